@@ -1,0 +1,1 @@
+"""GPU sharing as code for Kubernetes."""

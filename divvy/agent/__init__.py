@@ -1,0 +1,1 @@
+"""The node program: discovers, partitions and serves GPUs to the kubelet."""

@@ -1,0 +1,16 @@
+"""The divvy command: one typer app, one module per command."""
+
+import typer
+
+app = typer.Typer(
+    name="divvy",
+    help="GPU sharing as code for Kubernetes: predict, provision and prove.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

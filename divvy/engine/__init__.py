@@ -1,0 +1,1 @@
+"""The embedded deployment engine behind the unmodified Pulumi SDK."""

@@ -1,0 +1,1 @@
+"""A real Kubernetes with GPU nodes on one machine."""

@@ -1,0 +1,1 @@
+"""The pure heart: stack file types, GPU models, MIG placement, resolution."""

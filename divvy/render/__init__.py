@@ -1,0 +1,1 @@
+"""Turns the model and the plan into Kubernetes objects and readable views."""
