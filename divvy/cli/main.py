@@ -2,6 +2,8 @@
 
 import typer
 
+from divvy.cli import lab
+
 app = typer.Typer(
     name="divvy",
     help="GPU sharing as code for Kubernetes: predict, provision and prove.",
@@ -9,6 +11,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+lab.register(app)
 
 
 def main() -> None:

@@ -1,0 +1,130 @@
+"""The control plane: etcd, API server, controller manager, scheduler as plain processes."""
+
+import time
+
+from divvy.lab import processes
+from divvy.lab.addresses import Addresses
+from divvy.lab.api import Api
+from divvy.lab.description import Lab
+from divvy.lab.identities import client_kubeconfig
+from divvy.lab.kubeconfig import write_private
+from divvy.lab.paths import LOGS, PKI, STATE
+from divvy.lab.tools import KUBERNETES
+
+COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+
+
+class ControlPlaneFailed(Exception):
+    """A component of the control plane does not come up."""
+
+
+def ensure_storage(lab: Lab) -> None:
+    """Start etcd and the API server if they do not run."""
+    if not processes.find("etcd"):
+        processes.start("etcd", _etcd(lab))
+    if not processes.find("kube-apiserver"):
+        processes.start("kube-apiserver", _api_server(lab))
+
+
+def ensure_controllers(lab: Lab) -> None:
+    """Start controller manager and scheduler if they do not run; the API server must."""
+    for component, command in (
+        ("kube-controller-manager", _controller_manager(lab)),
+        ("kube-scheduler", _scheduler(lab)),
+    ):
+        if not processes.find(component):
+            processes.start(component, command)
+
+
+def wait_ready(api: Api, patience: float = 60.0) -> None:
+    """Wait until the API server says it is ready; fail as soon as it has ended instead."""
+    deadline = time.monotonic() + patience
+    while not api.ready():
+        for component in ("etcd", "kube-apiserver"):
+            if not processes.find(component):
+                raise ControlPlaneFailed(f"{component} has ended: {last_line(component)}")
+        if time.monotonic() > deadline:
+            raise ControlPlaneFailed(
+                f"the API server is not ready after {patience:.0f} s: "
+                "see divvy lab logs kube-apiserver"
+            )
+        time.sleep(0.1)
+
+
+def last_line(component: str) -> str:
+    """Return the last line of a component's log."""
+    lines = (LOGS / f"{component}.log").read_text(errors="replace").splitlines()
+    return lines[-1] if lines else "it wrote nothing"
+
+
+def _etcd(lab: Lab) -> list[str]:
+    client = f"http://127.0.0.1:{lab.ports.etcd}"
+    return [
+        "etcd",
+        f"--data-dir={STATE / 'etcd'}",
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        "--listen-peer-urls=http://127.0.0.1:0",
+        # A lab is thrown away after a power cut, so it need not wait for the disk.
+        "--unsafe-no-fsync",
+        "--logger=zap",
+        "--log-level=warn",
+    ]
+
+
+def _api_server(lab: Lab) -> list[str]:
+    addresses = Addresses(lab.network)
+    return [
+        str(KUBERNETES.bin / "kube-apiserver"),
+        f"--etcd-servers=http://127.0.0.1:{lab.ports.etcd}",
+        f"--bind-address={addresses.host}",
+        f"--advertise-address={addresses.host}",
+        f"--secure-port={lab.ports.api_server}",
+        f"--service-cluster-ip-range={addresses.services}",
+        f"--client-ca-file={PKI / 'ca.crt'}",
+        f"--tls-cert-file={PKI / 'apiserver.crt'}",
+        f"--tls-private-key-file={PKI / 'apiserver.key'}",
+        f"--kubelet-certificate-authority={PKI / 'ca.crt'}",
+        f"--kubelet-client-certificate={PKI / 'apiserver-kubelet-client.crt'}",
+        f"--kubelet-client-key={PKI / 'apiserver-kubelet-client.key'}",
+        # Nodes' names resolve nowhere; logs and exec must use their addresses.
+        "--kubelet-preferred-address-types=InternalIP",
+        "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+        f"--service-account-key-file={PKI / 'sa.pub'}",
+        f"--service-account-signing-key-file={PKI / 'sa.key'}",
+        "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction",
+        "--allow-privileged=true",
+        # There is no kube-proxy on this machine itself, so Services are reached by endpoint.
+        "--enable-aggregator-routing=true",
+        "--profiling=false",
+    ]
+
+
+def _controller_manager(lab: Lab) -> list[str]:
+    config = STATE / "controller-manager.kubeconfig"
+    write_private(config, client_kubeconfig(lab, "controller-manager"))
+    return [
+        str(KUBERNETES.bin / "kube-controller-manager"),
+        f"--kubeconfig={config}",
+        f"--service-account-private-key-file={PKI / 'sa.key'}",
+        f"--root-ca-file={PKI / 'ca.crt'}",
+        f"--cluster-signing-cert-file={PKI / 'ca.crt'}",
+        f"--cluster-signing-key-file={PKI / 'ca.key'}",
+        "--use-service-account-credentials",
+        "--leader-elect=false",
+        "--secure-port=0",
+        "--profiling=false",
+    ]
+
+
+def _scheduler(lab: Lab) -> list[str]:
+    config = STATE / "scheduler.kubeconfig"
+    write_private(config, client_kubeconfig(lab, "scheduler"))
+    return [
+        str(KUBERNETES.bin / "kube-scheduler"),
+        f"--kubeconfig={config}",
+        "--leader-elect=false",
+        "--secure-port=0",
+        "--profiling=false",
+    ]

@@ -1,0 +1,63 @@
+"""Turn a directory into an image of one layer with buildah."""
+
+import hashlib
+import inspect
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+
+class ImageBuildFailed(Exception):
+    """One of the lab's own images could not be built."""
+
+
+def fingerprint(fill: Callable[[Path], None]) -> str:
+    """Return the digest of the code that decides what an image contains."""
+    module = sys.modules[fill.__module__]
+    sources = Path(inspect.getfile(module)).parent
+    digest = hashlib.sha256(inspect.getsource(fill).encode())
+    digest.update((sources / "pause.c").read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def build_layout(layout: Path, fill: Callable[[Path], None], command: Sequence[str]) -> None:
+    """Build an image and put it at layout as a whole."""
+    layout.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=layout.parent) as temporary:
+        work = Path(temporary)
+        root = work / "rootfs"
+        root.mkdir()
+        fill(root)
+        (work / "Containerfile").write_text(
+            f"FROM scratch\nCOPY rootfs /\nCMD {json.dumps(list(command))}\n"
+        )
+        storage = [f"--root={work / 'storage'}", f"--runroot={work / 'run'}"]
+        run(["buildah", *storage, "bud", "--quiet", "--timestamp=0", "--tag=built", str(work)])
+        run(["buildah", *storage, "push", "--quiet", "built", f"oci:{work / 'layout'}"])
+        shutil.rmtree(layout, ignore_errors=True)
+        (work / "layout").rename(layout)
+
+
+def run(command: Sequence[str], environment: dict[str, str] | None = None) -> str:
+    """Run a program of the build; raise with its last words if it fails."""
+    done = subprocess.run(
+        command,
+        env={
+            **os.environ,
+            "STORAGE_DRIVER": "vfs",
+            "BUILDAH_ISOLATION": "chroot",
+            **(environment or {}),
+        },
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        words = (done.stderr or done.stdout).strip().splitlines()[-5:]
+        raise ImageBuildFailed(f"{' '.join(command)} failed:\n" + "\n".join(words))
+    return done.stdout

@@ -1,0 +1,182 @@
+"""A node seen from this machine: start it, ask it, enter it, end it."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from divvy.lab import cgroups, network, processes
+from divvy.lab.description import Lab, Node
+from divvy.lab.kubelet_config import kubelet_arguments
+from divvy.lab.node.root import upper
+from divvy.lab.node_files import write_node_files
+from divvy.lab.paths import node_state
+from divvy.lab.tools import CONTAINERD, KUBERNETES
+
+RUNTIME = ("containerd",)
+CLUSTER = ("kubelet", "kube-proxy")
+_SO_PEERCRED = struct.Struct("3i")
+
+
+class NodeFailed(Exception):
+    """A node does not start or does not answer."""
+
+
+class Machine:
+    """One node of a lab."""
+
+    def __init__(self, lab: Lab, node: Node):
+        self.lab = lab
+        self.node = node
+        self.directory = node_state(node.name)
+        self._socket = self.directory / "control.sock"
+
+    def running(self) -> bool:
+        """Say whether the node's first process lives."""
+        try:
+            self.pid()
+        except NodeFailed:
+            return False
+        return True
+
+    def pid(self) -> int:
+        """Return this machine's number of the node's first process."""
+        with self._connect() as client:
+            peer = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _SO_PEERCRED.size)
+        return int(_SO_PEERCRED.unpack(peer)[0])
+
+    def boot(self) -> None:
+        """Start the node up to its container runtime; kubelet joins it to the cluster later."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        write_node_files(self.lab, self.node, upper(self.directory))
+        specification = {"node": asdict(self.node), "commands": self._commands()}
+        (self.directory / "node.json").write_text(json.dumps(specification))
+        cgroups.create(cgroups.node_system(self.node.name))
+        self._spawn()
+        network.connect_node(self.lab, self.node, self.pid())
+        self.ask({"do": "start", "components": RUNTIME})
+
+    def repair_network(self) -> None:
+        """Put back what is missing of a running node's network."""
+        network.connect_node(self.lab, self.node, self.pid())
+
+    def join(self) -> None:
+        """Start kubelet and kube-proxy."""
+        self.ask({"do": "start", "components": CLUSTER})
+
+    def ask(self, request: dict[str, Any], patience: float = 30.0) -> dict[str, Any]:
+        """Send a request to the node's supervisor and return its answer."""
+        with self._connect() as client:
+            client.settimeout(patience)
+            client.sendall(json.dumps(request).encode() + b"\n")
+            try:
+                reply = json.loads(client.makefile().readline())
+            except (OSError, ValueError) as error:
+                raise NodeFailed(f"node {self.node.name} does not answer: {error}") from error
+        if "error" in reply:
+            raise NodeFailed(f"node {self.node.name}: {reply['error']}")
+        return dict(reply)
+
+    def restart(self, component: str) -> None:
+        """Restart one of the node's components; its pods keep running."""
+        if component not in RUNTIME + CLUSTER:
+            known = ", ".join(RUNTIME + CLUSTER)
+            raise NodeFailed(f"a node has no component {component}; it has {known}")
+        self.ask({"do": "restart", "component": component})
+
+    def kill(self) -> None:
+        """End the node at once, as a power cut does."""
+        pid = self.pid()
+        processes.send(pid, signal.SIGKILL)
+        self._wait_gone(pid)
+
+    def shut_down(self, patience: float = 15.0) -> None:
+        """End the node's components and then the node."""
+        pid = self.pid()
+        processes.send(pid, signal.SIGTERM)
+        self._wait_gone(pid, patience)
+
+    def enter_command(self, command: Sequence[str]) -> list[str]:
+        """Return the command line that runs a command on the node."""
+        path = ":".join([str(KUBERNETES.bin), str(CONTAINERD.bin), os.environ.get("PATH", "")])
+        inside = ["/usr/bin/env", f"PATH={path}", *command]
+        namespaces = ["--mount", "--uts", "--ipc", "--net", "--pid"]
+        return ["nsenter", "--target", str(self.pid()), *namespaces, "--", *inside]
+
+    def logs(self) -> list[Path]:
+        """Return the logs of the node's components."""
+        return sorted((self.directory / "log").glob("*.log"))
+
+    def remove(self) -> None:
+        """Remove everything that a node which has ended has left."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _commands(self) -> dict[str, list[str]]:
+        kubelet = str(KUBERNETES.bin / "kubelet")
+        proxy = str(KUBERNETES.bin / "kube-proxy")
+        return {
+            "containerd": [str(CONTAINERD.bin / "containerd")],
+            "kubelet": [kubelet, *kubelet_arguments(self.lab, self.node)],
+            "kube-proxy": [proxy, "--config=/etc/kubernetes/kube-proxy.yaml"],
+        }
+
+    def _spawn(self) -> None:
+        self._socket.unlink(missing_ok=True)
+        log = self.directory / "log" / "node.log"
+        log.parent.mkdir(exist_ok=True)
+        with socket.socket(socket.AF_UNIX) as listener, log.open("ab") as output:
+            listener.bind(str(self._socket))
+            descriptor = listener.fileno()
+            subprocess.Popen(
+                [
+                    *("unshare", "--pid", "--fork", "--mount", "--net", "--uts", "--ipc"),
+                    *("--propagation", "private", "--"),
+                    *(sys.executable, "-P", "-m", "divvy.lab.node"),
+                    *(str(self.directory), str(descriptor)),
+                ],
+                env=processes.environment(
+                    f"node/{self.node.name}", path=[KUBERNETES.bin, CONTAINERD.bin]
+                ),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                pass_fds=[descriptor],
+                start_new_session=True,
+                cwd="/",
+            )
+        self._wait_listening()
+
+    def _wait_listening(self, patience: float = 30.0) -> None:
+        deadline = time.monotonic() + patience
+        while not self.running():
+            if not processes.find(f"node/{self.node.name}") or time.monotonic() > deadline:
+                raise NodeFailed(
+                    f"node {self.node.name} does not start: see divvy lab logs {self.node.name}"
+                )
+            time.sleep(0.02)
+
+    def _wait_gone(self, pid: int, patience: float = 15.0) -> None:
+        deadline = time.monotonic() + patience
+        while processes.find(f"node/{self.node.name}"):
+            if time.monotonic() > deadline:
+                processes.send(pid, signal.SIGKILL)
+            time.sleep(0.02)
+
+    def _connect(self) -> socket.socket:
+        client = socket.socket(socket.AF_UNIX)
+        client.settimeout(30)
+        try:
+            client.connect(str(self._socket))
+        except OSError as error:
+            client.close()
+            raise NodeFailed(f"node {self.node.name} does not run") from error
+        return client

@@ -1,0 +1,78 @@
+"""The lab's network: a bridge on this machine, one veth pair per node, static routes."""
+
+import subprocess
+
+from divvy.lab.addresses import BRIDGE, Addresses
+from divvy.lab.description import Lab, Node
+
+
+def ensure_bridge(lab: Lab) -> None:
+    """Create the bridge with this machine's address and the routes to the nodes' pods."""
+    addresses = Addresses(lab.network)
+    if not _exists(BRIDGE):
+        _run(["ip", "link", "add", BRIDGE, "type", "bridge"])
+    lines = [
+        f"link set {BRIDGE} up",
+        f"address replace {addresses.host}/{addresses.machines.prefixlen} dev {BRIDGE}",
+    ]
+    _run(["ip", "-batch", "-"], "\n".join(lines))
+    _run(["ip", "-batch", "-"], "\n".join(_pod_routes(lab, BRIDGE)))
+
+
+def connect_node(lab: Lab, node: Node, pid: int) -> None:
+    """Give the node, whose first process is pid, its eth0 with address and routes."""
+    addresses = Addresses(lab.network)
+    link = _link(node)
+    inside = ["nsenter", f"--net=/proc/{pid}/ns/net", "ip"]
+    if not _exists(link):
+        _run(["ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", str(pid)])
+    _run(["ip", "link", "set", link, "master", BRIDGE, "up"])
+    lines = [
+        "link set lo up",
+        "link set eth0 up",
+        f"address replace {addresses.node(node.index)}/{addresses.machines.prefixlen} dev eth0",
+        f"route replace default via {addresses.host}",
+        *_pod_routes(lab, "eth0", leave_out=node),
+    ]
+    _run([*inside, "-batch", "-"], "\n".join(lines))
+
+
+def remove_network() -> None:
+    """Remove the bridge and what is attached to it."""
+    if not _exists(BRIDGE):
+        return
+    listed = _run(["ip", "-oneline", "link", "show", "master", BRIDGE])
+    for line in listed.splitlines():
+        name = line.split(": ")[1].partition("@")[0]
+        subprocess.run(["ip", "link", "del", name], check=False, capture_output=True)
+    _run(["ip", "link", "del", BRIDGE])
+
+
+def bridge_exists() -> bool:
+    """Say whether the lab's bridge is there."""
+    return _exists(BRIDGE)
+
+
+def _link(node: Node) -> str:
+    return f"divvy-{node.index}"
+
+
+def _pod_routes(lab: Lab, device: str, leave_out: Node | None = None) -> list[str]:
+    addresses = Addresses(lab.network)
+    return [
+        f"route replace {addresses.node_pods(n.index)} via {addresses.node(n.index)} dev {device}"
+        for n in lab.nodes
+        if n != leave_out
+    ]
+
+
+def _exists(name: str) -> bool:
+    done = subprocess.run(["ip", "link", "show", name], check=False, capture_output=True)
+    return done.returncode == 0
+
+
+def _run(command: list[str], text: str | None = None) -> str:
+    done = subprocess.run(command, input=text, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise OSError(f"{' '.join(command)}: {done.stderr.strip()}\n{text or ''}".strip())
+    return done.stdout

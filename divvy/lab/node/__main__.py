@@ -1,0 +1,59 @@
+"""The first process of a node: make the node's file system, then supervise its components.
+
+Arguments: the node's directory and the descriptor of the Unix socket to serve.
+"""
+
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+
+from divvy.lab import cgroups, driver
+from divvy.lab.description import node_of
+from divvy.lab.kubelet_config import CONTAINERD_SOCKET
+from divvy.lab.node.root import enter_root
+from divvy.lab.node.supervisor import Component, Supervisor
+
+
+def main(directory: Path, descriptor: int) -> None:
+    """Run the node until it is told to stop."""
+    specification = json.loads((directory / "node.json").read_text())
+    node = node_of(specification["node"])
+    listener = socket.socket(fileno=descriptor)
+    listener.set_inheritable(False)
+    cgroups.enter(cgroups.node_system(node.name))
+    components = [
+        Component(name, command, _open_log(directory, name))
+        for name, command in specification["commands"].items()
+    ]
+    socket.sethostname(node.name)
+    enter_root(directory, host_driver=node.driver == "host")
+    Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+    if node.gpus and node.driver == "simulated":
+        driver.DRIVER_ROOT.mkdir(parents=True)
+        driver.install(node, driver.DRIVER_ROOT)
+    # Only now can anybody connect: a node that listens has its file system and its driver.
+    listener.listen(16)
+    supervisor = Supervisor(components, os.environ, listener, _is_startable)
+    supervisor.run()
+    supervisor.stop()
+
+
+def _open_log(directory: Path, name: str) -> int:
+    log = directory / "log" / f"{name}.log"
+    log.parent.mkdir(exist_ok=True)
+    return os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+
+def _is_startable(component: str) -> bool:
+    return component != "kubelet" or _answers(CONTAINERD_SOCKET)
+
+
+def _answers(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(path) == 0
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

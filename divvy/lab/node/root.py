@@ -1,0 +1,95 @@
+"""Give a node a root file system of its own: this machine's, with a private layer on top.
+
+Whatever is written on the node, wherever, stays in the node's directory; what is mounted is
+seen by the node alone and ends with it.
+"""
+
+import os
+import subprocess
+from pathlib import Path
+from urllib.parse import quote
+
+from divvy.lab.paths import STATE
+
+# Directories with heavy use of their own, which cannot lie on an overlay (containerd's
+# snapshots are overlays themselves).
+_OWN = ("var/lib/containerd", "var/lib/kubelet")
+_KERNEL = ("/proc", "/sys", "/dev", "/run")
+_DRIVER_OF_HOST = ("nvidia", "nvidia-persistenced")
+
+
+def enter_root(directory: Path, host_driver: bool) -> None:
+    """Make the node's file system from its directory and make it this process's root."""
+    root = directory / "root"
+    root.mkdir(exist_ok=True)
+    _overlay(Path("/"), directory, root)
+    for point in _mounts_below_root():
+        if point.is_dir():
+            _overlay(point, directory, root / point.relative_to("/"))
+        else:
+            _mount("--bind", point, root / point.relative_to("/"))
+    for name in _OWN:
+        own, place = directory / name.replace("/", "-"), root / name
+        own.mkdir(exist_ok=True)
+        place.mkdir(parents=True, exist_ok=True)
+        _mount("--bind", own, place)
+    # The lab's own state, with its keys and other nodes, is none of the node's business.
+    _tmpfs(root / STATE.relative_to("/"))
+    _tmpfs(root / "run")
+    (root / "run/lock").mkdir()
+    if host_driver:
+        _bind_host_driver(root)
+    _mount("--rbind", "/dev", root / "dev")
+    _tmpfs(root / "dev/shm", mode="1777")
+    _mount("-t", "sysfs", "sysfs", root / "sys")
+    _mount("--rbind", "/sys/fs/cgroup", root / "sys/fs/cgroup")
+    _mount("-t", "proc", "proc", root / "proc")
+    _pivot(root)
+
+
+def _overlay(lower: Path, directory: Path, target: Path) -> None:
+    layer = directory / "layers" / quote(str(lower), safe="")
+    (layer / "upper").mkdir(parents=True, exist_ok=True)
+    (layer / "work").mkdir(exist_ok=True)
+    options = f"lowerdir={lower},upperdir={layer / 'upper'},workdir={layer / 'work'}"
+    _mount("-t", "overlay", "-o", options, "overlay", target)
+
+
+def upper(directory: Path) -> Path:
+    """Return where the node's own files of / are kept."""
+    return directory / "layers" / quote("/", safe="") / "upper"
+
+
+def _mounts_below_root() -> list[Path]:
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    points = {line.split()[4].encode().decode("unicode_escape") for line in lines}
+    outside = {p for p in points if p != "/" and not p.startswith((*_KERNEL, str(STATE)))}
+    return [Path(p) for p in sorted(outside)]
+
+
+def _bind_host_driver(root: Path) -> None:
+    for name in _DRIVER_OF_HOST:
+        if (Path("/run") / name).is_dir():
+            (root / "run" / name).mkdir()
+            _mount("--rbind", Path("/run") / name, root / "run" / name)
+
+
+def _pivot(root: Path) -> None:
+    old = root / "run/.old"
+    old.mkdir()
+    os.chdir(root)
+    subprocess.run(["pivot_root", ".", "run/.old"], check=True)
+    os.chdir("/")
+    subprocess.run(["umount", "--lazy", "/run/.old"], check=True)
+    Path("/run/.old").rmdir()
+    # As on a plain machine; pods' bidirectional mounts need it.
+    _mount("--make-rshared", "/")
+
+
+def _tmpfs(place: Path, mode: str = "0755") -> None:
+    place.mkdir(parents=True, exist_ok=True)
+    _mount("-t", "tmpfs", "-o", f"mode={mode}", "tmpfs", place)
+
+
+def _mount(*arguments: str | Path) -> None:
+    subprocess.run(["mount", *map(str, arguments)], check=True)

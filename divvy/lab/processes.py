@@ -1,0 +1,116 @@
+"""The lab's processes, found by a mark in their environment rather than by remembered numbers.
+
+A process keeps the mark whatever crashed around it, so nothing can be forgotten.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from divvy.lab.paths import LOGS, STATE
+
+MARK = "DIVVY_LAB_COMPONENT"
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True)
+class LabProcess:
+    """A running process of the lab."""
+
+    component: str
+    pid: int
+
+
+def environment(component: str, path: Sequence[Path] = ()) -> dict[str, str]:
+    """Return the whole environment of a component of the lab, with its mark."""
+    return {
+        "PATH": ":".join([*map(str, path), _PATH]),
+        "HOME": "/root",
+        "LANG": "C.UTF-8",
+        MARK: f"{STATE}:{component}",
+    }
+
+
+def start(
+    component: str, command: Sequence[str | Path], extra: Mapping[str, str] | None = None
+) -> None:
+    """Start a component in the background, its output in the log that bears its name."""
+    LOGS.mkdir(parents=True, exist_ok=True)
+    with (LOGS / f"{component}.log").open("ab") as log:
+        subprocess.Popen(
+            [str(part) for part in command],
+            env={**environment(component), **(extra or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            cwd="/",
+        )
+
+
+def running() -> Iterator[LabProcess]:
+    """Yield every live process that bears the lab's mark and is not inside a node."""
+    mark = f"{MARK}={STATE}:".encode()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            variables = (entry / "environ").read_bytes().split(b"\0")
+            # A zombie has an empty environment, so the dead are not listed.
+        except OSError:
+            continue
+        for variable in variables:
+            if variable.startswith(mark):
+                component = variable.removeprefix(mark).decode()
+                yield LabProcess(component, int(entry.name))
+
+
+def find(component: str) -> int | None:
+    """Return the process of a component, None if it does not run."""
+    return min((each.pid for each in running() if each.component == component), default=None)
+
+
+def kill_all() -> int:
+    """Kill every process of the lab and wait until all are gone; return how many there were."""
+    killed: set[int] = set()
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        left = [each.pid for each in running() if each.pid != os.getpid()]
+        if not left:
+            return len(killed)
+        for pid in left:
+            killed.add(pid)
+            send(pid, signal.SIGKILL)
+        time.sleep(0.02)
+    raise TimeoutError(f"processes {left} of the lab do not end, even after SIGKILL")
+
+
+def stop(component: str, patience: float = 10.0) -> None:
+    """End a component and wait until it is gone."""
+    pid = find(component)
+    if pid is None:
+        return
+    send(pid, signal.SIGTERM)
+    deadline = time.monotonic() + patience
+    while find(component) == pid:
+        if time.monotonic() > deadline:
+            send(pid, signal.SIGKILL)
+        time.sleep(0.05)
+
+
+def send(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a process that may be gone already."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+    _reap(pid)
+
+
+def _reap(pid: int) -> None:
+    # Only a child that this very process has started can be left as a zombie here.
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)

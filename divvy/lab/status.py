@@ -1,0 +1,64 @@
+"""What of the lab runs and where it writes its logs."""
+
+from pathlib import Path
+
+from divvy.lab import control_plane, processes, registry
+from divvy.lab.api import Api
+from divvy.lab.description import Lab
+from divvy.lab.lifecycle import LabFailed, running_lab
+from divvy.lab.machine import Machine
+from divvy.lab.paths import LOGS
+
+HOST_COMPONENTS = (*control_plane.COMPONENTS, registry.COMPONENT)
+
+
+def report() -> tuple[list[str], bool]:
+    """Return one line per component and node, and whether all of the lab is well."""
+    lab = running_lab()
+    lines, complete = [], True
+    for component in HOST_COMPONENTS:
+        pid = processes.find(component)
+        complete &= pid is not None
+        lines.append(f"{component:<26} {f'runs, process {pid}' if pid else 'does not run'}")
+    ready = _ready_nodes(lab)
+    for node in lab.nodes:
+        machine = Machine(lab, node)
+        name = f"node {node.name}"
+        if not machine.running():
+            lines.append(f"{name:<26} does not run")
+            complete = False
+            continue
+        state = "Ready" if ready.get(node.name) else "not Ready"
+        complete &= state == "Ready"
+        parts = []
+        for component, how in machine.ask({"do": "status"}).items():
+            complete &= bool(how["pid"])
+            said = "runs" if how["pid"] else "does not run"
+            again = f" (restarted {how['restarts']}×, {how['last end']})" if how["restarts"] else ""
+            parts.append(f"{component} {said}{again}")
+        lines.append(f"{name:<26} {state}: {', '.join(parts)}")
+    return lines, complete
+
+
+def log_files(of: str, component: str | None) -> list[Path]:
+    """Return the logs of a node, of one of its components, or of a component of this machine."""
+    lab = running_lab()
+    if of in HOST_COMPONENTS and component is None:
+        return [LOGS / f"{of}.log"]
+    names = [node.name for node in lab.nodes]
+    if of not in names:
+        known = ", ".join([*names, *HOST_COMPONENTS])
+        raise LabFailed(f"there are no logs of {of}; there are those of {known}")
+    files = Machine(lab, lab.node(of)).logs()
+    chosen = [file for file in files if component in (None, file.stem)]
+    if not chosen:
+        known = ", ".join(file.stem for file in files)
+        raise LabFailed(f"{of} has no log of {component}; it has {known}")
+    return chosen
+
+
+def _ready_nodes(lab: Lab) -> dict[str, bool]:
+    try:
+        return Api(lab).nodes()
+    except OSError:
+        return {}

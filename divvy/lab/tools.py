@@ -1,0 +1,142 @@
+"""Build the Go tools of the lab from their pinned modules, once per set of inputs."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from divvy.lab.paths import REPOSITORY, cache
+
+KUBERNETES_VERSION = "v1.36.3"
+CONTAINERD_VERSION = "v2.3.7"
+HELM_VERSION = "v4.3.1"
+
+
+class ToolBuildFailed(Exception):
+    """A Go tool could not be built."""
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A Go module under tools/ and how its commands are built."""
+
+    name: str
+    packages: tuple[str, ...]
+    ldflags: str
+    tags: str = ""
+
+    @property
+    def module(self) -> Path:
+        """Return the directory with the tool's go.mod and go.sum."""
+        return REPOSITORY / "tools" / self.name
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the digest of everything that decides what the binaries will be."""
+        digest = hashlib.sha256()
+        for part in (*self.packages, self.ldflags, self.tags):
+            digest.update(part.encode() + b"\0")
+        for name in ("go.mod", "go.sum"):
+            digest.update((self.module / name).read_bytes())
+        return digest.hexdigest()[:16]
+
+    @property
+    def bin(self) -> Path:
+        """Return the directory with the built commands; it exists once they are built."""
+        return cache() / "tools" / f"{self.name}-{self.fingerprint}"
+
+    def build(self) -> bool:
+        """Build the commands unless they are there; say whether there was anything to do."""
+        if self.bin.is_dir():
+            return False
+        if shutil.which("go") is None:
+            raise ToolBuildFailed(f"{self.name}: Go is not installed (Go 1.26 or later is needed)")
+        self.bin.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = Path(tempfile.mkdtemp(prefix=f".{self.name}-", dir=self.bin.parent))
+        try:
+            self._compile(unfinished)
+            unfinished.chmod(0o755)
+            # Renamed as a whole: another build of the same inputs may have won meanwhile.
+            try:
+                unfinished.rename(self.bin)
+            except OSError:
+                if not self.bin.is_dir():
+                    raise
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+        return True
+
+    def _compile(self, target: Path) -> None:
+        environment = {
+            **os.environ,
+            "CGO_ENABLED": "0",
+            "GOTOOLCHAIN": "local",
+            "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false",
+        }
+        command = ["nice", "go", "build", "-o", f"{target}/", "-ldflags", f"-s -w {self.ldflags}"]
+        if self.tags:
+            command += ["-tags", self.tags]
+        done = subprocess.run(
+            [*command, *self.packages],
+            cwd=self.module,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise ToolBuildFailed(f"{self.name}: go build failed:\n{done.stdout.strip()}")
+
+
+def _stamp(variables: dict[str, str]) -> str:
+    return " ".join(f"-X {name}={value}" for name, value in variables.items())
+
+
+def _kubernetes_stamp() -> str:
+    # Without the stamp a node reports v0.0.0; kubectl reads its own copy of the variables.
+    major, minor, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
+    package = "k8s.io/component-base/version"
+    return _stamp(
+        {
+            f"{package}.gitVersion": KUBERNETES_VERSION,
+            f"{package}.gitMajor": major,
+            f"{package}.gitMinor": minor,
+            f"{package}.gitTreeState": "clean",
+        }
+    )
+
+
+KUBERNETES = Tool(
+    name="kubernetes",
+    packages=tuple(
+        f"k8s.io/kubernetes/cmd/{command}"
+        for command in (
+            "kube-apiserver",
+            "kube-controller-manager",
+            "kube-scheduler",
+            "kubelet",
+            "kube-proxy",
+            "kubectl",
+        )
+    ),
+    ldflags=_kubernetes_stamp(),
+)
+CONTAINERD = Tool(
+    name="containerd",
+    packages=tuple(
+        f"github.com/containerd/containerd/v2/cmd/{command}"
+        for command in ("containerd", "containerd-shim-runc-v2", "ctr")
+    ),
+    ldflags=_stamp({"github.com/containerd/containerd/v2/version.Version": CONTAINERD_VERSION}),
+    tags="no_btrfs no_zfs no_devmapper",
+)
+HELM = Tool(
+    name="helm",
+    packages=("helm.sh/helm/v4/cmd/helm",),
+    ldflags=_stamp({"helm.sh/helm/v4/internal/version.version": HELM_VERSION}),
+)
+TOOLS = (KUBERNETES, CONTAINERD, HELM)
