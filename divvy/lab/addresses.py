@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 
-BRIDGE = "divvy0"
-
 
 @dataclass(frozen=True)
 class Addresses:

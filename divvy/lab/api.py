@@ -3,6 +3,7 @@
 import http.client
 import json
 import ssl
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,15 +27,13 @@ class Api:
         except (OSError, http.client.HTTPException):
             return False
 
-    def nodes(self) -> dict[str, bool]:
-        """Return each registered node and whether it is Ready."""
-        items = self._json("GET", "/api/v1/nodes")["items"]
-        return {item["metadata"]["name"]: _is_ready(item) for item in items}
-
-    def has_default_service_account(self) -> bool:
-        """Say whether pods can be created in the namespace default."""
-        path = "/api/v1/namespaces/default/serviceaccounts/default"
-        return self._request("GET", path)[0] == 200
+    def ready_nodes(self) -> dict[str, datetime]:
+        """Return the nodes that are Ready, each with the time when its kubelet last said so."""
+        said = {
+            item["metadata"]["name"]: _said_ready(item)
+            for item in self._json("GET", "/api/v1/nodes")["items"]
+        }
+        return {name: when for name, when in said.items() if when}
 
     def _json(self, method: str, path: str) -> Any:
         status, body = self._request(method, path)
@@ -53,6 +52,8 @@ class Api:
             connection.close()
 
 
-def _is_ready(node: dict[str, Any]) -> bool:
-    conditions = node["status"].get("conditions", [])
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+def _said_ready(node: dict[str, Any]) -> datetime | None:
+    for each in node["status"].get("conditions", []):
+        if each["type"] == "Ready" and each["status"] == "True":
+            return datetime.fromisoformat(each["lastHeartbeatTime"])
+    return None

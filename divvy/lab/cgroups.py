@@ -6,8 +6,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from divvy.lab.paths import NAME
+
 _MOUNT = Path("/sys/fs/cgroup")
-_TOP = "divvy-lab"
+_TOP = f"divvy-{NAME}"
 
 
 def node_root(name: str) -> str:

@@ -8,19 +8,23 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 
 from divvy.lab import cgroups, control_plane, network, processes, registry
+from divvy.lab.addresses import Addresses
 from divvy.lab.api import Api
 from divvy.lab.description import Lab, lab_of
 from divvy.lab.identities import ensure_identities
 from divvy.lab.images import IMAGES
 from divvy.lab.machine import Machine
-from divvy.lab.paths import STATE
+from divvy.lab.paths import STATE, name_problem
 from divvy.lab.tools import CONTAINERD, KUBERNETES
 
 _DESCRIPTION = STATE / "description.json"
+_IP_FREEBIND = 15
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _NEEDED = ("etcd", "docker-registry", "runc", "skopeo", "ip", "nft", "unshare", "nsenter")
 
 Tell = Callable[[str], None]
@@ -35,6 +39,7 @@ def up(lab: Lab, tell: Tell, patience: float = 90.0) -> None:
     _check_machine()
     with _alone():
         _check_same(lab)
+        network.check_free(lab)
         _check_ports(lab)
         _DESCRIPTION.write_text(json.dumps(lab.document()))
         ensure_identities(lab)
@@ -49,17 +54,15 @@ def up(lab: Lab, tell: Tell, patience: float = 90.0) -> None:
             control_plane.wait_ready(api)
             control_plane.ensure_controllers(lab)
             tell("control plane")
-            for each in booting:
-                each.result()
+            since = {m.node.name: each.result() for m, each in zip(machines, booting, strict=True)}
         for machine in machines:
             machine.join()
-        _wait_nodes(api, lab, tell, patience)
+        _wait_nodes(api, since, tell, patience)
 
 
 def down() -> int:
     """End and remove everything of the lab, in whatever state it is; return the processes ended."""
-    if os.geteuid() != 0:
-        raise LabFailed("the lab needs root: run it as root")
+    _check_name_and_root()
     with _alone():
         ended = processes.kill_all()
         network.remove_network()
@@ -90,24 +93,33 @@ def restart_node(machine: Machine, tell: Tell, patience: float = 90.0) -> None:
     with _alone():
         if machine.running():
             machine.shut_down()
-        machine.boot()
+        since = {machine.node.name: _boot(machine)}
         machine.join()
-        _wait_nodes(Api(machine.lab), Lab((machine.node,)), tell, patience)
+        _wait_nodes(Api(machine.lab), since, tell, patience)
 
 
-def _ensure_booted(machine: Machine) -> None:
-    if machine.running():
-        machine.repair_network()
-    else:
-        machine.boot()
+def _ensure_booted(machine: Machine) -> datetime:
+    """Start a node unless it runs; return since when its word counts."""
+    if not machine.running():
+        return _boot(machine)
+    machine.repair_network()
+    return _LONG_AGO
 
 
-def _wait_nodes(api: Api, lab: Lab, tell: Tell, patience: float) -> None:
-    waiting = [node.name for node in lab.nodes]
+def _boot(machine: Machine) -> datetime:
+    # The API server has whole seconds only.
+    began = datetime.now(UTC).replace(microsecond=0)
+    machine.boot()
+    return began
+
+
+def _wait_nodes(api: Api, since: Mapping[str, datetime], tell: Tell, patience: float) -> None:
+    waiting = list(since)
     deadline = time.monotonic() + patience
     while waiting:
-        ready = api.nodes()
-        for name in [name for name in waiting if ready.get(name)]:
+        # The word of a node's former life would stand for most of a minute.
+        ready = api.ready_nodes()
+        for name in [n for n in waiting if ready.get(n, _LONG_AGO) > since[n]]:
             waiting.remove(name)
             tell(f"node {name} is Ready")
         if time.monotonic() > deadline:
@@ -119,9 +131,16 @@ def _wait_nodes(api: Api, lab: Lab, tell: Tell, patience: float) -> None:
             time.sleep(0.1)
 
 
-def _check_machine() -> None:
+def _check_name_and_root() -> None:
+    problem = name_problem()
+    if problem:
+        raise LabFailed(problem)
     if os.geteuid() != 0:
         raise LabFailed("the lab needs root: run it as root")
+
+
+def _check_machine() -> None:
+    _check_name_and_root()
     missing = [name for name in _NEEDED if shutil.which(name) is None]
     unbuilt = [tool.name for tool in (KUBERNETES, CONTAINERD) if not tool.bin.is_dir()]
     unbuilt += [f"image {image.name}" for image in IMAGES.values() if not image.layout.is_dir()]
@@ -143,23 +162,26 @@ def _check_same(lab: Lab) -> None:
 
 
 def _check_ports(lab: Lab) -> None:
+    host = str(Addresses(lab.network).host)
     owners = (
-        ("etcd", lab.ports.etcd, "etcd"),
-        ("kube-apiserver", lab.ports.api_server, "apiServer"),
-        (registry.COMPONENT, lab.ports.registry, "registry"),
+        ("etcd", "127.0.0.1", lab.ports.etcd, "etcd"),
+        ("kube-apiserver", host, lab.ports.api_server, "apiServer"),
+        (registry.COMPONENT, host, lab.ports.registry, "registry"),
     )
-    for component, port, key in owners:
-        if not processes.find(component) and _in_use(port):
+    for component, address, port, key in owners:
+        if not processes.find(component) and _in_use(address, port):
             raise LabFailed(
                 f"divvy:lab.ports.{key}: another program uses port {port}; choose a free one"
             )
 
 
-def _in_use(port: int) -> bool:
+def _in_use(address: str, port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # The bridge, and with it the address, may not be there yet.
+        probe.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)
         try:
-            probe.bind(("", port))
+            probe.bind((address, port))
         except OSError as error:
             return error.errno == errno.EADDRINUSE
     return False
@@ -178,6 +200,9 @@ def _alone() -> Iterator[None]:
                 yield
                 return
         finally:
+            # What has changed nothing leaves nothing.
+            with contextlib.suppress(OSError):
+                STATE.rmdir()
             os.close(descriptor)
 
 

@@ -1,9 +1,30 @@
 """The lab's network: a bridge on this machine, one veth pair per node, static routes."""
 
+import ipaddress
+import json
 import subprocess
 
-from divvy.lab.addresses import BRIDGE, Addresses
+from divvy.lab.addresses import Addresses
 from divvy.lab.description import Lab, Node
+from divvy.lab.paths import NAME
+
+BRIDGE = f"divvy-{NAME}"
+
+
+class NetworkTaken(Exception):
+    """The lab's network is in use on this machine."""
+
+
+def check_free(lab: Lab) -> None:
+    """Raise if this machine already reaches something else by the lab's addresses."""
+    for route in json.loads(_run(["ip", "-json", "-4", "route", "show", "table", "main"])):
+        if route["dst"] == "default" or route.get("dev") == BRIDGE:
+            continue
+        if ipaddress.IPv4Network(route["dst"]).overlaps(lab.network):
+            raise NetworkTaken(
+                f"divvy:lab.network: {lab.network} overlaps {route['dst']}, which this machine "
+                f"reaches by {route.get('dev', 'another route')}; choose another private /16"
+            )
 
 
 def ensure_bridge(lab: Lab) -> None:
@@ -54,7 +75,7 @@ def bridge_exists() -> bool:
 
 
 def _link(node: Node) -> str:
-    return f"divvy-{node.index}"
+    return f"{BRIDGE}-{node.index}"
 
 
 def _pod_routes(lab: Lab, device: str, leave_out: Node | None = None) -> list[str]:

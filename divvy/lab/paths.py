@@ -1,10 +1,14 @@
 """Where the lab keeps things: the cache that outlives it and the state that does not."""
 
 import os
+import re
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-STATE = Path("/var/lib/divvy-lab")
+# A second lab beside the first needs a name of its own; it is part of interfaces' names.
+NAME = os.environ.get("DIVVY_LAB", "lab")
+STATES = Path("/var/lib")
+STATE = STATES / f"divvy-{NAME}"
 KUBECONFIG = STATE / "kubeconfig"
 PKI = STATE / "pki"
 LOGS = STATE / "logs"
@@ -18,6 +22,13 @@ def cache() -> Path:
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "divvy"
+
+
+def name_problem() -> str | None:
+    """Return why the lab cannot have its name, None if it can."""
+    if re.fullmatch("[a-z0-9]{1,6}", NAME):
+        return None
+    return f"DIVVY_LAB is {NAME!r}, one to six lower-case letters or digits are expected"
 
 
 def node_state(name: str) -> Path:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from divvy.lab.paths import LOGS, STATE
+from divvy.lab.paths import LOGS, NAME, STATE
 
 MARK = "DIVVY_LAB_COMPONENT"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -32,6 +32,7 @@ def environment(component: str, path: Sequence[Path] = ()) -> dict[str, str]:
         "PATH": ":".join([*map(str, path), _PATH]),
         "HOME": "/root",
         "LANG": "C.UTF-8",
+        "DIVVY_LAB": NAME,
         MARK: f"{STATE}:{component}",
     }
 

@@ -28,7 +28,7 @@ def report() -> tuple[list[str], bool]:
             lines.append(f"{name:<26} does not run")
             complete = False
             continue
-        state = "Ready" if ready.get(node.name) else "not Ready"
+        state = "Ready" if node.name in ready else "not Ready"
         complete &= state == "Ready"
         parts = []
         for component, how in machine.ask({"do": "status"}).items():
@@ -57,8 +57,8 @@ def log_files(of: str, component: str | None) -> list[Path]:
     return chosen
 
 
-def _ready_nodes(lab: Lab) -> dict[str, bool]:
+def _ready_nodes(lab: Lab) -> set[str]:
     try:
-        return Api(lab).nodes()
+        return set(Api(lab).ready_nodes())
     except OSError:
-        return {}
+        return set()

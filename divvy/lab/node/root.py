@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from urllib.parse import quote
 
-from divvy.lab.paths import STATE
+from divvy.lab.paths import STATE, STATES
 
 # Directories with heavy use of their own, which cannot lie on an overlay (containerd's
 # snapshots are overlays themselves).
@@ -33,8 +33,9 @@ def enter_root(directory: Path, host_driver: bool) -> None:
         own.mkdir(exist_ok=True)
         place.mkdir(parents=True, exist_ok=True)
         _mount("--bind", own, place)
-    # The lab's own state, with its keys and other nodes, is none of the node's business.
-    _tmpfs(root / STATE.relative_to("/"))
+    # Labs' own state, with their keys and other nodes, is none of the node's business.
+    for state in STATES.glob("divvy-*"):
+        _tmpfs(root / state.relative_to("/"))
     _tmpfs(root / "run")
     (root / "run/lock").mkdir()
     if host_driver:
