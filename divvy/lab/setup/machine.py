@@ -1,0 +1,86 @@
+"""What the machine must be, and the Debian packages it must have."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from divvy.lab.setup.steps import StepFailed
+
+PACKAGES = (
+    "buildah",
+    "busybox-static",
+    "conntrack",
+    "containernetworking-plugins",
+    "debootstrap",
+    "docker-registry",
+    "etcd-server",
+    "gcc",
+    "iproute2",
+    "iptables",
+    "libc6-dev",
+    "make",
+    "nftables",
+    "python3-venv",
+    "runc",
+    "skopeo",
+)
+# Debian starts these after installation; the lab runs its own copies on the same ports.
+_SERVICES = {"docker-registry": "docker-registry", "etcd-server": "etcd"}
+_GO = (1, 26)
+
+
+def what_is_missing() -> str | None:
+    """Return in one sentence what keeps the lab from being set up here, None if nothing."""
+    if not sys.platform.startswith("linux"):
+        return "The lab needs Linux; this is " + sys.platform + "."
+    if os.geteuid() != 0:
+        return "The lab needs root: run make setup as root."
+    if shutil.which("apt-get") is None:
+        return "The lab is set up on Debian 12 with apt-get, which is missing here."
+    return _go_problem()
+
+
+def ensure_packages() -> str:
+    """Install the Debian packages that are missing."""
+    missing = [name for name in PACKAGES if not _is_installed(name)]
+    if not missing:
+        return ""
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in (
+        ["apt-get", "update", "--quiet"],
+        ["apt-get", "install", "--quiet", "--yes", "--no-install-recommends", *missing],
+    ):
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            words = "\n".join((done.stderr or done.stdout).strip().splitlines()[-5:])
+            raise StepFailed(
+                f"{' '.join(command[:2])} failed:\n{words}",
+                f"Install by hand: {' '.join(missing)}.",
+            )
+    for name in missing:
+        if name in _SERVICES and Path("/run/systemd/system").is_dir():
+            unit = f"{_SERVICES[name]}.service"
+            subprocess.run(
+                ["systemctl", "disable", "--now", unit], capture_output=True, check=False
+            )
+    return f"installed {', '.join(missing)}"
+
+
+def _is_installed(name: str) -> bool:
+    query = ["dpkg-query", "--show", "--showformat=${db:Status-Status}", name]
+    done = subprocess.run(query, capture_output=True, text=True, check=False)
+    return done.stdout == "installed"
+
+
+def _go_problem() -> str | None:
+    wanted = ".".join(map(str, _GO))
+    if shutil.which("go") is None:
+        return f"Go {wanted} or later is missing: install it and put it on the PATH."
+    said = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, check=False)
+    found = re.match(r"go(\d+)\.(\d+)", said.stdout)
+    if not found or (int(found[1]), int(found[2])) < _GO:
+        return f"Go {wanted} or later is needed; here is {said.stdout.strip() or 'a broken go'}."
+    return None

@@ -1,0 +1,71 @@
+"""The parts that are built here: Go tools, images, the simulated driver."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from divvy.lab.images import Image
+from divvy.lab.images.build import ImageBuildFailed
+from divvy.lab.paths import REPOSITORY
+from divvy.lab.setup.python import ENVIRONMENT
+from divvy.lab.setup.steps import StepFailed
+from divvy.lab.tools import HELM, KUBERNETES, Tool, ToolBuildFailed
+
+_NETWORK = "Is the network there? Both the Go proxy and the Debian mirror are needed once."
+
+
+def build_tool(tool: Tool) -> Callable[[], str]:
+    """Return the step that builds a Go tool."""
+
+    def ensure() -> str:
+        try:
+            return "built" if tool.build() else ""
+        except ToolBuildFailed as error:
+            raise StepFailed(str(error), _NETWORK) from error
+
+    return ensure
+
+
+def build_image(image: Image) -> Callable[[], str]:
+    """Return the step that builds one of the lab's own images."""
+
+    def ensure() -> str:
+        try:
+            return "built" if image.build() else ""
+        except ImageBuildFailed as error:
+            raise StepFailed(str(error), _NETWORK) from error
+
+    return ensure
+
+
+def build_simulator() -> str:
+    """Build the simulated driver."""
+    directory = REPOSITORY / "simulator"
+    if not (directory / "Makefile").is_file():
+        return "none yet"
+    make = ["nice", "make", "--no-print-directory", "-C", str(directory)]
+    if subprocess.run([*make, "--question"], capture_output=True, check=False).returncode == 0:
+        return ""
+    done = subprocess.run(make, capture_output=True, text=True, check=False)
+    if done.returncode:
+        words = "\n".join((done.stderr or done.stdout).strip().splitlines()[-10:])
+        raise StepFailed(f"make -C simulator failed:\n{words}", "Mend what the compiler says.")
+    return "built"
+
+
+def link_commands() -> str:
+    """Put kubectl and helm beside divvy in .venv/bin."""
+    linked = []
+    for command, tool in (("kubectl", KUBERNETES), ("helm", HELM)):
+        link, target = ENVIRONMENT / "bin" / command, tool.bin / command
+        if not link.is_symlink() or link.readlink() != target:
+            link.unlink(missing_ok=True)
+            link.symlink_to(target)
+            linked.append(command)
+    return f"linked {', '.join(linked)}" if linked else ""
+
+
+def cache_size(directory: Path) -> str:
+    """Return how much a directory holds, as du says it."""
+    said = subprocess.run(["du", "-sh", directory], capture_output=True, text=True, check=False)
+    return said.stdout.split()[0] if said.stdout else "0"
