@@ -2,7 +2,7 @@
 
 import typer
 
-from divvy.cli import lab
+from divvy.cli import deploy, lab
 
 app = typer.Typer(
     name="divvy",
@@ -13,6 +13,7 @@ app = typer.Typer(
 )
 
 lab.register(app)
+deploy.register(app)
 
 
 def main() -> None:

@@ -1,0 +1,462 @@
+"""One run over a stack: registrations in, steps out, every step journaled."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from divvy.engine.errors import EngineError, NotSupported, StepFailed
+from divvy.engine.goal import Goal
+from divvy.engine.kubernetes.compare import without
+from divvy.engine.plan_step import Step, plan_step
+from divvy.engine.provider import Provider
+from divvy.engine.providers import Providers
+from divvy.engine.state.resource import ResourceState, now
+from divvy.engine.state.store import StackState, StateStore
+from divvy.engine.urn import PROVIDER_PREFIX, STACK_TYPE, provider_reference
+from divvy.engine.values import UNKNOWN, has_unknown, secret, secrets_kept, unwrapped
+from divvy.engine.watcher import StepReport, Summary, Watcher
+
+_DEFAULT_TIMEOUT = 600.0
+
+
+class Deployment:
+    """Holds the state while the program runs; methods are called from several threads.
+
+    ``targets`` restricts changes to these URNs; all others stay as they are.
+    """
+
+    def __init__(
+        self,
+        store: StateStore,
+        state: StackState,
+        providers: Providers,
+        watcher: Watcher,
+        *,
+        preview: bool,
+        parallel: int = 16,
+        targets: frozenset[str] = frozenset(),
+    ) -> None:
+        self._store = store
+        self._old = state.live()
+        self._leftovers = [found for found in state.resources if found.delete]
+        self._pending = {found.urn: found for found in state.pending}
+        self._providers = providers
+        self._watcher = watcher
+        self._preview = preview
+        self._parallel = parallel
+        self._targets = targets
+        self._new: dict[str, ResourceState] = {}
+        self._lock = threading.Lock()
+        self.summary = Summary()
+        for reference in self._old.values():
+            if reference.type.startswith(PROVIDER_PREFIX):
+                providers.known(reference)
+
+    def register(self, goal: Goal) -> ResourceState:
+        """Bring one resource to its goal and return how it is now."""
+        if goal.urn in self._new:
+            raise StepFailed(f"{goal.name} is registered twice: give each its own name")
+        old = self._find_old(goal)
+        if goal.type.startswith(PROVIDER_PREFIX):
+            new = self._register_provider(goal, old)
+        elif not goal.custom:
+            new = self._register_component(goal, old)
+        else:
+            new = self._register_custom(goal, old)
+        with self._lock:
+            self._new[goal.urn] = new
+        return new
+
+    def register_outputs(self, urn: str, outputs: Mapping[str, Any]) -> None:
+        """Record the outputs of a component or of the stack."""
+        with self._lock:
+            if urn not in self._new:
+                raise StepFailed(f"outputs for {urn}, which was never registered")
+            new = replace(self._new[urn], outputs=dict(outputs))
+            changed = new.outputs != self._new[urn].outputs
+            self._new[urn] = new
+        if new.type == STACK_TYPE:
+            self.summary.outputs = outputs
+        if changed and not self._preview:
+            self._store.done(new)
+
+    def read(
+        self, kind: str, urn: str, identity: str, inputs: Mapping[str, Any], **of: Any
+    ) -> ResourceState:
+        """Read a resource that is not the stack's (``.get()``)."""
+        resource = ResourceState(
+            urn, kind, custom=True, id=identity, inputs=inputs, external=True, **of
+        )
+        provider = self._providers.of(resource.provider)
+        if has_unknown(dict(inputs)) or identity == UNKNOWN:
+            return replace(resource, outputs=dict(inputs))
+        found = provider.read(_by_identity(resource))
+        if found is None:
+            raise StepFailed(f"{identity} does not exist")
+        with self._lock:
+            self._new[urn] = replace(resource, outputs=found[1])
+        self._report(StepReport("read", urn, None, self._new[urn]))
+        return self._new[urn]
+
+    def finish(self, *, complete: bool) -> None:
+        """Delete what the program no longer has (when it ran to its end), write the checkpoint."""
+        if complete and not self.summary.failures:
+            keep = set(self._new)
+            doomed = [
+                found
+                for urn, found in self._old.items()
+                if urn not in keep and (not self._targets or urn in self._targets)
+            ]
+            self.delete_all([*self._leftovers, *doomed])
+        if not self._preview:
+            self._store.write(self.resources())
+
+    def resources(self) -> list[ResourceState]:
+        """Return all resources as they are now, in dependency order."""
+        merged = {**self._old, **self._new}
+        return [*_in_order(merged), *self._leftovers]
+
+    def delete_all(self, doomed: list[ResourceState]) -> None:
+        """Delete resources, dependents first, independent ones at the same time."""
+        for resource in doomed:
+            if resource.protect:
+                self._fail(resource.urn, f"{resource.urn} is protected: take `protect` off first")
+        if self.summary.failures:
+            return
+        waiting = {id(found): found for found in doomed}
+        condition = threading.Condition()
+
+        def dependents_gone(resource: ResourceState) -> bool:
+            return not any(
+                _needs(other, resource) for other in waiting.values() if other is not resource
+            )
+
+        running: set[int] = set()
+        failed: set[int] = set()
+
+        def work(resource: ResourceState) -> None:
+            good = self._delete(resource)
+            with condition:
+                running.discard(id(resource))
+                if good:
+                    waiting.pop(id(resource))
+                else:
+                    failed.add(id(resource))
+                condition.notify()
+
+        with ThreadPoolExecutor(self._parallel) as pool, condition:
+            while True:
+                ready = [
+                    found
+                    for key, found in waiting.items()
+                    if key not in running and key not in failed and dependents_gone(found)
+                ]
+                for found in ready:
+                    running.add(id(found))
+                    pool.submit(work, found)
+                if not running:
+                    return
+                condition.wait()
+
+    def _delete(self, resource: ResourceState) -> bool:
+        step = StepReport("delete", resource.urn, resource)
+        self._watcher.began(step)
+        try:
+            touch = resource.custom and not resource.external and not resource.retain_on_delete
+            if not self._preview:
+                self._store.began("delete", resource.urn, resource.id)
+                if touch and not resource.type.startswith(PROVIDER_PREFIX):
+                    provider = self._providers.of(resource.provider)
+                    timeout = resource.custom_timeouts.get("delete", _DEFAULT_TIMEOUT)
+                    provider.delete(_plain(resource), timeout=timeout)
+                self._store.gone(resource)
+        except EngineError as failure:
+            self._fail(resource.urn, str(failure), step)
+            return False
+        with self._lock:
+            if resource in self._leftovers:
+                self._leftovers.remove(resource)
+            elif self._old.get(resource.urn) is resource:
+                del self._old[resource.urn]
+        self._report(step)
+        return True
+
+    def _find_old(self, goal: Goal) -> ResourceState | None:
+        with self._lock:
+            for urn in (goal.urn, *goal.aliases):
+                if urn in self._old:
+                    old = self._old.pop(urn)
+                    if urn != goal.urn:
+                        self._rename(urn, goal.urn)
+                        old = replace(old, urn=goal.urn)
+                    self._old[goal.urn] = old
+                    return old
+        return None
+
+    def _rename(self, before: str, after: str) -> None:
+        """Follow an alias: whoever named the old URN names the new one."""
+
+        def renamed(text: str) -> str:
+            return (
+                after + text[len(before) :]
+                if text.split("::", 4)[:4] == before.split("::", 4)
+                else text
+            )
+
+        for urn, found in self._old.items():
+            self._old[urn] = replace(
+                found,
+                parent=after if found.parent == before else found.parent,
+                dependencies=tuple(after if d == before else d for d in found.dependencies),
+                provider=renamed(found.provider)
+                if found.provider.startswith(before)
+                else found.provider,
+            )
+        self._store.began("rename", before, "")
+        self._store.gone(ResourceState(before, "", custom=False))
+
+    def _register_component(self, goal: Goal, old: ResourceState | None) -> ResourceState:
+        step = StepReport("create" if old is None else "same", goal.urn, old)
+        self._watcher.began(step)
+        outputs = {} if old is None else dict(old.outputs)
+        new = _state(goal, old, "", dict(goal.inputs), outputs)
+        if not self._preview and (old is None or _differs(new, old)):
+            self._store.done(new)
+        self._report(replace(step, new=new))
+        return new
+
+    def _register_provider(self, goal: Goal, old: ResourceState | None) -> ResourceState:
+        inputs = dict(goal.inputs)
+        operation = "create" if old is None else "same" if old.inputs == inputs else "update"
+        identity = old.id if old is not None else self._providers.new_identity()
+        new = _state(goal, old, identity, inputs, inputs)
+        self._providers.known(new)
+        step = StepReport(operation, goal.urn, old, new)
+        self._watcher.began(step)
+        if not self._preview and (old is None or _differs(new, old)):
+            self._store.done(new)
+        self._report(step)
+        return new
+
+    def _register_custom(self, goal: Goal, old: ResourceState | None) -> ResourceState:
+        reference = goal.provider or self.default_provider(goal)
+        goal = replace(goal, provider=reference)
+        provider = self._providers.of(reference)
+        try:
+            return self._step(goal, old, provider)
+        except EngineError as failure:
+            self._fail(goal.urn, str(failure))
+            raise
+
+    def default_provider(self, goal: Goal) -> str:
+        """Return the reference of the default provider for a resource, registering it once."""
+        urn, wish = self._providers.default_for(goal)
+        with self._lock:
+            known = self._new.get(urn)
+        if known is None:
+            known = self.register(wish)
+        return provider_reference(urn, known.id)
+
+    def _step(self, goal: Goal, old: ResourceState | None, provider: Provider) -> ResourceState:
+        if self._targets and goal.urn not in self._targets:
+            if old is None:
+                raise NotSupported(f"{goal.name} is new and not a --target: name it too")
+            return old
+        old_inputs = None if old is None else unwrapped(dict(old.inputs))
+        wished = unwrapped(dict(goal.inputs))
+        if old_inputs is not None and goal.ignore_changes:
+            wished = without(wished, goal.ignore_changes, old_inputs)
+        inputs = provider.check(goal.urn, old_inputs, wished)
+        diff = None if old is None else provider.diff(_plain(old), inputs)
+        drifted: tuple[str, ...] | None = ()
+        if old is not None and diff is not None and not diff.changed:
+            drifted = provider.drifted(_plain(old))
+            if drifted is None:
+                self._watcher.said(
+                    "warning", f"{old.id} was deleted outside; it is made again", goal.urn
+                )
+                old, diff = None, None
+        step = plan_step(goal, old, diff, drifted or ())
+        return self._perform(goal, old, step, inputs, provider)
+
+    def _perform(
+        self,
+        goal: Goal,
+        old: ResourceState | None,
+        step: Step,
+        inputs: dict[str, Any],
+        provider: Provider,
+    ) -> ResourceState:
+        report = StepReport(step.operation, goal.urn, old, None, step.changed, step.replace)
+        self._watcher.began(report)
+        marked = secrets_kept(inputs, goal.inputs)
+        if step.operation == "same":
+            assert old is not None
+            new = _state(goal, old, old.id, marked, dict(old.outputs))
+            if not self._preview and _differs(new, old):
+                self._store.done(new)
+            self._report(replace(report, new=new))
+            return new
+        try:
+            made_id, outputs, errors = self._make(goal, old, step, inputs, provider)
+        except EngineError as failure:
+            self._fail(goal.urn, str(failure), report)
+            raise
+        outputs = _secret_outputs(secrets_kept(outputs, goal.inputs), goal)
+        new = _state(goal, old if step.operation == "update" else None, made_id, marked, outputs)
+        new = replace(new, init_errors=errors)
+        if not self._preview:
+            self._store.done(new)
+        if errors:
+            with self._lock:
+                self._new[goal.urn] = new
+            self._fail(goal.urn, errors[0], report)
+            raise StepFailed(errors[0])
+        self._report(replace(report, new=new))
+        return new
+
+    def _make(
+        self,
+        goal: Goal,
+        old: ResourceState | None,
+        step: Step,
+        inputs: dict[str, Any],
+        provider: Provider,
+    ) -> tuple[str, dict[str, Any], tuple[str, ...]]:
+        kind = "update" if step.operation == "update" else "create"
+        timeout = goal.timeouts.get(kind, _DEFAULT_TIMEOUT)
+        if not self._preview:
+            self._store.began(step.operation, goal.urn, provider.identity(inputs))
+        if step.operation == "replace":
+            assert old is not None
+            self._replace_old(old, step, provider)
+        resumed = goal.urn in self._pending
+        try:
+            if step.operation == "update":
+                assert old is not None
+                made = provider.update(_plain(old), inputs, timeout=timeout, preview=self._preview)
+            else:
+                made = provider.create(
+                    goal.urn, inputs, timeout=timeout, preview=self._preview, resumed=resumed
+                )
+        except StepFailed as failure:
+            if failure.partial is None:
+                raise
+            return provider.identity(inputs), dict(failure.partial), (str(failure),)
+        return made.id, made.outputs, ()
+
+    def _replace_old(self, old: ResourceState, step: Step, provider: Provider) -> None:
+        if self._preview:
+            return
+        if step.before:
+            if not old.retain_on_delete:
+                provider.delete(_plain(old), timeout=_DEFAULT_TIMEOUT)
+            self._store.gone(old)
+            self._store.began("create", old.urn, old.id)
+            with self._lock:
+                self._old.pop(old.urn, None)
+            return
+        leftover = replace(old, delete=True)
+        self._store.done(leftover)
+        self._store.began("create", old.urn, "")
+        with self._lock:
+            self._leftovers.append(leftover)
+
+    def _fail(self, urn: str, text: str, step: StepReport | None = None) -> None:
+        with self._lock:
+            first = urn not in self.summary.failures
+            self.summary.failures.setdefault(urn, text)
+        if first:
+            self._watcher.ended(step or StepReport("failed", urn), text)
+
+    def _report(self, step: StepReport) -> None:
+        with self._lock:
+            self.summary.steps.append(step)
+        self._watcher.ended(step, None)
+
+
+def _state(
+    goal: Goal,
+    old: ResourceState | None,
+    identity: str,
+    inputs: dict[str, Any],
+    outputs: dict[str, Any],
+) -> ResourceState:
+    time = now()
+    return ResourceState(
+        urn=goal.urn,
+        type=goal.type,
+        custom=goal.custom,
+        id=identity,
+        inputs=inputs,
+        outputs=outputs,
+        parent=goal.parent,
+        provider=goal.provider if goal.custom else "",
+        dependencies=goal.dependencies,
+        property_dependencies=goal.property_dependencies,
+        protect=goal.protect,
+        retain_on_delete=goal.retain_on_delete,
+        additional_secret_outputs=goal.additional_secret_outputs,
+        custom_timeouts=goal.timeouts,
+        created=time if old is None else old.created,
+        modified=time,
+    )
+
+
+def _differs(new: ResourceState, old: ResourceState) -> bool:
+    return replace(new, modified="", created="") != replace(old, modified="", created="")
+
+
+def _plain(resource: ResourceState) -> ResourceState:
+    return replace(
+        resource,
+        inputs=unwrapped(dict(resource.inputs)),
+        outputs=unwrapped(dict(resource.outputs)),
+    )
+
+
+def _secret_outputs(outputs: dict[str, Any], goal: Goal) -> dict[str, Any]:
+    return {
+        key: secret(value) if key in goal.additional_secret_outputs else value
+        for key, value in outputs.items()
+    }
+
+
+def _by_identity(resource: ResourceState) -> ResourceState:
+    """Return a resource to be read with name and namespace taken from its id."""
+    namespace, _, name = resource.id.rpartition("/")
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    group, kind = resource.type.removeprefix("kubernetes:").split(":")
+    version = group.removeprefix("core/")
+    place = {"apiVersion": version, "kind": kind, "metadata": metadata}
+    return replace(resource, inputs=place, outputs=place)
+
+
+def _needs(other: ResourceState, resource: ResourceState) -> bool:
+    """Tell whether ``other`` must go before ``resource``."""
+    if other.urn == resource.urn:
+        return False
+    provider = other.provider.rpartition("::")[0]
+    return resource.urn in (*other.dependencies, other.parent, provider)
+
+
+def _in_order(resources: Mapping[str, ResourceState]) -> list[ResourceState]:
+    """Sort so that parents, providers and dependencies come first; else by first appearance."""
+    ordered: dict[str, ResourceState] = {}
+
+    def add(urn: str) -> None:
+        if urn in ordered or urn not in resources:
+            return
+        found = resources[urn]
+        for needed in (found.parent, found.provider.rpartition("::")[0], *found.dependencies):
+            if needed and needed != urn:
+                add(needed)
+        ordered[urn] = found
+
+    for urn in resources:
+        add(urn)
+    return list(ordered.values())

@@ -1,0 +1,98 @@
+"""A preview as data (the official digest's shape), and the values of a step that change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from divvy.engine.kubernetes.compare import changed_paths
+from divvy.engine.state.resource import ResourceState, resource_to_json
+from divvy.engine.values import masked
+from divvy.engine.watcher import StepReport, Summary
+
+_TIMES = ("created", "modified")
+
+
+class _Silent:
+    """Hears everything and shows nothing."""
+
+    def began(self, step: StepReport) -> None:
+        """Ignore."""
+
+    def told(self, urn: str, text: str) -> None:
+        """Ignore."""
+
+    def ended(self, step: StepReport, failure: str | None) -> None:
+        """Ignore."""
+
+    def said(self, severity: str, text: str, urn: str) -> None:
+        """Ignore."""
+
+
+def silent() -> _Silent:
+    """Return a watcher that shows nothing."""
+    return _Silent()
+
+
+def preview_digest(summary: Summary) -> dict[str, Any]:
+    """Render steps, summary and failures as ``pulumi preview --json`` does."""
+    return {
+        "steps": [_step(step) for step in summary.steps],
+        "diagnostics": [
+            {"urn": urn, "message": text, "severity": "error"}
+            for urn, text in summary.failures.items()
+        ],
+        "duration": int(summary.seconds * 1e9),
+        "changeSummary": summary.counts(),
+    }
+
+
+def _step(step: StepReport) -> dict[str, Any]:
+    rendered: dict[str, Any] = {"op": step.operation, "urn": step.urn}
+    found = step.new or step.old
+    if found is not None and found.provider:
+        rendered["provider"] = found.provider
+    if step.old is not None:
+        rendered["oldState"] = _state(step.old)
+    if step.new is not None:
+        rendered["newState"] = _state(step.new)
+    if step.changed:
+        rendered["diffReasons"] = list(step.changed)
+    if step.replace:
+        rendered["replaceReasons"] = list(step.replace)
+    rendered["detailedDiff"] = {
+        path: {"kind": "update-replace" if path in step.replace else "update", "inputDiff": True}
+        for path in step.changed
+    } or None
+    return rendered
+
+
+def _state(resource: ResourceState) -> dict[str, Any]:
+    rendered = {
+        name: value for name, value in resource_to_json(resource).items() if name not in _TIMES
+    }
+    for name in ("inputs", "outputs"):
+        if name in rendered:
+            rendered[name] = masked(rendered[name])
+    return rendered
+
+
+def diff_lines(step: StepReport) -> Iterator[str]:
+    """Yield "path: before → after" for every changed input of a step."""
+    if step.old is None or step.new is None or step.operation == "same":
+        return
+    before, after = masked(dict(step.old.inputs)), masked(dict(step.new.inputs))
+    for path in changed_paths(before, after):
+        yield f"      {path}: {_at(before, path)} → {_at(after, path)}"
+
+
+def _at(value: Any, path: str) -> str:
+    for key in path.replace("[", ".").replace("]", "").split("."):
+        if isinstance(value, list) and key.isdigit() and int(key) < len(value):
+            value = value[int(key)]
+        elif isinstance(value, dict) and key in value:
+            value = value[key]
+        else:
+            return "(absent)"
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:97]}..."

@@ -1,0 +1,199 @@
+"""Show a run: plain lines anywhere, a live tree in a terminal."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+from rich.tree import Tree
+
+from divvy.engine.urn import urn_name, urn_type
+from divvy.engine.watcher import StepReport, Summary
+
+_SIGN = {
+    "create": ("+", "green"),
+    "update": ("~", "yellow"),
+    "replace": ("+-", "magenta"),
+    "delete": ("-", "red"),
+    "same": (" ", "dim"),
+    "read": (">", "cyan"),
+    "refresh": ("~", "cyan"),
+    "failed": ("!", "red"),
+}
+_DONE = {
+    "create": "created",
+    "update": "updated",
+    "replace": "replaced",
+    "delete": "deleted",
+    "same": "unchanged",
+    "read": "read",
+}
+_PLANNED = {
+    "create": "create",
+    "update": "update",
+    "replace": "replace",
+    "delete": "delete",
+    "same": "unchanged",
+    "read": "read",
+}
+
+
+class PlainDisplay:
+    """One line per event: for logs, pipes and terminals that are none."""
+
+    def __init__(self, console: Console, *, preview: bool, quiet_same: bool = True) -> None:
+        self._console = console
+        self._words = _PLANNED if preview else _DONE
+        self._quiet_same = quiet_same
+        self._began: dict[str, float] = {}
+        self._told: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    def began(self, step: StepReport) -> None:
+        """Remember when it began."""
+        self._began[step.urn] = time.monotonic()
+
+    def told(self, urn: str, text: str) -> None:
+        """Say what is being waited for, when it is something new."""
+        with self._lock:
+            if self._told.get(urn) == text:
+                return
+            self._told[urn] = text
+        self._line("…", "dim", urn, text)
+
+    def ended(self, step: StepReport, failure: str | None) -> None:
+        """Say what became of it."""
+        if failure is not None:
+            self._line("!", "red", step.urn, f"failed: {failure}")
+            return
+        if step.operation == "same" and self._quiet_same:
+            return
+        sign, colour = _SIGN.get(step.operation, ("?", ""))
+        self._line(sign, colour, step.urn, described(step, self._words, self._took(step.urn)))
+
+    def said(self, severity: str, text: str, urn: str) -> None:
+        """Pass on what was said; debug messages stay out."""
+        if severity != "debug" and text:
+            colour = {"error": "red", "warning": "yellow"}.get(severity, "")
+            prefix = f"{severity}: " if severity in ("error", "warning") else ""
+            self._console.print(Text(f"   {prefix}{text}", style=colour), highlight=False)
+
+    def _took(self, urn: str) -> float:
+        return time.monotonic() - self._began.get(urn, time.monotonic())
+
+    def _line(self, sign: str, colour: str, urn: str, text: str) -> None:
+        line = Text(f"{sign:>2} ", style=colour)
+        line.append(f"{short_type(urn)} ", style="dim")
+        line.append(urn_name(urn), style="bold")
+        line.append(f"  {text}")
+        self._console.print(line, highlight=False, soft_wrap=True)
+
+
+class TreeDisplay:
+    """A live tree of resources by parent."""
+
+    def __init__(self, console: Console, *, preview: bool) -> None:
+        self._console = console
+        self._words = _PLANNED if preview else _DONE
+        self._steps: dict[str, tuple[StepReport, str, str]] = {}
+        self._began: dict[str, float] = {}
+        self._lock = threading.Lock()
+        self._live = Live(console=console, refresh_per_second=8, get_renderable=self._tree)
+
+    def __enter__(self) -> TreeDisplay:
+        """Start drawing."""
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Draw the last state and stop."""
+        self._live.stop()
+
+    def began(self, step: StepReport) -> None:
+        """Show a step as running."""
+        with self._lock:
+            self._began[step.urn] = time.monotonic()
+            self._steps[step.urn] = (step, "running", "")
+
+    def told(self, urn: str, text: str) -> None:
+        """Show what a step waits for."""
+        with self._lock:
+            if urn in self._steps:
+                self._steps[urn] = (self._steps[urn][0], "running", text)
+
+    def ended(self, step: StepReport, failure: str | None) -> None:
+        """Show a step as done or failed."""
+        took = time.monotonic() - self._began.get(step.urn, time.monotonic())
+        text = failure or described(step, self._words, took)
+        with self._lock:
+            self._steps[step.urn] = (step, "failed" if failure else "done", text)
+
+    def said(self, severity: str, text: str, urn: str) -> None:
+        """Print above the tree."""
+        if severity != "debug" and text:
+            colour = {"error": "red", "warning": "yellow"}.get(severity, "")
+            self._console.print(Text(text, style=colour), highlight=False)
+
+    def _tree(self) -> Tree:
+        with self._lock:
+            steps = dict(self._steps)
+        root = Tree(Text("stack", style="bold"), guide_style="dim")
+        nodes: dict[str, Tree] = {}
+
+        def node(urn: str) -> Tree:
+            if urn not in nodes:
+                step, state, text = steps[urn]
+                parent = _parent(step)
+                holder = node(parent) if parent in steps else root
+                nodes[urn] = holder.add(_row(step, state, text))
+            return nodes[urn]
+
+        for urn in steps:
+            node(urn)
+        return root
+
+
+def _parent(step: StepReport) -> str:
+    found = step.new or step.old
+    return "" if found is None else found.parent
+
+
+def _row(step: StepReport, state: str, text: str) -> Text:
+    sign, colour = _SIGN.get(step.operation, ("?", ""))
+    if state == "failed":
+        sign, colour = "!", "red"
+    row = Text(f"{sign} ", style=colour)
+    row.append(f"{short_type(step.urn)} ", style="dim")
+    row.append(urn_name(step.urn), style="bold" if step.operation != "same" else "dim")
+    return row.append(f"  {'… ' if state == 'running' else ''}{text}", style=colour)
+
+
+def described(step: StepReport, words: dict[str, str], seconds: float) -> str:
+    """Describe a finished step in words."""
+    word = words.get(step.operation, step.operation)
+    paths = step.replace or step.changed
+    why = f" ({', '.join(paths[:4])}{', …' if len(paths) > 4 else ''})" if paths else ""
+    took = f" in {seconds:.1f} s" if seconds >= 1 else ""
+    return f"{word}{why}{took}"
+
+
+def short_type(urn: str) -> str:
+    """Return the type without package and group ("ConfigMap")."""
+    return urn_type(urn).rsplit(":", 1)[-1]
+
+
+def summary_lines(summary: Summary, *, preview: bool) -> list[str]:
+    """Describe the end of a run."""
+    counts = summary.counts()
+    words = _PLANNED if preview else _DONE
+    parts = [
+        f"{counts[operation]} {'to ' if preview and operation != 'same' else ''}{words[operation]}"
+        for operation in ("create", "update", "replace", "delete", "read", "same")
+        if counts.get(operation)
+    ]
+    if summary.failures:
+        parts.append(f"{len(summary.failures)} failed")
+    return [f"{', '.join(parts) or 'nothing to do'} ({summary.seconds:.1f} s)"]

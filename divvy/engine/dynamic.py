@@ -1,0 +1,167 @@
+"""The provider for ``pulumi-python:dynamic:*``: the SDK's own server in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import grpc
+from pulumi.runtime.proto import provider_pb2 as api
+from pulumi.runtime.proto import provider_pb2_grpc as stubs
+
+from divvy.engine.errors import StepFailed
+from divvy.engine.provider import Diff, Made
+from divvy.engine.state.resource import ResourceState
+from divvy.engine.urn import urn_name, urn_type
+from divvy.engine.values import UNKNOWN, from_struct, has_unknown, to_struct
+
+_PROVIDER_KEY = "__provider"
+_LIMIT = [("grpc.max_receive_message_length", 400 << 20), ("grpc.max_send_message_length", -1)]
+
+
+class DynamicProvider:
+    """Runs dynamic resources; the process starts with the first of them."""
+
+    def __init__(self, python: str, folder: Path, project: str) -> None:
+        self._python = python
+        self._folder = folder
+        self._project = project
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stub: Any = None
+        self._channel: Any = None
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """End the process."""
+        if self._channel is not None:
+            self._channel.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+    def check(
+        self, urn: str, old: Mapping[str, Any] | None, new: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Let the provider check the inputs."""
+        request = api.CheckRequest(urn=urn, olds=to_struct(old or {}), news=to_struct(new))
+        answer = self._call("Check", request, urn)
+        if answer.failures:
+            reasons = "; ".join(f"{found.property}: {found.reason}" for found in answer.failures)
+            raise StepFailed(f"{urn_name(urn)}: {reasons}")
+        return from_struct(answer.inputs)
+
+    def diff(self, resource: ResourceState, inputs: Mapping[str, Any]) -> Diff:
+        """Let the provider compare; one that does not say is compared by value."""
+        request = api.DiffRequest(
+            id=resource.id,
+            urn=resource.urn,
+            olds=to_struct(resource.outputs),
+            news=to_struct(inputs),
+        )
+        answer = self._call("Diff", request, resource.urn)
+        changed = tuple(
+            key
+            for key in sorted({*resource.inputs, *inputs})
+            if key != _PROVIDER_KEY and resource.inputs.get(key) != inputs.get(key)
+        )
+        if answer.changes == api.DiffResponse.DIFF_NONE:
+            changed = ()
+        elif answer.changes == api.DiffResponse.DIFF_SOME:
+            changed = changed or tuple(answer.replaces) or ("",)
+        return Diff(changed, tuple(answer.replaces), answer.deleteBeforeReplace)
+
+    def drifted(self, resource: ResourceState) -> tuple[str, ...] | None:
+        """Say nothing: only a refresh reads dynamic resources."""
+        return ()
+
+    def identity(self, inputs: Mapping[str, Any]) -> str:
+        """Return "": only the provider knows."""
+        return ""
+
+    def create(
+        self, urn: str, inputs: Mapping[str, Any], *, timeout: float, preview: bool, resumed: bool
+    ) -> Made:
+        """Let the provider create; in a preview outputs are unknown."""
+        if preview or has_unknown(inputs):
+            return Made("", dict(inputs))
+        request = api.CreateRequest(urn=urn, properties=to_struct(inputs), timeout=timeout)
+        answer = self._call("Create", request, urn)
+        return Made(answer.id, from_struct(answer.properties))
+
+    def update(
+        self, resource: ResourceState, inputs: Mapping[str, Any], *, timeout: float, preview: bool
+    ) -> Made:
+        """Let the provider update; in a preview outputs that are not inputs are unknown."""
+        if preview or has_unknown(inputs):
+            unknown = {key: UNKNOWN for key in resource.outputs if key not in inputs}
+            return Made(resource.id, {**unknown, **inputs})
+        request = api.UpdateRequest(
+            id=resource.id,
+            urn=resource.urn,
+            olds=to_struct(resource.outputs),
+            news=to_struct(inputs),
+            timeout=timeout,
+        )
+        return Made(
+            resource.id, from_struct(self._call("Update", request, resource.urn).properties)
+        )
+
+    def delete(self, resource: ResourceState, *, timeout: float) -> None:
+        """Let the provider delete."""
+        request = api.DeleteRequest(
+            id=resource.id,
+            urn=resource.urn,
+            properties=to_struct(resource.outputs),
+            timeout=timeout,
+        )
+        self._call("Delete", request, resource.urn)
+
+    def read(self, resource: ResourceState) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """Let the provider read."""
+        request = api.ReadRequest(
+            id=resource.id,
+            urn=resource.urn,
+            properties=to_struct(resource.outputs),
+            inputs=to_struct(resource.inputs),
+        )
+        answer = self._call("Read", request, resource.urn)
+        if not answer.id:
+            return None
+        inputs = from_struct(answer.inputs) if answer.HasField("inputs") else dict(resource.inputs)
+        return inputs, from_struct(answer.properties)
+
+    def _call(self, name: str, request: Any, urn: str) -> Any:
+        try:
+            return getattr(self._ready(), name)(request)
+        except grpc.RpcError as error:
+            last = (error.details() or "").strip().splitlines()
+            text = last[-1] if last else str(error.code())
+            raise StepFailed(f"{urn_type(urn)}: {text}") from None
+
+    def _ready(self) -> Any:
+        with self._lock:
+            if self._stub is None:
+                environment = {
+                    **os.environ,
+                    "PULUMI_PROJECT": self._project,
+                    "PYTHONPATH": str(self._folder),
+                }
+                self._process = subprocess.Popen(
+                    [self._python, "-u", "-m", "pulumi.dynamic"],
+                    stdout=subprocess.PIPE,
+                    stdin=subprocess.DEVNULL,
+                    cwd=self._folder,
+                    env=environment,
+                )
+                assert self._process.stdout is not None
+                port = self._process.stdout.readline().strip()
+                if not port.isdigit():
+                    raise StepFailed("the dynamic provider process did not start")
+                self._channel = grpc.insecure_channel(f"127.0.0.1:{port.decode()}", options=_LIMIT)
+                self._stub = stubs.ResourceProviderStub(self._channel)
+            return self._stub

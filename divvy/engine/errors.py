@@ -1,0 +1,46 @@
+"""Everything the engine raises.
+
+EngineError
+├── ProjectProblem     the project or stack file is missing or wrong
+├── StateProblem       the stack's state cannot be used (corrupt, newer, locked, wrong passphrase)
+├── NotSupported       the program or the user asks for something the engine does not do, by name
+├── ProgramFailed      the program ended with an error
+└── StepFailed         a provider could not do a step
+    └── Conflict       another field manager owns what the step wants to change
+"""
+
+
+class EngineError(Exception):
+    """The root of the engine's errors; the text is one clear sentence."""
+
+
+class ProjectProblem(EngineError):
+    """The project or stack file is missing or wrong."""
+
+
+class StateProblem(EngineError):
+    """The stack's state cannot be used; it was left untouched."""
+
+
+class NotSupported(EngineError):
+    """A request the engine refuses, by name."""
+
+
+class ProgramFailed(EngineError):
+    """The Pulumi program ended with an error."""
+
+
+class StepFailed(EngineError):
+    """A provider could not do a step.
+
+    ``partial`` holds the outputs of a resource that exists but did not become
+    ready, None where nothing was made.
+    """
+
+    def __init__(self, text: str, partial: dict[str, object] | None = None) -> None:
+        super().__init__(text)
+        self.partial = partial
+
+
+class Conflict(StepFailed):
+    """Another field manager owns what the step wants to change."""

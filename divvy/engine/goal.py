@@ -1,0 +1,127 @@
+"""What the program wants of one resource: a RegisterResource request as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from divvy.engine.errors import NotSupported
+from divvy.engine.urn import make_urn
+from divvy.engine.values import from_struct, has_asset
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A resource as the program registered it; ``aliases`` are URNs it may have had before."""
+
+    urn: str
+    type: str
+    name: str
+    custom: bool
+    inputs: Mapping[str, Any]
+    parent: str = ""
+    provider: str = ""
+    version: str = ""
+    dependencies: tuple[str, ...] = ()
+    property_dependencies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    protect: bool = False
+    ignore_changes: tuple[str, ...] = ()
+    replace_on_changes: tuple[str, ...] = ()
+    delete_before_replace: bool | None = None
+    retain_on_delete: bool = False
+    additional_secret_outputs: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    timeouts: Mapping[str, float] = field(default_factory=dict)
+    providers: Mapping[str, str] = field(default_factory=dict)
+
+
+def goal_from(request: Any, stack: str, project: str) -> Goal:
+    """Read a request; raises NotSupported for what the engine does not do, by name."""
+    _refuse(request)
+    inputs = from_struct(request.object)
+    if has_asset(inputs):
+        raise NotSupported(f"{request.name}: assets and archives as inputs are not supported")
+    urn = make_urn(stack, project, request.parent, request.type, request.name)
+    before_replace = request.deleteBeforeReplace if request.deleteBeforeReplaceDefined else None
+    return Goal(
+        urn=urn,
+        type=request.type,
+        name=request.name,
+        custom=request.custom,
+        inputs=inputs,
+        parent=request.parent,
+        provider=request.provider,
+        version=request.version,
+        dependencies=tuple(sorted(set(request.dependencies))),
+        property_dependencies={
+            key: tuple(value.urns) for key, value in sorted(request.propertyDependencies.items())
+        },
+        protect=request.protect,
+        ignore_changes=tuple(request.ignoreChanges),
+        replace_on_changes=tuple(request.replaceOnChanges),
+        delete_before_replace=before_replace,
+        retain_on_delete=request.retainOnDelete,
+        additional_secret_outputs=tuple(request.additionalSecretOutputs),
+        aliases=tuple(_aliases(request, stack, project)),
+        timeouts={
+            name: seconds(getattr(request.customTimeouts, name))
+            for name in ("create", "update", "delete")
+            if getattr(request.customTimeouts, name)
+        },
+        providers=dict(request.providers),
+    )
+
+
+def _refuse(request: Any) -> None:
+    wrong = {
+        "import_": bool(request.importId),
+        "remote components": request.remote,
+        "transforms": bool(request.transforms),
+        "replaceWith": bool(request.replace_with),
+        "deletedWith": bool(request.deletedWith),
+        "stateMigrations": bool(request.state_migrations),
+        "resource hooks": any(
+            getattr(request.hooks, name)
+            for name in ("before_create", "after_create", "before_update", "after_update")
+        )
+        or bool(request.hooks.before_delete or request.hooks.after_delete),
+    }
+    for name, asked in wrong.items():
+        if asked:
+            raise NotSupported(f"{request.name}: the option {name} is not supported")
+
+
+def _aliases(request: Any, stack: str, project: str) -> list[str]:
+    found = list(request.aliasURNs)
+    for alias in request.aliases:
+        if alias.urn:
+            found.append(alias.urn)
+            continue
+        spec = alias.spec
+        parent = "" if spec.noParent else spec.parentUrn or request.parent
+        found.append(
+            make_urn(
+                spec.stack or stack,
+                spec.project or project,
+                parent,
+                spec.type or request.type,
+                spec.name or request.name,
+            )
+        )
+    return found
+
+
+def seconds(text: str) -> float:
+    """Return a Go duration ("1h2m3s", "500ms") in seconds; raises NotSupported."""
+    units = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+    total, number, rest = 0.0, "", text
+    while rest:
+        if rest[0].isdigit() or rest[0] == ".":
+            number, rest = number + rest[0], rest[1:]
+            continue
+        unit = "ms" if rest.startswith("ms") else rest[0]
+        if unit not in units or not number:
+            raise NotSupported(f"{text!r} is not a duration: write 90s, 5m or 1h30m")
+        total, number, rest = total + float(number) * units[unit], "", rest[len(unit) :]
+    return total + float(number or 0)

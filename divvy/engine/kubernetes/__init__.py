@@ -1,0 +1,1 @@
+"""The provider for ``kubernetes:*``: server-side apply with one field manager per stack."""

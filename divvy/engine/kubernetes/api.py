@@ -1,0 +1,172 @@
+"""The Kubernetes API as the provider uses it: objects by group, version, kind, namespace, name."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+from lightkube.config.client_adapter import Client, ConnectionParams
+from lightkube.config.kubeconfig import KubeConfig
+from lightkube.core.exceptions import ConfigError
+
+from divvy.engine.errors import Conflict, EngineError, StepFailed
+
+_APPLY = "application/apply-patch+yaml"
+
+
+class ApiProblem(StepFailed):
+    """The API refused a request; ``status`` is the HTTP status, 0 where it was not reached."""
+
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Where the objects of one kind lie."""
+
+    api_version: str
+    kind: str
+    plural: str
+    namespaced: bool
+
+    def path(self, namespace: str, name: str = "") -> str:
+        """Return the URL path of an object, or of its collection."""
+        group = f"/apis/{self.api_version}" if "/" in self.api_version else "/api/v1"
+        inner = f"/namespaces/{namespace}" if self.namespaced else ""
+        return f"{group}{inner}/{self.plural}" + (f"/{name}" if name else "")
+
+
+class Api:
+    """A thread-safe client of one cluster."""
+
+    def __init__(self, kubeconfig: str | None, context: str | None) -> None:
+        try:
+            if kubeconfig and kubeconfig.lstrip().startswith(("apiVersion", "{", "clusters")):
+                import yaml  # noqa: PLC0415 (only for a kubeconfig given by content)
+
+                configs = KubeConfig.from_dict(yaml.safe_load(kubeconfig))
+            elif kubeconfig:
+                configs = KubeConfig.from_file(kubeconfig)
+            else:
+                configs = KubeConfig.from_env()
+            config = configs.get(context_name=context)
+        except ConfigError as error:
+            raise EngineError(f"kubeconfig: {error}") from None
+        if config is None:
+            raise EngineError(f"kubeconfig: no context {context or 'is current'}")
+        self.default_namespace = config.namespace or "default"
+        self._http = Client(config, ConnectionParams(timeout=httpx2.Timeout(30)))
+        self._kinds: dict[tuple[str, str], Kind] = {}
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def kind(self, api_version: str, kind: str) -> Kind:
+        """Look a kind up; raises ApiProblem (404) where the cluster does not know it."""
+        with self._lock:
+            if (api_version, kind) not in self._kinds:
+                group = f"/apis/{api_version}" if "/" in api_version else "/api/v1"
+                for found in self._request("GET", group).get("resources", ()):
+                    if "/" not in found["name"]:
+                        known = Kind(api_version, found["kind"], found["name"], found["namespaced"])
+                        self._kinds[api_version, found["kind"]] = known
+            if (api_version, kind) not in self._kinds:
+                raise ApiProblem(f"the cluster has no {kind} in {api_version}", 404)
+            return self._kinds[api_version, kind]
+
+    def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None:
+        """Read an object, None where there is none."""
+        try:
+            return self._request("GET", kind.path(namespace, name))
+        except ApiProblem as problem:
+            if problem.status == 404:
+                return None
+            raise
+
+    def list(self, kind: Kind, namespace: str, selector: str) -> list[dict[str, Any]]:
+        """List objects by label selector."""
+        answer = self._request("GET", kind.path(namespace), params={"labelSelector": selector})
+        return list(answer["items"])
+
+    def apply(
+        self, kind: Kind, namespace: str, obj: Mapping[str, Any], manager: str, **flags: bool
+    ) -> dict[str, Any]:
+        """Server-side apply; flags are ``force`` and ``dry_run``. Raises Conflict."""
+        params = {"fieldManager": manager, "force": str(flags.get("force", False)).lower()}
+        if flags.get("dry_run"):
+            params["dryRun"] = "All"
+        return self._request(
+            "PATCH",
+            kind.path(namespace, obj["metadata"]["name"]),
+            params=params,
+            content=json.dumps(obj),
+            headers={"Content-Type": _APPLY},
+        )
+
+    def delete(self, kind: Kind, namespace: str, name: str, propagation: str, uid: str) -> bool:
+        """Begin a deletion; False where the object (with this uid) is gone."""
+        body: dict[str, Any] = {"propagationPolicy": propagation}
+        if uid:
+            body["preconditions"] = {"uid": uid}
+        try:
+            self._request(
+                "DELETE",
+                kind.path(namespace, name),
+                content=json.dumps(body),
+                headers={"Content-Type": "application/json"},
+            )
+        except ApiProblem as problem:
+            if problem.status in (404, 409):
+                return False
+            raise
+        return True
+
+    def log_tail(self, namespace: str, pod: str, container: str, *, previous: bool) -> str:
+        """Return the last lines of a container's log, "" where there are none."""
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
+        params = {"container": container, "tailLines": "5", "previous": str(previous).lower()}
+        try:
+            answer = self._http.request("GET", path, params=params)
+        except httpx2.HTTPError:
+            return ""
+        return answer.text.strip() if answer.is_success else ""
+
+    def _request(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        try:
+            answer = self._http.request(method, path, **options)
+        except httpx2.HTTPError as error:
+            raise ApiProblem(f"the API server does not answer: {error}", 0) from None
+        if answer.is_success:
+            found: dict[str, Any] = answer.json()
+            return found
+        raise _problem(answer)
+
+
+def _problem(answer: httpx2.Response) -> StepFailed:
+    try:
+        body = answer.json()
+    except ValueError:
+        body = {}
+    text = body.get("message") or answer.text.strip() or f"HTTP {answer.status_code}"
+    causes = list(_conflicts(body))
+    if answer.status_code == 409 and causes:
+        owners = "; ".join(causes)
+        return Conflict(
+            f"another field manager owns fields of this object: {owners}. Remove them from the "
+            'program, or take them over with the annotation pulumi.com/patchForce: "true"'
+        )
+    return ApiProblem(text, answer.status_code)
+
+
+def _conflicts(body: Mapping[str, Any]) -> Iterator[str]:
+    for cause in (body.get("details") or {}).get("causes") or ():
+        if cause.get("reason") == "FieldManagerConflict":
+            yield f"{cause.get('field')} ({cause.get('message')})"

@@ -1,0 +1,131 @@
+"""When an object is ready, and when it never will be: one function per kind, on values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+# Waiting reasons of a container that time alone does not mend.
+_HOPELESS = {
+    "CrashLoopBackOff",
+    "InvalidImageName",
+    "ErrImageNeverPull",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "RunContainerError",
+}
+# Pulls are retried by the kubelet; after its first back-off it will not get better by itself.
+_HOPELESS_PULL = {"ImagePullBackOff"}
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """A container that cannot start or keeps ending: where and why."""
+
+    pod: str
+    container: str
+    reason: str
+    message: str
+    restarts: int
+
+
+def readiness(obj: Mapping[str, Any]) -> str | None:
+    """Return None when the object is ready, else what is missing."""
+    check = _CHECKS.get(str(obj.get("kind")))
+    return None if check is None else check(obj)
+
+
+def waits_for_pods(obj: Mapping[str, Any]) -> bool:
+    """Tell whether the object's readiness is that of pods which its selector names."""
+    return obj.get("kind") in ("DaemonSet", "Deployment", "StatefulSet", "ReplicaSet")
+
+
+def _daemon_set(obj: Mapping[str, Any]) -> str | None:
+    status = obj.get("status") or {}
+    if status.get("observedGeneration", 0) < obj["metadata"].get("generation", 0):
+        return "the controller has not seen it yet"
+    wanted = status.get("desiredNumberScheduled", 0)
+    if obj["spec"].get("updateStrategy", {}).get("type") != "OnDelete":
+        updated = status.get("updatedNumberScheduled", 0)
+        if updated < wanted:
+            return f"{updated} of {wanted} pods are updated"
+    ready = status.get("numberReady", 0)
+    return None if ready >= wanted else f"{ready} of {wanted} pods are ready"
+
+
+def _replicated(obj: Mapping[str, Any]) -> str | None:
+    status = obj.get("status") or {}
+    if status.get("observedGeneration", 0) < obj["metadata"].get("generation", 0):
+        return "the controller has not seen it yet"
+    wanted = obj["spec"].get("replicas", 1)
+    updated = status.get("updatedReplicas", status.get("replicas", 0))
+    if updated < wanted:
+        return f"{updated} of {wanted} pods are updated"
+    ready = status.get("readyReplicas", 0)
+    return None if ready >= wanted else f"{ready} of {wanted} pods are ready"
+
+
+def _pod(obj: Mapping[str, Any]) -> str | None:
+    status = obj.get("status") or {}
+    if status.get("phase") == "Succeeded":
+        return None
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "Ready" and condition["status"] == "True":
+            return None
+    return f"the pod is {status.get('phase', 'Pending')}"
+
+
+def _job(obj: Mapping[str, Any]) -> str | None:
+    for condition in (obj.get("status") or {}).get("conditions") or ():
+        if condition["type"] in ("Complete", "Failed") and condition["status"] == "True":
+            return None
+    return "the job is not complete"
+
+
+def _claim(obj: Mapping[str, Any]) -> str | None:
+    phase = (obj.get("status") or {}).get("phase", "Pending")
+    return None if phase == "Bound" else f"the claim is {phase}"
+
+
+def _namespace(obj: Mapping[str, Any]) -> str | None:
+    phase = (obj.get("status") or {}).get("phase", "Active")
+    return None if phase == "Active" else f"the namespace is {phase}"
+
+
+_CHECKS = {
+    "DaemonSet": _daemon_set,
+    "Deployment": _replicated,
+    "StatefulSet": _replicated,
+    "ReplicaSet": _replicated,
+    "Pod": _pod,
+    "Job": _job,
+    "PersistentVolumeClaim": _claim,
+    "Namespace": _namespace,
+}
+
+
+def hopeless(pods: Sequence[Mapping[str, Any]]) -> Trouble | None:
+    """Return the first container that will not start however long one waits."""
+    for pod in pods:
+        if pod["metadata"].get("deletionTimestamp"):
+            continue
+        status = pod.get("status") or {}
+        for found in [
+            *(status.get("initContainerStatuses") or ()),
+            *(status.get("containerStatuses") or ()),
+        ]:
+            waiting = (found.get("state") or {}).get("waiting") or {}
+            reason, restarts = waiting.get("reason", ""), found.get("restartCount", 0)
+            looping = reason in _HOPELESS and (reason != "CrashLoopBackOff" or restarts >= 2)
+            if looping or reason in _HOPELESS_PULL:
+                name = pod["metadata"]["name"]
+                text = waiting.get("message", "")
+                return Trouble(name, found["name"], reason, text, restarts)
+    return None
+
+
+def selector_text(obj: Mapping[str, Any]) -> str:
+    """Return the label selector of a workload as a query."""
+    labels = obj["spec"]["selector"].get("matchLabels") or {}
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))

@@ -1,0 +1,182 @@
+"""The gRPC services the SDK talks to: ResourceMonitor and Engine."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+from google.protobuf import empty_pb2
+from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, resource_pb2, resource_pb2_grpc
+
+from divvy.engine.deployment import Deployment
+from divvy.engine.errors import EngineError, NotSupported
+from divvy.engine.goal import Goal, goal_from
+from divvy.engine.state.resource import ResourceState
+from divvy.engine.urn import make_urn
+from divvy.engine.values import UNKNOWN, from_struct, to_struct, unwrapped
+
+# What the engine truly does; the SDK adapts to what is absent.
+FEATURES = {
+    "secrets": resource_pb2.RESOURCE_MONITOR_FEATURE_SECRETS,
+    "resourceReferences": resource_pb2.RESOURCE_MONITOR_FEATURE_RESOURCE_REFERENCES,
+    "aliasSpecs": resource_pb2.RESOURCE_MONITOR_FEATURE_ALIAS_SPECS,
+}
+_LIMIT = [("grpc.max_receive_message_length", 400 << 20), ("grpc.max_send_message_length", -1)]
+_SEVERITY = {0: "debug", 1: "info", 2: "warning", 3: "error"}
+
+
+class Monitor(resource_pb2_grpc.ResourceMonitorServicer, engine_pb2_grpc.EngineServicer):
+    """Serves one run of one program."""
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        *,
+        project: str,
+        stack: str,
+        preview: bool,
+        parallel: int,
+        config: Mapping[str, str],
+        secret_keys: tuple[str, ...],
+        said: Callable[[str, str, str], None],
+    ) -> None:
+        self._deployment = deployment
+        self._project = project
+        self._stack = stack
+        self._preview = preview
+        self._parallel = parallel
+        self._config = config
+        self._secret_keys = secret_keys
+        self._said = said
+        self._root = ""
+        self.complete = threading.Event()
+
+    def GetDeploymentInfo(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Tell project, stack, configuration and what the engine supports."""
+        return resource_pb2.DeploymentInfo(
+            project=self._project,
+            stack=self._stack,
+            organization="organization",
+            config=self._config,
+            configSecretKeys=self._secret_keys,
+            dryRun=self._preview,
+            parallel=self._parallel,
+            supportedFeatures=sorted(FEATURES.values()),
+        )
+
+    def SupportsFeature(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Say truthfully whether a feature is there."""
+        return resource_pb2.SupportsFeatureResponse(hasSupport=request.id in FEATURES)
+
+    def RegisterPackage(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Name a package; the engine has its own providers and needs no more than the name."""
+        if request.HasField("parameterization"):
+            _refuse(context, f"package {request.name}: parameterized packages are not supported")
+        return resource_pb2.RegisterPackageResponse(ref=f"{request.name}@{request.version}")
+
+    def RegisterResource(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Bring one resource to what the program wants."""
+        try:
+            goal = goal_from(request, self._stack, self._project)
+            resource = self._deployment.register(goal)
+        except EngineError as problem:
+            self._told(context, request.name, problem)
+        return self._registered(resource, accept_secrets=request.acceptSecrets)
+
+    def RegisterResourceOutputs(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Record the outputs of a component or of the stack."""
+        try:
+            self._deployment.register_outputs(request.urn, from_struct(request.outputs))
+        except EngineError as problem:
+            self._told(context, request.urn, problem)
+        return empty_pb2.Empty()
+
+    def ReadResource(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Read a resource the stack does not own."""
+        urn = make_urn(self._stack, self._project, request.parent, request.type, request.name)
+        try:
+            wish = Goal(
+                urn, request.type, request.name, custom=True, inputs={}, version=request.version
+            )
+            provider = request.provider or self._deployment.default_provider(wish)
+            resource = self._deployment.read(
+                request.type,
+                urn,
+                request.id,
+                from_struct(request.properties),
+                parent=request.parent,
+                provider=provider,
+                dependencies=tuple(request.dependencies),
+            )
+        except EngineError as problem:
+            self._told(context, request.name, problem)
+        outputs = dict(resource.outputs)
+        return resource_pb2.ReadResourceResponse(
+            urn=urn, properties=to_struct(outputs if request.acceptSecrets else unwrapped(outputs))
+        )
+
+    def SignalAndWaitForShutdown(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Hear that the program ran to its end; there are no hooks to wait for."""
+        self.complete.set()
+        return empty_pb2.Empty()
+
+    def Log(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Pass a message of the program on."""
+        self._said(_SEVERITY.get(request.severity, "info"), request.message, request.urn)
+        return empty_pb2.Empty()
+
+    def GetRootResource(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Tell the stack resource."""
+        return engine_pb2.GetRootResourceResponse(urn=self._root)
+
+    def SetRootResource(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Remember the stack resource."""
+        self._root = request.urn
+        return engine_pb2.SetRootResourceResponse()
+
+    def RequirePulumiVersion(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Accept any range: the engine is none of Pulumi's releases, and says so once."""
+        text = f"the program wants Pulumi {request.pulumi_version_range}; this is divvy's engine"
+        self._said("info", text, "")
+        return engine_pb2.RequirePulumiVersionResponse()
+
+    def _registered(self, resource: ResourceState, *, accept_secrets: bool) -> Any:
+        outputs = dict(resource.outputs) if resource.custom else {}
+        identity = resource.id
+        if resource.custom and not identity and self._preview:
+            identity = UNKNOWN
+        if not accept_secrets:
+            outputs = unwrapped(outputs)
+        return resource_pb2.RegisterResourceResponse(
+            urn=resource.urn,
+            id="" if identity == UNKNOWN else identity,
+            object=to_struct(outputs),
+            result=resource_pb2.SUCCESS,
+        )
+
+    def _told(self, context: Any, name: str, problem: EngineError) -> None:
+        if isinstance(problem, NotSupported):
+            self._said("error", str(problem), "")
+        context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"{name}: {problem}")
+
+
+def _refuse(context: Any, text: str) -> None:
+    context.abort(grpc.StatusCode.UNIMPLEMENTED, text)
+
+
+@contextmanager
+def serving(monitor: Monitor, workers: int) -> Iterator[str]:
+    """Serve on a loopback port and yield the address."""
+    server = grpc.server(ThreadPoolExecutor(max_workers=workers), options=_LIMIT)
+    resource_pb2_grpc.add_ResourceMonitorServicer_to_server(monitor, server)
+    engine_pb2_grpc.add_EngineServicer_to_server(monitor, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop(None)

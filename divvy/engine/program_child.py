@@ -1,0 +1,88 @@
+"""Run a Pulumi program against an engine: the process that holds the unmodified SDK.
+
+Started as ``python <this file> <json>``; it imports nothing of Divvy, so that it
+runs in the program's own virtual environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import runpy
+import sys
+import traceback
+from pathlib import Path
+
+
+def main() -> None:
+    """Connect the SDK to the engine, run the program's ``__main__.py``, end with its result."""
+    wish = json.loads(sys.argv[1])
+    import pulumi.runtime  # noqa: PLC0415 (after the arguments are known to be good)
+
+    folder = Path(wish["main"])
+    os.chdir(folder)
+    sys.path[0] = str(folder)
+    pulumi.runtime.configure(
+        pulumi.runtime.Settings(
+            project=wish["project"],
+            stack=wish["stack"],
+            organization="organization",
+            parallel=wish["parallel"],
+            dry_run=wish["preview"],
+            monitor=wish["address"],
+            engine=wish["address"],
+            root_directory=wish["root"],
+        )
+    )
+    pulumi.runtime.set_all_config(wish["config"], wish["secret_keys"])
+    program = str(folder / "__main__.py")
+
+    def run() -> None:
+        runpy.run_path(program, run_name="__main__")
+
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    failed = True
+    try:
+        loop.run_until_complete(pulumi.runtime.run_in_stack(run))
+        failed = False
+    except pulumi.RunError as error:
+        pulumi.log.error(str(error))
+    except BaseException as error:  # noqa: BLE001 (whatever the program raises is its result)
+        if not _registration(error):
+            pulumi.log.error(_own_frames(error, folder))
+    finally:
+        loop.close()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(1 if failed else 0)
+
+
+def _registration(error: BaseException) -> bool:
+    """Tell whether the error is the engine's own refusal coming back: it was told already."""
+    import grpc  # noqa: PLC0415 (only on failure)
+
+    while error is not None:
+        if isinstance(error, grpc.RpcError):
+            return True
+        if "resource monitor shut" in str(error) or "RegisterResource" in type(error).__name__:
+            return True
+        error = error.__cause__ or error.__context__  # type: ignore[assignment]
+    return False
+
+
+def _own_frames(error: BaseException, folder: Path) -> str:
+    """Format an error with the frames of the user's own files only."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename.startswith(str(folder)) and "site-packages" not in frame.filename
+    ]
+    lines = traceback.format_list(frames) if frames else []
+    kind = "".join(traceback.format_exception_only(error)).strip()
+    return "the program failed:\n" + "".join(lines) + kind
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""The passphrase secrets provider in the official format.
+
+``v1:<salt>:v1:<nonce>:<ciphertext>``: AES-256-GCM under a key of 1,000,000
+rounds of PBKDF2-HMAC-SHA256 over the passphrase; the salt line carries the
+encrypted word "pulumi" by which a passphrase is checked.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from divvy.engine.errors import StateProblem
+from divvy.engine.values import SECRET_SIGNATURE, SIGNATURE_KEY, is_secret, secret
+
+_ROUNDS = 1_000_000
+_WORD = "pulumi"
+
+
+class Passphrase:
+    """Encrypts and decrypts the secrets of one stack; the key is derived when first needed.
+
+    ``salt`` is the stack's salt line, None until a first secret needs one.
+    """
+
+    def __init__(self, salt: str | None, read: Callable[[], str | None]) -> None:
+        self.salt = salt
+        self._read = read
+        self._cipher: AESGCM | None = None
+
+    def encrypt(self, plain: str) -> str:
+        """Return ``v1:<nonce>:<ciphertext>``."""
+        return _seal(self._ready(), plain)
+
+    def decrypt(self, sealed: str) -> str:
+        """Return what was encrypted; raises StateProblem."""
+        return _open(self._ready(), sealed)
+
+    def _ready(self) -> AESGCM:
+        if self._cipher is not None:
+            return self._cipher
+        phrase = self._read()
+        if phrase is None:
+            raise StateProblem(
+                "the stack holds secrets: set PULUMI_CONFIG_PASSPHRASE or "
+                "PULUMI_CONFIG_PASSPHRASE_FILE (an empty passphrase is a passphrase)"
+            )
+        if self.salt is None:
+            raw = os.urandom(8)
+            cipher = _cipher(phrase, raw)
+            self.salt = f"v1:{base64.b64encode(raw).decode()}:{_seal(cipher, _WORD)}"
+        else:
+            version, raw_text, check = self.salt.split(":", 2)
+            if version != "v1":
+                raise StateProblem(f"the stack's salt has the unknown version {version}")
+            cipher = _cipher(phrase, base64.b64decode(raw_text))
+            if _open(cipher, check) != _WORD:
+                raise StateProblem("the passphrase is not this stack's")
+        self._cipher = cipher
+        return cipher
+
+
+def _cipher(phrase: str, salt: bytes) -> AESGCM:
+    return AESGCM(hashlib.pbkdf2_hmac("sha256", phrase.encode(), salt, _ROUNDS, 32))
+
+
+def _seal(cipher: AESGCM, plain: str) -> str:
+    nonce = os.urandom(12)
+    sealed = cipher.encrypt(nonce, plain.encode(), None)
+    return f"v1:{base64.b64encode(nonce).decode()}:{base64.b64encode(sealed).decode()}"
+
+
+def _open(cipher: AESGCM, sealed: str) -> str:
+    try:
+        version, nonce, text = sealed.split(":")
+        if version == "v1":
+            plain = cipher.decrypt(base64.b64decode(nonce), base64.b64decode(text), None)
+            return plain.decode()
+    except (ValueError, InvalidTag):
+        pass
+    raise StateProblem("a secret cannot be decrypted: the passphrase is not this stack's")
+
+
+def passphrase_from(environment: Mapping[str, str]) -> str | None:
+    """Return the passphrase the environment gives, None without one."""
+    if "PULUMI_CONFIG_PASSPHRASE" in environment:
+        return environment["PULUMI_CONFIG_PASSPHRASE"]
+    file = environment.get("PULUMI_CONFIG_PASSPHRASE_FILE")
+    return None if not file else Path(file).read_text().strip()
+
+
+def sealed(value: Any, crypter: Passphrase) -> Any:
+    """Return a value with every secret encrypted, as the state file holds it."""
+    if is_secret(value):
+        text = crypter.encrypt(json.dumps(value["value"], separators=(",", ":")))
+        return {SIGNATURE_KEY: SECRET_SIGNATURE, "ciphertext": text}
+    if isinstance(value, Mapping):
+        return {key: sealed(entry, crypter) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [sealed(entry, crypter) for entry in value]
+    return value
+
+
+def opened(value: Any, crypter: Passphrase) -> Any:
+    """Return a value of the state file with every secret decrypted and marked."""
+    if isinstance(value, dict):
+        if value.get(SIGNATURE_KEY) == SECRET_SIGNATURE:
+            if "ciphertext" in value:
+                return secret(json.loads(crypter.decrypt(value["ciphertext"])))
+            return secret(json.loads(value["plaintext"]))
+        return {key: opened(entry, crypter) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [opened(entry, crypter) for entry in value]
+    return value

@@ -1,0 +1,40 @@
+"""URNs: how Pulumi names a resource of a stack for ever."""
+
+from __future__ import annotations
+
+STACK_TYPE = "pulumi:pulumi:Stack"
+PROVIDER_PREFIX = "pulumi:providers:"
+
+
+def make_urn(stack: str, project: str, parent: str, kind: str, name: str) -> str:
+    """Return the URN of a resource; ``parent`` is its parent's URN or ""."""
+    chain = qualified_type(parent) if parent else ""
+    if chain and chain != STACK_TYPE:
+        kind = f"{chain}${kind}"
+    return f"urn:pulumi:{stack}::{project}::{kind}::{name}"
+
+
+def qualified_type(urn: str) -> str:
+    """Return the type chain of a URN ("parent$child")."""
+    return urn.split("::", 3)[2]
+
+
+def urn_type(urn: str) -> str:
+    """Return the resource's own type."""
+    return qualified_type(urn).rsplit("$", 1)[-1]
+
+
+def urn_name(urn: str) -> str:
+    """Return the resource's logical name."""
+    return urn.split("::", 3)[3]
+
+
+def provider_reference(urn: str, identity: str) -> str:
+    """Return the reference by which a resource names its provider."""
+    return f"{urn}::{identity}"
+
+
+def split_provider_reference(reference: str) -> tuple[str, str]:
+    """Return URN and id of a provider reference."""
+    urn, _, identity = reference.rpartition("::")
+    return urn, identity

@@ -1,0 +1,59 @@
+"""What a run tells about itself while it goes: one small interface, implemented by the display."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from divvy.engine.state.resource import ResourceState
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """One step as it is shown and as ``--json`` prints it."""
+
+    operation: str
+    urn: str
+    old: ResourceState | None = None
+    new: ResourceState | None = None
+    changed: tuple[str, ...] = ()
+    replace: tuple[str, ...] = ()
+
+
+@dataclass
+class Summary:
+    """How a run ended: number of steps by operation, failures by URN, the stack's outputs."""
+
+    steps: list[StepReport] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+    outputs: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def counts(self) -> dict[str, int]:
+        """Count steps by operation."""
+        counted: dict[str, int] = {}
+        for step in self.steps:
+            counted[step.operation] = counted.get(step.operation, 0) + 1
+        return counted
+
+    @property
+    def changes(self) -> int:
+        """Count steps that change something."""
+        return sum(count for operation, count in self.counts().items() if operation != "same")
+
+
+class Watcher(Protocol):
+    """Hears of every step; called from several threads."""
+
+    def began(self, step: StepReport) -> None:
+        """A step begins."""
+
+    def told(self, urn: str, text: str) -> None:
+        """What a step is waiting for."""
+
+    def ended(self, step: StepReport, failure: str | None) -> None:
+        """A step is done, or failed."""
+
+    def said(self, severity: str, text: str, urn: str) -> None:
+        """The program or the engine has something to say."""
