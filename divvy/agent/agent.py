@@ -1,0 +1,350 @@
+"""The agent: bring what is offered to what the stack file says, and tell how far it is."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from time import monotonic
+
+import grpc
+
+from divvy.agent import last_good
+from divvy.agent.allocation import Grant, grant
+from divvy.agent.cdi import cdi_spec, spec_bytes, write_spec
+from divvy.agent.cluster import ClusterLink, NodeView
+from divvy.agent.driver import Driver, older
+from divvy.agent.driver_files import find_driver_files
+from divvy.agent.hardware import Gpu, Snapshot
+from divvy.agent.health import Health, after_probe, after_xid
+from divvy.agent.holders import Holder, Ledger, PodResources, by_uuid
+from divvy.agent.inventory import Resource, inventory
+from divvy.agent.kubelet import Kubelet
+from divvy.agent.last_good import LastGood
+from divvy.agent.nvml.process import DriverProblem, Xid
+from divvy.agent.partition import CannotPartition, Recut, recut
+from divvy.agent.partitioner import execute, make_cap_nodes
+from divvy.agent.preference import preferred
+from divvy.agent.settings import Settings
+from divvy.agent.status import GpuStatus, NodeStatus, generation
+from divvy.agent.telling import Teller
+from divvy.agent.turn import Decision, Facts, Turn, decide
+from divvy.agent.wish import Wish, form_wish
+
+_log = logging.getLogger(__name__)
+_PROBE_SECONDS = 10.0
+_TURN_SECONDS = 0.1
+_WAIT_SECONDS = 1.0
+_IDLE_SECONDS = 30.0
+
+
+class Agent:
+    """One node's agent; ``run`` returns only by cancellation."""
+
+    def __init__(self, settings: Settings, cluster: ClusterLink) -> None:
+        self._settings = settings
+        self._cluster = cluster
+        self._memory = last_good.load(settings.state_folder)
+        self._config = self._memory.config
+        self._node = NodeView("", self._memory.labels, {})
+        self._wish = Wish()
+        self._health = Health()
+        self._ledger = Ledger()
+        self._turns: dict[str, Turn] = {}
+        self._failed: dict[str, tuple[Recut, str, float]] = {}
+        self._wake = asyncio.Event()
+        self._pod_resources = PodResources(settings.pod_resources_socket)
+        self._driver = Driver(
+            settings.driver_root, self._memory.gpus, self._wake.set, self._xid_arrived
+        )
+        self._teller = Teller(cluster)
+        self.kubelet = Kubelet(settings.plugin_folder, self)
+        self.status: NodeStatus | None = None
+
+    @property
+    def driver(self) -> Driver:
+        """Return the driver's watcher (the metrics read through it)."""
+        return self._driver
+
+    async def run(self) -> None:
+        """Do everything at once until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._cluster.watch_node(self._node_seen))
+                tasks.create_task(self._cluster.watch_config(self._config_seen))
+                tasks.create_task(self._driver.run())
+                tasks.create_task(self.kubelet.watch())
+                tasks.create_task(self._teller.run())
+                tasks.create_task(self._probe())
+                tasks.create_task(self._reconcile_for_ever())
+        finally:
+            await self.kubelet.stop()
+            await self._driver.stop()
+
+    def prefer(
+        self, resource: Resource, available: Sequence[str], required: Sequence[str], size: int
+    ) -> list[str]:
+        """Choose devices for the kubelet's GetPreferredAllocation."""
+        snapshot = self._driver.snapshot
+        links = {} if snapshot is None else snapshot.links
+        return preferred(resource, available, required, size, links, self._wish.replica_policy)
+
+    def grant(self, resource: Resource, device_ids: Sequence[str]) -> Grant:
+        """Grant an Allocate and remember it until PodResources lists it."""
+        granted = grant(resource, device_ids)
+        self._ledger.record(resource.name, granted.device_ids, monotonic())
+        return granted
+
+    def _node_seen(self, node: NodeView) -> None:
+        if node != self._node:
+            self._node = node
+            self._wake.set()
+
+    def _config_seen(self, text: str | None) -> None:
+        if text is not None and text != self._config:
+            self._config = text
+            self._wake.set()
+
+    def _xid_arrived(self, xid: Xid) -> None:
+        snapshot = self._driver.snapshot
+        known = [] if snapshot is None else [gpu.uuid for gpu in snapshot.gpus]
+        _log.warning("XID %s on %s", xid.number, xid.uuid or "an unnamed GPU")
+        self._health = after_xid(
+            self._health, xid.number, xid.uuid, xid.gi, known, self._wish.ignored_xids
+        )
+        self._wake.set()
+
+    async def _probe(self) -> None:
+        while True:
+            await asyncio.sleep(min(_PROBE_SECONDS, max(1.0, self._wish.recover_after / 3)))
+            snapshot = self._driver.snapshot
+            if snapshot is None or self._driver.problem:
+                continue
+            before = self._health
+            for gpu in snapshot.gpus:
+                problem = "the GPU is lost" if gpu.lost else await self._driver.probe(gpu.uuid)
+                self._health = after_probe(
+                    self._health, gpu.uuid, problem, monotonic(), self._wish.recover_after
+                )
+            if self._health != before:
+                self._wake.set()
+
+    async def _reconcile_for_ever(self) -> None:
+        while True:
+            self._wake.clear()
+            pause = await self._reconcile()
+            try:
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    async def _reconcile(self) -> float:
+        """Take one step and return how long the next may wait."""
+        snapshot = self._driver.snapshot
+        self._wish = form_wish(
+            self._config, self._settings.node, self._node, snapshot, self._memory
+        )
+        problem = (
+            self._driver.problem or _driver_too_old(snapshot, self._wish) or self._wish.problem
+        )
+        if snapshot is None or self._driver.problem or _driver_too_old(snapshot, self._wish):
+            await self.kubelet.publish(())
+            self._tell(snapshot, (), {}, problem)
+            return _IDLE_SECONDS
+        held, allocatable = await self._holders()
+        decisions: dict[str, Decision] = {}
+        for wish in self._wish.node.gpus:
+            gpu = snapshot.gpu(wish.uuid)
+            if gpu is None or gpu.lost:
+                decisions[wish.uuid] = Decision(self._memory.applied.get(wish.uuid, wish))
+                continue
+            plan = _plan(gpu, wish.mig, held or {})
+            busy = await self._busy(gpu, plan, held or {})
+            applied = self._memory.applied.get(gpu.uuid)
+            if held is None and not (isinstance(plan, Recut) and plan.nothing):
+                # Nobody can say who holds what: nothing is re-cut until the kubelet answers.
+                decisions[gpu.uuid] = Decision(
+                    applied or wish, state="Waiting", reason="the kubelet does not answer"
+                )
+                continue
+            facts = Facts(wish, applied, gpu, plan, _on(gpu, held or {}), busy, allocatable)
+            turn = self._turns.get(gpu.uuid)
+            decisions[gpu.uuid] = decide(facts, turn, self._wish.policy, monotonic())
+        await self._publish(snapshot, decisions)
+        recut_any = await self._execute(snapshot, decisions)
+        self._remember(snapshot, decisions)
+        self._tell(snapshot, self.kubelet.published(), decisions, problem)
+        if recut_any:
+            self._wake.set()
+        turning = [turn for turn in self._turns.values()]
+        if any(not turn.blocked for turn in turning):
+            waiting = all(decision.state != "Changing" for decision in decisions.values())
+            return _WAIT_SECONDS if waiting else _TURN_SECONDS
+        return _WAIT_SECONDS if turning or held is None or self._failed else _IDLE_SECONDS
+
+    async def _holders(
+        self,
+    ) -> tuple[Mapping[str, tuple[Holder, ...]] | None, frozenset[str]]:
+        try:
+            listed = await self._pod_resources.holders()
+            allocatable = await self._pod_resources.allocatable()
+        except grpc.RpcError:
+            return None, frozenset()
+        granted = self._ledger.open_grants(listed, monotonic())
+        return by_uuid((*listed, *granted)), allocatable
+
+    async def _busy(
+        self, gpu: Gpu, plan: Recut | CannotPartition, held: Mapping[str, tuple[Holder, ...]]
+    ) -> frozenset[str]:
+        """Return UUIDs to be re-cut that have processes although no pod holds them."""
+        if isinstance(plan, CannotPartition) or not plan.idle:
+            return frozenset()
+        try:
+            processes = await self._driver.processes(gpu.uuid)
+        except DriverProblem:
+            return frozenset()
+        by_gi = {instance.gi: instance.uuid for instance in gpu.instances}
+        used = {by_gi.get(process["gi"] or 0) or gpu.uuid for process in processes}
+        return frozenset(uuid for uuid in used if uuid not in held)
+
+    async def _publish(self, snapshot: Snapshot, decisions: Mapping[str, Decision]) -> None:
+        offered = replace(
+            self._wish.node, gpus=tuple(decision.offer for decision in decisions.values())
+        )
+        withheld = frozenset().union(*(decision.withheld for decision in decisions.values()))
+        unhealthy = _unhealthy(snapshot, self._health)
+        for decision in decisions.values():
+            self._turns.pop(decision.offer.uuid, None)
+            if decision.turn is not None:
+                self._turns[decision.offer.uuid] = decision.turn
+        make_cap_nodes(self._settings.driver_root)
+        files = find_driver_files(self._settings.driver_root, snapshot.driver_version)
+        spec = cdi_spec(snapshot, files, self._settings.host_driver_root)
+        write_spec(self._settings.cdi_folder, spec_bytes(spec))
+        await self.kubelet.publish(inventory(offered, snapshot, unhealthy, withheld))
+
+    async def _execute(self, snapshot: Snapshot, decisions: Mapping[str, Decision]) -> bool:
+        """Carry out what was decided; True where anything may have changed."""
+        done = False
+        for uuid, decision in decisions.items():
+            for pod in decision.evict:
+                refusal = await self._cluster.evict(pod)
+                _log.info("evicting %s: %s", pod, refusal or "accepted")
+            gpu = snapshot.gpu(uuid)
+            wish = next(wish for wish in self._wish.node.gpus if wish.uuid == uuid)
+            if not decision.recut or gpu is None:
+                continue
+            plan = recut(gpu, wish.mig)
+            failed = self._failed.get(uuid)
+            if failed is not None and failed[0] == plan and monotonic() - failed[2] < 10:
+                continue
+            try:
+                await execute(self._driver, gpu, plan)
+                self._failed.pop(uuid, None)
+            except DriverProblem as problem:
+                _log.error("GPU %s: %s", gpu.index, problem)
+                self._failed[uuid] = (plan, str(problem), monotonic())
+            done = True
+        if done:
+            try:
+                await self._driver.rescan()
+            except DriverProblem as problem:
+                _log.error("rescan failed: %s", problem)
+        return done
+
+    def _remember(self, snapshot: Snapshot, decisions: Mapping[str, Decision]) -> None:
+        applied = dict(self._memory.applied)
+        for uuid, decision in decisions.items():
+            if decision.state == "Ready":
+                applied[uuid] = decision.offer
+        memory = LastGood(
+            config=self._wish.config,
+            labels=dict(self._node.labels),
+            profile=self._wish.profile,
+            assignment=self._wish.assignment,
+            applied=applied,
+            gpus=snapshot.gpus,
+        )
+        if memory != self._memory:
+            last_good.save(self._settings.state_folder, memory)
+            self._memory = memory
+
+    def _tell(
+        self,
+        snapshot: Snapshot | None,
+        resources: Sequence[Resource],
+        decisions: Mapping[str, Decision],
+        problem: str,
+    ) -> None:
+        gpus = []
+        for gpu in () if snapshot is None else snapshot.gpus:
+            decision = decisions.get(gpu.uuid)
+            if decision is None:
+                continue
+            state, reason = decision.state, decision.reason
+            fault = _gpu_fault(gpu, self._health)
+            if gpu.uuid in self._failed and decision.recut:
+                state, reason = "Failed", self._failed[gpu.uuid][1]
+            elif fault and state == "Ready":
+                state, reason = "Degraded", fault
+            names = tuple(sorted({offer.resource for offer in decision.offer.offers}))
+            layout = decision.offer.mig
+            gpus.append(GpuStatus(gpu.index, gpu.uuid, state, reason, layout, names))
+        self.status = NodeStatus(
+            generation=generation(self._wish.config),
+            pool=self._wish.node.pool,
+            profile=self._wish.profile,
+            source=self._wish.node.source,
+            problem=problem,
+            driver="" if snapshot is None else snapshot.driver_version,
+            simulated=snapshot is not None and snapshot.simulated,
+            gpus=tuple(gpus),
+            resources={
+                resource.name: sum(device.unhealthy is None for device in resource.devices)
+                for resource in resources
+            },
+        )
+        self._teller.tell(self._node, self.status, snapshot, resources, self._wish.strategy)
+
+
+def _driver_too_old(snapshot: Snapshot | None, wish: Wish) -> str:
+    if (
+        snapshot is None
+        or not wish.min_version
+        or not older(snapshot.driver_version, wish.min_version)
+    ):
+        return ""
+    return f"driver {snapshot.driver_version} is below driver.minVersion {wish.min_version}"
+
+
+def _plan(
+    gpu: Gpu, layout: Mapping[str, int] | None, held: Mapping[str, object]
+) -> Recut | CannotPartition:
+    try:
+        return recut(gpu, layout, held)
+    except CannotPartition as problem:
+        return problem
+
+
+def _on(gpu: Gpu, held: Mapping[str, tuple[Holder, ...]]) -> dict[str, tuple[Holder, ...]]:
+    uuids = [gpu.uuid, *(instance.uuid for instance in gpu.instances if instance.uuid)]
+    return {uuid: held[uuid] for uuid in uuids if uuid in held}
+
+
+def _unhealthy(snapshot: Snapshot, health: Health) -> dict[str, str]:
+    found = {}
+    for gpu in snapshot.gpus:
+        whole = _gpu_fault(gpu, health)
+        if whole:
+            found[gpu.uuid] = whole
+        for instance in gpu.instances:
+            reason = health.reason(gpu.uuid, instance.gi)
+            if reason and instance.uuid:
+                found[instance.uuid] = reason
+    return found
+
+
+def _gpu_fault(gpu: Gpu, health: Health) -> str | None:
+    return "the GPU is lost" if gpu.lost else health.reason(gpu.uuid, None)

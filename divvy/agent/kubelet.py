@@ -1,0 +1,136 @@
+"""All resource servers of the node and their registration with the kubelet."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import grpc
+
+from divvy.agent.api import deviceplugin_pb2 as api
+from divvy.agent.api import deviceplugin_pb2_grpc as stubs
+from divvy.agent.inventory import Resource
+from divvy.agent.plugin_server import API_VERSION, Desk, ResourceServer, options
+
+_log = logging.getLogger(__name__)
+_LOOK_SECONDS = 0.5
+_RETRY_SECONDS = 1.0
+
+
+class Kubelet:
+    """Keeps one registered server for every resource that was ever offered.
+
+    A resource that is no longer offered goes on being served with an empty list,
+    so that the node shows 0 at once instead of a stale number for five minutes.
+    Registration is repeated when the kubelet's socket is a new one, when ours
+    was removed, and when the kubelet ends a stream.
+    """
+
+    def __init__(self, folder: Path, desk: Desk) -> None:
+        self._folder = folder
+        self._socket = folder / "kubelet.sock"
+        self._desk = desk
+        self._servers: dict[str, ResourceServer] = {}
+        self._unregistered: set[str] = set()
+        self._identity: tuple[int, int] | None = None
+        self._wake = asyncio.Event()
+
+    @property
+    def registered(self) -> bool:
+        """Tell whether the kubelet knows every resource we serve."""
+        return self._identity is not None and not self._unregistered
+
+    def published(self) -> tuple[Resource, ...]:
+        """Return what is being served, sorted by name."""
+        return tuple(server.resource for _, server in sorted(self._servers.items()))
+
+    async def publish(self, resources: Sequence[Resource]) -> bool:
+        """Serve exactly these resources; True where a list changed."""
+        changed = False
+        offered = {resource.name: resource for resource in resources}
+        for name, server in self._servers.items():
+            if name not in offered:
+                changed |= server.publish(replace(server.resource, devices=()))
+        for name, resource in offered.items():
+            known = self._servers.get(name)
+            if known is not None:
+                changed |= known.publish(resource)
+                continue
+            server = ResourceServer(resource, self._folder, self._desk, self._stream_ended)
+            await server.start()
+            self._servers[name] = server
+            self._unregistered.add(name)
+            changed = True
+            self._wake.set()
+        return changed
+
+    async def watch(self) -> None:
+        """Register what needs it, for ever."""
+        while True:
+            await self._look()
+            pause = _RETRY_SECONDS if self._unregistered else _LOOK_SECONDS
+            try:
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            self._wake.clear()
+
+    async def stop(self) -> None:
+        """Close every server."""
+        for server in self._servers.values():
+            await server.stop()
+
+    def _stream_ended(self, resource: str) -> None:
+        self._unregistered.add(resource)
+        self._wake.set()
+
+    async def _look(self) -> None:
+        identity = _identity(self._socket)
+        if identity is None:
+            self._identity = None
+            return
+        if identity != self._identity:
+            # A new kubelet removed every socket in its folder when it started.
+            for server in self._servers.values():
+                await server.stop()
+                await server.start()
+            self._unregistered = set(self._servers)
+        else:
+            for name, server in self._servers.items():
+                if not server.socket.exists():
+                    await server.stop()
+                    await server.start()
+                    self._unregistered.add(name)
+        for name in sorted(self._unregistered):
+            if await self._register(name):
+                self._unregistered.discard(name)
+        self._identity = identity
+
+    async def _register(self, resource: str) -> bool:
+        server = self._servers[resource]
+        request = api.RegisterRequest(
+            version=API_VERSION,
+            endpoint=server.socket.name,
+            resource_name=resource,
+            options=options(),
+        )
+        async with grpc.aio.insecure_channel(f"unix:{self._socket}") as channel:
+            try:
+                await stubs.RegistrationStub(channel).Register(request, timeout=15)
+            except grpc.RpcError as error:
+                _log.warning("the kubelet refused %s: %s", resource, error.details())
+                return False
+        _log.info("registered %s with the kubelet", resource)
+        return True
+
+
+def _identity(socket: Path) -> tuple[int, int] | None:
+    try:
+        found = socket.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_ctime_ns

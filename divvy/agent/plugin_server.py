@@ -1,0 +1,143 @@
+"""One gRPC server per resource, as the kubelet's device plugin interface wants it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import grpc
+
+from divvy.agent.allocation import Grant, Refused
+from divvy.agent.api import deviceplugin_pb2 as api
+from divvy.agent.api import deviceplugin_pb2_grpc as stubs
+from divvy.agent.inventory import Device, Resource
+
+API_VERSION = "v1beta1"
+
+
+class Desk(Protocol):
+    """Decides what a server answers; the server itself only speaks the protocol."""
+
+    def prefer(
+        self, resource: Resource, available: Sequence[str], required: Sequence[str], size: int
+    ) -> list[str]:
+        """Choose devices for GetPreferredAllocation."""
+
+    def grant(self, resource: Resource, device_ids: Sequence[str]) -> Grant:
+        """Grant an Allocate, or raise Refused."""
+
+
+class ResourceServer(stubs.DevicePluginServicer):  # type: ignore[misc]
+    """Serves one resource on its own socket; a new list goes out on the open stream."""
+
+    def __init__(
+        self, resource: Resource, folder: Path, desk: Desk, on_stream_end: Callable[[str], None]
+    ) -> None:
+        self.socket = folder / socket_name(resource.name)
+        self._resource = resource
+        self._message = _message(resource)
+        self._changed = asyncio.Event()
+        self._desk = desk
+        self._on_stream_end = on_stream_end
+        self._server: grpc.aio.Server | None = None
+
+    @property
+    def resource(self) -> Resource:
+        """Return what is being served."""
+        return self._resource
+
+    def publish(self, resource: Resource) -> bool:
+        """Serve another list from now on; False where nothing the kubelet sees changed."""
+        message = _message(resource)
+        self._resource = resource
+        if message == self._message:
+            return False
+        self._message = message
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+        return True
+
+    async def start(self) -> None:
+        """Listen on the socket; what lies there from an earlier life is removed."""
+        self.socket.unlink(missing_ok=True)
+        server = grpc.aio.server()
+        stubs.add_DevicePluginServicer_to_server(self, server)
+        server.add_insecure_port(f"unix:{self.socket}")
+        await server.start()
+        self._server = server
+
+    async def stop(self) -> None:
+        """Close the socket and every stream."""
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop(None)
+        self.socket.unlink(missing_ok=True)
+
+    async def GetDevicePluginOptions(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
+        """Say that preferred allocation is answered and PreStartContainer is not needed."""
+        return options()
+
+    async def ListAndWatch(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802, ARG002
+        """Send the list now and after every change."""
+        try:
+            while True:
+                changed = self._changed
+                yield self._message
+                await changed.wait()
+        finally:
+            if self._server is not None:
+                self._on_stream_end(self._resource.name)
+
+    async def GetPreferredAllocation(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
+        """Choose devices for each container request."""
+        answer = api.PreferredAllocationResponse()
+        for wish in request.container_requests:
+            chosen = self._desk.prefer(
+                self._resource,
+                wish.available_deviceIDs,
+                wish.must_include_deviceIDs,
+                wish.allocation_size,
+            )
+            answer.container_responses.add(deviceIDs=chosen)
+        return answer
+
+    async def Allocate(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Grant the devices by CDI name, or fail with device and reason."""
+        answer = api.AllocateResponse()
+        try:
+            for wish in request.container_requests:
+                granted = self._desk.grant(self._resource, wish.devices_ids)
+                names = [api.CDIDevice(name=name) for name in granted.cdi_names]
+                answer.container_responses.add(cdi_devices=names)
+        except Refused as refusal:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
+        return answer
+
+    async def PreStartContainer(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
+        """Answer, although it is never requested."""
+        return api.PreStartContainerResponse()
+
+
+def options() -> Any:
+    """Return the options told to the kubelet."""
+    return api.DevicePluginOptions(get_preferred_allocation_available=True)
+
+
+def socket_name(resource: str) -> str:
+    """Return the socket's file name for a resource name."""
+    return f"divvy-{re.sub(r'[^A-Za-z0-9.-]', '_', resource)}.sock"
+
+
+def _message(resource: Resource) -> Any:
+    return api.ListAndWatchResponse(devices=[_device(device) for device in resource.devices])
+
+
+def _device(device: Device) -> Any:
+    health = "Healthy" if device.unhealthy is None else "Unhealthy"
+    message = api.Device(ID=device.id, health=health)
+    if device.numa is not None and device.numa >= 0:
+        message.topology.nodes.add(ID=device.numa)
+    return message

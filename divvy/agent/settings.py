@@ -1,0 +1,71 @@
+"""Where the agent finds things: its environment, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+
+class BadSetting(Exception):
+    """An environment variable that is missing or wrong: which, and what would be right."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The agent's surroundings.
+
+    ``driver_root`` is the driver root as this process sees it and
+    ``host_driver_root`` the same folder as the host's runtime does.
+    """
+
+    node: str
+    namespace: str
+    config_map: str
+    driver_root: Path
+    host_driver_root: PurePosixPath
+    plugin_folder: Path
+    pod_resources_socket: Path
+    cdi_folder: Path
+    state_folder: Path
+    listen: str
+    port: int
+
+
+_DEFAULTS = {
+    "DIVVY_CONFIG_MAP": "divvy",
+    "DIVVY_DRIVER_ROOT": "/driver-root",
+    "DIVVY_HOST_DRIVER_ROOT": "/",
+    "DIVVY_PLUGIN_FOLDER": "/var/lib/kubelet/device-plugins",
+    "DIVVY_POD_RESOURCES": "/var/lib/kubelet/pod-resources/kubelet.sock",
+    "DIVVY_CDI_FOLDER": "/var/run/cdi",
+    "DIVVY_STATE_FOLDER": "/var/lib/divvy",
+    "DIVVY_LISTEN": "0.0.0.0",  # noqa: S104 (the pod's own address)
+    "DIVVY_PORT": "9410",
+}
+
+
+def settings_from(environment: Mapping[str, str]) -> Settings:
+    """Read the settings; raises BadSetting."""
+    values = {name: environment.get(name) or default for name, default in _DEFAULTS.items()}
+    for name in ("NODE_NAME", "NAMESPACE"):
+        if not environment.get(name):
+            raise BadSetting(
+                f"{name} is not set: the DaemonSet passes it from the pod's own fields"
+            )
+    port = values["DIVVY_PORT"]
+    if not port.isdigit() or not 0 < int(port) < 65536:
+        raise BadSetting(f"DIVVY_PORT is {port!r}: a port number from 1 to 65535 is right")
+    return Settings(
+        node=environment["NODE_NAME"],
+        namespace=environment["NAMESPACE"],
+        config_map=values["DIVVY_CONFIG_MAP"],
+        driver_root=Path(values["DIVVY_DRIVER_ROOT"]),
+        host_driver_root=PurePosixPath(values["DIVVY_HOST_DRIVER_ROOT"]),
+        plugin_folder=Path(values["DIVVY_PLUGIN_FOLDER"]),
+        pod_resources_socket=Path(values["DIVVY_POD_RESOURCES"]),
+        cdi_folder=Path(values["DIVVY_CDI_FOLDER"]),
+        state_folder=Path(values["DIVVY_STATE_FOLDER"]),
+        listen=values["DIVVY_LISTEN"],
+        port=int(port),
+    )

@@ -1,0 +1,94 @@
+"""What the node tells about itself: the ``divvy.gpu/status`` annotation."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from divvy.agent.inventory import Resource
+
+STATUS_ANNOTATION = "divvy.gpu/status"
+# From good to bad: a node shows the worst state of its GPUs.
+_SEVERITY = ("Ready", "Changing", "Waiting", "Blocked", "Degraded", "Failed")
+
+
+@dataclass(frozen=True)
+class GpuStatus:
+    """State of one GPU: a word of ``decide`` (or Degraded while unhealthy) and the reason."""
+
+    index: int
+    uuid: str
+    state: str
+    reason: str
+    layout: Mapping[str, int] | None
+    resources: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NodeStatus:
+    """State of the node; ``problem`` concerns the whole node (driver, configuration)."""
+
+    generation: str
+    pool: str | None
+    profile: str | None
+    source: str
+    problem: str
+    driver: str
+    simulated: bool
+    gpus: tuple[GpuStatus, ...]
+    resources: Mapping[str, int]
+
+    @property
+    def state(self) -> str:
+        """Return the worst state of all."""
+        states = [gpu.state for gpu in self.gpus]
+        if self.problem:
+            states.append("Degraded")
+        return max(states, key=_SEVERITY.index, default="Ready")
+
+    @property
+    def reason(self) -> str:
+        """Return all reasons in one line."""
+        reasons = [f"GPU {gpu.index}: {gpu.reason}" for gpu in self.gpus if gpu.reason]
+        return "; ".join(([self.problem] if self.problem else []) + reasons)
+
+    def annotation(self) -> str:
+        """Render the annotation's value: compact JSON, the same value gives the same text."""
+        value = {
+            "generation": self.generation,
+            "pool": self.pool,
+            "profile": self.profile,
+            "source": self.source,
+            "state": self.state,
+            "reason": self.reason,
+            "driver": self.driver,
+            "simulated": self.simulated,
+            "resources": dict(sorted(self.resources.items())),
+            "gpus": [
+                {
+                    "index": gpu.index,
+                    "uuid": gpu.uuid,
+                    "state": gpu.state,
+                    **({"reason": gpu.reason} if gpu.reason else {}),
+                    **({} if gpu.layout is None else {"mig": dict(sorted(gpu.layout.items()))}),
+                    "resources": list(gpu.resources),
+                }
+                for gpu in self.gpus
+            ],
+        }
+        return json.dumps(value, separators=(",", ":"))
+
+
+def generation(config: str | None) -> str:
+    """Return a short name of a configuration's content ("" without one)."""
+    return "" if config is None else hashlib.sha256(config.encode()).hexdigest()[:12]
+
+
+def healthy_counts(resources: Sequence[Resource]) -> dict[str, int]:
+    """Count the healthy devices of every resource: what the node's allocatable should become."""
+    return {
+        resource.name: sum(device.unhealthy is None for device in resource.devices)
+        for resource in resources
+    }
