@@ -1,0 +1,47 @@
+"""The cluster value as the ConfigMap carries it: canonical JSON with a schema version."""
+
+import json
+from typing import Any
+
+from divvy.model.cluster_value import parse_cluster
+from divvy.model.problems import InvalidCluster, NewerSchema, Problem
+from divvy.model.stack import Cluster
+
+SCHEMA_VERSION = 1
+
+
+def canonical_json(value: object) -> str:
+    """Return a cluster value, verbatim, as compact JSON with sorted keys and its version."""
+    document = {"cluster": _plain(value), "schemaVersion": SCHEMA_VERSION}
+    return json.dumps(
+        document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+
+
+def parse_canonical(text: str) -> Cluster:
+    """Read canonical JSON; raise NewerSchema for a later version, InvalidCluster for errors."""
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise InvalidCluster([Problem("configuration", f"is no JSON: {error}")]) from None
+    if not isinstance(document, dict) or "schemaVersion" not in document:
+        raise InvalidCluster(
+            [Problem("configuration", "has no schemaVersion", "divvy writes one; was it edited?")]
+        )
+    version = document["schemaVersion"]
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise NewerSchema(version, SCHEMA_VERSION)
+    if version != SCHEMA_VERSION:
+        raise InvalidCluster(
+            [Problem("schemaVersion", f"is {version!r}", f"{SCHEMA_VERSION} is expected")]
+        )
+    return parse_cluster(document.get("cluster"))
+
+
+def _plain(value: object) -> Any:
+    """Make keys text, as JSON has them, so that they can be sorted."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,163 @@
+"""The GPU models: what a card is and how MIG can cut it, one TOML file each, with sources."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any
+
+from divvy.model.mig_names import profile_name
+
+# A driver or an ECC setting moves the reported memory by a few percent, not more.
+_MEMORY_TOLERANCE = 0.08
+
+
+class UnknownGpuModel(KeyError):
+    """A GPU model that no data file describes."""
+
+    def __init__(self, name: str, known: tuple[str, ...]):
+        super().__init__(name)
+        self.name = name
+        self.known = known
+        self.nearest = tuple(get_close_matches(name, known, n=1, cutoff=0.4))
+
+    def __str__(self) -> str:
+        guess = f"did you mean {self.nearest[0]}? " if self.nearest else ""
+        return f"unknown GPU model {self.name!r}; {guess}known: {', '.join(self.known)}"
+
+
+@dataclass(frozen=True)
+class MigProfile:
+    """One kind of GPU instance.
+
+    ``profile_id`` is what nvidia-smi prints, ``nvml_profile`` the number of
+    ``NVML_GPU_INSTANCE_PROFILE_*``. ``memory_slices`` is the size of a
+    placement and ``starts`` the memory slices at which one may begin.
+    """
+
+    name: str
+    profile_id: int
+    nvml_profile: int
+    compute_slices: int
+    memory_slices: int
+    starts: tuple[int, ...]
+    memory_mib: int
+    sms: int
+    max_count: int
+    attributes: tuple[str, ...]
+    copy_engines: int
+    decoders: int
+    encoders: int
+    jpegs: int
+    ofas: int
+
+
+@dataclass(frozen=True)
+class MigGeometry:
+    """How MIG cuts one model, and how its MIG mode behaves."""
+
+    memory_slices: int
+    compute_slices: int
+    mode_needs_reset: bool
+    mode_survives_reboot: bool
+    profiles: tuple[MigProfile, ...]
+
+    def profile(self, name: str) -> MigProfile | None:
+        """Return the profile of that name, None if the model lacks it."""
+        return next((profile for profile in self.profiles if profile.name == name), None)
+
+
+@dataclass(frozen=True)
+class GpuModel:
+    """One GPU model.
+
+    ``name`` is the key in stack files, ``product`` the name NVML gives;
+    ``products`` are all names under which the same silicon and MIG geometry is
+    sold; ``derived`` lists the numbers that were computed instead of read.
+    """
+
+    name: str
+    product: str
+    products: tuple[str, ...]
+    spellings: tuple[str, ...]
+    architecture: str
+    compute_capability: tuple[int, int]
+    memory_mib: int
+    sms: int
+    pci_device_id: int
+    pci_subsystem_id: int
+    power_limit_w: int
+    sm_clock_mhz: int
+    memory_clock_mhz: int
+    nvlinks: int
+    mig: MigGeometry | None
+    sources: tuple[str, ...]
+    derived: tuple[str, ...]
+
+
+@cache
+def gpu_models() -> Mapping[str, GpuModel]:
+    """Return every known GPU model by its stack-file name, in the order of the names."""
+    folder = files("divvy.model") / "gpu_models"
+    models = [
+        _model(tomllib.loads(file.read_text(encoding="utf-8")))
+        for file in folder.iterdir()
+        if file.name.endswith(".toml")
+    ]
+    return MappingProxyType({model.name: model for model in sorted(models, key=lambda m: m.name)})
+
+
+@cache
+def gpu_model(name: str) -> GpuModel:
+    """Return a model by its stack-file name or another common spelling of it."""
+    models = gpu_models()
+    if name in models:
+        return models[name]
+    wanted = name.casefold()
+    for model in models.values():
+        if wanted in (known.casefold() for known in (model.name, *model.spellings)):
+            return model
+    raise UnknownGpuModel(name, tuple(models))
+
+
+@cache
+def model_of_product(nvml_name: str, memory_mib: int) -> GpuModel | None:
+    """Return the model that a driver's product name and memory mean, None if unknown."""
+    for model in gpu_models().values():
+        close = abs(memory_mib - model.memory_mib) <= _MEMORY_TOLERANCE * model.memory_mib
+        if close and nvml_name.strip() in model.products:
+            return model
+    return None
+
+
+def _model(raw: dict[str, Any]) -> GpuModel:
+    mig = raw.pop("mig", None)
+    products = tuple(raw.pop("products"))
+    return GpuModel(
+        product=products[0],
+        products=products,
+        spellings=tuple(raw.pop("spellings")),
+        compute_capability=tuple(raw.pop("compute_capability")),
+        sources=tuple(raw.pop("sources")),
+        derived=tuple(raw.pop("derived")),
+        mig=None if mig is None else _geometry(mig, raw["memory_mib"]),
+        **raw,
+    )
+
+
+def _geometry(raw: dict[str, Any], total_memory_mib: int) -> MigGeometry:
+    profiles = tuple(_profile(row, total_memory_mib) for row in raw.pop("profiles"))
+    return MigGeometry(profiles=profiles, **raw)
+
+
+def _profile(raw: dict[str, Any], total_memory_mib: int) -> MigProfile:
+    attributes = tuple(raw.pop("attributes"))
+    return MigProfile(
+        name=profile_name(raw["compute_slices"], raw["memory_mib"], total_memory_mib, attributes),
+        attributes=attributes,
+        starts=tuple(raw.pop("starts")),
+        **raw,
+    )

@@ -1,0 +1,232 @@
+"""What profiles mean on the hardware of the pools that use them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from divvy.model.gpu_models import GpuModel, UnknownGpuModel, gpu_model, gpu_models
+from divvy.model.mig_names import is_profile_name
+from divvy.model.mig_placement import NoPlacement, describe_layout, nearest_layouts, place
+from divvy.model.problems import Problem, path_of
+from divvy.model.resolution import WHOLE, Offer, offers, rule_for
+from divvy.model.resource_names import VENDOR
+from divvy.model.stack import Cluster, Hardware, Profile, Rule
+
+Keys = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class _Use:
+    """A profile as a pool, or one node of it, uses it."""
+
+    pool: str
+    profile: str
+    node: str | None
+
+    def __str__(self) -> str:
+        return f"profile {self.profile}" + (f" on node {self.node}" if self.node else "")
+
+
+def check_pool_hardware(cluster: Cluster) -> list[Problem]:
+    """Return what does not fit the hardware that the pools are said to have."""
+    problems: list[Problem] = []
+    for name, pool in cluster.pools.items():
+        if pool.hardware is None:
+            continue
+        try:
+            model = gpu_model(pool.hardware.model)
+        except UnknownGpuModel as unknown:
+            guess = f"did you mean {unknown.nearest[0]}? " if unknown.nearest else ""
+            remedy = f"{guess}known: {', '.join(unknown.known)}"
+            keys = ("pools", name, "hardware", "model")
+            problems.append(_problem(keys, f"unknown GPU model {unknown.name!r}", remedy))
+            continue
+        uses = [_Use(name, pool.profile, None)]
+        uses += [_Use(name, profile, node) for node, profile in pool.overrides.items()]
+        first_use = {use.profile: use for use in reversed(uses) if use.profile in cluster.profiles}
+        for profile, use in first_use.items():
+            problems += _fits(cluster.profiles[profile], use, pool.hardware, model)
+        in_order = sorted(
+            first_use.values(), key=lambda use: (use.node is not None, use.node or "")
+        )
+        problems += _one_meaning(cluster, in_order, pool.hardware, model)
+    return problems
+
+
+def check_unused_profiles(cluster: Cluster) -> list[Problem]:
+    """Return layouts that no model at all can hold, in profiles that no known hardware tests."""
+    tested = {
+        profile
+        for pool in cluster.pools.values()
+        if pool.hardware is not None
+        for profile in (pool.profile, *pool.overrides.values())
+    }
+    problems = []
+    for name, profile in cluster.profiles.items():
+        if name in tested:
+            continue
+        for index, rule in enumerate(profile.rules):
+            if rule.mig is None or not all(map(is_profile_name, rule.mig.layout)):
+                continue
+            refusal = _refused_everywhere(rule.mig.layout)
+            if refusal:
+                keys = (*_rule_keys(name, profile, index), "mig")
+                problems.append(_problem(keys, f"fits no GPU model: {refusal}"))
+    return problems
+
+
+def single_error(rules: Mapping[int, Rule | None]) -> str | None:
+    """Say why a node's GPUs (by index, with their rules) break the single strategy, None if not."""
+    singles = {index: rule for index, rule in rules.items() if _strategy(rule) == "single"}
+    if not singles:
+        return None
+    others = [index for index in rules if index not in singles]
+    if others:
+        what = "MIG with strategy mixed" if _strategy(rules[others[0]]) == "mixed" else "whole"
+        return f"GPU {others[0]} of the node is {what}"
+    profiles = sorted(
+        {name for rule in singles.values() if rule and rule.mig for name in rule.mig.layout}
+    )
+    if len(profiles) > 1:
+        return f"the node has {' and '.join(profiles)}"
+    return None
+
+
+def _strategy(rule: Rule | None) -> str | None:
+    return None if rule is None or rule.mig is None else rule.mig.strategy
+
+
+def _problem(keys: Keys, reason: str, remedy: str = "") -> Problem:
+    return Problem(path_of(keys), reason, remedy, keys)
+
+
+def _rule_keys(name: str, profile: Profile, index: int) -> Keys:
+    """Return the keys of a rule; those of a lone rule carry no index."""
+    return ("profiles", name, index) if len(profile.rules) > 1 else ("profiles", name)
+
+
+def _fits(profile: Profile, use: _Use, hardware: Hardware, model: GpuModel) -> Iterator[Problem]:
+    where = f"{model.name} (pool {use.pool})"
+    taken = {number for number in _rules_by_gpu(profile, hardware, model).values()}
+    for index, rule in enumerate(profile.rules):
+        keys = _rule_keys(use.profile, profile, index)
+        for gpu in rule.devices.indices:
+            if gpu >= hardware.gpus:
+                yield _problem(
+                    (*keys, "devices"),
+                    f"selects GPU {gpu}, and a node of pool {use.pool} has {hardware.gpus}",
+                    f"indices are 0 to {hardware.gpus - 1}",
+                )
+        # A rule for other models of a shared profile says nothing about this pool.
+        if rule.devices.model is not None and index not in taken:
+            continue
+        if rule.mig is not None:
+            yield from _layout_fits(rule.mig.layout, keys, model, where)
+        yield from _limit_fits(rule, keys, model)
+
+
+def _layout_fits(
+    layout: Mapping[str, int], keys: Keys, model: GpuModel, where: str
+) -> Iterator[Problem]:
+    if model.mig is None:
+        able = ", ".join(name for name, known in gpu_models().items() if known.mig)
+        yield _problem((*keys, "mig"), f"{where} has no MIG", f"models with MIG: {able}")
+        return
+    lacking = [name for name in layout if is_profile_name(name) and not model.mig.profile(name)]
+    for name in lacking:
+        has = ", ".join(profile.name for profile in model.mig.profiles)
+        yield _problem((*keys, "mig", name), f"{where} has no MIG profile {name}", f"it has {has}")
+    if lacking or not all(map(is_profile_name, layout)):
+        return
+    try:
+        place(model.mig, layout)
+    except NoPlacement as refusal:
+        near = " or ".join(describe_layout(known) for known in nearest_layouts(model.mig, layout))
+        yield _problem(
+            (*keys, "mig"),
+            f"{describe_layout(layout)} has no placement on {where}: {refusal}",
+            f"nearest that fit: {near}",
+        )
+
+
+def _limit_fits(rule: Rule, keys: Keys, model: GpuModel) -> Iterator[Problem]:
+    if rule.time_slicing is None or rule.time_slicing.memory_limit in (None, "auto"):
+        return
+    for offer in offers(rule, model.memory_mib, model):
+        known = model.mig.profile(offer.mig_profile) if model.mig and offer.mig_profile else None
+        memory = known.memory_mib if known else model.memory_mib
+        if (offer.memory_limit_mib or 0) > memory:
+            yield _problem(
+                (*keys, "timeSlicing", "memoryLimit"),
+                f"is more than the {memory} MiB of {offer.mig_profile or model.name}",
+                "lower it, or write auto",
+            )
+
+
+def _rules_by_gpu(profile: Profile, hardware: Hardware, model: GpuModel) -> dict[int, int]:
+    names = (model.name, *model.products)
+    return {gpu: rule_for(profile, gpu, "", names) for gpu in range(hardware.gpus)}
+
+
+def _one_meaning(
+    cluster: Cluster, uses: list[_Use], hardware: Hardware, model: GpuModel
+) -> Iterator[Problem]:
+    """Refuse a resource name that stands for two things in one pool."""
+    meanings: dict[str, tuple[Offer, _Use]] = {}
+    for use in uses:
+        profile = cluster.profiles[use.profile]
+        numbers = _rules_by_gpu(profile, hardware, model)
+        rules = {
+            gpu: None if number == WHOLE else profile.rules[number]
+            for gpu, number in numbers.items()
+        }
+        error = single_error(rules)
+        if error:
+            first = next(n for g, n in numbers.items() if _strategy(rules[g]) == "single")
+            yield _problem(
+                (*_rule_keys(use.profile, profile, first), "mig", "strategy"),
+                f"single makes all devices of a node nvidia.com/gpu, but {error}",
+                "use mixed, or the same one MIG profile on all GPUs",
+            )
+            continue
+        for number in dict.fromkeys(numbers.values()):
+            rule = Rule() if number == WHOLE else profile.rules[number]
+            for offer in offers(rule, model.memory_mib, model):
+                known, other = meanings.setdefault(offer.resource, (offer, use))
+                if known != offer:
+                    keys: Keys = ("profiles", use.profile)
+                    if number != WHOLE:
+                        keys = _rule_keys(use.profile, profile, number)
+                    yield _problem(
+                        keys,
+                        f"{offer.resource} would mean {_meaning(offer)} ({use}) and "
+                        f"{_meaning(known)} ({other}) in pool {use.pool}",
+                        f"give one of them a timeSlicing.resourceName, such as "
+                        f"{VENDOR}/gpu.x{offer.replicas if offer.replicas > 1 else known.replicas}",
+                    )
+                    break
+
+
+def _meaning(offer: Offer) -> str:
+    device = "GPU" if offer.mig_profile is None else f"{offer.mig_profile} MIG device"
+    if offer.replicas == 1:
+        return f"a whole {device}"
+    limit = f" with {offer.memory_limit_mib} MiB watched" if offer.memory_limit_mib else ""
+    many = "" if offer.fail_requests_greater_than_one else ", several allowed"
+    return f"1/{offer.replicas} of a {device}{limit}{many}"
+
+
+def _refused_everywhere(layout: Mapping[str, int]) -> str | None:
+    """Say why no model can hold a layout, None if one can."""
+    geometries = [model.mig for model in gpu_models().values() if model.mig]
+    having = [mig for mig in geometries if all(mig.profile(name) for name in layout)]
+    if not having:
+        return f"none has {' and '.join(layout)}" + (" together" if len(layout) > 1 else "")
+    refusal = None
+    for mig in having:
+        try:
+            place(mig, layout)
+        except NoPlacement as no:
+            refusal = refusal or str(no)
+        else:
+            return None
+    return refusal

@@ -1,0 +1,230 @@
+"""Where the instances of a MIG layout lie on a card, found by complete search."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import count
+
+from divvy.model.gpu_models import MigGeometry, MigProfile
+
+MEDIA_EXTENSIONS = "me"
+
+
+@dataclass(frozen=True, order=True)
+class Placement:
+    """One GPU instance: its first memory slice, how many it takes, its profile."""
+
+    start: int
+    size: int
+    profile: str
+
+    @property
+    def slices(self) -> frozenset[int]:
+        """Return the memory slices that the instance takes."""
+        return frozenset(range(self.start, self.start + self.size))
+
+
+class NoPlacement(Exception):
+    """A layout that a card cannot hold; the text proves it."""
+
+    def __init__(self, proof: str):
+        super().__init__(proof)
+        self.proof = proof
+
+
+def place(
+    geometry: MigGeometry, layout: Mapping[str, int], fixed: Sequence[Placement] = ()
+) -> tuple[Placement, ...]:
+    """Return a placement for every instance of a layout, in slice order.
+
+    ``fixed`` are instances that exist and must stay; they count towards the
+    layout and are part of the answer. The search is complete: NoPlacement means
+    that there is none, and its text says why.
+    """
+    wanted = Counter({name: number for name, number in layout.items() if number})
+    _check_profiles(geometry, wanted)
+    used = Counter(placement.profile for placement in fixed)
+    for name in used:
+        if used[name] > wanted[name]:
+            raise NoPlacement(
+                f"{used[name]} × {name} exist and must stay, but the layout has {wanted[name]}"
+            )
+    taken = frozenset().union(*(placement.slices for placement in fixed))
+    found = next(_search(_largest_first(geometry, wanted - used), taken), None)
+    if found is None:
+        raise NoPlacement(_proof(geometry, wanted - used, fixed))
+    return tuple(sorted((*fixed, *found)))
+
+
+def nearest_layouts(
+    geometry: MigGeometry, layout: Mapping[str, int], most: int = 3
+) -> tuple[Mapping[str, int], ...]:
+    """Return the feasible layouts that differ from one by the fewest instances."""
+    names = [profile.name for profile in geometry.profiles]
+
+    def distance(candidate: tuple[int, ...]) -> tuple[int, int, tuple[int, ...]]:
+        steps = [have - layout.get(name, 0) for name, have in zip(names, candidate, strict=True)]
+        changed = sum(abs(step) for step in steps)
+        added = sum(step for step in steps if step > 0)
+        return changed, added, tuple(-have for have in reversed(candidate))
+
+    ranked = sorted((known for known in _feasible(geometry) if any(known)), key=distance)
+    return tuple(
+        {name: have for name, have in reversed([*zip(names, candidate, strict=True)]) if have}
+        for candidate in ranked[:most]
+    )
+
+
+def describe_layout(layout: Mapping[str, int]) -> str:
+    """Return a layout as a stack file writes it: ``{3g.20gb: 1, 1g.5gb: 2}``."""
+    return "{" + ", ".join(f"{name}: {number}" for name, number in layout.items()) + "}"
+
+
+def _check_profiles(geometry: MigGeometry, wanted: Mapping[str, int]) -> None:
+    for name, number in wanted.items():
+        profile = geometry.profile(name)
+        if profile is None:
+            has = ", ".join(profile.name for profile in geometry.profiles)
+            raise NoPlacement(f"this model has no MIG profile {name}; it has {has}")
+        if number > profile.max_count:
+            raise NoPlacement(
+                f"{number} × {name}, but a card holds at most {profile.max_count} of them"
+                + _why_at_most(profile)
+            )
+    media = [
+        name
+        for name in wanted
+        if (known := geometry.profile(name)) and MEDIA_EXTENSIONS in known.attributes
+    ]
+    if len(media) > 1:
+        raise NoPlacement(
+            f"{' and '.join(media)} both want the media extensions, "
+            "and only one instance of a card has them"
+        )
+
+
+def _why_at_most(profile: MigProfile) -> str:
+    if MEDIA_EXTENSIONS in profile.attributes:
+        return ": only one instance of a card has the media extensions"
+    spans = [_span(start, profile.memory_slices) for start in profile.starts]
+    return f": it fits at memory slices {_either(spans)}"
+
+
+def _largest_first(geometry: MigGeometry, wanted: Mapping[str, int]) -> tuple[MigProfile, ...]:
+    """List one profile per instance, those with the fewest places first."""
+    order = sorted(
+        (profile for profile in geometry.profiles if wanted.get(profile.name)),
+        key=lambda profile: (-profile.memory_slices, len(profile.starts), profile.name),
+    )
+    return tuple(profile for profile in order for _ in range(wanted[profile.name]))
+
+
+def _search(
+    instances: Sequence[MigProfile], taken: frozenset[int], after: int = -1
+) -> Iterator[tuple[Placement, ...]]:
+    """Yield every placement of the instances; equal ones only in ascending order."""
+    if not instances:
+        yield ()
+        return
+    profile, rest = instances[0], instances[1:]
+    for start in profile.starts:
+        placement = Placement(start, profile.memory_slices, profile.name)
+        if start <= after or placement.slices & taken:
+            continue
+        bound = start if rest and rest[0] is profile else -1
+        for others in _search(rest, taken | placement.slices, bound):
+            yield (placement, *others)
+
+
+@cache
+def _feasible(geometry: MigGeometry) -> tuple[tuple[int, ...], ...]:
+    """List every layout that a card can hold, as counts in the order of the profiles."""
+    found: list[tuple[int, ...]] = []
+
+    def grow(counts: tuple[int, ...]) -> None:
+        if len(counts) == len(geometry.profiles):
+            found.append(counts)
+            return
+        for number in count():
+            longer = (*counts, number)
+            if not _holds(geometry, longer):
+                return
+            grow(longer)
+
+    grow(())
+    return tuple(found)
+
+
+def _holds(geometry: MigGeometry, counts: tuple[int, ...]) -> bool:
+    names = [profile.name for profile in geometry.profiles]
+    try:
+        place(geometry, dict(zip(names, counts, strict=False)))
+    except NoPlacement:
+        return False
+    return True
+
+
+def _proof(geometry: MigGeometry, wanted: Mapping[str, int], fixed: Sequence[Placement]) -> str:
+    """Name the instance that has no place left and what takes every place of it."""
+    core = _smallest_core(geometry, wanted, fixed)
+    candidates = []
+    for profile in {known.name: known for known in core}.values():
+        rest = list(core)
+        rest.remove(profile)
+        taken = frozenset().union(*(placement.slices for placement in fixed))
+        ways = list(_search(tuple(rest), taken))
+        candidates.append(
+            (len(ways) != 1, -profile.memory_slices, profile.name, profile, ways, rest)
+        )
+    _, _, _, profile, ways, rest = min(candidates, key=lambda candidate: candidate[:3])
+    spans = [_span(start, profile.memory_slices) for start in profile.starts]
+    need = f"{profile.name} needs memory slices {_either(spans)}"
+    if len(ways) == 1:
+        others = sorted((*fixed, *ways[0]))
+        takers = [
+            f"{_span(other.start, other.size)} by {other.profile}"
+            for other in others
+            if any(
+                other.slices & Placement(start, profile.memory_slices, "").slices
+                for start in profile.starts
+            )
+        ]
+        return f"{need}; {_all_of(spans)} taken: {', '.join(takers)}"
+    others_text = _counted([*(placement.profile for placement in fixed), *(p.name for p in rest)])
+    return f"{need}; wherever {others_text} lie, {_none_of(spans)} stays free"
+
+
+def _smallest_core(
+    geometry: MigGeometry, wanted: Mapping[str, int], fixed: Sequence[Placement]
+) -> tuple[MigProfile, ...]:
+    """Drop instances as long as what is left still has no place."""
+    core = list(_largest_first(geometry, wanted))
+    taken = frozenset().union(*(placement.slices for placement in fixed))
+    for profile in reversed(tuple(core)):
+        smaller = list(core)
+        smaller.remove(profile)
+        if next(_search(tuple(smaller), taken), None) is None:
+            core = smaller
+    return tuple(core)
+
+
+def _span(start: int, size: int) -> str:
+    return str(start) if size == 1 else f"{start}–{start + size - 1}"
+
+
+def _either(spans: Sequence[str]) -> str:
+    return spans[0] if len(spans) == 1 else f"{', '.join(spans[:-1])} or {spans[-1]}"
+
+
+def _all_of(spans: Sequence[str]) -> str:
+    return "it is" if len(spans) == 1 else "both are" if len(spans) == 2 else "all are"
+
+
+def _none_of(spans: Sequence[str]) -> str:
+    return "it never" if len(spans) == 1 else "neither" if len(spans) == 2 else "none of them"
+
+
+def _counted(names: Sequence[str]) -> str:
+    counts = Counter(names)
+    return " and ".join(f"{number} × {name}" for name, number in counts.items())

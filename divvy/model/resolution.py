@@ -1,0 +1,283 @@
+"""From a node to its desired state: labels → pool → profile → what each GPU is cut into."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Literal
+
+from divvy.model.gpu_models import GpuModel, UnknownGpuModel, gpu_model
+from divvy.model.mig_placement import NoPlacement, place
+from divvy.model.quantities import memory_mib
+from divvy.model.resource_names import (
+    ALIAS_LABELS,
+    PROFILE_LABEL,
+    gpu_resource,
+    mig_resource,
+    qualified,
+)
+from divvy.model.stack import Cluster, Pool, Profile, Rule, TimeSlicing
+
+WHOLE = -1
+"""The rule number of a GPU that no rule selects."""
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """What is known of a node without looking at its GPUs."""
+
+    name: str
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class GpuFacts:
+    """What is known of one GPU of a node."""
+
+    index: int
+    uuid: str
+    product: str
+    memory_mib: int
+    model: GpuModel | None
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which profile a node follows and who says so.
+
+    ``source`` is ``pool``, ``override`` or ``label:<key>``. With a ``problem``
+    there is no profile: the caller keeps the last good one.
+    """
+
+    pool: str | None
+    profile: str | None
+    source: str
+    problem: str | None
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One resource under which (a part of) a GPU is offered.
+
+    ``replicas`` is 1 for an unshared device; ``memory_limit_mib`` is watched
+    per share.
+    """
+
+    resource: str
+    kind: Literal["gpu", "mig"]
+    mig_profile: str | None
+    replicas: int
+    fail_requests_greater_than_one: bool
+    memory_limit_mib: int | None
+
+
+@dataclass(frozen=True)
+class DesiredGpu:
+    """What one GPU should be: MIG instances (None: MIG off) and what is offered of it.
+
+    ``rule`` is the number of the rule that selected it, WHOLE if none did.
+    """
+
+    uuid: str
+    index: int
+    rule: int
+    mig: Mapping[str, int] | None
+    offers: tuple[Offer, ...]
+
+
+@dataclass(frozen=True)
+class DesiredNode:
+    """What a node should be."""
+
+    pool: str | None
+    profile: str | None
+    source: str
+    gpus: tuple[DesiredGpu, ...]
+    problems: tuple[str, ...]
+
+
+def pool_of(cluster: Cluster, node: NodeFacts) -> str | None:
+    """Return the name of the pool whose labels a node has, else of the default pool."""
+    default = None
+    for name, pool in cluster.pools.items():
+        if pool.select is None:
+            default = name
+        elif all(node.labels.get(key) == value for key, value in pool.select.items()):
+            return name
+    return default
+
+
+def select_profile(cluster: Cluster, node: NodeFacts) -> Selection:
+    """Choose the profile of a node: its label, an alias label, an override, or its pool's."""
+    pool = pool_of(cluster, node)
+    wanted = node.labels.get(PROFILE_LABEL)
+    if wanted:
+        source = f"label:{PROFILE_LABEL}"
+        if wanted in cluster.profiles:
+            return Selection(pool, wanted, source, None)
+        return Selection(pool, None, source, _unknown_profile(cluster, wanted))
+    for key in ALIAS_LABELS:
+        alias = node.labels.get(key)
+        if alias in cluster.profiles:
+            return Selection(pool, alias, f"label:{key}", None)
+    if pool is None:
+        return Selection(None, None, "pool", None)
+    override = cluster.pools[pool].overrides.get(node.name)
+    if override is not None:
+        return Selection(pool, override, "override", None)
+    return Selection(pool, cluster.pools[pool].profile, "pool", None)
+
+
+def resolve(
+    cluster: Cluster,
+    selection: Selection,
+    gpus: Sequence[GpuFacts],
+    assignment: Mapping[int, str] | None = None,
+) -> DesiredNode:
+    """Say what every GPU of a node should be.
+
+    ``assignment`` maps the indices of the rules to the UUIDs they meant when
+    they were first seen; without it the driver's order counts. A GPU that its
+    rule does not fit is offered whole and the reason is among the problems.
+    """
+    if selection.profile is None:
+        return DesiredNode(selection.pool, None, selection.source, (), _no_profile(selection))
+    profile = cluster.profiles[selection.profile]
+    problems: list[str] = []
+    if selection.pool is not None:
+        problems += _hardware_problems(cluster.pools[selection.pool], gpus)
+    index_of = {uuid: index for index, uuid in (assignment or {}).items()}
+    desired = []
+    for gpu in sorted(gpus, key=lambda gpu: gpu.index):
+        index = index_of.get(gpu.uuid) if assignment else gpu.index
+        wish, problem = _desired_gpu(profile, gpu, index)
+        desired.append(wish)
+        if problem:
+            problems.append(problem)
+    return DesiredNode(
+        selection.pool, selection.profile, selection.source, tuple(desired), tuple(problems)
+    )
+
+
+def rule_for(profile: Profile, index: int | None, uuid: str, names: tuple[str, ...]) -> int:
+    """Return the number of the first rule that takes a GPU, WHOLE if none does."""
+    for number, rule in enumerate(profile.rules):
+        if rule.devices.takes(index, uuid, names):
+            return number
+    return WHOLE
+
+
+def offers(rule: Rule, model_memory_mib: int, model: GpuModel | None) -> tuple[Offer, ...]:
+    """Return what a rule offers of one GPU, in the order of the layout."""
+    sharing = rule.time_slicing
+    if rule.mig is None:
+        name = _shared_name(sharing, gpu_resource(), gpu_resource(shared=True))
+        return (_offer(name, "gpu", None, sharing, model_memory_mib),)
+    single = rule.mig.strategy == "single"
+    listed = []
+    for profile in rule.mig.layout:
+        plain = gpu_resource() if single else mig_resource(profile)
+        shared = gpu_resource(shared=True) if single else mig_resource(profile, shared=True)
+        name = _shared_name(sharing, plain, shared)
+        known = model.mig.profile(profile) if model is not None and model.mig else None
+        memory = known.memory_mib if known else None
+        listed.append(_offer(name, "mig", profile, sharing, memory))
+    return tuple(listed)
+
+
+def _shared_name(sharing: TimeSlicing | None, plain: str, renamed: str) -> str:
+    if sharing is None:
+        return plain
+    if sharing.resource_name is not None:
+        return qualified(sharing.resource_name)
+    return renamed if sharing.rename_by_default else plain
+
+
+def _offer(
+    resource: str,
+    kind: Literal["gpu", "mig"],
+    profile: str | None,
+    sharing: TimeSlicing | None,
+    memory: int | None,
+) -> Offer:
+    if sharing is None:
+        return Offer(resource, kind, profile, 1, False, None)
+    limit = sharing.memory_limit
+    if limit is None or (limit == "auto" and memory is None):
+        watched = None
+    elif limit == "auto":
+        watched = (memory or 0) // sharing.replicas
+    else:
+        watched = memory_mib(limit)
+    return Offer(
+        resource,
+        kind,
+        profile,
+        sharing.replicas,
+        sharing.fail_requests_greater_than_one,
+        watched,
+    )
+
+
+def _desired_gpu(
+    profile: Profile, gpu: GpuFacts, index: int | None
+) -> tuple[DesiredGpu, str | None]:
+    names = (gpu.product, gpu.model.name) if gpu.model else (gpu.product,)
+    number = rule_for(profile, index, gpu.uuid, names)
+    whole = DesiredGpu(gpu.uuid, gpu.index, WHOLE, None, offers(Rule(), gpu.memory_mib, gpu.model))
+    if number == WHOLE:
+        return whole, None
+    rule = profile.rules[number]
+    if rule.mig is not None:
+        misfit = _misfit(rule, gpu)
+        if misfit:
+            return whole, f"GPU {gpu.index} ({gpu.product}) is offered whole: {misfit}"
+    layout = None if rule.mig is None else rule.mig.layout
+    offered = offers(rule, gpu.memory_mib, gpu.model)
+    return DesiredGpu(gpu.uuid, gpu.index, number, layout, offered), None
+
+
+def _misfit(rule: Rule, gpu: GpuFacts) -> str | None:
+    """Say why a GPU cannot take the MIG layout of a rule, None if it can."""
+    if gpu.model is None:
+        return "its model is unknown, and with it its MIG geometry"
+    if gpu.model.mig is None:
+        return f"{gpu.model.name} has no MIG"
+    assert rule.mig is not None
+    try:
+        place(gpu.model.mig, rule.mig.layout)
+    except NoPlacement as refusal:
+        return str(refusal)
+    return None
+
+
+def _hardware_problems(pool: Pool, gpus: Sequence[GpuFacts]) -> list[str]:
+    if pool.hardware is None or not gpus:
+        return []
+    problems = []
+    if len(gpus) != pool.hardware.gpus:
+        problems.append(
+            f"the node shows {len(gpus)} GPUs, the stack file says {pool.hardware.gpus}"
+        )
+    try:
+        wanted = gpu_model(pool.hardware.model)
+    except UnknownGpuModel:
+        return problems
+    others = sorted({gpu.product for gpu in gpus if gpu.model != wanted})
+    if others:
+        problems.append(f"the node has {', '.join(others)}, the stack file says {wanted.name}")
+    return problems
+
+
+def _no_profile(selection: Selection) -> tuple[str, ...]:
+    if selection.problem is not None:
+        return (selection.problem,)
+    return ("no pool of the stack file selects this node: nothing is offered",)
+
+
+def _unknown_profile(cluster: Cluster, wanted: str) -> str:
+    nearest = get_close_matches(wanted, cluster.profiles, n=1)
+    guess = f"; did you mean {nearest[0]}?" if nearest else ""
+    return (
+        f"label {PROFILE_LABEL}={wanted} names no profile{guess} "
+        f"(profiles: {', '.join(sorted(cluster.profiles))})"
+    )
