@@ -5,7 +5,8 @@ import sys
 
 def main(arguments: list[str]) -> int:
     """Run the steps and return the exit code."""
-    if sys.version_info < (3, 11):
+    # Set-up is what an unfit Python is met with first, so it must say so itself.
+    if sys.version_info < (3, 11):  # noqa: UP036
         print(f"Python 3.11 or later is needed; this is {sys.version.split()[0]}.", file=sys.stderr)
         return 1
     from divvy.lab.paths import cache

@@ -1,0 +1,40 @@
+"""Fixtures for every room: the running lab, and the order in which tests run."""
+
+import fcntl
+from collections.abc import Iterator
+
+import pytest
+
+from tests.running_lab import RunningLab
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run unit tests first: they find most mistakes within seconds."""
+    items.sort(key=lambda item: item.get_closest_marker("lab") is not None)
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[RunningLab]:
+    """Give the lab of stacks/Pulumi.lab.yaml; leave it as it was found, up or down."""
+    from divvy.lab import lifecycle
+    from divvy.lab.paths import KUBECONFIG, cache
+    from divvy.lab.stack import read_lab, stack_file
+
+    cache().mkdir(parents=True, exist_ok=True)
+    with (cache() / "lab-tests.lock").open("w") as users:
+        fcntl.flock(users, fcntl.LOCK_SH)
+        was_up = KUBECONFIG.exists()
+        description = read_lab(stack_file("lab"))
+        lifecycle.up(description, tell=lambda _line: None)
+        yield RunningLab(description, KUBECONFIG)
+        if not was_up and _is_last(users.fileno()):
+            lifecycle.down()
+
+
+def _is_last(descriptor: int) -> bool:
+    """Say whether no other test session uses the lab."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
