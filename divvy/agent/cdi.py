@@ -56,7 +56,7 @@ def _mig_devices(gpu: Gpu, node: dict[str, Any], root: PurePosixPath) -> list[di
 
 
 def _common(files: DriverFiles, root: PurePosixPath, hook: PurePosixPath | None) -> dict[str, Any]:
-    mounts = []
+    mounts: list[dict[str, Any]] = []
     for path, names in files.libraries:
         mounts.extend(
             _mount(root / path, f"/{files.library_folder}/{name}", _READ_ONLY) for name in names

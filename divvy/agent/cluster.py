@@ -58,10 +58,13 @@ class ClusterLink:
 
         None says that there is no such ConfigMap, or no such key in it.
         """
-        fields = {"metadata.name": self._config_map}
         while True:
             with contextlib.suppress(*_AWAY):
-                async for kind, found in self._client.watch(ConfigMap, fields=fields):
+                async for kind, found in self._client.watch(
+                    ConfigMap,
+                    namespace=self._namespace,
+                    fields={"metadata.name": self._config_map},
+                ):
                     gone = kind == "DELETED" or found.data is None
                     seen(None if gone else (found.data or {}).get(CONFIG_KEY))
             await asyncio.sleep(_RETRY_SECONDS)
@@ -96,7 +99,7 @@ class ClusterLink:
             count=1,
         )
         try:
-            await self._client.create(event, namespace="default")
+            await self._client.create(event)
         except _AWAY as error:
             _log.warning("cannot record the event %s: %s", reason, error)
 
@@ -112,8 +115,8 @@ class ClusterLink:
 
     async def own_pods(self) -> list[Any]:
         """List the pods of this node; raises when the API is away."""
-        fields = {"spec.nodeName": self._node}
-        return [pod async for pod in self._client.list(Pod, namespace="*", fields=fields)]
+        pods = self._client.list(Pod, namespace="*", fields={"spec.nodeName": self._node})
+        return [pod async for pod in pods]
 
     async def close(self) -> None:
         """Close the connections."""

@@ -30,7 +30,7 @@ class Desk(Protocol):
         """Grant an Allocate, or raise Refused."""
 
 
-class ResourceServer(stubs.DevicePluginServicer):  # type: ignore[misc]
+class ResourceServer(stubs.DevicePluginServicer):
     """Serves one resource on its own socket; a new list goes out on the open stream."""
 
     def __init__(

@@ -95,7 +95,7 @@ def _by_links(
     )
     wanted = frozenset(gpus.index(uuid) for uuid in required)
     if len(gpus) <= _EXACT_LIMIT:
-        chosen = _exact(scores, wanted, size)
+        chosen = set(_exact(scores, wanted, size))
     else:
         chosen = _greedy_with_exchange(scores, wanted, size)
     return [gpus[position] for position in sorted(chosen)]
@@ -163,8 +163,9 @@ def _greedy_with_exchange(
     count = len(scores)
     chosen = set(required)
     if not chosen:
-        pairs = combinations(range(count), 2)
-        chosen = set(max(pairs, key=lambda pair: (scores[pair[0]][pair[1]], -pair[0], -pair[1])))
+        pairs = list(combinations(range(count), 2))
+        one, other = max(pairs, key=lambda pair: (scores[pair[0]][pair[1]], -pair[0], -pair[1]))
+        chosen = {one, other}
     pull = [sum(scores[other][member] for member in chosen) for other in range(count)]
     while len(chosen) < size:
         outside = (other for other in range(count) if other not in chosen)

@@ -133,7 +133,7 @@ def _is_or_is_on(uuid: str, idle: Collection[str], gpu: Gpu) -> bool:
 
 
 def _names(in_the_way: Mapping[str, tuple[Holder, ...]]) -> str:
-    names = set()
+    names: set[str] = set()
     for uuid, holders in in_the_way.items():
         names.update(
             holder.pod or f"a pod being admitted ({holder.device_id})" for holder in holders

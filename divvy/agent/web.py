@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 _HEADERS = (
     "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {size}\r\n"
@@ -19,7 +19,7 @@ def text(status: str, body: str) -> Answer:
     return status, _TEXT, body.encode()
 
 
-async def serve(address: str, port: int, pages: dict[str, Page]) -> asyncio.Server:
+async def serve(address: str, port: int, pages: Mapping[str, Page]) -> asyncio.Server:
     """Start serving GET requests for the given paths."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

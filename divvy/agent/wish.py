@@ -70,7 +70,11 @@ def form_wish(
             assignment.setdefault(gpu.index, gpu.uuid)
     facts = [
         GpuFacts(
-            gpu.index, gpu.uuid, gpu.product, gpu.memory_mib, _model(gpu.product, gpu.memory_mib)
+            gpu.index,
+            gpu.uuid,
+            gpu.product,
+            gpu.memory_mib,
+            model_of_product(gpu.product, gpu.memory_mib),
         )
         for gpu in gpus
     ]
@@ -104,10 +108,6 @@ def _accepted(config: str | None, memory: LastGood) -> tuple[Cluster | None, str
         return parse_canonical(memory.config), memory.config, problem
     except (InvalidCluster, NewerSchema):
         return None, None, problem
-
-
-def _model(product: str, memory_mib: int) -> object:
-    return model_of_product(product, memory_mib)
 
 
 def _strategy(desired: DesiredNode) -> str | None:

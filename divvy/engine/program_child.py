@@ -77,7 +77,9 @@ def _own_frames(error: BaseException, folder: Path) -> str:
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename.startswith(str(folder)) and "site-packages" not in frame.filename
+        if frame.filename.startswith(str(folder))
+        and "site-packages" not in frame.filename
+        and frame.filename != __file__
     ]
     lines = traceback.format_list(frames) if frames else []
     kind = "".join(traceback.format_exception_only(error)).strip()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -256,7 +257,7 @@ def processes(uuid: str) -> list[dict[str, Any]]:
 def readings(uuid: str) -> dict[str, Any]:
     """Read what the metrics show of one GPU; a value the driver does not give is absent."""
     handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
-    sources = {
+    sources: dict[str, Callable[[], float]] = {
         "memory_used_mib": lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used >> 20,
         "gpu_utilisation": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
         "temperature_celsius": lambda: nvml.nvmlDeviceGetTemperature(

@@ -1,0 +1,5 @@
+"""Pulumi components: each hands the objects of ``divvy.render`` to Pulumi and decides nothing."""
+
+from components.gpu_cluster import GpuCluster
+
+__all__ = ["GpuCluster"]

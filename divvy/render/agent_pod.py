@@ -1,0 +1,152 @@
+"""The agent's DaemonSet: what it mounts, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from divvy.model import Cluster
+
+_NAME = "divvy-agent"
+_LABELS = {"app.kubernetes.io/name": "divvy", "app.kubernetes.io/component": "agent"}
+_PORT = 9410
+
+
+def agent_daemon_set(cluster: Cluster, image: Any) -> dict[str, Any]:
+    """Return the DaemonSet that runs one agent on every node of the pools.
+
+    No profile or layout is part of it: a change of the stack file never restarts
+    an agent, only a change of image, of the driver's place or of the pools' labels.
+    """
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": _NAME, "namespace": cluster.namespace, "labels": _LABELS},
+        "spec": {
+            "selector": {"matchLabels": _LABELS},
+            # Two agents must never serve one resource at once: the old one goes first.
+            "updateStrategy": {
+                "type": "RollingUpdate",
+                "rollingUpdate": {"maxSurge": 0, "maxUnavailable": "25%"},
+            },
+            "template": {
+                "metadata": {
+                    "labels": _LABELS,
+                    "annotations": {
+                        "prometheus.io/scrape": "true",
+                        "prometheus.io/port": str(_PORT),
+                    },
+                },
+                "spec": _pod(cluster, image),
+            },
+        },
+    }
+
+
+def _pod(cluster: Cluster, image: Any) -> dict[str, Any]:
+    pod: dict[str, Any] = {
+        "serviceAccountName": _NAME,
+        "priorityClassName": "system-node-critical",
+        "terminationGracePeriodSeconds": 5,
+        "containers": [_container(cluster, image)],
+        "volumes": _volumes(cluster),
+    }
+    affinity = _affinity(cluster)
+    if affinity:
+        pod["affinity"] = affinity
+    tolerations = _tolerations(cluster)
+    if tolerations:
+        pod["tolerations"] = tolerations
+    if cluster.image_pull_secrets:
+        pod["imagePullSecrets"] = [{"name": name} for name in cluster.image_pull_secrets]
+    return pod
+
+
+def _container(cluster: Cluster, image: Any) -> dict[str, Any]:
+    field = {"NODE_NAME": "spec.nodeName", "NAMESPACE": "metadata.namespace"}
+    return {
+        "name": "agent",
+        "image": image,
+        "env": [
+            *(
+                {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+                for name, path in field.items()
+            ),
+            {"name": "DIVVY_HOST_DRIVER_ROOT", "value": cluster.driver.root},
+        ],
+        "ports": [{"name": "metrics", "containerPort": _PORT}],
+        "readinessProbe": {
+            "httpGet": {"path": "/readyz", "port": "metrics"},
+            "periodSeconds": 2,
+        },
+        "livenessProbe": {
+            "httpGet": {"path": "/healthz", "port": "metrics"},
+            "periodSeconds": 10,
+            "failureThreshold": 6,
+        },
+        "resources": {
+            "requests": {"cpu": "20m", "memory": "100Mi"},
+            "limits": {"memory": "300Mi"},
+        },
+        # Privileged for the GPU device nodes (the device cgroup) and for MIG changes.
+        "securityContext": {"privileged": True, "readOnlyRootFilesystem": True},
+        "volumeMounts": [
+            {
+                "name": "driver",
+                "mountPath": "/driver-root",
+                "readOnly": True,
+                "mountPropagation": "HostToContainer",
+            },
+            {"name": "driver-dev", "mountPath": "/driver-root/dev"},
+            {"name": "device-plugins", "mountPath": "/var/lib/kubelet/device-plugins"},
+            {
+                "name": "pod-resources",
+                "mountPath": "/var/lib/kubelet/pod-resources",
+                "readOnly": True,
+            },
+            {"name": "cdi", "mountPath": "/var/run/cdi"},
+            {"name": "state", "mountPath": "/var/lib/divvy"},
+        ],
+    }
+
+
+def _volumes(cluster: Cluster) -> list[dict[str, Any]]:
+    root = cluster.driver.root.rstrip("/")
+    paths = {
+        "driver": root or "/",
+        "driver-dev": f"{root}/dev",
+        "device-plugins": "/var/lib/kubelet/device-plugins",
+        "pod-resources": "/var/lib/kubelet/pod-resources",
+        "cdi": "/var/run/cdi",
+        "state": "/var/lib/divvy",
+    }
+    return [
+        {"name": name, "hostPath": {"path": path, "type": "DirectoryOrCreate"}}
+        for name, path in paths.items()
+    ]
+
+
+def _affinity(cluster: Cluster) -> dict[str, Any] | None:
+    """Return node affinity for the pools' labels, None where a pool takes any GPU node."""
+    pools = [pool for _, pool in sorted(cluster.pools.items())]
+    if any(pool.select is None for pool in pools):
+        return None
+    terms = [
+        {
+            "matchExpressions": [
+                {"key": key, "operator": "In", "values": [value]}
+                for key, value in sorted((pool.select or {}).items())
+            ]
+        }
+        for pool in pools
+    ]
+    required = {"nodeSelectorTerms": terms}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+def _tolerations(cluster: Cluster) -> list[dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for _, pool in sorted(cluster.pools.items()):
+        for toleration in pool.tolerations:
+            rendered = toleration.model_dump(by_alias=True, exclude_none=True)
+            found[repr(sorted(rendered.items()))] = rendered
+    return [rendered for _, rendered in sorted(found.items())]

@@ -1,0 +1,131 @@
+"""The Kubernetes objects of a cluster: the one source for program, chart and manifests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from divvy.model import Cluster, canonical_json, parse_cluster
+from divvy.render.admission import admission_policy
+from divvy.render.agent_pod import agent_daemon_set
+
+AGENT = "divvy-agent"
+CONFIG_MAP = "divvy"
+CONFIG_KEY = "cluster.json"
+METRICS_PORT = 9410
+
+
+def objects(value: Mapping[str, Any], image: Any) -> list[dict[str, Any]]:
+    """Return every object for a cluster value, in the order in which they can be created.
+
+    ``image`` is placed as it is: a reference by digest, or a value that is only
+    known later. Raises InvalidCluster.
+    """
+    cluster = parse_cluster(value)
+    return [
+        _namespace(cluster),
+        _service_account(cluster),
+        *_roles(cluster),
+        *admission_policy(cluster.namespace, AGENT),
+        _config_map(cluster, value),
+        agent_daemon_set(cluster, image),
+        _service(cluster),
+    ]
+
+
+def labels(component: str) -> dict[str, str]:
+    """Return the standard labels of an object."""
+    return {
+        "app.kubernetes.io/name": "divvy",
+        "app.kubernetes.io/component": component,
+    }
+
+
+def _namespace(cluster: Cluster) -> dict[str, Any]:
+    # The agent changes GPUs and writes below the kubelet's folder: no lesser level admits it.
+    level = {f"pod-security.kubernetes.io/{mode}": "privileged" for mode in ("enforce", "warn")}
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": cluster.namespace, "labels": {**labels("namespace"), **level}},
+    }
+
+
+def _service_account(cluster: Cluster) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": _metadata(AGENT, cluster, "agent"),
+    }
+
+
+def _roles(cluster: Cluster) -> list[dict[str, Any]]:
+    rules = [
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch", "patch"]},
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+    ]
+    if cluster.change.policy == "evict":
+        rules.append({"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]})
+    name = f"{cluster.namespace}-{AGENT}"
+    subject = {"kind": "ServiceAccount", "name": AGENT, "namespace": cluster.namespace}
+    group = "rbac.authorization.k8s.io"
+    config_rule = {
+        "apiGroups": [""],
+        "resources": ["configmaps"],
+        "resourceNames": [CONFIG_MAP],
+        "verbs": ["get", "list", "watch"],
+    }
+    return [
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": name, "labels": labels("agent")},
+            "rules": rules,
+        },
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": name, "labels": labels("agent")},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+            "subjects": [subject],
+        },
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "Role",
+            "metadata": _metadata(AGENT, cluster, "agent"),
+            "rules": [config_rule],
+        },
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "RoleBinding",
+            "metadata": _metadata(AGENT, cluster, "agent"),
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": AGENT},
+            "subjects": [subject],
+        },
+    ]
+
+
+def _config_map(cluster: Cluster, value: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _metadata(CONFIG_MAP, cluster, "configuration"),
+        "data": {CONFIG_KEY: canonical_json(value)},
+    }
+
+
+def _service(cluster: Cluster) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(AGENT, cluster, "agent"),
+        "spec": {
+            "clusterIP": "None",
+            "selector": labels("agent"),
+            "ports": [{"name": "metrics", "port": METRICS_PORT, "targetPort": "metrics"}],
+        },
+    }
+
+
+def _metadata(name: str, cluster: Cluster, component: str) -> dict[str, Any]:
+    return {"name": name, "namespace": cluster.namespace, "labels": labels(component)}

@@ -1,0 +1,129 @@
+"""Build the agent's image with buildah and push it; the same inputs give the same digest."""
+
+from __future__ import annotations
+
+import compileall
+import hashlib
+import os
+import py_compile
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+_HERE = Path(__file__).resolve().parent
+_PROJECT = _HERE.parent
+_ROOMS = ("agent", "model")
+_NAME = "divvy/agent"
+# The base image's Python and C library: what wheels must fit.
+_WHEELS = (
+    "--only-binary=:all:",
+    "--implementation=cp",
+    "--python-version=3.11",
+    *(
+        f"--platform={name}_x86_64"
+        for name in ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
+    ),
+)
+
+
+class BuildFailed(Exception):
+    """A tool of the build failed; the text carries its last words."""
+
+
+def input_digest(base: str) -> str:
+    """Return a digest of everything that goes into the image."""
+    found = hashlib.sha256(base.encode())
+    for path in _inputs():
+        found.update(f"\0{path.relative_to(_PROJECT)}\0".encode())
+        found.update(path.read_bytes())
+    return found.hexdigest()
+
+
+def _inputs() -> list[Path]:
+    paths = [_HERE / "Containerfile", _HERE / "build.py", _PROJECT / "requirements/agent.txt"]
+    paths += [_PROJECT / "divvy/__init__.py", _PROJECT / "divvy/py.typed"]
+    for room in _ROOMS:
+        paths += [
+            path
+            for path in (_PROJECT / "divvy" / room).rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts
+        ]
+    return sorted(paths)
+
+
+def build_and_push(registry: str, base: str) -> str:
+    """Build, push to ``registry`` and return the reference by digest; raises BuildFailed."""
+    with tempfile.TemporaryDirectory(prefix="divvy-image-") as scratch:
+        context = Path(scratch)
+        _lay_out(context)
+        tag = f"{registry}/{_NAME}:{input_digest(base)[:12]}"
+        insecure = f"--tls-verify={'false' if _plain_http(registry) else 'true'}"
+        _run(
+            *("buildah", "build", "--quiet", "--timestamp=0", "--layers=false", insecure),
+            *(f"--build-arg=BASE={base}", "--tag", tag, str(context)),
+        )
+        digest_file = context / "digest"
+        _run("buildah", "push", "--quiet", insecure, "--digestfile", str(digest_file), tag)
+        return f"{registry}/{_NAME}@{digest_file.read_text().strip()}"
+
+
+def exists(reference: str) -> bool:
+    """Tell whether a registry still has an image."""
+    registry = reference.split("/", 1)[0]
+    insecure = f"--tls-verify={'false' if _plain_http(registry) else 'true'}"
+    try:
+        _run("skopeo", "inspect", "--raw", insecure, f"docker://{reference}")
+    except BuildFailed:
+        return False
+    return True
+
+
+def _lay_out(context: Path) -> None:
+    shutil.copy(_HERE / "Containerfile", context)
+    site = context / "site"
+    _run(
+        *(sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--no-deps"),
+        *("--disable-pip-version-check", "--root-user-action=ignore", "--require-hashes"),
+        *(*_WHEELS, "--target", str(site), "-r", str(_PROJECT / "requirements/agent.txt")),
+    )
+    shutil.rmtree(site / "bin", ignore_errors=True)
+    for path in _inputs():
+        if path.is_relative_to(_PROJECT / "divvy"):
+            target = site / path.relative_to(_PROJECT)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target)
+    # Bytecode that does not depend on file times starts the agent sooner and stays the same.
+    compileall.compile_dir(
+        site,
+        quiet=2,
+        stripdir=str(site),
+        invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+    )
+
+
+def _plain_http(registry: str) -> bool:
+    """Tell whether a registry is a local one without TLS: an address of this machine's own."""
+    host = registry.rsplit(":", 1)[0]
+    return host == "localhost" or host.replace(".", "").isdigit()
+
+
+def _run(*command: str) -> str:
+    environment = {**os.environ, "STORAGE_DRIVER": "vfs", "BUILDAH_ISOLATION": "chroot"}
+    result = subprocess.run(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if result.returncode:
+        last = (result.stderr or result.stdout).strip().splitlines()[-3:]
+        raise BuildFailed(f"{' '.join(command[:3])} failed: {' / '.join(last)}")
+    return result.stdout
+
+
+if __name__ == "__main__":
+    print(build_and_push(sys.argv[1], sys.argv[2]))
