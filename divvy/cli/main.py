@@ -2,7 +2,7 @@
 
 import typer
 
-from divvy.cli import deploy, lab
+from divvy.cli import deploy, lab, plan, validate
 
 app = typer.Typer(
     name="divvy",
@@ -14,6 +14,8 @@ app = typer.Typer(
 
 lab.register(app)
 deploy.register(app)
+plan.register(app)
+validate.register(app)
 
 
 def main() -> None:

@@ -1,0 +1,171 @@
+"""The topology diff: what changes for whom between two plans."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from divvy.plan.disruption import Disruption, disruption
+from divvy.plan.guarantees import Guarantees
+from divvy.plan.prediction import NodePlan, Plan, PoolPlan
+
+
+@dataclass(frozen=True)
+class ResourceChange:
+    """One resource of some nodes: devices in all and per node, and what each guarantees.
+
+    The guarantees are None on the side where the resource does not exist; where
+    a name means several things they are those of its first device.
+    """
+
+    resource: str
+    before: int
+    after: int
+    per_node_before: int
+    per_node_after: int
+    guarantees_before: Guarantees | None
+    guarantees_after: Guarantees | None
+
+
+@dataclass(frozen=True)
+class Change:
+    """What changes for the nodes of a pool that are alike, or for one node with an override.
+
+    ``nodes_before`` and ``nodes_after`` count them; ``node`` is the name of the
+    one node, None for those that follow the pool.
+    """
+
+    pool: str
+    node: str | None
+    nodes_before: int
+    nodes_after: int
+    before: NodePlan | None
+    after: NodePlan | None
+    resources: tuple[ResourceChange, ...]
+    disruption: Disruption
+
+
+@dataclass(frozen=True)
+class TotalChange:
+    """One resource of the whole cluster, before and after."""
+
+    resource: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
+class Difference:
+    """All changes between two plans; empty if the cluster offers the same."""
+
+    before: str
+    after: str
+    changes: tuple[Change, ...]
+    totals: tuple[TotalChange, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.changes)
+
+
+def diff(before: Plan, after: Plan) -> Difference:
+    """Compare two plans, pool by pool: those of the newer one first, then those that went."""
+    older = {pool.name: pool for pool in before.pools}
+    newer = {pool.name: pool for pool in after.pools}
+    changes: list[Change] = []
+    for name in (*newer, *(name for name in older if name not in newer)):
+        changes += _pool_changes(name, older.get(name), newer.get(name))
+    return Difference(before.cluster, after.cluster, tuple(changes), _totals(before, after))
+
+
+def resource_counts(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[TotalChange, ...]:
+    """Return the resources whose numbers differ, by name."""
+    return tuple(
+        TotalChange(name, before.get(name, 0), after.get(name, 0))
+        for name in sorted({*before, *after})
+        if before.get(name, 0) != after.get(name, 0)
+    )
+
+
+def _totals(before: Plan, after: Plan) -> tuple[TotalChange, ...]:
+    return resource_counts(before.totals, after.totals)
+
+
+def _pool_changes(name: str, before: PoolPlan | None, after: PoolPlan | None) -> list[Change]:
+    apart = sorted({*(before.overrides if before else ()), *(after.overrides if after else ())})
+    older, newer = _present(before, apart), _present(after, apart)
+    alike = _change(
+        name,
+        None,
+        (before.node if before else None, _nodes(before) - len(older)),
+        (after.node if after else None, _nodes(after) - len(newer)),
+    )
+    single = [
+        _change(
+            name,
+            node,
+            (older.get(node), int(node in older)),
+            (newer.get(node), int(node in newer)),
+        )
+        for node in apart
+    ]
+    return [change for change in (alike, *single) if change is not None]
+
+
+def _nodes(pool: PoolPlan | None) -> int:
+    return 0 if pool is None else pool.count or 0
+
+
+def _present(pool: PoolPlan | None, apart: list[str]) -> dict[str, NodePlan]:
+    """Return the plans of those nodes that are told apart because either side overrides them.
+
+    A node that is not overridden here follows the pool, if the pool is large
+    enough to have it.
+    """
+    if pool is None or pool.node is None:
+        return {}
+    followers = [node for node in apart if node not in pool.overrides][: pool.alike]
+    return {**pool.overrides, **{node: pool.node for node in followers}}
+
+
+def _change(
+    pool: str,
+    node: str | None,
+    before: tuple[NodePlan | None, int],
+    after: tuple[NodePlan | None, int],
+) -> Change | None:
+    (older, nodes_before), (newer, nodes_after) = before, after
+    resources = _resources(older, nodes_before, newer, nodes_after)
+    effect = disruption(older if nodes_before else None, newer if nodes_after else None)
+    if not resources and effect.level == "none":
+        return None
+    return Change(pool, node, nodes_before, nodes_after, older, newer, resources, effect)
+
+
+def _resources(
+    before: NodePlan | None, nodes_before: int, after: NodePlan | None, nodes_after: int
+) -> tuple[ResourceChange, ...]:
+    older, newer = _offered(before), _offered(after)
+    changes = []
+    for name in sorted({*older, *newer}):
+        count_before, promise_before = older.get(name, (0, None))
+        count_after, promise_after = newer.get(name, (0, None))
+        total_before, total_after = count_before * nodes_before, count_after * nodes_after
+        promised = promise_before != promise_after and total_before and total_after
+        if total_before != total_after or promised:
+            changes.append(
+                ResourceChange(
+                    name,
+                    total_before,
+                    total_after,
+                    count_before,
+                    count_after,
+                    promise_before if total_before else None,
+                    promise_after if total_after else None,
+                )
+            )
+    return tuple(changes)
+
+
+def _offered(node: NodePlan | None) -> dict[str, tuple[int, Guarantees]]:
+    if node is None:
+        return {}
+    promises = {device.resource: device.guarantees for device in reversed(node.devices)}
+    return {name: (number, promises[name]) for name, number in node.per_node.items()}

@@ -1,0 +1,108 @@
+"""What a change of a node's plan does to the pods that run there."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Literal
+
+from divvy.model import NoPlacement, Placement, place
+from divvy.plan.prediction import GpuPlan, NodePlan
+
+Level = Literal["none", "new pods only", "GPUs must be idle"]
+
+_ORDER: tuple[Level, ...] = ("none", "new pods only", "GPUs must be idle")
+
+
+@dataclass(frozen=True)
+class Disruption:
+    """How much a change disturbs: its level, the GPUs of a node that cause it, and why."""
+
+    level: Level
+    gpus: tuple[int, ...] = ()
+    reason: str = ""
+
+
+NONE = Disruption("none")
+
+
+def worst(disruptions: tuple[Disruption, ...]) -> Disruption:
+    """Return the worst of several disruptions, the first of equals."""
+    return max(disruptions, key=lambda one: _ORDER.index(one.level), default=NONE)
+
+
+def disruption(before: NodePlan | None, after: NodePlan | None) -> Disruption:
+    """Say what turning a node from one plan into another demands."""
+    if before is None and after is None:
+        return NONE
+    if after is None:
+        return Disruption("new pods only", (), "the nodes leave the stack file: nothing is offered")
+    if before is None:
+        cut = tuple(gpu.index for gpu in after.gpus if gpu.placements is not None)
+        if cut:
+            return Disruption("GPUs must be idle", cut, "MIG mode is switched on")
+        return NONE
+    if _hardware(before) != _hardware(after):
+        every = tuple(gpu.index for gpu in after.gpus)
+        return Disruption("GPUs must be idle", every, "other hardware takes the place of this one")
+    steps = {
+        gpu.index: _step(gpu, later) for gpu, later in zip(before.gpus, after.gpus, strict=True)
+    }
+    others = before.other_devices != after.other_devices
+    level = worst(tuple(steps.values())).level
+    if level == "none":
+        return (
+            Disruption("new pods only", (), "running pods keep what they have") if others else NONE
+        )
+    touched = {index: step for index, step in steps.items() if step.level == level}
+    reasons = dict.fromkeys(step.reason for step in touched.values())
+    return Disruption(level, tuple(touched), "; ".join(reasons))
+
+
+def _hardware(node: NodePlan) -> tuple[str, ...]:
+    return tuple(gpu.model.name for gpu in node.gpus)
+
+
+def _step(before: GpuPlan, after: GpuPlan) -> Disruption:
+    if before.placements is None or after.placements is None:
+        if (before.placements is None) == (after.placements is None):
+            return _sharing(before, after)
+        way = "on" if after.placements is not None else "off"
+        mig = after.model.mig
+        reset = " and the GPU is reset" if mig is not None and mig.mode_needs_reset else ""
+        return Disruption("GPUs must be idle", (), f"MIG mode is switched {way}{reset}")
+    removed = _removed(before, after)
+    if removed:
+        names = Counter(placement.profile for placement in removed)
+        listed = ", ".join(f"{number} × {name}" for name, number in names.items())
+        return Disruption("GPUs must be idle", (), f"MIG devices that go must be free: {listed}")
+    if Counter(_names(after)) != Counter(_names(before)):
+        return Disruption("new pods only", (), "MIG devices are added, the others stay")
+    return _sharing(before, after)
+
+
+def _sharing(before: GpuPlan, after: GpuPlan) -> Disruption:
+    if before.offers == after.offers:
+        return NONE
+    return Disruption("new pods only", (), "running pods keep what they have")
+
+
+def _names(gpu: GpuPlan) -> list[str]:
+    return [placement.profile for placement in gpu.placements or ()]
+
+
+def _removed(before: GpuPlan, after: GpuPlan) -> tuple[Placement, ...]:
+    """Return the MIG instances that cannot stay where they are."""
+    wanted = Counter(_names(after))
+    stay: list[Placement] = []
+    for placement in before.placements or ():
+        if wanted[placement.profile] > 0:
+            wanted[placement.profile] -= 1
+            stay.append(placement)
+    assert after.model.mig is not None
+    layout = Counter(_names(after))
+    while stay:
+        try:
+            place(after.model.mig, layout, stay)
+            break
+        except NoPlacement:
+            stay.pop()
+    return tuple(placement for placement in before.placements or () if placement not in stay)

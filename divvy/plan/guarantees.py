@@ -1,0 +1,74 @@
+"""What a way of sharing guarantees, in words that are never stronger than the mechanism."""
+
+from dataclasses import dataclass
+
+from divvy.model import Offer
+
+
+@dataclass(frozen=True)
+class Guarantees:
+    """Four promises about a device; each begins with its level, then says what that means."""
+
+    memory: str
+    compute: str
+    faults: str
+    nvidia_smi: str
+
+    def items(self) -> tuple[tuple[str, str], ...]:
+        """Return the promises with the names that reports give them."""
+        return (
+            ("memory", self.memory),
+            ("compute", self.compute),
+            ("faults", self.faults),
+            ("nvidiaSmi", self.nvidia_smi),
+        )
+
+
+def level(words: str) -> str:
+    """Return the level of a promise: the words before its colon."""
+    return words.split(":", 1)[0]
+
+
+WHOLE = Guarantees(
+    memory="exclusive: all memory of the GPU",
+    compute="exclusive: nobody else runs on the GPU",
+    faults="isolated: nobody else is on the GPU",
+    nvidia_smi="whole card: it is the container's own",
+)
+MIG = Guarantees(
+    memory="hard: the MIG device has memory of its own",
+    compute="hard: the MIG device has SMs of its own",
+    faults="isolated: from other MIG devices, not from a failure of the card",
+    nvidia_smi="slice: one MIG device",
+)
+FILES = Guarantees(
+    memory="none: the files are shared by all who hold them",
+    compute="none: the files are shared by all who hold them",
+    faults="shared: whoever holds the files can disturb the others",
+    nvidia_smi="nothing: it is no NVIDIA device",
+)
+
+
+def guarantees(offer: Offer) -> Guarantees:
+    """Return what a device under an offer guarantees its container."""
+    if offer.replicas == 1:
+        return WHOLE if offer.kind == "gpu" else MIG
+    device = "GPU" if offer.kind == "gpu" else "MIG device"
+    if offer.memory_limit_mib is None:
+        memory = f"none: any of {offer.replicas} containers can take all memory of the {device}"
+    else:
+        memory = f"watched: use above {offer.memory_limit_mib} MiB is noticed, not prevented"
+    compute = f"time-shared: up to {offer.replicas} containers take turns, without a fixed share"
+    if offer.kind == "gpu":
+        return Guarantees(
+            memory,
+            compute,
+            "shared: a fault can end every container on the GPU",
+            "whole card: all memory of it, whatever the share",
+        )
+    return Guarantees(
+        memory,
+        compute,
+        "shared: a fault can end every container on the MIG device",
+        "slice: the undivided MIG device, whatever the share",
+    )

@@ -1,0 +1,210 @@
+"""The plan: what every node of a cluster will offer, computed from its stack file."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from divvy.model import (
+    Cluster,
+    GpuFacts,
+    GpuModel,
+    Offer,
+    Placement,
+    Pool,
+    Selection,
+    gpu_model,
+    place,
+    resolve,
+)
+from divvy.plan.guarantees import FILES, Guarantees, guarantees
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device that a pod can get: a GPU, a MIG device, a replica, or other device files.
+
+    ``memory_mib`` and ``sms`` are what the device can reach, which only the
+    guarantees make its own; ``share`` numbers the replicas of one device.
+    """
+
+    resource: str
+    gpu: int | None
+    kind: str
+    memory_mib: int | None
+    sms: int | None
+    guarantees: Guarantees
+    placement: Placement | None = None
+    share: int = 0
+    shares: int = 1
+
+
+@dataclass(frozen=True)
+class GpuPlan:
+    """One GPU of a node: how it is cut (None: MIG off) and what it offers."""
+
+    index: int
+    model: GpuModel
+    placements: tuple[Placement, ...] | None
+    offers: tuple[Offer, ...]
+    devices: tuple[Device, ...]
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """Return what has to be equal for two GPUs to look and behave the same."""
+        return (self.model.name, self.placements, self.offers)
+
+
+@dataclass(frozen=True)
+class NodePlan:
+    """What one node offers."""
+
+    profile: str
+    gpus: tuple[GpuPlan, ...]
+    other_devices: tuple[Device, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """Return all devices of the node: GPU by GPU, then those of other vendors."""
+        return (*(device for gpu in self.gpus for device in gpu.devices), *self.other_devices)
+
+    @property
+    def per_node(self) -> Mapping[str, int]:
+        """Return the number of devices under each resource name."""
+        return dict(sorted(Counter(device.resource for device in self.devices).items()))
+
+
+@dataclass(frozen=True)
+class PoolPlan:
+    """What the nodes of a pool offer; without hardware in the stack file, nothing is known."""
+
+    name: str
+    profile: str
+    select: Mapping[str, str] | None
+    model: GpuModel | None
+    count: int | None
+    node: NodePlan | None
+    overrides: Mapping[str, NodePlan]
+
+    @property
+    def alike(self) -> int:
+        """Return how many nodes follow the pool's own profile."""
+        return (self.count or 0) - len(self.overrides)
+
+    @property
+    def totals(self) -> Mapping[str, int]:
+        """Return the devices of all its nodes by resource."""
+        totals: Counter[str] = Counter()
+        if self.node is not None:
+            for resource, number in self.node.per_node.items():
+                totals[resource] += number * self.alike
+        for node in self.overrides.values():
+            totals.update(node.per_node)
+        return dict(sorted(totals.items()))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a cluster offers."""
+
+    cluster: str
+    pools: tuple[PoolPlan, ...]
+
+    @property
+    def totals(self) -> Mapping[str, int]:
+        """Return the devices of the whole cluster by resource."""
+        totals: Counter[str] = Counter()
+        for pool in self.pools:
+            totals.update(pool.totals)
+        return dict(sorted(totals.items()))
+
+
+def plan(cluster: Cluster, name: str) -> Plan:
+    """Predict what a valid cluster offers, pool by pool in the order of the file."""
+    predictor = _Predictor(cluster)
+    return Plan(name, tuple(predictor.pool(key, pool) for key, pool in cluster.pools.items()))
+
+
+class _Predictor:
+    """Predicts nodes; those with the same profile and hardware share one answer."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._known: dict[tuple[str, str, int], NodePlan] = {}
+
+    def pool(self, name: str, pool: Pool) -> PoolPlan:
+        if pool.hardware is None:
+            return PoolPlan(name, pool.profile, pool.select, None, None, None, {})
+        model = gpu_model(pool.hardware.model)
+        gpus = pool.hardware.gpus
+        return PoolPlan(
+            name=name,
+            profile=pool.profile,
+            select=pool.select,
+            model=model,
+            count=pool.hardware.count,
+            node=self._node(pool.profile, model, gpus),
+            overrides={
+                node: self._node(profile, model, gpus)
+                for node, profile in sorted(pool.overrides.items())
+            },
+        )
+
+    def _node(self, profile: str, model: GpuModel, gpus: int) -> NodePlan:
+        key = (profile, model.name, gpus)
+        if key not in self._known:
+            self._known[key] = self._predict(profile, model, gpus)
+        return self._known[key]
+
+    def _predict(self, profile: str, model: GpuModel, gpus: int) -> NodePlan:
+        facts = [
+            GpuFacts(index, f"GPU {index}", model.product, model.memory_mib, model)
+            for index in range(gpus)
+        ]
+        desired = resolve(self._cluster, Selection(None, profile, "pool", None), facts)
+        notes = tuple(
+            f"rule [{number}] of profile {profile} selects by UUID, "
+            "which a plan cannot match; those GPUs are shown as without it"
+            for number, rule in enumerate(self._cluster.profiles[profile].rules)
+            if rule.devices.uuids
+        )
+        return NodePlan(
+            profile=profile,
+            gpus=tuple(_gpu(wish.index, model, wish.mig, wish.offers) for wish in desired.gpus),
+            other_devices=tuple(
+                Device(other.resource, None, "file", None, None, FILES, None, share, other.count)
+                for other in self._cluster.devices
+                for share in range(other.count)
+            ),
+            notes=notes,
+        )
+
+
+def _gpu(
+    index: int, model: GpuModel, layout: Mapping[str, int] | None, offers: tuple[Offer, ...]
+) -> GpuPlan:
+    if layout is None or model.mig is None:
+        devices = _shares(offers[0], index, model.memory_mib, model.sms, None)
+        return GpuPlan(index, model, None, offers, devices)
+    by_profile = {offer.mig_profile: offer for offer in offers}
+    placements = place(model.mig, layout)
+    cut: list[Device] = []
+    for placement in placements:
+        profile = model.mig.profile(placement.profile)
+        assert profile is not None
+        offer = by_profile[placement.profile]
+        cut += _shares(offer, index, profile.memory_mib, profile.sms, placement)
+    return GpuPlan(index, model, placements, offers, tuple(cut))
+
+
+def _shares(
+    offer: Offer, gpu: int, memory_mib: int, sms: int, placement: Placement | None
+) -> tuple[Device, ...]:
+    kind = offer.kind if offer.replicas == 1 else f"{offer.kind}-replica"
+    promise = guarantees(offer)
+    return tuple(
+        Device(
+            offer.resource, gpu, kind, memory_mib, sms, promise, placement, share, offer.replicas
+        )
+        for share in range(offer.replicas)
+    )

@@ -1,0 +1,183 @@
+"""Plan and diff for the terminal: right at 80 columns and without colour."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from divvy.plan import Change, Difference, Guarantees, NodePlan, Plan, PoolPlan
+from divvy.render.words import (
+    bar_slices,
+    change_title,
+    disruption_words,
+    gpu_groups,
+    levels,
+    plan_title,
+    plural,
+    pool_title,
+    profile_change,
+    promise_changes,
+    promise_lines,
+    resource_rows,
+    segments,
+    signed,
+)
+
+_BAR = 48
+_WIDTH = 80
+_LEVEL_STYLE = {"none": "green", "new pods only": "yellow", "GPUs must be idle": "red"}
+
+
+def plan_text(plan: Plan) -> RenderableType:
+    """Return a plan: per pool its GPUs, resources and promises, then the sums."""
+    parts: list[RenderableType] = [
+        Text.assemble((plan.cluster, "bold"), f": {plan_title(plan)}"),
+    ]
+    promises: list[Guarantees] = []
+    for pool in plan.pools:
+        parts += ["", _headline(f"pool {pool.name}", pool_title(pool))]
+        parts += _pool(pool)
+        promises += [row.guarantees for node in _nodes(pool) for row in resource_rows(node)]
+    parts += ["", Text("total", style="bold"), _totals(plan)]
+    if promises:
+        parts += ["", Text("what the words mean", style="bold"), _promises(promises)]
+    return Group(*parts)
+
+
+def difference_text(difference: Difference) -> RenderableType:
+    """Return a diff: per pool what changes and what that demands, then the sums."""
+    heading = Text.assemble((difference.before, "bold"), " → ", (difference.after, "bold"))
+    if not difference:
+        return Group(heading.append(": no change, the cluster offers the same"))
+    parts: list[RenderableType] = [heading.append(f": {plural(len(difference.changes), 'change')}")]
+    for change in difference.changes:
+        parts += ["", *_change(change)]
+    if difference.totals:
+        table = _table("resource", ">before", ">after", ">change")
+        for total in difference.totals:
+            table.add_row(
+                total.resource,
+                f"{total.before:,}",
+                f"{total.after:,}",
+                signed(total.before, total.after),
+            )
+        parts += ["", Text("total", style="bold"), Padding(table, (0, 0, 0, 2))]
+    return Group(*parts)
+
+
+def _headline(name: str, words: str) -> Text:
+    return Text.assemble((name, "bold"), f": {words}")
+
+
+def _nodes(pool: PoolPlan) -> tuple[NodePlan, ...]:
+    return (*((pool.node,) if pool.node else ()), *pool.overrides.values())
+
+
+def _pool(pool: PoolPlan) -> Iterable[RenderableType]:
+    if pool.node is None:
+        yield Text("  add `hardware` to the pool to see what it will offer")
+        return
+    yield _node(pool.node, pool.alike)
+    for name, node in pool.overrides.items():
+        yield Text(f"  node {name}: profile {node.profile}", style="italic")
+        yield _node(node, 1)
+
+
+def _node(node: NodePlan, count: int) -> RenderableType:
+    rows = resource_rows(node)
+    name = max(len(row.resource) for row in rows)
+    lines = [*_bars(node)]
+    heading = f"{'resource':<{name}}  per node     all  each device"
+    lines.append(Text(heading, style="underline"))
+    for row in rows:
+        numbers = f"{row.resource:<{name}}  {row.per_node:>8,}  {row.per_node * count:>6,}"
+        if len(numbers) + len(row.device) + 4 <= _WIDTH:
+            lines.append(Text(f"{numbers}  {row.device}"))
+        else:
+            lines += [Text(numbers), Text(f"  {row.device}")]
+        lines.append(Text(f"  {levels(row.guarantees)}", style="dim"))
+    lines += [Text(f"note: {note}", style="yellow") for note in node.notes]
+    return Padding(Group(*lines), (0, 0, 0, 2))
+
+
+def _bars(node: NodePlan) -> Iterable[Text]:
+    groups = gpu_groups(node)
+    width = max(len(group.label) for group in groups)
+    for group in groups:
+        slice_width = _BAR // bar_slices(group.gpu)
+        bar = Text(f"{group.label:<{width}} ▕")
+        for piece in segments(group.gpu):
+            label = piece.label or "·"
+            if piece.shares > 1 and group.gpu.placements is not None:
+                label += f"×{piece.shares}"
+            room = piece.size * slice_width - 1
+            bar.append(f"{label[:room]:^{room}}", style="reverse" if piece.label else "dim")
+            bar.append("▏")
+        yield bar
+
+
+def _change(change: Change) -> Iterable[RenderableType]:
+    words = f"{change_title(change)}, {profile_change(change)}"
+    yield _headline(f"pool {change.pool}", words)
+    older = change.before if change.nodes_before else None
+    newer = change.after if change.nodes_after else None
+    for sign, node in (("-", older), ("+", newer)):
+        if node is not None and (older is None or newer is None or older.gpus != newer.gpus):
+            for bar in _bars(node):
+                yield Text(f"  {sign} ").append_text(bar)
+    table = _table("resource", ">before", ">after", ">change")
+    for row in change.resources:
+        table.add_row(
+            row.resource, f"{row.before:,}", f"{row.after:,}", signed(row.before, row.after)
+        )
+    yield Padding(table, (0, 0, 0, 2))
+    for row in change.resources:
+        yield from _promised(row.resource, row.guarantees_before, row.guarantees_after)
+    style = _LEVEL_STYLE[change.disruption.level]
+    yield Padding(Text.assemble("disruption ", (disruption_words(change), style)), (0, 0, 0, 2))
+
+
+def _promised(
+    resource: str, before: Guarantees | None, after: Guarantees | None
+) -> Iterable[RenderableType]:
+    if before == after:
+        return
+    if before is None or after is None:
+        sign, promise = ("+", after) if before is None else ("-", before)
+        assert promise is not None
+        yield Padding(Text(f"{sign} {resource}: {levels(promise)}", style="dim"), (0, 0, 0, 2))
+        return
+    for what, older, newer in promise_changes(before, after):
+        words = Text(f"~ {resource} {what}: {older} → {newer}", style="dim")
+        yield Padding(words, (0, 0, 0, 2))
+
+
+def _totals(plan: Plan) -> RenderableType:
+    table = _table("resource", ">devices")
+    for name, number in plan.totals.items():
+        table.add_row(name, f"{number:,}")
+    return Padding(table, (0, 0, 0, 2))
+
+
+def _promises(promises: Sequence[Guarantees]) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    last = ""
+    for what, head, meaning in promise_lines(promises):
+        table.add_row("" if what == last else what, head, Text(meaning, style="dim"))
+        last = what
+    return Padding(table, (0, 0, 0, 2))
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="underline", pad_edge=False)
+    for column in columns:
+        right = column.startswith(">")
+        table.add_column(
+            column.removeprefix(">"),
+            justify="right" if right else "left",
+            no_wrap=right,
+            overflow="fold",
+        )
+    return table

@@ -1,0 +1,220 @@
+"""How plans are put into words: the same in every view."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from divvy.model import Placement
+from divvy.plan import Change, Device, GpuPlan, Guarantees, NodePlan, Plan, PoolPlan, level
+
+
+@dataclass(frozen=True)
+class ResourceRow:
+    """One resource of a node with what each device of it is."""
+
+    resource: str
+    per_node: int
+    device: str
+    guarantees: Guarantees
+
+
+@dataclass(frozen=True)
+class GpuGroup:
+    """GPUs of a node that are cut alike, and one of them as their picture."""
+
+    label: str
+    gpu: GpuPlan
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One piece of a GPU's bar, in memory slices; ``label`` is empty where nothing lies."""
+
+    start: int
+    size: int
+    label: str
+    resource: str
+    shares: int
+    words: str
+
+
+def plural(number: int, thing: str) -> str:
+    """Return a count with its noun: ``1 node``, ``4 nodes``."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def resource_rows(node: NodePlan) -> tuple[ResourceRow, ...]:
+    """List the resources of a node by name."""
+    first: dict[str, Device] = {}
+    for device in node.devices:
+        first.setdefault(device.resource, device)
+    return tuple(
+        ResourceRow(name, number, device_words(first[name]), first[name].guarantees)
+        for name, number in node.per_node.items()
+    )
+
+
+def device_words(device: Device) -> str:
+    """Say what a container gets with one device."""
+    if device.memory_mib is None:
+        return f"device files, up to {plural(device.shares, 'holder')}"
+    size = f"{device.memory_mib:,} MiB, {device.sms} SMs"
+    if device.placement is None:
+        what = "whole GPU" if device.shares == 1 else f"GPU shared by {device.shares}"
+    else:
+        what = f"MIG {device.placement.profile}"
+        what = what if device.shares == 1 else f"{what} shared by {device.shares}"
+    return f"{what}: {size}"
+
+
+def levels(promise: Guarantees) -> str:
+    """Return the levels of all four promises in one line."""
+    names = {"nvidiaSmi": "nvidia-smi"}
+    return ", ".join(f"{names.get(key, key)} {level(words)}" for key, words in promise.items())
+
+
+def promise_lines(promises: Iterable[Guarantees]) -> tuple[tuple[str, str, str], ...]:
+    """Return every distinct promise once, as (what, level, meaning)."""
+    names = {"nvidiaSmi": "nvidia-smi"}
+    lines: dict[tuple[str, str, str], None] = {}
+    for promise in dict.fromkeys(promises):
+        for key, words in promise.items():
+            head, _, meaning = words.partition(": ")
+            lines[(names.get(key, key), head, meaning)] = None
+    order = {"memory": 0, "compute": 1, "faults": 2, "nvidia-smi": 3}
+    return tuple(sorted(lines, key=lambda line: (order[line[0]], line)))
+
+
+def gpu_groups(node: NodePlan) -> tuple[GpuGroup, ...]:
+    """Group the GPUs of a node that are cut alike, in the order of their first index."""
+    alike: dict[tuple[object, ...], list[GpuPlan]] = {}
+    for gpu in node.gpus:
+        alike.setdefault(gpu.shape, []).append(gpu)
+    return tuple(
+        GpuGroup(gpu_range([gpu.index for gpu in group]), group[0]) for group in alike.values()
+    )
+
+
+def gpu_range(indices: Iterable[int]) -> str:
+    """Write GPU indices shortly: ``GPU 0–3, 5``."""
+    runs: list[list[int]] = []
+    for index in sorted(indices):
+        if runs and runs[-1][-1] == index - 1:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    parts = [str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs]
+    return "GPU " + ", ".join(parts)
+
+
+def segments(gpu: GpuPlan) -> tuple[Segment, ...]:
+    """Cut a GPU into the pieces of its bar, free memory slices among them."""
+    if gpu.placements is None or gpu.model.mig is None:
+        offer = gpu.offers[0]
+        words = device_words(gpu.devices[0])
+        shares = "whole" if offer.replicas == 1 else f"{offer.replicas} shares"
+        return (Segment(0, bar_slices(gpu), shares, offer.resource, offer.replicas, words),)
+    pieces: list[Segment] = []
+    position = 0
+    by_placement = {device.placement: device for device in gpu.devices}
+    for placement in gpu.placements:
+        if placement.start > position:
+            pieces.append(_free(position, placement.start - position))
+        device = by_placement[placement]
+        pieces.append(
+            Segment(
+                placement.start,
+                placement.size,
+                short_profile(placement),
+                device.resource,
+                device.shares,
+                device_words(device),
+            )
+        )
+        position = placement.start + placement.size
+    if position < gpu.model.mig.memory_slices:
+        pieces.append(_free(position, gpu.model.mig.memory_slices - position))
+    return tuple(pieces)
+
+
+def bar_slices(gpu: GpuPlan) -> int:
+    """Return how many memory slices a GPU's bar has; 8 where MIG does not say."""
+    return gpu.model.mig.memory_slices if gpu.model.mig else 8
+
+
+def short_profile(placement: Placement) -> str:
+    """Return a profile's name without its memory: ``1g+me`` for ``1g.5gb+me``."""
+    slices, _, rest = placement.profile.partition(".")
+    _, plus, attributes = rest.partition("+")
+    return slices + plus + attributes
+
+
+def _free(start: int, size: int) -> Segment:
+    return Segment(start, size, "", "", 1, plural(size, "free memory slice"))
+
+
+def pool_title(pool: PoolPlan) -> str:
+    """Say what a pool is: nodes, GPUs, profile."""
+    if pool.model is None or pool.node is None or pool.count is None:
+        return f"hardware unknown, profile {pool.profile}"
+    gpus = len(pool.node.gpus)
+    return f"{plural(pool.count, 'node')} × {gpus} × {pool.model.name}, profile {pool.profile}"
+
+
+def plan_title(plan: Plan) -> str:
+    """Say how large a cluster is."""
+    nodes = sum(pool.count or 0 for pool in plan.pools)
+    gpus = sum((pool.count or 0) * len(pool.node.gpus) for pool in plan.pools if pool.node)
+    return f"{plural(len(plan.pools), 'pool')}, {plural(nodes, 'node')}, {plural(gpus, 'GPU')}"
+
+
+def change_title(change: Change) -> str:
+    """Say whom a change concerns."""
+    if change.node is not None:
+        if change.nodes_before and change.nodes_after:
+            return f"node {change.node}"
+        return f"node {change.node} {'goes' if change.nodes_before else 'comes'}"
+    if change.nodes_before == change.nodes_after:
+        return plural(change.nodes_after, "node")
+    if not change.nodes_before:
+        return f"new: {plural(change.nodes_after, 'node')}"
+    if not change.nodes_after:
+        return f"removed: {plural(change.nodes_before, 'node')}"
+    return f"{plural(change.nodes_before, 'node')} → {change.nodes_after:,}"
+
+
+def profile_change(change: Change) -> str:
+    """Say which profiles a change is between."""
+    before = change.before.profile if change.before and change.nodes_before else None
+    after = change.after.profile if change.after and change.nodes_after else None
+    if before == after or before is None or after is None:
+        return f"profile {after or before}"
+    return f"profile {before} → {after}"
+
+
+def disruption_words(change: Change) -> str:
+    """Say what a change demands of the pods that run."""
+    effect = change.disruption
+    if effect.level == "none":
+        return "none: nothing that runs is touched"
+    where = f" ({gpu_range(effect.gpus)} of each node)" if effect.gpus else ""
+    return f"{effect.level}: {effect.reason}{where}"
+
+
+def promise_changes(before: Guarantees, after: Guarantees) -> tuple[tuple[str, str, str], ...]:
+    """Return the promises whose words differ, as (what, before, after)."""
+    names = {"nvidiaSmi": "nvidia-smi"}
+    return tuple(
+        (names.get(key, key), older, newer)
+        for (key, older), (_, newer) in zip(before.items(), after.items(), strict=True)
+        if older != newer
+    )
+
+
+def signed(before: int, after: int) -> str:
+    """Return a difference with its sign."""
+    return f"{after - before:+,}"
+
+
+def sums(rows: Mapping[str, int]) -> tuple[tuple[str, str], ...]:
+    """Return totals as text."""
+    return tuple((name, f"{number:,}") for name, number in rows.items())
