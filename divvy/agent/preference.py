@@ -110,37 +110,38 @@ def _exact(
     The last sets may be short by what the count leaves over; the chosen set never is.
     """
     count = len(scores)
-    everything = (1 << count) - 1
     inner = _set_scores(scores)
-    best_rest: dict[tuple[int, int], int] = {}
+    must = sum(1 << position for position in required)
+    best: dict[tuple[int, int, bool], tuple[int, tuple[int, ...]]] = {}
 
-    def rest(mask: int, missing: int) -> int:
-        """Return the best total of partitioning ``mask`` with ``missing`` empty seats left."""
+    def partition(mask: int, missing: int, found: bool) -> tuple[int, tuple[int, ...]]:
+        """Return total and sets of the first best partition of ``mask``.
+
+        ``missing`` seats may stay empty; unless ``found`` one full set must hold
+        every required GPU. The total is negative where there is no such partition.
+        """
         if mask == 0:
-            return 0
-        key = (mask, missing)
-        if key not in best_rest:
-            best = -1
-            lowest = mask & -mask
-            others = [bit for bit in range(count) if mask & ~lowest & (1 << bit)]
-            for short in range(missing + 1):
-                for group in combinations(others, size - short - 1) if short < size else ():
-                    chosen = lowest | sum(1 << bit for bit in group)
-                    tail = rest(mask & ~chosen, missing - short)
-                    if tail >= 0:
-                        best = max(best, inner[chosen] + tail)
-            best_rest[key] = best
-        return best_rest[key]
+            return (0, ()) if found else (-1, ())
+        key = (mask, missing, found)
+        if key in best:
+            return best[key]
+        total, sets = -1, ()
+        lowest = mask & -mask
+        others = [bit for bit in range(count) if mask & ~lowest & (1 << bit)]
+        for short in range(min(missing, size - 1) + 1):
+            for group in combinations(others, size - short - 1):
+                chosen = lowest | sum(1 << bit for bit in group)
+                good = found or (short == 0 and must & ~chosen == 0)
+                tail, rest = partition(mask & ~chosen, missing - short, good)
+                if tail >= 0 and inner[chosen] + tail > total:
+                    total, sets = inner[chosen] + tail, (chosen, *rest)
+        best[key] = total, sets
+        return best[key]
 
-    missing = -count % size
-    optional = [position for position in range(count) if position not in required]
-    ranked = []
-    for group in combinations(optional, size - len(required)):
-        members = frozenset(group) | required
-        mask = sum(1 << position for position in members)
-        total = inner[mask] + rest(everything & ~mask, missing)
-        ranked.append((-total, -inner[mask], sorted(members), members))
-    return min(ranked)[3]
+    _, sets = partition((1 << count) - 1, -count % size, found=False)
+    full = [found for found in sets if found.bit_count() == size and must & ~found == 0]
+    chosen = max(full, key=inner.__getitem__)
+    return frozenset(position for position in range(count) if chosen & (1 << position))
 
 
 def _set_scores(scores: tuple[tuple[int, ...], ...]) -> list[int]:

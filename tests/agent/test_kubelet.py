@@ -1,0 +1,182 @@
+"""The agent's side of the kubelet's protocol, over real sockets against the fake kubelet."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from divvy.agent.allocation import Grant, grant
+from divvy.agent.inventory import Resource
+from divvy.agent.kubelet import Kubelet
+from divvy.agent.preference import preferred
+from tests.agent.devices import replicas, whole
+from tests.fakes.kubelet import AdmissionFailed, FakeKubelet, fake_kubelet
+
+SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"
+
+
+class Desk:
+    """Answers as the agent does, without an agent."""
+
+    def prefer(
+        self, resource: Resource, available: Sequence[str], required: Sequence[str], size: int
+    ) -> list[str]:
+        return preferred(resource, available, required, size, {})
+
+    def grant(self, resource: Resource, device_ids: Sequence[str]) -> Grant:
+        return grant(resource, device_ids)
+
+
+@asynccontextmanager
+async def serving(folder: Path, *resources: Resource) -> AsyncIterator[tuple[FakeKubelet, Kubelet]]:
+    async with fake_kubelet(folder) as kubelet:
+        plugin = Kubelet(kubelet.plugins, Desk())
+        await plugin.publish(resources)
+        watch = asyncio.create_task(plugin.watch())
+        try:
+            yield kubelet, plugin
+        finally:
+            watch.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watch
+            await plugin.stop()
+
+
+def test_resources_are_registered_and_listed(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with serving(tmp_path, whole(2), replicas(2, 4)) as (kubelet, plugin):
+            await kubelet.until(
+                lambda: (kubelet.allocatable(GPU), kubelet.allocatable(SHARED)) == (2, 8)
+            )
+            assert plugin.registered
+
+    asyncio.run(scene())
+
+
+def test_a_change_is_a_new_list_on_the_open_stream(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with serving(tmp_path, replicas(2, 4)) as (kubelet, plugin):
+            await kubelet.until(lambda: kubelet.allocatable(SHARED) == 8)
+            await plugin.publish([replicas(2, 6)])
+            await kubelet.until(lambda: kubelet.allocatable(SHARED) == 12)
+            assert kubelet.registrations == [SHARED]
+            assert kubelet.endpoints[SHARED].lists == 2
+
+    asyncio.run(scene())
+
+
+def test_the_same_list_is_not_sent_again(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with serving(tmp_path, replicas(2, 4)) as (kubelet, plugin):
+            await kubelet.until(lambda: kubelet.allocatable(SHARED) == 8)
+            assert not await plugin.publish([replicas(2, 4)])
+
+    asyncio.run(scene())
+
+
+def test_a_resource_no_longer_offered_goes_to_zero_at_once(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with serving(tmp_path, whole(2)) as (kubelet, plugin):
+            await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
+            await plugin.publish([replicas(2, 4)])
+            await kubelet.until(
+                lambda: kubelet.allocatable(GPU) == 0 and kubelet.allocatable(SHARED) == 8
+            )
+            assert kubelet.endpoints[GPU].alive
+
+    asyncio.run(scene())
+
+
+def test_an_unhealthy_device_stays_listed(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with serving(tmp_path, whole(2)) as (kubelet, plugin):
+            first, second = whole(2).devices
+            await plugin.publish(
+                [replace(whole(2), devices=(replace(first, unhealthy="XID 79"), second))]
+            )
+            await kubelet.until(lambda: kubelet.allocatable(GPU) == 1)
+            assert set(kubelet.endpoints[GPU].devices) == {"GPU-0", "GPU-1"}
+
+    asyncio.run(scene())
+
+
+def test_a_new_kubelet_is_registered_with_again(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with serving(tmp_path, whole(2), replicas(2, 4)) as (kubelet, _):
+            await kubelet.until(lambda: kubelet.allocatable(SHARED) == 8)
+            await kubelet.restart()
+            await kubelet.until(
+                lambda: (kubelet.allocatable(GPU), kubelet.allocatable(SHARED)) == (2, 8)
+            )
+
+    asyncio.run(scene())
+
+
+def test_a_stream_that_the_kubelet_ends_leads_to_a_new_registration(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with serving(tmp_path, whole(2)) as (kubelet, _):
+            await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
+            watch = kubelet.endpoints[GPU].watch
+            assert watch is not None
+            watch.cancel()
+            await kubelet.until(lambda: len(kubelet.registrations) == 2)
+            await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
+
+    asyncio.run(scene())
+
+
+def test_a_socket_that_is_removed_comes_back(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with serving(tmp_path, whole(2)) as (kubelet, _):
+            await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
+            kubelet.endpoints[GPU].socket.unlink()
+            await kubelet.until(lambda: len(kubelet.registrations) == 2)
+            assert kubelet.endpoints[GPU].socket.exists()
+
+    asyncio.run(scene())
+
+
+def test_a_pod_gets_the_cdi_name_of_its_device(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with serving(tmp_path, replicas(2, 4)) as (kubelet, _):
+            await kubelet.until(lambda: kubelet.allocatable(SHARED) == 8)
+            answer = await kubelet.admit("default/one", SHARED)
+            (held,) = kubelet.pods["default/one"][SHARED]
+            assert [found.name for found in answer.cdi_devices] == [
+                f"divvy.gpu/gpu={held.split('::')[0]}"
+            ]
+
+    asyncio.run(scene())
+
+
+def test_two_shares_for_one_container_are_refused_with_the_reason(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with serving(tmp_path, replicas(2, 4)) as (kubelet, _):
+            await kubelet.until(lambda: kubelet.allocatable(SHARED) == 8)
+            with pytest.raises(AdmissionFailed, match="at most 1 per container"):
+                await kubelet.admit("default/two", SHARED, 2)
+
+    asyncio.run(scene())
+
+
+def test_fifty_pods_at_once_get_fifty_different_shares(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with serving(tmp_path, replicas(8, 10)) as (kubelet, _):
+            await kubelet.until(lambda: kubelet.allocatable(SHARED) == 80)
+            for number in range(50):
+                await kubelet.admit(f"default/pod-{number}", SHARED)
+            held = [name for pod in kubelet.pods.values() for name in pod[SHARED]]
+            assert len(set(held)) == 50
+            per_gpu = {
+                gpu: sum(name.startswith(f"{gpu}::") for name in held)
+                for gpu in {name.split("::")[0] for name in held}
+            }
+            assert sorted(per_gpu.values()) == [6, 6, 6, 6, 6, 6, 7, 7]
+
+    asyncio.run(scene())
