@@ -17,6 +17,7 @@ from divvy.agent.kubelet import Kubelet
 from divvy.agent.preference import preferred
 from tests.agent.devices import replicas, whole
 from tests.fakes.kubelet import AdmissionFailed, FakeKubelet, fake_kubelet
+from tests.fakes.scene import play
 
 SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"
 
@@ -48,41 +49,41 @@ async def serving(folder: Path, *resources: Resource) -> AsyncIterator[tuple[Fak
             await plugin.stop()
 
 
-def test_resources_are_registered_and_listed(tmp_path: Path) -> None:
+def test_resources_are_registered_and_listed(sockets: Path) -> None:
     async def scene() -> None:
-        async with serving(tmp_path, whole(2), replicas(2, 4)) as (kubelet, plugin):
+        async with serving(sockets, whole(2), replicas(2, 4)) as (kubelet, plugin):
             await kubelet.until(
                 lambda: (kubelet.allocatable(GPU), kubelet.allocatable(SHARED)) == (2, 8)
             )
             assert plugin.registered
 
-    asyncio.run(scene())
+    play(scene)
 
 
-def test_a_change_is_a_new_list_on_the_open_stream(tmp_path: Path) -> None:
+def test_a_change_is_a_new_list_on_the_open_stream(sockets: Path) -> None:
     async def scene() -> None:
-        async with serving(tmp_path, replicas(2, 4)) as (kubelet, plugin):
+        async with serving(sockets, replicas(2, 4)) as (kubelet, plugin):
             await kubelet.until(lambda: kubelet.allocatable(SHARED) == 8)
             await plugin.publish([replicas(2, 6)])
             await kubelet.until(lambda: kubelet.allocatable(SHARED) == 12)
             assert kubelet.registrations == [SHARED]
             assert kubelet.endpoints[SHARED].lists == 2
 
-    asyncio.run(scene())
+    play(scene)
 
 
-def test_the_same_list_is_not_sent_again(tmp_path: Path) -> None:
+def test_the_same_list_is_not_sent_again(sockets: Path) -> None:
     async def scene() -> None:
-        async with serving(tmp_path, replicas(2, 4)) as (kubelet, plugin):
+        async with serving(sockets, replicas(2, 4)) as (kubelet, plugin):
             await kubelet.until(lambda: kubelet.allocatable(SHARED) == 8)
             assert not await plugin.publish([replicas(2, 4)])
 
-    asyncio.run(scene())
+    play(scene)
 
 
-def test_a_resource_no_longer_offered_goes_to_zero_at_once(tmp_path: Path) -> None:
+def test_a_resource_no_longer_offered_goes_to_zero_at_once(sockets: Path) -> None:
     async def scene() -> None:
-        async with serving(tmp_path, whole(2)) as (kubelet, plugin):
+        async with serving(sockets, whole(2)) as (kubelet, plugin):
             await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
             await plugin.publish([replicas(2, 4)])
             await kubelet.until(
@@ -90,12 +91,12 @@ def test_a_resource_no_longer_offered_goes_to_zero_at_once(tmp_path: Path) -> No
             )
             assert kubelet.endpoints[GPU].alive
 
-    asyncio.run(scene())
+    play(scene)
 
 
-def test_an_unhealthy_device_stays_listed(tmp_path: Path) -> None:
+def test_an_unhealthy_device_stays_listed(sockets: Path) -> None:
     async def scene() -> None:
-        async with serving(tmp_path, whole(2)) as (kubelet, plugin):
+        async with serving(sockets, whole(2)) as (kubelet, plugin):
             first, second = whole(2).devices
             await plugin.publish(
                 [replace(whole(2), devices=(replace(first, unhealthy="XID 79"), second))]
@@ -103,24 +104,24 @@ def test_an_unhealthy_device_stays_listed(tmp_path: Path) -> None:
             await kubelet.until(lambda: kubelet.allocatable(GPU) == 1)
             assert set(kubelet.endpoints[GPU].devices) == {"GPU-0", "GPU-1"}
 
-    asyncio.run(scene())
+    play(scene)
 
 
-def test_a_new_kubelet_is_registered_with_again(tmp_path: Path) -> None:
+def test_a_new_kubelet_is_registered_with_again(sockets: Path) -> None:
     async def scene() -> None:
-        async with serving(tmp_path, whole(2), replicas(2, 4)) as (kubelet, _):
+        async with serving(sockets, whole(2), replicas(2, 4)) as (kubelet, _):
             await kubelet.until(lambda: kubelet.allocatable(SHARED) == 8)
             await kubelet.restart()
             await kubelet.until(
                 lambda: (kubelet.allocatable(GPU), kubelet.allocatable(SHARED)) == (2, 8)
             )
 
-    asyncio.run(scene())
+    play(scene)
 
 
-def test_a_stream_that_the_kubelet_ends_leads_to_a_new_registration(tmp_path: Path) -> None:
+def test_a_stream_that_the_kubelet_ends_leads_to_a_new_registration(sockets: Path) -> None:
     async def scene() -> None:
-        async with serving(tmp_path, whole(2)) as (kubelet, _):
+        async with serving(sockets, whole(2)) as (kubelet, _):
             await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
             watch = kubelet.endpoints[GPU].watch
             assert watch is not None
@@ -128,23 +129,23 @@ def test_a_stream_that_the_kubelet_ends_leads_to_a_new_registration(tmp_path: Pa
             await kubelet.until(lambda: len(kubelet.registrations) == 2)
             await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
 
-    asyncio.run(scene())
+    play(scene)
 
 
-def test_a_socket_that_is_removed_comes_back(tmp_path: Path) -> None:
+def test_a_socket_that_is_removed_comes_back(sockets: Path) -> None:
     async def scene() -> None:
-        async with serving(tmp_path, whole(2)) as (kubelet, _):
+        async with serving(sockets, whole(2)) as (kubelet, _):
             await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
             kubelet.endpoints[GPU].socket.unlink()
             await kubelet.until(lambda: len(kubelet.registrations) == 2)
             assert kubelet.endpoints[GPU].socket.exists()
 
-    asyncio.run(scene())
+    play(scene)
 
 
-def test_a_pod_gets_the_cdi_name_of_its_device(tmp_path: Path) -> None:
+def test_a_pod_gets_the_cdi_name_of_its_device(sockets: Path) -> None:
     async def scene() -> None:
-        async with serving(tmp_path, replicas(2, 4)) as (kubelet, _):
+        async with serving(sockets, replicas(2, 4)) as (kubelet, _):
             await kubelet.until(lambda: kubelet.allocatable(SHARED) == 8)
             answer = await kubelet.admit("default/one", SHARED)
             (held,) = kubelet.pods["default/one"][SHARED]
@@ -152,22 +153,22 @@ def test_a_pod_gets_the_cdi_name_of_its_device(tmp_path: Path) -> None:
                 f"divvy.gpu/gpu={held.split('::')[0]}"
             ]
 
-    asyncio.run(scene())
+    play(scene)
 
 
-def test_two_shares_for_one_container_are_refused_with_the_reason(tmp_path: Path) -> None:
+def test_two_shares_for_one_container_are_refused_with_the_reason(sockets: Path) -> None:
     async def scene() -> None:
-        async with serving(tmp_path, replicas(2, 4)) as (kubelet, _):
+        async with serving(sockets, replicas(2, 4)) as (kubelet, _):
             await kubelet.until(lambda: kubelet.allocatable(SHARED) == 8)
             with pytest.raises(AdmissionFailed, match="at most 1 per container"):
                 await kubelet.admit("default/two", SHARED, 2)
 
-    asyncio.run(scene())
+    play(scene)
 
 
-def test_fifty_pods_at_once_get_fifty_different_shares(tmp_path: Path) -> None:
+def test_fifty_pods_at_once_get_fifty_different_shares(sockets: Path) -> None:
     async def scene() -> None:
-        async with serving(tmp_path, replicas(8, 10)) as (kubelet, _):
+        async with serving(sockets, replicas(8, 10)) as (kubelet, _):
             await kubelet.until(lambda: kubelet.allocatable(SHARED) == 80)
             for number in range(50):
                 await kubelet.admit(f"default/pod-{number}", SHARED)
@@ -179,4 +180,4 @@ def test_fifty_pods_at_once_get_fifty_different_shares(tmp_path: Path) -> None:
             }
             assert sorted(per_gpu.values()) == [6, 6, 6, 6, 6, 6, 7, 7]
 
-    asyncio.run(scene())
+    play(scene)
