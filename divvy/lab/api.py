@@ -35,6 +35,11 @@ class Api:
         }
         return {name: when for name, when in said.items() if when}
 
+    def accepts_pods(self) -> bool:
+        """Say whether pods can be created in the namespace default; new clusters need a moment."""
+        path = "/api/v1/namespaces/default/serviceaccounts/default"
+        return self._request("GET", path)[0] == 200
+
     def _json(self, method: str, path: str) -> Any:
         status, body = self._request(method, path)
         if status != 200:

@@ -39,23 +39,19 @@ def enter(group: str) -> None:
         (hierarchy / group.strip("/") / "cgroup.procs").write_text("0")
 
 
-def remove_all(patience: float = 10.0) -> None:
-    """Remove the lab's groups from every hierarchy; their processes must be dead."""
+def remove(group: str = f"/{_TOP}", patience: float = 10.0) -> None:
+    """Remove a group, by default all of the lab's; its processes must be dead or dying."""
     deadline = time.monotonic() + patience
     for hierarchy in _hierarchies():
-        while (hierarchy / _TOP).is_dir():
+        directory = hierarchy / group.strip("/")
+        while directory.is_dir():
             try:
-                _remove_tree(hierarchy / _TOP)
+                _remove_tree(directory)
             except OSError as error:
                 # The kernel empties a group a little after its last process has died.
                 if error.errno != errno.EBUSY or time.monotonic() > deadline:
                     raise
                 time.sleep(0.02)
-
-
-def left_over() -> list[Path]:
-    """Return the lab's groups that exist."""
-    return [h / _TOP for h in _hierarchies() if (h / _TOP).is_dir()]
 
 
 def _hierarchies() -> Iterator[Path]:

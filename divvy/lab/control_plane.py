@@ -51,6 +51,20 @@ def wait_ready(api: Api, patience: float = 60.0) -> None:
         time.sleep(0.1)
 
 
+def wait_controllers(lab: Lab, api: Api, patience: float = 30.0) -> None:
+    """Wait until the controllers have done what the first pods need."""
+    deadline = time.monotonic() + patience
+    while not api.accepts_pods():
+        if time.monotonic() > deadline:
+            raise ControlPlaneFailed(
+                f"the namespace default has no service account after {patience:.0f} s: "
+                "see divvy lab logs kube-controller-manager"
+            )
+        time.sleep(0.1)
+        # They end themselves when they lose an API server that has just been restarted.
+        ensure_controllers(lab)
+
+
 def last_line(component: str) -> str:
     """Return the last line of a component's log."""
     lines = (LOGS / f"{component}.log").read_text(errors="replace").splitlines()
@@ -113,6 +127,9 @@ def _controller_manager(lab: Lab) -> list[str]:
         f"--cluster-signing-key-file={PKI / 'ca.key'}",
         "--use-service-account-credentials",
         "--leader-elect=false",
+        # With the default of 20 a second it needs four seconds to make its own accounts.
+        "--kube-api-qps=200",
+        "--kube-api-burst=400",
         "--secure-port=0",
         "--profiling=false",
     ]

@@ -58,6 +58,7 @@ def up(lab: Lab, tell: Tell, patience: float = 90.0) -> None:
         for machine in machines:
             machine.join()
         _wait_nodes(api, since, tell, patience)
+        control_plane.wait_controllers(lab, api)
 
 
 def down() -> int:
@@ -66,7 +67,7 @@ def down() -> int:
     with _alone():
         ended = processes.kill_all()
         network.remove_network()
-        cgroups.remove_all()
+        cgroups.remove()
         _remove_state()
     return ended
 

@@ -60,6 +60,8 @@ class Machine:
         write_node_files(self.lab, self.node, upper(self.directory))
         specification = {"node": asdict(self.node), "commands": self._commands()}
         (self.directory / "node.json").write_text(json.dumps(specification))
+        # As after a power cut: kubelet would look long for the containers of leftover groups.
+        cgroups.remove(cgroups.node_root(self.node.name))
         cgroups.create(cgroups.node_system(self.node.name))
         self._spawn()
         network.connect_node(self.lab, self.node, self.pid())

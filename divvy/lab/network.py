@@ -69,11 +69,6 @@ def remove_network() -> None:
     _run(["ip", "link", "del", BRIDGE])
 
 
-def bridge_exists() -> bool:
-    """Say whether the lab's bridge is there."""
-    return _exists(BRIDGE)
-
-
 def _link(node: Node) -> str:
     return f"{BRIDGE}-{node.index}"
 
