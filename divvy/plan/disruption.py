@@ -2,9 +2,11 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
 from typing import Literal
 
-from divvy.model import NoPlacement, Placement, place
+from divvy.model import MigGeometry, NoPlacement, Placement, place
 from divvy.plan.prediction import GpuPlan, NodePlan
 
 Level = Literal["none", "new pods only", "GPUs must be idle"]
@@ -90,19 +92,21 @@ def _names(gpu: GpuPlan) -> list[str]:
 
 
 def _removed(before: GpuPlan, after: GpuPlan) -> tuple[Placement, ...]:
-    """Return the MIG instances that cannot stay where they are."""
-    wanted = Counter(_names(after))
-    stay: list[Placement] = []
-    for placement in before.placements or ():
-        if wanted[placement.profile] > 0:
-            wanted[placement.profile] -= 1
-            stay.append(placement)
+    """Return the MIG instances that cannot stay, as few as possible."""
     assert after.model.mig is not None
-    layout = Counter(_names(after))
-    while stay:
-        try:
-            place(after.model.mig, layout, stay)
-            break
-        except NoPlacement:
-            stay.pop()
-    return tuple(placement for placement in before.placements or () if placement not in stay)
+    layout = tuple(sorted(Counter(_names(after)).items()))
+    return _least_removed(after.model.mig, before.placements or (), layout)
+
+
+@cache
+def _least_removed(
+    geometry: MigGeometry, placements: tuple[Placement, ...], layout: tuple[tuple[str, int], ...]
+) -> tuple[Placement, ...]:
+    for number in range(len(placements), 0, -1):
+        for stay in combinations(placements, number):
+            try:
+                place(geometry, dict(layout), stay)
+            except NoPlacement:
+                continue
+            return tuple(placement for placement in placements if placement not in stay)
+    return placements

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from divvy.plan import Change, Difference, Guarantees, NodePlan, Plan, PoolPlan
 from divvy.render.words import (
-    bar_slices,
+    bar_cells,
     change_title,
     disruption_words,
     gpu_groups,
@@ -21,11 +21,9 @@ from divvy.render.words import (
     promise_changes,
     promise_lines,
     resource_rows,
-    segments,
     signed,
 )
 
-_BAR = 48
 _WIDTH = 80
 _LEVEL_STYLE = {"none": "green", "new pods only": "yellow", "GPUs must be idle": "red"}
 
@@ -106,14 +104,9 @@ def _bars(node: NodePlan) -> Iterable[Text]:
     groups = gpu_groups(node)
     width = max(len(group.label) for group in groups)
     for group in groups:
-        slice_width = _BAR // bar_slices(group.gpu)
         bar = Text(f"{group.label:<{width}} ▕")
-        for piece in segments(group.gpu):
-            label = piece.label or "·"
-            if piece.shares > 1 and group.gpu.placements is not None:
-                label += f"×{piece.shares}"
-            room = piece.size * slice_width - 1
-            bar.append(f"{label[:room]:^{room}}", style="reverse" if piece.label else "dim")
+        for label, used in bar_cells(group.gpu):
+            bar.append(label, style="reverse" if used else "dim")
             bar.append("▏")
         yield bar
 
@@ -147,11 +140,12 @@ def _promised(
     if before is None or after is None:
         sign, promise = ("+", after) if before is None else ("-", before)
         assert promise is not None
-        yield Padding(Text(f"{sign} {resource}: {levels(promise)}", style="dim"), (0, 0, 0, 2))
+        yield Text(f"  {sign} {resource}")
+        yield Text(f"    {levels(promise)}", style="dim")
         return
     for what, older, newer in promise_changes(before, after):
-        words = Text(f"~ {resource} {what}: {older} → {newer}", style="dim")
-        yield Padding(words, (0, 0, 0, 2))
+        yield Text(f"  ~ {resource} {what}")
+        yield Padding(Text(f"{older} → {newer}", style="dim"), (0, 0, 0, 4))
 
 
 def _totals(plan: Plan) -> RenderableType:

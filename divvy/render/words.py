@@ -1,6 +1,6 @@
 """How plans are put into words: the same in every view."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from divvy.model import Placement
@@ -27,11 +27,12 @@ class GpuGroup:
 
 @dataclass(frozen=True)
 class Segment:
-    """One piece of a GPU's bar, in memory slices; ``label`` is empty where nothing lies."""
+    """One piece of a GPU's bar, in memory slices; both labels are empty where nothing lies."""
 
     start: int
     size: int
     label: str
+    full_label: str
     resource: str
     shares: int
     words: str
@@ -112,7 +113,7 @@ def segments(gpu: GpuPlan) -> tuple[Segment, ...]:
         offer = gpu.offers[0]
         words = device_words(gpu.devices[0])
         shares = "whole" if offer.replicas == 1 else f"{offer.replicas} shares"
-        return (Segment(0, bar_slices(gpu), shares, offer.resource, offer.replicas, words),)
+        return (Segment(0, bar_slices(gpu), shares, shares, offer.resource, offer.replicas, words),)
     pieces: list[Segment] = []
     position = 0
     by_placement = {device.placement: device for device in gpu.devices}
@@ -125,6 +126,7 @@ def segments(gpu: GpuPlan) -> tuple[Segment, ...]:
                 placement.start,
                 placement.size,
                 short_profile(placement),
+                placement.profile,
                 device.resource,
                 device.shares,
                 device_words(device),
@@ -134,6 +136,19 @@ def segments(gpu: GpuPlan) -> tuple[Segment, ...]:
     if position < gpu.model.mig.memory_slices:
         pieces.append(_free(position, gpu.model.mig.memory_slices - position))
     return tuple(pieces)
+
+
+def bar_cells(gpu: GpuPlan, width: int = 48) -> tuple[tuple[str, bool], ...]:
+    """Return a GPU's bar in characters: the cells with their labels, and whether each is used."""
+    slice_width = width // bar_slices(gpu)
+    cells = []
+    for piece in segments(gpu):
+        label = piece.label or "·"
+        if piece.shares > 1 and gpu.placements is not None:
+            label += f"×{piece.shares}"
+        room = piece.size * slice_width - 1
+        cells.append((f"{label[:room]:^{room}}", bool(piece.label)))
+    return tuple(cells)
 
 
 def bar_slices(gpu: GpuPlan) -> int:
@@ -149,7 +164,7 @@ def short_profile(placement: Placement) -> str:
 
 
 def _free(start: int, size: int) -> Segment:
-    return Segment(start, size, "", "", 1, plural(size, "free memory slice"))
+    return Segment(start, size, "", "", "", 1, plural(size, "free memory slice"))
 
 
 def pool_title(pool: PoolPlan) -> str:
@@ -213,8 +228,3 @@ def promise_changes(before: Guarantees, after: Guarantees) -> tuple[tuple[str, s
 def signed(before: int, after: int) -> str:
     """Return a difference with its sign."""
     return f"{after - before:+,}"
-
-
-def sums(rows: Mapping[str, int]) -> tuple[tuple[str, str], ...]:
-    """Return totals as text."""
-    return tuple((name, f"{number:,}") for name, number in rows.items())
