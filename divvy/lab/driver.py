@@ -3,8 +3,13 @@
 from pathlib import Path
 
 from divvy.lab.description import Node
+from divvy.lab.simulated_driver import install_simulated_driver
+from divvy.model.gpu_models import gpu_model
 
 DRIVER_ROOT = Path("/run/nvidia/driver")
+_KEPT_MODES = Path("/var/lib/divvy-simulator/mig-modes")
+# A newer and an older driver lie beside the loaded one, to be switched to at run time.
+_FURTHER_VERSIONS = ("535.183.06", "570.133.20")
 
 
 def install(node: Node, root: Path) -> None:
@@ -16,3 +21,14 @@ def install(node: Node, root: Path) -> None:
     the node's first process and ends with the node. Not called for nodes without GPUs and
     for nodes with `driver: host`.
     """
+    if node.gpus is None:
+        return
+    root.mkdir(parents=True, exist_ok=True)
+    install_simulated_driver(
+        root,
+        node.name,
+        [gpu_model(node.gpus.model)] * node.gpus.count,
+        node.driver_version,
+        persist=_KEPT_MODES,
+        further_versions=[each for each in _FURTHER_VERSIONS if each != node.driver_version],
+    )

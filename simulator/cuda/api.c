@@ -1,0 +1,1 @@
+extern int sim_cuda_placeholder;int sim_cuda_placeholder;

@@ -1,0 +1,125 @@
+/* Readings, compute mode and reset of one GPU. */
+#include "state.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#define BUSY_WINDOW 1.0 /* seconds over which work is averaged */
+
+double now_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+struct gpu *gpu_at(uint32_t index)
+{
+    return index < sim.gpu_count ? &sim.gpus[index] : NULL;
+}
+
+static void decay(struct gpu *gpu)
+{
+    double now = now_seconds();
+    gpu->busy *= exp(-(now - gpu->busy_at) / BUSY_WINDOW);
+    gpu->busy_at = now;
+}
+
+void gpu_worked(struct gpu *gpu, double seconds)
+{
+    decay(gpu);
+    gpu->busy += seconds < BUSY_WINDOW ? seconds : BUSY_WINDOW;
+    if (gpu->busy > BUSY_WINDOW)
+        gpu->busy = BUSY_WINDOW;
+}
+
+static unsigned utilisation(struct gpu *gpu)
+{
+    decay(gpu);
+    unsigned own = (unsigned)(100.0 * gpu->busy / BUSY_WINDOW + 0.5);
+    unsigned percent = own > gpu->load ? own : gpu->load;
+    return percent > 100 ? 100 : percent;
+}
+
+/* Readings follow the utilisation in straight lines; they are plausible, not measured. */
+void gpu_reading(struct gpu *gpu, struct sim_gpu *answer)
+{
+    unsigned percent = utilisation(gpu);
+    double now = now_seconds();
+    uint64_t used = gpu->allocated;
+    *answer = gpu->info;
+    for (uint32_t i = 0; i < gpu->gi_count; i++)
+        used += gpu->gis[i].memory_used;
+    answer->memory_used = used;
+    answer->utilisation = percent;
+    answer->memory_utilisation = percent * 6 / 10;
+    answer->temperature = 30 + percent * 40 / 100;
+    unsigned idle = answer->power_limit_mw / 6;
+    answer->power_mw = idle + (unsigned)((uint64_t)(answer->power_limit_mw - idle) * percent * 9 / 1000);
+    unsigned low = answer->sm_clock_max_mhz / 6;
+    answer->sm_clock_mhz = percent == 0 && gpu->busy < 0.001 ? low : answer->sm_clock_max_mhz;
+    gpu->energy_j += (now - gpu->energy_at) * answer->power_mw / 1000.0;
+    gpu->energy_at = now;
+    answer->energy_mj = (uint64_t)(gpu->energy_j * 1000.0);
+}
+
+uint32_t gpu_holders(uint32_t index, const struct client *except)
+{
+    uint32_t count = 0;
+    for (int i = 0; i < MAX_CLIENTS; i++) {
+        const struct client *client = &sim.clients[i];
+        if (client->fd < 0 || client == except || (except != NULL && client->pid == except->pid))
+            continue;
+        bool holds = client->watched[index] != 0;
+        for (int c = 0; c < MAX_CONTEXTS; c++)
+            holds = holds || (client->contexts[c].used && client->contexts[c].gpu == index);
+        count += holds;
+    }
+    return count;
+}
+
+int gpu_set_compute_mode(struct gpu *gpu, uint32_t mode)
+{
+    /* 1, "exclusive thread", left the driver with CUDA 8. */
+    if (mode > 3)
+        return SIM_ERR_INVALID_ARGUMENT;
+    if (mode == 1)
+        return SIM_ERR_NOT_SUPPORTED;
+    gpu->info.compute_mode = mode;
+    return 0;
+}
+
+static void forget_volatile(struct gpu *gpu)
+{
+    mig_clear(gpu);
+    gpu->info.ecc_corrected_volatile = 0;
+    gpu->info.ecc_uncorrected_volatile = 0;
+}
+
+int gpu_reset(uint32_t index, const struct client *client)
+{
+    struct gpu *gpu = gpu_at(index);
+    if (gpu->info.lost)
+        return SIM_ERR_GPU_IS_LOST;
+    if (gpu_holders(index, client) > 0)
+        return SIM_ERR_IN_USE;
+    forget_volatile(gpu);
+    gpu->info.mig_mode = gpu->info.mig_pending;
+    tree_update(index);
+    modes_save();
+    return 0;
+}
+
+void driver_reload(void)
+{
+    for (uint32_t i = 0; i < sim.gpu_count; i++) {
+        struct gpu *gpu = &sim.gpus[i];
+        forget_volatile(gpu);
+        gpu->info.mig_mode = gpu->mode_survives ? gpu->info.mig_pending : 0;
+        gpu->info.mig_pending = gpu->info.mig_mode;
+        gpu->info.compute_mode = 0;
+        tree_update(i);
+    }
+    modes_save();
+}

@@ -1,0 +1,187 @@
+/* Contexts and device memory, counted over all processes of a GPU or MIG device. */
+#include "state.h"
+
+#include <string.h>
+
+/* The device a request names: its GPU instance and compute instance, or none of both. */
+static int find_device(const struct sim_context *request, struct gpu **gpu,
+                       struct sim_gpu_instance **gi, struct sim_compute_instance **ci)
+{
+    *gi = NULL;
+    *ci = NULL;
+    *gpu = gpu_at(request->gpu);
+    if (*gpu == NULL)
+        return SIM_ERR_INVALID_ARGUMENT;
+    if ((*gpu)->info.lost)
+        return SIM_ERR_GPU_IS_LOST;
+    if (request->gi == SIM_NO_ID)
+        return (*gpu)->info.mig_mode ? SIM_ERR_NOT_SUPPORTED : 0;
+    *gi = gi_at(*gpu, request->gi);
+    *ci = *gi == NULL ? NULL : ci_at(*gi, request->ci);
+    return *ci == NULL ? SIM_ERR_NOT_FOUND : 0;
+}
+
+static struct context *find_context(struct client *client, const struct sim_context *request)
+{
+    for (int i = 0; i < MAX_CONTEXTS; i++) {
+        struct context *context = &client->contexts[i];
+        if (context->used && context->gpu == request->gpu && context->gi == request->gi &&
+            context->ci == request->ci)
+            return context;
+    }
+    return NULL;
+}
+
+static bool others_hold(const struct client *self, const struct sim_context *request)
+{
+    for (int i = 0; i < MAX_CLIENTS; i++) {
+        struct client *client = &sim.clients[i];
+        if (client->fd < 0 || client->pid == self->pid)
+            continue;
+        if (find_context(client, request) != NULL)
+            return true;
+    }
+    return false;
+}
+
+int context_open(struct client *client, struct sim_context *request)
+{
+    struct gpu *gpu;
+    struct sim_gpu_instance *gi;
+    struct sim_compute_instance *ci;
+    int status = find_device(request, &gpu, &gi, &ci);
+    if (status != 0)
+        return status;
+    if (gpu->info.compute_mode == 2)
+        return SIM_ERR_NO_PERMISSION;
+    if (gpu->info.compute_mode == 3 && others_hold(client, request))
+        return SIM_ERR_IN_USE;
+    struct context *context = find_context(client, request);
+    for (int i = 0; i < MAX_CONTEXTS && context == NULL; i++)
+        if (!client->contexts[i].used)
+            context = &client->contexts[i];
+    if (context == NULL)
+        return SIM_ERR_INSUFFICIENT_RESOURCES;
+    if (!context->used)
+        *context = (struct context){.used = true, .gpu = request->gpu, .gi = request->gi,
+            .ci = request->ci, .gi_serial = gi == NULL ? 0 : gi->serial,
+            .ci_serial = ci == NULL ? 0 : ci->serial};
+    context->opened++;
+    return 0;
+}
+
+static void release(struct context *context, uint64_t bytes)
+{
+    struct gpu *gpu = gpu_at(context->gpu);
+    context->bytes -= bytes;
+    if (context->gi == SIM_NO_ID) {
+        gpu->allocated -= bytes;
+        return;
+    }
+    struct sim_gpu_instance *gi = gi_at(gpu, context->gi);
+    if (gi != NULL && gi->serial == context->gi_serial)
+        gi->memory_used -= bytes;
+}
+
+int context_close(struct client *client, const struct sim_context *request)
+{
+    struct context *context = find_context(client, request);
+    if (context == NULL)
+        return SIM_ERR_NOT_FOUND;
+    if (--context->opened == 0) {
+        release(context, context->bytes);
+        context->used = false;
+    }
+    return 0;
+}
+
+static void report_room(const struct gpu *gpu, const struct sim_gpu_instance *gi,
+                        struct sim_context *request)
+{
+    uint64_t total = gi == NULL ? gpu->info.memory_total : gi->memory_total;
+    uint64_t used = gi == NULL ? gpu->info.memory_reserved + gpu->allocated : gi->memory_used;
+    request->total = total;
+    request->free = used < total ? total - used : 0;
+}
+
+/* 0 bytes only asks for total and free. */
+int memory_allocate(struct client *client, struct sim_context *request)
+{
+    struct gpu *gpu;
+    struct sim_gpu_instance *gi;
+    struct sim_compute_instance *ci;
+    int status = find_device(request, &gpu, &gi, &ci);
+    if (status != 0)
+        return status;
+    struct context *context = find_context(client, request);
+    report_room(gpu, gi, request);
+    if (request->bytes == 0)
+        return 0;
+    if (context == NULL || context->ci_serial != (ci == NULL ? 0 : ci->serial))
+        return SIM_ERR_NOT_FOUND;
+    if (request->bytes > request->free)
+        return SIM_ERR_MEMORY;
+    context->bytes += request->bytes;
+    if (gi == NULL)
+        gpu->allocated += request->bytes;
+    else
+        gi->memory_used += request->bytes;
+    report_room(gpu, gi, request);
+    return 0;
+}
+
+int memory_free(struct client *client, struct sim_context *request)
+{
+    struct context *context = find_context(client, request);
+    if (context == NULL)
+        return SIM_ERR_NOT_FOUND;
+    if (request->bytes > context->bytes)
+        return SIM_ERR_INVALID_ARGUMENT;
+    release(context, request->bytes);
+    return 0;
+}
+
+void contexts_drop(struct client *client)
+{
+    for (int i = 0; i < MAX_CONTEXTS; i++) {
+        if (client->contexts[i].used)
+            release(&client->contexts[i], client->contexts[i].bytes);
+        client->contexts[i].used = false;
+    }
+}
+
+bool instance_in_use(uint64_t gi_serial, uint64_t ci_serial)
+{
+    for (int i = 0; i < MAX_CLIENTS; i++)
+        for (int c = 0; sim.clients[i].fd >= 0 && c < MAX_CONTEXTS; c++) {
+            const struct context *context = &sim.clients[i].contexts[c];
+            if (context->used && context->gi_serial == gi_serial && context->ci_serial == ci_serial)
+                return true;
+        }
+    return false;
+}
+
+/* One entry per process and device, although a process can have several connections. */
+void processes_of(uint32_t gpu, struct sim_processes *answer)
+{
+    memset(answer, 0, sizeof *answer);
+    answer->gpu = gpu;
+    for (int i = 0; i < MAX_CLIENTS; i++) {
+        const struct client *client = &sim.clients[i];
+        for (int c = 0; client->fd >= 0 && c < MAX_CONTEXTS; c++) {
+            const struct context *context = &client->contexts[c];
+            if (!context->used || context->gpu != gpu)
+                continue;
+            uint32_t at = 0;
+            while (at < answer->count && (answer->process[at].pid != (uint32_t)client->pid ||
+                   answer->process[at].gi != context->gi || answer->process[at].ci != context->ci))
+                at++;
+            if (at == SIM_MAX_PROCESSES)
+                return;
+            if (at == answer->count)
+                answer->process[answer->count++] = (struct sim_process){
+                    .pid = (uint32_t)client->pid, .gi = context->gi, .ci = context->ci};
+            answer->process[at].bytes += context->bytes;
+        }
+    }
+}

@@ -1,0 +1,172 @@
+/* Memory and who uses it. */
+#include "handles.h"
+
+static int memory_of(nvmlDevice_t device, nvmlMemory_v2_t *memory)
+{
+    struct sim_gpu state;
+    int status = device_state(device, &state);
+    if (status != 0)
+        return status;
+    memory->total = state.memory_total;
+    memory->reserved = state.memory_reserved;
+    memory->used = state.memory_used;
+    if (device->gi != SIM_NO_ID) {
+        struct sim_instances all;
+        struct sim_gpu_instance *gi;
+        struct sim_compute_instance *ci;
+        if ((status = mig_of(device, &all, &gi, &ci)) != 0)
+            return status;
+        memory->total = gi->memory_total;
+        memory->reserved = 0;
+        memory->used = gi->memory_used;
+    }
+    memory->free = memory->total - memory->reserved - memory->used;
+    return 0;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
+{
+    nvmlMemory_v2_t whole;
+    int status = memory_of(device, &whole);
+    if (status == 0 && memory == NULL)
+        return SIM_ERR_INVALID_ARGUMENT;
+    if (status == 0)
+        *memory = (nvmlMemory_t){whole.total, whole.free, whole.total - whole.free};
+    return status;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
+{
+    nvmlMemory_v2_t whole;
+    int status = memory_of(device, &whole);
+    if (status != 0)
+        return status;
+    if (memory == NULL)
+        return SIM_ERR_INVALID_ARGUMENT;
+    if (memory->version != NVML_VERSION(nvmlMemory_v2_t, 2))
+        return SIM_ERR_ARGUMENT_VERSION;
+    whole.version = memory->version;
+    *memory = whole;
+    return 0;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *memory)
+{
+    struct sim_gpu state;
+    int status = device_state(device, &state);
+    if (status == 0 && memory == NULL)
+        return SIM_ERR_INVALID_ARGUMENT;
+    if (status != 0)
+        return status;
+    unsigned long long total = 256ull << 20;
+    while (state.architecture >= 7 && total < state.memory_total)
+        total *= 2;
+    *memory = (nvmlBAR1Memory_t){total, total - (1u << 20), 1u << 20};
+    return 0;
+}
+
+static int running(nvmlDevice_t device, struct sim_processes *all, struct sim_gpu *state)
+{
+    int status = device_state(device, state);
+    if (status != 0)
+        return status;
+    all->gpu = state->index;
+    status = session_request(SIM_PROCESSES, all, sizeof *all);
+    if (status != 0 || device->gi == SIM_NO_ID)
+        return status;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < all->count; i++)
+        if (all->process[i].gi == device->gi && all->process[i].ci == device->ci)
+            all->process[kept++] = all->process[i];
+    all->count = kept;
+    return 0;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *count,
+                                                            nvmlProcessInfo_t *infos)
+{
+    struct sim_gpu state;
+    struct sim_processes all;
+    int status = running(device, &all, &state);
+    if (status != 0)
+        return status;
+    if (count == NULL || (infos == NULL && *count > 0))
+        return SIM_ERR_INVALID_ARGUMENT;
+    unsigned room = *count;
+    *count = all.count;
+    if (room < all.count)
+        return SIM_ERR_INSUFFICIENT_SIZE;
+    for (uint32_t i = 0; i < all.count; i++)
+        infos[i] = (nvmlProcessInfo_t){all.process[i].pid, all.process[i].bytes, all.process[i].gi,
+                                       all.process[i].ci};
+    return 0;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned *count,
+                                                            nvmlProcessInfo_t *infos)
+{
+    return nvmlDeviceGetComputeRunningProcesses_v3(device, count, infos);
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned *count,
+                                                         nvmlProcessInfo_v1_t *infos)
+{
+    struct sim_gpu state;
+    struct sim_processes all;
+    int status = running(device, &all, &state);
+    if (status != 0)
+        return status;
+    if (count == NULL || (infos == NULL && *count > 0))
+        return SIM_ERR_INVALID_ARGUMENT;
+    unsigned room = *count;
+    *count = all.count;
+    if (room < all.count)
+        return SIM_ERR_INSUFFICIENT_SIZE;
+    for (uint32_t i = 0; i < all.count; i++)
+        infos[i] = (nvmlProcessInfo_v1_t){all.process[i].pid, all.process[i].bytes};
+    return 0;
+}
+
+/* There is no graphics and no MPS in the simulation, so these lists are always empty. */
+static nvmlReturn_t none(nvmlDevice_t device, unsigned *count)
+{
+    struct sim_gpu state;
+    int status = device_state(device, &state);
+    if (status == 0 && count == NULL)
+        return SIM_ERR_INVALID_ARGUMENT;
+    if (status == 0)
+        *count = 0;
+    return status;
+}
+
+#define EMPTY_LIST(name)                                                             \
+    EXPORT nvmlReturn_t name(nvmlDevice_t device, unsigned *count, void *infos)      \
+    {                                                                                \
+        (void)infos;                                                                 \
+        return none(device, count);                                                  \
+    }
+
+EMPTY_LIST(nvmlDeviceGetGraphicsRunningProcesses)
+EMPTY_LIST(nvmlDeviceGetGraphicsRunningProcesses_v2)
+EMPTY_LIST(nvmlDeviceGetGraphicsRunningProcesses_v3)
+EMPTY_LIST(nvmlDeviceGetMPSComputeRunningProcesses)
+EMPTY_LIST(nvmlDeviceGetMPSComputeRunningProcesses_v2)
+EMPTY_LIST(nvmlDeviceGetMPSComputeRunningProcesses_v3)
+
+EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
+                                                    nvmlProcessUtilizationSample_t *samples,
+                                                    unsigned *count, unsigned long long since)
+{
+    struct sim_gpu state;
+    int status = gpu_state(device, &state);
+    (void)samples, (void)since;
+    if (status != 0)
+        return status;
+    if (count == NULL)
+        return SIM_ERR_INVALID_ARGUMENT;
+    if (state.mig_mode)
+        return SIM_ERR_NOT_SUPPORTED;
+    /* Work is counted per GPU, not per process. */
+    *count = 0;
+    return SIM_ERR_NOT_FOUND;
+}

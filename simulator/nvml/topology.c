@@ -1,0 +1,190 @@
+/* How near GPUs are to each other and to the processors. */
+#include <string.h>
+
+#include "handles.h"
+
+#define SWITCH_BUS 0xc4u /* where the simulated NVSwitches are */
+
+EXPORT nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t one, nvmlDevice_t other,
+                                                        unsigned *level)
+{
+    struct sim_gpu a, b;
+    int status = gpu_state(one, &a);
+    if (status == 0)
+        status = gpu_state(other, &b);
+    if (status != 0)
+        return status;
+    if (level == NULL)
+        return SIM_ERR_INVALID_ARGUMENT;
+    if (a.index == b.index)
+        *level = 0;
+    else if (a.numa != b.numa)
+        *level = 50;
+    else /* two neighbours behind one switch of the bus, as on the usual boards */
+        *level = a.index / 2 == b.index / 2 ? 10 : 40;
+    return 0;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceOnSameBoard(nvmlDevice_t one, nvmlDevice_t other, int *same)
+{
+    struct sim_gpu a, b;
+    int status = gpu_state(one, &a);
+    if (status == 0)
+        status = gpu_state(other, &b);
+    if (status == 0 && same == NULL)
+        return SIM_ERR_INVALID_ARGUMENT;
+    if (status == 0)
+        *same = a.index == b.index;
+    return status;
+}
+
+static bool linked(const struct sim_gpu *a, const struct sim_gpu *b)
+{
+    for (uint32_t i = 0; i < a->link_count; i++)
+        if (a->link_peer[i] == (int)b->index || a->link_peer[i] == SIM_LINK_SWITCH)
+            return true;
+    return false;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t one, nvmlDevice_t other, unsigned capability,
+                                           unsigned *p2p)
+{
+    struct sim_gpu a, b;
+    int status = gpu_state(one, &a);
+    if (status == 0)
+        status = gpu_state(other, &b);
+    if (status != 0)
+        return status;
+    if (p2p == NULL || capability > 4)
+        return SIM_ERR_INVALID_ARGUMENT;
+    if (a.mig_mode || b.mig_mode)
+        *p2p = 5;
+    else if (capability == 2 || capability == 3)
+        *p2p = linked(&a, &b) ? 0 : 5;
+    else
+        *p2p = a.numa == b.numa || linked(&a, &b) ? 0 : 5;
+    return 0;
+}
+
+static int link_at(nvmlDevice_t device, unsigned link, struct sim_gpu *state)
+{
+    int status = gpu_state(device, state);
+    if (status != 0)
+        return status;
+    if (state->link_count == 0)
+        return SIM_ERR_NOT_SUPPORTED;
+    return link < state->link_count ? 0 : SIM_ERR_INVALID_ARGUMENT;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned link, unsigned *active)
+{
+    struct sim_gpu state;
+    int status = link_at(device, link, &state);
+    if (status == 0 && active == NULL)
+        return SIM_ERR_INVALID_ARGUMENT;
+    if (status == 0)
+        *active = state.link_peer[link] != SIM_LINK_NONE;
+    return status;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetNvLinkVersion(nvmlDevice_t device, unsigned link, unsigned *version)
+{
+    struct sim_gpu state;
+    int status = link_at(device, link, &state);
+    if (status == 0 && version == NULL)
+        return SIM_ERR_INVALID_ARGUMENT;
+    if (status == 0)
+        *version = state.architecture >= 10 ? 7 : state.architecture == 9 ? 6 : 5;
+    return status;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetNvLinkCapability(nvmlDevice_t device, unsigned link,
+                                                  unsigned capability, unsigned *result)
+{
+    struct sim_gpu state;
+    int status = link_at(device, link, &state);
+    if (status == 0 && (result == NULL || capability > 5))
+        return SIM_ERR_INVALID_ARGUMENT;
+    if (status == 0)
+        *result = state.link_peer[link] != SIM_LINK_NONE;
+    return status;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned link,
+                                                        nvmlPciInfo_t *info)
+{
+    struct sim_gpu state, peer;
+    int status = link_at(device, link, &state);
+    if (status != 0)
+        return status;
+    if (info == NULL)
+        return SIM_ERR_INVALID_ARGUMENT;
+    memset(info, 0, sizeof *info);
+    if (state.link_peer[link] == SIM_LINK_NONE)
+        return SIM_ERR_NOT_SUPPORTED;
+    if (state.link_peer[link] == SIM_LINK_SWITCH) {
+        info->bus = SWITCH_BUS + link % 6;
+        strcpy(info->busId, "00000000:C4:00.0");
+        info->busId[10] = (char)('4' + link % 6);
+        strcpy(info->busIdLegacy, info->busId + 4);
+        return 0;
+    }
+    peer.index = (uint32_t)state.link_peer[link];
+    if ((status = session_request(SIM_GPU, &peer, sizeof peer)) != 0)
+        return status;
+    info->domain = peer.pci_domain;
+    info->bus = peer.pci_bus;
+    info->device = peer.pci_device;
+    info->pciDeviceId = peer.pci_device_id;
+    info->pciSubSystemId = peer.pci_subsystem_id;
+    strcpy(info->busId, peer.bus_id);
+    memcpy(info->busIdLegacy, peer.bus_id + 4, 13);
+    return 0;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo(nvmlDevice_t device, unsigned link,
+                                                     nvmlPciInfo_t *info)
+{
+    return nvmlDeviceGetNvLinkRemotePciInfo_v2(device, link, info);
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned link,
+                                                        unsigned *type)
+{
+    struct sim_gpu state;
+    int status = link_at(device, link, &state);
+    if (status == 0 && type == NULL)
+        return SIM_ERR_INVALID_ARGUMENT;
+    if (status == 0) /* 0: GPU, 2: switch, 255: nothing */
+        *type = state.link_peer[link] == SIM_LINK_SWITCH ? 2
+                : state.link_peer[link] == SIM_LINK_NONE ? 255
+                                                         : 0;
+    return status;
+}
+
+/* Of platforms where a GPU's memory is itself a NUMA node; none of the simulated ones is. */
+EXPORT nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned *node)
+{
+    struct sim_gpu state;
+    int status = gpu_state(device, &state);
+    (void)node;
+    return status == 0 ? SIM_ERR_NOT_SUPPORTED : status;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned words,
+                                                unsigned long *nodes, unsigned scope)
+{
+    struct sim_gpu state;
+    int status = gpu_state(device, &state);
+    if (status != 0)
+        return status;
+    if (nodes == NULL || words == 0 || scope > 1)
+        return SIM_ERR_INVALID_ARGUMENT;
+    if (state.numa < 0)
+        return SIM_ERR_NOT_SUPPORTED;
+    memset(nodes, 0, words * sizeof *nodes);
+    if ((unsigned)state.numa / 64 >= words)
+        return SIM_ERR_INSUFFICIENT_SIZE;
+    nodes[state.numa / 64] = 1ul << (state.numa % 64);
+    return 0;
+}

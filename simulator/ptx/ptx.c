@@ -1,0 +1,1 @@
+extern int p;int p;

@@ -1,0 +1,60 @@
+/* Parts of the nvidia-smi work-alike. Each returns the exit code. */
+#ifndef DIVVY_SMI_H
+#define DIVVY_SMI_H
+
+#include "library.h"
+
+#define MOST_GPUS 64
+
+struct selection { /* the GPUs a command is about, in NVML's order */
+    unsigned count;
+    unsigned index[MOST_GPUS];
+    nvmlDevice_t device[MOST_GPUS];
+    nvmlReturn_t status[MOST_GPUS]; /* why there is no device */
+};
+
+/* selection.c */
+bool select_gpus(const char *wanted, struct selection *gpus); /* NULL: all; else a list */
+nvmlReturn_t bus_of(nvmlDevice_t gpu, nvmlPciInfo_t *pci);
+
+/* list.c */
+int list_gpus(const struct selection *gpus);
+void mig_short_name(nvmlDevice_t mig, char *name, unsigned size); /* "1g.5gb" */
+
+/* table.c */
+int print_table(const struct selection *gpus);
+
+/* query.c */
+int query_gpus(const struct selection *gpus, const char *fields, const char *format);
+int query_processes(const struct selection *gpus, const char *fields, const char *format);
+
+/* details.c, xml.c */
+int print_details(const struct selection *gpus, const char *display);
+int print_xml(const struct selection *gpus);
+
+/* settings.c */
+int set_mig_mode(const struct selection *gpus, const char *value);
+int set_compute_mode(const struct selection *gpus, const char *value);
+int reset_gpus(const struct selection *gpus);
+
+/* mig_tables.c, mig_changes.c */
+int mig_command(int argc, char **argv);
+int mig_list_profiles(const struct selection *gpus);
+int mig_list_placements(const struct selection *gpus);
+int mig_list_instances(const struct selection *gpus);
+int mig_list_compute_profiles(const struct selection *gpus, const char *gi);
+int mig_list_compute_instances(const struct selection *gpus, const char *gi);
+int mig_create(const struct selection *gpus, const char *profiles, bool compute);
+int mig_create_compute(const struct selection *gpus, const char *profiles, const char *gi);
+int mig_destroy(const struct selection *gpus, const char *gi);
+int mig_destroy_compute(const struct selection *gpus, const char *gi, const char *ci);
+
+/* All GPU instances of a GPU with their profile; how many, or minus an NVML code. */
+struct found_instance {
+    nvmlGpuInstance_t handle;
+    nvmlGpuInstanceInfo_t info;
+    nvmlGpuInstanceProfileInfo_v2_t profile;
+};
+int gpu_instances(nvmlDevice_t gpu, struct found_instance *found, unsigned most);
+
+#endif
