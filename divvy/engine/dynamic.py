@@ -20,6 +20,7 @@ from divvy.engine.urn import urn_name, urn_type
 from divvy.engine.values import UNKNOWN, from_struct, has_unknown, to_struct
 
 _PROVIDER_KEY = "__provider"
+_CHILD = Path(__file__).with_name("dynamic_child.py")
 _LIMIT = [("grpc.max_receive_message_length", 400 << 20), ("grpc.max_send_message_length", -1)]
 
 
@@ -76,8 +77,8 @@ class DynamicProvider:
         return Diff(changed, tuple(answer.replaces), answer.deleteBeforeReplace)
 
     def drifted(self, resource: ResourceState) -> tuple[str, ...] | None:
-        """Say nothing: only a refresh reads dynamic resources."""
-        return ()
+        """Ask the provider whether the resource is still there; it tells no more."""
+        return () if self.read(resource) is not None else None
 
     def identity(self, inputs: Mapping[str, Any]) -> str:
         """Return "": only the provider knows."""
@@ -152,9 +153,9 @@ class DynamicProvider:
                     "PYTHONPATH": str(self._folder),
                 }
                 self._process = subprocess.Popen(
-                    [self._python, "-u", "-m", "pulumi.dynamic"],
+                    [self._python, "-u", str(_CHILD)],
                     stdout=subprocess.PIPE,
-                    stdin=subprocess.DEVNULL,
+                    stdin=subprocess.PIPE,
                     cwd=self._folder,
                     env=environment,
                 )

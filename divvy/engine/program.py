@@ -43,7 +43,7 @@ def run_program(run: ProgramRun, address: str, said: Callable[[str], None]) -> i
     environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": "ignore"}
     with subprocess.Popen(
         [python_of(run.project), str(_CHILD), json.dumps(wish)],
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env=environment,

@@ -11,6 +11,7 @@ import json
 import os
 import runpy
 import sys
+import threading
 import traceback
 from pathlib import Path
 
@@ -20,6 +21,7 @@ def main() -> None:
     wish = json.loads(sys.argv[1])
     import pulumi.runtime  # noqa: PLC0415 (after the arguments are known to be good)
 
+    threading.Thread(target=_end_with_engine, daemon=True).start()
     folder = Path(wish["main"])
     os.chdir(folder)
     sys.path[0] = str(folder)
@@ -57,6 +59,12 @@ def main() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(1 if failed else 0)
+
+
+def _end_with_engine() -> None:
+    """Wait for the end of standard input: the engine holds its other end."""
+    sys.stdin.buffer.read()
+    os._exit(1)
 
 
 def _registration(error: BaseException) -> bool:

@@ -87,7 +87,7 @@ def has_secret(value: Any) -> bool:
     """Tell whether any part of a value is secret."""
     if is_secret(value):
         return True
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return any(has_secret(entry) for entry in value.values())
     return isinstance(value, list) and any(has_secret(entry) for entry in value)
 
@@ -101,8 +101,13 @@ def has_asset(value: Any) -> bool:
 
 
 def secrets_kept(outputs: dict[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Mark outputs secret where the input of the same name is secret at any depth."""
-    return {
-        key: secret(value) if has_secret(inputs.get(key)) and not is_secret(value) else value
-        for key, value in outputs.items()
-    }
+    """Mark outputs secret where the input of the same name is secret at any depth.
+
+    ``__inputs`` is the provider's copy of all of them.
+    """
+
+    def kept(key: str, value: Any) -> Any:
+        source = inputs if key == "__inputs" else inputs.get(key)
+        return secret(value) if has_secret(source) and not is_secret(value) else value
+
+    return {key: kept(key, value) for key, value in outputs.items()}

@@ -71,6 +71,9 @@ def resource_to_json(resource: ResourceState) -> dict[str, Any]:
         value = getattr(resource, attribute)
         if value or name in _ALWAYS:
             rendered[name] = list(value) if isinstance(value, tuple) else value
+    if resource.property_dependencies:
+        dependencies = resource.property_dependencies.items()
+        rendered["propertyDependencies"] = {key: list(urns) for key, urns in dependencies}
     rendered.update(resource.rest)
     return rendered
 

@@ -1,0 +1,119 @@
+"""Pulumi programs for the engine's lab tests: a project whose resources a JSON file lists."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+_PROJECT = """name: trial
+runtime: {name: python}
+stackConfigDir: stacks
+"""
+_PROGRAM = '''"""Registers what resources.json lists."""
+import json
+from pathlib import Path
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+
+wish = json.loads(Path("resources.json").read_text())
+provider = kubernetes.Provider(
+    "cluster",
+    kubeconfig=wish["kubeconfig"],
+    namespace=wish["namespace"],
+    enable_config_map_mutable=wish.get("mutable", True),
+)
+made = {}
+for name, found in wish["resources"].items():
+    options = pulumi.ResourceOptions(
+        provider=provider,
+        depends_on=[made[other] for other in found.get("needs", [])],
+        protect=found.get("protect"),
+        retain_on_delete=found.get("retain"),
+        ignore_changes=found.get("ignore"),
+        aliases=[pulumi.Alias(name=other) for other in found.get("aliases", [])],
+    )
+    metadata = {"labels": {"trial": "yes"}, "annotations": found.get("annotations", {})}
+    if "called" in found:
+        metadata["name"] = found["called"]
+    data = dict(found["data"])
+    for other in found.get("needs", []):
+        data[f"from-{other}"] = made[other].metadata["name"]
+    if found.get("secret"):
+        data = {key: pulumi.Output.secret(value) for key, value in data.items()}
+    made[name] = kubernetes.core.v1.ConfigMap(name, metadata=metadata, data=data, opts=options)
+for name, resource in made.items():
+    pulumi.export(name, resource.metadata["name"])
+if wish.get("raises"):
+    raise ValueError(wish["raises"])
+'''
+
+
+@dataclass
+class Program:
+    """A project in a folder, run with the real command."""
+
+    folder: Path
+    kubeconfig: Path
+    namespace: str
+    resources: dict[str, dict[str, Any]] = field(default_factory=dict)
+    more: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        (self.folder / "stacks").mkdir(parents=True, exist_ok=True)
+        (self.folder / "Pulumi.yaml").write_text(_PROJECT)
+        (self.folder / "__main__.py").write_text(_PROGRAM)
+        (self.folder / "stacks/Pulumi.dev.yaml").write_text("config: {}\n")
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start a divvy command in a process group of its own."""
+        wish = {
+            "kubeconfig": str(self.kubeconfig),
+            "namespace": self.namespace,
+            "resources": self.resources,
+            **self.more,
+        }
+        (self.folder / "resources.json").write_text(json.dumps(wish))
+        return subprocess.Popen(
+            [sys.executable, "-c", "from divvy.cli.main import main; main()", *arguments, "--stack=dev"],
+            cwd=self.folder,
+            env={**os.environ, "PULUMI_CONFIG_PASSPHRASE": "open", "PYTHONPATH": os.getcwd()},  # noqa: PTH109
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *arguments: str, expect: int = 0) -> str:
+        """Run a divvy command to its end and return what it printed."""
+        process = self.start(*arguments)
+        output, _ = process.communicate(timeout=120)
+        assert process.returncode == expect, output
+        return output
+
+    def up(self, *arguments: str, expect: int = 0) -> str:
+        return self.run("up", "--yes", *arguments, expect=expect)
+
+    def up_killed_after(self, seconds: float) -> None:
+        """Start an up and kill its process after a while, as a power cut would."""
+        process = self.start("up", "--yes")
+        time.sleep(seconds)
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate(timeout=30)
+
+    def state(self) -> dict[str, dict[str, Any]]:
+        """Return the recorded ConfigMaps by logical name."""
+        raw = json.loads((self.folder / ".pulumi/stacks/trial/dev.json").read_text())
+        return {
+            found["urn"].rsplit("::", 1)[1]: found
+            for found in raw["checkpoint"]["latest"].get("resources", ())
+            if found["type"].endswith(":ConfigMap")
+        }

@@ -1,0 +1,185 @@
+"""The engine against a real API server, through the real command and the real SDK."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.programs import Program
+from tests.running_lab import RunningLab
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture
+def program(lab: RunningLab, tmp_path: Path) -> Iterator[Program]:
+    with lab.namespace() as namespace:
+        yield Program(tmp_path, lab.kubeconfig, namespace)
+
+
+def live(lab: RunningLab, program: Program) -> dict[str, dict[str, Any]]:
+    """Return the program's ConfigMaps in the cluster by name."""
+    found = lab.get("configmaps", f"-n={program.namespace}", "--selector=trial=yes")
+    return {one["metadata"]["name"]: one for one in found["items"]}
+
+
+def versions(lab: RunningLab, program: Program) -> dict[str, str]:
+    return {name: one["metadata"]["resourceVersion"] for name, one in live(lab, program).items()}
+
+
+def test_up_makes_what_the_program_says_and_a_second_up_writes_nothing(
+    lab: RunningLab, program: Program
+) -> None:
+    program.resources = {
+        "one": {"data": {"a": "1"}, "called": "one"},
+        "two": {"data": {}, "needs": ["one"]},
+    }
+    assert "4 created" in program.up()
+    before = versions(lab, program)
+    assert len(before) == 2
+    assert live(lab, program)["one"]["data"] == {"a": "1"}
+    assert "4 unchanged" in program.up()
+    assert versions(lab, program) == before
+    program.run("preview", "--expect-no-changes")
+
+
+def test_preview_changes_nothing_and_says_what_would(lab: RunningLab, program: Program) -> None:
+    program.resources = {"one": {"data": {"a": "1"}}}
+    digest = json.loads(program.run("preview", "--json", expect=2))
+    assert digest["changeSummary"] == {"create": 3}
+    assert live(lab, program) == {}
+    assert not (program.folder / ".pulumi").exists()
+
+
+def test_a_change_is_made_in_place_and_an_immutable_one_by_replacement(
+    lab: RunningLab, program: Program
+) -> None:
+    program.resources = {"one": {"data": {"a": "1"}, "called": "one"}}
+    program.up()
+    uid = live(lab, program)["one"]["metadata"]["uid"]
+    program.resources["one"]["data"] = {"a": "2"}
+    assert "updated (data.a)" in program.up()
+    assert live(lab, program)["one"]["metadata"]["uid"] == uid
+    program.more = {"mutable": False}
+    program.resources["one"]["data"] = {"a": "3"}
+    assert "replaced (data.a)" in program.up()
+    assert live(lab, program)["one"]["metadata"]["uid"] != uid
+
+
+def test_an_alias_renames_without_touching_the_object(lab: RunningLab, program: Program) -> None:
+    program.resources = {"old": {"data": {}, "called": "x"}}
+    program.up()
+    before = versions(lab, program)
+    program.resources = {"new": {"data": {}, "called": "x", "aliases": ["old"]}}
+    program.up()
+    assert versions(lab, program) == before
+    assert set(program.state()) == {"new"}
+
+
+def test_what_the_program_drops_is_deleted_unless_retained_or_protected(
+    lab: RunningLab, program: Program
+) -> None:
+    program.resources = {
+        "gone": {"data": {}, "called": "gone"},
+        "kept": {"data": {}, "called": "kept", "retain": True},
+        "safe": {"data": {}, "called": "safe", "protect": True},
+    }
+    program.up()
+    program.resources = {"safe": program.resources["safe"]}
+    program.up()
+    assert set(live(lab, program)) == {"kept", "safe"}
+    program.resources = {}
+    assert "is protected" in program.up(expect=1)
+    assert set(live(lab, program)) == {"kept", "safe"}
+
+
+def test_an_edit_outside_is_shown_by_refresh_and_mended_by_up(
+    lab: RunningLab, program: Program
+) -> None:
+    program.resources = {"one": {"data": {"a": "1"}, "called": "one"}}
+    program.up()
+    patch = json.dumps({"data": {"a": "edited"}})
+    lab.kubectl("patch", "configmap", "one", f"-n={program.namespace}", f"--patch={patch}")
+    assert "updated (data.a)" in program.run("refresh", "--yes", expect=2)
+    # The edit made kubectl a co-owner of the field: the conflict names it and stops the run.
+    assert "kubectl" in program.up(expect=1)
+    program.resources["one"]["annotations"] = {"pulumi.com/patchForce": "true"}
+    program.up()
+    assert live(lab, program)["one"]["data"] == {"a": "1"}
+
+
+def test_an_object_deleted_outside_is_made_again(lab: RunningLab, program: Program) -> None:
+    program.resources = {"one": {"data": {"a": "1"}, "called": "one"}}
+    program.up()
+    lab.kubectl("delete", "configmap", "one", f"-n={program.namespace}")
+    assert "deleted outside" in program.up()
+    assert set(live(lab, program)) == {"one"}
+
+
+def test_an_object_somebody_else_made_is_not_taken_over(lab: RunningLab, program: Program) -> None:
+    lab.kubectl("create", "configmap", "one", f"-n={program.namespace}", "--from-literal=a=theirs")
+    program.resources = {"one": {"data": {"a": "1"}, "called": "one"}}
+    assert "exists already, made by kubectl-create" in program.up(expect=1)
+
+
+def test_a_failure_in_the_middle_keeps_what_was_done_and_the_next_run_goes_on(
+    lab: RunningLab, program: Program
+) -> None:
+    program.resources = {
+        "good": {"data": {}, "called": "good"},
+        "bad": {"data": {}, "called": "Bad_Name", "needs": ["good"]},
+    }
+    assert "Bad_Name" in program.up(expect=1)
+    assert set(program.state()) == {"good"}
+    program.resources["bad"]["called"] = "mended"
+    program.up()
+    assert set(live(lab, program)) == {"good", "mended"}
+
+
+def test_a_program_that_raises_shows_the_users_frames_only(program: Program) -> None:
+    program.more = {"raises": "out of ideas"}
+    output = program.up(expect=1)
+    assert "ValueError: out of ideas" in output
+    assert "__main__.py" in output
+    assert "site-packages" not in output
+    assert "program_child" not in output
+
+
+def test_secrets_reach_the_cluster_but_no_file_or_screen(lab: RunningLab, program: Program) -> None:
+    program.resources = {"one": {"data": {"token": "hush-hush"}, "called": "one", "secret": True}}
+    shown = program.up("--diff")
+    assert live(lab, program)["one"]["data"] == {"token": "hush-hush"}
+    assert "hush-hush" not in shown
+    texts = [path.read_text() for path in (program.folder / ".pulumi").rglob("*") if path.is_file()]
+    assert not any("hush-hush" in text for text in texts)
+    assert "unchanged" in program.up()
+
+
+def test_destroy_removes_dependents_first_and_everything(lab: RunningLab, program: Program) -> None:
+    program.resources = {
+        "one": {"data": {}, "called": "one"},
+        "two": {"data": {}, "called": "two", "needs": ["one"]},
+    }
+    program.up()
+    lines = program.run("destroy", "--yes").splitlines()
+    order = [line.split()[2] for line in lines if " ConfigMap " in line]
+    assert order == ["two", "one"]
+    assert live(lab, program) == {}
+    assert program.state() == {}
+
+
+def test_a_target_is_changed_and_nothing_else(lab: RunningLab, program: Program) -> None:
+    program.resources = {name: {"data": {"a": "1"}, "called": name} for name in ("one", "two")}
+    program.up()
+    for found in program.resources.values():
+        found["data"] = {"a": "2"}
+    urn = program.state()["one"]["urn"]
+    program.up(f"--target={urn}")
+    assert {name: one["data"]["a"] for name, one in live(lab, program).items()} == {
+        "one": "2",
+        "two": "1",
+    }
