@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from typing import Any
@@ -116,9 +116,16 @@ def lab_of(document: Mapping[str, Any]) -> Lab:
     )
 
 
-def parse_lab(value: object, where: str = "divvy:lab") -> Lab:
-    """Read a description; raise InvalidDescription with every error at once."""
-    reader = _Reader()
+def parse_lab(
+    value: object,
+    where: str = "divvy:lab",
+    model_problem: Callable[[str], str | None] = lambda _name: None,
+) -> Lab:
+    """Read a description; raise InvalidDescription with every error at once.
+
+    `model_problem` says what is wrong with the name of a GPU model.
+    """
+    reader = _Reader(model_problem)
     lab = reader.lab(value, where)
     if reader.problems:
         raise InvalidDescription(tuple(reader.problems))
@@ -128,8 +135,9 @@ def parse_lab(value: object, where: str = "divvy:lab") -> Lab:
 class _Reader:
     """Walks a description and collects what is wrong with it."""
 
-    def __init__(self) -> None:
+    def __init__(self, model_problem: Callable[[str], str | None]) -> None:
         self.problems: list[str] = []
+        self._model_problem = model_problem
 
     def problem(self, where: str, sentence: str) -> None:
         self.problems.append(f"{where}: {sentence}")
@@ -223,7 +231,7 @@ class _Reader:
         )
         gpus = None
         if "model" in fields:
-            model = self.text(fields["model"], f"{where}.model", re.compile(r"\S+"), "a GPU model")
+            model = self.model(fields["model"], f"{where}.model")
             gpus = Gpus(model, self.integer(fields.get("count", 1), f"{where}.count", 1, 16))
         else:
             for key in ("count", "driver", "driverVersion"):
@@ -243,6 +251,13 @@ class _Reader:
             ),
             containerd=self.containerd(fields.get("containerd", {}), f"{where}.containerd"),
         )
+
+    def model(self, value: object, where: str) -> str:
+        model = self.text(value, where, re.compile(r"\S+"), "a GPU model")
+        problem = self._model_problem(model) if model else None
+        if problem:
+            self.problem(where, problem)
+        return model
 
     def containerd(self, value: object, where: str) -> Containerd:
         fields = self.mapping(value, where, ("configVersion", "cdi"))

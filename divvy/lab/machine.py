@@ -2,11 +2,9 @@
 
 import json
 import os
-import shutil
 import signal
 import socket
 import struct
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -118,10 +116,6 @@ class Machine:
         """Return the logs of the node's components."""
         return sorted((self.directory / "log").glob("*.log"))
 
-    def remove(self) -> None:
-        """Remove everything that a node which has ended has left."""
-        shutil.rmtree(self.directory, ignore_errors=True)
-
     def _commands(self) -> dict[str, list[str]]:
         kubelet = str(KUBERNETES.bin / "kubelet")
         proxy = str(KUBERNETES.bin / "kube-proxy")
@@ -133,28 +127,19 @@ class Machine:
 
     def _spawn(self) -> None:
         self._socket.unlink(missing_ok=True)
-        log = self.directory / "log" / "node.log"
-        log.parent.mkdir(exist_ok=True)
-        with socket.socket(socket.AF_UNIX) as listener, log.open("ab") as output:
+        with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(self._socket))
             descriptor = listener.fileno()
-            subprocess.Popen(
-                [
-                    *("unshare", "--pid", "--fork", "--mount", "--net", "--uts", "--ipc"),
-                    *("--propagation", "private", "--"),
-                    *(sys.executable, "-P", "-m", "divvy.lab.node"),
-                    *(str(self.directory), str(descriptor)),
-                ],
-                env=processes.environment(
-                    f"node/{self.node.name}", path=[KUBERNETES.bin, CONTAINERD.bin]
-                ),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                pass_fds=[descriptor],
-                start_new_session=True,
-                cwd="/",
-            )
+            command = [
+                *("unshare", "--pid", "--fork", "--mount", "--net", "--uts", "--ipc"),
+                *("--propagation", "private", "--"),
+                *(sys.executable, "-P", "-m", "divvy.lab.node"),
+                *(str(self.directory), str(descriptor)),
+            ]
+            mark = f"node/{self.node.name}"
+            variables = processes.environment(mark, path=[KUBERNETES.bin, CONTAINERD.bin])
+            log = self.directory / "log" / "node.log"
+            processes.detach(command, variables, log, [descriptor])
         self._wait_listening()
 
     def _wait_listening(self, patience: float = 30.0) -> None:

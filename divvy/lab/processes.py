@@ -37,20 +37,29 @@ def environment(component: str, path: Sequence[Path] = ()) -> dict[str, str]:
     }
 
 
-def start(
-    component: str, command: Sequence[str | Path], extra: Mapping[str, str] | None = None
-) -> None:
+def start(component: str, command: Sequence[str | Path]) -> None:
     """Start a component in the background, its output in the log that bears its name."""
-    LOGS.mkdir(parents=True, exist_ok=True)
-    with (LOGS / f"{component}.log").open("ab") as log:
-        subprocess.Popen(
-            [str(part) for part in command],
-            env={**environment(component), **(extra or {})},
+    detach(command, environment(component), LOGS / f"{component}.log")
+
+
+def detach(
+    command: Sequence[str | Path],
+    variables: Mapping[str, str],
+    log: Path,
+    descriptors: Sequence[int] = (),
+) -> None:
+    """Run a command as nobody's child, with its output in a log and these descriptors open."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        subprocess.run(
+            ["setsid", "--fork", *map(str, command)],
+            env=variables,
             stdin=subprocess.DEVNULL,
-            stdout=log,
+            stdout=output,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
+            pass_fds=descriptors,
             cwd="/",
+            check=True,
         )
 
 
@@ -91,27 +100,7 @@ def kill_all() -> int:
     raise TimeoutError(f"processes {left} of the lab do not end, even after SIGKILL")
 
 
-def stop(component: str, patience: float = 10.0) -> None:
-    """End a component and wait until it is gone."""
-    pid = find(component)
-    if pid is None:
-        return
-    send(pid, signal.SIGTERM)
-    deadline = time.monotonic() + patience
-    while find(component) == pid:
-        if time.monotonic() > deadline:
-            send(pid, signal.SIGKILL)
-        time.sleep(0.05)
-
-
 def send(pid: int, number: signal.Signals) -> None:
     """Send a signal to a process that may be gone already."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
-    _reap(pid)
-
-
-def _reap(pid: int) -> None:
-    # Only a child that this very process has started can be left as a zombie here.
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)

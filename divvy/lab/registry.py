@@ -49,7 +49,7 @@ def ensure_registry(lab: Lab, patience: float = 20.0) -> None:
             raise RegistryFailed("the registry does not answer: see divvy lab logs registry")
         time.sleep(0.05)
     for name, image in IMAGES.items():
-        if digest_of(lab, f"divvy/{name}", image.digest()) is None:
+        if digest_of(lab, f"divvy/{name}", image.tag) != image.digest():
             push(lab, f"oci:{image.layout}", f"divvy/{name}:{image.tag}")
 
 

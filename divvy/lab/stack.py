@@ -6,6 +6,7 @@ import yaml
 
 from divvy.lab.description import InvalidDescription, Lab, parse_lab
 from divvy.lab.paths import REPOSITORY
+from divvy.model.gpu_models import UnknownGpuModel, gpu_model
 
 
 def stack_file(stack: str) -> Path:
@@ -27,4 +28,12 @@ def read_lab(file: Path) -> Lab:
     config = document.get("config") if isinstance(document, dict) else None
     if not isinstance(config, dict) or "divvy:lab" not in config:
         raise InvalidDescription((f"{file}: has no config.divvy:lab, which describes the lab",))
-    return parse_lab(config["divvy:lab"])
+    return parse_lab(config["divvy:lab"], model_problem=_model_problem)
+
+
+def _model_problem(name: str) -> str | None:
+    try:
+        gpu_model(name)
+    except UnknownGpuModel as error:
+        return str(error)
+    return None

@@ -6,6 +6,7 @@ seen by the node alone and ends with it.
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import quote
 
@@ -24,10 +25,15 @@ def enter_root(directory: Path, host_driver: bool) -> None:
     root.mkdir(exist_ok=True)
     _overlay(Path("/"), directory, root)
     for point in _mounts_below_root():
-        if point.is_dir():
-            _overlay(point, directory, root / point.relative_to("/"))
-        else:
-            _mount("--bind", point, root / point.relative_to("/"))
+        place = root / point.relative_to("/")
+        try:
+            if point.is_dir():
+                _overlay(point, directory, place)
+            else:
+                _mount("--bind", point, place)
+        except (OSError, subprocess.CalledProcessError) as error:
+            # Some file systems cannot lie below an overlay; the node does without them.
+            print(f"{point} is not visible on this node: {error}", file=sys.stderr)
     for name in _OWN:
         own, place = directory / name.replace("/", "-"), root / name
         own.mkdir(exist_ok=True)

@@ -1,0 +1,66 @@
+"""What a node's programs are told."""
+
+import json
+import tomllib
+
+import pytest
+
+from divvy.lab import kubelet_config
+from divvy.lab.containerd_config import config_toml, hosts_toml
+from divvy.lab.description import Containerd, Lab, parse_lab
+
+RUNTIME = "io.containerd.cri.v1.runtime"
+
+
+def _config(version: int, cdi: bool = True, may_lower: bool = True) -> dict[str, object]:
+    text = config_toml(Containerd(version, cdi), "reg/pause@sha256:1", "/cni", may_lower)
+    return tomllib.loads(text)
+
+
+@pytest.fixture
+def described() -> Lab:
+    labels = {"node.kubernetes.io/instance-type": "x", "a": "b"}
+    nodes = [{"name": "n-0"}, {"name": "n-1", "labels": labels}]
+    return parse_lab({"nodes": nodes, "nodeStatusUpdateFrequency": "3s"})
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+@pytest.mark.parametrize("cdi", [True, False])
+def test_containerd_of_each_version_says_whether_cdi_is_on(version: int, cdi: bool) -> None:
+    config = _config(version, cdi, may_lower=False)
+    assert config["version"] == version
+    plugins = config["plugins"]
+    assert isinstance(plugins, dict)
+    runtime = plugins["io.containerd.grpc.v1.cri" if version == 2 else RUNTIME]
+    assert runtime["enable_cdi"] is cdi
+    assert runtime["restrict_oom_score_adj"] is True
+    assert ("imports" in config) is (version == 4)
+
+
+def test_a_machine_with_all_capabilities_keeps_containerds_default() -> None:
+    plugins = _config(4)["plugins"]
+    assert isinstance(plugins, dict)
+    assert plugins[RUNTIME]["restrict_oom_score_adj"] is False
+
+
+def test_the_registry_may_be_asked_without_tls() -> None:
+    hosts = tomllib.loads(hosts_toml("10.0.0.1:5000"))
+    assert list(hosts["host"]) == ["http://10.0.0.1:5000"]
+
+
+def test_kubelet_keeps_strangers_out_and_the_chosen_frequency(described: Lab) -> None:
+    config = json.loads(kubelet_config.kubelet(described, described.nodes[1]))
+    assert config["authentication"]["anonymous"] == {"enabled": False}
+    assert config["authorization"] == {"mode": "Webhook"}
+    assert config["nodeStatusUpdateFrequency"] == "3s"
+    assert config["cgroupRoot"] == "/divvy-lab/n-1"
+    arguments = kubelet_config.kubelet_arguments(described, described.nodes[1])
+    assert "--node-labels=a=b,node.kubernetes.io/instance-type=x" in arguments
+    assert "--node-ip=10.123.0.11" in arguments
+    without = kubelet_config.kubelet_arguments(described, described.nodes[0])
+    assert not [each for each in without if each.startswith("--node-labels")]
+
+
+def test_pods_of_a_node_get_addresses_of_its_subnet(described: Lab) -> None:
+    network = json.loads(kubelet_config.pod_network(described, described.nodes[1]))
+    assert network["plugins"][0]["ipam"]["subnet"] == "10.123.65.0/24"

@@ -1,0 +1,107 @@
+"""Set-up says what it does, what it lacks, and how to go on."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from divvy.lab import tools
+from divvy.lab.setup import machine
+from divvy.lab.setup.steps import Step, StepFailed, run_steps
+
+
+def test_one_line_per_step(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_steps([Step("first", lambda: "built"), Step("second", lambda: "")])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("[1/2] first ...")
+    assert lines[0].endswith("built (0.0 s)")
+    assert lines[1].endswith("there already (0.0 s)")
+
+
+def test_a_failure_names_the_step_the_reason_and_the_way_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail() -> str:
+        raise StepFailed("no space left", "Make room.")
+
+    reached: list[str] = []
+    steps = [Step("build", fail), Step("after", lambda: reached.append("x") or "")]
+    assert not run_steps(steps)
+    assert reached == []
+    told = capsys.readouterr()
+    assert told.out.endswith("failed\n")
+    assert told.err.splitlines()[1:] == [
+        "build: no space left",
+        "Make room.",
+        "What is done is kept: make setup goes on from there.",
+    ]
+
+
+def test_one_sentence_says_what_the_machine_lacks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert machine.what_is_missing() == "The lab needs root: run make setup as root."
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == "go" else f"/usr/bin/{name}")
+    assert machine.what_is_missing() == (
+        "Go 1.26 or later is missing: install it and put it on the PATH."
+    )
+    monkeypatch.undo()
+    old = tmp_path / "go"
+    old.write_text("#!/bin/sh\necho go1.19.8\n")
+    old.chmod(0o755)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert machine.what_is_missing() in (
+        "Go 1.26 or later is needed; here is go1.19.8.",
+        "The lab is set up on Debian 12 with apt-get, which is missing here.",
+    )
+
+
+def test_a_tool_is_built_once_per_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tools, "REPOSITORY", tmp_path)
+    monkeypatch.setenv("DIVVY_CACHE", str(tmp_path / "cache"))
+    module = tmp_path / "tools" / "hello"
+    module.mkdir(parents=True)
+    (module / "go.mod").write_text("module hello\n")
+    (module / "go.sum").write_text("")
+    go = tmp_path / "bin" / "go"
+    go.parent.mkdir()
+    go.write_text('#!/bin/sh\necho "$@" >> calls\ntouch "$3/hello"\n')
+    go.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{go.parent}:/usr/bin:/bin")
+    tool = tools.Tool("hello", ("hello",), "")
+    first = tool.bin
+    assert tool.build()
+    assert (first / "hello").exists()
+    assert not tool.build()
+    (module / "go.sum").write_text("changed")
+    assert tool.bin != first
+    assert tool.build()
+    assert len((module / "calls").read_text().splitlines()) == 2
+
+
+def test_a_failed_build_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tools, "REPOSITORY", tmp_path)
+    monkeypatch.setenv("DIVVY_CACHE", str(tmp_path / "cache"))
+    module = tmp_path / "tools" / "broken"
+    module.mkdir(parents=True)
+    for name in ("go.mod", "go.sum"):
+        (module / name).touch()
+    go = tmp_path / "bin" / "go"
+    go.parent.mkdir()
+    go.write_text('#!/bin/sh\ntouch "$3/half"\necho no such module >&2\nexit 1\n')
+    go.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{go.parent}:/usr/bin:/bin")
+    with pytest.raises(tools.ToolBuildFailed, match="no such module"):
+        tools.Tool("broken", ("broken",), "").build()
+    assert list((tmp_path / "cache" / "tools").iterdir()) == []
+
+
+def test_make_clean_and_set_up_agree_on_python_alone() -> None:
+    done = subprocess.run(["make", "--dry-run", "unit"], capture_output=True, text=True, check=True)
+    assert "-m divvy.lab.setup python" in done.stdout
+    assert "not lab and not hardware" in done.stdout
