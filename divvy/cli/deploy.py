@@ -44,10 +44,10 @@ def preview(
     diff: _Diff = False,
 ) -> None:
     """Show what `up` would do; exit code 2 when something would change."""
-    with _plain_errors():
+    with plain_errors():
         from divvy.engine.operations import preview as run
 
-        wish = _target(stack, target)
+        wish = target_of(stack, target)
         if as_json:
             from divvy.engine.digest import preview_digest, silent
 
@@ -70,11 +70,11 @@ def up(
     diff: _Diff = False,
 ) -> None:
     """Bring the cluster to what the stack file says."""
-    with _plain_errors():
+    with plain_errors():
         from divvy.engine.operations import preview as run_preview
         from divvy.engine.operations import up as run
 
-        wish = _target(stack, target)
+        wish = target_of(stack, target)
         if not (skip_preview or yes) or expect_no_changes:
             with _watching(preview=True) as watcher:
                 planned = run_preview(wish, watcher)
@@ -83,7 +83,7 @@ def up(
                 raise typer.Exit(1)
             if not planned.changes:
                 return
-            _confirm(yes=yes, question="Perform these changes?")
+            confirm(yes=yes, question="Perform these changes?")
         with _watching(preview=False) as watcher:
             summary = run(wish, watcher)
         _conclude(summary, preview=False, diff=diff)
@@ -93,11 +93,11 @@ def up(
 
 def destroy(stack: _Stack, *, yes: _Yes = False, target: _Targets = None) -> None:
     """Delete everything the stack has in the cluster; the stack itself stays."""
-    with _plain_errors():
+    with plain_errors():
         from divvy.engine.operations import destroy as run
 
-        wish = _target(stack, target)
-        _confirm(yes=yes, question=f"Delete everything of the stack {stack}?")
+        wish = target_of(stack, target)
+        confirm(yes=yes, question=f"Delete everything of the stack {stack}?")
         with _watching(preview=False) as watcher:
             summary = run(wish, watcher)
         _conclude(summary, preview=False, diff=False)
@@ -107,11 +107,11 @@ def destroy(stack: _Stack, *, yes: _Yes = False, target: _Targets = None) -> Non
 
 def refresh(stack: _Stack, *, yes: _Yes = False, target: _Targets = None) -> None:
     """Read what the cluster really has into the stack's state; exit code 2 when it differed."""
-    with _plain_errors():
+    with plain_errors():
         from divvy.engine.operations import refresh as run
 
-        wish = _target(stack, target)
-        _confirm(yes=yes, question="Take the cluster's state into the stack's?")
+        wish = target_of(stack, target)
+        confirm(yes=yes, question="Take the cluster's state into the stack's?")
         with _watching(preview=False) as watcher:
             summary = run(wish, watcher)
         _conclude(summary, preview=False, diff=False)
@@ -123,19 +123,18 @@ def refresh(stack: _Stack, *, yes: _Yes = False, target: _Targets = None) -> Non
 
 def cancel(stack: _Stack, *, yes: _Yes = False) -> None:
     """Remove the locks of a run that is gone."""
-    with _plain_errors():
+    with plain_errors():
         from divvy.engine.project import backend_root
         from divvy.engine.state.lock import break_locks
 
-        wish = _target(stack, None)
-        _confirm(
-            yes=yes, question="Break the stack's lock? A run that is alive would be disturbed."
-        )
+        wish = target_of(stack)
+        confirm(yes=yes, question="Break the stack's lock? A run that is alive would be disturbed.")
         count = break_locks(backend_root(wish.project) / ".pulumi", wish.project.name, wish.stack)
         typer.echo(f"{count} lock(s) removed")
 
 
-def _target(stack: str, targets: list[str] | None) -> Target:
+def target_of(stack: str, targets: list[str] | None = None) -> Target:
+    """Return a stack of the project around the current directory."""
     from divvy.engine.operations import Target
     from divvy.engine.project import find_project
 
@@ -184,7 +183,8 @@ def _exit_after_preview(summary: Summary, *, expect_no_changes: bool) -> None:
         raise typer.Exit(2)
 
 
-def _confirm(*, yes: bool, question: str) -> None:
+def confirm(*, yes: bool, question: str) -> None:
+    """Ask, unless told not to; without a terminal say how to go on."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -196,7 +196,8 @@ def _confirm(*, yes: bool, question: str) -> None:
 
 
 @contextlib.contextmanager
-def _plain_errors() -> Iterator[None]:
+def plain_errors() -> Iterator[None]:
+    """Turn the engine's errors into one sentence on stderr and exit code 1."""
     from divvy.engine.errors import EngineError
 
     try:

@@ -2,7 +2,7 @@
 
 import typer
 
-from divvy.cli import deploy, lab, plan, validate
+from divvy.cli import deploy, lab, plan, stacks, validate
 
 app = typer.Typer(
     name="divvy",
@@ -14,6 +14,7 @@ app = typer.Typer(
 
 lab.register(app)
 deploy.register(app)
+stacks.register(app)
 plan.register(app)
 validate.register(app)
 

@@ -54,7 +54,7 @@ def up(target: Target, watcher: Watcher) -> Summary:
 def _run(target: Target, watcher: Watcher, *, preview: bool) -> Summary:
     began = time.monotonic()
     config = stack_config(target.project, target.stack)
-    values, secret_keys = _opened_config(config)
+    values, secret_keys = opened_config(config)
     store = target.store()
     state = store.load()
     if not preview:
@@ -202,7 +202,8 @@ def _providers(target: Target, watcher: Watcher) -> Providers:
     )
 
 
-def _opened_config(config: StackConfig) -> tuple[Mapping[str, str], tuple[str, ...]]:
+def opened_config(config: StackConfig) -> tuple[Mapping[str, str], tuple[str, ...]]:
+    """Return the configuration decrypted, and which keys are secret."""
     if not config.sealed:
         return config.values, ()
     crypter = Passphrase(config.salt, lambda: passphrase_from(os.environ))

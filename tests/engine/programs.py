@@ -82,7 +82,13 @@ class Program:
         }
         (self.folder / "resources.json").write_text(json.dumps(wish))
         return subprocess.Popen(
-            [sys.executable, "-c", "from divvy.cli.main import main; main()", *arguments, "--stack=dev"],
+            [
+                sys.executable,
+                "-c",
+                "from divvy.cli.main import main; main()",
+                *arguments,
+                "--stack=dev",
+            ],
             cwd=self.folder,
             env={**os.environ, "PULUMI_CONFIG_PASSPHRASE": "open", "PYTHONPATH": os.getcwd()},  # noqa: PTH109
             stdin=subprocess.DEVNULL,
