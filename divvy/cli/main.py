@@ -2,7 +2,7 @@
 
 import typer
 
-from divvy.cli import deploy, lab, plan, stacks, validate
+from divvy.cli import deploy, diff, imports, lab, plan, schema, stacks, validate
 
 app = typer.Typer(
     name="divvy",
@@ -16,7 +16,10 @@ lab.register(app)
 deploy.register(app)
 stacks.register(app)
 plan.register(app)
+diff.register(app)
 validate.register(app)
+schema.register(app)
+imports.register(app)
 
 
 def main() -> None:

@@ -76,7 +76,8 @@ class GpuModel:
 
     ``name`` is the key in stack files, ``product`` the name NVML gives;
     ``products`` are all names under which the same silicon and MIG geometry is
-    sold; ``derived`` lists the numbers that were computed instead of read.
+    sold, ``pci_device_ids`` their device numbers; ``derived`` lists the numbers
+    that were computed instead of read.
     """
 
     name: str
@@ -88,6 +89,7 @@ class GpuModel:
     memory_mib: int
     sms: int
     pci_device_id: int
+    pci_device_ids: tuple[int, ...]
     pci_subsystem_id: int
     power_limit_w: int
     sm_clock_mhz: int
@@ -141,6 +143,7 @@ def _model(raw: dict[str, Any]) -> GpuModel:
         products=products,
         spellings=tuple(raw.pop("spellings")),
         compute_capability=tuple(raw.pop("compute_capability")),
+        pci_device_ids=tuple(raw.pop("pci_device_ids")),
         sources=tuple(raw.pop("sources")),
         derived=tuple(raw.pop("derived")),
         mig=None if mig is None else _geometry(mig, raw["memory_mib"]),

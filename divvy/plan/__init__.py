@@ -3,7 +3,16 @@
 from divvy.plan.difference import Change, Difference, ResourceChange, TotalChange, diff
 from divvy.plan.disruption import Disruption, disruption
 from divvy.plan.guarantees import Guarantees, guarantees, level
-from divvy.plan.prediction import Device, GpuPlan, NodePlan, Plan, PoolPlan, plan
+from divvy.plan.live import LiveDifference, LiveNode, NodeDifference, compare_live
+from divvy.plan.prediction import (
+    Device,
+    GpuPlan,
+    NodePlan,
+    Plan,
+    PoolPlan,
+    plan,
+    predict_node,
+)
 
 __all__ = [
     "Change",
@@ -12,14 +21,19 @@ __all__ = [
     "Disruption",
     "GpuPlan",
     "Guarantees",
+    "LiveDifference",
+    "LiveNode",
+    "NodeDifference",
     "NodePlan",
     "Plan",
     "PoolPlan",
     "ResourceChange",
     "TotalChange",
+    "compare_live",
     "diff",
     "disruption",
     "guarantees",
     "level",
     "plan",
+    "predict_node",
 ]

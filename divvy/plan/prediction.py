@@ -153,31 +153,33 @@ class _Predictor:
     def _node(self, profile: str, model: GpuModel, gpus: int) -> NodePlan:
         key = (profile, model.name, gpus)
         if key not in self._known:
-            self._known[key] = self._predict(profile, model, gpus)
+            self._known[key] = predict_node(self._cluster, profile, model, gpus)
         return self._known[key]
 
-    def _predict(self, profile: str, model: GpuModel, gpus: int) -> NodePlan:
-        facts = [
-            GpuFacts(index, f"GPU {index}", model.product, model.memory_mib, model)
-            for index in range(gpus)
-        ]
-        desired = resolve(self._cluster, Selection(None, profile, "pool", None), facts)
-        notes = tuple(
-            f"rule [{number}] of profile {profile} selects by UUID, "
-            "which a plan cannot match; those GPUs are shown as without it"
-            for number, rule in enumerate(self._cluster.profiles[profile].rules)
-            if rule.devices.uuids
-        )
-        return NodePlan(
-            profile=profile,
-            gpus=tuple(_gpu(wish.index, model, wish.mig, wish.offers) for wish in desired.gpus),
-            other_devices=tuple(
-                Device(other.resource, None, "file", None, None, FILES, None, share, other.count)
-                for other in self._cluster.devices
-                for share in range(other.count)
-            ),
-            notes=notes,
-        )
+
+def predict_node(cluster: Cluster, profile: str, model: GpuModel, gpus: int) -> NodePlan:
+    """Predict what a node with that many GPUs of a model offers under a profile."""
+    facts = [
+        GpuFacts(index, f"GPU {index}", model.product, model.memory_mib, model)
+        for index in range(gpus)
+    ]
+    desired = resolve(cluster, Selection(None, profile, "pool", None), facts)
+    by_uuid = tuple(
+        f"rule [{number}] of profile {profile} selects by UUID, "
+        "which a plan cannot match; those GPUs are shown as without it"
+        for number, rule in enumerate(cluster.profiles[profile].rules)
+        if rule.devices.uuids
+    )
+    return NodePlan(
+        profile=profile,
+        gpus=tuple(_gpu(wish.index, model, wish.mig, wish.offers) for wish in desired.gpus),
+        other_devices=tuple(
+            Device(other.resource, None, "file", None, None, FILES, None, share, other.count)
+            for other in cluster.devices
+            for share in range(other.count)
+        ),
+        notes=(*by_uuid, *desired.problems),
+    )
 
 
 def _gpu(

@@ -1,0 +1,135 @@
+"""The difference between a stack file and what the nodes of a cluster offer now."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from divvy.model import Cluster, NodeFacts, Selection, gpu_model, select_profile
+from divvy.model.resource_names import VENDOR
+from divvy.plan.difference import TotalChange, resource_counts
+from divvy.plan.prediction import predict_node
+
+
+@dataclass(frozen=True)
+class LiveNode:
+    """What the API says of a node: labels, allocatable devices, the agent's status."""
+
+    name: str
+    labels: Mapping[str, str]
+    allocatable: Mapping[str, int]
+    state: str | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class NodeDifference:
+    """How one node differs: ``before`` of a resource is what it offers, ``after`` the file's.
+
+    ``bypass`` names the label that overrides the file; ``problem`` says why the
+    node could not be compared; ``state`` is what its agent says, None if nothing.
+    """
+
+    node: str
+    pool: str | None
+    profile: str | None
+    bypass: str | None
+    problem: str
+    state: str | None
+    reason: str
+    resources: tuple[TotalChange, ...]
+
+
+@dataclass(frozen=True)
+class PoolCount:
+    """A pool that has another number of nodes than the file says."""
+
+    pool: str
+    found: int
+    expected: int
+
+
+@dataclass(frozen=True)
+class LiveDifference:
+    """Everything in which a live cluster is not what its stack file says."""
+
+    cluster: str
+    compared: int
+    nodes: tuple[NodeDifference, ...]
+    counts: tuple[PoolCount, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.nodes or self.counts)
+
+
+def compare_live(cluster: Cluster, name: str, nodes: Sequence[LiveNode]) -> LiveDifference:
+    """Compare a cluster's nodes with its stack file."""
+    found = dict.fromkeys(cluster.pools, 0)
+    differences = []
+    compared = 0
+    for node in sorted(nodes, key=lambda node: node.name):
+        selection = select_profile(cluster, NodeFacts(node.name, node.labels))
+        if not _concerns(cluster, node, selection):
+            continue
+        compared += 1
+        if selection.pool is not None:
+            found[selection.pool] += 1
+        difference = _node(cluster, node, selection)
+        if difference.resources or difference.bypass or difference.problem or _unwell(node):
+            differences.append(difference)
+    counts = tuple(
+        PoolCount(key, found[key], pool.hardware.count)
+        for key, pool in cluster.pools.items()
+        if pool.hardware is not None and pool.hardware.count != found[key]
+    )
+    return LiveDifference(name, compared, tuple(differences), counts)
+
+
+def _unwell(node: LiveNode) -> bool:
+    return node.state not in (None, "Ready")
+
+
+def _concerns(cluster: Cluster, node: LiveNode, selection: Selection) -> bool:
+    """Tell whether the file says anything about a node; a default pool is for GPU nodes only."""
+    chosen = selection.pool is not None and cluster.pools[selection.pool].select is not None
+    has_gpus = any(resource.startswith(VENDOR + "/") for resource in node.allocatable)
+    labelled = selection.source.startswith("label:")
+    return chosen or node.state is not None or has_gpus or labelled
+
+
+def _node(cluster: Cluster, node: LiveNode, selection: Selection) -> NodeDifference:
+    problem = selection.problem or ""
+    expected: Mapping[str, int] = {}
+    hardware = cluster.pools[selection.pool].hardware if selection.pool else None
+    if selection.profile is not None and hardware is None:
+        problem = problem or "the stack file does not say which GPUs it has: nothing to compare"
+    elif selection.profile is not None and hardware is not None:
+        model = gpu_model(hardware.model)
+        expected = predict_node(cluster, selection.profile, model, hardware.gpus).per_node
+    elif not problem and selection.pool is None:
+        problem = "no pool of the stack file selects it"
+    label = selection.source.partition(":")[2]
+    return NodeDifference(
+        node=node.name,
+        pool=selection.pool,
+        profile=selection.profile,
+        bypass=f"{label}={node.labels[label]}" if label else None,
+        problem=problem,
+        state=node.state,
+        reason=node.reason,
+        resources=() if problem else resource_counts(_ours(cluster, node), expected),
+    )
+
+
+def _ours(cluster: Cluster, node: LiveNode) -> Mapping[str, int]:
+    """Return the resources of a node that the file speaks about."""
+    files = {device.resource for device in cluster.devices}
+    named = {
+        rule.time_slicing.resource_name
+        for profile in cluster.profiles.values()
+        for rule in profile.rules
+        if rule.time_slicing is not None and rule.time_slicing.resource_name is not None
+    }
+    return {
+        resource: number
+        for resource, number in node.allocatable.items()
+        if resource.startswith(VENDOR + "/") or resource in files | named
+    }

@@ -1,0 +1,75 @@
+"""The difference from the live nodes, for the terminal and as JSON."""
+
+import json
+from collections.abc import Iterable
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from divvy.plan import LiveDifference, NodeDifference
+from divvy.render.words import plural
+
+
+def live_text(difference: LiveDifference) -> RenderableType:
+    """Return what the nodes offer where it is not what the stack file says."""
+    heading = Text.assemble((difference.cluster, "bold"), " and its live nodes: ")
+    if not difference:
+        return heading.append(f"{plural(difference.compared, 'node')} as the stack file says")
+    heading.append(f"{len(difference.nodes)} of {plural(difference.compared, 'node')} differ")
+    parts: list[RenderableType] = [heading]
+    for count in difference.counts:
+        parts.append(
+            Text(
+                f"pool {count.pool}: {plural(count.found, 'node')}, the file says {count.expected}"
+            )
+        )
+    for node in difference.nodes:
+        parts += ["", Text.assemble((f"node {node.node}", "bold"), f": {_title(node)}")]
+        parts += [Padding(Text(line), (0, 0, 0, 2)) for line in _lines(node)]
+    return Group(*parts)
+
+
+def live_json(difference: LiveDifference) -> str:
+    """Return the same as JSON text."""
+    document = {
+        "cluster": difference.cluster,
+        "compared": difference.compared,
+        "pools": [
+            {"pool": count.pool, "found": count.found, "expected": count.expected}
+            for count in difference.counts
+        ],
+        "nodes": [
+            {
+                "node": node.node,
+                "pool": node.pool,
+                "profile": node.profile,
+                "bypass": node.bypass,
+                "problem": node.problem,
+                "state": node.state,
+                "reason": node.reason,
+                "resources": {
+                    row.resource: {"live": row.before, "file": row.after} for row in node.resources
+                },
+            }
+            for node in difference.nodes
+        ],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _title(node: NodeDifference) -> str:
+    pool = f"pool {node.pool}" if node.pool else "in no pool"
+    return f"{pool}, profile {node.profile}" if node.profile else pool
+
+
+def _lines(node: NodeDifference) -> Iterable[str]:
+    if node.bypass:
+        yield f"bypasses the file: label {node.bypass}"
+    if node.problem:
+        yield node.problem
+    if node.state not in (None, "Ready"):
+        yield f"its agent says {node.state}: {node.reason}" if node.reason else f"{node.state}"
+    width = max((len(row.resource) for row in node.resources), default=0)
+    for row in node.resources:
+        yield f"{row.resource:<{width}}  offers {row.before:,}, the file says {row.after:,}"
