@@ -125,7 +125,8 @@ def _exact(
         key = (mask, missing, found)
         if key in best:
             return best[key]
-        total, sets = -1, ()
+        total = -1
+        sets: tuple[int, ...] = ()
         lowest = mask & -mask
         others = [bit for bit in range(count) if mask & ~lowest & (1 << bit)]
         for short in range(min(missing, size - 1) + 1):

@@ -203,7 +203,8 @@ def create_instance(uuid: str, nvml_profile: int, start: int, size: int) -> dict
     handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
     profile = nvml.nvmlDeviceGetGpuInstanceProfileInfo(handle, nvml_profile)
     placement = nvml.c_nvmlGpuInstancePlacement_t(start, size)
-    gi = nvml.nvmlDeviceCreateGpuInstanceWithPlacement(handle, profile.id, placement)
+    # The binding passes the placement on as it is, and the library wants its address.
+    gi = nvml.nvmlDeviceCreateGpuInstanceWithPlacement(handle, profile.id, ctypes.byref(placement))
     return {"gi": nvml.nvmlGpuInstanceGetInfo(gi).id, **_fill(gi, nvml_profile)}
 
 

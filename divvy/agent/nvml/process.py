@@ -124,16 +124,15 @@ class NvmlProcess:
             if "xid" in message:
                 self._on_xid(Xid(message["xid"], message["uuid"], message["gi"]))
             elif "events_ended" in message:
+                child.kill()  # a driver that was replaced or has failed: a new process sees more
                 break
             else:
                 self._settle(message)
         if self._child is child:
             self._child = None
-            with contextlib.suppress(ProcessLookupError):
-                child.kill()
-            await child.wait()
-            self._fail_waiting("the discovery process ended")
-            self._on_end("the discovery process ended")
+            text = f"the discovery process ended with {_ending(await child.wait())}"
+            self._fail_waiting(text)
+            self._on_end(text)
 
     def _settle(self, message: dict[str, Any]) -> None:
         future = self._waiting.pop(message["id"], None)
@@ -150,3 +149,7 @@ class NvmlProcess:
         for future in waiting.values():
             if not future.done():
                 future.set_exception(DriverProblem(text))
+
+
+def _ending(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
