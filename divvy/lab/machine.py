@@ -22,6 +22,7 @@ from divvy.lab.tools import CONTAINERD, KUBERNETES
 
 RUNTIME = ("containerd",)
 CLUSTER = ("kubelet", "kube-proxy")
+_DRIVER_ROOT = "/run/nvidia/driver"
 _SO_PEERCRED = struct.Struct("3i")
 
 
@@ -107,7 +108,8 @@ class Machine:
 
     def enter_command(self, command: Sequence[str]) -> list[str]:
         """Return the command line that runs a command on the node."""
-        path = ":".join([str(KUBERNETES.bin), str(CONTAINERD.bin), os.environ.get("PATH", "")])
+        own = [KUBERNETES.bin, CONTAINERD.bin, f"{_DRIVER_ROOT}/usr/bin"]
+        path = ":".join([*map(str, own), os.environ.get("PATH", "")])
         inside = ["/usr/bin/env", f"PATH={path}", *command]
         namespaces = ["--mount", "--uts", "--ipc", "--net", "--pid"]
         return ["nsenter", "--target", str(self.pid()), *namespaces, "--", *inside]

@@ -7,10 +7,11 @@ import json
 import os
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from divvy.lab import cgroups, driver
-from divvy.lab.description import node_of
+from divvy.lab import cgroups
+from divvy.lab.description import Node, node_of
 from divvy.lab.kubelet_config import CONTAINERD_SOCKET
 from divvy.lab.node.root import enter_root
 from divvy.lab.node.supervisor import Component, Supervisor
@@ -27,17 +28,30 @@ def main(directory: Path, descriptor: int) -> None:
         Component(name, command, _open_log(directory, name))
         for name, command in specification["commands"].items()
     ]
+    install = _driver_installer(node)
     socket.sethostname(node.name)
     enter_root(directory, host_driver=node.driver == "host")
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
-    if node.gpus and node.driver == "simulated":
-        driver.DRIVER_ROOT.mkdir(parents=True)
-        driver.install(node, driver.DRIVER_ROOT)
+    install()
     # Only now can anybody connect: a node that listens has its file system and its driver.
     listener.listen(16)
     supervisor = Supervisor(components, os.environ, listener, _is_startable)
     supervisor.run()
     supervisor.stop()
+
+
+def _driver_installer(node: Node) -> Callable[[], None]:
+    """Load what installs the node's driver, while the code is where it was."""
+    if node.gpus is None or node.driver != "simulated":
+        return lambda: None
+    # Only here: it knows all GPU models, and a node without GPUs need not.
+    from divvy.lab import driver
+
+    def install() -> None:
+        driver.DRIVER_ROOT.mkdir(parents=True)
+        driver.install(node, driver.DRIVER_ROOT)
+
+    return install
 
 
 def _open_log(directory: Path, name: str) -> int:
