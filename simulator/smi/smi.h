@@ -39,6 +39,7 @@ int reset_gpus(const struct selection *gpus);
 
 /* mig_tables.c, mig_changes.c */
 int mig_command(int argc, char **argv);
+bool chosen(const char *list, unsigned id); /* of comma-separated numbers; NULL: all */
 int mig_list_profiles(const struct selection *gpus);
 int mig_list_placements(const struct selection *gpus);
 int mig_list_instances(const struct selection *gpus);
