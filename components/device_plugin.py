@@ -8,7 +8,6 @@ from typing import Any
 import pulumi
 
 from components.objects import register_objects
-from divvy.render.objects import objects
 
 
 class DevicePlugin(pulumi.ComponentResource):  # type: ignore[misc]
@@ -28,5 +27,5 @@ class DevicePlugin(pulumi.ComponentResource):  # type: ignore[misc]
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("divvy:index:DevicePlugin", name, {}, opts)
-        register_objects(name, objects(args["cluster"], args["image"]), parent=self)
+        register_objects(name, args["objects"], parent=self)
         self.register_outputs({})

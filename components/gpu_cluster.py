@@ -10,8 +10,10 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 
 from components.device_plugin import DevicePlugin
+from components.node_runtime import NodeRuntime
 from components.plugin_image import PluginImage
 from divvy.model import Cluster
+from divvy.render.objects import component_of, objects
 
 
 class GpuCluster(pulumi.ComponentResource):  # type: ignore[misc]
@@ -21,6 +23,7 @@ class GpuCluster(pulumi.ComponentResource):  # type: ignore[misc]
     * the provider for the cluster that the stack file names
     * PluginImage, unless the stack file names an image
     * DevicePlugin
+    * NodeRuntime, where a pool asks for it
 
     ``image`` is the agent's image by digest.
     """
@@ -43,11 +46,19 @@ class GpuCluster(pulumi.ComponentResource):  # type: ignore[misc]
             opts=pulumi.ResourceOptions(parent=self),
         )
         self.image = self._image(name, cluster)
-        DevicePlugin(
+        found = objects(args["cluster"], self.image)
+        runtime = [one for one in found if component_of(one) == "node-runtime"]
+        agent = DevicePlugin(
             f"{name}-agent",
-            {"cluster": args["cluster"], "image": self.image},
+            {"objects": [one for one in found if one not in runtime]},
             pulumi.ResourceOptions(parent=self, provider=provider),
         )
+        if runtime:
+            NodeRuntime(
+                f"{name}-runtime",
+                {"objects": runtime},
+                pulumi.ResourceOptions(parent=self, provider=provider, depends_on=[agent]),
+            )
         self.register_outputs({"image": self.image})
 
     def _image(self, name: str, cluster: Cluster) -> pulumi.Output[str]:

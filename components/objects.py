@@ -43,9 +43,10 @@ def register_objects(
         kind = found["kind"]
         depends = list(registered) if kind == _WAITS_FOR_ALL else list(namespace)
         make = _TYPES[found["apiVersion"], kind]()
+        pool = (found["metadata"].get("labels") or {}).get("divvy.gpu/pool")
         metadata = dict(found["metadata"])
         resource = make(
-            f"{name}-{kind.lower()}",
+            f"{name}-{kind.lower()}" + (f"-{pool}" if pool else ""),
             metadata=metadata,
             **{_snake(key): found[key] for key in found if key not in _GIVEN},
             opts=pulumi.ResourceOptions(parent=parent, depends_on=depends),

@@ -8,6 +8,7 @@ from typing import Any
 from divvy.model import Cluster, canonical_json, parse_cluster
 from divvy.render.admission import admission_policy
 from divvy.render.agent_pod import agent_daemon_set
+from divvy.render.node_runtime import node_runtime_objects
 
 AGENT = "divvy-agent"
 CONFIG_MAP = "divvy"
@@ -28,6 +29,7 @@ def objects(value: Mapping[str, Any], image: Any) -> list[dict[str, Any]]:
         *_roles(cluster),
         *admission_policy(cluster.namespace, AGENT),
         _config_map(cluster, value),
+        *node_runtime_objects(cluster, image),
         agent_daemon_set(cluster, image),
         _service(cluster),
     ]
@@ -39,6 +41,12 @@ def labels(component: str) -> dict[str, str]:
         "app.kubernetes.io/name": "divvy",
         "app.kubernetes.io/component": component,
     }
+
+
+def component_of(obj: Mapping[str, Any]) -> str | None:
+    """Return which component of Divvy an object belongs to."""
+    found: Mapping[str, str] = obj["metadata"].get("labels") or {}
+    return found.get("app.kubernetes.io/component")
 
 
 def _namespace(cluster: Cluster) -> dict[str, Any]:

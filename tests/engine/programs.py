@@ -102,7 +102,7 @@ class Program:
         """Run a divvy command to its end and return what it printed."""
         process = self.start(*arguments)
         output, _ = process.communicate(timeout=120)
-        assert process.returncode == expect, output
+        assert process.returncode == expect, f"exit {process.returncode}: {output}"
         return output
 
     def up(self, *arguments: str, expect: int = 0) -> str:

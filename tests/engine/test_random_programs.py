@@ -48,6 +48,7 @@ def test_killed_runs_are_continued_without_orphan_or_duplicate(
                 program.up_killed_after(dice.uniform(0.3, 1.1))
             program.up()
             compare(lab, program, number)
+            print(f"program {number} holds")
         program.resources = {}
         program.up()
         compare(lab, program, COUNT)

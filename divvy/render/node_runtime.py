@@ -1,0 +1,96 @@
+"""NodeRuntime: the step that prepares the container runtime of pools that ask for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from divvy.model import Cluster, Pool
+
+_NAME = "divvy-node-runtime"
+
+
+def node_runtime_objects(cluster: Cluster, image: Any) -> list[dict[str, Any]]:
+    """Return account, rights and one DaemonSet per pool with ``runtime.configure``; else nothing.
+
+    A DaemonSet of its own: entering the host's namespaces is a right that the agent
+    does not need.
+    """
+    pools = {name: pool for name, pool in sorted(cluster.pools.items()) if pool.runtime.configure}
+    if not pools:
+        return []
+    group = "rbac.authorization.k8s.io"
+    metadata = {"name": _NAME, "namespace": cluster.namespace, "labels": _labels()}
+    leases = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "Role",
+            "metadata": metadata,
+            "rules": [
+                {**leases, "verbs": ["create"]},
+                {**leases, "resourceNames": [_NAME], "verbs": ["get", "update"]},
+            ],
+        },
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "RoleBinding",
+            "metadata": metadata,
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": _NAME},
+            "subjects": [{"kind": "ServiceAccount", "name": _NAME, "namespace": cluster.namespace}],
+        },
+        *(_daemon_set(cluster, name, pool, image) for name, pool in pools.items()),
+    ]
+
+
+def _labels(pool: str | None = None) -> dict[str, str]:
+    labels = {"app.kubernetes.io/name": "divvy", "app.kubernetes.io/component": "node-runtime"}
+    return labels if pool is None else {**labels, "divvy.gpu/pool": pool}
+
+
+def _daemon_set(cluster: Cluster, name: str, pool: Pool, image: Any) -> dict[str, Any]:
+    labels = _labels(name)
+    fields = {"NODE_NAME": "spec.nodeName", "NAMESPACE": "metadata.namespace"}
+    container = {
+        "name": "node-runtime",
+        "image": image,
+        "command": ["/usr/bin/python3", "-m", "divvy.agent.node_runtime"],
+        "env": [
+            {"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+            for key, path in fields.items()
+        ],
+        "readinessProbe": {"exec": {"command": ["test", "-e", "/tmp/ready"]}, "periodSeconds": 2},
+        "resources": {"requests": {"cpu": "10m", "memory": "50Mi"}, "limits": {"memory": "200Mi"}},
+        # Privileged, and in the host's process namespace: it enters the host to restart containerd.
+        "securityContext": {"privileged": True, "readOnlyRootFilesystem": True},
+        "volumeMounts": [{"name": "scratch", "mountPath": "/tmp"}],
+    }
+    pod: dict[str, Any] = {
+        "serviceAccountName": _NAME,
+        "priorityClassName": "system-node-critical",
+        "hostPID": True,
+        "terminationGracePeriodSeconds": 2,
+        "containers": [container],
+        "volumes": [{"name": "scratch", "emptyDir": {}}],
+    }
+    if pool.select is not None:
+        pod["nodeSelector"] = dict(sorted(pool.select.items()))
+    if pool.tolerations:
+        pod["tolerations"] = [
+            found.model_dump(by_alias=True, exclude_none=True) for found in pool.tolerations
+        ]
+    if cluster.image_pull_secrets:
+        pod["imagePullSecrets"] = [{"name": found} for found in cluster.image_pull_secrets]
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {
+            "name": f"{_NAME}-{name}",
+            "namespace": cluster.namespace,
+            "labels": labels,
+        },
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
