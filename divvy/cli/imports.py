@@ -81,10 +81,14 @@ def _unpacked(document: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 def _stack_text(imported: "Imported") -> str:
     """Return the profiles as the part of a stack file, with what was left out above them."""
+    import json
+
     import yaml
 
     for reason in imported.left_out:
         typer.echo(f"not imported: {reason}", err=True)
     comments = "".join(f"# not imported: {reason}\n" for reason in imported.left_out)
     document = {"config": {"divvy:cluster": {"profiles": dict(imported.profiles)}}}
-    return comments + yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=100)
+    # Through a copy, so that equal layouts are written out instead of referred to.
+    plain = json.loads(json.dumps(document))
+    return comments + yaml.safe_dump(plain, sort_keys=False, default_flow_style=None, width=100)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
+from operator import le
 
 from divvy.model.gpu_models import MigGeometry, MigProfile
 
@@ -60,7 +61,10 @@ def place(
 def nearest_layouts(
     geometry: MigGeometry, layout: Mapping[str, int], most: int = 3
 ) -> tuple[Mapping[str, int], ...]:
-    """Return the feasible layouts that differ from one by the fewest instances."""
+    """Return the feasible layouts that differ from one by the fewest instances.
+
+    None of them is a part of another one before it.
+    """
     names = [profile.name for profile in geometry.profiles]
 
     def distance(candidate: tuple[int, ...]) -> tuple[int, int, tuple[int, ...]]:
@@ -69,10 +73,16 @@ def nearest_layouts(
         added = sum(step for step in steps if step > 0)
         return changed, added, tuple(-have for have in reversed(candidate))
 
-    ranked = sorted((known for known in _feasible(geometry) if any(known)), key=distance)
+    chosen: list[tuple[int, ...]] = []
+    for candidate in sorted((known for known in _feasible(geometry) if any(known)), key=distance):
+        if len(chosen) == most:
+            break
+        # A part of a layout that is listed already helps nobody.
+        if not any(all(map(le, candidate, better)) for better in chosen):
+            chosen.append(candidate)
     return tuple(
         {name: have for name, have in reversed([*zip(names, candidate, strict=True)]) if have}
-        for candidate in ranked[:most]
+        for candidate in chosen
     )
 
 

@@ -16,7 +16,7 @@ def parse_duration(value: object) -> float:
     if isinstance(value, float):
         return value
     if not isinstance(value, str) or not re.match(DURATION_PATTERN, value):
-        raise ValueError(f"is {value!r}, a duration such as 30s, 10m or 1m30s is expected")
+        raise ValueError(f"is {value!r}; a duration such as 30s, 10m or 1m30s is expected")
     parts = _DURATION_PART.findall(value)
     return sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts)
 
@@ -25,5 +25,5 @@ def memory_mib(quantity: str) -> int:
     """Return the MiB of a memory size such as ``6Gi`` or ``512Mi``."""
     match = _MEMORY.fullmatch(quantity)
     if match is None or int(match[1]) == 0:
-        raise ValueError(f"is {quantity!r}, a size such as 6Gi or 512Mi, or auto, is expected")
+        raise ValueError(f"is {quantity!r}; a size such as 6Gi or 512Mi, or auto, is expected")
     return int(match[1]) * _MIB[match[2]]

@@ -12,6 +12,10 @@ def cluster_schema() -> dict[str, Any]:
     """Return the schema of a ``divvy:cluster`` value, short forms included."""
     schema = Cluster.model_json_schema(by_alias=True)
     parts = schema["$defs"]
+    for part in (schema, *parts.values()):
+        for value in part.get("properties", {}).values():
+            _mend_default(value)
+    parts["Rule"]["properties"]["devices"]["default"] = "all"
     parts["Hardware"]["properties"]["model"]["examples"] = list(gpu_models())
     rule = {"$ref": "#/$defs/Rule"}
     # The file's short forms, which the types see only after they were read.
@@ -35,6 +39,15 @@ def cluster_schema() -> dict[str, Any]:
         ],
     }
     return schema
+
+
+def _mend_default(value: dict[str, Any]) -> None:
+    """Write a default as a stack file would; those of whole parts stand at their keys."""
+    default = value.get("default")
+    if isinstance(default, float):
+        value["default"] = f"{default:g}s"
+    elif default is None or isinstance(default, dict):
+        value.pop("default", None)
 
 
 def stack_file_schema() -> dict[str, Any]:

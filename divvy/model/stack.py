@@ -295,7 +295,7 @@ class Cluster(_Part):
     driver: Driver = Driver()
     """The driver on the nodes."""
     health: Health = Health()
-    """When a GPU counts as unhealthy."""
+    """When a GPU is withdrawn and when it comes back."""
     change: Change = Change()
     """What happens to pods on a GPU that is to be re-cut."""
     placement: ReplicaPlacement = ReplicaPlacement()

@@ -1,0 +1,132 @@
+"""Write the pages of this folder that follow from the code: python -m docs.generate."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from divvy.model import InvalidCluster, gpu_models, parse_cluster
+from divvy.model.schema import cluster_schema
+from tests.model.wrong_stacks import WRONG
+
+FOLDER = Path(__file__).parent
+
+_INTRODUCTION = """\
+# The stack file
+
+One file per cluster, `stacks/Pulumi.<stack>.yaml`, says how every GPU is cut and
+shared. Everything below stands under `config: {divvy:cluster: …}`.
+`divvy validate -s <stack>` checks it, `divvy schema` prints its JSON Schema for
+editors. This page is generated from the same types; `stacks/` has complete examples.
+
+A **profile** is one rule or a list of rules; each GPU of a node takes the first rule
+that selects it, and a GPU that no rule selects is offered whole. A **pool** chooses
+nodes by their labels and gives them a profile; the one pool without `select` is the
+default for GPU nodes.
+
+Two defaults differ from NVIDIA's, because theirs mislead users: shares are renamed
+(`nvidia.com/gpu.shared`), and a container that asks for two shares is refused, since
+two shares give it no more than one.
+"""
+
+_WRONG = """\
+# What divvy says about wrong stack files
+
+Every error is told at once: where it is, what is wrong, what would be right. This
+page is written by a test from what the code really says.
+"""
+
+
+def stack_file_page() -> str:
+    """Return the reference of the stack file."""
+    schema = cluster_schema()
+    parts: dict[str, Any] = schema.pop("$defs")
+    lines = [_INTRODUCTION, *_table("divvy:cluster", schema)]
+    for name in _in_reading_order(parts):
+        part = parts[name]
+        if "oneOf" in part:
+            part = next((one for one in part["oneOf"] if "properties" in one), part)
+        if "properties" in part:
+            lines += ["", *_table(name, part)]
+    lines += ["", "## GPU models", "", "| `hardware.model` | memory | SMs | MIG profiles |"]
+    lines += ["|---|--:|--:|---|"]
+    for model in gpu_models().values():
+        profiles = ", ".join(profile.name for profile in model.mig.profiles) if model.mig else "–"
+        lines.append(f"| `{model.name}` | {model.memory_mib:,} MiB | {model.sms} | {profiles} |")
+    return "\n".join(lines) + "\n"
+
+
+def wrong_stack_files_page() -> str:
+    """Return wrong stack files with the messages they get."""
+    lines = [_WRONG]
+    for title, text, _ in WRONG:
+        lines += [f"## {title}", "", "```yaml", text.rstrip("\n"), "```", "", "```text"]
+        try:
+            parse_cluster(yaml.safe_load(text))
+        except InvalidCluster as invalid:
+            lines += [str(problem) for problem in invalid.problems]
+        lines += ["```", ""]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+PAGES = {
+    "stack-file.md": stack_file_page,
+    "wrong-stack-files.md": wrong_stack_files_page,
+}
+
+
+def _table(name: str, part: dict[str, Any]) -> Iterator[str]:
+    yield f"## {name}"
+    yield ""
+    yield part.get("description", "").replace("\n", " ")
+    yield ""
+    yield "| key | type | default | meaning |"
+    yield "|---|---|---|---|"
+    for key, value in part["properties"].items():
+        required = key in part.get("required", ())
+        default = "required" if required else _default(value)
+        meaning = value.get("description", "").replace("\n", " ").replace("|", "\\|")
+        yield f"| `{key}` | {_type(value)} | {default} | {meaning} |"
+
+
+def _default(value: dict[str, Any]) -> str:
+    default = value.get("default")
+    if default in (None, []):
+        return "–"
+    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
+
+
+def _type(value: dict[str, Any]) -> str:
+    if "$ref" in value:
+        name = value["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    for key in ("anyOf", "oneOf", "allOf"):
+        if key in value:
+            names = [_type(one) for one in value[key] if one.get("type") != "null"]
+            return " or ".join(dict.fromkeys(names))
+    if "enum" in value:
+        return " or ".join(f"`{item}`" for item in value["enum"])
+    if "const" in value:
+        return f"`{value['const']}`"
+    kind = value.get("type", "any")
+    if kind == "array":
+        return f"list of {_type(value['items'])}"
+    if kind == "object":
+        return f"mapping to {_type(value.get('additionalProperties', {}))}"
+    return " or ".join(kind) if isinstance(kind, list) else str(kind)
+
+
+def _in_reading_order(parts: dict[str, Any]) -> list[str]:
+    first = ["Profile", "Rule", "MigRule", "TimeSlicing", "Pool", "Hardware"]
+    return [*first, *(name for name in parts if name not in first)]
+
+
+def main() -> None:
+    """Write every page."""
+    for name, page in PAGES.items():
+        (FOLDER / name).write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""The canonical JSON that the ConfigMap carries."""
+
+import json
+
+import pytest
+
+from divvy.model import InvalidCluster, NewerSchema, canonical_json, parse_canonical, parse_cluster
+
+VALUE = {
+    "profiles": {"whole": {}, "a": {"timeSlicing": {"replicas": 4}}},
+    "pools": {"p": {"profile": "a", "overrides": {}}},
+}
+
+
+def test_it_is_compact_sorted_versioned_and_verbatim():
+    text = canonical_json(VALUE)
+    assert text == (
+        '{"cluster":{"pools":{"p":{"overrides":{},"profile":"a"}},'
+        '"profiles":{"a":{"timeSlicing":{"replicas":4}},"whole":{}}},"schemaVersion":1}'
+    )
+    assert json.loads(text)["cluster"] == VALUE
+    assert canonical_json(dict(reversed(VALUE.items()))) == text
+
+
+def test_reading_it_back_gives_the_cluster():
+    assert parse_canonical(canonical_json(VALUE)) == parse_cluster(VALUE)
+
+
+def test_a_newer_schema_is_refused_by_its_number():
+    with pytest.raises(NewerSchema, match="schemaVersion 2, this version of divvy knows 1"):
+        parse_canonical('{"cluster":{"new":1},"schemaVersion":2}')
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"schemaVersion":0}', '{"schemaVersion":"1"}', '{"schemaVersion":1}']
+)
+def test_damaged_text_is_refused(text):
+    with pytest.raises(InvalidCluster):
+        parse_canonical(text)

@@ -1,0 +1,107 @@
+"""The data of the GPU models against the vendor's tables."""
+
+import pynvml
+import pytest
+
+from divvy.model import UnknownGpuModel, gpu_model, gpu_models, model_of_product
+from tests.model import guide
+
+WITH_MIG = sorted(guide.PRINTED)
+
+
+def test_every_card_of_the_round_is_there():
+    assert set(gpu_models()) == set(guide.CARDS)
+    assert {name for name, model in gpu_models().items() if model.mig} == set(WITH_MIG)
+
+
+@pytest.mark.parametrize("card", sorted(guide.CARDS))
+def test_card(card):
+    model = gpu_model(card)
+    assert guide.CARDS[card] == (
+        model.architecture,
+        model.compute_capability,
+        model.memory_mib,
+        model.sms,
+        model.pci_device_id,
+        model.pci_subsystem_id,
+        model.power_limit_w,
+        model.sm_clock_mhz,
+        model.memory_clock_mhz,
+        model.nvlinks,
+    )
+    assert set(model.pci_device_ids) == guide.DEVICE_IDS[card]
+    assert model.sources
+    assert model_of_product(model.product, model.memory_mib) is model
+
+
+@pytest.mark.parametrize("card", WITH_MIG)
+def test_mig_profiles_are_those_that_the_card_prints(card):
+    mig = gpu_model(card).mig
+    assert mig is not None
+    told = [
+        (
+            profile.name,
+            profile.profile_id,
+            profile.max_count,
+            float(f"{profile.memory_mib / 1024:.2f}"),
+            profile.sms,
+            profile.copy_engines,
+            profile.decoders,
+            profile.jpegs,
+            profile.ofas,
+        )
+        for profile in mig.profiles
+    ]
+    assert told == guide.rows(card)
+    for profile in mig.profiles:
+        starts, size = guide.PLACES[card][profile.profile_id]
+        assert (set(profile.starts), profile.memory_slices) == (starts, size)
+        assert profile.nvml_profile == guide.NVML[card][profile.profile_id]
+        assert profile.compute_slices == int(profile.name[0])
+        assert profile.attributes == (("me",) if profile.name.endswith("+me") else ())
+        assert profile.encoders == 0
+    assert (mig.memory_slices, mig.compute_slices) == ((4, 4) if card == "A30" else (8, 7))
+    architecture = gpu_model(card).architecture
+    assert (mig.mode_needs_reset, mig.mode_survives_reboot) == guide.MODES[architecture]
+
+
+def test_nvml_numbers_are_those_of_the_vendors_binding():
+    words = {1: "1_SLICE", 2: "2_SLICE", 3: "3_SLICE", 4: "4_SLICE", 7: "7_SLICE"}
+    for model in gpu_models().values():
+        for profile in model.mig.profiles if model.mig else ():
+            suffix = ""
+            if profile.attributes:
+                suffix = "_REV1"
+            elif profile.compute_slices == 1 and profile.memory_slices == 2:
+                suffix = "_REV2"
+            name = f"NVML_GPU_INSTANCE_PROFILE_{words[profile.compute_slices]}{suffix}"
+            assert profile.nvml_profile == getattr(pynvml, name), (model.name, profile.name)
+
+
+def test_a_model_has_several_spellings():
+    assert gpu_model("a100-40gb") is gpu_model("A100-SXM4-40GB")
+    assert gpu_model("NVIDIA-H100-80GB-HBM3").name == "H100-SXM5-80GB"
+    spelt = [name.casefold() for m in gpu_models().values() for name in (m.name, *m.spellings)]
+    assert len(spelt) == len(set(spelt))
+
+
+def test_an_unknown_model_is_told_with_the_nearest_known_one():
+    with pytest.raises(UnknownGpuModel) as refusal:
+        gpu_model("H20")
+    assert "did you mean H200?" in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("product", "memory", "expected"),
+    [
+        ("NVIDIA A100-SXM4-40GB", 40960, "A100-SXM4-40GB"),
+        ("A100-SXM4-40GB", 40536, "A100-SXM4-40GB"),
+        ("NVIDIA A100 80GB PCIe", 81920, "A100-SXM4-80GB"),
+        ("Tesla T4", 15109, "T4"),
+        ("NVIDIA A100-SXM4-40GB", 81920, None),
+        ("NVIDIA GeForce RTX 3090", 24576, None),
+    ],
+)
+def test_a_drivers_product_name_leads_to_the_model(product, memory, expected):
+    model = model_of_product(product, memory)
+    assert (model.name if model else None) == expected

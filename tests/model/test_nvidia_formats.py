@@ -1,0 +1,283 @@
+"""Configurations of NVIDIA's plugin and of mig-parted (vectors A and H of the field notes)."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from divvy.model import parse_cluster
+from divvy.model.nvidia import (
+    BadConfig,
+    Imported,
+    NotExpressible,
+    read_device_plugin,
+    read_mig_parted,
+    write_device_plugin,
+    write_mig_parted,
+)
+
+UUID = "GPU-0aba7cb2-1234-5678-9abc-def012345678"
+
+
+def shared(**entry):
+    return {"version": "v1", "sharing": {"timeSlicing": {"resources": [entry]}}}
+
+
+def profile_of(value):
+    pools = {"p": {"profile": "x"}}
+    return parse_cluster({"profiles": {"x": value}, "pools": pools}).profiles["x"]
+
+
+@pytest.mark.parametrize(
+    "document", [None, {}, {"version": "v1"}, {"flags": {"migStrategy": "none"}}]
+)
+def test_no_sharing_is_whole_gpus(document):
+    assert read_device_plugin(document, "a") == Imported({"a": {}})
+
+
+def test_nvidias_defaults_are_written_out():
+    assert read_device_plugin(shared(name="gpu", replicas=2), "a").profiles == {
+        "a": {
+            "timeSlicing": {
+                "replicas": 2,
+                "renameByDefault": False,
+                "failRequestsGreaterThanOne": False,
+            }
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {},
+        {"name": "valid"},
+        {"name": "valid", "devices": "all"},
+        {"name": "valid", "rename": "valid-shared"},
+        {"name": "valid", "replicas": -1},
+        {"name": "valid", "replicas": 0},
+        {"name": "valid", "replicas": 1},
+        {"name": "valid", "replicas": True},
+        {"name": "$invalid$", "replicas": 2},
+        {"name": "valid", "replicas": 2, "rename": "$invalid$"},
+        {"name": "valid", "replicas": 2, "other": 1},
+        *(
+            {"name": "valid", "replicas": 2, "devices": devices}
+            for devices in (
+                "",
+                "not-all",
+                -2,
+                "2.0",
+                [-1],
+                ["-1"],
+                ["invalid-UUID"],
+                ["GPU-UUID"],
+                [],
+            )
+        ),
+    ],
+)
+def test_entries_that_the_plugin_refuses(entry):
+    with pytest.raises(BadConfig):
+        read_device_plugin(shared(**entry), "a")
+
+
+@pytest.mark.parametrize(
+    "devices",
+    ["all", 2, [0], ["0"], ["0:0"], [UUID], [UUID.replace("GPU", "MIG")], [f"MIG-{UUID}/0/0"]],
+)
+def test_devices_that_the_plugin_reads(devices):
+    imported = read_device_plugin(shared(name="gpu", replicas=2, devices=devices), "a")
+    assert "a" in imported.profiles
+    # The plugin ignores them, so they are told instead of taken over.
+    assert bool(imported.left_out) == (devices != "all")
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"version": "v2"},
+        [],
+        {"sharing": {"timeSlicing": {"resources": []}}},
+        {"sharing": {"timeSlicing": {"renameByDefault": True}}},
+        {"sharing": {"mps": {"resources": [{"name": "gpu", "replicas": 1}]}}},
+        {"flags": {"migStrategy": "both"}},
+    ],
+)
+def test_configurations_that_the_plugin_refuses(document):
+    with pytest.raises(BadConfig):
+        read_device_plugin(document, "a")
+
+
+def test_what_cannot_be_expressed_is_listed():
+    mps = {"sharing": {"mps": {"resources": [{"name": "gpu", "replicas": 2}]}}}
+    imported = read_device_plugin(mps, "a")
+    assert imported.profiles == {}
+    assert "MPS" in imported.left_out[0]
+    mig = {**shared(name="nvidia.com/mig-1g.5gb", replicas=2), "flags": {"failOnInitError": True}}
+    imported = read_device_plugin(mig, "a")
+    assert imported.profiles == {}
+    assert any("flags.failOnInitError" in reason for reason in imported.left_out)
+    assert any("mig-1g.5gb" in reason for reason in imported.left_out)
+
+
+@given(
+    replicas=st.integers(2, 64),
+    rename=st.booleans(),
+    fail=st.booleans(),
+    sliced=st.booleans(),
+)
+@settings(max_examples=30, deadline=None)
+def test_device_plugin_export_then_import_is_the_identity(replicas, rename, fail, sliced):
+    sharing = {
+        "timeSlicing": {
+            "replicas": replicas,
+            "renameByDefault": rename,
+            "failRequestsGreaterThanOne": fail,
+        }
+    }
+    profile = profile_of(sharing if sliced else {})
+    imported = read_device_plugin(write_device_plugin(profile), "x")
+    assert imported.left_out == ()
+    assert profile_of(imported.profiles["x"]) == profile
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [{"devices": [0]}],
+        {"timeSlicing": {"replicas": 2, "memoryLimit": "auto"}},
+        {"timeSlicing": {"replicas": 2, "resourceName": "half"}},
+    ],
+)
+def test_profiles_that_the_plugin_has_no_words_for(value):
+    with pytest.raises(NotExpressible):
+        write_device_plugin(profile_of(value))
+
+
+def test_mig_sharing_is_exported_per_resource():
+    mig = {"mig": {"2g.10gb": 2, "1g.5gb+me": 1}, "timeSlicing": {"replicas": 3}}
+    document = write_device_plugin(profile_of(mig))
+    names = [entry["name"] for entry in document["sharing"]["timeSlicing"]["resources"]]
+    assert names == ["nvidia.com/mig-2g.10gb", "nvidia.com/mig-1g.5gb.me"]
+
+
+def parted(*entries):
+    return {"version": "v1", "mig-configs": {"a": list(entries)}}
+
+
+@pytest.mark.parametrize("document", [None, {"version": "v1"}])
+def test_an_empty_mig_parted_file_is_fine(document):
+    assert read_mig_parted(document) == Imported()
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"version": "v2"},
+        {"version": "v1", "other": {}},
+        {"version": "v1", "mig-configs": {}},
+        parted(),
+        parted({"devices": "all", "mig-enabled": True}),
+        parted({"devices": "bogus", "mig-enabled": False}),
+        parted({"devices": {}, "mig-enabled": False}),
+        parted({"devices": "all"}),
+        parted({"devices": "all", "mig-enabled": False, "mig-devices": {"1g.5gb": 1}}),
+        parted({"devices": "all", "mig-enabled": True, "mig-devices": {"bogus": 1}}),
+        parted({"devices": "all", "mig-enabled": True, "mig-devices": {"1g.5gb": -1}}),
+        parted({"devices": "all", "mig-enabled": True, "mig-devices": {"1g.5gb": 0}}),
+        parted({"devices": "all", "mig-enabled": False, "other": 1}),
+        parted({"devices": "all", "mig-enabled": False, "device-filter": "A100"}),
+    ],
+)
+def test_files_that_mig_parted_refuses(document):
+    with pytest.raises(BadConfig):
+        read_mig_parted(document)
+
+
+def test_mig_configs_become_profiles():
+    document = {
+        "version": "v1",
+        "mig-configs": {
+            "disabled": [{"devices": "all", "mig-enabled": False}],
+            "mix": [
+                {
+                    "devices": "all",
+                    "mig-enabled": True,
+                    "mig-devices": {"1g.5gb": 3, "2g.10gb": 2},
+                }
+            ],
+            "balanced": [
+                {
+                    "device-filter": ["0x20B210DE", "0x233010DE", "0x234210DE"],
+                    "devices": "all",
+                    "mig-enabled": True,
+                    "mig-devices": {"1g.10gb": 2},
+                }
+            ],
+            "last-wins": [
+                {"devices": "all", "mig-enabled": False},
+                {"devices": [0], "mig-enabled": True, "mig-devices": {"7g.40gb": 1}},
+            ],
+            "empty": [{"devices": "all", "mig-enabled": True, "mig-devices": {}}],
+        },
+    }
+    imported = read_mig_parted(document)
+    cut = {"mig": {"1g.10gb": 2}}
+    assert imported.profiles == {
+        "disabled": {},
+        "mix": {"mig": {"1g.5gb": 3, "2g.10gb": 2}},
+        "balanced": [
+            {"devices": "A100-SXM4-80GB", **cut},
+            {"devices": "H100-SXM5-80GB", **cut},
+        ],
+        "last-wins": [{"devices": [0], "mig": {"7g.40gb": 1}}, {}],
+    }
+    assert imported.left_out == (
+        "balanced[0]: no known GPU model has the PCI id 0x234210DE",
+        "empty[0]: MIG mode without instances has no counterpart",
+    )
+
+
+LAYOUTS = st.dictionaries(
+    st.sampled_from(["1g.5gb", "1g.5gb+me", "2g.10gb"]), st.integers(1, 1), min_size=1
+)
+
+
+@given(
+    st.one_of(
+        st.just([{}]),
+        st.tuples(LAYOUTS, LAYOUTS).map(
+            lambda two: [{"devices": [0, 2], "mig": two[0]}, {"devices": [1], "mig": two[1]}]
+        ),
+        LAYOUTS.map(lambda layout: [{"devices": "A100-SXM4-40GB", "mig": layout}]),
+        LAYOUTS.map(lambda layout: [{"mig": layout}]),
+    )
+)
+@settings(max_examples=40, deadline=None)
+def test_mig_parted_export_then_import_is_the_identity(value):
+    profile = profile_of(value)
+    document = {"version": "v1", "mig-configs": {"x": write_mig_parted(profile)}}
+    imported = read_mig_parted(document)
+    assert imported.left_out == ()
+    assert profile_of(imported.profiles["x"]) == profile
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"timeSlicing": {"replicas": 2}},
+        {"mig": {"layout": {"1g.5gb": 7}, "strategy": "single"}},
+        [{"devices": [UUID], "mig": {"1g.5gb": 7}}],
+        [{"devices": "*", "mig": {"1g.5gb": 7}}],
+    ],
+)
+def test_profiles_that_mig_parted_has_no_words_for(value):
+    with pytest.raises(NotExpressible):
+        write_mig_parted(profile_of(value))
+
+
+def test_equal_names_with_different_content_are_told_apart():
+    both = Imported({"a": {}}).joined(Imported({"a": {"mig": {"1g.5gb": 7}}}))
+    assert list(both.profiles) == ["a", "a-2"]
+    assert both.left_out

@@ -1,0 +1,46 @@
+"""Wrong stack files: every problem at once, in plain words, and the page that shows them."""
+
+import re
+
+import pytest
+import yaml
+
+from divvy.model import InvalidCluster, parse_cluster
+from tests.model.wrong_stacks import WRONG
+
+JARGON = re.compile(r"value_error|Input should|Extra inputs|type=|pydantic|NoneType|<class")
+
+
+@pytest.mark.parametrize(("title", "text", "paths"), WRONG, ids=[case[0] for case in WRONG])
+def test_every_problem_is_named_with_its_path_and_nothing_else_is(title, text, paths):
+    with pytest.raises(InvalidCluster) as refusal:
+        parse_cluster(yaml.safe_load(text))
+    problems = refusal.value.problems
+    assert sorted({problem.path for problem in problems}) == sorted(paths), title
+    for problem in problems:
+        assert not JARGON.search(str(problem))
+        assert problem.reason
+
+
+@pytest.mark.parametrize("value", [None, [], "x", 3])
+def test_something_else_than_a_mapping_is_refused(value):
+    with pytest.raises(InvalidCluster, match="a mapping with at least `profiles` and `pools`"):
+        parse_cluster(value)
+
+
+def test_the_remedy_names_the_nearest_known_name():
+    text = next(text for title, text, _ in WRONG if title.startswith("Profiles, models"))
+    with pytest.raises(InvalidCluster) as refusal:
+        parse_cluster(yaml.safe_load(text))
+    by_path = {problem.path: problem.remedy for problem in refusal.value.problems}
+    assert by_path["pools.a.profile"] == "did you mean slice-4?"
+    assert by_path["pools.c.hardware.model"].startswith("did you mean A100-SXM4-40GB?")
+
+
+def test_an_infeasible_layout_is_proved_and_the_nearest_that_fit_are_named():
+    text = next(text for title, text, _ in WRONG if title == "A layout without a placement")
+    with pytest.raises(InvalidCluster) as refusal:
+        parse_cluster(yaml.safe_load(text))
+    (problem,) = refusal.value.problems
+    assert "3g.20gb needs memory slices 0–3 or 4–7; both are taken" in problem.reason
+    assert problem.remedy.startswith("nearest that fit: {4g.20gb: 1, 3g.20gb: 1}")

@@ -1,0 +1,173 @@
+"""Wrong stack files, each with what is wrong about it in a word."""
+
+HARDWARE = "{model: A100-SXM4-40GB, gpus: 4, count: 2}"
+
+
+def _stack(profiles: str, pools: str = "", more: str = "") -> str:
+    pools = pools or f"main: {{hardware: {HARDWARE}, profile: p}}"
+    return f"profiles:\n{_indented(profiles)}\npools:\n{_indented(pools)}\n{more}".rstrip() + "\n"
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.strip().splitlines())
+
+
+def _pool(name: str, rest: str) -> str:
+    return f"{name}: {{{rest}}}"
+
+
+# (what is wrong, the divvy:cluster value, the paths of the problems it has to name)
+WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("Nothing in it", "{}\n", ("profiles", "pools")),
+    (
+        "A misspelt key",
+        _stack("p: {timeslicing: {replicas: 4}}", more="drivers: {}"),
+        ("profiles.p.timeslicing", "drivers"),
+    ),
+    (
+        "Wrong types and values",
+        _stack(
+            "p: {timeSlicing: {replicas: 1, renameByDefault: maybe, memoryLimit: 6GB}}",
+            "main:\n"
+            "  hardware: {model: 100, gpus: many, count: -1}\n"
+            "  profile: p\n"
+            "  runtime: {name: podman}\n",
+            "change: {policy: kill, deadline: 10}\nhealth: {ignoreXids: [x]}",
+        ),
+        (
+            "profiles.p.timeSlicing.replicas",
+            "profiles.p.timeSlicing.renameByDefault",
+            "profiles.p.timeSlicing.memoryLimit",
+            "pools.main.hardware.model",
+            "pools.main.hardware.gpus",
+            "pools.main.hardware.count",
+            "pools.main.runtime.name",
+            "change.policy",
+            "change.deadline",
+            "health.ignoreXids[0]",
+        ),
+    ),
+    (
+        "A layout without a placement",
+        _stack("p: {mig: {4g.20gb: 1, 3g.20gb: 1, 2g.10gb: 1}}"),
+        ("profiles.p.mig",),
+    ),
+    (
+        "Too many instances of a kind",
+        _stack("p:\n- {devices: [0], mig: {1g.5gb: 8}}\n- {mig: {1g.5gb+me: 2}}"),
+        ("profiles.p[0].mig", "profiles.p[1].mig"),
+    ),
+    (
+        "A MIG profile of another model",
+        _stack("p: {mig: {3g.40gb: 2}}"),
+        ("profiles.p.mig.3g.40gb",),
+    ),
+    ("No MIG profile at all", _stack("p: {mig: {3g20gb: 2}}"), ("profiles.p.mig.3g20gb",)),
+    (
+        "MIG on a model without it",
+        _stack(
+            "p: {mig: {1g.5gb: 7}}", "main: {hardware: {model: T4, gpus: 2, count: 1}, profile: p}"
+        ),
+        ("profiles.p.mig",),
+    ),
+    (
+        "A layout that no model holds, in a profile that no pool uses",
+        _stack("p: {}\nspare: {mig: {7g.40gb: 1, 1g.5gb: 1}}"),
+        ("profiles.spare.mig",),
+    ),
+    (
+        "single beside other devices",
+        _stack(
+            "p:\n"
+            "- {devices: [0, 1], mig: {layout: {1g.5gb: 7}, strategy: single}}\n"
+            "- {devices: [2, 3]}"
+        ),
+        ("profiles.p[0].mig.strategy",),
+    ),
+    (
+        "single with two MIG profiles",
+        _stack("p: {mig: {layout: {3g.20gb: 1, 2g.10gb: 1}, strategy: single}}"),
+        ("profiles.p.mig.strategy",),
+    ),
+    (
+        "One name for a whole GPU and for a share",
+        _stack("p:\n- {devices: [0], timeSlicing: {replicas: 4, renameByDefault: false}}\n- {}"),
+        ("profiles.p[1]",),
+    ),
+    (
+        "One name for a quarter and for an eighth",
+        _stack(
+            "p: {timeSlicing: {replicas: 4}}\nq: {timeSlicing: {replicas: 8}}",
+            f"main: {{hardware: {HARDWARE}, profile: p, overrides: {{node-1: q}}}}",
+        ),
+        ("profiles.q",),
+    ),
+    (
+        "Pools that can select the same node",
+        _stack(
+            "p: {}",
+            "a: {select: {kind: gpu}, profile: p}\n"
+            "b: {select: {kind: gpu, team: x}, profile: p}\n"
+            "c: {profile: p}\n"
+            "d: {profile: p}",
+        ),
+        ("pools.b.select", "pools.d"),
+    ),
+    (
+        "Profiles, models and GPUs that do not exist",
+        _stack(
+            "slice-4: {timeSlicing: {replicas: 4}}\nsome: [{devices: [0, 4]}]",
+            f"a: {{select: {{k: a}}, hardware: {HARDWARE}, profile: slice4}}\n"
+            f"b: {{select: {{k: b}}, hardware: {HARDWARE}, "
+            "profile: some, overrides: {n: none}}\n"
+            "c: {select: {k: c}, hardware: {model: A100-SXM-40GB, gpus: 4, count: 1}, "
+            "profile: some}",
+        ),
+        (
+            "pools.a.profile",
+            "pools.b.overrides.n",
+            "pools.c.hardware.model",
+            "profiles.some.devices",
+        ),
+    ),
+    (
+        "Overrides that contradict each other",
+        _stack(
+            "p: {}",
+            "a: {select: {k: a}, hardware: {model: T4, gpus: 1, count: 1}, profile: p,\n"
+            "    overrides: {n1: p, n2: p}}\n"
+            "b: {select: {k: b}, profile: p, overrides: {n1: p}}",
+        ),
+        ("pools.a.overrides", "pools.b.overrides.n1"),
+    ),
+    (
+        "A rule that is never reached",
+        _stack("p:\n- {}\n- {devices: [0], mig: {1g.5gb: 7}}"),
+        ("profiles.p[1]",),
+    ),
+    (
+        "Names that Kubernetes refuses",
+        _stack(
+            "no spaces: {}\np: {timeSlicing: {replicas: 2, resourceName: kubernetes.io/gpu}}",
+            f"Main: {{select: {{a b: c}}, hardware: {HARDWARE}, profile: p}}",
+            "namespace: Divvy\ndevices: [{resource: hca, paths: [/dev/x]}]",
+        ),
+        (
+            "profiles.no spaces",
+            "pools.Main",
+            "pools.Main.select.a b",
+            "profiles.p.timeSlicing.resourceName",
+            "namespace",
+            "devices[0].resource",
+        ),
+    ),
+    (
+        "More memory than there is, an old driver, an image in two ways",
+        _stack(
+            "p: {mig: {1g.5gb: 7}, timeSlicing: {replicas: 2, memoryLimit: 5Gi}}",
+            more='driver: {version: 510.47.03, minVersion: "535.104"}\n'
+            "plugin: {image: {registry: r, reference: x}}",
+        ),
+        ("profiles.p.timeSlicing.memoryLimit", "driver.version", "plugin.image.reference"),
+    ),
+)
