@@ -111,9 +111,22 @@ class Deployment:
                 for urn, found in self._old.items()
                 if urn not in keep and (not self._targets or urn in self._targets)
             ]
-            self.delete_all([*self._leftovers, *doomed])
+            self.delete_all([*self._leftovers, *doomed, *self._begun_and_dropped()])
         if not self._preview:
             self._store.write(self.resources())
+
+    def _begun_inputs(self, urn: str) -> Mapping[str, Any] | None:
+        """Return the inputs of a creation that was cut off: its automatic name is to be used."""
+        begun = self._pending.get(urn)
+        return None if begun is None or begun.made is None else unwrapped(dict(begun.made.inputs))
+
+    def _begun_and_dropped(self) -> list[ResourceState]:
+        """Return what a dead run may have made and the program no longer wants."""
+        return [
+            begun.made
+            for urn, begun in self._pending.items()
+            if begun.made is not None and urn not in self._new and urn not in self._old
+        ]
 
     def resources(self) -> list[ResourceState]:
         """Return all resources as they are now, in dependency order."""
@@ -270,7 +283,7 @@ class Deployment:
         wished = unwrapped(dict(goal.inputs))
         if old_inputs is not None and goal.ignore_changes:
             wished = without(wished, goal.ignore_changes, old_inputs)
-        inputs = provider.check(goal.urn, old_inputs, wished)
+        inputs = provider.check(goal.urn, old_inputs or self._begun_inputs(goal.urn), wished)
         diff = None if old is None else provider.diff(_plain(old), inputs)
         drifted: tuple[str, ...] | None = ()
         if old is not None and diff is not None and not diff.changed:
@@ -329,20 +342,24 @@ class Deployment:
     ) -> tuple[str, dict[str, Any], tuple[str, ...]]:
         kind = "update" if step.operation == "update" else "create"
         timeout = goal.timeouts.get(kind, _DEFAULT_TIMEOUT)
+        identity = provider.identity(inputs)
+        begun = None if kind == "update" else _state(goal, None, identity, inputs, {})
         if not self._preview:
-            self._store.began(step.operation, goal.urn, provider.identity(inputs))
+            marked = (
+                None if begun is None else replace(begun, inputs=secrets_kept(inputs, goal.inputs))
+            )
+            self._store.began(step.operation, goal.urn, identity, marked)
         if step.operation == "replace":
             assert old is not None
             self._replace_old(old, step, provider)
-        resumed = goal.urn in self._pending
+            if not self._preview:
+                self._store.began("create", goal.urn, identity, marked)
         try:
             if step.operation == "update":
                 assert old is not None
                 made = provider.update(_plain(old), inputs, timeout=timeout, preview=self._preview)
             else:
-                made = provider.create(
-                    goal.urn, inputs, timeout=timeout, preview=self._preview, resumed=resumed
-                )
+                made = provider.create(goal.urn, inputs, timeout=timeout, preview=self._preview)
         except StepFailed as failure:
             if failure.partial is None:
                 raise
@@ -356,13 +373,11 @@ class Deployment:
             if not old.retain_on_delete:
                 provider.delete(_plain(old), timeout=_DEFAULT_TIMEOUT)
             self._store.gone(old)
-            self._store.began("create", old.urn, old.id)
             with self._lock:
                 self._old.pop(old.urn, None)
             return
         leftover = replace(old, delete=True)
         self._store.done(leftover)
-        self._store.began("create", old.urn, "")
         with self._lock:
             self._leftovers.append(leftover)
 

@@ -84,9 +84,7 @@ class DynamicProvider:
         """Return "": only the provider knows."""
         return ""
 
-    def create(
-        self, urn: str, inputs: Mapping[str, Any], *, timeout: float, preview: bool, resumed: bool
-    ) -> Made:
+    def create(self, urn: str, inputs: Mapping[str, Any], *, timeout: float, preview: bool) -> Made:
         """Let the provider create; in a preview outputs are unknown."""
         if preview or has_unknown(inputs):
             return Made("", dict(inputs))

@@ -52,10 +52,8 @@ class Provider(Protocol):
     def identity(self, inputs: Mapping[str, Any]) -> str:
         """Return the id a resource of these inputs will have, "" where only creation tells."""
 
-    def create(
-        self, urn: str, inputs: Mapping[str, Any], *, timeout: float, preview: bool, resumed: bool
-    ) -> Made:
-        """Make a resource; ``resumed`` allows taking over what a dead run has made."""
+    def create(self, urn: str, inputs: Mapping[str, Any], *, timeout: float, preview: bool) -> Made:
+        """Make a resource; what a dead run of this stack has made is taken over."""
 
     def update(
         self, resource: ResourceState, inputs: Mapping[str, Any], *, timeout: float, preview: bool

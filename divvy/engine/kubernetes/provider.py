@@ -96,17 +96,14 @@ class KubernetesProvider:
         namespace, name = metadata.get("namespace"), str(metadata.get("name", ""))
         return f"{namespace}/{name}" if namespace else name
 
-    def create(
-        self, urn: str, inputs: Mapping[str, Any], *, timeout: float, preview: bool, resumed: bool
-    ) -> Made:
+    def create(self, urn: str, inputs: Mapping[str, Any], *, timeout: float, preview: bool) -> Made:
         """Apply a new object and wait until it is ready."""
         if has_unknown(inputs):
             return Made("", _previewed(inputs))
         try:
             kind, namespace = self._place(inputs)
             live = self.api.get(kind, namespace, inputs["metadata"]["name"])
-            known = resumed or _forced(inputs)
-            if live is not None and not known and not _ours(live, self._manager):
+            if live is not None and not _forced(inputs) and not _ours(live, self._manager):
                 raise StepFailed(
                     f"{self.identity(inputs)} exists already, made by {_makers(live)}: delete it, "
                     'or take it over with the annotation pulumi.com/patchForce: "true"'
@@ -156,6 +153,11 @@ class KubernetesProvider:
         policy = str(annotations.get("pulumi.com/deletionPropagationPolicy", "background"))
         uid = str(metadata.get("uid") or "")
         name = str(metadata["name"])
+        if not resource.outputs:
+            # A creation that was cut off: what lies there may be somebody else's.
+            found = self.api.get(kind, namespace, name)
+            if found is None or not _ours(found, self._manager):
+                return
         if not self.api.delete(kind, namespace, name, policy.capitalize(), uid):
             return
         if _true(annotations.get("pulumi.com/skipAwait")):

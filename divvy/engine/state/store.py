@@ -29,11 +29,12 @@ ENGINE_VERSION = "v3.272.0"
 
 @dataclass(frozen=True)
 class Pending:
-    """A step that began and whose end nobody saw: (operation, URN, id it would have)."""
+    """A step that began and whose end nobody saw; ``made`` is what a creation would have made."""
 
     operation: str
     urn: str
     id: str
+    made: ResourceState | None = None
 
 
 @dataclass(frozen=True)
@@ -164,9 +165,14 @@ class StateStore:
         self._close_journal()
         self._journal_path.unlink(missing_ok=True)
 
-    def began(self, operation: str, urn: str, identity: str) -> None:
-        """Note that a step is about to happen."""
-        self._append({"began": {"operation": operation, "urn": urn, "id": identity}})
+    def began(
+        self, operation: str, urn: str, identity: str, made: ResourceState | None = None
+    ) -> None:
+        """Note that a step is about to happen, and what it would make."""
+        record: dict[str, Any] = {"operation": operation, "urn": urn, "id": identity}
+        if made is not None:
+            record["made"] = self._sealed(made)
+        self._append({"began": record})
 
     def done(self, resource: ResourceState) -> None:
         """Note that a resource now is like this."""
@@ -203,7 +209,8 @@ class StateStore:
                 self.crypter = Passphrase(record["salt"], self._read_passphrase)
             if "began" in record:
                 began = record["began"]
-                pending[began["urn"]] = Pending(began["operation"], began["urn"], began["id"])
+                made = self._opened(began["made"]) if "made" in began else None
+                pending[began["urn"]] = Pending(began["operation"], began["urn"], began["id"], made)
             elif "done" in record:
                 resource = self._opened(record["done"])
                 pending.pop(resource.urn, None)
