@@ -16,7 +16,7 @@ import pytest
 from divvy.lab.addresses import Addresses
 from divvy.lab.identities import node_identity, server
 from divvy.lab.paths import PKI
-from divvy.lab.tools import CONTAINERD, CONTAINERD_VERSION, KUBERNETES, KUBERNETES_VERSION
+from divvy.lab.tools import CONTAINERD_VERSION, KUBERNETES, KUBERNETES_VERSION
 from tests.running_lab import RunningLab
 
 pytestmark = pytest.mark.lab
@@ -142,18 +142,6 @@ def test_what_is_written_on_a_node_stays_there(lab: RunningLab) -> None:
     # Neither the lab's keys nor other nodes are to be found on a node.
     assert on("gpu-t4", f"find {PKI.parent} -mindepth 1") == ""
     on("gpu-t4", "rm /etc/divvy-test /opt/divvy-test")
-
-
-def test_container_runtimes_are_as_described(lab: RunningLab) -> None:
-    for node in lab.description.nodes:
-        inside = [str(CONTAINERD.bin / "containerd"), "config", "dump"]
-        command = lab.machine(node.name).enter_command(inside)
-        dump = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        assert f"enable_cdi = {str(node.containerd.cdi).lower()}" in dump
-        own = lab.machine(node.name).enter_command(["head", "-1", "/etc/containerd/config.toml"])
-        first = subprocess.run(own, capture_output=True, text=True, check=True).stdout
-        assert first == f"version = {node.containerd.config_version}\n"
-    assert {n.containerd.cdi for n in lab.description.nodes} == {True, False}
 
 
 def test_a_pod_runs_exactly_the_digest_it_asks_for(

@@ -121,6 +121,17 @@ def test_a_second_up_repairs_what_is_broken_and_nothing_else(small_lab: SmallLab
     small_lab.pod_on("gpu-1", "after")
 
 
+@pytest.mark.parametrize(("node", "version", "cdi"), [("gpu-1", 2, "false"), ("cpu-1", 4, "true")])
+def test_container_runtimes_start_as_described(
+    small_lab: SmallLab, node: str, version: int, cdi: str
+) -> None:
+    small_lab.up()
+    first = small_lab.divvy("exec", node, "--", "head", "-1", "/etc/containerd/config.toml")
+    assert first.stdout == f"version = {version}\n"
+    dump = small_lab.divvy("exec", node, "--", "containerd", "config", "dump")
+    assert f"enable_cdi = {cdi}\n" in dump.stdout
+
+
 def test_restarted_components_leave_pods_running(small_lab: SmallLab) -> None:
     small_lab.up()
     small_lab.pod_on("gpu-1", "stays")
