@@ -50,14 +50,18 @@ def fail(message: str, code: int = 1) -> NoReturn:
     raise typer.Exit(code)
 
 
+def counted(number: int, thing: str) -> str:
+    """Return a count with its noun."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
 def problems_text(file: "StackFile", invalid: "InvalidCluster") -> str:
     """Return all problems of a stack file as one block, in the order of its lines."""
     rows = sorted(
         ((file.line(problem) or 0, problem) for problem in invalid.problems),
         key=lambda row: row[0],
     )
-    count = len(rows)
-    lines = [f"{file.source} has {count} error{'' if count == 1 else 's'}:"]
+    lines = [f"{file.source} has {counted(len(rows), 'error')}:"]
     for line, problem in rows:
         where = f"line {line}: " if line else ""
         lines.append(f"  {where}{problem.path}: {problem.reason}")

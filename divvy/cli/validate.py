@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from divvy.cli.output import fail, problems_text
+from divvy.cli.output import counted, fail, problems_text
 
 
 def register(app: typer.Typer) -> None:
@@ -43,7 +43,8 @@ def validate(
         except InvalidCluster as invalid:
             errors.append(problems_text(source, invalid))
         else:
-            pools, profiles = len(cluster.pools), len(cluster.profiles)
-            typer.echo(f"{source.source}: valid ({pools} pools, {profiles} profiles)")
+            pools = counted(len(cluster.pools), "pool")
+            profiles = counted(len(cluster.profiles), "profile")
+            typer.echo(f"{source.source}: valid ({pools}, {profiles})")
     if errors:
         fail("\n".join(errors))

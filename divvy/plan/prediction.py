@@ -95,7 +95,7 @@ class PoolPlan:
     def totals(self) -> Mapping[str, int]:
         """Return the devices of all its nodes by resource."""
         totals: Counter[str] = Counter()
-        if self.node is not None:
+        if self.node is not None and self.alike:
             for resource, number in self.node.per_node.items():
                 totals[resource] += number * self.alike
         for node in self.overrides.values():

@@ -1,0 +1,252 @@
+"""plan, diff, validate, schema and import as scripts use them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+from typer.testing import CliRunner
+
+from divvy.cli import diff, imports, plan, schema, validate
+from divvy.cli.stack_files import StackFile
+from divvy.model import InvalidCluster
+from tests.plan.stacks import FOLDER
+
+STACK = """\
+config:
+  divvy:cluster:
+    profiles:
+      slice-4: {timeSlicing: {replicas: 4}}
+      seven: {mig: {1g.5gb: 7}}
+    pools:
+      notebooks:
+        hardware: {model: A100-SXM4-40GB, gpus: 4, count: 2}
+        profile: slice-4
+"""
+CUT = STACK.replace("profile: slice-4", "profile: seven")
+WRONG = STACK.replace("replicas: 4", "replicas: 1").replace("gpus: 4", "gpu: 4")
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """Give a project in git whose stack was committed sliced and is now cut."""
+    stacks = tmp_path / "stacks"
+    stacks.mkdir()
+    (tmp_path / "Pulumi.yaml").write_text("name: x\n")
+    (stacks / "Pulumi.a.yaml").write_text(STACK)
+    for command in (
+        ("init", "-q"),
+        ("add", "."),
+        ("-c", "user.name=t", "-c", "user.email=t@t", "commit", "-q", "-m", "first"),
+    ):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    (stacks / "Pulumi.a.yaml").write_text(CUT)
+    (stacks / "Pulumi.wrong.yaml").write_text(WRONG)
+    below = tmp_path / "below"
+    below.mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments):
+    app = typer.Typer()
+    for module in (plan, diff, validate, schema, imports):
+        module.register(app)
+    return CliRunner().invoke(app, arguments)
+
+
+def test_plan_of_a_stack_and_of_a_file_are_the_same(project, monkeypatch):
+    by_name = run("plan", "-s", "a", "-o", "json")
+    by_file = run("plan", "--file", "stacks/Pulumi.a.yaml", "-o", "json")
+    assert (by_name.exit_code, by_file.exit_code) == (0, 0)
+    assert json.loads(by_name.stdout)["totals"] == {"nvidia.com/mig-1g.5gb": 56}
+    assert by_name.stdout == by_file.stdout
+    monkeypatch.chdir(project / "below")
+    assert run("plan", "-s", "a", "-o", "json").stdout == by_name.stdout
+
+
+@pytest.mark.parametrize(
+    ("form", "start"), [("text", "a: 1 pool"), ("md", "## GPU plan"), ("html", "<!doctype html>")]
+)
+def test_plan_in_every_format_on_standard_output_and_in_a_file(project, form, start):
+    told = run("plan", "-s", "a", "-o", form)
+    assert told.exit_code == 0
+    assert told.stdout.startswith(start)
+    assert run("plan", "-s", "a", "-o", form, "--out", "out").exit_code == 0
+    assert (project / "out").read_text().startswith(start)
+
+
+def test_errors_are_one_block_on_standard_error_with_lines(project):
+    told = run("plan", "-s", "wrong")
+    assert told.exit_code == 1
+    assert told.stdout == ""
+    assert told.stderr.splitlines() == [
+        f"error: {project}/stacks/Pulumi.wrong.yaml has 3 errors:",
+        "  line 4: profiles.slice-4.timeSlicing.replicas: is 1",
+        "      2 or more is expected",
+        "  line 8: pools.notebooks.hardware.gpus: is missing",
+        "      what it says: GPUs of each node",
+        "  line 8: pools.notebooks.hardware.gpu: unknown key",
+        "      did you mean gpus?",
+    ]
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("plan",), "name a stack with -s"),
+        (("plan", "-s", "nope"), "the stacks here are: a, wrong"),
+        (("plan", "--file", "nope.yaml"), "cannot read nope.yaml"),
+        (("plan", "--file", "Pulumi.yaml"), "a stack file begins with it"),
+        (("diff", "a"), "give two sides"),
+        (("diff", "a", "nope"), "no file, no stack and no git revision"),
+        (("diff", "HEAD", "HEAD"), "write HEAD:<path>"),
+        (("diff", "HEAD:nope.yaml", "a"), "git has no HEAD:nope.yaml"),
+        (("diff", "a", "wrong"), "has 3 errors"),
+        (("diff", "--live"), "--live compares one stack file"),
+        (("diff", "--live", "-s", "a", "-o", "html"), "--live has no view in html"),
+        (("validate",), "name a stack"),
+        (("import", "mig-parted", "nope"), "cannot read nope"),
+    ],
+)
+def test_each_mistake_gets_a_sentence_and_exit_code_1(arguments, words):
+    told = run(*arguments)
+    assert told.exit_code == 1
+    assert told.stderr.startswith("error: ")
+    assert words in told.stderr
+    assert "Traceback" not in told.stderr
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize(
+    "sides",
+    [
+        ("HEAD", "a"),
+        ("HEAD", "stacks/Pulumi.a.yaml"),
+        ("HEAD:stacks/Pulumi.a.yaml", "a"),
+        ("HEAD", "-s", "a"),
+    ],
+)
+def test_diff_finds_the_change_since_a_revision(sides):
+    told = run("diff", *sides, "-o", "json")
+    assert told.exit_code == 2
+    totals = json.loads(told.stdout)["totals"]
+    assert totals == {
+        "nvidia.com/gpu.shared": {"before": 32, "after": 0},
+        "nvidia.com/mig-1g.5gb": {"before": 0, "after": 56},
+    }
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize("sides", [("a", "a"), ("HEAD", "HEAD", "-s", "a")])
+def test_diff_without_a_change_exits_0(sides):
+    told = run("diff", *sides)
+    assert (told.exit_code, "no change" in told.stdout) == (0, True)
+
+
+@pytest.mark.usefixtures("project")
+def test_diff_in_every_format():
+    for form, start in (("text", "a@HEAD"), ("md", "## GPU topology"), ("html", "<!doctype")):
+        told = run("diff", "HEAD", "a", "-o", form)
+        assert told.exit_code == 2
+        assert told.stdout.startswith(start)
+
+
+def test_validate_tells_all_files_and_fails_if_one_is_wrong(project):
+    told = run("validate", "-s", "a", "-s", "wrong")
+    assert told.exit_code == 1
+    assert "Pulumi.a.yaml: valid (1 pool, 2 profiles)" in told.stdout
+    assert "Pulumi.wrong.yaml has 3 errors" in told.stderr
+    assert run("validate", "--file", f"{project}/stacks/Pulumi.a.yaml").exit_code == 0
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("Pulumi.*.yaml")), ids=lambda path: path.stem)
+def test_the_stacks_of_this_project_are_valid(path):
+    told = run("validate", "--file", str(path))
+    assert told.exit_code == 0, told.stderr
+
+
+def test_a_key_that_is_there_twice_is_an_error():
+    twice = STACK.replace("      seven:", "      slice-4:")
+    with pytest.raises(InvalidCluster) as refusal:
+        StackFile("a", "a.yaml", twice).cluster()
+    (problem,) = refusal.value.problems
+    assert problem.path == "profiles.slice-4"
+    assert problem.reason == "is there twice (again in line 5)"
+
+
+def test_schema_describes_the_examples():
+    told = run("schema")
+    assert told.exit_code == 0
+    document = json.loads(told.stdout)
+    assert document["$schema"].endswith("2020-12/schema")
+    cluster = document["properties"]["config"]["properties"]["divvy:cluster"]
+    for path in FOLDER.glob("Pulumi.*.yaml"):
+        value = yaml.safe_load(path.read_text())["config"]["divvy:cluster"]
+        assert set(value) <= set(cluster["properties"])
+
+
+CONFIG_MAP = """\
+kind: ConfigMap
+data:
+  slice-4: |
+    version: v1
+    sharing:
+      timeSlicing:
+        renameByDefault: true
+        failRequestsGreaterThanOne: true
+        resources:
+        - {name: nvidia.com/gpu, replicas: 4}
+  nothing: |
+    sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}
+"""
+
+
+def test_import_reads_a_whole_configmap_and_lists_what_it_cannot_say(tmp_path):
+    file = tmp_path / "map.yaml"
+    file.write_text(CONFIG_MAP)
+    told = run("import", "nvidia-config", str(file))
+    assert told.exit_code == 0
+    profiles = yaml.safe_load(told.stdout)["config"]["divvy:cluster"]["profiles"]
+    assert profiles == {
+        "slice-4": {
+            "timeSlicing": {
+                "replicas": 4,
+                "renameByDefault": True,
+                "failRequestsGreaterThanOne": True,
+            }
+        }
+    }
+    assert "not imported: nothing: sharing.mps" in told.stderr
+    assert told.stdout.startswith("# not imported: nothing: sharing.mps")
+    stack = yaml.safe_load(told.stdout)
+    stack["config"]["divvy:cluster"]["pools"] = {"p": {"profile": "slice-4"}}
+    StackFile("x", "x", yaml.safe_dump(stack)).cluster()
+
+
+def test_import_of_mig_parted(tmp_path):
+    file = tmp_path / "mig.yaml"
+    entry = {"devices": "all", "mig-enabled": True, "mig-devices": {"1g.5gb": 7}}
+    document = {"version": "v1", "mig-configs": {"all-1g.5gb": [entry]}}
+    file.write_text(yaml.safe_dump(document))
+    told = run("import", "mig-parted", str(file))
+    assert "all-1g.5gb:\n        mig: {1g.5gb: 7}" in told.stdout
+    file.write_text("version: v2\n")
+    told = run("import", "mig-parted", str(file))
+    assert told.exit_code == 1
+    assert "version is 'v2'; v1 is expected" in told.stderr
+
+
+def test_commands_load_nothing_heavy_before_they_run():
+    code = (
+        "import sys; from divvy.cli import plan, diff, validate, schema, imports;"
+        "print(sorted({'pydantic', 'lightkube', 'yaml', 'jinja2', 'pulumi'} & set(sys.modules)))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd()
+    )
+    assert told.stdout.strip() == "[]"

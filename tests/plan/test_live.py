@@ -1,0 +1,70 @@
+"""The comparison with live nodes."""
+
+from divvy.plan import LiveNode, compare_live
+from tests.plan.stacks import example
+
+GOOD = {
+    "gpu-a100": {
+        "nvidia.com/gpu": 1,
+        "nvidia.com/gpu.shared": 6,
+        "nvidia.com/mig-1g.5gb": 4,
+        "nvidia.com/mig-2g.10gb": 2,
+        "nvidia.com/mig-3g.20gb": 2,
+    },
+    "gpu-h100": {"nvidia.com/gpu": 2},
+    "gpu-t4": {"nvidia.com/gpu.shared": 8},
+}
+
+
+def node(name, allocatable=None, state="Ready", reason="", **labels):
+    kind = {"node.kubernetes.io/instance-type": name}
+    found = GOOD.get(name, {}) if allocatable is None else allocatable
+    return LiveNode(name, {**kind, **labels}, found, state, reason)
+
+
+def compared(*nodes):
+    return compare_live(example("lab"), "lab", nodes)
+
+
+def test_a_cluster_as_its_file_says():
+    difference = compared(*map(node, GOOD), node("cpu-1", {}, state=None))
+    assert not difference
+    assert difference.compared == 3
+
+
+def test_wrong_numbers_are_told_and_stale_zeros_are_not():
+    h100 = node("gpu-h100", {"nvidia.com/gpu": 1, "nvidia.com/gpu.shared": 0, "other.org/x": 3})
+    (found,) = compared(node("gpu-a100"), h100, node("gpu-t4")).nodes
+    assert [(row.resource, row.before, row.after) for row in found.resources] == [
+        ("nvidia.com/gpu", 1, 2)
+    ]
+
+
+def test_a_label_that_bypasses_the_file_is_shown_even_if_the_numbers_fit():
+    labels = {"divvy.gpu/profile": "slice-4"}
+    h100 = node("gpu-h100", {"nvidia.com/gpu.shared": 8}, **labels)
+    (found,) = compared(node("gpu-a100"), h100, node("gpu-t4")).nodes
+    assert found.bypass == "divvy.gpu/profile=slice-4"
+    assert found.resources == ()
+
+
+def test_an_unknown_profile_label_is_a_problem():
+    h100 = node("gpu-h100", **{"divvy.gpu/profile": "slice4"})
+    (found,) = compared(node("gpu-a100"), h100, node("gpu-t4")).nodes
+    assert "did you mean slice-4?" in found.problem
+    assert found.resources == ()
+
+
+def test_missing_nodes_and_unhappy_agents_are_told():
+    t4 = node("gpu-t4", state="Blocked", reason="GPU 0: held by pod x")
+    difference = compared(node("gpu-a100"), t4)
+    (count,) = difference.counts
+    assert (count.pool, count.found, count.expected) == ("training", 0, 1)
+    (found,) = difference.nodes
+    assert (found.state, found.reason) == ("Blocked", "GPU 0: held by pod x")
+
+
+def test_gpus_outside_every_pool_are_told():
+    difference = compared(*map(node, GOOD), node("other", {"nvidia.com/gpu": 4}, state=None))
+    (found,) = difference.nodes
+    assert found.problem == "no pool of the stack file selects it"

@@ -1,0 +1,203 @@
+"""The views of plan and diff tell the same, each in its own form."""
+
+import io
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from rich.console import Console
+
+from divvy.plan import diff, plan
+from divvy.render.markdown import difference_markdown, plan_markdown
+from divvy.render.page import difference_page, plan_page
+from divvy.render.plan_json import difference_document, difference_json, plan_document, plan_json
+from divvy.render.terminal import difference_text, plan_text
+from tests.plan.stacks import example, planned, pool
+
+PROFILES = {
+    "slice-4": {"timeSlicing": {"replicas": 4}},
+    "seven": {"mig": {"1g.5gb": 7}},
+}
+MIXED = plan(example("mixed"), "mixed")
+BEFORE = planned(PROFILES, notebooks=pool("slice-4", 3))
+AFTER = planned(PROFILES, notebooks=pool("seven", 3))
+CHANGED = diff(BEFORE, AFTER)
+
+
+def shown(renderable, width=80, colour=False):
+    out = io.StringIO()
+    Console(
+        file=out, width=width, force_terminal=colour, no_color=not colour, highlight=False
+    ).print(renderable)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("name", ["cern", "mixed", "h200", "lab"])
+def test_the_terminal_view_fits_80_columns_and_needs_no_colour(name):
+    text = shown(plan_text(plan(example(name), name)))
+    assert "\x1b" not in text
+    assert max(map(len, text.splitlines())) <= 80
+    for resource in plan(example(name), name).totals:
+        assert resource in text
+
+
+def test_the_terminal_view_of_a_plan():
+    text = shown(plan_text(AFTER))
+    assert [line.rstrip() for line in text.splitlines()][:9] == [
+        "test: 1 pool, 3 nodes, 12 GPUs",
+        "",
+        "pool notebooks: 3 nodes × 4 × A100-SXM4-40GB, profile seven",
+        "  GPU 0–3 ▕ 1g  ▏ 1g  ▏ 1g  ▏ 1g  ▏ 1g  ▏ 1g  ▏ 1g  ▏  ·  ▏",
+        "  resource               per node     all  each device",
+        "  nvidia.com/mig-1g.5gb        28      84  MIG 1g.5gb: 4,864 MiB, 14 SMs",
+        "    memory hard, compute hard, faults isolated, nvidia-smi slice",
+        "",
+        "total",
+    ]
+
+
+def test_the_terminal_view_of_a_diff():
+    text = shown(difference_text(CHANGED))
+    assert max(map(len, text.splitlines())) <= 80
+    words = " ".join(text.split())
+    assert "nvidia.com/gpu.shared 48 0 -48" in words
+    assert "nvidia.com/mig-1g.5gb 0 84 +84" in words
+    assert "disruption GPUs must be idle: MIG mode is switched on and the GPU is reset" in words
+    assert "no change" in shown(difference_text(diff(BEFORE, BEFORE)))
+
+
+def test_colour_is_there_for_those_who_can_see_it():
+    assert "\x1b[" in shown(difference_text(CHANGED), colour=True)
+
+
+def test_the_json_of_a_plan_has_the_documented_shape():
+    document = json.loads(plan_json(MIXED))
+    assert list(document) == ["cluster", "pools", "totals"]
+    for each in document["pools"]:
+        assert list(each) == ["name", "count", "profile", "perNode", "devices", "overrides"]
+        for node in (each, *each["overrides"].values()):
+            for device in node["devices"]:
+                keys = ["resource", "gpu", "kind", "memoryMiB", "sms", "guarantees"]
+                assert list(device) == keys
+                promises = ["memory", "compute", "faults", "nvidiaSmi"]
+                assert list(device["guarantees"]) == promises
+    assert document["totals"] == dict(MIXED.totals)
+    assert list(document["pools"][0]["overrides"]) == ["h100-4"]
+    kinds = {d["kind"] for p in document["pools"] for d in p["devices"]}
+    assert kinds == {"gpu", "gpu-replica", "mig", "mig-replica"}
+
+
+def test_the_json_is_the_same_every_time():
+    assert plan_json(plan(example("mixed"), "mixed")) == plan_json(MIXED)
+
+
+def test_the_json_of_a_diff_has_the_documented_shape():
+    document = json.loads(difference_json(CHANGED))
+    assert document == difference_document(CHANGED)
+    (change,) = document["changes"]
+    assert change["nodes"] == {"before": 3, "after": 3}
+    assert change["profile"] == {"before": "slice-4", "after": "seven"}
+    assert change["disruption"]["level"] == "GPUs must be idle"
+    shared = change["resources"][0]
+    assert shared["resource"] == "nvidia.com/gpu.shared"
+    assert (shared["before"], shared["after"]) == (48, 0)
+    assert shared["guarantees"]["after"] is None
+    assert document["totals"]["nvidia.com/mig-1g.5gb"] == {"before": 0, "after": 84}
+
+
+@pytest.mark.parametrize("text", [plan_markdown(MIXED), difference_markdown(CHANGED)])
+def test_the_tables_of_the_markdown_are_whole(text):
+    columns = 0
+    for line in text.splitlines():
+        if not line.startswith("|"):
+            columns = 0
+            continue
+        columns = columns or line.count("|")
+        assert line.count("|") == columns, line
+    assert text.count("```") % 2 == 0
+
+
+def test_the_markdown_of_a_diff_says_what_a_reviewer_needs():
+    text = difference_markdown(CHANGED)
+    assert "### Pool `notebooks`: 3 nodes, profile slice-4 → seven" in text
+    assert "- GPU 0–3 ▕" in text
+    assert "+ GPU 0–3 ▕ 1g  ▏" in text
+    assert "**Disruption** GPUs must be idle" in text
+    assert "| `nvidia.com/gpu.shared` | 48 | 0 | -48 | gone: memory none," in text
+    assert "no change" in difference_markdown(diff(BEFORE, BEFORE))
+
+
+class Page(HTMLParser):
+    """Collects what the tests ask of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.ids, self.urls, self.pictures, self.words = [], [], [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        values = dict(attributes)
+        if tag not in ("meta", "rect", "path"):
+            self.open.append(tag)
+        if "id" in values:
+            self.ids.append(values["id"])
+        self.urls += [values[key] for key in ("src", "href") if key in values]
+        if tag == "svg":
+            self.pictures.append({"labels": values["aria-labelledby"].split(), "rects": []})
+        if tag == "rect":
+            self.pictures[-1]["rects"].append(values)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+@pytest.mark.parametrize("text", [plan_page(MIXED), difference_page(CHANGED)])
+def test_pages_are_well_formed_self_contained_and_have_text_for_every_picture(text):
+    page = Page(text)
+    assert page.open == []
+    assert len(page.ids) == len(set(page.ids))
+    assert page.urls == []
+    assert not re.search(r"<script|@import|url\(|https?:", text)
+    assert page.pictures
+    for picture in page.pictures:
+        assert set(picture["labels"]) <= set(page.ids)
+    assert "prefers-color-scheme: dark" in text
+    assert "@media print" in text
+
+
+def test_every_bar_is_as_long_as_the_card_has_slices():
+    for picture in Page(plan_page(MIXED)).pictures:
+        rows = {}
+        for rect in picture["rects"]:
+            rows.setdefault(rect["y"], []).append((float(rect["x"]), float(rect["width"])))
+        for pieces in rows.values():
+            position = 92.0
+            for x, width in pieces:
+                assert x == pytest.approx(position, abs=0.02)
+                position += width
+            assert position == pytest.approx(92.0 + 560.0, abs=0.05)
+
+
+def test_the_picture_of_a_diff_has_before_over_after():
+    text = difference_page(CHANGED)
+    assert text.index(">before<") < text.index(">after<")
+    assert "before, GPU 0–3: nvidia.com/gpu.shared, GPU shared by 4" in text
+
+
+def test_names_are_escaped():
+    assert "<i>" not in plan_page(plan(example("cern"), "<i>x</i>"))
+
+
+def test_a_pool_without_hardware_is_shown_without_claims():
+    unknown = planned({"whole": {}}, a={"profile": "whole"})
+    for text in (shown(plan_text(unknown)), plan_markdown(unknown), plan_page(unknown)):
+        assert "hardware unknown, profile whole" in text
+    assert plan_document(unknown)["pools"][0]["count"] is None
