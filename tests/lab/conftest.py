@@ -1,5 +1,6 @@
 """A second, smaller lab that tests may break, beside whatever lab is in use."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -8,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from divvy.lab.paths import cache
 
 _DESCRIPTION = """\
 config:
@@ -93,6 +96,10 @@ def small_lab(tmp_path: Path) -> Iterator[SmallLab]:
     description = tmp_path / "Pulumi.small.yaml"
     description.write_text(_DESCRIPTION)
     small = SmallLab(description, {**os.environ, "DIVVY_LAB": "test"})
-    assert small.divvy("down").returncode == 0
-    yield small
-    assert small.divvy("down").returncode == 0
+    cache().mkdir(parents=True, exist_ok=True)
+    with (cache() / "small-lab.lock").open("w") as turn:
+        # Another test session on this machine may be at it.
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        assert small.divvy("down").returncode == 0
+        yield small
+        assert small.divvy("down").returncode == 0
