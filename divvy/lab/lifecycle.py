@@ -74,6 +74,7 @@ def down() -> int:
 
 def running_lab() -> Lab:
     """Return the description of the lab that is up."""
+    _check_name_and_root()
     try:
         return lab_of(json.loads(_DESCRIPTION.read_text()))
     except FileNotFoundError:

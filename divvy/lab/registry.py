@@ -5,6 +5,7 @@ Its storage lies in the cache: an image that was pushed once need not be pushed 
 
 import http.client
 import json
+import re
 import subprocess
 import tempfile
 import time
@@ -81,7 +82,7 @@ def push(lab: Lab, source: str, target: str) -> str:
             text=True,
         )
         if done.returncode:
-            raise RegistryFailed(f"{source} cannot be pushed as {target}: {done.stderr.strip()}")
+            raise RegistryFailed(f"{source} cannot be pushed as {target}: {_reason(done.stderr)}")
         return f"{address(lab)}/{repository}@{digest.read().strip()}"
 
 
@@ -124,6 +125,13 @@ def _config(lab: Lab) -> str:
 def _archive_kind(path: Path) -> str:
     listed = subprocess.run(["tar", "-tf", path], check=False, capture_output=True, text=True)
     return "oci-archive" if "oci-layout" in listed.stdout.split() else "docker-archive"
+
+
+def _reason(log: str) -> str:
+    """Return what the last line of a log in key=value form says."""
+    line = log.strip().rpartition("\n")[2]
+    said = re.search(r'msg="((?:[^"\\]|\\.)*)"', line)
+    return said[1].replace('\\"', '"') if said else line
 
 
 def _without_registry(image: str) -> str:
