@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.deployment import Deployment
 from tests.running_lab import RunningLab
 
 
@@ -29,6 +30,22 @@ def lab() -> Iterator[RunningLab]:
         yield RunningLab(description, KUBECONFIG)
         if not was_up and _is_last(users.fileno()):
             lifecycle.down()
+
+
+@pytest.fixture(scope="session")
+def deployed(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """Deploy the lab's stack with the agent's real image; remove it in the end.
+
+    One session at a time: two would change each other's profiles.
+    """
+    from divvy.lab.paths import cache
+
+    with (cache() / "lab-deployment.lock").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        deployment = Deployment(lab, tmp_path_factory.mktemp("deployed"))
+        deployment.up()
+        yield deployment
+        deployment.divvy("destroy", "--stack=lab", "--yes")
 
 
 def _is_last(descriptor: int) -> bool:

@@ -37,6 +37,8 @@ _PROBE_SECONDS = 10.0
 _TURN_SECONDS = 0.1
 _WAIT_SECONDS = 1.0
 _IDLE_SECONDS = 30.0
+# How long a start waits for the API's word before the last good state counts as the newest.
+_HEARING_SECONDS = 10.0
 
 
 class Agent:
@@ -54,6 +56,8 @@ class Agent:
         self._turns: dict[str, Turn] = {}
         self._failed: dict[str, tuple[Recut, str, float]] = {}
         self._wake = asyncio.Event()
+        self._started = monotonic()
+        self._heard: set[str] = set()
         self._pod_resources = PodResources(settings.pod_resources_socket)
         self._driver = Driver(
             settings.driver_root, self._memory.gpus, self._wake.set, self._xid_arrived
@@ -96,12 +100,21 @@ class Agent:
         self._ledger.record(resource.name, granted.device_ids, monotonic())
         return granted
 
+    def _heard_of_api(self) -> bool:
+        """Tell whether the wish is the newest there is: a stale one must not re-cut a GPU."""
+        late = monotonic() - self._started > _HEARING_SECONDS
+        return late or self._heard >= {"node", "configuration"}
+
     def _node_seen(self, node: NodeView) -> None:
+        self._heard.add("node")
         if node != self._node:
             self._node = node
             self._wake.set()
 
     def _config_seen(self, text: str | None) -> None:
+        if "configuration" not in self._heard:
+            self._heard.add("configuration")
+            self._wake.set()
         if text is not None and text != self._config:
             self._config = text
             self._wake.set()
@@ -163,10 +176,12 @@ class Agent:
             plan = _plan(gpu, wish.mig, held or {})
             busy = await self._busy(gpu, plan, held or {})
             applied = self._memory.applied.get(gpu.uuid)
-            if held is None and not (isinstance(plan, Recut) and plan.nothing):
-                # Nobody can say who holds what: nothing is re-cut until the kubelet answers.
+            right = isinstance(plan, Recut) and plan.nothing
+            if not right and (held is None or not self._heard_of_api()):
+                # Nobody can say who holds what, or whether this is still the wish.
+                silent = "the kubelet" if held is None else "the API"
                 decisions[gpu.uuid] = Decision(
-                    applied or wish, state="Waiting", reason="the kubelet does not answer"
+                    applied or wish, state="Waiting", reason=f"{silent} does not answer"
                 )
                 continue
             facts = Facts(wish, applied, gpu, plan, _on(gpu, held or {}), busy, allocatable)
@@ -178,11 +193,12 @@ class Agent:
         self._tell(snapshot, self.kubelet.published(), decisions, problem)
         if recut_any:
             self._wake.set()
-        turning = [turn for turn in self._turns.values()]
+        turning = list(self._turns.values())
         if any(not turn.blocked for turn in turning):
             waiting = all(decision.state != "Changing" for decision in decisions.values())
             return _WAIT_SECONDS if waiting else _TURN_SECONDS
-        return _WAIT_SECONDS if turning or held is None or self._failed else _IDLE_SECONDS
+        soon = turning or held is None or self._failed or not self._heard_of_api()
+        return _WAIT_SECONDS if soon else _IDLE_SECONDS
 
     async def _holders(
         self,

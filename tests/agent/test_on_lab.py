@@ -1,0 +1,185 @@
+"""The agent on real kubelets with the simulated driver: changes of profile, faults, restarts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.deployment import NAMESPACE, Deployment
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+NODE, POOL = "gpu-a100", "research"
+SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"
+PLANNED = {
+    "whole": {GPU: 4},
+    "slice-4": {SHARED: 16},
+    "cern-mix": {"nvidia.com/mig-2g.10gb": 8, "nvidia.com/mig-1g.5gb": 12},
+    "split": {
+        "nvidia.com/mig-3g.20gb": 2,
+        "nvidia.com/mig-2g.10gb": 2,
+        "nvidia.com/mig-1g.5gb": 4,
+        SHARED: 6,
+        GPU: 1,
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def original(deployed: Deployment) -> Iterator[None]:
+    before = json.dumps(deployed.cluster)
+    yield
+    if json.dumps(deployed.cluster) != before:
+        deployed.cluster = json.loads(before)
+        deployed.up()
+    deployed.until(lambda: deployed.status(NODE).get("state") == "Ready", 60)
+
+
+def pod(name: str, resource: str, script: str = "sleep 1000", node: str = NODE) -> dict[str, Any]:
+    container = {
+        "name": "main",
+        "image": "10.123.0.1:5000/divvy/base:bookworm",
+        "command": ["/bin/sh", "-c", f"trap 'exit 0' TERM; {script} & wait"],
+        "resources": {"limits": {resource: 1}},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 1,
+            "nodeSelector": {"kubernetes.io/hostname": node},
+            "containers": [container],
+        },
+    }
+
+
+def run(deployed: Deployment, namespace: str, wish: dict[str, Any]) -> None:
+    wish["metadata"]["namespace"] = namespace
+    deployed.lab.apply(wish)
+
+
+def phase(deployed: Deployment, namespace: str, name: str) -> str:
+    return str(deployed.lab.get("pod", name, f"-n={namespace}")["status"].get("phase"))
+
+
+def test_one_line_of_the_stack_file_changes_what_the_node_offers(deployed: Deployment) -> None:
+    agent = deployed.agent(NODE)["metadata"]["uid"]
+    for profile in ("whole", "slice-4", "cern-mix", "split"):
+        deployed.set_profile(POOL, profile)
+        deployed.up()
+        deployed.until(lambda: deployed.status(NODE)["profile"] == profile)  # noqa: B023
+        deployed.until(lambda: deployed.offered(NODE) == PLANNED[profile], 30)  # noqa: B023
+    found = deployed.agent(NODE)
+    assert found["metadata"]["uid"] == agent
+    assert found["status"]["containerStatuses"][0]["restartCount"] == 0
+
+
+def test_a_held_gpu_is_recut_when_its_pod_has_ended(deployed: Deployment) -> None:
+    with deployed.lab.namespace() as namespace:
+        run(deployed, namespace, pod("holder", "nvidia.com/mig-3g.20gb"))
+        deployed.until(lambda: phase(deployed, namespace, "holder") == "Running")
+        deployed.set_profile(POOL, "slice-4")
+        deployed.up()
+        deployed.until(lambda: deployed.status(NODE)["state"] == "Waiting")
+        assert f"held by {namespace}/holder" in deployed.status(NODE)["reason"]
+        # The three free GPUs have changed already; the held one is offered as nothing.
+        deployed.until(lambda: deployed.offered(NODE) == {SHARED: 12})
+        assert phase(deployed, namespace, "holder") == "Running"
+        deployed.lab.kubectl("delete", "pod", "holder", f"-n={namespace}", "--wait=false")
+        deployed.until(lambda: deployed.offered(NODE) == {SHARED: 16}, 40)
+        assert deployed.status(NODE)["state"] == "Ready"
+
+
+def test_a_label_on_the_node_overrides_the_file(deployed: Deployment) -> None:
+    lab = deployed.lab
+    lab.kubectl("label", "node", NODE, "divvy.gpu/profile=slice-4")
+    try:
+        deployed.until(lambda: deployed.offered(NODE) == PLANNED["slice-4"])
+        assert deployed.status(NODE)["source"] == "label:divvy.gpu/profile"
+        lab.kubectl("label", "node", NODE, "divvy.gpu/profile=unheard-of", "--overwrite")
+        deployed.until(lambda: "unheard-of" in deployed.status(NODE)["reason"])
+        assert deployed.offered(NODE) == PLANNED["slice-4"]
+    finally:
+        lab.kubectl("label", "node", NODE, "divvy.gpu/profile-")
+    deployed.until(lambda: deployed.offered(NODE) == PLANNED["split"])
+
+
+def test_an_xid_takes_every_share_of_its_gpu_and_calm_brings_them_back(
+    deployed: Deployment,
+) -> None:
+    deployed.cluster["health"] = {"recoverAfter": "3s"}
+    deployed.up()
+    with deployed.lab.namespace() as namespace:
+        run(deployed, namespace, pod("tenant", SHARED))
+        deployed.until(lambda: phase(deployed, namespace, "tenant") == "Running")
+        simulator = "/run/nvidia/driver/usr/bin/divvy-sim"
+        deployed.on_node(NODE, simulator, "fault", "xid", "2", "79")
+        deployed.until(lambda: deployed.offered(NODE).get(SHARED) is None)
+        assert "XID 79" in deployed.status(NODE)["reason"]
+        assert phase(deployed, namespace, "tenant") == "Running"
+        deployed.until(lambda: deployed.offered(NODE).get(SHARED) == 6, 40)
+
+
+def test_a_new_kubelet_finds_everything_again_and_pods_run_on(deployed: Deployment) -> None:
+    with deployed.lab.namespace() as namespace:
+        run(deployed, namespace, pod("tenant", "nvidia.com/mig-1g.5gb"))
+        deployed.until(lambda: phase(deployed, namespace, "tenant") == "Running")
+        uid = deployed.lab.get("pod", "tenant", f"-n={namespace}")["metadata"]["uid"]
+        deployed.divvy("lab", "restart", NODE, "kubelet")
+        deployed.until(lambda: deployed.offered(NODE) == PLANNED["split"], 40)
+        found = deployed.lab.get("pod", "tenant", f"-n={namespace}")
+        assert (found["metadata"]["uid"], found["status"]["phase"]) == (uid, "Running")
+
+
+def test_an_agent_that_is_killed_comes_back_to_the_same_instances(deployed: Deployment) -> None:
+    before = deployed.status(NODE)["gpus"]
+    restarts = deployed.agent(NODE)["status"]["containerStatuses"][0]["restartCount"]
+    deployed.on_node(NODE, "pkill", "-KILL", "-f", "^/usr/bin/python3 -m divvy.agent$")
+    deployed.until(
+        lambda: (
+            deployed.agent(NODE)["status"]["containerStatuses"][0]["restartCount"] == restarts + 1
+        )
+    )
+    deployed.until(lambda: deployed.offered(NODE) == PLANNED["split"], 40)
+    assert deployed.status(NODE)["gpus"] == before
+
+
+def test_an_agent_cannot_touch_another_node(deployed: Deployment) -> None:
+    lab = deployed.lab
+    agent = deployed.agent(NODE)
+    token = lab.kubectl(
+        "create", "token", "divvy-agent", f"-n={NAMESPACE}",
+        "--bound-object-kind=Pod", f"--bound-object-name={agent['metadata']['name']}",
+    ).strip()  # fmt: skip
+
+    def patch(node: str, body: dict[str, Any]) -> Any:
+        # The administrator's certificate would win over the token.
+        arguments = ("patch", "node", node, "--type=merge", f"--patch={json.dumps(body)}")
+        return lab.try_kubectl(*arguments, f"--token={token}", "--user=agent")
+
+    own_key = {"metadata": {"annotations": {"divvy.gpu/test": "x"}}}
+    assert patch(NODE, own_key).returncode == 0
+    refused = patch("gpu-t4", own_key)
+    assert "its own node only" in refused.stderr
+    foreign = patch(NODE, {"metadata": {"labels": {"team": "mine"}}})
+    assert "feature labels only" in foreign.stderr
+    patch(NODE, {"metadata": {"annotations": {"divvy.gpu/test": None}}})
+
+
+def test_the_driver_is_followed_to_another_version(deployed: Deployment) -> None:
+    simulator = "/run/nvidia/driver/usr/bin/divvy-sim"
+    with deployed.lab.namespace() as namespace:
+        run(deployed, namespace, pod("tenant", SHARED))
+        deployed.until(lambda: phase(deployed, namespace, "tenant") == "Running")
+        deployed.on_node(NODE, simulator, "driver", "570.133.20")
+        try:
+            deployed.until(lambda: deployed.status(NODE)["driver"] == "570.133.20")
+            deployed.until(lambda: deployed.offered(NODE) == PLANNED["split"], 40)
+            assert phase(deployed, namespace, "tenant") == "Running"
+        finally:
+            deployed.on_node(NODE, simulator, "driver", "550.163.01")
+            deployed.until(lambda: deployed.status(NODE)["driver"] == "550.163.01")

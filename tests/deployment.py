@@ -1,0 +1,97 @@
+"""Divvy deployed on the running lab, as a user deploys it: the program, the real command."""
+
+import copy
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.running_lab import RunningLab
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+NAMESPACE = "divvy-system"
+STATUS = "divvy.gpu/status"
+
+
+@dataclass
+class Deployment:
+    """A project of its own beside the repository's, over the same program and the lab's stack."""
+
+    lab: RunningLab
+    folder: Path
+    cluster: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        (self.folder / "stacks").mkdir(parents=True, exist_ok=True)
+        project = yaml.safe_load((REPOSITORY / "Pulumi.yaml").read_text())
+        project["main"] = str(REPOSITORY)
+        (self.folder / "Pulumi.yaml").write_text(yaml.safe_dump(project))
+        whole = yaml.safe_load((REPOSITORY / "stacks/Pulumi.lab.yaml").read_text())
+        self.cluster = copy.deepcopy(whole["config"]["divvy:cluster"])
+        self.cluster["kubeconfig"] = str(self.lab.kubeconfig)
+
+    def divvy(self, *arguments: str, expect: int = 0) -> str:
+        """Run a divvy command on this stack."""
+        stack = {"config": {"divvy:cluster": self.cluster}}
+        (self.folder / "stacks/Pulumi.lab.yaml").write_text(yaml.safe_dump(stack, sort_keys=False))
+        done = subprocess.run(
+            [sys.executable, "-c", "from divvy.cli.main import main; main()", *arguments],
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == expect, done.stdout + done.stderr
+        return done.stdout
+
+    def up(self) -> str:
+        return self.divvy("up", "--stack=lab", "--yes")
+
+    def set_profile(self, pool: str, profile: str) -> None:
+        """Change one line of the stack file."""
+        self.cluster["pools"][pool]["profile"] = profile
+
+    def status(self, node: str) -> dict[str, Any]:
+        """Return what the agent of a node says of it."""
+        found = self.lab.get("node", node)["metadata"].get("annotations", {}).get(STATUS)
+        return json.loads(found) if found else {}
+
+    def offered(self, node: str) -> dict[str, int]:
+        """Return the node's allocatable GPU resources that are not 0."""
+        allocatable = self.lab.get("node", node)["status"]["allocatable"]
+        return {
+            name: int(count)
+            for name, count in allocatable.items()
+            if name.startswith("nvidia.com/") and count != "0"
+        }
+
+    def agent(self, node: str) -> dict[str, Any]:
+        """Return the agent's pod on a node."""
+        selector = "--selector=app.kubernetes.io/component=agent"
+        for pod in self.lab.get("pods", f"--namespace={NAMESPACE}", selector)["items"]:
+            if pod["spec"].get("nodeName") == node and not pod["metadata"].get("deletionTimestamp"):
+                return dict(pod)
+        raise AssertionError(f"no agent runs on {node}")
+
+    def on_node(self, node: str, *command: str) -> str:
+        """Run a command on a node, as its root."""
+        entered = self.lab.machine(node).enter_command(command)
+        return subprocess.run(entered, capture_output=True, text=True, check=True).stdout
+
+    def until(self, met: Callable[[], bool], seconds: float = 30.0) -> float:
+        """Wait for something; return the seconds it took."""
+        began = time.monotonic()
+        while not met():
+            assert time.monotonic() - began < seconds, "it did not come true in time"
+            time.sleep(0.1)
+        return time.monotonic() - began
