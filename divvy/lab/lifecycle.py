@@ -37,6 +37,7 @@ class LabFailed(Exception):
 def up(lab: Lab, tell: Tell, patience: float = 90.0) -> None:
     """Bring the lab up until every node is Ready; put back whatever is missing of a running one."""
     _check_machine()
+    _build_driver(lab)
     with _alone():
         _check_same(lab)
         network.check_free(lab)
@@ -148,6 +149,17 @@ def _check_machine() -> None:
     unbuilt += [f"image {image.name}" for image in IMAGES.values() if not image.layout.is_dir()]
     if missing or unbuilt:
         raise LabFailed(f"not set up: {', '.join(missing + unbuilt)} missing; run make setup")
+
+
+def _build_driver(lab: Lab) -> None:
+    """Build the simulated driver here, once, so that no node has to."""
+    if any(node.gpus and node.driver == "simulated" for node in lab.nodes):
+        from divvy.lab.simulated_driver import DriverInstallationFailed, build
+
+        try:
+            build()
+        except DriverInstallationFailed as error:
+            raise LabFailed(str(error)) from None
 
 
 def _check_same(lab: Lab) -> None:

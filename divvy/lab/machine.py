@@ -56,9 +56,12 @@ class Machine:
     def boot(self) -> None:
         """Start the node up to its container runtime; kubelet joins it to the cluster later."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        write_node_files(self.lab, self.node, upper(self.directory))
-        specification = {"node": asdict(self.node), "commands": self._commands()}
-        (self.directory / "node.json").write_text(json.dumps(specification))
+        specification = self.directory / "node.json"
+        # A node that has been complete once keeps its disk, and with it its configuration.
+        if not specification.is_file():
+            write_node_files(self.lab, self.node, upper(self.directory))
+        contents = {"node": asdict(self.node), "commands": self._commands()}
+        specification.write_text(json.dumps(contents))
         # As after a power cut: kubelet would look long for the containers of leftover groups.
         cgroups.remove(cgroups.node_root(self.node.name))
         cgroups.create(cgroups.node_system(self.node.name))
@@ -149,9 +152,14 @@ class Machine:
         while not self.running():
             if not processes.find(f"node/{self.node.name}") or time.monotonic() > deadline:
                 raise NodeFailed(
-                    f"node {self.node.name} does not start: see divvy lab logs {self.node.name}"
+                    f"node {self.node.name} does not start ({self._last_words()}): "
+                    f"see divvy lab logs {self.node.name}"
                 )
             time.sleep(0.02)
+
+    def _last_words(self) -> str:
+        lines = (self.directory / "log" / "node.log").read_text(errors="replace").splitlines()
+        return lines[-1].strip() if lines else "it said nothing"
 
     def _wait_gone(self, pid: int, patience: float = 15.0) -> None:
         deadline = time.monotonic() + patience

@@ -23,9 +23,7 @@ _CAP_SYS_RESOURCE = 24
 
 
 def write_node_files(lab: Lab, node: Node, root: Path) -> None:
-    """Write the configuration of a new node below root; an existing node keeps its own."""
-    if (root / "etc/kubernetes").is_dir():
-        return
+    """Write the configuration of a new node below root."""
     registry = address(lab)
     runtime = config_toml(
         node.containerd, reference(lab, "pause"), CNI_PLUGINS, _may_lower_oom_score()
@@ -39,7 +37,7 @@ def write_node_files(lab: Lab, node: Node, root: Path) -> None:
     _write(root, KUBELET_KUBECONFIG, client_kubeconfig(lab, node_identity(node.name)))
     _write(root, PROXY_KUBECONFIG, client_kubeconfig(lab, "kube-proxy"))
     pki = root / NODE_PKI.lstrip("/")
-    pki.mkdir()
+    pki.mkdir(exist_ok=True)
     shutil.copy(PKI / "ca.crt", pki)
     for suffix in ("crt", "key"):
         shutil.copy(PKI / f"{node_serving(node.name)}.{suffix}", pki / f"kubelet-server.{suffix}")

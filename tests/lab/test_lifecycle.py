@@ -87,11 +87,12 @@ def test_down_leaves_nothing_when_up_was_killed(small_lab: SmallLab, after: floa
     assert _traces() == before
 
 
-def test_up_goes_on_where_a_killed_up_stopped(small_lab: SmallLab) -> None:
+@pytest.mark.parametrize("after", [0.6, 0.9, 2.0])
+def test_up_goes_on_where_a_killed_up_stopped(small_lab: SmallLab, after: float) -> None:
     with subprocess.Popen(
         small_lab.command("up"), env=small_lab.environment, stdout=subprocess.DEVNULL
     ) as starting:
-        time.sleep(1.5)
+        time.sleep(after)
         starting.kill()
     small_lab.up()
     assert small_lab.divvy("status").returncode == 0
