@@ -70,6 +70,8 @@ def _problem(error: ErrorDetails, keys: Keys) -> Problem:
         reason, remedy = "is missing", _purpose(error["loc"])
     elif kind in _KIND:
         remedy = f"{_KIND[kind]} is expected"
+        if given is None and _KIND[kind] == "a mapping":
+            remedy += "; write {} if there is nothing to say"
         if kind == "string_type" and not isinstance(given, dict | list):
             remedy += "; put it in quotes"
     elif kind == "greater_than_equal":

@@ -1,0 +1,100 @@
+"""Whatever a stack file holds, the answer is a cluster or a list of problems."""
+
+import copy
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from divvy.model import InvalidCluster, canonical_json, parse_canonical, parse_cluster
+from tests.model.test_wrong_stacks import JARGON
+
+FULL = {
+    "kubeconfig": "~/.kube/config",
+    "namespace": "divvy-system",
+    "profiles": {
+        "whole": {},
+        "seven": {"mig": {"1g.5gb": 7}},
+        "single": {"mig": {"layout": {"1g.5gb": 7}, "strategy": "single"}},
+        "split": [
+            {"devices": [0, 1], "mig": {"3g.20gb": 1, "2g.10gb": 1, "1g.5gb": 2}},
+            {"devices": [2], "timeSlicing": {"replicas": 6, "memoryLimit": "auto"}},
+            {"devices": "A100*", "timeSlicing": {"replicas": 2, "resourceName": "half"}},
+        ],
+    },
+    "pools": {
+        "notebooks": {
+            "select": {"kind": "a100"},
+            "hardware": {"model": "A100-SXM4-40GB", "gpus": 4, "count": 12, "os": "ubuntu22.04"},
+            "profile": "split",
+            "overrides": {"gpu-node-7": "seven"},
+            "runtime": {"name": "containerd", "configure": True},
+            "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        },
+        "rest": {"profile": "whole"},
+    },
+    "driver": {"version": "550.163.01", "minVersion": 535.104, "root": "/"},
+    "health": {"ignoreXids": [13, 31], "recoverAfter": "60s"},
+    "change": {"policy": "wait", "deadline": "10m"},
+    "placement": {"replicas": "spread"},
+    "devices": [{"resource": "rdma/hca", "paths": ["/dev/infiniband/uverbs*"], "count": 8}],
+    "plugin": {"image": {"registry": "localhost:5000", "base": "x"}},
+    "imagePullSecrets": ["pull"],
+    "observability": {"serviceMonitor": False, "dashboard": True},
+}
+
+JUNK = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 99),
+    st.floats(allow_nan=False, allow_infinity=False, width=16),
+    st.text(max_size=6),
+    st.just([]),
+    st.just({}),
+    st.lists(st.integers(-1, 9), max_size=2),
+    st.dictionaries(st.sampled_from(["mig", "replicas", "layout", "x"]), st.integers(), max_size=2),
+)
+
+
+def places(value, here=()):
+    """Return the path of everything below a value."""
+    found = [here] if here else []
+    items = value.items() if isinstance(value, dict) else ()
+    items = enumerate(value) if isinstance(value, list) else items
+    for key, below in items:
+        found += places(below, (*here, key))
+    return found
+
+
+PLACES = places(FULL)
+
+
+def test_the_whole_schema_is_accepted():
+    cluster = parse_cluster(FULL)
+    assert cluster.pools["notebooks"].runtime.configure
+    assert cluster.driver.min_version == "535.104"
+    assert (cluster.change.deadline, cluster.health.recover_after) == (600.0, 60.0)
+    assert parse_canonical(canonical_json(FULL)) == cluster
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(PLACES), JUNK), min_size=1, max_size=3))
+def test_junk_anywhere_is_told_in_plain_words(changes):
+    value = copy.deepcopy(FULL)
+    for path, junk in changes:
+        holder = value
+        try:
+            for key in path[:-1]:
+                holder = holder[key]
+            holder[path[-1]] = junk
+        except (KeyError, IndexError, TypeError):
+            continue
+    before = copy.deepcopy(value)
+    try:
+        cluster = parse_cluster(value)
+    except InvalidCluster as invalid:
+        told = str(invalid)
+    else:
+        told = ""
+        assert parse_canonical(canonical_json(value)) == cluster
+    assert not JARGON.search(told)
+    assert value == before
