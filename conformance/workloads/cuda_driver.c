@@ -1,0 +1,71 @@
+#include "cuda_driver.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+int cuda_open(struct cuda_driver *cuda)
+{
+    struct {
+        const char *name;
+        void **place;
+    } functions[] = {
+        {"cuInit", (void **)&cuda->init},
+        {"cuDeviceGetCount", (void **)&cuda->device_count},
+        {"cuDeviceGet", (void **)&cuda->device},
+        {"cuDeviceGetName", (void **)&cuda->device_name},
+        {"cuDeviceGetUuid_v2", (void **)&cuda->device_uuid},
+        {"cuDeviceTotalMem_v2", (void **)&cuda->total_memory},
+        {"cuDevicePrimaryCtxRetain", (void **)&cuda->retain_context},
+        {"cuDevicePrimaryCtxRelease_v2", (void **)&cuda->release_context},
+        {"cuCtxSetCurrent", (void **)&cuda->set_context},
+        {"cuCtxSynchronize", (void **)&cuda->synchronize},
+        {"cuMemGetInfo_v2", (void **)&cuda->memory_info},
+        {"cuMemAlloc_v2", (void **)&cuda->alloc},
+        {"cuMemFree_v2", (void **)&cuda->release},
+        {"cuMemcpyHtoD_v2", (void **)&cuda->to_device},
+        {"cuMemcpyDtoH_v2", (void **)&cuda->to_host},
+        {"cuMemsetD32_v2", (void **)&cuda->set_32},
+        {"cuModuleLoadData", (void **)&cuda->load_module},
+        {"cuModuleGetFunction", (void **)&cuda->function},
+        {"cuLaunchKernel", (void **)&cuda->launch},
+        {"cuGetErrorName", (void **)&cuda->error_name},
+    };
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    if (library == NULL) {
+        fprintf(stderr, "no CUDA driver: %s\n", dlerror());
+        return -1;
+    }
+    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
+        *functions[i].place = dlsym(library, functions[i].name);
+        if (*functions[i].place == NULL) {
+            fprintf(stderr, "the CUDA driver has no %s\n", functions[i].name);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+const char *cuda_error(const struct cuda_driver *cuda, CUresult result)
+{
+    const char *name = NULL;
+    if (cuda->error_name(result, &name) != CUDA_SUCCESS || name == NULL)
+        return "unknown error";
+    return name;
+}
+
+void cuda_uuid_text(const char *device_name, const CUuuid *uuid, char *text)
+{
+    static const char layout[] = "xx-x-x-x-xxx"; /* pairs of bytes: 4-2-2-2-6 */
+    int byte = 0, written = sprintf(text, "%s", strstr(device_name, " MIG ") ? "MIG-" : "GPU-");
+    for (const char *mark = layout; *mark != '\0'; mark++) {
+        if (*mark == '-') {
+            text[written++] = '-';
+            continue;
+        }
+        written += sprintf(text + written, "%02x%02x", (unsigned char)uuid->bytes[byte],
+                           (unsigned char)uuid->bytes[byte + 1]);
+        byte += 2;
+    }
+    text[written] = '\0';
+}
