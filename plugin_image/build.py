@@ -58,15 +58,20 @@ def build_and_push(registry: str, base: str) -> str:
     with tempfile.TemporaryDirectory(prefix="divvy-image-") as scratch:
         context = Path(scratch)
         _lay_out(context)
-        tag = f"{registry}/{_NAME}:{input_digest(base)[:12]}"
-        insecure = f"--tls-verify={'false' if _plain_http(registry) else 'true'}"
-        _run(
-            *("buildah", "build", "--quiet", "--timestamp=0", "--layers=false", insecure),
-            *(f"--build-arg=BASE={base}", "--tag", tag, str(context)),
-        )
-        digest_file = context / "digest"
-        _run("buildah", "push", "--quiet", insecure, "--digestfile", str(digest_file), tag)
-        return f"{registry}/{_NAME}@{digest_file.read_text().strip()}"
+        return push_context(context, registry, _NAME, base)
+
+
+def push_context(context: Path, registry: str, name: str, base: str) -> str:
+    """Build the Containerfile in ``context`` on ``base`` and push it; return it by digest."""
+    tag = f"{registry}/{name}:latest"
+    insecure = f"--tls-verify={'false' if _plain_http(registry) else 'true'}"
+    _run(
+        *("buildah", "build", "--quiet", "--timestamp=0", "--layers=false", insecure),
+        *(f"--build-arg=BASE={base}", "--tag", tag, str(context)),
+    )
+    digest_file = context / "digest"
+    _run("buildah", "push", "--quiet", insecure, "--digestfile", str(digest_file), tag)
+    return f"{registry}/{name}@{digest_file.read_text().strip()}"
 
 
 def exists(reference: str) -> bool:

@@ -1,0 +1,1 @@
+"""Proves on live nodes what the plan promised."""

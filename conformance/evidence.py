@@ -1,0 +1,29 @@
+"""What a check saw: expected, actual and the evidence behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Evidence:
+    """Filled in by a check while it runs; the report reads it whatever the outcome."""
+
+    expected: str = ""
+    actual: str = ""
+    command: str = ""
+    details: list[str] = field(default_factory=list)
+
+    def add(self, text: object) -> None:
+        """Keep something that was seen."""
+        self.details.append(str(text).strip())
+
+    def require(self, expected: object, actual: object) -> None:
+        """Hold what was seen against what was promised."""
+        self.expected, self.actual = str(expected), str(actual)
+        assert actual == expected, f"expected {expected}, saw {actual}"
+
+    def require_that(self, holds: object, expected: str, actual: object) -> None:
+        """Hold a statement; ``expected`` says it in words."""
+        self.expected, self.actual = expected, str(actual).strip()
+        assert holds, f"expected {expected}, saw {self.actual}"

@@ -1,0 +1,187 @@
+"""Run small pods on one node and read what came of them."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lightkube import ApiError, Client
+from lightkube.generic_resource import create_global_resource, create_namespaced_resource
+
+Namespace = create_global_resource("", "v1", "Namespace", "namespaces")
+Node = create_global_resource("", "v1", "Node", "nodes")
+Pod = create_namespaced_resource("", "v1", "Pod", "pods")
+Event = create_namespaced_resource("", "v1", "Event", "events")
+ServiceAccount = create_namespaced_resource("", "v1", "ServiceAccount", "serviceaccounts")
+
+_DONE = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a pod ended: its phase, exit code (None: it never ran), log, and why it failed."""
+
+    phase: str
+    code: int | None
+    log: str
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"phase {self.phase}, exit code {self.code}{f', {self.reason}' if self.reason else ''}"
+        )
+
+
+class Workplace:
+    """A namespace of one run, removed afterwards; its pods keep to the restricted level."""
+
+    def __init__(self, client: Client, image: str, name: str) -> None:
+        self._client = client
+        self._image = image
+        self.name = name
+
+    def start(
+        self, node: str, command: Sequence[str], resource: str | None = None, **more: Any
+    ) -> str:
+        """Create a pod that runs a command on a node and return its name."""
+        name = f"c-{secrets.token_hex(4)}"
+        limits = {} if resource is None else {resource: str(more.get("count", 1))}
+        container = {
+            "name": "main",
+            "image": self._image,
+            "command": list(command),
+            "resources": {
+                "limits": {**limits, "memory": "2Gi"},
+                "requests": {"cpu": "1m", "memory": "1Mi"},
+            },
+            "securityContext": {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+            },
+        }
+        container["resources"].update(more.get("resources", {}))  # type: ignore[attr-defined]
+        spec = {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 1,
+            "automountServiceAccountToken": False,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": 65534,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            # By label, not by nodeName: the scheduler has to see the resource.
+            "nodeSelector": {"kubernetes.io/hostname": node},
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [container],
+        }
+        labels = {"divvy.gpu/conformance": "yes"}
+        metadata = {"name": name, "namespace": self.name, "labels": labels}
+        self._client.create(Pod(apiVersion="v1", kind="Pod", metadata=metadata, spec=spec))
+        return name
+
+    def run(
+        self,
+        node: str,
+        command: Sequence[str],
+        resource: str | None = None,
+        seconds: float = 60,
+        **more: Any,
+    ) -> Outcome:
+        """Run a command in a pod of its own to its end."""
+        name = self.start(node, command, resource, **more)
+        try:
+            return self.wait(name, seconds)
+        finally:
+            self.remove(name)
+
+    def wait(self, name: str, seconds: float = 60) -> Outcome:
+        """Wait for a pod's end; after ``seconds`` return how far it got."""
+        self.until(lambda: self.phase(name) in _DONE, seconds)
+        pod = self._get(name)
+        status = pod.get("status") or {}
+        containers = status.get("containerStatuses") or [{}]
+        state = containers[0].get("state") or {}
+        ended = state.get("terminated") or {}
+        waiting = state.get("waiting") or {}
+        said = [found.get(key) for found in (status, waiting) for key in ("reason", "message")]
+        reason = ": ".join(str(part) for part in said if part)
+        phase = status.get("phase", "Pending")
+        return Outcome(phase, ended.get("exitCode"), self.log(name), reason)
+
+    def until(self, met: Callable[[], bool], seconds: float) -> bool:
+        """Wait for something; tell whether it came true."""
+        deadline = time.monotonic() + seconds
+        while not met():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.2)
+        return True
+
+    def phase(self, name: str) -> str:
+        """Return the phase of a pod."""
+        return str((self._get(name).get("status") or {}).get("phase", "Pending"))
+
+    def log(self, name: str) -> str:
+        """Return what a pod has printed, "" where there is nothing yet."""
+        with contextlib.suppress(ApiError):
+            return "".join(self._client.log(name, namespace=self.name, newlines=True))
+        return ""
+
+    def events(self, name: str) -> list[str]:
+        """Return "Reason: message" of every event about a pod."""
+        fields = {"involvedObject.name": name}
+        found = self._client.list(Event, namespace=self.name, fields=fields)
+        return [f"{event.get('reason')}: {event.get('message')}" for event in found]
+
+    def remove(self, name: str) -> None:
+        """Delete a pod and wait until its device is free."""
+        with contextlib.suppress(ApiError):
+            self._client.delete(Pod, name, namespace=self.name, grace_period=0)
+        self.until(lambda: self._gone(name), 30)
+
+    def refuse(self, node: str, resources: dict[str, Any]) -> str | None:
+        """Return how the API server refuses a pod with these resources, None if it does not."""
+        try:
+            name = self.start(node, ["true"], None, resources=resources)
+        except ApiError as error:
+            return str(error.status.message)
+        self.remove(name)
+        return None
+
+    def _gone(self, name: str) -> bool:
+        try:
+            self._get(name)
+        except ApiError as error:
+            return error.status.code == 404
+        return False
+
+    def _get(self, name: str) -> Any:
+        return self._client.get(Pod, name, namespace=self.name)
+
+
+@contextlib.contextmanager
+def workplace(client: Client, image: str) -> Iterator[Workplace]:
+    """Make a namespace for one run and remove it, whatever happens."""
+    name = f"divvy-conformance-{secrets.token_hex(3)}"
+    labels = {"pod-security.kubernetes.io/enforce": "restricted", "divvy.gpu/conformance": "yes"}
+    client.create(
+        Namespace(apiVersion="v1", kind="Namespace", metadata={"name": name, "labels": labels})
+    )
+    place = Workplace(client, image, name)
+    try:
+        place.until(lambda: _has_account(client, name), 30)
+        yield place
+    finally:
+        client.delete(Namespace, name)
+
+
+def _has_account(client: Client, namespace: str) -> bool:
+    try:
+        client.get(ServiceAccount, "default", namespace=namespace)
+    except ApiError:
+        return False
+    return True

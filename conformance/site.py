@@ -1,0 +1,92 @@
+"""The cluster under test: its plan, its live nodes, how to reach it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lightkube import Client
+from lightkube.config.kubeconfig import KubeConfig
+
+from conformance.pods import Node
+from conformance.promise import DevicePromise, NodePromise, device_promises, node_promises
+from divvy.cli.stack_files import CannotRead, read_stack
+from divvy.model import Cluster, InvalidCluster
+from divvy.plan import plan
+
+STATUS = "divvy.gpu/status"
+
+
+@dataclass
+class Site:
+    """Everything the checks share."""
+
+    stack: str
+    cluster: Cluster
+    client: Client
+    nodes: list[NodePromise]
+    image: str | None
+    kubeconfig: str | None
+    devices: list[DevicePromise] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.devices = device_promises(self.nodes)
+
+    def live(self, node: str) -> Mapping[str, Any]:
+        """Read a node now."""
+        found: Mapping[str, Any] = self.client.get(Node, node)
+        return found
+
+    def status(self, node: str) -> dict[str, Any]:
+        """Return what the agent says of a node, {} where it says nothing."""
+        annotations = self.live(node)["metadata"].get("annotations") or {}
+        found: dict[str, Any] = json.loads(annotations.get(STATUS, "{}"))
+        return found
+
+    @property
+    def simulated(self) -> bool:
+        """Tell whether any node's GPUs are simulated."""
+        return any(self.status(node.name).get("simulated") for node in self.nodes)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the identity of what was tested, for the report."""
+        nodes = []
+        for node in self.nodes:
+            status = self.status(node.name)
+            nodes.append(
+                {
+                    "name": node.name,
+                    "pool": node.pool,
+                    "profile": node.profile,
+                    "gpus": len(node.plan.gpus),
+                    "model": node.plan.gpus[0].model.name,
+                    "driver": status.get("driver", ""),
+                    "simulated": bool(status.get("simulated")),
+                }
+            )
+        return {"stack": self.stack, "image": self.image or "", "nodes": nodes}
+
+
+def open_site(config: pytest.Config) -> Site:
+    """Read the stack, compute its plan, connect to its cluster."""
+    file = config.getoption("--divvy-file")
+    name = config.getoption("--divvy-stack")
+    try:
+        cluster = read_stack(None if file else name, Path(file) if file else None).cluster()
+    except (CannotRead, InvalidCluster) as problem:
+        raise pytest.UsageError(str(problem)) from None
+    configs = (
+        KubeConfig.from_file(cluster.kubeconfig) if cluster.kubeconfig else KubeConfig.from_env()
+    )
+    client = Client(configs.get(context_name=cluster.context))
+    labels = {
+        found["metadata"]["name"]: found["metadata"].get("labels") or {}
+        for found in client.list(Node)
+    }
+    nodes = node_promises(cluster, plan(cluster, name), labels, config.getoption("--divvy-pool"))
+    image = config.getoption("--workload-image")
+    return Site(name, cluster, client, nodes, image, cluster.kubeconfig)

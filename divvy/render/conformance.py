@@ -1,0 +1,78 @@
+"""A conformance report in a terminal, and what changed since an earlier one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.text import Text
+
+_COLOUR = {"success": "green", "partial": "yellow", "failure": "red", "nothing checked": "red"}
+
+
+def summary_lines(report: Mapping[str, Any]) -> Iterator[Text]:
+    """Yield the result first, then every failure with its remedy, then what was not checked."""
+    result = report["result"]
+    counts = report["statistics"]
+    first = Text(f"{result}", style=f"bold {_COLOUR[result]}")
+    first.append(
+        f": {counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped"
+    )
+    yield first
+    if "disclaimer" in report:
+        yield Text(report["disclaimer"], style="yellow")
+    for check in report["checks"]:
+        if check["status"] == "failed":
+            yield Text(f"  {check['id']} {check['case']}: {check['title']}", style="red")
+            yield Text(f"      expected: {check.get('expected', '')}")
+            yield Text(f"      actual:   {check.get('actual') or check.get('reason', '')}")
+            yield Text(f"      {check['remedy']}", style="dim")
+    skipped: dict[str, list[str]] = {}
+    for check in report["checks"]:
+        if check["status"] == "skipped":
+            skipped.setdefault(check.get("reason", ""), []).append(check["id"])
+    for reason, identities in skipped.items():
+        names = ", ".join(sorted(set(identities)))
+        yield Text(f"  not checked ({reason}): {names}", style="dim")
+
+
+def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return what broke, what was mended and what is no longer checked since ``old``.
+
+    Raises ValueError for a simulated beside a hardware report.
+    """
+    if old["mode"] != new["mode"]:
+        raise ValueError(f"a {old['mode']} report is no baseline for a {new['mode']} one")
+    before, after = _statuses(old), _statuses(new)
+    return {
+        "broke": [
+            key
+            for key, status in after.items()
+            if status == "failed" and before.get(key) != "failed"
+        ],
+        "mended": [
+            key
+            for key, status in after.items()
+            if status == "passed" and before.get(key) == "failed"
+        ],
+        "no longer checked": [
+            key
+            for key, status in before.items()
+            if status != "skipped" and after.get(key, "skipped") == "skipped"
+        ],
+    }
+
+
+def baseline_lines(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Text]:
+    """Yield what changed since the baseline."""
+    colours = {"broke": "red", "mended": "green", "no longer checked": "yellow"}
+    changes = compared(old, new)
+    for what, keys in changes.items():
+        for key in keys:
+            yield Text(f"  {what} since the baseline: {key}", style=colours[what])
+    if not any(changes.values()):
+        yield Text("  the same as the baseline")
+
+
+def _statuses(report: Mapping[str, Any]) -> dict[str, str]:
+    return {f"{check['id']} {check['case']}": check["status"] for check in report["checks"]}
