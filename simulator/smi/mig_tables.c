@@ -126,7 +126,7 @@ int mig_list_instances(const struct selection *gpus)
                 puts("|=======================================================|");
             }
             any = true;
-            printf("| %3u  MIG %-12s %5u     %4u      %5u:%-4u |\n", gpus->index[i],
+            printf("| %3u  MIG %-12s %5u     %4u      %5u:%-4u  |\n", gpus->index[i],
                    short_name(&found[g].profile), found[g].info.profileId, found[g].info.id,
                    found[g].info.placement.start, found[g].info.placement.size);
             puts("+-------------------------------------------------------+");

@@ -1,1 +1,0 @@
-extern int sim_cuda_placeholder;int sim_cuda_placeholder;

@@ -1,0 +1,378 @@
+/* Contexts: primary and created ones, and each thread's stack of them. */
+#include <stdlib.h>
+
+#include "state.h"
+
+#define DEEPEST 32
+
+static CUcontext contexts;
+static _Thread_local CUcontext stack[DEEPEST];
+static _Thread_local unsigned depth;
+
+bool context_is_known(CUcontext wanted)
+{
+    CUcontext context = contexts;
+    while (context != NULL && context != wanted)
+        context = context->next;
+    return context != NULL;
+}
+
+CUresult context_current(CUcontext *context)
+{
+    CUresult result = driver_ready();
+    if (result != 0)
+        return result;
+    *context = depth > 0 ? stack[depth - 1] : NULL;
+    if (*context == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (!context_is_known(*context))
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return (*context)->error;
+}
+
+static CUresult make(struct device *device, unsigned flags, bool is_primary, CUcontext *made)
+{
+    struct sim_context request = {.gpu = device->gpu.index, .gi = device->gi, .ci = device->ci};
+    CUresult result = driver_call(SIM_OPEN_CONTEXT, &request, sizeof request, CUDA_ERROR_OUT_OF_MEMORY);
+    if (result != 0)
+        return result;
+    CUcontext context = calloc(1, sizeof *context);
+    if (context == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *context = (struct cuda_context){.device = device, .is_primary = is_primary, .flags = flags,
+                                     .limits = {1024, 1 << 20, 8 << 20}, .next = contexts};
+    contexts = context;
+    *made = context;
+    return 0;
+}
+
+static void end(CUcontext context)
+{
+    struct device *device = context->device;
+    modules_drop(context);
+    streams_drop(context);
+    memory_drop_context(context);
+    struct sim_context request = {.gpu = device->gpu.index, .gi = device->gi, .ci = device->ci};
+    driver_call(SIM_CLOSE_CONTEXT, &request, sizeof request, 0);
+    CUcontext *at = &contexts;
+    while (*at != context)
+        at = &(*at)->next;
+    *at = context->next;
+    for (unsigned i = depth; i > 0 && stack[i - 1] == context; i--)
+        depth = i - 1;
+    free(context);
+}
+
+static CUresult create(CUcontext *made, unsigned flags, CUdevice ordinal)
+{
+    driver_lock();
+    CUresult result = driver_ready();
+    struct device *device = device_at(ordinal);
+    if (result == 0 && made == NULL)
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == 0 && device == NULL)
+        result = CUDA_ERROR_INVALID_DEVICE;
+    if (result == 0 && depth == DEEPEST)
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == 0)
+        result = make(device, flags, false, made);
+    if (result == 0)
+        stack[depth++] = *made;
+    FINISH(result);
+}
+
+EXPORT CUresult cuCtxCreate(CUcontext *made, unsigned flags, CUdevice ordinal)
+{
+    return create(made, flags, ordinal);
+}
+
+EXPORT CUresult cuCtxCreate_v2(CUcontext *made, unsigned flags, CUdevice ordinal)
+{
+    return create(made, flags, ordinal);
+}
+
+EXPORT CUresult cuCtxCreate_v3(CUcontext *made, void *affinity, int count, unsigned flags, CUdevice ordinal)
+{
+    return affinity != NULL || count != 0 ? CUDA_ERROR_NOT_SUPPORTED : create(made, flags, ordinal);
+}
+
+EXPORT CUresult cuCtxCreate_v4(CUcontext *made, const void *parameters, unsigned flags, CUdevice ordinal)
+{
+    return parameters != NULL ? CUDA_ERROR_NOT_SUPPORTED : create(made, flags, ordinal);
+}
+
+static CUresult destroy(CUcontext context)
+{
+    driver_lock();
+    CUresult result = driver_ready();
+    if (result == 0 && (context == NULL || !context_is_known(context)))
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    if (result == 0 && context->is_primary)
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    if (result == 0)
+        end(context);
+    FINISH(result);
+}
+
+EXPORT CUresult cuCtxDestroy(CUcontext context)
+{
+    return destroy(context);
+}
+
+EXPORT CUresult cuCtxDestroy_v2(CUcontext context)
+{
+    return destroy(context);
+}
+
+EXPORT CUresult cuCtxGetCurrent(CUcontext *context)
+{
+    driver_lock();
+    CUresult result = driver_ready();
+    if (result == 0 && context == NULL)
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == 0)
+        *context = depth > 0 ? stack[depth - 1] : NULL;
+    FINISH(result);
+}
+
+EXPORT CUresult cuCtxSetCurrent(CUcontext context)
+{
+    driver_lock();
+    CUresult result = driver_ready();
+    if (result == 0 && context != NULL && !context_is_known(context))
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    if (result == 0) {
+        if (depth == 0)
+            depth = 1;
+        stack[depth - 1] = context;
+        if (context == NULL)
+            depth--;
+    }
+    FINISH(result);
+}
+
+static CUresult push(CUcontext context)
+{
+    driver_lock();
+    CUresult result = driver_ready();
+    if (result == 0 && (context == NULL || !context_is_known(context) || depth == DEEPEST))
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    if (result == 0)
+        stack[depth++] = context;
+    FINISH(result);
+}
+
+static CUresult pop(CUcontext *context)
+{
+    driver_lock();
+    CUresult result = driver_ready();
+    if (result == 0 && depth == 0)
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    if (result == 0) {
+        depth--;
+        if (context != NULL)
+            *context = stack[depth];
+    }
+    FINISH(result);
+}
+
+EXPORT CUresult cuCtxPushCurrent(CUcontext context)
+{
+    return push(context);
+}
+
+EXPORT CUresult cuCtxPushCurrent_v2(CUcontext context)
+{
+    return push(context);
+}
+
+EXPORT CUresult cuCtxPopCurrent(CUcontext *context)
+{
+    return pop(context);
+}
+
+EXPORT CUresult cuCtxPopCurrent_v2(CUcontext *context)
+{
+    return pop(context);
+}
+
+EXPORT CUresult cuCtxGetDevice(CUdevice *device)
+{
+    WITH_CONTEXT(context);
+    if (device == NULL)
+        FINISH(CUDA_ERROR_INVALID_VALUE);
+    *device = context->device->ordinal;
+    FINISH(0);
+}
+
+/* Everything runs when it is launched, so there is nothing to wait for but errors. */
+EXPORT CUresult cuCtxSynchronize(void)
+{
+    WITH_CONTEXT(context);
+    (void)context;
+    FINISH(0);
+}
+
+EXPORT CUresult cuCtxGetFlags(unsigned *flags)
+{
+    WITH_CONTEXT(context);
+    if (flags == NULL)
+        FINISH(CUDA_ERROR_INVALID_VALUE);
+    *flags = context->flags;
+    FINISH(0);
+}
+
+EXPORT CUresult cuCtxGetApiVersion(CUcontext context, unsigned *version)
+{
+    (void)context;
+    if (version == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *version = 3020;
+    return 0;
+}
+
+/* Stack size, buffer of printf and heap of malloc are kept, and nothing else done with them. */
+EXPORT CUresult cuCtxGetLimit(size_t *value, int limit)
+{
+    WITH_CONTEXT(context);
+    if (value == NULL || limit < 0)
+        FINISH(CUDA_ERROR_INVALID_VALUE);
+    if (limit > 2)
+        FINISH(CUDA_ERROR_NOT_SUPPORTED);
+    *value = context->limits[limit];
+    FINISH(0);
+}
+
+EXPORT CUresult cuCtxSetLimit(int limit, size_t value)
+{
+    WITH_CONTEXT(context);
+    if (limit < 0)
+        FINISH(CUDA_ERROR_INVALID_VALUE);
+    if (limit > 2)
+        FINISH(CUDA_ERROR_NOT_SUPPORTED);
+    context->limits[limit] = value;
+    FINISH(0);
+}
+
+EXPORT CUresult cuCtxSetCacheConfig(int config)
+{
+    WITH_CONTEXT(context);
+    (void)context;
+    FINISH(config < 0 || config > 3 ? CUDA_ERROR_INVALID_VALUE : 0);
+}
+
+EXPORT CUresult cuCtxGetCacheConfig(int *config)
+{
+    WITH_CONTEXT(context);
+    (void)context;
+    if (config == NULL)
+        FINISH(CUDA_ERROR_INVALID_VALUE);
+    *config = 0;
+    FINISH(0);
+}
+
+EXPORT CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+    WITH_CONTEXT(context);
+    (void)context;
+    if (least != NULL)
+        *least = 0;
+    if (greatest != NULL)
+        *greatest = -5;
+    FINISH(0);
+}
+
+static CUresult find_primary(CUdevice ordinal, struct device **device)
+{
+    CUresult result = driver_ready();
+    *device = device_at(ordinal);
+    return result != 0 ? result : *device == NULL ? CUDA_ERROR_INVALID_DEVICE : 0;
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal)
+{
+    struct device *device;
+    driver_lock();
+    CUresult result = find_primary(ordinal, &device);
+    if (result == 0 && context == NULL)
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == 0 && device->primary == NULL)
+        result = make(device, device->primary_flags, true, &device->primary);
+    if (result == 0) {
+        device->primary_users++;
+        *context = device->primary;
+    }
+    FINISH(result);
+}
+
+static CUresult primary_release(CUdevice ordinal, bool reset)
+{
+    struct device *device;
+    driver_lock();
+    CUresult result = find_primary(ordinal, &device);
+    if (result == 0 && device->primary == NULL)
+        result = reset ? -1 : CUDA_ERROR_INVALID_CONTEXT;
+    if (result == 0 && !reset && device->primary_users > 0)
+        device->primary_users--;
+    if (result == 0 && (reset || device->primary_users == 0)) {
+        CUcontext context = device->primary;
+        device->primary_users = 0;
+        device->primary = NULL;
+        end(context);
+    }
+    FINISH(result == -1 ? 0 : result);
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice ordinal)
+{
+    return primary_release(ordinal, false);
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal)
+{
+    return primary_release(ordinal, false);
+}
+
+EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice ordinal)
+{
+    return primary_release(ordinal, true);
+}
+
+EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal)
+{
+    return primary_release(ordinal, true);
+}
+
+static CUresult set_flags(CUdevice ordinal, unsigned flags)
+{
+    struct device *device;
+    driver_lock();
+    CUresult result = find_primary(ordinal, &device);
+    if (result == 0)
+        device->primary_flags = flags;
+    FINISH(result);
+}
+
+EXPORT CUresult cuDevicePrimaryCtxSetFlags(CUdevice ordinal, unsigned flags)
+{
+    return set_flags(ordinal, flags);
+}
+
+EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags)
+{
+    return set_flags(ordinal, flags);
+}
+
+EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned *flags, int *active)
+{
+    struct device *device;
+    driver_lock();
+    CUresult result = find_primary(ordinal, &device);
+    if (result == 0 && (flags == NULL || active == NULL))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == 0) {
+        *flags = device->primary_flags;
+        *active = device->primary != NULL;
+    }
+    FINISH(result);
+}

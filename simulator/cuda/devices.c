@@ -1,0 +1,291 @@
+/* Devices and their properties. */
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "state.h"
+
+static struct device devices[MOST_DEVICES];
+static unsigned count_of_devices;
+
+void devices_find(uint32_t gpu_count)
+{
+    count_of_devices = find_visible_devices(devices, gpu_count);
+}
+
+unsigned device_count(void)
+{
+    return count_of_devices;
+}
+
+struct device *device_at(CUdevice ordinal)
+{
+    return ordinal >= 0 && (unsigned)ordinal < count_of_devices ? &devices[ordinal] : NULL;
+}
+
+EXPORT CUresult cuDeviceGetCount(int *count)
+{
+    driver_lock();
+    CUresult result = driver_ready();
+    if (result == 0 && count == NULL)
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == 0)
+        *count = (int)count_of_devices;
+    FINISH(result);
+}
+
+EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal)
+{
+    driver_lock();
+    CUresult result = driver_ready();
+    if (result == 0 && device == NULL)
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == 0 && device_at(ordinal) == NULL)
+        result = CUDA_ERROR_INVALID_DEVICE;
+    if (result == 0)
+        *device = ordinal;
+    FINISH(result);
+}
+
+/* Takes the lock; on success the caller gives it back. */
+static CUresult find(CUdevice ordinal, const void *target, struct device **device)
+{
+    driver_lock();
+    CUresult result = driver_ready();
+    if (result == 0 && target == NULL)
+        result = CUDA_ERROR_INVALID_VALUE;
+    *device = device_at(ordinal);
+    if (result == 0 && *device == NULL)
+        result = CUDA_ERROR_INVALID_DEVICE;
+    if (result != 0)
+        driver_unlock();
+    return result;
+}
+
+EXPORT CUresult cuDeviceGetName(char *name, int length, CUdevice ordinal)
+{
+    struct device *device;
+    CUresult result = find(ordinal, name, &device);
+    if (result != 0)
+        return result;
+    if (length <= 0)
+        FINISH(CUDA_ERROR_INVALID_VALUE);
+    snprintf(name, (size_t)length, "%s", device->name);
+    FINISH(0);
+}
+
+/* "GPU-0123…" → 16 bytes */
+static void uuid_bytes(const char *text, CUuuid *uuid)
+{
+    unsigned at = 0;
+    memset(uuid, 0, sizeof *uuid);
+    for (text += 4; *text != '\0' && at < 32; text++) {
+        int digit = *text >= '0' && *text <= '9' ? *text - '0' : (*text | 0x20) - 'a' + 10;
+        if (*text == '-' || digit < 0 || digit > 15)
+            continue;
+        uuid->bytes[at / 2] = (char)(uuid->bytes[at / 2] | digit << (at % 2 ? 0 : 4));
+        at++;
+    }
+}
+
+EXPORT CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice ordinal)
+{
+    struct device *device;
+    CUresult result = find(ordinal, uuid, &device);
+    if (result != 0)
+        return result;
+    uuid_bytes(device->gpu.uuid, uuid);
+    FINISH(0);
+}
+
+/* The second version tells MIG devices apart. */
+EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice ordinal)
+{
+    struct device *device;
+    CUresult result = find(ordinal, uuid, &device);
+    if (result != 0)
+        return result;
+    uuid_bytes(device->uuid, uuid);
+    FINISH(0);
+}
+
+EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice ordinal)
+{
+    struct device *device;
+    CUresult result = find(ordinal, bytes, &device);
+    if (result != 0)
+        return result;
+    *bytes = device->memory_total;
+    FINISH(0);
+}
+
+EXPORT CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice ordinal)
+{
+    struct device *device;
+    CUresult result = find(ordinal, major == NULL ? NULL : minor, &device);
+    if (result != 0)
+        return result;
+    *major = (int)device->gpu.cc_major;
+    *minor = (int)device->gpu.cc_minor;
+    FINISH(0);
+}
+
+EXPORT CUresult cuDeviceGetPCIBusId(char *bus, int length, CUdevice ordinal)
+{
+    struct device *device;
+    CUresult result = find(ordinal, bus, &device);
+    if (result != 0)
+        return result;
+    if (length < 13)
+        FINISH(CUDA_ERROR_INVALID_VALUE);
+    snprintf(bus, (size_t)length, "%04x:%02x:%02x.0", device->gpu.pci_domain, device->gpu.pci_bus,
+             device->gpu.pci_device);
+    FINISH(0);
+}
+
+EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *bus)
+{
+    unsigned domain = 0, number, slot;
+    CUresult result = CUDA_ERROR_INVALID_DEVICE;
+    if (device == NULL || bus == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (sscanf(bus, "%x:%x:%x", &domain, &number, &slot) != 3 && sscanf(bus, "%x:%x", &number, &slot) != 2)
+        return CUDA_ERROR_INVALID_VALUE;
+    driver_lock();
+    if (driver_ready() != 0)
+        FINISH(CUDA_ERROR_NOT_INITIALIZED);
+    for (unsigned i = 0; i < count_of_devices; i++)
+        if (devices[i].gpu.pci_domain == domain && devices[i].gpu.pci_bus == number &&
+            devices[i].gpu.pci_device == slot) {
+            *device = (CUdevice)i;
+            result = 0;
+            break;
+        }
+    FINISH(result);
+}
+
+static int threads_per_multiprocessor(const struct sim_gpu *gpu)
+{
+    if (gpu->cc_major == 7 && gpu->cc_minor == 5)
+        return 1024;
+    return gpu->cc_major == 8 && gpu->cc_minor != 0 ? 1536 : 2048;
+}
+
+static int shared_per_multiprocessor(const struct sim_gpu *gpu)
+{
+    if (gpu->cc_major == 7)
+        return 64 << 10;
+    if (gpu->cc_major == 8)
+        return (gpu->cc_minor == 0 ? 164 : 100) << 10;
+    return 228 << 10;
+}
+
+static int attribute(const struct device *device, int which)
+{
+    const struct sim_gpu *gpu = &device->gpu;
+    struct sim_gpu now = {.index = gpu->index};
+    switch (which) {
+    case 1: /* threads per block */
+    case 2: /* block x, y */
+    case 3:
+        return 1024;
+    case 4: /* block z */
+        return 64;
+    case 5: /* grid x */
+        return 2147483647;
+    case 6: /* grid y, z */
+    case 7:
+        return 65535;
+    case 8: /* shared memory per block */
+        return 48 << 10;
+    case 9: /* constant memory */
+        return 64 << 10;
+    case 10: /* warp */
+        return 32;
+    case 11: /* pitch */
+        return 2147483647;
+    case 12: /* registers per block, per multiprocessor */
+    case 82:
+        return 65536;
+    case 13: /* clock, kHz */
+        return (int)gpu->sm_clock_max_mhz * 1000;
+    case 14: /* alignment of textures, surfaces */
+    case 30:
+        return 512;
+    case 16: /* multiprocessors */
+        return (int)device->sms;
+    case 20: /* compute mode, as it is now */
+        return driver_call(SIM_GPU, &now, sizeof now, 0) == 0 ? (int)now.compute_mode : 0;
+    case 33:
+        return (int)gpu->pci_bus;
+    case 34:
+        return (int)gpu->pci_device;
+    case 50:
+        return (int)gpu->pci_domain;
+    case 36: /* memory clock, kHz */
+        return (int)gpu->memory_clock_mhz * 1000;
+    case 37: /* memory bus, bits */
+        return gpu->memory_total > (60ull << 30) ? 5120 : 384;
+    case 38: /* L2 cache */
+        return 40 << 20;
+    case 39:
+        return threads_per_multiprocessor(gpu);
+    case 40: /* copy engines */
+        return 2;
+    case 75:
+        return (int)gpu->cc_major;
+    case 76:
+        return (int)gpu->cc_minor;
+    case 81:
+        return shared_per_multiprocessor(gpu);
+    case 97: /* shared memory per block by choice */
+        return shared_per_multiprocessor(gpu) - 1024;
+    case 106: /* blocks per multiprocessor */
+        return gpu->cc_major >= 8 && gpu->cc_minor == 0 ? 32 : 16;
+    case 111: /* reserved shared memory per block */
+        return 1024;
+    case 15: /* overlap, host mapping, concurrent kernels, ECC, unified addressing, priorities, */
+    case 19: /* L1 caching, managed memory, preemption */
+    case 31:
+    case 32:
+    case 41:
+    case 78:
+    case 79:
+    case 80:
+    case 83:
+    case 90:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+EXPORT CUresult cuDeviceGetAttribute(int *value, int which, CUdevice ordinal)
+{
+    struct device *device;
+    CUresult result = find(ordinal, value, &device);
+    if (result != 0)
+        return result;
+    if (which <= 0 || which > 150)
+        FINISH(CUDA_ERROR_INVALID_VALUE);
+    *value = attribute(device, which);
+    FINISH(0);
+}
+
+EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice one, CUdevice other)
+{
+    struct device *device;
+    CUresult result = find(one, can, &device);
+    if (result != 0)
+        return result;
+    result = device_at(other) == NULL ? CUDA_ERROR_INVALID_DEVICE : 0;
+    if (result == 0)
+        *can = 0;
+    FINISH(result);
+}
+
+EXPORT CUresult cuDeviceGetP2PAttribute(int *value, int which, CUdevice one, CUdevice other)
+{
+    (void)which;
+    return cuDeviceCanAccessPeer(value, one, other);
+}

@@ -1,0 +1,309 @@
+/* Memory of devices and page-locked memory of the host. Device memory is backed by host memory
+ * of this process; how much there is, the daemon counts for all processes. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "state.h"
+
+#define GRAIN 512u
+
+static struct allocation *table; /* by address */
+static size_t count, room;
+
+/* Place of the first allocation that begins above `address`. */
+static size_t above(uint64_t address)
+{
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (table[middle].begin <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+struct allocation *memory_at(uint64_t address)
+{
+    size_t next = above(address);
+    if (next == 0 || address - table[next - 1].begin >= table[next - 1].size)
+        return NULL;
+    return &table[next - 1];
+}
+
+bool memory_holds(uint64_t address, size_t bytes)
+{
+    const struct allocation *found = memory_at(address);
+    return found != NULL && bytes <= found->size - (address - found->begin);
+}
+
+static bool insert(struct allocation one)
+{
+    if (count == room) {
+        size_t more = room == 0 ? 256 : room * 2;
+        struct allocation *grown = realloc(table, more * sizeof *table);
+        if (grown == NULL)
+            return false;
+        table = grown;
+        room = more;
+    }
+    size_t at = above(one.begin);
+    memmove(table + at + 1, table + at, (count - at) * sizeof *table);
+    table[at] = one;
+    count++;
+    return true;
+}
+
+static CUresult account(CUcontext context, enum sim_type type, uint64_t bytes, struct sim_context *answer)
+{
+    const struct device *device = context->device;
+    struct sim_context request = {.gpu = device->gpu.index, .gi = device->gi, .ci = device->ci, .bytes = bytes};
+    CUresult result = driver_call(type, &request, sizeof request, CUDA_ERROR_OUT_OF_MEMORY);
+    if (answer != NULL)
+        *answer = request;
+    return result;
+}
+
+CUresult memory_new(CUcontext context, size_t bytes, enum memory_kind kind, uint64_t *address)
+{
+    if (bytes == 0 || bytes > SIZE_MAX - GRAIN)
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t whole = ((uint64_t)bytes + GRAIN - 1) / GRAIN * GRAIN;
+    bool counts = kind == MEMORY_DEVICE || kind == MEMORY_MANAGED;
+    CUresult result = counts ? account(context, SIM_ALLOCATE, whole, NULL) : 0;
+    if (result != 0)
+        return result;
+    void *memory = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    /* A device address is at a multiple of 512, as mappings are of a page. */
+    struct allocation one = {(uint64_t)(uintptr_t)memory, bytes, counts ? whole : 0, kind, context, NULL};
+    if (memory == MAP_FAILED || !insert(one)) {
+        if (memory != MAP_FAILED)
+            munmap(memory, whole);
+        if (counts)
+            account(context, SIM_FREE, whole, NULL);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *address = one.begin;
+    return 0;
+}
+
+static void drop(struct allocation *one)
+{
+    uint64_t whole = (one->size + GRAIN - 1) / GRAIN * GRAIN;
+    if (one->accounted > 0)
+        account(one->context, SIM_FREE, one->accounted, NULL);
+    if (one->kind == MEMORY_DEVICE || one->kind == MEMORY_MANAGED || one->kind == MEMORY_HOST)
+        munmap((void *)(uintptr_t)one->begin, whole);
+    memmove(one, one + 1, (size_t)(table + count - (one + 1)) * sizeof *table);
+    count--;
+}
+
+bool memory_add_module(CUmodule module, uint64_t address, uint64_t size)
+{
+    return size == 0 || insert((struct allocation){address, size, 0, MEMORY_MODULE, module->context, module});
+}
+
+void memory_drop_module(CUmodule module)
+{
+    for (size_t i = count; i > 0; i--)
+        if (table[i - 1].module == module)
+            drop(&table[i - 1]);
+}
+
+void memory_drop_context(CUcontext context)
+{
+    for (size_t i = count; i > 0; i--)
+        if (table[i - 1].context == context)
+            drop(&table[i - 1]);
+}
+
+EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
+{
+    WITH_CONTEXT(context);
+    uint64_t address = 0;
+    if (pointer == NULL)
+        FINISH(CUDA_ERROR_INVALID_VALUE);
+    CUresult result = memory_new(context, bytes, MEMORY_DEVICE, &address);
+    if (result == 0)
+        *pointer = address;
+    FINISH(result);
+}
+
+EXPORT CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream)
+{
+    driver_lock();
+    bool known = stream_is_known(stream);
+    driver_unlock();
+    return known ? cuMemAlloc_v2(pointer, bytes) : CUDA_ERROR_INVALID_HANDLE;
+}
+
+EXPORT CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned flags)
+{
+    WITH_CONTEXT(context);
+    uint64_t address = 0;
+    if (pointer == NULL || flags < 1 || flags > 2)
+        FINISH(CUDA_ERROR_INVALID_VALUE);
+    CUresult result = memory_new(context, bytes, MEMORY_MANAGED, &address);
+    if (result == 0)
+        *pointer = address;
+    FINISH(result);
+}
+
+EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, size_t height,
+                                   unsigned element)
+{
+    if (pitch == NULL || width == 0 || height == 0 || width > (1ull << 40) / height ||
+        (element != 4 && element != 8 && element != 16))
+        return CUDA_ERROR_INVALID_VALUE;
+    *pitch = (width + GRAIN - 1) / GRAIN * GRAIN;
+    return cuMemAlloc_v2(pointer, *pitch * height);
+}
+
+EXPORT CUresult cuMemFree_v2(CUdeviceptr pointer)
+{
+    WITH_CONTEXT(context);
+    (void)context;
+    if (pointer == 0)
+        FINISH(0);
+    struct allocation *found = memory_at(pointer);
+    if (found == NULL || found->begin != pointer ||
+        (found->kind != MEMORY_DEVICE && found->kind != MEMORY_MANAGED))
+        FINISH(CUDA_ERROR_INVALID_VALUE);
+    drop(found);
+    FINISH(0);
+}
+
+EXPORT CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
+{
+    driver_lock();
+    bool known = stream_is_known(stream);
+    driver_unlock();
+    return known ? cuMemFree_v2(pointer) : CUDA_ERROR_INVALID_HANDLE;
+}
+
+EXPORT CUresult cuMemGetInfo_v2(size_t *unused, size_t *total)
+{
+    WITH_CONTEXT(context);
+    struct sim_context answer;
+    if (unused == NULL || total == NULL)
+        FINISH(CUDA_ERROR_INVALID_VALUE);
+    CUresult result = account(context, SIM_ALLOCATE, 0, &answer);
+    if (result == 0) {
+        *unused = answer.free;
+        *total = answer.total;
+    }
+    FINISH(result);
+}
+
+EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *begin, size_t *size, CUdeviceptr pointer)
+{
+    WITH_CONTEXT(context);
+    (void)context;
+    const struct allocation *found = memory_at(pointer);
+    if (found == NULL)
+        FINISH(CUDA_ERROR_NOT_FOUND);
+    if (begin != NULL)
+        *begin = found->begin;
+    if (size != NULL)
+        *size = found->size;
+    FINISH(0);
+}
+
+EXPORT CUresult cuMemAllocHost_v2(void **pointer, size_t bytes)
+{
+    WITH_CONTEXT(context);
+    uint64_t address = 0;
+    if (pointer == NULL)
+        FINISH(CUDA_ERROR_INVALID_VALUE);
+    CUresult result = memory_new(context, bytes, MEMORY_HOST, &address);
+    if (result == 0)
+        *pointer = (void *)(uintptr_t)address;
+    FINISH(result);
+}
+
+EXPORT CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags)
+{
+    return flags > 7 ? CUDA_ERROR_INVALID_VALUE : cuMemAllocHost_v2(pointer, bytes);
+}
+
+EXPORT CUresult cuMemFreeHost(void *pointer)
+{
+    WITH_CONTEXT(context);
+    (void)context;
+    struct allocation *found = memory_at((uint64_t)(uintptr_t)pointer);
+    if (found == NULL || found->begin != (uint64_t)(uintptr_t)pointer || found->kind != MEMORY_HOST)
+        FINISH(CUDA_ERROR_INVALID_VALUE);
+    drop(found);
+    FINISH(0);
+}
+
+EXPORT CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned flags)
+{
+    WITH_CONTEXT(context);
+    uint64_t begin = (uint64_t)(uintptr_t)pointer;
+    if (pointer == NULL || bytes == 0 || flags > 15 || begin + bytes < begin)
+        FINISH(CUDA_ERROR_INVALID_VALUE);
+    size_t next = above(begin);
+    if (memory_at(begin) != NULL || (next < count && table[next].begin < begin + bytes))
+        FINISH(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+    if (!insert((struct allocation){begin, bytes, 0, MEMORY_REGISTERED, context, NULL}))
+        FINISH(CUDA_ERROR_OUT_OF_MEMORY);
+    FINISH(0);
+}
+
+EXPORT CUresult cuMemHostUnregister(void *pointer)
+{
+    WITH_CONTEXT(context);
+    (void)context;
+    struct allocation *found = memory_at((uint64_t)(uintptr_t)pointer);
+    if (found == NULL || found->begin != (uint64_t)(uintptr_t)pointer || found->kind != MEMORY_REGISTERED)
+        FINISH(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    drop(found);
+    FINISH(0);
+}
+
+EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *device, void *pointer, unsigned flags)
+{
+    WITH_CONTEXT(context);
+    (void)context;
+    const struct allocation *found = memory_at((uint64_t)(uintptr_t)pointer);
+    if (device == NULL || flags != 0 || found == NULL ||
+        (found->kind != MEMORY_HOST && found->kind != MEMORY_REGISTERED))
+        FINISH(CUDA_ERROR_INVALID_VALUE);
+    *device = (CUdeviceptr)(uintptr_t)pointer;
+    FINISH(0);
+}
+
+/* Context, kind of memory, addresses, whether managed, ordinal of the device. */
+EXPORT CUresult cuPointerGetAttribute(void *value, int which, CUdeviceptr pointer)
+{
+    WITH_CONTEXT(context);
+    (void)context;
+    const struct allocation *found = memory_at(pointer);
+    if (value == NULL || found == NULL)
+        FINISH(CUDA_ERROR_INVALID_VALUE);
+    bool host = found->kind == MEMORY_HOST || found->kind == MEMORY_REGISTERED;
+    switch (which) {
+    case 1:
+        *(CUcontext *)value = found->context;
+        break;
+    case 2:
+        *(unsigned *)value = host ? 1 : 2;
+        break;
+    case 3:
+    case 4:
+        *(uint64_t *)value = pointer;
+        break;
+    case 8:
+        *(unsigned *)value = found->kind == MEMORY_MANAGED;
+        break;
+    case 9:
+        *(int *)value = found->context->device->ordinal;
+        break;
+    default:
+        FINISH(CUDA_ERROR_NOT_SUPPORTED);
+    }
+    FINISH(0);
+}

@@ -1,0 +1,255 @@
+/* Modules from PTX text, their functions and variables. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "state.h"
+
+#define MOST_PTX (64u << 20)
+
+/* Options of cuModuleLoadDataEx that are honoured. */
+enum { JIT_INFO_LOG = 3, JIT_INFO_LOG_SIZE = 4, JIT_ERROR_LOG = 5, JIT_ERROR_LOG_SIZE = 6 };
+
+struct logs {
+    char *error;
+    size_t error_size;
+    void **error_length; /* where to say how much was written */
+    void **info_length;
+};
+
+static CUmodule modules;
+
+static bool module_is_known(CUmodule wanted)
+{
+    CUmodule module = modules;
+    while (module != NULL && module != wanted)
+        module = module->next;
+    return module != NULL;
+}
+
+bool function_is_known(CUfunction wanted)
+{
+    for (CUmodule module = modules; module != NULL; module = module->next)
+        for (CUfunction function = module->functions; function != NULL; function = function->next)
+            if (function == wanted)
+                return true;
+    return false;
+}
+
+static void free_module(CUmodule module)
+{
+    CUmodule *at = &modules;
+    while (*at != module)
+        at = &(*at)->next;
+    *at = module->next;
+    memory_drop_module(module);
+    while (module->functions != NULL) {
+        CUfunction gone = module->functions;
+        module->functions = gone->next;
+        free(gone->parameters);
+        free(gone);
+    }
+    ptx_free(module->ptx);
+    free(module);
+}
+
+void modules_drop(CUcontext context)
+{
+    for (CUmodule module = modules, next; module != NULL; module = next) {
+        next = module->next;
+        if (module->context == context)
+            free_module(module);
+    }
+}
+
+static CUresult find_logs(unsigned count, const int *options, void **values, struct logs *logs)
+{
+    memset(logs, 0, sizeof *logs);
+    if (count > 0 && (options == NULL || values == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count; i++)
+        if (options[i] == JIT_ERROR_LOG)
+            logs->error = values[i];
+        else if (options[i] == JIT_ERROR_LOG_SIZE) {
+            logs->error_size = (unsigned)(uintptr_t)values[i];
+            logs->error_length = &values[i];
+        } else if (options[i] == JIT_INFO_LOG_SIZE)
+            logs->info_length = &values[i];
+    return 0;
+}
+
+static void write_logs(const struct logs *logs, const char *message)
+{
+    size_t written = 0;
+    if (logs->error != NULL && logs->error_size > 0) {
+        snprintf(logs->error, logs->error_size, "%s", message);
+        written = strlen(logs->error);
+    }
+    if (logs->error_length != NULL)
+        *logs->error_length = (void *)(uintptr_t)written;
+    if (logs->info_length != NULL)
+        *logs->info_length = NULL;
+}
+
+static CUresult load_text(CUcontext context, const char *text, size_t length, const struct logs *logs,
+                          CUmodule *made)
+{
+    static const CUresult results[] = {[PTX_FINE] = 0, [PTX_INVALID] = CUDA_ERROR_INVALID_PTX,
+        [PTX_NEWER_ISA] = CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
+        [PTX_NEWER_TARGET] = CUDA_ERROR_NO_BINARY_FOR_GPU};
+    const struct sim_gpu *gpu = &context->device->gpu;
+    char message[512];
+    enum ptx_problem problem;
+    struct ptx_module *ptx = ptx_load(text, length, gpu->cc_major * 10 + gpu->cc_minor, &problem, message,
+                                      sizeof message);
+    write_logs(logs, message);
+    if (ptx == NULL)
+        return results[problem];
+    CUmodule module = calloc(1, sizeof *module);
+    if (module == NULL) {
+        ptx_free(ptx);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *module = (struct cuda_module){.context = context, .ptx = ptx, .next = modules};
+    modules = module;
+    *made = module;
+    return 0;
+}
+
+static CUresult load_image(CUcontext context, const void *image, const struct logs *logs, CUmodule *made)
+{
+    uint32_t magic;
+    memcpy(&magic, image, sizeof magic);
+    /* ELF and two kinds of fat binaries hold machine code of real GPUs. */
+    if (magic == 0x464c457fu || magic == 0x466243b1u || magic == 0xba55ed50u) {
+        write_logs(logs, "machine code of GPUs does not run on a simulated one; PTX does");
+        return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    }
+    return load_text(context, image, strnlen(image, MOST_PTX), logs, made);
+}
+
+EXPORT CUresult cuModuleLoadDataEx(CUmodule *made, const void *image, unsigned count, int *options,
+                                   void **values)
+{
+    WITH_CONTEXT(context);
+    struct logs logs;
+    if (made == NULL || image == NULL)
+        FINISH(CUDA_ERROR_INVALID_VALUE);
+    CUresult result = find_logs(count, options, values, &logs);
+    FINISH(result != 0 ? result : load_image(context, image, &logs, made));
+}
+
+EXPORT CUresult cuModuleLoadData(CUmodule *made, const void *image)
+{
+    return cuModuleLoadDataEx(made, image, 0, NULL, NULL);
+}
+
+EXPORT CUresult cuModuleLoadFatBinary(CUmodule *made, const void *image)
+{
+    return cuModuleLoadDataEx(made, image, 0, NULL, NULL);
+}
+
+EXPORT CUresult cuModuleLoad(CUmodule *made, const char *name)
+{
+    WITH_CONTEXT(context);
+    (void)context;
+    if (made == NULL || name == NULL)
+        FINISH(CUDA_ERROR_INVALID_VALUE);
+    FILE *file = fopen(name, "re");
+    if (file == NULL)
+        FINISH(CUDA_ERROR_FILE_NOT_FOUND);
+    char *text = NULL;
+    size_t room = 0, length = 0, got = 1;
+    while (got > 0 && length < MOST_PTX) {
+        if (room - length < 65536) {
+            char *grown = realloc(text, room = room * 2 + 131072);
+            if (grown == NULL)
+                break;
+            text = grown;
+        }
+        got = fread(text + length, 1, 65535, file);
+        length += got;
+        text[length] = '\0';
+    }
+    fclose(file);
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (text != NULL && got == 0)
+        result = length < 4 ? CUDA_ERROR_INVALID_IMAGE : cuModuleLoadData(made, text);
+    free(text);
+    FINISH(result);
+}
+
+EXPORT CUresult cuModuleUnload(CUmodule module)
+{
+    WITH_CONTEXT(context);
+    (void)context;
+    if (!module_is_known(module))
+        FINISH(CUDA_ERROR_INVALID_HANDLE);
+    free_module(module);
+    FINISH(0);
+}
+
+EXPORT CUresult cuModuleGetFunction(CUfunction *made, CUmodule module, const char *name)
+{
+    WITH_CONTEXT(context);
+    (void)context;
+    if (made == NULL || name == NULL)
+        FINISH(CUDA_ERROR_INVALID_VALUE);
+    if (!module_is_known(module))
+        FINISH(CUDA_ERROR_INVALID_HANDLE);
+    struct ptx_kernel *kernel = ptx_kernel_named(module->ptx, name);
+    if (kernel == NULL)
+        FINISH(CUDA_ERROR_NOT_FOUND);
+    CUfunction function = module->functions;
+    while (function != NULL && function->kernel != kernel)
+        function = function->next;
+    if (function == NULL) {
+        function = calloc(1, sizeof *function);
+        if (function == NULL)
+            FINISH(CUDA_ERROR_OUT_OF_MEMORY);
+        ptx_facts(kernel, &function->facts);
+        function->parameters = calloc(1, function->facts.parameter_bytes + 1);
+        if (function->parameters == NULL) {
+            free(function);
+            FINISH(CUDA_ERROR_OUT_OF_MEMORY);
+        }
+        function->module = module;
+        function->kernel = kernel;
+        function->most_dynamic_shared =
+            function->facts.shared_bytes < 48u << 10 ? (48u << 10) - function->facts.shared_bytes : 0;
+        function->block[0] = function->block[1] = function->block[2] = 1;
+        function->next = module->functions;
+        module->functions = function;
+    }
+    *made = function;
+    FINISH(0);
+}
+
+EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, CUmodule module, const char *name)
+{
+    WITH_CONTEXT(context);
+    (void)context;
+    uint64_t begin, bytes;
+    if (name == NULL)
+        FINISH(CUDA_ERROR_INVALID_VALUE);
+    if (!module_is_known(module))
+        FINISH(CUDA_ERROR_INVALID_HANDLE);
+    if (!ptx_variable(module->ptx, name, &begin, &bytes))
+        FINISH(CUDA_ERROR_NOT_FOUND);
+    /* From now on copies may go there. */
+    if (memory_at(begin) == NULL && !memory_add_module(module, begin, bytes))
+        FINISH(CUDA_ERROR_OUT_OF_MEMORY);
+    if (address != NULL)
+        *address = begin;
+    if (size != NULL)
+        *size = bytes;
+    FINISH(0);
+}
+
+EXPORT CUresult cuModuleGetLoadingMode(int *mode)
+{
+    if (mode == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *mode = 1; /* eager */
+    return 0;
+}

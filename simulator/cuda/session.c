@@ -1,0 +1,125 @@
+/* cuInit, the lock and the connection to the daemon. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../common/codes.h"
+#include "../common/version.h"
+#include "../common/wire.h"
+#include "state.h"
+
+static pthread_mutex_t lock;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int connection = -1;
+static bool started, forked;
+
+static void in_child(void)
+{
+    /* A context does not survive a fork, and the daemon must see the parent's death. */
+    if (connection >= 0)
+        close(connection);
+    connection = -1;
+    forked = started;
+    pthread_mutexattr_t recursive;
+    pthread_mutexattr_init(&recursive);
+    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&lock, &recursive);
+}
+
+static void prepare(void)
+{
+    pthread_mutexattr_t recursive;
+    pthread_mutexattr_init(&recursive);
+    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&lock, &recursive);
+    pthread_atfork(driver_lock, driver_unlock, in_child);
+}
+
+void driver_lock(void)
+{
+    pthread_once(&once, prepare);
+    pthread_mutex_lock(&lock);
+}
+
+void driver_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+double driver_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+CUresult driver_start(void)
+{
+    struct sim_hello hello;
+    if (forked)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (started)
+        return device_count() > 0 ? 0 : CUDA_ERROR_NO_DEVICE;
+    if (sim_node_hidden("/dev/nvidiactl", O_RDWR) != 0)
+        return CUDA_ERROR_NO_DEVICE;
+    if (sim_node_hidden("/dev/nvidia-uvm", O_RDWR) != 0)
+        return CUDA_ERROR_UNKNOWN;
+    int fd = sim_connect(sim_root(), SIM_CLIENT_CUDA, &hello);
+    if (fd < 0)
+        return -fd == SIM_ERR_VERSION_MISMATCH ? CUDA_ERROR_SYSTEM_DRIVER_MISMATCH : CUDA_ERROR_NO_DEVICE;
+    connection = fd;
+    started = true;
+    devices_find(hello.gpu_count);
+    return device_count() > 0 ? 0 : CUDA_ERROR_NO_DEVICE;
+}
+
+CUresult driver_ready(void)
+{
+    return started && !forked ? 0 : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+CUresult driver_call(enum sim_type type, void *body, size_t length, CUresult no_memory)
+{
+    if (connection < 0)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    switch (sim_call(connection, type, body, length)) {
+    case 0:
+        return 0;
+    case SIM_ERR_MEMORY:
+        return no_memory;
+    case SIM_ERR_VERSION_MISMATCH:
+        return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+    case SIM_ERR_IN_USE:
+    case SIM_ERR_NO_PERMISSION:
+        return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    case SIM_ERR_NOT_FOUND: /* a MIG device that is no more */
+    case SIM_ERR_NOT_SUPPORTED:
+        return CUDA_ERROR_INVALID_DEVICE;
+    default:
+        return CUDA_ERROR_UNKNOWN;
+    }
+}
+
+void driver_tell(enum sim_type type, const void *body, size_t length)
+{
+    if (connection >= 0)
+        sim_tell(connection, type, body, length);
+}
+
+EXPORT CUresult cuInit(unsigned flags)
+{
+    if (flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    driver_lock();
+    FINISH(driver_start());
+}
+
+EXPORT CUresult cuDriverGetVersion(int *version)
+{
+    if (version == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *version = sim_cuda_version(sim_version());
+    return 0;
+}

@@ -1,0 +1,128 @@
+/* What libcuda knows of its process. All of it is guarded by one lock, which every call takes. */
+#ifndef DIVVY_CUDA_STATE_H
+#define DIVVY_CUDA_STATE_H
+
+#include <stdbool.h>
+
+#include "../common/protocol.h"
+#include "../ptx/ptx.h"
+#include "cuda.h"
+
+#define MOST_DEVICES SIM_MAX_GPUS
+
+struct device { /* a GPU, or a MIG device */
+    CUdevice ordinal;
+    struct sim_gpu gpu;
+    uint32_t gi, ci; /* SIM_NO_ID for a whole GPU */
+    char name[160];
+    char uuid[48]; /* of the MIG device, or of the GPU */
+    uint64_t memory_total;
+    uint32_t sms;
+    CUcontext primary;
+    unsigned primary_users, primary_flags;
+};
+
+struct cuda_context {
+    struct device *device;
+    bool is_primary;
+    unsigned flags;
+    size_t limits[3];
+    CUresult error; /* once something went wrong on the device, every call says so */
+    CUcontext next;
+};
+
+struct cuda_function {
+    CUmodule module;
+    struct ptx_kernel *kernel;
+    struct ptx_kernel_facts facts;
+    unsigned most_dynamic_shared;
+    /* The old way of launching sets these one by one. */
+    unsigned block[3], dynamic_shared;
+    uint8_t *parameters;
+    struct cuda_function *next;
+};
+
+struct cuda_module {
+    CUcontext context;
+    struct ptx_module *ptx;
+    struct cuda_function *functions;
+    CUmodule next;
+};
+
+struct cuda_stream {
+    CUcontext context;
+    unsigned flags;
+    int priority;
+    CUstream next;
+};
+
+struct cuda_event {
+    CUcontext context;
+    unsigned flags;
+    bool recorded;
+    double at;
+    CUevent next;
+};
+
+enum memory_kind { MEMORY_DEVICE, MEMORY_MANAGED, MEMORY_HOST, MEMORY_REGISTERED, MEMORY_MODULE };
+
+struct allocation {
+    uint64_t begin, size;
+    uint64_t accounted; /* at the daemon */
+    enum memory_kind kind;
+    CUcontext context;
+    CUmodule module;
+};
+
+/* session.c */
+void driver_lock(void);
+void driver_unlock(void);
+CUresult driver_start(void);
+CUresult driver_ready(void); /* initialised, and not in a forked child */
+CUresult driver_call(enum sim_type type, void *body, size_t length, CUresult no_memory);
+void driver_tell(enum sim_type type, const void *body, size_t length);
+double driver_seconds(void);
+
+/* devices.c, visible.c */
+unsigned find_visible_devices(struct device *devices, uint32_t gpu_count);
+struct device *device_at(CUdevice ordinal);
+unsigned device_count(void);
+void devices_find(uint32_t gpu_count);
+
+/* contexts.c */
+CUresult context_current(CUcontext *context); /* the calling thread's, sound and without error */
+bool context_is_known(CUcontext context);
+
+/* memory.c */
+CUresult memory_new(CUcontext context, size_t bytes, enum memory_kind kind, uint64_t *address);
+struct allocation *memory_at(uint64_t address); /* the allocation that holds it */
+bool memory_holds(uint64_t address, size_t bytes);
+bool memory_add_module(CUmodule module, uint64_t address, uint64_t size);
+void memory_drop_module(CUmodule module);
+void memory_drop_context(CUcontext context);
+
+/* modules.c */
+void modules_drop(CUcontext context);
+bool function_is_known(CUfunction function);
+
+/* streams.c */
+bool stream_is_known(CUstream stream);
+void streams_drop(CUcontext context);
+
+/* Begin and end of an entry point: takes the lock and checks for the current context. */
+#define WITH_CONTEXT(context)                            \
+    CUcontext context;                                   \
+    driver_lock();                                       \
+    CUresult result_ = context_current(&context);        \
+    if (result_ != 0) {                                  \
+        driver_unlock();                                 \
+        return result_;                                  \
+    }
+#define FINISH(result)                                   \
+    do {                                                 \
+        CUresult end_ = (result);                        \
+        driver_unlock();                                 \
+        return end_;                                     \
+    } while (0)
+
+#endif

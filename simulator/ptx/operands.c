@@ -1,0 +1,238 @@
+/* Registers, immediates, addresses. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "parser.h"
+
+uint32_t new_register(struct parser *p, unsigned width)
+{
+    struct ptx_kernel *kernel = p->kernel;
+    uint32_t at = (kernel->register_bytes + width - 1) / width * width;
+    kernel->register_bytes = at + width;
+    kernel->register_count++;
+    return at;
+}
+
+static uint32_t filled_register(struct parser *p, unsigned width, bool is_special, uint64_t value)
+{
+    struct ptx_kernel *kernel = p->kernel;
+    for (unsigned i = 0; i < kernel->filled_count; i++) {
+        const struct filled *known = &kernel->filled[i];
+        if (known->width == width && known->is_special == is_special && known->value == value)
+            return known->offset;
+    }
+    struct filled *grown = realloc(kernel->filled, (kernel->filled_count + 1) * sizeof *grown);
+    if (grown == NULL) {
+        refuse(p, "out of memory");
+        return 0;
+    }
+    kernel->filled = grown;
+    uint32_t offset = new_register(p, width);
+    kernel->register_count--; /* not one of the program's */
+    grown[kernel->filled_count++] = (struct filled){offset, (uint8_t)width, is_special, value};
+    return offset;
+}
+
+uint32_t constant_register(struct parser *p, unsigned width, uint64_t value)
+{
+    return filled_register(p, width, false, width < 8 ? value & ((1ull << width * 8) - 1) : value);
+}
+
+static bool special(const char *name, enum special *which)
+{
+    static const char *const names[SPECIALS] = {"%tid.x", "%tid.y", "%tid.z", "%ntid.x", "%ntid.y",
+        "%ntid.z", "%ctaid.x", "%ctaid.y", "%ctaid.z", "%nctaid.x", "%nctaid.y", "%nctaid.z",
+        "%laneid", "%warpid", "%nwarpid", "%smid", "%nsmid", "%gridid"};
+    for (int i = 0; i < SPECIALS; i++)
+        if (strcmp(names[i], name) == 0) {
+            *which = (enum special)i;
+            return true;
+        }
+    return false;
+}
+
+bool parse_register(struct parser *p, unsigned width, bool predicate, uint32_t *offset)
+{
+    char name[160];
+    token_copy(&p->lexer.token, name, sizeof name);
+    struct symbol *symbol = p->lexer.token.kind == TOKEN_WORD ? symbol_find(p, name) : NULL;
+    if (symbol == NULL || symbol->kind != IS_REGISTER)
+        return refuse(p, "%s is no register", name);
+    if (symbol->predicate != predicate || (!predicate && symbol->width != width))
+        return refuse(p, predicate ? "%s is no predicate" : "%s is not a register of %u bits", name, width * 8);
+    *offset = (uint32_t)symbol->value;
+    lexer_next(&p->lexer);
+    return true;
+}
+
+bool parse_any_register(struct parser *p, uint32_t *offset, unsigned *width)
+{
+    char name[160];
+    token_copy(&p->lexer.token, name, sizeof name);
+    struct symbol *symbol = p->lexer.token.kind == TOKEN_WORD ? symbol_find(p, name) : NULL;
+    if (symbol == NULL || symbol->kind != IS_REGISTER || symbol->predicate)
+        return refuse(p, "%s is no register for numbers", name);
+    *offset = (uint32_t)symbol->value;
+    *width = symbol->width;
+    lexer_next(&p->lexer);
+    return true;
+}
+
+bool parse_constant(struct parser *p, int64_t *value)
+{
+    bool negative = accept(p, '-');
+    if (p->lexer.token.kind != TOKEN_INTEGER)
+        return refuse(p, "a whole number is expected");
+    *value = (int64_t)(negative ? 0 - p->lexer.token.integer : p->lexer.token.integer);
+    lexer_next(&p->lexer);
+    return true;
+}
+
+static bool immediate(struct parser *p, enum type type, uint32_t *offset)
+{
+    bool negative = accept(p, '-');
+    const struct token token = p->lexer.token;
+    double number = token.kind == TOKEN_INTEGER ? (double)token.integer : token.number;
+    uint64_t bits = negative ? 0 - token.integer : token.integer;
+    lexer_next(&p->lexer);
+    if (negative)
+        number = -number;
+    if (type == F32) {
+        float single = (float)number;
+        uint32_t narrow;
+        memcpy(&narrow, &single, sizeof narrow);
+        bits = narrow;
+    } else if (type == F64)
+        memcpy(&bits, &number, sizeof bits);
+    else if (token.kind == TOKEN_FLOAT) {
+        /* 0f… and 0d… are allowed where bits are asked for. */
+        if ((!token.exact_f32 && !token.exact_f64) || negative)
+            return refuse(p, "a whole number is expected");
+    }
+    if (type == PRED)
+        bits = bits != 0;
+    *offset = constant_register(p, type == U8 || type == S8 ? 2 : type_width(type), bits);
+    return p->problem == PTX_FINE;
+}
+
+/* The address of a variable, possibly with an offset: name, name+8. */
+static bool variable_address(struct parser *p, const struct symbol *symbol, uint64_t *value)
+{
+    int64_t more = 0;
+    *value = symbol->value;
+    if (!symbol->defined && symbol->kind == IS_SHARED) {
+        p->kernel->dynamic_shared = true;
+        /* It begins behind all that is declared with a size; PTX declares before it uses. */
+        *value = (p->kernel->shared_bytes + 15) / 16 * 16;
+        p->kernel->shared_bytes = (unsigned)*value;
+    }
+    if (accept(p, '+') && !parse_constant(p, &more))
+        return false;
+    *value += (uint64_t)more;
+    return true;
+}
+
+bool parse_operand(struct parser *p, enum type type, uint32_t *offset)
+{
+    const struct token *token = &p->lexer.token;
+    unsigned width = type == U8 || type == S8 ? 2 : type_width(type);
+    char name[160];
+    enum special which;
+    uint64_t address;
+    if (token->kind == TOKEN_INTEGER || token->kind == TOKEN_FLOAT || token_is_mark(token, '-'))
+        return immediate(p, type, offset);
+    token_copy(token, name, sizeof name);
+    if (token->kind == TOKEN_WORD && special(name, &which)) {
+        if (width < 4 || type == F32 || type == F64)
+            return refuse(p, "%s is a number of 32 bits", name);
+        *offset = filled_register(p, width, true, which);
+        lexer_next(&p->lexer);
+        return p->problem == PTX_FINE;
+    }
+    if (token->kind == TOKEN_WORD && strcmp(name, "WARP_SZ") == 0) {
+        *offset = constant_register(p, width, 32);
+        lexer_next(&p->lexer);
+        return true;
+    }
+    struct symbol *symbol = token->kind == TOKEN_WORD ? symbol_find(p, name) : NULL;
+    if (symbol != NULL && (symbol->kind == IS_SHARED || symbol->kind == IS_LOCAL || symbol->kind == IS_VARIABLE)) {
+        lexer_next(&p->lexer);
+        if (!variable_address(p, symbol, &address))
+            return false;
+        *offset = constant_register(p, width, address);
+        return true;
+    }
+    return parse_register(p, width, type == PRED, offset);
+}
+
+/* Like parse_operand; a register may also be wider than the type. */
+bool parse_wide_operand(struct parser *p, enum type type, uint32_t *offset, unsigned *width)
+{
+    char name[160];
+    token_copy(&p->lexer.token, name, sizeof name);
+    struct symbol *symbol = p->lexer.token.kind == TOKEN_WORD ? symbol_find(p, name) : NULL;
+    if (symbol != NULL && symbol->kind == IS_REGISTER) {
+        if (!parse_any_register(p, offset, width))
+            return false;
+        return *width >= type_width(type) || refuse(p, "%s is narrower than the type", name);
+    }
+    *width = type == U8 || type == S8 ? 2 : type_width(type);
+    return parse_operand(p, type, offset);
+}
+
+/* [%rd1+4], [name+4], [4] */
+bool parse_address(struct parser *p, struct insn *i)
+{
+    char name[160];
+    unsigned width = 8;
+    if (!expect(p, '['))
+        return false;
+    i->offset = 0;
+    i->address_is_narrow = false;
+    token_copy(&p->lexer.token, name, sizeof name);
+    struct symbol *symbol = p->lexer.token.kind == TOKEN_WORD ? symbol_find(p, name) : NULL;
+    if (symbol != NULL && symbol->kind == IS_REGISTER) {
+        if (!parse_any_register(p, &i->a, &width))
+            return false;
+        if (width < 4)
+            return refuse(p, "%s is too narrow for an address", name);
+        i->address_is_narrow = width == 4;
+        if (i->space == SPACE_PARAM)
+            return refuse(p, "parameters are addressed by name");
+    } else {
+        uint64_t base = 0;
+        if (symbol != NULL && symbol->kind == IS_PARAMETER) {
+            if (i->space != SPACE_PARAM)
+                return refuse(p, "%s is a parameter", name);
+            base = symbol->value;
+            lexer_next(&p->lexer);
+        } else if (symbol != NULL && symbol->kind != IS_LABEL) {
+            bool fits = symbol->kind == IS_SHARED  ? i->space == SPACE_SHARED
+                        : symbol->kind == IS_LOCAL ? i->space == SPACE_LOCAL
+                                                   : i->space == SPACE_GLOBAL || i->space == SPACE_CONST ||
+                                                         i->space == SPACE_GENERIC;
+            if (!fits)
+                return refuse(p, "%s lies in another space", name);
+            lexer_next(&p->lexer);
+            if (!variable_address(p, symbol, &base))
+                return false;
+        } else {
+            int64_t absolute = 0;
+            if (p->lexer.token.kind == TOKEN_WORD)
+                return refuse(p, "%s is unknown", name);
+            if (!parse_constant(p, &absolute))
+                return false;
+            base = (uint64_t)absolute;
+        }
+        i->a = constant_register(p, 8, 0);
+        i->offset = (int64_t)base;
+    }
+    bool plus = accept(p, '+');
+    if (plus || token_is_mark(&p->lexer.token, '-')) {
+        int64_t more = 0;
+        if (!parse_constant(p, &more))
+            return false;
+        i->offset += more;
+    }
+    return expect(p, ']');
+}

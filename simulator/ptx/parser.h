@@ -1,0 +1,88 @@
+/* From PTX to code; shared by the files that read directives, operands and instructions. */
+#ifndef DIVVY_PTX_PARSER_H
+#define DIVVY_PTX_PARSER_H
+
+#include "code.h"
+#include "lexer.h"
+
+enum symbol_kind { IS_REGISTER, IS_PARAMETER, IS_SHARED, IS_LOCAL, IS_VARIABLE, IS_LABEL };
+
+struct symbol {
+    char *name;
+    enum symbol_kind kind;
+    bool defined;   /* labels are used before */
+    uint8_t width;  /* of a register, in bytes; predicates 1 */
+    bool predicate;
+    unsigned level; /* of the scope it belongs to */
+    uint64_t value; /* offset, address or code position */
+    struct symbol *next;
+};
+
+#define BUCKETS 4096
+
+struct parser {
+    struct lexer lexer;
+    struct ptx_module *module;
+    struct ptx_kernel *kernel; /* within a kernel */
+    struct symbol *buckets[BUCKETS];
+    unsigned level;
+    unsigned capability;
+    enum ptx_problem problem;
+    char *message;
+    size_t message_size;
+    char opcode[64]; /* at hand */
+    unsigned line;   /* of the instruction at hand */
+    const struct handlers *handlers;
+    uint32_t zero; /* a 64-bit register that is 0, for absolute addresses; NO_REGISTER at first */
+    bool seen_version;
+};
+
+/* parser.c */
+bool refuse(struct parser *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool expect(struct parser *p, char mark);
+bool accept(struct parser *p, char mark);
+void token_copy(const struct token *token, char *target, size_t size);
+
+/* symbols.c */
+struct symbol *symbol_find(struct parser *p, const char *name);
+struct symbol *symbol_add(struct parser *p, const char *name, enum symbol_kind kind);
+void symbols_leave(struct parser *p, unsigned level); /* forget what is deeper than `level` */
+
+/* declarations.c */
+bool parse_registers(struct parser *p);
+bool parse_variable(struct parser *p, enum space space);
+bool parse_parameters(struct parser *p);
+bool type_of_word(const char *word, enum type *type);
+
+/* operands.c */
+uint32_t new_register(struct parser *p, unsigned width);
+bool parse_register(struct parser *p, unsigned width, bool predicate, uint32_t *offset);
+bool parse_any_register(struct parser *p, uint32_t *offset, unsigned *width);
+bool parse_operand(struct parser *p, enum type type, uint32_t *offset);
+bool parse_wide_operand(struct parser *p, enum type type, uint32_t *offset, unsigned *width);
+bool parse_address(struct parser *p, struct insn *i);
+bool parse_constant(struct parser *p, int64_t *value);
+uint32_t constant_register(struct parser *p, unsigned width, uint64_t value);
+
+/* instructions.c */
+bool parse_instruction(struct parser *p);
+struct insn *emit(struct parser *p);
+
+/* opcodes: words between the dots */
+struct opcode {
+    char base[24];
+    char modifier[12][28];
+    bool used[12];
+    unsigned count;
+};
+bool take(struct opcode *o, const char *modifier);
+bool take_type(struct opcode *o, enum type *type); /* the first that is left */
+bool all_taken(struct parser *p, const struct opcode *o);
+
+/* memory_instructions.c */
+bool parse_load_store(struct parser *p, struct opcode *o, struct insn *i, bool store);
+bool parse_atomic(struct parser *p, struct opcode *o, struct insn *i, bool has_result);
+bool parse_cvta(struct parser *p, struct opcode *o, struct insn *i);
+bool parse_shuffle(struct parser *p, struct opcode *o, struct insn *i);
+
+#endif
