@@ -57,6 +57,7 @@ def preview(
             with _watching(preview=True) as watcher:
                 summary = run(wish, watcher)
             _conclude(summary, preview=True, diff=diff)
+            _show_topology(summary, stack)
         _exit_after_preview(summary, expect_no_changes=expect_no_changes)
 
 
@@ -83,12 +84,20 @@ def up(
                 raise typer.Exit(1)
             if not planned.changes:
                 return
+            _show_topology(planned, stack)
             confirm(yes=yes, question="Perform these changes?")
         with _watching(preview=False) as watcher:
             summary = run(wish, watcher)
+        if yes:
+            _show_topology(summary, stack)
         _conclude(summary, preview=False, diff=diff)
         if summary.failures:
             raise typer.Exit(1)
+        from divvy.cli.topology import wait_advertised
+
+        told = wait_advertised(summary, stack)
+        if told:
+            typer.echo(told)
 
 
 def destroy(stack: _Stack, *, yes: _Yes = False, target: _Targets = None) -> None:
@@ -174,6 +183,19 @@ def _conclude(summary: Summary, *, preview: bool, diff: bool) -> None:
         for name, value in masked(dict(summary.outputs)).items():
             if isinstance(value, (str, int, float, bool)):
                 typer.echo(f"  {name}: {value}")
+
+
+def _show_topology(summary: Summary, stack: str) -> None:
+    from rich.console import Console
+
+    from divvy.cli.topology import topology
+
+    view = topology(summary, stack)
+    if view is not None:
+        console = Console()
+        console.print()
+        console.print(view)
+        console.print()
 
 
 def _exit_after_preview(summary: Summary, *, expect_no_changes: bool) -> None:

@@ -32,16 +32,17 @@ def _plain_errors(command: Callable[_P, _R]) -> Callable[_P, _R]:
         from divvy.lab.description import InvalidDescription
         from divvy.lab.lifecycle import LabFailed
         from divvy.lab.machine import NodeFailed
-        from divvy.lab.network import NetworkTaken
+        from divvy.lab.network import NetworkFailed
         from divvy.lab.registry import RegistryFailed
 
         known = (
             InvalidDescription,
             LabFailed,
             NodeFailed,
-            NetworkTaken,
+            NetworkFailed,
             ControlPlaneFailed,
             RegistryFailed,
+            TimeoutError,
         )
         try:
             return command(*args, **kwargs)

@@ -20,9 +20,14 @@ def show_live(cluster: Cluster, name: str, output: Format, out: Path | None) -> 
 
     if output not in (Format.TEXT, Format.JSON):
         fail(f"--live has no view in {output.value}; it has text and json")
-    difference = compare_live(cluster, name, [live_node(node) for node in _nodes(cluster)])
+    difference = compare_live(cluster, name, live_nodes(cluster))
     write(live_json(difference) if output is Format.JSON else live_text(difference), out)
     return bool(difference)
+
+
+def live_nodes(cluster: Cluster) -> list[LiveNode]:
+    """Read every node of a cluster; end the command with one sentence where that fails."""
+    return [live_node(node) for node in _nodes(cluster)]
 
 
 def live_node(node: Any) -> LiveNode:

@@ -1,0 +1,112 @@
+"""The objects of a cluster: deterministic, complete, and no right more than needed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from divvy.model import parse_canonical
+from divvy.render.objects import objects
+
+STACKS = sorted((Path(__file__).parents[2] / "stacks").glob("Pulumi.*.yaml"))
+IMAGE = "registry.example/divvy/agent@sha256:" + "0" * 64
+
+
+def value(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(path.read_text())["config"]["divvy:cluster"]
+    return found
+
+
+def lab(**changes: Any) -> dict[str, Any]:
+    found = value(next(path for path in STACKS if path.name == "Pulumi.lab.yaml"))
+    return {**found, **changes}
+
+
+def by_kind(kind: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [one for one in found if one["kind"] == kind]
+
+
+def name_of(found: dict[str, Any]) -> str:
+    return str(found["metadata"]["name"])
+
+
+def pod(found: list[dict[str, Any]], name: str = "divvy-agent") -> dict[str, Any]:
+    sets = {one["metadata"]["name"]: one for one in by_kind("DaemonSet", found)}
+    spec: dict[str, Any] = sets[name]["spec"]["template"]["spec"]
+    return spec
+
+
+@pytest.mark.parametrize("path", STACKS, ids=lambda path: path.stem)
+def test_every_stack_renders_the_same_bytes_each_time(path: Path) -> None:
+    first, second = objects(value(path), IMAGE), objects(value(path), IMAGE)
+    assert json.dumps(first) == json.dumps(second)
+    names = [
+        (one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]) for one in first
+    ]
+    assert len(set(names)) == len(names)
+
+
+def test_the_configuration_travels_verbatim() -> None:
+    (config,) = by_kind("ConfigMap", objects(lab(), IMAGE))
+    carried = json.loads(config["data"]["cluster.json"])
+    assert carried == {"cluster": lab(), "schemaVersion": 1}
+    assert parse_canonical(config["data"]["cluster.json"]).namespace == "divvy-system"
+
+
+def test_no_profile_reaches_a_pod_template() -> None:
+    before = by_kind("DaemonSet", objects(lab(), IMAGE))
+    changed = lab()
+    changed["pools"]["research"]["profile"] = "whole"
+    assert by_kind("DaemonSet", objects(changed, IMAGE)) == before
+
+
+def test_eviction_is_a_right_only_where_the_policy_evicts() -> None:
+    def rights(found: list[dict[str, Any]]) -> str:
+        return json.dumps(by_kind("ClusterRole", found))
+
+    assert "pods/eviction" not in rights(objects(lab(), IMAGE))
+    assert "pods/eviction" in rights(objects(lab(change={"policy": "evict"}), IMAGE))
+
+
+def test_no_role_may_do_everything() -> None:
+    found = objects(lab(), IMAGE)
+    for role in [*by_kind("ClusterRole", found), *by_kind("Role", found)]:
+        for rule in role["rules"]:
+            assert "*" not in rule["verbs"] + rule["resources"] + rule["apiGroups"]
+
+
+def test_the_agent_has_a_read_only_root_and_its_own_process_namespace() -> None:
+    spec = pod(objects(lab(), IMAGE))
+    assert spec["containers"][0]["securityContext"]["readOnlyRootFilesystem"] is True
+    assert "hostPID" not in spec
+    assert "hostNetwork" not in spec
+
+
+def test_node_runtime_is_there_for_pools_that_ask_for_it_alone() -> None:
+    found = objects(lab(), IMAGE)
+    assert pod(found, "divvy-node-runtime-notebooks")["hostPID"] is True
+    without = lab()
+    without["pools"]["notebooks"]["runtime"] = {"name": "containerd", "configure": False}
+    names = [one["metadata"]["name"] for one in by_kind("DaemonSet", objects(without, IMAGE))]
+    assert names == ["divvy-agent"]
+
+
+def test_an_agent_runs_where_a_pool_selects_and_everywhere_for_a_default_pool() -> None:
+    terms = pod(objects(lab(), IMAGE))["affinity"]["nodeAffinity"]
+    assert len(terms["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]) == 3
+    open_pool = lab()
+    del open_pool["pools"]["training"]["select"]
+    assert "affinity" not in pod(objects(open_pool, IMAGE))
+
+
+def test_two_agents_never_run_on_one_node() -> None:
+    (agent,) = [
+        one
+        for one in by_kind("DaemonSet", objects(lab(), IMAGE))
+        if one["metadata"]["name"] == "divvy-agent"
+    ]
+    assert agent["spec"]["updateStrategy"]["rollingUpdate"]["maxSurge"] == 0
