@@ -112,13 +112,27 @@ static void aim_at(struct block *b, const uint16_t *list, unsigned n, bool full)
     b->x.full = full;
 }
 
-/* The group's threads whose guard holds; returns how many. */
+/* The group's threads whose guard holds; returns how many. If all do, the list is not made. */
 static unsigned filter(struct block *b, const struct insn *i)
 {
     const struct exec *x = &b->x;
     const uint8_t *guard = REG(uint8_t, i->guard);
     unsigned size = 0;
     const uint8_t wanted = !i->guard_negated;
+    if (b->group_is_full) {
+        unsigned t = 0;
+        for (; t + 8 <= b->group_size; t += 8) { /* predicates are bytes of 0 and 1: eight at once */
+            uint64_t eight;
+            memcpy(&eight, guard + t, sizeof eight);
+            size += (unsigned)(eight * 0x0101010101010101u >> 56);
+        }
+        for (; t < b->group_size; t++)
+            size += guard[t];
+        size = wanted ? size : b->group_size - size;
+        if (size == 0 || size == b->group_size)
+            return size;
+        size = 0;
+    }
     for (unsigned n = 0; n < b->group_size; n++) {
         unsigned t = b->group_is_full ? n : b->group[n];
         b->chosen[size] = (uint16_t)t;
@@ -144,11 +158,19 @@ static bool branch(struct block *b, const struct insn *i)
     return b->at < b->next_other || regroup(b);
 }
 
+/* The n-th of `count` threads that an instruction is for. */
+static unsigned nth(const struct block *b, unsigned count, unsigned n)
+{
+    if (b->group_is_full && count == b->group_size)
+        return n;
+    return count == b->group_size ? b->group[n] : b->chosen[n];
+}
+
 static bool leave(struct block *b, const struct insn *i)
 {
     unsigned count = i->guarded ? filter(b, i) : b->group_size;
     for (unsigned n = 0; n < count; n++) {
-        unsigned t = i->guarded ? b->chosen[n] : b->group_is_full ? n : b->group[n];
+        unsigned t = nth(b, count, n);
         b->done[t] = true;
     }
     b->done_count += count;
@@ -160,7 +182,7 @@ static bool wait_at_barrier(struct block *b, const struct insn *i)
 {
     unsigned count = i->guarded ? filter(b, i) : b->group_size;
     for (unsigned n = 0; n < count; n++) {
-        unsigned t = i->guarded ? b->chosen[n] : b->group_is_full ? n : b->group[n];
+        unsigned t = nth(b, count, n);
         b->waiting[t] = true;
         b->resume[t] = b->at + 1;
     }

@@ -120,6 +120,27 @@ static bool resolve(struct exec *x, const struct insn *i, unsigned width)
                                                                : resolve_device(x, i, width);
 }
 
+/* The commonest access by far, in one step: a word of shared memory for every thread. */
+static bool load_shared_words(struct exec *x, const struct insn *i)
+{
+    if (i->space != SPACE_SHARED || !i->address_is_narrow || i->count != 1 || !x->full || x->shared_size < 4)
+        return false;
+    const uint32_t *a = REG(uint32_t, i->a), offset = (uint32_t)i->offset, span = x->shared_size - 4;
+    uint32_t wrong = 0;
+    const unsigned n = x->n;
+    for (unsigned t = 0; t < n; t++) {
+        uint32_t at = a[t] + offset;
+        wrong |= (at & 3) | (uint32_t)(at > span);
+    }
+    if (wrong)
+        return false;
+    const uint32_t *words = (const uint32_t *)(const void *)x->shared;
+    uint32_t *d = REG(uint32_t, i->d[0]);
+    _Pragma("GCC ivdep") for (unsigned t = 0; t < n; t++)
+        d[t] = words[(int32_t)((a[t] + offset) >> 2)];
+    return true;
+}
+
 #define LOAD(type_name, type, width, holder)                                    \
     static void load_##type_name##_##width(struct exec *x, const struct insn *i) \
     {                                                                           \
@@ -251,8 +272,18 @@ SHUFFLE(shuffle_idx, least | (by & ~segment), from <= most)
                    [S64] = {[8] = op##_u64_8}, [F64] = {[8] = op##_u64_8}}
 #define UNSIGNED(op) {[U32] = op##_u32, [U64] = op##_u64, [S32] = op##_u32, [S64] = op##_u64}
 
+static void load_word(struct exec *x, const struct insn *i)
+{
+    if (!load_shared_words(x, i))
+        load_u32_4(x, i);
+}
+
 const struct memory_access VARIANT(memory_access) = {
-    .load = TABLE(load), .store = TABLE(store), .load_param = TABLE(param),
+    .load = {[U8] = BYTES(load, u8), [S8] = BYTES(load, s8), [U16] = BYTES(load, u16),
+             [S16] = BYTES(load, s16), [U32] = {[4] = load_word, [8] = load_u32_8},
+             [S32] = {[4] = load_s32_4, [8] = load_s32_8}, [F32] = {[4] = load_word},
+             [U64] = {[8] = load_u64_8}, [S64] = {[8] = load_u64_8}, [F64] = {[8] = load_u64_8}},
+    .store = TABLE(store), .load_param = TABLE(param),
     .atomic = {[ATOM_ADD] = {[U32] = atom_add_u32, [U64] = atom_add_u64, [S32] = atom_add_u32,
                              [S64] = atom_add_u64, [F32] = atom_add_f32, [F64] = atom_add_f64},
                [ATOM_MIN] = {[U32] = atom_min_u32, [U64] = atom_min_u64, [S32] = atom_min_s32,
