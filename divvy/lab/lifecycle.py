@@ -105,7 +105,7 @@ def _ensure_booted(machine: Machine) -> datetime:
     """Start a node unless it runs; return since when its word counts."""
     if not machine.running():
         return _boot(machine)
-    machine.repair_network()
+    machine.repair()
     return _LONG_AGO
 
 

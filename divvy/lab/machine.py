@@ -38,6 +38,7 @@ class Machine:
         self.node = node
         self.directory = node_state(node.name)
         self._socket = self.directory / "control.sock"
+        self._mark = f"node/{node.name}"
 
     def running(self) -> bool:
         """Say whether the node's first process lives."""
@@ -62,16 +63,18 @@ class Machine:
             write_node_files(self.lab, self.node, upper(self.directory))
         contents = {"node": asdict(self.node), "commands": self._commands()}
         specification.write_text(json.dumps(contents))
+        # One that is still starting, for an up that was killed, must not start beside this one.
+        processes.kill_all(self._mark)
         # As after a power cut: kubelet would look long for the containers of leftover groups.
         cgroups.remove(cgroups.node_root(self.node.name))
         cgroups.create(cgroups.node_system(self.node.name))
         self._spawn()
+        self.repair()
+
+    def repair(self) -> None:
+        """Put back what is missing of a node that runs: its network, its container runtime."""
         network.connect_node(self.lab, self.node, self.pid())
         self.ask({"do": "start", "components": RUNTIME})
-
-    def repair_network(self) -> None:
-        """Put back what is missing of a running node's network."""
-        network.connect_node(self.lab, self.node, self.pid())
 
     def join(self) -> None:
         """Start kubelet and kube-proxy."""
@@ -141,8 +144,7 @@ class Machine:
                 *(sys.executable, "-P", "-m", "divvy.lab.node"),
                 *(str(self.directory), str(descriptor)),
             ]
-            mark = f"node/{self.node.name}"
-            variables = processes.environment(mark, path=[KUBERNETES.bin, CONTAINERD.bin])
+            variables = processes.environment(self._mark, path=[KUBERNETES.bin, CONTAINERD.bin])
             log = self.directory / "log" / "node.log"
             processes.detach(command, variables, log, [descriptor])
         self._wait_listening()
@@ -150,7 +152,7 @@ class Machine:
     def _wait_listening(self, patience: float = 30.0) -> None:
         deadline = time.monotonic() + patience
         while not self.running():
-            if not processes.find(f"node/{self.node.name}") or time.monotonic() > deadline:
+            if not processes.find(self._mark) or time.monotonic() > deadline:
                 raise NodeFailed(
                     f"node {self.node.name} does not start ({self._last_words()}): "
                     f"see divvy lab logs {self.node.name}"
@@ -163,7 +165,7 @@ class Machine:
 
     def _wait_gone(self, pid: int, patience: float = 15.0) -> None:
         deadline = time.monotonic() + patience
-        while processes.find(f"node/{self.node.name}"):
+        while processes.find(self._mark):
             if time.monotonic() > deadline:
                 processes.send(pid, signal.SIGKILL)
             time.sleep(0.02)

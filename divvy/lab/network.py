@@ -3,6 +3,7 @@
 import ipaddress
 import json
 import subprocess
+from collections.abc import Sequence
 
 from divvy.lab.addresses import Addresses
 from divvy.lab.description import Lab, Node
@@ -11,8 +12,8 @@ from divvy.lab.paths import NAME
 BRIDGE = f"divvy-{NAME}"
 
 
-class NetworkTaken(Exception):
-    """The lab's network is in use on this machine."""
+class NetworkFailed(Exception):
+    """The lab's network is in use on this machine, or cannot be set up."""
 
 
 def check_free(lab: Lab) -> None:
@@ -21,7 +22,7 @@ def check_free(lab: Lab) -> None:
         if route["dst"] == "default" or route.get("dev") == BRIDGE:
             continue
         if ipaddress.IPv4Network(route["dst"]).overlaps(lab.network):
-            raise NetworkTaken(
+            raise NetworkFailed(
                 f"divvy:lab.network: {lab.network} overlaps {route['dst']}, which this machine "
                 f"reaches by {route.get('dev', 'another route')}; choose another private /16"
             )
@@ -45,7 +46,9 @@ def connect_node(lab: Lab, node: Node, pid: int) -> None:
     addresses = Addresses(lab.network)
     link = _link(node)
     inside = ["nsenter", f"--net=/proc/{pid}/ns/net", "ip"]
-    if not _exists(link):
+    if not _exists("eth0", inside):
+        # The link of the node's former life may outlast it for a moment.
+        _remove(link)
         _run(["ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", str(pid)])
     _run(["ip", "link", "set", link, "master", BRIDGE, "up"])
     lines = [
@@ -65,7 +68,7 @@ def remove_network() -> None:
     listed = _run(["ip", "-oneline", "link", "show", "master", BRIDGE])
     for line in listed.splitlines():
         name = line.split(": ")[1].partition("@")[0]
-        subprocess.run(["ip", "link", "del", name], check=False, capture_output=True)
+        _remove(name)
     _run(["ip", "link", "del", BRIDGE])
 
 
@@ -82,13 +85,18 @@ def _pod_routes(lab: Lab, device: str, leave_out: Node | None = None) -> list[st
     ]
 
 
-def _exists(name: str) -> bool:
-    done = subprocess.run(["ip", "link", "show", name], check=False, capture_output=True)
+def _exists(name: str, ip: Sequence[str] = ("ip",)) -> bool:
+    done = subprocess.run([*ip, "link", "show", name], check=False, capture_output=True)
     return done.returncode == 0
+
+
+def _remove(name: str) -> None:
+    # The kernel may be quicker: links go with the network namespace that held one end.
+    subprocess.run(["ip", "link", "del", name], check=False, capture_output=True)
 
 
 def _run(command: list[str], text: str | None = None) -> str:
     done = subprocess.run(command, input=text, check=False, capture_output=True, text=True)
     if done.returncode:
-        raise OSError(f"{' '.join(command)}: {done.stderr.strip()}\n{text or ''}".strip())
+        raise NetworkFailed(f"{' '.join(command)}: {done.stderr.strip()}\n{text or ''}".strip())
     return done.stdout

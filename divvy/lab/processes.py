@@ -85,12 +85,16 @@ def find(component: str) -> int | None:
     return min((each.pid for each in running() if each.component == component), default=None)
 
 
-def kill_all() -> int:
-    """Kill every process of the lab and wait until all are gone; return how many there were."""
+def kill_all(component: str | None = None) -> int:
+    """Kill every process of the lab or of a component; return, once all are gone, how many."""
     killed: set[int] = set()
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        left = [each.pid for each in running() if each.pid != os.getpid()]
+        left = [
+            each.pid
+            for each in running()
+            if each.pid != os.getpid() and component in (None, each.component)
+        ]
         if not left:
             return len(killed)
         for pid in left:

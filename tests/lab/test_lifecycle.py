@@ -74,26 +74,30 @@ def test_down_leaves_nothing_of_a_lab_that_was_used(small_lab: SmallLab) -> None
     assert _traces() == before
 
 
-@pytest.mark.parametrize("after", [0.3, 1.0, 2.5, 3.5])
-def test_down_leaves_nothing_when_up_was_killed(small_lab: SmallLab, after: float) -> None:
+def _kill_up(small_lab: SmallLab, after: float) -> None:
+    """Kill an up so many seconds after it has begun to leave traces."""
     before = _traces()
     with subprocess.Popen(
         small_lab.command("up"), env=small_lab.environment, stdout=subprocess.DEVNULL
     ) as starting:
+        while _traces() == before:
+            assert starting.poll() is None
         time.sleep(after)
         starting.kill()
     assert _traces() != before
+
+
+@pytest.mark.parametrize("after", [0, 0.2, 0.5, 1.5, 3.0])
+def test_down_leaves_nothing_when_up_was_killed(small_lab: SmallLab, after: float) -> None:
+    before = _traces()
+    _kill_up(small_lab, after)
     assert small_lab.divvy("down").returncode == 0
     assert _traces() == before
 
 
-@pytest.mark.parametrize("after", [0.6, 0.9, 2.0])
+@pytest.mark.parametrize("after", [0.05, 0.3, 1.5])
 def test_up_goes_on_where_a_killed_up_stopped(small_lab: SmallLab, after: float) -> None:
-    with subprocess.Popen(
-        small_lab.command("up"), env=small_lab.environment, stdout=subprocess.DEVNULL
-    ) as starting:
-        time.sleep(after)
-        starting.kill()
+    _kill_up(small_lab, after)
     small_lab.up()
     assert small_lab.divvy("status").returncode == 0
 
