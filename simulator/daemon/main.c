@@ -43,10 +43,24 @@ static int listen_below_root(void)
     return fd;
 }
 
+/* By this file the daemon is found by who wants to end it. */
+static void write_pid(pid_t pid)
+{
+    char path[PATH_MAX + 64];
+    snprintf(path, sizeof path, "%s/run/divvy-simd.pid", sim.root);
+    FILE *file = fopen(path, "we");
+    if (file != NULL) {
+        fprintf(file, "%d\n", (int)pid);
+        fclose(file);
+    }
+}
+
 /* Leave the caller as a daemon does; the caller's process ends when everything is ready. */
 static void go_to_background(void)
 {
     pid_t child = fork();
+    if (child > 0)
+        write_pid(child);
     if (child != 0)
         _exit(child < 0);
     setsid();
@@ -96,7 +110,9 @@ int main(int argc, char **argv)
         return 1;
     }
     tree_write();
-    if (!foreground)
+    if (foreground)
+        write_pid(getpid());
+    else
         go_to_background();
     return server_run(listener);
 }

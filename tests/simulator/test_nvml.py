@@ -1,0 +1,232 @@
+"""What NVML reads, through pynvml, and that misuse is refused."""
+
+import ctypes
+import os
+import subprocess
+import sys
+
+import pynvml as nvml
+import pytest
+
+from divvy.model.flat_file import gpu_uuid
+from tests.simulator.driver_root import VERSION
+
+
+def test_identity(install):
+    library = install("A100-SXM4-40GB", 3).nvml()
+    assert library.divvySimulated
+    assert nvml.nvmlSystemGetDriverVersion() == VERSION
+    assert nvml.nvmlSystemGetNVMLVersion() == f"12.{VERSION}"
+    assert nvml.nvmlSystemGetCudaDriverVersion_v2() == 12040
+    assert nvml.nvmlDeviceGetCount() == 3
+    for index in range(3):
+        gpu = nvml.nvmlDeviceGetHandleByIndex(index)
+        uuid = nvml.nvmlDeviceGetUUID(gpu)
+        assert uuid == gpu_uuid("test", index)
+        assert nvml.nvmlDeviceGetIndex(nvml.nvmlDeviceGetHandleByUUID(uuid)) == index
+        assert nvml.nvmlDeviceGetName(gpu) == "NVIDIA A100-SXM4-40GB"
+        assert nvml.nvmlDeviceGetMinorNumber(gpu) == index
+        assert nvml.nvmlDeviceGetVbiosVersion(gpu) == "SIMULATED"
+        assert nvml.nvmlDeviceGetCudaComputeCapability(gpu) == (8, 0)
+        assert nvml.nvmlDeviceGetArchitecture(gpu) == nvml.NVML_DEVICE_ARCH_AMPERE
+        assert nvml.nvmlDeviceGetBrand(gpu) == nvml.NVML_BRAND_NVIDIA
+        assert len(nvml.nvmlDeviceGetSerial(gpu)) == 13
+    assert len({nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(i)) for i in range(3)}) == 3
+
+
+def test_pci(install):
+    install("H100-SXM5-80GB", 2).nvml()
+    gpu = nvml.nvmlDeviceGetHandleByIndex(1)
+    pci = nvml.nvmlDeviceGetPciInfo(gpu)
+    assert (pci.busId, pci.busIdLegacy) == ("00000000:0F:00.0", "0000:0F:00.0")
+    assert (pci.domain, pci.bus, pci.device) == (0, 15, 0)
+    assert pci.pciDeviceId == 0x233010DE
+    extended = nvml.nvmlPciInfoExt_v1_t(version=nvml.nvmlPciInfoExt_v1)
+    nvml.nvmlDeviceGetPciInfoExt(gpu, ctypes.byref(extended))
+    assert (extended.busId, extended.bus, extended.baseClass) == ("00000000:0F:00.0", 15, 3)
+    for spelled in ("00000000:0F:00.0", "0000:0f:00.0", "0F:00.0"):
+        same = nvml.nvmlDeviceGetHandleByPciBusId(spelled.encode())
+        assert nvml.nvmlDeviceGetIndex(same) == 1
+
+
+def test_readings(install):
+    install("A100-SXM4-40GB", 1).nvml()
+    gpu = nvml.nvmlDeviceGetHandleByIndex(0)
+    first = nvml.nvmlDeviceGetMemoryInfo(gpu)
+    assert first.total == 40960 << 20
+    assert first.total == first.free + first.used
+    second = nvml.nvmlDeviceGetMemoryInfo(gpu, version=nvml.nvmlMemory_v2)
+    assert (second.used, second.reserved) == (0, 640 << 20)
+    assert second.total == second.free + second.used + second.reserved
+    assert nvml.nvmlDeviceGetBAR1MemoryInfo(gpu).bar1Total == 64 << 30
+    assert nvml.nvmlDeviceGetUtilizationRates(gpu).gpu == 0
+    assert 20 < nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU) < 90
+    assert nvml.nvmlDeviceGetTemperatureV(gpu, nvml.NVML_TEMPERATURE_GPU) == (
+        nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU)
+    )
+    limit = nvml.nvmlDeviceGetEnforcedPowerLimit(gpu)
+    assert 0 < nvml.nvmlDeviceGetPowerUsage(gpu) < limit == 400_000
+    assert nvml.nvmlDeviceGetPowerManagementLimitConstraints(gpu) == [100_000, 400_000]
+    assert nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM) == 1410
+    assert 0 < nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM) <= 1410
+    assert nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_MEM) == 1215
+    assert nvml.nvmlDeviceGetPerformanceState(gpu) == 0
+    assert nvml.nvmlDeviceGetPersistenceMode(gpu) == 1
+    assert nvml.nvmlDeviceGetEccMode(gpu) == [1, 1]
+    assert nvml.nvmlDeviceGetTotalEccErrors(gpu, 1, 0) == 0
+    assert nvml.nvmlDeviceGetVirtualizationMode(gpu) == 0
+    assert nvml.nvmlDeviceGetComputeRunningProcesses(gpu) == []
+    assert nvml.nvmlDeviceGetMPSComputeRunningProcesses(gpu) == []
+    assert nvml.nvmlDeviceGetNumGpuCores(gpu) == 6912
+    energy = nvml.nvmlDeviceGetTotalEnergyConsumption(gpu)
+    assert nvml.nvmlDeviceGetTotalEnergyConsumption(gpu) >= energy
+    with pytest.raises(nvml.NVMLError_NotSupported):
+        nvml.nvmlDeviceGetFanSpeed(gpu)
+
+
+def test_load_shows_in_readings(install, administrator):
+    driver = install()
+    driver.nvml()
+    gpu = nvml.nvmlDeviceGetHandleByIndex(0)
+    idle = nvml.nvmlDeviceGetPowerUsage(gpu)
+    driver.sim("load", "0", "75")
+    assert nvml.nvmlDeviceGetUtilizationRates(gpu).gpu == 75
+    assert nvml.nvmlDeviceGetTemperature(gpu, 0) == 60
+    assert nvml.nvmlDeviceGetPowerUsage(gpu) > 2 * idle
+
+
+def test_topology(install):
+    install("A100-SXM4-40GB", 4).nvml()
+    gpus = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(4)]
+    levels = [nvml.nvmlDeviceGetTopologyCommonAncestor(gpus[0], other) for other in gpus]
+    assert levels == [0, 10, 50, 50]
+    remotes = [nvml.nvmlDeviceGetNvLinkRemotePciInfo(gpus[0], link).busId for link in range(12)]
+    buses = [nvml.nvmlDeviceGetPciInfo(gpu).busId for gpu in gpus]
+    assert sorted(remotes) == sorted(buses[1:] * 4)
+    assert all(nvml.nvmlDeviceGetNvLinkState(gpus[0], link) for link in range(12))
+    with pytest.raises(nvml.NVMLError_InvalidArgument):
+        nvml.nvmlDeviceGetNvLinkState(gpus[0], 12)
+    with pytest.raises(nvml.NVMLError_NotSupported):
+        nvml.nvmlDeviceGetNumaNodeId(gpus[0])
+    nodes = [nvml.nvmlDeviceGetMemoryAffinity(gpu, 1, nvml.NVML_AFFINITY_SCOPE_NODE) for gpu in gpus]
+    assert [list(each) for each in nodes] == [[1], [1], [2], [2]]
+
+
+def test_eight_gpus_are_joined_by_switches(install):
+    install("H100-SXM5-80GB", 8).nvml()
+    gpu = nvml.nvmlDeviceGetHandleByIndex(0)
+    assert nvml.nvmlDeviceGetNvLinkRemoteDeviceType(gpu, 17) == 2
+    remote = nvml.nvmlDeviceGetNvLinkRemotePciInfo(gpu, 0).busId
+    with pytest.raises(nvml.NVMLError_NotFound):
+        nvml.nvmlDeviceGetHandleByPciBusId(remote.encode())
+
+
+def test_a_model_without_links_and_mig(install):
+    install("T4", 2).nvml()
+    gpu = nvml.nvmlDeviceGetHandleByIndex(0)
+    for refused in (
+        lambda: nvml.nvmlDeviceGetNvLinkState(gpu, 0),
+        lambda: nvml.nvmlDeviceGetMigMode(gpu),
+        lambda: nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, 0),
+        lambda: nvml.nvmlDeviceGetGpuInstanceProfileInfo(gpu, 0),
+    ):
+        with pytest.raises(nvml.NVMLError_NotSupported):
+            refused()
+    assert nvml.nvmlDeviceGetMaxMigDeviceCount(gpu) == 0
+
+
+def test_only_openable_gpus_are_seen(install):
+    driver = install("A100-SXM4-40GB", 4)
+    (driver.root / "dev/nvidia0").unlink()
+    (driver.root / "dev/nvidia2").unlink()
+    driver.nvml()
+    assert nvml.nvmlDeviceGetCount() == 2
+    minors = [nvml.nvmlDeviceGetMinorNumber(nvml.nvmlDeviceGetHandleByIndex(i)) for i in range(2)]
+    assert minors == [1, 3]
+    with pytest.raises(nvml.NVMLError_NotFound):
+        nvml.nvmlDeviceGetHandleByUUID(gpu_uuid("test", 0))
+    assert driver.smi("-L").count("GPU ") == 2
+
+
+def test_no_control_node_no_driver(install):
+    driver = install()
+    (driver.root / "dev/nvidiactl").unlink()
+    with pytest.raises(nvml.NVMLError_DriverNotLoaded):
+        driver.nvml()
+
+
+def test_no_daemon_no_driver(install):
+    driver = install()
+    driver.stop()
+    with pytest.raises(nvml.NVMLError_DriverNotLoaded):
+        driver.nvml()
+    assert "couldn't communicate with the NVIDIA driver" in driver.smi(rc=9)
+
+
+def test_misuse(install):
+    library = install().nvml()
+    gpu = nvml.nvmlDeviceGetHandleByIndex(0)
+    somewhere = ctypes.create_string_buffer(64)
+    with pytest.raises(nvml.NVMLError_InvalidArgument):
+        nvml.nvmlDeviceGetHandleByIndex(1)
+    with pytest.raises(nvml.NVMLError_NotFound):
+        nvml.nvmlDeviceGetHandleByUUID("GPU-none")
+    with pytest.raises(nvml.NVMLError_FunctionNotFound):
+        nvml.nvmlDeviceGetAccountingMode(gpu)
+    with pytest.raises(nvml.NVMLError_InvalidArgument):
+        nvml.nvmlDeviceGetTemperature(gpu, 7)
+    assert library.nvmlDeviceGetName(somewhere, somewhere, 64) == nvml.NVML_ERROR_INVALID_ARGUMENT
+    assert library.nvmlDeviceGetName(None, somewhere, 64) == nvml.NVML_ERROR_INVALID_ARGUMENT
+    assert library.nvmlDeviceGetName(gpu, None, 64) == nvml.NVML_ERROR_INVALID_ARGUMENT
+    assert library.nvmlDeviceGetName(gpu, somewhere, 8) == nvml.NVML_ERROR_INSUFFICIENT_SIZE
+    assert library.nvmlDeviceGetMemoryInfo(gpu, None) == nvml.NVML_ERROR_INVALID_ARGUMENT
+    wrong = nvml.c_nvmlMemory_v2_t(version=1)
+    assert library.nvmlDeviceGetMemoryInfo_v2(gpu, ctypes.byref(wrong)) == (
+        nvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH
+    )
+    assert library.nvmlEventSetFree(somewhere) == nvml.NVML_ERROR_INVALID_ARGUMENT
+    assert library.nvmlGpuInstanceDestroy(somewhere) == nvml.NVML_ERROR_INVALID_ARGUMENT
+    nvml.nvmlShutdown()
+    for call in (nvml.nvmlDeviceGetCount, nvml.nvmlShutdown, lambda: nvml.nvmlDeviceGetName(gpu)):
+        with pytest.raises(nvml.NVMLError_Uninitialized):
+            call()
+    nvml.nvmlInit()
+    assert nvml.nvmlDeviceGetName(gpu)
+
+
+def test_names_of_errors_are_pynvmls(install):
+    library = install().nvml()
+    library.nvmlErrorString.restype = ctypes.c_char_p
+    codes = [getattr(nvml, name) for name in dir(nvml) if name.startswith("NVML_ERROR_")]
+    assert len(codes) > 25
+    for code in codes:
+        assert library.nvmlErrorString(code)
+    assert library.nvmlErrorString(nvml.NVML_ERROR_NO_PERMISSION) == b"Insufficient Permissions"
+
+
+def test_a_forked_child_has_its_own_connection(install):
+    driver = install()
+    script = (
+        "import ctypes, os, sys\n"
+        f"n = ctypes.CDLL({str(driver.library('libnvidia-ml.so.1'))!r})\n"
+        "count = ctypes.c_uint()\n"
+        "assert n.nvmlInit_v2() == 0\n"
+        "child = os.fork()\n"
+        "assert n.nvmlDeviceGetCount_v2(ctypes.byref(count)) == 0 and count.value == 1\n"
+        "if child: sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+    )
+    subprocess.run([sys.executable, "-S", "-c", script], check=True, timeout=20)
+
+
+def test_process_names_are_the_callers_view(install):
+    install().nvml()
+    assert "python" in nvml.nvmlSystemGetProcessName(os.getpid())
+    with pytest.raises(nvml.NVMLError_NotFound):
+        nvml.nvmlSystemGetProcessName(2**30)
+
+
+def test_sixteen_gpus(install):
+    install("B200", 16).nvml()
+    assert nvml.nvmlDeviceGetCount() == 16
+    gpus = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(16)]
+    assert len({nvml.nvmlDeviceGetPciInfo(gpu).busId for gpu in gpus}) == 16
