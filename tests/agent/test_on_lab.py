@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.deployment import NAMESPACE, Deployment
+from tests.running_lab import RunningLab
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 NODE, POOL = "gpu-a100", "research"
@@ -148,7 +151,7 @@ def test_an_agent_that_is_killed_comes_back_to_the_same_instances(deployed: Depl
     assert deployed.status(NODE)["gpus"] == before
 
 
-def test_an_agent_cannot_touch_another_node(deployed: Deployment) -> None:
+def test_an_agent_cannot_touch_another_node(deployed: Deployment, tmp_path: Path) -> None:
     lab = deployed.lab
     agent = deployed.agent(NODE)
     token = lab.kubectl(
@@ -156,10 +159,15 @@ def test_an_agent_cannot_touch_another_node(deployed: Deployment) -> None:
         "--bound-object-kind=Pod", f"--bound-object-name={agent['metadata']['name']}",
     ).strip()  # fmt: skip
 
+    config = yaml.safe_load(lab.kubeconfig.read_text())
+    for user in config["users"]:
+        user["user"] = {"token": token}
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
+    as_agent = RunningLab(lab.description, tmp_path / "kubeconfig")
+
     def patch(node: str, body: dict[str, Any]) -> Any:
-        # The administrator's certificate would win over the token.
         arguments = ("patch", "node", node, "--type=merge", f"--patch={json.dumps(body)}")
-        return lab.try_kubectl(*arguments, f"--token={token}", "--user=agent")
+        return as_agent.try_kubectl(*arguments)
 
     own_key = {"metadata": {"annotations": {"divvy.gpu/test": "x"}}}
     assert patch(NODE, own_key).returncode == 0
