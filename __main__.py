@@ -4,6 +4,7 @@ import pulumi
 
 from components import GpuCluster
 from divvy.model import InvalidCluster, parse_cluster
+from divvy.plan import plan
 
 value = pulumi.Config("divvy").require_object("cluster")
 try:
@@ -11,6 +12,8 @@ try:
 except InvalidCluster as problems:
     raise pulumi.RunError(str(problems)) from None
 
-gpus = GpuCluster(pulumi.get_stack(), {"cluster": value, "parsed": cluster})
+stack = pulumi.get_stack()
+gpus = GpuCluster(stack, {"cluster": value, "parsed": cluster})
 
 pulumi.export("image", gpus.image)
+pulumi.export("offered", dict(plan(cluster, stack).totals))

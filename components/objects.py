@@ -1,36 +1,34 @@
-"""Register plain Kubernetes objects as typed Pulumi resources."""
+"""Register plain Kubernetes objects as Pulumi resources."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
+from importlib.metadata import version
 from typing import Any
 
 import pulumi
-import pulumi_kubernetes as kubernetes
 
-_TYPES: Mapping[tuple[str, str], Any] = {
-    ("v1", "Namespace"): lambda: kubernetes.core.v1.Namespace,
-    ("v1", "ServiceAccount"): lambda: kubernetes.core.v1.ServiceAccount,
-    ("v1", "ConfigMap"): lambda: kubernetes.core.v1.ConfigMap,
-    ("v1", "Service"): lambda: kubernetes.core.v1.Service,
-    ("apps/v1", "DaemonSet"): lambda: kubernetes.apps.v1.DaemonSet,
-    ("rbac.authorization.k8s.io/v1", "ClusterRole"): lambda: kubernetes.rbac.v1.ClusterRole,
-    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"): (
-        lambda: kubernetes.rbac.v1.ClusterRoleBinding
-    ),
-    ("rbac.authorization.k8s.io/v1", "Role"): lambda: kubernetes.rbac.v1.Role,
-    ("rbac.authorization.k8s.io/v1", "RoleBinding"): lambda: kubernetes.rbac.v1.RoleBinding,
-    ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"): (
-        lambda: kubernetes.admissionregistration.v1.ValidatingAdmissionPolicy
-    ),
-    ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding"): (
-        lambda: kubernetes.admissionregistration.v1.ValidatingAdmissionPolicyBinding
-    ),
-}
 # A pod needs its account, rights and configuration first.
 _WAITS_FOR_ALL = "DaemonSet"
-_GIVEN = ("apiVersion", "kind", "metadata")
+_SDK = "pulumi-kubernetes"
+
+
+class KubernetesObject(pulumi.CustomResource):  # type: ignore[misc]
+    """One object of the Kubernetes provider, its properties as ``divvy.render`` made them.
+
+    The same resource as the SDK's class of that kind, without its types: those would
+    check nothing here, and importing them takes half as long as a whole preview.
+    """
+
+    def __init__(self, name: str, found: Mapping[str, Any], opts: pulumi.ResourceOptions) -> None:
+        group = found["apiVersion"] if "/" in found["apiVersion"] else f"core/{found['apiVersion']}"
+        pinned = pulumi.ResourceOptions(version=version(_SDK))
+        super().__init__(
+            f"kubernetes:{group}:{found['kind']}",
+            name,
+            dict(found),
+            pulumi.ResourceOptions.merge(opts, pinned),
+        )
 
 
 def register_objects(
@@ -42,21 +40,13 @@ def register_objects(
     for found in objects:
         kind = found["kind"]
         depends = list(registered) if kind == _WAITS_FOR_ALL else list(namespace)
-        make = _TYPES[found["apiVersion"], kind]()
         pool = (found["metadata"].get("labels") or {}).get("divvy.gpu/pool")
-        metadata = dict(found["metadata"])
-        resource = make(
+        resource = KubernetesObject(
             f"{name}-{kind.lower()}" + (f"-{pool}" if pool else ""),
-            metadata=metadata,
-            **{_snake(key): found[key] for key in found if key not in _GIVEN},
-            opts=pulumi.ResourceOptions(parent=parent, depends_on=depends),
+            found,
+            pulumi.ResourceOptions(parent=parent, depends_on=depends),
         )
         registered.append(resource)
         if kind == "Namespace":
             namespace.append(resource)
     return registered
-
-
-def _snake(key: str) -> str:
-    """Return the SDK's name of a field; fields further down keep the API's."""
-    return re.sub(r"([A-Z])", lambda found: f"_{found.group(1).lower()}", key)

@@ -13,6 +13,7 @@ import typer
 
 if TYPE_CHECKING:
     from divvy.engine.operations import Target
+    from divvy.engine.program import Program
     from divvy.engine.watcher import Summary, Watcher
 
 _Stack = Annotated[str, typer.Option("--stack", "-s", envvar="PULUMI_STACK", help="The stack.")]
@@ -45,17 +46,20 @@ def preview(
 ) -> None:
     """Show what `up` would do; exit code 2 when something would change."""
     with plain_errors():
-        from divvy.engine.operations import preview as run
+        with _program() as program:
+            from divvy.engine.operations import preview as run
 
-        wish = target_of(stack, target)
+            wish = target_of(stack, target)
+            if as_json:
+                from divvy.engine.digest import preview_digest, silent
+
+                summary = run(wish, silent(), program)
+            else:
+                with _watching(preview=True) as watcher:
+                    summary = run(wish, watcher, program)
         if as_json:
-            from divvy.engine.digest import preview_digest, silent
-
-            summary = run(wish, silent())
             typer.echo(json.dumps(preview_digest(summary), indent=1))
         else:
-            with _watching(preview=True) as watcher:
-                summary = run(wish, watcher)
             _conclude(summary, preview=True, diff=diff)
             _show_topology(summary, stack)
         _exit_after_preview(summary, expect_no_changes=expect_no_changes)
@@ -72,13 +76,12 @@ def up(
 ) -> None:
     """Bring the cluster to what the stack file says."""
     with plain_errors():
-        from divvy.engine.operations import preview as run_preview
-        from divvy.engine.operations import up as run
-
-        wish = target_of(stack, target)
         if not (skip_preview or yes) or expect_no_changes:
-            with _watching(preview=True) as watcher:
-                planned = run_preview(wish, watcher)
+            with _program() as program:
+                from divvy.engine.operations import preview as run_preview
+
+                with _watching(preview=True) as watcher:
+                    planned = run_preview(target_of(stack, target), watcher, program)
             _conclude(planned, preview=True, diff=diff)
             if planned.failures or (expect_no_changes and planned.changes):
                 raise typer.Exit(1)
@@ -86,8 +89,11 @@ def up(
                 return
             _show_topology(planned, stack)
             confirm(yes=yes, question="Perform these changes?")
-        with _watching(preview=False) as watcher:
-            summary = run(wish, watcher)
+        with _program() as program:
+            from divvy.engine.operations import up as run
+
+            with _watching(preview=False) as watcher:
+                summary = run(target_of(stack, target), watcher, program)
         if yes:
             _show_topology(summary, stack)
         _conclude(summary, preview=False, diff=diff)
@@ -140,6 +146,19 @@ def cancel(stack: _Stack, *, yes: _Yes = False) -> None:
         confirm(yes=yes, question="Break the stack's lock? A run that is alive would be disturbed.")
         count = break_locks(backend_root(wish.project) / ".pulumi", wish.project.name, wish.stack)
         typer.echo(f"{count} lock(s) removed")
+
+
+@contextlib.contextmanager
+def _program() -> Iterator[Program]:
+    """Start the program's process first: it loads the SDK while the engine is imported."""
+    from divvy.engine.program import Program
+    from divvy.engine.project import find_project
+
+    program = Program(find_project(Path.cwd()))
+    try:
+        yield program
+    finally:
+        program.close()
 
 
 def target_of(stack: str, targets: list[str] | None = None) -> Target:

@@ -154,7 +154,7 @@ def set_config(
     from divvy.cli.deploy import plain_errors, target_of
 
     with plain_errors():
-        from divvy.engine.project import set_value
+        from divvy.engine.stack_file import set_value
 
         wish = target_of(stack)
         set_value(wish.project, stack, key, value, secret=secret)

@@ -55,6 +55,7 @@ class Deployment:
         for reference in self._old.values():
             if reference.type.startswith(PROVIDER_PREFIX):
                 providers.known(reference)
+        providers.warm()
 
     def register(self, goal: Goal) -> ResourceState:
         """Bring one resource to its goal and return how it is now."""

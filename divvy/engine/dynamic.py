@@ -36,6 +36,10 @@ class DynamicProvider:
         self._channel: Any = None
         self._lock = threading.Lock()
 
+    def warm(self) -> None:
+        """Start the process while the program is still being read."""
+        threading.Thread(target=self._ready, daemon=True).start()
+
     def close(self) -> None:
         """End the process."""
         if self._channel is not None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from divvy.engine.deployment import Deployment
 from divvy.engine.errors import EngineError, ProjectProblem, StateProblem
 from divvy.engine.monitor import Monitor, serving
-from divvy.engine.program import ProgramRun, python_of, run_program
+from divvy.engine.program import Program, ProgramRun, python_of
 from divvy.engine.project import Project, StackConfig, backend_root, stack_config
 from divvy.engine.providers import Providers
 from divvy.engine.state.lock import locked
@@ -40,18 +40,18 @@ class Target:
         return StateStore(root, self.project.name, self.stack, lambda: passphrase_from(os.environ))
 
 
-def preview(target: Target, watcher: Watcher) -> Summary:
+def preview(target: Target, watcher: Watcher, program: Program) -> Summary:
     """Run the program without changing anything."""
-    return _run(target, watcher, preview=True)
+    return _run(target, watcher, program, preview=True)
 
 
-def up(target: Target, watcher: Watcher) -> Summary:
+def up(target: Target, watcher: Watcher, program: Program) -> Summary:
     """Run the program and bring the cluster to it."""
     with _locked(target):
-        return _run(target, watcher, preview=False)
+        return _run(target, watcher, program, preview=False)
 
 
-def _run(target: Target, watcher: Watcher, *, preview: bool) -> Summary:
+def _run(target: Target, watcher: Watcher, program: Program, *, preview: bool) -> Summary:
     began = time.monotonic()
     config = stack_config(target.project, target.stack)
     values, secret_keys = opened_config(config)
@@ -84,7 +84,7 @@ def _run(target: Target, watcher: Watcher, *, preview: bool) -> Summary:
     try:
         # A registration holds a worker until its resource is ready.
         with serving(monitor, workers=parallel * 2 + 4) as address:
-            code = run_program(run, address, lambda line: watcher.said("info", line, ""))
+            code = program.run(run, address, lambda line: watcher.said("info", line, ""))
         complete = code == 0 and monitor.complete.is_set()
         if not complete and not deployment.summary.failures:
             deployment.summary.failures["program"] = f"the program ended with exit code {code}"

@@ -1,4 +1,4 @@
-"""Start the program's process and hear its end."""
+"""The program's process: started early, told what to run, heard to its end."""
 
 from __future__ import annotations
 
@@ -27,36 +27,52 @@ class ProgramRun:
     secret_keys: tuple[str, ...]
 
 
-def run_program(run: ProgramRun, address: str, said: Callable[[str], None]) -> int:
-    """Run the program against the engine at ``address``; ``said`` hears what it prints."""
-    wish = {
-        "project": run.project.name,
-        "stack": run.stack,
-        "preview": run.preview,
-        "parallel": run.parallel,
-        "config": dict(run.config),
-        "secret_keys": list(run.secret_keys),
-        "main": str(run.project.main),
-        "root": str(run.project.folder),
-        "address": address,
-    }
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": "ignore"}
-    with subprocess.Popen(
-        [python_of(run.project), str(_CHILD), json.dumps(wish)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=environment,
-        text=True,
-    ) as child:
-        assert child.stdout is not None
+class Program:
+    """A process that loads the SDK while the engine starts; it runs one program and ends.
+
+    The process ends with its standard input, so that none outlives the engine.
+    """
+
+    def __init__(self, project: Project) -> None:
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": "ignore"}
+        self._child = subprocess.Popen(
+            [python_of(project), str(_CHILD)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            text=True,
+        )
+
+    def run(self, run: ProgramRun, address: str, said: Callable[[str], None]) -> int:
+        """Run against the engine at ``address``; ``said`` hears what the program prints."""
+        wish = {
+            "project": run.project.name,
+            "stack": run.stack,
+            "preview": run.preview,
+            "parallel": run.parallel,
+            "config": dict(run.config),
+            "secret_keys": list(run.secret_keys),
+            "main": str(run.project.main),
+            "root": str(run.project.folder),
+            "address": address,
+        }
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
         try:
-            for line in child.stdout:
-                said(line.rstrip("\n"))
-            return child.wait()
-        finally:
-            if child.poll() is None:
-                child.kill()
+            self._child.stdin.write(json.dumps(wish) + "\n")
+            self._child.stdin.flush()
+        except BrokenPipeError:
+            pass  # it could not even load the SDK: its output says why
+        for line in self._child.stdout:
+            said(line.rstrip("\n"))
+        return self._child.wait()
+
+    def close(self) -> None:
+        """End the process if it still runs."""
+        if self._child.poll() is None:
+            self._child.kill()
+        self._child.communicate()
 
 
 def python_of(project: Project) -> str:

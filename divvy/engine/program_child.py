@@ -1,7 +1,8 @@
 """Run a Pulumi program against an engine: the process that holds the unmodified SDK.
 
-Started as ``python <this file> <json>``; it imports nothing of Divvy, so that it
-runs in the program's own virtual environment.
+Started as ``python <this file>``; it imports nothing of Divvy, so that it runs in the
+program's own virtual environment. It loads the SDK at once, while the engine starts,
+and learns the rest from the first line of its standard input (JSON).
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ import threading
 import traceback
 from pathlib import Path
 
+import pulumi
+import pulumi.runtime
+
 
 def main() -> None:
     """Connect the SDK to the engine, run the program's ``__main__.py``, end with its result."""
-    wish = json.loads(sys.argv[1])
-    import pulumi.runtime  # noqa: PLC0415 (after the arguments are known to be good)
-
+    wish = json.loads(sys.stdin.readline() or "null")
+    if wish is None:
+        return  # the engine needs no program after all
     threading.Thread(target=_end_with_engine, daemon=True).start()
     folder = Path(wish["main"])
     os.chdir(folder)
@@ -63,7 +67,7 @@ def main() -> None:
 
 def _end_with_engine() -> None:
     """Wait for the end of standard input: the engine holds its other end."""
-    sys.stdin.buffer.read()
+    sys.stdin.read()
     os._exit(1)
 
 

@@ -14,7 +14,12 @@ from divvy.engine.goal import Goal
 from divvy.engine.kubernetes.provider import KubernetesProvider
 from divvy.engine.provider import Provider
 from divvy.engine.state.resource import ResourceState
-from divvy.engine.urn import PROVIDER_PREFIX, make_urn, split_provider_reference
+from divvy.engine.urn import (
+    PROVIDER_PREFIX,
+    make_urn,
+    provider_reference,
+    split_provider_reference,
+)
 from divvy.engine.values import unwrapped
 
 _KUBERNETES = f"{PROVIDER_PREFIX}kubernetes"
@@ -45,6 +50,14 @@ class Providers:
     def known(self, resource: ResourceState) -> None:
         """Note a provider resource of the stack."""
         self._states[resource.urn] = resource
+
+    def warm(self) -> None:
+        """Start what takes a moment to start, for providers the state knows."""
+        for urn, state in list(self._states.items()):
+            if state.type == _DYNAMIC:
+                provider = self.of(provider_reference(urn, state.id))
+                assert isinstance(provider, DynamicProvider)
+                provider.warm()
 
     def new_identity(self) -> str:
         """Return a fresh id for a provider resource."""

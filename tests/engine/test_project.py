@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from divvy.engine.errors import NotSupported, ProjectProblem
-from divvy.engine.project import Project, backend_root, find_project, set_value, stack_config
+from divvy.engine.project import Project, backend_root, find_project, stack_config
+from divvy.engine.stack_file import set_value
 
 
 @pytest.fixture
