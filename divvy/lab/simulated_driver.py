@@ -78,6 +78,8 @@ def _libraries(built: Path, root: Path, version: str) -> None:
     for name in _LINKS:
         stamped = _stamp((built / name).read_bytes(), version, name)
         target = folder / f"{name}.{version}"
+        # A program may have the old file mapped: it keeps that one.
+        target.unlink(missing_ok=True)
         target.write_bytes(stamped)
         target.chmod(0o755)
 

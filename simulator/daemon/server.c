@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../common/wire.h"
@@ -149,9 +150,17 @@ int server_run(int listener)
     static struct pollfd polled[MAX_CLIENTS + 1];
     static int slots[MAX_CLIENTS + 1];
     struct sigaction action = {.sa_handler = stop};
+    sigset_t ends, waiting;
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
+    /* The signals come only while we wait, so that none slips in between. */
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGINT);
+    sigprocmask(SIG_BLOCK, &ends, &waiting);
+    sigdelset(&waiting, SIGTERM);
+    sigdelset(&waiting, SIGINT);
     while (!stopping) {
         double now = now_seconds(), wake = 0;
         nfds_t count = 1;
@@ -171,9 +180,13 @@ int server_run(int listener)
                 .events = (short)((room ? POLLIN : 0) |
                                   (!waits && client->out_length > 0 ? POLLOUT : 0))};
         }
-        int timeout = wake == 0 ? -1 : wake <= now ? 0 : (int)((wake - now) * 1000) + 1;
-        if (poll(polled, count, timeout) < 0 && errno != EINTR)
-            return 1;
+        double left = wake <= now ? 0 : wake - now;
+        struct timespec timeout = {(time_t)left, (long)((left - (double)(time_t)left) * 1e9)};
+        if (ppoll(polled, count, wake == 0 ? NULL : &timeout, &waiting) < 0) {
+            if (errno != EINTR)
+                return 1;
+            continue;
+        }
         for (nfds_t p = 1; p < count; p++) {
             struct client *client = &sim.clients[slots[p]];
             if ((polled[p].revents & (POLLIN | POLLHUP | POLLERR)) != 0 && !read_from(client))

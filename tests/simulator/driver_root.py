@@ -51,7 +51,8 @@ class DriverRoot:
 
     def nvml(self) -> ctypes.CDLL:
         """Make pynvml use this root's library and initialise it."""
-        library = ctypes.CDLL(str(self.library("libnvidia-ml.so.1")))
+        # The file itself: the loader would take the link for the library it already has.
+        library = ctypes.CDLL(str(self.library("libnvidia-ml.so.1").resolve()))
         pynvml.nvmlLib = library
         pynvml._nvmlGetFunctionPointer_cache.clear()
         pynvml.nvmlInit()
@@ -92,7 +93,10 @@ class DriverRoot:
     def stop(self) -> None:
         for process in self.processes:
             process.kill()
-            process.communicate()
+            process.wait()
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    stream.close()
         try:
             os.kill(self.pid, signal.SIGTERM)
         except (FileNotFoundError, ProcessLookupError):

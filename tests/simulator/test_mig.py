@@ -1,0 +1,372 @@
+"""The MIG lifecycle through pynvml, against the published tables."""
+
+import ctypes
+import random
+import stat
+import subprocess
+import sys
+
+import pynvml as nvml
+import pytest
+
+from tests.simulator.driver_root import OTHER_VERSION
+from tests.simulator.mig_oracle import A30, A100_40, COMPUTE, H100_80, Oracle
+
+pytestmark = pytest.mark.usefixtures("administrator")
+CARDS = [("A100-SXM4-40GB", A100_40), ("H100-SXM5-80GB", H100_80), ("A30", A30)]
+SHARED = nvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED
+CI_NUMBER = {1: 0, 2: 1, 3: 2, 4: 3, 7: 4}
+
+
+def profiles(gpu):
+    """Return the profiles by identifier."""
+    found = {}
+    for number in range(nvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
+        try:
+            info = nvml.nvmlDeviceGetGpuInstanceProfileInfo(gpu, number, version=2)
+        except nvml.NVMLError_NotSupported:
+            continue
+        found[info.id] = info
+    return found
+
+
+def placements(gpu, profile):
+    count = ctypes.c_uint(0)
+    nvml.nvmlDeviceGetGpuInstancePossiblePlacements(gpu, profile, None, ctypes.byref(count))
+    array = (nvml.c_nvmlGpuInstancePlacement_t * count.value)()
+    nvml.nvmlDeviceGetGpuInstancePossiblePlacements(gpu, profile, array, ctypes.byref(count))
+    return [(each.start, each.size) for each in array]
+
+
+def create_at(gpu, profile, start, size):
+    place = nvml.c_nvmlGpuInstancePlacement_t(start, size)
+    return nvml.nvmlDeviceCreateGpuInstanceWithPlacement(gpu, profile, ctypes.byref(place))
+
+
+def fill(instance, slices):
+    return nvml.nvmlGpuInstanceCreateComputeInstance(instance, CI_NUMBER[slices])
+
+
+def mig_devices(gpu):
+    found = []
+    for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
+        try:
+            found.append(nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index))
+        except nvml.NVMLError_NotFound:
+            break
+    return found
+
+
+def switched_on(install, model="A100-SXM4-40GB", count=1, **options):
+    driver = install(model, count, **options)
+    driver.nvml()
+    gpu = nvml.nvmlDeviceGetHandleByIndex(0)
+    nvml.nvmlDeviceSetMigMode(gpu, 1)
+    assert nvml.nvmlDeviceGetMigMode(gpu) == [1, 1]
+    return driver, gpu
+
+
+@pytest.mark.parametrize(("model", "table"), CARDS)
+def test_profiles_and_placements_are_the_published_ones(install, model, table):
+    install(model).nvml()
+    gpu = nvml.nvmlDeviceGetHandleByIndex(0)
+    assert nvml.nvmlDeviceGetMigMode(gpu) == [0, 0]
+    found = profiles(gpu)
+    for identifier, (name, compute, memory, starts, most) in table.items():
+        info = found[identifier]
+        assert info.name in (f"MIG {name}", f"MIG {name}".encode())
+        assert (info.sliceCount, info.instanceCount) == (compute, most)
+        # Placements are told although MIG is off.
+        assert placements(gpu, identifier) == [(start, memory) for start in starts]
+
+
+def test_without_mig_mode_there_are_no_instances(install):
+    install().nvml()
+    gpu = nvml.nvmlDeviceGetHandleByIndex(0)
+    array, count = (nvml.c_nvmlGpuInstance_t * 7)(), ctypes.c_uint(7)
+    for refused in (
+        lambda: nvml.nvmlDeviceCreateGpuInstance(gpu, 19),
+        lambda: nvml.nvmlDeviceGetGpuInstances(gpu, 19, array, ctypes.byref(count)),
+        lambda: nvml.nvmlDeviceGetGpuInstanceRemainingCapacity(gpu, 19),
+    ):
+        with pytest.raises(nvml.NVMLError_NotSupported):
+            refused()
+    assert nvml.nvmlDeviceGetMaxMigDeviceCount(gpu) == 0
+    with pytest.raises(nvml.NVMLError_NotFound):
+        nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, 0)
+
+
+def test_a_device_from_creation_to_destruction(install):
+    driver, gpu = switched_on(install)
+    gi = create_at(gpu, 9, 4, 4)
+    info = nvml.nvmlGpuInstanceGetInfo(gi)
+    assert (info.profileId, info.placement.start, info.placement.size) == (9, 4, 4)
+    assert mig_devices(gpu) == []
+    ci = fill(gi, 3)
+    assert nvml.nvmlComputeInstanceGetInfo(ci).profileId == 2
+    (mig,) = mig_devices(gpu)
+    assert nvml.nvmlDeviceIsMigDeviceHandle(mig).value == 1
+    assert nvml.nvmlDeviceIsMigDeviceHandle(gpu).value == 0
+    assert nvml.nvmlDeviceGetName(mig) == "NVIDIA A100-SXM4-40GB MIG 3g.20gb"
+    uuid = nvml.nvmlDeviceGetUUID(mig)
+    assert uuid.startswith("MIG-")
+    assert len(uuid) == 40
+    assert nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByUUID(uuid)) == uuid
+    assert nvml.nvmlDeviceGetGpuInstanceId(mig) == info.id
+    assert nvml.nvmlDeviceGetComputeInstanceId(mig) == 0
+    parent = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(mig)
+    assert nvml.nvmlDeviceGetUUID(parent) == nvml.nvmlDeviceGetUUID(gpu)
+    attributes = nvml.nvmlDeviceGetAttributes(mig)
+    assert (attributes.multiprocessorCount, attributes.memorySizeMB) == (42, 20096)
+    assert (attributes.gpuInstanceSliceCount, attributes.computeInstanceSliceCount) == (3, 3)
+    assert nvml.nvmlDeviceGetMemoryInfo(mig).total == 20096 << 20
+    for refused in (nvml.nvmlDeviceGetUtilizationRates, nvml.nvmlDeviceGetMinorNumber):
+        with pytest.raises(nvml.NVMLError_NotSupported):
+            refused(mig)
+    with pytest.raises(nvml.NVMLError_NotSupported):
+        nvml.nvmlDeviceGetUtilizationRates(gpu)
+    with pytest.raises(nvml.NVMLError_InUse):
+        nvml.nvmlGpuInstanceDestroy(gi)
+    with pytest.raises(nvml.NVMLError_InUse):
+        nvml.nvmlDeviceSetMigMode(gpu, 0)
+    nvml.nvmlComputeInstanceDestroy(ci)
+    for gone in (lambda: nvml.nvmlComputeInstanceDestroy(ci), lambda: nvml.nvmlDeviceGetUUID(mig)):
+        with pytest.raises(nvml.NVMLError_NotFound):
+            gone()
+    nvml.nvmlGpuInstanceDestroy(gi)
+    with pytest.raises(nvml.NVMLError_NotFound):
+        nvml.nvmlGpuInstanceGetInfo(gi)
+    again = create_at(gpu, 9, 4, 4)
+    fill(again, 3)
+    assert nvml.nvmlDeviceGetUUID(mig_devices(gpu)[0]) != uuid
+    assert driver.smi("-L").count("MIG 3g.20gb") == 1
+
+
+def test_wrong_arguments_of_creation(install):
+    _, gpu = switched_on(install)
+    with pytest.raises(nvml.NVMLError_InvalidArgument):
+        nvml.nvmlDeviceCreateGpuInstance(gpu, 77)
+    for start, size in ((1, 4), (0, 2), (8, 4)):
+        with pytest.raises(nvml.NVMLError_InvalidArgument):
+            create_at(gpu, 9, start, size)
+    nvml.nvmlDeviceCreateGpuInstance(gpu, 0)
+    with pytest.raises(nvml.NVMLError_InsufficientResources):
+        nvml.nvmlDeviceCreateGpuInstance(gpu, 19)
+
+
+def test_the_drivers_own_choice_leaves_room(install):
+    _, gpu = switched_on(install)
+    chosen = []
+    for profile in (9, 5):
+        info = nvml.nvmlGpuInstanceGetInfo(nvml.nvmlDeviceCreateGpuInstance(gpu, profile))
+        chosen.append((info.placement.start, info.placement.size))
+    assert chosen == [(4, 4), (0, 4)]
+
+
+@pytest.mark.parametrize(("model", "table"), CARDS)
+def test_random_sequences_do_what_the_tables_say(install, model, table):
+    _, gpu = switched_on(install, model)
+    generator = random.Random(model)
+    oracle = Oracle(table)
+    handles = {}
+    for step in range(400):
+        if oracle.placed and generator.random() < 0.4:
+            key = generator.choice(list(oracle.placed))
+            nvml.nvmlGpuInstanceDestroy(handles.pop(key))
+            del oracle.placed[key]
+        else:
+            profile = generator.choice(list(table))
+            _, _, size, starts, _ = table[profile]
+            start = generator.choice([*starts, *starts, 1])
+            if start not in starts:
+                expected = nvml.NVMLError_InvalidArgument
+            elif not oracle.fits(profile, start):
+                expected = nvml.NVMLError_InsufficientResources
+            else:
+                expected = None
+            if expected is None:
+                handles[step] = create_at(gpu, profile, start, size)
+                oracle.placed[step] = (profile, start)
+            else:
+                with pytest.raises(expected):
+                    create_at(gpu, profile, start, size)
+        if step % 7 == 0:
+            for profile in table:
+                room = nvml.nvmlDeviceGetGpuInstanceRemainingCapacity(gpu, profile)
+                assert room == oracle.room(profile), (step, profile, oracle.placed)
+    identifiers = {nvml.nvmlGpuInstanceGetInfo(handle).id for handle in handles.values()}
+    assert len(identifiers) == len(handles) == len(oracle.placed)
+
+
+@pytest.mark.parametrize(("profile", "slices"), [(19, 1), (14, 2), (9, 3), (5, 4), (0, 7)])
+def test_compute_instances_fill_their_gpu_instance(install, profile, slices):
+    _, gpu = switched_on(install)
+    gi = nvml.nvmlDeviceCreateGpuInstance(gpu, profile)
+    for size, most in COMPUTE[slices].items():
+        info = nvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(gi, CI_NUMBER[size], SHARED)
+        assert (info.sliceCount, info.instanceCount) == (size, most)
+        assert nvml.nvmlGpuInstanceGetComputeInstanceRemainingCapacity(gi, CI_NUMBER[size]) == most
+        made = [fill(gi, size) for _ in range(most)]
+        with pytest.raises(nvml.NVMLError_InsufficientResources):
+            fill(gi, size)
+        assert len({nvml.nvmlDeviceGetUUID(mig) for mig in mig_devices(gpu)}) == most
+        if size < slices:
+            assert f"MIG {size}c." in nvml.nvmlDeviceGetName(mig_devices(gpu)[0])
+        for each in made:
+            nvml.nvmlComputeInstanceDestroy(each)
+    for size in set(CI_NUMBER) - set(COMPUTE[slices]):
+        with pytest.raises(nvml.NVMLError_NotSupported):
+            nvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(gi, CI_NUMBER[size], SHARED)
+    nvml.nvmlGpuInstanceDestroy(gi)
+
+
+def test_capabilities_appear_as_files_and_nodes(install):
+    driver, gpu = switched_on(install, count=2)
+    gi = nvml.nvmlDeviceCreateGpuInstance(gpu, 19)
+    fill(gi, 1)
+    identifier = nvml.nvmlGpuInstanceGetInfo(gi).id
+    listed = (driver.root / "proc/driver/nvidia-caps/mig-minors").read_text()
+    minors = dict(line.split() for line in listed.splitlines())
+    assert (minors["config"], minors["monitor"]) == ("1", "2")
+    assert len(set(minors.values())) == len(minors) == 2 + 2 * 15 * 9
+    # On real systems gpu0/gi0/access is 3 and gpu1 begins 135 later.
+    assert (minors["gpu0/gi0/access"], minors["gpu0/gi0/ci0/access"]) == ("3", "4")
+    assert minors["gpu1/gi0/access"] == "138"
+    folder = driver.root / f"proc/driver/nvidia/capabilities/gpu0/mig/gi{identifier}"
+    for path, key in (("access", "access"), ("ci0/access", "ci0/access")):
+        minor = minors[f"gpu0/gi{identifier}/{key}"]
+        assert f"DeviceFileMinor: {minor}\n" in (folder / path).read_text()
+        node = (driver.root / f"dev/nvidia-caps/nvidia-cap{minor}").stat()
+        assert stat.S_ISCHR(node.st_mode)
+        assert stat.S_IMODE(node.st_mode) == 0o444
+    nvml.nvmlComputeInstanceDestroy(nvml.nvmlGpuInstanceGetComputeInstanceById(gi, 0))
+    nvml.nvmlGpuInstanceDestroy(gi)
+    assert not folder.exists()
+
+
+def test_a_mig_device_needs_both_of_its_nodes(install):
+    driver, gpu = switched_on(install)
+    for _ in range(3):
+        fill(nvml.nvmlDeviceCreateGpuInstance(gpu, 19), 1)
+    listed = driver.smi("-L")
+    assert listed.count("MIG-") == 3
+    nodes = sorted(
+        (driver.root / "dev/nvidia-caps").iterdir(), key=lambda node: int(node.name[10:])
+    )
+    nodes[2].unlink()  # of the first GPU instance
+    nodes[5].unlink()  # of the second one's compute instance
+    assert driver.smi("-L").count("MIG-") == 1
+    assert len(mig_devices(gpu)) == 1
+
+
+@pytest.mark.parametrize(
+    "lower",
+    ["os.setuid(65534)", "drop_administration()"],
+    ids=["a user", "a container's root"],
+)
+def test_changes_need_an_administrator(install, lower):
+    driver, gpu = switched_on(install)
+    nvml.nvmlDeviceCreateGpuInstance(gpu, 19)
+    for folder in driver.root.parents[:3]:
+        folder.chmod(0o755)
+    assert run_python(
+        "import ctypes as c, os",
+        "def drop_administration():",
+        "    libc, header = c.CDLL(None), (c.c_uint32 * 2)(0x20080522, 0)",
+        "    data = (c.c_uint32 * 6)()",
+        "    assert libc.capget(header, data) == 0",
+        "    data[0] &= ~(1 << 21)",
+        "    data[1] &= ~(1 << 21)",
+        "    assert libc.capset(header, data) == 0",
+        f"n = c.CDLL({str(driver.library('libnvidia-ml.so.1'))!r})",
+        lower,
+        "h, g, s = c.c_void_p(), c.c_void_p(), c.c_int()",
+        "print(n.nvmlInit_v2(), n.nvmlDeviceGetHandleByIndex_v2(0, c.byref(h)),",
+        "      n.nvmlDeviceSetMigMode(h, 0, c.byref(s)),",
+        "      n.nvmlDeviceCreateGpuInstance(h, 19, c.byref(g)),",
+        "      n.nvmlDeviceSetComputeMode(h, 3))",
+    ) == "0 0 4 4 4"
+
+
+def run_python(*lines: str) -> str:
+    command = [sys.executable, "-S", "-c", "\n".join(lines)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_ampere_waits_for_its_users_and_is_reset(install):
+    driver = install("A100-SXM4-40GB")
+    holder = driver.hold(16)
+    assert holder.stdout.readline() == "0\n"
+    text = driver.smi("-mig", "1")
+    assert "pending enable state" in text
+    assert "In use by another client" in text
+    driver.nvml()
+    gpu = nvml.nvmlDeviceGetHandleByIndex(0)
+    assert nvml.nvmlDeviceGetMigMode(gpu) == [0, 1]
+    assert "could not be reset" in driver.smi("--gpu-reset", rc=19)
+    holder.stdin.close()
+    holder.wait()
+    assert "successfully reset" in driver.smi("--gpu-reset", "-i", nvml.nvmlDeviceGetUUID(gpu))
+    assert nvml.nvmlDeviceGetMigMode(gpu) == [1, 1]
+
+
+def test_ampere_in_a_virtual_machine_needs_the_reset(install):
+    driver = install("A100-SXM4-40GB")
+    driver.sim("fault", "no-activation", "0")
+    assert "pending enable state" in driver.smi("-mig", "1")
+    driver.smi("--gpu-reset")
+    driver.nvml()
+    assert nvml.nvmlDeviceGetMigMode(nvml.nvmlDeviceGetHandleByIndex(0)) == [1, 1]
+
+
+def test_hopper_changes_at_once_or_not_at_all(install):
+    driver = install("H100-SXM5-80GB")
+    holder = driver.hold(16)
+    assert holder.stdout.readline() == "0\n"
+    assert "In use by another client" in driver.smi("-mig", "1", rc=19)
+    driver.nvml()
+    gpu = nvml.nvmlDeviceGetHandleByIndex(0)
+    assert nvml.nvmlDeviceGetMigMode(gpu) == [0, 0]
+    holder.stdin.close()
+    holder.wait()
+    nvml.nvmlDeviceSetMigMode(gpu, 1)
+    assert nvml.nvmlDeviceGetMigMode(gpu) == [1, 1]
+
+
+@pytest.mark.parametrize(("model", "after"), [("A100-SXM4-40GB", [1, 1]), ("H100-SXM5-80GB", [0, 0])])
+def test_what_survives_the_driver(install, model, after):
+    driver, gpu = switched_on(install, model, keep=True)
+    fill(nvml.nvmlDeviceCreateGpuInstance(gpu, 19), 1)
+    driver.sim("driver", OTHER_VERSION)
+    with pytest.raises(nvml.NVMLError_LibRmVersionMismatch):
+        nvml.nvmlDeviceGetMigMode(gpu)
+    driver.nvml()
+    gpu = nvml.nvmlDeviceGetHandleByIndex(0)
+    assert nvml.nvmlDeviceGetMigMode(gpu) == after
+    assert mig_devices(gpu) == []
+    # The same over a restart of the node, whose disk keeps the file.
+    driver.stop()
+    driver.install(model, 1)
+    field = ("--query-gpu=mig.mode.current", "--format=csv,noheader")
+    assert driver.smi(*field) == ("Enabled\n" if after[0] else "Disabled\n")
+
+
+def test_an_instance_in_use_is_not_destroyed(install):
+    driver, gpu = switched_on(install)
+    gi = nvml.nvmlDeviceCreateGpuInstance(gpu, 19)
+    ci = fill(gi, 1)
+    holder = driver.hold(64)
+    assert holder.stdout.readline() == "0\n"
+    (process,) = nvml.nvmlDeviceGetComputeRunningProcesses(gpu)
+    assert process.pid == holder.pid
+    assert process.usedGpuMemory == 64 << 20
+    assert process.gpuInstanceId == nvml.nvmlGpuInstanceGetInfo(gi).id
+    assert process.computeInstanceId == 0
+    (mig,) = mig_devices(gpu)
+    assert nvml.nvmlDeviceGetMemoryInfo(mig).used == 64 << 20
+    assert [each.pid for each in nvml.nvmlDeviceGetComputeRunningProcesses(mig)] == [holder.pid]
+    with pytest.raises(nvml.NVMLError_InUse):
+        nvml.nvmlComputeInstanceDestroy(ci)
+    holder.kill()
+    holder.wait()
+    nvml.nvmlComputeInstanceDestroy(ci)
