@@ -11,38 +11,76 @@ import sys
 from divvy.agent.agent import Agent
 from divvy.agent.cluster import ClusterLink
 from divvy.agent.metrics import metrics_page
+from divvy.agent.one_per_node import NodeLock
 from divvy.agent.settings import BadSetting, Settings, settings_from
 from divvy.agent.web import Answer, serve, text
 
+_LOCK_SECONDS = 2.0
+_log = logging.getLogger("divvy.agent")
 
-async def _run(settings: Settings) -> None:
-    agent = Agent(settings, ClusterLink(settings.node, settings.namespace, settings.config_map))
 
-    async def metrics() -> Answer:
-        return "200 OK", "text/plain; version=0.0.4", await metrics_page(agent, settings.node)
+class _Process:
+    """The process around an agent: its endpoints, and its turn to be the node's only agent."""
 
-    async def health() -> Answer:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._agent: Agent | None = None
+        self._hindrance = "starting"
+
+    async def run(self) -> None:
+        """Wait for the node to be free of other agents, then be its agent until cancelled."""
+        settings = self._settings
+        pages = {"/metrics": self._metrics, "/healthz": self._health, "/readyz": self._ready}
+        server = await serve(settings.listen, settings.port, pages)
+        lock = NodeLock(settings.state_folder, f"{settings.namespace}/{settings.config_map}")
+        try:
+            await self._until_alone(lock)
+            link = ClusterLink(settings.node, settings.namespace, settings.config_map)
+            self._agent = Agent(settings, link)
+            await self._agent.run()
+        finally:
+            lock.release()
+            server.close()
+
+    async def _until_alone(self, lock: NodeLock) -> None:
+        while other := lock.take():
+            words = f"the Divvy agent of {other} is at work on this node: waiting until it is gone"
+            if words != self._hindrance:
+                _log.error("%s", words)
+            self._hindrance = words
+            await asyncio.sleep(_LOCK_SECONDS)
+
+    async def _metrics(self) -> Answer:
+        if self._agent is None:
+            return text("503 Service Unavailable", f"{self._hindrance}\n")
+        page = await metrics_page(self._agent, self._settings.node)
+        return "200 OK", "text/plain; version=0.0.4", page
+
+    async def _health(self) -> Answer:
         return text("200 OK", "alive\n")
 
-    async def ready() -> Answer:
+    async def _ready(self) -> Answer:
+        agent = self._agent
+        if agent is None:
+            return text("503 Service Unavailable", f"{self._hindrance}\n")
         if agent.status is None:
             return text("503 Service Unavailable", "the first look at the node is not done\n")
+        if agent.kubelet.rivals:
+            return text("503 Service Unavailable", f"{agent.status.reason}\n")
         if agent.kubelet.published() and not agent.kubelet.registered:
             return text("503 Service Unavailable", "not registered with the kubelet\n")
         return text("200 OK", f"{agent.status.state} {agent.status.reason}\n")
 
-    pages = {"/metrics": metrics, "/healthz": health, "/readyz": ready}
-    server = await serve(settings.listen, settings.port, pages)
-    work = asyncio.ensure_future(agent.run())
+
+async def _run(settings: Settings) -> None:
+    work = asyncio.ensure_future(_Process(settings).run())
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, work.cancel)
     try:
         await work
     except asyncio.CancelledError:
-        logging.getLogger("divvy.agent").info("stopping")
-    finally:
-        server.close()
+        _log.info("stopping")
 
 
 def main() -> None:

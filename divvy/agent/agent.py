@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,16 +15,18 @@ from divvy.agent import last_good
 from divvy.agent.allocation import Grant, grant
 from divvy.agent.cdi import cdi_spec, spec_bytes, write_spec
 from divvy.agent.cluster import ClusterLink, NodeView
+from divvy.agent.coexistence import may_be_labelled_by_others, others_at_work
+from divvy.agent.device_files import device_files, file_resources
 from divvy.agent.driver import Driver, older
 from divvy.agent.driver_files import find_driver_files
 from divvy.agent.hardware import Gpu, Snapshot
-from divvy.agent.health import Health, after_probe, after_xid
-from divvy.agent.holders import Holder, Ledger, PodResources, by_uuid
+from divvy.agent.health import Health, after_probe, after_xid, gpu_fault, unhealthy_devices
+from divvy.agent.holders import Holder, Ledger, PodResources, by_uuid, on_gpu
 from divvy.agent.inventory import Resource, inventory
 from divvy.agent.kubelet import Kubelet
 from divvy.agent.last_good import LastGood
-from divvy.agent.nvml.process import DriverProblem, Xid
-from divvy.agent.partition import CannotPartition, Recut, recut
+from divvy.agent.nvml.process import DriverAway, DriverProblem, Xid
+from divvy.agent.partition import CannotPartition, Recut, recut, try_recut
 from divvy.agent.partitioner import execute, make_cap_nodes
 from divvy.agent.preference import preferred
 from divvy.agent.settings import Settings
@@ -63,7 +66,8 @@ class Agent:
             settings.driver_root, self._memory.gpus, self._wake.set, self._xid_arrived
         )
         self._teller = Teller(cluster)
-        self.kubelet = Kubelet(settings.plugin_folder, self)
+        self.kubelet = Kubelet(settings.plugin_folder, self, self._wake.set)
+        self._find_files = device_files(settings.device_folder)
         self.status: NodeStatus | None = None
 
     @property
@@ -136,7 +140,10 @@ class Agent:
                 continue
             before = self._health
             for gpu in snapshot.gpus:
-                problem = "the GPU is lost" if gpu.lost else await self._driver.probe(gpu.uuid)
+                try:
+                    problem = "the GPU is lost" if gpu.lost else await self._driver.probe(gpu.uuid)
+                except DriverAway:
+                    break
                 self._health = after_probe(
                     self._health, gpu.uuid, problem, monotonic(), self._wish.recover_after
                 )
@@ -159,12 +166,17 @@ class Agent:
         self._wish = form_wish(
             self._config, self._settings.node, self._node, snapshot, self._memory
         )
-        problem = (
-            self._driver.problem or _driver_too_old(snapshot, self._wish) or self._wish.problem
-        )
-        if snapshot is None or self._driver.problem or _driver_too_old(snapshot, self._wish):
+        others = await self._others()
+        if others:
             await self.kubelet.publish(())
-            self._tell(snapshot, (), {}, problem)
+            self._tell(snapshot, (), {}, others)
+            return _IDLE_SECONDS
+        no_driver = self._driver.problem or _driver_too_old(snapshot, self._wish)
+        problem = no_driver or self._wish.problem
+        if snapshot is None or no_driver:
+            files = self._files()
+            await self.kubelet.publish(files)
+            self._tell(snapshot, files, {}, problem)
             return _IDLE_SECONDS
         held, allocatable = await self._holders()
         decisions: dict[str, Decision] = {}
@@ -173,7 +185,7 @@ class Agent:
             if gpu is None or gpu.lost:
                 decisions[wish.uuid] = Decision(self._memory.applied.get(wish.uuid, wish))
                 continue
-            plan = _plan(gpu, wish.mig, held or {})
+            plan = try_recut(gpu, wish.mig, held or {})
             busy = await self._busy(gpu, plan, held or {})
             applied = self._memory.applied.get(gpu.uuid)
             right = isinstance(plan, Recut) and plan.nothing
@@ -184,7 +196,7 @@ class Agent:
                     applied or wish, state="Waiting", reason=f"{silent} does not answer"
                 )
                 continue
-            facts = Facts(wish, applied, gpu, plan, _on(gpu, held or {}), busy, allocatable)
+            facts = Facts(wish, applied, gpu, plan, on_gpu(gpu, held or {}), busy, allocatable)
             turn = self._turns.get(gpu.uuid)
             decisions[gpu.uuid] = decide(facts, turn, self._wish.policy, monotonic())
         await self._publish(snapshot, decisions)
@@ -199,6 +211,17 @@ class Agent:
             return _WAIT_SECONDS if waiting else _TURN_SECONDS
         soon = turning or held is None or self._failed or not self._heard_of_api()
         return _WAIT_SECONDS if soon else _IDLE_SECONDS
+
+    def _files(self) -> tuple[Resource, ...]:
+        return file_resources(self._wish.file_devices, self._find_files)
+
+    async def _others(self) -> str:
+        """Name the programs beside which this agent must not work, "" where there are none."""
+        containers: frozenset[str] = frozenset()
+        if may_be_labelled_by_others(self._node.labels):
+            with contextlib.suppress(grpc.RpcError):
+                containers = await self._pod_resources.containers()
+        return others_at_work(self.kubelet.rivals, self._node.labels, containers)
 
     async def _holders(
         self,
@@ -230,7 +253,7 @@ class Agent:
             self._wish.node, gpus=tuple(decision.offer for decision in decisions.values())
         )
         withheld = frozenset().union(*(decision.withheld for decision in decisions.values()))
-        unhealthy = _unhealthy(snapshot, self._health)
+        unhealthy = unhealthy_devices(snapshot, self._health)
         for decision in decisions.values():
             self._turns.pop(decision.offer.uuid, None)
             if decision.turn is not None:
@@ -239,7 +262,8 @@ class Agent:
         files = find_driver_files(self._settings.driver_root, snapshot.driver_version)
         spec = cdi_spec(snapshot, files, self._settings.host_driver_root)
         write_spec(self._settings.cdi_folder, spec_bytes(spec))
-        await self.kubelet.publish(inventory(offered, snapshot, unhealthy, withheld))
+        gpus = inventory(offered, snapshot, unhealthy, withheld)
+        await self.kubelet.publish((*gpus, *self._files()))
 
     async def _execute(self, snapshot: Snapshot, decisions: Mapping[str, Decision]) -> bool:
         """Carry out what was decided; True where anything may have changed."""
@@ -300,7 +324,7 @@ class Agent:
             if decision is None:
                 continue
             state, reason = decision.state, decision.reason
-            fault = _gpu_fault(gpu, self._health)
+            fault = gpu_fault(gpu, self._health)
             if gpu.uuid in self._failed and decision.recut:
                 state, reason = "Failed", self._failed[gpu.uuid][1]
             elif fault and state == "Ready":
@@ -333,34 +357,3 @@ def _driver_too_old(snapshot: Snapshot | None, wish: Wish) -> str:
     ):
         return ""
     return f"driver {snapshot.driver_version} is below driver.minVersion {wish.min_version}"
-
-
-def _plan(
-    gpu: Gpu, layout: Mapping[str, int] | None, held: Mapping[str, object]
-) -> Recut | CannotPartition:
-    try:
-        return recut(gpu, layout, held)
-    except CannotPartition as problem:
-        return problem
-
-
-def _on(gpu: Gpu, held: Mapping[str, tuple[Holder, ...]]) -> dict[str, tuple[Holder, ...]]:
-    uuids = [gpu.uuid, *(instance.uuid for instance in gpu.instances if instance.uuid)]
-    return {uuid: held[uuid] for uuid in uuids if uuid in held}
-
-
-def _unhealthy(snapshot: Snapshot, health: Health) -> dict[str, str]:
-    found = {}
-    for gpu in snapshot.gpus:
-        whole = _gpu_fault(gpu, health)
-        if whole:
-            found[gpu.uuid] = whole
-        for instance in gpu.instances:
-            reason = health.reason(gpu.uuid, instance.gi)
-            if reason and instance.uuid:
-                found[instance.uuid] = reason
-    return found
-
-
-def _gpu_fault(gpu: Gpu, health: Health) -> str | None:
-    return "the GPU is lost" if gpu.lost else health.reason(gpu.uuid, None)

@@ -16,11 +16,12 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Grant:
-    """What one container gets: the granted device IDs, the UUIDs behind them, CDI names."""
+    """What one container gets: the granted device IDs, the UUIDs behind them, CDI names, files."""
 
     device_ids: tuple[str, ...]
     uuids: tuple[str, ...]
     cdi_names: tuple[str, ...]
+    files: tuple[str, ...] = ()
 
 
 def grant(resource: Resource, device_ids: Sequence[str]) -> Grant:
@@ -37,6 +38,8 @@ def grant(resource: Resource, device_ids: Sequence[str]) -> Grant:
             raise Refused(f"{resource.name}: device {device_id} is not offered on this node now")
         if device.unhealthy is not None:
             raise Refused(f"{resource.name}: device {device_id} is unhealthy: {device.unhealthy}")
+    if resource.kind == "file":
+        return Grant(tuple(device_ids), (), (), resource.files)
     uuids = tuple(dict.fromkeys(known[device_id].uuid for device_id in device_ids))
     names = tuple(f"{CDI_KIND}={uuid}" for uuid in uuids)
     return Grant(tuple(device_ids), uuids, names)

@@ -11,12 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from divvy.agent.hardware import Gpu, Snapshot, snapshot_from
-from divvy.agent.nvml.process import DriverProblem, NvmlProcess, Xid
+from divvy.agent.nvml.process import DriverAway, DriverProblem, NvmlProcess, Xid
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
 _RESCAN_SECONDS = 30.0
 _RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0)
+# NVML's return values that concern the driver as a whole: not initialised, not
+# loaded, and a library of another version than the kernel module.
+_WHOLE_DRIVER = frozenset({1, 9, 18})
 
 
 class Driver:
@@ -89,10 +92,19 @@ class Driver:
             self._changed()
 
     async def probe(self, uuid: str) -> str | None:
-        """Touch one GPU; return what is wrong with it, None when it answers."""
+        """Touch one GPU; return what is wrong with it, None when it answers.
+
+        Raises DriverAway where the driver itself is missing or being replaced:
+        that is no fault of the GPU, and would keep it withdrawn for the whole
+        time of recovery.
+        """
         try:
             await self._nvml.call("probe", deadline=5.0, uuid=uuid)
+        except DriverAway:
+            raise
         except DriverProblem as problem:
+            if problem.code in _WHOLE_DRIVER:
+                raise DriverAway(str(problem), problem.code) from problem
             return str(problem)
         return None
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from divvy.agent.hardware import Gpu, Snapshot
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -68,3 +70,22 @@ def after_probe(
         elif now - fault.calm_since >= recover_after:
             del faults[key]
     return health if faults == health.faults else replace(health, faults=faults)
+
+
+def unhealthy_devices(snapshot: Snapshot, health: Health) -> dict[str, str]:
+    """Return UUID → reason for every unhealthy GPU and MIG device."""
+    found = {}
+    for gpu in snapshot.gpus:
+        whole = gpu_fault(gpu, health)
+        if whole:
+            found[gpu.uuid] = whole
+        for instance in gpu.instances:
+            reason = health.reason(gpu.uuid, instance.gi)
+            if reason and instance.uuid:
+                found[instance.uuid] = reason
+    return found
+
+
+def gpu_fault(gpu: Gpu, health: Health) -> str | None:
+    """Return why a whole GPU is unhealthy, None when it is not."""
+    return "the GPU is lost" if gpu.lost else health.reason(gpu.uuid, None)

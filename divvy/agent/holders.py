@@ -10,6 +10,7 @@ import grpc
 
 from divvy.agent.api import podresources_pb2 as api
 from divvy.agent.api import podresources_pb2_grpc as stubs
+from divvy.agent.hardware import Gpu
 from divvy.agent.inventory import physical
 
 # An Allocate is listed by PodResources within milliseconds; a pod that the
@@ -57,6 +58,12 @@ def by_uuid(holders: Iterable[Holder]) -> Mapping[str, tuple[Holder, ...]]:
     return {uuid: tuple(found) for uuid, found in grouped.items()}
 
 
+def on_gpu(gpu: Gpu, held: Mapping[str, tuple[Holder, ...]]) -> dict[str, tuple[Holder, ...]]:
+    """Return the holders of this GPU and of its MIG devices."""
+    uuids = [gpu.uuid, *(instance.uuid for instance in gpu.instances if instance.uuid)]
+    return {uuid: held[uuid] for uuid in uuids if uuid in held}
+
+
 class PodResources:
     """A client of the kubelet's PodResources socket; raises grpc.RpcError when it is away."""
 
@@ -83,6 +90,13 @@ class PodResources:
             api.AllocatableResourcesRequest(), timeout=5
         )
         return frozenset(device_id for listed in answer.devices for device_id in listed.device_ids)
+
+    async def containers(self) -> frozenset[str]:
+        """Return the names of all containers of active pods on the node."""
+        answer = await self._stub.List(api.ListPodResourcesRequest(), timeout=5)
+        return frozenset(
+            container.name for pod in answer.pod_resources for container in pod.containers
+        )
 
     async def close(self) -> None:
         """Close the channel."""

@@ -29,7 +29,10 @@ class Device:
 
 @dataclass(frozen=True)
 class Resource:
-    """One extended resource with its devices, in the order in which they are listed."""
+    """One extended resource with its devices, in the order in which they are listed.
+
+    ``kind`` is "gpu", "mig" or "file"; ``files`` are the device files of the last.
+    """
 
     name: str
     devices: tuple[Device, ...]
@@ -37,6 +40,7 @@ class Resource:
     kind: str
     one_per_container: bool
     memory_limit_mib: int | None = None
+    files: tuple[str, ...] = ()
 
 
 def physical(device_id: str) -> str:

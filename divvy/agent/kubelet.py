@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import grpc
 
 from divvy.agent.api import deviceplugin_pb2 as api
 from divvy.agent.api import deviceplugin_pb2_grpc as stubs
+from divvy.agent.coexistence import serving_sockets
 from divvy.agent.inventory import Resource
 from divvy.agent.plugin_server import API_VERSION, Desk, ResourceServer, options
 
@@ -26,10 +27,12 @@ class Kubelet:
     A resource that is no longer offered goes on being served with an empty list,
     so that the node shows 0 at once instead of a stale number for five minutes.
     Registration is repeated when the kubelet's socket is a new one, when ours
-    was removed, and when the kubelet ends a stream.
+    was removed, and when the kubelet ends a stream. While another device plugin
+    serves the same GPUs (``rivals``), nothing of ours is served or registered:
+    the kubelet would take whichever registered last.
     """
 
-    def __init__(self, folder: Path, desk: Desk) -> None:
+    def __init__(self, folder: Path, desk: Desk, rivalled: Callable[[], None]) -> None:
         self._folder = folder
         self._socket = folder / "kubelet.sock"
         self._desk = desk
@@ -37,6 +40,8 @@ class Kubelet:
         self._unregistered: set[str] = set()
         self._identity: tuple[int, int] | None = None
         self._wake = asyncio.Event()
+        self._rivalled = rivalled
+        self.rivals: dict[str, str] = {}
 
     @property
     def registered(self) -> bool:
@@ -60,7 +65,8 @@ class Kubelet:
                 changed |= known.publish(resource)
                 continue
             server = ResourceServer(resource, self._folder, self._desk, self._stream_ended)
-            await server.start()
+            if not self.rivals:
+                await server.start()
             self._servers[name] = server
             self._unregistered.add(name)
             changed = True
@@ -89,6 +95,15 @@ class Kubelet:
         self._wake.set()
 
     async def _look(self) -> None:
+        rivals = serving_sockets(self._folder)
+        if rivals != self.rivals:
+            self.rivals = rivals
+            self._rivalled()
+            self._identity = None  # all servers start and register anew when the last has gone
+            for server in self._servers.values():
+                await server.stop()
+        if rivals:
+            return
         identity = _identity(self._socket)
         if identity is None:
             self._identity = None

@@ -72,6 +72,16 @@ def recut(gpu: Gpu, layout: Mapping[str, int] | None, held: Collection[str] = ()
     )
 
 
+def try_recut(
+    gpu: Gpu, layout: Mapping[str, int] | None, held: Collection[str] = ()
+) -> Recut | CannotPartition:
+    """Plan as ``recut`` does, and return the refusal instead of raising it."""
+    try:
+        return recut(gpu, layout, held)
+    except CannotPartition as refusal:
+        return refusal
+
+
 def _keep(
     geometry: MigGeometry, gpu: Gpu, layout: Mapping[str, int], held: Collection[str]
 ) -> tuple[MigInstance, ...]:

@@ -105,13 +105,17 @@ class ResourceServer(stubs.DevicePluginServicer):
         return answer
 
     async def Allocate(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Grant the devices by CDI name, or fail with device and reason."""
+        """Grant the devices by CDI name or device file, or fail with device and reason."""
         answer = api.AllocateResponse()
         try:
             for wish in request.container_requests:
                 granted = self._desk.grant(self._resource, wish.devices_ids)
                 names = [api.CDIDevice(name=name) for name in granted.cdi_names]
-                answer.container_responses.add(cdi_devices=names)
+                files = [
+                    api.DeviceSpec(container_path=path, host_path=path, permissions="rw")
+                    for path in granted.files
+                ]
+                answer.container_responses.add(cdi_devices=names, devices=files)
         except Refused as refusal:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
         return answer

@@ -16,7 +16,8 @@ class Settings:
     """The agent's surroundings.
 
     ``driver_root`` is the driver root as this process sees it and
-    ``host_driver_root`` the same folder as the host's runtime does.
+    ``host_driver_root`` the same folder as the host's runtime does;
+    ``device_folder`` is the host's /dev as this process sees it.
     """
 
     node: str
@@ -28,6 +29,7 @@ class Settings:
     pod_resources_socket: Path
     cdi_folder: Path
     state_folder: Path
+    device_folder: Path
     listen: str
     port: int
 
@@ -40,6 +42,7 @@ _DEFAULTS = {
     "DIVVY_POD_RESOURCES": "/var/lib/kubelet/pod-resources/kubelet.sock",
     "DIVVY_CDI_FOLDER": "/var/run/cdi",
     "DIVVY_STATE_FOLDER": "/var/lib/divvy",
+    "DIVVY_DEVICE_FOLDER": "/host-dev",
     "DIVVY_LISTEN": "0.0.0.0",  # noqa: S104 (the pod's own address)
     "DIVVY_PORT": "9410",
 }
@@ -66,6 +69,7 @@ def settings_from(environment: Mapping[str, str]) -> Settings:
         pod_resources_socket=Path(values["DIVVY_POD_RESOURCES"]),
         cdi_folder=Path(values["DIVVY_CDI_FOLDER"]),
         state_folder=Path(values["DIVVY_STATE_FOLDER"]),
+        device_folder=Path(values["DIVVY_DEVICE_FOLDER"]),
         listen=values["DIVVY_LISTEN"],
         port=int(port),
     )

@@ -12,6 +12,7 @@ from divvy.agent.turn import Policy
 from divvy.model import (
     Cluster,
     DesiredNode,
+    FileDevices,
     GpuFacts,
     InvalidCluster,
     NewerSchema,
@@ -44,6 +45,7 @@ class Wish:
     replica_policy: str = "spread"
     min_version: str | None = None
     strategy: str | None = None
+    file_devices: tuple[FileDevices, ...] = ()
     problem: str = ""
 
 
@@ -91,6 +93,7 @@ def form_wish(
         replica_policy=cluster.placement.replicas,
         min_version=cluster.driver.min_version,
         strategy=_strategy(desired),
+        file_devices=cluster.devices,
         problem=problem or "; ".join(desired.problems),
     )
 

@@ -105,6 +105,11 @@ def _container(cluster: Cluster, image: Any) -> dict[str, Any]:
             },
             {"name": "cdi", "mountPath": "/var/run/cdi"},
             {"name": "state", "mountPath": "/var/lib/divvy"},
+            *(
+                [{"name": "host-dev", "mountPath": "/host-dev", "readOnly": True}]
+                if cluster.devices
+                else []
+            ),
         ],
     }
 
@@ -118,6 +123,7 @@ def _volumes(cluster: Cluster) -> list[dict[str, Any]]:
         "pod-resources": "/var/lib/kubelet/pod-resources",
         "cdi": "/var/run/cdi",
         "state": "/var/lib/divvy",
+        **({"host-dev": "/dev"} if cluster.devices else {}),
     }
     return [
         {"name": name, "hostPath": {"path": path, "type": "DirectoryOrCreate"}}

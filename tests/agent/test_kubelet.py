@@ -37,7 +37,7 @@ class Desk:
 @asynccontextmanager
 async def serving(folder: Path, *resources: Resource) -> AsyncIterator[tuple[FakeKubelet, Kubelet]]:
     async with fake_kubelet(folder) as kubelet:
-        plugin = Kubelet(kubelet.plugins, Desk())
+        plugin = Kubelet(kubelet.plugins, Desk(), lambda: None)
         await plugin.publish(resources)
         watch = asyncio.create_task(plugin.watch())
         try:

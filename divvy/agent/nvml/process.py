@@ -25,6 +25,10 @@ class DriverProblem(Exception):
         self.code = code
 
 
+class DriverAway(DriverProblem):
+    """Nobody is there to ask: says nothing about any GPU."""
+
+
 @dataclass(frozen=True)
 class Xid:
     """One XID event. ``uuid`` None: the driver did not say which GPU; ``gi`` None: all of it."""
@@ -79,7 +83,7 @@ class NvmlProcess:
     async def call(self, name: str, deadline: float = 20.0, **args: Any) -> Any:
         """Make one call and return its answer; raises DriverProblem."""
         if self._child is None or self._child.stdin is None:
-            raise DriverProblem("the discovery process is not running")
+            raise DriverAway("the discovery process is not running")
         self._last_id += 1
         number = self._last_id
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -90,7 +94,7 @@ class NvmlProcess:
             await self._child.stdin.drain()
         except (BrokenPipeError, ConnectionResetError) as error:
             self._waiting.pop(number, None)
-            raise DriverProblem("the discovery process ended") from error
+            raise DriverAway("the discovery process ended") from error
         return await self._within(future, name, deadline)
 
     async def stop(self) -> None:
@@ -148,7 +152,7 @@ class NvmlProcess:
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
             if not future.done():
-                future.set_exception(DriverProblem(text))
+                future.set_exception(DriverAway(text))
 
 
 def _ending(code: int) -> str:

@@ -1,0 +1,72 @@
+"""Who else is at work on this node's GPUs: NVIDIA's device plugin, GFD, the MIG manager, HAMi.
+
+Two programs that offer or cut the same GPUs hand one device out twice, or undo
+each other for ever. The agent steps back and names the other.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+
+_SOCKETS = (
+    (re.compile(r"nvidia-.*\.sock"), "NVIDIA's device plugin"),
+    (re.compile(r"nvidiaGPU.*\.sock"), "GKE's GPU device plugin"),
+)
+# A label that only the other program writes, and the names of its containers:
+# the label alone may be left over from a program that is gone, and a container's
+# name alone may be any tenant's.
+_PROGRAMS = (
+    ("nvidia.com/gfd.timestamp", re.compile(r"gpu-feature-discovery.*"), "GPU Feature Discovery"),
+    ("nvidia.com/mig.config.state", re.compile(r"nvidia-mig-manager.*"), "NVIDIA's MIG manager"),
+)
+
+
+def sockets_of_others(names: Iterable[str]) -> dict[str, str]:
+    """Return socket name → whose it is, for those in the plugin folder that others serve on."""
+    return {name: who for name in sorted(names) for form, who in _SOCKETS if form.fullmatch(name)}
+
+
+def may_be_labelled_by_others(labels: Mapping[str, str]) -> bool:
+    """Tell whether labels hint at another program, so that asking for containers is worth it."""
+    return any(label in labels for label, _, _ in _PROGRAMS)
+
+
+def others_at_work(
+    sockets: Mapping[str, str], labels: Mapping[str, str], containers: Collection[str]
+) -> str:
+    """Return one sentence that names every other program at work, "" where there is none.
+
+    ``sockets`` are those of ``serving_sockets``; ``containers`` the names of the
+    containers on the node.
+    """
+    found = [f"{who} ({name})" for name, who in sorted(sockets.items())]
+    for label, form, who in _PROGRAMS:
+        running = sorted({name for name in containers if form.fullmatch(name)})
+        if label in labels and running:
+            found.append(f"{who} (container {running[0]})")
+    if not found:
+        return ""
+    return f"at work on this node already: {', '.join(found)}; Divvy offers nothing beside it"
+
+
+def serving_sockets(folder: Path) -> dict[str, str]:
+    """Return the sockets of others in the plugin folder on which somebody listens."""
+    try:
+        names = [entry.name for entry in folder.iterdir()]
+    except OSError:
+        return {}
+    found = sockets_of_others(names)
+    return {name: who for name, who in found.items() if _listens(folder / name)}
+
+
+def _listens(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.settimeout(0.2)
+        try:
+            client.connect(str(path))
+        except OSError:
+            return False  # left over from a plugin that is gone
+    return True

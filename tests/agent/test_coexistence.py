@@ -1,0 +1,79 @@
+"""Other programs on the same GPUs: seen, named, and left alone with them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from pathlib import Path
+
+from divvy.agent.coexistence import others_at_work, serving_sockets
+from divvy.agent.kubelet import Kubelet
+from divvy.agent.one_per_node import NodeLock
+from tests.agent.devices import whole
+from tests.agent.test_kubelet import Desk
+from tests.fakes.kubelet import fake_kubelet
+from tests.fakes.scene import play
+
+GPU = "nvidia.com/gpu"
+
+
+def listen(path: Path) -> socket.socket:
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    server.bind(str(path))
+    server.listen()
+    return server
+
+
+def test_a_socket_counts_while_somebody_listens_on_it(sockets: Path) -> None:
+    with listen(sockets / "nvidia-gpu.sock"), listen(sockets / "divvy-nvidia.com_gpu.sock"):
+        assert serving_sockets(sockets) == {"nvidia-gpu.sock": "NVIDIA's device plugin"}
+    assert serving_sockets(sockets) == {}
+
+
+def test_the_other_is_named() -> None:
+    said = others_at_work({"nvidia-gpu.sock": "NVIDIA's device plugin"}, {}, ())
+    assert "NVIDIA's device plugin (nvidia-gpu.sock)" in said
+
+
+def test_gfd_needs_its_label_and_its_container() -> None:
+    label = {"nvidia.com/gfd.timestamp": "1"}
+    containers = {"gpu-feature-discovery-ctr", "main"}
+    assert "GPU Feature Discovery" in others_at_work({}, label, containers)
+    assert others_at_work({}, label, {"main"}) == ""
+    assert others_at_work({}, {}, containers) == ""
+
+
+def test_a_plugin_that_appears_gets_the_gpus_and_ours_come_back_after_it(sockets: Path) -> None:
+    async def scene() -> None:
+        async with fake_kubelet(sockets) as kubelet:
+            seen = asyncio.Event()
+            plugin = Kubelet(kubelet.plugins, Desk(), seen.set)
+            await plugin.publish((whole(2),))
+            watch = asyncio.create_task(plugin.watch())
+            await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
+            path = kubelet.plugins / "nvidia-gpu.sock"
+            with listen(path):
+                await kubelet.until(lambda: kubelet.allocatable(GPU) == 0)
+                before = len(kubelet.registrations)
+                await asyncio.wait_for(seen.wait(), 1)
+                await asyncio.sleep(0.6)
+                assert (len(kubelet.registrations), plugin.registered) == (before, False)
+            path.unlink()
+            await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
+            watch.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watch
+            await plugin.stop()
+
+    play(scene)
+
+
+def test_the_second_agent_of_a_node_learns_who_has_it(tmp_path: Path) -> None:
+    first, second = NodeLock(tmp_path, "one/divvy"), NodeLock(tmp_path, "two/divvy")
+    assert first.take() == ""
+    assert second.take() == "one/divvy"
+    first.release()
+    assert second.take() == ""
+    assert first.take() == "two/divvy"
+    second.release()
