@@ -183,3 +183,68 @@ def test_a_target_is_changed_and_nothing_else(lab: RunningLab, program: Program)
         "one": "2",
         "two": "1",
     }
+
+
+DAEMON_SET = '''"""One DaemonSet and an object of somebody else."""
+import json
+from pathlib import Path
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+
+wish = json.loads(Path("resources.json").read_text())
+options = pulumi.ResourceOptions(
+    provider=kubernetes.Provider("c", kubeconfig=wish["kubeconfig"], namespace=wish["namespace"])
+)
+known = kubernetes.core.v1.ConfigMap.get("known", wish["known"], opts=options)
+kubernetes.apps.v1.DaemonSet(
+    "ds",
+    metadata={"name": "ds"},
+    spec={
+        "selector": {"matchLabels": {"app": "ds"}},
+        "template": {
+            "metadata": {"labels": {"app": "ds"}},
+            "spec": {
+                "terminationGracePeriodSeconds": 0,
+                "containers": [
+                    {"name": "main", "image": wish["image"], "command": wish["command"]}
+                ],
+            },
+        },
+    },
+    opts=options,
+)
+pulumi.export("known", known.data["a"])
+'''
+
+
+def test_a_crash_loop_is_told_at_once_with_its_last_words_and_mended_in_place(
+    lab: RunningLab, program: Program
+) -> None:
+    lab.kubectl("create", "configmap", "known", f"-n={program.namespace}", "--from-literal=a=b")
+    (program.folder / "__main__.py").write_text(DAEMON_SET)
+    program.more = {
+        "known": f"{program.namespace}/known",
+        "image": lab.busybox,
+        "command": ["/bin/sh", "-c", "echo cannot find my keys; exit 3"],
+    }
+    said = program.up(expect=1)
+    assert "CrashLoopBackOff" in said
+    assert "cannot find my keys" in said
+    program.more["command"] = ["/bin/sleep", "1000"]
+    assert "known: b" in program.up()
+    assert "unchanged" in program.up()
+
+
+def test_an_api_server_that_is_away_fails_the_step_and_the_next_run_goes_on(
+    lab: RunningLab, program: Program
+) -> None:
+    program.resources = {"one": {"data": {"a": "1"}, "called": "one"}}
+    config = program.kubeconfig.read_text()
+    away = program.folder / "away.kubeconfig"
+    away.write_text(config.replace(":6443", ":1"))
+    program.kubeconfig, there = away, program.kubeconfig
+    assert "does not answer" in program.up(expect=1)
+    program.kubeconfig = there
+    program.up()
+    assert set(live(lab, program)) == {"one"}

@@ -170,8 +170,7 @@ def pod(reason: str, restarts: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("reason", "restarts", "never"),
     [
-        ("CrashLoopBackOff", 1, False),
-        ("CrashLoopBackOff", 2, True),
+        ("CrashLoopBackOff", 1, True),
         ("ErrImagePull", 0, False),
         ("ImagePullBackOff", 0, True),
         ("ContainerCreating", 0, False),

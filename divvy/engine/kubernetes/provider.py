@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from divvy.engine.errors import StepFailed
@@ -15,7 +16,14 @@ from divvy.engine.kubernetes.compare import (
     projected,
     replacing_paths,
 )
-from divvy.engine.kubernetes.ready import hopeless, readiness, selector_text, waits_for_pods
+from divvy.engine.kubernetes.ready import (
+    hopeless,
+    of_current_template,
+    readiness,
+    selector_text,
+    unsettled,
+    waits_for_pods,
+)
 from divvy.engine.provider import Diff, Made
 from divvy.engine.state.resource import ResourceState
 from divvy.engine.urn import urn_name
@@ -229,10 +237,13 @@ class KubernetesProvider:
         deadline = time.monotonic() + _timeout(annotations, timeout)
         while True:
             missing = readiness(live)
+            pods = self._pods(live, namespace) if waits_for_pods(live) else []
+            if missing is None:
+                missing = unsettled(pods, datetime.now(UTC))
             if missing is None:
                 return {**recorded, **live}
             self._told(urn, missing)
-            reason = self._hopeless(live, namespace) if waits_for_pods(live) else None
+            reason = self._hopeless(pods, namespace)
             late = time.monotonic() >= deadline
             if reason or late:
                 text = reason or f"{missing} after {_timeout(annotations, timeout):.0f} s"
@@ -243,8 +254,11 @@ class KubernetesProvider:
                 raise StepFailed("the object was deleted while the engine waited for it")
             live = found
 
-    def _hopeless(self, obj: Mapping[str, Any], namespace: str) -> str | None:
-        pods = self.api.list(self.api.kind("v1", "Pod"), namespace, selector_text(obj))
+    def _pods(self, obj: Mapping[str, Any], namespace: str) -> list[Mapping[str, Any]]:
+        found = self.api.list(self.api.kind("v1", "Pod"), namespace, selector_text(obj))
+        return of_current_template(obj, found)
+
+    def _hopeless(self, pods: list[Mapping[str, Any]], namespace: str) -> str | None:
         trouble = hopeless(pods)
         if trouble is None:
             return None

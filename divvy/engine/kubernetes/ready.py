@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 # Waiting reasons of a container that time alone does not mend.
@@ -14,9 +15,11 @@ _HOPELESS = {
     "CreateContainerConfigError",
     "CreateContainerError",
     "RunContainerError",
+    # The kubelet tries again; after its first back-off it rarely gets better by itself.
+    "ImagePullBackOff",
 }
-# Pulls are retried by the kubelet; after its first back-off it will not get better by itself.
-_HOPELESS_PULL = {"ImagePullBackOff"}
+# The API's times are whole seconds.
+_SETTLING = timedelta(seconds=2)
 
 
 @dataclass(frozen=True)
@@ -117,11 +120,48 @@ def hopeless(pods: Sequence[Mapping[str, Any]]) -> Trouble | None:
         ]:
             waiting = (found.get("state") or {}).get("waiting") or {}
             reason, restarts = waiting.get("reason", ""), found.get("restartCount", 0)
-            looping = reason in _HOPELESS and (reason != "CrashLoopBackOff" or restarts >= 2)
-            if looping or reason in _HOPELESS_PULL:
+            if reason in _HOPELESS:
                 name = pod["metadata"]["name"]
                 text = waiting.get("message", "")
                 return Trouble(name, found["name"], reason, text, restarts)
+    return None
+
+
+def of_current_template(
+    workload: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """Return the pods made from the workload's present template, not those it replaces.
+
+    What an old template's pods suffer from says nothing about the new one.
+    """
+    wanted = _shape(workload["spec"]["template"]["spec"])
+    return [pod for pod in pods if _shape(pod["spec"]) == wanted]
+
+
+def _shape(spec: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    keys = ("name", "image", "command", "args")
+    return [
+        tuple(container.get(key) for key in keys)
+        for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    ]
+
+
+def unsettled(pods: Sequence[Mapping[str, Any]], now: datetime) -> str | None:
+    """Name a pod whose readiness says nothing yet, None where there is none.
+
+    A container without a readiness probe is ready the moment it starts, even if it
+    ends a moment later.
+    """
+    for pod in pods:
+        containers = pod["spec"].get("containers") or ()
+        if all("readinessProbe" in container for container in containers):
+            continue
+        for condition in (pod.get("status") or {}).get("conditions") or ():
+            if condition["type"] != "Ready" or condition["status"] != "True":
+                continue
+            since = datetime.fromisoformat(condition["lastTransitionTime"])
+            if now - since < _SETTLING:
+                return f"pod {pod['metadata']['name']} has just become ready"
     return None
 
 
