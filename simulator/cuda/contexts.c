@@ -58,8 +58,6 @@ static void end(CUcontext context)
     while (*at != context)
         at = &(*at)->next;
     *at = context->next;
-    for (unsigned i = depth; i > 0 && stack[i - 1] == context; i--)
-        depth = i - 1;
     free(context);
 }
 
@@ -109,8 +107,12 @@ static CUresult destroy(CUcontext context)
         result = CUDA_ERROR_INVALID_CONTEXT;
     if (result == 0 && context->is_primary)
         result = CUDA_ERROR_INVALID_CONTEXT;
-    if (result == 0)
+    if (result == 0) {
         end(context);
+        /* It leaves this thread's stack; in others' it stays and is known to be gone. */
+        while (depth > 0 && stack[depth - 1] == context)
+            depth--;
+    }
     FINISH(result);
 }
 
