@@ -86,7 +86,7 @@ static void gpu_rows(unsigned index, nvmlDevice_t gpu)
            pci.busId, display ? "On" : "Off", ecc);
     char cap[40];
     snprintf(cap, sizeof cap, "%s / %5s", power, limit);
-    printf("| %-3s  %4s    P%-2u  %22s | %22s | %7s %12s |\n", fan, temperature, state, cap, memory,
+    printf("| %-3s  %4s    P%-2u  %21s | %22s | %7s %12s |\n", fan, temperature, state, cap, memory,
            utilisation, compute_mode(gpu));
     printf("|                                         |                        | %20s |\n", mig);
     puts(rule);
@@ -122,7 +122,7 @@ static void mig_rows(unsigned index, nvmlDevice_t gpu)
         }
         if (before != ~0u)
             puts(shares ? same : split);
-        printf("| %2u %4u %3u %3u  |%33s | %-3u      0 |%3u %3u %4u %4u %4u |\n", index, gi, ci, i, memory,
+        printf("| %2u %4u %3u %3u  |%33s | %-3u     0 |%3u %3u %4u %4u %4u |\n", index, gi, ci, i, memory,
                has.multiprocessorCount, has.sharedCopyEngineCount, has.sharedEncoderCount,
                has.sharedDecoderCount, has.sharedOfaCount, has.sharedJpegCount);
         printf("|                  |%33s |           |                       |\n", bar1);
@@ -181,11 +181,11 @@ static bool process_rows(unsigned index, nvmlDevice_t gpu)
         snprintf(used, sizeof used, "%lluMiB", running[p].usedGpuMemory >> 20);
         const char *shown = name;
         char cut[64];
-        if (strlen(name) > 38) {
-            snprintf(cut, sizeof cut, "...%s", name + strlen(name) - 35);
+        if (strlen(name) > 41) {
+            snprintf(cut, sizeof cut, "...%s", name + strlen(name) - 38);
             shown = cut;
         }
-        printf("| %4u %4s %4s %10u      C   %-38s %10s |\n", index, gi, ci, running[p].pid, shown, used);
+        printf("| %4u   %3s  %3s %9u      C   %-41s %10s |\n", index, gi, ci, running[p].pid, shown, used);
     }
     return count > 0;
 }
