@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -191,3 +193,39 @@ def test_the_driver_is_followed_to_another_version(deployed: Deployment) -> None
         finally:
             deployed.on_node(NODE, simulator, "driver", "550.163.01")
             deployed.until(lambda: deployed.status(NODE)["driver"] == "550.163.01")
+
+
+def test_device_files_are_offered_and_given_as_files(deployed: Deployment) -> None:
+    deployed.on_node(NODE, "mknod", "-m", "666", "/dev/divvy-test0", "c", "1", "3")
+    try:
+        made_up = {"resource": "divvy.test/null", "paths": ["/dev/divvy-test*"], "count": 2}
+        deployed.cluster["devices"] = [made_up]
+        deployed.up()
+        deployed.until(lambda: allocatable(deployed, "divvy.test/null") == "2", 60)
+        with deployed.lab.namespace() as namespace:
+            script = "ls /dev/divvy-test0 && echo gone > /dev/divvy-test0 && exit 0"
+            run(deployed, namespace, pod("user", "divvy.test/null", script))
+            deployed.until(lambda: phase(deployed, namespace, "user") == "Succeeded")
+    finally:
+        deployed.on_node(NODE, "rm", "/dev/divvy-test0")
+
+
+def allocatable(deployed: Deployment, resource: str) -> str | None:
+    found = deployed.lab.get("node", NODE)["status"]["allocatable"].get(resource)
+    return None if found is None else str(found)
+
+
+def test_beside_another_device_plugin_the_agent_steps_back(deployed: Deployment) -> None:
+    script = (
+        "import socket, time; s = socket.socket(socket.AF_UNIX); "
+        "s.bind('/var/lib/kubelet/device-plugins/nvidia-gpu.sock'); s.listen(); time.sleep(60)"
+    )
+    command = deployed.lab.machine(NODE).enter_command((sys.executable, "-c", script))
+    with subprocess.Popen(command) as other:
+        try:
+            deployed.until(lambda: "NVIDIA's device plugin" in deployed.status(NODE)["reason"])
+            deployed.until(lambda: deployed.offered(NODE) == {})
+        finally:
+            other.kill()
+            deployed.on_node(NODE, "rm", "/var/lib/kubelet/device-plugins/nvidia-gpu.sock")
+    deployed.until(lambda: deployed.offered(NODE) == PLANNED["split"], 40)

@@ -1,0 +1,256 @@
+"""What the agent costs, and how fast it is: python -m benchmarks.agent (as root).
+
+The real agent process over a fake kubelet and a fake API, real sockets, the
+simulated driver. Latencies are a client's, so they contain gRPC both ways.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from divvy.agent.api import deviceplugin_pb2 as api
+from divvy.agent.api import deviceplugin_pb2_grpc as stubs
+from divvy.lab.simulated_driver import install_simulated_driver
+from divvy.model import canonical_json
+from divvy.model.gpu_models import gpu_model
+from tests.fakes.api import NAMESPACE, FakeApi, fake_api
+from tests.fakes.kubelet import FakeKubelet, fake_kubelet
+
+MODEL = "A100-SXM4-40GB"
+CALLS = 1_000
+IDLE_SECONDS = 15.0
+SHARED, GPU, SEVENTH = "nvidia.com/gpu.shared", "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The agent at work on a node of its own."""
+
+    kubelet: FakeKubelet
+    api: FakeApi
+    pid: int
+    gpus: int
+    began: float
+
+    def configure(self, profile: dict[str, Any]) -> None:
+        """Change the stack file to this profile."""
+        self.api.configure(config(self.gpus, profile))
+
+
+def config(gpus: int, profile: dict[str, Any]) -> str:
+    """Return a stack of one pool in its canonical form."""
+    hardware = {"model": MODEL, "gpus": gpus, "count": 1}
+    pools = {"all": {"hardware": hardware, "profile": "p"}}
+    image = {"image": {"registry": "localhost:5000"}}
+    return canonical_json({"profiles": {"p": profile}, "pools": pools, "plugin": image})
+
+
+@asynccontextmanager
+async def scene(gpus: int, profile: dict[str, Any]) -> AsyncIterator[Scene]:
+    """Run the agent on a node with this many GPUs."""
+    with tempfile.TemporaryDirectory(prefix="divvy-") as name:
+        folder = Path(name)
+        driver = folder / "driver"
+        driver.mkdir()
+        install_simulated_driver(driver, "bench", [gpu_model(MODEL)] * gpus, "550.163.01")
+        try:
+            async with fake_kubelet(folder) as kubelet, fake_api("bench") as fake:
+                fake.configure(config(gpus, profile))
+                environment = {
+                    **os.environ,
+                    "KUBECONFIG": str(fake.kubeconfig(folder / "kubeconfig")),
+                    "NODE_NAME": "bench",
+                    "NAMESPACE": NAMESPACE,
+                    "DIVVY_DRIVER_ROOT": str(driver),
+                    "DIVVY_HOST_DRIVER_ROOT": str(driver),
+                    "DIVVY_PLUGIN_FOLDER": str(kubelet.plugins),
+                    "DIVVY_POD_RESOURCES": str(kubelet.pod_resources),
+                    "DIVVY_CDI_FOLDER": str(folder / "cdi"),
+                    "DIVVY_STATE_FOLDER": str(folder / "state"),
+                    "DIVVY_LISTEN": "127.0.0.1",
+                    "DIVVY_PORT": "9499",
+                }
+                began = time.perf_counter()
+                agent = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", "divvy.agent"),
+                    env=environment,
+                    stderr=(asyncio.subprocess.DEVNULL, None)["DIVVY_LOG" in os.environ],
+                )
+                try:
+                    yield Scene(kubelet, fake, agent.pid, gpus, began)
+                finally:
+                    agent.terminate()
+                    await agent.wait()
+        finally:
+            os.kill(int((driver / "run/divvy-simd.pid").read_text()), signal.SIGTERM)
+
+
+def milliseconds(call: Callable[[], object], count: int = CALLS) -> list[float]:
+    """Time a call many times, after some that do not count."""
+    for _ in range(20):
+        call()
+    taken = []
+    for _ in range(count):
+        began = time.perf_counter()
+        call()
+        taken.append((time.perf_counter() - began) * 1e3)
+    return taken
+
+
+def row(name: str, taken: Sequence[float], budget: str) -> None:
+    """Print one line of the table."""
+    ordered = sorted(taken)
+    p99 = ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
+    print(f"{name:52} {statistics.median(ordered):9.2f} {p99:9.2f}   {budget}", flush=True)
+
+
+def calls(socket: Path, ids: Sequence[str], sizes: Sequence[int]) -> None:
+    """Time the kubelet's calls on one resource."""
+    kind = f"{len(ids)} devices"
+    with grpc.insecure_channel(f"unix:{socket}") as channel:
+        stub = stubs.DevicePluginStub(channel)
+        first = api.ContainerAllocateRequest(devices_ids=ids[:1])
+        allocate = api.AllocateRequest(container_requests=[first])
+        row(f"Allocate, {kind}", milliseconds(lambda: stub.Allocate(allocate)), "0.5 / 2")
+        slowest: tuple[float, int, list[float]] = (0.0, 0, [])
+        for size in sizes:
+            wish = api.ContainerPreferredAllocationRequest(
+                available_deviceIDs=ids, allocation_size=size
+            )
+            request = api.PreferredAllocationRequest(container_requests=[wish])
+            taken = milliseconds(lambda r=request: stub.GetPreferredAllocation(r), 200)  # type: ignore[misc]
+            slowest = max(slowest, (statistics.median(taken), size, taken))
+        budget = "2" if len(ids) > 100 else "3"
+        row(f"GetPreferredAllocation, {kind}, slowest size {slowest[1]}", slowest[2], budget)
+
+        def first_list() -> None:
+            stream = stub.ListAndWatch(api.Empty())
+            next(stream)
+            stream.cancel()
+
+        row(f"first list, {kind}", milliseconds(first_list, 100), "3")
+
+
+async def listed(scene: Scene, resource: str, count: int) -> None:
+    """Wait until the kubelet has a list of this length."""
+    await scene.kubelet.until(lambda: scene.kubelet.allocatable(resource) == count, 60)
+
+
+async def serving(gpus: int, replicas: int) -> None:
+    """Measure start and calls for one shape of node."""
+    profile: dict[str, Any] = {} if replicas == 1 else {"timeSlicing": {"replicas": replicas}}
+    resource = GPU if replicas == 1 else SHARED
+    async with scene(gpus, profile) as node:
+        await listed(node, resource, gpus * replicas)
+        start = (time.perf_counter() - node.began) * 1e3
+        row(f"start to first list, {gpus} GPUs x {replicas}", [start], "")
+        endpoint = node.kubelet.endpoints[resource]
+        sizes = range(1, gpus + 1) if replicas == 1 else (1, 2, 8)
+        await asyncio.to_thread(calls, endpoint.socket, sorted(endpoint.devices), sizes)
+
+
+async def changes() -> None:
+    """Measure a change of profile until the kubelet has its list, and what the agent costs."""
+    async with scene(8, {"timeSlicing": {"replicas": 4}}) as node:
+        await listed(node, SHARED, 32)
+        await asyncio.sleep(1)
+        idle = await idle_share(node.pid)
+        before = memory(node.pid)
+        taken = []
+        for number in range(100):
+            replicas = 4 + (number + 1) % 2
+            began = time.perf_counter()
+            node.configure({"timeSlicing": {"replicas": replicas}})
+            await listed(node, SHARED, 8 * replicas)
+            taken.append((time.perf_counter() - began) * 1e3)
+        row("change of replicas to new list, 100 times", taken, "1000")
+        taken = []
+        for number in range(10):
+            began = time.perf_counter()
+            node.configure({"mig": {"1g.5gb": 7}} if number % 2 == 0 else {})
+            resource, count = (SEVENTH, 56) if number % 2 == 0 else (GPU, 8)
+            await listed(node, resource, count)
+            taken.append((time.perf_counter() - began) * 1e3)
+        row("8 GPUs whole to 7 MIG devices each and back", taken, "2000")
+        node.configure({"timeSlicing": {"replicas": 4}})
+        await listed(node, SHARED, 32)
+        endpoint = node.kubelet.endpoints[SHARED]
+        await asyncio.to_thread(ten_thousand, endpoint.socket, sorted(endpoint.devices))
+        after = memory(node.pid)
+        print()
+        for (name, *first), (_, *last) in zip(before, after, strict=True):
+            print(f"{name:12} RSS {first[0]:5.1f} MB  PSS {first[1]:5.1f} MB  threads {first[2]}")
+            print(f"{'':12} RSS {last[0]:5.1f} MB  PSS {last[1]:5.1f} MB  after the above")
+            print(f"{'':12} and 10,000 Allocate calls")
+        print(f"idle: {idle:.2f} % of a core   (budget: 90 MB resident, 0.5 %)")
+
+
+def ten_thousand(socket: Path, ids: Sequence[str]) -> None:
+    """Allocate ten thousand times."""
+    with grpc.insecure_channel(f"unix:{socket}") as channel:
+        stub = stubs.DevicePluginStub(channel)
+        first = api.ContainerAllocateRequest(devices_ids=ids[:1])
+        for _ in range(10_000):
+            stub.Allocate(api.AllocateRequest(container_requests=[first]))
+
+
+def family(pid: int) -> list[tuple[str, int]]:
+    """Return the agent's processes: itself and its discovery process."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [("agent", pid), *(("discovery", int(child)) for child in children)]
+
+
+def memory(pid: int) -> list[tuple[str, float, float, int]]:
+    """Return name, RSS, PSS (MB) and threads of each process."""
+    found = []
+    for name, process in family(pid):
+        fields = dict(
+            line.split(":", 1)
+            for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()[1:]
+        )
+        threads = len(list(Path(f"/proc/{process}/task").iterdir()))
+        rss, pss = (int(fields[field].split()[0]) * 1024 / 1e6 for field in ("Rss", "Pss"))
+        found.append((name, rss, pss, threads))
+    return found
+
+
+async def idle_share(pid: int) -> float:
+    """Return the share of a core, in per cent, that the agent uses with nothing to do."""
+    began = ticks(pid)
+    await asyncio.sleep(IDLE_SECONDS)
+    return (ticks(pid) - began) / os.sysconf("SC_CLK_TCK") / IDLE_SECONDS * 100
+
+
+def ticks(pid: int) -> int:
+    """Return the processor time used so far, in clock ticks."""
+    total = 0
+    for _, process in family(pid):
+        fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+        total += int(fields[11]) + int(fields[12])
+    return total
+
+
+async def main() -> None:
+    """Print the table."""
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    print(f"{'milliseconds':52} {'p50':>9} {'p99':>9}   budget")
+    for gpus, replicas in ((8, 1), (16, 1), (8, 10), (8, 100)):
+        await serving(gpus, replicas)
+    await changes()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

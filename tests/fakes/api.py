@@ -1,0 +1,135 @@
+"""A Kubernetes API with one node and one ConfigMap: watches, patches of the node, Events.
+
+It follows the real one where the agent can tell the difference: a watch begins
+with what there is and goes on with every change; a merge patch that says None
+removes a key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+NAMESPACE = "divvy-system"
+
+
+class FakeApi:
+    """Start with ``async with fake_api(node) as api``."""
+
+    def __init__(self, node: str) -> None:
+        self.node: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": node, "uid": "1", "labels": {}, "annotations": {}},
+        }
+        self.config: dict[str, Any] | None = None
+        self.events: list[dict[str, Any]] = []
+        self.port = 0
+        self._version = 1
+        self._changed = asyncio.Event()
+        self._clients: set[asyncio.Task[Any]] = set()
+        self._server: asyncio.Server | None = None
+
+    def configure(self, text: str) -> None:
+        """Give the ConfigMap this content."""
+        metadata = {"name": "divvy", "namespace": NAMESPACE}
+        data = {"cluster.json": text}
+        self.config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+        self._tell()
+
+    def kubeconfig(self, path: Path) -> Path:
+        """Write a kubeconfig for this API."""
+        server = {"server": f"http://127.0.0.1:{self.port}"}
+        value = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "fake", "cluster": server}],
+            "users": [{"name": "fake", "user": {}}],
+            "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "fake"}}],
+            "current-context": "fake",
+        }
+        path.write_text(json.dumps(value))
+        return path
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._client, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for client in self._clients:
+            client.cancel()
+        await asyncio.gather(*self._clients, return_exceptions=True)
+
+    def _tell(self) -> None:
+        self._version += 1
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._clients.add(task)
+        try:
+            method, target, _ = (await reader.readline()).decode().split(" ", 2)
+            size = 0
+            while line := (await reader.readline()).strip():
+                name, _, value = line.decode().partition(":")
+                size = int(value) if name.lower() == "content-length" else size
+            body = json.loads(await reader.readexactly(size)) if size else None
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
+            writer.write(b"Connection: close\r\n\r\n")
+            await self._answer(method, target, body, writer)
+        except (ConnectionError, ValueError, asyncio.CancelledError):
+            pass  # the agent was ended in the middle of a request, or the API is
+        finally:
+            self._clients.discard(task)
+            writer.close()
+
+    async def _answer(
+        self, method: str, target: str, body: Any, writer: asyncio.StreamWriter
+    ) -> None:
+        if method == "GET":
+            await self._watch("configmaps" if "/configmaps" in target else "nodes", writer)
+        elif method == "PATCH":
+            metadata = self.node["metadata"]
+            for field in ("labels", "annotations"):
+                merged = {**metadata[field], **body["metadata"].get(field, {})}
+                metadata[field] = {key: text for key, text in merged.items() if text is not None}
+            self._tell()
+            writer.write(json.dumps(self.node).encode())
+        else:
+            self.events.append(body)
+            writer.write(json.dumps(body).encode())
+        await writer.drain()
+
+    async def _watch(self, kind: str, writer: asyncio.StreamWriter) -> None:
+        sent = None
+        while True:
+            changed = self._changed
+            now = self.config if kind == "configmaps" else self.node
+            text = None if now is None else json.dumps(now)
+            if now is not None and text != sent:
+                version = {"resourceVersion": str(self._version)}
+                told = {**now, "metadata": {**now["metadata"], **version}}
+                event = {"type": "ADDED" if sent is None else "MODIFIED", "object": told}
+                writer.write(json.dumps(event).encode() + b"\n")
+                await writer.drain()
+                sent = text
+            await changed.wait()
+
+
+@asynccontextmanager
+async def fake_api(node: str) -> AsyncIterator[FakeApi]:
+    """Run a fake API for one node."""
+    api = FakeApi(node)
+    await api.start()
+    try:
+        yield api
+    finally:
+        await api.stop()
