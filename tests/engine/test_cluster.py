@@ -206,6 +206,7 @@ kubernetes.apps.v1.DaemonSet(
             "metadata": {"labels": {"app": "ds"}},
             "spec": {
                 "terminationGracePeriodSeconds": 0,
+                "nodeSelector": {"kubernetes.io/hostname": "cpu-1"},
                 "containers": [
                     {"name": "main", "image": wish["image"], "command": wish["command"]}
                 ],
