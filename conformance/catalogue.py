@@ -49,6 +49,8 @@ _ALL = (
           "set failRequestsGreaterThanOne, or accept that a second share gives nothing"),
     Check("PLUG-05", "fractions and requests that are not limits are refused", "MUST", EVERY,
           "the API server does not validate extended resources: is it a real one?"),
+    Check("PLUG-06", "a full node refuses a pod that passes the scheduler by", "MUST", EVERY,
+          "the kubelet counts other devices than the plan: compare with PLUG-02"),
     Check("WORK-01", "cuda-vector-add passes on a device", "MUST", EVERY,
           "the pod's log has the driver's error name; libraries come from the agent's CDI spec"),
     Check("WORK-02", "gpu-burn computes without an error", "MUST", EVERY,

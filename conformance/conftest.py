@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conformance.catalogue import EVERY, Check
+from conformance.catalogue import CATALOGUE, EVERY, Check
 from conformance.evidence import Evidence
-from conformance.pods import Workplace, workplace
+from conformance.fill import Filled, fill
+from conformance.pods import Outcome, Workplace, workplace
+from conformance.probes import LOOK, AtOnce, look_around
+from conformance.progress import Progress
+from conformance.promise import DevicePromise, NodePromise
 from conformance.report import Record, Report
 from conformance.site import Site, open_site
+
+Bare = AtOnce[NodePromise, Outcome]
+Probes = AtOnce[DevicePromise, Outcome]
+Fills = AtOnce[DevicePromise, Filled]
+_BURN = ("gpu-burn", "-m", "64", "-stts", "1", "3")
+_MOST_PODS, _MOST_FILLS, _MOST_BURNS = 16, 4, 2
 
 _SITE = pytest.StashKey[Site]()
 _REPORT = pytest.StashKey[Report]()
 _EVIDENCE = pytest.StashKey[Evidence]()
+_PROGRESS = pytest.StashKey[Progress]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,11 +38,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--divvy-stack", default="lab", help="The stack whose plan is proven.")
     group.addoption("--divvy-file", default=None, help="A stack file instead of a stack's name.")
     group.addoption("--divvy-pool", default=None, help="Only this pool.")
-    group.addoption("--divvy-select", default=None, help="Only checks whose id begins so.")
+    group.addoption(
+        "--divvy-select", default=None, help="Only checks whose id begins so; several with commas."
+    )
     group.addoption("--workload-image", default=None, help="Image with the workloads, by digest.")
     group.addoption("--exclusive", action="store_true", help="Fill nodes, burn, ask for too much.")
     group.addoption("--disruptive", action="store_true", help="Restart agents.")
     group.addoption("--no-exec", action="store_true", help="Do not enter the agent's pods.")
+    group.addoption("--divvy-progress", action="store_true", help="One line per check.")
     group.addoption("--divvy-report", default=None, help="Folder for the reports.")
 
 
@@ -42,6 +57,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "enters: enters the agent's pod")
     site = open_site(config)
     config.stash[_SITE] = site
+    if config.getoption("--divvy-progress"):
+        config.stash[_PROGRESS] = Progress()
+        config.pluginmanager.register(config.stash[_PROGRESS])
     config.stash[_REPORT] = Report(site.describe())
 
 
@@ -62,7 +80,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     site = config.stash[_SITE]
     prefix = config.getoption("--divvy-select")
     if prefix:
-        items[:] = [item for item in items if (_check(item) or _none()).id.startswith(prefix)]
+        wanted = tuple(part.strip().upper() for part in prefix.split(","))
+        items[:] = [item for item in items if _identity(item).startswith(wanted)]
+    order = list(CATALOGUE)
+    items.sort(key=lambda item: order.index(_identity(item)))
     for item in items:
         for option in ("exclusive", "disruptive"):
             if item.get_closest_marker(option) and not config.getoption(f"--{option}"):
@@ -92,6 +113,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     status = "skipped" if outcome.skipped else "passed" if outcome.passed else "failed"
     record = Record(found, case, status, reason, evidence, outcome.duration)
     item.config.stash[_REPORT].records.append(record)
+    if _PROGRESS in item.config.stash:
+        item.config.stash[_PROGRESS].done(found, status)
     return outcome
 
 
@@ -99,6 +122,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write the reports."""
     report = session.config.stash[_REPORT]
     report.ended = time.time()
+    if _PROGRESS in session.config.stash:
+        session.config.stash[_PROGRESS].end()
     folder = session.config.getoption("--divvy-report")
     if folder:
         report.write(Path(folder))
@@ -109,8 +134,10 @@ def _check(item: pytest.Item) -> Check | None:
     return None if mark is None else mark.args[0]
 
 
-def _none() -> Check:
-    return Check("", "", "", (), "")
+def _identity(item: pytest.Item) -> str:
+    found = _check(item)
+    assert found is not None, f"{item.nodeid} proves no check of the catalogue"
+    return found.id
 
 
 @pytest.fixture(scope="session")
@@ -134,3 +161,43 @@ def evidence(request: pytest.FixtureRequest) -> Evidence:
     found = Evidence()
     request.node.stash[_EVIDENCE] = found
     return found
+
+
+@dataclass(frozen=True)
+class Burns:
+    """A short burn on one device of each resource."""
+
+    command: tuple[str, ...]
+    outcomes: AtOnce[DevicePromise, Outcome]
+
+
+@pytest.fixture(scope="session")
+def bare(site: Site, pods: Workplace) -> Bare:
+    """Look around in a pod without a request on every node."""
+    command = ["/bin/sh", "-c", LOOK]
+    return AtOnce(site.nodes, lambda node: pods.run(node.name, command), _MOST_PODS)
+
+
+@pytest.fixture(scope="session")
+def probes(site: Site, pods: Workplace) -> Probes:
+    """Look at one device of each resource on every node."""
+    return AtOnce(site.devices, lambda promise: look_around(pods, promise), _MOST_PODS)
+
+
+@pytest.fixture(scope="session")
+def fills(site: Site, pods: Workplace) -> Fills:
+    """Fill every resource on every node."""
+    return AtOnce(site.devices, lambda promise: fill(pods, promise), _MOST_FILLS)
+
+
+@pytest.fixture(scope="session")
+def burns(site: Site, pods: Workplace) -> Burns:
+    """Burn one device of each resource on every node."""
+    return Burns(
+        _BURN,
+        AtOnce(
+            site.devices,
+            lambda promise: pods.run(promise.node.name, _BURN, promise.resource, 120),
+            _MOST_BURNS,
+        ),
+    )

@@ -74,7 +74,11 @@ class Workplace:
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
             # By label, not by nodeName: the scheduler has to see the resource.
-            "nodeSelector": {"kubernetes.io/hostname": node},
+            **(
+                {"nodeName": node}
+                if more.get("past_scheduler")
+                else {"nodeSelector": {"kubernetes.io/hostname": node}}
+            ),
             "tolerations": [{"operator": "Exists"}],
             "containers": [container],
         }
@@ -137,11 +141,13 @@ class Workplace:
         found = self._client.list(Event, namespace=self.name, fields=fields)
         return [f"{event.get('reason')}: {event.get('message')}" for event in found]
 
-    def remove(self, name: str) -> None:
-        """Delete a pod and wait until its device is free."""
-        with contextlib.suppress(ApiError):
-            self._client.delete(Pod, name, namespace=self.name, grace_period=0)
-        self.until(lambda: self._gone(name), 30)
+    def remove(self, *names: str) -> None:
+        """Delete pods and wait until their devices are free."""
+        for name in names:
+            with contextlib.suppress(ApiError):
+                self._client.delete(Pod, name, namespace=self.name)
+        for name in names:
+            self.until(lambda: self._gone(name), 30)  # noqa: B023
 
     def refuse(self, node: str, resources: dict[str, Any]) -> str | None:
         """Return how the API server refuses a pod with these resources, None if it does not."""

@@ -41,6 +41,16 @@ class DevicePromise:
             return "mig+time-slicing" if sliced else "mig"
         return "time-slicing" if sliced else "whole"
 
+    @property
+    def one_per_container(self) -> bool:
+        """Tell whether the file wants a container's second share refused."""
+        offers = (offer for gpu in self.node.plan.gpus for offer in gpu.offers)
+        return all(
+            offer.fail_requests_greater_than_one
+            for offer in offers
+            if offer.resource == self.resource
+        )
+
     def __str__(self) -> str:
         return f"{self.node.name}:{self.resource}"
 

@@ -12,7 +12,7 @@ import pytest
 from lightkube import Client
 from lightkube.config.kubeconfig import KubeConfig
 
-from conformance.pods import Node
+from conformance.pods import Node, Pod
 from conformance.promise import DevicePromise, NodePromise, device_promises, node_promises
 from divvy.cli.stack_files import CannotRead, read_stack
 from divvy.model import Cluster, InvalidCluster
@@ -46,6 +46,15 @@ class Site:
         annotations = self.live(node)["metadata"].get("annotations") or {}
         found: dict[str, Any] = json.loads(annotations.get(STATUS, "{}"))
         return found
+
+    def agent(self, node: str) -> Any | None:
+        """Return the agent's pod on a node, None where there is none."""
+        labels = {"app.kubernetes.io/component": "agent", "app.kubernetes.io/name": "divvy"}
+        for pod in self.client.list(Pod, namespace=self.cluster.namespace, labels=labels):
+            leaves = pod["metadata"].get("deletionTimestamp")
+            if pod["spec"].get("nodeName") == node and not leaves:
+                return pod
+        return None
 
     @property
     def simulated(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import pytest
 import testinfra
@@ -15,19 +14,14 @@ from conformance.promise import DevicePromise, NodePromise
 from conformance.site import Site
 
 
-def agent_of(site: Site, node: str) -> Any:
-    """Return the agent's pod on a node."""
-    labels = {"app.kubernetes.io/component": "agent", "app.kubernetes.io/name": "divvy"}
-    for pod in site.client.list(Pod, namespace=site.cluster.namespace, labels=labels):
-        if pod["spec"].get("nodeName") == node and not pod["metadata"].get("deletionTimestamp"):
-            return pod
-    raise AssertionError(f"no agent runs on {node}")
-
-
 @check("OBS-01")
 @pytest.mark.enters
 def test_metrics_name_every_gpu(site: Site, node: NodePromise, evidence: Evidence) -> None:
-    pod = agent_of(site, node.name)["metadata"]["name"]
+    found = site.agent(node.name)
+    if found is None:
+        evidence.require("an agent", "no agent on the node")
+        return
+    pod = found["metadata"]["name"]
     options = f"namespace={site.cluster.namespace}"
     if site.kubeconfig:
         options += f"&kubeconfig={site.kubeconfig}"
@@ -36,7 +30,7 @@ def test_metrics_name_every_gpu(site: Site, node: NodePromise, evidence: Evidenc
     text = host.check_output("python3 -c %s", read)
     shown = [line for line in text.splitlines() if line.startswith("DCGM_FI_DEV_FB_USED{")]
     evidence.add("\n".join(shown))
-    evidence.require(len(node.plan.gpus), len(shown))
+    evidence.require(f"{len(node.plan.gpus)} GPUs", f"{len(shown)} GPUs")
 
 
 @check("DISR-01")
@@ -47,17 +41,17 @@ def test_a_restart_of_the_agent_leaves_pods_alone(
     tenant = pods.start(promise.node.name, ["sleep", "300"], promise.resource)
     try:
         assert pods.until(lambda: pods.phase(tenant) == "Running", 60)
-        old = agent_of(site, promise.node.name)["metadata"]
+        agent = site.agent(promise.node.name)
+        assert agent is not None, "no agent on the node"
+        old = agent["metadata"]
         site.client.delete(Pod, old["name"], namespace=old["namespace"], grace_period=1)
         began = time.monotonic()
 
         def restored() -> bool:
             count = site.live(promise.node.name)["status"]["allocatable"].get(promise.resource)
-            try:
-                new = agent_of(site, promise.node.name)["metadata"]["uid"]
-            except AssertionError:
-                return False
-            return new != old["uid"] and int(count or 0) == promise.count
+            new = site.agent(promise.node.name)
+            replaced = new is not None and new["metadata"]["uid"] != old["uid"]
+            return replaced and int(count or 0) == promise.count
 
         back = pods.until(restored, 60)
         evidence.add(f"allocatable again after {time.monotonic() - began:.1f} s")

@@ -6,78 +6,75 @@ import re
 
 import pytest
 
-from conformance.catalogue import SHARED, check
+from conformance.catalogue import check
+from conformance.conftest import Bare, Fills, Probes
 from conformance.evidence import Evidence
 from conformance.pods import Workplace
+from conformance.probes import part
 from conformance.promise import DevicePromise, NodePromise
 
-# Prints what a container can see of GPUs: device files it can open, CUDA's and NVML's view.
-LOOK = """
-for node in /dev/nvidia[0-9]* /dev/nvidia-caps/nvidia-cap*; do
-  [ -e "$node" ] || continue
-  if dd if="$node" of=/dev/null count=0 2>&1 | grep -qv "Operation not permitted"; then
-    echo "node $node"
-  fi
-done
-gpu-burn -l 2>/dev/null | sed 's/^/cuda /'
-command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | sed 's/^/smi /'
-env | grep '^NVIDIA_VISIBLE_DEVICES' | sed 's/^/env /'
-exit 0
-"""
 MOST_MIB_OFF = 0.02
+_BURNING = 6
 
 
 @check("ISO-01")
 def test_a_pod_without_a_request_sees_no_gpu(
-    pods: Workplace, node: NodePromise, evidence: Evidence
+    bare: Bare, node: NodePromise, evidence: Evidence
 ) -> None:
-    outcome = pods.run(node.name, ["/bin/sh", "-c", LOOK])
+    outcome = bare[node]
     evidence.add(outcome.log)
-    seen = outcome.log.strip() or "nothing seen"
+    seen = "; ".join(outcome.log.strip().splitlines()) or "nothing seen"
     evidence.require("Succeeded, nothing seen", f"{outcome.phase}, {seen}")
 
 
 @check("ISO-02")
 def test_a_pod_sees_its_own_device_only(
-    pods: Workplace, promise: DevicePromise, evidence: Evidence
+    probes: Probes, promise: DevicePromise, evidence: Evidence
 ) -> None:
-    outcome = pods.run(promise.node.name, ["/bin/sh", "-c", LOOK], promise.resource)
-    evidence.add(outcome.log)
-    seen = {
-        "gpus": len(re.findall(r"^node /dev/nvidia\d+$", outcome.log, re.MULTILINE)),
-        "caps": len(re.findall(r"^node /dev/nvidia-caps/", outcome.log, re.MULTILINE)),
-        "cuda devices": len(re.findall(r"^cuda ID ", outcome.log, re.MULTILINE)),
-        "mig devices": len(re.findall(r"^smi   MIG ", outcome.log, re.MULTILINE)),
-    }
+    found = part(probes[promise], "look")
+    evidence.add(found.log)
+    if found.code is None:
+        evidence.require("a pod that looks around", str(found))
     is_mig = promise.mode.startswith("mig")
-    wanted = {
-        "gpus": 1,
-        "caps": 2 if is_mig else 0,
-        "cuda devices": 1,
-        "mig devices": 1 if is_mig else 0,
+    patterns = {
+        "GPUs": (r"^node /dev/nvidia\d+$", 1),
+        "MIG capabilities": (r"^node /dev/nvidia-caps/", 2 * is_mig),
+        "CUDA devices": (r"^cuda ID ", 1),
+        "MIG devices": (r"^smi   MIG ", 1 * is_mig),
     }
-    evidence.require(wanted, seen)
+    wanted = {name: count for name, (_, count) in patterns.items()}
+    seen = {
+        name: len(re.findall(pattern, found.log, re.MULTILINE))
+        for name, (pattern, _) in patterns.items()
+    }
+    evidence.require(_words(wanted), _words(seen))
 
 
 @check("ISO-03")
 @pytest.mark.exclusive
 def test_devices_of_running_pods_are_different(
-    pods: Workplace, promise: DevicePromise, evidence: Evidence
+    fills: Fills, promise: DevicePromise, evidence: Evidence
 ) -> None:
-    uuids = _uuids_at_once(pods, promise, evidence)
-    evidence.require(f"{promise.count} different devices", f"{len(set(uuids))} different devices")
+    filled = fills[promise]
+    evidence.add(f"phases {filled.phases}; devices {filled.devices}")
+    evidence.require(
+        f"{promise.count} pods at once on {promise.count} devices",
+        f"{filled.phases.count('Running')} pods at once on {len(set(filled.devices))} devices",
+    )
 
 
 @check("ISO-04")
 @pytest.mark.exclusive
 def test_shares_are_of_the_same_devices(
-    pods: Workplace, promise: DevicePromise, evidence: Evidence
+    fills: Fills, promise: DevicePromise, evidence: Evidence
 ) -> None:
-    uuids = _uuids_at_once(pods, promise, evidence)
-    counts = sorted(uuids.count(found) for found in set(uuids))
+    filled = fills[promise]
+    evidence.add(f"phases {filled.phases}; devices {filled.devices}")
+    each = sorted({filled.devices.count(found) for found in filled.devices})
     evidence.require(
-        f"{promise.kinds} devices with {promise.device.shares} pods each",
-        f"{len(counts)} devices with {' or '.join(map(str, sorted(set(counts))))} pods each",
+        f"{promise.count} pods at once, {promise.device.shares} on each of {promise.kinds} devices",
+        f"{filled.phases.count('Running')} pods at once, {' or '.join(map(str, each)) or 0} on "
+        f"each of {len(set(filled.devices))} devices",
     )
 
 
@@ -89,102 +86,41 @@ def test_a_mig_device_refuses_more_than_its_slice(
     memory = promise.device.memory_mib or 0
     command = ["mem-hog", "--mib", str(int(memory * 1.1)), "--chunk", "256"]
     evidence.command = " ".join(command)
-    outcome = pods.run(promise.node.name, command, promise.resource)
-    evidence.add(outcome.log)
-    seen = f"{outcome} {outcome.log}"
-    evidence.require_that(outcome.code == 12, "exit code 12 and OUT_OF_MEMORY", seen)
+    burn = ["gpu-burn", "-m", "64", "-stts", "1", str(_BURNING)]
+    node, resource = promise.node.name, promise.resource
+    neighbour = pods.start(node, burn, resource) if promise.count > 1 else None
+    try:
+        outcome = pods.run(node, command, resource)
+        evidence.add(outcome.log)
+        said = outcome.log.strip().splitlines()[-1:] or [str(outcome)]
+        refused = outcome.code == 12
+        neighbours = "no neighbour"
+        if neighbour is not None:
+            burned = pods.wait(neighbour, _BURNING + 60)
+            evidence.add(burned.log)
+            neighbours = "neighbour OK" if "GPU 0: OK" in burned.log else "neighbour disturbed"
+    finally:
+        pods.remove(*filter(None, [neighbour]))
+    evidence.require_that(
+        refused and neighbours != "neighbour disturbed",
+        "exit code 12 (out of memory), the neighbour's burn OK",
+        f"exit code {outcome.code}, {said[0]}; {neighbours}",
+    )
 
 
 @check("ISO-06")
 def test_memory_is_what_the_plan_says(
-    pods: Workplace, promise: DevicePromise, evidence: Evidence
+    probes: Probes, promise: DevicePromise, evidence: Evidence
 ) -> None:
-    outcome = pods.run(promise.node.name, ["mem-hog", "--mib", "1"], promise.resource)
-    evidence.add(outcome.log)
-    found = re.search(r"device: (\d+) MiB total", outcome.log)
-    total = int(found.group(1)) if found else 0
+    found = part(probes[promise], "memory")
+    evidence.add(found.log)
+    said = re.search(r"device: (\d+) MiB total", found.log)
     planned = promise.device.memory_mib or 0
+    close = said is not None and abs(int(said.group(1)) - planned) <= planned * MOST_MIB_OFF
     evidence.require_that(
-        abs(total - planned) <= planned * MOST_MIB_OFF, f"{planned} MiB within 2 %", f"{total} MiB"
+        close, f"{planned} MiB within 2 %", f"{said.group(1)} MiB" if said else found
     )
 
 
-@check("PLUG-03")
-@pytest.mark.exclusive
-def test_one_pod_more_stays_pending(
-    pods: Workplace, promise: DevicePromise, evidence: Evidence
-) -> None:
-    held = [
-        pods.start(promise.node.name, ["sleep", "300"], promise.resource)
-        for _ in range(promise.count)
-    ]
-    try:
-        pods.until(lambda: all(pods.phase(name) == "Running" for name in held), 60)
-        extra = pods.start(promise.node.name, ["true"], promise.resource)
-        held.append(extra)
-        pods.until(lambda: bool(pods.events(extra)), 10)
-        events = pods.events(extra)
-        evidence.add(events)
-        insufficient = any(f"Insufficient {promise.resource}" in event for event in events)
-        evidence.require(
-            "Pending, FailedScheduling: Insufficient",
-            f"{pods.phase(extra)}, {'FailedScheduling: Insufficient' if insufficient else events}",
-        )
-    finally:
-        for name in held:
-            pods.remove(name)
-
-
-@check("PLUG-04")
-@pytest.mark.exclusive
-def test_two_shares_for_one_container_are_refused(
-    pods: Workplace, promise: DevicePromise, evidence: Evidence
-) -> None:
-    assert promise.mode in SHARED
-    outcome = pods.run(promise.node.name, ["true"], promise.resource, count=2, seconds=30)
-    evidence.require_that(
-        outcome.phase == "Failed" and "at most 1 per container" in outcome.reason,
-        "Failed: at most 1 per container",
-        outcome,
-    )
-
-
-@check("PLUG-05")
-def test_fractions_and_requests_alone_are_refused(
-    pods: Workplace, promise: DevicePromise, evidence: Evidence
-) -> None:
-    name, node = promise.resource, promise.node.name
-    refusals = {
-        "a fraction": pods.refuse(node, {"limits": {name: "0.5"}}),
-        "a request without a limit": pods.refuse(node, {"limits": {}, "requests": {name: "1"}}),
-        "a request that is not the limit": pods.refuse(
-            node, {"limits": {name: "2"}, "requests": {name: "1"}}
-        ),
-    }
-    evidence.add(refusals)
-    accepted = [what for what, refusal in refusals.items() if refusal is None]
-    evidence.require([], accepted)
-
-
-def _uuids_at_once(pods: Workplace, promise: DevicePromise, evidence: Evidence) -> list[str]:
-    """Fill a resource, and return which device each pod has while all of them run."""
-    script = "cuda-vector-add; sleep 300"
-    held = [
-        pods.start(promise.node.name, ["/bin/sh", "-c", script], promise.resource)
-        for _ in range(promise.count)
-    ]
-    try:
-        together = pods.until(
-            lambda: all(
-                pods.phase(name) == "Running" and "Done" in pods.log(name) for name in held
-            ),
-            120,
-        )
-        phases = [pods.phase(name) for name in held]
-        uuids = [uuid for name in held for uuid in re.findall(r"UUID: (\S+)\)", pods.log(name))]
-        evidence.add(f"phases {phases}; devices {uuids}")
-        assert together, f"not all {promise.count} pods run at the same time: {phases}"
-        return uuids
-    finally:
-        for name in held:
-            pods.remove(name)
+def _words(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items())

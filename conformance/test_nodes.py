@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Mapping
 
 from conformance.catalogue import check
 from conformance.evidence import Evidence
@@ -18,10 +20,14 @@ def test_the_agent_follows_the_stack_file(
     site: Site, node: NodePromise, evidence: Evidence
 ) -> None:
     status = site.status(node.name)
-    evidence.add(status)
+    evidence.add(json.dumps(status, indent=1))
+    pod = site.agent(node.name)
+    conditions = [] if pod is None else pod["status"].get("conditions") or []
+    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    agent = "ready" if ready else "none" if pod is None else "not ready"
     evidence.require(
-        f"profile {node.profile}, state Ready",
-        f"profile {status.get('profile')}, state {status.get('state', 'none: no agent')}",
+        f"agent ready, profile {node.profile}, state Ready",
+        f"agent {agent}, profile {status.get('profile')}, state {status.get('state', 'unknown')}",
     )
 
 
@@ -37,7 +43,7 @@ def test_labels_describe_the_gpus(site: Site, node: NodePromise, evidence: Evide
     found = {name: labels.get(name) for name in wanted}
     product = found["nvidia.com/gpu.product"] or ""
     found["nvidia.com/gpu.product"] = product.removesuffix("-SHARED")
-    evidence.require(wanted, found)
+    evidence.require(_listed(wanted), _listed(found))
 
 
 @check("NODE-03")
@@ -53,7 +59,7 @@ def test_nothing_unpromised_is_offered(site: Site, node: NodePromise, evidence: 
         for name, count in _offered(site, node).items()
         if name not in node.plan.per_node and count
     }
-    evidence.require({}, unpromised)
+    evidence.require("nothing else", _words(unpromised) or "nothing else")
 
 
 @check("PLUG-02")
@@ -66,7 +72,19 @@ def test_allocatable_is_the_plan(site: Site, node: NodePromise, evidence: Eviden
         if found == wanted:
             break
         time.sleep(0.5)
-    evidence.require(wanted, found)
+    evidence.require(_words(wanted), _words(found))
+
+
+def _listed(labels: Mapping[str, object]) -> str:
+    return ", ".join(
+        f"{name.removeprefix('nvidia.com/')}={value}" for name, value in labels.items()
+    )
+
+
+def _words(counts: Mapping[str, object]) -> str:
+    return ", ".join(
+        f"{count} {name.removeprefix('nvidia.com/')}" for name, count in counts.items()
+    )
 
 
 def _offered(site: Site, node: NodePromise) -> dict[str, int]:

@@ -12,7 +12,9 @@ import typer
 _Stack = Annotated[str | None, typer.Option("--stack", "-s", help="The stack to prove.")]
 _File = Annotated[Path | None, typer.Option("--file", help="A stack file instead of a name.")]
 _Pool = Annotated[str | None, typer.Option("--pool", help="Only this pool.")]
-_Select = Annotated[str | None, typer.Option("--select", help="Only checks whose id begins so.")]
+_Select = Annotated[
+    str | None, typer.Option("--select", help="Only checks with these ids: PLUG, or ISO-01,WORK.")
+]
 _Exclusive = Annotated[
     bool, typer.Option("--exclusive", help="Fill nodes, burn, ask for too much: needs idle GPUs.")
 ]
@@ -67,8 +69,9 @@ def verify(
     ):
         arguments += [flag] if given else []
     arguments += [f"--workload-image={image}"] if image else []
-    command = [sys.executable, "-m", "pytest", "conformance", "-q", "--no-header", "-p"]
-    command += ["no:cacheprovider", "--tb=no", "-rN", *arguments]
+    command = [sys.executable, "-m", "pytest", "conformance", "--divvy-progress"]
+    command += ["--override-ini", "addopts="]
+    command += ["-p", "no:cacheprovider", "-p", "no:terminal", *arguments]
     report = out / "report.yaml"
     report.unlink(missing_ok=True)
     ended = subprocess.run(command, cwd=root, check=False).returncode

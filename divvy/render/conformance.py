@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.text import Text
 
+_COLUMNS = 79
 _COLOUR = {"success": "green", "partial": "yellow", "failure": "red", "nothing checked": "red"}
 
 
@@ -14,26 +16,43 @@ def summary_lines(report: Mapping[str, Any]) -> Iterator[Text]:
     """Yield the result first, then every failure with its remedy, then what was not checked."""
     result = report["result"]
     counts = report["statistics"]
+    simulated = report["mode"] == "simulated"
     first = Text(f"{result}", style=f"bold {_COLOUR[result]}")
+    first.append(" (SIMULATED)" if simulated else "")
     first.append(
         f": {counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped"
     )
     yield first
-    if "disclaimer" in report:
-        yield Text(report["disclaimer"], style="yellow")
-    for check in report["checks"]:
-        if check["status"] == "failed":
-            yield Text(f"  {check['id']} {check['case']}: {check['title']}", style="red")
-            yield Text(f"      expected: {check.get('expected', '')}")
-            yield Text(f"      actual:   {check.get('actual') or check.get('reason', '')}")
-            yield Text(f"      {check['remedy']}", style="dim")
+    if simulated:
+        yield from _wrapped(report["disclaimer"], "  ", "yellow")
+    failed = [check for check in report["checks"] if check["status"] == "failed"]
+    for identity in dict.fromkeys(check["id"] for check in failed):
+        cases = [check for check in failed if check["id"] == identity]
+        yield Text(f"  {identity} {cases[0]['title']} ({cases[0]['level']})", style="red")
+        for check in cases:
+            yield Text(f"    {check['case']}")
+            yield from _wrapped(f"expected: {check.get('expected') or 'no error'}", "      ")
+            yield from _wrapped(
+                f"actual:   {check.get('actual') or check.get('reason', '')}", "      "
+            )
+        yield from _wrapped(f"→ {cases[0]['remedy']}", "    ", "dim")
     skipped: dict[str, list[str]] = {}
     for check in report["checks"]:
         if check["status"] == "skipped":
             skipped.setdefault(check.get("reason", ""), []).append(check["id"])
     for reason, identities in skipped.items():
-        names = ", ".join(sorted(set(identities)))
-        yield Text(f"  not checked ({reason}): {names}", style="dim")
+        names = ", ".join(dict.fromkeys(identities))
+        yield from _wrapped(f"not checked: {names} ({reason})", "  ", "dim")
+
+
+def _wrapped(text: str, indent: str, style: str = "") -> Iterator[Text]:
+    """Yield text in lines for 80 columns, later lines under the first one's second word."""
+    hanging = indent + "  "
+    lines = textwrap.wrap(
+        text, _COLUMNS, initial_indent=indent, subsequent_indent=hanging, break_on_hyphens=False
+    )
+    for line in lines:
+        yield Text(line, style=style)
 
 
 def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, list[str]]:
