@@ -127,6 +127,4 @@ class Cuda:
         )
         three = [*grid, 1, 1][:3] + [*block, 1, 1][:3]
         sizes = [c.c_uint(each) for each in three]
-        self.call(
-            "cuLaunchKernel", function, *sizes, c.c_uint(shared), None, pointers, None
-        )
+        self.call("cuLaunchKernel", function, *sizes, c.c_uint(shared), None, pointers, None)

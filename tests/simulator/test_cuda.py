@@ -130,7 +130,9 @@ def test_environment_makes_no_gpu_visible(install, monkeypatch):
     assert run(driver, "print(name(0), count())").endswith(" 1")
 
 
-@pytest.mark.parametrize(("node", "code"), [("nvidiactl", 100), ("nvidia-uvm", 999), ("nvidia0", 100)])
+@pytest.mark.parametrize(
+    ("node", "code"), [("nvidiactl", 100), ("nvidia-uvm", 999), ("nvidia0", 100)]
+)
 def test_a_missing_node_is_told(install, node, code):
     driver = install()
     (driver.root / "dev" / node).unlink()
@@ -154,13 +156,15 @@ def run(driver, line: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
-def test_mig_devices(install, monkeypatch, administrator):
+@pytest.mark.usefixtures("administrator")
+def test_mig_devices(install):
     driver = install("A100-SXM4-40GB", 1)
     driver.smi("-mig", "1")
     assert driver.cuda().code("cuInit", 0) == codes.NO_DEVICE
     driver.smi("mig", "-cgi", "3g.20gb,1g.5gb", "-C")
     uuids = [line.split("UUID: ")[1].rstrip(")") for line in driver.smi("-L").splitlines()[1:]]
-    show = "print(count(), name(), cuda.uuid(), cuda.attribute(16)); cuda.context(); print(cuda.memory())"
+    show = "print(count(), name(), cuda.uuid(), cuda.attribute(16))\n"
+    show += "cuda.context(); print(cuda.memory())"
     text = run(driver, show)
     assert text.splitlines()[0] == f"1 NVIDIA A100-SXM4-40GB MIG 3g.20gb {uuids[0][4:]} 42"
     assert text.splitlines()[1] == f"({20096 << 20}, {20096 << 20})"
@@ -243,7 +247,8 @@ def test_memory_calls(gpu):
     gpu.call("cuMemFreeHost", host)
 
 
-def test_an_illegal_address_ends_the_context(install, administrator):
+@pytest.mark.usefixtures("administrator")
+def test_an_illegal_address_ends_the_context(install):
     driver = install()
     driver.nvml()
     watched = nvml.nvmlDeviceGetHandleByIndex(0)
@@ -296,7 +301,8 @@ def test_contexts(gpu):
         gpu.call("cuCtxSynchronize")
 
 
-def test_compute_modes(install, administrator):
+@pytest.mark.usefixtures("administrator")
+def test_compute_modes(install):
     driver = install()
     cuda = driver.cuda().init()
     context = cuda.context()
@@ -408,7 +414,14 @@ def test_streams_and_events(gpu):
 
 def test_entry_points_by_name(gpu):
     found, status = c.c_void_p(), c.c_int()
-    get = ("cuGetProcAddress_v2", b"cuMemAlloc", c.byref(found), 12000, c.c_uint64(0), c.byref(status))
+    get = (
+        "cuGetProcAddress_v2",
+        b"cuMemAlloc",
+        c.byref(found),
+        12000,
+        c.c_uint64(0),
+        c.byref(status),
+    )
     gpu.call(*get)
     assert (found.value, status.value) == (address(gpu, "cuMemAlloc_v2"), 0)
     gpu.call("cuGetProcAddress", b"cuCtxCreate", c.byref(found), 13000, c.c_uint64(0))
@@ -453,7 +466,8 @@ def test_module_variables(gpu):
         gpu.call("cuModuleUnload", module)
 
 
-def test_bad_arithmetic_spoils_results(install, administrator):
+@pytest.mark.usefixtures("administrator")
+def test_bad_arithmetic_spoils_results(install):
     driver = install()
     cuda = driver.cuda().init()
     cuda.context()
@@ -464,7 +478,8 @@ def test_bad_arithmetic_spoils_results(install, administrator):
     assert add_vectors(cuda, 5000)
 
 
-def test_a_lost_gpu(install, administrator):
+@pytest.mark.usefixtures("administrator")
+def test_a_lost_gpu(install):
     driver = install(count=2)
     cuda = driver.cuda().init()
     cuda.context()
@@ -485,7 +500,9 @@ def test_work_shows_as_utilisation(install):
     function = cuda.function(cuda.module(VECTOR_ADD), "vector_add")
     pointer = c.c_uint64(cuda.allocate(4 * length))
     for _ in range(8):
-        cuda.launch(function, [(length + 255) // 256], [256], pointer, pointer, pointer, c.c_int(length))
+        cuda.launch(
+            function, [(length + 255) // 256], [256], pointer, pointer, pointer, c.c_int(length)
+        )
     assert eventually(lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu > 0, 1)
 
 
@@ -495,7 +512,9 @@ def test_a_forked_child_has_no_cuda(install):
         driver,
         "import os; cuda.context(); cuda.allocate(1 << 20)\n"
         "child = os.fork()\n"
-        "if child == 0: print(cuda.code('cuCtxSynchronize'), cuda.code('cuInit', 0), flush=True); os._exit(0)\n"
+        "if child == 0:\n"
+        "    print(cuda.code('cuCtxSynchronize'), cuda.code('cuInit', 0), flush=True)\n"
+        "    os._exit(0)\n"
         "os.waitpid(child, 0); cuda.allocate(1 << 20); print('whole')",
     )
     assert text == "3 3\nwhole"

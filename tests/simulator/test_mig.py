@@ -269,23 +269,26 @@ def test_changes_need_an_administrator(install, lower):
     nvml.nvmlDeviceCreateGpuInstance(gpu, 19)
     for folder in driver.root.parents[:3]:
         folder.chmod(0o755)
-    assert run_python(
-        "import ctypes as c, os",
-        "def drop_administration():",
-        "    libc, header = c.CDLL(None), (c.c_uint32 * 2)(0x20080522, 0)",
-        "    data = (c.c_uint32 * 6)()",
-        "    assert libc.capget(header, data) == 0",
-        "    data[0] &= ~(1 << 21)",
-        "    data[1] &= ~(1 << 21)",
-        "    assert libc.capset(header, data) == 0",
-        f"n = c.CDLL({str(driver.library('libnvidia-ml.so.1'))!r})",
-        lower,
-        "h, g, s = c.c_void_p(), c.c_void_p(), c.c_int()",
-        "print(n.nvmlInit_v2(), n.nvmlDeviceGetHandleByIndex_v2(0, c.byref(h)),",
-        "      n.nvmlDeviceSetMigMode(h, 0, c.byref(s)),",
-        "      n.nvmlDeviceCreateGpuInstance(h, 19, c.byref(g)),",
-        "      n.nvmlDeviceSetComputeMode(h, 3))",
-    ) == "0 0 4 4 4"
+    assert (
+        run_python(
+            "import ctypes as c, os",
+            "def drop_administration():",
+            "    libc, header = c.CDLL(None), (c.c_uint32 * 2)(0x20080522, 0)",
+            "    data = (c.c_uint32 * 6)()",
+            "    assert libc.capget(header, data) == 0",
+            "    data[0] &= ~(1 << 21)",
+            "    data[1] &= ~(1 << 21)",
+            "    assert libc.capset(header, data) == 0",
+            f"n = c.CDLL({str(driver.library('libnvidia-ml.so.1'))!r})",
+            lower,
+            "h, g, s = c.c_void_p(), c.c_void_p(), c.c_int()",
+            "print(n.nvmlInit_v2(), n.nvmlDeviceGetHandleByIndex_v2(0, c.byref(h)),",
+            "      n.nvmlDeviceSetMigMode(h, 0, c.byref(s)),",
+            "      n.nvmlDeviceCreateGpuInstance(h, 19, c.byref(g)),",
+            "      n.nvmlDeviceSetComputeMode(h, 3))",
+        )
+        == "0 0 4 4 4"
+    )
 
 
 def run_python(*lines: str) -> str:
@@ -333,7 +336,9 @@ def test_hopper_changes_at_once_or_not_at_all(install):
     assert nvml.nvmlDeviceGetMigMode(gpu) == [1, 1]
 
 
-@pytest.mark.parametrize(("model", "after"), [("A100-SXM4-40GB", [1, 1]), ("H100-SXM5-80GB", [0, 0])])
+@pytest.mark.parametrize(
+    ("model", "after"), [("A100-SXM4-40GB", [1, 1]), ("H100-SXM5-80GB", [0, 0])]
+)
 def test_what_survives_the_driver(install, model, after):
     driver, gpu = switched_on(install, model, keep=True)
     fill(nvml.nvmlDeviceCreateGpuInstance(gpu, 19), 1)

@@ -13,8 +13,9 @@ UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
 
 @pytest.fixture
-def mig(install, administrator):
+def mig(install, request):
     """Two GPUs, the first cut into 3g.20gb and 1g.5gb."""
+    request.getfixturevalue("administrator")
     driver = install("A100-SXM4-40GB", 2)
     driver.smi("-mig", "1", "-i", "0")
     driver.smi("mig", "-i", "0", "-cgi", "3g.20gb,19", "-C")
@@ -43,7 +44,9 @@ def test_table(mig):
     assert {len(line) for line in lines[1:-1]} <= {89, 91}
     header = rf"\| NVIDIA-SMI {VERSION} +Driver Version: {VERSION} +CUDA Version: 12\.4 +\|"
     assert re.fullmatch(header, lines[2])
-    gpus = re.findall(r"^\| +(\d) +NVIDIA A100-SXM4-40GB +On +\| +(\S+) Off \| +(\S+) \|$", text, re.M)
+    gpus = re.findall(
+        r"^\| +(\d) +NVIDIA A100-SXM4-40GB +On +\| +(\S+) Off \| +(\S+) \|$", text, re.M
+    )
     assert gpus == [("0", "00000000:07:00.0", "On"), ("1", "00000000:0F:00.0", "0")]
     usage = r"^\| N/A +30C +P0 +\d+W / +400W \| +(\d+)MiB / +40960MiB \| +(\S+) +Default \|$"
     assert re.findall(usage, text, re.M) == [("640", "N/A"), ("940", "0%")]
@@ -60,7 +63,8 @@ def test_table_with_nothing_on_it(install):
     assert "MIG devices" not in text
 
 
-def test_no_mig_devices(install, administrator):
+@pytest.mark.usefixtures("administrator")
+def test_no_mig_devices(install):
     driver = install()
     driver.smi("-mig", "1")
     assert "|  No MIG devices found  " in driver.smi()
@@ -79,7 +83,9 @@ def test_csv(mig):
     assert re.search(r", 0 %, Disabled, \d+\.\d\d W$", second)
     bare = mig.smi("--query-gpu=index,memory.total", "--format=csv,noheader,nounits", "-i", "1")
     assert bare == "1, 40960\n"
-    assert 'Field "nonsense" is not a valid' in mig.smi("--query-gpu=nonsense", "--format=csv", rc=2)
+    assert 'Field "nonsense" is not a valid' in mig.smi(
+        "--query-gpu=nonsense", "--format=csv", rc=2
+    )
     assert "--format" in mig.smi("--query-gpu=index", rc=2)
 
 
@@ -137,7 +143,8 @@ def test_mig_lists(mig):
     assert "2*" in parts
 
 
-def test_mig_changes(install, administrator):
+@pytest.mark.usefixtures("administrator")
+def test_mig_changes(install):
     driver = install()
     assert "No MIG-enabled devices found." in driver.smi("mig", "-cgi", "19", rc=6)
     assert driver.smi("-mig", "1") == "Enabled MIG Mode for GPU 00000000:07:00.0\nAll done.\n"
@@ -163,7 +170,8 @@ def test_mig_changes(install, administrator):
     assert driver.smi("-mig", "0").startswith("Disabled MIG Mode")
 
 
-def test_settings_and_wrong_options(install, administrator):
+@pytest.mark.usefixtures("administrator")
+def test_settings_and_wrong_options(install):
     driver = install()
     assert "EXCLUSIVE_PROCESS" in driver.smi("-c", "3")
     assert "E. Process" in driver.smi()
@@ -173,7 +181,8 @@ def test_settings_and_wrong_options(install, administrator):
     assert "Usage" in driver.smi("-h") or "nvidia-smi" in driver.smi("-h")
 
 
-def test_a_library_of_another_version_is_told(install, administrator):
+@pytest.mark.usefixtures("administrator")
+def test_a_library_of_another_version_is_told(install):
     driver = install()
     driver.sim("driver", OTHER_VERSION)
     library = driver.library("libnvidia-ml.so.1")

@@ -84,7 +84,8 @@ def test_readings(install):
         nvml.nvmlDeviceGetFanSpeed(gpu)
 
 
-def test_load_shows_in_readings(install, administrator):
+@pytest.mark.usefixtures("administrator")
+def test_load_shows_in_readings(install):
     driver = install()
     driver.nvml()
     gpu = nvml.nvmlDeviceGetHandleByIndex(0)
@@ -108,7 +109,9 @@ def test_topology(install):
         nvml.nvmlDeviceGetNvLinkState(gpus[0], 12)
     with pytest.raises(nvml.NVMLError_NotSupported):
         nvml.nvmlDeviceGetNumaNodeId(gpus[0])
-    nodes = [nvml.nvmlDeviceGetMemoryAffinity(gpu, 1, nvml.NVML_AFFINITY_SCOPE_NODE) for gpu in gpus]
+    nodes = [
+        nvml.nvmlDeviceGetMemoryAffinity(gpu, 1, nvml.NVML_AFFINITY_SCOPE_NODE) for gpu in gpus
+    ]
     assert [list(each) for each in nodes] == [[1], [1], [2], [2]]
 
 

@@ -17,7 +17,16 @@ from tests.simulator.cuda import CudaError
 PTX = Path(__file__).parent / "ptx"
 PTXAS = Path(sysconfig.get_path("purelib")) / "nvidia/cuda_nvcc/bin/ptxas"
 HEAD = ".version 7.0\n.target sm_75\n.address_size 64\n"
-WIDTH = {"u16": "H", "s16": "h", "u32": "I", "s32": "i", "u64": "Q", "s64": "q", "f32": "f", "f64": "d"}
+WIDTH = {
+    "u16": "H",
+    "s16": "h",
+    "u32": "I",
+    "s32": "i",
+    "u64": "Q",
+    "s64": "q",
+    "f32": "f",
+    "f64": "d",
+}
 REGISTER = {"u16": "b16", "s16": "b16", "u32": "b32", "s32": "b32", "u64": "b64", "s64": "b64"}
 LANES = 96
 
@@ -71,12 +80,22 @@ def _arithmetic() -> None:
         case(f"min.{t}", [t, t], t, min)
         case(f"max.{t}", [t, t], t, max)
         case(f"div.{t}", [t, t], t, lambda a, b, t=t: None if b == 0 else wrap(quotient(a, b), t))
-        case(f"rem.{t}", [t, t], t, lambda a, b, t=t: None if b == 0 else wrap(a - b * quotient(a, b), t))
+        case(
+            f"rem.{t}",
+            [t, t],
+            t,
+            lambda a, b, t=t: None if b == 0 else wrap(a - b * quotient(a, b), t),
+        )
         case(f"shr.{t}", [t, "u32"], t, lambda a, b, t=t: shifted(a, b, t))
         b = f"b{t[1:]}"
         if t[0] == "u":
             bits = int(t[1:])
-            case(f"shl.{b}", [t, "u32"], t, lambda a, k, t=t, n=bits: 0 if k >= n else wrap(a << k, t))
+            case(
+                f"shl.{b}",
+                [t, "u32"],
+                t,
+                lambda a, k, t=t, n=bits: 0 if k >= n else wrap(a << k, t),
+            )
             case(f"and.{b}", [t, t], t, lambda a, k: a & k)
             case(f"or.{b}", [t, t], t, lambda a, k: a | k)
             case(f"xor.{b}", [t, t], t, lambda a, k: a ^ k)
@@ -97,8 +116,9 @@ def _arithmetic() -> None:
             f"bfi.{b}",
             [t, t, "byte", "byte"],
             t,
-            lambda a, k, p, n, w=bits: (k & ~(((1 << n) - 1) << p) | (a & ((1 << n) - 1)) << p)
-            & ((1 << w) - 1),
+            lambda a, k, p, n, w=bits: (
+                (k & ~(((1 << n) - 1) << p) | (a & ((1 << n) - 1)) << p) & ((1 << w) - 1)
+            ),
         )
     case("bfe.s32", ["s32", "byte", "byte"], "s32", signed_field)
 
@@ -107,7 +127,9 @@ def signed_field(a: int, position: int, length: int) -> int:
     if length == 0:
         return 0
     # Above the word, its sign goes on.
-    field = (a >> min(position, 31)) & ((1 << length) - 1) if length < 64 else a >> min(position, 31)
+    field = (
+        (a >> min(position, 31)) & ((1 << length) - 1) if length < 64 else a >> min(position, 31)
+    )
     top = a >> min(position + length - 1, 31) & 1
     return wrap(field | (-1 << length if top else 0), "s32")
 
@@ -137,7 +159,12 @@ def _conversions() -> None:
             if source == target and source[0] != "f":
                 continue
             if source[0] == "f" and target[0] != "f":
-                for mode, rounded in (("rni", round), ("rzi", int), ("rmi", math.floor), ("rpi", math.ceil)):
+                for mode, rounded in (
+                    ("rni", round),
+                    ("rzi", int),
+                    ("rmi", math.floor),
+                    ("rpi", math.ceil),
+                ):
                     case(
                         f"cvt.{mode}.{target}.{source}",
                         [source],
@@ -175,8 +202,18 @@ _arithmetic()
 _floats()
 _conversions()
 case("prmt.b32", ["u32", "u32", "half"], "u32", lambda a, b, k: permuted(a, b, k))
-case("shf.l.wrap.b32", ["u32", "u32", "u32"], "u32", lambda a, b, k: ((b << 32 | a) << (k & 31) >> 32) & 0xFFFFFFFF)
-case("shf.r.clamp.b32", ["u32", "u32", "u32"], "u32", lambda a, b, k: (b << 32 | a) >> min(k, 32) & 0xFFFFFFFF)
+case(
+    "shf.l.wrap.b32",
+    ["u32", "u32", "u32"],
+    "u32",
+    lambda a, b, k: ((b << 32 | a) << (k & 31) >> 32) & 0xFFFFFFFF,
+)
+case(
+    "shf.r.clamp.b32",
+    ["u32", "u32", "u32"],
+    "u32",
+    lambda a, b, k: (b << 32 | a) >> min(k, 32) & 0xFFFFFFFF,
+)
 
 
 def permuted(a: int, b: int, pick: int) -> int:
@@ -206,7 +243,9 @@ def values(kind: str, generator: random.Random) -> list:
     bits = int(kind[1:])
     low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if kind[0] == "s" else (0, (1 << bits) - 1)
     edges = [low, high, 0, 1, 2, high - 1, low + 1, high // 3, 31, 33]
-    return edges + [generator.randint(low, high) >> generator.randrange(bits) for _ in range(LANES - len(edges))]
+    return edges + [
+        generator.randint(low, high) >> generator.randrange(bits) for _ in range(LANES - len(edges))
+    ]
 
 
 STORED = {"byte": "u32", "half": "u32", "small": "f32", "positive": "f32", "f32~": "f32"}
@@ -673,9 +712,18 @@ def test_mutilated_ptx_is_refused_or_runs(gpu):
             elif what == 2:
                 text[at:at] = text[at : at + generator.randrange(1, 60)]
             else:
-                text[at:at] = list(generator.choice(["{", "}", "%r99", "[", ";", ".align", "0x", "9" * 30]))
+                text[at:at] = list(
+                    generator.choice(["{", "}", "%r99", "[", ";", ".align", "0x", "9" * 30])
+                )
         module = c.c_void_p()
-        code = gpu.code("cuModuleLoadData", c.byref(module), "".join(text).encode("latin-1") + b"\0")
-        assert code in (0, codes.INVALID_PTX, codes.UNSUPPORTED_PTX_VERSION, codes.NO_BINARY_FOR_GPU)
+        code = gpu.code(
+            "cuModuleLoadData", c.byref(module), "".join(text).encode("latin-1") + b"\0"
+        )
+        assert code in (
+            0,
+            codes.INVALID_PTX,
+            codes.UNSUPPORTED_PTX_VERSION,
+            codes.NO_BINARY_FOR_GPU,
+        )
         refused += code != 0
     assert refused > 100

@@ -1,0 +1,175 @@
+"""Rubbish under the address and undefined-behaviour sanitizers: none of it does harm."""
+
+import contextlib
+import random
+import socket
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from divvy.lab.simulated_driver import SOURCE
+from tests.simulator.driver_root import VERSION, DriverRoot, eventually
+
+pytestmark = pytest.mark.lab
+MAGIC, PROTOCOL, TYPES = 0x56564944, 1, 22
+ALLOCATE, BUSY = 17, 19
+
+
+@pytest.fixture(scope="module")
+def sanitized(tmp_path_factory):
+    """A driver built under the sanitizers; at the end its daemon must not have complained."""
+    subprocess.run(["make", "--silent", "-C", str(SOURCE), "asan"], check=True)
+    driver = DriverRoot(tmp_path_factory.mktemp("asan") / "root", SOURCE / "build/asan")
+    driver.install("A100-SXM4-40GB", 2)
+    driver.stop()
+    log = driver.root / "daemon.log"
+    with log.open("w") as errors:
+        daemon = subprocess.Popen(
+            [str(driver.root / "usr/bin/divvy-simd"), "--foreground", "--root", str(driver.root)]
+            + ["--description", str(driver.root / "etc/divvy-simd.conf")],
+            stderr=errors,
+        )
+    assert eventually(lambda: "simulated driver" in show(driver))
+    yield driver
+    daemon.terminate()
+    assert daemon.wait(10) == 0, log.read_text()
+    assert log.read_text() == ""
+
+
+def show(driver: DriverRoot) -> str:
+    command = [str(driver.root / "usr/bin/divvy-sim"), "show"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+def connect(driver: DriverRoot) -> socket.socket:
+    made = socket.socket(socket.AF_UNIX)
+    made.settimeout(5)
+    made.connect(str(driver.root / "run/nvidia-persistenced/divvy-simd.sock"))
+    return made
+
+
+def frame(kind: int, body: bytes, length: int | None = None, magic: int = MAGIC) -> bytes:
+    size = len(body) if length is None else length
+    return struct.pack("IHHIi", magic, PROTOCOL, kind, size, 0) + body
+
+
+HELLO = frame(1, struct.pack("32sII", VERSION.encode(), 1, 0))
+
+
+def lengths(driver: DriverRoot) -> dict[int, int]:
+    """Find out how long each type's structure is: all other lengths are refused."""
+    known = {}
+    sizes = [8, 16, 24, 32, 40, 48, 56, 64, *range(72, 700, 8), 4808, 10328]
+    for kind in range(2, TYPES + 1):
+        for size in sizes:
+            answer = b""
+            with connect(driver) as client, contextlib.suppress(ConnectionError):
+                client.sendall(HELLO + frame(kind, bytes(size)))
+                client.shutdown(socket.SHUT_WR)
+                while chunk := client.recv(65536):
+                    answer += chunk
+            if len(answer) > len(HELLO):
+                known[kind] = size
+                break
+    return known
+
+
+def test_malformed_messages_drop_their_sender_alone(sanitized):
+    generator = random.Random(11)
+    bystander = connect(sanitized)
+    bystander.sendall(HELLO)
+    assert len(bystander.recv(100)) == len(HELLO)
+    for _ in range(400):
+        what = generator.randrange(6)
+        rubbish = generator.randbytes(generator.randrange(1, 3000))
+        with connect(sanitized) as client, contextlib.suppress(ConnectionError):
+            if what == 0:
+                client.sendall(rubbish)
+            elif what == 1:
+                client.sendall(HELLO + rubbish)
+            elif what == 2:
+                client.sendall(HELLO + frame(generator.randrange(70), rubbish))
+            elif what == 3:
+                client.sendall(HELLO + frame(2, b"", generator.getrandbits(32)))
+            elif what == 4:
+                client.sendall(HELLO + HELLO)
+            else:
+                client.sendall(frame(generator.randrange(2, TYPES), bytes(40)))
+            client.shutdown(socket.SHUT_WR)
+            while client.recv(65536):
+                pass
+    bystander.sendall(frame(ALLOCATE, bytes(40)))
+    assert len(bystander.recv(100)) > 0
+    bystander.close()
+    assert "simulated driver" in show(sanitized)
+
+
+def test_well_formed_nonsense_is_answered(sanitized):
+    generator = random.Random(12)
+    known = lengths(sanitized)
+    # All but the one that only the daemon sends and the one that has no answer.
+    assert len(known) == TYPES - 3
+    known[BUSY] = 16
+    numbers = [0, 1, 2, 7, 14, 15, 16, 19, 0xFFFFFFFF, 0x7FFFFFFF, 1 << 40]
+    with connect(sanitized) as client:
+        client.sendall(HELLO)
+        assert client.recv(1000)
+        for _ in range(3000):
+            kind = generator.choice(list(known))
+            body = b"".join(
+                struct.pack(
+                    "Q", generator.choice(numbers) | generator.choice(numbers) << 32 & (1 << 64) - 1
+                )
+                for _ in range(known[kind] // 8)
+            )
+            client.sendall(frame(kind, body))
+            if kind == BUSY:
+                continue
+            answered = b""
+            while True:
+                while len(answered) < 16:
+                    answered += client.recv(16 - len(answered))
+                _, _, back, size, _ = struct.unpack("IHHIi", answered[:16])
+                while len(answered) < 16 + size:
+                    answered += client.recv(16 + size - len(answered))
+                if back == kind:
+                    break
+                answered = b""  # an event
+    assert "simulated driver" in show(sanitized)
+
+
+def run_sanitized(*files: str) -> None:
+    """Run test files with the sanitized libraries in place of the others."""
+    runtimes = [
+        subprocess.run(
+            ["cc", f"-print-file-name={name}"], capture_output=True, text=True, check=True
+        )
+        for name in ("libasan.so", "libubsan.so")
+    ]
+    folder = Path(__file__).parent
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-x"]
+        + ["--deselect", "tests/simulator/test_ptx.py::test_all_test_ptx_assembles"]
+        + [str(folder / name) for name in files],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder.parents[1],
+        env={
+            "PATH": "/usr/bin:/bin",
+            "DIVVY_SIMULATOR_BUILD": str(SOURCE / "build/asan"),
+            "LD_PRELOAD": " ".join(each.stdout.strip() for each in runtimes),
+            # Python keeps what it has to the end; that is no leak of ours.
+            "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1",
+            "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+        },
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+
+
+@pytest.mark.usefixtures("sanitized")
+def test_the_libraries_under_the_sanitizers():
+    run_sanitized("test_ptx.py", "test_cuda.py", "test_nvml.py", "test_mig.py", "test_faults.py")
