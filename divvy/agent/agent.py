@@ -25,6 +25,7 @@ from divvy.agent.holders import Holder, Ledger, PodResources, by_uuid, on_gpu
 from divvy.agent.inventory import Resource, inventory
 from divvy.agent.kubelet import Kubelet
 from divvy.agent.last_good import LastGood
+from divvy.agent.memory_watch import MemoryWatch
 from divvy.agent.nvml.process import DriverAway, DriverProblem, Xid
 from divvy.agent.partition import CannotPartition, Recut, recut, try_recut
 from divvy.agent.partitioner import execute, make_cap_nodes
@@ -67,6 +68,9 @@ class Agent:
         )
         self._teller = Teller(cluster)
         self.kubelet = Kubelet(settings.plugin_folder, self, self._wake.set)
+        self.memory_watch = MemoryWatch(
+            self._driver, self.kubelet, self._pod_resources, cluster, settings.pod_logs
+        )
         self._find_files = device_files(settings.device_folder)
         self.status: NodeStatus | None = None
 
@@ -85,6 +89,7 @@ class Agent:
                 tasks.create_task(self.kubelet.watch())
                 tasks.create_task(self._teller.run())
                 tasks.create_task(self._probe())
+                tasks.create_task(self.memory_watch.run())
                 tasks.create_task(self._reconcile_for_ever())
         finally:
             await self.kubelet.stop()

@@ -83,13 +83,27 @@ class ClusterLink:
 
     async def event(self, node_uid: str, kind: str, reason: str, message: str) -> None:
         """Record a Kubernetes Event about the node; ``kind`` is "Normal" or "Warning"."""
+        # The kubelet, too, uses the node's name as uid; kubectl describe looks for it.
+        node = ObjectReference(
+            kind="Node", name=self._node, uid=node_uid or self._node, apiVersion="v1"
+        )
+        await self._record(node, "default", kind, reason, message)
+
+    async def pod_event(self, pod: str, uid: str, reason: str, message: str) -> None:
+        """Record a warning about a pod, "namespace/name"."""
+        namespace, _, name = pod.partition("/")
+        about = ObjectReference(
+            kind="Pod", name=name, namespace=namespace, uid=uid, apiVersion="v1"
+        )
+        await self._record(about, namespace, "Warning", reason, message)
+
+    async def _record(
+        self, about: ObjectReference, namespace: str, kind: str, reason: str, message: str
+    ) -> None:
         now = datetime.now(UTC)
         event = Event(
-            metadata=ObjectMeta(generateName=f"{self._node}.", namespace="default"),
-            # The kubelet, too, uses the node's name as uid; kubectl describe looks for it.
-            involvedObject=ObjectReference(
-                kind="Node", name=self._node, uid=node_uid or self._node, apiVersion="v1"
-            ),
+            metadata=ObjectMeta(generateName=f"{about.name}.", namespace=namespace),
+            involvedObject=about,
             type=kind,
             reason=reason,
             message=message[:1024],

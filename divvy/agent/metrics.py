@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from divvy.agent.agent import Agent
 from divvy.agent.hardware import Gpu
 from divvy.agent.inventory import Resource
+from divvy.agent.memory_limit import Excess
 from divvy.agent.nvml.process import DriverProblem
 from divvy.agent.status import NodeStatus
 
@@ -27,6 +28,7 @@ async def metrics_page(agent: Agent, node: str) -> bytes:
     """Render all metrics now."""
     registry = CollectorRegistry()
     _devices(registry, agent.kubelet.published())
+    _memory(registry, agent.memory_watch.excesses)
     if agent.status is not None:
         _state(registry, agent.status)
     snapshot = agent.driver.snapshot
@@ -43,6 +45,19 @@ def _devices(registry: CollectorRegistry, resources: Sequence[Resource]) -> None
         healthy = sum(device.unhealthy is None for device in resource.devices)
         gauge.labels(resource.name, "true").set(healthy)
         gauge.labels(resource.name, "false").set(len(resource.devices) - healthy)
+
+
+def _memory(registry: CollectorRegistry, excesses: Sequence[Excess]) -> None:
+    gauge = Gauge(
+        "divvy_memory_over_limit_mib",
+        "GPU memory that a pod uses beyond the memoryLimit of its shares, in MiB.",
+        ["namespace", "pod", "resource", "uuid"],
+        registry=registry,
+    )
+    for excess in excesses:
+        namespace, _, pod = excess.pod.partition("/")
+        over = excess.used_mib - excess.limit_mib
+        gauge.labels(namespace, pod, excess.resource, excess.uuid).set(over)
 
 
 def _state(registry: CollectorRegistry, status: NodeStatus) -> None:

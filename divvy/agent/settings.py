@@ -30,6 +30,7 @@ class Settings:
     cdi_folder: Path
     state_folder: Path
     device_folder: Path
+    pod_logs: Path
     listen: str
     port: int
 
@@ -43,6 +44,7 @@ _DEFAULTS = {
     "DIVVY_CDI_FOLDER": "/var/run/cdi",
     "DIVVY_STATE_FOLDER": "/var/lib/divvy",
     "DIVVY_DEVICE_FOLDER": "/host-dev",
+    "DIVVY_POD_LOGS": "/var/log/pods",
     "DIVVY_LISTEN": "0.0.0.0",  # noqa: S104 (the pod's own address)
     "DIVVY_PORT": "9410",
 }
@@ -70,6 +72,7 @@ def settings_from(environment: Mapping[str, str]) -> Settings:
         cdi_folder=Path(values["DIVVY_CDI_FOLDER"]),
         state_folder=Path(values["DIVVY_STATE_FOLDER"]),
         device_folder=Path(values["DIVVY_DEVICE_FOLDER"]),
+        pod_logs=Path(values["DIVVY_POD_LOGS"]),
         listen=values["DIVVY_LISTEN"],
         port=int(port),
     )

@@ -50,6 +50,9 @@ def _pod(cluster: Cluster, image: Any) -> dict[str, Any]:
         "containers": [_container(cluster, image)],
         "volumes": _volumes(cluster),
     }
+    if _watches_memory(cluster):
+        # NVML names a GPU's processes by host PID; only so can their pods be found.
+        pod["hostPID"] = True
     affinity = _affinity(cluster)
     if affinity:
         pod["affinity"] = affinity
@@ -106,9 +109,8 @@ def _container(cluster: Cluster, image: Any) -> dict[str, Any]:
             {"name": "cdi", "mountPath": "/var/run/cdi"},
             {"name": "state", "mountPath": "/var/lib/divvy"},
             *(
-                [{"name": "host-dev", "mountPath": "/host-dev", "readOnly": True}]
-                if cluster.devices
-                else []
+                {"name": name, "mountPath": mount, "readOnly": True}
+                for name, (_, mount) in _where_needed(cluster).items()
             ),
         ],
     }
@@ -123,12 +125,27 @@ def _volumes(cluster: Cluster) -> list[dict[str, Any]]:
         "pod-resources": "/var/lib/kubelet/pod-resources",
         "cdi": "/var/run/cdi",
         "state": "/var/lib/divvy",
-        **({"host-dev": "/dev"} if cluster.devices else {}),
+        **{name: host for name, (host, _) in _where_needed(cluster).items()},
     }
     return [
         {"name": name, "hostPath": {"path": path, "type": "DirectoryOrCreate"}}
         for name, path in paths.items()
     ]
+
+
+def _where_needed(cluster: Cluster) -> dict[str, tuple[str, str]]:
+    """Return name → host path and mount path of what only some clusters give the agent."""
+    found = {}
+    if cluster.devices:
+        found["host-dev"] = ("/dev", "/host-dev")
+    if _watches_memory(cluster):
+        found["pod-logs"] = ("/var/log/pods", "/var/log/pods")
+    return found
+
+
+def _watches_memory(cluster: Cluster) -> bool:
+    rules = [rule for profile in cluster.profiles.values() for rule in profile.rules]
+    return any(rule.time_slicing and rule.time_slicing.memory_limit for rule in rules)
 
 
 def _affinity(cluster: Cluster) -> dict[str, Any] | None:

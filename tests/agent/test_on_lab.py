@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from conformance.image import build_and_push
 from tests.deployment import NAMESPACE, Deployment
 from tests.running_lab import RunningLab
 
@@ -229,3 +231,21 @@ def test_beside_another_device_plugin_the_agent_steps_back(deployed: Deployment)
             other.kill()
             deployed.on_node(NODE, "rm", "/var/lib/kubelet/device-plugins/nvidia-gpu.sock")
     deployed.until(lambda: deployed.offered(NODE) == PLANNED["split"], 40)
+
+
+def test_a_pod_above_its_memory_limit_is_told_so(deployed: Deployment) -> None:
+    image = build_and_push("10.123.0.1:5000", "10.123.0.1:5000/divvy/base:bookworm")
+    with deployed.lab.namespace() as namespace:
+        wish = pod("hog", SHARED)
+        wish["spec"]["containers"][0].update(
+            image=image, command=["mem-hog", "--mib", "7000", "--hold", "40"]
+        )
+        run(deployed, namespace, wish)
+
+        def told() -> list[str]:
+            events = deployed.lab.get("events", f"-n={namespace}")["items"]
+            return [one["message"] for one in events if one["reason"] == "GpuMemoryOverLimit"]
+
+        deployed.until(lambda: bool(told()))
+        assert re.fullmatch(r"uses 7\d{3} MiB of GPU-.* is 6826 MiB .*", told()[0])
+        assert phase(deployed, namespace, "hog") == "Running"

@@ -80,10 +80,26 @@ def test_no_role_may_do_everything() -> None:
 
 
 def test_the_agent_has_a_read_only_root_and_its_own_process_namespace() -> None:
-    spec = pod(objects(lab(), IMAGE))
+    without = lab()
+    without["profiles"]["split"] = {}
+    spec = pod(objects(without, IMAGE))
     assert spec["containers"][0]["securityContext"]["readOnlyRootFilesystem"] is True
     assert "hostPID" not in spec
     assert "hostNetwork" not in spec
+    assert {"pod-logs", "host-dev"}.isdisjoint(volume["name"] for volume in spec["volumes"])
+
+
+def test_only_a_memory_limit_lets_the_agent_see_the_hosts_processes() -> None:
+    spec = pod(objects(lab(), IMAGE))
+    assert spec["hostPID"] is True
+    assert "pod-logs" in {volume["name"] for volume in spec["volumes"]}
+
+
+def test_only_device_files_let_the_agent_see_the_hosts_devices() -> None:
+    files = [{"resource": "rdma/hca", "paths": ["/dev/infiniband/uverbs*"], "count": 8}]
+    (container,) = pod(objects(lab(devices=files), IMAGE))["containers"]
+    mounted = {mount["name"]: mount for mount in container["volumeMounts"]}
+    assert mounted["host-dev"]["readOnly"] is True
 
 
 def test_node_runtime_is_there_for_pools_that_ask_for_it_alone() -> None:
