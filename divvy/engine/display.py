@@ -140,7 +140,7 @@ class TreeDisplay:
     def _tree(self) -> Tree:
         with self._lock:
             steps = dict(self._steps)
-        root = Tree(Text("stack", style="bold"), guide_style="dim")
+        root = Tree("", guide_style="dim", hide_root=True)
         nodes: dict[str, Tree] = {}
 
         def node(urn: str) -> Tree:

@@ -15,7 +15,7 @@ from divvy.lab.paths import cache
 _DESCRIPTION = """\
 config:
   divvy:lab:
-    network: 10.124.0.0/16
+    network: 10.126.0.0/16
     ports: {apiServer: 16443, etcd: 12379, registry: 15000}
     nodeStatusUpdateFrequency: 1s
     nodes:
@@ -83,7 +83,7 @@ spec:
   terminationGracePeriodSeconds: 0
   containers:
   - name: main
-    image: 10.124.0.1:15000/divvy/busybox:lab
+    image: 10.126.0.1:15000/divvy/busybox:lab
     command: [sleep, infinity]
 """
         self.kubectl("apply", "--filename=-", stdin=manifest)

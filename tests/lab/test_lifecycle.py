@@ -31,7 +31,7 @@ def _traces() -> dict[str, set[str]]:
         "processes": marked,
         "mounts": _mentioning(Path("/proc/self/mountinfo").read_text()),
         "links": _mentioning(links.stdout),
-        "routes": {line for line in routes.stdout.splitlines() if line.startswith("10.124.")},
+        "routes": {line for line in routes.stdout.splitlines() if line.startswith("10.126.")},
         "cgroups": {str(path) for path in Path("/sys/fs/cgroup").rglob("divvy-test*")},
         "namespaces": {str(path) for path in Path("/run").glob("netns/*")},
         "files": {str(path) for path in Path("/var/lib").glob("divvy-test*")}
@@ -242,13 +242,13 @@ def test_a_port_in_use_is_named_before_anything_is_started(small_lab: SmallLab) 
 
 def test_a_network_in_use_is_named_before_anything_is_started(small_lab: SmallLab) -> None:
     before = _traces()
-    subprocess.run(["ip", "route", "add", "blackhole", "10.124.7.0/24"], check=True)
+    subprocess.run(["ip", "route", "add", "blackhole", "10.126.7.0/24"], check=True)
     try:
         refused = small_lab.divvy("up")
     finally:
-        subprocess.run(["ip", "route", "del", "blackhole", "10.124.7.0/24"], check=True)
+        subprocess.run(["ip", "route", "del", "blackhole", "10.126.7.0/24"], check=True)
     assert refused.returncode == 1
-    assert "10.124.0.0/16 overlaps 10.124.7.0/24" in refused.stderr
+    assert "10.126.0.0/16 overlaps 10.126.7.0/24" in refused.stderr
     assert _traces() == before
 
 

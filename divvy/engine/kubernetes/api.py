@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,9 @@ from lightkube.core.exceptions import ConfigError
 from divvy.engine.errors import Conflict, EngineError, StepFailed
 
 _APPLY = "application/apply-patch+yaml"
+# How long a server that has answered before may be away: a restart takes some seconds.
+_RESTART_SECONDS = 20.0
+_RETRY_SECONDS = 0.5
 
 
 class ApiProblem(StepFailed):
@@ -64,6 +68,7 @@ class Api:
         self._http = Client(config, ConnectionParams(timeout=httpx2.Timeout(30)))
         self._kinds: dict[tuple[str, str], Kind] = {}
         self._lock = threading.Lock()
+        self._patience = 0.0  # until it has answered once, it is more likely the wrong address
 
     def close(self) -> None:
         """Close the connections."""
@@ -139,15 +144,37 @@ class Api:
             return ""
         return answer.text.strip() if answer.is_success else ""
 
+    def _persistently(self, method: str, path: str, options: Mapping[str, Any]) -> httpx2.Response:
+        """Send a request; while the server restarts, send it again.
+
+        Every request here may be sent twice: reads, applies, and deletions that name
+        the object's uid.
+        """
+        deadline = time.monotonic() + self._patience
+        while True:
+            try:
+                answer = self._http.request(method, path, **options)
+            except httpx2.HTTPError as error:
+                if time.monotonic() >= deadline:
+                    text = f"the API server does not answer: {error}"
+                    raise ApiProblem(text, 0) from None
+            else:
+                self._patience = _RESTART_SECONDS
+                if not _starting(answer) or time.monotonic() >= deadline:
+                    return answer
+            time.sleep(_RETRY_SECONDS)
+
     def _request(self, method: str, path: str, **options: Any) -> dict[str, Any]:
-        try:
-            answer = self._http.request(method, path, **options)
-        except httpx2.HTTPError as error:
-            raise ApiProblem(f"the API server does not answer: {error}", 0) from None
+        answer = self._persistently(method, path, options)
         if answer.is_success:
             found: dict[str, Any] = answer.json()
             return found
         raise _problem(answer)
+
+
+def _starting(answer: httpx2.Response) -> bool:
+    """Tell whether an API server answers that is not ready to serve yet."""
+    return answer.status_code in (429, 503)
 
 
 def _problem(answer: httpx2.Response) -> StepFailed:
