@@ -31,7 +31,7 @@ from divvy.agent.partition import CannotPartition, Recut, recut, try_recut
 from divvy.agent.partitioner import execute, make_cap_nodes
 from divvy.agent.preference import preferred
 from divvy.agent.settings import Settings
-from divvy.agent.status import GpuStatus, NodeStatus, generation
+from divvy.agent.status import GpuStatus, NodeStatus, generation, healthy_counts
 from divvy.agent.telling import Teller
 from divvy.agent.turn import Decision, Facts, Turn, decide
 from divvy.agent.wish import Wish, form_wish
@@ -346,10 +346,7 @@ class Agent:
             driver="" if snapshot is None else snapshot.driver_version,
             simulated=snapshot is not None and snapshot.simulated,
             gpus=tuple(gpus),
-            resources={
-                resource.name: sum(device.unhealthy is None for device in resource.devices)
-                for resource in resources
-            },
+            resources=healthy_counts(resources),
         )
         self._teller.tell(self._node, self.status, snapshot, resources, self._wish.strategy)
 

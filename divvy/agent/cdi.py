@@ -20,9 +20,7 @@ _READ_ONLY = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
 _SOCKETS = ["nosuid", "nodev", "noexec", "rbind", "rprivate"]
 
 
-def cdi_spec(
-    snapshot: Snapshot, files: DriverFiles, root: PurePosixPath, hook: PurePosixPath | None = None
-) -> dict[str, Any]:
+def cdi_spec(snapshot: Snapshot, files: DriverFiles, root: PurePosixPath) -> dict[str, Any]:
     """Describe every device of ``snapshot``; ``root`` is the driver root as the host sees it."""
     devices = []
     for gpu in snapshot.gpus:
@@ -32,7 +30,7 @@ def cdi_spec(
     return {
         "cdiVersion": "0.5.0",
         "kind": CDI_KIND,
-        "containerEdits": _common(files, root, hook),
+        "containerEdits": _common(files, root),
         "devices": devices,
     }
 
@@ -55,7 +53,7 @@ def _mig_devices(gpu: Gpu, node: dict[str, Any], root: PurePosixPath) -> list[di
     return found
 
 
-def _common(files: DriverFiles, root: PurePosixPath, hook: PurePosixPath | None) -> dict[str, Any]:
+def _common(files: DriverFiles, root: PurePosixPath) -> dict[str, Any]:
     mounts: list[dict[str, Any]] = []
     for path, names in files.libraries:
         mounts.extend(
@@ -63,22 +61,11 @@ def _common(files: DriverFiles, root: PurePosixPath, hook: PurePosixPath | None)
         )
     mounts.extend(_mount(root / path, f"/{path}", _READ_ONLY) for path in files.programs)
     mounts.extend(_mount(root / path, f"/{path}", _SOCKETS) for path in files.socket_folders)
-    edits: dict[str, Any] = {
+    return {
         # Tells NVIDIA's own runtime, where it is the default, to inject nothing by itself.
         "env": ["NVIDIA_VISIBLE_DEVICES=void"],
         "deviceNodes": [_node(root, path) for path in files.control_nodes],
         "mounts": mounts,
-    }
-    if hook is not None:
-        edits["hooks"] = [_hook(hook, files)]
-    return edits
-
-
-def _hook(hook: PurePosixPath, files: DriverFiles) -> dict[str, Any]:
-    return {
-        "hookName": "createContainer",
-        "path": str(hook),
-        "args": [hook.name, "prepare", f"/{files.library_folder}"],
     }
 
 

@@ -8,13 +8,12 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 import httpx2
 from lightkube import ApiError, AsyncClient
 from lightkube.models.core_v1 import EventSource, ObjectReference
 from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources.core_v1 import ConfigMap, Event, Node, Pod, PodEviction
+from lightkube.resources.core_v1 import ConfigMap, Event, Node, PodEviction
 from lightkube.types import PatchType
 
 CONFIG_KEY = "cluster.json"
@@ -126,11 +125,6 @@ class ClusterLink:
         except _AWAY as error:
             return str(error)
         return None
-
-    async def own_pods(self) -> list[Any]:
-        """List the pods of this node; raises when the API is away."""
-        pods = self._client.list(Pod, namespace="*", fields={"spec.nodeName": self._node})
-        return [pod async for pod in pods]
 
     async def close(self) -> None:
         """Close the connections."""

@@ -15,7 +15,8 @@ def agent_daemon_set(cluster: Cluster, image: Any) -> dict[str, Any]:
     """Return the DaemonSet that runs one agent on every node of the pools.
 
     No profile or layout is part of it: a change of the stack file never restarts
-    an agent, only a change of image, of the driver's place or of the pools' labels.
+    an agent, only a change of image, of the driver's place, of the pools' labels, or the
+    first ``memoryLimit`` or ``devices`` (and the last), for which it sees more of the host.
     """
     return {
         "apiVersion": "apps/v1",
