@@ -1,14 +1,31 @@
 PYTHON ?= python3
 BIN := .venv/bin
+DEMO_KUBECTL = $(BIN)/kubectl --kubeconfig "$$($(BIN)/divvy lab kubeconfig)"
+DEMO_COLUMNS = 'NODE:.metadata.name,GPU:.status.allocatable.nvidia\.com/gpu,SHARES:.status.allocatable.nvidia\.com/gpu\.shared,3G:.status.allocatable.nvidia\.com/mig-3g\.20gb,2G:.status.allocatable.nvidia\.com/mig-2g\.10gb,1G:.status.allocatable.nvidia\.com/mig-1g\.5gb'
 
 .PHONY: setup demo demo-down test unit lint bench clean
 
 setup:             ## everything this machine needs, from a fresh Debian 12
 	@$(PYTHON) -m divvy.lab.setup
 
-demo: setup        ## a cluster with GPU nodes on this machine
+demo: setup        ## from nothing to a proven cluster on this machine; no GPU needed
+	@echo; echo "== 1. A real Kubernetes with four nodes; their GPUs are SIMULATED"
 	@$(BIN)/divvy lab up
-	@$(BIN)/kubectl --kubeconfig "$$($(BIN)/divvy lab kubeconfig)" get nodes -o wide
+	@echo; echo "== 2. divvy preview -s lab: what would be made, what the nodes would then offer"
+	@$(BIN)/divvy preview -s lab || [ $$? = 2 ]
+	@echo; echo "== 3. divvy up -s lab: builds the agent's image, deploys it, waits for the nodes"
+	@$(BIN)/divvy up -s lab --yes
+	@echo; echo "== 4. What a user of the cluster sees"
+	@$(DEMO_KUBECTL) get nodes -o custom-columns=$(DEMO_COLUMNS)
+	@echo; echo "== 5. divvy verify -s lab: does it hold? Small pods run on every kind of device"
+	@$(BIN)/divvy verify -s lab
+	@echo; echo "== Done. The report: $(CURDIR)/out/conformance/report.html"
+	@echo "   Try next:"
+	@echo "     edit a profile of stacks/Pulumi.lab.yaml, for example research to cern-mix, then"
+	@echo "     $(BIN)/divvy diff HEAD:stacks/Pulumi.lab.yaml stacks/Pulumi.lab.yaml"
+	@echo "     $(BIN)/divvy up -s lab --yes && $(BIN)/divvy verify -s lab --exclusive"
+	@echo "     $(DEMO_KUBECTL) describe node gpu-a100"
+	@echo "     make demo-down"
 
 demo-down:         ## and away with it
 	@$(BIN)/divvy lab down

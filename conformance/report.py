@@ -191,7 +191,8 @@ class Report:
             document=self.document(),
             disclaimer=DISCLAIMER,
             by_node={node["name"]: self._of_node(node["name"]) for node in self.site["nodes"]},
-            order=("failed", "skipped", "passed"),
+            cases_of=Counter(record.check.id for record in self.records),
+            titles={record.check.id: record.check.title for record in self.records},
         )
 
 

@@ -8,6 +8,7 @@ import yaml
 
 from divvy.model import InvalidCluster, gpu_models, parse_cluster
 from divvy.model.schema import cluster_schema
+from docs.conformance_page import conformance_page
 from tests.model.wrong_stacks import WRONG
 
 FOLDER = Path(__file__).parent
@@ -71,6 +72,7 @@ def wrong_stack_files_page() -> str:
 
 
 PAGES = {
+    "conformance.md": conformance_page,
     "stack-file.md": stack_file_page,
     "wrong-stack-files.md": wrong_stack_files_page,
 }

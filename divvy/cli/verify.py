@@ -60,6 +60,7 @@ def verify(
     root = _suite()
     image = workload_image or _built(root, cluster.plugin.image)
     arguments = [f"--divvy-file={found.source}", f"--divvy-report={out.resolve()}"]
+    arguments.append(f"--divvy-stack={found.name}")
     for name, value in (("pool", pool), ("select", select)):
         arguments += [f"--divvy-{name}={value}"] if value else []
     for flag, given in (

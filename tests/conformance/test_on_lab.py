@@ -1,0 +1,75 @@
+"""Every check is seen failing: faults are put into the lab, the report has to name them."""
+
+from pathlib import Path
+
+import pytest
+
+from conformance.image import build_and_push
+from tests.conformance.faults import FAULTS, Fault
+from tests.conformance.scene import Scene
+from tests.deployment import Deployment
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
+
+
+@pytest.fixture(scope="module")
+def workloads(deployed: Deployment) -> str:
+    image = deployed.cluster["plugin"]["image"]
+    return build_and_push(image["registry"], image["base"])
+
+
+@pytest.fixture
+def scene(deployed: Deployment, workloads: str, tmp_path: Path) -> Scene:
+    return Scene(deployed, workloads, tmp_path)
+
+
+def failed(report: dict) -> set[str]:
+    return {check["id"] for check in report["checks"] if check["status"] == "failed"}
+
+
+def test_a_sound_lab_passes_and_is_partial(scene: Scene) -> None:
+    report = scene.verify("--pool=training", expect=0)
+    assert failed(report) == set()
+    assert (report["result"], report["mode"]) == ("partial", "simulated")
+    assert "partial (SIMULATED)" in scene.said
+    assert {check["case"].split(":")[0] for check in report["checks"]} == {"gpu-h100"}
+
+
+def test_without_exec_its_checks_are_skipped_by_name(scene: Scene) -> None:
+    report = scene.verify("--pool=training", "--select=OBS-01,NODE-01", "--no-exec", expect=0)
+    assert {check["id"]: check["status"] for check in report["checks"]} == {
+        "NODE-01": "passed",
+        "OBS-01": "skipped",
+    }
+    assert "--no-exec" in report["checks"][1]["reason"]
+
+
+def test_what_selects_nothing_checks_nothing(scene: Scene) -> None:
+    assert scene.verify("--select=HW", expect=2)["result"] == "nothing checked"
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.title)
+def test_a_fault_is_named_by_its_checks(scene: Scene, fault: Fault) -> None:
+    with fault.inflict(scene) as options:
+        image = [f"--workload-image={options['image']}"] if "image" in options else []
+        report = scene.verify(
+            f"--pool={fault.pool}",
+            f"--select={','.join(fault.checks)}",
+            "--exclusive",
+            *image,
+            cluster=options.get("cluster"),
+        )
+    assert failed(report) == set(fault.checks), scene.said
+    if any(check["level"] == "MUST" for check in report["checks"]):
+        assert report["result"] == "failure"
+
+
+def test_a_regression_stands_out_from_the_baseline(scene: Scene) -> None:
+    fault = next(fault for fault in FAULTS if fault.checks == ("ISO-02",))
+    scene.verify("--pool=training", "--select=ISO-02", expect=0)
+    earlier = scene.folder / "earlier.yaml"
+    (scene.folder / "out/report.yaml").rename(earlier)
+    with fault.inflict(scene):
+        options = ("--pool=training", "--select=ISO-02", f"--baseline={earlier}")
+        scene.verify(*options, expect=1)
+    assert "broke since the baseline: ISO-02 gpu-h100:nvidia.com/gpu" in scene.said
