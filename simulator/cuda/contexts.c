@@ -30,7 +30,7 @@ CUresult context_current(CUcontext *context)
     return (*context)->error;
 }
 
-static CUresult make(struct device *device, unsigned flags, bool is_primary, CUcontext *made)
+CUresult context_make(struct device *device, unsigned flags, bool is_primary, CUcontext *made)
 {
     struct sim_context request = {.gpu = device->gpu.index, .gi = device->gi, .ci = device->ci};
     CUresult result = driver_call(SIM_OPEN_CONTEXT, &request, sizeof request, CUDA_ERROR_OUT_OF_MEMORY);
@@ -46,7 +46,7 @@ static CUresult make(struct device *device, unsigned flags, bool is_primary, CUc
     return 0;
 }
 
-static void end(CUcontext context)
+void context_end(CUcontext context)
 {
     struct device *device = context->device;
     modules_drop(context);
@@ -73,7 +73,7 @@ static CUresult create(CUcontext *made, unsigned flags, CUdevice ordinal)
     if (result == 0 && depth == DEEPEST)
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result == 0)
-        result = make(device, flags, false, made);
+        result = context_make(device, flags, false, made);
     if (result == 0)
         stack[depth++] = *made;
     FINISH(result);
@@ -108,7 +108,7 @@ static CUresult destroy(CUcontext context)
     if (result == 0 && context->is_primary)
         result = CUDA_ERROR_INVALID_CONTEXT;
     if (result == 0) {
-        end(context);
+        context_end(context);
         /* It leaves this thread's stack; in others' it stays and is known to be gone. */
         while (depth > 0 && stack[depth - 1] == context)
             depth--;
@@ -282,99 +282,4 @@ EXPORT CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
     if (greatest != NULL)
         *greatest = -5;
     FINISH(0);
-}
-
-static CUresult find_primary(CUdevice ordinal, struct device **device)
-{
-    CUresult result = driver_ready();
-    *device = device_at(ordinal);
-    return result != 0 ? result : *device == NULL ? CUDA_ERROR_INVALID_DEVICE : 0;
-}
-
-EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal)
-{
-    struct device *device;
-    driver_lock();
-    CUresult result = find_primary(ordinal, &device);
-    if (result == 0 && context == NULL)
-        result = CUDA_ERROR_INVALID_VALUE;
-    if (result == 0 && device->primary == NULL)
-        result = make(device, device->primary_flags, true, &device->primary);
-    if (result == 0) {
-        device->primary_users++;
-        *context = device->primary;
-    }
-    FINISH(result);
-}
-
-static CUresult primary_release(CUdevice ordinal, bool reset)
-{
-    struct device *device;
-    driver_lock();
-    CUresult result = find_primary(ordinal, &device);
-    if (result == 0 && device->primary == NULL)
-        result = reset ? -1 : CUDA_ERROR_INVALID_CONTEXT;
-    if (result == 0 && !reset && device->primary_users > 0)
-        device->primary_users--;
-    if (result == 0 && (reset || device->primary_users == 0)) {
-        CUcontext context = device->primary;
-        device->primary_users = 0;
-        device->primary = NULL;
-        end(context);
-    }
-    FINISH(result == -1 ? 0 : result);
-}
-
-EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice ordinal)
-{
-    return primary_release(ordinal, false);
-}
-
-EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal)
-{
-    return primary_release(ordinal, false);
-}
-
-EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice ordinal)
-{
-    return primary_release(ordinal, true);
-}
-
-EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal)
-{
-    return primary_release(ordinal, true);
-}
-
-static CUresult set_flags(CUdevice ordinal, unsigned flags)
-{
-    struct device *device;
-    driver_lock();
-    CUresult result = find_primary(ordinal, &device);
-    if (result == 0)
-        device->primary_flags = flags;
-    FINISH(result);
-}
-
-EXPORT CUresult cuDevicePrimaryCtxSetFlags(CUdevice ordinal, unsigned flags)
-{
-    return set_flags(ordinal, flags);
-}
-
-EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags)
-{
-    return set_flags(ordinal, flags);
-}
-
-EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned *flags, int *active)
-{
-    struct device *device;
-    driver_lock();
-    CUresult result = find_primary(ordinal, &device);
-    if (result == 0 && (flags == NULL || active == NULL))
-        result = CUDA_ERROR_INVALID_VALUE;
-    if (result == 0) {
-        *flags = device->primary_flags;
-        *active = device->primary != NULL;
-    }
-    FINISH(result);
 }

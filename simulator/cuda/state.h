@@ -92,6 +92,8 @@ void devices_find(uint32_t gpu_count);
 /* contexts.c */
 CUresult context_current(CUcontext *context); /* the calling thread's, sound and without error */
 bool context_is_known(CUcontext context);
+CUresult context_make(struct device *device, unsigned flags, bool is_primary, CUcontext *made);
+void context_end(CUcontext context);
 
 /* memory.c */
 CUresult memory_new(CUcontext context, size_t bytes, enum memory_kind kind, uint64_t *address);

@@ -154,11 +154,10 @@ static void mig_uuid(const struct gpu *gpu, uint64_t serial, char *uuid, size_t 
              (unsigned long long)(hash[1] & 0xffffffffffffu));
 }
 
-static uint32_t ci_sms(const struct gpu *gpu, const struct sim_profile *profile, uint32_t slices)
+static uint32_t ci_sms(const struct sim_profile *profile, uint32_t slices)
 {
     return slices == profile->compute_slices ? profile->sms
                                              : slices * (profile->sms / profile->compute_slices);
-    (void)gpu;
 }
 
 int mig_create_ci(struct gpu *gpu, struct sim_instance_change *change)
@@ -192,7 +191,7 @@ int mig_create_ci(struct gpu *gpu, struct sim_instance_change *change)
         id++;
     struct sim_compute_instance *ci = &gi->ci[gi->ci_count++];
     *ci = (struct sim_compute_instance){.id = id, .profile = change->profile, .slices = slices,
-        .start = start, .sms = ci_sms(gpu, profile, slices), .serial = ++sim.next_serial};
+        .start = start, .sms = ci_sms(profile, slices), .serial = ++sim.next_serial};
     mig_uuid(gpu, ci->serial, ci->uuid, sizeof ci->uuid);
     change->ci = id;
     change->start = start;

@@ -79,23 +79,6 @@ typedef struct {
     int temperature;
 } nvmlTemperature_v1_t;
 
-typedef union {
-    double dVal;
-    unsigned uiVal;
-    unsigned long ulVal;
-    unsigned long long ullVal;
-    long long sllVal;
-    int siVal;
-    unsigned short usVal;
-} nvmlValue_t;
-
-typedef struct {
-    unsigned fieldId, scopeId;
-    long long timestamp, latencyUsec;
-    unsigned valueType, nvmlReturn;
-    nvmlValue_t value;
-} nvmlFieldValue_t;
-
 typedef struct {
     unsigned start, size;
 } nvmlGpuInstancePlacement_t;

@@ -37,7 +37,6 @@ struct insn {
     bool guarded, guard_negated;
     bool negate_c; /* setp: the predicate it combines with */
     bool address_is_narrow;
-    bool may_spoil;
     uint8_t control, boolean, space, count, width, mode;
     uint32_t target, line, number;
     int64_t offset;

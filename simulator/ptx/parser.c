@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NEWEST_ISA 90 /* PTX 9.0 */
-
 bool refuse(struct parser *p, const char *format, ...)
 {
     if (p->problem != PTX_FINE)
@@ -48,91 +46,6 @@ bool expect(struct parser *p, char mark)
     return refuse(p, "'%c' is expected before '%s'", mark, found);
 }
 
-static bool version(struct parser *p)
-{
-    lexer_next(&p->lexer);
-    if (p->lexer.token.kind != TOKEN_FLOAT)
-        return refuse(p, ".version is followed by a number such as 7.0");
-    if ((unsigned)(p->lexer.token.number * 10 + 0.5) > NEWEST_ISA) {
-        refuse(p, "PTX %.1f is newer than %d.%d", p->lexer.token.number, NEWEST_ISA / 10, NEWEST_ISA % 10);
-        p->problem = PTX_NEWER_ISA;
-        return false;
-    }
-    p->seen_version = true;
-    lexer_next(&p->lexer);
-    return true;
-}
-
-static bool target(struct parser *p)
-{
-    do {
-        char name[32];
-        lexer_next(&p->lexer);
-        token_copy(&p->lexer.token, name, sizeof name);
-        unsigned number = 0;
-        if (sscanf(name, "sm_%u", &number) == 1) {
-            bool specific = strpbrk(name + 3, "af") != NULL;
-            if (number > p->capability || (specific && number != p->capability)) {
-                refuse(p, "target %s is not this GPU's, which is sm_%u", name, p->capability);
-                p->problem = PTX_NEWER_TARGET;
-                return false;
-            }
-        } else if (strcmp(name, "debug") != 0 && strcmp(name, "texmode_independent") != 0)
-            return refuse(p, "target %s is unknown", name);
-        lexer_next(&p->lexer);
-    } while (token_is_mark(&p->lexer.token, ','));
-    return true;
-}
-
-/* .maxntid 256, 1, 1 and its like; only the first kind says something we keep. */
-static bool performance_directive(struct parser *p)
-{
-    bool threads = token_is(&p->lexer.token, ".maxntid") || token_is(&p->lexer.token, ".reqntid");
-    unsigned most = 1;
-    lexer_next(&p->lexer);
-    do {
-        if (p->lexer.token.kind != TOKEN_INTEGER)
-            return refuse(p, "a number is expected");
-        most *= p->lexer.token.integer > MOST_THREADS ? MOST_THREADS : (unsigned)p->lexer.token.integer;
-        lexer_next(&p->lexer);
-    } while (accept(p, ','));
-    if (threads && most < p->kernel->most_threads)
-        p->kernel->most_threads = most;
-    return true;
-}
-
-static bool skip_line(struct parser *p)
-{
-    unsigned line = p->lexer.token.line;
-    while (p->lexer.token.kind != TOKEN_END && p->lexer.token.line == line)
-        lexer_next(&p->lexer);
-    return true;
-}
-
-static bool skip_braces(struct parser *p)
-{
-    unsigned depth = 0;
-    while (p->lexer.token.kind != TOKEN_END && !token_is_mark(&p->lexer.token, '{'))
-        lexer_next(&p->lexer);
-    do {
-        if (token_is_mark(&p->lexer.token, '{'))
-            depth++;
-        else if (token_is_mark(&p->lexer.token, '}'))
-            depth--;
-        else if (p->lexer.token.kind == TOKEN_END)
-            return refuse(p, "'}' is missing");
-        lexer_next(&p->lexer);
-    } while (depth > 0);
-    return true;
-}
-
-static bool pragma(struct parser *p)
-{
-    while (!token_is_mark(&p->lexer.token, ';') && p->lexer.token.kind != TOKEN_END)
-        lexer_next(&p->lexer);
-    return expect(p, ';');
-}
-
 static bool place_label(struct parser *p, const char *name)
 {
     struct symbol *label = symbol_find(p, name);
@@ -170,7 +83,7 @@ static bool statement(struct parser *p)
         if (token_is(&token, ".loc") || token_is(&token, ".file"))
             return skip_line(p);
         if (token_is(&token, ".pragma"))
-            return pragma(p);
+            return parse_pragma(p);
         lexer_next(lexer);
         if (token_is(&token, ".reg"))
             return parse_registers(p);
@@ -253,7 +166,7 @@ static bool entry(struct parser *p)
     if (!parse_parameters(p))
         return false;
     while (p->lexer.token.kind == TOKEN_WORD && p->lexer.token.text[0] == '.')
-        if (token_is(&p->lexer.token, ".pragma") ? !pragma(p) : !performance_directive(p))
+        if (token_is(&p->lexer.token, ".pragma") ? !parse_pragma(p) : !parse_performance_directive(p))
             return false;
     if (!kernel_body(p))
         return false;
@@ -267,11 +180,11 @@ static bool module_statement(struct parser *p)
 {
     const struct token token = p->lexer.token;
     if (token_is(&token, ".version"))
-        return version(p);
+        return parse_version(p);
     if (!p->seen_version)
         return refuse(p, "PTX begins with .version");
     if (token_is(&token, ".target"))
-        return target(p);
+        return parse_target(p);
     if (token_is(&token, ".entry"))
         return entry(p);
     if (token_is(&token, ".file") || token_is(&token, ".loc"))

@@ -54,6 +54,14 @@ bool parse_variable(struct parser *p, enum space space);
 bool parse_parameters(struct parser *p);
 bool type_of_word(const char *word, enum type *type);
 
+/* directives.c */
+bool parse_version(struct parser *p);
+bool parse_target(struct parser *p);
+bool parse_performance_directive(struct parser *p);
+bool parse_pragma(struct parser *p);
+bool skip_line(struct parser *p);
+bool skip_braces(struct parser *p);
+
 /* operands.c */
 uint32_t new_register(struct parser *p, unsigned width);
 bool parse_register(struct parser *p, unsigned width, bool predicate, uint32_t *offset);
@@ -68,13 +76,14 @@ uint32_t constant_register(struct parser *p, unsigned width, uint64_t value);
 bool parse_instruction(struct parser *p);
 struct insn *emit(struct parser *p);
 
-/* opcodes: words between the dots */
+/* opcodes.c: words between the dots */
 struct opcode {
     char base[24];
     char modifier[12][28];
     bool used[12];
     unsigned count;
 };
+bool opcode_split(struct parser *p, struct opcode *o); /* of p->opcode */
 bool take(struct opcode *o, const char *modifier);
 bool take_type(struct opcode *o, enum type *type); /* the first that is left */
 bool all_taken(struct parser *p, const struct opcode *o);

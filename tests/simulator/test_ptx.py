@@ -523,6 +523,45 @@ done:
     ret;
 }
 """,
+    # As a compiler writes it: line information, bounds, scopes, pragmas.
+    "compiled": """
+.visible .entry compiled(
+	.param .u64 compiled_param_0,
+	.param .u32 compiled_param_1
+)
+.maxntid 64, 1, 1
+{
+	.reg .pred 	%p<3>;
+	.reg .b16 	%rs<2>;
+	.reg .f32 	%f<4>;
+	.reg .b32 	%r<8>;
+	.reg .b64 	%rd<5>;
+	// demoted variable
+	.shared .align 4 .b8 _ZZ8compiledPfiE4tile[256];
+	ld.param.u64 	%rd1, [compiled_param_0];
+	ld.param.u32 	%r3, [compiled_param_1];
+	cvta.to.global.u64 	%rd2, %rd1;
+	mov.u32 	%r4, %tid.x;
+	setp.lt.s32 	%p1, %r3, 1;
+	@%p1 bra 	$L__BB0_3;
+	mov.u32 	%r7, 0;
+	.pragma "nounroll";
+$L__BB0_2:
+	mad.lo.s32 	%r5, %r7, 64, %r4;
+	mul.wide.s32 	%rd3, %r5, 4;
+	add.s64 	%rd4, %rd2, %rd3;
+	ld.global.nc.f32 	%f1, [%rd4];
+	{ .reg .b32 temporary; mov.b32 temporary, 0f3FC00000; mov.b32 %f2, temporary; }
+	fma.rn.ftz.f32 	%f3, %f1, %f2, 0f40000000;
+	st.global.f32 	[%rd4], %f3;
+	add.s32 	%r7, %r7, 1;
+	setp.ne.s32 	%p2, %r7, %r3;
+	@%p2 bra 	$L__BB0_2;
+$L__BB0_3:
+	ret;
+
+}
+""",
     # Comparisons combined with predicates, of numbers and of what is none.
     "compare": """
 .visible .entry compare(.param .u64 out, .param .f32 x, .param .f32 y)
@@ -629,6 +668,17 @@ def test_three_dimensions(gpu):
     out = gpu.allocate(4 * total)
     gpu.launch(program(gpu, "places"), grid, block, c.c_uint64(out))
     assert words(gpu, out, total) == list(range(total))
+
+
+def test_a_compilers_manners(gpu):
+    data = gpu.upload(array.array("f", range(192)).tobytes())
+    function = program(gpu, "compiled")
+    gpu.launch(function, [1], [64], c.c_uint64(data), c.c_int(3))
+    result = array.array("f", gpu.download(data, 768))
+    assert result.tolist() == [1.5 * i + 2 for i in range(192)]
+    with pytest.raises(CudaError) as refused:
+        gpu.launch(function, [1], [65], c.c_uint64(data), c.c_int(3))
+    assert refused.value.code == codes.INVALID_VALUE
 
 
 @pytest.mark.parametrize(

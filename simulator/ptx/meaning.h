@@ -1,0 +1,30 @@
+/* What an opcode means: its form, and where its handlers are. */
+#ifndef DIVVY_PTX_MEANING_H
+#define DIVVY_PTX_MEANING_H
+
+#include "parser.h"
+
+/* A form: how the operands of an opcode are laid out. */
+enum form {
+    UNARY, BINARY, SHIFT, TERNARY, MULTIPLY, MULTIPLY_ADD, FUNCTION, COUNT_BITS, EXTRACT, INSERT, SELECT,
+    COMPARE, CONVERT, MOVE, CONVERT_ADDRESS, LOAD, STORE, ATOMIC_RESULT, ATOMIC_ONLY, SHUFFLE, PERMUTE,
+    LOGIC3, FUNNEL, JUMP, RETURN, WAIT, STOP, NOTHING
+};
+
+struct meaning {
+    const char *base;
+    enum form form;
+    size_t table; /* of a handler array within struct arithmetic or floating */
+};
+
+/* arithmetic_instructions.c */
+bool parse_plain(struct parser *p, struct opcode *o, const struct meaning *m, struct insn *i);
+bool parse_multiply(struct parser *p, struct opcode *o, bool add, struct insn *i);
+bool parse_compare(struct parser *p, struct opcode *o, struct insn *i);
+bool parse_three_words(struct parser *p, struct opcode *o, struct insn *i, enum form form);
+
+/* data_instructions.c */
+bool parse_convert(struct parser *p, struct opcode *o, struct insn *i);
+bool parse_move(struct parser *p, struct opcode *o, struct insn *i);
+
+#endif
