@@ -8,14 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import statistics
-import sys
-import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,79 +18,11 @@ import grpc
 
 from divvy.agent.api import deviceplugin_pb2 as api
 from divvy.agent.api import deviceplugin_pb2_grpc as stubs
-from divvy.lab.simulated_driver import install_simulated_driver
-from divvy.model import canonical_json
-from divvy.model.gpu_models import gpu_model
-from tests.fakes.api import NAMESPACE, FakeApi, fake_api
-from tests.fakes.kubelet import FakeKubelet, fake_kubelet
+from tests.fakes.agent import agent_node
 
-MODEL = "A100-SXM4-40GB"
 CALLS = 1_000
 IDLE_SECONDS = 15.0
 SHARED, GPU, SEVENTH = "nvidia.com/gpu.shared", "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
-
-
-@dataclass(frozen=True)
-class Scene:
-    """The agent at work on a node of its own."""
-
-    kubelet: FakeKubelet
-    api: FakeApi
-    pid: int
-    gpus: int
-    began: float
-
-    def configure(self, profile: dict[str, Any]) -> None:
-        """Change the stack file to this profile."""
-        self.api.configure(config(self.gpus, profile))
-
-
-def config(gpus: int, profile: dict[str, Any]) -> str:
-    """Return a stack of one pool in its canonical form."""
-    hardware = {"model": MODEL, "gpus": gpus, "count": 1}
-    pools = {"all": {"hardware": hardware, "profile": "p"}}
-    image = {"image": {"registry": "localhost:5000"}}
-    return canonical_json({"profiles": {"p": profile}, "pools": pools, "plugin": image})
-
-
-@asynccontextmanager
-async def scene(gpus: int, profile: dict[str, Any]) -> AsyncIterator[Scene]:
-    """Run the agent on a node with this many GPUs."""
-    with tempfile.TemporaryDirectory(prefix="divvy-") as name:
-        folder = Path(name)
-        driver = folder / "driver"
-        driver.mkdir()
-        install_simulated_driver(driver, "bench", [gpu_model(MODEL)] * gpus, "550.163.01")
-        try:
-            async with fake_kubelet(folder) as kubelet, fake_api("bench") as fake:
-                fake.configure(config(gpus, profile))
-                environment = {
-                    **os.environ,
-                    "KUBECONFIG": str(fake.kubeconfig(folder / "kubeconfig")),
-                    "NODE_NAME": "bench",
-                    "NAMESPACE": NAMESPACE,
-                    "DIVVY_DRIVER_ROOT": str(driver),
-                    "DIVVY_HOST_DRIVER_ROOT": str(driver),
-                    "DIVVY_PLUGIN_FOLDER": str(kubelet.plugins),
-                    "DIVVY_POD_RESOURCES": str(kubelet.pod_resources),
-                    "DIVVY_CDI_FOLDER": str(folder / "cdi"),
-                    "DIVVY_STATE_FOLDER": str(folder / "state"),
-                    "DIVVY_LISTEN": "127.0.0.1",
-                    "DIVVY_PORT": "9499",
-                }
-                began = time.perf_counter()
-                agent = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", "divvy.agent"),
-                    env=environment,
-                    stderr=(asyncio.subprocess.DEVNULL, None)["DIVVY_LOG" in os.environ],
-                )
-                try:
-                    yield Scene(kubelet, fake, agent.pid, gpus, began)
-                finally:
-                    agent.terminate()
-                    await agent.wait()
-        finally:
-            os.kill(int((driver / "run/divvy-simd.pid").read_text()), signal.SIGTERM)
 
 
 def milliseconds(call: Callable[[], object], count: int = CALLS) -> list[float]:
@@ -144,17 +71,12 @@ def calls(socket: Path, ids: Sequence[str], sizes: Sequence[int]) -> None:
         row(f"first list, {kind}", milliseconds(first_list, 100), "3")
 
 
-async def listed(scene: Scene, resource: str, count: int) -> None:
-    """Wait until the kubelet has a list of this length."""
-    await scene.kubelet.until(lambda: scene.kubelet.allocatable(resource) == count, 60)
-
-
 async def serving(gpus: int, replicas: int) -> None:
     """Measure start and calls for one shape of node."""
     profile: dict[str, Any] = {} if replicas == 1 else {"timeSlicing": {"replicas": replicas}}
     resource = GPU if replicas == 1 else SHARED
-    async with scene(gpus, profile) as node:
-        await listed(node, resource, gpus * replicas)
+    async with agent_node(gpus, profile) as node:
+        await node.offered(resource, gpus * replicas)
         start = (time.perf_counter() - node.began) * 1e3
         row(f"start to first list, {gpus} GPUs x {replicas}", [start], "")
         endpoint = node.kubelet.endpoints[resource]
@@ -164,8 +86,8 @@ async def serving(gpus: int, replicas: int) -> None:
 
 async def changes() -> None:
     """Measure a change of profile until the kubelet has its list, and what the agent costs."""
-    async with scene(8, {"timeSlicing": {"replicas": 4}}) as node:
-        await listed(node, SHARED, 32)
+    async with agent_node(8, {"timeSlicing": {"replicas": 4}}) as node:
+        await node.offered(SHARED, 32)
         await asyncio.sleep(1)
         idle = await idle_share(node.pid)
         before = memory(node.pid)
@@ -174,7 +96,7 @@ async def changes() -> None:
             replicas = 4 + (number + 1) % 2
             began = time.perf_counter()
             node.configure({"timeSlicing": {"replicas": replicas}})
-            await listed(node, SHARED, 8 * replicas)
+            await node.offered(SHARED, 8 * replicas)
             taken.append((time.perf_counter() - began) * 1e3)
         row("change of replicas to new list, 100 times", taken, "1000")
         taken = []
@@ -182,11 +104,11 @@ async def changes() -> None:
             began = time.perf_counter()
             node.configure({"mig": {"1g.5gb": 7}} if number % 2 == 0 else {})
             resource, count = (SEVENTH, 56) if number % 2 == 0 else (GPU, 8)
-            await listed(node, resource, count)
+            await node.offered(resource, count)
             taken.append((time.perf_counter() - began) * 1e3)
         row("8 GPUs whole to 7 MIG devices each and back", taken, "2000")
         node.configure({"timeSlicing": {"replicas": 4}})
-        await listed(node, SHARED, 32)
+        await node.offered(SHARED, 32)
         endpoint = node.kubelet.endpoints[SHARED]
         await asyncio.to_thread(ten_thousand, endpoint.socket, sorted(endpoint.devices))
         after = memory(node.pid)

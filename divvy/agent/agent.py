@@ -138,8 +138,10 @@ class Agent:
         self._wake.set()
 
     async def _probe(self) -> None:
+        pause = 1.0
         while True:
-            await asyncio.sleep(min(_PROBE_SECONDS, max(1.0, self._wish.recover_after / 3)))
+            await asyncio.sleep(pause)
+            pause = min(_PROBE_SECONDS, max(1.0, self._wish.recover_after / 3))
             snapshot = self._driver.snapshot
             if snapshot is None or self._driver.problem:
                 continue

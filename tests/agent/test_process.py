@@ -1,0 +1,90 @@
+"""The agent's process through crashes, silence of the API, wrong input and a lost GPU."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from divvy.lab.simulated_driver import SOURCE
+from tests.fakes.agent import agent_node, configuration
+from tests.fakes.kubelet import AdmissionFailed
+from tests.fakes.scene import play
+
+SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"
+pytestmark = pytest.mark.skipif(
+    not Path(SOURCE / "build/divvy-simd").exists(), reason="the simulated driver is not built"
+)
+
+
+async def until(met: object, seconds: float = 15) -> None:
+    assert callable(met)
+    async with asyncio.timeout(seconds):
+        while not met():
+            await asyncio.sleep(0.05)
+
+
+def test_a_crashed_agent_serves_its_last_state_while_the_api_is_away() -> None:
+    async def scene() -> None:
+        async with agent_node(2, {"timeSlicing": {"replicas": 4}}) as node:
+            await node.offered(SHARED, 8)
+            await until(lambda: (node.folder / "state/state.json").exists())
+            await node.kubelet.admit("default/tenant", SHARED)
+            await node.kill()
+            await node.kubelet.until(lambda: node.kubelet.allocatable(SHARED) == 0)
+            await node.api.stop()
+            await node.start()
+            await node.offered(SHARED, 8)
+            await node.kubelet.admit("default/next", SHARED)
+
+    play(scene)
+
+
+def test_wrong_input_keeps_what_is_offered_and_is_told() -> None:
+    async def scene() -> None:
+        async with agent_node(2, {"timeSlicing": {"replicas": 4}}) as node:
+            await node.offered(SHARED, 8)
+            await until(lambda: node.status.get("state") == "Ready")
+            newer = json.loads(configuration(2, {})) | {"schemaVersion": 99}
+            node.api.configure(json.dumps(newer))
+            await until(lambda: "last good one stays" in node.status["reason"])
+            assert node.kubelet.allocatable(SHARED) == 8
+            node.configure({})
+            await node.offered(GPU, 2)
+            await node.offered(SHARED, 0)
+            await until(lambda: node.status["state"] == "Ready")
+
+    play(scene)
+
+
+def test_fifty_pods_at_once_get_what_the_kubelet_chose() -> None:
+    async def scene() -> None:
+        async with agent_node(2, {"timeSlicing": {"replicas": 25}}) as node:
+            await node.offered(SHARED, 50)
+            for number in range(50):
+                answer = await node.kubelet.admit(f"default/p{number}", SHARED)
+                (held,) = node.kubelet.pods[f"default/p{number}"][SHARED]
+                gpu = held.split("::")[0]
+                assert [name.name for name in answer.cdi_devices] == [f"divvy.gpu/gpu={gpu}"]
+            held_by = [ids[SHARED][0].split("::")[0] for ids in node.kubelet.pods.values()]
+            assert sorted(Counter(held_by).values()) == [25, 25]
+            with pytest.raises(AdmissionFailed):
+                await node.kubelet.admit("default/late", SHARED)
+
+    play(scene)
+
+
+def test_a_lost_gpu_is_withdrawn_and_the_others_stay() -> None:
+    async def scene() -> None:
+        sharing = {"timeSlicing": {"replicas": 4}}
+        async with agent_node(2, sharing, health={"recoverAfter": "1s"}) as node:
+            await node.offered(SHARED, 8)
+            node.simulate("fault", "lost", "1")
+            await node.offered(SHARED, 4)
+            await until(lambda: node.status["state"] == "Degraded")
+            assert len(node.kubelet.endpoints[SHARED].devices) == 8
+
+    play(scene)

@@ -1,0 +1,132 @@
+"""The real agent process on a made-up node: simulated driver, fake kubelet, fake API."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from divvy.lab.simulated_driver import install_simulated_driver
+from divvy.model import canonical_json
+from divvy.model.gpu_models import gpu_model
+from tests.fakes.api import NAMESPACE, FakeApi, fake_api
+from tests.fakes.kubelet import FakeKubelet, fake_kubelet
+
+MODEL = "A100-SXM4-40GB"
+VERSION = "550.163.01"
+NODE = "made-up"
+
+
+def configuration(gpus: int, profile: dict[str, Any], **more: Any) -> str:
+    """Return a stack of one pool and one profile in its canonical form."""
+    hardware = {"model": MODEL, "gpus": gpus, "count": 1}
+    pools = {"all": {"hardware": hardware, "profile": "p"}}
+    plugin = {"image": {"registry": "localhost:5000"}}
+    return canonical_json({"profiles": {"p": profile}, "pools": pools, "plugin": plugin, **more})
+
+
+@dataclass
+class AgentNode:
+    """A node with the agent at work on it."""
+
+    folder: Path
+    kubelet: FakeKubelet
+    api: FakeApi
+    gpus: int
+    agent: asyncio.subprocess.Process | None = None
+    began: float = 0.0
+
+    @property
+    def driver(self) -> Path:
+        """Return the driver root."""
+        return self.folder / "driver"
+
+    @property
+    def pid(self) -> int:
+        """Return the agent's process ID."""
+        assert self.agent is not None
+        return self.agent.pid
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """Return what the agent says of the node."""
+        text = self.api.node["metadata"]["annotations"].get("divvy.gpu/status", "{}")
+        return dict(json.loads(text))
+
+    def configure(self, profile: dict[str, Any], **more: Any) -> None:
+        """Change the stack file to this profile."""
+        self.api.configure(configuration(self.gpus, profile, **more))
+
+    def simulate(self, *arguments: str) -> None:
+        """Bring a fault about in the simulated driver."""
+        program = self.driver / "usr/bin/divvy-sim"
+        subprocess.run([str(program), *arguments], check=True, capture_output=True)
+
+    async def start(self) -> None:
+        """Start the agent."""
+        environment = {
+            **os.environ,
+            "KUBECONFIG": str(self.api.kubeconfig(self.folder / "kubeconfig")),
+            "NODE_NAME": NODE,
+            "NAMESPACE": NAMESPACE,
+            "DIVVY_DRIVER_ROOT": str(self.driver),
+            "DIVVY_HOST_DRIVER_ROOT": str(self.driver),
+            "DIVVY_PLUGIN_FOLDER": str(self.kubelet.plugins),
+            "DIVVY_POD_RESOURCES": str(self.kubelet.pod_resources),
+            "DIVVY_CDI_FOLDER": str(self.folder / "cdi"),
+            "DIVVY_STATE_FOLDER": str(self.folder / "state"),
+            "DIVVY_DEVICE_FOLDER": str(self.folder / "dev"),
+            "DIVVY_LISTEN": "127.0.0.1",
+            "DIVVY_PORT": "9499",
+        }
+        self.began = time.perf_counter()
+        with (self.folder / "agent.log").open("a") as log:
+            self.agent = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "divvy.agent"), env=environment, stderr=log
+            )
+
+    async def kill(self) -> None:
+        """End the agent as a crash does."""
+        if self.agent is not None and self.agent.returncode is None:
+            self.agent.kill()
+            await self.agent.wait()
+
+    async def offered(self, resource: str, count: int, seconds: float = 30) -> None:
+        """Wait until the kubelet would hand out so many devices."""
+        try:
+            await self.kubelet.until(lambda: self.kubelet.allocatable(resource) == count, seconds)
+        except TimeoutError:
+            found = self.kubelet.allocatable(resource)
+            log = (self.folder / "agent.log").read_text()[-2000:]
+            raise AssertionError(f"{resource}: {found} instead of {count}\n{log}") from None
+
+
+@asynccontextmanager
+async def agent_node(gpus: int, profile: dict[str, Any], **more: Any) -> AsyncIterator[AgentNode]:
+    """Run the agent on a node with this many GPUs; the port is one, so one node at a time."""
+    with tempfile.TemporaryDirectory(prefix="divvy-") as name:
+        folder = Path(name)
+        driver = folder / "driver"
+        driver.mkdir()
+        install_simulated_driver(driver, NODE, [gpu_model(MODEL)] * gpus, VERSION)
+        try:
+            async with fake_kubelet(folder) as kubelet, fake_api(NODE) as api:
+                node = AgentNode(folder, kubelet, api, gpus)
+                node.configure(profile, **more)
+                await node.start()
+                try:
+                    yield node
+                finally:
+                    await node.kill()
+        finally:
+            os.kill(int((driver / "run/divvy-simd.pid").read_text()), signal.SIGTERM)
