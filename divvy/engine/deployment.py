@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 from divvy.engine.errors import EngineError, NotSupported, StepFailed
 from divvy.engine.goal import Goal
 from divvy.engine.kubernetes.compare import without
+from divvy.engine.order import dependents_first, in_order
 from divvy.engine.plan_step import Step, plan_step
 from divvy.engine.provider import Provider
 from divvy.engine.providers import Providers
-from divvy.engine.state.resource import ResourceState, now
+from divvy.engine.recorded import differs, plain, recorded, with_secret_outputs
+from divvy.engine.state.resource import ResourceState
 from divvy.engine.state.store import StackState, StateStore
 from divvy.engine.urn import PROVIDER_PREFIX, STACK_TYPE, provider_reference
-from divvy.engine.values import UNKNOWN, has_unknown, secret, secrets_kept, unwrapped
+from divvy.engine.values import UNKNOWN, has_unknown, secrets_kept, unwrapped
 from divvy.engine.watcher import StepReport, Summary, Watcher
 
 _DEFAULT_TIMEOUT = 600.0
@@ -132,7 +133,7 @@ class Deployment:
     def resources(self) -> list[ResourceState]:
         """Return all resources as they are now, in dependency order."""
         merged = {**self._old, **self._new}
-        return [*_in_order(merged), *self._leftovers]
+        return [*in_order(merged), *self._leftovers]
 
     def delete_all(self, doomed: list[ResourceState]) -> None:
         """Delete resources, dependents first, independent ones at the same time."""
@@ -141,40 +142,7 @@ class Deployment:
                 self._fail(resource.urn, f"{resource.urn} is protected: take `protect` off first")
         if self.summary.failures:
             return
-        waiting = {id(found): found for found in doomed}
-        condition = threading.Condition()
-
-        def dependents_gone(resource: ResourceState) -> bool:
-            return not any(
-                _needs(other, resource) for other in waiting.values() if other is not resource
-            )
-
-        running: set[int] = set()
-        failed: set[int] = set()
-
-        def work(resource: ResourceState) -> None:
-            good = self._delete(resource)
-            with condition:
-                running.discard(id(resource))
-                if good:
-                    waiting.pop(id(resource))
-                else:
-                    failed.add(id(resource))
-                condition.notify()
-
-        with ThreadPoolExecutor(self._parallel) as pool, condition:
-            while True:
-                ready = [
-                    found
-                    for key, found in waiting.items()
-                    if key not in running and key not in failed and dependents_gone(found)
-                ]
-                for found in ready:
-                    running.add(id(found))
-                    pool.submit(work, found)
-                if not running:
-                    return
-                condition.wait()
+        dependents_first(doomed, self._delete, self._parallel)
 
     def _delete(self, resource: ResourceState) -> bool:
         step = StepReport("delete", resource.urn, resource)
@@ -186,7 +154,7 @@ class Deployment:
                 if touch and not resource.type.startswith(PROVIDER_PREFIX):
                     provider = self._providers.of(resource.provider)
                     timeout = resource.custom_timeouts.get("delete", _DEFAULT_TIMEOUT)
-                    provider.delete(_plain(resource), timeout=timeout)
+                    provider.delete(plain(resource), timeout=timeout)
                 self._store.gone(resource)
         except EngineError as failure:
             self._fail(resource.urn, str(failure), step)
@@ -237,8 +205,8 @@ class Deployment:
         step = StepReport("create" if old is None else "same", goal.urn, old)
         self._watcher.began(step)
         outputs = {} if old is None else dict(old.outputs)
-        new = _state(goal, old, "", dict(goal.inputs), outputs)
-        if not self._preview and (old is None or _differs(new, old)):
+        new = recorded(goal, old, "", dict(goal.inputs), outputs)
+        if not self._preview and (old is None or differs(new, old)):
             self._store.done(new)
         self._report(replace(step, new=new))
         return new
@@ -247,11 +215,11 @@ class Deployment:
         inputs = dict(goal.inputs)
         operation = "create" if old is None else "same" if old.inputs == inputs else "update"
         identity = old.id if old is not None else self._providers.new_identity()
-        new = _state(goal, old, identity, inputs, inputs)
+        new = recorded(goal, old, identity, inputs, inputs)
         self._providers.known(new)
         step = StepReport(operation, goal.urn, old, new)
         self._watcher.began(step)
-        if not self._preview and (old is None or _differs(new, old)):
+        if not self._preview and (old is None or differs(new, old)):
             self._store.done(new)
         self._report(step)
         return new
@@ -285,10 +253,10 @@ class Deployment:
         if old_inputs is not None and goal.ignore_changes:
             wished = without(wished, goal.ignore_changes, old_inputs)
         inputs = provider.check(goal.urn, old_inputs or self._begun_inputs(goal.urn), wished)
-        diff = None if old is None else provider.diff(_plain(old), inputs)
+        diff = None if old is None else provider.diff(plain(old), inputs)
         drifted: tuple[str, ...] | None = ()
         if old is not None and diff is not None and not diff.changed:
-            drifted = provider.drifted(_plain(old))
+            drifted = provider.drifted(plain(old))
             if drifted is None:
                 self._watcher.said(
                     "warning", f"{old.id} was deleted outside; it is made again", goal.urn
@@ -310,8 +278,8 @@ class Deployment:
         marked = secrets_kept(inputs, goal.inputs)
         if step.operation == "same":
             assert old is not None
-            new = _state(goal, old, old.id, marked, dict(old.outputs))
-            if not self._preview and _differs(new, old):
+            new = recorded(goal, old, old.id, marked, dict(old.outputs))
+            if not self._preview and differs(new, old):
                 self._store.done(new)
             self._report(replace(report, new=new))
             return new
@@ -320,8 +288,8 @@ class Deployment:
         except EngineError as failure:
             self._fail(goal.urn, str(failure), report)
             raise
-        outputs = _secret_outputs(secrets_kept(outputs, goal.inputs), goal)
-        new = _state(goal, old if step.operation == "update" else None, made_id, marked, outputs)
+        outputs = with_secret_outputs(secrets_kept(outputs, goal.inputs), goal)
+        new = recorded(goal, old if step.operation == "update" else None, made_id, marked, outputs)
         new = replace(new, init_errors=errors)
         if not self._preview:
             self._store.done(new)
@@ -344,7 +312,7 @@ class Deployment:
         kind = "update" if step.operation == "update" else "create"
         timeout = goal.timeouts.get(kind, _DEFAULT_TIMEOUT)
         identity = provider.identity(inputs)
-        begun = None if kind == "update" else _state(goal, None, identity, inputs, {})
+        begun = None if kind == "update" else recorded(goal, None, identity, inputs, {})
         if not self._preview:
             marked = (
                 None if begun is None else replace(begun, inputs=secrets_kept(inputs, goal.inputs))
@@ -358,7 +326,7 @@ class Deployment:
         try:
             if step.operation == "update":
                 assert old is not None
-                made = provider.update(_plain(old), inputs, timeout=timeout, preview=self._preview)
+                made = provider.update(plain(old), inputs, timeout=timeout, preview=self._preview)
             else:
                 made = provider.create(goal.urn, inputs, timeout=timeout, preview=self._preview)
         except StepFailed as failure:
@@ -372,7 +340,7 @@ class Deployment:
             return
         if step.before:
             if not old.retain_on_delete:
-                provider.delete(_plain(old), timeout=_DEFAULT_TIMEOUT)
+                provider.delete(plain(old), timeout=_DEFAULT_TIMEOUT)
             self._store.gone(old)
             with self._lock:
                 self._old.pop(old.urn, None)
@@ -395,53 +363,6 @@ class Deployment:
         self._watcher.ended(step, None)
 
 
-def _state(
-    goal: Goal,
-    old: ResourceState | None,
-    identity: str,
-    inputs: dict[str, Any],
-    outputs: dict[str, Any],
-) -> ResourceState:
-    time = now()
-    return ResourceState(
-        urn=goal.urn,
-        type=goal.type,
-        custom=goal.custom,
-        id=identity,
-        inputs=inputs,
-        outputs=outputs,
-        parent=goal.parent,
-        provider=goal.provider if goal.custom else "",
-        dependencies=goal.dependencies,
-        property_dependencies=goal.property_dependencies,
-        protect=goal.protect,
-        retain_on_delete=goal.retain_on_delete,
-        additional_secret_outputs=goal.additional_secret_outputs,
-        custom_timeouts=goal.timeouts,
-        created=time if old is None else old.created,
-        modified=time,
-    )
-
-
-def _differs(new: ResourceState, old: ResourceState) -> bool:
-    return replace(new, modified="", created="") != replace(old, modified="", created="")
-
-
-def _plain(resource: ResourceState) -> ResourceState:
-    return replace(
-        resource,
-        inputs=unwrapped(dict(resource.inputs)),
-        outputs=unwrapped(dict(resource.outputs)),
-    )
-
-
-def _secret_outputs(outputs: dict[str, Any], goal: Goal) -> dict[str, Any]:
-    return {
-        key: secret(value) if key in goal.additional_secret_outputs else value
-        for key, value in outputs.items()
-    }
-
-
 def _by_identity(resource: ResourceState) -> ResourceState:
     """Return a resource to be read with name and namespace taken from its id."""
     namespace, _, name = resource.id.rpartition("/")
@@ -450,29 +371,3 @@ def _by_identity(resource: ResourceState) -> ResourceState:
     version = group.removeprefix("core/")
     place = {"apiVersion": version, "kind": kind, "metadata": metadata}
     return replace(resource, inputs=place, outputs=place)
-
-
-def _needs(other: ResourceState, resource: ResourceState) -> bool:
-    """Tell whether ``other`` must go before ``resource``."""
-    if other.urn == resource.urn:
-        return False
-    provider = other.provider.rpartition("::")[0]
-    return resource.urn in (*other.dependencies, other.parent, provider)
-
-
-def _in_order(resources: Mapping[str, ResourceState]) -> list[ResourceState]:
-    """Sort so that parents, providers and dependencies come first; else by first appearance."""
-    ordered: dict[str, ResourceState] = {}
-
-    def add(urn: str) -> None:
-        if urn in ordered or urn not in resources:
-            return
-        found = resources[urn]
-        for needed in (found.parent, found.provider.rpartition("::")[0], *found.dependencies):
-            if needed and needed != urn:
-                add(needed)
-        ordered[urn] = found
-
-    for urn in resources:
-        add(urn)
-    return list(ordered.values())
