@@ -82,6 +82,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if prefix:
         wanted = tuple(part.strip().upper() for part in prefix.split(","))
         items[:] = [item for item in items if _identity(item).startswith(wanted)]
+    # A check that applies to nothing here is neither passed nor skipped.
+    items[:] = [item for item in items if not _is_empty(item)]
     order = list(CATALOGUE)
     items.sort(key=lambda item: order.index(_identity(item)))
     for item in items:
@@ -132,6 +134,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def _check(item: pytest.Item) -> Check | None:
     mark = item.get_closest_marker("check")
     return None if mark is None else mark.args[0]
+
+
+def _is_empty(item: pytest.Item) -> bool:
+    callspec = getattr(item, "callspec", None)
+    return callspec is not None and callspec.id == "NOTSET"
 
 
 def _identity(item: pytest.Item) -> str:

@@ -14,7 +14,7 @@ from conformance.probes import part
 from conformance.promise import DevicePromise, NodePromise
 
 MOST_MIB_OFF = 0.02
-_BURNING = 6
+_BURNING = 4
 
 
 @check("ISO-01")

@@ -44,11 +44,9 @@ def _with_cdi(node: str, change: Callable[[Scene, dict[str, Any]], None]) -> Any
         before = scene.read_cdi(node)
         after = copy.deepcopy(before)
         change(scene, after)
-        scene.write_cdi(node, after)
-        try:
+        with scene.kept_cdi(node, after):
             yield {}
-        finally:
-            scene.write_cdi(node, before)
+        scene.write_cdi(node, before)
 
     return inflict
 

@@ -1,10 +1,12 @@
 """The lab's nodes as faults find them, and `divvy verify` run against them."""
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,6 +57,24 @@ class Scene:
         command = f"cat > {CDI}.new && mv {CDI}.new {CDI}"
         entered = self.deployed.lab.machine(node).enter_command(["sh", "-c", command])
         subprocess.run(entered, input=json.dumps(spec), text=True, check=True)
+
+    @contextlib.contextmanager
+    def kept_cdi(self, node: str, spec: dict[str, Any]) -> Iterator[None]:
+        """Hold a changed CDI specification against the agent, which mends it now and then."""
+        over = threading.Event()
+
+        def keep() -> None:
+            while not over.wait(0.5):
+                self.write_cdi(node, spec)
+
+        self.write_cdi(node, spec)
+        keeper = threading.Thread(target=keep)
+        keeper.start()
+        try:
+            yield
+        finally:
+            over.set()
+            keeper.join()
 
     def driver(self, node: str, *command: str) -> str:
         """Ask the simulated driver of a node for something."""
