@@ -23,7 +23,7 @@ static unsigned caps_major(void)
     return major_number;
 }
 
-/* Who may not make nodes gets none, as with the real driver's helper program. */
+/* Who may not make nodes gets none, as with nvidia-modprobe. */
 void cap_nodes_make(uint32_t gpu_minor, uint32_t gi, uint32_t ci)
 {
     char path[PATH_MAX + 64];
