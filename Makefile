@@ -22,7 +22,7 @@ demo: setup        ## from nothing to a proven cluster on this machine; no GPU n
 	@echo; echo "== Done. The report: $(CURDIR)/out/conformance/report.html"
 	@echo "   Try next:"
 	@echo "     edit a profile of stacks/Pulumi.lab.yaml, for example research to cern-mix, then"
-	@echo "     $(BIN)/divvy diff HEAD:stacks/Pulumi.lab.yaml stacks/Pulumi.lab.yaml"
+	@echo "     $(BIN)/divvy diff HEAD lab"
 	@echo "     $(BIN)/divvy up -s lab --yes && $(BIN)/divvy verify -s lab --exclusive"
 	@echo "     $(DEMO_KUBECTL) describe node gpu-a100"
 	@echo "     make demo-down"

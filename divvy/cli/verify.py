@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -57,6 +57,7 @@ def verify(
     except (CannotRead, InvalidCluster) as problem:
         typer.echo(f"divvy: {problem}", err=True)
         raise typer.Exit(1) from None
+    earlier = None if baseline is None else _earlier(baseline)
     root = _suite()
     image = workload_image or _built(root, cluster.plugin.image)
     arguments = [f"--divvy-file={found.source}", f"--divvy-report={out.resolve()}"]
@@ -80,7 +81,7 @@ def verify(
         typer.echo(f"divvy: the suite ended with {ended} before it could report", err=True)
         raise typer.Exit(1)
     document = yaml.safe_load(report.read_text())
-    _conclude(document, out, baseline)
+    _conclude(document, out, earlier)
     raise typer.Exit({"failure": 1, "nothing checked": 2}.get(document["result"], 0))
 
 
@@ -108,7 +109,22 @@ def _built(root: Path, image: object) -> str | None:
     return built.stdout.strip() if built.returncode == 0 else None
 
 
-def _conclude(document: dict[str, object], out: Path, baseline: Path | None) -> None:
+def _earlier(baseline: Path) -> dict[str, Any]:
+    """Read an earlier report before the run, which would be in vain without."""
+    import yaml
+
+    try:
+        document = yaml.safe_load(baseline.read_text())
+    except (OSError, yaml.YAMLError) as problem:
+        typer.echo(f"divvy: the baseline cannot be read: {problem}", err=True)
+        raise typer.Exit(1) from None
+    if not isinstance(document, dict) or document.get("kind") != "GpuConformanceReport":
+        typer.echo(f"divvy: {baseline} is no report.yaml of an earlier run", err=True)
+        raise typer.Exit(1)
+    return document
+
+
+def _conclude(document: dict[str, Any], out: Path, earlier: dict[str, Any] | None) -> None:
     from rich.console import Console
 
     from divvy.render.conformance import baseline_lines, summary_lines
@@ -116,9 +132,11 @@ def _conclude(document: dict[str, object], out: Path, baseline: Path | None) -> 
     console = Console(highlight=False)
     for line in summary_lines(document):
         console.print(line)
-    if baseline is not None:
-        import yaml
-
-        for line in baseline_lines(yaml.safe_load(baseline.read_text()), document):
-            console.print(line)
+    if earlier is not None:
+        try:
+            for line in baseline_lines(earlier, document):
+                console.print(line)
+        except ValueError as problem:
+            typer.echo(f"divvy: {problem}", err=True)
+            raise typer.Exit(1) from None
     console.print(f"report: {out / 'report.html'}")
