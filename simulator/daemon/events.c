@@ -11,7 +11,7 @@
 /* A watcher that never reads loses the newest events, as its queue is full. */
 void event_raise(uint32_t gpu, uint32_t gi, uint32_t ci, uint64_t type, uint64_t data)
 {
-    for (int i = 0; i < MAX_CLIENTS; i++) {
+    for (int i = 0; i < sim.client_top; i++) {
         struct client *client = &sim.clients[i];
         if (client->fd < 0 || (client->watched[gpu] & type) == 0 || client->event_count == MAX_EVENTS)
             continue;

@@ -67,7 +67,7 @@ void gpu_reading(struct gpu *gpu, struct sim_gpu *answer)
 uint32_t gpu_holders(uint32_t index, const struct client *except)
 {
     uint32_t count = 0;
-    for (int i = 0; i < MAX_CLIENTS; i++) {
+    for (int i = 0; i < sim.client_top; i++) {
         const struct client *client = &sim.clients[i];
         if (client->fd < 0 || client == except || (except != NULL && client->pid == except->pid))
             continue;

@@ -34,7 +34,7 @@ static struct context *find_context(struct client *client, const struct sim_cont
 
 static bool others_hold(const struct client *self, const struct sim_context *request)
 {
-    for (int i = 0; i < MAX_CLIENTS; i++) {
+    for (int i = 0; i < sim.client_top; i++) {
         struct client *client = &sim.clients[i];
         if (client->fd < 0 || client->pid == self->pid)
             continue;
@@ -152,7 +152,7 @@ void contexts_drop(struct client *client)
 
 bool instance_in_use(uint64_t gi_serial, uint64_t ci_serial)
 {
-    for (int i = 0; i < MAX_CLIENTS; i++)
+    for (int i = 0; i < sim.client_top; i++)
         for (int c = 0; sim.clients[i].fd >= 0 && c < MAX_CONTEXTS; c++) {
             const struct context *context = &sim.clients[i].contexts[c];
             if (context->used && context->gi_serial == gi_serial && context->ci_serial == ci_serial)
@@ -166,7 +166,7 @@ void processes_of(uint32_t gpu, struct sim_processes *answer)
 {
     memset(answer, 0, sizeof *answer);
     answer->gpu = gpu;
-    for (int i = 0; i < MAX_CLIENTS; i++) {
+    for (int i = 0; i < sim.client_top; i++) {
         const struct client *client = &sim.clients[i];
         for (int c = 0; client->fd >= 0 && c < MAX_CONTEXTS; c++) {
             const struct context *context = &client->contexts[c];

@@ -44,6 +44,8 @@ void server_drop(struct client *client)
     contexts_drop(client);
     close(client->fd);
     client->fd = -1;
+    while (sim.client_top > 0 && sim.clients[sim.client_top - 1].fd < 0)
+        sim.client_top--;
 }
 
 static void accept_client(int listener)
@@ -61,6 +63,8 @@ static void accept_client(int listener)
         close(fd);
         return;
     }
+    if (client - sim.clients >= sim.client_top)
+        sim.client_top = (int)(client - sim.clients) + 1;
     client->fd = fd;
     client->pid = peer.pid;
     client->uid = peer.uid;
@@ -165,7 +169,7 @@ int server_run(int listener)
         double now = now_seconds(), wake = 0;
         nfds_t count = 1;
         polled[0] = (struct pollfd){.fd = listener, .events = POLLIN};
-        for (int i = 0; i < MAX_CLIENTS; i++) {
+        for (int i = 0; i < sim.client_top; i++) {
             struct client *client = &sim.clients[i];
             if (client->fd >= 0 && !settle(client, now))
                 server_drop(client);

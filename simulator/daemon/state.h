@@ -65,6 +65,7 @@ struct daemon {
     struct gpu gpus[SIM_MAX_GPUS];
     uint32_t gpu_count;
     struct client clients[MAX_CLIENTS];
+    int client_top; /* slots from here on are free */
     uint64_t next_serial;
 };
 

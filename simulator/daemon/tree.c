@@ -180,7 +180,7 @@ int driver_switch(const char *version)
     int status = link_version(version);
     if (status != 0)
         return status;
-    for (int i = 0; i < MAX_CLIENTS; i++)
+    for (int i = 0; i < sim.client_top; i++)
         if (sim.clients[i].fd >= 0)
             contexts_drop(&sim.clients[i]);
     snprintf(sim.driver, sizeof sim.driver, "%s", version);
