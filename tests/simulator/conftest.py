@@ -1,5 +1,6 @@
 """Fixtures: the built driver, and driver roots with their daemons."""
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,17 +24,18 @@ def binaries() -> Path:
 def install(binaries: Path, tmp_path: Path) -> Iterator[Install]:
     """Return a function that installs a driver: `install("A100-SXM4-40GB", 2)`."""
     roots: list[DriverRoot] = []
+    stopping = contextlib.ExitStack()
 
     def make(model: str = "A100-SXM4-40GB", count: int = 1, keep: bool = False) -> DriverRoot:
         persist = tmp_path / "kept/modes" if keep else None
         made = DriverRoot(tmp_path / f"root{len(roots)}", binaries, persist)
         roots.append(made)
+        stopping.callback(made.stop)
         made.install(model, count)
         return made
 
-    yield make
-    for root in roots:
-        root.stop()
+    with stopping:
+        yield make
     pynvml.nvmlLib = None
     pynvml._nvmlGetFunctionPointer_cache.clear()
 
