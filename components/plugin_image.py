@@ -25,7 +25,7 @@ class _Builder(ResourceProvider):  # type: ignore[misc]
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Build and push."""
-        reference = build_and_push(props["registry"], props["base"])
+        reference = build_and_push(props["registry"], props["base"], props["inputs"])
         return CreateResult(reference, {**props, "reference": reference})
 
     def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
@@ -35,7 +35,7 @@ class _Builder(ResourceProvider):  # type: ignore[misc]
 
     def update(self, _id: str, _olds: dict[str, Any], news: dict[str, Any]) -> UpdateResult:
         """Build and push anew; old images stay in the registry for rollbacks."""
-        reference = build_and_push(news["registry"], news["base"])
+        reference = build_and_push(news["registry"], news["base"], news["inputs"])
         return UpdateResult({**news, "reference": reference})
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:

@@ -54,11 +54,17 @@ def _inputs() -> list[Path]:
     return sorted(paths)
 
 
-def build_and_push(registry: str, base: str) -> str:
-    """Build, push to ``registry`` and return the reference by digest; raises BuildFailed."""
+def build_and_push(registry: str, base: str, inputs: str | None = None) -> str:
+    """Build, push to ``registry`` and return the reference by digest; raises BuildFailed.
+
+    ``inputs`` is the digest that the image will be known by: what was edited since
+    it was taken must not be hidden behind it.
+    """
     with tempfile.TemporaryDirectory(prefix="divvy-image-") as scratch:
         context = Path(scratch)
         _lay_out(context)
+        if inputs is not None and input_digest(base) != inputs:
+            raise BuildFailed("a source of the agent's image changed meanwhile: run it again")
         return push_context(context, registry, _NAME, base)
 
 

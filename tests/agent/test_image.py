@@ -1,0 +1,21 @@
+"""The agent's image: what it is known by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from plugin_image import build
+
+
+def test_an_edit_between_digest_and_build_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lay_out(_: Path) -> None:
+        pass
+
+    monkeypatch.setattr(build, "_lay_out", lay_out)
+    monkeypatch.setattr(build, "push_context", lambda *_: "pushed")
+    now = build.input_digest("base")
+    assert build.build_and_push("localhost:5000", "base", now) == "pushed"
+    with pytest.raises(build.BuildFailed, match="changed meanwhile"):
+        build.build_and_push("localhost:5000", "base", "taken before an edit")
