@@ -101,6 +101,7 @@ def _no_agents(scene: Scene) -> Iterator[Options]:
     scene.patch_agents("strategic", selector)
     try:
         scene.deployed.until(lambda: not any(_has_agent(scene, node) for node in nodes))
+        scene.deployed.until(lambda: scene.deployed.offered(H100) == {}, 60)
         yield {}
     finally:
         scene.patch_agents("json", [{"op": "remove", "path": path}])

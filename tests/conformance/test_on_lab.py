@@ -35,6 +35,13 @@ def test_a_sound_lab_passes_and_is_partial(scene: Scene) -> None:
     assert {check["case"].split(":")[0] for check in report["checks"]} == {"gpu-h100"}
 
 
+def test_a_sound_lab_passes_when_it_is_filled_and_burnt(scene: Scene) -> None:
+    report = scene.verify("--exclusive", expect=0)
+    assert failed(report) == set(), scene.said
+    skipped = {check["id"] for check in report["checks"] if check["status"] == "skipped"}
+    assert skipped == {"DISR-01", "HW-01", "HW-02", "HW-03"}
+
+
 def test_without_exec_its_checks_are_skipped_by_name(scene: Scene) -> None:
     report = scene.verify("--pool=training", "--select=OBS-01,NODE-01", "--no-exec", expect=0)
     assert {check["id"]: check["status"] for check in report["checks"]} == {
