@@ -91,10 +91,15 @@ def _mig_mode(handle: Any) -> tuple[bool | None, bool | None]:
 
 
 def _numa(handle: Any) -> int | None:
+    """Return the NUMA node nearest to a GPU, None where there is not exactly one.
+
+    nvmlDeviceGetNumaNodeId is another thing: it answers for GPUs that are nodes themselves.
+    """
     try:
-        return int(nvml.nvmlDeviceGetNumaNodeId(handle))
+        (mask,) = nvml.nvmlDeviceGetMemoryAffinity(handle, 1, nvml.NVML_AFFINITY_SCOPE_NODE)
     except nvml.NVMLError:
         return None
+    return int(mask).bit_length() - 1 if int(mask).bit_count() == 1 else None
 
 
 def _links(handles: list[tuple[str, Any]]) -> list[tuple[str, str, int]]:
