@@ -205,12 +205,12 @@ def _conclude(summary: Summary, *, preview: bool, diff: bool) -> None:
 
 
 def _show_topology(summary: Summary, stack: str) -> None:
-    from rich.console import Console
-
     from divvy.cli.topology import topology
 
     view = topology(summary, stack)
     if view is not None:
+        from rich.console import Console
+
         console = Console()
         console.print()
         console.print(view)

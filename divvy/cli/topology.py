@@ -15,6 +15,13 @@ _CONFIG_KEY = "cluster.json"
 _PATIENCE = 60.0
 
 
+def changes_topology(summary: Summary) -> bool:
+    """Tell whether the run changes the configuration at all; cheap, unlike reading it."""
+    return any(
+        _data(step.new) is not None and _data(step.old) != _data(step.new) for step in summary.steps
+    )
+
+
 def configured(summary: Summary) -> tuple[Cluster | None, Cluster | None]:
     """Return the cluster value before and after a run, None where there is none.
 
@@ -31,18 +38,25 @@ def configured(summary: Summary) -> tuple[Cluster | None, Cluster | None]:
 def _config(resource: Any) -> Cluster | None:
     from divvy.model import InvalidCluster, NewerSchema, parse_canonical
 
-    inputs = {} if resource is None else resource.inputs
-    data = inputs.get("data") if isinstance(inputs, dict) else None
-    if not isinstance(data, dict) or _CONFIG_KEY not in data:
+    text = _data(resource)
+    if text is None:
         return None
     try:
-        return parse_canonical(str(data[_CONFIG_KEY]))
+        return parse_canonical(text)
     except (InvalidCluster, NewerSchema):
         return None
 
 
+def _data(resource: Any) -> str | None:
+    inputs = {} if resource is None else resource.inputs
+    data = inputs.get("data") if isinstance(inputs, dict) else None
+    return str(data[_CONFIG_KEY]) if isinstance(data, dict) and _CONFIG_KEY in data else None
+
+
 def topology(summary: Summary, stack: str) -> RenderableType | None:
     """Return the topology diff of a run, the whole plan for a first one, None for no change."""
+    if not changes_topology(summary):
+        return None
     from divvy.plan import diff, plan
     from divvy.render.terminal import difference_text, plan_text
 
@@ -57,6 +71,8 @@ def topology(summary: Summary, stack: str) -> RenderableType | None:
 
 def wait_advertised(summary: Summary, stack: str) -> str | None:
     """Wait until the nodes offer what the plan says; say how long it took, or what is missing."""
+    if not summary.changes:
+        return None
     from divvy.cli.live import live_nodes
     from divvy.plan import compare_live
     from divvy.render.live import live_text

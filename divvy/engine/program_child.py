@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import runpy
 import sys
@@ -59,6 +60,8 @@ def main() -> None:
         if not _registration(error):
             pulumi.log.error(_own_frames(error, folder))
     finally:
+        # What still waits for the engine is of no use any more, and not worth a warning.
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         loop.close()
         sys.stdout.flush()
         sys.stderr.flush()

@@ -118,15 +118,16 @@ def test_a_label_on_the_node_overrides_the_file(deployed: Deployment) -> None:
 def test_an_xid_takes_every_share_of_its_gpu_and_calm_brings_them_back(
     deployed: Deployment,
 ) -> None:
-    deployed.cluster["health"] = {"recoverAfter": "3s"}
+    # Longer than the kubelet's status period, or the node never shows the gap.
+    deployed.cluster["health"] = {"recoverAfter": "12s"}
     deployed.up()
     with deployed.lab.namespace() as namespace:
         run(deployed, namespace, pod("tenant", SHARED))
         deployed.until(lambda: phase(deployed, namespace, "tenant") == "Running")
         simulator = "/run/nvidia/driver/usr/bin/divvy-sim"
         deployed.on_node(NODE, simulator, "fault", "xid", "2", "79")
+        deployed.until(lambda: "XID 79" in deployed.status(NODE)["reason"])
         deployed.until(lambda: deployed.offered(NODE).get(SHARED) is None)
-        assert "XID 79" in deployed.status(NODE)["reason"]
         assert phase(deployed, namespace, "tenant") == "Running"
         deployed.until(lambda: deployed.offered(NODE).get(SHARED) == 6, 40)
 
