@@ -168,6 +168,18 @@ def pod(reason: str, restarts: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
+    ("code", "restarts", "never"), [(3, 0, False), (3, 1, True), (0, 1, False)]
+)
+def test_a_container_that_ends_again_is_hopeless_before_the_kubelet_says_so(
+    code: int, restarts: int, never: bool
+) -> None:
+    state = {"terminated": {"exitCode": code}}
+    status = {"name": "c", "restartCount": restarts, "state": state}
+    found = {"metadata": {"name": "p"}, "status": {"containerStatuses": [status]}}
+    assert (hopeless([found]) is not None) is never
+
+
+@pytest.mark.parametrize(
     ("reason", "restarts", "never"),
     [
         ("CrashLoopBackOff", 1, True),

@@ -139,7 +139,8 @@ class Api:
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
         params = {"container": container, "tailLines": "5", "previous": str(previous).lower()}
         try:
-            answer = self._http.request("GET", path, params=params)
+            # A kubelet may take its time over a container that is being restarted.
+            answer = self._http.request("GET", path, params=params, timeout=5)
         except httpx2.HTTPError:
             return ""
         return answer.text.strip() if answer.is_success else ""

@@ -262,9 +262,10 @@ class KubernetesProvider:
         trouble = hopeless(pods)
         if trouble is None:
             return None
-        log = self.api.log_tail(
-            namespace, trouble.pod, trouble.container, previous=trouble.restarts > 0
-        )
+        place = (namespace, trouble.pod, trouble.container)
+        log = self.api.log_tail(*place, previous=False)
+        if not log and trouble.restarts:
+            log = self.api.log_tail(*place, previous=True)
         said = f"; its last words:\n{log}" if log else ""
         return (
             f"container {trouble.container} of pod {trouble.pod} is in {trouble.reason}"

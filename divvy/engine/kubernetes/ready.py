@@ -124,6 +124,13 @@ def hopeless(pods: Sequence[Mapping[str, Any]]) -> Trouble | None:
                 name = pod["metadata"]["name"]
                 text = waiting.get("message", "")
                 return Trouble(name, found["name"], reason, text, restarts)
+            # Between two tries the kubelet may go on showing how the last one ended.
+            ended = (found.get("state") or {}).get("terminated") or {}
+            if ended.get("exitCode") and restarts >= 1:
+                text = f"exit code {ended['exitCode']}, again"
+                return Trouble(
+                    pod["metadata"]["name"], found["name"], "CrashLoopBackOff", text, restarts
+                )
     return None
 
 
