@@ -44,10 +44,9 @@ _PLANNED = {
 class PlainDisplay:
     """One line per event: for logs, pipes and terminals that are none."""
 
-    def __init__(self, console: Console, *, preview: bool, quiet_same: bool = True) -> None:
+    def __init__(self, console: Console, *, preview: bool) -> None:
         self._console = console
         self._words = _PLANNED if preview else _DONE
-        self._quiet_same = quiet_same
         self._began: dict[str, float] = {}
         self._told: dict[str, str] = {}
         self._lock = threading.Lock()
@@ -69,7 +68,7 @@ class PlainDisplay:
         if failure is not None:
             self._line("!", "red", step.urn, f"failed: {failure}")
             return
-        if step.operation == "same" and self._quiet_same:
+        if step.operation == "same":
             return
         sign, colour = _SIGN.get(step.operation, ("?", ""))
         self._line(sign, colour, step.urn, described(step, self._words, self._took(step.urn)))

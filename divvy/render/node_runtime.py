@@ -58,7 +58,8 @@ def _daemon_set(cluster: Cluster, name: str, pool: Pool, image: Any) -> dict[str
         "env": [
             {"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}}
             for key, path in fields.items()
-        ],
+        ]
+        + [{"name": "RUNTIME", "value": pool.runtime.name}],
         "readinessProbe": {"exec": {"command": ["test", "-e", "/tmp/ready"]}, "periodSeconds": 2},
         "resources": {"requests": {"cpu": "10m", "memory": "50Mi"}, "limits": {"memory": "200Mi"}},
         # Privileged, and in the host's process namespace: it enters the host to restart containerd.

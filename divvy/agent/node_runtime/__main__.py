@@ -22,6 +22,12 @@ def main() -> None:
     """Run for the node and namespace that the environment names."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     node, namespace = os.environ["NODE_NAME"], os.environ["NAMESPACE"]
+    runtime = os.environ.get("RUNTIME", "containerd")
+    if runtime != "containerd":
+        sys.exit(
+            f"divvy node runtime: {runtime} is not changed by this version: switch CDI on by hand, "
+            "and set the pool's runtime.configure to false"
+        )
     host = Host()
     try:
         if prepare_containerd(host, change=False):
