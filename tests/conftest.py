@@ -1,6 +1,7 @@
 """Fixtures for every room: the running lab, and the order in which tests run."""
 
 import fcntl
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -16,16 +17,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def lab() -> Iterator[RunningLab]:
-    """Give the lab of stacks/Pulumi.lab.yaml; leave it as it was found, up or down."""
+    """Give the lab of stacks/Pulumi.lab.yaml; leave it as it was found, up or down.
+
+    Two sessions at once need two labs: DIVVY_LAB names the second one, and DIVVY_LAB_STACK is a
+    stack file like the lab's whose `divvy:lab` has another network.
+    """
     from divvy.lab import lifecycle
-    from divvy.lab.paths import KUBECONFIG, cache
+    from divvy.lab.paths import KUBECONFIG, NAME, cache
     from divvy.lab.stack import read_lab, stack_file
 
     cache().mkdir(parents=True, exist_ok=True)
-    with (cache() / "lab-tests.lock").open("w") as users:
+    with (cache() / f"{NAME}-tests.lock").open("w") as users:
         fcntl.flock(users, fcntl.LOCK_SH)
         was_up = KUBECONFIG.exists()
-        description = read_lab(stack_file("lab"))
+        description = read_lab(stack_file(os.environ.get("DIVVY_LAB_STACK", "lab")))
         lifecycle.up(description, tell=lambda _line: None)
         yield RunningLab(description, KUBECONFIG)
         if not was_up and _is_last(users.fileno()):
@@ -38,9 +43,9 @@ def deployed(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
     One session at a time: two would change each other's profiles.
     """
-    from divvy.lab.paths import cache
+    from divvy.lab.paths import NAME, cache
 
-    with (cache() / "lab-deployment.lock").open("w") as turn:
+    with (cache() / f"{NAME}-deployment.lock").open("w") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)
         deployment = Deployment(lab, tmp_path_factory.mktemp("deployed"))
         deployment.up()

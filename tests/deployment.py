@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from divvy.lab import registry
 from tests.running_lab import RunningLab
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -36,6 +37,18 @@ class Deployment:
         whole = yaml.safe_load((REPOSITORY / "stacks/Pulumi.lab.yaml").read_text())
         self.cluster = copy.deepcopy(whole["config"]["divvy:cluster"])
         self.cluster["kubeconfig"] = str(self.lab.kubeconfig)
+        image = {"registry": self.registry, "base": self.base_image}
+        self.cluster["plugin"]["image"] = image
+
+    @property
+    def registry(self) -> str:
+        """Return the address of the lab's registry."""
+        return registry.address(self.lab.description)
+
+    @property
+    def base_image(self) -> str:
+        """Return the image that the agent's is built on; tests' pods use it too."""
+        return f"{self.registry}/divvy/base:bookworm"
 
     def divvy(self, *arguments: str, expect: int = 0) -> str:
         """Run a divvy command on this stack."""

@@ -47,7 +47,6 @@ def original(deployed: Deployment) -> Iterator[None]:
 def pod(name: str, resource: str, script: str = "sleep 1000", node: str = NODE) -> dict[str, Any]:
     container = {
         "name": "main",
-        "image": "10.123.0.1:5000/divvy/base:bookworm",
         "command": ["/bin/sh", "-c", f"trap 'exit 0' TERM; {script} & wait"],
         "resources": {"limits": {resource: 1}},
     }
@@ -66,6 +65,7 @@ def pod(name: str, resource: str, script: str = "sleep 1000", node: str = NODE) 
 
 def run(deployed: Deployment, namespace: str, wish: dict[str, Any]) -> None:
     wish["metadata"]["namespace"] = namespace
+    wish["spec"]["containers"][0].setdefault("image", deployed.base_image)
     deployed.lab.apply(wish)
 
 
@@ -235,7 +235,7 @@ def test_beside_another_device_plugin_the_agent_steps_back(deployed: Deployment)
 
 
 def test_a_pod_above_its_memory_limit_is_told_so(deployed: Deployment) -> None:
-    image = build_and_push("10.123.0.1:5000", "10.123.0.1:5000/divvy/base:bookworm")
+    image = build_and_push(deployed.registry, deployed.base_image)
     with deployed.lab.namespace() as namespace:
         wish = pod("hog", SHARED)
         wish["spec"]["containers"][0].update(
