@@ -31,6 +31,7 @@ from divvy.agent.partition import CannotPartition, Recut, recut, try_recut
 from divvy.agent.partitioner import execute, make_cap_nodes
 from divvy.agent.preference import preferred
 from divvy.agent.settings import Settings
+from divvy.agent.state_clock import StateClock
 from divvy.agent.status import GpuStatus, NodeStatus, generation, healthy_counts
 from divvy.agent.telling import Teller
 from divvy.agent.turn import Decision, Facts, Turn, decide
@@ -62,22 +63,27 @@ class Agent:
         self._wake = asyncio.Event()
         self._started = monotonic()
         self._heard: set[str] = set()
-        self._pod_resources = PodResources(settings.pod_resources_socket)
+        self.pod_resources = PodResources(settings.pod_resources_socket)
         self._driver = Driver(
             settings.driver_root, self._memory.gpus, self._wake.set, self._xid_arrived
         )
         self._teller = Teller(cluster)
         self.kubelet = Kubelet(settings.plugin_folder, self, self._wake.set)
         self.memory_watch = MemoryWatch(
-            self._driver, self.kubelet, self._pod_resources, cluster, settings.pod_logs
+            self._driver, self.kubelet, self.pod_resources, cluster, settings.pod_logs
         )
         self._find_files = device_files(settings.device_folder)
+        self._state_clock = StateClock()
         self.status: NodeStatus | None = None
 
     @property
     def driver(self) -> Driver:
         """Return the driver's watcher (the metrics read through it)."""
         return self._driver
+
+    def state_seconds(self, now: float) -> Mapping[tuple[str, str], float]:
+        """Return how long each GPU has been in each state, by (UUID, state)."""
+        return self._state_clock.seconds(now)
 
     async def run(self) -> None:
         """Do everything at once until cancelled."""
@@ -227,15 +233,15 @@ class Agent:
         containers: frozenset[str] = frozenset()
         if may_be_labelled_by_others(self._node.labels):
             with contextlib.suppress(grpc.RpcError):
-                containers = await self._pod_resources.containers()
+                containers = await self.pod_resources.containers()
         return others_at_work(self.kubelet.rivals, self._node.labels, containers)
 
     async def _holders(
         self,
     ) -> tuple[Mapping[str, tuple[Holder, ...]] | None, frozenset[str]]:
         try:
-            listed = await self._pod_resources.holders()
-            allocatable = await self._pod_resources.allocatable()
+            listed = await self.pod_resources.holders()
+            allocatable = await self.pod_resources.allocatable()
         except grpc.RpcError:
             return None, frozenset()
         granted = self._ledger.open_grants(listed, monotonic())
@@ -350,6 +356,7 @@ class Agent:
             gpus=tuple(gpus),
             resources=healthy_counts(resources),
         )
+        self._state_clock.observe(gpus, monotonic())
         self._teller.tell(self._node, self.status, snapshot, resources, self._wish.strategy)
 
 

@@ -1,19 +1,28 @@
-"""Prometheus metrics of a node: our own, and the DCGM names that the usual dashboard reads."""
+"""Prometheus metrics of a node: our own, and the DCGM names that the usual dashboard reads.
+
+Every metric of ours names its node, so that a scraper needs no relabelling. Scrape with
+`honor_labels`: `namespace` and `pod` are those of the pod that holds a device, not the agent's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from time import monotonic
 
+import grpc
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
 
 from divvy.agent.agent import Agent
 from divvy.agent.hardware import Gpu
+from divvy.agent.holders import Holder
 from divvy.agent.inventory import Resource
 from divvy.agent.memory_limit import Excess
 from divvy.agent.nvml.process import DriverProblem
 from divvy.agent.status import NodeStatus
 
-_STATES = ("Ready", "Changing", "Waiting", "Blocked", "Degraded", "Failed")
+STATES = ("Ready", "Changing", "Waiting", "Blocked", "Degraded", "Failed")
 # name of the reading → (DCGM's name, help)
 _DCGM = {
     "temperature_celsius": ("DCGM_FI_DEV_GPU_TEMP", "GPU temperature in degrees Celsius."),
@@ -22,78 +31,181 @@ _DCGM = {
     "gpu_utilisation": ("DCGM_FI_DEV_GPU_UTIL", "GPU utilisation in per cent."),
     "memory_used_mib": ("DCGM_FI_DEV_FB_USED", "Used device memory in MiB."),
 }
+_HOLDER = ["resource", "mode", "device", "uuid", "gpu", "namespace", "pod", "container"]
 
 
 async def metrics_page(agent: Agent, node: str) -> bytes:
     """Render all metrics now."""
-    registry = CollectorRegistry()
-    _devices(registry, agent.kubelet.published())
-    _memory(registry, agent.memory_watch.excesses)
+    page = _Page(node)
+    resources = agent.kubelet.published()
+    _devices(page, resources)
+    _excesses(page, agent.memory_watch.excesses)
     if agent.status is not None:
-        _state(registry, agent.status)
+        _states(page, agent.status)
+        page.registry.register(_StateSeconds(node, agent.status, agent.state_seconds(monotonic())))
     snapshot = agent.driver.snapshot
+    memory: Mapping[str, float] = {}
     if snapshot is not None and not agent.driver.problem:
-        await _readings(registry, agent, snapshot.gpus, node)
-    return generate_latest(registry)
+        memory = await _readings(page.registry, agent, snapshot.gpus, node)
+    try:
+        held = await agent.pod_resources.holders()
+    except grpc.RpcError:
+        held = ()  # the kubelet is restarting: better no holders than old ones
+    _holders(page, resources, held, memory)
+    return generate_latest(page.registry)
 
 
-def _devices(registry: CollectorRegistry, resources: Sequence[Resource]) -> None:
-    gauge = Gauge(
-        "divvy_devices", "Devices offered, by health.", ["resource", "healthy"], registry=registry
+def mode(resource: Resource) -> str:
+    """Return how a resource's devices are shared, in the words of conformance."""
+    if resource.kind == "file":
+        return "files"
+    sharing = "time-slicing" if resource.replicas > 1 else "whole"
+    if resource.kind != "mig":
+        return sharing
+    return "mig" if sharing == "whole" else "mig-time-slicing"
+
+
+class _Page:
+    """One scrape: gauges that all carry the node's name."""
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self.registry = CollectorRegistry()
+
+    def gauge(self, name: str, text: str, labels: Sequence[str]) -> _NodeGauge:
+        return _NodeGauge(Gauge(name, text, ["node", *labels], registry=self.registry), self.node)
+
+
+class _NodeGauge:
+    """A gauge of this node."""
+
+    def __init__(self, gauge: Gauge, node: str) -> None:
+        self._gauge = gauge
+        self._node = node
+
+    def set(self, value: float, *labels: str) -> None:
+        self._gauge.labels(self._node, *labels).set(value)
+
+
+def _devices(page: _Page, resources: Sequence[Resource]) -> None:
+    gauge = page.gauge(
+        "divvy_devices", "Devices offered, by health.", ["resource", "mode", "healthy"]
     )
     for resource in resources:
         healthy = sum(device.unhealthy is None for device in resource.devices)
-        gauge.labels(resource.name, "true").set(healthy)
-        gauge.labels(resource.name, "false").set(len(resource.devices) - healthy)
+        gauge.set(healthy, resource.name, mode(resource), "true")
+        gauge.set(len(resource.devices) - healthy, resource.name, mode(resource), "false")
 
 
-def _memory(registry: CollectorRegistry, excesses: Sequence[Excess]) -> None:
-    gauge = Gauge(
+def _holders(
+    page: _Page,
+    resources: Sequence[Resource],
+    held: Iterable[Holder],
+    memory: Mapping[str, float],
+) -> None:
+    """Show who holds what; memory where a pod is alone on the device, so that it is the pod's."""
+    holding = page.gauge("divvy_device_held", "1 for a device and its holder.", _HOLDER)
+    using = page.gauge(
+        "divvy_pod_memory_used_mib",
+        "Memory in use on a device that this pod holds alone, in MiB.",
+        _HOLDER,
+    )
+    devices = {(each.name, one.id): (each, one) for each in resources for one in each.devices}
+    for holder in held:
+        found = devices.get((holder.resource, holder.device_id))
+        if found is None:
+            continue
+        resource, device = found
+        namespace, _, pod = holder.pod.partition("/")
+        labels = (
+            resource.name,
+            mode(resource),
+            device.id,
+            device.uuid,
+            device.gpu,
+            namespace,
+            pod,
+            holder.container,
+        )
+        holding.set(1, *labels)
+        if resource.replicas == 1 and device.uuid in memory:
+            using.set(memory[device.uuid], *labels)
+
+
+def _excesses(page: _Page, excesses: Sequence[Excess]) -> None:
+    gauge = page.gauge(
         "divvy_memory_over_limit_mib",
         "GPU memory that a pod uses beyond the memoryLimit of its shares, in MiB.",
         ["namespace", "pod", "resource", "uuid"],
-        registry=registry,
     )
     for excess in excesses:
         namespace, _, pod = excess.pod.partition("/")
         over = excess.used_mib - excess.limit_mib
-        gauge.labels(namespace, pod, excess.resource, excess.uuid).set(over)
+        gauge.set(over, namespace, pod, excess.resource, excess.uuid)
 
 
-def _state(registry: CollectorRegistry, status: NodeStatus) -> None:
-    gauge = Gauge(
-        "divvy_gpu_state",
-        "1 for the state a GPU is in.",
-        ["gpu", "uuid", "state"],
-        registry=registry,
-    )
+def _states(page: _Page, status: NodeStatus) -> None:
+    gauge = page.gauge("divvy_gpu_state", "1 for the state a GPU is in.", ["gpu", "uuid", "state"])
     for gpu in status.gpus:
-        for state in _STATES:
-            gauge.labels(str(gpu.index), gpu.uuid, state).set(state == gpu.state)
-    info = Gauge(
+        for state in STATES:
+            gauge.set(state == gpu.state, str(gpu.index), gpu.uuid, state)
+    node = page.gauge("divvy_node_state", "1 for the worst state on the node.", ["state"])
+    for state in STATES:
+        node.set(state == status.state, state)
+    info = page.gauge(
         "divvy_node_profile",
         "1; the labels say which profile and configuration the node follows.",
-        ["pool", "profile", "generation"],
-        registry=registry,
+        ["pool", "profile", "source", "generation"],
     )
-    info.labels(status.pool or "", status.profile or "", status.generation).set(1)
+    info.set(1, status.pool or "", status.profile or "", status.source, status.generation)
+
+
+class _StateSeconds(Collector):
+    """Time per state as a counter; it starts at 0 with the agent."""
+
+    def __init__(
+        self, node: str, status: NodeStatus, seconds: Mapping[tuple[str, str], float]
+    ) -> None:
+        self._node = node
+        self._indices = {gpu.uuid: str(gpu.index) for gpu in status.gpus}
+        self._seconds = seconds
+
+    def collect(self) -> Iterable[CounterMetricFamily]:
+        family = CounterMetricFamily(
+            "divvy_gpu_state_seconds",
+            "Seconds that a GPU has spent in a state since the agent's start.",
+            labels=["node", "gpu", "uuid", "state"],
+        )
+        for uuid, index in self._indices.items():
+            for state in STATES:
+                spent = self._seconds.get((uuid, state), 0.0)
+                family.add_metric([self._node, index, uuid, state], spent)
+        return [family]
 
 
 async def _readings(
     registry: CollectorRegistry, agent: Agent, gpus: Sequence[Gpu], node: str
-) -> None:
+) -> dict[str, float]:
+    """Show what the driver reads; return memory in use by GPU and MIG UUID, in MiB."""
     names = ["gpu", "UUID", "device", "modelName", "hostname"]
     gauges = {
         reading: Gauge(name, text, names, registry=registry)
         for reading, (name, text) in _DCGM.items()
     }
+    memory: dict[str, float] = {}
     for gpu in gpus:
         if gpu.lost:
             continue
         labels = (str(gpu.index), gpu.uuid, f"nvidia{gpu.minor}", gpu.product, node)
+        devices = [instance.uuid for instance in gpu.instances if instance.uuid]
         try:
             found = await agent.driver.readings(gpu.uuid)
+            parts = {uuid: await agent.driver.readings(uuid) for uuid in devices}
         except DriverProblem:
             continue
         for reading, value in found.items():
             gauges[reading].labels(*labels).set(value)
+        for uuid, values in {gpu.uuid: found, **parts}.items():
+            if "memory_used_mib" in values:
+                memory[uuid] = values["memory_used_mib"]
+    return memory

@@ -1,0 +1,107 @@
+"""What a scrape shows: holders, memory that is surely a pod's, time in states."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from divvy.agent.holders import Holder
+from divvy.agent.inventory import Device, Resource
+from divvy.agent.metrics import metrics_page, mode
+from divvy.agent.state_clock import StateClock
+from divvy.agent.status import GpuStatus, NodeStatus
+
+WHOLE = Resource("nvidia.com/gpu", (Device("GPU-a", "GPU-a", "GPU-a"),), 1, "gpu", False)
+SHARED = Resource(
+    "nvidia.com/gpu.shared",
+    tuple(Device(f"GPU-b::{n}", "GPU-b", "GPU-b") for n in range(2)),
+    2,
+    "gpu",
+    True,
+)
+HELD = (
+    Holder("team/one", "main", "nvidia.com/gpu", "GPU-a"),
+    Holder("team/two", "main", "nvidia.com/gpu.shared", "GPU-b::1"),
+    Holder("team/old", "main", "nvidia.com/gpu", "GPU-gone"),
+)
+
+
+def gpu(uuid: str, minor: int) -> Any:
+    return SimpleNamespace(
+        uuid=uuid, index=minor, minor=minor, product="T4", lost=False, instances=()
+    )
+
+
+def scrape(state: str = "Ready") -> dict[str, list[tuple[dict[str, str], float]]]:
+    async def holders() -> tuple[Holder, ...]:
+        return HELD
+
+    async def readings(uuid: str) -> dict[str, float]:
+        return {"memory_used_mib": 100.0 if uuid == "GPU-a" else 700.0}
+
+    gpus = (GpuStatus(0, "GPU-a", state, "", None, ("nvidia.com/gpu",)),)
+    agent: Any = SimpleNamespace(
+        kubelet=SimpleNamespace(published=lambda: (WHOLE, SHARED)),
+        memory_watch=SimpleNamespace(excesses=()),
+        status=NodeStatus("abc", "pool", "split", "pool", "", "550", True, gpus, {}),
+        state_seconds=lambda _now: {("GPU-a", "Changing"): 1.5},
+        driver=SimpleNamespace(
+            snapshot=SimpleNamespace(gpus=(gpu("GPU-a", 0), gpu("GPU-b", 1))),
+            problem="",
+            readings=readings,
+        ),
+        pod_resources=SimpleNamespace(holders=holders),
+    )
+    page = asyncio.run(metrics_page(agent, "node-1")).decode()
+    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+    for family in text_string_to_metric_families(page):
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append((sample.labels, sample.value))
+    return found
+
+
+def test_a_device_names_its_holder_and_a_device_of_the_past_does_not() -> None:
+    held = scrape()["divvy_device_held"]
+    assert [(labels["pod"], labels["device"], labels["mode"]) for labels, _ in held] == [
+        ("one", "GPU-a", "whole"),
+        ("two", "GPU-b::1", "time-slicing"),
+    ]
+    assert {labels["node"] for labels, _ in held} == {"node-1"}
+
+
+def test_memory_is_a_pods_only_where_it_is_alone_on_the_device() -> None:
+    used = scrape()["divvy_pod_memory_used_mib"]
+    assert [(labels["pod"], value) for labels, value in used] == [("one", 100.0)]
+
+
+def test_states_are_one_of_all_and_their_time_adds_up() -> None:
+    found = scrape("Waiting")
+    on = [labels["state"] for labels, value in found["divvy_node_state"] if value]
+    assert on == ["Waiting"]
+    spent = {labels["state"]: value for labels, value in found["divvy_gpu_state_seconds_total"]}
+    assert spent["Changing"] == 1.5
+    assert spent["Ready"] == 0
+
+
+def test_the_modes_have_the_words_of_the_plan() -> None:
+    mig = Resource("nvidia.com/mig-1g.5gb", (), 1, "mig", False)
+    shared_mig = Resource("nvidia.com/mig-1g.5gb.shared", (), 4, "mig", True)
+    files = Resource("rdma/hca", (), 1, "file", False)
+    found = [mode(each) for each in (WHOLE, SHARED, mig, shared_mig, files)]
+    assert found == ["whole", "time-slicing", "mig", "mig-time-slicing", "files"]
+
+
+def test_a_state_of_a_moment_counts_although_nobody_looked() -> None:
+    def one(state: str) -> list[GpuStatus]:
+        return [GpuStatus(0, "GPU-a", state, "", None, ())]
+
+    clock = StateClock()
+    clock.observe(one("Ready"), 10.0)
+    clock.observe(one("Changing"), 15.0)
+    clock.observe(one("Ready"), 15.2)
+    spent = clock.seconds(20.0)
+    assert spent["GPU-a", "Ready"] == 5.0 + 4.8
+    assert round(spent["GPU-a", "Changing"], 6) == 0.2
+    clock.observe([], 30.0)
+    assert clock.seconds(99.0) == clock.seconds(30.0)
