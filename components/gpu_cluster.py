@@ -11,6 +11,7 @@ import pulumi_kubernetes as kubernetes
 
 from components.device_plugin import DevicePlugin
 from components.node_runtime import NodeRuntime
+from components.observability import Observability
 from components.plugin_image import PluginImage
 from divvy.model import Cluster
 from divvy.render.objects import component_of, objects
@@ -24,6 +25,7 @@ class GpuCluster(pulumi.ComponentResource):  # type: ignore[misc]
     * PluginImage, unless the stack file names an image
     * DevicePlugin
     * NodeRuntime, where a pool asks for it
+    * Observability, for what `observability` asks for
 
     ``image`` is the agent's image by digest.
     """
@@ -48,15 +50,22 @@ class GpuCluster(pulumi.ComponentResource):  # type: ignore[misc]
         self.image = self._image(name, cluster)
         found = objects(args["cluster"], self.image)
         runtime = [one for one in found if component_of(one) == "node-runtime"]
+        monitoring = [one for one in found if component_of(one) == "observability"]
         agent = DevicePlugin(
             f"{name}-agent",
-            {"objects": [one for one in found if one not in runtime]},
+            {"objects": [one for one in found if one not in (*runtime, *monitoring)]},
             pulumi.ResourceOptions(parent=self, provider=provider),
         )
         if runtime:
             NodeRuntime(
                 f"{name}-runtime",
                 {"objects": runtime},
+                pulumi.ResourceOptions(parent=self, provider=provider, depends_on=[agent]),
+            )
+        if monitoring:
+            Observability(
+                f"{name}-observability",
+                {"objects": monitoring},
                 pulumi.ResourceOptions(parent=self, provider=provider, depends_on=[agent]),
             )
         self.register_outputs({"image": self.image})

@@ -1,4 +1,4 @@
-"""Write the pages of this folder that follow from the code: python -m docs.generate."""
+"""Write the files that follow from the code: python -m docs.generate."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,10 +8,11 @@ import yaml
 
 from divvy.model import InvalidCluster, gpu_models, parse_cluster
 from divvy.model.schema import cluster_schema
+from divvy.render.dashboard import panels
 from docs.conformance_page import conformance_page
 from tests.model.wrong_stacks import WRONG
 
-FOLDER = Path(__file__).parent
+ROOT = Path(__file__).parents[1]
 
 _INTRODUCTION = """\
 # The stack file
@@ -72,9 +73,10 @@ def wrong_stack_files_page() -> str:
 
 
 PAGES = {
-    "conformance.md": conformance_page,
-    "stack-file.md": stack_file_page,
-    "wrong-stack-files.md": wrong_stack_files_page,
+    "divvy/render/dashboard/divvy.json": panels.build,
+    "docs/conformance.md": conformance_page,
+    "docs/stack-file.md": stack_file_page,
+    "docs/wrong-stack-files.md": wrong_stack_files_page,
 }
 
 
@@ -125,9 +127,9 @@ def _in_reading_order(parts: dict[str, Any]) -> list[str]:
 
 
 def main() -> None:
-    """Write every page."""
+    """Write every file."""
     for name, page in PAGES.items():
-        (FOLDER / name).write_text(page(), encoding="utf-8")
+        (ROOT / name).write_text(page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

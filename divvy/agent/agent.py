@@ -32,10 +32,11 @@ from divvy.agent.partitioner import execute, make_cap_nodes
 from divvy.agent.preference import preferred
 from divvy.agent.settings import Settings
 from divvy.agent.state_clock import StateClock
-from divvy.agent.status import GpuStatus, NodeStatus, generation, healthy_counts
+from divvy.agent.status import GpuStatus, NodeStatus, healthy_counts
 from divvy.agent.telling import Teller
 from divvy.agent.turn import Decision, Facts, Turn, decide
 from divvy.agent.wish import Wish, form_wish
+from divvy.model import generation
 
 _log = logging.getLogger(__name__)
 _PROBE_SECONDS = 10.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -79,11 +78,6 @@ class NodeStatus:
             ],
         }
         return json.dumps(value, separators=(",", ":"))
-
-
-def generation(config: str | None) -> str:
-    """Return a short name of a configuration's content ("" without one)."""
-    return "" if config is None else hashlib.sha256(config.encode()).hexdigest()[:12]
 
 
 def healthy_counts(resources: Sequence[Resource]) -> dict[str, int]:

@@ -13,6 +13,7 @@ from divvy.lab.paths import REPOSITORY, cache
 KUBERNETES_VERSION = "v1.36.3"
 CONTAINERD_VERSION = "v2.3.7"
 HELM_VERSION = "v4.3.1"
+PROMETHEUS_VERSION = "v3.13.5"
 
 
 class ToolBuildFailed(Exception):
@@ -139,4 +140,13 @@ HELM = Tool(
     packages=("helm.sh/helm/v4/cmd/helm",),
     ldflags=_stamp({"helm.sh/helm/v4/internal/version.version": HELM_VERSION}),
 )
-TOOLS = (KUBERNETES, CONTAINERD, HELM)
+PROMETHEUS = Tool(
+    name="prometheus",
+    packages=tuple(
+        f"github.com/prometheus/prometheus/cmd/{command}" for command in ("prometheus", "promtool")
+    ),
+    ldflags=_stamp({"github.com/prometheus/common/version.Version": PROMETHEUS_VERSION[1:]}),
+    # Of all that it can discover targets with, Kubernetes alone.
+    tags="netgo remove_all_sd enable_kubernetes_sd",
+)
+TOOLS = (KUBERNETES, CONTAINERD, HELM, PROMETHEUS)

@@ -1,6 +1,6 @@
 """The pure heart: stack file types, GPU models, MIG placement, resolution."""
 
-from divvy.model.canonical import SCHEMA_VERSION, canonical_json, parse_canonical
+from divvy.model.canonical import SCHEMA_VERSION, canonical_json, generation, parse_canonical
 from divvy.model.cluster_value import parse_cluster
 from divvy.model.devices import DeviceSelector
 from divvy.model.gpu_models import (
@@ -82,6 +82,7 @@ __all__ = [
     "Toleration",
     "UnknownGpuModel",
     "canonical_json",
+    "generation",
     "gpu_model",
     "gpu_models",
     "gpu_resource",

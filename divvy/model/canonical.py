@@ -1,5 +1,6 @@
 """The cluster value as the ConfigMap carries it: canonical JSON with a schema version."""
 
+import hashlib
 import json
 from typing import Any
 
@@ -36,6 +37,11 @@ def parse_canonical(text: str) -> Cluster:
             [Problem("schemaVersion", f"is {version!r}", f"{SCHEMA_VERSION} is expected")]
         )
     return parse_cluster(document.get("cluster"))
+
+
+def generation(text: str | None) -> str:
+    """Return a short name of a configuration's text ("" without one)."""
+    return "" if text is None else hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _plain(value: object) -> Any:

@@ -268,6 +268,8 @@ class Observability(_Part):
     """Create a ServiceMonitor for the Prometheus Operator."""
     dashboard: Annotated[bool, Field(strict=True)] = True
     """Create the Grafana dashboard's ConfigMap."""
+    alerts: Annotated[bool, Field(strict=True)] = False
+    """Create a PrometheusRule with alerts for the Prometheus Operator."""
 
 
 def _profile(value: Any) -> Any:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from divvy.model import Cluster, canonical_json, parse_cluster
+from divvy.model import Cluster, canonical_json, generation, parse_cluster
 from divvy.render.admission import admission_policy
 from divvy.render.agent_pod import agent_daemon_set
 from divvy.render.node_runtime import node_runtime_objects
+from divvy.render.observability import observability_objects
 
 AGENT = "divvy-agent"
 CONFIG_MAP = "divvy"
@@ -23,15 +24,19 @@ def objects(value: Mapping[str, Any], image: Any) -> list[dict[str, Any]]:
     known later. Raises InvalidCluster.
     """
     cluster = parse_cluster(value)
+    configuration = canonical_json(value)
     return [
         _namespace(cluster),
         _service_account(cluster),
         *_roles(cluster),
         *admission_policy(cluster.namespace, AGENT),
-        _config_map(cluster, value),
+        _config_map(cluster, configuration),
         *node_runtime_objects(cluster, image),
         agent_daemon_set(cluster, image),
         _service(cluster),
+        *observability_objects(
+            cluster, generation(configuration), labels("observability"), labels("agent")
+        ),
     ]
 
 
@@ -113,12 +118,12 @@ def _roles(cluster: Cluster) -> list[dict[str, Any]]:
     ]
 
 
-def _config_map(cluster: Cluster, value: Mapping[str, Any]) -> dict[str, Any]:
+def _config_map(cluster: Cluster, configuration: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": _metadata(CONFIG_MAP, cluster, "configuration"),
-        "data": {CONFIG_KEY: canonical_json(value)},
+        "data": {CONFIG_KEY: configuration},
     }
 
 

@@ -1,11 +1,11 @@
-"""The generated pages of docs/ are what the code says today."""
+"""Files that are generated from the code are what the code says today."""
 
 import pytest
 
-from docs.generate import FOLDER, PAGES
+from docs.generate import PAGES, ROOT
 
 
 @pytest.mark.parametrize("name", sorted(PAGES))
 def test_page_is_current(name):
-    text = (FOLDER / name).read_text(encoding="utf-8")
-    assert text == PAGES[name](), f"docs/{name} is old; write it with: python -m docs.generate"
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert text == PAGES[name](), f"{name} is old; write it with: python -m docs.generate"

@@ -1,0 +1,64 @@
+"""Alert rules over the agent's metrics, for Prometheus."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def alert_groups(generation: str) -> list[dict[str, Any]]:
+    """Return the rule groups; ``generation`` is the configuration that nodes should follow."""
+    return [
+        {
+            "name": "divvy",
+            "rules": [
+                _alert(
+                    "DivvyGpuUnhealthy",
+                    'divvy_gpu_state{state="Degraded"} == 1',
+                    "2m",
+                    "warning",
+                    "GPU {{ $labels.gpu }} of {{ $labels.node }} is unhealthy",
+                    "Its devices are withdrawn; pods that hold them were left alone. The reason is "
+                    "in the node's annotation divvy.gpu/status.",
+                ),
+                _alert(
+                    "DivvyProfileNotApplied",
+                    'divvy_gpu_state{state=~"Blocked|Failed"} == 1',
+                    "5m",
+                    "warning",
+                    "GPU {{ $labels.gpu }} of {{ $labels.node }} keeps its old layout",
+                    "Blocked: a pod or process held it until change.deadline. Failed: the driver "
+                    "refused. The reason is in the node's annotation divvy.gpu/status.",
+                ),
+                _alert(
+                    "DivvyNodeOnOldConfiguration",
+                    f'divvy_node_profile{{generation!="{generation}"}}',
+                    "5m",
+                    "warning",
+                    "{{ $labels.node }} follows an old configuration",
+                    "Its agent did not hear of the newest one, or refused it; the reason is in "
+                    "the node's annotation divvy.gpu/status.",
+                ),
+                _alert(
+                    "DivvyMemoryOverShare",
+                    "divvy_memory_over_limit_mib > 0",
+                    "1m",
+                    "warning",
+                    "{{ $labels.namespace }}/{{ $labels.pod }} uses more GPU memory than its share",
+                    "{{ $value }} MiB more than the memoryLimit of its {{ $labels.resource }} on "
+                    "{{ $labels.node }}: pods beside it may run out of memory.",
+                ),
+            ],
+        }
+    ]
+
+
+def _alert(
+    name: str, expression: str, lasting: str, severity: str, summary: str, description: str
+) -> dict[str, Any]:
+    return {
+        "alert": name,
+        "expr": expression,
+        "for": lasting,
+        "labels": {"severity": severity},
+        "annotations": {"summary": summary, "description": description},
+    }

@@ -1,0 +1,80 @@
+"""Dashboard, scraping and alerts: made only where wished, and about metrics that exist."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from divvy.agent.metrics import STATES
+from divvy.model import canonical_json, generation
+from divvy.render.alerts import alert_groups
+from divvy.render.dashboard import dashboard_json, queries
+from divvy.render.objects import component_of, objects
+
+STACK = Path(__file__).parents[2] / "stacks/Pulumi.lab.yaml"
+AGENT = Path(__file__).parents[2] / "divvy/agent/metrics.py"
+METRIC = re.compile(r"\b(?:divvy|DCGM_FI)_[A-Za-z_]+")
+
+
+def made(**wish: bool) -> dict[str, dict[str, Any]]:
+    value = yaml.safe_load(STACK.read_text())["config"]["divvy:cluster"]
+    value["observability"] = wish
+    found = objects(value, "image")
+    return {one["kind"]: one for one in found if component_of(one) == "observability"} | {
+        "value": value
+    }
+
+
+def panels() -> list[dict[str, Any]]:
+    return [one for one in json.loads(dashboard_json())["panels"] if one["type"] != "row"]
+
+
+def test_the_dashboard_is_made_unless_declined_and_the_operators_objects_only_if_asked() -> None:
+    assert set(made()) == {"value", "ConfigMap"}
+    assert set(made(dashboard=False)) == {"value"}
+    asked = made(serviceMonitor=True, alerts=True)
+    assert set(asked) == {"value", "ConfigMap", "ServiceMonitor", "PrometheusRule"}
+    assert asked["ConfigMap"]["metadata"]["labels"]["grafana_dashboard"] == "1"
+
+
+def test_the_monitor_selects_the_agents_service_and_its_port() -> None:
+    found = made(serviceMonitor=True)
+    monitor = found["ServiceMonitor"]["spec"]
+    (service,) = (one for one in objects(found["value"], "image") if one["kind"] == "Service")
+    chosen = monitor["selector"]["matchLabels"]
+    assert chosen.items() <= service["metadata"]["labels"].items()
+    ports = {port["name"] for port in service["spec"]["ports"]}
+    assert {endpoint["port"] for endpoint in monitor["endpoints"]} <= ports
+
+
+def test_the_rule_on_old_configurations_names_the_one_in_the_config_map() -> None:
+    found = made(alerts=True)
+    expected = generation(canonical_json(found["value"]))
+    assert found["PrometheusRule"]["spec"]["groups"] == alert_groups(expected)
+
+
+def test_panels_have_titles_numbers_and_places_of_their_own() -> None:
+    found = panels()
+    assert len({panel["id"] for panel in found}) == len(found)
+    assert len({panel["title"] for panel in found}) == len(found)
+    assert len({(p["gridPos"]["x"], p["gridPos"]["y"]) for p in found}) == len(found)
+
+
+def test_every_metric_asked_for_is_one_that_the_agent_has() -> None:
+    known = set(METRIC.findall(AGENT.read_text()))
+    known |= {f"{name}_total" for name in known}
+    asked = {
+        name
+        for panel in panels()
+        for target in panel["targets"]
+        for name in METRIC.findall(target["expr"])
+    }
+    asked |= set(METRIC.findall(json.dumps(alert_groups("abc"))))
+    assert asked
+    assert asked <= known
+
+
+def test_states_are_the_agents() -> None:
+    assert queries.STATES == STATES
