@@ -12,6 +12,7 @@ _OWN_NODE = (
     "'authentication.kubernetes.io/node-name' in request.userInfo.extra && "
     "request.userInfo.extra['authentication.kubernetes.io/node-name'][0] == object.metadata.name"
 )
+_LABELS = {"app.kubernetes.io/name": "divvy", "app.kubernetes.io/component": "agent"}
 _OWNED_LABELS = "(nvidia[.]com/(gpu|cuda|mig)[.-].*|nvidia[.]com/(gpu|mig)-.*)"
 
 
@@ -23,7 +24,7 @@ def admission_policy(namespace: str, account: str) -> list[dict[str, Any]]:
         {
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": "ValidatingAdmissionPolicy",
-            "metadata": {"name": name},
+            "metadata": {"name": name, "labels": _LABELS},
             "spec": {
                 "failurePolicy": "Fail",
                 "matchConstraints": {
@@ -68,7 +69,7 @@ def admission_policy(namespace: str, account: str) -> list[dict[str, Any]]:
         {
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": {"name": name},
+            "metadata": {"name": name, "labels": _LABELS},
             "spec": {"policyName": name, "validationActions": ["Deny"]},
         },
     ]

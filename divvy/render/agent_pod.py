@@ -168,9 +168,10 @@ def _affinity(cluster: Cluster) -> dict[str, Any] | None:
 
 
 def _tolerations(cluster: Cluster) -> list[dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
+    found: list[dict[str, Any]] = []
     for _, pool in sorted(cluster.pools.items()):
         for toleration in pool.tolerations:
             rendered = toleration.model_dump(by_alias=True, exclude_none=True)
-            found[repr(sorted(rendered.items()))] = rendered
-    return [rendered for _, rendered in sorted(found.items())]
+            if rendered not in found:
+                found.append(rendered)
+    return found
