@@ -15,6 +15,7 @@ from pathlib import Path
 
 _HERE = Path(__file__).resolve().parent
 _PROJECT = _HERE.parent
+_HOOK = _HERE / "hook"
 _ROOMS = ("agent", "model")
 _NAME = "divvy/agent"
 # The base image's Python and C library: what wheels must fit.
@@ -34,7 +35,7 @@ class BuildFailed(Exception):
 
 
 def input_digest(base: str) -> str:
-    """Return a digest of everything that goes into the image."""
+    """Return a digest of everything that goes into the image, less the compiler of its hook."""
     found = hashlib.sha256(base.encode())
     for path in _inputs():
         found.update(f"\0{path.relative_to(_PROJECT)}\0".encode())
@@ -44,6 +45,7 @@ def input_digest(base: str) -> str:
 
 def _inputs() -> list[Path]:
     paths = [_HERE / "Containerfile", _HERE / "build.py", _PROJECT / "requirements/agent.txt"]
+    paths += [path for path in _HOOK.iterdir() if path.suffix in (".c", ".h", "")]
     paths += [_PROJECT / "divvy/__init__.py", _PROJECT / "divvy/py.typed"]
     for room in _ROOMS:
         paths += [
@@ -52,6 +54,15 @@ def _inputs() -> list[Path]:
             if path.is_file() and "__pycache__" not in path.parts
         ]
     return sorted(paths)
+
+
+def compile_hook(folder: Path) -> Path:
+    """Compile the container hook into ``folder`` and return it; raises BuildFailed."""
+    try:
+        _run("make", "--silent", "-C", str(_HOOK), f"BUILD={folder.resolve()}")
+    except FileNotFoundError as missing:
+        raise BuildFailed("the hook needs make and a C compiler (gcc, libc6-dev)") from missing
+    return folder / "divvy-hook"
 
 
 def build_and_push(registry: str, base: str, inputs: str | None = None) -> str:
@@ -109,6 +120,7 @@ def _has_manifest(registry: str, reference: str) -> bool:
 
 def _lay_out(context: Path) -> None:
     shutil.copy(_HERE / "Containerfile", context)
+    compile_hook(context)
     site = context / "site"
     _run(
         *(sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--no-deps"),

@@ -12,34 +12,34 @@ from time import monotonic
 import grpc
 
 from divvy.agent import last_good
-from divvy.agent.allocation import Grant, grant
-from divvy.agent.cdi import cdi_spec, spec_bytes, write_spec
+from divvy.agent.allocation import Grant, granted_uuids
 from divvy.agent.cluster import ClusterLink, NodeView
 from divvy.agent.coexistence import may_be_labelled_by_others, others_at_work
 from divvy.agent.device_files import device_files, file_resources
 from divvy.agent.driver import Driver, older
-from divvy.agent.driver_files import find_driver_files
+from divvy.agent.edits import file_edits
 from divvy.agent.hardware import Gpu, Snapshot
-from divvy.agent.health import Health, after_probe, after_xid, gpu_fault, unhealthy_devices
+from divvy.agent.health import unhealthy_devices
+from divvy.agent.health_watch import HealthWatch
 from divvy.agent.holders import Holder, Ledger, PodResources, by_uuid, on_gpu
+from divvy.agent.injection import Injection
 from divvy.agent.inventory import Resource, inventory
 from divvy.agent.kubelet import Kubelet
 from divvy.agent.last_good import LastGood
 from divvy.agent.memory_watch import MemoryWatch
-from divvy.agent.nvml.process import DriverAway, DriverProblem, Xid
+from divvy.agent.nvml.process import DriverProblem
 from divvy.agent.partition import CannotPartition, Recut, recut, try_recut
 from divvy.agent.partitioner import execute, make_cap_nodes
 from divvy.agent.preference import preferred
 from divvy.agent.settings import Settings
 from divvy.agent.state_clock import StateClock
-from divvy.agent.status import GpuStatus, NodeStatus, healthy_counts
+from divvy.agent.status import NodeStatus, gpu_states, healthy_counts
 from divvy.agent.telling import Teller
 from divvy.agent.turn import Decision, Facts, Turn, decide
 from divvy.agent.wish import Wish, form_wish
 from divvy.model import generation
 
 _log = logging.getLogger(__name__)
-_PROBE_SECONDS = 10.0
 _TURN_SECONDS = 0.1
 _WAIT_SECONDS = 1.0
 _IDLE_SECONDS = 30.0
@@ -55,9 +55,8 @@ class Agent:
         self._cluster = cluster
         self._memory = last_good.load(settings.state_folder)
         self._config = self._memory.config
-        self._node = NodeView("", self._memory.labels, {})
+        self._node = NodeView("", self._memory.labels, {}, self._memory.runtime)
         self._wish = Wish()
-        self._health = Health()
         self._ledger = Ledger()
         self._turns: dict[str, Turn] = {}
         self._failed: dict[str, tuple[Recut, str, float]] = {}
@@ -65,9 +64,10 @@ class Agent:
         self._started = monotonic()
         self._heard: set[str] = set()
         self.pod_resources = PodResources(settings.pod_resources_socket)
-        self._driver = Driver(
-            settings.driver_root, self._memory.gpus, self._wake.set, self._xid_arrived
-        )
+        self._driver = Driver(settings.driver_root, self._memory.gpus, self._wake.set)
+        self._watch = HealthWatch(self._driver, self._wake.set)
+        self._driver.on_xid = self._watch.xid_arrived
+        self._injection = Injection(settings)
         self._teller = Teller(cluster)
         self.kubelet = Kubelet(settings.plugin_folder, self, self._wake.set)
         self.memory_watch = MemoryWatch(
@@ -95,7 +95,7 @@ class Agent:
                 tasks.create_task(self._driver.run())
                 tasks.create_task(self.kubelet.watch())
                 tasks.create_task(self._teller.run())
-                tasks.create_task(self._probe())
+                tasks.create_task(self._watch.run())
                 tasks.create_task(self.memory_watch.run())
                 tasks.create_task(self._reconcile_for_ever())
         finally:
@@ -112,8 +112,12 @@ class Agent:
 
     def grant(self, resource: Resource, device_ids: Sequence[str]) -> Grant:
         """Grant an Allocate and remember it until PodResources lists it."""
-        granted = grant(resource, device_ids)
-        self._ledger.record(resource.name, granted.device_ids, monotonic())
+        uuids = granted_uuids(resource, device_ids)
+        if resource.kind == "file":
+            granted = Grant((), file_edits(resource.files))
+        else:
+            granted = self._injection.grant(uuids)
+        self._ledger.record(resource.name, device_ids, monotonic())
         return granted
 
     def _heard_of_api(self) -> bool:
@@ -135,35 +139,6 @@ class Agent:
             self._config = text
             self._wake.set()
 
-    def _xid_arrived(self, xid: Xid) -> None:
-        snapshot = self._driver.snapshot
-        known = [] if snapshot is None else [gpu.uuid for gpu in snapshot.gpus]
-        _log.warning("XID %s on %s", xid.number, xid.uuid or "an unnamed GPU")
-        self._health = after_xid(
-            self._health, xid.number, xid.uuid, xid.gi, known, self._wish.ignored_xids
-        )
-        self._wake.set()
-
-    async def _probe(self) -> None:
-        pause = 1.0
-        while True:
-            await asyncio.sleep(pause)
-            pause = min(_PROBE_SECONDS, max(1.0, self._wish.recover_after / 3))
-            snapshot = self._driver.snapshot
-            if snapshot is None or self._driver.problem:
-                continue
-            before = self._health
-            for gpu in snapshot.gpus:
-                try:
-                    problem = "the GPU is lost" if gpu.lost else await self._driver.probe(gpu.uuid)
-                except DriverAway:
-                    break
-                self._health = after_probe(
-                    self._health, gpu.uuid, problem, monotonic(), self._wish.recover_after
-                )
-            if self._health != before:
-                self._wake.set()
-
     async def _reconcile_for_ever(self) -> None:
         while True:
             self._wake.clear()
@@ -180,13 +155,14 @@ class Agent:
         self._wish = form_wish(
             self._config, self._settings.node, self._node, snapshot, self._memory
         )
+        self._watch.rules = self._wish.health
         others = await self._others()
         if others:
             await self.kubelet.publish(())
             self._tell(snapshot, (), {}, others)
             return _IDLE_SECONDS
         no_driver = self._driver.problem or _driver_too_old(snapshot, self._wish)
-        problem = no_driver or self._wish.problem
+        problem = no_driver or self._wish.problem or self._injection.problem
         if snapshot is None or no_driver:
             files = self._files()
             await self.kubelet.publish(files)
@@ -267,15 +243,13 @@ class Agent:
             self._wish.node, gpus=tuple(decision.offer for decision in decisions.values())
         )
         withheld = frozenset().union(*(decision.withheld for decision in decisions.values()))
-        unhealthy = unhealthy_devices(snapshot, self._health)
+        unhealthy = unhealthy_devices(snapshot, self._watch.health)
         for decision in decisions.values():
             self._turns.pop(decision.offer.uuid, None)
             if decision.turn is not None:
                 self._turns[decision.offer.uuid] = decision.turn
         make_cap_nodes(self._settings.driver_root)
-        files = find_driver_files(self._settings.driver_root, snapshot.driver_version)
-        spec = cdi_spec(snapshot, files, self._settings.host_driver_root)
-        write_spec(self._settings.cdi_folder, spec_bytes(spec))
+        self._injection.renew(snapshot, self._node.runtime)
         gpus = inventory(offered, snapshot, unhealthy, withheld)
         await self.kubelet.publish((*gpus, *self._files()))
 
@@ -320,6 +294,7 @@ class Agent:
             assignment=self._wish.assignment,
             applied=applied,
             gpus=snapshot.gpus,
+            runtime=self._node.runtime,
         )
         if memory != self._memory:
             last_good.save(self._settings.state_folder, memory)
@@ -332,20 +307,7 @@ class Agent:
         decisions: Mapping[str, Decision],
         problem: str,
     ) -> None:
-        gpus = []
-        for gpu in () if snapshot is None else snapshot.gpus:
-            decision = decisions.get(gpu.uuid)
-            if decision is None:
-                continue
-            state, reason = decision.state, decision.reason
-            fault = gpu_fault(gpu, self._health)
-            if gpu.uuid in self._failed and decision.recut:
-                state, reason = "Failed", self._failed[gpu.uuid][1]
-            elif fault and state == "Ready":
-                state, reason = "Degraded", fault
-            names = tuple(sorted({offer.resource for offer in decision.offer.offers}))
-            layout = decision.offer.mig
-            gpus.append(GpuStatus(gpu.index, gpu.uuid, state, reason, layout, names))
+        failed = {uuid: failure[1] for uuid, failure in self._failed.items()}
         self.status = NodeStatus(
             generation=generation(self._wish.config),
             pool=self._wish.node.pool,
@@ -354,10 +316,10 @@ class Agent:
             problem=problem,
             driver="" if snapshot is None else snapshot.driver_version,
             simulated=snapshot is not None and snapshot.simulated,
-            gpus=tuple(gpus),
+            gpus=gpu_states(snapshot, decisions, failed, self._watch.health),
             resources=healthy_counts(resources),
         )
-        self._state_clock.observe(gpus, monotonic())
+        self._state_clock.observe(self.status.gpus, monotonic())
         self._teller.tell(self._node, self.status, snapshot, resources, self._wish.strategy)
 
 

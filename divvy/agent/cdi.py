@@ -7,31 +7,31 @@ SPEC.md). All driver capabilities are present in every container.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from divvy.agent.allocation import CDI_KIND
-from divvy.agent.driver_files import DriverFiles
-from divvy.agent.hardware import Gpu, Snapshot
+from divvy.agent.edits import Edits
+from divvy.agent.hook import HookCall
 
 SPEC_FILE = "divvy.gpu-gpu.json"
-_READ_ONLY = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
-_SOCKETS = ["nosuid", "nodev", "noexec", "rbind", "rprivate"]
 
 
-def cdi_spec(snapshot: Snapshot, files: DriverFiles, root: PurePosixPath) -> dict[str, Any]:
-    """Describe every device of ``snapshot``; ``root`` is the driver root as the host sees it."""
-    devices = []
-    for gpu in snapshot.gpus:
-        node = _node(root, f"dev/nvidia{gpu.minor}")
-        devices.append({"name": gpu.uuid, "containerEdits": {"deviceNodes": [node]}})
-        devices.extend(_mig_devices(gpu, node, root))
+def cdi_spec(common: Edits, devices: Mapping[str, Edits], hook: HookCall | None) -> dict[str, Any]:
+    """Describe every device by its UUID, and what all of them share."""
+    hooks = [] if hook is None else [_hook(hook)]
     return {
         "cdiVersion": "0.5.0",
         "kind": CDI_KIND,
-        "containerEdits": _common(files, root),
-        "devices": devices,
+        "containerEdits": {
+            "env": [f"{name}={value}" for name, value in common.env.items()],
+            **_edits(common),
+            "hooks": hooks,
+        },
+        "devices": [
+            {"name": uuid, "containerEdits": _edits(edits)} for uuid, edits in devices.items()
+        ],
     }
 
 
@@ -40,41 +40,28 @@ def spec_bytes(spec: dict[str, Any]) -> bytes:
     return (json.dumps(spec, indent=1, sort_keys=True) + "\n").encode()
 
 
-def _mig_devices(gpu: Gpu, node: dict[str, Any], root: PurePosixPath) -> list[dict[str, Any]]:
-    found = []
-    for instance in gpu.instances:
-        if instance.uuid is None or instance.gi_cap is None or instance.ci_cap is None:
-            continue
-        caps = [
-            _node(root, f"dev/nvidia-caps/nvidia-cap{minor}", permissions="r")
-            for minor in (instance.gi_cap, instance.ci_cap)
-        ]
-        found.append({"name": instance.uuid, "containerEdits": {"deviceNodes": [node, *caps]}})
-    return found
-
-
-def _common(files: DriverFiles, root: PurePosixPath) -> dict[str, Any]:
-    mounts: list[dict[str, Any]] = []
-    for path, names in files.libraries:
-        mounts.extend(
-            _mount(root / path, f"/{files.library_folder}/{name}", _READ_ONLY) for name in names
-        )
-    mounts.extend(_mount(root / path, f"/{path}", _READ_ONLY) for path in files.programs)
-    mounts.extend(_mount(root / path, f"/{path}", _SOCKETS) for path in files.socket_folders)
+def _edits(edits: Edits) -> dict[str, Any]:
     return {
-        # Tells NVIDIA's own runtime, where it is the default, to inject nothing by itself.
-        "env": ["NVIDIA_VISIBLE_DEVICES=void"],
-        "deviceNodes": [_node(root, path) for path in files.control_nodes],
-        "mounts": mounts,
+        "deviceNodes": [
+            {"path": node.path, "hostPath": node.host, "permissions": node.permissions}
+            for node in edits.nodes
+        ],
+        "mounts": [
+            {"hostPath": mount.host, "containerPath": mount.path, "options": list(mount.options)}
+            for mount in edits.mounts
+        ],
     }
 
 
-def _node(root: PurePosixPath, path: str, permissions: str = "rw") -> dict[str, Any]:
-    return {"path": f"/{path}", "hostPath": str(root / path), "permissions": permissions}
-
-
-def _mount(host: PurePosixPath, container: str, options: Sequence[str]) -> dict[str, Any]:
-    return {"hostPath": str(host), "containerPath": container, "options": list(options)}
+def _hook(call: HookCall) -> dict[str, Any]:
+    return {
+        "hookName": "createContainer",
+        "path": call.program,
+        "args": [Path(call.program).name, *call.arguments],
+        # Without any variable here, the runtime would pass on an environment of its choice.
+        "env": ["PATH=/nonexistent"],
+        "timeout": 60,
+    }
 
 
 def write_spec(folder: Path, content: bytes) -> bool:

@@ -24,11 +24,12 @@ _AWAY = (ApiError, httpx2.HTTPError)
 
 @dataclass(frozen=True)
 class NodeView:
-    """What the agent reads of its Node object."""
+    """What the agent reads of its Node object; ``runtime`` is the container runtime's version."""
 
     uid: str
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
+    runtime: str = ""
 
 
 class ClusterLink:
@@ -48,8 +49,7 @@ class ClusterLink:
                     Node, fields={"metadata.name": self._node}
                 ):
                     if kind != "DELETED" and node.metadata is not None:
-                        meta = node.metadata
-                        seen(NodeView(meta.uid or "", meta.labels or {}, meta.annotations or {}))
+                        seen(_view(node, node.metadata))
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def watch_config(self, seen: Callable[[str | None], None]) -> None:
@@ -129,3 +129,9 @@ class ClusterLink:
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()
+
+
+def _view(node: Node, meta: ObjectMeta) -> NodeView:
+    info = node.status.nodeInfo if node.status else None
+    runtime = info.containerRuntimeVersion if info else ""
+    return NodeView(meta.uid or "", meta.labels or {}, meta.annotations or {}, runtime)

@@ -25,7 +25,7 @@ _WHOLE_DRIVER = frozenset({1, 9, 18})
 class Driver:
     """Keeps a discovery process up and its last snapshot at hand.
 
-    ``changed`` is called whenever snapshot or problem became another; ``xid`` for
+    ``changed`` is called whenever snapshot or problem became another; ``on_xid`` for
     each XID event. ``problem`` is empty while the driver answers.
     """
 
@@ -34,11 +34,11 @@ class Driver:
         root: Path,
         known: Iterable[Gpu],
         changed: Callable[[], None],
-        xid: Callable[[Xid], None],
     ) -> None:
         self._root = root
         self._changed = changed
-        self._nvml = NvmlProcess(root, xid, lambda text: self._fail(text))
+        self._nvml = NvmlProcess(root, self._xid_arrived, self._fail)
+        self.on_xid: Callable[[Xid], None] = lambda _: None
         self._module = ""
         self._known = {gpu.uuid: gpu for gpu in known}
         self._lock = asyncio.Lock()
@@ -140,6 +140,9 @@ class Driver:
     async def stop(self) -> None:
         """End the discovery process."""
         await self._nvml.stop()
+
+    def _xid_arrived(self, xid: Xid) -> None:
+        self.on_xid(xid)
 
     def _fail(self, text: str) -> None:
         if text != self.problem:

@@ -35,7 +35,8 @@ class Gpu:
 
     ``numa`` is None where the system has no answer; ``mig_mode`` and
     ``mig_pending`` are None where the model has no MIG. A lost GPU keeps its
-    identity from an earlier look and has ``lost`` set.
+    identity from an earlier look and has ``lost`` set. ``brand`` is written as
+    NVIDIA's images do ("tesla", "geforce").
     """
 
     index: int
@@ -50,6 +51,7 @@ class Gpu:
     mig_pending: bool | None = None
     instances: tuple[MigInstance, ...] = ()
     lost: bool = False
+    brand: str = ""
 
 
 @dataclass(frozen=True)

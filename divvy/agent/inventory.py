@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from divvy.agent.hardware import Gpu, MigInstance, Snapshot
 from divvy.model import DesiredGpu, DesiredNode, Offer, model_of_product
@@ -41,6 +42,11 @@ class Resource:
     one_per_container: bool
     memory_limit_mib: int | None = None
     files: tuple[str, ...] = ()
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Device]:
+        """Return the devices by their IDs."""
+        return {device.id: device for device in self.devices}
 
 
 def physical(device_id: str) -> str:

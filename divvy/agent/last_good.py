@@ -23,9 +23,9 @@ class LastGood:
     """The agent's memory.
 
     ``config`` is the canonical JSON last accepted; ``labels`` the node's labels
-    then; ``profile`` what was selected; ``assignment`` maps GPU indices to
-    UUIDs as first seen; ``applied`` the layout offered per GPU; ``gpus`` what
-    the driver showed last.
+    then; ``runtime`` its container runtime; ``profile`` what was selected;
+    ``assignment`` maps GPU indices to UUIDs as first seen; ``applied`` the layout
+    offered per GPU; ``gpus`` what the driver showed last.
     """
 
     config: str | None = None
@@ -34,6 +34,7 @@ class LastGood:
     assignment: Mapping[int, str] = field(default_factory=dict)
     applied: Mapping[str, DesiredGpu] = field(default_factory=dict)
     gpus: tuple[Gpu, ...] = ()
+    runtime: str = ""
 
 
 def load(folder: Path) -> LastGood:
@@ -67,6 +68,7 @@ def _decode(raw: Mapping[str, Any]) -> LastGood:
         assignment={int(index): uuid for index, uuid in raw["assignment"].items()},
         applied={uuid: _desired(gpu) for uuid, gpu in raw["applied"].items()},
         gpus=tuple(_gpu(gpu) for gpu in raw["gpus"]),
+        runtime=raw.get("runtime", ""),
     )
 
 

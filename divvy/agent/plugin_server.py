@@ -105,17 +105,12 @@ class ResourceServer(stubs.DevicePluginServicer):
         return answer
 
     async def Allocate(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Grant the devices by CDI name or device file, or fail with device and reason."""
+        """Grant the devices, or fail with device and reason."""
         answer = api.AllocateResponse()
         try:
             for wish in request.container_requests:
                 granted = self._desk.grant(self._resource, wish.devices_ids)
-                names = [api.CDIDevice(name=name) for name in granted.cdi_names]
-                files = [
-                    api.DeviceSpec(container_path=path, host_path=path, permissions="rw")
-                    for path in granted.files
-                ]
-                answer.container_responses.add(cdi_devices=names, devices=files)
+                _fill(answer.container_responses.add(), granted)
         except Refused as refusal:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
         return answer
@@ -133,6 +128,20 @@ def options() -> Any:
 def socket_name(resource: str) -> str:
     """Return the socket's file name for a resource name."""
     return f"divvy-{re.sub(r'[^A-Za-z0-9.-]', '_', resource)}.sock"
+
+
+def _fill(answer: Any, granted: Grant) -> None:
+    for name in granted.cdi_names:
+        answer.cdi_devices.add(name=name)
+    answer.envs.update(granted.edits.env)
+    for node in granted.edits.nodes:
+        answer.devices.add(
+            container_path=node.path, host_path=node.host, permissions=node.permissions
+        )
+    for mount in granted.edits.mounts:
+        answer.mounts.add(
+            container_path=mount.path, host_path=mount.host, read_only=mount.read_only
+        )
 
 
 def _message(resource: Resource) -> Any:

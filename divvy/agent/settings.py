@@ -17,7 +17,9 @@ class Settings:
 
     ``driver_root`` is the driver root as this process sees it and
     ``host_driver_root`` the same folder as the host's runtime does;
-    ``device_folder`` is the host's /dev as this process sees it.
+    ``device_folder`` is the host's /dev and ``containerd_folder`` its
+    /etc/containerd as this process sees them. ``state_folder`` has the same path
+    on the host: containers' hook is run from there.
     """
 
     node: str
@@ -31,6 +33,8 @@ class Settings:
     state_folder: Path
     device_folder: Path
     pod_logs: Path
+    containerd_folder: Path
+    hook_program: Path
     listen: str
     port: int
 
@@ -45,6 +49,8 @@ _DEFAULTS = {
     "DIVVY_STATE_FOLDER": "/var/lib/divvy",
     "DIVVY_DEVICE_FOLDER": "/host-dev",
     "DIVVY_POD_LOGS": "/var/log/pods",
+    "DIVVY_CONTAINERD_FOLDER": "/host-containerd",
+    "DIVVY_HOOK": "/opt/divvy-hook",
     "DIVVY_LISTEN": "0.0.0.0",  # noqa: S104 (the pod's own address)
     "DIVVY_PORT": "9410",
 }
@@ -73,6 +79,8 @@ def settings_from(environment: Mapping[str, str]) -> Settings:
         state_folder=Path(values["DIVVY_STATE_FOLDER"]),
         device_folder=Path(values["DIVVY_DEVICE_FOLDER"]),
         pod_logs=Path(values["DIVVY_POD_LOGS"]),
+        containerd_folder=Path(values["DIVVY_CONTAINERD_FOLDER"]),
+        hook_program=Path(values["DIVVY_HOOK"]),
         listen=values["DIVVY_LISTEN"],
         port=int(port),
     )

@@ -6,7 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from divvy.agent.hardware import Snapshot
+from divvy.agent.health import Health, gpu_fault
 from divvy.agent.inventory import Resource
+from divvy.agent.turn import Decision
 
 STATUS_ANNOTATION = "divvy.gpu/status"
 # From good to bad: a node shows the worst state of its GPUs.
@@ -78,6 +81,32 @@ class NodeStatus:
             ],
         }
         return json.dumps(value, separators=(",", ":"))
+
+
+def gpu_states(
+    snapshot: Snapshot | None,
+    decisions: Mapping[str, Decision],
+    failed: Mapping[str, str],
+    health: Health,
+) -> tuple[GpuStatus, ...]:
+    """Return the state of every GPU that was decided about.
+
+    ``failed`` maps UUIDs to why the last attempt to cut them failed.
+    """
+    found = []
+    for gpu in () if snapshot is None else snapshot.gpus:
+        decision = decisions.get(gpu.uuid)
+        if decision is None:
+            continue
+        state, reason = decision.state, decision.reason
+        fault = gpu_fault(gpu, health)
+        if gpu.uuid in failed and decision.recut:
+            state, reason = "Failed", failed[gpu.uuid]
+        elif fault and state == "Ready":
+            state, reason = "Degraded", fault
+        names = tuple(sorted({offer.resource for offer in decision.offer.offers}))
+        found.append(GpuStatus(gpu.index, gpu.uuid, state, reason, decision.offer.mig, names))
+    return tuple(found)
 
 
 def healthy_counts(resources: Sequence[Resource]) -> dict[str, int]:

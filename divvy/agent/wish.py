@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from divvy.agent.cluster import NodeView
 from divvy.agent.hardware import Snapshot
+from divvy.agent.health_watch import HealthRules
 from divvy.agent.last_good import LastGood
 from divvy.agent.turn import Policy
 from divvy.model import (
@@ -40,8 +41,7 @@ class Wish:
     profile: str | None = None
     assignment: Mapping[int, str] = field(default_factory=dict)
     policy: Policy = Policy("wait", 600.0)
-    ignored_xids: frozenset[int] = frozenset()
-    recover_after: float = 60.0
+    health: HealthRules = HealthRules()
     replica_policy: str = "spread"
     min_version: str | None = None
     strategy: str | None = None
@@ -88,8 +88,7 @@ def form_wish(
         profile=selection.profile,
         assignment=assignment,
         policy=Policy(cluster.change.policy, cluster.change.deadline),
-        ignored_xids=frozenset(health.ignore_xids),
-        recover_after=health.recover_after,
+        health=HealthRules(frozenset(health.ignore_xids), health.recover_after),
         replica_policy=cluster.placement.replicas,
         min_version=cluster.driver.min_version,
         strategy=_strategy(desired),

@@ -108,7 +108,9 @@ def _container(cluster: Cluster, image: Any) -> dict[str, Any]:
                 "readOnly": True,
             },
             {"name": "cdi", "mountPath": "/var/run/cdi"},
+            # Mounted at its own path: the hook that is installed there runs on the host.
             {"name": "state", "mountPath": "/var/lib/divvy"},
+            {"name": "containerd", "mountPath": "/host-containerd", "readOnly": True},
             *(
                 {"name": name, "mountPath": mount, "readOnly": True}
                 for name, (_, mount) in _where_needed(cluster).items()
@@ -126,6 +128,7 @@ def _volumes(cluster: Cluster) -> list[dict[str, Any]]:
         "pod-resources": "/var/lib/kubelet/pod-resources",
         "cdi": "/var/run/cdi",
         "state": "/var/lib/divvy",
+        "containerd": "/etc/containerd",
         **{name: host for name, (host, _) in _where_needed(cluster).items()},
     }
     return [

@@ -21,6 +21,7 @@ def gpu(index: int = 0, *, mig: bool = False, instances: tuple[MigInstance, ...]
         mig_mode=mig,
         mig_pending=mig,
         instances=instances,
+        brand="nvidia",
     )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from divvy.agent.cdi import cdi_spec, spec_bytes, write_spec
 from divvy.agent.driver_files import DriverFiles, find_driver_files
+from divvy.agent.edits import common_edits, device_edits, without_cdi
+from divvy.agent.hook import Hook, hook_call
 from tests.agent.devices import gpu, instance, snapshot
 
 ROOT = PurePosixPath("/run/nvidia/driver")
@@ -16,7 +19,10 @@ FILES = DriverFiles(
     control_nodes=("dev/nvidiactl",),
     socket_folders=("run/nvidia-persistenced",),
 )
-SPEC = cdi_spec(snapshot(gpu(0), gpu(1, mig=True, instances=(instance(3, 14, 0, 2),))), FILES, ROOT)
+SNAPSHOT = snapshot(gpu(0), gpu(1, mig=True, instances=(instance(3, 14, 0, 2),)))
+COMMON, EACH = common_edits(FILES, ROOT), device_edits(SNAPSHOT, ROOT)
+HOOK = Hook(Path("/var/lib/divvy/hook-1/divvy-hook"), Path("/var/lib/divvy/hook-1/ldconfig"))
+SPEC = cdi_spec(COMMON, EACH, hook_call(HOOK, SNAPSHOT, FILES))
 DEVICES = {device["name"]: device["containerEdits"]["deviceNodes"] for device in SPEC["devices"]}
 
 
@@ -38,6 +44,33 @@ def test_libraries_appear_under_the_names_programs_ask_for() -> None:
     paths = [mount["containerPath"] for mount in SPEC["containerEdits"]["mounts"]]
     assert "/usr/lib64/libcuda.so.1" in paths
     assert "/usr/bin/nvidia-smi" in paths
+
+
+def test_the_hook_is_told_the_driver_and_runs_in_an_environment_of_ours() -> None:
+    (hook,) = SPEC["containerEdits"]["hooks"]
+    assert hook["hookName"] == "createContainer"
+    assert hook["path"] == "/var/lib/divvy/hook-1/divvy-hook"
+    assert hook["env"]
+    assert hook["args"][1:] == [
+        *("--cuda=12.4", "--driver=550.163.01", "--brand=nvidia", "--arch=8.0"),
+        *("--ldconfig=/var/lib/divvy/hook-1/ldconfig", "--folder=/usr/lib64"),
+    ]
+
+
+def test_gpus_that_differ_are_told_as_the_weakest() -> None:
+    other = replace(gpu(1), brand="geforce", compute_capability=(7, 5))
+    call = hook_call(HOOK, snapshot(gpu(0), other), FILES)
+    assert {"--brand=unknown", "--arch=7.5"} <= set(call.arguments)
+
+
+def test_without_cdi_libraries_are_where_any_loader_looks() -> None:
+    edits = without_cdi(COMMON, [EACH["GPU-0"]], FILES.library_folder)
+    paths = {mount.path for mount in edits.mounts}
+    folders = ("/usr/lib64", "/usr/lib/x86_64-linux-gnu")
+    assert {f"{folder}/libcuda.so.1" for folder in folders} <= paths
+    assert {"/usr/bin/nvidia-smi", "/run/nvidia-persistenced"} <= paths
+    assert [node.path for node in edits.nodes] == ["/dev/nvidiactl", "/dev/nvidia0"]
+    assert edits.env == {"NVIDIA_VISIBLE_DEVICES": "void"}
 
 
 def test_the_same_hardware_gives_the_same_bytes() -> None:

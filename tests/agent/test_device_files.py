@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from divvy.agent.allocation import Refused, grant
+from divvy.agent.allocation import Refused, granted_uuids
 from divvy.agent.device_files import device_files, file_resources
+from divvy.agent.edits import Node, file_edits
 from divvy.agent.preference import preferred
 from divvy.model import FileDevices
 from tests.agent.test_kubelet import serving
@@ -25,15 +26,15 @@ FILES = {
 def test_every_device_of_a_resource_stands_for_all_its_files() -> None:
     (resource,) = file_resources([HCA], lambda pattern: FILES[pattern])
     assert [device.id for device in resource.devices] == [f"rdma-hca::{n}" for n in range(8)]
-    granted = grant(resource, ["rdma-hca::3"])
-    assert granted.cdi_names == ()
-    assert granted.files == ("/dev/infiniband/uverbs0", "/dev/infiniband/uverbs1", "/dev/rdma_cm")
+    assert granted_uuids(resource, ["rdma-hca::3"]) == ("rdma-hca",)
+    paths = ("/dev/infiniband/uverbs0", "/dev/infiniband/uverbs1", "/dev/rdma_cm")
+    assert file_edits(resource.files).nodes == tuple(Node(path, path, "rw") for path in paths)
 
 
 def test_two_of_one_file_resource_are_refused() -> None:
     (resource,) = file_resources([HCA], lambda pattern: FILES[pattern])
     with pytest.raises(Refused, match="at most 1 per container"):
-        grant(resource, ["rdma-hca::0", "rdma-hca::1"])
+        granted_uuids(resource, ["rdma-hca::0", "rdma-hca::1"])
 
 
 def test_the_kubelets_question_is_answered() -> None:

@@ -19,7 +19,7 @@ def test_a_driver_that_is_away_is_no_fault_of_a_gpu(
         raise DriverProblem("Driver Not Loaded", code)
 
     async def scene() -> None:
-        driver = Driver(tmp_path, (), lambda: None, lambda _: None)
+        driver = Driver(tmp_path, (), lambda: None)
         with pytest.raises(DriverAway):
             await driver.probe("GPU-0")
         monkeypatch.setattr(NvmlProcess, "call", unloaded)
@@ -37,7 +37,7 @@ def test_a_gpu_that_fails_is_told_by_its_probe(
 
     async def scene() -> None:
         monkeypatch.setattr(NvmlProcess, "call", lost)
-        driver = Driver(tmp_path, (), lambda: None, lambda _: None)
+        driver = Driver(tmp_path, (), lambda: None)
         assert await driver.probe("GPU-0") == "GPU is lost"
 
     play(scene)

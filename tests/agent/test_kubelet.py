@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from divvy.agent.allocation import Grant, grant
+from divvy.agent.allocation import Grant, granted_uuids
+from divvy.agent.edits import Edits, Mount, Node, file_edits
 from divvy.agent.inventory import Resource
 from divvy.agent.kubelet import Kubelet
 from divvy.agent.preference import preferred
@@ -20,6 +21,11 @@ from tests.fakes.kubelet import AdmissionFailed, FakeKubelet, fake_kubelet
 from tests.fakes.scene import play
 
 SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"
+EDITS = Edits(
+    {"NVIDIA_VISIBLE_DEVICES": "void"},
+    (Node("/dev/nvidia0", "/run/nvidia/driver/dev/nvidia0", "rw"),),
+    (Mount("/usr/lib64/libcuda.so.1", "/run/nvidia/driver/libcuda.so.550", ("ro", "rbind")),),
+)
 
 
 class Desk:
@@ -31,7 +37,10 @@ class Desk:
         return preferred(resource, available, required, size, {})
 
     def grant(self, resource: Resource, device_ids: Sequence[str]) -> Grant:
-        return grant(resource, device_ids)
+        uuids = granted_uuids(resource, device_ids)
+        if resource.name == SHARED:
+            return Grant(tuple(f"divvy.gpu/gpu={uuid}" for uuid in uuids))
+        return Grant((), file_edits(resource.files) if resource.kind == "file" else EDITS)
 
 
 @asynccontextmanager
@@ -152,6 +161,21 @@ def test_a_pod_gets_the_cdi_name_of_its_device(sockets: Path) -> None:
             assert [found.name for found in answer.cdi_devices] == [
                 f"divvy.gpu/gpu={held.split('::')[0]}"
             ]
+
+    play(scene)
+
+
+def test_without_cdi_a_pod_gets_nodes_mounts_and_environment(sockets: Path) -> None:
+    async def scene() -> None:
+        async with serving(sockets, whole(2)) as (kubelet, _):
+            await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
+            answer = await kubelet.admit("default/one", GPU)
+            assert not answer.cdi_devices
+            assert dict(answer.envs) == {"NVIDIA_VISIBLE_DEVICES": "void"}
+            (node,), (mount,) = answer.devices, answer.mounts
+            assert (node.container_path, node.permissions) == ("/dev/nvidia0", "rw")
+            assert node.host_path == "/run/nvidia/driver/dev/nvidia0"
+            assert (mount.container_path, mount.read_only) == ("/usr/lib64/libcuda.so.1", True)
 
     play(scene)
 

@@ -16,15 +16,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from divvy.lab.paths import REPOSITORY
 from divvy.lab.simulated_driver import install_simulated_driver
 from divvy.model import canonical_json
 from divvy.model.gpu_models import gpu_model
+from plugin_image.build import compile_hook
 from tests.fakes.api import NAMESPACE, FakeApi, fake_api
 from tests.fakes.kubelet import FakeKubelet, fake_kubelet
 
 MODEL = "A100-SXM4-40GB"
 VERSION = "550.163.01"
 NODE = "made-up"
+_HOOK_BUILD = REPOSITORY / "build/hook"
 
 
 def configuration(gpus: int, profile: dict[str, Any], **more: Any) -> str:
@@ -86,6 +89,8 @@ class AgentNode:
             "DIVVY_CDI_FOLDER": str(self.folder / "cdi"),
             "DIVVY_STATE_FOLDER": str(self.folder / "state"),
             "DIVVY_DEVICE_FOLDER": str(self.folder / "dev"),
+            "DIVVY_CONTAINERD_FOLDER": str(self.folder / "containerd"),
+            "DIVVY_HOOK": str(compile_hook(_HOOK_BUILD)),
             "DIVVY_LISTEN": "127.0.0.1",
             "DIVVY_PORT": "9499",
         }

@@ -15,6 +15,11 @@ from pathlib import Path
 from typing import Any
 
 NAMESPACE = "divvy-system"
+RUNTIME = {"containerRuntimeVersion": "containerd://2.3.0"}
+_NODE_INFO = (
+    *("architecture", "bootID", "kernelVersion", "kubeProxyVersion", "kubeletVersion"),
+    *("machineID", "operatingSystem", "osImage", "systemUUID"),
+)
 
 
 class FakeApi:
@@ -25,6 +30,7 @@ class FakeApi:
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": {"name": node, "uid": "1", "labels": {}, "annotations": {}},
+            "status": {"nodeInfo": {**dict.fromkeys(_NODE_INFO, ""), **RUNTIME}},
         }
         self.config: dict[str, Any] | None = None
         self.events: list[dict[str, Any]] = []

@@ -27,6 +27,25 @@ _NVLINK_SCORE = 100
 # The compute-instance profile that fills a GPU instance of a profile, by its
 # NVML number (nvml.h: GPU_INSTANCE_PROFILE_* → COMPUTE_INSTANCE_PROFILE_*).
 _WHOLE_COMPUTE_INSTANCE = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 5, 6: 6, 7: 0, 8: 1, 9: 0}
+# NVML's brands (nvml.h: nvmlBrandType_t) as NVIDIA_REQUIRE_CUDA of its images names them.
+_BRANDS = {
+    1: "quadro",
+    2: "tesla",
+    3: "nvs",
+    4: "grid",
+    5: "geforce",
+    6: "titan",
+    7: "vapps",
+    8: "vpc",
+    9: "vcs",
+    10: "vws",
+    11: "cloudgaming",
+    12: "quadrortx",
+    13: "nvidiartx",
+    14: "nvidia",
+    15: "geforcertx",
+    16: "titanrtx",
+}
 
 
 def load(library: str) -> None:
@@ -79,7 +98,15 @@ def _gpu(index: int, handle: Any, root: Path) -> dict[str, Any]:
         "mig_pending": pending,
         "instances": _instances(handle, minor, root) if current else [],
         "lost": False,
+        "brand": _brand(handle),
     }
+
+
+def _brand(handle: Any) -> str:
+    try:
+        return _BRANDS.get(nvml.nvmlDeviceGetBrand(handle), "unknown")
+    except nvml.NVMLError:
+        return "unknown"
 
 
 def _mig_mode(handle: Any) -> tuple[bool | None, bool | None]:
