@@ -1,0 +1,5 @@
+"""The Helm chart of a cluster: the objects of ``render.objects``, their values a user's to edit."""
+
+from divvy.render.chart.chart import NAME, Chart, chart_files, values_of
+
+__all__ = ["NAME", "Chart", "chart_files", "values_of"]

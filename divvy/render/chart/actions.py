@@ -1,0 +1,58 @@
+"""Texts that stand for a chart's values in the pattern cluster, and the actions they become."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+IMAGE = "image.invalid/agent"
+GENERATION = "generation-of-the-configuration"
+POOL = "pool-of-the-range"
+RUNTIME = "containerd"
+_NAMESPACE = "release-namespace"
+_DRIVER = "/driver-root-of-the-values"
+
+EVERYTHING: dict[str, Any] = {
+    "namespace": _NAMESPACE,
+    "profiles": {"watched": {"timeSlicing": {"replicas": 2, "memoryLimit": "auto"}}},
+    "pools": {
+        "another": {"select": {"example": "another"}, "profile": "watched"},
+        POOL: {
+            "select": {"example": "pool"},
+            "profile": "watched",
+            "runtime": {"name": RUNTIME, "configure": True},
+            "tolerations": [{"operator": "Exists"}],
+        },
+    },
+    "driver": {"root": f"{_DRIVER}/"},
+    "change": {"policy": "evict"},
+    "devices": [{"resource": "example.com/device", "paths": ["/dev/example"]}],
+    "imagePullSecrets": ["example"],
+    "observability": {"serviceMonitor": True, "dashboard": True, "alerts": True},
+}
+"""A cluster in which everything is switched on."""
+
+# The longer text first: one is the beginning of another.
+_ACTIONS = (
+    (f"{_DRIVER}/dev", 'include "divvy.driverRoot" @', "/dev"),
+    (f"{_DRIVER}/", 'dig "driver" "root" "/" @.Values.AsMap', ""),
+    (_DRIVER, 'include "divvy.driverRoot" @ | default "/"', ""),
+    (_NAMESPACE, "@.Release.Namespace", ""),
+    (IMAGE, 'include "divvy.image" @', ""),
+    (POOL, "$name", ""),
+    (GENERATION, 'include "divvy.generation" @', ""),
+)
+
+
+def with_actions(text: str, root: str = ".") -> str:
+    """Return the text of a template; ``root`` is "$" where "." is something else.
+
+    A whole scalar is quoted: a namespace may be a number.
+    """
+    for stands, action, rest in _ACTIONS:
+        if not rest:
+            whole = re.compile(rf"(?<=: ){re.escape(stands)}$", re.MULTILINE)
+            quoted = f"{{{{ {action} | quote }}}}"
+            text = whole.sub(quoted.replace("\\", r"\\"), text)
+        text = text.replace(stands, f"{{{{ {action} }}}}{rest}")
+    return re.sub(r"@(\.?)", lambda found: root if root == "." else root + found[1], text)

@@ -1,0 +1,143 @@
+"""All files of the chart of a cluster."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files as package_files
+from io import StringIO
+from typing import Any
+
+from divvy.model import SCHEMA_VERSION, canonical_json, generation, parse_cluster
+from divvy.plan import plan
+from divvy.render.chart.pattern import Patterns, patterns
+from divvy.render.chart.readme import readme
+from divvy.render.chart.templates import template_files
+from divvy.render.chart.values import chart_values, values_text
+from divvy.render.chart.values_schema import DEPLOYMENT_KEYS, stack_values, values_schema
+from divvy.render.chart.yaml_text import scalar
+
+NAME = "divvy"
+GENERATED = "divvy.gpu/generated"
+"""The annotation of Chart.yaml with the digest of all other files."""
+
+_TEMPLATES = ("_helpers.tpl", "_resources.tpl", "NOTES.txt")
+_TEST = "vector-add.yaml"
+_IGNORED = "*.tgz\n.git/\n.gitignore\n*.swp\n*~\n"
+
+
+@dataclass(frozen=True)
+class Chart:
+    """What a chart is made of beside the stack file's value.
+
+    ``image`` is the agent's by digest; without one, the chart says what to set.
+    """
+
+    stack: str
+    version: str
+    app_version: str
+    image: str | None = None
+    workloads: str | None = None
+
+
+def values_of(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the cluster value that the chart of a stack deploys: its namespace written out."""
+    return {**chart_values(value), "namespace": parse_cluster(dict(value)).namespace}
+
+
+def chart_files(value: Mapping[str, Any], chart: Chart) -> dict[str, str]:
+    """Return every file of the chart by its path; the same input gives the same text.
+
+    Raises InvalidCluster.
+    """
+    cluster = parse_cluster(dict(value))
+    found = _patterns()
+    own = _own_values(chart, found)
+    text = canonical_json(values_of(value))
+    files = {
+        ".helmignore": _IGNORED,
+        "README.md": readme(chart.stack, cluster.namespace, own),
+        "values.yaml": values_text(value, own),
+        "values.schema.json": _json(values_schema()),
+        "files/plan.txt": _plan_text(value, chart.stack),
+        f"templates/tests/{_TEST}": _packaged(_TEST),
+        **{f"templates/{name}": _filled(name, generation(text)) for name in _TEMPLATES},
+        **{f"templates/{name}": body for name, body in template_files(found.objects).items()},
+        **found.files,
+    }
+    files["Chart.yaml"] = _chart_yaml(chart, content_digest(files))
+    return dict(sorted(files.items()))
+
+
+def content_digest(files: Mapping[str, str]) -> str:
+    """Return a digest of all files but Chart.yaml, which carries it."""
+    found = hashlib.sha256()
+    for path, text in sorted(files.items()):
+        if path != "Chart.yaml":
+            found.update(f"{path}\0{len(text.encode())}\0{text}".encode())
+    return f"sha256:{found.hexdigest()}"
+
+
+@cache
+def _patterns() -> Patterns:
+    return patterns()
+
+
+def _own_values(chart: Chart, found: Patterns) -> dict[str, Any]:
+    repository, _, digest = (chart.image or "").partition("@")
+    return {
+        "image": {"repository": repository, "digest": digest},
+        **{key: found.defaults[key] for key in ("agent", "nodeRuntime")},
+        "rbac": {"create": True},
+        "admissionPolicy": {"create": True},
+        "tests": {"image": chart.workloads or "", "resources": []},
+    }
+
+
+def _chart_yaml(chart: Chart, digest: str) -> str:
+    return f"""\
+apiVersion: v2
+name: {NAME}
+description: How every GPU of a cluster is cut and shared.
+type: application
+version: {scalar(chart.version)}
+appVersion: {scalar(chart.app_version)}
+# The admission policy reads the node's name from tokens, which 1.32 made stable.
+kubeVersion: ">=1.32.0-0"
+keywords: [gpu, mig, time-slicing, device-plugin]
+annotations:
+  {GENERATED}: "{digest}"
+"""
+
+
+def _filled(name: str, named: str) -> str:
+    keys = [key for key in stack_values()[0] if key not in DEPLOYMENT_KEYS]
+    return (
+        _packaged(name)
+        .replace("CLUSTER_KEYS", " ".join(f'"{key}"' for key in keys))
+        .replace("SCHEMA_VERSION", str(SCHEMA_VERSION))
+        .replace("PLAN_GENERATION", named)
+    )
+
+
+def _packaged(name: str) -> str:
+    return (package_files(__package__) / "files" / name).read_text(encoding="utf-8")
+
+
+def _plan_text(value: Mapping[str, Any], stack: str) -> str:
+    from rich.console import Console
+
+    from divvy.render.terminal import plan_text
+
+    out = StringIO()
+    console = Console(file=out, width=96, no_color=True, highlight=False)
+    console.print(plan_text(plan(parse_cluster(dict(value)), stack)))
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).strip("\n") + "\n"
+
+
+def _json(value: object) -> str:
+    import json
+
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,73 @@
+"""What a stack file switches on and off, and the template action that asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from divvy.render.chart.actions import POOL
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One switch: the action that opens what depends on it, how to switch it off, and where."""
+
+    opening: str
+    off: Callable[[dict[str, Any]], None]
+    component: str | None = None
+
+
+def _without(*keys: str) -> Callable[[dict[str, Any]], None]:
+    def off(value: dict[str, Any]) -> None:
+        here = value
+        for key in keys[:-1]:
+            here = here[key]
+        del here[keys[-1]]
+
+    return off
+
+
+def _false(*keys: str) -> Callable[[dict[str, Any]], None]:
+    def off(value: dict[str, Any]) -> None:
+        here = value
+        for key in keys[:-1]:
+            here = here[key]
+        here[keys[-1]] = False
+
+    return off
+
+
+def _value(*keys: str, default: str) -> str:
+    words = " ".join(f'"{key}"' for key in keys)
+    return f"dig {words} {default} @.Values.AsMap"
+
+
+CHOICES = (
+    Choice(
+        f'if eq ({_value("change", "policy", default=chr(34) + "wait" + chr(34))}) "evict"',
+        _without("change"),
+    ),
+    Choice(
+        'if include "divvy.watchesMemory" @',
+        _without("profiles", "watched", "timeSlicing", "memoryLimit"),
+    ),
+    Choice("if @.Values.devices", _without("devices")),
+    Choice("with @.Values.imagePullSecrets", _without("imagePullSecrets")),
+    Choice('with include "divvy.tolerations" @', _without("pools", POOL, "tolerations"), "agent"),
+    Choice('if include "divvy.selects" @', _without("pools", "another", "select"), "agent"),
+    Choice("with $pool.tolerations", _without("pools", POOL, "tolerations"), "node-runtime"),
+    Choice("with $pool.select", _without("pools", POOL, "select"), "node-runtime"),
+    Choice(
+        f"if {_value('observability', 'serviceMonitor', default='false')}",
+        _false("observability", "serviceMonitor"),
+    ),
+    Choice(
+        f"if {_value('observability', 'dashboard', default='true')}",
+        _false("observability", "dashboard"),
+    ),
+    Choice(
+        f"if {_value('observability', 'alerts', default='false')}",
+        _false("observability", "alerts"),
+    ),
+)

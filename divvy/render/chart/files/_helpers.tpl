@@ -1,0 +1,120 @@
+{{/* Labels of every object. Names do not follow the release: one agent serves a node. */}}
+{{- define "divvy.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/name: divvy
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{/* The agent's image, always by digest. */}}
+{{- define "divvy.image" -}}
+{{- $repository := required "image.repository is missing: where the agent's image is" .Values.image.repository -}}
+{{- $digest := required "image.digest is missing: sha256:… of the agent's image" .Values.image.digest -}}
+{{- printf "%s@%s" $repository $digest -}}
+{{- end }}
+
+{{/* Where the driver's files are on the host; nothing for the root directory. */}}
+{{- define "divvy.driverRoot" -}}
+{{- regexReplaceAll "/+$" (dig "driver" "root" "/" .Values.AsMap) "" -}}
+{{- end }}
+
+{{/* What the agents read: the values of the stack file as canonical JSON. */}}
+{{- define "divvy.configuration" -}}
+{{- $cluster := pick .Values CLUSTER_KEYS -}}
+{{- $_ := set $cluster "namespace" .Release.Namespace -}}
+{{- dict "cluster" $cluster "schemaVersion" SCHEMA_VERSION | toRawJson -}}
+{{- end }}
+
+{{/* The short name of a configuration, as agents report which one they follow. */}}
+{{- define "divvy.generation" -}}
+{{- include "divvy.configuration" . | sha256sum | trunc 12 -}}
+{{- end }}
+
+{{/* Whether any profile watches GPU memory. */}}
+{{- define "divvy.watchesMemory" -}}
+{{- $found := false -}}
+{{- range $profile := .Values.profiles -}}
+  {{- range $rule := kindIs "slice" $profile | ternary $profile (list $profile) -}}
+    {{- if dig "timeSlicing" "memoryLimit" "" $rule }}{{ $found = true }}{{ end -}}
+  {{- end -}}
+{{- end -}}
+{{- if $found }}true{{ end -}}
+{{- end }}
+
+{{/* Whether any pool has its container runtime prepared. */}}
+{{- define "divvy.configuresRuntime" -}}
+{{- $found := false -}}
+{{- range $pool := .Values.pools -}}
+  {{- if dig "runtime" "configure" false $pool }}{{ $found = true }}{{ end -}}
+{{- end -}}
+{{- if $found }}true{{ end -}}
+{{- end }}
+
+{{/* Whether every pool selects its nodes; the agent runs everywhere for one that does not. */}}
+{{- define "divvy.selects" -}}
+{{- $all := true -}}
+{{- range $pool := .Values.pools -}}
+  {{- if not $pool.select }}{{ $all = false }}{{ end -}}
+{{- end -}}
+{{- if $all }}true{{ end -}}
+{{- end }}
+
+{{/* The nodes of all pools, one term per pool. */}}
+{{- define "divvy.nodeSelectorTerms" -}}
+{{- $terms := list -}}
+{{- range $pool := .Values.pools -}}
+  {{- $expressions := list -}}
+  {{- range $key, $value := $pool.select -}}
+    {{- $expressions = append $expressions (dict "key" $key "operator" "In" "values" (list $value)) -}}
+  {{- end -}}
+  {{- $terms = append $terms (dict "matchExpressions" $expressions) -}}
+{{- end -}}
+{{- toYaml $terms -}}
+{{- end }}
+
+{{/* A list of tolerations, the operator written out. */}}
+{{- define "divvy.tolerationList" -}}
+{{- $list := list -}}
+{{- range . -}}
+  {{- $list = append $list (merge (dict) . (dict "operator" "Equal")) -}}
+{{- end -}}
+{{- toYaml $list -}}
+{{- end }}
+
+{{/* The tolerations of all pools, each once: the agent runs on the nodes of every pool. */}}
+{{- define "divvy.tolerations" -}}
+{{- $all := list -}}
+{{- range $pool := .Values.pools -}}
+  {{- range $pool.tolerations -}}
+    {{- $all = append $all (merge (dict) . (dict "operator" "Equal")) -}}
+  {{- end -}}
+{{- end -}}
+{{- with $all }}{{ toYaml (uniq .) }}{{ end -}}
+{{- end }}
+
+{{/* What a schema cannot say: references between values. All mistakes are told at once. */}}
+{{- define "divvy.check" -}}
+{{- $profiles := .Values.profiles -}}
+{{- $known := keys $profiles | sortAlpha | join ", " -}}
+{{- $problems := list -}}
+{{- $open := list -}}
+{{- $owners := dict -}}
+{{- range $name, $pool := .Values.pools -}}
+  {{- if not (hasKey $profiles $pool.profile) -}}
+    {{- $problems = append $problems (printf "pools.%s.profile names profile %q, which does not exist (known: %s)" $name $pool.profile $known) -}}
+  {{- end -}}
+  {{- range $node, $profile := $pool.overrides -}}
+    {{- if not (hasKey $profiles $profile) -}}
+      {{- $problems = append $problems (printf "pools.%s.overrides.%s names profile %q, which does not exist (known: %s)" $name $node $profile $known) -}}
+    {{- end -}}
+    {{- with get $owners $node -}}
+      {{- $problems = append $problems (printf "pools.%s.overrides.%s: the node is overridden in pool %s too" $name $node .) -}}
+    {{- end -}}
+    {{- $_ := set $owners $node $name -}}
+  {{- end -}}
+  {{- if not $pool.select }}{{ $open = append $open $name }}{{ end -}}
+{{- end -}}
+{{- if gt (len $open) 1 -}}
+  {{- $problems = append $problems (printf "pools %s have no select: only one pool can be the default for GPU nodes" (join ", " $open)) -}}
+{{- end -}}
+{{- with $problems }}{{ fail (printf "\n  %s" (join "\n  " .)) }}{{ end -}}
+{{- end }}

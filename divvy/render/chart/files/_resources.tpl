@@ -1,0 +1,55 @@
+{{/*
+The resources that the pools offer, separated by blanks. A rule counts if a GPU of the pool is
+left for it: by index; a UUID or a pattern over models counts as found.
+*/}}
+{{- define "divvy.resources" -}}
+{{- $found := list -}}
+{{- range $pool := .Values.pools -}}
+  {{- if ne (int (dig "hardware" "count" 1 $pool)) 0 -}}
+    {{- $gpus := int (dig "hardware" "gpus" 0 $pool) -}}
+    {{- range $profile := prepend (values ($pool.overrides | default dict)) $pool.profile | uniq -}}
+      {{- $rules := get $.Values.profiles $profile -}}
+      {{- $left := list -}}
+      {{- range $index := until ($gpus | default 64) }}{{ $left = append $left (toString $index) }}{{ end -}}
+      {{- range $rule := kindIs "slice" $rules | ternary $rules (list $rules) -}}
+        {{- $devices := $rule.devices | default "all" -}}
+        {{- $takes := false -}}
+        {{- if kindIs "slice" $devices -}}
+          {{- range $device := $devices -}}
+            {{- $device = toString $device -}}
+            {{- if or (has $device $left) (hasPrefix "GPU-" $device) }}{{ $takes = true }}{{ end -}}
+            {{- $left = without $left $device -}}
+          {{- end -}}
+        {{- else if $left -}}
+          {{- $takes = true -}}
+          {{- if eq $devices "all" }}{{ $left = list }}{{ end -}}
+        {{- end -}}
+        {{- if $takes }}{{ $found = concat $found (splitList " " (include "divvy.resourcesOfRule" $rule)) }}{{ end -}}
+      {{- end -}}
+      {{- if $left }}{{ $found = append $found "nvidia.com/gpu" }}{{ end -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- $found | uniq | sortAlpha | join " " -}}
+{{- end }}
+
+{{/* The resources that a rule offers, separated by blanks. */}}
+{{- define "divvy.resourcesOfRule" -}}
+{{- $mig := .mig | default dict -}}
+{{- $names := list -}}
+{{- if eq (dig "strategy" "mixed" $mig) "mixed" -}}
+  {{- range $profile := keys ($mig.layout | default $mig) -}}
+    {{- if ne $profile "strategy" }}{{ $names = append $names (printf "nvidia.com/mig-%s" ($profile | replace "+" ".")) }}{{ end -}}
+  {{- end -}}
+{{- end -}}
+{{- $names = $names | default (list "nvidia.com/gpu") -}}
+{{- with .timeSlicing -}}
+  {{- $shared := list -}}
+  {{- range $name := $names -}}
+    {{- $shared = append $shared (ternary (printf "%s.shared" $name) $name (dig "renameByDefault" true $.timeSlicing)) -}}
+  {{- end -}}
+  {{- $names = $shared -}}
+  {{- with .resourceName }}{{ $names = list (contains "/" . | ternary . (printf "nvidia.com/%s" .)) }}{{ end -}}
+{{- end -}}
+{{- join " " $names -}}
+{{- end }}

@@ -1,0 +1,62 @@
+"""Every value of the chart with what it does, read from the schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_NONE = object()
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One key: its description, its default (as YAML has it), and the keys below it."""
+
+    key: str
+    description: str
+    default: Any
+    has_default: bool
+    below: tuple[Knob, ...]
+    entry: str
+    """How an entry is written where ``below`` are the keys of each; else nothing."""
+
+
+def knob(key: str, schema: Mapping[str, Any], parts: Mapping[str, Any]) -> Knob:
+    """Read one property of a schema."""
+    target, entry = _target(schema, parts)
+    default = schema.get("default", _NONE)
+    return Knob(
+        key,
+        " ".join(str(schema.get("description") or target.get("description", "")).split()),
+        None if default is _NONE else default,
+        default is not _NONE,
+        tuple(knob(below, found, parts) for below, found in target.get("properties", {}).items()),
+        entry,
+    )
+
+
+def walk(found: Knob, path: str = "") -> Iterator[tuple[str, Knob]]:
+    """Yield a knob and all below it with their paths."""
+    here = f"{path}.{found.key}" if path else found.key
+    yield here, found
+    for below in found.below:
+        yield from walk(below, here + found.entry)
+
+
+def _target(schema: Mapping[str, Any], parts: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+    """Follow references and alternatives to the part with keys, if there is one."""
+    if "$ref" in schema:
+        return _target(parts[schema["$ref"].rpartition("/")[2]], parts)
+    if schema.get("properties"):
+        return schema, ""
+    for key, entry in (("items", "[]"), ("additionalProperties", ".<name>")):
+        if isinstance(schema.get(key), Mapping):
+            found, _ = _target(schema[key], parts)
+            return (found, entry) if found.get("properties") else (schema, "")
+    for choices in ("anyOf", "oneOf"):
+        for choice in schema.get(choices, ()):
+            found, entry = _target(choice, parts)
+            if found.get("properties"):
+                return found, entry
+    return schema, ""

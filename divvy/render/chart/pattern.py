@@ -1,0 +1,157 @@
+"""The objects of a cluster as patterns: what a stack file decides is a template action in them.
+
+The patterns are made from ``render.objects`` itself, for a cluster in which everything is
+switched on; what is conditional is found by switching one thing off at a time. So the chart
+has no pod of its own that could drift from the program's.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from divvy.model import canonical_json, generation
+from divvy.render.chart.actions import EVERYTHING, GENERATION, IMAGE, RUNTIME
+from divvy.render.chart.choices import CHOICES
+from divvy.render.chart.guards import guard
+from divvy.render.chart.yaml_text import Expression, Guarded, Lines
+from divvy.render.objects import CONFIG_KEY, CONFIG_MAP, component_of, objects
+
+_LABEL = "app.kubernetes.io/name"
+_POD = ("spec", "template", "spec")
+_REQUIRED = (*_POD, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+_CONTAINER = (*_POD, "containers", 0)
+_VALUES = {"agent": "agent", "node-runtime": "nodeRuntime"}
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """Patterns of objects, files that they read, and the values that they have by default."""
+
+    objects: tuple[Any, ...]
+    files: Mapping[str, str]
+    defaults: Mapping[str, Any]
+
+
+def patterns() -> Patterns:
+    """Return the patterns of all objects but the Namespace, which a chart does not make."""
+    full = _objects(EVERYTHING)
+    for choice in CHOICES:
+        value = copy.deepcopy(EVERYTHING)
+        choice.off(value)
+        without = _objects(value)
+        for key, pattern in full.items():
+            if choice.component not in (None, component_of(inside(pattern))):
+                continue
+            if key in without:
+                full[key] = guard(pattern, without[key], choice.opening)
+            else:
+                full[key] = Guarded(choice.opening, pattern)
+    files: dict[str, str] = {}
+    defaults = {
+        _VALUES[str(component_of(inside(pattern)))]: _defaults(bare_pod(inside(pattern)))
+        for pattern in full.values()
+        if inside(pattern)["kind"] == "DaemonSet"
+    }
+    return Patterns(tuple(_filled(pattern, files) for pattern in full.values()), files, defaults)
+
+
+def inside(pattern: Any) -> Any:
+    """Return what stands below the actions around a pattern."""
+    return inside(pattern.node) if isinstance(pattern, Guarded) else pattern
+
+
+def bare_pod(daemon_set: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the pod of a DaemonSet."""
+    pod: Mapping[str, Any] = daemon_set["spec"]["template"]["spec"]
+    return pod
+
+
+def _objects(value: dict[str, Any]) -> dict[tuple[str, str], Any]:
+    named = generation(canonical_json(value))
+    return {
+        (found["kind"], found["metadata"]["name"]): _with_text(found, named, GENERATION)
+        for found in objects(value, IMAGE)
+        if found["kind"] != "Namespace"
+    }
+
+
+def _with_text(node: Any, old: str, new: str) -> Any:
+    """Replace a text everywhere but in the configuration, of which it is a digest."""
+    if isinstance(node, Mapping):
+        kept = {key: value for key, value in node.items() if key != CONFIG_KEY}
+        return {key: _with_text(value, old, new) for key, value in kept.items()}
+    if isinstance(node, list | tuple):
+        return [_with_text(item, old, new) for item in node]
+    return node.replace(old, new) if isinstance(node, str) else node
+
+
+def _defaults(pod: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "priorityClassName": pod["priorityClassName"],
+        "resources": pod["containers"][0]["resources"],
+    }
+
+
+def _filled(pattern: Any, files: dict[str, str]) -> Any:
+    """Put actions where whole blocks come from values or files."""
+    if isinstance(pattern, Guarded):
+        return Guarded(pattern.opening, _filled(pattern.node, files))
+    found = copy.deepcopy(pattern)
+    own = found["metadata"]["labels"]
+    found["metadata"]["labels"] = {
+        "": Lines('{{- include "divvy.labels" @ | nindent %d }}'),
+        **{key: value for key, value in own.items() if key != _LABEL},
+    }
+    if found["kind"] == "ConfigMap":
+        found["data"] = _data(found, files)
+    if found["kind"] == "DaemonSet":
+        _fill_daemon_set(found, str(component_of(pattern)))
+    return found
+
+
+def _data(found: Mapping[str, Any], files: dict[str, str]) -> dict[str, Any]:
+    if found["metadata"]["name"] == CONFIG_MAP:
+        text = '{{- include "divvy.configuration" @ | nindent 4 }}'
+        return {"": Lines(f"{CONFIG_KEY}: |-\n  {text}")}
+    lines = []
+    for key, text in found["data"].items():
+        path = f"files/{key}"
+        files[path] = text
+        read = f'@.Files.Get "{path}" | trimSuffix "\\n" | nindent 4'
+        lines += [f"{key}: {'|' if text.endswith(chr(10)) else '|-'}", f"  {{{{- {read} }}}}"]
+    return {"": Lines("\n".join(lines))}
+
+
+def _fill_daemon_set(found: dict[str, Any], component: str) -> None:
+    values = f"@.Values.{_VALUES[component]}"
+    resources = Lines(f"{{{{- toYaml {values}.resources | nindent %d }}}}")
+    _put(found, (*_CONTAINER, "resources"), resources)
+    _put(found, (*_POD, "priorityClassName"), Expression(f"{{{{ {values}.priorityClassName }}}}"))
+    names = Lines("{{- range . }}\n- name: {{ . | quote }}\n{{- end }}")
+    _put(found, (*_POD, "imagePullSecrets"), names)
+    if component == "agent":
+        _put(found, (*_POD, "tolerations"), Lines("{{- . | nindent %d }}"))
+        terms = Lines('{{- include "divvy.nodeSelectorTerms" @ | nindent %d }}')
+        _put(found, (*_REQUIRED, "nodeSelectorTerms"), terms)
+        return
+    listed = Lines('{{- include "divvy.tolerationList" . | nindent %d }}')
+    _put(found, (*_POD, "tolerations"), listed)
+    _put(found, (*_POD, "nodeSelector"), Lines("{{- toYaml . | nindent %d }}"))
+    for variable in bare_pod(found)["containers"][0]["env"]:
+        if variable.get("value") == RUNTIME:
+            variable["value"] = Expression(f'{{{{ dig "runtime" "name" "{RUNTIME}" $pool }}}}')
+
+
+def _put(found: Any, keys: tuple[str | int, ...], new: Any) -> None:
+    """Replace the value at a path, below whatever actions are on the way."""
+    here = found
+    for key in keys[:-1]:
+        here = inside(here[key])
+    here[keys[-1]] = _replaced(here[keys[-1]], new)
+
+
+def _replaced(old: Any, new: Any) -> Any:
+    return Guarded(old.opening, _replaced(old.node, new)) if isinstance(old, Guarded) else new

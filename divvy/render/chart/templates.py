@@ -1,0 +1,79 @@
+"""The template files: patterns of objects, sorted into files as charts have them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from divvy.render.chart.actions import with_actions
+from divvy.render.chart.pattern import inside
+from divvy.render.chart.yaml_text import Guarded, yaml_text
+from divvy.render.objects import component_of
+
+_RBAC = {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
+_ADMISSION = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+_NODE_RUNTIME = "node-runtime.yaml"
+_FILES = {
+    **dict.fromkeys(_RBAC, "rbac.yaml"),
+    **dict.fromkeys(_ADMISSION, "admission-policy.yaml"),
+}
+_CHECK = '{{- include "divvy.check" . -}}\n'
+
+
+def template_files(patterns: Sequence[Any]) -> dict[str, str]:
+    """Return the text of every template by its name."""
+    sorted_out: dict[str, list[Any]] = {}
+    for pattern in patterns:
+        sorted_out.setdefault(_file_of(inside(pattern)), []).append(pattern)
+    return {
+        name: _node_runtime(found) if name == _NODE_RUNTIME else _file(name, found)
+        for name, found in sorted_out.items()
+    }
+
+
+def _file_of(found: dict[str, Any]) -> str:
+    component = component_of(found)
+    if component == "node-runtime":
+        return _NODE_RUNTIME
+    name = _FILES.get(found["kind"], f"{found['kind'].lower()}.yaml")
+    return f"dashboard-{name}" if (component, found["kind"]) == _DASHBOARD else name
+
+
+_DASHBOARD = ("observability", "ConfigMap")
+
+
+def _file(name: str, patterns: Sequence[Any]) -> str:
+    openings = [action for pattern in patterns for action in _openings(pattern)]
+    if name == "rbac.yaml":
+        openings.append("if .Values.rbac.create")
+    if name == "admission-policy.yaml":
+        openings.append("if .Values.admissionPolicy.create")
+    documents = "---\n".join(yaml_text(inside(pattern)) for pattern in patterns)
+    text = _wrapped(documents, list(dict.fromkeys(openings)))
+    return with_actions((_CHECK if name == "configmap.yaml" else "") + text)
+
+
+def _node_runtime(patterns: Sequence[Any]) -> str:
+    """Return the file in which a part is there once for every pool that asks for it."""
+    once = [inside(found) for found in patterns if inside(found)["kind"] != "DaemonSet"]
+    each = [inside(found) for found in patterns if inside(found)["kind"] == "DaemonSet"]
+    account = [found for found in once if found["kind"] not in _RBAC]
+    roles = [found for found in once if found["kind"] in _RBAC]
+    text = "---\n".join(with_actions(yaml_text(found)) for found in account)
+    rights = "".join("---\n" + with_actions(yaml_text(found)) for found in roles)
+    text += _wrapped(rights, ["if .Values.rbac.create"])
+    pods = "".join("---\n" + with_actions(yaml_text(found), root="$") for found in each)
+    per_pool = ["range $name, $pool := .Values.pools", 'if dig "runtime" "configure" false $pool']
+    text += _wrapped(pods, per_pool[::-1])
+    return _wrapped(text, ['if include "divvy.configuresRuntime" .'])
+
+
+def _openings(pattern: Any) -> list[str]:
+    return [*_openings(pattern.node), pattern.opening] if isinstance(pattern, Guarded) else []
+
+
+def _wrapped(text: str, openings: Sequence[str]) -> str:
+    """Put a text below actions, the last of them outermost."""
+    for opening in openings:
+        text = f"{{{{- {opening} }}}}\n{text}{{{{- end }}}}\n"
+    return text

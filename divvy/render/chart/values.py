@@ -1,0 +1,111 @@
+"""values.yaml: the stack file's values, every other knob beside them as a comment."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from divvy.render.chart.knobs import Knob, knob, walk
+from divvy.render.chart.values_schema import CHART_VALUES, DEPLOYMENT_KEYS, stack_values
+from divvy.render.chart.yaml_text import flow, scalar
+
+_WIDTH = 96
+_HEAD = """\
+# Values of the Divvy chart, made from a stack file. They can be edited here, too: profiles say
+# how the GPUs of a node are cut and shared, pools which nodes follow which profile.
+# What stands behind a # is the default. Maps of a second values file are merged with these: to
+# take a profile or a layout away, set its key to null there.
+"""
+
+
+def chart_values(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of a stack file's value a chart has as values."""
+    plain: dict[str, Any] = _without_nulls(value)
+    return {key: item for key, item in plain.items() if key not in DEPLOYMENT_KEYS}
+
+
+def values_text(value: Mapping[str, Any], own: Mapping[str, Any]) -> str:
+    """Return values.yaml; ``own`` are the values that only a chart has."""
+    stack, parts = stack_values()
+    given = chart_values(value)
+    lines = [_HEAD]
+    for key, schema in stack.items():
+        lines += [*_section(knob(key, schema, parts), given), ""]
+    for key, schema in CHART_VALUES.items():
+        lines += [*_section(knob(key, schema, {}), own), ""]
+    return "\n".join(lines[:-1]) + "\n"
+
+
+def block(key: str, value: Any, depth: int) -> Iterator[str]:
+    """Yield an entry, on one line where it fits."""
+    space = " " * depth
+    text = f"{space}{scalar(key)}: {flow(value)}"
+    if not isinstance(value, Mapping | list) or not value or len(text) <= _WIDTH:
+        yield text
+        return
+    yield f"{space}{scalar(key)}:"
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from block(str(name), item, depth + 2)
+        return
+    for item in value:
+        yield f"{space}  - {flow(item)}"
+
+
+def _section(found: Knob, given: Mapping[str, Any]) -> Iterator[str]:
+    """Yield one top-level value under its description."""
+    yield from _comment(found.description)
+    if found.entry:
+        yield from _reference(found)
+    if found.key not in given:
+        if not found.below or found.entry:
+            yield f"# {scalar(found.key)}: {flow(found.default)}"
+            return
+        yield f"# {scalar(found.key)}:"
+        for below in found.below:
+            yield "# " + _absent(below)
+        return
+    value = given[found.key]
+    if found.entry and isinstance(value, Mapping):
+        yield f"{found.key}:"
+        for name, item in value.items():
+            yield from block(str(name), item, 2)
+    elif not found.below or not isinstance(value, Mapping) or not value:
+        yield from block(found.key, value, 0)
+    else:
+        yield f"{found.key}:"
+        for below in found.below:
+            if below.key in value:
+                yield from _comment(below.description, 2)
+                yield from block(below.key, value[below.key], 2)
+            else:
+                yield "  # " + _absent(below).strip()
+
+
+def _absent(found: Knob) -> str:
+    value = f" {flow(found.default)}" if found.has_default else ""
+    return f"  {found.key}:{value}  # {found.description}"
+
+
+def _reference(found: Knob) -> Iterator[str]:
+    """Yield the keys of each entry, for who wants to write one."""
+    yield "# Each may have:"
+    for path, below in list(walk(found))[1:]:
+        depth = path.count(".") - path.count(".<name>")
+        value = f" ({flow(below.default)})" if below.has_default and below.default != [] else ""
+        text = f"{below.key}: {below.description}{value}"
+        yield from _comment(text, 0, " " * (2 * depth))
+
+
+def _comment(text: str, depth: int = 0, inner: str = "") -> Iterator[str]:
+    start = f"{' ' * depth}# {inner}"
+    yield from textwrap.wrap(
+        text, _WIDTH, initial_indent=start, subsequent_indent=f"{start}  " if inner else start
+    )
+
+
+def _without_nulls(node: Any) -> Any:
+    if isinstance(node, Mapping):
+        return {str(key): _without_nulls(value) for key, value in node.items() if value is not None}
+    return [_without_nulls(item) for item in node] if isinstance(node, list | tuple) else node
