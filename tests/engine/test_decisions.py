@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from divvy.engine.kubernetes.compare import (
     replacing_paths,
     without,
 )
-from divvy.engine.kubernetes.ready import hopeless, readiness
+from divvy.engine.kubernetes.ready import hopeless, readiness, unsettled
 from divvy.engine.plan_step import Step, plan_step
 from divvy.engine.provider import Diff
 from divvy.engine.state.resource import ResourceState
@@ -191,3 +192,31 @@ def test_a_container_that_ends_again_is_hopeless_before_the_kubelet_says_so(
 )
 def test_waiting_ends_early_on_what_does_not_mend(reason: str, restarts: int, never: bool) -> None:
     assert (hopeless([pod(reason, restarts)]) is not None) is never
+
+
+@pytest.mark.parametrize(
+    ("ready_for", "phase", "settled"),
+    [
+        (5.0, "Running", True),
+        (0.5, "Running", False),
+        # The workload's status may still count a pod that has just ended.
+        (None, "Running", False),
+        (None, "Pending", False),
+        # An evicted pod stays listed beside the one that replaced it.
+        (None, "Failed", True),
+    ],
+)
+def test_a_workload_is_settled_when_its_pods_have_stayed_ready(
+    ready_for: float | None, phase: str, settled: bool
+) -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    conditions = []
+    if ready_for is not None:
+        since = (now - timedelta(seconds=ready_for)).isoformat()
+        conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": since}]
+    pod = {
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c"}]},
+        "status": {"phase": phase, "conditions": conditions},
+    }
+    assert (unsettled([pod], now) is None) is settled

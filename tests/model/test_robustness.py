@@ -85,7 +85,8 @@ def test_junk_anywhere_is_told_in_plain_words(changes):
         try:
             for key in path[:-1]:
                 holder = holder[key]
-            holder[path[-1]] = junk
+            # A copy: hypothesis hands out one empty list for all, which would come to hold itself.
+            holder[path[-1]] = copy.deepcopy(junk)
         except (KeyError, IndexError, TypeError):
             continue
     before = copy.deepcopy(value)

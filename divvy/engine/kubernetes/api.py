@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,6 +114,26 @@ class Api:
             params=params,
             content=json.dumps(obj),
             headers={"Content-Type": _APPLY},
+        )
+
+    def set_managers(
+        self, kind: Kind, namespace: str, live: Mapping[str, Any], managed: Sequence[Any]
+    ) -> None:
+        """Replace who manages which fields of an object that nobody changed since it was read."""
+        metadata = live["metadata"]
+        patch = [
+            {
+                "op": "replace",
+                "path": "/metadata/resourceVersion",
+                "value": metadata["resourceVersion"],
+            },
+            {"op": "replace", "path": "/metadata/managedFields", "value": managed},
+        ]
+        self._request(
+            "PATCH",
+            kind.path(namespace, metadata["name"]),
+            content=json.dumps(patch),
+            headers={"Content-Type": "application/json-patch+json"},
         )
 
     def delete(self, kind: Kind, namespace: str, name: str, propagation: str, uid: str) -> bool:

@@ -24,6 +24,7 @@ from divvy.engine.kubernetes.ready import (
     unsettled,
     waits_for_pods,
 )
+from divvy.engine.kubernetes.takeover import handed_over
 from divvy.engine.provider import Diff, Made
 from divvy.engine.state.resource import ResourceState
 from divvy.engine.urn import urn_name
@@ -138,9 +139,9 @@ class KubernetesProvider:
         kind, namespace = self._place(inputs)
         # What an official run made keeps its manager, so that removed fields are ours to remove.
         manager = str(resource.outputs.get("__fieldManager") or self._manager)
-        applied = self.api.apply(
-            kind, namespace, inputs, manager, force=_forced(inputs), dry_run=preview
-        )
+        taking_over = manager != self._manager and self._take_over(resource, manager, preview)
+        force = _forced(inputs) or (preview and taking_over)
+        applied = self.api.apply(kind, namespace, inputs, manager, force=force, dry_run=preview)
         if preview:
             return Made(resource.id, applied)
         identity = self._identity_of(kind, applied)
@@ -193,6 +194,16 @@ class KubernetesProvider:
         if live is None:
             return None
         return tuple(drifted_paths(resource.inputs, resource.outputs, live))
+
+    def _take_over(self, resource: ResourceState, manager: str, preview: bool) -> bool:
+        """Give the official creator's fields to ``manager``; say whether it had any."""
+        live = self._live(resource)
+        managed = None if live is None else handed_over(_managed(live), manager)
+        if live is None or managed is None:
+            return False
+        if not preview:
+            self.api.set_managers(*self._place(live), live, managed)
+        return True
 
     def _live(self, resource: ResourceState) -> dict[str, Any] | None:
         source = resource.outputs if "metadata" in resource.outputs else resource.inputs

@@ -157,18 +157,28 @@ def unsettled(pods: Sequence[Mapping[str, Any]], now: datetime) -> str | None:
     """Name a pod whose readiness says nothing yet, None where there is none.
 
     A container without a readiness probe is ready the moment it starts, even if it
-    ends a moment later.
+    ends a moment later; and the workload may still count a pod that has just ended.
     """
     for pod in pods:
-        containers = pod["spec"].get("containers") or ()
-        if all("readinessProbe" in container for container in containers):
+        status = pod.get("status") or {}
+        leaving = pod["metadata"].get("deletionTimestamp")
+        if leaving or status.get("phase") in ("Succeeded", "Failed"):
             continue
-        for condition in (pod.get("status") or {}).get("conditions") or ():
-            if condition["type"] != "Ready" or condition["status"] != "True":
-                continue
-            since = datetime.fromisoformat(condition["lastTransitionTime"])
-            if now - since < _SETTLING:
-                return f"pod {pod['metadata']['name']} has just become ready"
+        name = pod["metadata"]["name"]
+        since = _ready_since(status)
+        if since is None:
+            return f"pod {name} is not ready"
+        containers = pod["spec"].get("containers") or ()
+        probed = all("readinessProbe" in container for container in containers)
+        if not probed and now - since < _SETTLING:
+            return f"pod {name} has just become ready"
+    return None
+
+
+def _ready_since(status: Mapping[str, Any]) -> datetime | None:
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "Ready" and condition["status"] == "True":
+            return datetime.fromisoformat(condition["lastTransitionTime"])
     return None
 
 
