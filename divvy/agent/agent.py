@@ -71,7 +71,7 @@ class Agent:
         self._teller = Teller(cluster)
         self.kubelet = Kubelet(settings.plugin_folder, self, self._wake.set)
         self.memory_watch = MemoryWatch(
-            self._driver, self.kubelet, self.pod_resources, cluster, settings.pod_logs
+            self._driver, self.kubelet, self.pod_resources, cluster, settings.container_logs
         )
         self._find_files = device_files(settings.device_folder)
         self._state_clock = StateClock()

@@ -41,6 +41,7 @@ class Resource:
     kind: str
     one_per_container: bool
     memory_limit_mib: int | None = None
+    memory_enforced: bool = False
     files: tuple[str, ...] = ()
 
     @cached_property
@@ -99,6 +100,7 @@ def inventory(
             kind=offers[name].kind,
             one_per_container=offers[name].fail_requests_greater_than_one,
             memory_limit_mib=offers[name].memory_limit_mib,
+            memory_enforced=offers[name].memory_enforced,
         )
         for name, devices in sorted(listed.items())
     )

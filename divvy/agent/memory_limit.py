@@ -1,13 +1,13 @@
-"""Which pods use more of a shared device's memory than their shares allow.
+"""Which containers use more of a shared device's memory than their shares allow.
 
 NVML names processes by their PID on the host; the process's cgroup names its
-pod. A pod's limit on one device is the sum of the shares it holds of it.
+container. A container's limit on one device is the sum of the shares it holds of it.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -16,73 +16,133 @@ from divvy.agent.holders import Holder
 # ".../kubepods/burstable/pod<uid>/<container>" (cgroupfs) and
 # ".../kubepods-burstable-pod<uid with _ for ->.slice/cri-containerd-<container>.scope"
 # (systemd), under any parent; the UID of a static pod is a hash without dashes.
-_POD = re.compile(
-    r"(?:[/-])pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?(?:/|$)",
+_CONTAINER = re.compile(
+    r"[/-]pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?"
+    r"/(?:[a-z-]+-)?([0-9a-f]{32,64})(?:\.scope)?(?:/|$)",
     re.MULTILINE,
 )
-_LOG_FOLDER = re.compile(r"([^_]+)_([^_]+)_([^_]+)")
+# The kubelet's links in /var/log/containers; none of the names has an underscore.
+_LOG = re.compile(r"([^_]+)_([^_]+)_([^_]+)-([0-9a-f]{32,64})\.log")
+
+
+@dataclass(frozen=True)
+class Member:
+    """Where a process belongs: UID of the pod, ID of the container."""
+
+    pod_uid: str
+    container_id: str
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container by its names; ``pod`` is "namespace/name"."""
+
+    pod: str
+    name: str
+
+
+@dataclass(frozen=True, order=True)
+class Process:
+    """A process on the host, told from a later one of the same number by its start time."""
+
+    pid: int
+    started: int
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What each share of a resource may use, and whether who is above it is ended."""
+
+    mib: int
+    enforced: bool = False
 
 
 @dataclass(frozen=True)
 class Use:
-    """Device memory that one process of a pod uses on one GPU or MIG device."""
+    """Device memory that one process of a container uses on one GPU or MIG device."""
 
-    pod_uid: str
+    member: Member
+    process: Process
     uuid: str
     used_mib: int
 
 
 @dataclass(frozen=True, order=True)
 class Excess:
-    """A pod ("namespace/name") above the limit of its shares of one device."""
+    """A container above the limit of its shares of one device."""
 
     pod: str
     pod_uid: str
+    container: str
     resource: str
     uuid: str
     used_mib: int
     limit_mib: int
+    enforced: bool
+    processes: tuple[Process, ...]
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Return what stays the same while the same container is above the same limit."""
+        return self.pod_uid, self.container, self.uuid
 
     @property
     def sentence(self) -> str:
-        """Say how much, of what, and which limit."""
+        """Say who uses how much of what, which limit that is above, and what follows."""
+        follows = ": its processes there are ended" if self.enforced else ""
         return (
-            f"uses {self.used_mib} MiB of {self.uuid}; its share of {self.resource} "
-            f"is {self.limit_mib} MiB (memoryLimit of the stack file)"
+            f"container {self.container} uses {self.used_mib} MiB of {self.uuid}; its share of "
+            f"{self.resource} is {self.limit_mib} MiB (memoryLimit of the stack file){follows}"
         )
 
 
-def pod_uid(cgroup: str) -> str | None:
-    """Return the pod that a process belongs to, from its /proc/<pid>/cgroup; None outside pods."""
-    found = _POD.search(cgroup) if "kubepods" in cgroup else None
-    return found.group(1).replace("_", "-") if found else None
+def member(cgroup: str) -> Member | None:
+    """Return where a process belongs, from its /proc/<pid>/cgroup; None outside pods."""
+    found = _CONTAINER.search(cgroup) if "kubepods" in cgroup else None
+    return Member(found[1].replace("_", "-"), found[2]) if found else None
 
 
-def pods_by_uid(log_folders: Iterable[str]) -> dict[str, str]:
-    """Return pod UID → "namespace/name" from the names of the folders in /var/log/pods."""
-    matches = (_LOG_FOLDER.fullmatch(name) for name in log_folders)
-    return {found[3]: f"{found[1]}/{found[2]}" for found in matches if found}
+def containers_by_id(log_links: Iterable[str]) -> dict[str, Container]:
+    """Return container ID → container from the names of the links in /var/log/containers."""
+    matches = (_LOG.fullmatch(name) for name in log_links)
+    return {found[4]: Container(f"{found[2]}/{found[1]}", found[3]) for found in matches if found}
 
 
 def excesses(
     uses: Iterable[Use],
-    pods: Mapping[str, str],
+    containers: Mapping[str, Container],
     held: Mapping[str, tuple[Holder, ...]],
-    limits: Mapping[str, int],
+    limits: Mapping[str, Limit],
 ) -> tuple[Excess, ...]:
-    """Return every pod above its limit, sorted.
+    """Return every container above its limit, sorted.
 
-    ``held`` maps GPU and MIG UUIDs to their holders, ``limits`` resources to the
-    MiB of one share. A process of a pod that holds no share there has no limit.
+    ``held`` maps GPU and MIG UUIDs to their holders, ``limits`` resources to those of one
+    share. A process of a container that holds no share there has no limit.
     """
-    used: Counter[tuple[str, str]] = Counter()
+    together: defaultdict[tuple[Member, str], list[Use]] = defaultdict(list)
     for use in uses:
-        used[use.pod_uid, use.uuid] += use.used_mib
+        together[use.member, use.uuid].append(use)
     found = []
-    for (uid, uuid), mib in used.items():
-        pod = pods.get(uid)
-        shares = [h for h in held.get(uuid, ()) if h.pod == pod and h.resource in limits]
-        limit = sum(limits[share.resource] for share in shares)
-        if pod is not None and shares and mib > limit:
-            found.append(Excess(pod, uid, shares[0].resource, uuid, mib, limit))
+    for (who, uuid), mine in together.items():
+        container = containers.get(who.container_id)
+        if container is None:
+            continue
+        shares = [
+            holder
+            for holder in held.get(uuid, ())
+            if (holder.pod, holder.container) == (container.pod, container.name)
+            and holder.resource in limits
+        ]
+        used = sum(use.used_mib for use in mine)
+        allowed = sum(limits[share.resource].mib for share in shares)
+        if not shares or used <= allowed:
+            continue
+        resource = shares[0].resource
+        found.append(
+            Excess(
+                *(container.pod, who.pod_uid, container.name, resource, uuid, used, allowed),
+                enforced=limits[resource].enforced,
+                processes=tuple(sorted(use.process for use in mine)),
+            )
+        )
     return tuple(sorted(found))

@@ -135,13 +135,13 @@ def _holders(
 def _excesses(page: _Page, excesses: Sequence[Excess]) -> None:
     gauge = page.gauge(
         "divvy_memory_over_limit_mib",
-        "GPU memory that a pod uses beyond the memoryLimit of its shares, in MiB.",
-        ["namespace", "pod", "resource", "uuid"],
+        "GPU memory that a container uses beyond the memoryLimit of its shares, in MiB.",
+        ["namespace", "pod", "container", "resource", "uuid"],
     )
     for excess in excesses:
         namespace, _, pod = excess.pod.partition("/")
         over = excess.used_mib - excess.limit_mib
-        gauge.set(over, namespace, pod, excess.resource, excess.uuid)
+        gauge.set(over, namespace, pod, excess.container, excess.resource, excess.uuid)
 
 
 def _states(page: _Page, status: NodeStatus) -> None:

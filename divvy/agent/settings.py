@@ -32,7 +32,7 @@ class Settings:
     cdi_folder: Path
     state_folder: Path
     device_folder: Path
-    pod_logs: Path
+    container_logs: Path
     containerd_folder: Path
     hook_program: Path
     listen: str
@@ -48,7 +48,7 @@ _DEFAULTS = {
     "DIVVY_CDI_FOLDER": "/var/run/cdi",
     "DIVVY_STATE_FOLDER": "/var/lib/divvy",
     "DIVVY_DEVICE_FOLDER": "/host-dev",
-    "DIVVY_POD_LOGS": "/var/log/pods",
+    "DIVVY_CONTAINER_LOGS": "/var/log/containers",
     "DIVVY_CONTAINERD_FOLDER": "/host-containerd",
     "DIVVY_HOOK": "/opt/divvy-hook",
     "DIVVY_LISTEN": "0.0.0.0",  # noqa: S104 (the pod's own address)
@@ -78,7 +78,7 @@ def settings_from(environment: Mapping[str, str]) -> Settings:
         cdi_folder=Path(values["DIVVY_CDI_FOLDER"]),
         state_folder=Path(values["DIVVY_STATE_FOLDER"]),
         device_folder=Path(values["DIVVY_DEVICE_FOLDER"]),
-        pod_logs=Path(values["DIVVY_POD_LOGS"]),
+        container_logs=Path(values["DIVVY_CONTAINER_LOGS"]),
         containerd_folder=Path(values["DIVVY_CONTAINERD_FOLDER"]),
         hook_program=Path(values["DIVVY_HOOK"]),
         listen=values["DIVVY_LISTEN"],

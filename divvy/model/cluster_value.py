@@ -109,6 +109,8 @@ def _keys(location: tuple[str | int, ...], value: object) -> Keys:
             continue
         if key == "layout" and isinstance(here, dict) and not {"layout", "strategy"} & here.keys():
             continue
+        if key == "limit" and keys[-1:] == ["memoryLimit"] and not isinstance(here, dict):
+            continue
         keys.append(key)
         if isinstance(here, dict):
             here = here.get(key)

@@ -149,7 +149,8 @@ def _layout_fits(
 
 
 def _limit_fits(rule: Rule, keys: Keys, model: GpuModel) -> Iterator[Problem]:
-    if rule.time_slicing is None or rule.time_slicing.memory_limit in (None, "auto"):
+    limit = rule.time_slicing.memory_limit if rule.time_slicing else None
+    if limit is None or limit.limit == "auto":
         return
     for offer in offers(rule, model.memory_mib, model):
         known = model.mig.profile(offer.mig_profile) if model.mig and offer.mig_profile else None
@@ -210,7 +211,8 @@ def _meaning(offer: Offer) -> str:
     device = "GPU" if offer.mig_profile is None else f"{offer.mig_profile} MIG device"
     if offer.replicas == 1:
         return f"a whole {device}"
-    limit = f" with {offer.memory_limit_mib} MiB watched" if offer.memory_limit_mib else ""
+    word = "enforced" if offer.memory_enforced else "watched"
+    limit = f" with {offer.memory_limit_mib} MiB {word}" if offer.memory_limit_mib else ""
     many = "" if offer.fail_requests_greater_than_one else ", several allowed"
     return f"1/{offer.replicas} of a {device}{limit}{many}"
 

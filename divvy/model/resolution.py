@@ -59,7 +59,7 @@ class Offer:
     """One resource under which (a part of) a GPU is offered.
 
     ``replicas`` is 1 for an unshared device; ``memory_limit_mib`` is watched
-    per share.
+    per share, and who is above it is ended where ``memory_enforced``.
     """
 
     resource: str
@@ -68,6 +68,7 @@ class Offer:
     replicas: int
     fail_requests_greater_than_one: bool
     memory_limit_mib: int | None
+    memory_enforced: bool = False
 
 
 @dataclass(frozen=True)
@@ -201,13 +202,13 @@ def _offer(
 ) -> Offer:
     if sharing is None:
         return Offer(resource, kind, profile, 1, False, None)
-    limit = sharing.memory_limit
-    if limit is None or (limit == "auto" and memory is None):
+    wish = sharing.memory_limit
+    if wish is None or (wish.limit == "auto" and memory is None):
         watched = None
-    elif limit == "auto":
+    elif wish.limit == "auto":
         watched = (memory or 0) // sharing.replicas
     else:
-        watched = memory_mib(limit)
+        watched = memory_mib(wish.limit)
     return Offer(
         resource,
         kind,
@@ -215,6 +216,7 @@ def _offer(
         sharing.replicas,
         sharing.fail_requests_greater_than_one,
         watched,
+        watched is not None and wish is not None and wish.action == "enforce",
     )
 
 

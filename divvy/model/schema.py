@@ -38,6 +38,11 @@ def cluster_schema() -> dict[str, Any]:
             long_form,
         ],
     }
+    limit = parts["MemoryLimit"]
+    parts["MemoryLimit"] = {
+        "description": limit["description"],
+        "oneOf": [limit["properties"]["limit"], limit],
+    }
     return schema
 
 

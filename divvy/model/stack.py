@@ -46,7 +46,7 @@ Version = Annotated[
     Field(pattern=r"^\d+(\.\d+)*$"),
     WithJsonSchema({"type": ["string", "number"]}),
 ]
-MemoryLimit = Annotated[
+MemorySize = Annotated[
     str,
     Field(strict=True),
     WithJsonSchema({"type": "string", "pattern": MEMORY_PATTERN}),
@@ -85,6 +85,27 @@ class MigRule(_Part):
         return value
 
 
+class MemoryLimit(_Part):
+    """A limit of each share's GPU memory, as a size or auto, or with what follows from it."""
+
+    limit: MemorySize
+    """A size, or auto for an equal part of the device."""
+    action: Literal["warn", "enforce"] = "warn"
+    """warn: say so; enforce: also end the container's processes on the device."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        return value if isinstance(value, dict) else {"limit": value}
+
+    @field_validator("limit")
+    @classmethod
+    def _size(cls, value: str) -> str:
+        if value != "auto":
+            memory_mib(value)
+        return value
+
+
 class TimeSlicing(_Part):
     """Several containers take turns on one device; nothing keeps them apart."""
 
@@ -97,14 +118,7 @@ class TimeSlicing(_Part):
     resource_name: Text | None = None
     """Offer the shares under this name instead."""
     memory_limit: MemoryLimit | None = None
-    """Watch each container's GPU memory: a size, or auto for an equal part."""
-
-    @field_validator("memory_limit")
-    @classmethod
-    def _size(cls, value: str | None) -> str | None:
-        if value not in (None, "auto"):
-            memory_mib(value)
-        return value
+    """Watch each container's GPU memory."""
 
 
 class Rule(_Part):

@@ -56,6 +56,9 @@ def guarantees(offer: Offer) -> Guarantees:
     device = "GPU" if offer.kind == "gpu" else "MIG device"
     if offer.memory_limit_mib is None:
         memory = f"none: any of {offer.replicas} containers can take all memory of the {device}"
+    elif offer.memory_enforced:
+        limit = f"{offer.memory_limit_mib} MiB"
+        memory = f"watched: a container above {limit} is ended, which prevents nothing before"
     else:
         memory = f"watched: use above {offer.memory_limit_mib} MiB is noticed, not prevented"
     compute = f"time-shared: up to {offer.replicas} containers take turns, without a fixed share"

@@ -52,7 +52,7 @@ def _pod(cluster: Cluster, image: Any) -> dict[str, Any]:
         "volumes": _volumes(cluster),
     }
     if _watches_memory(cluster):
-        # NVML names a GPU's processes by host PID; only so can their pods be found.
+        # NVML names a GPU's processes by host PID; only so can their containers be found.
         pod["hostPID"] = True
     affinity = _affinity(cluster)
     if affinity:
@@ -143,7 +143,7 @@ def _where_needed(cluster: Cluster) -> dict[str, tuple[str, str]]:
     if cluster.devices:
         found["host-dev"] = ("/dev", "/host-dev")
     if _watches_memory(cluster):
-        found["pod-logs"] = ("/var/log/pods", "/var/log/pods")
+        found["container-logs"] = ("/var/log/containers", "/var/log/containers")
     return found
 
 

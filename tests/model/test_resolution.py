@@ -176,7 +176,16 @@ def test_single_strategy_and_names():
     assert offer("named").resource == "nvidia.com/gpu.half"
     loose = offer("loose")
     assert (loose.resource, loose.memory_limit_mib) == ("nvidia.com/gpu", 6144)
+    assert not loose.memory_enforced
     assert not loose.fail_requests_greater_than_one
+
+
+def test_a_memory_limit_may_say_what_follows_from_it():
+    limit = {"limit": "auto", "action": "enforce"}
+    sharing = {"timeSlicing": {"replicas": 4, "memoryLimit": limit}}
+    parsed = parse_cluster({"profiles": {"p": sharing}, "pools": {"a": {"profile": "p"}}})
+    (only,) = resolve(parsed, chosen("p", "a"), gpus(1)).gpus[0].offers
+    assert (only.memory_limit_mib, only.memory_enforced) == (10240, True)
 
 
 def test_a_node_of_no_pool_offers_nothing():

@@ -162,6 +162,14 @@ WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
+        "A memory limit that says what follows from it",
+        _stack("p: {timeSlicing: {replicas: 2, memoryLimit: {limit: 5Gx, action: kill}}}"),
+        (
+            "profiles.p.timeSlicing.memoryLimit.limit",
+            "profiles.p.timeSlicing.memoryLimit.action",
+        ),
+    ),
+    (
         "More memory than there is, an old driver, an image in two ways",
         _stack(
             "p: {mig: {1g.5gb: 7}, timeSlicing: {replicas: 2, memoryLimit: 5Gi}}",

@@ -86,13 +86,13 @@ def test_the_agent_has_a_read_only_root_and_its_own_process_namespace() -> None:
     assert spec["containers"][0]["securityContext"]["readOnlyRootFilesystem"] is True
     assert "hostPID" not in spec
     assert "hostNetwork" not in spec
-    assert {"pod-logs", "host-dev"}.isdisjoint(volume["name"] for volume in spec["volumes"])
+    assert {"container-logs", "host-dev"}.isdisjoint(volume["name"] for volume in spec["volumes"])
 
 
 def test_only_a_memory_limit_lets_the_agent_see_the_hosts_processes() -> None:
     spec = pod(objects(lab(), IMAGE))
     assert spec["hostPID"] is True
-    assert "pod-logs" in {volume["name"] for volume in spec["volumes"]}
+    assert "container-logs" in {volume["name"] for volume in spec["volumes"]}
 
 
 def test_only_device_files_let_the_agent_see_the_hosts_devices() -> None:
