@@ -10,10 +10,11 @@ import sys
 
 from divvy.agent.agent import Agent
 from divvy.agent.cluster import ClusterLink
+from divvy.agent.debug import SOCKET, state_page
 from divvy.agent.metrics import metrics_page
 from divvy.agent.one_per_node import NodeLock
 from divvy.agent.settings import BadSetting, Settings, settings_from
-from divvy.agent.web import Answer, serve, text
+from divvy.agent.web import Answer, serve, serve_on_socket, text
 
 _LOCK_SECONDS = 2.0
 _log = logging.getLogger("divvy.agent")
@@ -37,7 +38,12 @@ class _Process:
             await self._until_alone(lock)
             link = ClusterLink(settings.node, settings.namespace, settings.config_map)
             self._agent = Agent(settings, link)
-            await self._agent.run()
+            # Behind the lock: the socket is that of the node's agent.
+            debug = await serve_on_socket(
+                settings.state_folder / SOCKET, {"/": self._state, **pages}
+            )
+            async with debug:
+                await self._agent.run()
         finally:
             lock.release()
             server.close()
@@ -55,6 +61,9 @@ class _Process:
             return text("503 Service Unavailable", f"{self._hindrance}\n")
         page = await metrics_page(self._agent, self._settings.node)
         return "200 OK", "text/plain; version=0.0.4", page
+
+    async def _state(self) -> Answer:
+        return state_page({} if self._agent is None else self._agent.state())
 
     async def _health(self) -> Answer:
         return text("200 OK", "alive\n")

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from time import monotonic
+from typing import Any
 
 import grpc
 
@@ -120,6 +121,29 @@ class Agent:
         self._ledger.record(resource.name, device_ids, monotonic())
         return granted
 
+    def state(self) -> dict[str, Any]:
+        """Return what it knows and intends, as values, for a person who looks for a reason."""
+        return {
+            "status": self.status,
+            "wish": self._wish,
+            "memory": self._memory,
+            "node": self._node,
+            "heard": self._heard,
+            "driver": {"problem": self._driver.problem, "snapshot": self._driver.snapshot},
+            "health": self._watch.health.faults,
+            "turns": self._turns,
+            "failed": self._failed,
+            "granted": self._ledger.grants,
+            "injection": {"cdi": self._injection.by_cdi, "problem": self._injection.problem},
+            "kubelet": {
+                "registered": self.kubelet.registered,
+                "rivals": self.kubelet.rivals,
+                "resources": self.kubelet.published(),
+            },
+            "memoryLimit": self.memory_watch.excesses,
+            "monotonic": monotonic(),
+        }
+
     def _heard_of_api(self) -> bool:
         """Tell whether the wish is the newest there is: a stale one must not re-cut a GPU."""
         late = monotonic() - self._started > _HEARING_SECONDS
@@ -211,7 +235,8 @@ class Agent:
         if may_be_labelled_by_others(self._node.labels):
             with contextlib.suppress(grpc.RpcError):
                 containers = await self.pod_resources.containers()
-        return others_at_work(self.kubelet.rivals, self._node.labels, containers)
+        node = self._node
+        return others_at_work(self.kubelet.rivals, node.labels, node.annotations, containers)
 
     async def _holders(
         self,

@@ -11,10 +11,15 @@ import socket
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
+_NVIDIA = "NVIDIA's device plugin"
 _SOCKETS = (
-    (re.compile(r"nvidia-.*\.sock"), "NVIDIA's device plugin"),
+    (re.compile(r"nvidia-.*\.sock"), _NVIDIA),
     (re.compile(r"nvidiaGPU.*\.sock"), "GKE's GPU device plugin"),
+    (re.compile(r"volcano\.sock"), "Volcano's device plugin"),
+    (re.compile(r"aliyungpushare\.sock"), "Aliyun's gpushare device plugin"),
 )
+# HAMi's plugin is a fork of NVIDIA's with the same sockets; it registers its GPUs here.
+_HAMI_ANNOTATION = "hami.io/node-nvidia-register"
 # A label that only the other program writes, and the names of its containers:
 # the label alone may be left over from a program that is gone, and a container's
 # name alone may be any tenant's.
@@ -35,14 +40,19 @@ def may_be_labelled_by_others(labels: Mapping[str, str]) -> bool:
 
 
 def others_at_work(
-    sockets: Mapping[str, str], labels: Mapping[str, str], containers: Collection[str]
+    sockets: Mapping[str, str],
+    labels: Mapping[str, str],
+    annotations: Collection[str],
+    containers: Collection[str],
 ) -> str:
     """Return one sentence that names every other program at work, "" where there is none.
 
-    ``sockets`` are those of ``serving_sockets``; ``containers`` the names of the
-    containers on the node.
+    ``sockets`` are those of ``serving_sockets``; labels and annotations the node's,
+    ``containers`` the names of the containers on it.
     """
-    found = [f"{who} ({name})" for name, who in sorted(sockets.items())]
+    hami = "HAMi's device plugin" if _HAMI_ANNOTATION in annotations else _NVIDIA
+    names = {name: hami if who == _NVIDIA else who for name, who in sockets.items()}
+    found = [f"{who} ({name})" for name, who in sorted(names.items())]
     for label, form, who in _PROGRAMS:
         running = sorted({name for name in containers if form.fullmatch(name)})
         if label in labels and running:

@@ -1,9 +1,11 @@
-"""The agent's HTTP endpoints on the pod's address: /healthz, /readyz, /metrics."""
+"""The agent's HTTP endpoints: on the pod's address, and on a Unix socket of the node."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 
 _HEADERS = (
     "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {size}\r\n"
@@ -12,6 +14,7 @@ _HEADERS = (
 _TEXT = "text/plain; charset=utf-8"
 Answer = tuple[str, str, bytes]
 Page = Callable[[], Awaitable[Answer]]
+_Client = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 def text(status: str, body: str) -> Answer:
@@ -21,7 +24,21 @@ def text(status: str, body: str) -> Answer:
 
 async def serve(address: str, port: int, pages: Mapping[str, Page]) -> asyncio.Server:
     """Start serving GET requests for the given paths."""
+    return await asyncio.start_server(_answering(pages), address, port)
 
+
+async def serve_on_socket(path: Path, pages: Mapping[str, Page]) -> asyncio.Server:
+    """Start serving the same on a Unix socket that its owner alone may open."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    before = os.umask(0o177)
+    try:
+        return await asyncio.start_unix_server(_answering(pages), path)
+    finally:
+        os.umask(before)
+
+
+def _answering(pages: Mapping[str, Page]) -> _Client:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(10):
@@ -40,4 +57,4 @@ async def serve(address: str, port: int, pages: Mapping[str, Page]) -> asyncio.S
         finally:
             writer.close()
 
-    return await asyncio.start_server(answer, address, port)
+    return answer

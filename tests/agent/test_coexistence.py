@@ -7,7 +7,9 @@ import contextlib
 import socket
 from pathlib import Path
 
-from divvy.agent.coexistence import others_at_work, serving_sockets
+import pytest
+
+from divvy.agent.coexistence import others_at_work, serving_sockets, sockets_of_others
 from divvy.agent.kubelet import Kubelet
 from divvy.agent.one_per_node import NodeLock
 from tests.agent.devices import whole
@@ -32,16 +34,40 @@ def test_a_socket_counts_while_somebody_listens_on_it(sockets: Path) -> None:
 
 
 def test_the_other_is_named() -> None:
-    said = others_at_work({"nvidia-gpu.sock": "NVIDIA's device plugin"}, {}, ())
-    assert "NVIDIA's device plugin (nvidia-gpu.sock)" in said
+    sockets = {"nvidia-gpu.sock": "NVIDIA's device plugin"}
+    assert "NVIDIA's device plugin (nvidia-gpu.sock)" in others_at_work(sockets, {}, (), ())
+
+
+def test_hami_has_nvidias_sockets_and_an_annotation_of_its_own() -> None:
+    sockets = {"nvidia-gpu.sock": "NVIDIA's device plugin"}
+    said = others_at_work(sockets, {}, {"hami.io/node-nvidia-register"}, ())
+    assert "HAMi's device plugin (nvidia-gpu.sock)" in said
+    assert others_at_work({}, {}, {"hami.io/node-nvidia-register"}, ()) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "who"),
+    [
+        ("nvidia-gpu.shared.sock", "NVIDIA's"),
+        ("nvidiaGPU-1712345678.sock", "GKE's"),
+        ("volcano.sock", "Volcano's"),
+        ("aliyungpushare.sock", "Aliyun's"),
+        ("divvy-nvidia.com_gpu.sock", None),
+        ("kubelet.sock", None),
+        ("rdma-hca.sock", None),
+    ],
+)
+def test_sockets_are_known_by_their_names(name: str, who: str | None) -> None:
+    found = sockets_of_others([name]).get(name)
+    assert found is None if who is None else str(found).startswith(who)
 
 
 def test_gfd_needs_its_label_and_its_container() -> None:
     label = {"nvidia.com/gfd.timestamp": "1"}
     containers = {"gpu-feature-discovery-ctr", "main"}
-    assert "GPU Feature Discovery" in others_at_work({}, label, containers)
-    assert others_at_work({}, label, {"main"}) == ""
-    assert others_at_work({}, {}, containers) == ""
+    assert "GPU Feature Discovery" in others_at_work({}, label, (), containers)
+    assert others_at_work({}, label, (), {"main"}) == ""
+    assert others_at_work({}, {}, (), containers) == ""
 
 
 def test_a_plugin_that_appears_gets_the_gpus_and_ours_come_back_after_it(sockets: Path) -> None:

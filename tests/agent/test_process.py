@@ -77,6 +77,27 @@ def test_fifty_pods_at_once_get_what_the_kubelet_chose() -> None:
     play(scene)
 
 
+def test_a_person_on_the_node_can_ask_what_it_thinks() -> None:
+    async def scene() -> None:
+        async with agent_node(2, {"timeSlicing": {"replicas": 4}}) as node:
+            await node.offered(SHARED, 8)
+            await node.kubelet.admit("default/tenant", SHARED)
+            path = node.folder / "state/debug.sock"
+            assert path.stat().st_mode & 0o777 == 0o600
+            reader, writer = await asyncio.open_unix_connection(path)
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+            writer.close()
+            assert head.startswith(b"HTTP/1.1 200 OK")
+            state = json.loads(body)
+            assert state["injection"] == {"cdi": True, "problem": ""}
+            assert state["wish"]["profile"] == "p"
+            assert len(state["kubelet"]["resources"][0]["devices"]) == 8
+            assert [key.split(" ")[0] for key in state["granted"]] == [SHARED]
+
+    play(scene)
+
+
 def test_a_lost_gpu_is_withdrawn_and_the_others_stay() -> None:
     async def scene() -> None:
         sharing = {"timeSlicing": {"replicas": 4}}
