@@ -23,6 +23,8 @@ def node_runtime_objects(cluster: Cluster, image: Any) -> list[dict[str, Any]]:
     leases = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
+        # Made here and not by the first who needs it, so that it leaves with all else.
+        {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata},
         {
             "apiVersion": f"{group}/v1",
             "kind": "Role",
