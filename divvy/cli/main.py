@@ -2,7 +2,7 @@
 
 import typer
 
-from divvy.cli import deploy, diff, imports, lab, plan, schema, stacks, validate, verify
+from divvy.cli import chart, deploy, diff, imports, lab, plan, schema, stacks, validate, verify
 
 app = typer.Typer(
     name="divvy",
@@ -20,6 +20,7 @@ diff.register(app)
 validate.register(app)
 schema.register(app)
 imports.register(app)
+chart.register(app)
 verify.register(app)
 
 

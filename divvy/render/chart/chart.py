@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -20,12 +20,9 @@ from divvy.render.chart.values_schema import DEPLOYMENT_KEYS, stack_values, valu
 from divvy.render.chart.yaml_text import scalar
 
 NAME = "divvy"
-GENERATED = "divvy.gpu/generated"
-"""The annotation of Chart.yaml with the digest of all other files."""
-
 _TEMPLATES = ("_helpers.tpl", "_resources.tpl", "NOTES.txt")
 _TEST = "vector-add.yaml"
-_IGNORED = "*.tgz\n.git/\n.gitignore\n*.swp\n*~\n"
+_IGNORED = ".divvy-files\n*.tgz\n.git/\n.gitignore\n*.swp\n*~\n"
 
 
 @dataclass(frozen=True)
@@ -58,6 +55,7 @@ def chart_files(value: Mapping[str, Any], chart: Chart) -> dict[str, str]:
     text = canonical_json(values_of(value))
     files = {
         ".helmignore": _IGNORED,
+        "Chart.yaml": _chart_yaml(chart),
         "README.md": readme(chart.stack, cluster.namespace, own),
         "values.yaml": values_text(value, own),
         "values.schema.json": _json(values_schema()),
@@ -67,17 +65,7 @@ def chart_files(value: Mapping[str, Any], chart: Chart) -> dict[str, str]:
         **{f"templates/{name}": body for name, body in template_files(found.objects).items()},
         **found.files,
     }
-    files["Chart.yaml"] = _chart_yaml(chart, content_digest(files))
     return dict(sorted(files.items()))
-
-
-def content_digest(files: Mapping[str, str]) -> str:
-    """Return a digest of all files but Chart.yaml, which carries it."""
-    found = hashlib.sha256()
-    for path, text in sorted(files.items()):
-        if path != "Chart.yaml":
-            found.update(f"{path}\0{len(text.encode())}\0{text}".encode())
-    return f"sha256:{found.hexdigest()}"
 
 
 @cache
@@ -96,7 +84,7 @@ def _own_values(chart: Chart, found: Patterns) -> dict[str, Any]:
     }
 
 
-def _chart_yaml(chart: Chart, digest: str) -> str:
+def _chart_yaml(chart: Chart) -> str:
     return f"""\
 apiVersion: v2
 name: {NAME}
@@ -107,8 +95,6 @@ appVersion: {scalar(chart.app_version)}
 # The admission policy reads the node's name from tokens, which 1.32 made stable.
 kubeVersion: ">=1.32.0-0"
 keywords: [gpu, mig, time-slicing, device-plugin]
-annotations:
-  {GENERATED}: "{digest}"
 """
 
 
@@ -138,6 +124,4 @@ def _plan_text(value: Mapping[str, Any], stack: str) -> str:
 
 
 def _json(value: object) -> str:
-    import json
-
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
