@@ -19,7 +19,7 @@ from divvy.agent.coexistence import may_be_labelled_by_others, others_at_work
 from divvy.agent.device_files import device_files, file_resources
 from divvy.agent.driver import Driver, older
 from divvy.agent.edits import file_edits
-from divvy.agent.hardware import Gpu, Snapshot
+from divvy.agent.hardware import Snapshot
 from divvy.agent.health import unhealthy_devices
 from divvy.agent.health_watch import HealthWatch
 from divvy.agent.holders import Holder, Ledger, PodResources, by_uuid, on_gpu
@@ -28,10 +28,10 @@ from divvy.agent.inventory import Resource, inventory
 from divvy.agent.kubelet import Kubelet
 from divvy.agent.last_good import LastGood
 from divvy.agent.memory_watch import MemoryWatch
-from divvy.agent.nvml.process import DriverProblem
-from divvy.agent.partition import CannotPartition, Recut, recut, try_recut
-from divvy.agent.partitioner import execute, make_cap_nodes
+from divvy.agent.partition import Recut, try_recut
+from divvy.agent.partitioner import make_cap_nodes
 from divvy.agent.preference import preferred
+from divvy.agent.recutting import Recutting
 from divvy.agent.settings import Settings
 from divvy.agent.state_clock import StateClock
 from divvy.agent.status import NodeStatus, gpu_states, healthy_counts
@@ -60,7 +60,6 @@ class Agent:
         self._wish = Wish()
         self._ledger = Ledger()
         self._turns: dict[str, Turn] = {}
-        self._failed: dict[str, tuple[Recut, str, float]] = {}
         self._wake = asyncio.Event()
         self._started = monotonic()
         self._heard: set[str] = set()
@@ -69,6 +68,7 @@ class Agent:
         self._watch = HealthWatch(self._driver, self._wake.set)
         self._driver.on_xid = self._watch.xid_arrived
         self._injection = Injection(settings)
+        self._recutting = Recutting(self._driver, cluster)
         self._teller = Teller(cluster)
         self.kubelet = Kubelet(settings.plugin_folder, self, self._wake.set)
         self.memory_watch = MemoryWatch(
@@ -132,7 +132,7 @@ class Agent:
             "driver": {"problem": self._driver.problem, "snapshot": self._driver.snapshot},
             "health": self._watch.health.faults,
             "turns": self._turns,
-            "failed": self._failed,
+            "failed": self._recutting.failed,
             "granted": self._ledger.grants,
             "injection": {"cdi": self._injection.by_cdi, "problem": self._injection.problem},
             "kubelet": {
@@ -200,7 +200,7 @@ class Agent:
                 decisions[wish.uuid] = Decision(self._memory.applied.get(wish.uuid, wish))
                 continue
             plan = try_recut(gpu, wish.mig, held or {})
-            busy = await self._busy(gpu, plan, held or {})
+            busy = await self._recutting.busy(gpu, plan, held or {})
             applied = self._memory.applied.get(gpu.uuid)
             right = isinstance(plan, Recut) and plan.nothing
             if not right and (held is None or not self._heard_of_api()):
@@ -214,7 +214,7 @@ class Agent:
             turn = self._turns.get(gpu.uuid)
             decisions[gpu.uuid] = decide(facts, turn, self._wish.policy, monotonic())
         await self._publish(snapshot, decisions)
-        recut_any = await self._execute(snapshot, decisions)
+        recut_any = await self._recutting.execute(snapshot, self._wish.node.gpus, decisions)
         self._remember(snapshot, decisions)
         self._tell(snapshot, self.kubelet.published(), decisions, problem)
         if recut_any:
@@ -223,7 +223,7 @@ class Agent:
         if any(not turn.blocked for turn in turning):
             waiting = all(decision.state != "Changing" for decision in decisions.values())
             return _WAIT_SECONDS if waiting else _TURN_SECONDS
-        soon = turning or held is None or self._failed or not self._heard_of_api()
+        soon = turning or held is None or self._recutting.failed or not self._heard_of_api()
         return _WAIT_SECONDS if soon else _IDLE_SECONDS
 
     def _files(self) -> tuple[Resource, ...]:
@@ -249,20 +249,6 @@ class Agent:
         granted = self._ledger.open_grants(listed, monotonic())
         return by_uuid((*listed, *granted)), allocatable
 
-    async def _busy(
-        self, gpu: Gpu, plan: Recut | CannotPartition, held: Mapping[str, tuple[Holder, ...]]
-    ) -> frozenset[str]:
-        """Return UUIDs to be re-cut that have processes although no pod holds them."""
-        if isinstance(plan, CannotPartition) or not plan.idle:
-            return frozenset()
-        try:
-            processes = await self._driver.processes(gpu.uuid)
-        except DriverProblem:
-            return frozenset()
-        by_gi = {instance.gi: instance.uuid for instance in gpu.instances}
-        used = {by_gi.get(process["gi"] or 0) or gpu.uuid for process in processes}
-        return frozenset(uuid for uuid in used if uuid not in held)
-
     async def _publish(self, snapshot: Snapshot, decisions: Mapping[str, Decision]) -> None:
         offered = replace(
             self._wish.node, gpus=tuple(decision.offer for decision in decisions.values())
@@ -277,35 +263,6 @@ class Agent:
         self._injection.renew(snapshot, self._node.runtime)
         gpus = inventory(offered, snapshot, unhealthy, withheld)
         await self.kubelet.publish((*gpus, *self._files()))
-
-    async def _execute(self, snapshot: Snapshot, decisions: Mapping[str, Decision]) -> bool:
-        """Carry out what was decided; True where anything may have changed."""
-        done = False
-        for uuid, decision in decisions.items():
-            for pod in decision.evict:
-                refusal = await self._cluster.evict(pod)
-                _log.info("evicting %s: %s", pod, refusal or "accepted")
-            gpu = snapshot.gpu(uuid)
-            wish = next(wish for wish in self._wish.node.gpus if wish.uuid == uuid)
-            if not decision.recut or gpu is None:
-                continue
-            plan = recut(gpu, wish.mig)
-            failed = self._failed.get(uuid)
-            if failed is not None and failed[0] == plan and monotonic() - failed[2] < 10:
-                continue
-            try:
-                await execute(self._driver, gpu, plan)
-                self._failed.pop(uuid, None)
-            except DriverProblem as problem:
-                _log.error("GPU %s: %s", gpu.index, problem)
-                self._failed[uuid] = (plan, str(problem), monotonic())
-            done = True
-        if done:
-            try:
-                await self._driver.rescan()
-            except DriverProblem as problem:
-                _log.error("rescan failed: %s", problem)
-        return done
 
     def _remember(self, snapshot: Snapshot, decisions: Mapping[str, Decision]) -> None:
         applied = dict(self._memory.applied)
@@ -332,7 +289,7 @@ class Agent:
         decisions: Mapping[str, Decision],
         problem: str,
     ) -> None:
-        failed = {uuid: failure[1] for uuid, failure in self._failed.items()}
+        failed = {uuid: failure.reason for uuid, failure in self._recutting.failed.items()}
         self.status = NodeStatus(
             generation=generation(self._wish.config),
             pool=self._wish.node.pool,
