@@ -328,7 +328,11 @@ class Deployment:
                 assert old is not None
                 made = provider.update(plain(old), inputs, timeout=timeout, preview=self._preview)
             else:
-                made = provider.create(goal.urn, inputs, timeout=timeout, preview=self._preview)
+                preview = self._preview
+                if preview and step.operation == "replace" and step.before:
+                    made = provider.planned(inputs)
+                else:
+                    made = provider.create(goal.urn, inputs, timeout=timeout, preview=preview)
         except StepFailed as failure:
             if failure.partial is None:
                 raise

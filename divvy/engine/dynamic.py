@@ -91,10 +91,14 @@ class DynamicProvider:
     def create(self, urn: str, inputs: Mapping[str, Any], *, timeout: float, preview: bool) -> Made:
         """Let the provider create; in a preview outputs are unknown."""
         if preview or has_unknown(inputs):
-            return Made("", dict(inputs))
+            return self.planned(inputs)
         request = api.CreateRequest(urn=urn, properties=to_struct(inputs), timeout=timeout)
         answer = self._call("Create", request, urn)
         return Made(answer.id, from_struct(answer.properties))
+
+    def planned(self, inputs: Mapping[str, Any]) -> Made:
+        """Foretell the inputs; what the provider adds is unknown."""
+        return Made("", dict(inputs))
 
     def update(
         self, resource: ResourceState, inputs: Mapping[str, Any], *, timeout: float, preview: bool

@@ -9,6 +9,7 @@ from divvy.engine.goal import Goal
 from divvy.engine.kubernetes.compare import below
 from divvy.engine.provider import Diff
 from divvy.engine.state.resource import ResourceState
+from divvy.engine.urn import is_default_provider, split_provider_reference
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ def plan_step(
         return Step("create")
     if diff is None:
         return Step("same")
-    if old.provider.rpartition("::")[0] != goal.provider.rpartition("::")[0] and old.provider:
+    if old.provider and _another_provider(old.provider, goal.provider):
         return _replace(goal, old, Diff(("provider",), ("provider",), diff.before))
     forced = tuple(
         path for path in diff.changed if any(below(path, root) for root in goal.replace_on_changes)
@@ -46,6 +47,15 @@ def plan_step(
     if changed or old.init_errors:
         return Step("update", changed)
     return Step("same")
+
+
+def _another_provider(before: str, after: str) -> bool:
+    """Tell whether a resource moves to another cluster, as far as its provider's name says.
+
+    Default providers of two SDK versions are one: an upgrade replaces nothing.
+    """
+    old, new = (split_provider_reference(reference)[0] for reference in (before, after))
+    return old != new and not (is_default_provider(old) and is_default_provider(new))
 
 
 def _replace(goal: Goal, old: ResourceState, diff: Diff) -> Step:

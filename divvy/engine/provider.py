@@ -55,6 +55,9 @@ class Provider(Protocol):
     def create(self, urn: str, inputs: Mapping[str, Any], *, timeout: float, preview: bool) -> Made:
         """Make a resource; what a dead run of this stack has made is taken over."""
 
+    def planned(self, inputs: Mapping[str, Any]) -> Made:
+        """Foretell what creating makes where the old resource, still there, will be gone."""
+
     def update(
         self, resource: ResourceState, inputs: Mapping[str, Any], *, timeout: float, preview: bool
     ) -> Made:

@@ -38,3 +38,8 @@ def split_provider_reference(reference: str) -> tuple[str, str]:
     """Return URN and id of a provider reference."""
     urn, _, identity = reference.rpartition("::")
     return urn, identity
+
+
+def is_default_provider(urn: str) -> bool:
+    """Tell whether a provider was made by the engine; the SDK's version is part of its name."""
+    return urn_type(urn).startswith(PROVIDER_PREFIX) and urn_name(urn).startswith("default")

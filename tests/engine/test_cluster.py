@@ -66,6 +66,7 @@ def test_a_change_is_made_in_place_and_an_immutable_one_by_replacement(
     assert live(lab, program)["one"]["metadata"]["uid"] == uid
     program.more = {"mutable": False}
     program.resources["one"]["data"] = {"a": "3"}
+    assert "1 to replace" in program.run("preview", expect=2)
     assert "replaced (data.a)" in program.up()
     assert live(lab, program)["one"]["metadata"]["uid"] != uid
 

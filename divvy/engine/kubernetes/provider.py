@@ -130,6 +130,10 @@ class KubernetesProvider:
         outputs = self._await(urn, kind, namespace, applied, inputs, self._manager, timeout)
         return Made(identity, outputs)
 
+    def planned(self, inputs: Mapping[str, Any]) -> Made:
+        """Foretell an object; a dry run would meet the one that it replaces."""
+        return Made("", _previewed(inputs))
+
     def update(
         self, resource: ResourceState, inputs: Mapping[str, Any], *, timeout: float, preview: bool
     ) -> Made:

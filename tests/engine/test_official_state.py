@@ -1,0 +1,189 @@
+"""A stack of the official CLI goes on here: its checkpoint, its objects, the same program."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from divvy.engine.kubernetes.takeover import handed_over
+from tests.running_lab import RunningLab
+
+OFFICIAL = Path(__file__).with_name("official")
+NAMESPACE, MANAGER = "pulumi-try", "pulumi-kubernetes-b08674ec"
+
+# The program of the observation, by its resources in the checkpoint.
+PROGRAM = '''"""A namespace, a ConfigMap, a RuntimeClass, a DaemonSet."""
+import json
+from pathlib import Path
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+
+level = Path("level").read_text()
+extra = json.loads(Path("extra.json").read_text())
+ns = kubernetes.core.v1.Namespace("ns", metadata={"name": "pulumi-try"})
+kubernetes.node.v1.RuntimeClass("rc", metadata={"name": "pulumi-try-rc"}, handler="runc")
+kubernetes.core.v1.ConfigMap(
+    "cfg",
+    metadata={"name": "cfg", "namespace": ns.metadata["name"]},
+    data={"level": level},
+)
+labels = {"app": "sleeper"}
+ds = kubernetes.apps.v1.DaemonSet(
+    "ds",
+    metadata={"name": "sleeper", "namespace": ns.metadata["name"]},
+    spec={
+        "selector": {"matchLabels": labels},
+        "template": {
+            "metadata": {"labels": labels},
+            "spec": {
+                "automountServiceAccountToken": False,
+                "terminationGracePeriodSeconds": 1,
+                "containers": [
+                    {
+                        "name": "sleep",
+                        "image": Path("image").read_text(),
+                        "imagePullPolicy": "IfNotPresent",
+                        "command": ["/bin/busybox", "sleep", "1000000"],
+                        "env": [{"name": "LEVEL", "value": level}, *extra],
+                    }
+                ],
+            },
+        },
+    },
+)
+pulumi.export("namespace", ns.metadata["name"])
+'''
+
+
+def entry(manager: str, operation: str, fields: dict[str, Any], **more: str) -> dict[str, Any]:
+    return {"manager": manager, "operation": operation, "fieldsV1": fields, **more}
+
+
+def test_the_creators_fields_pass_to_the_manager() -> None:
+    status = entry("kubelet", "Update", {"f:status": {}}, subresource="status")
+    created = entry("pulumi-kubernetes", "Update", {"f:data": {"f:a": {}, "f:b": {}}})
+    only = handed_over([created, status], MANAGER)
+    assert only == [entry(MANAGER, "Apply", {"f:data": {"f:a": {}, "f:b": {}}}), status]
+    own = entry(MANAGER, "Apply", {"f:data": {"f:b": {}, "f:c": {}}})
+    both = handed_over([created, own, status], MANAGER)
+    united = {"f:data": {"f:a": {}, "f:b": {}, "f:c": {}}}
+    assert both == [entry(MANAGER, "Apply", united), status]
+
+
+def test_an_object_of_somebody_else_is_left_to_them() -> None:
+    foreign = [entry("kubectl", "Update", {"f:data": {}}), entry(MANAGER, "Apply", {"f:spec": {}})]
+    assert handed_over(foreign, MANAGER) is None
+    own_status = entry("pulumi-kubernetes", "Update", {"f:status": {}}, subresource="status")
+    assert handed_over([own_status], MANAGER) is None
+
+
+class OfficialStack:
+    """The stack as the official CLI left it, on the lab."""
+
+    def __init__(self, lab: RunningLab, folder: Path) -> None:
+        self.lab = lab
+        self.folder = folder
+        text = (OFFICIAL / "checkpoint-after-create.json").read_text()
+        # The lab's nodes pull by digest; the observation's node had the image already.
+        text = text.replace("localhost/busybox:1", lab.busybox).replace('"Never"', '"IfNotPresent"')
+        self.state = folder / ".pulumi/stacks/pulumi-try/dev.json"
+        self.state.parent.mkdir(parents=True)
+        self.state.write_text(self._on_this_cluster(json.loads(text)))
+        project = "name: pulumi-try\nruntime: {name: python}\nstackConfigDir: stacks\n"
+        files = {
+            "Pulumi.yaml": project,
+            "__main__.py": PROGRAM,
+            "stacks/Pulumi.dev.yaml": "config: {}\n",
+            "image": lab.busybox,
+        }
+        (folder / "stacks").mkdir()
+        for name, content in files.items():
+            (folder / name).write_text(content)
+        self.wish("one")
+
+    def _on_this_cluster(self, document: dict[str, Any]) -> str:
+        """Create the objects as the official provider does; note what came back."""
+        for resource in document["checkpoint"]["latest"]["resources"]:
+            if not resource["type"].startswith("kubernetes:"):
+                continue
+            made = self.lab.kubectl(
+                "create", "--field-manager=pulumi-kubernetes", "--filename=-", "--output=json",
+                "--show-managed-fields", stdin=json.dumps(resource["inputs"]),
+            )  # fmt: skip
+            kept = {key: value for key, value in resource["outputs"].items() if key[:2] == "__"}
+            resource["outputs"] = {**kept, **json.loads(made)}
+        return json.dumps(document)
+
+    def wish(self, level: str, *variables: dict[str, str]) -> None:
+        """Change what the program wants."""
+        (self.folder / "level").write_text(level)
+        (self.folder / "extra.json").write_text(json.dumps(variables))
+
+    def divvy(self, *arguments: str, expect: int = 0) -> str:
+        environment = {
+            **os.environ,
+            "KUBECONFIG": str(self.lab.kubeconfig),
+            "PYTHONPATH": os.getcwd(),  # noqa: PTH109
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", "from divvy.cli.main import main; main()", *arguments, "-sdev"],
+            cwd=self.folder,
+            env={**environment, "PULUMI_CONFIG_PASSPHRASE": "open"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+        )
+        assert done.returncode == expect, done.stdout + done.stderr
+        return done.stdout
+
+    def live(self, kind: str, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.lab.get(kind, name, f"-n={NAMESPACE}")
+        return found
+
+    def variables(self) -> dict[str, str]:
+        (container,) = self.live("daemonset", "sleeper")["spec"]["template"]["spec"]["containers"]
+        return {one["name"]: one["value"] for one in container["env"]}
+
+
+@pytest.mark.lab
+@pytest.mark.timeout(300)
+def test_a_stack_of_the_official_cli_is_continued(lab: RunningLab, tmp_path: Path) -> None:
+    try:
+        stack = OfficialStack(lab, tmp_path)
+        uid = stack.live("daemonset", "sleeper")["metadata"]["uid"]
+        stack.divvy("up", "--yes")
+        assert stack.live("daemonset", "sleeper")["metadata"]["uid"] == uid
+
+        more = {"name": "MORE", "value": "yes"}
+        stack.wish("two", more)
+        assert "cfg" in stack.divvy("preview", expect=2)
+        stack.divvy("up", "--yes")
+        assert stack.live("configmap", "cfg")["data"] == {"level": "two"}
+        assert stack.variables() == {"LEVEL": "two", "MORE": "yes"}
+
+        stack.wish("two")
+        stack.divvy("up", "--yes")
+        assert stack.variables() == {"LEVEL": "two"}
+        assert stack.live("daemonset", "sleeper")["metadata"]["uid"] == uid
+
+        document = json.loads(stack.state.read_text())
+        urns = [
+            one["urn"].rsplit("::", 1)[1] for one in document["checkpoint"]["latest"]["resources"]
+        ]
+        assert {"ns", "rc", "cfg", "ds"} <= set(urns)
+        stack.divvy("destroy", "--yes")
+        gone = lab.try_kubectl("get", "namespace", NAMESPACE)
+        assert "NotFound" in gone.stderr
+        assert "NotFound" in lab.try_kubectl("get", "runtimeclass", "pulumi-try-rc").stderr
+    finally:
+        lab.try_kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+        lab.try_kubectl("delete", "runtimeclass", "pulumi-try-rc")
