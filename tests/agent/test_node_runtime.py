@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 
 import pytest
 
-from divvy.agent.node_runtime import crio, docker
+from divvy.agent.node_runtime import crio
 from divvy.agent.node_runtime.containerd import CannotConfigure, exposed, files_for, missing
 
 VERSION_2 = """\
@@ -98,14 +97,6 @@ def test_the_nvidia_runtime_as_default_is_reported() -> None:
     """
     assert "sees every GPU" in (exposed(dump) or "")
     assert exposed(dump.replace('"nvidia"', '"runc"')) is None
-
-
-def test_docker_keeps_its_other_keys() -> None:
-    before = json.dumps({"log-driver": "json-file", "features": {"buildkit": True}})
-    after = json.loads(docker.with_cdi(before))
-    assert after == {"log-driver": "json-file", "features": {"buildkit": True, "cdi": True}}
-    assert docker.missing(docker.with_cdi(None)) == ()
-    assert docker.missing(None) == ("features.cdi is off",)
 
 
 def test_crio_is_on_unless_switched_off() -> None:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from divvy.agent.node_runtime import crio
 from divvy.agent.node_runtime.containerd import DROP_IN, CannotConfigure
 from divvy.agent.node_runtime.host import Host, HostFailed
-from divvy.agent.node_runtime.prepare import ROOT_FILE, prepare_containerd
+from divvy.agent.node_runtime.prepare import ROOT_FILE, prepare_containerd, prepare_crio
 
 TABLE = '[plugins."io.containerd.cri.v1.runtime"]\n'
 OFF = f"version = 3\n\n{TABLE}enable_cdi = false\n"
@@ -41,6 +42,10 @@ class FakeHost(Host):
 
     def run(self, *command: str) -> str:
         self.calls.append(command)
+        if command[0] == "crio":
+            return self.reads(self.files)
+        if command[0] == "systemctl" and not self.restarts.pop(0):
+            raise HostFailed("crio did not come back")
         if command[0] == "rm":
             for path in [path for path in self.files if path.startswith(command[-1])]:
                 del self.files[path]
@@ -93,3 +98,24 @@ def test_a_distribution_with_a_layout_of_its_own_is_refused_by_name() -> None:
     host.files["/k3s"] = ""
     with pytest.raises(CannotConfigure, match="k3s"):
         prepare_containerd(host)
+
+
+def crio_reads(files: dict[str, str]) -> str:
+    return files.get(crio.DROP_IN, "[crio.runtime]\nenable_cdi = false\n")
+
+
+def test_crio_gets_a_drop_in_where_cdi_was_switched_off() -> None:
+    host = FakeHost(restarts=[True], reads=crio_reads)
+    assert prepare_crio(host, change=False) == ("enable_cdi is off",)
+    assert crio.DROP_IN not in host.files
+    assert prepare_crio(host) == ("enable_cdi is off",)
+    assert host.files[crio.DROP_IN] == crio.drop_in()
+    assert prepare_crio(host) == ()
+
+
+def test_a_crio_that_does_not_come_back_loses_the_drop_in() -> None:
+    host = FakeHost(restarts=[False, True], reads=crio_reads)
+    with pytest.raises(HostFailed, match="did not come back"):
+        prepare_crio(host)
+    assert crio.DROP_IN not in host.files
+    assert host.restarts == []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
@@ -87,3 +89,114 @@ def test_cdi_is_switched_on_while_pods_run(restored: RunningLab, version: int) -
 
 def phase(lab: RunningLab, namespace: str) -> str:
     return str(lab.get("pod", "tenant", f"-n={namespace}")["status"].get("phase"))
+
+
+FAULTY = (
+    "from dataclasses import replace\n"
+    "from divvy.agent.node_runtime import containerd, host\n"
+    "from divvy.agent.node_runtime.prepare import prepare_containerd\n"
+    "right = containerd.files_for\n"
+    # containerd reads this and shows it in its dump, but cannot start with it.
+    "def wrong(text):\n"
+    "    files = right(text)\n"
+    "    return replace(files, drop_in='root = \"/proc/none\"\\n' + files.drop_in)\n"
+    "containerd.files_for = wrong\n"
+    "class Hasty(host.Host):\n"
+    "    def restart_containerd(self):\n"
+    "        super().restart_containerd(4.0)\n"
+    "try:\n"
+    "    prepare_containerd(Hasty())\n"
+    "except host.HostFailed as failure:\n"
+    "    print('failed:', failure)\n"
+)
+
+
+def test_a_containerd_that_cannot_start_gets_its_old_files_and_pods_run_on(
+    restored: RunningLab,
+) -> None:
+    lab = restored
+    off = on_node(lab, "cat", FILE).replace("enable_cdi = true", "enable_cdi = false")
+    on_node(lab, "tee", FILE, text=off)
+    restart(lab)
+    with lab.namespace() as namespace:
+        pod = lab.pod("tenant", "sleep 1000", node=NODE)
+        pod["metadata"]["namespace"] = namespace
+        lab.apply(pod)
+        lab.until(lambda: phase(lab, namespace) == "Running")
+        before = lab.get("pod", "tenant", f"-n={namespace}")["status"]["containerStatuses"]
+        path = f"PYTHONPATH={REPOSITORY}"
+        said = on_node(lab, "/usr/bin/env", path, sys.executable, "-c", FAULTY)
+        assert said.startswith("failed:")
+        assert on_node(lab, "cat", FILE) == off
+        assert on_node(lab, "sh", "-c", f"ls {DROP_IN} 2>&1 || true").count("No such file") == 1
+        assert "io.containerd" in try_plugins(lab)
+        found = lab.get("pod", "tenant", f"-n={namespace}")["status"]
+        assert found["containerStatuses"] == before
+        # And the node is as good as before: a new pod starts.
+        lab.apply({**pod, "metadata": {"name": "next", "namespace": namespace}})
+        lab.until(
+            lambda: lab.get("pod", "next", f"-n={namespace}")["status"].get("phase") == "Running"
+        )
+
+
+TURN = """
+import os, sys, time
+from lightkube import Client
+from divvy.agent.node_runtime.turns import turn
+node, namespace = sys.argv[1:]
+for _ in range(3):
+    with turn(Client(namespace=namespace), node, namespace, retry=0.05):
+        began = time.monotonic()
+        time.sleep(0.2)
+        print(began, time.monotonic(), flush=True)
+"""
+
+
+def test_two_nodes_never_change_their_runtimes_at_once(lab: RunningLab) -> None:
+    with lab.namespace() as namespace:
+        environment = {**os.environ, "KUBECONFIG": str(lab.kubeconfig)}
+        nodes = [
+            subprocess.Popen(
+                [sys.executable, "-c", TURN, node, namespace],
+                cwd=REPOSITORY,
+                env=environment,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for node in ("one", "two", "three")
+        ]
+        inside = []
+        for node in nodes:
+            said, _ = node.communicate(timeout=60)
+            assert node.returncode == 0
+            inside += [tuple(map(float, line.split())) for line in said.splitlines()]
+        assert len(inside) == 9
+        inside.sort()
+        assert all(out <= into for (_, out), (into, _) in pairwise(inside))
+
+
+def test_a_node_that_died_inside_loses_its_turn(lab: RunningLab) -> None:
+    with lab.namespace() as namespace:
+        spec = {
+            "holderIdentity": "dead",
+            "leaseDurationSeconds": 1,
+            "renewTime": "2026-01-01T00:00:00.000000Z",
+        }
+        lab.apply(
+            {
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": {"name": "divvy-node-runtime", "namespace": namespace},
+                "spec": spec,
+            }
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", TURN, "one", namespace],
+            cwd=REPOSITORY,
+            env={**os.environ, "KUBECONFIG": str(lab.kubeconfig)},
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+        )
+        assert len(done.stdout.splitlines()) == 3

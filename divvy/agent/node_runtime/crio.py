@@ -1,4 +1,4 @@
-"""CRI-O: a drop-in that switches CDI on. A pure transform; not run on our machines."""
+"""CRI-O: what its configuration lacks for CDI, and the drop-in that gives it. Not run by us yet."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""Bring one node's containerd to CDI: validate first, roll back if it does not come back."""
+"""Bring one node's runtime to CDI: validate first, roll back if it does not come back."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 
-from divvy.agent.node_runtime import containerd
+from divvy.agent.node_runtime import containerd, crio
 from divvy.agent.node_runtime.host import Host, HostFailed
 
 _log = logging.getLogger(__name__)
@@ -33,22 +34,53 @@ def prepare_containerd(host: Host, *, change: bool = True) -> tuple[str, ...]:
     lacks = containerd.missing(dump)
     if not lacks or not change:
         return lacks
-    root_text, drop_in_before = host.read(ROOT_FILE), host.read(containerd.DROP_IN)
+    root_text = host.read(ROOT_FILE)
     files = containerd.files_for(root_text)
     _validate(host, program, files, root_text)
+    changes = {containerd.DROP_IN: files.drop_in}
+    if files.root is not None:
+        changes[ROOT_FILE] = files.root
+    _change(
+        host,
+        changes,
+        host.restart_containerd,
+        lambda: containerd.missing(host.run(program, "config", "dump")),
+    )
+    return lacks
+
+
+def prepare_crio(host: Host, *, change: bool = True) -> tuple[str, ...]:
+    """Do the same for CRI-O, which has CDI on unless it was switched off."""
+
+    def look() -> tuple[str, ...]:
+        return crio.missing(host.run("crio", "config"))
+
+    lacks = look()
+    if lacks and change:
+        restart = ("systemctl", "restart", "crio")
+        _change(host, {crio.DROP_IN: crio.drop_in()}, lambda: host.run(*restart), look)
+    return lacks
+
+
+def _change(
+    host: Host,
+    files: Mapping[str, str],
+    restart: Callable[[], object],
+    look: Callable[[], tuple[str, ...]],
+) -> None:
+    """Put files in place and restart the runtime; where it does not come back, undo both."""
+    before = {path: host.read(path) for path in files}
     try:
-        host.write(containerd.DROP_IN, files.drop_in)
-        if files.root is not None:
-            host.write(ROOT_FILE, files.root)
-        host.restart_containerd()
-        _require(containerd.missing(host.run(program, "config", "dump")), "after the change")
+        for path, text in files.items():
+            host.write(path, text)
+        restart()
+        _require(look(), "after the change")
     except HostFailed as failure:
         _log.error("rolling back: %s", failure)
-        host.write(ROOT_FILE, root_text)
-        host.write(containerd.DROP_IN, drop_in_before)
-        host.restart_containerd()
+        for path, old in before.items():
+            host.write(path, old)
+        restart()
         raise
-    return lacks
 
 
 def _validate(host: Host, program: str, files: containerd.Files, root_text: str | None) -> None:
