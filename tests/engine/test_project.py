@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from divvy.engine.errors import NotSupported, ProjectProblem
 from divvy.engine.project import Project, backend_root, find_project, stack_config
@@ -48,6 +49,38 @@ def test_a_secret_value_is_not_in_the_file(
 def test_a_structured_value_is_edited_in_the_file(project: Project) -> None:
     with pytest.raises(ProjectProblem, match="structured"):
         set_value(project, "dev", "divvy:cluster", "x", secret=False)
+
+
+def test_a_secret_that_the_official_cli_wrote_is_replaced(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "open")
+    file = project.stack_folder / "Pulumi.dev.yaml"
+    file.write_text("config:\n  p:token:\n    secure: v1:old:old\n  p:level: one\n")
+    set_value(project, "dev", "token", "new", secret=False)
+    assert yaml.safe_load(file.read_text())["config"] == {"p:token": "new", "p:level": "one"}
+
+
+@pytest.mark.parametrize(
+    "text", ["config: {}\n", "config: {p:level: one}\n", "config: {'p:level': 'one'}\n"]
+)
+def test_a_value_is_set_however_the_file_is_written(project: Project, text: str) -> None:
+    file = project.stack_folder / "Pulumi.dev.yaml"
+    file.write_text(text)
+    before = (yaml.safe_load(text) or {}).get("config") or {}
+    set_value(project, "dev", "new", "value", secret=False)
+    assert yaml.safe_load(file.read_text())["config"] == {**before, "p:new": "value"}
+
+
+@pytest.mark.parametrize("text", ["{}\n", "config: {\n  p:level: one }\n"])
+def test_a_file_that_cannot_be_edited_line_by_line_is_left_alone(
+    project: Project, text: str
+) -> None:
+    file = project.stack_folder / "Pulumi.dev.yaml"
+    file.write_text(text)
+    with pytest.raises(ProjectProblem, match="as a block"):
+        set_value(project, "dev", "new", "value", secret=False)
+    assert file.read_text() == text
 
 
 def test_an_unknown_stack_names_those_there_are(project: Project) -> None:
