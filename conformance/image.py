@@ -10,19 +10,31 @@ from pathlib import Path
 
 from plugin_image.build import push_context
 
-_WORKLOADS = Path(__file__).resolve().parent / "workloads"
-_PROGRAMS = ("cuda-vector-add", "gpu-burn", "mem-hog")
+WORKLOADS = Path(__file__).resolve().parent / "workloads"
+_PROGRAMS = (
+    "cuda-vector-add",
+    "gpu-burn",
+    "mem-hog",
+    "mem-bandwidth",
+    "bad-access",
+    "open-devices",
+)
+
+
+def compile_workloads() -> None:
+    """Build the workloads' programs in workloads/build."""
+    subprocess.run(["make", "--silent", "-C", str(WORKLOADS)], check=True)
 
 
 def build_and_push(registry: str, base: str) -> str:
     """Compile the workloads, build their image, push it; return the reference by digest."""
-    subprocess.run(["make", "--silent", "-C", str(_WORKLOADS)], check=True)
+    compile_workloads()
     with tempfile.TemporaryDirectory(prefix="divvy-workloads-") as scratch:
         context = Path(scratch)
-        shutil.copy(_WORKLOADS / "Containerfile", context)
+        shutil.copy(WORKLOADS / "Containerfile", context)
         (context / "bin").mkdir()
         for name in _PROGRAMS:
-            shutil.copy(_WORKLOADS / "build" / name, context / "bin" / name)
+            shutil.copy(WORKLOADS / "build" / name, context / "bin" / name)
         return push_context(context, registry, "divvy/workloads", base)
 
 

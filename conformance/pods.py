@@ -5,18 +5,17 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lightkube import ApiError, Client
-from lightkube.generic_resource import create_global_resource, create_namespaced_resource
+from lightkube.generic_resource import create_namespaced_resource
 
-Namespace = create_global_resource("", "v1", "Namespace", "namespaces")
-Node = create_global_resource("", "v1", "Node", "nodes")
+from conformance.pod_spec import OWN, Level, Wish, pod_spec
+
 Pod = create_namespaced_resource("", "v1", "Pod", "pods")
 Event = create_namespaced_resource("", "v1", "Event", "events")
-ServiceAccount = create_namespaced_resource("", "v1", "ServiceAccount", "serviceaccounts")
 
 _DONE = ("Succeeded", "Failed")
 
@@ -37,60 +36,35 @@ class Outcome:
 
 
 class Workplace:
-    """A namespace of one run, removed afterwards; its pods keep to the restricted level."""
+    """A namespace of one run, where pods of one level of Pod Security run."""
 
-    def __init__(self, client: Client, image: str, name: str) -> None:
+    def __init__(
+        self, client: Client, image: str, name: str, level: Level, priority_class: str
+    ) -> None:
         self._client = client
         self._image = image
+        self._level = level
+        self._priority_class = priority_class
         self.name = name
 
     def start(
-        self, node: str, command: Sequence[str], resource: str | None = None, **more: Any
+        self, node: str, command: Sequence[str] | None, resource: str | None = None, **more: Any
     ) -> str:
-        """Create a pod that runs a command on a node and return its name."""
+        """Create a pod that runs a command on a node and return its name.
+
+        ``more`` are further fields of a Wish; without a command the image's own program runs.
+        """
         name = f"c-{secrets.token_hex(4)}"
-        limits = {} if resource is None else {resource: str(more.get("count", 1))}
-        container = {
-            "name": "main",
-            "image": self._image,
-            "command": list(command),
-            "resources": {
-                "limits": {**limits, "memory": "2Gi"},
-                "requests": {"cpu": "1m", "memory": "1Mi"},
-            },
-            "securityContext": {
-                "allowPrivilegeEscalation": False,
-                "capabilities": {"drop": ["ALL"]},
-            },
-        }
-        container["resources"].update(more.get("resources", {}))  # type: ignore[attr-defined]
-        spec = {
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 1,
-            "automountServiceAccountToken": False,
-            "securityContext": {
-                "runAsNonRoot": True,
-                "runAsUser": 65534,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
-            # By label, not by nodeName: the scheduler has to see the resource.
-            **(
-                {"nodeName": node}
-                if more.get("past_scheduler")
-                else {"nodeSelector": {"kubernetes.io/hostname": node}}
-            ),
-            "tolerations": [{"operator": "Exists"}],
-            "containers": [container],
-        }
-        labels = {"divvy.gpu/conformance": "yes"}
-        metadata = {"name": name, "namespace": self.name, "labels": labels}
+        wish = Wish(node, **{"image": self._image, "command": command, "resource": resource} | more)
+        metadata = {"name": name, "namespace": self.name, "labels": OWN}
+        spec = pod_spec(wish, self._level, self._priority_class)
         self._client.create(Pod(apiVersion="v1", kind="Pod", metadata=metadata, spec=spec))
         return name
 
     def run(
         self,
         node: str,
-        command: Sequence[str],
+        command: Sequence[str] | None,
         resource: str | None = None,
         seconds: float = 60,
         **more: Any,
@@ -165,29 +139,10 @@ class Workplace:
             return error.status.code == 404
         return False
 
+    def container(self, name: str) -> tuple[str, int]:
+        """Return the id of a pod's container and how often it was restarted."""
+        found = ((self._get(name).get("status") or {}).get("containerStatuses") or [{}])[0]
+        return str(found.get("containerID")), int(found.get("restartCount") or 0)
+
     def _get(self, name: str) -> Any:
         return self._client.get(Pod, name, namespace=self.name)
-
-
-@contextlib.contextmanager
-def workplace(client: Client, image: str) -> Iterator[Workplace]:
-    """Make a namespace for one run and remove it, whatever happens."""
-    name = f"divvy-conformance-{secrets.token_hex(3)}"
-    labels = {"pod-security.kubernetes.io/enforce": "restricted", "divvy.gpu/conformance": "yes"}
-    client.create(
-        Namespace(apiVersion="v1", kind="Namespace", metadata={"name": name, "labels": labels})
-    )
-    place = Workplace(client, image, name)
-    try:
-        place.until(lambda: _has_account(client, name), 30)
-        yield place
-    finally:
-        client.delete(Namespace, name)
-
-
-def _has_account(client: Client, namespace: str) -> bool:
-    try:
-        client.get(ServiceAccount, "default", namespace=namespace)
-    except ApiError:
-        return False
-    return True

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from divvy.model import Cluster, NodeFacts, pool_of, select_profile
-from divvy.plan import Device, NodePlan, Plan, PoolPlan
+from divvy.plan import Device, NodePlan, Plan, PoolPlan, predict_node
 
 
 @dataclass(frozen=True)
@@ -66,17 +66,24 @@ def node_promises(
         own = pool_of(cluster, facts)
         if own is None or (pool is not None and own != pool):
             continue
-        node_plan = _plan_of(plans[own], name)
-        if node_plan is None or not node_plan.gpus:
-            continue
-        chosen = select_profile(cluster, facts)
-        profile = chosen.profile or node_plan.profile
-        promises.append(NodePromise(name, own, profile, node_plan, labels))
+        node_plan = _plan_of(cluster, plans[own], facts)
+        if node_plan is not None and node_plan.gpus:
+            promises.append(NodePromise(name, own, node_plan.profile, node_plan, labels))
     return promises
 
 
-def _plan_of(pool: PoolPlan, node: str) -> NodePlan | None:
-    return pool.overrides.get(node) or pool.node
+def _plan_of(cluster: Cluster, pool: PoolPlan, node: NodeFacts) -> NodePlan | None:
+    """Return the plan of a node; a label that names another profile counts, as for the agent."""
+    planned = pool.overrides.get(node.name) or pool.node
+    chosen = select_profile(cluster, node).profile
+    if planned is None or chosen in (None, planned.profile):
+        return planned
+    return plan_under(cluster, planned, chosen)
+
+
+def plan_under(cluster: Cluster, planned: NodePlan, profile: str) -> NodePlan:
+    """Return what a node would offer under another profile."""
+    return predict_node(cluster, profile, planned.gpus[0].model, len(planned.gpus))
 
 
 def device_promises(nodes: Sequence[NodePromise]) -> list[DevicePromise]:

@@ -8,17 +8,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
-from lightkube import Client
+import testinfra
+from lightkube import ApiError, Client
 from lightkube.config.kubeconfig import KubeConfig
+from lightkube.core.exceptions import ConfigError, LoadResourceError
 
-from conformance.pods import Node, Pod
+from conformance.pods import Pod
 from conformance.promise import DevicePromise, NodePromise, device_promises, node_promises
+from conformance.workplaces import Node, clear_leftovers
 from divvy.cli.stack_files import CannotRead, read_stack
 from divvy.model import Cluster, InvalidCluster
 from divvy.plan import plan
 
 STATUS = "divvy.gpu/status"
+AGENT, NODE_RUNTIME = "agent", "node-runtime"
 
 
 @dataclass
@@ -47,14 +52,36 @@ class Site:
         found: dict[str, Any] = json.loads(annotations.get(STATUS, "{}"))
         return found
 
-    def agent(self, node: str) -> Any | None:
-        """Return the agent's pod on a node, None where there is none."""
-        labels = {"app.kubernetes.io/component": "agent", "app.kubernetes.io/name": "divvy"}
+    def offered(self, node: str) -> dict[str, int]:
+        """Return the node's allocatable GPU resources that are not 0."""
+        allocatable = self.live(node)["status"]["allocatable"]
+        return {
+            name: int(count)
+            for name, count in allocatable.items()
+            if name.startswith("nvidia.com/") and count != "0"
+        }
+
+    def agent(self, node: str, component: str = AGENT) -> Any | None:
+        """Return the agent's pod on a node, or that of another component; None without one."""
+        labels = {"app.kubernetes.io/component": component, "app.kubernetes.io/name": "divvy"}
         for pod in self.client.list(Pod, namespace=self.cluster.namespace, labels=labels):
             leaves = pod["metadata"].get("deletionTimestamp")
             if pod["spec"].get("nodeName") == node and not leaves:
                 return pod
         return None
+
+    def enter(self, node: str, command: str, *arguments: str, component: str = AGENT) -> str | None:
+        """Run a command in the pod of a component on a node; None where there is none."""
+        pod = self.agent(node, component)
+        if pod is None:
+            return None
+        options = f"namespace={self.cluster.namespace}"
+        if self.kubeconfig:
+            options += f"&kubeconfig={self.kubeconfig}"
+        if self.cluster.context:
+            options += f"&context={self.cluster.context}"
+        host = testinfra.get_host(f"kubectl://{pod['metadata']['name']}?{options}")
+        return str(host.check_output(command, *arguments))
 
     @property
     def simulated(self) -> bool:
@@ -80,6 +107,9 @@ class Site:
         return {"stack": self.stack, "image": self.image or "", "nodes": nodes}
 
 
+SITE = pytest.StashKey[Site]()
+
+
 def open_site(config: pytest.Config) -> Site:
     """Read the stack, compute its plan, connect to its cluster."""
     file = config.getoption("--divvy-file")
@@ -88,14 +118,19 @@ def open_site(config: pytest.Config) -> Site:
         cluster = read_stack(None if file else name, Path(file) if file else None).cluster()
     except (CannotRead, InvalidCluster) as problem:
         raise pytest.UsageError(str(problem)) from None
-    configs = (
-        KubeConfig.from_file(cluster.kubeconfig) if cluster.kubeconfig else KubeConfig.from_env()
-    )
-    client = Client(configs.get(context_name=cluster.context))
-    labels = {
-        found["metadata"]["name"]: found["metadata"].get("labels") or {}
-        for found in client.list(Node)
-    }
+    kubeconfig = str(Path(cluster.kubeconfig).expanduser()) if cluster.kubeconfig else None
+    try:
+        configs = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()
+        client = Client(configs.get(context_name=cluster.context))
+        clear_leftovers(client)
+        live = list(client.list(Node))
+    except (ConfigError, LoadResourceError) as problem:
+        raise pytest.UsageError(f"no usable kubeconfig: {problem}") from None
+    except ApiError as problem:
+        raise pytest.UsageError(f"the cluster refuses: {problem.status.message}") from None
+    except httpx2.HTTPError as problem:
+        raise pytest.UsageError(f"the cluster cannot be reached: {problem}") from None
+    labels = {found["metadata"]["name"]: found["metadata"].get("labels") or {} for found in live}
     nodes = node_promises(cluster, plan(cluster, name), labels, config.getoption("--divvy-pool"))
     image = config.getoption("--workload-image")
-    return Site(name, cluster, client, nodes, image, cluster.kubeconfig)
+    return Site(name, cluster, client, nodes, image, kubeconfig)

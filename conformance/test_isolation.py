@@ -7,13 +7,16 @@ import re
 import pytest
 
 from conformance.catalogue import check
-from conformance.conftest import Bare, Fills, Probes
 from conformance.evidence import Evidence
+from conformance.fixtures import Bare, Fills, Probes
 from conformance.pods import Workplace
 from conformance.probes import part
 from conformance.promise import DevicePromise, NodePromise
+from conformance.site import Site
+from conformance.tenants import require_idle
 
 MOST_MIB_OFF = 0.02
+_TOTAL = re.compile(r"\d+MiB\s*/\s*(\d+)MiB")
 _BURNING = 4
 
 
@@ -21,10 +24,15 @@ _BURNING = 4
 def test_a_pod_without_a_request_sees_no_gpu(
     bare: Bare, node: NodePromise, evidence: Evidence
 ) -> None:
-    outcome = bare[node]
+    outcome, tried = bare[node]
     evidence.add(outcome.log)
+    evidence.add(tried.log)
     seen = "; ".join(outcome.log.strip().splitlines()) or "nothing seen"
-    evidence.require("Succeeded, nothing seen", f"{outcome.phase}, {seen}")
+    opened = "; ".join(_lines("named|made", tried.log)) or "nothing opened by number"
+    evidence.require(
+        "Succeeded, nothing seen; Succeeded, nothing opened by number",
+        f"{outcome.phase}, {seen}; {tried.phase}, {opened}",
+    )
 
 
 @check("ISO-02")
@@ -48,6 +56,42 @@ def test_a_pod_sees_its_own_device_only(
         for name, (pattern, _) in patterns.items()
     }
     evidence.require(_words(wanted), _words(seen))
+
+
+@check("ISO-07")
+def test_a_pod_opens_no_device_by_its_number(
+    openings: Probes, promise: DevicePromise, evidence: Evidence
+) -> None:
+    outcome = openings[promise]
+    evidence.command = "open-devices"
+    evidence.add(outcome.log)
+    if outcome.code != 0:
+        evidence.require("a pod that tries every number", str(outcome))
+    gpus = _lines(r"named 195:\d+ /dev/nvidia\d+$", outcome.log)
+    made = _lines("made", outcome.log)
+    evidence.require(
+        "1 GPU by name, nothing by number",
+        f"{len(gpus)} GPU by name, {'; '.join(made) or 'nothing'} by number",
+    )
+
+
+@check("ISO-08")
+def test_nvidia_smi_shows_what_the_guarantee_says(
+    probes: Probes, promise: DevicePromise, evidence: Evidence
+) -> None:
+    found = part(probes[promise], "nvidia-smi")
+    evidence.command = "nvidia-smi"
+    evidence.add(found.log)
+    _, _, slices = found.log.partition("MIG devices:")
+    is_mig = promise.mode.startswith("mig")
+    sizes = [int(one) for one in _TOTAL.findall(slices if is_mig else found.log)]
+    planned = promise.device.memory_mib or 0
+    # Below a MIG device's memory stands its window for the processor: not the first line, so left.
+    shown = sizes[:1]
+    close = shown and abs(shown[0] - planned) <= planned * MOST_MIB_OFF
+    what = "a MIG device" if is_mig else "a whole card"
+    seen = f"{what} of {shown[0]} MiB" if shown else str(found)
+    evidence.require_that(close, f"{what} of {planned} MiB within 2 %", seen)
 
 
 @check("ISO-03")
@@ -81,10 +125,11 @@ def test_shares_are_of_the_same_devices(
 @check("ISO-05")
 @pytest.mark.exclusive
 def test_a_mig_device_refuses_more_than_its_slice(
-    pods: Workplace, promise: DevicePromise, evidence: Evidence
+    site: Site, pods: Workplace, promise: DevicePromise, evidence: Evidence
 ) -> None:
     memory = promise.device.memory_mib or 0
     command = ["mem-hog", "--mib", str(int(memory * 1.1)), "--chunk", "256"]
+    require_idle(site, promise)
     evidence.command = " ".join(command)
     burn = ["gpu-burn", "-m", "64", "-stts", "1", str(_BURNING)]
     node, resource = promise.node.name, promise.resource
@@ -120,6 +165,10 @@ def test_memory_is_what_the_plan_says(
     evidence.require_that(
         close, f"{planned} MiB within 2 %", f"{said.group(1)} MiB" if said else found
     )
+
+
+def _lines(pattern: str, log: str) -> list[str]:
+    return [line for line in log.splitlines() if re.match(pattern, line)]
 
 
 def _words(counts: dict[str, int]) -> str:

@@ -6,9 +6,12 @@ import json
 import time
 from collections.abc import Mapping
 
+import pytest
+
 from conformance.catalogue import check
 from conformance.evidence import Evidence
 from conformance.promise import NodePromise
+from conformance.runtime import Specification, runtime_lacks, specification
 from conformance.site import Site
 
 # A kubelet tells a changed list within its status period, 10 s by default.
@@ -34,16 +37,53 @@ def test_the_agent_follows_the_stack_file(
 @check("NODE-02")
 def test_labels_describe_the_gpus(site: Site, node: NodePromise, evidence: Evidence) -> None:
     labels = site.live(node.name)["metadata"]["labels"]
-    model = node.plan.gpus[0].model
-    wanted = {
-        "nvidia.com/gpu.count": str(len(node.plan.gpus)),
-        "nvidia.com/gpu.product": model.product.replace(" ", "-"),
-        "nvidia.com/gpu.compute.major": str(model.compute_capability[0]),
-    }
+    wanted = _labels(node)
     found = {name: labels.get(name) for name in wanted}
     product = found["nvidia.com/gpu.product"] or ""
     found["nvidia.com/gpu.product"] = product.removesuffix("-SHARED")
     evidence.require(_listed(wanted), _listed(found))
+
+
+def _labels(node: NodePromise) -> dict[str, str]:
+    """Return the feature labels that follow from the plan of a node."""
+    model = node.plan.gpus[0].model
+    whole = [one for one in node.plan.devices if one.kind.startswith("gpu")]
+    shares = max((one.shares for one in whole), default=1)
+    wanted = {
+        "gpu.count": len(node.plan.gpus),
+        "gpu.product": model.product.replace(" ", "-"),
+        "gpu.memory": model.memory_mib,
+        "gpu.compute.major": model.compute_capability[0],
+        "gpu.compute.minor": model.compute_capability[1],
+        "gpu.replicas": shares,
+        "gpu.sharing-strategy": "time-slicing" if shares > 1 else "none",
+        "mig.capable": str(model.mig is not None).lower(),
+    }
+    for one in node.plan.devices:
+        # Where MIG devices go by another name (`single`), the labels do too.
+        name = one.resource.removeprefix("nvidia.com/").removesuffix(".shared")
+        if one.placement is not None and name.startswith("mig-") and one.share == 0:
+            wanted[f"{name}.count"] = int(wanted.get(f"{name}.count", 0)) + 1
+            wanted[f"{name}.memory"] = one.memory_mib or 0
+    return {f"nvidia.com/{name}": str(value) for name, value in wanted.items()}
+
+
+@check("NODE-04")
+@pytest.mark.enters
+def test_the_cdi_specification_names_every_device(
+    site: Site, node: NodePromise, evidence: Evidence
+) -> None:
+    found = specification(site, node.name)
+    lacks = runtime_lacks(site, node.name)
+    if lacks is None:
+        evidence.add("Divvy does not prepare this node's runtime; WORK-01 shows that it takes CDI")
+    cut = sum(len(gpu.placements or ()) for gpu in node.plan.gpus)
+    wanted = Specification(len(node.plan.gpus), cut, (), 0)
+    evidence.add("no agent on the node" if found is None else f"{found.files} files are named")
+    evidence.require(
+        f"{wanted}; the runtime lacks: nothing",
+        f"{found or 'no agent on the node'}; the runtime lacks: {lacks or 'nothing'}",
+    )
 
 
 @check("NODE-03")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from conformance.catalogue import SHARED, check
-from conformance.conftest import Fills
 from conformance.evidence import Evidence
+from conformance.fixtures import Fills, Probes
 from conformance.pods import Workplace
 from conformance.promise import DevicePromise
+from conformance.site import Site
+from conformance.tenants import require_free
 
 
 @check("PLUG-03")
@@ -38,17 +40,29 @@ def test_a_pod_past_the_scheduler_is_refused_on_a_full_node(
 @check("PLUG-04")
 @pytest.mark.exclusive
 def test_two_shares_for_one_container_are_refused(
-    pods: Workplace, promise: DevicePromise, evidence: Evidence
+    site: Site, pods: Workplace, promise: DevicePromise, evidence: Evidence
 ) -> None:
     assert promise.mode in SHARED
     if not promise.one_per_container:
         pytest.skip("the stack file allows several shares for one container")
+    require_free(site, promise)
     outcome = pods.run(promise.node.name, ["true"], promise.resource, count=2, seconds=30)
     evidence.add(outcome)
     word = "at most 1 per container"
     evidence.require(
         f"Failed: {word}", f"{outcome.phase}: {word if word in outcome.reason else outcome.reason}"
     )
+
+
+@check("PLUG-07")
+def test_a_pod_past_the_scheduler_is_served_where_a_device_is_free(
+    past_scheduler: Probes, promise: DevicePromise, evidence: Evidence
+) -> None:
+    evidence.command = "cuda-vector-add, in a pod with `nodeName`"
+    outcome = past_scheduler[promise]
+    evidence.add(outcome.log)
+    passed = outcome.code == 0 and "Test PASSED" in outcome.log
+    evidence.require_that(passed, "exit code 0, `Test PASSED`", outcome)
 
 
 @check("PLUG-05")

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from conformance.catalogue import check
-from conformance.conftest import Burns, Probes
 from conformance.evidence import Evidence
+from conformance.fixtures import Burns, Probes
 from conformance.probes import part
 from conformance.promise import DevicePromise
 

@@ -25,6 +25,7 @@ int cuda_open(struct cuda_driver *cuda)
         {"cuMemFree_v2", (void **)&cuda->release},
         {"cuMemcpyHtoD_v2", (void **)&cuda->to_device},
         {"cuMemcpyDtoH_v2", (void **)&cuda->to_host},
+        {"cuMemcpyDtoD_v2", (void **)&cuda->on_device},
         {"cuMemsetD32_v2", (void **)&cuda->set_32},
         {"cuModuleLoadData", (void **)&cuda->load_module},
         {"cuModuleGetFunction", (void **)&cuda->function},

@@ -19,6 +19,7 @@ enum {
     CUDA_SUCCESS = 0,
     CUDA_ERROR_OUT_OF_MEMORY = 2,
     CUDA_ERROR_NO_DEVICE = 100,
+    CUDA_ERROR_ILLEGAL_ADDRESS = 700,
 };
 
 struct cuda_driver {
@@ -37,6 +38,7 @@ struct cuda_driver {
     CUresult (*release)(CUdeviceptr);
     CUresult (*to_device)(CUdeviceptr, const void *, size_t);
     CUresult (*to_host)(void *, CUdeviceptr, size_t);
+    CUresult (*on_device)(CUdeviceptr, CUdeviceptr, size_t);
     CUresult (*set_32)(CUdeviceptr, unsigned int, size_t);
     CUresult (*load_module)(CUmodule *, const void *);
     CUresult (*function)(CUfunction *, CUmodule, const char *);

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -81,6 +82,21 @@ def _second_gpu(_: Scene, spec: dict[str, Any]) -> None:
 def _same_gpu(_: Scene, spec: dict[str, Any]) -> None:
     for device in spec["devices"]:
         device["containerEdits"] = copy.deepcopy(spec["devices"][0]["containerEdits"])
+
+
+def _gone_library(_: Scene, spec: dict[str, Any]) -> None:
+    for mount in spec["containerEdits"]["mounts"]:
+        if mount["containerPath"].endswith("libcuda.so.1"):
+            mount["hostPath"] += ".gone"
+
+
+def _unnamed_gpu(_: Scene, spec: dict[str, Any]) -> None:
+    """Let each GPU's containers open the other one, under a name that nobody looks for."""
+    nodes = [
+        copy.deepcopy(device["containerEdits"]["deviceNodes"][0]) for device in spec["devices"]
+    ]
+    for device, node in zip(spec["devices"], reversed(nodes), strict=True):
+        device["containerEdits"]["deviceNodes"].append({**node, "path": "/dev/other"})
 
 
 def _largest_slice(scene: Scene, spec: dict[str, Any]) -> None:
@@ -168,19 +184,117 @@ def _visible_devices(scene: Scene) -> Iterator[Options]:
     yield {"image": image}
 
 
+@contextmanager
+def _mended_requests(scene: Scene) -> Iterator[Options]:
+    """Let an admission policy take wrong requests away before the API server looks at them."""
+    group = "admissionregistration.k8s.io/v1"
+    name = "mend-requests"
+    resources = "/spec/containers/0/resources"
+    policy = {
+        "matchConstraints": {
+            "resourceRules": [
+                {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"],
+                 "operations": ["CREATE"]},
+            ]
+        },
+        "failurePolicy": "Ignore",
+        "reinvocationPolicy": "Never",
+        "mutations": [
+            {
+                "patchType": "JSONPatch",
+                "jsonPatch": {"expression": f'[JSONPatch{{op: "remove", path: "{resources}"}}]'},
+            }
+        ],
+    }  # fmt: skip
+    kinds = {
+        "MutatingAdmissionPolicy": policy,
+        "MutatingAdmissionPolicyBinding": {"policyName": name},
+    }
+    lab = scene.deployed.lab
+    lab.apply(
+        *(
+            {"apiVersion": group, "kind": kind, "metadata": {"name": name}, "spec": spec}
+            for kind, spec in kinds.items()
+        )
+    )
+    wrong = lab.pod("wrong", "true", container={"resources": {"limits": {"nvidia.com/gpu": "0.5"}}})
+    try:
+        # The API server takes a moment to take note of a policy.
+        scene.deployed.until(lambda: _is_admitted(scene, wrong))
+        yield {}
+    finally:
+        for kind in kinds:
+            lab.kubectl("delete", kind.lower(), name)
+        scene.deployed.until(lambda: not _is_admitted(scene, wrong))
+
+
+def _is_admitted(scene: Scene, pod: dict[str, Any]) -> bool:
+    done = scene.deployed.lab.try_kubectl(
+        "create", "--dry-run=server", "--filename=-", stdin=json.dumps(pod)
+    )
+    return done.returncode == 0
+
+
+@contextmanager
+def _killed_pods(scene: Scene) -> Iterator[Options]:
+    """End what runs on a node's GPUs whenever anything happens to the node."""
+    before = copy.deepcopy(scene.deployed.cluster)
+    scene.deployed.cluster["health"] = {"recoverAfter": "2s"}
+    scene.deployed.up()
+    over = threading.Event()
+    killer = threading.Thread(target=_kill_at_changes, args=(scene, H100, over))
+    killer.start()
+    try:
+        yield {}
+    finally:
+        over.set()
+        killer.join()
+        scene.deployed.cluster = before
+        scene.deployed.up()
+
+
+def _kill_at_changes(scene: Scene, node: str, over: threading.Event) -> None:
+    kill = (
+        "for each in /proc/[0-9]*; do grep -qs 'echo computed' $each/cmdline"
+        " && kill -9 ${each#/proc/}; done; true"
+    )
+    known = _signature(scene, node)
+    while not over.wait(0.2):
+        now = _signature(scene, node)
+        if now != known:
+            scene.deployed.on_node(node, "sh", "-c", kill)
+        known = now
+
+
+def _signature(scene: Scene, node: str) -> tuple[object, ...]:
+    """Return what any of the disruptions changes first."""
+    kubelets = scene.deployed.on_node(
+        node, "sh", "-c", "grep -lx kubelet /proc/[0-9]*/comm 2>/dev/null; true"
+    )
+    found = scene.deployed.lab.get("node", node)["metadata"]
+    profile = found["labels"].get("divvy.gpu/profile")
+    state = json.loads(found["annotations"].get("divvy.gpu/status", "{}")).get("state")
+    agent = scene.deployed.agent(node)["metadata"]["uid"] if _has_agent(scene, node) else None
+    return (kubelets, profile, state, agent)
+
+
 FAULTS = (
     Fault("the agents are gone", "training", ("NODE-01", "PLUG-02", "OBS-01"), _no_agents),
     Fault("the node has other GPUs than the stack file says", "training",
           ("NODE-02", "ISO-06"), _with_file(_other_gpus)),
     Fault("the node's driver is another version", "training",
           ("NODE-03",), _with_file(_other_driver)),
+    Fault("the CDI specification names a library that is gone", "training",
+          ("NODE-04", "WORK-01"), _with_cdi(H100, _gone_library)),
     Fault("another plugin offers a resource of its own", "notebooks",
           ("PLUG-01",), _strange_resource),
     Fault("the node offers more shares than the stack file says", "notebooks",
           ("PLUG-03", "PLUG-06"), _with_file(_fewer_shares)),
     Fault("a container gets two shares", "notebooks", ("PLUG-04",), _several_shares),
+    Fault("something mends wrong requests before they are looked at", "training",
+          ("PLUG-05",), _mended_requests),
     Fault("the CDI specification lacks libcuda and nvidia-smi", "training",
-          ("WORK-01", "WORK-03"), _with_cdi(H100, _without_libraries)),
+          ("PLUG-07", "WORK-01", "WORK-03"), _with_cdi(H100, _without_libraries)),
     Fault("the GPUs compute wrongly", "training", ("WORK-02",), _bad_math),
     Fault("the environment names all GPUs to a pod that asked for none", "training",
           ("ISO-01",), _visible_devices),
@@ -191,5 +305,9 @@ FAULTS = (
     Fault("the CDI specification names one GPU for the shares of two", "notebooks",
           ("ISO-04",), _with_cdi(T4, _same_gpu)),
     Fault("small MIG devices are given a larger slice", "research",
-          ("ISO-05", "ISO-06"), _with_cdi(A100, _largest_slice)),
+          ("ISO-05", "ISO-06", "ISO-08"), _with_cdi(A100, _largest_slice)),
+    Fault("a second GPU is in the container under another name", "training",
+          ("ISO-07",), _with_cdi(H100, _unnamed_gpu)),
+    Fault("pods on GPUs are ended by whatever happens to their node", "training",
+          ("DISR-01", "DISR-02", "DISR-03", "DISR-04"), _killed_pods),
 )  # fmt: skip

@@ -26,25 +26,47 @@ class Scene:
     image: str
     folder: Path
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return the environment in which commands find the project."""
+        return {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+
+    def command(self, *options: str, cluster: Any = None) -> list[str]:
+        """Return `divvy verify` of a cluster's stack file as a user calls it."""
+        command = [sys.executable, "-c", "from divvy.cli.main import main; main()", "verify"]
+        command += [f"--file={self._stack(cluster)}", f"--out={self.folder / 'out'}", *options]
+        if not any(option.startswith("--workload-image") for option in options):
+            command.append(f"--workload-image={self.image}")
+        return command
+
     def verify(self, *options: str, cluster: Any = None, expect: int | None = None) -> Any:
         """Run the suite as a user does; return its report."""
+        return self._report(self.command(*options, cluster=cluster), expect)
+
+    def suite(self, *options: str) -> Any:
+        """Run the suite by pytest itself, with options that `divvy verify` does not have."""
+        command = [sys.executable, "-m", "pytest", str(REPOSITORY / "conformance")]
+        command += ["--override-ini=addopts=", "-p", "no:cacheprovider", *options]
+        command += [f"--divvy-file={self._stack(None)}", f"--divvy-report={self.folder / 'out'}"]
+        return self._report([*command, f"--workload-image={self.image}"], None)
+
+    def _stack(self, cluster: Any) -> Path:
         stack = {"config": {"divvy:cluster": cluster or self.deployed.cluster}}
         file = self.folder / "Pulumi.tested.yaml"
         file.write_text(yaml.safe_dump(stack, sort_keys=False))
-        command = [sys.executable, "-c", "from divvy.cli.main import main; main()", "verify"]
-        command += [f"--file={file}", f"--out={self.folder / 'out'}", *options]
-        if not any(option.startswith("--workload-image") for option in options):
-            command.append(f"--workload-image={self.image}")
+        return file
+
+    def _report(self, command: list[str], expect: int | None) -> Any:
         done = subprocess.run(
             command,
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+            env=self.environment,
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=230,
             check=False,
         )
         assert expect is None or done.returncode == expect, done.stdout + done.stderr
-        self.said = done.stdout
+        self.said = done.stdout + done.stderr
         return yaml.safe_load((self.folder / "out/report.yaml").read_text())
 
     def read_cdi(self, node: str) -> dict[str, Any]:

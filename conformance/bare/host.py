@@ -1,0 +1,210 @@
+"""A host without Kubernetes: where its driver is, which devices it has, how programs run there."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import gzip
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import testinfra
+
+from conformance.image import WORKLOADS, compile_workloads
+from divvy.cli.stack_files import CannotRead, read_stack
+from divvy.model import InvalidCluster, model_of_product
+
+_ROOTS = ("/", "/run/nvidia/driver")
+_FOLDERS = "usr/lib/x86_64-linux-gnu usr/lib64 usr/lib/aarch64-linux-gnu usr/lib lib64"
+_MIG = re.compile(r"^\s+MIG (\S+)\s+Device\s+(\d+): \(UUID: (\S+)\)")
+_GPU = re.compile(r"^GPU (\d+): (.*) \(UUID: (\S+)\)")
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU or MIG device that a program can use; ``memory_mib`` is what its kind should have."""
+
+    host: str
+    name: str
+    uuid: str
+    gpu: str
+    product: str
+    memory_mib: int | None
+
+    @property
+    def is_mig(self) -> bool:
+        """Tell whether it is a part of a GPU."""
+        return self.uuid.startswith("MIG-")
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.name}"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a program ended and what it printed."""
+
+    code: int
+    log: str
+
+    def __str__(self) -> str:
+        last = self.log.strip().splitlines()[-1:] or [""]
+        return f"exit code {self.code}, `{last[0]}`"
+
+
+@dataclass(frozen=True)
+class BareHost:
+    """The host under test. Without a driver ``problem`` says what was looked for."""
+
+    name: str
+    connection: Any
+    is_here: bool
+    root: str
+    folder: str
+    expected_driver: str | None
+    problem: str | None
+    devices: tuple[Device, ...]
+
+    def run(self, command: str) -> Ran:
+        """Run a shell command with the driver's libraries and programs at hand."""
+        if self.root != "/":
+            command = (
+                f"export LD_LIBRARY_PATH={self.folder} PATH={self.root}/usr/bin:$PATH; {command}"
+            )
+        found = self.connection.run(command)
+        return Ran(found.rc, found.stdout + found.stderr)
+
+    @property
+    def simulated(self) -> bool:
+        """Tell whether the driver is the simulated one, by a mark that only its library has."""
+        if self.problem is not None:
+            return False
+        return self.run(f"grep -q divvySimulated {self.folder}/libnvidia-ml.so.1").code == 0
+
+    @property
+    def driver(self) -> str:
+        """Return the version that nvidia-smi tells, "" where it tells none."""
+        if self.problem is not None:
+            return ""
+        found = self.run("nvidia-smi --query-gpu=driver_version --format=csv,noheader")
+        return found.log.strip().splitlines()[0] if found.code == 0 and found.log.strip() else ""
+
+    def users(self, device: Device) -> str:
+        """Return the processes on a device's GPU, "" where there are none."""
+        found = self.run(
+            f"nvidia-smi -i {device.gpu} --query-compute-apps=pid,process_name "
+            "--format=csv,noheader"
+        )
+        return "; ".join(found.log.strip().splitlines()) if found.code == 0 else ""
+
+    def describe(self) -> dict[str, Any]:
+        """Return the identity of what was tested, for the report."""
+        gpus = {device.gpu for device in self.devices}
+        products = sorted({device.product for device in self.devices})
+        node = {
+            "name": self.name,
+            "pool": "",
+            "profile": "",
+            "gpus": len(gpus),
+            "model": ", ".join(products),
+            "driver": self.driver,
+            "simulated": self.simulated,
+        }
+        return {"stack": self.name, "image": "", "nodes": [node]}
+
+
+HOST = pytest.StashKey[BareHost]()
+
+
+def open_host(config: pytest.Config) -> BareHost:
+    """Look at the host that the options name."""
+    where = config.getoption("--bare-host")
+    root, version = config.getoption("--driver-root"), None
+    if config.getoption("--divvy-file"):
+        try:
+            cluster = read_stack(None, Path(config.getoption("--divvy-file"))).cluster()
+        except (CannotRead, InvalidCluster) as problem:
+            raise pytest.UsageError(str(problem)) from None
+        root, version = root or cluster.driver.root, cluster.driver.version
+    try:
+        connection = testinfra.get_host(where)
+        name = connection.check_output("hostname")
+    except (RuntimeError, AssertionError, ValueError) as problem:
+        # testinfra's exceptions carry the whole result of the command that failed.
+        said = re.search(r"_?stderr=b?['\"](.*?)(?:\\r)?(?:\\n)?['\"]", str(problem))
+        text = said.group(1) if said else problem
+        raise pytest.UsageError(f"{where} does not answer: {text}") from None
+    roots = (root,) if root else _ROOTS
+    is_here = where.startswith("local")
+    for candidate in roots:
+        folder = _library_folder(connection, candidate)
+        if folder:
+            bare = BareHost(name, connection, is_here, candidate, folder, version, None, ())
+            return BareHost(**{**vars(bare), "devices": _devices(bare)})
+    problem = f"no NVIDIA driver on {name}: libnvidia-ml.so.1 is not below {' or '.join(roots)}"
+    return BareHost(name, connection, is_here, "/", "", version, problem, ())
+
+
+def _library_folder(connection: Any, root: str) -> str:
+    loop = f"for each in {_FOLDERS}; do [ -e {shlex.quote(root)}/$each/libnvidia-ml.so.1 ] && "
+    found = connection.run(f"{loop} echo {shlex.quote(root.rstrip('/'))}/$each && break; done")
+    return str(found.stdout).strip()
+
+
+def _devices(host: BareHost) -> tuple[Device, ...]:
+    listed = host.run("nvidia-smi -L")
+    memory = host.run("nvidia-smi --query-gpu=uuid,memory.total --format=csv,noheader,nounits")
+    mib = dict(re.findall(r"^(GPU-\S+), (\d+)", memory.log, re.MULTILINE))
+    return devices_of(host.name, listed.log, {uuid: int(size) for uuid, size in mib.items()})
+
+
+def devices_of(host: str, listed: str, memory: dict[str, int]) -> tuple[Device, ...]:
+    """Return what programs can use, given `nvidia-smi -L` and the memory of each GPU in MiB."""
+    found: list[Device] = []
+    cut: set[str] = set()
+    number, product, gpu = "", "", ""
+    for line in listed.splitlines():
+        if match := _GPU.match(line):
+            number, product, gpu = match.groups()
+            model = model_of_product(product, memory.get(gpu, 0))
+            size = None if model is None else model.memory_mib
+            found.append(Device(host, f"GPU {number}", gpu, gpu, product, size))
+        elif match := _MIG.match(line):
+            profile, index, uuid = match.groups()
+            cut.add(gpu)
+            known = model.mig.profile(profile) if model is not None and model.mig else None
+            size = None if known is None else known.memory_mib
+            name = f"GPU {number} MIG {index} ({profile})"
+            found.append(Device(host, name, uuid, gpu, product, size))
+    # Where a GPU is cut, programs see its parts only.
+    return tuple(device for device in found if device.is_mig or device.gpu not in cut)
+
+
+@contextlib.contextmanager
+def programs(host: BareHost) -> Iterator[str]:
+    """Give the folder on the host that has the workloads."""
+    try:
+        compile_workloads()
+    except (OSError, subprocess.CalledProcessError) as problem:
+        pytest.skip(f"the workloads cannot be built here (make and a C compiler?): {problem}")
+    built = WORKLOADS / "build"
+    if host.is_here:
+        yield str(built)
+        return
+    folder = host.connection.check_output("mktemp -d")
+    try:
+        for program in sorted(built.iterdir()):
+            text = base64.b64encode(gzip.compress(program.read_bytes())).decode()
+            target = shlex.quote(f"{folder}/{program.name}")
+            host.connection.check_output(
+                f"echo {text} | base64 -d | gunzip > {target} && chmod +x {target}"
+            )
+        yield folder
+    finally:
+        host.connection.run(f"rm -rf {folder}")

@@ -1,0 +1,156 @@
+"""One host: driver, discovery, and the workloads as plain processes on every device."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conformance.bare.host import HOST, BareHost, Device, Ran, programs
+from conformance.catalogue import check
+from conformance.evidence import Evidence
+
+_MOST_MIB_OFF = 0.02
+_BURN = "gpu-burn -m 64 -stts 1 3"
+_PROJECT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def host(pytestconfig: pytest.Config) -> BareHost:
+    """Give the host under test."""
+    found = pytestconfig.stash[HOST]
+    if found.problem is not None:
+        pytest.skip(found.problem)
+    return found
+
+
+@pytest.fixture(scope="session")
+def workloads(host: BareHost) -> Iterator[str]:
+    """Give the folder with the workloads."""
+    with programs(host) as folder:
+        yield folder
+
+
+def _on(host: BareHost, device: Device, workloads: str, command: str) -> Ran:
+    users = host.users(device)
+    if users:
+        pytest.skip(f"the GPU is used by {users}")
+    return host.run(f"CUDA_VISIBLE_DEVICES={device.uuid} {workloads}/{command}")
+
+
+@check("BARE-01")
+def test_the_driver_is_of_one_version(host: BareHost, evidence: Evidence) -> None:
+    evidence.command = "nvidia-smi --query-gpu=driver_version; /proc/driver/nvidia/version"
+    smi = host.run("nvidia-smi --query-gpu=driver_version --format=csv,noheader")
+    own = f"{host.root.rstrip('/')}/proc/driver/nvidia/version"
+    kernel = host.run(f"cat {own} || cat /proc/driver/nvidia/version")
+    cuda = host.run(f"readlink -f {host.folder}/libcuda.so.1")
+    for each in (smi, kernel, cuda):
+        evidence.add(each.log)
+    version = re.search(r"\d+\.\d+(\.\d+)?", kernel.log)
+    loaded = version.group() if version else "unknown"
+    wanted = host.expected_driver or loaded
+    library = re.search(r"\.so\.(\d+\.\d+(?:\.\d+)?)$", cuda.log.strip())
+    told = sorted(set(smi.log.split())) if smi.code == 0 else [str(smi)]
+    evidence.require(
+        f"kernel module {wanted}, nvidia-smi {wanted}, libcuda {wanted}",
+        f"kernel module {loaded}, nvidia-smi {', '.join(told)}, "
+        f"libcuda {library.group(1) if library else 'unknown'}",
+    )
+
+
+@check("BARE-02")
+def test_discovery_finds_what_nvidia_smi_lists(host: BareHost, evidence: Evidence) -> None:
+    if not host.is_here:
+        pytest.skip("discovery looks at the host it runs on")
+    listed = host.run("nvidia-smi -L")
+    asked = json.dumps({"id": 1, "call": "snapshot", "args": {}})
+    library = f"{host.folder}/libnvidia-ml.so.1"
+    found = host.run(
+        f"cd {_PROJECT} && echo {shlex.quote(asked)} | "
+        f"{sys.executable} -m divvy.agent.nvml.child {library} {host.root}"
+    )
+    evidence.command = "the agent's discovery; nvidia-smi -L"
+    evidence.add(listed.log)
+    evidence.add(found.log)
+    answers = [json.loads(line) for line in found.log.splitlines() if line.startswith("{")]
+    snapshot = next((one["ok"] for one in answers if one["id"] == 1 and "ok" in one), None)
+    seen = "discovery failed" if snapshot is None else _listed(_uuids(snapshot))
+    evidence.require(_listed(re.findall(r"UUID: (\S+?)\)", listed.log)), seen)
+
+
+@check("BARE-03")
+def test_vector_add_passes(
+    host: BareHost, workloads: str, device: Device, evidence: Evidence
+) -> None:
+    evidence.command = "cuda-vector-add"
+    ran = _on(host, device, workloads, "cuda-vector-add")
+    evidence.add(ran.log)
+    own = f"UUID: {device.uuid})" in ran.log
+    evidence.require_that(
+        ran.code == 0 and "Test PASSED" in ran.log and own,
+        f"exit code 0, `Test PASSED`, on {device.uuid}",
+        ran if own else f"{ran}, on another device",
+    )
+
+
+@check("BARE-04")
+def test_memory_is_that_of_its_kind(
+    host: BareHost, workloads: str, device: Device, evidence: Evidence
+) -> None:
+    if device.memory_mib is None:
+        pytest.skip(f"{device.product} is no model that Divvy knows")
+    evidence.command = "mem-hog --mib 1"
+    ran = _on(host, device, workloads, "mem-hog --mib 1")
+    evidence.add(ran.log)
+    said = re.search(r"device: (\d+) MiB total", ran.log)
+    known = device.memory_mib
+    close = said is not None and abs(int(said.group(1)) - known) <= known * _MOST_MIB_OFF
+    seen = f"{said.group(1)} MiB" if said else ran
+    evidence.require_that(close, f"{known} MiB within 2 %", seen)
+
+
+@check("BARE-05")
+@pytest.mark.exclusive
+def test_gpu_burn_is_ok(host: BareHost, workloads: str, device: Device, evidence: Evidence) -> None:
+    evidence.command = _BURN
+    ran = _on(host, device, workloads, _BURN)
+    evidence.add(ran.log.replace("\r", "\n"))
+    good = ran.code == 0 and re.search(r"GPU 0: OK", ran.log)
+    evidence.require_that(good, "exit code 0, `GPU 0: OK`", ran)
+
+
+@check("BARE-06")
+@pytest.mark.exclusive
+def test_a_mig_device_refuses_more_than_its_slice(
+    host: BareHost, workloads: str, device: Device, evidence: Evidence
+) -> None:
+    if not device.is_mig:
+        pytest.skip("it is no MIG device")
+    if device.memory_mib is None:
+        pytest.skip(f"{device.product} is no model that Divvy knows")
+    command = f"mem-hog --mib {int(device.memory_mib * 1.1)} --chunk 256"
+    evidence.command = command
+    ran = _on(host, device, workloads, command)
+    evidence.add(ran.log)
+    evidence.require_that(ran.code == 12, "exit code 12 (out of memory)", ran)
+
+
+def _uuids(snapshot: dict[str, list[dict[str, object]]]) -> list[str]:
+    uuids = []
+    for gpu in snapshot["gpus"]:
+        uuids.append(str(gpu["uuid"]))
+        instances: list[dict[str, object]] = gpu["instances"]  # type: ignore[assignment]
+        uuids += [str(one["uuid"]) for one in instances]
+    return uuids
+
+
+def _listed(uuids: list[str]) -> str:
+    gpus = [uuid for uuid in uuids if uuid.startswith("GPU-")]
+    parts = [uuid for uuid in uuids if uuid.startswith("MIG-")]
+    return f"{len(gpus)} GPUs, {len(parts)} MIG devices: {', '.join(sorted(gpus + parts))}"

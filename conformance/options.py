@@ -1,0 +1,35 @@
+"""The suite's options."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Add the suite's options."""
+    group = parser.getgroup("divvy")
+    add = group.addoption
+    add("--divvy-stack", default="lab", help="The stack whose plan is proven.")
+    add("--divvy-file", default=None, help="A stack file instead of a stack's name.")
+    add("--divvy-pool", default=None, help="Only this pool.")
+    add("--divvy-select", default=None, help="Only checks whose id begins so; several with commas.")
+    add("--workload-image", default=None, help="Image with the workloads, by digest.")
+    add("--vector-add-image", default=None, help="A vectorAdd image from elsewhere to run too.")
+    add("--gpu-burn-image", default=None, help="A gpu-burn image from elsewhere to run too.")
+    add("--exclusive", action="store_true", help="Fill nodes, burn, ask for too much.")
+    add(
+        "--disruptive",
+        action="store_true",
+        help="Restart agents and kubelets, change profiles, break simulated GPUs.",
+    )
+    add("--no-exec", action="store_true", help="Do not enter the agent's pods.")
+    add("--bare", action="store_true", help="Check a host without Kubernetes.")
+    add("--bare-host", default="local://", help="The host for --bare, as testinfra names it.")
+    add("--driver-root", default=None, help="Where the driver is, for --bare.")
+    add(
+        "--hardware-checks-anyway",
+        action="store_true",
+        help="Exercise checks that need hardware on simulated GPUs; they never pass there.",
+    )
+    add("--divvy-progress", action="store_true", help="One line per check.")
+    add("--divvy-report", default=None, help="Folder for the reports.")  # fmt: skip

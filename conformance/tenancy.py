@@ -1,0 +1,79 @@
+"""Pods that hold a device of each kind and compute on it without end."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+
+from conformance.pods import Workplace
+from conformance.promise import DevicePromise
+
+_MARK = "computed"
+_LOOP = f"""
+nvidia-smi -L
+while cuda-vector-add --size 1000 >/dev/null; do echo {_MARK}; sleep 0.5; done
+echo "cuda-vector-add failed"; exit 1
+"""
+_PATIENCE = 60
+_ONE_MORE = 15
+
+
+class Tenancy:
+    """The pods of one node, and what they looked like before anything happened."""
+
+    def __init__(self, pods: Workplace, promises: Sequence[DevicePromise]) -> None:
+        self.pods = pods
+        self.promises = promises
+        command = ["/bin/sh", "-c", _LOOP]
+        self._names = [pods.start(one.node.name, command, one.resource) for one in promises]
+        self._containers: dict[str, tuple[str, int]] = {}
+
+    def settle(self) -> None:
+        """Wait until every pod has computed; it is held to that from now on."""
+        for name in self._names:
+            ready = self.pods.until(lambda: self._rounds(name) > 0, _PATIENCE)  # noqa: B023
+            assert ready, f"a pod that computes on a device: {self.pods.wait(name, 0)}"
+            self._containers[name] = self.pods.container(name)
+
+    @property
+    def expected(self) -> str:
+        """Return what ``undisturbed`` says when all is well."""
+        return f"{len(self._names)} of {len(self._names)} pods compute on"
+
+    def undisturbed(self) -> str:
+        """Say how many pods run in the container they began in, and still compute."""
+        well = [name for name in self._names if self._computes_on(name)]
+        return f"{len(well)} of {len(self._names)} pods compute on"
+
+    def gpu(self) -> str:
+        """Return the UUID of the GPU on which the first pod's device is."""
+        found = re.search(r"^GPU 0: .*UUID: (GPU-\S+)\)", self.pods.log(self._names[0]), re.M)
+        assert found is not None, "the pod's nvidia-smi names no GPU"
+        return found.group(1)
+
+    def end(self) -> None:
+        """Remove the pods."""
+        self.pods.remove(*self._names)
+
+    def _computes_on(self, name: str) -> bool:
+        if self.pods.phase(name) != "Running":
+            return False
+        if self.pods.container(name) != self._containers[name]:
+            return False
+        before = self._rounds(name)
+        return self.pods.until(lambda: self._rounds(name) > before, _ONE_MORE)
+
+    def _rounds(self, name: str) -> int:
+        return self.pods.log(name).count(_MARK)
+
+
+@contextlib.contextmanager
+def tenancy(pods: Workplace, promises: Sequence[DevicePromise]) -> Iterator[Tenancy]:
+    """Give pods on devices, and remove them."""
+    found = Tenancy(pods, promises)
+    try:
+        found.settle()
+        yield found
+    finally:
+        found.end()

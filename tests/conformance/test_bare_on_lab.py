@@ -1,0 +1,76 @@
+"""A bare host: one with the simulated driver, one whose driver is wrong, one without any."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from divvy.cli.main import app
+from tests.conformance.faults import A100, T4
+from tests.conformance.scene import Scene
+from tests.deployment import REPOSITORY
+
+OUT = "/run/divvy-bare"
+SIMULATED = pytest.mark.lab
+
+
+def verify(scene: Scene, node: str, *options: str) -> dict[str, Any]:
+    """Run `divvy verify --bare` on a node, whose files are its own."""
+    program = "from divvy.cli.main import main; main()"
+    command = [sys.executable, "-c", program, "verify", "--bare", f"--out={OUT}", *options]
+    inside = ["sh", "-c", 'cd "$0" && "$@" >&2; cat "$OUT/report.yaml"', str(REPOSITORY), *command]
+    text = scene.deployed.on_node(node, "env", f"OUT={OUT}", f"PYTHONPATH={REPOSITORY}", *inside)
+    found: dict[str, Any] = yaml.safe_load(text)
+    return found
+
+
+@SIMULATED
+@pytest.mark.timeout(120)
+def test_a_host_with_a_sound_driver(scene: Scene) -> None:
+    report = verify(scene, A100, "--exclusive", "--select=BARE-01,BARE-02,BARE-03,BARE-04,BARE-06")
+    assert (report["result"], report["mode"]) == ("partial", "simulated")
+    cases = {check["id"]: 0 for check in report["checks"]}
+    for check in report["checks"]:
+        cases[check["id"]] += check["status"] == "passed"
+    # Four GPUs, two of them cut into four.
+    assert cases == {"BARE-01": 1, "BARE-02": 1, "BARE-03": 10, "BARE-04": 10, "BARE-06": 8}
+
+
+@SIMULATED
+@pytest.mark.timeout(120)
+def test_a_host_with_faults_is_told_so(scene: Scene) -> None:
+    """Another libcuda, a GPU that computes wrongly."""
+    folder = "/run/nvidia/driver/usr/lib/x86_64-linux-gnu"
+    before = scene.deployed.on_node(T4, "readlink", f"{folder}/libcuda.so.1").strip()
+    scene.driver(T4, "fault", "bad-math", "all")
+    scene.deployed.on_node(T4, "ln", "-sf", "libcuda.so.570.133.20", f"{folder}/libcuda.so.1")
+    try:
+        report = verify(scene, T4, "--exclusive", "--select=BARE-01,BARE-05")
+    finally:
+        scene.deployed.on_node(T4, "ln", "-sf", before, f"{folder}/libcuda.so.1")
+        scene.driver(T4, "fault", "clear", "all")
+    assert report["result"] == "failure"
+    assert {check["id"] for check in report["checks"] if check["status"] == "failed"} == {
+        "BARE-01",
+        "BARE-05",
+    }
+
+
+def test_a_host_without_a_driver(tmp_path: Path) -> None:
+    options = ["verify", "--bare", f"--out={tmp_path}", f"--driver-root={tmp_path / 'nothing'}"]
+    result = CliRunner().invoke(app, options)
+    assert result.exit_code == 2
+    report = yaml.safe_load((tmp_path / "report.yaml").read_text())
+    assert report["result"] == "nothing checked"
+    assert {check["reason"].partition(" on ")[0] for check in report["checks"]} == {
+        "no NVIDIA driver"
+    }
+
+
+def test_options_of_a_bare_host_need_bare() -> None:
+    result = CliRunner().invoke(app, ["verify", "--host=ssh://somewhere"])
+    assert result.exit_code == 1
+    assert "--host and --driver-root are for --bare" in result.output

@@ -1,0 +1,92 @@
+"""A run disturbs nobody, and cleans up after itself and after runs that could not."""
+
+import signal
+import subprocess
+from typing import Any
+
+import pytest
+
+from tests.conformance.faults import H100
+from tests.conformance.scene import Scene
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
+
+
+def metadata(scene: Scene) -> dict[str, Any]:
+    return dict(scene.deployed.lab.get("node", H100)["metadata"])
+
+
+def namespaces(scene: Scene) -> list[str]:
+    """Return the namespaces of runs that nobody is removing yet."""
+    found = scene.deployed.lab.get("namespaces", "--selector=divvy.gpu/conformance=yes")["items"]
+    return [one["metadata"]["name"] for one in found if one["status"]["phase"] == "Active"]
+
+
+def test_devices_of_others_are_left_alone(scene: Scene) -> None:
+    lab = scene.deployed.lab
+    with lab.namespace() as namespace:
+        container = {"resources": {"limits": {"nvidia.com/gpu": "2"}}}
+        selector = {"kubernetes.io/hostname": H100}
+        tenant = lab.pod("tenant", "sleep 300", nodeSelector=selector, container=container)
+        tenant["metadata"]["namespace"] = namespace
+        lab.apply(tenant)
+        lab.until(
+            lambda: lab.get("pod", "tenant", f"-n={namespace}")["status"]["phase"] == "Running"
+        )
+        options = (
+            "--pool=training",
+            "--exclusive",
+            "--disruptive",
+            "--select=PLUG-03,WORK,DISR-03",
+        )
+        report = scene.verify(*options, expect=2)
+        assert {check["status"] for check in report["checks"]} == {"skipped"}
+        reasons = {check["reason"] for check in report["checks"]}
+        assert reasons == {
+            f"every device is held by {namespace}/tenant",
+            f"needs idle GPUs: devices are held by {namespace}/tenant",
+        }
+        assert lab.get("pod", "tenant", f"-n={namespace}")["status"]["phase"] == "Running"
+
+
+def test_what_a_killed_run_has_left_is_taken_back(scene: Scene) -> None:
+    lab = scene.deployed.lab
+    lab.kubectl("label", "node", H100, "divvy.gpu/profile=slice-4")
+    lab.kubectl("annotate", "node", H100, "divvy.gpu/conformance-profile=slice-4")
+    scene.deployed.until(lambda: scene.deployed.status(H100)["profile"] == "slice-4")
+    report = scene.verify("--pool=training", "--select=PLUG-02", expect=0)
+    assert {check["status"] for check in report["checks"]} == {"passed"}
+    assert f"{H100}: a run that was killed had left it on profile slice-4" in scene.said
+    left = metadata(scene)
+    assert "divvy.gpu/profile" not in left["labels"]
+    assert "divvy.gpu/conformance-profile" not in left["annotations"]
+
+
+def test_a_label_of_somebody_else_stays(scene: Scene) -> None:
+    lab = scene.deployed.lab
+    lab.kubectl("label", "node", H100, "divvy.gpu/profile=whole")
+    try:
+        report = scene.verify(
+            "--pool=training", "--select=NODE-01,DISR-03", "--disruptive", expect=0
+        )
+        assert [check["status"] for check in report["checks"]] == ["passed", "skipped"]
+        assert "has a label divvy.gpu/profile already" in report["checks"][1]["reason"]
+        assert metadata(scene)["labels"]["divvy.gpu/profile"] == "whole"
+    finally:
+        lab.kubectl("label", "node", H100, "divvy.gpu/profile-")
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_stopped_cleans_up(scene: Scene, how: signal.Signals) -> None:
+    command = scene.command("--pool=training", "--select=DISR-03", "--disruptive")
+    with subprocess.Popen(command, env=scene.environment) as run:
+        scene.deployed.until(lambda: "divvy.gpu/profile" in metadata(scene)["labels"], 60)
+        assert namespaces(scene)
+        run.send_signal(how)
+        assert run.wait(60) == 130
+    assert "divvy.gpu/profile" not in metadata(scene)["labels"]
+    assert "divvy.gpu/conformance-profile" not in metadata(scene)["annotations"]
+    assert namespaces(scene) == []
+    classes = scene.deployed.lab.get("priorityclasses")["items"]
+    assert not [one for one in classes if one["metadata"]["name"].startswith("divvy-")]
+    scene.deployed.until(lambda: scene.deployed.offered(H100) == {"nvidia.com/gpu": 2}, 60)

@@ -1,0 +1,44 @@
+"""The manifests that people apply by hand do on the lab what their first line says."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.conformance.scene import Scene
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
+MANIFESTS = Path(__file__).resolve().parents[2] / "conformance/workloads/manifests"
+# What each manifest's pods say when they have done their work.
+SAYS = {
+    "pod-whole-gpu.yaml": (1, "Test PASSED"),
+    "replicaset-shared.yaml": (4, "Test PASSED"),
+    "replicaset-mig.yaml": (2, "GPU 0: OK"),
+}
+
+
+def test_every_manifest_is_tried() -> None:
+    assert {path.name for path in MANIFESTS.glob("*.yaml")} == set(SAYS)
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_a_manifest_applied_by_hand_works(scene: Scene, name: str) -> None:
+    lab = scene.deployed.lab
+    found = yaml.safe_load((MANIFESTS / name).read_text())
+    spec = found["spec"].get("template", found)["spec"]
+    spec["containers"][0]["image"] = scene.image
+    count, word = SAYS[name]
+    with lab.namespace() as namespace:
+        found["metadata"]["namespace"] = namespace
+        lab.apply(found)
+
+        def logs() -> list[str]:
+            pods: list[dict[str, Any]] = lab.get("pods", f"--namespace={namespace}")["items"]
+            names = [pod["metadata"]["name"] for pod in pods]
+            return [lab.try_kubectl("logs", f"-n={namespace}", each).stdout for each in names]
+
+        lab.until(lambda: sum(word in log for log in logs()) == count)
+        if "mig" in name:
+            uuids = {line for log in logs() for line in log.splitlines() if "MIG-" in line}
+            assert len(uuids) == count, "each pod has a MIG device of its own"

@@ -1,0 +1,84 @@
+"""Options that change what is run: images from elsewhere, checks that need hardware."""
+
+
+import pytest
+
+from plugin_image.build import push_context
+from tests.conformance.scene import Scene
+from tests.conformance.test_known_images import ADDED, BURNT
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
+
+
+def image_that_prints(scene: Scene, name: str, text: str, command: str) -> str:
+    """Build an image that stands for one from elsewhere: it prints the lines that one prints."""
+    context = scene.folder / name
+    context.mkdir()
+    (context / "text").write_text(text)
+    script = f"FROM {scene.image}\nCOPY text /text\n{command}\n"
+    (context / "Containerfile").write_text(script)
+    registry, _, _ = scene.image.partition("/")
+    return push_context(context, registry, f"divvy/{name}", scene.image)
+
+
+@pytest.fixture
+def images(scene: Scene) -> dict[str, str]:
+    # Both ask for their device, as the real ones do; the second needs its arguments.
+    adds = 'CMD ["/bin/sh", "-c", "cuda-vector-add >/dev/null && cat /text"]'
+    burns = (
+        'ENTRYPOINT ["/bin/sh", "-c", "[ $0 = -m ] && gpu-burn -l >/dev/null && cat /text"]\n'
+        'CMD ["60"]'
+    )
+    burnt = BURNT.format(errors=0, result="OK")
+    faulty = BURNT.format(errors=0, result="FAULTY")
+    return {
+        "adds": image_that_prints(scene, "adds", ADDED, adds),
+        "burns": image_that_prints(scene, "burns", burnt, burns),
+        "faulty": image_that_prints(scene, "faulty", faulty, burns),
+    }
+
+
+def test_images_from_elsewhere(scene: Scene, images: dict[str, str]) -> None:
+    options = ("--pool=training", "--select=WORK-04,WORK-05", "--exclusive")
+    first = f"--vector-add-image={images['adds']}"
+    report = scene.verify(*options, first, f"--gpu-burn-image={images['burns']}", expect=0)
+    assert [check["status"] for check in report["checks"]] == ["passed", "passed"], scene.said
+    # Exit code 0, as the well-known tool ends although a GPU is faulty.
+    report = scene.verify(*options, f"--gpu-burn-image={images['faulty']}")
+    assert [(one["id"], one["status"]) for one in report["checks"]] == [("WORK-05", "failed")]
+    assert "GPU 0: FAULTY" in report["checks"][0]["actual"]
+    report = scene.verify(*options, f"--vector-add-image={images['faulty']}")
+    assert [(one["id"], one["status"]) for one in report["checks"]] == [("WORK-04", "failed")]
+
+
+def test_checks_that_need_hardware_run_but_never_pass_on_simulated_gpus(scene: Scene) -> None:
+    options = ("--exclusive", "--hardware-checks-anyway")
+    report = scene.suite("--divvy-select=HW", "--divvy-pool=notebooks", *options)
+    assert [check["id"] for check in report["checks"]] == ["HW-04"]
+    check = report["checks"][0]
+    # Figures of a simulation are by chance good or bad; what was run has to be there.
+    assert check["status"] in ("skipped", "failed")
+    assert check["evidenceLevel"] == "simulated"
+    assert check["expected"].startswith("no share below 25%")
+    assert "GPU 0: OK" in check["evidence"][0]
+
+
+def test_a_broken_program_beside_burns(scene: Scene) -> None:
+    options = ("--exclusive", "--hardware-checks-anyway", "--divvy-pool=research")
+    report = scene.suite("--divvy-select=HW-03", *options, "-k=mig-3g.20gb")
+    check = report["checks"][0]
+    assert (check["id"], check["status"]) == ("HW-03", "skipped")
+    assert "shows nothing" in check["reason"]
+    assert check["actual"] == check["expected"]
+    assert "7 of 7 burns OK" in check["actual"]
+
+
+def test_burns_that_a_neighbour_disturbs_are_seen(scene: Scene) -> None:
+    """Bad arithmetic stands for a fault that spreads: nothing else spreads in a simulation."""
+    scene.driver("gpu-a100", "fault", "bad-math", "0")
+    try:
+        options = ("--exclusive", "--hardware-checks-anyway", "--divvy-pool=research")
+        report = scene.suite("--divvy-select=HW-03", *options, "-k=mig-3g.20gb")
+    finally:
+        scene.driver("gpu-a100", "fault", "clear", "0")
+    assert [(one["id"], one["status"]) for one in report["checks"]] == [("HW-03", "failed")]
