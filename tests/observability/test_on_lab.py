@@ -1,0 +1,100 @@
+"""A real Prometheus scrapes the agents of the lab: every panel of the dashboard has an answer."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.image import build_and_push
+from divvy.model import parse_cluster
+from divvy.render.dashboard import dashboard_json
+from divvy.render.observability import observability_objects
+from tests.deployment import Deployment
+from tests.observability.prometheus import running
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+NODE = "gpu-a100"
+
+
+def questions() -> dict[str, str]:
+    """Return every query of the dashboard by its panel, with Grafana's variables filled in."""
+    return {
+        f"{panel['title']} {target['refId']}": target["expr"]
+        .replace("$node", ".+")
+        .replace("$__range", "10m")
+        for panel in json.loads(dashboard_json())["panels"]
+        for target in panel.get("targets", [])
+    }
+
+
+def hog(name: str, resource: str, image: str, mib: int) -> dict[str, Any]:
+    container = {
+        "name": "main",
+        "image": image,
+        "command": ["mem-hog", "--mib", str(mib), "--hold", "120"],
+        "resources": {"limits": {resource: 1}},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 0,
+            "nodeSelector": {"kubernetes.io/hostname": NODE},
+            "containers": [container],
+        },
+    }
+
+
+def test_every_panel_of_the_dashboard_has_an_answer(deployed: Deployment, tmp_path: Path) -> None:
+    lab = deployed.lab
+    cluster = parse_cluster({**deployed.cluster, "observability": {"serviceMonitor": True}})
+    labels = {"app.kubernetes.io/name": "divvy", "app.kubernetes.io/component": "agent"}
+    monitor = observability_objects(cluster, "", {}, labels)[-1]
+    image = build_and_push(deployed.registry, deployed.base_image)
+    with (
+        lab.namespace() as namespace,
+        running(tmp_path, lab.kubeconfig, monitor, _free_port()) as prometheus,
+    ):
+        began = time.time()
+        for wish in (
+            hog("own", "nvidia.com/mig-3g.20gb", image, 4000),
+            hog("greedy", "nvidia.com/gpu.shared", image, 7000),
+        ):
+            lab.apply(
+                {**wish, "metadata": {"name": wish["metadata"]["name"], "namespace": namespace}}
+            )
+        # A GPU that nobody holds is cut anew: it is in transition.
+        lab.kubectl("label", "node", "gpu-h100", "divvy.gpu/profile=hopper-mix")
+        unanswered = set(questions())
+
+        def answered() -> bool:
+            for name in sorted(unanswered):
+                if prometheus.series(questions()[name], began, time.time()):
+                    unanswered.discard(name)
+            return not unanswered
+
+        try:
+            deployed.until(answered, 60)
+        finally:
+            lab.kubectl("label", "node", "gpu-h100", "divvy.gpu/profile-")
+            assert not unanswered
+        used = prometheus.series("divvy_pod_memory_used_mib", began, time.time())
+        mine = [one for one in used if one["metric"]["namespace"] == namespace]
+        assert [one["metric"]["pod"] for one in mine] == ["own"]
+        assert max(float(value) for _, value in mine[0]["values"]) >= 4000
+        over = prometheus.series("divvy_memory_over_limit_mib > 0", began, time.time())
+        assert [one["metric"]["pod"] for one in over] == ["greedy"]
+        assert {one["metric"]["node"] for one in used} == {NODE}
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
