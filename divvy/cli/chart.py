@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,8 +12,8 @@ import typer
 from divvy.cli.output import counted, fail, reading
 
 if TYPE_CHECKING:
+    from divvy.cli.chart_images import Images
     from divvy.cli.stack_files import StackFile
-    from divvy.model import Cluster
 
 
 class Kind(StrEnum):
@@ -45,7 +42,63 @@ _Check = Annotated[
     bool, typer.Option("--check", help="Write nothing; fail if --out is not up to date.")
 ]
 _Force = Annotated[bool, typer.Option("--force", help="Overwrite generated files with edits.")]
-_IMAGE_PATTERN = r"\S+@sha256:[0-9a-f]{64}"
+_OPERATOR = "For NVIDIA's GPU Operator"
+_Operator = Annotated[
+    bool,
+    typer.Option(
+        "--operator",
+        help="Write its values, ConfigMaps and the nodes' labels.",
+        rich_help_panel=_OPERATOR,
+    ),
+]
+_Pools = Annotated[
+    list[str] | None,
+    typer.Option("--pool", help="Only this pool (repeatable).", rich_help_panel=_OPERATOR),
+]
+_Without = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--without", help="Do without what it refuses (repeatable).", rich_help_panel=_OPERATOR
+    ),
+]
+_Namespace = Annotated[
+    str,
+    typer.Option("--operator-namespace", help="Where it runs.", rich_help_panel=_OPERATOR),
+]
+_Repository = Annotated[
+    str | None,
+    typer.Option(
+        "--driver-repository", help="Where driver images come from.", rich_help_panel=_OPERATOR
+    ),
+]
+_DriverVersion = Annotated[
+    str | None,
+    typer.Option(
+        "--driver-version",
+        help="Version of the driver images, if not the stack file's.",
+        rich_help_panel=_OPERATOR,
+    ),
+]
+_CheckTags = Annotated[
+    bool,
+    typer.Option(
+        "--check-driver-tags",
+        help="Look whether every pool's driver image exists; write nothing.",
+        rich_help_panel=_OPERATOR,
+    ),
+]
+_Mirror = Annotated[
+    str | None,
+    typer.Option(
+        "--mirror", help="Print what copies the driver images to here.", rich_help_panel=_OPERATOR
+    ),
+]
+_PlainHttp = Annotated[
+    bool,
+    typer.Option(
+        "--plain-http", help="The driver repository has no TLS.", rich_help_panel=_OPERATOR
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -66,75 +119,54 @@ def chart(
     package: _Package = False,
     check: _Check = False,
     force: _Force = False,
+    operator: _Operator = False,
+    pool: _Pools = None,
+    without: _Without = None,
+    operator_namespace: _Namespace = "gpu-operator",
+    driver_repository: _Repository = None,
+    driver_version: _DriverVersion = None,
+    check_driver_tags: _CheckTags = False,
+    mirror: _Mirror = None,
+    plain_http: _PlainHttp = False,
 ) -> None:
-    """Write a Helm chart, or plain manifests, with the objects of a stack."""
+    """Write a stack as a Helm chart, as plain manifests, or for NVIDIA's GPU Operator."""
     from divvy.cli.stack_files import read_stack
 
-    if kind is Kind.MANIFESTS and (package or workload_image or chart_version):
-        fail("--package, --workload-image and --chart-version belong to --format chart")
-    if out is None and (kind is Kind.CHART or check):
-        fail("name a folder with --out DIR")
+    if (kind is Kind.MANIFESTS or operator) and (package or workload_image or chart_version):
+        fail("--package, --workload-image and --chart-version belong to the chart")
+    if (pool or without) and not operator:
+        fail("--pool and --without belong to --operator: a chart has all pools")
     with reading():
         source = read_stack(stack, file)
     with reading(source):
         cluster = source.cluster()
-    images = _images(cluster, image, workload_image, build=build)
-    assert isinstance(source.value, dict)
+    if check_driver_tags:
+        from divvy.cli.driver_tags import check_tags
+
+        check_tags(cluster, driver_repository, driver_version, mirror, plain_http=plain_http)
+        return
+    if out is None and (kind is Kind.CHART or operator or check):
+        fail("name a folder with --out DIR")
+    if operator:
+        from divvy.cli.operator_files import operator as for_operator
+        from divvy.render.operator import Site
+
+        site = Site(source.name, operator_namespace, driver_repository, driver_version)
+        _deliver(for_operator(cluster, site, pool or (), without or ()), out, check, force)
+        return
+    from divvy.cli.chart_images import images
+
+    found = images(cluster, image, workload_image, build=build)
     if kind is Kind.MANIFESTS:
-        _manifests(source.value, images, out, check=check, force=force)
+        _deliver(_manifests(source, found), out, check, force)
         return
     version = chart_version or _version()
-    files = _chart_files(source, version, images)
-    assert out is not None
+    files = _chart_files(source, version, found)
     if package:
+        assert out is not None
         _package(files, out, version, check=check)
     else:
-        deliver(files, out, check=check, force=force)
-
-
-@dataclass(frozen=True)
-class _Images:
-    agent: str | None
-    workloads: str | None
-
-
-def _images(cluster: Cluster, image: str | None, workloads: str | None, *, build: bool) -> _Images:
-    import re
-
-    if image is not None and not re.fullmatch(_IMAGE_PATTERN, image):
-        fail(
-            f"--image is {image!r}; an image with its digest is expected: …@sha256:<64 hex digits>"
-        )
-    wish = cluster.plugin.image
-    if wish is not None and wish.reference is not None:
-        image = image or wish.reference
-    if not build:
-        return _Images(image, workloads)
-    if wish is None or wish.registry is None or wish.base is None:
-        fail("--build needs plugin.image.registry and plugin.image.base in the stack file")
-    where = (str(wish.registry), str(wish.base))
-    return _Images(
-        image or _built("plugin_image.build", *where),
-        workloads or _built("conformance.image", *where),
-    )
-
-
-def _built(module: str, *where: str) -> str:
-    """Run one of the checkout's image builds; return the image by digest."""
-    root = Path(__file__).resolve().parents[2]
-    if not (root / module.partition(".")[0]).is_dir():
-        fail(f"--build: {module} is not beside the package: run from a checkout")
-    done = subprocess.run(
-        [sys.executable, "-m", module, *where],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        words = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
-        fail(f"--build: {module} failed: {words[-1]}")
-    return done.stdout.strip().splitlines()[-1]
+        _deliver(files, out, check, force)
 
 
 def _version() -> str:
@@ -143,7 +175,7 @@ def _version() -> str:
     return version("divvy")
 
 
-def _chart_files(source: StackFile, version: str, images: _Images) -> Mapping[str, str]:
+def _chart_files(source: StackFile, version: str, images: Images) -> Mapping[str, str]:
     from divvy.render.chart import Chart, chart_files
 
     if images.agent is None:
@@ -153,23 +185,17 @@ def _chart_files(source: StackFile, version: str, images: _Images) -> Mapping[st
             err=True,
         )
     value: Any = source.value
-    return chart_files(
-        value, Chart(source.name, version, _version(), images.agent, images.workloads)
-    )
+    wish = Chart(source.name, version, _version(), images.agent, images.workloads)
+    return chart_files(value, wish)
 
 
-def _manifests(
-    value: dict[str, Any], images: _Images, out: Path | None, *, check: bool, force: bool
-) -> None:
+def _manifests(source: StackFile, images: Images) -> Mapping[str, str]:
     from divvy.render.manifests import manifests
 
     if images.agent is None:
         fail("the agent's image is not known: give --image or --build")
-    text = manifests(value, images.agent)
-    if out is None:
-        typer.echo(text, nl=False)
-    else:
-        deliver({"divvy.yaml": text}, out, check=check, force=force)
+    value: Any = source.value
+    return {"divvy.yaml": manifests(value, images.agent)}
 
 
 def _package(files: Mapping[str, str], out: Path, version: str, *, check: bool) -> None:
@@ -184,14 +210,19 @@ def _package(files: Mapping[str, str], out: Path, version: str, *, check: bool) 
             typer.echo(f"{target}: {counted(len(files), 'file')}")
         elif not target.is_file() or target.read_bytes() != content:
             fail(f"{target} is not what would be generated now")
+        else:
+            typer.echo(f"{target} is up to date")
     except OSError as error:
         fail(f"cannot write {target}: {error.strerror}")
 
 
-def deliver(files: Mapping[str, str], out: Path, *, check: bool, force: bool) -> None:
-    """Write files as a folder's content, or compare them with it."""
+def _deliver(files: Mapping[str, str], out: Path | None, check: bool, force: bool) -> None:
+    """Write files as a folder's content, compare them with it, or print them."""
     from divvy.cli.generated_folder import NotOurs, differences, write_folder
 
+    if out is None:
+        typer.echo("".join(files.values()), nl=False)
+        return
     try:
         if check:
             stale = differences(out, files)

@@ -20,6 +20,7 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Turn existing configurations into profiles.", no_args_is_help=True)
     group.command(name="nvidia-config")(nvidia_config)
     group.command(name="mig-parted")(mig_parted)
+    group.command(name="gpu-operator")(gpu_operator)
     app.add_typer(group, name="import")
 
 
@@ -48,6 +49,33 @@ def mig_parted(files: _Files, out: _Out = None) -> None:
                 imported = imported.joined(read_mig_parted(document))
             except BadConfig as bad:
                 fail(f"{file}: {name}: {bad}")
+    write(_stack_text(imported), out)
+
+
+def gpu_operator(files: _Files, out: _Out = None) -> None:
+    """Read both ConfigMaps of the GPU Operator, and its values: a name in both is one profile."""
+    from divvy.model.nvidia import BadConfig, read_operator
+
+    plugin: dict[str, Any] = {}
+    mig_parted: list[Any] = []
+    strategy = "mixed"
+    for file in files:
+        for name, document in _documents(file):
+            keys = document.keys() if isinstance(document, dict) else ()
+            if "mig-configs" in keys:
+                mig_parted.append(document)
+            elif set(keys) & {"mig", "devicePlugin", "migManager"}:
+                strategy = (document.get("mig") or {}).get("strategy", strategy)
+            elif name in plugin and plugin[name] != document:
+                fail(f"{file}: there is a second configuration {name}")
+            else:
+                plugin[name] = document
+    if len(mig_parted) > 1:
+        fail("there are several files with mig-configs; the operator reads one")
+    try:
+        imported = read_operator(plugin, mig_parted[0] if mig_parted else None, strategy)
+    except BadConfig as bad:
+        fail(str(bad))
     write(_stack_text(imported), out)
 
 

@@ -3,6 +3,7 @@
 from divvy.model.nvidia.device_plugin import read_device_plugin, write_device_plugin
 from divvy.model.nvidia.imported import BadConfig, Imported, NotExpressible
 from divvy.model.nvidia.mig_parted import read_mig_parted, write_mig_parted
+from divvy.model.nvidia.operator import read_operator
 
 __all__ = [
     "BadConfig",
@@ -10,6 +11,7 @@ __all__ = [
     "NotExpressible",
     "read_device_plugin",
     "read_mig_parted",
+    "read_operator",
     "write_device_plugin",
     "write_mig_parted",
 ]

@@ -1,0 +1,61 @@
+"""The images that a chart names: given, of the stack file, or built now."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from divvy.cli.output import fail
+
+if TYPE_CHECKING:
+    from divvy.model import Cluster
+
+_BY_DIGEST = r"\S+@sha256:[0-9a-f]{64}"
+
+
+@dataclass(frozen=True)
+class Images:
+    """The agent's image and that of the workloads, None where they are not known."""
+
+    agent: str | None
+    workloads: str | None
+
+
+def images(cluster: Cluster, agent: str | None, workloads: str | None, *, build: bool) -> Images:
+    """Find the images; with ``build``, what is not given is built and pushed."""
+    if agent is not None and not re.fullmatch(_BY_DIGEST, agent):
+        fail(f"--image is {agent!r}; an image by digest is expected: …@sha256:<64 hex digits>")
+    wish = cluster.plugin.image
+    if agent is None and wish is not None:
+        agent = wish.reference
+    if not build:
+        return Images(agent, workloads)
+    if wish is None or wish.registry is None or wish.base is None:
+        fail("--build needs plugin.image.registry and plugin.image.base in the stack file")
+    where = (wish.registry, wish.base)
+    return Images(
+        agent or _built("plugin_image.build", *where),
+        workloads or _built("conformance.image", *where),
+    )
+
+
+def _built(module: str, *where: str) -> str:
+    """Run one of the checkout's image builds; return the image by digest."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / module.partition(".")[0]).is_dir():
+        fail(f"--build: {module} is not beside the package: run from a checkout")
+    done = subprocess.run(
+        [sys.executable, "-m", module, *where],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        words = (done.stderr or done.stdout).strip().splitlines() or ["it gave no reason"]
+        fail(f"--build: {module} failed: {words[-1]}")
+    return done.stdout.strip().splitlines()[-1]

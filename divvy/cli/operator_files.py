@@ -1,0 +1,47 @@
+"""divvy chart --operator: the stack for NVIDIA's GPU Operator, or why that cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+from divvy.cli.output import counted, fail
+
+if TYPE_CHECKING:
+    from divvy.model import Cluster
+    from divvy.render.operator import Site
+
+
+def operator(
+    cluster: Cluster, site: Site, pools: Sequence[str], without: Sequence[str]
+) -> Mapping[str, str]:
+    """Return the files; fail with every refusal that was not accepted by ``without``."""
+    from divvy.render.operator import operator_files, translate
+
+    unknown = [name for name in pools if name not in cluster.pools]
+    if unknown:
+        fail(f"there is no pool {', '.join(unknown)}; the pools are: {', '.join(cluster.pools)}")
+    found = translate(cluster, pools)
+    droppable = {refusal.key for refusal in found.refusals if refusal.droppable}
+    for key in without:
+        if key not in droppable:
+            known = ", ".join(sorted(droppable)) or "nothing here"
+            fail(f"--without {key}: what can be done without is {known}")
+    refused = [refusal for refusal in found.refusals if refusal.key not in without]
+    if refused:
+        lines = [f"{counted(len(refused), 'thing')} the GPU Operator cannot do for {site.stack}:"]
+        lines += [f"  {refusal}" for refusal in refused]
+        lines.append(_way_out({one.key for one in refused if one.droppable}, cluster, pools))
+        fail("\n".join(lines))
+    for note in (*found.notes, *(f"left out: {one}" for one in found.refusals)):
+        typer.echo(f"note: {note}", err=True)
+    return operator_files(cluster, found, site)
+
+
+def _way_out(droppable: set[str], cluster: Cluster, pools: Sequence[str]) -> str:
+    ways = [f"--without {key} does without it" for key in sorted(droppable)]
+    if len(pools) != 1 and len(cluster.pools) > 1:
+        ways.append("--pool names the pools that the operator is to serve")
+    return "  " + "; ".join(ways) if ways else "  deploy Divvy's own agent instead"

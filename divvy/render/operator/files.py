@@ -1,0 +1,230 @@
+"""What the GPU Operator is given: its values, two ConfigMaps, and the labels of the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from divvy.model import Cluster, Pool, gpu_model
+from divvy.model.stack import IGNORED_XIDS
+from divvy.render.operator.translation import Translation
+from divvy.render.plain_yaml import plain_yaml
+
+TIME_SLICING = "nvidia-time-slicing-config"
+MIG = "nvidia-mig-config"
+PLUGIN_LABEL = "nvidia.com/device-plugin.config"
+MIG_LABEL = "nvidia.com/mig.config"
+REPOSITORY = "nvcr.io/nvidia"
+_DRIVER_CONTAINER = "/run/nvidia/driver"
+_RUNTIMES = {"cri-o": "crio"}
+# Commands stay on one line, to be copied.
+_WIDTH = 1000
+
+
+@dataclass(frozen=True)
+class Site:
+    """What the stack file does not know: where the operator is, and where its drivers are from."""
+
+    stack: str
+    namespace: str = "gpu-operator"
+    driver_repository: str | None = None
+    driver_version: str | None = None
+
+
+def operator_files(cluster: Cluster, found: Translation, site: Site) -> dict[str, str]:
+    """Return the files by name; the same input gives the same text."""
+    install = (
+        f"helm upgrade -i gpu-operator nvidia/gpu-operator --namespace {site.namespace} "
+        "--values values.yaml"
+    )
+    heads = {
+        "values.yaml": f"GPU Operator values of the stack {site.stack}. After the ConfigMaps:\n"
+        f"# {install}",
+        f"{TIME_SLICING}.yaml": "How GPUs are shared, for the device plugin: kubectl apply -f",
+        f"{MIG}.yaml": "How GPUs are cut, for mig-manager: kubectl apply -f",
+        "node-labels.yaml": "Which nodes follow what: run each command after the operator is up",
+    }
+    bodies: dict[str, object] = {
+        "values.yaml": operator_values(cluster, found, site),
+        f"{TIME_SLICING}.yaml": _config_map(TIME_SLICING, site, time_slicing_data(found)),
+        f"{MIG}.yaml": _config_map(MIG, site, {"config.yaml": plain_yaml(mig_configs(found))}),
+        "node-labels.yaml": node_labels(found),
+    }
+    if not time_slicing_data(found):
+        del bodies[f"{TIME_SLICING}.yaml"]
+    if not _any_cut(found):
+        del bodies[f"{MIG}.yaml"]
+    return {name: f"# {heads[name]}\n{plain_yaml(body, _WIDTH)}" for name, body in bodies.items()}
+
+
+def operator_values(cluster: Cluster, found: Translation, site: Site) -> dict[str, Any]:
+    """Return what differs from the operator's own values."""
+    runtimes = {pool.runtime.name for pool in found.pools.values()}
+    values: dict[str, Any] = {}
+    if len(runtimes) == 1:
+        (runtime,) = runtimes
+        values["operator"] = {"defaultRuntime": _RUNTIMES.get(runtime, runtime)}
+    values["mig"] = {"strategy": found.strategy}
+    values["driver"] = _driver(cluster, site)
+    values["toolkit"] = {"enabled": True}
+    if _any_cut(found):
+        default = _mig_name(found, found.default)
+        values["migManager"] = {"config": {"name": MIG, "default": default}}
+    plugin = _plugin(cluster, found)
+    if plugin:
+        values["devicePlugin"] = plugin
+    values["dcgmExporter"] = {"enabled": True}
+    if cluster.observability.service_monitor:
+        values["dcgmExporter"]["serviceMonitor"] = {"enabled": True}
+    tolerations = _tolerations(found)
+    if tolerations:
+        values["daemonsets"] = {"tolerations": tolerations}
+    root = cluster.driver.root.rstrip("/")
+    if root not in ("", _DRIVER_CONTAINER):
+        values["hostPaths"] = {"driverInstallDir": root}
+    return values
+
+
+def time_slicing_data(found: Translation) -> dict[str, str]:
+    """Return the device plugin's configurations by profile.
+
+    Nodes without a label share nothing, unless that is the default: then they need one.
+    """
+    unshared = {"version": "v1"}
+    return {
+        name: plain_yaml(one.sharing or unshared)
+        for name, one in found.profiles.items()
+        if one.sharing or _default_shares(found)
+    }
+
+
+def mig_configs(found: Translation) -> dict[str, Any]:
+    """Return mig-parted's file: every layout, and MIG off."""
+    off = {_off(found): [{"devices": "all", "mig-enabled": False}]}
+    layouts = {name: list(one.cut) for name, one in found.profiles.items() if one.cut}
+    return {"version": "v1", "mig-configs": {**off, **layouts}}
+
+
+def node_labels(found: Translation) -> list[dict[str, Any]]:
+    """Return for every pool, and every node that differs, the labels it needs."""
+    listed = []
+    for name, pool in found.pools.items():
+        entry: dict[str, Any] = {"pool": name, "profile": pool.profile}
+        if pool.select is None:
+            entry["nodes"] = "every GPU node of no other pool: the default, no label is needed"
+        else:
+            selector = ",".join(f"{key}={value}" for key, value in sorted(pool.select.items()))
+            labels = _labels(found, pool, pool.profile)
+            entry["selector"] = selector
+            entry["labels"] = {key: value for key, value in labels.items() if value}
+            entry["command"] = _command(f"--selector {selector}", labels)
+        listed.append(entry)
+        for node, profile in pool.overrides.items():
+            labels = _labels(found, pool, profile)
+            listed.append(
+                {
+                    "pool": name,
+                    "node": node,
+                    "profile": profile,
+                    "labels": {key: value for key, value in labels.items() if value},
+                    "command": _command(node, labels),
+                }
+            )
+    return listed
+
+
+def _labels(found: Translation, pool: Pool, profile: str) -> dict[str, str | None]:
+    """Return the labels of a node; None: it must not have the label."""
+    shared = found.profiles[profile].sharing is not None or _default_shares(found)
+    labels: dict[str, str | None] = {PLUGIN_LABEL: profile if shared else None}
+    capable = pool.hardware is None or gpu_model(pool.hardware.model).mig is not None
+    if capable and _any_cut(found):
+        labels[MIG_LABEL] = profile if found.profiles[profile].cut else _off(found)
+    return labels
+
+
+def _command(nodes: str, labels: Mapping[str, str | None]) -> str:
+    words = [f"{key}={value}" if value else f"{key}-" for key, value in labels.items()]
+    return f"kubectl label node {nodes} --overwrite {' '.join(words)}"
+
+
+def _default_shares(found: Translation) -> bool:
+    default = found.default
+    return default is not None and found.profiles[default.profile].sharing is not None
+
+
+def _mig_name(found: Translation, pool: Pool | None) -> str:
+    if pool is not None and found.profiles[pool.profile].cut:
+        return pool.profile
+    return _off(found)
+
+
+def _off(found: Translation) -> str:
+    """Return the name for MIG off that no layout has."""
+    return "disabled" if not _cuts(found, "disabled") else "all-disabled"
+
+
+def _any_cut(found: Translation) -> bool:
+    return any(one.cut for one in found.profiles.values())
+
+
+def _cuts(found: Translation, name: str) -> bool:
+    return name in found.profiles and found.profiles[name].cut is not None
+
+
+def _driver(cluster: Cluster, site: Site) -> dict[str, Any]:
+    """Return where the driver is from: a container of the operator's, or the node itself."""
+    on_the_node = cluster.driver.root.rstrip("/") != _DRIVER_CONTAINER
+    if site.driver_repository is None and on_the_node:
+        return {"enabled": False}
+    driver = {"repository": site.driver_repository or REPOSITORY, "image": "driver"}
+    version = site.driver_version or cluster.driver.version
+    if version is not None:
+        driver["version"] = version
+    if site.driver_repository is not None:
+        # A tag of a mirror may be pushed again.
+        driver["imagePullPolicy"] = "Always"
+    return driver
+
+
+def _plugin(cluster: Cluster, found: Translation) -> dict[str, Any]:
+    plugin: dict[str, Any] = {}
+    if time_slicing_data(found):
+        plugin["config"] = {"name": TIME_SLICING}
+    if found.default is not None and _default_shares(found):
+        plugin["config"]["default"] = found.default.profile
+    environment = _plugin_environment(cluster)
+    return {**plugin, "env": environment} if environment else plugin
+
+
+def _plugin_environment(cluster: Cluster) -> list[dict[str, str]]:
+    """Return the device plugin's settings that its values have no keys for."""
+    ignored = set(cluster.health.ignore_xids)
+    more, less = sorted(ignored - set(IGNORED_XIDS)), sorted(set(IGNORED_XIDS) - ignored)
+    packed = cluster.placement.replicas == "pack"
+    environment = {
+        "DP_DISABLE_HEALTHCHECKS": ",".join(map(str, more)),
+        "DP_ENABLE_HEALTHCHECKS": ",".join(map(str, less)),
+        "SHARED_DEVICES_ALLOCATION_POLICY": "packed" if packed else "",
+    }
+    return [{"name": name, "value": value} for name, value in environment.items() if value]
+
+
+def _tolerations(found: Translation) -> Sequence[Mapping[str, Any]]:
+    listed: list[Mapping[str, Any]] = []
+    for pool in found.pools.values():
+        for one in pool.tolerations:
+            rendered = one.model_dump(by_alias=True, exclude_none=True)
+            if rendered not in listed:
+                listed.append(rendered)
+    return listed
+
+
+def _config_map(name: str, site: Site, data: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": site.namespace},
+        "data": dict(data),
+    }

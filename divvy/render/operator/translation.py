@@ -1,0 +1,102 @@
+"""A whole stack in the words of the GPU Operator, or the reasons why it cannot be said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from divvy.model import Cluster, Pool
+from divvy.model.stack import Hardware
+from divvy.render.operator.profile import Written, written
+from divvy.render.operator.refusal import Refusal
+
+Uses = list[tuple[str, str | None, str, Hardware | None]]
+
+
+@dataclass(frozen=True)
+class Translation:
+    """Every profile that the chosen pools use, as configurations; and what is refused."""
+
+    pools: Mapping[str, Pool]
+    profiles: Mapping[str, Written]
+    refusals: tuple[Refusal, ...]
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def strategy(self) -> str:
+        """Return the MIG strategy of the cluster."""
+        found = {name for one in self.profiles.values() for name in one.strategies}
+        return min(found) if found else "none"
+
+    @property
+    def default(self) -> Pool | None:
+        """Return the pool that takes every GPU node which no other pool selects."""
+        return next((pool for pool in self.pools.values() if pool.select is None), None)
+
+
+def translate(cluster: Cluster, only: Iterable[str] = ()) -> Translation:
+    """Translate a cluster, or some of its pools."""
+    wanted = set(only)
+    pools = {name: pool for name, pool in cluster.pools.items() if not wanted or name in wanted}
+    profiles: dict[str, Written] = {}
+    first: dict[str, str] = {}
+    refusals: list[Refusal] = []
+    for pool, node, name, hardware in _uses(pools):
+        where = f"pool {pool}" + (f", node {node}" if node else "")
+        found, reasons = written(name, cluster.profiles[name], hardware, where)
+        refusals += [reason for reason in reasons if name not in profiles]
+        if profiles.setdefault(name, found) != found and not reasons:
+            reason = f"means something else than in {first[name]}, and has one name for the cluster"
+            refusals.append(Refusal(f"profile {name}", where, reason))
+        first.setdefault(name, where)
+    refusals += _strategies(pools, profiles)
+    refusals += _promises(cluster, cuts=any(one.cut for one in profiles.values()))
+    return Translation(pools, profiles, tuple(refusals), tuple(_notes(cluster, pools, profiles)))
+
+
+def _uses(pools: Mapping[str, Pool]) -> Uses:
+    found: Uses = []
+    for name, pool in pools.items():
+        found.append((name, None, pool.profile, pool.hardware))
+        found += [(name, node, one, pool.hardware) for node, one in pool.overrides.items()]
+    return found
+
+
+def _strategies(pools: Mapping[str, Pool], profiles: Mapping[str, Written]) -> Iterator[Refusal]:
+    """Refuse a second MIG strategy: the operator sets it for all nodes by an environment value."""
+    by_strategy: dict[str, list[str]] = {}
+    for pool, _, name, _ in _uses(pools):
+        for strategy in profiles[name].strategies:
+            by_strategy.setdefault(strategy, []).append(pool)
+    if len(by_strategy) > 1:
+        said = " and ".join(
+            f"{strategy} in {', '.join(dict.fromkeys(names))}"
+            for strategy, names in sorted(by_strategy.items())
+        )
+        yield Refusal("mig.strategy", "pools", f"{said}: the operator has one for the cluster")
+
+
+def _promises(cluster: Cluster, *, cuts: bool) -> Iterator[Refusal]:
+    """Refuse what the stack file says outright and NVIDIA's tools do otherwise."""
+    if "change" in cluster.model_fields_set and cuts:
+        reason = (
+            f"policy {cluster.change.policy}: mig-manager re-cuts when a node's label changes; "
+            "it neither waits for pods nor evicts them, and fails if a GPU is held"
+        )
+        yield Refusal("change", "cluster", reason, droppable=True)
+    if "recover_after" in cluster.health.model_fields_set:
+        reason = "NVIDIA's plugin offers a GPU that was unhealthy again only after its restart"
+        yield Refusal("health.recoverAfter", "cluster", reason, droppable=True)
+    for device in cluster.devices:
+        reason = f"{device.resource}: the operator serves NVIDIA's GPUs alone"
+        yield Refusal("devices", "cluster", reason, droppable=True)
+
+
+def _notes(
+    cluster: Cluster, pools: Mapping[str, Pool], profiles: Mapping[str, Written]
+) -> Iterator[str]:
+    if "change" not in cluster.model_fields_set and any(one.cut for one in profiles.values()):
+        yield "mig-manager does not wait for pods: a node's GPUs must be idle when it is labelled"
+    runtimes = sorted({pool.runtime.name for pool in pools.values()})
+    if len(runtimes) > 1:
+        yield f"pools have {' and '.join(runtimes)}: the operator looks for itself on every node"
