@@ -15,7 +15,7 @@ from divvy.engine.plan_step import Step, plan_step
 from divvy.engine.provider import Provider
 from divvy.engine.providers import Providers
 from divvy.engine.recorded import differs, plain, recorded, with_secret_outputs
-from divvy.engine.state.resource import ResourceState
+from divvy.engine.state.resource import ResourceState, renamed
 from divvy.engine.state.store import StackState, StateStore
 from divvy.engine.urn import PROVIDER_PREFIX, STACK_TYPE, provider_reference
 from divvy.engine.values import UNKNOWN, has_unknown, secrets_kept, unwrapped
@@ -171,35 +171,17 @@ class Deployment:
         with self._lock:
             for urn in (goal.urn, *goal.aliases):
                 if urn in self._old:
-                    old = self._old.pop(urn)
                     if urn != goal.urn:
                         self._rename(urn, goal.urn)
-                        old = replace(old, urn=goal.urn)
-                    self._old[goal.urn] = old
-                    return old
+                    return self._old[goal.urn]
         return None
 
     def _rename(self, before: str, after: str) -> None:
-        """Follow an alias: whoever named the old URN names the new one."""
-
-        def renamed(text: str) -> str:
-            return (
-                after + text[len(before) :]
-                if text.split("::", 4)[:4] == before.split("::", 4)
-                else text
-            )
-
-        for urn, found in self._old.items():
-            self._old[urn] = replace(
-                found,
-                parent=after if found.parent == before else found.parent,
-                dependencies=tuple(after if d == before else d for d in found.dependencies),
-                provider=renamed(found.provider)
-                if found.provider.startswith(before)
-                else found.provider,
-            )
-        self._store.began("rename", before, "")
-        self._store.gone(ResourceState(before, "", custom=False))
+        followed = [renamed(found, before, after) for found in self._old.values()]
+        self._old = {found.urn: found for found in followed}
+        self._leftovers = [renamed(found, before, after) for found in self._leftovers]
+        if not self._preview:
+            self._store.renamed(before, after)
 
     def _register_component(self, goal: Goal, old: ResourceState | None) -> ResourceState:
         step = StepReport("create" if old is None else "same", goal.urn, old)

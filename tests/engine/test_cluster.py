@@ -76,7 +76,9 @@ def test_an_alias_renames_without_touching_the_object(lab: RunningLab, program: 
     program.up()
     before = versions(lab, program)
     program.resources = {"new": {"data": {}, "called": "x", "aliases": ["old"]}}
-    program.up()
+    program.run("preview")
+    assert set(program.state()) == {"old"}
+    assert "unchanged" in program.up()
     assert versions(lab, program) == before
     assert set(program.state()) == {"new"}
 

@@ -18,18 +18,23 @@ COUNT = int(os.environ.get("DIVVY_RANDOM_PROGRAMS", "10"))
 
 
 def random_resources(dice: random.Random, old: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return a program near the former one: resources added, changed, dropped, re-wired."""
-    names = [f"r{number}" for number in range(8)]
+    """Return a program near the former one: some added, changed, dropped, renamed, re-wired."""
     found: dict[str, Any] = {}
-    for name in names:
+    for number in range(8):
+        names = (f"r{number}", f"s{number}")
+        before = next((name for name in names if name in old), None)
         if dice.random() < 0.3:
             continue
-        if name in old and dice.random() < 0.6:
-            wish = {**old[name]}
+        name = before or names[0]
+        if before and dice.random() < 0.6:
+            wish = {key: value for key, value in old[before].items() if key != "aliases"}
+            if dice.random() < 0.3:
+                name = names[1 - names.index(before)]
+                wish["aliases"] = [before]
         else:
             wish = {"data": {"v": str(dice.randrange(3))}}
             if dice.random() < 0.5:
-                wish["called"] = f"{name}-fixed"
+                wish["called"] = f"{number}-fixed"
         wish["needs"] = [other for other in found if dice.random() < 0.3]
         found[name] = wish
     return found
@@ -43,11 +48,17 @@ def test_killed_runs_are_continued_without_orphan_or_duplicate(
     with lab.namespace() as namespace:
         program = Program(tmp_path, lab.kubeconfig, namespace)
         for number in range(COUNT):
+            known = program.state() if number else {}
             program.resources = random_resources(dice, program.resources)
+            if dice.random() < 0.2:
+                program.run("preview", expect=None)
             if dice.random() < 0.6:
                 program.up_killed_after(dice.uniform(0.3, 1.1))
             program.up()
             compare(lab, program, number)
+            for name, wish in program.resources.items():
+                for alias in wish.get("aliases", ()):
+                    assert program.state()[name]["id"] == known[alias]["id"], number
             print(f"program {number} holds")
         program.resources = {}
         program.up()

@@ -169,3 +169,21 @@ def test_a_lock_of_another_host_stays_until_it_is_broken(tmp_path: Path) -> None
     with pytest.raises(StateProblem, match="elsewhere"), locked(tmp_path, "p", "dev"):
         pass
     assert break_locks(tmp_path, "p", "dev") == 1
+
+
+def test_a_rename_is_followed_by_all_who_name_it_wherever_the_run_dies(tmp_path: Path) -> None:
+    found = store(tmp_path)
+    found.create()
+    old, new = f"{URN}old", f"{URN}new"
+    found.write(
+        [
+            resource("old"),
+            resource("user", dependencies=(old,), property_dependencies={"data": (old,)}),
+        ]
+    )
+    found.renamed(old, new)
+    state = store(tmp_path).load().live()
+    assert set(state) == {new, f"{URN}user"}
+    assert state[new].id == "ns/old"
+    assert state[f"{URN}user"].dependencies == (new,)
+    assert state[f"{URN}user"].property_dependencies == {"data": (new,)}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
+
+from divvy.engine.urn import provider_reference, split_provider_reference
 
 
 @dataclass(frozen=True)
@@ -98,3 +100,26 @@ def resource_from_json(raw: Mapping[str, Any]) -> ResourceState:
 def now() -> str:
     """Return the time as the checkpoint writes it."""
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def renamed(resource: ResourceState, before: str, after: str) -> ResourceState:
+    """Return a resource after an alias: what had the URN ``before``, or names it, has ``after``."""
+
+    def follow(urn: str) -> str:
+        return after if urn == before else urn
+
+    provider = resource.provider
+    if provider:
+        urn, identity = split_provider_reference(provider)
+        provider = provider_reference(follow(urn), identity)
+    return replace(
+        resource,
+        urn=follow(resource.urn),
+        parent=follow(resource.parent),
+        provider=provider,
+        dependencies=tuple(follow(urn) for urn in resource.dependencies),
+        property_dependencies={
+            key: tuple(follow(urn) for urn in urns)
+            for key, urns in resource.property_dependencies.items()
+        },
+    )

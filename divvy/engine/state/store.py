@@ -20,7 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from divvy.engine.errors import StateProblem
-from divvy.engine.state.resource import ResourceState, now, resource_from_json, resource_to_json
+from divvy.engine.state.resource import (
+    ResourceState,
+    now,
+    renamed,
+    resource_from_json,
+    resource_to_json,
+)
 from divvy.engine.state.secrets import Passphrase, opened, sealed
 
 CHECKPOINT_VERSION = 3
@@ -182,6 +188,10 @@ class StateStore:
         """Note that a resource no longer exists."""
         self._append({"gone": {"urn": resource.urn, "id": resource.id, "delete": resource.delete}})
 
+    def renamed(self, before: str, after: str) -> None:
+        """Note that a resource, and whoever names it, follows an alias to another URN."""
+        self._append({"renamed": {"from": before, "to": after}})
+
     def _append(self, record: Mapping[str, Any]) -> None:
         line = json.dumps({"salt": self.crypter.salt, **record}, separators=(",", ":")) + "\n"
         with self._lock:
@@ -217,6 +227,10 @@ class StateStore:
                 if resource.delete:
                     state.pop(_key(resource.urn, resource.id, delete=False), None)
                 state[_key(resource.urn, resource.id, delete=resource.delete)] = resource
+            elif "renamed" in record:
+                names = record["renamed"]
+                followed = [renamed(one, names["from"], names["to"]) for one in state.values()]
+                state = {_key(one.urn, one.id, delete=one.delete): one for one in followed}
             else:
                 gone = record["gone"]
                 pending.pop(gone["urn"], None)
