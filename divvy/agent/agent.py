@@ -176,6 +176,8 @@ class Agent:
     async def _reconcile(self) -> float:
         """Take one step and return how long the next may wait."""
         snapshot = self._driver.snapshot
+        if snapshot is None and not self._driver.problem:
+            return _IDLE_SECONDS  # the first look at the driver wakes it up
         self._wish = form_wish(
             self._config, self._settings.node, self._node, snapshot, self._memory
         )

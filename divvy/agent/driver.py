@@ -26,7 +26,8 @@ class Driver:
     """Keeps a discovery process up and its last snapshot at hand.
 
     ``changed`` is called whenever snapshot or problem became another; ``on_xid`` for
-    each XID event. ``problem`` is empty while the driver answers.
+    each XID event. ``problem`` is empty while the driver answers; before the first look
+    there is neither a snapshot nor a problem.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class Driver:
         self._known = {gpu.uuid: gpu for gpu in known}
         self._lock = asyncio.Lock()
         self.snapshot: Snapshot | None = None
-        self.problem = "the driver was not looked at yet"
+        self.problem = ""
 
     async def run(self) -> None:
         """Start, watch and replace the discovery process, for ever."""

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,11 @@ import pytest
 import yaml
 
 from conformance.image import build_and_push
+from tests.agent.tenants import GPU, NODE, POOL, SHARED, events, kill_agent, phase, pod, run
 from tests.deployment import NAMESPACE, Deployment
 from tests.running_lab import RunningLab
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
-NODE, POOL = "gpu-a100", "research"
-SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300), pytest.mark.usefixtures("original")]
 PLANNED = {
     "whole": {GPU: 4},
     "slice-4": {SHARED: 16},
@@ -32,45 +30,6 @@ PLANNED = {
         GPU: 1,
     },
 }
-
-
-@pytest.fixture(autouse=True)
-def original(deployed: Deployment) -> Iterator[None]:
-    before = json.dumps(deployed.cluster)
-    yield
-    if json.dumps(deployed.cluster) != before:
-        deployed.cluster = json.loads(before)
-        deployed.up()
-    deployed.until(lambda: deployed.status(NODE).get("state") == "Ready", 60)
-
-
-def pod(name: str, resource: str, script: str = "sleep 1000", node: str = NODE) -> dict[str, Any]:
-    container = {
-        "name": "main",
-        "command": ["/bin/sh", "-c", f"trap 'exit 0' TERM; {script} & wait"],
-        "resources": {"limits": {resource: 1}},
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 1,
-            "nodeSelector": {"kubernetes.io/hostname": node},
-            "containers": [container],
-        },
-    }
-
-
-def run(deployed: Deployment, namespace: str, wish: dict[str, Any]) -> None:
-    wish["metadata"]["namespace"] = namespace
-    wish["spec"]["containers"][0].setdefault("image", deployed.base_image)
-    deployed.lab.apply(wish)
-
-
-def phase(deployed: Deployment, namespace: str, name: str) -> str:
-    return str(deployed.lab.get("pod", name, f"-n={namespace}")["status"].get("phase"))
 
 
 def test_one_line_of_the_stack_file_changes_what_the_node_offers(deployed: Deployment) -> None:
@@ -146,7 +105,7 @@ def test_a_new_kubelet_finds_everything_again_and_pods_run_on(deployed: Deployme
 def test_an_agent_that_is_killed_comes_back_to_the_same_instances(deployed: Deployment) -> None:
     before = deployed.status(NODE)["gpus"]
     restarts = deployed.agent(NODE)["status"]["containerStatuses"][0]["restartCount"]
-    deployed.on_node(NODE, "pkill", "-KILL", "-f", "^/usr/bin/python3 -m divvy.agent$")
+    kill_agent(deployed, NODE)
     deployed.until(
         lambda: (
             deployed.agent(NODE)["status"]["containerStatuses"][0]["restartCount"] == restarts + 1
@@ -242,11 +201,83 @@ def test_a_pod_above_its_memory_limit_is_told_so(deployed: Deployment) -> None:
             image=image, command=["mem-hog", "--mib", "7000", "--hold", "40"]
         )
         run(deployed, namespace, wish)
-
-        def told() -> list[str]:
-            events = deployed.lab.get("events", f"-n={namespace}")["items"]
-            return [one["message"] for one in events if one["reason"] == "GpuMemoryOverLimit"]
-
-        deployed.until(lambda: bool(told()))
-        assert re.fullmatch(r"uses 7\d{3} MiB of GPU-.* is 6826 MiB .*", told()[0])
+        over = "GpuMemoryOverLimit"
+        deployed.until(lambda: bool(events(deployed, namespace, over)), 60)
+        (told,) = events(deployed, namespace, over)
+        assert re.fullmatch(r"container main uses 7\d{3} MiB of GPU-.* is 6826 MiB .*", told)
         assert phase(deployed, namespace, "hog") == "Running"
+
+
+def test_who_is_above_an_enforced_limit_is_ended_and_its_neighbour_is_not(
+    deployed: Deployment,
+) -> None:
+    image = build_and_push(deployed.registry, deployed.base_image)
+    rules = deployed.cluster["profiles"]["split"]
+    rules[1]["timeSlicing"]["memoryLimit"] = {"limit": "auto", "action": "enforce"}
+    deployed.up()
+    with deployed.lab.namespace() as namespace:
+        wish = pod("pair", SHARED)
+        (first,) = wish["spec"]["containers"]
+        wish["spec"]["containers"] = [
+            {**first, "image": image, "name": name, "command": ["mem-hog", "--mib", mib, *hold]}
+            for hold in [("--hold", "1000")]
+            for name, mib in (("over", "7000"), ("under", "100"))
+        ]
+        run(deployed, namespace, wish)
+
+        def states() -> dict[str, Any]:
+            found = deployed.lab.get("pod", "pair", f"-n={namespace}")["status"]
+            return {one["name"]: one["state"] for one in found.get("containerStatuses", ())}
+
+        deployed.until(lambda: "terminated" in states().get("over", {}), 60)
+        # It has no handler for SIGTERM, and as the first process of its container ignores it.
+        assert states()["over"]["terminated"]["exitCode"] == 137
+        assert "running" in states()["under"]
+        (told,) = events(deployed, namespace, "GpuMemoryLimitEnforced")
+        assert re.match(r"container over uses 7\d{3} MiB of GPU-.* is 6826 MiB", told)
+
+
+def test_containers_find_the_driver_and_learn_that_it_is_too_old(deployed: Deployment) -> None:
+    with deployed.lab.namespace() as namespace:
+        script = "ldconfig -p | grep -q libcuda.so.1 && nvidia-smi -L && exit 0; exit 1"
+        fit, late = pod("fit", SHARED, script), pod("late", SHARED)
+        for wish, needed in ((fit, "12.8"), (late, "13.0")):
+            variable = {"name": "NVIDIA_REQUIRE_CUDA", "value": f"cuda>={needed}"}
+            wish["spec"]["containers"][0]["env"] = [variable]
+            wish["spec"]["containers"][0]["command"] = ["/bin/sh", "-c", script]
+            run(deployed, namespace, wish)
+        deployed.until(lambda: phase(deployed, namespace, "fit") == "Succeeded")
+        deployed.until(lambda: phase(deployed, namespace, "late") == "Failed")
+        reason = "NVIDIA_REQUIRE_CUDA=cuda>=13.0, but driver 550.163.01 gives CUDA 12.4"
+        assert any(reason in told for told in events(deployed, namespace, "Failed"))
+
+
+def test_a_node_without_cdi_gives_devices_and_libraries_all_the_same(
+    deployed: Deployment,
+) -> None:
+    node, drop_in = "gpu-t4", "/etc/containerd/conf.d/90-divvy.toml"
+    root = deployed.on_node(node, "cat", "/etc/containerd/config.toml")
+    assert "enable_cdi = false" in root
+    kept = f"{drop_in}.kept"
+    deployed.on_node(node, "mv", drop_in, kept)
+    try:
+        deployed.divvy("lab", "restart", node, "containerd")
+        # Any change of the node's object lets the agent look at once.
+        deployed.lab.kubectl("label", "node", node, "divvy-test=look")
+        log = ("logs", deployed.agent(node)["metadata"]["name"], f"-n={NAMESPACE}", "--tail=3")
+        deployed.until(lambda: "given without CDI" in deployed.lab.kubectl(*log))
+        with deployed.lab.namespace() as namespace:
+            cuda = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
+            wish = pod("user", SHARED, node=node)
+            script = f'ls /dev | grep -c "nvidia[0-9]"; nvidia-smi -L; python3 -c "{cuda}"'
+            wish["spec"]["containers"][0]["command"] = ["/bin/sh", "-c", script]
+            run(deployed, namespace, wish)
+            deployed.until(lambda: phase(deployed, namespace, "user") == "Succeeded")
+            said = deployed.lab.kubectl("logs", "user", f"-n={namespace}").splitlines()
+        assert (said[0], said[-1]) == ("1", "0")
+        assert "Tesla T4" in said[1]
+    finally:
+        deployed.on_node(node, "mv", kept, drop_in)
+        deployed.divvy("lab", "restart", node, "containerd")
+        deployed.lab.kubectl("label", "node", node, "divvy-test-")
+    deployed.until(lambda: "by CDI names" in deployed.lab.kubectl(*log))
