@@ -7,17 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 
+from divvy.model import InvalidCluster, parse_cluster
+from divvy.plan import plan
 from divvy.render.chart import values_of
 from divvy.render.objects import objects
 from tests.render.charts import (
     IMAGE,
     STACKS,
+    WORKLOADS,
     by_name,
     cluster_values,
+    documents,
+    example,
     files_of,
     helm,
+    is_test,
     stack_value,
     template,
     write_chart,
@@ -25,6 +31,13 @@ from tests.render.charts import (
 
 # No lab is started, but helm is built by the setup alone.
 pytestmark = pytest.mark.lab
+
+# Every example starts helm: a failure is told as it was found.
+_RANDOM = settings(
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
 
 
 def assert_same_objects(value: dict[str, Any], folder: Path) -> None:
@@ -45,8 +58,192 @@ def test_every_stacks_chart_has_the_objects_of_the_program(path: Path, tmp_path:
     assert "WARNING" not in lint
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(_RANDOM, max_examples=30)
 @given(cluster_values())
 def test_random_stacks_have_the_objects_of_the_program(value: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         assert_same_objects(value, Path(folder) / "divvy")
+
+
+def resources_of_tests(found: list[dict[str, Any]]) -> set[str]:
+    """Return the GPU resources that the test pods ask for, one each."""
+    asked = []
+    for pod in found:
+        if is_test(pod):
+            (container,) = pod["spec"]["containers"]
+            limits = container["resources"]["limits"]
+            asked += [(name, count) for name, count in limits.items() if name != "memory"]
+    assert len(set(asked)) == len(asked)
+    assert all(count == 1 for _, count in asked)
+    return {name for name, _ in asked}
+
+
+def planned_resources(value: dict[str, Any]) -> set[str]:
+    """Return what the plan's nodes offer of GPUs; other vendors' devices cannot add vectors."""
+    cluster = parse_cluster(value)
+    others = {device.resource for device in cluster.devices}
+    return set(plan(cluster, "test").totals) - others
+
+
+@pytest.mark.parametrize("path", STACKS, ids=lambda path: path.stem)
+def test_helm_test_asks_for_every_resource_once(path: Path, tmp_path: Path) -> None:
+    value = stack_value(path)
+    chart = write_chart(tmp_path / "divvy", files_of(value, WORKLOADS))
+    assert resources_of_tests(documents(chart, "n")) == planned_resources(value)
+    only = documents(chart, "n", "--set=tests.resources={nvidia.com/gpu}")
+    assert resources_of_tests(only) == {"nvidia.com/gpu"}
+
+
+@settings(_RANDOM, max_examples=15)
+@given(cluster_values())
+def test_helm_test_of_random_stacks(value: dict[str, Any]) -> None:
+    for pool in value["pools"].values():
+        pool.setdefault("hardware", {"model": "A100-SXM4-40GB", "gpus": 4, "count": 3})
+    try:
+        parse_cluster(value)
+    except InvalidCluster:
+        assume(False)
+    with tempfile.TemporaryDirectory() as folder:
+        chart = write_chart(Path(folder) / "divvy", files_of(value, WORKLOADS))
+        assert resources_of_tests(documents(chart, "n")) == planned_resources(value)
+
+
+def test_without_an_image_there_are_no_tests(tmp_path: Path) -> None:
+    chart = write_chart(tmp_path / "divvy", files_of(example("lab")))
+    assert not [one for one in documents(chart, "n") if is_test(one)]
+
+
+@pytest.fixture(scope="module")
+def lab_chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_chart(tmp_path_factory.mktemp("lab") / "divvy", files_of(example("lab")))
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("profilez.x.mig=1", "additional properties 'profilez' not allowed"),
+        ("pools.research.profil=whole", "additional properties 'profil' not allowed"),
+        ("profiles.x.timeSlicing.replica=4", "additional properties 'replica' not allowed"),
+        ("profiles.slice-4.timeSlicing.replicas=1", "minimum: got 1, want 2"),
+        ("profiles.slice-4.timeSlicing.replicas=four", "got string, want integer"),
+        ("change.policy=force", "value must be one of 'wait', 'evict', 'never'"),
+        ("pools.Research.profile=whole", "'Research' does not match pattern"),
+        ("image.digest=latest", "does not match pattern"),
+        ("rbac.creat=false", "additional properties 'creat' not allowed"),
+        ("pools.research.profile=splitt", 'pools.research.profile names profile "splitt"'),
+        (
+            "pools.research.overrides.n1=nine",
+            'pools.research.overrides.n1 names profile "nine", which does not exist (known:',
+        ),
+        ("pools.research.select=null,pools.training.select=null", "pools research, training have"),
+        ("image.repository=", "image.repository is missing"),
+        ("image.digest=", "image.digest is missing"),
+    ],
+)
+def test_wrong_values_are_refused_by_name(lab_chart: Path, setting: str, said: str) -> None:
+    words = helm("template", "divvy", lab_chart, f"--set={setting}", expect=1)
+    assert said in words
+
+
+def test_all_wrong_references_are_told_at_once(lab_chart: Path) -> None:
+    wrong = "pools.research.profile=a,pools.training.profile=b"
+    words = helm("template", "divvy", lab_chart, f"--set={wrong}", expect=1)
+    assert "pools.research.profile names" in words
+    assert "pools.training.profile names" in words
+
+
+def test_a_profile_can_be_edited_in_the_values(lab_chart: Path) -> None:
+    """What a chart user writes is what the program would have made of the same stack file."""
+    value = example("lab")
+    value["profiles"]["nine"] = {"timeSlicing": {"replicas": 9}}
+    value["pools"]["training"]["profile"] = "nine"
+    value["change"] = {"policy": "evict"}
+    carried = values_of(value)
+    found = by_name(
+        template(
+            lab_chart,
+            carried["namespace"],
+            "--set=profiles.nine.timeSlicing.replicas=9,pools.training.profile=nine",
+            "--set=change.policy=evict",
+        )
+    )
+    expected = by_name([one for one in objects(carried, IMAGE) if one["kind"] != "Namespace"])
+    assert found == expected
+
+
+def test_another_profile_changes_no_pod(lab_chart: Path) -> None:
+    before = by_name(template(lab_chart, "n"))
+    after = by_name(template(lab_chart, "n", "--set=pools.research.profile=seven"))
+    assert {key for key in before if before[key] != after[key]} == {("ConfigMap", "divvy")}
+
+
+@pytest.mark.parametrize(
+    ("switch", "gone"),
+    [
+        ("rbac.create=false", {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}),
+        (
+            "admissionPolicy.create=false",
+            {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"},
+        ),
+    ],
+)
+def test_rights_and_policy_can_be_left_to_others(
+    lab_chart: Path, switch: str, gone: set[str]
+) -> None:
+    before = by_name(template(lab_chart, "n"))
+    after = by_name(template(lab_chart, "n", f"--set={switch}"))
+    assert after == {key: one for key, one in before.items() if key[0] not in gone}
+
+
+def test_own_resources_and_priority_reach_the_pods(lab_chart: Path) -> None:
+    found = by_name(
+        template(
+            lab_chart,
+            "n",
+            "--set=agent.resources.limits.memory=1Gi,agent.priorityClassName=mine",
+            "--set=nodeRuntime.priorityClassName=other",
+        )
+    )
+    pod = found[("DaemonSet", "divvy-agent")]["spec"]["template"]["spec"]
+    assert pod["containers"][0]["resources"]["limits"]["memory"] == "1Gi"
+    assert pod["priorityClassName"] == "mine"
+    runtime = found[("DaemonSet", "divvy-node-runtime-notebooks")]["spec"]["template"]["spec"]
+    assert runtime["priorityClassName"] == "other"
+
+
+def test_only_what_needs_it_is_privileged_and_sees_the_hosts_processes(tmp_path: Path) -> None:
+    value = example("cern")
+    chart = write_chart(tmp_path / "divvy", files_of(value, WORKLOADS))
+    for one in documents(chart, "n"):
+        if one["kind"] not in ("DaemonSet", "Pod"):
+            continue
+        pod = one["spec"]["template"]["spec"] if one["kind"] == "DaemonSet" else one["spec"]
+        assert not {"hostPID", "hostNetwork", "hostIPC"} & pod.keys()
+        (container,) = pod["containers"]
+        security = container["securityContext"]
+        if is_test(one):
+            assert pod["automountServiceAccountToken"] is False
+            assert security == {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            continue
+        assert security == {"privileged": True, "readOnlyRootFilesystem": True}
+        assert "@sha256:" in container["image"]
+
+
+def test_it_can_be_part_of_another_chart(tmp_path: Path) -> None:
+    parent = write_chart(
+        tmp_path / "parent", {"Chart.yaml": "apiVersion: v2\nname: parent\nversion: 1.0.0\n"}
+    )
+    write_chart(parent / "charts" / "divvy", files_of(example("lab")))
+    found = template(parent, "n", "--set=global.team=x,divvy.pools.research.profile=seven")
+    assert ("DaemonSet", "divvy-agent") in by_name(found)
+
+
+def test_labels_of_charts_are_on_every_object_and_in_no_selector(lab_chart: Path) -> None:
+    for one in template(lab_chart, "n"):
+        labels = one["metadata"]["labels"]
+        assert labels["helm.sh/chart"] == "divvy-0.1.0"
+        assert labels["app.kubernetes.io/managed-by"] == "Helm"
+        assert "helm.sh/chart" not in str(one.get("spec", {}))

@@ -174,7 +174,7 @@ SLICE = {"timeSlicing": {"replicas": 4}}
     [
         (
             stack([{"devices": [2], "timeSlicing": {"replicas": 6}}, {"devices": [3]}]),
-            "GPU 2 shared by 6, GPU 3 unshared: NVIDIA's plugin treats all nvidia.com/gpu of a node",
+            "GPU 2 shared by 6, GPU 3 unshared: NVIDIA's plugin treats all nvidia.com/gpu",
         ),
         (
             stack(

@@ -1,33 +1,44 @@
 {{/*
 The resources that the pools offer, separated by blanks. A rule counts if a GPU of the pool is
-left for it: by index; a UUID or a pattern over models counts as found.
+left for it: by index, or by a pattern over models; a UUID counts as found.
 */}}
 {{- define "divvy.resources" -}}
 {{- $found := list -}}
 {{- range $pool := .Values.pools -}}
-  {{- if ne (int (dig "hardware" "count" 1 $pool)) 0 -}}
-    {{- $gpus := int (dig "hardware" "gpus" 0 $pool) -}}
-    {{- range $profile := prepend (values ($pool.overrides | default dict)) $pool.profile | uniq -}}
-      {{- $rules := get $.Values.profiles $profile -}}
-      {{- $left := list -}}
-      {{- range $index := until ($gpus | default 64) }}{{ $left = append $left (toString $index) }}{{ end -}}
-      {{- range $rule := kindIs "slice" $rules | ternary $rules (list $rules) -}}
-        {{- $devices := $rule.devices | default "all" -}}
-        {{- $takes := false -}}
-        {{- if kindIs "slice" $devices -}}
-          {{- range $device := $devices -}}
-            {{- $device = toString $device -}}
-            {{- if or (has $device $left) (hasPrefix "GPU-" $device) }}{{ $takes = true }}{{ end -}}
-            {{- $left = without $left $device -}}
-          {{- end -}}
-        {{- else if $left -}}
-          {{- $takes = true -}}
-          {{- if eq $devices "all" }}{{ $left = list }}{{ end -}}
+  {{- $gpus := int (dig "hardware" "gpus" 0 $pool) -}}
+  {{- $overrides := $pool.overrides | default dict -}}
+  {{- $profiles := values $overrides -}}
+  {{- if gt (int (dig "hardware" "count" 1000000 $pool)) (len $overrides) -}}
+    {{- $profiles = append $profiles $pool.profile -}}
+  {{- end -}}
+  {{- range $profile := uniq $profiles -}}
+    {{- $rules := get $.Values.profiles $profile -}}
+    {{- $left := list -}}
+    {{- range $index := until ($gpus | default 64) }}{{ $left = append $left (toString $index) }}{{ end -}}
+    {{- range $rule := kindIs "slice" $rules | ternary $rules (list $rules) -}}
+      {{- $devices := $rule.devices | default "all" -}}
+      {{- $takes := false -}}
+      {{- if kindIs "slice" $devices -}}
+        {{- range $device := $devices -}}
+          {{- $device = toString $device -}}
+          {{- if or (has $device $left) (hasPrefix "GPU-" $device) }}{{ $takes = true }}{{ end -}}
+          {{- $left = without $left $device -}}
         {{- end -}}
-        {{- if $takes }}{{ $found = concat $found (splitList " " (include "divvy.resourcesOfRule" $rule)) }}{{ end -}}
+      {{- else if hasPrefix "GPU-" $devices -}}
+        {{- $takes = true -}}
+      {{- else -}}
+        {{- $pattern := lower $devices | replace "." "[.]" | replace "*" ".*" | replace "?" "." | printf "^%s$" -}}
+        {{- $model := dig "hardware" "model" "" $pool | lower -}}
+        {{- if or (eq $devices "all") (regexMatch $pattern $model) -}}
+          {{- if $left }}{{ $takes = true }}{{ end -}}
+          {{- $left = list -}}
+        {{- else if not $model -}}
+          {{- $takes = true -}}
+        {{- end -}}
       {{- end -}}
-      {{- if $left }}{{ $found = append $found "nvidia.com/gpu" }}{{ end -}}
+      {{- if $takes }}{{ $found = concat $found (splitList " " (include "divvy.resourcesOfRule" $rule)) }}{{ end -}}
     {{- end -}}
+    {{- if $left }}{{ $found = append $found "nvidia.com/gpu" }}{{ end -}}
   {{- end -}}
 {{- end -}}
 {{- $found | uniq | sortAlpha | join " " -}}
