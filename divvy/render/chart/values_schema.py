@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from divvy.model.checks import MOST_POOL_CHARACTERS
@@ -70,7 +70,8 @@ CHART_VALUES: Mapping[str, Mapping[str, Any]] = {
 """What a chart has beside the stack file's values; all of it stands in values.yaml."""
 
 
-def stack_values() -> tuple[dict[str, Any], dict[str, Any]]:
+@cache
+def stack_values() -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Return the schemas of the stack file's values by key, and the parts they refer to."""
     schema = _without_titles(cluster_schema())
     properties = schema["properties"]
@@ -92,7 +93,7 @@ def values_schema() -> dict[str, Any]:
         "additionalProperties": False,
         "properties": {
             **values,
-            **copy.deepcopy(dict(CHART_VALUES)),
+            **CHART_VALUES,
             "global": {"type": "object", "description": "What a chart above this one shares."},
         },
         "$defs": used,

@@ -47,7 +47,7 @@ def scalar(value: object) -> str:
         return value.text
     if isinstance(value, str):
         plain = _PLAIN.fullmatch(value) and value.casefold() not in _RESERVED
-        return value if plain else _escaped(json.dumps(value, ensure_ascii=False))
+        return value if plain else _escaped(_quoted(value))
     return json.dumps(value)
 
 
@@ -58,6 +58,12 @@ def flow(value: object) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(flow(item) for item in value) + "]"
     return scalar(value)
+
+
+def _quoted(text: str) -> str:
+    """Quote a text; YAML would break lines at, or refuse, what cannot be printed."""
+    quoted = json.dumps(text, ensure_ascii=False)
+    return "".join(one if one.isprintable() else f"\\U{ord(one):08x}" for one in quoted)
 
 
 def _escaped(text: str) -> str:

@@ -1,0 +1,277 @@
+"""divvy chart as scripts use it: what it writes, and what it never overwrites."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from typer.testing import CliRunner
+
+from divvy.cli import chart, driver_tags, imports
+from divvy.render.objects import objects
+from tests.render.charts import STACKS, example
+
+IMAGE = "registry.example/agent@sha256:" + "a" * 64
+LAB = str(STACKS[0].parent / "Pulumi.lab.yaml")
+CERN = str(STACKS[0].parent / "Pulumi.cern.yaml")
+H200 = str(STACKS[0].parent / "Pulumi.h200.yaml")
+
+
+def run(*arguments: object, expect: int = 0) -> Any:
+    app = typer.Typer()
+    chart.register(app)
+    imports.register(app)
+    done = CliRunner().invoke(app, [str(one) for one in arguments])
+    assert done.exit_code == expect, done.output
+    return done
+
+
+def make(out: Path, *more: object, file: str = LAB, expect: int = 0) -> Any:
+    return run("chart", "--file", file, "--image", IMAGE, "--out", out, *more, expect=expect)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "below" / "divvy"
+
+
+def test_a_chart_is_written_and_is_then_up_to_date(out: Path) -> None:
+    said = make(out).output
+    assert said == f"{out}: {len(content(out)) - 1} files\n"
+    assert {"Chart.yaml", "values.yaml", "templates/daemonset.yaml"} <= content(out).keys()
+    before = content(out)
+    assert make(out, "--check").output == f"{out} is up to date\n"
+    make(out)
+    assert content(out) == before
+    assert [path.name for path in out.parent.iterdir()] == ["divvy"]
+
+
+def test_a_stale_chart_fails_the_check_and_names_its_files(out: Path) -> None:
+    make(out)
+    before = content(out)
+    said = make(out, "--check", file=CERN, expect=1).output
+    assert "values.yaml differs" in said
+    assert "templates/daemonset.yaml" not in said
+    assert content(out) == before
+
+
+def test_the_check_sees_what_is_missing_and_what_is_too_much(out: Path) -> None:
+    make(out)
+    (out / "values.yaml").unlink()
+    (out / "templates" / "mine.yaml").write_text("{}")
+    said = make(out, "--check", expect=1).output
+    assert "values.yaml is missing" in said
+    assert "templates/mine.yaml would not be generated" in said
+    assert "is not there" in make(out.with_name("none"), "--check", expect=1).output
+
+
+def test_files_of_others_are_never_overwritten(out: Path) -> None:
+    out.mkdir(parents=True)
+    (out / "values.yaml").write_text("mine")
+    for force in ((), ("--force",)):
+        assert "was not generated" in make(out, *force, expect=1).output
+    make(out.with_name("ours"))
+    (out.with_name("ours") / "notes.md").write_text("mine")
+    said = make(out.with_name("ours"), "--force", expect=1).output
+    assert "holds what was not generated: notes.md" in said
+    assert content(out) == {"values.yaml": b"mine"}
+
+
+def test_edits_are_overwritten_only_by_force(out: Path) -> None:
+    make(out)
+    fresh = content(out)
+    (out / "values.yaml").write_text("edited")
+    assert "edited since it was generated: values.yaml" in make(out, expect=1).output
+    assert (out / "values.yaml").read_text() == "edited"
+    make(out, "--force")
+    assert content(out) == fresh
+
+
+def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    assert "is a file" in make(tmp_path / "file", expect=1).output
+    assert "cannot write" in make(tmp_path / "file" / "below", expect=1).output
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_what_is_no_longer_generated_leaves_with_the_next_chart(out: Path) -> None:
+    make(out)
+    listed = (out / ".divvy-files").read_text()
+    old = "templates/old.yaml"
+    (out / old).write_text("old\n")
+    digest = subprocess.run(["sha256sum", old], cwd=out, capture_output=True, text=True, check=True)
+    (out / ".divvy-files").write_text(listed + digest.stdout)
+    make(out)
+    assert old not in content(out)
+
+
+def test_a_write_that_fails_leaves_the_folder_as_it_was(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(out)
+    before = content(out)
+    real = Path.write_text
+
+    def full(path: Path, *arguments: Any, **more: Any) -> int:
+        if path.name == "values.yaml":
+            raise OSError(28, "No space left on device")
+        return real(path, *arguments, **more)
+
+    monkeypatch.setattr(Path, "write_text", full)
+    assert "No space left" in make(out, file=CERN, expect=1).output
+    assert content(out) == before
+    assert [path.name for path in out.parent.iterdir()] == ["divvy"]
+
+
+def test_the_same_archive_each_time(tmp_path: Path) -> None:
+    make(tmp_path / "a", "--package", "--chart-version", "1.2.3")
+    make(tmp_path / "b", "--package", "--chart-version", "1.2.3")
+    (one,) = (tmp_path / "a").iterdir()
+    assert one.name == "divvy-1.2.3.tgz"
+    assert one.read_bytes() == (tmp_path / "b" / one.name).read_bytes()
+    make(tmp_path / "a", "--package", "--chart-version", "1.2.3", "--check")
+    make(tmp_path / "a", "--package", "--chart-version", "1.2.4", "--check", expect=1)
+
+
+def test_the_same_bytes_from_another_process(tmp_path: Path) -> None:
+    program = "from divvy.cli.main import main; main()"
+    for seed in ("1", "2"):
+        subprocess.run(
+            [sys.executable, "-c", program, "chart", "--file", LAB, "--image", IMAGE]
+            + ["--out", str(tmp_path / seed)],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+        )
+    assert content(tmp_path / "1") == content(tmp_path / "2")
+
+
+def test_manifests_are_the_programs_objects() -> None:
+    said = run("chart", "--file", LAB, "--format", "manifests", "--image", IMAGE).output
+    assert list(yaml.safe_load_all(said)) == json.loads(json.dumps(objects(example("lab"), IMAGE)))
+
+
+def test_manifests_in_a_folder(out: Path) -> None:
+    make(out, "--format", "manifests")
+    assert content(out).keys() == {".divvy-files", "divvy.yaml"}
+    make(out, "--format", "manifests", "--check")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--file", LAB), "name a folder with --out DIR"),
+        (("--file", LAB, "--check"), "name a folder with --out DIR"),
+        (
+            ("--file", LAB, "--out", "x", "--image", "agent:latest"),
+            "an image by digest is expected",
+        ),
+        (("--file", LAB, "--format", "manifests"), "the agent's image is not known"),
+        (("--file", LAB, "--format", "manifests", "--package"), "belong to the chart"),
+        (("--file", LAB, "--out", "x", "--pool", "research"), "belong to --operator"),
+        (("--file", H200, "--out", "x", "--build"), "--build needs plugin.image.registry"),
+        (("--file", LAB, "--operator", "--out", "x", "--pool", "no"), "there is no pool no"),
+        (("--file", CERN, "--operator", "--out", "x", "--without", "change"), "nothing here"),
+        (("--file", "none.yaml", "--out", "x"), "cannot read none.yaml"),
+    ],
+)
+def test_wrong_arguments_get_one_error_and_write_nothing(
+    arguments: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run("chart", *arguments, expect=1)
+    assert said in done.output
+    assert done.output.count("error:") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_an_image_the_chart_says_what_to_set(out: Path) -> None:
+    said = run("chart", "--file", LAB, "--out", out).output
+    assert "set image.repository and image.digest when installing" in said
+
+
+def test_what_the_operator_cannot_do_writes_nothing(out: Path) -> None:
+    said = make(out, "--operator", file=LAB, expect=1).output
+    assert "2 things the GPU Operator cannot do" in said
+    assert "timeSlicing.memoryLimit" in said
+    assert "GPU 2 shared by 6, GPU 3 unshared" in said
+    assert not out.exists()
+
+
+def test_what_can_be_done_without_is_left_out_when_told(out: Path) -> None:
+    said = make(out, "--operator", file=H200, expect=1).output
+    assert "--without change does without it; --without devices does without it" in said
+    said = make(out, "--operator", "--without", "change", "--without", "devices", file=H200).output
+    assert "note: left out: cluster: devices: rdma/hca" in said
+    assert {"values.yaml", "node-labels.yaml", "nvidia-mig-config.yaml"} <= content(out).keys()
+
+
+def test_importing_what_was_written_for_the_operator(out: Path) -> None:
+    pools = ("whole", "slice-4", "slice-10", "mixed-layout", "seven-mixed")
+    make(out, "--operator", *(word for pool in pools for word in ("--pool", pool)), file=CERN)
+    files = [out / name for name in content(out) if name.endswith(("config.yaml", "values.yaml"))]
+    said = run("import", "gpu-operator", *files).output
+    found = yaml.safe_load(said)["config"]["divvy:cluster"]["profiles"]
+    shared = {"renameByDefault": True, "failRequestsGreaterThanOne": True}
+    assert found == {
+        "disabled": {},
+        "slice-4": {"timeSlicing": {"replicas": 4, **shared}},
+        "slice-10": {"timeSlicing": {"replicas": 10, **shared}},
+        "2x2g.10gb-3x1g.5gb": {"mig": {"2g.10gb": 2, "1g.5gb": 3}},
+        "7x1g.5gb": {"mig": {"1g.5gb": 7}},
+    }
+
+
+def test_importing_the_operators_files_tells_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "mig.yaml").write_text("version: v1\nmig-configs: {}\n")
+    said = run("import", "gpu-operator", tmp_path / "mig.yaml", expect=1).output
+    assert "mig-configs is empty" in said
+    (tmp_path / "values.yaml").write_text("mig: {strategy: double}\n")
+    said = run("import", "gpu-operator", tmp_path / "values.yaml", expect=1).output
+    assert "mig.strategy is 'double'" in said
+
+
+def check_tags(monkeypatch: pytest.MonkeyPatch, code: int, out: str, err: str, expect: int) -> str:
+    def skopeo(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        assert command[0] == "skopeo"
+        return subprocess.CompletedProcess(command, code, out, err)
+
+    monkeypatch.setattr(driver_tags.subprocess, "run", skopeo)
+    return str(run("chart", "--file", CERN, "--check-driver-tags", expect=expect).output)
+
+
+def test_a_registry_that_does_not_answer_is_told_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = (
+        'time="2026-01-01T00:00:00Z" level=fatal msg="Error listing repository tags: pinging '
+        'container registry nvcr.io: Get \\"https://nvcr.io/v2/\\": dial tcp: lookup nvcr.io: '
+        'no such host"\n'
+    )
+    assert check_tags(monkeypatch, 1, "", words, expect=1) == (
+        "error: nvcr.io/nvidia/driver gives no list of tags (no such host): "
+        "driver tags were not checked\n"
+    )
+
+
+def test_a_tag_that_is_not_there_is_told_with_those_that_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tags = ["510.47.03-centos7", "510.47.03-ubuntu20.04", "515.65.01-fedora35"]
+    said = check_tags(monkeypatch, 0, json.dumps({"Tags": tags}), "", expect=1)
+    assert "pool slice-4: nvcr.io/nvidia/driver:510.47.03-fedora35 is NOT there" in said
+    assert "there is 510.47.03-centos7, 510.47.03-ubuntu20.04\n" in said

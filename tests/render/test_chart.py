@@ -1,0 +1,178 @@
+"""The chart's files without helm: the same bytes each time, every value explained."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from divvy.model import InvalidCluster, Toleration
+from divvy.model.stack import Cluster
+from divvy.render.chart.actions import EVERYTHING
+from divvy.render.chart.guards import CannotTemplate, guard
+from divvy.render.chart.pattern import patterns
+from divvy.render.chart.values_schema import CHART_VALUES, DEPLOYMENT_KEYS
+from divvy.render.chart.yaml_text import Expression, Guarded, Lines, flow, yaml_text
+from divvy.render.objects import objects
+from tests.render.charts import IMAGE, STACKS, example, files_of, stack_value
+
+
+@pytest.mark.parametrize("path", STACKS, ids=lambda path: path.stem)
+def test_the_same_input_gives_the_same_bytes(path: Path) -> None:
+    assert files_of(stack_value(path)) == files_of(stack_value(path))
+
+
+@pytest.mark.parametrize("path", STACKS, ids=lambda path: path.stem)
+def test_templates_are_the_same_for_every_stack(path: Path) -> None:
+    def templates(value: dict[str, Any]) -> dict[str, str]:
+        files = files_of(value)
+        return {name: text for name, text in files.items() if name.endswith((".yaml", ".tpl"))}
+
+    one, other = templates(stack_value(path)), templates(example("lab"))
+    assert {name for name in one if one[name] != other[name]} <= {"values.yaml"}
+    assert one.keys() == other.keys()
+
+
+def test_no_text_of_the_pattern_cluster_is_left_in_a_template() -> None:
+    for name, text in files_of(example("lab")).items():
+        if name.startswith("templates/"):
+            for stand_in in ("release-namespace", "pool-of-the", "image.invalid", "of-the-values"):
+                assert stand_in not in text, name
+            assert "@." not in text, name
+
+
+def test_every_kind_of_object_is_in_a_template() -> None:
+    files = files_of(example("lab"))
+    for found in objects(EVERYTHING, IMAGE):
+        kind = f"kind: {found['kind']}\n"
+        assert kind == "kind: Namespace\n" or any(kind in text for text in files.values())
+
+
+@pytest.mark.parametrize("path", STACKS, ids=lambda path: path.stem)
+def test_values_are_those_of_the_stack_file_and_of_the_chart(path: Path) -> None:
+    value = stack_value(path)
+    found = yaml.safe_load(files_of(value)["values.yaml"])
+    own = {key: found.pop(key) for key in CHART_VALUES}
+    assert found == {key: item for key, item in value.items() if key not in DEPLOYMENT_KEYS}
+    assert f"{own['image']['repository']}@{own['image']['digest']}" == IMAGE
+    (agent,) = [
+        one
+        for one in objects(value, IMAGE)
+        if one["metadata"]["name"] == "divvy-agent" and one["kind"] == "DaemonSet"
+    ]
+    (container,) = agent["spec"]["template"]["spec"]["containers"]
+    assert own["agent"]["resources"] == container["resources"]
+
+
+def keys_of(schema: Any, parts: dict[str, Any]) -> set[str]:
+    """Return every key that a schema names, at any depth."""
+    found: set[str] = set()
+    for key, value in schema.get("properties", {}).items():
+        found |= {key} | keys_of(value, parts)
+    for inner in ("items", "additionalProperties"):
+        if isinstance(schema.get(inner), dict):
+            found |= keys_of(schema[inner], parts)
+    for choice in (*schema.get("oneOf", ()), *schema.get("anyOf", ())):
+        found |= keys_of(choice, parts)
+    if "$ref" in schema:
+        found |= keys_of(parts[schema["$ref"].rpartition("/")[2]], parts)
+    return found
+
+
+def test_every_value_is_explained_in_the_values_and_in_the_readme() -> None:
+    files = files_of(example("lab"))
+    schema = json.loads(files["values.schema.json"])
+    keys = keys_of(schema, schema["$defs"]) - {"global"}
+    assert {"memoryLimit", "tolerationSeconds", "ignoreXids", "digest"} <= keys
+    for key in keys:
+        assert f"{key}:" in files["values.yaml"], key
+        assert f"{key}`" in files["README.md"], key
+
+
+def test_the_schema_knows_every_key_of_the_stack_file_that_a_chart_has() -> None:
+    schema = json.loads(files_of(example("lab"))["values.schema.json"])
+    fields = {field.alias or name for name, field in Cluster.model_fields.items()}
+    assert fields - set(DEPLOYMENT_KEYS) <= schema["properties"].keys()
+    assert not set(DEPLOYMENT_KEYS) & schema["properties"].keys()
+    tolerations = {field.alias for field in Toleration.model_fields.values()}
+    assert tolerations == schema["$defs"]["Toleration"]["properties"].keys()
+
+
+def test_a_stack_with_mistakes_has_no_chart() -> None:
+    value = example("lab")
+    value["pools"]["research"]["profile"] = "none"
+    with pytest.raises(InvalidCluster):
+        files_of(value)
+
+
+def test_patterns_know_all_that_a_stack_file_decides() -> None:
+    """A new dependence of an object on the stack file ends here, not in a wrong chart."""
+    assert patterns().objects
+    with pytest.raises(CannotTemplate, match="becomes"):
+        guard({"replicas": 1}, {"replicas": 2}, "if x")
+    with pytest.raises(CannotTemplate, match="appears"):
+        guard({"a": 1}, {"a": 1, "b": 2}, "if x")
+
+
+def test_what_is_missing_without_a_switch_is_guarded_by_it() -> None:
+    full = {"a": 1, "b": 2, "list": [{"name": "x"}, {"name": "y", "z": 1}]}
+    without = {"a": 1, "list": [{"name": "y"}]}
+    assert guard(full, without, "if it") == {
+        "a": 1,
+        "b": Guarded("if it", 2),
+        "list": [Guarded("if it", {"name": "x"}), {"name": "y", "z": Guarded("if it", 1)}],
+    }
+
+
+_SCALARS = st.none() | st.booleans() | st.integers() | st.text(st.characters(codec="utf-8"))
+_TREES = st.recursive(
+    _SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text("ab1:# -", max_size=5), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.dictionaries(st.text("abc/.1e3-: ", min_size=1, max_size=8), _TREES, min_size=1, max_size=3)
+)
+def test_whatever_is_written_is_read_back(value: dict[str, Any]) -> None:
+    """Text that YAML could take for a number, a date or a switch stays text."""
+    assert yaml.safe_load(yaml_text(value).replace('{{ "{{" }}', "{{")) == value
+    assert yaml.safe_load(flow(value).replace('{{ "{{" }}', "{{")) == value
+
+
+def test_text_that_looks_like_an_action_is_not_run() -> None:
+    assert yaml_text({"a": "{{ $labels.node }}"}) == 'a: "{{ "{{" }} $labels.node }}"\n'
+
+
+def test_actions_stand_where_a_person_would_put_them() -> None:
+    node = {
+        "name": Expression("{{ .Release.Name }}"),
+        "spec": Guarded("if .Values.x", {"list": [Guarded("if .Values.y", {"a": 1, "b": [2]})]}),
+        "rest": Lines("{{- toYaml . | nindent %d }}"),
+    }
+    assert (
+        yaml_text(node)
+        == """\
+name: {{ .Release.Name }}
+{{- if .Values.x }}
+spec:
+  list:
+    {{- if .Values.y }}
+    - a: 1
+      b: [2]
+    {{- end }}
+{{- end }}
+rest:
+  {{- toYaml . | nindent 2 }}
+"""
+    )
