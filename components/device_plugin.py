@@ -1,16 +1,9 @@
 """The agent and everything it needs in the cluster."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
-
-import pulumi
-
-from components.objects import register_objects
+from components.objects import ObjectsComponent
 
 
-class DevicePlugin(pulumi.ComponentResource):  # type: ignore[misc]
+class DevicePlugin(ObjectsComponent):
     """The agent's deployment.
 
     Creates:
@@ -20,12 +13,4 @@ class DevicePlugin(pulumi.ComponentResource):  # type: ignore[misc]
     * the DaemonSet and the Service for its metrics
     """
 
-    def __init__(
-        self,
-        name: str,
-        args: Mapping[str, Any],
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        super().__init__("divvy:index:DevicePlugin", name, {}, opts)
-        register_objects(name, args["objects"], parent=self)
-        self.register_outputs({})
+    token = "divvy:index:DevicePlugin"

@@ -1,16 +1,9 @@
 """The step that prepares the container runtime of pools that ask for it."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
-
-import pulumi
-
-from components.objects import register_objects
+from components.objects import ObjectsComponent
 
 
-class NodeRuntime(pulumi.ComponentResource):  # type: ignore[misc]
+class NodeRuntime(ObjectsComponent):
     """CDI in the nodes' container runtime.
 
     Creates:
@@ -18,12 +11,4 @@ class NodeRuntime(pulumi.ComponentResource):  # type: ignore[misc]
     * a DaemonSet for every pool with `runtime.configure`
     """
 
-    def __init__(
-        self,
-        name: str,
-        args: Mapping[str, Any],
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        super().__init__("divvy:index:NodeRuntime", name, {}, opts)
-        register_objects(name, args["objects"], parent=self)
-        self.register_outputs({})
+    token = "divvy:index:NodeRuntime"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
-from typing import Any
+from typing import Any, ClassVar
 
 import pulumi
 
@@ -50,3 +50,19 @@ def register_objects(
         if kind == "Namespace":
             namespace.append(resource)
     return registered
+
+
+class ObjectsComponent(pulumi.ComponentResource):  # type: ignore[misc]
+    """A component whose children are the Kubernetes objects of ``args["objects"]``."""
+
+    token: ClassVar[str]
+
+    def __init__(
+        self,
+        name: str,
+        args: Mapping[str, Any],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__(self.token, name, {}, opts)
+        register_objects(name, args["objects"], parent=self)
+        self.register_outputs({})
