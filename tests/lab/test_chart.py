@@ -18,7 +18,14 @@ from divvy.plan import plan
 from divvy.render.chart import Chart, chart_files
 from plugin_image.build import build_and_push as push_agent
 from tests.deployment import NAMESPACE, Deployment
-from tests.render.charts import documents, write_chart
+from tests.render.charts import (
+    STACKS,
+    WORKLOADS,
+    documents,
+    files_of,
+    stack_value,
+    write_chart,
+)
 from tests.running_lab import RunningLab
 
 pytestmark = pytest.mark.lab
@@ -86,12 +93,15 @@ def release(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     lab.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=60s")
 
 
-def test_the_api_server_takes_every_object(release: Release) -> None:
-    objects = documents(release.chart, "default")
+@pytest.mark.parametrize("path", STACKS, ids=lambda path: path.stem)
+def test_the_api_server_takes_every_object(path: Path, lab: RunningLab, tmp_path: Path) -> None:
+    chart = write_chart(tmp_path / "divvy", files_of(stack_value(path), WORKLOADS))
+    # The lab has not the kinds of the Prometheus Operator.
+    unknown = "--set=observability.serviceMonitor=false,observability.alerts=false"
+    objects = documents(chart, "default", unknown)
     whole = yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": objects})
-    said = release.lab.kubectl(
-        "apply", "--dry-run=server", "--validate=strict", "--filename=-", stdin=whole
-    )
+    dry_run = ("--dry-run=server", "--validate=strict", "--filename=-")
+    said = lab.kubectl("apply", *dry_run, stdin=whole)
     assert said.count("(server dry run)") == len(objects)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,17 @@ def test_a_profile_can_be_edited_in_the_values(lab_chart: Path) -> None:
     )
     expected = by_name([one for one in objects(carried, IMAGE) if one["kind"] != "Namespace"])
     assert found == expected
+
+
+def test_values_of_a_second_file_replace_what_they_set_to_null(
+    lab_chart: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text("profiles: {seven: {mig: {1g.5gb: null, 3g.20gb: 2}}, cern-mix: null}\n")
+    found = by_name(template(lab_chart, "n", "--values", own))
+    carried = json.loads(found[("ConfigMap", "divvy")]["data"]["cluster.json"])
+    assert carried["cluster"]["profiles"]["seven"] == {"mig": {"3g.20gb": 2}}
+    assert "cern-mix" not in carried["cluster"]["profiles"]
 
 
 def test_another_profile_changes_no_pod(lab_chart: Path) -> None:
