@@ -171,16 +171,14 @@ def target_of(stack: str, targets: list[str] | None = None) -> Target:
 
 @contextlib.contextmanager
 def _watching(*, preview: bool) -> Iterator[Watcher]:
-    from rich.console import Console
+    from divvy.engine.display import PlainDisplay, RunConsole, TreeDisplay
 
-    from divvy.engine.display import PlainDisplay, TreeDisplay
-
-    console = Console(stderr=True)
+    console = RunConsole(stderr=True)
     if console.is_terminal:
         with TreeDisplay(console, preview=preview) as display:
             yield display
     else:
-        yield PlainDisplay(Console(), preview=preview)
+        yield PlainDisplay(RunConsole(), preview=preview)
 
 
 def _conclude(summary: Summary, *, preview: bool, diff: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 
@@ -39,6 +40,20 @@ _PLANNED = {
     "same": "unchanged",
     "read": "read",
 }
+
+
+class RunConsole(Console):
+    """A console whose reader may leave (`divvy up | head`): the run goes on, unseen.
+
+    Rich would end the thread that prints, which is one that brings a resource to its goal.
+    """
+
+    def on_broken_pipe(self) -> None:
+        """Print nowhere from now on."""
+        self.quiet = True
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.file.fileno())
+        os.close(nowhere)
 
 
 class PlainDisplay:
