@@ -26,7 +26,8 @@ helm test divvy --namespace {namespace}       # if tests.image is set
 ```
 
 The agents are privileged: they open GPU device nodes and change MIG layouts. One release serves
-a cluster. Names of objects do not follow the release's name, so a second one is refused by helm.
+a cluster, and names of objects do not follow the release's name: a second release is refused by
+helm in this namespace, and by the agents in another one.
 
 ## Change how GPUs are shared
 
