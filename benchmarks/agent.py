@@ -2,10 +2,21 @@
 
 The real agent process over a fake kubelet and a fake API, real sockets, the
 simulated driver. Latencies are a client's, so they contain gRPC both ways.
+
+With a command, the same of any other device plugin, for instance NVIDIA's:
+
+    python -m benchmarks.agent --gpus 16 -- ./nvidia-device-plugin --fail-on-init-error=false
+
+It runs with the fake kubelet's folder at /var/lib/kubelet/device-plugins (in a mount
+namespace of its own) and the simulated driver's NVML first among its libraries. Measured:
+start → Register → first list, Allocate, GetPreferredAllocation of every size up to the
+number of devices (8 at most where they are more than 16), memory. Nothing about changes:
+each plugin is told of them in another way.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import statistics
@@ -18,10 +29,16 @@ import grpc
 
 from divvy.agent.api import deviceplugin_pb2 as api
 from divvy.agent.api import deviceplugin_pb2_grpc as stubs
-from tests.fakes.agent import agent_node
+from tests.fakes.agent import agent_node, simulated_driver
+from tests.fakes.kubelet import FakeKubelet, fake_kubelet
 
 CALLS = 1_000
 IDLE_SECONDS = 15.0
+# Mounts the folder of the fake kubelet where every plugin looks for the real one's.
+ENTER = (
+    'mount -t tmpfs none /var/lib && mkdir -p "$PLUGINS" && mount --bind "$0" "$PLUGINS" '
+    '&& exec "$@"'
+)
 SHARED, GPU, SEVENTH = "nvidia.com/gpu.shared", "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
 
 
@@ -82,6 +99,48 @@ async def serving(gpus: int, replicas: int) -> None:
         endpoint = node.kubelet.endpoints[resource]
         sizes = range(1, gpus + 1) if replicas == 1 else (1, 2, 8)
         await asyncio.to_thread(calls, endpoint.socket, sorted(endpoint.devices), sizes)
+
+
+async def other(gpus: int, command: Sequence[str]) -> None:
+    """Measure another device plugin."""
+    async with simulated_driver(gpus) as folder, fake_kubelet(folder) as kubelet:
+        libraries = folder / "driver/usr/lib/x86_64-linux-gnu"
+        environment = {
+            **os.environ,
+            "LD_LIBRARY_PATH": str(libraries),
+            "PLUGINS": "/var/lib/kubelet/device-plugins",
+            "NODE_NAME": "made-up",
+        }
+        began = time.perf_counter()
+        with (folder / "plugin.log").open("w") as log:
+            process = await asyncio.create_subprocess_exec(
+                *("unshare", "--mount", "sh", "-c", ENTER, str(kubelet.plugins), *command),
+                env=environment,
+                stdout=log,
+                stderr=log,
+            )
+        try:
+            await first_lists(kubelet, folder / "plugin.log")
+            row(f"start to first list, {gpus} GPUs", [(time.perf_counter() - began) * 1e3], "")
+            for resource, endpoint in sorted(kubelet.endpoints.items()):
+                ids = sorted(endpoint.devices)
+                print(resource)
+                most = len(ids) if len(ids) <= 16 else 8
+                await asyncio.to_thread(calls, endpoint.socket, ids, range(1, most + 1))
+                await asyncio.to_thread(ten_thousand, endpoint.socket, ids)
+            _, rss, pss, threads = memory(process.pid)[0]
+            print(f"RSS {rss:5.1f} MB  PSS {pss:5.1f} MB  threads {threads}")
+        finally:
+            process.kill()
+            await process.wait()
+
+
+async def first_lists(kubelet: FakeKubelet, log: Path) -> None:
+    """Wait until a plugin has registered and listed devices."""
+    try:
+        await kubelet.until(lambda: any(each.devices for each in kubelet.endpoints.values()), 30)
+    except TimeoutError:
+        raise SystemExit(f"nothing was listed within 30 s:\n{log.read_text()[-2000:]}") from None
 
 
 async def changes() -> None:
@@ -167,8 +226,15 @@ def ticks(pid: int) -> int:
 
 async def main() -> None:
     """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--gpus", type=int, default=8, help="GPUs for another plugin")
+    parser.add_argument("command", nargs="*", help="another device plugin, after --")
+    wish = parser.parse_args()
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     print(f"{'milliseconds':52} {'p50':>9} {'p99':>9}   budget")
+    if wish.command:
+        await other(wish.gpus, wish.command)
+        return
     for gpus, replicas in ((8, 1), (16, 1), (8, 10), (8, 100)):
         await serving(gpus, replicas)
     await changes()

@@ -117,21 +117,30 @@ class AgentNode:
 
 
 @asynccontextmanager
-async def agent_node(gpus: int, profile: dict[str, Any], **more: Any) -> AsyncIterator[AgentNode]:
-    """Run the agent on a node with this many GPUs; the port is one, so one node at a time."""
+async def simulated_driver(gpus: int) -> AsyncIterator[Path]:
+    """Run the driver of a node with this many GPUs; give the folder in which it is `driver`."""
     with tempfile.TemporaryDirectory(prefix="divvy-") as name:
-        folder = Path(name)
-        driver = folder / "driver"
+        driver = Path(name) / "driver"
         driver.mkdir()
         install_simulated_driver(driver, NODE, [gpu_model(MODEL)] * gpus, VERSION)
         try:
-            async with fake_kubelet(folder) as kubelet, fake_api(NODE) as api:
-                node = AgentNode(folder, kubelet, api, gpus)
-                node.configure(profile, **more)
-                await node.start()
-                try:
-                    yield node
-                finally:
-                    await node.kill()
+            yield Path(name)
         finally:
             os.kill(int((driver / "run/divvy-simd.pid").read_text()), signal.SIGTERM)
+
+
+@asynccontextmanager
+async def agent_node(gpus: int, profile: dict[str, Any], **more: Any) -> AsyncIterator[AgentNode]:
+    """Run the agent on a node with this many GPUs; the port is one, so one node at a time."""
+    async with (
+        simulated_driver(gpus) as folder,
+        fake_kubelet(folder) as kubelet,
+        fake_api(NODE) as api,
+    ):
+        node = AgentNode(folder, kubelet, api, gpus)
+        node.configure(profile, **more)
+        await node.start()
+        try:
+            yield node
+        finally:
+            await node.kill()
