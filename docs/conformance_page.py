@@ -17,9 +17,13 @@ behind. A run against a node whose GPUs are simulated says so everywhere and is 
 |---|---|
 | (none) | takes one device per resource for some seconds; disturbs nobody |
 | `--exclusive` | fills nodes, burns, asks for too much: wants idle GPUs |
-| `--disruptive` | restarts agents |
+| `--disruptive` | restarts agents and kubelets, changes profiles and back, breaks simulated GPUs |
 | `--select PLUG,ISO-02`, `--pool P` | only these checks, only this pool |
 | `--no-exec` | does not enter the agents' pods; what needs it is skipped by name |
+| `--bare` | checks this host, without Kubernetes or stack: driver, discovery, workloads |
+| `--host ssh://user@name` | with `--bare`: another host |
+| `--driver-root FOLDER` | with `--bare`: where the driver is, if not on the host itself |
+| `--vector-add-image I`, `--gpu-burn-image I` | runs well-known images too, reads what they print |
 | `--baseline OLD/report.yaml` | tells what broke, what was mended, what is no longer checked |
 | `--out FOLDER` | where `report.html`, `report.yaml`, `junit.xml`, `ctrf.json` go |
 
@@ -27,10 +31,30 @@ The first line has the result. *success*: everything was checked on hardware and
 *partial*: nothing that MUST hold failed, but something was skipped, is simulated, or is a
 SHOULD that failed. Both exit with 0. *failure*: exit code 1. *nothing checked*: exit code 2.
 
+## What a run does to a cluster
+
+* Its pods live in namespaces of their own, `divvy-conformance-…`: at the level *restricted*; a
+  look at device numbers at *baseline* (root, the runtime's usual capabilities); and with
+  `--disruptive` one privileged pod in the node's process namespace, which restarts the kubelet.
+  They have the lowest priority, preempt nobody and end by themselves after half an hour.
+* Devices that others hold stay theirs. A check that finds none free, or that wants an idle GPU
+  and finds somebody on it, is skipped and says who. Shares are only used where nobody else holds
+  one, since their GPU cannot be told.
+* A profile is changed by the label `divvy.gpu/profile` on the node, with the annotation
+  `divvy.gpu/conformance-profile` beside it, and never where others hold devices. It is taken off
+  in the end, and when the run is stopped by Ctrl-C or SIGTERM. **If the run is killed outright, the
+  next run of any kind takes it off before it looks at anything, and says so.** By hand:
+  `kubectl label node NODE divvy.gpu/profile-`.
+* The kubelet is restarted by systemd; without systemd it is killed, if the node's first process is
+  what started it; else the check is skipped. An error of a GPU is only brought about on the
+  simulated driver.
+* Everything is removed in the end; namespaces of killed runs when they are two hours old.
+
 The workloads are small programs of this project on the CUDA driver API, the same for
 hardware and simulation: `cuda-vector-add`, `gpu-burn` (the well-known tool's options and
-output; it exits with 1 when a GPU is faulty) and `mem-hog`. They are built and pushed to
-`plugin.image.registry`, or given with `--workload-image`.
+output; it exits with 1 when a GPU is faulty), `mem-hog`, `mem-bandwidth`, `bad-access` and
+`open-devices`. They are built and pushed to `plugin.image.registry`, or given with
+`--workload-image`. `conformance/workloads/manifests` has pods to apply by hand.
 
 This page is generated: python -m docs.generate.
 
@@ -48,9 +72,21 @@ A check is worth what it finds. Tests bring each of these faults about on the la
 |---|---|
 """
 
+_MADE_UP = "nvidia-smi lists a MIG device that is not there (test_bare_on_lab.py)"
+_ELSEWHERE = {
+    "WORK-04": "an image that fails (tests/conformance/test_options_on_lab.py)",
+    "WORK-05": "an image that prints FAULTY and ends with 0 (test_options_on_lab.py)",
+    "HW-03": "bad arithmetic beside it, with the simulated GPUs let in (test_options_on_lab.py)",
+    "BARE-01": "a libcuda of another version (test_bare_on_lab.py)",
+    "BARE-02": _MADE_UP,
+    "BARE-03": _MADE_UP,
+    "BARE-04": _MADE_UP,
+    "BARE-06": _MADE_UP,
+    "BARE-05": "GPUs that compute wrongly (test_bare_on_lab.py)",
+}
 _UNSEEN = """\
 
-Nobody has made these fail on the lab; trust them less: """
+Nobody has made these fail on a node; trust them less: """
 
 
 def conformance_page() -> str:
@@ -58,12 +94,15 @@ def conformance_page() -> str:
     lines = [_INTRODUCTION, *_catalogue()]
     text = "\n".join(lines) + "\n" + _FAULTS
     text += "".join(f"| {fault.title} | {', '.join(fault.checks)} |\n" for fault in FAULTS)
+    for why in dict.fromkeys(_ELSEWHERE.values()):
+        own = ", ".join(key for key, value in _ELSEWHERE.items() if value == why)
+        text += f"| {why} | {own} |\n"
     return text + _UNSEEN + f"{', '.join(unseen())}.\n"
 
 
 def unseen() -> list[str]:
     """List the checks that no fault makes fail."""
-    seen = {identity for fault in FAULTS for identity in fault.checks}
+    seen = {identity for fault in FAULTS for identity in fault.checks} | set(_ELSEWHERE)
     return [identity for identity in CATALOGUE if identity not in seen]
 
 

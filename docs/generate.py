@@ -10,6 +10,7 @@ from divvy.model import InvalidCluster, gpu_models, parse_cluster
 from divvy.model.schema import cluster_schema
 from divvy.render.dashboard import panels
 from docs.conformance_page import conformance_page
+from docs.guarantees_page import guarantees_page
 from tests.model.wrong_stacks import WRONG
 
 ROOT = Path(__file__).parents[1]
@@ -75,6 +76,7 @@ def wrong_stack_files_page() -> str:
 PAGES = {
     "divvy/render/dashboard/divvy.json": panels.build,
     "docs/conformance.md": conformance_page,
+    "docs/guarantees.md": guarantees_page,
     "docs/stack-file.md": stack_file_page,
     "docs/wrong-stack-files.md": wrong_stack_files_page,
 }

@@ -126,10 +126,14 @@ def _no_agents(scene: Scene) -> Iterator[Options]:
 
 
 def _has_agent(scene: Scene, node: str) -> bool:
+    return _agent_id(scene, node) is not None
+
+
+def _agent_id(scene: Scene, node: str) -> str | None:
     try:
-        return bool(scene.deployed.agent(node))
+        return str(scene.deployed.agent(node)["metadata"]["uid"])
     except AssertionError:
-        return False
+        return None
 
 
 @contextmanager
@@ -239,7 +243,7 @@ def _is_admitted(scene: Scene, pod: dict[str, Any]) -> bool:
 def _killed_pods(scene: Scene) -> Iterator[Options]:
     """End what runs on a node's GPUs whenever anything happens to the node."""
     before = copy.deepcopy(scene.deployed.cluster)
-    scene.deployed.cluster["health"] = {"recoverAfter": "2s"}
+    scene.deployed.cluster["health"] = {"recoverAfter": "12s"}
     scene.deployed.up()
     over = threading.Event()
     killer = threading.Thread(target=_kill_at_changes, args=(scene, H100, over))
@@ -254,8 +258,9 @@ def _killed_pods(scene: Scene) -> Iterator[Options]:
 
 
 def _kill_at_changes(scene: Scene, node: str, over: threading.Event) -> None:
+    # The pattern does not match the command line that it stands in.
     kill = (
-        "for each in /proc/[0-9]*; do grep -qs 'echo computed' $each/cmdline"
+        "for each in /proc/[0-9]*; do grep -qs 'ech[o] computed' $each/cmdline"
         " && kill -9 ${each#/proc/}; done; true"
     )
     known = _signature(scene, node)
@@ -274,8 +279,7 @@ def _signature(scene: Scene, node: str) -> tuple[object, ...]:
     found = scene.deployed.lab.get("node", node)["metadata"]
     profile = found["labels"].get("divvy.gpu/profile")
     state = json.loads(found["annotations"].get("divvy.gpu/status", "{}")).get("state")
-    agent = scene.deployed.agent(node)["metadata"]["uid"] if _has_agent(scene, node) else None
-    return (kubelets, profile, state, agent)
+    return (kubelets, profile, state, _agent_id(scene, node))
 
 
 FAULTS = (

@@ -1,6 +1,5 @@
 """Options that change what is run: images from elsewhere, checks that need hardware."""
 
-
 import pytest
 
 from plugin_image.build import push_context

@@ -1,0 +1,72 @@
+"""The page about guarantees: what each way of sharing promises, in the plan's own words."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from divvy.model import gpu_model, parse_cluster
+from divvy.plan import Device, level, predict_node
+
+_MODEL = "A100-SXM4-40GB"
+_WAYS: Mapping[str, tuple[str, Any]] = {
+    "whole": ("whole GPU", {}),
+    "slices": ("time-slicing", {"timeSlicing": {"replicas": 4}}),
+    "watched": (
+        "time-slicing with `memoryLimit`",
+        {"timeSlicing": {"replicas": 4, "memoryLimit": "auto"}},
+    ),
+    "mig": ("MIG", {"mig": {"1g.5gb": 7}}),
+    "mig-slices": ("MIG + time-slicing", {"mig": {"3g.20gb": 2}, "timeSlicing": {"replicas": 4}}),
+}
+_NAMES = {"nvidiaSmi": "nvidia-smi shows"}
+_PROVEN = {
+    "memory": "ISO-05, ISO-06",
+    "compute": "HW-01, HW-02, HW-04 (hardware only)",
+    "faults": "HW-03 (hardware only)",
+    "nvidiaSmi": "ISO-02, ISO-08",
+}
+_INTRODUCTION = f"""\
+# What each way of sharing guarantees
+
+The words are those of `divvy plan`: they are never stronger than the mechanism. The figures are
+those of one {_MODEL}. Memory and SMs are what a device can reach; whether they are its
+own stands in the rows below.
+
+**Use MIG where tenants do not trust each other, or need a fixed share.** Time-slicing is for
+people who share by agreement: notebooks, tests, small inference. A share is a turn on the GPU, not
+a part of it: two shares give a container no more than one.
+"""
+_END = """\
+
+`divvy verify` proves what can be proven on live nodes; [conformance.md](conformance.md) has the
+checks. What only hardware can show (compute, bandwidth, faults) is skipped by name on simulated
+GPUs.
+
+This page is generated: python -m docs.generate.
+"""
+
+
+def guarantees_page() -> str:
+    """Return the table of guarantees."""
+    return "\n".join([_INTRODUCTION, *_table()]) + "\n" + _END
+
+
+def _table() -> Iterator[str]:
+    devices = dict(_devices())
+    yield f"| | {' | '.join(title for title, _ in _WAYS.values())} |"
+    yield f"|---|{'---|' * len(_WAYS)}"
+    yield f"| resource | {' | '.join(f'`{one.resource}`' for one in devices.values())} |"
+    sizes = [f"{one.memory_mib:,} MiB, {one.sms} SMs" for one in devices.values()]
+    yield f"| a device reaches | {' | '.join(sizes)} |"
+    for key, proof in _PROVEN.items():
+        words = [dict(one.guarantees.items())[key] for one in devices.values()]
+        cells = [f"**{level(text)}**:{text.partition(':')[2]}" for text in words]
+        yield f"| {_NAMES.get(key, key)}<br>*checked by {proof}* | {' | '.join(cells)} |"
+
+
+def _devices() -> Iterator[tuple[str, Device]]:
+    profiles = {name: profile for name, (_, profile) in _WAYS.items()}
+    hardware = {"model": _MODEL, "gpus": 1, "count": 1}
+    pools = {"p": {"hardware": hardware, "profile": "whole"}}
+    cluster = parse_cluster({"profiles": profiles, "pools": pools})
+    for name in profiles:
+        yield name, predict_node(cluster, name, gpu_model(_MODEL), 1).devices[0]

@@ -1,0 +1,105 @@
+"""Every command in README.md and docs/ is one that exists, with options that exist; some are run.
+
+What only looks at files is run. What needs a cluster, or changes one, is parsed by the program it
+calls: tests on the lab run those.
+"""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from divvy.cli.main import app
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+# Other people's programs, as they are called in these pages; and lines that are no command.
+FOREIGN = (
+    "kubectl",
+    "pulumi",
+    "helm",
+    "promtool",
+    "export",
+    "cp",
+    "curl",
+    "git",
+    "nvidia-smi",
+    "ptxas",
+)
+# Looks at files alone, and quickly: run as written.
+RUN = re.compile(r"divvy (plan|validate|schema|diff HEAD)\b(?!.*--live)")
+TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def commands() -> list[tuple[str, str]]:
+    """Return (page, command) of every line in a fenced block and every `divvy …` in a sentence."""
+    found = []
+    for page in PAGES:
+        text = page.read_text()
+        for block in re.findall(r"^ *```sh\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL):
+            lines = re.sub(r"\\\n\s*", " ", block).splitlines()
+            found += [(page.name, re.sub(r"\s+#.*", "", line).strip()) for line in lines]
+        rest = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
+        found += [(page.name, one) for one in re.findall(r"`((?:divvy|make) [a-z][^`]*)`", rest)]
+    named = [(page, one) for page, one in found if one and not one.startswith("#")]
+    return list(dict.fromkeys(named))
+
+
+COMMANDS = commands()
+
+
+def read_by_divvy(words: list[str]) -> str:
+    """Let divvy read the words up to its help, which it only shows where it knows them all."""
+    command, at = typer.main.get_command(app), 0
+    while hasattr(command, "commands"):
+        if at == len(words):
+            break  # a group alone
+        assert words[at] in command.commands, f"there is no `divvy {' '.join(words[: at + 1])}`"
+        command, at = command.commands[words[at]], at + 1
+    result = CliRunner().invoke(app, [*words[:at], "--help", *words[at:]])
+    return "" if result.exit_code == 0 else result.output
+
+
+def divvy_words(command: str) -> list[str]:
+    """Return the words after `divvy`; what pages leave open gets a value."""
+    command = command.split(" > ")[0].split(" | ")[0].removeprefix(".venv/bin/")
+    command = re.sub(r"\s*\[--[^]]*\]|\s*…$", "", command)
+    return [word.replace("…", "x") for word in shlex.split(command)[1:]]
+
+
+def test_there_are_commands() -> None:
+    assert len(COMMANDS) > 40
+
+
+@pytest.mark.parametrize(("page", "command"), COMMANDS, ids=[": ".join(one) for one in COMMANDS])
+def test_a_command_exists(page: str, command: str) -> None:
+    words = shlex.split(command, comments=True)
+    program = words[0].rpartition("/")[2]
+    if program == "make":
+        assert words[1] in TARGETS, f"{page}: the Makefile has no target {words[1]}"
+    elif program in ("python", "python3"):
+        module = words[2].replace(".", "/")
+        assert words[1] == "-m"
+        assert (ROOT / f"{module}.py").exists() or (ROOT / module).is_dir()
+    elif program == "divvy":
+        complaint = read_by_divvy(divvy_words(command))
+        assert not complaint, f"{page}: {command}: {complaint}"
+    else:
+        assert program in FOREIGN, f"{page}: nobody knows whether `{command}` works"
+
+
+@pytest.mark.parametrize(
+    "command",
+    sorted(
+        {one for _, one in COMMANDS if RUN.match(one) and "-s lab" in f"{one} "}
+        | {"divvy diff HEAD lab"}
+    ),
+)
+def test_what_looks_at_files_alone_works(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    result = CliRunner().invoke(app, divvy_words(command))
+    assert result.exit_code == 0, result.output
+    assert result.output.strip()

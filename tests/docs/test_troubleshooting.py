@@ -1,0 +1,33 @@
+"""Every sentence that docs/troubleshooting.md quotes is one that the code says."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs/troubleshooting.md").read_text()
+QUOTED = re.findall(r"^### `(.+)`$", PAGE, re.MULTILINE)
+# What others say: the scheduler.
+FOREIGN = {"Insufficient nvidia.com/…"}
+ROOMS = ("divvy", "conformance", "plugin_image")
+
+
+@pytest.fixture(scope="module")
+def said() -> str:
+    """Return all text of the sources, with literals that follow each other made one."""
+    paths = [
+        path for room in ROOMS for end in ("py", "c") for path in (ROOT / room).rglob(f"*.{end}")
+    ]
+    text = "\n".join(path.read_text() for path in paths)
+    return re.sub(r'"\s*\n\s*f?"', "", text)
+
+
+def test_there_are_quotes() -> None:
+    assert len(QUOTED) > 20
+
+
+@pytest.mark.parametrize("quote", [one for one in QUOTED if one not in FOREIGN])
+def test_a_quoted_sentence_is_said_by_the_code(said: str, quote: str) -> None:
+    for part in re.split(r"\s*…[;:]?\s*", quote):
+        assert part.rstrip(":") in said, f"nothing in {', '.join(ROOMS)} says {part!r}"
