@@ -20,6 +20,8 @@ _APPLY = "application/apply-patch+yaml"
 # How long a server that has answered before may be away: a restart takes some seconds.
 _RESTART_SECONDS = 20.0
 _RETRY_SECONDS = 0.5
+# lightkube decodes with msgspec, which crashes when two threads decode a type for the first time.
+_decoding = threading.Lock()
 
 
 class ApiProblem(StepFailed):
@@ -51,15 +53,8 @@ class Api:
 
     def __init__(self, kubeconfig: str | None, context: str | None) -> None:
         try:
-            if kubeconfig and kubeconfig.lstrip().startswith(("apiVersion", "{", "clusters")):
-                import yaml  # noqa: PLC0415 (only for a kubeconfig given by content)
-
-                configs = KubeConfig.from_dict(yaml.safe_load(kubeconfig))
-            elif kubeconfig:
-                configs = KubeConfig.from_file(kubeconfig)
-            else:
-                configs = KubeConfig.from_env()
-            config = configs.get(context_name=context)
+            with _decoding:
+                config = _configs(kubeconfig).get(context_name=context)
         except ConfigError as error:
             raise EngineError(f"kubeconfig: {error}") from None
         if config is None:
@@ -191,6 +186,15 @@ class Api:
             found: dict[str, Any] = answer.json()
             return found
         raise _problem(answer)
+
+
+def _configs(kubeconfig: str | None) -> KubeConfig:
+    """Read a kubeconfig given by content or by path, else the one that kubectl would use."""
+    if kubeconfig and kubeconfig.lstrip().startswith(("apiVersion", "{", "clusters")):
+        import yaml  # noqa: PLC0415 (only for a kubeconfig given by content)
+
+        return KubeConfig.from_dict(yaml.safe_load(kubeconfig))
+    return KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()
 
 
 def _starting(answer: httpx2.Response) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -51,6 +52,7 @@ class KubernetesProvider:
         self._manager = manager
         self._told = told
         self._api: Api | None = None
+        self._connecting = threading.Lock()
 
     def close(self) -> None:
         """Close the connection to the cluster."""
@@ -59,14 +61,15 @@ class KubernetesProvider:
 
     @property
     def api(self) -> Api:
-        """Return the connection, made at first use."""
-        if self._api is None:
-            kubeconfig = self._configuration.get("kubeconfig")
-            self._api = Api(
-                os.path.expanduser(kubeconfig) if kubeconfig else None,  # noqa: PTH111 (or content)
-                self._configuration.get("context"),
-            )
-        return self._api
+        """Return the connection, made once, at first use."""
+        with self._connecting:
+            if self._api is None:
+                kubeconfig = self._configuration.get("kubeconfig")
+                self._api = Api(
+                    os.path.expanduser(kubeconfig) if kubeconfig else None,  # noqa: PTH111 (or content)
+                    self._configuration.get("context"),
+                )
+            return self._api
 
     def check(
         self, urn: str, old: Mapping[str, Any] | None, new: Mapping[str, Any]
