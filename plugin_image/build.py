@@ -137,6 +137,7 @@ def _lay_out(context: Path) -> None:
     compileall.compile_dir(
         site,
         quiet=2,
+        optimize=2,
         stripdir=str(site),
         invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
     )
