@@ -50,6 +50,7 @@ class Container:
     folder: Path
     program: Path
     environment: list[str] = field(default_factory=list)
+    ldconfig: Path = LDCONFIG
 
     @property
     def root(self) -> Path:
@@ -70,7 +71,7 @@ class Container:
         state = json.dumps({"ociVersion": "1.2.0", "bundle": str(self.folder / "bundle")})
         command = [str(self.program), *GIVEN]
         if cache:
-            command += [f"--ldconfig={LDCONFIG}", f"--folder={FOLDER}"]
+            command += [f"--ldconfig={self.ldconfig}", f"--folder={FOLDER}"]
             proc = self.root / "proc"
             # The first process keeps the host's root, as the runtime's does: /proc/1/root is it.
             script = f'[ -L {proc} ] || mount -t proc proc {proc}; "$@"; exit $?'
@@ -203,6 +204,27 @@ def test_no_link_of_an_image_leads_outside(
     assert {path.name: path.read_bytes() for path in outside.iterdir()} == before
     assert done.returncode in (0, 1)
     assert "Sanitizer" not in done.stderr
+
+
+@administrator
+def test_an_ldconfig_that_a_stranger_controls_can_do_little(
+    container: Container, tmp_path: Path
+) -> None:
+    container.ldconfig = tmp_path / "rights"
+    source = Path(__file__).parent / "hook/rights.c"
+    command = ["cc", "-static", "-D_GNU_SOURCE", "-Wall", "-Werror"]
+    subprocess.run([*command, "-o", container.ldconfig, source], check=True)
+    done = container.call()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (container.root / "etc/rights").read_text().splitlines() == [
+        "pid 1",
+        "capabilities 2 0",  # CAP_DAC_OVERRIDE alone
+        "bounding 1",
+        "no new privileges 1",
+        "variables 0",
+        "proc 3",  # ".", ".." and our own configuration
+        "open 0",
+    ]
 
 
 @administrator
