@@ -134,6 +134,8 @@ def chart(
 
     if (kind is Kind.MANIFESTS or operator) and (package or workload_image or chart_version):
         fail("--package, --workload-image and --chart-version belong to the chart")
+    if check and build:
+        fail("--build pushes images, and --check changes nothing: name them with --image")
     if (pool or without) and not operator:
         fail("--pool and --without belong to --operator: a chart has all pools")
     with reading():

@@ -56,6 +56,8 @@ def check_ours(folder: Path, *, force: bool = False) -> None:
         return
     if not folder.is_dir():
         raise NotOurs(f"{folder} is a file; name a folder")
+    if Path.cwd().is_relative_to(folder.resolve()):
+        raise NotOurs(f"{folder} is replaced as a whole, and you are in it: run this elsewhere")
     there = _there(folder)
     if not there:
         return

@@ -109,6 +109,14 @@ def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "mine"
 
 
+def test_the_folder_one_is_in_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "you are in it" in make(Path("."), expect=1).output
+    assert not content(tmp_path)
+
+
 def test_what_is_no_longer_generated_leaves_with_the_next_chart(out: Path) -> None:
     make(out)
     listed = (out / ".divvy-files").read_text()
@@ -184,6 +192,7 @@ def test_manifests_in_a_folder(out: Path) -> None:
         (("--file", LAB, "--format", "manifests", "--package"), "belong to the chart"),
         (("--file", LAB, "--out", "x", "--pool", "research"), "belong to --operator"),
         (("--file", H200, "--out", "x", "--build"), "--build needs plugin.image.registry"),
+        (("--file", LAB, "--out", "x", "--build", "--check"), "--check changes nothing"),
         (("--file", LAB, "--operator", "--out", "x", "--pool", "no"), "there is no pool no"),
         (("--file", CERN, "--operator", "--out", "x", "--without", "change"), "nothing here"),
         (("--file", "none.yaml", "--out", "x"), "cannot read none.yaml"),

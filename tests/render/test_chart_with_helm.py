@@ -146,6 +146,16 @@ def test_wrong_values_are_refused_by_name(lab_chart: Path, setting: str, said: s
     assert said in words
 
 
+def test_the_notes_show_the_plan_of_the_values_and_no_other(lab_chart: Path) -> None:
+    install = ("install", "x", lab_chart, "--dry-run=client", "--namespace=another")
+    plan_line = "pool research: 1 node × 4 × A100-SXM4-40GB, profile split"
+    assert plan_line in helm(*install)
+    assert plan_line in helm(*install, "--set=agent.priorityClassName=mine")
+    changed = helm(*install, "--set=pools.training.profile=slice-4")
+    assert plan_line not in changed
+    assert "pool training: profile slice-4" in changed
+
+
 def test_all_wrong_references_are_told_at_once(lab_chart: Path) -> None:
     wrong = "pools.research.profile=a,pools.training.profile=b"
     words = helm("template", "divvy", lab_chart, f"--set={wrong}", expect=1)

@@ -52,7 +52,7 @@ def chart_files(value: Mapping[str, Any], chart: Chart) -> dict[str, str]:
     cluster = parse_cluster(dict(value))
     found = _patterns()
     own = _own_values(chart, found)
-    text = canonical_json(values_of(value))
+    text = canonical_json(chart_values(value))
     files = {
         ".helmignore": _IGNORED,
         "Chart.yaml": _chart_yaml(chart),
@@ -104,7 +104,7 @@ def _filled(name: str, named: str) -> str:
         _packaged(name)
         .replace("CLUSTER_KEYS", " ".join(f'"{key}"' for key in keys))
         .replace("SCHEMA_VERSION", str(SCHEMA_VERSION))
-        .replace("PLAN_GENERATION", named)
+        .replace("PLANNED_VALUES", named)
     )
 
 

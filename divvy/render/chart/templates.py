@@ -13,9 +13,22 @@ from divvy.render.objects import component_of
 _RBAC = {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
 _ADMISSION = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 _NODE_RUNTIME = "node-runtime.yaml"
+_DASHBOARD = ("observability", "ConfigMap")
 _FILES = {
     **dict.fromkeys(_RBAC, "rbac.yaml"),
     **dict.fromkeys(_ADMISSION, "admission-policy.yaml"),
+}
+_ABOUT = {
+    "configmap.yaml": "What the agents read: changing it restarts none of them.",
+    "daemonset.yaml": "The agent: device plugin and partitioner, one on every node of the pools.",
+    "node-runtime.yaml": "Prepares the container runtime of pools with runtime.configure.",
+    "rbac.yaml": "What an agent may do in the cluster.",
+    "admission-policy.yaml": "Holds each agent to its own node and the keys it owns.",
+    "service.yaml": "Where the agents' metrics are.",
+}
+_SWITCHES = {
+    "rbac.yaml": ("if .Values.rbac.create",),
+    "admission-policy.yaml": ("if .Values.admissionPolicy.create",),
 }
 _CHECK = '{{- include "divvy.check" . -}}\n'
 
@@ -26,9 +39,13 @@ def template_files(patterns: Sequence[Any]) -> dict[str, str]:
     for pattern in patterns:
         sorted_out.setdefault(_file_of(inside(pattern)), []).append(pattern)
     return {
-        name: _node_runtime(found) if name == _NODE_RUNTIME else _file(name, found)
+        name: _about(name) + (_node_runtime(found) if name == _NODE_RUNTIME else _file(name, found))
         for name, found in sorted_out.items()
     }
+
+
+def _about(name: str) -> str:
+    return f"{{{{/* {_ABOUT[name]} */}}}}\n" if name in _ABOUT else ""
 
 
 def _file_of(found: dict[str, Any]) -> str:
@@ -39,17 +56,14 @@ def _file_of(found: dict[str, Any]) -> str:
     return f"dashboard-{name}" if (component, found["kind"]) == _DASHBOARD else name
 
 
-_DASHBOARD = ("observability", "ConfigMap")
-
-
 def _file(name: str, patterns: Sequence[Any]) -> str:
-    openings = [action for pattern in patterns for action in _openings(pattern)]
-    if name == "rbac.yaml":
-        openings.append("if .Values.rbac.create")
-    if name == "admission-policy.yaml":
-        openings.append("if .Values.admissionPolicy.create")
-    documents = "---\n".join(yaml_text(inside(pattern)) for pattern in patterns)
-    text = _wrapped(documents, list(dict.fromkeys(openings)))
+    openings = [_openings(pattern) for pattern in patterns]
+    shared = openings[0] if all(one == openings[0] for one in openings) else []
+    documents = [
+        _wrapped(("---\n" if at else "") + yaml_text(inside(pattern)), own if own != shared else [])
+        for at, (pattern, own) in enumerate(zip(patterns, openings, strict=True))
+    ]
+    text = _wrapped("".join(documents), [*shared, *_SWITCHES.get(name, ())])
     return with_actions((_CHECK if name == "configmap.yaml" else "") + text)
 
 
@@ -61,7 +75,7 @@ def _node_runtime(patterns: Sequence[Any]) -> str:
     roles = [found for found in once if found["kind"] in _RBAC]
     text = "---\n".join(with_actions(yaml_text(found)) for found in account)
     rights = "".join("---\n" + with_actions(yaml_text(found)) for found in roles)
-    text += _wrapped(rights, ["if .Values.rbac.create"])
+    text += _wrapped(rights, _SWITCHES["rbac.yaml"])
     pods = "".join("---\n" + with_actions(yaml_text(found), root="$") for found in each)
     per_pool = ["range $name, $pool := .Values.pools", 'if dig "runtime" "configure" false $pool']
     text += _wrapped(pods, per_pool[::-1])

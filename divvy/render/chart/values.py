@@ -12,6 +12,7 @@ from divvy.render.chart.yaml_text import flow, scalar
 
 _WIDTH = 96
 _HEAD = """\
+# yaml-language-server: $schema=values.schema.json
 # Values of the Divvy chart, made from a stack file. They can be edited here, too: profiles say
 # how the GPUs of a node are cut and shared, pools which nodes follow which profile.
 # What stands behind a # is the default. Maps of a second values file are merged with these: to

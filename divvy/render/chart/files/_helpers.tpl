@@ -17,11 +17,16 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- regexReplaceAll "/+$" (dig "driver" "root" "/" .Values.AsMap) "" -}}
 {{- end }}
 
-{{/* What the agents read: the values of the stack file as canonical JSON. */}}
+{{/* The values of the stack file as canonical JSON. */}}
+{{- define "divvy.stackValues" -}}
+{{- dict "cluster" (pick .Values CLUSTER_KEYS) "schemaVersion" SCHEMA_VERSION | toRawJson -}}
+{{- end }}
+
+{{/* What the agents read. */}}
 {{- define "divvy.configuration" -}}
-{{- $cluster := pick .Values CLUSTER_KEYS -}}
-{{- $_ := set $cluster "namespace" .Release.Namespace -}}
-{{- dict "cluster" $cluster "schemaVersion" SCHEMA_VERSION | toRawJson -}}
+{{- $document := include "divvy.stackValues" . | fromJson -}}
+{{- $_ := set $document.cluster "namespace" .Release.Namespace -}}
+{{- toRawJson $document -}}
 {{- end }}
 
 {{/* The short name of a configuration, as agents report which one they follow. */}}
