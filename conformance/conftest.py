@@ -85,6 +85,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     config, names = metafunc.config, metafunc.fixturenames
     if "device" in names:
         metafunc.parametrize("device", config.stash[HOST].devices, ids=str)
+    elif "mig_device" in names:
+        parts = [one for one in config.stash[HOST].devices if one.is_mig]
+        metafunc.parametrize("mig_device", parts, ids=str)
     elif "promise" in names:
         marks = [mark.args[0] for mark in metafunc.definition.iter_markers("check")]
         modes = marks[0].modes if marks else EVERY

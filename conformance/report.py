@@ -19,6 +19,14 @@ from conformance.catalogue import Check
 from conformance.evidence import Evidence
 
 DISCLAIMER = "SIMULATED GPUs: no CUDA hardware was exercised; this is not a hardware result."
+# What each result says, for a reader who has not read the documents.
+MEANING = {
+    "success": "Everything was checked on hardware, and holds.",
+    "partial": "Nothing that must hold failed; something was not checked, is simulated, or is a "
+    "recommendation that does not hold.",
+    "failure": "Something that must hold does not.",
+    "nothing checked": "No check could be made; the reasons are below.",
+}
 
 
 @dataclass(frozen=True)
@@ -190,6 +198,7 @@ class Report:
             report=self,
             document=self.document(),
             disclaimer=DISCLAIMER,
+            meaning=MEANING[self.result],
             by_node={node["name"]: self._of_node(node["name"]) for node in self.site["nodes"]},
             cases_of=Counter(record.check.id for record in self.records),
             titles={record.check.id: record.check.title for record in self.records},

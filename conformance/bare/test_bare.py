@@ -128,15 +128,13 @@ def test_gpu_burn_is_ok(host: BareHost, workloads: str, device: Device, evidence
 @check("BARE-06")
 @pytest.mark.exclusive
 def test_a_mig_device_refuses_more_than_its_slice(
-    host: BareHost, workloads: str, device: Device, evidence: Evidence
+    host: BareHost, workloads: str, mig_device: Device, evidence: Evidence
 ) -> None:
-    if not device.is_mig:
-        pytest.skip("it is no MIG device")
-    if device.memory_mib is None:
-        pytest.skip(f"{device.product} is no model that Divvy knows")
-    command = f"mem-hog --mib {int(device.memory_mib * 1.1)} --chunk 256"
+    if mig_device.memory_mib is None:
+        pytest.skip(f"{mig_device.product} is no model that Divvy knows")
+    command = f"mem-hog --mib {int(mig_device.memory_mib * 1.1)} --chunk 256"
     evidence.command = command
-    ran = _on(host, device, workloads, command)
+    ran = _on(host, mig_device, workloads, command)
     evidence.add(ran.log)
     evidence.require_that(ran.code == 12, "exit code 12 (out of memory)", ran)
 

@@ -9,7 +9,7 @@ import yaml
 
 from conformance.catalogue import CATALOGUE, Check
 from conformance.evidence import Evidence
-from conformance.report import Record, Report
+from conformance.report import MEANING, Record, Report
 from divvy.render.conformance import baseline_lines, compared, summary_lines
 
 MUST = next(check for check in CATALOGUE.values() if check.level == "MUST")
@@ -82,6 +82,12 @@ def test_a_failure_is_told_with_its_remedy() -> None:
     assert "actual:   two" in text
     assert MUST.remedy.split(maxsplit=1)[0] in text
     assert max(map(len, lines)) < 80
+
+
+@pytest.mark.parametrize("status", ["passed", "failed", "skipped"])
+def test_a_report_says_what_its_result_means(status: str) -> None:
+    found = report(record(status))
+    assert MEANING[found.result] in found.html()
 
 
 def test_evidence_is_escaped() -> None:
