@@ -1,18 +1,13 @@
 """Configurations of NVIDIA's plugin and of mig-parted (vectors A and H of the field notes)."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from divvy.model import parse_cluster
 from divvy.model.nvidia import (
     BadConfig,
     Imported,
-    NotExpressible,
     read_device_plugin,
     read_mig_parted,
-    write_device_plugin,
-    write_mig_parted,
 )
 
 UUID = "GPU-0aba7cb2-1234-5678-9abc-def012345678"
@@ -120,47 +115,6 @@ def test_what_cannot_be_expressed_is_listed():
     assert any("mig-1g.5gb" in reason for reason in imported.left_out)
 
 
-@given(
-    replicas=st.integers(2, 64),
-    rename=st.booleans(),
-    fail=st.booleans(),
-    sliced=st.booleans(),
-)
-@settings(max_examples=30, deadline=None)
-def test_device_plugin_export_then_import_is_the_identity(replicas, rename, fail, sliced):
-    sharing = {
-        "timeSlicing": {
-            "replicas": replicas,
-            "renameByDefault": rename,
-            "failRequestsGreaterThanOne": fail,
-        }
-    }
-    profile = profile_of(sharing if sliced else {})
-    imported = read_device_plugin(write_device_plugin(profile), "x")
-    assert imported.left_out == ()
-    assert profile_of(imported.profiles["x"]) == profile
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        [{"devices": [0]}],
-        {"timeSlicing": {"replicas": 2, "memoryLimit": "auto"}},
-        {"timeSlicing": {"replicas": 2, "resourceName": "half"}},
-    ],
-)
-def test_profiles_that_the_plugin_has_no_words_for(value):
-    with pytest.raises(NotExpressible):
-        write_device_plugin(profile_of(value))
-
-
-def test_mig_sharing_is_exported_per_resource():
-    mig = {"mig": {"2g.10gb": 2, "1g.5gb+me": 1}, "timeSlicing": {"replicas": 3}}
-    document = write_device_plugin(profile_of(mig))
-    names = [entry["name"] for entry in document["sharing"]["timeSlicing"]["resources"]]
-    assert names == ["nvidia.com/mig-2g.10gb", "nvidia.com/mig-1g.5gb.me"]
-
-
 def parted(*entries):
     return {"version": "v1", "mig-configs": {"a": list(entries)}}
 
@@ -237,44 +191,6 @@ def test_mig_configs_become_profiles():
         "balanced[0]: no known GPU model has the PCI id 0x234210DE",
         "empty[0]: MIG mode without instances has no counterpart",
     )
-
-
-LAYOUTS = st.dictionaries(
-    st.sampled_from(["1g.5gb", "1g.5gb+me", "2g.10gb"]), st.integers(1, 1), min_size=1
-)
-
-
-@given(
-    st.one_of(
-        st.just([{}]),
-        st.tuples(LAYOUTS, LAYOUTS).map(
-            lambda two: [{"devices": [0, 2], "mig": two[0]}, {"devices": [1], "mig": two[1]}]
-        ),
-        LAYOUTS.map(lambda layout: [{"devices": "A100-SXM4-40GB", "mig": layout}]),
-        LAYOUTS.map(lambda layout: [{"mig": layout}]),
-    )
-)
-@settings(max_examples=40, deadline=None)
-def test_mig_parted_export_then_import_is_the_identity(value):
-    profile = profile_of(value)
-    document = {"version": "v1", "mig-configs": {"x": write_mig_parted(profile)}}
-    imported = read_mig_parted(document)
-    assert imported.left_out == ()
-    assert profile_of(imported.profiles["x"]) == profile
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        {"timeSlicing": {"replicas": 2}},
-        {"mig": {"layout": {"1g.5gb": 7}, "strategy": "single"}},
-        [{"devices": [UUID], "mig": {"1g.5gb": 7}}],
-        [{"devices": "*", "mig": {"1g.5gb": 7}}],
-    ],
-)
-def test_profiles_that_mig_parted_has_no_words_for(value):
-    with pytest.raises(NotExpressible):
-        write_mig_parted(profile_of(value))
 
 
 def test_equal_names_with_different_content_are_told_apart():

@@ -1,17 +1,14 @@
-"""Reads and writes the configuration formats of NVIDIA's device plugin and mig-parted."""
+"""Reads the configuration formats of NVIDIA's device plugin and mig-parted."""
 
-from divvy.model.nvidia.device_plugin import read_device_plugin, write_device_plugin
-from divvy.model.nvidia.imported import BadConfig, Imported, NotExpressible
-from divvy.model.nvidia.mig_parted import read_mig_parted, write_mig_parted
+from divvy.model.nvidia.device_plugin import read_device_plugin
+from divvy.model.nvidia.imported import BadConfig, Imported
+from divvy.model.nvidia.mig_parted import read_mig_parted
 from divvy.model.nvidia.operator import read_operator
 
 __all__ = [
     "BadConfig",
     "Imported",
-    "NotExpressible",
     "read_device_plugin",
     "read_mig_parted",
     "read_operator",
-    "write_device_plugin",
-    "write_mig_parted",
 ]

@@ -7,13 +7,11 @@ from typing import Any
 from divvy.model.nvidia.imported import (
     BadConfig,
     Imported,
-    NotExpressible,
     mapping,
     true_or_false,
     whole_number,
 )
 from divvy.model.resource_names import GPU, VENDOR, resource_name_error
-from divvy.model.stack import Profile
 
 _VERSION = "v1"
 _UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
@@ -54,34 +52,6 @@ def read_device_plugin(document: object, name: str) -> Imported:
         return Imported({name: {}}, tuple(left_out))
     profile, more = _time_slicing(sharing["timeSlicing"], name)
     return Imported({} if profile is None else {name: profile}, (*left_out, *more))
-
-
-def write_device_plugin(profile: Profile) -> dict[str, Any]:
-    """Return the configuration for a profile; raise NotExpressible for what it cannot say."""
-    if len(profile.rules) != 1 or not profile.rules[0].devices.everything:
-        raise NotExpressible("several rules: NVIDIA's plugin treats all GPUs of a node alike")
-    rule = profile.rules[0]
-    document: dict[str, Any] = {"version": _VERSION}
-    names = [GPU]
-    if rule.mig is not None:
-        document["flags"] = {"migStrategy": rule.mig.strategy}
-        if rule.mig.strategy == "mixed":
-            names = [f"{VENDOR}/mig-{profile.replace('+', '.')}" for profile in rule.mig.layout]
-    sharing = rule.time_slicing
-    if sharing is None:
-        return document
-    if sharing.resource_name is not None:
-        raise NotExpressible("timeSlicing.resourceName: NVIDIA's plugin only adds .shared")
-    if sharing.memory_limit is not None:
-        raise NotExpressible("timeSlicing.memoryLimit: NVIDIA's plugin does not watch memory")
-    document["sharing"] = {
-        "timeSlicing": {
-            "renameByDefault": sharing.rename_by_default,
-            "failRequestsGreaterThanOne": sharing.fail_requests_greater_than_one,
-            "resources": [{"name": name, "replicas": sharing.replicas} for name in names],
-        }
-    }
-    return document
 
 
 def _flags(flags: object, name: str) -> list[str]:

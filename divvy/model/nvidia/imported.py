@@ -9,10 +9,6 @@ class BadConfig(Exception):
     """A configuration that the tool it is meant for would refuse; the text says why."""
 
 
-class NotExpressible(Exception):
-    """A profile that the other tool's format has no words for; the text says which part."""
-
-
 @dataclass(frozen=True)
 class Imported:
     """Profiles by name, as a stack file writes them, and what could not be said in them."""

@@ -5,18 +5,15 @@ from collections.abc import Mapping
 from itertools import combinations
 from typing import Any
 
-from divvy.model.devices import DeviceSelector
-from divvy.model.gpu_models import GpuModel, UnknownGpuModel, gpu_model, gpu_models
+from divvy.model.gpu_models import GpuModel, gpu_models
 from divvy.model.mig_names import is_profile_name
 from divvy.model.nvidia.imported import (
     BadConfig,
     Imported,
-    NotExpressible,
     mapping,
     true_or_false,
     whole_number,
 )
-from divvy.model.stack import Profile, Rule
 
 _VERSION = "v1"
 _VENDOR = 0x10DE
@@ -42,37 +39,6 @@ def read_mig_parted(document: object) -> Imported:
     for name, entries in configs.items():
         imported = imported.joined(_config(str(name), entries))
     return imported
-
-
-def write_mig_parted(profile: Profile) -> list[dict[str, Any]]:
-    """Return the entries of a mig-config for a profile; raise NotExpressible for the rest."""
-    return [_written(rule) for rule in profile.rules]
-
-
-def _written(rule: Rule) -> dict[str, Any]:
-    if rule.time_slicing is not None:
-        raise NotExpressible("timeSlicing: mig-parted only cuts, it does not share")
-    entry = _written_devices(rule.devices)
-    if rule.mig is None:
-        return {**entry, "mig-enabled": False}
-    if rule.mig.strategy != "mixed":
-        raise NotExpressible("mig.strategy: mig-parted does not say how devices are named")
-    return {**entry, "mig-enabled": True, "mig-devices": dict(rule.mig.layout)}
-
-
-def _written_devices(devices: DeviceSelector) -> dict[str, Any]:
-    if devices.uuids:
-        raise NotExpressible("devices by UUID: mig-parted knows indices")
-    if devices.model is None:
-        return {"devices": "all" if devices.everything else list(devices.indices)}
-    try:
-        model = gpu_model(devices.model)
-    except UnknownGpuModel:
-        raise NotExpressible(
-            f"devices: {devices.model}: mig-parted filters by PCI id; name one model"
-        ) from None
-    ids = [f"0x{number:04X}{_VENDOR:04X}" for number in model.pci_device_ids]
-    return {"device-filter": ids[0] if len(ids) == 1 else ids, "devices": "all"}
 
 
 def _config(name: str, entries: object) -> Imported:
