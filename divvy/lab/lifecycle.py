@@ -18,6 +18,7 @@ from divvy.lab.api import Api
 from divvy.lab.description import Lab, lab_of
 from divvy.lab.identities import ensure_identities
 from divvy.lab.images import IMAGES
+from divvy.lab.inotify import shortage
 from divvy.lab.machine import Machine
 from divvy.lab.paths import STATE, name_problem
 from divvy.lab.tools import CONTAINERD, KUBERNETES
@@ -128,7 +129,7 @@ def _wait_nodes(api: Api, since: Mapping[str, datetime], tell: Tell, patience: f
         if time.monotonic() > deadline:
             raise LabFailed(
                 f"not Ready after {patience:.0f} s: {', '.join(waiting)}; "
-                f"see divvy lab logs {waiting[0]}"
+                f"{shortage() or f'see divvy lab logs {waiting[0]}'}"
             )
         if waiting:
             time.sleep(0.1)

@@ -1,0 +1,27 @@
+"""The kernel's limit that a lab meets first: kubelets and containerds watch files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_LIMIT = Path("/proc/sys/fs/inotify/max_user_instances")
+
+
+def shortage(proc: Path = Path("/proc"), limit: Path = _LIMIT) -> str | None:
+    """Say that root's inotify instances are used up and what to do, None where they are not."""
+    allowed = int(limit.read_text())
+    used = sum(_instances(folder) for folder in proc.glob("[0-9]*/fd"))
+    # A process that was refused has given up: a few may be free again.
+    if used < allowed * 0.9:
+        return None
+    return (
+        f"{used} of {allowed} inotify instances are in use on this machine: "
+        f"sysctl -w fs.inotify.max_user_instances={max(1024, 4 * allowed)}"
+    )
+
+
+def _instances(folder: Path) -> int:
+    try:
+        return sum(str(link.readlink()) == "anon_inode:inotify" for link in folder.iterdir())
+    except OSError:
+        return 0  # the process ended meanwhile
