@@ -17,12 +17,12 @@ from divvy.agent.allocation import Grant, granted_uuids
 from divvy.agent.cluster import ClusterLink, NodeView
 from divvy.agent.coexistence import may_be_labelled_by_others, others_at_work
 from divvy.agent.device_files import device_files, file_resources
-from divvy.agent.driver import Driver, older
+from divvy.agent.driver import Driver
 from divvy.agent.edits import file_edits
 from divvy.agent.hardware import Snapshot
 from divvy.agent.health import unhealthy_devices
 from divvy.agent.health_watch import HealthWatch
-from divvy.agent.holders import Holder, Ledger, PodResources, by_uuid, on_gpu
+from divvy.agent.holders import Held, Ledger, PodResources, by_uuid, on_gpu
 from divvy.agent.injection import Injection
 from divvy.agent.inventory import Resource, inventory
 from divvy.agent.kubelet import Kubelet
@@ -187,7 +187,7 @@ class Agent:
             await self.kubelet.publish(())
             self._tell(snapshot, (), {}, others)
             return _IDLE_SECONDS
-        no_driver = self._driver.problem or _driver_too_old(snapshot, self._wish)
+        no_driver = self._driver.problem or self._wish.driver_problem(snapshot)
         problem = no_driver or self._wish.problem or self._injection.problem
         if snapshot is None or no_driver:
             files = self._files()
@@ -240,9 +240,7 @@ class Agent:
         node = self._node
         return others_at_work(self.kubelet.rivals, node.labels, node.annotations, containers)
 
-    async def _holders(
-        self,
-    ) -> tuple[Mapping[str, tuple[Holder, ...]] | None, frozenset[str]]:
+    async def _holders(self) -> tuple[Held | None, frozenset[str]]:
         try:
             listed = await self.pod_resources.holders()
             allocatable = await self.pod_resources.allocatable()
@@ -305,13 +303,3 @@ class Agent:
         )
         self._state_clock.observe(self.status.gpus, monotonic())
         self._teller.tell(self._node, self.status, snapshot, resources, self._wish.strategy)
-
-
-def _driver_too_old(snapshot: Snapshot | None, wish: Wish) -> str:
-    if (
-        snapshot is None
-        or not wish.min_version
-        or not older(snapshot.driver_version, wish.min_version)
-    ):
-        return ""
-    return f"driver {snapshot.driver_version} is below driver.minVersion {wish.min_version}"

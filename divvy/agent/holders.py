@@ -28,6 +28,9 @@ class Holder:
     device_id: str
 
 
+Held = Mapping[str, tuple[Holder, ...]]
+
+
 @dataclass
 class Ledger:
     """Grants that PodResources may not list yet: (resource, device ID) → time of Allocate."""
@@ -50,7 +53,7 @@ class Ledger:
         return tuple(Holder("", "", *key) for key in sorted(self.grants))
 
 
-def by_uuid(holders: Iterable[Holder]) -> Mapping[str, tuple[Holder, ...]]:
+def by_uuid(holders: Iterable[Holder]) -> Held:
     """Group holders by the GPU or MIG device behind what they hold."""
     grouped: dict[str, list[Holder]] = {}
     for holder in sorted(holders):

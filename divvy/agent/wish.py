@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from divvy.agent.cluster import NodeView
+from divvy.agent.driver import older
 from divvy.agent.hardware import Snapshot
 from divvy.agent.health_watch import HealthRules
 from divvy.agent.last_good import LastGood
@@ -47,6 +48,14 @@ class Wish:
     strategy: str | None = None
     file_devices: tuple[FileDevices, ...] = ()
     problem: str = ""
+
+    def driver_problem(self, snapshot: Snapshot | None) -> str:
+        """Say that the driver is older than the stack file accepts, "" where it is not."""
+        if snapshot is None or not self.min_version:
+            return ""
+        if not older(snapshot.driver_version, self.min_version):
+            return ""
+        return f"driver {snapshot.driver_version} is below driver.minVersion {self.min_version}"
 
 
 def form_wish(

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/close_range.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -99,11 +100,21 @@ static int configure(int proc, const char *const *folders)
     return 0;
 }
 
+/* Lower a limit; one that is lower already stays, since raising it may not be allowed. */
+static bool limit(int resource, rlim_t most)
+{
+    struct rlimit now;
+    if (getrlimit(resource, &now) != 0)
+        return false;
+    now.rlim_max = now.rlim_max < most ? now.rlim_max : most;
+    now.rlim_cur = now.rlim_max;
+    return setrlimit(resource, &now) == 0;
+}
+
 static int drop_rights(void)
 {
-    struct rlimit file = {LARGEST_FILE, LARGEST_FILE}, none = {0, 0}, time = {SECONDS, SECONDS};
-    if (setrlimit(RLIMIT_FSIZE, &file) != 0 || setrlimit(RLIMIT_CORE, &none) != 0 ||
-        setrlimit(RLIMIT_CPU, &time) != 0)
+    if (!limit(RLIMIT_FSIZE, LARGEST_FILE) || !limit(RLIMIT_CORE, 0) ||
+        !limit(RLIMIT_CPU, SECONDS))
         return failed("setting limits");
     for (unsigned long each = 0; prctl(PR_CAPBSET_READ, each, 0, 0, 0) >= 0; each++) {
         if (each != CAP_DAC_OVERRIDE && prctl(PR_CAPBSET_DROP, each, 0, 0, 0) != 0)
@@ -129,6 +140,7 @@ static void become(const char *rootfs, int program, int nothing, const char *con
     /* Its warnings are the image's business, and not ours to print. */
     for (int each = 0; each < 3; each++)
         dup2(nothing, each);
+    syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC); /* what a runtime has left open */
     execveat(program, "", arguments, environment, AT_EMPTY_PATH);
     _exit(127);
 }
@@ -136,16 +148,19 @@ static void become(const char *rootfs, int program, int nothing, const char *con
 /* Wait for the child, not for ever: an image can make ldconfig hang. */
 static int await(pid_t child, const sigset_t *ended)
 {
-    struct timespec limit = {SECONDS, 0};
+    struct timespec patience = {SECONDS, 0};
     int status = 0;
-    while (waitpid(child, &status, WNOHANG) == 0) {
-        if (sigtimedwait(ended, NULL, &limit) < 0 && errno == EAGAIN) {
+    pid_t found;
+    while ((found = waitpid(child, &status, WNOHANG)) == 0) {
+        if (sigtimedwait(ended, NULL, &patience) < 0 && errno == EAGAIN) {
             kill(child, SIGKILL);
             waitpid(child, &status, 0);
             fprintf(stderr, "divvy: loader cache: ldconfig did not end within %d s\n", SECONDS);
             return -1;
         }
     }
+    if (found < 0)
+        return failed("waiting for ldconfig");
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return 0;
     fprintf(stderr, "divvy: the container's loader cache could not be refreshed (%s %d)\n",
@@ -177,6 +192,7 @@ int ldcache_refresh(const char *rootfs, const char *ldconfig, const char *const 
     sigemptyset(&ended);
     sigaddset(&ended, SIGCHLD);
     sigprocmask(SIG_BLOCK, &ended, NULL);
+    signal(SIGCHLD, SIG_DFL); /* a runtime that ignores it would leave nothing to wait for */
     if (unshare(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) != 0)
         return failed("making namespaces");
     pid_t child = fork();

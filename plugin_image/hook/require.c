@@ -221,10 +221,10 @@ enum verdict require_environment(char *const *environment, const struct given *g
         if ((dot = strchr(expression, '.')) != NULL && (dot = strchr(dot + 1, '.')) != NULL)
             *dot = '\0';
         enum verdict found = require_judge(expression, given, by_compat);
-        if (found != MET) {
+        if (found == NOT_MET) {
             explain(reason, size, found, "CUDA_VERSION", legacy, given);
             return found;
-        }
+        } /* "cu124" and the like are somebody's own variable: no statement about a driver */
     }
     for (char *const *each = environment; *each != NULL; each++) {
         const char *equals = strchr(*each, '=');

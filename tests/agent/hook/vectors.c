@@ -107,7 +107,7 @@ static void environments(void)
         {{"CUDA_VERSION=12.9.1", NULL}, MET, ""},
         {{"CUDA_VERSION=13.0.2", NULL}, NOT_MET, "CUDA_VERSION=13.0.2, but driver 550.163.01"},
         {{"CUDA_VERSION=", NULL}, MET, ""},
-        {{"CUDA_VERSION=thirteen", NULL}, NOT_UNDERSTOOD, "CUDA_VERSION is not understood"},
+        {{"CUDA_VERSION=cu130", NULL}, MET, ""},
         /* the legacy variable counts only without the other */
         {{"CUDA_VERSION=13.0.2", "NVIDIA_REQUIRE_CUDA=cuda>=12.0", NULL}, MET, ""},
         {{"NVIDIA_REQUIRE_CUDA=cuda>=13.0", NULL}, NOT_MET, "cuda>=13.0, but driver"},
