@@ -10,12 +10,13 @@ from typing import Any
 from divvy.engine.errors import EngineError, NotSupported, StepFailed
 from divvy.engine.goal import Goal
 from divvy.engine.kubernetes.compare import without
-from divvy.engine.order import dependents_first, in_order
+from divvy.engine.order import dependents_first
 from divvy.engine.plan_step import Step, plan_step
 from divvy.engine.provider import Provider
 from divvy.engine.providers import Providers
-from divvy.engine.recorded import differs, plain, recorded, with_secret_outputs
-from divvy.engine.state.resource import ResourceState, renamed
+from divvy.engine.recorded import plain, recorded, with_secret_outputs
+from divvy.engine.run_state import RunState
+from divvy.engine.state.resource import ResourceState
 from divvy.engine.state.store import StackState, StateStore
 from divvy.engine.urn import PROVIDER_PREFIX, STACK_TYPE, provider_reference
 from divvy.engine.values import UNKNOWN, has_unknown, secrets_kept, unwrapped
@@ -41,50 +42,38 @@ class Deployment:
         parallel: int = 16,
         targets: frozenset[str] = frozenset(),
     ) -> None:
-        self._store = store
-        self._old = state.live()
-        self._leftovers = [found for found in state.resources if found.delete]
-        self._pending = {found.urn: found for found in state.pending}
+        self._state = RunState(store, state, preview=preview)
         self._providers = providers
         self._watcher = watcher
         self._preview = preview
         self._parallel = parallel
         self._targets = targets
-        self._new: dict[str, ResourceState] = {}
         self._lock = threading.Lock()
         self.summary = Summary()
-        for reference in self._old.values():
-            if reference.type.startswith(PROVIDER_PREFIX):
-                providers.known(reference)
+        for found in self._state.before():
+            if found.type.startswith(PROVIDER_PREFIX):
+                providers.known(found)
         providers.warm()
 
     def register(self, goal: Goal) -> ResourceState:
         """Bring one resource to its goal and return how it is now."""
-        if goal.urn in self._new:
+        if self._state.registered(goal.urn) is not None:
             raise StepFailed(f"{goal.name} is registered twice: give each its own name")
-        old = self._find_old(goal)
+        old = self._state.old(goal)
         if goal.type.startswith(PROVIDER_PREFIX):
-            new = self._register_provider(goal, old)
-        elif not goal.custom:
-            new = self._register_component(goal, old)
-        else:
-            new = self._register_custom(goal, old)
-        with self._lock:
-            self._new[goal.urn] = new
-        return new
+            return self._register_provider(goal, old)
+        if not goal.custom:
+            return self._register_component(goal, old)
+        return self._register_custom(goal, old)
 
     def register_outputs(self, urn: str, outputs: Mapping[str, Any]) -> None:
         """Record the outputs of a component or of the stack."""
-        with self._lock:
-            if urn not in self._new:
-                raise StepFailed(f"outputs for {urn}, which was never registered")
-            new = replace(self._new[urn], outputs=dict(outputs))
-            changed = new.outputs != self._new[urn].outputs
-            self._new[urn] = new
-        if new.type == STACK_TYPE:
+        known = self._state.registered(urn)
+        if known is None:
+            raise StepFailed(f"outputs for {urn}, which was never registered")
+        if known.type == STACK_TYPE:
             self.summary.outputs = outputs
-        if changed and not self._preview:
-            self._store.done(new)
+        self._state.is_now(replace(known, outputs=dict(outputs)), known)
 
     def read(
         self, kind: str, urn: str, identity: str, inputs: Mapping[str, Any], **of: Any
@@ -99,41 +88,16 @@ class Deployment:
         found = provider.read(_by_identity(resource))
         if found is None:
             raise StepFailed(f"{identity} does not exist")
-        with self._lock:
-            self._new[urn] = replace(resource, outputs=found[1])
-        self._report(StepReport("read", urn, None, self._new[urn]))
-        return self._new[urn]
+        resource = replace(resource, outputs=found[1])
+        self._state.read(resource)
+        self._report(StepReport("read", urn, None, resource))
+        return resource
 
     def finish(self, *, complete: bool) -> None:
         """Delete what the program no longer has (when it ran to its end), write the checkpoint."""
         if complete and not self.summary.failures:
-            keep = set(self._new)
-            doomed = [
-                found
-                for urn, found in self._old.items()
-                if urn not in keep and (not self._targets or urn in self._targets)
-            ]
-            self.delete_all([*self._leftovers, *doomed, *self._begun_and_dropped()])
-        if not self._preview:
-            self._store.write(self.resources())
-
-    def _begun_inputs(self, urn: str) -> Mapping[str, Any] | None:
-        """Return the inputs of a creation that was cut off: its automatic name is to be used."""
-        begun = self._pending.get(urn)
-        return None if begun is None or begun.made is None else unwrapped(dict(begun.made.inputs))
-
-    def _begun_and_dropped(self) -> list[ResourceState]:
-        """Return what a dead run may have made and the program no longer wants."""
-        return [
-            begun.made
-            for urn, begun in self._pending.items()
-            if begun.made is not None and urn not in self._new and urn not in self._old
-        ]
-
-    def resources(self) -> list[ResourceState]:
-        """Return all resources as they are now, in dependency order."""
-        merged = {**self._old, **self._new}
-        return [*in_order(merged), *self._leftovers]
+            self.delete_all(self._state.dropped(self._targets))
+        self._state.write()
 
     def delete_all(self, doomed: list[ResourceState]) -> None:
         """Delete resources, dependents first, independent ones at the same time."""
@@ -149,47 +113,24 @@ class Deployment:
         self._watcher.began(step)
         try:
             touch = resource.custom and not resource.external and not resource.retain_on_delete
-            if not self._preview:
-                self._store.began("delete", resource.urn, resource.id)
-                if touch and not resource.type.startswith(PROVIDER_PREFIX):
-                    provider = self._providers.of(resource.provider)
-                    timeout = resource.custom_timeouts.get("delete", _DEFAULT_TIMEOUT)
-                    provider.delete(plain(resource), timeout=timeout)
-                self._store.gone(resource)
+            self._state.began("delete", resource.urn, resource.id)
+            if touch and not self._preview and not resource.type.startswith(PROVIDER_PREFIX):
+                provider = self._providers.of(resource.provider)
+                timeout = resource.custom_timeouts.get("delete", _DEFAULT_TIMEOUT)
+                provider.delete(plain(resource), timeout=timeout)
         except EngineError as failure:
             self._fail(resource.urn, str(failure), step)
             return False
-        with self._lock:
-            if resource in self._leftovers:
-                self._leftovers.remove(resource)
-            elif self._old.get(resource.urn) is resource:
-                del self._old[resource.urn]
+        self._state.gone(resource)
         self._report(step)
         return True
-
-    def _find_old(self, goal: Goal) -> ResourceState | None:
-        with self._lock:
-            for urn in (goal.urn, *goal.aliases):
-                if urn in self._old:
-                    if urn != goal.urn:
-                        self._rename(urn, goal.urn)
-                    return self._old[goal.urn]
-        return None
-
-    def _rename(self, before: str, after: str) -> None:
-        followed = [renamed(found, before, after) for found in self._old.values()]
-        self._old = {found.urn: found for found in followed}
-        self._leftovers = [renamed(found, before, after) for found in self._leftovers]
-        if not self._preview:
-            self._store.renamed(before, after)
 
     def _register_component(self, goal: Goal, old: ResourceState | None) -> ResourceState:
         step = StepReport("create" if old is None else "same", goal.urn, old)
         self._watcher.began(step)
         outputs = {} if old is None else dict(old.outputs)
         new = recorded(goal, old, "", dict(goal.inputs), outputs)
-        if not self._preview and (old is None or differs(new, old)):
-            self._store.done(new)
+        self._state.is_now(new, old)
         self._report(replace(step, new=new))
         return new
 
@@ -201,8 +142,7 @@ class Deployment:
         self._providers.known(new)
         step = StepReport(operation, goal.urn, old, new)
         self._watcher.began(step)
-        if not self._preview and (old is None or differs(new, old)):
-            self._store.done(new)
+        self._state.is_now(new, old)
         self._report(step)
         return new
 
@@ -219,22 +159,20 @@ class Deployment:
     def default_provider(self, goal: Goal) -> str:
         """Return the reference of the default provider for a resource, registering it once."""
         urn, wish = self._providers.default_for(goal)
-        with self._lock:
-            known = self._new.get(urn)
-        if known is None:
-            known = self.register(wish)
+        known = self._state.registered(urn) or self.register(wish)
         return provider_reference(urn, known.id)
 
     def _step(self, goal: Goal, old: ResourceState | None, provider: Provider) -> ResourceState:
         if self._targets and goal.urn not in self._targets:
             if old is None:
                 raise NotSupported(f"{goal.name} is new and not a --target: name it too")
+            self._state.is_now(old, old)
             return old
         old_inputs = None if old is None else unwrapped(dict(old.inputs))
         wished = unwrapped(dict(goal.inputs))
         if old_inputs is not None and goal.ignore_changes:
             wished = without(wished, goal.ignore_changes, old_inputs)
-        inputs = provider.check(goal.urn, old_inputs or self._begun_inputs(goal.urn), wished)
+        inputs = provider.check(goal.urn, old_inputs or self._state.begun_inputs(goal.urn), wished)
         diff = None if old is None else provider.diff(plain(old), inputs)
         drifted: tuple[str, ...] | None = ()
         if old is not None and diff is not None and not diff.changed:
@@ -261,8 +199,7 @@ class Deployment:
         if step.operation == "same":
             assert old is not None
             new = recorded(goal, old, old.id, marked, dict(old.outputs))
-            if not self._preview and differs(new, old):
-                self._store.done(new)
+            self._state.is_now(new, old)
             self._report(replace(report, new=new))
             return new
         try:
@@ -273,11 +210,8 @@ class Deployment:
         outputs = with_secret_outputs(secrets_kept(outputs, goal.inputs), goal)
         new = recorded(goal, old if step.operation == "update" else None, made_id, marked, outputs)
         new = replace(new, init_errors=errors)
-        if not self._preview:
-            self._store.done(new)
+        self._state.is_now(new)
         if errors:
-            with self._lock:
-                self._new[goal.urn] = new
             self._fail(goal.urn, errors[0], report)
             raise StepFailed(errors[0])
         self._report(replace(report, new=new))
@@ -295,16 +229,13 @@ class Deployment:
         timeout = goal.timeouts.get(kind, _DEFAULT_TIMEOUT)
         identity = provider.identity(inputs)
         begun = None if kind == "update" else recorded(goal, None, identity, inputs, {})
-        if not self._preview:
-            marked = (
-                None if begun is None else replace(begun, inputs=secrets_kept(inputs, goal.inputs))
-            )
-            self._store.began(step.operation, goal.urn, identity, marked)
+        if begun is not None:
+            begun = replace(begun, inputs=secrets_kept(inputs, goal.inputs))
+        self._state.began(step.operation, goal.urn, identity, begun)
         if step.operation == "replace":
             assert old is not None
             self._replace_old(old, step, provider)
-            if not self._preview:
-                self._store.began("create", goal.urn, identity, marked)
+            self._state.began("create", goal.urn, identity, begun)
         try:
             if step.operation == "update":
                 assert old is not None
@@ -327,14 +258,9 @@ class Deployment:
         if step.before:
             if not old.retain_on_delete:
                 provider.delete(plain(old), timeout=_DEFAULT_TIMEOUT)
-            self._store.gone(old)
-            with self._lock:
-                self._old.pop(old.urn, None)
+            self._state.gone(old)
             return
-        leftover = replace(old, delete=True)
-        self._store.done(leftover)
-        with self._lock:
-            self._leftovers.append(leftover)
+        self._state.to_be_deleted(old)
 
     def _fail(self, urn: str, text: str, step: StepReport | None = None) -> None:
         with self._lock:
