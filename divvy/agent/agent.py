@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +14,7 @@ import grpc
 from divvy.agent import last_good
 from divvy.agent.allocation import Grant, granted_uuids
 from divvy.agent.cluster import ClusterLink, NodeView
-from divvy.agent.coexistence import may_be_labelled_by_others, others_at_work
+from divvy.agent.coexistence import programs_beside
 from divvy.agent.device_files import device_files, file_resources
 from divvy.agent.driver import Driver
 from divvy.agent.edits import file_edits
@@ -182,7 +181,7 @@ class Agent:
             self._config, self._settings.node, self._node, snapshot, self._memory
         )
         self._watch.rules = self._wish.health
-        others = await self._others()
+        others = await programs_beside(self.kubelet.rivals, self._node, self.pod_resources)
         if others:
             await self.kubelet.publish(())
             self._tell(snapshot, (), {}, others)
@@ -230,15 +229,6 @@ class Agent:
 
     def _files(self) -> tuple[Resource, ...]:
         return file_resources(self._wish.file_devices, self._find_files)
-
-    async def _others(self) -> str:
-        """Name the programs beside which this agent must not work, "" where there are none."""
-        containers: frozenset[str] = frozenset()
-        if may_be_labelled_by_others(self._node.labels):
-            with contextlib.suppress(grpc.RpcError):
-                containers = await self.pod_resources.containers()
-        node = self._node
-        return others_at_work(self.kubelet.rivals, node.labels, node.annotations, containers)
 
     async def _holders(self) -> tuple[Held | None, frozenset[str]]:
         try:

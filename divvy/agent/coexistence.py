@@ -6,10 +6,16 @@ each other for ever. The agent steps back and names the other.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+
+import grpc
+
+from divvy.agent.cluster import NodeView
+from divvy.agent.holders import PodResources
 
 _NVIDIA = "NVIDIA's device plugin"
 _SOCKETS = (
@@ -34,9 +40,16 @@ def sockets_of_others(names: Iterable[str]) -> dict[str, str]:
     return {name: who for name in sorted(names) for form, who in _SOCKETS if form.fullmatch(name)}
 
 
-def may_be_labelled_by_others(labels: Mapping[str, str]) -> bool:
-    """Tell whether labels hint at another program, so that asking for containers is worth it."""
-    return any(label in labels for label, _, _ in _PROGRAMS)
+async def programs_beside(
+    sockets: Mapping[str, str], node: NodeView, pod_resources: PodResources
+) -> str:
+    """Name the programs beside which an agent must not work, "" where there are none."""
+    containers: frozenset[str] = frozenset()
+    # Only where a label hints at another program it is worth asking for containers.
+    if any(label in node.labels for label, _, _ in _PROGRAMS):
+        with contextlib.suppress(grpc.RpcError):
+            containers = await pod_resources.containers()
+    return others_at_work(sockets, node.labels, node.annotations, containers)
 
 
 def others_at_work(

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -136,7 +135,6 @@ def test_pods_start_and_an_agent_comes_back_while_the_api_is_silent(deployed: De
             )
         )
         with silent_api(deployed):
-            began = time.time()
             mine = {f"{namespace}/{name}" for name in names}
             deployed.until(lambda: mine <= devices(deployed, node)[0].keys())
             held, _ = devices(deployed, node)
@@ -144,8 +142,6 @@ def test_pods_start_and_an_agent_comes_back_while_the_api_is_silent(deployed: De
             deployed.until(lambda: not devices(deployed, node)[1])
             deployed.until(lambda: len(devices(deployed, node)[1]) == 8, 60)
             assert devices(deployed, node)[0] == held
-            silent = time.time() - began
-        assert silent > 1
         deployed.until(
             lambda: all(phase(deployed, namespace, name) == "Running" for name in names), 60
         )
