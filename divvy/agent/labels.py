@@ -37,6 +37,8 @@ def feature_labels(
     """Describe a node; ``strategy`` is "single", "mixed" or None where nothing is partitioned."""
     if snapshot is None or not snapshot.gpus:
         return {}
+    # What is offered no more is served as an empty list, and says nothing about sharing.
+    resources = [resource for resource in resources if resource.devices]
     first = snapshot.gpus[0]
     labels = {
         "gpu.count": str(len(snapshot.gpus)),
@@ -96,7 +98,7 @@ def _versions(snapshot: Snapshot) -> Mapping[str, str]:
 def _mig(snapshot: Snapshot, resources: Sequence[Resource]) -> dict[str, str]:
     labels: dict[str, str] = {}
     for resource in resources:
-        if resource.kind != "mig" or not resource.devices:
+        if resource.kind != "mig":
             continue
         name = resource.name.removeprefix(f"{_PREFIX}/").removesuffix(".shared")
         if not name.startswith("mig-"):
