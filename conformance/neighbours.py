@@ -82,7 +82,7 @@ def at_once(
     command: Sequence[str],
     spare: DevicePromise | None = None,
     other: Sequence[str] = (),
-) -> Mapping[str, list[Outcome]]:
+) -> dict[str, list[Outcome]]:
     """Run a command on every device at once; on one device of ``spare``, ``other`` instead.
 
     What came of ``other`` is under the key "".

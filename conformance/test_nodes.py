@@ -49,7 +49,7 @@ def _labels(node: NodePromise) -> dict[str, str]:
     model = node.plan.gpus[0].model
     whole = [one for one in node.plan.devices if one.kind.startswith("gpu")]
     shares = max((one.shares for one in whole), default=1)
-    wanted = {
+    wanted: dict[str, str | int] = {
         "gpu.count": len(node.plan.gpus),
         "gpu.product": model.product.replace(" ", "-"),
         "gpu.memory": model.memory_mib,

@@ -147,8 +147,8 @@ def open_host(config: pytest.Config) -> BareHost:
         if folder:
             bare = BareHost(name, connection, is_here, candidate, folder, version, None, ())
             return BareHost(**{**vars(bare), "devices": _devices(bare)})
-    problem = f"no NVIDIA driver on {name}: libnvidia-ml.so.1 is not below {' or '.join(roots)}"
-    return BareHost(name, connection, is_here, "/", "", version, problem, ())
+    nothing = f"no NVIDIA driver on {name}: libnvidia-ml.so.1 is not below {' or '.join(roots)}"
+    return BareHost(name, connection, is_here, "/", "", version, nothing, ())
 
 
 def _library_folder(connection: Any, root: str) -> str:

@@ -18,6 +18,8 @@ enum {
 };
 /* A product may take this long; the largest matrices that keep to it are used. */
 static const double longest_product = 0.25;
+/* A round, after which errors are told, about this long. */
+static const double usual_round = 1.0;
 
 static int failed(const struct burn_device *burn, CUresult result, const char *what)
 {
@@ -87,7 +89,7 @@ static void drop_matrices(struct burn_device *burn)
 }
 
 /* The largest side whose product is quick enough here and that leaves room for two results. */
-static CUresult choose_side(struct burn_device *burn, unsigned int *chosen)
+static CUresult choose_side(struct burn_device *burn, unsigned int *chosen, double *seconds)
 {
     *chosen = 0;
     for (unsigned int side = SMALLEST; side <= LARGEST; side *= 2) {
@@ -104,6 +106,7 @@ static CUresult choose_side(struct burn_device *burn, unsigned int *chosen)
         if (result != CUDA_SUCCESS)
             return result;
         *chosen = side;
+        *seconds = took;
         /* A product of twice the side takes eight times as long. */
         if (took * 8 > longest_product)
             break;
@@ -151,7 +154,8 @@ int burn_open(struct burn_device *burn, const struct burn_wish *wish)
     burn->used = wish->megabytes > 0 ? (size_t)wish->megabytes << 20
                                      : burn->available / 100 * (size_t)wish->percent;
     unsigned int side = 0;
-    if ((result = choose_side(burn, &side)) != CUDA_SUCCESS)
+    double seconds = 0;
+    if ((result = choose_side(burn, &side, &seconds)) != CUDA_SUCCESS)
         return failed(burn, result, "A alloc");
     if (side == 0) {
         fprintf(stderr, "Couldn't init a GPU test: %zu MB hold no matrices of %d by %d\n",
@@ -159,7 +163,9 @@ int burn_open(struct burn_device *burn, const struct burn_wish *wish)
         return -1;
     }
     size_t bytes = (size_t)side * side * burn->element, fit = burn->used / bytes - 2;
-    burn->iterations = fit > MOST_ITERATIONS ? MOST_ITERATIONS : (unsigned int)fit;
+    double wanted = usual_round / (seconds > 0 ? seconds : 1e-9);
+    size_t most = wanted < 2 ? 2 : wanted > MOST_ITERATIONS ? MOST_ITERATIONS : (size_t)wanted;
+    burn->iterations = (unsigned int)(fit > most ? most : fit);
     size_t rest = burn->used - (size_t)(burn->iterations + 2) * bytes;
     if ((result = place_matrices(burn, side, burn->iterations)) != CUDA_SUCCESS ||
         (rest > 4096 && (result = burn->cuda.alloc(&burn->held, rest)) != CUDA_SUCCESS))

@@ -2,9 +2,9 @@
  * gpu-burn: keep every visible GPU busy for a while and check what it computes.
  *
  * Command line and output follow the well-known tool, with two differences: the exit
- * code is 1 when a GPU is faulty, and the matrices are as large as the device can
- * multiply in a quarter of a second. 0: all GPUs OK; 19: no device; 22: a wrong option;
- * 123: every test process died.
+ * code is 1 when a GPU is faulty or has not finished a single round, and the matrices are
+ * as large as the device can multiply in a quarter of a second. 0: all GPUs OK; 19: no
+ * device; 22: a wrong option; 123: every test process died.
  */
 #include <errno.h>
 #include <poll.h>
@@ -300,6 +300,8 @@ int main(int argc, char **argv)
         return code;
     printf("Tested %d GPUs:\n", count);
     for (int i = 0; i < count; i++) {
+        /* What has computed nothing has shown nothing. */
+        clients[i].faulty |= clients[i].products == 0;
         printf("\tGPU %d: %s\n", options.one >= 0 ? options.one : i,
                clients[i].faulty ? "FAULTY" : "OK");
         code |= clients[i].faulty;

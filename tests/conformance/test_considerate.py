@@ -1,5 +1,6 @@
 """A run disturbs nobody, and cleans up after itself and after runs that could not."""
 
+import json
 import signal
 import subprocess
 from typing import Any
@@ -90,3 +91,50 @@ def test_a_run_that_is_stopped_cleans_up(scene: Scene, how: signal.Signals) -> N
     classes = scene.deployed.lab.get("priorityclasses")["items"]
     assert not [one for one in classes if one["metadata"]["name"].startswith("divvy-")]
     scene.deployed.until(lambda: scene.deployed.offered(H100) == {"nvidia.com/gpu": 2}, 60)
+
+
+def test_a_policy_that_admits_no_usual_pods_is_no_failure(scene: Scene) -> None:
+    lab = scene.deployed.lab
+    name = "no-usual-pods"
+    labels = {"pod-security.kubernetes.io/enforce": "baseline"}
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "resources": ["pods"],
+        "operations": ["CREATE"],
+    }
+    policy = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {
+            "resourceRules": [rule],
+            "namespaceSelector": {"matchLabels": labels},
+        },
+        "validations": [{"expression": "false", "message": "not in this cluster"}],
+    }
+    kinds = {
+        "ValidatingAdmissionPolicy": policy,
+        "ValidatingAdmissionPolicyBinding": {"policyName": name, "validationActions": ["Deny"]},
+    }
+    group = "admissionregistration.k8s.io/v1"
+    lab.apply(
+        *(
+            {"apiVersion": group, "kind": kind, "metadata": {"name": name}, "spec": spec}
+            for kind, spec in kinds.items()
+        )
+    )
+    try:
+        with lab.namespace(labels) as namespace:
+            tried = lab.pod("tried", "true")
+            tried["metadata"]["namespace"] = namespace
+            create = ("create", "--dry-run=server", "--filename=-")
+            text = json.dumps(tried)
+            lab.until(lambda: lab.try_kubectl(*create, stdin=text).returncode != 0)
+        report = scene.verify("--pool=training", "--select=ISO-01,ISO-07", expect=0)
+    finally:
+        for kind in kinds:
+            lab.kubectl("delete", kind.lower(), name)
+    found = {check["id"]: check for check in report["checks"]}
+    assert found["ISO-01"]["status"] == "passed"
+    assert "not tried by number" in str(found["ISO-01"]["evidence"])
+    assert found["ISO-07"]["status"] == "skipped"
+    assert "not in this cluster" in found["ISO-07"]["reason"]
