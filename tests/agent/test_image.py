@@ -19,3 +19,13 @@ def test_an_edit_between_digest_and_build_is_not_hidden(monkeypatch: pytest.Monk
     assert build.build_and_push("localhost:5000", "base", now) == "pushed"
     with pytest.raises(build.BuildFailed, match="changed meanwhile"):
         build.build_and_push("localhost:5000", "base", "taken before an edit")
+
+
+def test_the_hook_is_the_same_wherever_it_is_compiled(tmp_path: Path) -> None:
+    (one, other) = (build.compile_hook(tmp_path / name) for name in ("one", "other"))
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_the_images_sources_are_those_of_the_hook_too() -> None:
+    names = {path.name for path in build._inputs()}
+    assert {"ldcache.c", "require.h", "Makefile", "Containerfile"} <= names
