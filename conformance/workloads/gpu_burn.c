@@ -213,9 +213,11 @@ static void show(const struct client *clients, int count, double began, int seco
 {
     double took = now() - began, share = took / seconds * 100;
     printf("\r%.1f%%  proc'd: ", share > 100 ? 100 : share);
-    for (int i = 0; i < count; i++)
-        printf("%s%ld (%.0f Gflop/s)", i ? " - " : "", clients[i].products,
-               clients[i].operations / took / 1e9);
+    for (int i = 0; i < count; i++) {
+        double rate = clients[i].operations / took / 1e9;
+        printf("%s%ld (%.*f Gflop/s)", i ? " - " : "", clients[i].products, rate < 10 ? 2 : 0,
+               rate);
+    }
     printf("   errors: ");
     for (int i = 0; i < count; i++)
         printf("%s%ld%s", i ? " - " : "", clients[i].errors,
