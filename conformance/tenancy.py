@@ -47,11 +47,15 @@ class Tenancy:
         """Say how many pods run in the container they began in, and go on computing."""
         rounds = {name: self._rounds(name) for name in self._names}
 
-        def go_on() -> list[str]:
-            return [name for name in self._names if self._goes_on(name, rounds[name])]
+        def went_on(name: str) -> bool:
+            return self._rounds(name) >= rounds[name] + _MORE_ROUNDS
 
-        self.pods.until(lambda: len(go_on()) == len(self._names), _PATIENCE_FOR_MORE)
-        return f"{len(go_on())} of {len(self._names)} pods compute on"
+        self.pods.until(
+            lambda: all(went_on(name) or not self._runs(name) for name in self._names),
+            _PATIENCE_FOR_MORE,
+        )
+        well = [name for name in self._names if went_on(name) and self._runs(name)]
+        return f"{len(well)} of {len(self._names)} pods compute on"
 
     def gpu(self) -> str:
         """Return the UUID of the GPU on which the first pod's device is."""
@@ -63,10 +67,9 @@ class Tenancy:
         """Remove the pods."""
         self.pods.remove(*self._names)
 
-    def _goes_on(self, name: str, rounds: int) -> bool:
+    def _runs(self, name: str) -> bool:
         return (
-            self._rounds(name) >= rounds + _MORE_ROUNDS
-            and self.pods.phase(name) == "Running"
+            self.pods.phase(name) == "Running"
             and self.pods.container(name) == self._containers[name]
         )
 

@@ -242,17 +242,26 @@ def _is_admitted(scene: Scene, pod: dict[str, Any]) -> bool:
 @contextmanager
 def _killed_pods(scene: Scene) -> Iterator[Options]:
     """End what runs on a node's GPUs whenever anything happens to the node."""
+    with quick_recovery(scene):
+        over = threading.Event()
+        killer = threading.Thread(target=_kill_at_changes, args=(scene, H100, over))
+        killer.start()
+        try:
+            yield {}
+        finally:
+            over.set()
+            killer.join()
+
+
+@contextmanager
+def quick_recovery(scene: Scene) -> Iterator[None]:
+    """Offer a GPU again soon after an error: longer than a kubelet's status period, no more."""
     before = copy.deepcopy(scene.deployed.cluster)
     scene.deployed.cluster["health"] = {"recoverAfter": "12s"}
     scene.deployed.up()
-    over = threading.Event()
-    killer = threading.Thread(target=_kill_at_changes, args=(scene, H100, over))
-    killer.start()
     try:
-        yield {}
+        yield
     finally:
-        over.set()
-        killer.join()
         scene.deployed.cluster = before
         scene.deployed.up()
 

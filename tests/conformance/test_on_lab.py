@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conformance.faults import FAULTS, Fault
+from tests.conformance.faults import FAULTS, Fault, quick_recovery
 from tests.conformance.scene import Scene
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
@@ -26,6 +26,16 @@ def test_a_sound_lab_passes_when_it_is_filled_and_burnt(scene: Scene) -> None:
     skipped = {check["id"] for check in report["checks"] if check["status"] == "skipped"}
     by_hand = {"DISR-01", "DISR-02", "DISR-03", "DISR-04"}
     assert skipped == {*by_hand, "HW-01", "HW-02", "HW-03", "HW-04"}
+
+
+def test_a_sound_lab_passes_when_it_is_disturbed(scene: Scene) -> None:
+    with quick_recovery(scene):
+        report = scene.verify("--pool=training", "--disruptive", "--select=DISR", expect=0)
+    statuses = {check["id"]: check["status"] for check in report["checks"]}
+    assert statuses == dict.fromkeys(("DISR-01", "DISR-02", "DISR-03", "DISR-04"), "passed")
+    times = {check["id"]: str(check["evidence"]) for check in report["checks"]}
+    assert "allocatable of slice-4, from when its devices were free after" in times["DISR-03"]
+    assert "allocatable as planned after" in times["DISR-03"]
 
 
 def test_without_exec_its_checks_are_skipped_by_name(scene: Scene) -> None:
