@@ -73,6 +73,11 @@ class Seen:
         """Keep how long something took."""
         self.times.append(f"{what} after {time.monotonic() - began:.1f} s")
 
+    def looked_at(self, tenancy: Tenancy) -> None:
+        """Say whether the pods compute on, and keep the last words of those that do not."""
+        self.words.append(tenancy.undisturbed())
+        self.times += tenancy.disturbed
+
 
 def restart_agent(site: Site, tenancy: Tenancy, node: NodePromise) -> Seen:
     """Delete the agent's pod; its DaemonSet makes another."""
@@ -92,7 +97,7 @@ def restart_agent(site: Site, tenancy: Tenancy, node: NodePromise) -> Seen:
     seen.waited("a new agent was ready", began)
     seen.words.append("agent back" if back else "agent not back")
     _expect_plan(site, tenancy.pods, node, seen, began)
-    seen.words.append(tenancy.undisturbed())
+    seen.looked_at(tenancy)
     return seen
 
 
@@ -112,7 +117,7 @@ def restart_kubelet(site: Site, tenancy: Tenancy, node: NodePromise, privileged:
             seen.waited(f"a new pod with {promise.resource}", began)
             seen.words += [] if served else [f"no new pod gets {promise.resource}"]
     _expect_plan(site, tenancy.pods, node, seen, began)
-    seen.words.append(tenancy.undisturbed())
+    seen.looked_at(tenancy)
     return seen
 
 
@@ -133,7 +138,7 @@ def change_profile(site: Site, tenancy: Tenancy, node: NodePromise) -> Seen:
         seen.waited(f"the agent told of profile {other.profile}", began)
         seen.words.append("followed" if told else "not followed")
         # What the pods hold stays as it is; the agent waits for them.
-        seen.words.append(tenancy.undisturbed())
+        seen.looked_at(tenancy)
         tenancy.pods.until(lambda: _is_settled(site.status(node.name)), _PROBE_PERIOD)
         state = site.status(node.name)
         seen.times.append(f"with a pod on it: {state.get('state')}, {state.get('reason') or '-'}")
@@ -184,7 +189,7 @@ def break_gpu(site: Site, tenancy: Tenancy, node: NodePromise) -> tuple[str, See
     tenancy.pods.until(lambda: site.offered(node.name) == fewer, _TOLD)
     seen.waited(f"allocatable without GPU {index} ({uuid}, XID {number})", began)
     seen.words.append(f"offered {_counts(site.offered(node.name))}")
-    seen.words.append(tenancy.undisturbed())
+    seen.looked_at(tenancy)
     patience = site.cluster.health.recover_after + _PROBE_PERIOD + _TOLD
     _expect_plan(site, tenancy.pods, node, seen, began, patience)
     expected = f"offered {_counts(fewer)}, {tenancy.expected}, allocatable as planned"

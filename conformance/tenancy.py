@@ -30,6 +30,7 @@ class Tenancy:
         command = ["/bin/sh", "-c", _LOOP]
         self._names = [pods.start(one.node.name, command, one.resource) for one in promises]
         self._containers: dict[str, tuple[str, int]] = {}
+        self.disturbed: tuple[str, ...] = ()
 
     def settle(self) -> None:
         """Wait until every pod has computed; it is held to that from now on."""
@@ -55,7 +56,12 @@ class Tenancy:
             _PATIENCE_FOR_MORE,
         )
         well = [name for name in self._names if went_on(name) and self._runs(name)]
+        self.disturbed = tuple(self._describe(name) for name in self._names if name not in well)
         return f"{len(well)} of {len(self._names)} pods compute on"
+
+    def _describe(self, name: str) -> str:
+        last = self.pods.log(name).strip().splitlines()[-5:]
+        return f"pod {name} is {self.pods.phase(name)}; its last words: {' / '.join(last)}"
 
     def gpu(self) -> str:
         """Return the UUID of the GPU on which the first pod's device is."""

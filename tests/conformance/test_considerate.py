@@ -48,6 +48,8 @@ def test_devices_of_others_are_left_alone(scene: Scene) -> None:
             f"needs idle GPUs: devices are held by {namespace}/tenant",
         }
         assert lab.get("pod", "tenant", f"-n={namespace}")["status"]["phase"] == "Running"
+        # The tests after this one find idle GPUs.
+        lab.kubectl("delete", "pod", "tenant", f"-n={namespace}", "--wait=true")
 
 
 def test_what_a_killed_run_has_left_is_taken_back(scene: Scene) -> None:
