@@ -11,8 +11,17 @@ from tests.running_lab import RunningLab
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run unit tests first: they find most mistakes within seconds."""
-    items.sort(key=lambda item: item.get_closest_marker("lab") is not None)
+    """Run unit tests first: they find most mistakes within seconds.
+
+    Then what needs a lab, and last what needs Divvy deployed on it: the deployment stays
+    until the end, and would be in the way of a test that makes one of its own.
+    """
+    items.sort(
+        key=lambda item: (
+            item.get_closest_marker("lab") is not None,
+            "deployed" in getattr(item, "fixturenames", ()),
+        )
+    )
 
 
 @pytest.fixture(scope="session")
