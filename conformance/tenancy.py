@@ -47,15 +47,17 @@ class Tenancy:
     def undisturbed(self) -> str:
         """Say how many pods run in the container they began in, and go on computing."""
         rounds = {name: self._rounds(name) for name in self._names}
+        went_on: set[str] = set()
 
-        def went_on(name: str) -> bool:
-            return self._rounds(name) >= rounds[name] + _MORE_ROUNDS
+        def settled() -> bool:
+            """Look once more; what was seen to go on stays seen, should a log be away later."""
+            for name in self._names:
+                if self._rounds(name) >= rounds[name] + _MORE_ROUNDS:
+                    went_on.add(name)
+            return all(name in went_on or not self._runs(name) for name in self._names)
 
-        self.pods.until(
-            lambda: all(went_on(name) or not self._runs(name) for name in self._names),
-            _PATIENCE_FOR_MORE,
-        )
-        well = [name for name in self._names if went_on(name) and self._runs(name)]
+        self.pods.until(settled, _PATIENCE_FOR_MORE)
+        well = [name for name in self._names if name in went_on and self._runs(name)]
         self.disturbed = tuple(self._describe(name) for name in self._names if name not in well)
         return f"{len(well)} of {len(self._names)} pods compute on"
 
