@@ -149,9 +149,9 @@ class Workplace:
         return False
 
     def container(self, name: str) -> tuple[str, int]:
-        """Return the id of a pod's container and how often it was restarted."""
+        """Return the id of a pod's container ("" before it is told) and how often it restarted."""
         found = ((self._get(name).get("status") or {}).get("containerStatuses") or [{}])[0]
-        return str(found.get("containerID")), int(found.get("restartCount") or 0)
+        return str(found.get("containerID") or ""), int(found.get("restartCount") or 0)
 
     def _get(self, name: str) -> Any:
         return self._client.get(Pod, name, namespace=self.name)

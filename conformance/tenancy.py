@@ -35,9 +35,14 @@ class Tenancy:
     def settle(self) -> None:
         """Wait until every pod has computed; it is held to that from now on."""
         for name in self._names:
-            ready = self.pods.until(lambda: self._rounds(name) > 0, _PATIENCE)  # noqa: B023
+            ready = self.pods.until(lambda: self._settled(name), _PATIENCE)  # noqa: B023
             assert ready, f"a pod that computes on a device: {self.pods.wait(name, 0)}"
             self._containers[name] = self.pods.container(name)
+
+    def _settled(self, name: str) -> bool:
+        """Tell whether a pod computes and its status has caught up with that."""
+        told = self.pods.phase(name) == "Running" and self.pods.container(name)[0] != ""
+        return told and self._rounds(name) > 0
 
     @property
     def expected(self) -> str:
