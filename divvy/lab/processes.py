@@ -69,15 +69,33 @@ def running() -> Iterator[LabProcess]:
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
-        try:
-            variables = (entry / "environ").read_bytes().split(b"\0")
-            # A zombie has an empty environment, so the dead are not listed.
-        except OSError:
-            continue
-        for variable in variables:
+        for variable in variables(entry).split(b"\0"):
             if variable.startswith(mark):
                 component = variable.removeprefix(mark).decode()
                 yield LabProcess(component, int(entry.name))
+
+
+def variables(entry: Path) -> bytes:
+    """Return a process's environment, nothing if it is dead or of the kernel."""
+    try:
+        while True:
+            variables = (entry / "environ").read_bytes()
+            if variables or not _in_execve(entry):
+                return variables
+            time.sleep(0.001)
+    except OSError:
+        return b""
+
+
+def _in_execve(entry: Path) -> bool:
+    """Say whether a process has its new program but not yet its environment.
+
+    It is a moment, or as long as the disk takes to bring the program's first pages. Then
+    proc_pid_stat(5)'s env_end is 0, as it is for zombies and the kernel's threads, which
+    have no program.
+    """
+    after_name = (entry / "stat").read_text().rpartition(")")[2].split()
+    return int(after_name[48]) == 0 and bool((entry / "exe").readlink())
 
 
 def find(component: str) -> int | None:

@@ -1,6 +1,7 @@
 """The lab finds its processes by their mark, and only those."""
 
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -34,3 +35,25 @@ def test_processes_of_others_are_left_alone() -> None:
         assert processes.kill_all() == 0
         assert other.poll() is None
         other.kill()
+
+
+def test_a_component_is_found_in_the_moment_of_its_execve(tmp_path: Path) -> None:
+    # What proc(5) shows between the new program's memory and its environment.
+    entry = tmp_path / "1234"
+    entry.mkdir()
+    (entry / "environ").write_bytes(b"")
+    (entry / "stat").write_text("1234 (a (b) c) R 1 " + "0 " * 48)
+    (entry / "exe").symlink_to("/bin/sh")
+    later = threading.Timer(0.05, (entry / "environ").write_bytes, [b"A=1\0"])
+    later.start()
+    assert processes.variables(entry) == b"A=1\0"
+
+
+@pytest.mark.parametrize("program", ["gone", "with-an-empty-environment"])
+def test_no_environment_is_no_reason_to_wait(tmp_path: Path, program: str) -> None:
+    (tmp_path / "environ").write_bytes(b"")
+    end = 0 if program == "gone" else 4096
+    (tmp_path / "stat").write_text("1234 (sh) Z 1 " + "0 " * 46 + f"{end} 0")
+    if program != "gone":
+        (tmp_path / "exe").symlink_to("/bin/sh")
+    assert processes.variables(tmp_path) == b""
