@@ -2,9 +2,7 @@
 
 import copy
 import json
-import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,9 +12,10 @@ from typing import Any
 import yaml
 
 from divvy.lab import registry
+from divvy.lab.paths import REPOSITORY
+from tests.divvy_command import run_divvy
 from tests.running_lab import RunningLab
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 NAMESPACE = "divvy-system"
 STATUS = "divvy.gpu/status"
 
@@ -54,18 +53,7 @@ class Deployment:
         """Run a divvy command on this stack."""
         stack = {"config": {"divvy:cluster": self.cluster}}
         (self.folder / "stacks/Pulumi.lab.yaml").write_text(yaml.safe_dump(stack, sort_keys=False))
-        done = subprocess.run(
-            [sys.executable, "-c", "from divvy.cli.main import main; main()", *arguments],
-            cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert done.returncode == expect, done.stdout + done.stderr
-        return done.stdout
+        return run_divvy(*arguments, folder=self.folder, expect=expect).stdout
 
     def up(self) -> str:
         return self.divvy("up", "--stack=lab", "--yes")

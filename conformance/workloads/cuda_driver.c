@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 int cuda_open(struct cuda_driver *cuda)
@@ -53,6 +54,26 @@ const char *cuda_error(const struct cuda_driver *cuda, CUresult result)
     if (cuda->error_name(result, &name) != CUDA_SUCCESS || name == NULL)
         return "unknown error";
     return name;
+}
+
+void cuda_must(const struct cuda_driver *cuda, CUresult result, const char *what)
+{
+    if (result == CUDA_SUCCESS)
+        return;
+    fprintf(stderr, "cannot %s: %s\n", what, cuda_error(cuda, result));
+    exit(1);
+}
+
+void cuda_begin(struct cuda_driver *cuda)
+{
+    CUcontext context = NULL;
+    CUdevice device = 0;
+    if (cuda_open(cuda) != 0)
+        exit(1);
+    cuda_must(cuda, cuda->init(0), "initialise the driver");
+    cuda_must(cuda, cuda->device(&device, 0), "get device 0");
+    cuda_must(cuda, cuda->retain_context(&context, device), "create a context");
+    cuda_must(cuda, cuda->set_context(context), "use the context");
 }
 
 void cuda_uuid_text(const char *device_name, const CUuuid *uuid, char *text)

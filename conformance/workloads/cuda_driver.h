@@ -53,6 +53,12 @@ int cuda_open(struct cuda_driver *cuda);
 /* The name of a result, "unknown error" where the driver has none. */
 const char *cuda_error(const struct cuda_driver *cuda, CUresult result);
 
+/* Return where a call succeeded; else end with "cannot <what>: <result>" on stderr and code 1. */
+void cuda_must(const struct cuda_driver *cuda, CUresult result, const char *what);
+
+/* Open the driver and make the first device's context the current one, or end with a sentence. */
+void cuda_begin(struct cuda_driver *cuda);
+
 /* Write "GPU-xxxxxxxx-…" (or "MIG-…" for a MIG device, told by its name) into 41 bytes. */
 void cuda_uuid_text(const char *device_name, const CUuuid *uuid, char *text);
 

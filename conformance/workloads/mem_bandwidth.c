@@ -10,16 +10,6 @@
 
 #include "cuda_driver.h"
 
-static struct cuda_driver cuda;
-
-static void must(CUresult result, const char *what)
-{
-    if (result == CUDA_SUCCESS)
-        return;
-    fprintf(stderr, "cannot %s: %s\n", what, cuda_error(&cuda, result));
-    exit(1);
-}
-
 static double now(void)
 {
     struct timespec time;
@@ -35,27 +25,21 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: mem-bandwidth [MIB [SECONDS]]\n");
         return 2;
     }
-    CUcontext context = NULL;
-    CUdevice device = 0;
     CUdeviceptr from = 0, to = 0;
     size_t bytes = (size_t)mib << 20, copied = 0;
-    if (cuda_open(&cuda) != 0)
-        return 1;
-    must(cuda.init(0), "initialise the driver");
-    must(cuda.device(&device, 0), "get device 0");
-    must(cuda.retain_context(&context, device), "create a context");
-    must(cuda.set_context(context), "use the context");
-    must(cuda.alloc(&from, bytes), "allocate the source");
-    must(cuda.alloc(&to, bytes), "allocate the target");
-    must(cuda.set_32(from, 0x5a5a5a5a, bytes / 4), "fill the source");
-    must(cuda.on_device(to, from, bytes), "copy");
-    must(cuda.synchronize(), "copy");
+    struct cuda_driver cuda;
+    cuda_begin(&cuda);
+    cuda_must(&cuda, cuda.alloc(&from, bytes), "allocate the source");
+    cuda_must(&cuda, cuda.alloc(&to, bytes), "allocate the target");
+    cuda_must(&cuda, cuda.set_32(from, 0x5a5a5a5a, bytes / 4), "fill the source");
+    cuda_must(&cuda, cuda.on_device(to, from, bytes), "copy");
+    cuda_must(&cuda, cuda.synchronize(), "copy");
     double began = now(), took = 0;
     do {
         /* Several at once, so that the time of a call does not count. */
         for (int i = 0; i < 8; i++, copied += bytes)
-            must(cuda.on_device(to, from, bytes), "copy");
-        must(cuda.synchronize(), "copy");
+            cuda_must(&cuda, cuda.on_device(to, from, bytes), "copy");
+        cuda_must(&cuda, cuda.synchronize(), "copy");
         took = now() - began;
     } while (took < seconds);
     printf("copied %zu MiB in %.2f s: %.2f GB/s\n", copied >> 20, took,

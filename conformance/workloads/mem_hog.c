@@ -12,16 +12,6 @@
 
 #include "cuda_driver.h"
 
-static struct cuda_driver cuda;
-
-static void must(CUresult result, const char *what)
-{
-    if (result == CUDA_SUCCESS)
-        return;
-    fprintf(stderr, "cannot %s: %s\n", what, cuda_error(&cuda, result));
-    exit(1);
-}
-
 int main(int argc, char **argv)
 {
     static const struct option options[] = {{"mib", required_argument, NULL, 'm'},
@@ -45,14 +35,8 @@ int main(int argc, char **argv)
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
-    CUcontext context = NULL;
-    CUdevice device = 0;
-    if (cuda_open(&cuda) != 0)
-        return 1;
-    must(cuda.init(0), "initialise the driver");
-    must(cuda.device(&device, 0), "get device 0");
-    must(cuda.retain_context(&context, device), "create a context");
-    must(cuda.set_context(context), "use the context");
+    struct cuda_driver cuda;
+    cuda_begin(&cuda);
     long held = 0;
     CUresult last = CUDA_SUCCESS;
     while (held < mib) {
@@ -64,7 +48,7 @@ int main(int argc, char **argv)
         held += size;
     }
     size_t available = 0, total = 0;
-    must(cuda.memory_info(&available, &total), "read memory information");
+    cuda_must(&cuda, cuda.memory_info(&available, &total), "read memory information");
     printf("allocated %ld MiB of %ld MiB asked for; device: %zu MiB total, %zu MiB free; %s\n", held,
            mib, total >> 20, available >> 20,
            last == CUDA_SUCCESS ? "OK" : cuda_error(&cuda, last));

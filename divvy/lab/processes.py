@@ -79,9 +79,9 @@ def variables(entry: Path) -> bytes:
     """Return a process's environment, nothing if it is dead or of the kernel."""
     try:
         while True:
-            variables = (entry / "environ").read_bytes()
-            if variables or not _in_execve(entry):
-                return variables
+            found = (entry / "environ").read_bytes()
+            if found or not _in_execve(entry):
+                return found
             time.sleep(0.001)
     except OSError:
         return b""

@@ -6,7 +6,8 @@ import json
 import sys
 from typing import Any
 
-from tests.deployment import REPOSITORY, Deployment
+from divvy.lab.paths import REPOSITORY
+from tests.deployment import Deployment
 
 NODE, POOL = "gpu-a100", "research"
 SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"

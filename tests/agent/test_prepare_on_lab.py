@@ -7,10 +7,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
-from tests.deployment import REPOSITORY
+from divvy.lab.paths import REPOSITORY
 from tests.running_lab import RunningLab
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
@@ -31,9 +32,9 @@ def on_node(lab: RunningLab, *command: str, text: str | None = None) -> str:
     return done.stdout
 
 
-def prepare(lab: RunningLab) -> str:
+def python_on_node(lab: RunningLab, program: str) -> str:
     path = f"PYTHONPATH={REPOSITORY}"
-    return on_node(lab, "/usr/bin/env", path, sys.executable, "-c", PREPARE).strip()
+    return on_node(lab, "/usr/bin/env", path, sys.executable, "-c", program).strip()
 
 
 @pytest.fixture
@@ -55,6 +56,20 @@ def try_plugins(lab: RunningLab) -> str:
     return subprocess.run(entered, capture_output=True, text=True, check=False).stdout
 
 
+def run_tenant(lab: RunningLab, namespace: str, name: str) -> dict[str, Any]:
+    """Create a pod on the node and return it as it runs."""
+    wish = lab.pod(name, "sleep 1000", node=NODE)
+    wish["metadata"]["namespace"] = namespace
+    lab.apply(wish)
+
+    def found() -> dict[str, Any]:
+        tenant: dict[str, Any] = lab.get("pod", name, f"-n={namespace}")
+        return tenant
+
+    lab.until(lambda: found()["status"].get("phase") == "Running")
+    return found()
+
+
 @pytest.mark.parametrize("version", [2, 3, 4])
 def test_cdi_is_switched_on_while_pods_run(restored: RunningLab, version: int) -> None:
     lab = restored
@@ -74,21 +89,13 @@ def test_cdi_is_switched_on_while_pods_run(restored: RunningLab, version: int) -
     on_node(lab, "tee", FILE, text=off)
     restart(lab)
     with lab.namespace() as namespace:
-        pod = lab.pod("tenant", "sleep 1000", node=NODE)
-        pod["metadata"]["namespace"] = namespace
-        lab.apply(pod)
-        lab.until(lambda: phase(lab, namespace) == "Running")
-        uid = lab.get("pod", "tenant", f"-n={namespace}")["metadata"]["uid"]
-        assert "enable_cdi is off" in prepare(lab)
+        uid = run_tenant(lab, namespace, "tenant")["metadata"]["uid"]
+        assert "enable_cdi is off" in python_on_node(lab, PREPARE)
         assert "enable_cdi = true" in on_node(lab, "containerd", "config", "dump")
         found = lab.get("pod", "tenant", f"-n={namespace}")
         assert (found["metadata"]["uid"], found["status"]["phase"]) == (uid, "Running")
         assert found["status"]["containerStatuses"][0]["restartCount"] == 0
-        assert prepare(lab) == "()"
-
-
-def phase(lab: RunningLab, namespace: str) -> str:
-    return str(lab.get("pod", "tenant", f"-n={namespace}")["status"].get("phase"))
+        assert python_on_node(lab, PREPARE) == "()"
 
 
 FAULTY = (
@@ -119,24 +126,16 @@ def test_a_containerd_that_cannot_start_gets_its_old_files_and_pods_run_on(
     on_node(lab, "tee", FILE, text=off)
     restart(lab)
     with lab.namespace() as namespace:
-        pod = lab.pod("tenant", "sleep 1000", node=NODE)
-        pod["metadata"]["namespace"] = namespace
-        lab.apply(pod)
-        lab.until(lambda: phase(lab, namespace) == "Running")
-        before = lab.get("pod", "tenant", f"-n={namespace}")["status"]["containerStatuses"]
-        path = f"PYTHONPATH={REPOSITORY}"
-        said = on_node(lab, "/usr/bin/env", path, sys.executable, "-c", FAULTY)
+        before = run_tenant(lab, namespace, "tenant")["status"]
+        said = python_on_node(lab, FAULTY)
         assert said.startswith("failed:")
         assert on_node(lab, "cat", FILE) == off
         assert on_node(lab, "sh", "-c", f"ls {DROP_IN} 2>&1 || true").count("No such file") == 1
         assert "io.containerd" in try_plugins(lab)
         found = lab.get("pod", "tenant", f"-n={namespace}")["status"]
-        assert found["containerStatuses"] == before
+        assert found["containerStatuses"] == before["containerStatuses"]
         # And the node is as good as before: a new pod starts.
-        lab.apply({**pod, "metadata": {"name": "next", "namespace": namespace}})
-        lab.until(
-            lambda: lab.get("pod", "next", f"-n={namespace}")["status"].get("phase") == "Running"
-        )
+        run_tenant(lab, namespace, "next")
 
 
 TURN = """
@@ -152,19 +151,20 @@ for _ in range(3):
 """
 
 
+def start_turns(lab: RunningLab, node: str, namespace: str) -> subprocess.Popen[str]:
+    """Start a node's three turns; it tells when each began and ended."""
+    return subprocess.Popen(
+        [sys.executable, "-c", TURN, node, namespace],
+        cwd=REPOSITORY,
+        env={**os.environ, "KUBECONFIG": str(lab.kubeconfig)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
 def test_two_nodes_never_change_their_runtimes_at_once(lab: RunningLab) -> None:
     with lab.namespace() as namespace:
-        environment = {**os.environ, "KUBECONFIG": str(lab.kubeconfig)}
-        nodes = [
-            subprocess.Popen(
-                [sys.executable, "-c", TURN, node, namespace],
-                cwd=REPOSITORY,
-                env=environment,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            for node in ("one", "two", "three")
-        ]
+        nodes = [start_turns(lab, node, namespace) for node in ("one", "two", "three")]
         inside = []
         for node in nodes:
             said, _ = node.communicate(timeout=60)
@@ -190,13 +190,7 @@ def test_a_node_that_died_inside_loses_its_turn(lab: RunningLab) -> None:
                 "spec": spec,
             }
         )
-        done = subprocess.run(
-            [sys.executable, "-c", TURN, "one", namespace],
-            cwd=REPOSITORY,
-            env={**os.environ, "KUBECONFIG": str(lab.kubeconfig)},
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=True,
-        )
-        assert len(done.stdout.splitlines()) == 3
+        node = start_turns(lab, "one", namespace)
+        said, _ = node.communicate(timeout=30)
+        assert node.returncode == 0
+        assert len(said.splitlines()) == 3

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from typer.testing import CliRunner
 
 from divvy.cli import chart, driver_tags, imports
 from divvy.render.objects import objects
+from tests.divvy_command import run_divvy
 from tests.render.charts import STACKS, example
 
 IMAGE = "registry.example/agent@sha256:" + "a" * 64
@@ -157,14 +156,9 @@ def test_the_same_archive_each_time(tmp_path: Path) -> None:
 
 
 def test_the_same_bytes_from_another_process(tmp_path: Path) -> None:
-    program = "from divvy.cli.main import main; main()"
     for seed in ("1", "2"):
-        subprocess.run(
-            [sys.executable, "-c", program, "chart", "--file", LAB, "--image", IMAGE]
-            + ["--out", str(tmp_path / seed)],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            check=True,
-        )
+        where = ("--file", LAB, "--image", IMAGE, "--out", tmp_path / seed)
+        run_divvy("chart", *where, environment={"PYTHONHASHSEED": seed})
     assert content(tmp_path / "1") == content(tmp_path / "2")
 
 

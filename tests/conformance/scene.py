@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -13,7 +12,9 @@ from typing import Any
 
 import yaml
 
-from tests.deployment import NAMESPACE, REPOSITORY, Deployment
+from divvy.lab.paths import REPOSITORY
+from tests.deployment import NAMESPACE, Deployment
+from tests.divvy_command import divvy_command, divvy_environment
 
 CDI = "/var/run/cdi/divvy.gpu-gpu.json"
 
@@ -29,12 +30,12 @@ class Scene:
     @property
     def environment(self) -> dict[str, str]:
         """Return the environment in which commands find the project."""
-        return {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+        return divvy_environment()
 
     def command(self, *options: str, cluster: Any = None) -> list[str]:
         """Return `divvy verify` of a cluster's stack file as a user calls it."""
-        command = [sys.executable, "-c", "from divvy.cli.main import main; main()", "verify"]
-        command += [f"--file={self._stack(cluster)}", f"--out={self.folder / 'out'}", *options]
+        where = (f"--file={self._stack(cluster)}", f"--out={self.folder / 'out'}")
+        command = divvy_command("verify", *where, *options)
         if not any(option.startswith("--workload-image") for option in options):
             command.append(f"--workload-image={self.image}")
         return command

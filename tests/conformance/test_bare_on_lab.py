@@ -1,6 +1,5 @@
 """A bare host: one with the simulated driver, one whose driver is wrong, one without any."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +8,10 @@ import yaml
 from typer.testing import CliRunner
 
 from divvy.cli.main import app
+from divvy.lab.paths import REPOSITORY
 from tests.conformance.faults import A100, T4
 from tests.conformance.scene import Scene
-from tests.deployment import REPOSITORY
+from tests.divvy_command import divvy_command
 
 OUT = "/run/divvy-bare"
 SIMULATED = pytest.mark.lab
@@ -23,8 +23,7 @@ SMI = "/run/nvidia/driver/usr/bin/nvidia-smi"
 
 def verify(scene: Scene, node: str, *options: str) -> dict[str, Any]:
     """Run `divvy verify --bare` on a node, whose files are its own."""
-    program = "from divvy.cli.main import main; main()"
-    command = [sys.executable, "-c", program, "verify", "--bare", f"--out={OUT}", *options]
+    command = divvy_command("verify", "--bare", f"--out={OUT}", *options)
     inside = ["sh", "-c", 'cd "$0" && "$@" >&2; cat "$OUT/report.yaml"', str(REPOSITORY), *command]
     text = scene.deployed.on_node(node, "env", f"OUT={OUT}", f"PYTHONPATH={REPOSITORY}", *inside)
     found: dict[str, Any] = yaml.safe_load(text)

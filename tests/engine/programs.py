@@ -6,11 +6,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tests.divvy_command import divvy_command, divvy_environment
 
 _PROJECT = """name: trial
 runtime: {name: python}
@@ -82,15 +83,9 @@ class Program:
         }
         (self.folder / "resources.json").write_text(json.dumps(wish))
         return subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                "from divvy.cli.main import main; main()",
-                *arguments,
-                "--stack=dev",
-            ],
+            divvy_command(*arguments, "--stack=dev"),
             cwd=self.folder,
-            env={**os.environ, "PULUMI_CONFIG_PASSPHRASE": "open", "PYTHONPATH": os.getcwd()},  # noqa: PTH109
+            env=divvy_environment({"PULUMI_CONFIG_PASSPHRASE": "open"}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

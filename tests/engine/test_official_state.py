@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from divvy.engine.kubernetes.takeover import handed_over
+from tests.divvy_command import run_divvy
 from tests.running_lab import RunningLab
 
 OFFICIAL = Path(__file__).with_name("official")
@@ -127,22 +125,8 @@ class OfficialStack:
         (self.folder / "extra.json").write_text(json.dumps(variables))
 
     def divvy(self, *arguments: str, expect: int = 0) -> str:
-        environment = {
-            **os.environ,
-            "KUBECONFIG": str(self.lab.kubeconfig),
-            "PYTHONPATH": os.getcwd(),  # noqa: PTH109
-        }
-        done = subprocess.run(
-            [sys.executable, "-c", "from divvy.cli.main import main; main()", *arguments, "-sdev"],
-            cwd=self.folder,
-            env={**environment, "PULUMI_CONFIG_PASSPHRASE": "open"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=180,
-            check=False,
-        )
-        assert done.returncode == expect, done.stdout + done.stderr
+        place = {"KUBECONFIG": str(self.lab.kubeconfig), "PULUMI_CONFIG_PASSPHRASE": "open"}
+        done = run_divvy(*arguments, "-sdev", folder=self.folder, expect=expect, environment=place)
         return done.stdout
 
     def live(self, kind: str, name: str) -> dict[str, Any]:

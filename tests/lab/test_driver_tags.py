@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
 from divvy.lab import registry
+from tests.divvy_command import run_divvy
 from tests.running_lab import RunningLab
 
 pytestmark = pytest.mark.lab
 
 
 def divvy(*arguments: object) -> subprocess.CompletedProcess[str]:
-    program = "from divvy.cli.main import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", program, "chart", "--check-driver-tags", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return run_divvy("chart", "--check-driver-tags", *arguments, expect=None, timeout=60)
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from conformance.image import build_and_push
 from divvy.model import parse_cluster
 from divvy.render.dashboard import dashboard_json
 from divvy.render.observability import observability_objects
+from tests.agent.tenants import pod, run
 from tests.deployment import Deployment
 from tests.observability.prometheus import running
 
@@ -33,23 +34,10 @@ def questions() -> dict[str, str]:
 
 
 def hog(name: str, resource: str, image: str, mib: int) -> dict[str, Any]:
-    container = {
-        "name": "main",
-        "image": image,
-        "command": ["mem-hog", "--mib", str(mib), "--hold", "120"],
-        "resources": {"limits": {resource: 1}},
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 0,
-            "nodeSelector": {"kubernetes.io/hostname": NODE},
-            "containers": [container],
-        },
-    }
+    """Return a pod that holds device memory."""
+    wish = pod(name, resource, f"mem-hog --mib {mib} --hold 120", NODE)
+    wish["spec"]["containers"][0]["image"] = image
+    return wish
 
 
 def test_every_panel_of_the_dashboard_has_an_answer(deployed: Deployment, tmp_path: Path) -> None:
@@ -67,9 +55,7 @@ def test_every_panel_of_the_dashboard_has_an_answer(deployed: Deployment, tmp_pa
             hog("own", "nvidia.com/mig-3g.20gb", image, 4000),
             hog("greedy", "nvidia.com/gpu.shared", image, 7000),
         ):
-            lab.apply(
-                {**wish, "metadata": {"name": wish["metadata"]["name"], "namespace": namespace}}
-            )
+            run(deployed, namespace, wish)
         # A GPU that nobody holds is cut anew: it is in transition.
         lab.kubectl("label", "node", "gpu-h100", "divvy.gpu/profile=hopper-mix")
         unanswered = set(questions())

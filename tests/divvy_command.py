@@ -1,0 +1,45 @@
+"""The divvy command of this work tree, in a process of its own, as a user runs it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from divvy.lab.paths import REPOSITORY
+
+
+def divvy_command(*arguments: object) -> list[str]:
+    """Return the command line; it is found by ``divvy_environment``."""
+    program = "from divvy.cli.main import main; main()"
+    return [sys.executable, "-c", program, *map(str, arguments)]
+
+
+def divvy_environment(more: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    """Return this environment, in which Python finds this work tree."""
+    return {**os.environ, "PYTHONPATH": str(REPOSITORY), **more}
+
+
+def run_divvy(
+    *arguments: object,
+    folder: Path | None = None,
+    expect: int | None = 0,
+    timeout: float = 300,
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> subprocess.CompletedProcess[str]:
+    """Run it in a folder; fail with its words if it ends with another code than expected."""
+    done = subprocess.run(
+        divvy_command(*arguments),
+        cwd=folder,
+        env=divvy_environment(environment),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert expect is None or done.returncode == expect, done.stdout + done.stderr
+    return done
