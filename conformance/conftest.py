@@ -27,6 +27,7 @@ from conformance.fixtures import (  # noqa: F401 (pytest finds fixtures here)
     pods,
     probes,
     site,
+    tellings,
 )
 from conformance.options import add_options
 from conformance.progress import Progress

@@ -14,14 +14,16 @@ from conformance.neighbours import Figures, crowded, measure
 from conformance.pods import Outcome, Workplace
 from conformance.probes import LOOK, AtOnce, look_around
 from conformance.promise import DevicePromise, NodePromise
+from conformance.scrape import Told, told_of_pods
 from conformance.site import SITE, Site
-from conformance.tenants import require_free, require_idle, require_idle_node
+from conformance.tenants import is_free, require_free, require_idle, require_idle_node
 from conformance.workplaces import Workplaces, workplaces
 
 EVIDENCE = pytest.StashKey[Evidence]()
 Bare = AtOnce[NodePromise, tuple[Outcome, Outcome | None]]
 Probes = AtOnce[DevicePromise, Outcome]
 Fills = AtOnce[DevicePromise, Filled]
+Tellings = AtOnce[NodePromise, Told | None]
 _BURN = ("gpu-burn", "-m", "64", "-stts", "1", "3")
 _MOST_PODS, _MOST_FILLS, _MOST_BURNS = 16, 4, 2
 _PATIENCE = 120
@@ -109,6 +111,17 @@ def openings(site: Site, places: Workplaces) -> Probes:
     command = ["open-devices"]
     work = free(site, lambda one: usual.run(one.node.name, command, one.resource, _PATIENCE))
     return AtOnce(site.devices, work, _MOST_PODS)
+
+
+@pytest.fixture(scope="session")
+def tellings(site: Site, pods: Workplace) -> Tellings:
+    """Hold memory on a device of each free kind, and read what the node's metrics say of it."""
+
+    def work(node: NodePromise) -> Told | None:
+        own = [one for one in site.devices if one.node.name == node.name]
+        return told_of_pods(site, pods, node.name, [one for one in own if is_free(site, one)])
+
+    return AtOnce(site.nodes, work, _MOST_PODS)
 
 
 @pytest.fixture(scope="session")

@@ -42,6 +42,15 @@ def require_free(site: Site, promise: DevicePromise) -> None:
         pytest.skip(f"every device is held by {_names(held)}")
 
 
+def is_free(site: Site, promise: DevicePromise) -> bool:
+    """Tell whether a device can be used and disturbs nobody."""
+    try:
+        require_free(site, promise)
+    except pytest.skip.Exception:
+        return False
+    return True
+
+
 def require_idle(site: Site, promise: DevicePromise) -> None:
     """Skip by name where filling or burning would disturb somebody."""
     held = _held(site, promise)

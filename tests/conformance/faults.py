@@ -137,6 +137,26 @@ def _agent_id(scene: Scene, node: str) -> str | None:
 
 
 @contextmanager
+def _no_pod_resources(scene: Scene) -> Iterator[Options]:
+    _move_pod_resources(scene, "/run/nothing-is-here")
+    try:
+        yield {}
+    finally:
+        _move_pod_resources(scene, "/var/lib/kubelet/pod-resources")
+
+
+def _move_pod_resources(scene: Scene, folder: str) -> None:
+    nodes = (A100, H100, T4)
+    before = {node: _agent_id(scene, node) for node in nodes}
+    volumes = [{"name": "pod-resources", "hostPath": {"path": folder}}]
+    scene.patch_agents("strategic", {"spec": {"template": {"spec": {"volumes": volumes}}}})
+    scene.deployed.until(
+        lambda: all(_agent_id(scene, node) not in (None, before[node]) for node in nodes), 90
+    )
+    scene.deployed.until(lambda: scene.deployed.offered(H100) == {"nvidia.com/gpu": 2}, 60)
+
+
+@contextmanager
 def _strange_resource(scene: Scene) -> Iterator[Options]:
     path = "/status/capacity/nvidia.com~1vgpu"
     _patch_status(scene, [{"op": "add", "path": path, "value": "3"}])
@@ -321,6 +341,8 @@ FAULTS = (
           ("ISO-05", "ISO-06", "ISO-08"), _with_cdi(A100, _largest_slice)),
     Fault("a second GPU is in the container under another name", "training",
           ("ISO-07",), _with_cdi(H100, _unnamed_gpu)),
+    Fault("the agent cannot ask the kubelet who holds what", "training",
+          ("OBS-02", "OBS-03"), _no_pod_resources),
     Fault("pods on GPUs are ended by whatever happens to their node", "training",
           ("DISR-01", "DISR-02", "DISR-03", "DISR-04"), _killed_pods),
 )  # fmt: skip

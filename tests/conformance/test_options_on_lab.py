@@ -1,5 +1,8 @@
 """Options that change what is run: images from elsewhere, checks that need hardware."""
 
+import re
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from plugin_image.build import push_context
@@ -60,6 +63,28 @@ def test_checks_that_need_hardware_run_but_never_pass_on_simulated_gpus(scene: S
     assert check["evidenceLevel"] == "simulated"
     assert check["expected"].startswith("no share below 25%")
     assert "GPU 0: OK" in check["evidence"][0]
+
+
+# Halts the last of several burns, and leaves the one that burns alone.
+HALT_ONE = """
+for _ in $(seq 1200); do
+  [ "$(pgrep -c -x gpu-burn)" -ge 6 ] && pkill -STOP -n -x gpu-burn && echo halted && exit
+  sleep 0.1
+done
+"""
+
+
+def test_a_share_that_does_not_advance_is_seen(scene: Scene) -> None:
+    options = ("--exclusive", "--hardware-checks-anyway")
+    with ThreadPoolExecutor() as beside:
+        halted = beside.submit(scene.deployed.on_node, "gpu-t4", "sh", "-c", HALT_ONE)
+        report = scene.suite("--divvy-select=HW-04", "--divvy-pool=notebooks", *options)
+        assert halted.result() == "halted\n"
+    check = report["checks"][0]
+    assert (check["id"], check["status"]) == ("HW-04", "failed")
+    worst = re.search(r"the worst has (\d+)% of it", check["actual"])
+    assert worst is not None
+    assert int(worst[1]) < 25
 
 
 def test_a_broken_program_beside_burns(scene: Scene) -> None:

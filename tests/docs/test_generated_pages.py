@@ -2,6 +2,7 @@
 
 import pytest
 
+from docs.conformance_page import unseen
 from docs.generate import PAGES, ROOT
 
 
@@ -9,3 +10,7 @@ from docs.generate import PAGES, ROOT
 def test_page_is_current(name):
     text = (ROOT / name).read_text(encoding="utf-8")
     assert text == PAGES[name](), f"{name} is old; write it with: python -m docs.generate"
+
+
+def test_every_check_has_been_seen_to_fail():
+    assert unseen() == []
