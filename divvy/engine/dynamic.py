@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import threading
@@ -38,7 +39,7 @@ class DynamicProvider:
 
     def warm(self) -> None:
         """Start the process while the program is still being read."""
-        threading.Thread(target=self._ready, daemon=True).start()
+        threading.Thread(target=self._try_ready, daemon=True).start()
 
     def close(self) -> None:
         """End the process."""
@@ -149,6 +150,11 @@ class DynamicProvider:
             last = (error.details() or "").strip().splitlines()
             text = last[-1] if last else str(error.code())
             raise StepFailed(f"{urn_type(urn)}: {text}") from None
+
+    def _try_ready(self) -> None:
+        # Who needs the process will be told that it did not start.
+        with contextlib.suppress(StepFailed):
+            self._ready()
 
     def _ready(self) -> Any:
         with self._lock:

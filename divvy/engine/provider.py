@@ -69,5 +69,8 @@ class Provider(Protocol):
     def read(self, resource: ResourceState) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """Return the live inputs and outputs, None where it is gone."""
 
+    def warm(self) -> None:
+        """Do in the background what takes a moment before the first step; fail later, if at all."""
+
     def close(self) -> None:
         """Let go of connections and processes."""

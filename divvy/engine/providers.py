@@ -54,10 +54,8 @@ class Providers:
     def warm(self) -> None:
         """Start what takes a moment to start, for providers the state knows."""
         for urn, state in list(self._states.items()):
-            if state.type == _DYNAMIC:
-                provider = self.of(provider_reference(urn, state.id))
-                assert isinstance(provider, DynamicProvider)
-                provider.warm()
+            if state.type in (_DYNAMIC, _KUBERNETES):
+                self.of(provider_reference(urn, state.id)).warm()
 
     def new_identity(self) -> str:
         """Return a fresh id for a provider resource."""

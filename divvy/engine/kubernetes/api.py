@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -64,6 +65,11 @@ class Api:
         self._kinds: dict[tuple[str, str], Kind] = {}
         self._lock = threading.Lock()
         self._patience = 0.0  # until it has answered once, it is more likely the wrong address
+
+    def greet(self) -> None:
+        """Open a connection, whatever it answers."""
+        with contextlib.suppress(httpx2.HTTPError, RuntimeError):  # the latter: closed meanwhile
+            self._http.get("/version")
 
     def close(self) -> None:
         """Close the connections."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -9,7 +10,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from divvy.engine.errors import StepFailed
+from divvy.engine.errors import EngineError, StepFailed
 from divvy.engine.kubernetes.api import Api, ApiProblem, Kind
 from divvy.engine.kubernetes.compare import (
     changed_paths,
@@ -53,6 +54,15 @@ class KubernetesProvider:
         self._told = told
         self._api: Api | None = None
         self._connecting = threading.Lock()
+
+    def warm(self) -> None:
+        """Connect while the program is still being read."""
+        threading.Thread(target=self._greet, daemon=True).start()
+
+    def _greet(self) -> None:
+        # Who needs the cluster will be told that it does not answer.
+        with contextlib.suppress(EngineError):
+            self.api.greet()
 
     def close(self) -> None:
         """Close the connection to the cluster."""
