@@ -35,7 +35,7 @@ def test_metrics_name_the_pod_that_holds_a_device(
     require_free(site, promise)
     told, pod = _told(tellings, promise, evidence)
     held = told.metrics.values("divvy_device_held", pod=pod, resource=promise.resource)
-    evidence.require("1 device held by the pod", f"{len(held)} held by it")
+    evidence.require("devices held by the pod: 1", f"devices held by the pod: {len(held)}")
 
 
 @check("OBS-03")

@@ -89,6 +89,21 @@ class Deployment:
         entered = self.lab.machine(node).enter_command(command)
         return subprocess.run(entered, capture_output=True, text=True, check=True).stdout
 
+    def held(self) -> list[str]:
+        """Return the pods that ask for devices, wherever they are."""
+        found = self.lab.get("pods", "--all-namespaces")["items"]
+        return [
+            f"{each['metadata']['namespace']}/{each['metadata']['name']}"
+            for each in found
+            for container in each["spec"]["containers"]
+            if any("/" in name for name in container.get("resources", {}).get("limits", {}))
+        ]
+
+    def tainted(self) -> list[str]:
+        """Return the nodes that take no pods now."""
+        nodes = self.lab.get("nodes")["items"]
+        return [node["metadata"]["name"] for node in nodes if node["spec"].get("taints")]
+
     def until(self, met: Callable[[], bool], seconds: float = 30.0) -> float:
         """Wait for something; return the seconds it took."""
         began = time.monotonic()

@@ -17,4 +17,6 @@ def workloads(deployed: Deployment) -> str:
 
 @pytest.fixture
 def scene(deployed: Deployment, workloads: str, tmp_path: Path) -> Scene:
+    # Namespaces of tests before take some seconds to go, and nodes to be Ready after a restart.
+    deployed.until(lambda: not deployed.held() and not deployed.tainted(), 90)
     return Scene(deployed, workloads, tmp_path)
