@@ -82,7 +82,9 @@ def test_a_label_of_somebody_else_stays(scene: Scene) -> None:
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_stopped_cleans_up(scene: Scene, how: signal.Signals) -> None:
     command = scene.command("--pool=training", "--select=DISR-03", "--disruptive")
-    with subprocess.Popen(command, env=scene.environment) as run:
+    # A shell's background job ignores Ctrl-C, and its children with it; a terminal's does not.
+    heard = ["env", f"--default-signal={how.name.removeprefix('SIG')}", *command]
+    with subprocess.Popen(heard, env=scene.environment) as run:
         scene.deployed.until(lambda: "divvy.gpu/profile" in metadata(scene)["labels"], 60)
         assert namespaces(scene)
         run.send_signal(how)
