@@ -29,9 +29,8 @@ class DriverInstallationFailed(Exception):
 
 def build() -> Path:
     """Build what is out of date and return the folder with libraries and programs."""
-    made = subprocess.run(
-        ["make", "--silent", "-C", str(SOURCE), "all"], capture_output=True, text=True, check=False
-    )
+    command = ["make", "--silent", f"--jobs={os.cpu_count()}", "-C", str(SOURCE), "all"]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
     if made.returncode != 0:
         raise DriverInstallationFailed(f"building {SOURCE} failed:\n{made.stderr.strip()}")
     return SOURCE / "build"

@@ -1,6 +1,7 @@
 """Rubbish under the address and undefined-behaviour sanitizers: none of it does harm."""
 
 import contextlib
+import os
 import random
 import socket
 import struct
@@ -21,7 +22,8 @@ ALLOCATE, BUSY = 17, 19
 @pytest.fixture(scope="module")
 def sanitized(tmp_path_factory):
     """A driver built under the sanitizers; at the end its daemon must not have complained."""
-    subprocess.run(["make", "--silent", "-C", str(SOURCE), "asan"], check=True)
+    command = ["make", "--silent", f"--jobs={os.cpu_count()}", "-C", str(SOURCE), "asan"]
+    subprocess.run(command, check=True)
     driver = DriverRoot(tmp_path_factory.mktemp("asan") / "root", SOURCE / "build/asan")
     driver.install("A100-SXM4-40GB", 2)
     driver.stop()

@@ -1,5 +1,6 @@
 """The parts that are built here: Go tools, images, the simulated driver."""
 
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -44,6 +45,7 @@ def build_simulator() -> str:
     if not (directory / "Makefile").is_file():
         return "none yet"
     make = ["nice", "make", "--no-print-directory", "-C", str(directory)]
+    make.append(f"--jobs={os.cpu_count()}")
     if subprocess.run([*make, "--question"], capture_output=True, check=False).returncode == 0:
         return ""
     done = subprocess.run(make, capture_output=True, text=True, check=False)
