@@ -17,6 +17,7 @@ import sys
 import threading
 import traceback
 from pathlib import Path
+from typing import Any
 
 # What a short run makes stays until its end: looking for garbage is a tenth of its time.
 gc.set_threshold(100_000)
@@ -34,18 +35,18 @@ def main() -> None:
     folder = Path(wish["main"])
     os.chdir(folder)
     sys.path[0] = str(folder)
-    pulumi.runtime.configure(
-        pulumi.runtime.Settings(
-            project=wish["project"],
-            stack=wish["stack"],
-            organization="organization",
-            parallel=wish["parallel"],
-            dry_run=wish["preview"],
-            monitor=wish["address"],
-            engine=wish["address"],
-            root_directory=wish["root"],
-        )
+    settings = pulumi.runtime.Settings(
+        project=wish["project"],
+        stack=wish["stack"],
+        organization="organization",
+        parallel=wish["parallel"],
+        dry_run=wish["preview"],
+        monitor=wish["address"],
+        engine=wish["address"],
+        root_directory=wish["root"],
     )
+    settings.engine = _WithoutDebug(settings.engine)
+    pulumi.runtime.configure(settings)
     pulumi.runtime.set_all_config(wish["config"], wish["secret_keys"])
     program = str(folder / "__main__.py")
 
@@ -70,6 +71,23 @@ def main() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(1 if failed else 0)
+
+
+class _WithoutDebug:
+    """The engine's service less the SDK's debug messages.
+
+    The engine shows none of them, and they are most of all calls.
+    """
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def Log(self, request: Any) -> None:  # noqa: N802 (the service's name)
+        if request.severity:
+            self._engine.Log(request)
 
 
 def _end_with_engine() -> None:
