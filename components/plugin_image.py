@@ -5,7 +5,10 @@ from __future__ import annotations
 import pulumi
 
 from plugin_image.build import input_digest
-from plugin_image.resource import Image
+from plugin_image.resource import Builder, Image
+
+# Where the states of stacks deployed before 89ef102 look for it.
+_Builder = Builder
 
 
 class PluginImage(pulumi.ComponentResource):  # type: ignore[misc]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -53,7 +53,7 @@ class Told:
     """What the metrics say while a pod of each kind of device holds memory, by resource."""
 
     metrics: Scrape
-    pods: Mapping[str, str] = field(default_factory=dict)
+    pods: Mapping[str, str]
 
 
 def told_of_pods(

@@ -105,7 +105,7 @@ def conformance_page() -> str:
 
 
 def unseen() -> list[str]:
-    """List the checks that nothing has made fail; a check that cannot fail is none."""
+    """List the checks without a fault in the tables here; a check that cannot fail is none."""
     seen = {identity for fault in FAULTS for identity in fault.checks} | set(_ELSEWHERE)
     seen |= {"HW-01", "HW-02"}
     return [identity for identity in CATALOGUE if identity not in seen]

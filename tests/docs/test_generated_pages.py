@@ -12,5 +12,5 @@ def test_page_is_current(name):
     assert text == PAGES[name](), f"{name} is old; write it with: python -m docs.generate"
 
 
-def test_every_check_has_been_seen_to_fail():
+def test_every_check_has_a_fault_that_is_written_down():
     assert unseen() == []

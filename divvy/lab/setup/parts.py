@@ -44,8 +44,8 @@ def build_simulator() -> str:
     directory = REPOSITORY / "simulator"
     if not (directory / "Makefile").is_file():
         return "none yet"
-    make = ["nice", "make", "--no-print-directory", "-C", str(directory)]
-    make.append(f"--jobs={os.cpu_count()}")
+    make = ["nice", "make", "--no-print-directory", f"--jobs={os.cpu_count()}"]
+    make += ["-C", str(directory)]
     if subprocess.run([*make, "--question"], capture_output=True, check=False).returncode == 0:
         return ""
     done = subprocess.run(make, capture_output=True, text=True, check=False)
