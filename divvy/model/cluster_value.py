@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from divvy.model.checks import check_cluster
+from divvy.model.field_docs import field_doc
 from divvy.model.problems import InvalidCluster, Problem, path_of
 from divvy.model.stack import Cluster
 
@@ -171,9 +172,11 @@ def _known_keys(location: tuple[str | int, ...]) -> list[str]:
 
 
 def _purpose(location: tuple[str | int, ...]) -> str:
-    for field in _model_at(location[:-1]).model_fields.values():
-        if field.alias == location[-1] and field.description:
-            return f"what it says: {field.description.rstrip('.')}"
+    part = _model_at(location[:-1])
+    for name, field in part.model_fields.items():
+        if field.alias == location[-1]:
+            doc = field_doc(part, name)
+            return f"what it says: {doc.rstrip('.')}" if doc else ""
     return ""
 
 

@@ -7,6 +7,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    InstanceOf,
     WithJsonSchema,
     field_validator,
     model_validator,
@@ -58,14 +59,13 @@ ImageDigest = Annotated[str, Field(strict=True, pattern=r"^\S+@sha256:[0-9a-f]{6
 
 
 class _Part(BaseModel):
-    """What all parts of the schema have in common."""
+    """What all parts of the schema have in common; the text below a field says what it is."""
 
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
         alias_generator=_camel,
         populate_by_name=False,
-        use_attribute_docstrings=True,
     )
 
 
@@ -125,7 +125,9 @@ class Rule(_Part):
     """How the GPUs that it selects are cut and shared."""
 
     devices: Annotated[
-        DeviceSelector, BeforeValidator(parse_devices), WithJsonSchema(dict(DEVICES_SCHEMA))
+        InstanceOf[DeviceSelector],
+        BeforeValidator(parse_devices),
+        WithJsonSchema(dict(DEVICES_SCHEMA)),
     ] = DeviceSelector()
     """The GPUs of the node that the rule takes."""
     mig: MigRule | None = None
