@@ -53,7 +53,6 @@ class Deployment:
         for found in self._state.before():
             if found.type.startswith(PROVIDER_PREFIX):
                 providers.known(found)
-        providers.warm()
 
     def register(self, goal: Goal) -> ResourceState:
         """Bring one resource to its goal and return how it is now."""

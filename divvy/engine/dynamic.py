@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import threading
@@ -11,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-from pulumi.runtime.proto import provider_pb2 as api
-from pulumi.runtime.proto import provider_pb2_grpc as stubs
 
 from divvy.engine.errors import StepFailed
 from divvy.engine.provider import Diff, Made
 from divvy.engine.state.resource import ResourceState
 from divvy.engine.urn import urn_name, urn_type
 from divvy.engine.values import UNKNOWN, from_struct, has_unknown, to_struct
+from divvy.engine.wire import provider_pb2 as api
+from divvy.engine.wire import provider_pb2_grpc as stubs
 
 _PROVIDER_KEY = "__provider"
 _CHILD = Path(__file__).with_name("dynamic_child.py")
@@ -39,7 +38,7 @@ class DynamicProvider:
 
     def warm(self) -> None:
         """Start the process while the program is still being read."""
-        threading.Thread(target=self._try_ready, daemon=True).start()
+        self._ready()
 
     def close(self) -> None:
         """End the process."""
@@ -150,11 +149,6 @@ class DynamicProvider:
             last = (error.details() or "").strip().splitlines()
             text = last[-1] if last else str(error.code())
             raise StepFailed(f"{urn_type(urn)}: {text}") from None
-
-    def _try_ready(self) -> None:
-        # Who needs the process will be told that it did not start.
-        with contextlib.suppress(StepFailed):
-            self._ready()
 
     def _ready(self) -> Any:
         with self._lock:

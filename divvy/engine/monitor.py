@@ -10,7 +10,6 @@ from typing import Any
 
 import grpc
 from google.protobuf import empty_pb2
-from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, resource_pb2, resource_pb2_grpc
 
 from divvy.engine.deployment import Deployment
 from divvy.engine.errors import EngineError, NotSupported
@@ -18,6 +17,7 @@ from divvy.engine.goal import Goal, goal_from
 from divvy.engine.state.resource import ResourceState
 from divvy.engine.urn import make_urn
 from divvy.engine.values import UNKNOWN, from_struct, to_struct, unwrapped
+from divvy.engine.wire import engine_pb2, engine_pb2_grpc, resource_pb2, resource_pb2_grpc
 
 # What the engine truly does; the SDK adapts to what is absent.
 FEATURES = {
@@ -29,7 +29,7 @@ _LIMIT = [("grpc.max_receive_message_length", 400 << 20), ("grpc.max_send_messag
 _SEVERITY = {0: "debug", 1: "info", 2: "warning", 3: "error"}
 
 
-class Monitor(resource_pb2_grpc.ResourceMonitorServicer, engine_pb2_grpc.EngineServicer):
+class Monitor(resource_pb2_grpc.ResourceMonitorServicer, engine_pb2_grpc.EngineServicer):  # type: ignore[misc]
     """Serves one run of one program."""
 
     def __init__(

@@ -84,6 +84,7 @@ def _run(target: Target, watcher: Watcher, program: Program, *, preview: bool) -
     try:
         # A registration holds a worker until its resource is ready.
         with serving(monitor, workers=parallel * 2 + 4) as address:
+            providers.warm()
             code = program.run(run, address, lambda line: watcher.said("info", line, ""))
         complete = code == 0 and monitor.complete.is_set()
         if not complete and not deployment.summary.failures:

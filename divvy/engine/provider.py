@@ -70,7 +70,7 @@ class Provider(Protocol):
         """Return the live inputs and outputs, None where it is gone."""
 
     def warm(self) -> None:
-        """Do in the background what takes a moment before the first step; fail later, if at all."""
+        """Do what takes a moment before the first step; called in the background."""
 
     def close(self) -> None:
         """Let go of connections and processes."""

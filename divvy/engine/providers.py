@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import uuid
 from collections.abc import Callable
@@ -9,9 +10,8 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 
 from divvy.engine.dynamic import DynamicProvider
-from divvy.engine.errors import NotSupported, StepFailed
+from divvy.engine.errors import EngineError, NotSupported, StepFailed
 from divvy.engine.goal import Goal
-from divvy.engine.kubernetes.provider import KubernetesProvider
 from divvy.engine.provider import Provider
 from divvy.engine.state.resource import ResourceState
 from divvy.engine.urn import (
@@ -52,10 +52,16 @@ class Providers:
         self._states[resource.urn] = resource
 
     def warm(self) -> None:
-        """Start what takes a moment to start, for providers the state knows."""
+        """Start in the background what takes a moment, for providers the state knows."""
         for urn, state in list(self._states.items()):
             if state.type in (_DYNAMIC, _KUBERNETES):
-                self.of(provider_reference(urn, state.id)).warm()
+                reference = provider_reference(urn, state.id)
+                threading.Thread(target=self._warm, args=(reference,), daemon=True).start()
+
+    def _warm(self, reference: str) -> None:
+        # Who needs the provider is told why there is none.
+        with contextlib.suppress(EngineError):
+            self.of(reference).warm()
 
     def new_identity(self) -> str:
         """Return a fresh id for a provider resource."""
@@ -94,6 +100,9 @@ class Providers:
 
     def _make(self, kind: str, configuration: dict[str, object]) -> Provider:
         if kind == _KUBERNETES:
+            # A client of Kubernetes takes a moment to load; so it is loaded beside the program.
+            from divvy.engine.kubernetes.provider import KubernetesProvider  # noqa: PLC0415
+
             manager = f"divvy-{self._project}-{self._stack}"
             return KubernetesProvider(configuration, manager, self._told)
         if kind == _DYNAMIC:

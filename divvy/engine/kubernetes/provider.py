@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import time
@@ -10,7 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from divvy.engine.errors import EngineError, StepFailed
+from divvy.engine.errors import StepFailed
 from divvy.engine.kubernetes.api import Api, ApiProblem, Kind
 from divvy.engine.kubernetes.compare import (
     changed_paths,
@@ -57,12 +56,7 @@ class KubernetesProvider:
 
     def warm(self) -> None:
         """Connect while the program is still being read."""
-        threading.Thread(target=self._greet, daemon=True).start()
-
-    def _greet(self) -> None:
-        # Who needs the cluster will be told that it does not answer.
-        with contextlib.suppress(EngineError):
-            self.api.greet()
+        self.api.greet()
 
     def close(self) -> None:
         """Close the connection to the cluster."""
