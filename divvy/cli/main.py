@@ -30,4 +30,7 @@ def main() -> None:
     """Run the command line."""
     # Most commands are short and keep what they make: looking for garbage takes a tenth of them.
     gc.set_threshold(100_000)
-    app()
+    try:
+        app()
+    finally:
+        gc.freeze()  # … and the search at the end of the process another tenth
