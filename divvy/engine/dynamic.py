@@ -35,19 +35,24 @@ class DynamicProvider:
         self._stub: Any = None
         self._channel: Any = None
         self._lock = threading.Lock()
+        self._closed = False
 
     def warm(self) -> None:
         """Start the process while the program is still being read."""
         self._ready()
 
     def close(self) -> None:
-        """End the process."""
-        if self._channel is not None:
-            self._channel.close()
+        """End the process, even one that is just being started."""
+        self._closed = True
         if self._process is not None:
             self._process.kill()
-            self._process.communicate()
-            self._process = None
+        with self._lock:
+            if self._channel is not None:
+                self._channel.close()
+            if self._process is not None:
+                self._process.kill()
+                self._process.communicate()
+                self._process = None
 
     def check(
         self, urn: str, old: Mapping[str, Any] | None, new: Mapping[str, Any]
@@ -152,6 +157,8 @@ class DynamicProvider:
 
     def _ready(self) -> Any:
         with self._lock:
+            if self._closed:
+                raise StepFailed("the dynamic provider is closed")
             if self._stub is None:
                 environment = {
                     **os.environ,

@@ -111,5 +111,7 @@ class Providers:
 
     def close(self) -> None:
         """Close every provider."""
-        for provider in self._made.values():
+        with self._lock:
+            made = list(self._made.values())
+        for provider in made:
             provider.close()

@@ -1,0 +1,169 @@
+"""What a run does early, late or not at all, so that it is over soon."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+import yaml
+
+from divvy.engine.errors import StepFailed
+from divvy.engine.operations import Target, preview
+from divvy.engine.program import Program
+from divvy.engine.project import find_project
+from divvy.engine.providers import Providers
+from divvy.engine.state.resource import ResourceState
+from divvy.engine.urn import PROVIDER_PREFIX, make_urn
+from divvy.engine.watcher import StepReport, Summary
+
+PROJECT = "name: trial\nruntime: python\n"
+
+
+class Listener:
+    """A watcher that keeps what is said."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, str]] = []
+
+    def began(self, step: StepReport) -> None: ...
+    def told(self, urn: str, text: str) -> None: ...
+    def ended(self, step: StepReport, failure: str | None) -> None: ...
+
+    def said(self, severity: str, text: str, urn: str) -> None:
+        self.heard.append((severity, text))
+
+
+def previewed(folder: Path, program: str) -> tuple[Summary, list[tuple[str, str]]]:
+    """Preview a program; return how it ended and what it said."""
+    (folder / "Pulumi.yaml").write_text(PROJECT)
+    (folder / "Pulumi.dev.yaml").write_text("config: {}\n")
+    (folder / "__main__.py").write_text(program)
+    project = find_project(folder)
+    listener = Listener()
+    process = Program(project)
+    try:
+        summary = preview(Target(project, "dev"), listener, process)
+    finally:
+        process.close()
+    return summary, listener.heard
+
+
+@pytest.mark.parametrize(
+    ("loaded", "unwanted"),
+    [
+        ("divvy.cli.main", {"pydantic", "grpc", "yaml", "lightkube", "pulumi", "rich.console"}),
+        ("divvy.engine.operations", {"pulumi", "pulumi.runtime", "lightkube", "pydantic"}),
+        ("divvy.engine.program", {"grpc", "google.protobuf", "pulumi"}),
+    ],
+)
+def test_a_module_loads_only_what_it_needs_at_once(loaded: str, unwanted: set[str]) -> None:
+    look = f"import sys, {loaded}; print(*sys.modules)"
+    found = subprocess.run(
+        [sys.executable, "-c", look], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert loaded in found
+    assert not unwanted & set(found)
+
+
+def test_debug_messages_stay_in_the_program_and_all_others_are_heard(tmp_path: Path) -> None:
+    summary, heard = previewed(
+        tmp_path,
+        "import pulumi\n"
+        "pulumi.log.debug('quiet')\n"
+        "pulumi.log.info('news')\n"
+        "pulumi.log.warn('careful')\n"
+        "print('plain')\n",
+    )
+    assert not summary.failures
+    assert {("info", "news"), ("warning", "careful"), ("info", "plain")} <= set(heard)
+    assert not [text for severity, text in heard if severity == "debug" or "quiet" in text]
+
+
+@pytest.fixture
+def api_server() -> Iterator[tuple[str, list[str], threading.Event]]:
+    """Serve as an API server that notes what it is asked."""
+    asked: list[str] = []
+    greeted = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # noqa: N802 (the base class's name)
+            asked.append(self.path)
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+            greeted.set()
+
+        def log_message(self, *arguments: object) -> None: ...
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", asked, greeted
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def providers_knowing(folder: Path, kind: str, inputs: dict[str, object]) -> tuple[Providers, str]:
+    """Return providers that know one of the state, and its reference."""
+    providers = Providers(
+        "trial", "dev", folder=folder, python=sys.executable, told=lambda _urn, _text: None
+    )
+    urn = make_urn("dev", "trial", "", f"{PROVIDER_PREFIX}{kind}", "p")
+    state = ResourceState(urn, f"{PROVIDER_PREFIX}{kind}", custom=True, id="1", inputs=inputs)
+    providers.known(state)
+    return providers, f"{urn}::1"
+
+
+def kubeconfig(folder: Path, server: str) -> str:
+    """Write a kubeconfig for a server and return its path."""
+    path = folder / "kubeconfig"
+    names = {"cluster": "c", "user": "u"}
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "current-context": "x",
+                "contexts": [{"name": "x", "context": names}],
+                "clusters": [{"name": "c", "cluster": {"server": server}}],
+                "users": [{"name": "u", "user": {}}],
+            }
+        )
+    )
+    return str(path)
+
+
+def test_the_cluster_of_the_state_is_greeted_before_the_first_step(
+    tmp_path: Path, api_server: tuple[str, list[str], threading.Event]
+) -> None:
+    server, asked, greeted = api_server
+    inputs: dict[str, object] = {"kubeconfig": kubeconfig(tmp_path, server)}
+    providers, _ = providers_knowing(tmp_path, "kubernetes", inputs)
+    providers.warm()
+    assert greeted.wait(20)
+    providers.close()
+    assert asked == ["/version"]
+
+
+def test_a_cluster_that_cannot_be_greeted_is_told_to_who_needs_it(tmp_path: Path) -> None:
+    providers, reference = providers_knowing(
+        tmp_path, "kubernetes", {"kubeconfig": str(tmp_path / "absent")}
+    )
+    providers.warm()
+    resource = ResourceState("urn:pulumi:dev::trial::kubernetes:core/v1:ConfigMap::c", "k", True)
+    with pytest.raises(Exception, match="kubeconfig"):
+        providers.of(reference).read(resource)
+    providers.close()
+
+
+def test_a_dynamic_provider_that_was_closed_starts_no_process_any_more(tmp_path: Path) -> None:
+    providers, reference = providers_knowing(tmp_path, "pulumi-python", {})
+    provider = providers.of(reference)
+    providers.close()
+    with pytest.raises(StepFailed, match="closed"):
+        provider.warm()
