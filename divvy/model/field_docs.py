@@ -21,7 +21,11 @@ def field_doc(part: type[BaseModel], field: str) -> str:
 @cache
 def _docs() -> dict[tuple[str, str], str]:
     found: dict[tuple[str, str], str] = {}
-    for part in ast.parse(Path(stack.__file__).read_text("utf-8")).body:
+    try:
+        source = Path(stack.__file__).read_text("utf-8")
+    except OSError:
+        return found  # installed without sources: an error then says no more than where it is
+    for part in ast.parse(source).body:
         if not isinstance(part, ast.ClassDef):
             continue
         for field, text in zip(part.body, part.body[1:], strict=False):
