@@ -1,4 +1,4 @@
-"""Fixtures: the built driver, and driver roots with their daemons."""
+"""Fixtures: the built driver, driver roots with their daemons, GPUs ready for work."""
 
 import contextlib
 import os
@@ -9,6 +9,7 @@ import pynvml
 import pytest
 
 from divvy.lab.simulated_driver import build
+from tests.simulator.cuda import Cuda
 from tests.simulator.driver_root import DriverRoot
 
 Install = Callable[..., DriverRoot]
@@ -47,3 +48,28 @@ def administrator() -> None:
     capabilities = int(status.split("CapEff:")[1].split()[0], 16)
     if os.geteuid() != 0 or not capabilities >> 21 & 1:
         pytest.skip("changes of MIG and settings need root with CAP_SYS_ADMIN")
+
+
+@pytest.fixture
+def gpu(install: Install) -> Cuda:
+    """Give a GPU of the test's own, with a current context."""
+    cuda = install().cuda().init()
+    cuda.context()
+    return cuda
+
+
+@pytest.fixture(scope="module")
+def kept_cuda(binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cuda]:
+    """Give libcuda with one GPU, the same for all tests of a module."""
+    driver = DriverRoot(tmp_path_factory.mktemp("kept") / "root", binaries)
+    driver.install("A100-SXM4-40GB", 1)
+    yield driver.cuda().init()
+    driver.stop()
+
+
+@pytest.fixture
+def kept_gpu(kept_cuda: Cuda) -> Iterator[Cuda]:
+    """Give the module's GPU, with a context of the test's own: enough where kernels alone count."""
+    context = kept_cuda.context()
+    yield kept_cuda
+    kept_cuda.call("cuCtxDestroy_v2", context)

@@ -2,6 +2,7 @@
 
 import ctypes as c
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 INVALID_VALUE, OUT_OF_MEMORY, NOT_INITIALIZED = 1, 2, 3
@@ -16,6 +17,13 @@ class CudaError(Exception):
     def __init__(self, name: str, code: int, text: str = ""):
         super().__init__(f"{name}: {code} {text}")
         self.code = code
+
+
+def fails(code: int) -> AbstractContextManager[object]:
+    """Expect that a call fails with this code."""
+    import pytest  # here: the processes that tests start load this file, and need no pytest
+
+    return pytest.raises(CudaError, match=f": {code}")
 
 
 class Cuda:

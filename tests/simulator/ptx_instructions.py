@@ -1,0 +1,207 @@
+"""The instructions of PTX that tests try, each with a model of it in Python's arithmetic."""
+
+import math
+import struct
+
+INTEGERS = ["u16", "s16", "u32", "s32", "u64", "s64"]
+# instruction → (instruction, kinds of its operands, kind of its result, model)
+CASES: dict[str, tuple[str, list[str], str, object]] = {}
+
+
+def case(text: str, inputs: list[str], output: str, model: object) -> None:
+    """Enter an instruction; its model returns None where the result is not compared."""
+    CASES[text] = (text, inputs, output, model)
+
+
+def wrap(value: int, kind: str) -> int:
+    """Keep the low bits of a number, as a register of this type does."""
+    bits = int(kind[1:])
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if kind[0] == "s" and value >> (bits - 1) else value
+
+
+def clamp(value: int, kind: str) -> int:
+    """Return the number of this type that is nearest."""
+    bits = int(kind[1:])
+    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if kind[0] == "s" else (0, (1 << bits) - 1)
+    return max(low, min(high, value))
+
+
+def f32(value: float) -> float:
+    """Round a number to single precision."""
+    try:
+        return struct.unpack("f", struct.pack("f", value))[0]
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def int_to_f32(value: int) -> float:
+    """Convert a number to single precision in one rounding; by way of a double it would be two."""
+    size = abs(value)
+    extra = max(0, size.bit_length() - 24)
+    low = size & ((1 << extra) - 1)
+    kept = size >> extra
+    half = 1 << extra >> 1
+    kept += extra > 0 and (low > half or (low == half and kept & 1))
+    return math.copysign(float(kept << extra), value) if value else 0.0
+
+
+def quotient(a: int, b: int) -> int:
+    """Divide and drop the fraction, where Python would round down."""
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+def shifted(a: int, by: int, kind: str) -> int:
+    """Shift to the right, by the type's width or more too: then only the sign is left."""
+    return a >> min(by, int(kind[1:]) - 1) if kind[0] == "s" or by < int(kind[1:]) else 0
+
+
+def signed_field(a: int, position: int, length: int) -> int:
+    """Extract a field of bits and extend its sign."""
+    if length == 0:
+        return 0
+    # Above the word, its sign goes on.
+    field = (
+        (a >> min(position, 31)) & ((1 << length) - 1) if length < 64 else a >> min(position, 31)
+    )
+    top = a >> min(position + length - 1, 31) & 1
+    return wrap(field | (-1 << length if top else 0), "s32")
+
+
+def permuted(a: int, b: int, pick: int) -> int:
+    """Pick four of eight bytes, or the signs of them."""
+    octets = struct.pack("II", a, b)
+    made = []
+    for n in range(4):
+        choice = pick >> 4 * n & 15
+        value = octets[choice & 7]
+        made.append((0xFF if value & 0x80 else 0) if choice & 8 else value)
+    return struct.unpack("I", bytes(made))[0]
+
+
+def _arithmetic() -> None:
+    for t in INTEGERS:
+        case(f"add.{t}", [t, t], t, lambda a, b, t=t: wrap(a + b, t))
+        case(f"sub.{t}", [t, t], t, lambda a, b, t=t: wrap(a - b, t))
+        case(f"mul.lo.{t}", [t, t], t, lambda a, b, t=t: wrap(a * b, t))
+        case(f"mul.hi.{t}", [t, t], t, lambda a, b, t=t: wrap(a * b >> int(t[1:]), t))
+        case(f"mad.lo.{t}", [t, t, t], t, lambda a, b, k, t=t: wrap(a * b + k, t))
+        case(f"min.{t}", [t, t], t, min)
+        case(f"max.{t}", [t, t], t, max)
+        case(f"div.{t}", [t, t], t, lambda a, b, t=t: None if b == 0 else wrap(quotient(a, b), t))
+        case(
+            f"rem.{t}",
+            [t, t],
+            t,
+            lambda a, b, t=t: None if b == 0 else wrap(a - b * quotient(a, b), t),
+        )
+        case(f"shr.{t}", [t, "u32"], t, lambda a, b, t=t: shifted(a, b, t))
+        b = f"b{t[1:]}"
+        if t[0] == "u":
+            bits = int(t[1:])
+            case(
+                f"shl.{b}",
+                [t, "u32"],
+                t,
+                lambda a, k, t=t, n=bits: 0 if k >= n else wrap(a << k, t),
+            )
+            case(f"and.{b}", [t, t], t, lambda a, k: a & k)
+            case(f"or.{b}", [t, t], t, lambda a, k: a | k)
+            case(f"xor.{b}", [t, t], t, lambda a, k: a ^ k)
+            case(f"not.{b}", [t], t, lambda a, t=t: wrap(~a, t))
+        else:
+            case(f"abs.{t}", [t], t, lambda a, t=t: wrap(abs(a), t))
+            case(f"neg.{t}", [t], t, lambda a, t=t: wrap(-a, t))
+    for t, w in (("u16", "u32"), ("s16", "s32"), ("u32", "u64"), ("s32", "s64")):
+        case(f"mul.wide.{t}", [t, t], w, lambda a, b: a * b)
+        case(f"mad.wide.{t}", [t, t, w], w, lambda a, b, k, w=w: wrap(a * b + k, w))
+    for t in ("u32", "u64"):
+        b, bits = f"b{t[1:]}", int(t[1:])
+        case(f"popc.{b}", [t], "u32", lambda a: a.bit_count())
+        case(f"clz.{b}", [t], "u32", lambda a, n=bits: n - a.bit_length())
+        case(f"brev.{b}", [t], t, lambda a, n=bits: int(f"{a:0{n}b}"[::-1], 2))
+        case(f"bfe.{t}", [t, "byte", "byte"], t, lambda a, p, n: a >> p & ((1 << n) - 1))
+        case(
+            f"bfi.{b}",
+            [t, t, "byte", "byte"],
+            t,
+            lambda a, k, p, n, w=bits: (
+                (k & ~(((1 << n) - 1) << p) | (a & ((1 << n) - 1)) << p) & ((1 << w) - 1)
+            ),
+        )
+    case("bfe.s32", ["s32", "byte", "byte"], "s32", signed_field)
+
+
+def _floats() -> None:
+    for t, same in (("f32", f32), ("f64", float)):
+        case(f"add.{t}", [t, t], t, lambda a, b, r=same: r(a + b))
+        case(f"sub.{t}", [t, t], t, lambda a, b, r=same: r(a - b))
+        case(f"mul.{t}", [t, t], t, lambda a, b, r=same: r(a * b))
+        case(f"div.rn.{t}", [t, t], t, lambda a, b, r=same: None if b == 0 else r(a / b))
+        case(f"neg.{t}", [t], t, lambda a: -a)
+        case(f"abs.{t}", [t], t, abs)
+        case(f"sqrt.rn.{t}", [t], t, lambda a, r=same: r(math.sqrt(a)) if a >= 0 else math.nan)
+        case(f"rcp.rn.{t}", [t], t, lambda a, r=same: None if a == 0 else r(1 / a))
+        case(f"min.{t}", [t, t], t, lambda a, b: None if a == b else min(a, b))
+        case(f"max.{t}", [t, t], t, lambda a, b: None if a == b else max(a, b))
+    case("fma.rn.f32", ["small", "small", "small"], "f32", lambda a, b, k: f32(a * b + k))
+    for name, model in (("sin", math.sin), ("cos", math.cos), ("ex2", lambda a: 2.0**a)):
+        case(f"{name}.approx.f32", ["small"], "f32~", model)
+    case("lg2.approx.f32", ["positive"], "f32~", math.log2)
+    case("rsqrt.approx.f32", ["positive"], "f32~", lambda a: 1 / math.sqrt(a))
+
+
+def _conversions() -> None:
+    for source in [*INTEGERS, "f32", "f64"]:
+        for target in [*INTEGERS, "f32", "f64"]:
+            if source == target and source[0] != "f":
+                continue
+            if source[0] == "f" and target[0] != "f":
+                for mode, rounded in (
+                    ("rni", round),
+                    ("rzi", int),
+                    ("rmi", math.floor),
+                    ("rpi", math.ceil),
+                ):
+                    case(
+                        f"cvt.{mode}.{target}.{source}",
+                        [source],
+                        target,
+                        lambda a, r=rounded, t=target: clamp(r(a), t),
+                    )
+            elif source[0] == "f":
+                if source != target:
+                    rounding = ".rn" if target == "f32" else ""
+                    same = f32 if target == "f32" else float
+                    case(f"cvt{rounding}.{target}.{source}", [source], target, same)
+                else:
+                    case(f"cvt.rni.{target}.{source}", [source], target, lambda a: float(round(a)))
+            elif target[0] == "f":
+                same = int_to_f32 if target == "f32" else float
+                case(f"cvt.rn.{target}.{source}", [source], target, same)
+            else:
+                case(f"cvt.{target}.{source}", [source], target, lambda a, t=target: wrap(a, t))
+    case("cvt.sat.s16.s32", ["s32"], "s16", lambda a: clamp(a, "s16"))
+    case("cvt.sat.u32.s32", ["s32"], "u32", lambda a: clamp(a, "u32"))
+
+
+def _bytes_and_pairs() -> None:
+    case("prmt.b32", ["u32", "u32", "half"], "u32", permuted)
+    case(
+        "shf.l.wrap.b32",
+        ["u32", "u32", "u32"],
+        "u32",
+        lambda a, b, k: ((b << 32 | a) << (k & 31) >> 32) & 0xFFFFFFFF,
+    )
+    case(
+        "shf.r.clamp.b32",
+        ["u32", "u32", "u32"],
+        "u32",
+        lambda a, b, k: (b << 32 | a) >> min(k, 32) & 0xFFFFFFFF,
+    )
+
+
+_arithmetic()
+_floats()
+_conversions()
+_bytes_and_pairs()

@@ -1,0 +1,77 @@
+"""Contexts: how they are stacked, and which processes may have one."""
+
+import ctypes as c
+
+import pytest
+
+from tests.simulator import cuda as codes
+from tests.simulator.cuda import fails
+from tests.simulator.cuda_process import run
+
+
+def test_contexts(gpu):
+    first = c.c_void_p()
+    gpu.call("cuCtxGetCurrent", c.byref(first))
+    second = gpu.context()
+    pointer = gpu.allocate(1 << 20)
+    used = gpu.memory()[0]
+    popped = c.c_void_p()
+    gpu.call("cuCtxPopCurrent_v2", c.byref(popped))
+    assert popped.value == second.value
+    gpu.call("cuCtxPushCurrent_v2", second)
+    gpu.call("cuCtxDestroy_v2", second)
+    current = c.c_void_p()
+    gpu.call("cuCtxGetCurrent", c.byref(current))
+    assert current.value == first.value
+    assert gpu.memory()[0] == used + (1 << 20)
+    with fails(codes.INVALID_VALUE):
+        gpu.free(pointer)
+    with fails(201):
+        gpu.call("cuCtxDestroy_v2", second)
+    primary = c.c_void_p()
+    gpu.call("cuDevicePrimaryCtxRetain", c.byref(primary), 0)
+    again = c.c_void_p()
+    gpu.call("cuDevicePrimaryCtxRetain", c.byref(again), 0)
+    assert primary.value == again.value
+    gpu.call("cuCtxSetCurrent", primary)
+    gpu.allocate(64)
+    gpu.call("cuDevicePrimaryCtxRelease_v2", 0)
+    gpu.call("cuDevicePrimaryCtxRelease_v2", 0)
+    with fails(709):
+        gpu.call("cuCtxSynchronize")
+    gpu.call("cuCtxSetCurrent", None)
+    with fails(201):
+        gpu.call("cuCtxSynchronize")
+
+
+@pytest.mark.usefixtures("administrator")
+def test_compute_modes(install):
+    driver = install()
+    cuda = driver.cuda().init()
+    context = cuda.context()
+    driver.smi("-c", "EXCLUSIVE_PROCESS")
+    assert driver.hold(1).stdout.readline() == f"{codes.DEVICE_UNAVAILABLE}\n"
+    cuda.context()
+    assert cuda.attribute(20) == 3
+    cuda.call("cuCtxDestroy_v2", context)
+    driver.smi("-c", "2")
+    with fails(codes.DEVICE_UNAVAILABLE):
+        cuda.context()
+    assert driver.hold(1).stdout.readline() == f"{codes.DEVICE_UNAVAILABLE}\n"
+    driver.smi("-c", "0")
+    assert driver.hold(1).stdout.readline() == "0\n"
+
+
+def test_a_forked_child_has_no_cuda(install):
+    driver = install()
+    text = run(
+        driver,
+        "import os; cuda.context(); cuda.allocate(1 << 20)\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    print(cuda.code('cuCtxSynchronize'), cuda.code('cuInit', 0), flush=True)\n"
+        "    os._exit(0)\n"
+        "os.waitpid(child, 0); cuda.allocate(1 << 20); print('whole')",
+    )
+    assert text == "3 3\nwhole"
+    assert driver.used_mib() == [0]

@@ -1,0 +1,39 @@
+"""How a program finds libcuda's functions by name, and what the errors are called."""
+
+import ctypes as c
+
+from tests.simulator import cuda as codes
+from tests.simulator.cuda import Cuda
+
+
+def test_entry_points_by_name(gpu):
+    found, status = c.c_void_p(), c.c_int()
+    get = (
+        "cuGetProcAddress_v2",
+        b"cuMemAlloc",
+        c.byref(found),
+        12000,
+        c.c_uint64(0),
+        c.byref(status),
+    )
+    gpu.call(*get)
+    assert (found.value, status.value) == (address(gpu, "cuMemAlloc_v2"), 0)
+    gpu.call("cuGetProcAddress", b"cuCtxCreate", c.byref(found), 13000, c.c_uint64(0))
+    assert found.value == address(gpu, "cuCtxCreate_v4")
+    gpu.call("cuGetProcAddress", b"cuCtxCreate", c.byref(found), 12000, c.c_uint64(0))
+    assert found.value == address(gpu, "cuCtxCreate_v2")
+    assert gpu.code("cuGetProcAddress", b"cuNothing", c.byref(found), 12000, c.c_uint64(0)) == 500
+    assert found.value is None
+    assert gpu.code("cuGetExportTable", c.byref(found), b"0" * 16) == codes.NOT_FOUND
+    assert gpu.code("cuGraphCreate") == codes.NOT_SUPPORTED
+    text = c.c_char_p()
+    gpu.call("cuGetErrorName", 700, c.byref(text))
+    assert text.value == b"CUDA_ERROR_ILLEGAL_ADDRESS"
+    gpu.call("cuGetErrorString", 2, c.byref(text))
+    assert text.value == b"out of memory"
+    assert gpu.code("cuGetErrorName", 12345, c.byref(text)) == codes.INVALID_VALUE
+
+
+def address(cuda: Cuda, name: str) -> int | None:
+    """Return where the loader has put a function."""
+    return c.cast(getattr(cuda.library, name), c.c_void_p).value

@@ -1,0 +1,77 @@
+"""The GPU's memory: the calls, and that all processes share it."""
+
+import ctypes as c
+
+import pynvml as nvml
+
+from tests.simulator import cuda as codes
+from tests.simulator.cuda import fails
+from tests.simulator.driver_root import eventually
+
+
+def test_memory_calls(gpu):
+    pointer = gpu.allocate(4096)
+    gpu.call("cuMemsetD32_v2", c.c_uint64(pointer), 0x01020304, c.c_size_t(1024))
+    gpu.call("cuMemsetD16_v2", c.c_uint64(pointer + 2), 0xABCD, c.c_size_t(1))
+    gpu.call("cuMemsetD8_v2", c.c_uint64(pointer + 7), 0xEE, c.c_size_t(1))
+    assert gpu.download(pointer, 8).hex() == "0403cdab040302ee"
+    other = gpu.allocate(4096)
+    gpu.call("cuMemcpyDtoD_v2", c.c_uint64(other), c.c_uint64(pointer), c.c_size_t(4096))
+    assert gpu.download(other, 4096) == gpu.download(pointer, 4096)
+    begin, size = c.c_uint64(), c.c_size_t()
+    gpu.call("cuMemGetAddressRange_v2", c.byref(begin), c.byref(size), c.c_uint64(other + 99))
+    assert (begin.value, size.value) == (other, 4096)
+    for call in (
+        lambda: gpu.download(pointer, 4097),
+        lambda: gpu.download(pointer + 4096, 1),
+        lambda: gpu.call("cuMemsetD32_v2", c.c_uint64(pointer + 1), 0, c.c_size_t(1)),
+        lambda: gpu.free(pointer + 8),
+        lambda: gpu.allocate(0),
+        lambda: gpu.call("cuMemAlloc_v2", None, c.c_size_t(8)),
+    ):
+        with fails(codes.INVALID_VALUE):
+            call()
+    gpu.free(pointer)
+    with fails(codes.INVALID_VALUE):
+        gpu.free(pointer)
+    host = c.c_void_p()
+    gpu.call("cuMemAllocHost_v2", c.byref(host), c.c_size_t(64))
+    c.memset(host, 7, 64)
+    gpu.call("cuMemcpyHtoDAsync_v2", c.c_uint64(other), host, c.c_size_t(64), None)
+    assert gpu.download(other, 64) == b"\x07" * 64
+    gpu.call("cuMemFreeHost", host)
+
+
+def test_two_processes_over_the_limit(install):
+    driver = install("T4", 1)
+    cuda = driver.cuda().init()
+    cuda.context()
+    free, total = cuda.memory()
+    assert total == 16384 << 20 or free < total
+    neighbour = driver.hold(9000)
+    assert neighbour.stdout.readline() == "0\n"
+    assert cuda.memory()[0] == free - (9000 << 20)
+    with fails(codes.OUT_OF_MEMORY):
+        cuda.allocate(9000 << 20)
+    pointer = cuda.allocate(5000 << 20)
+    assert sorted(driver.used_mib()) == [14000]
+    neighbour.stdin.write("free\n")
+    neighbour.stdin.flush()
+    assert neighbour.stdout.readline() == "0\n"
+    second = cuda.allocate(9000 << 20)
+    cuda.free(pointer)
+    cuda.free(second)
+    assert cuda.memory()[0] == free
+    neighbour.kill()
+
+
+def test_a_killed_process_leaves_nothing(install):
+    driver = install()
+    holder = driver.hold(1234)
+    assert holder.stdout.readline() == "0\n"
+    assert driver.used_mib() == [1234]
+    driver.nvml()
+    (process,) = nvml.nvmlDeviceGetComputeRunningProcesses(nvml.nvmlDeviceGetHandleByIndex(0))
+    assert (process.pid, process.usedGpuMemory) == (holder.pid, 1234 << 20)
+    holder.kill()
+    assert eventually(lambda: driver.used_mib() == [0])
