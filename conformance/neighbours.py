@@ -37,6 +37,27 @@ class Figures:
         return min(self.beside, default=0.0) / (self.alone * fair) if self.alone else 0.0
 
 
+def mig_keeps(figures: Figures, unit: str) -> tuple[bool, str, str]:
+    """Judge a MIG device among neighbours: whether it keeps enough, what is expected, what is."""
+    listed = ", ".join(f"{figure:g}" for figure in figures.beside)
+    return (
+        figures.kept() >= MIG_KEEPS,
+        f"at least {MIG_KEEPS:.0%} of the {figures.alone:g} {unit} that it has alone",
+        f"{listed} {unit} with all neighbours: {figures.kept():.0%}",
+    )
+
+
+def shares_keep(figures: Figures, shares: int) -> tuple[bool, str, str]:
+    """Judge the shares of one device that all burn, as ``mig_keeps`` does."""
+    listed = ", ".join(f"{figure:g}" for figure in figures.beside)
+    kept = figures.kept(1 / shares)
+    return (
+        kept >= SHARE_KEEPS,
+        f"no share below {SHARE_KEEPS:.0%} of a fair share of {figures.alone:g} Gflop/s",
+        f"{listed} Gflop/s: the worst has {kept:.0%} of it",
+    )
+
+
 def gigaflops(log: str) -> float:
     """Return the last figure that gpu-burn gave, 0 where it gave none."""
     return _last(r"\((\d+(?:\.\d+)?) Gflop/s\)", log)

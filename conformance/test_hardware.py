@@ -7,7 +7,7 @@ import pytest
 from conformance.catalogue import check
 from conformance.evidence import Evidence
 from conformance.fixtures import Crowds
-from conformance.neighbours import BURN, COPY, MIG_KEEPS, SHARE_KEEPS, at_once
+from conformance.neighbours import BURN, COPY, at_once, mig_keeps, shares_keep
 from conformance.pods import Workplace
 from conformance.promise import DevicePromise
 from conformance.site import Site
@@ -58,14 +58,9 @@ def test_shares_under_load_all_advance(
     crowds: Crowds, promise: DevicePromise, evidence: Evidence
 ) -> None:
     figures = crowds.of(promise, BURN)
-    fair = 1 / promise.device.shares
     evidence.command = " ".join(BURN)
     evidence.add("\n".join(figures.logs))
-    evidence.require_that(
-        figures.kept(fair) >= SHARE_KEEPS,
-        f"no share below {SHARE_KEEPS:.0%} of a fair share of {figures.alone:g} Gflop/s",
-        f"{_listed(figures.beside)} Gflop/s: the worst has {figures.kept(fair):.0%} of it",
-    )
+    evidence.require_that(*shares_keep(figures, promise.device.shares))
 
 
 def _keeps(
@@ -78,12 +73,4 @@ def _keeps(
     figures = crowds.of(promise, command)
     evidence.command = " ".join(command)
     evidence.add("\n".join(figures.logs))
-    evidence.require_that(
-        figures.kept() >= MIG_KEEPS,
-        f"at least {MIG_KEEPS:.0%} of the {figures.alone:g} {unit} that it has alone",
-        f"{_listed(figures.beside)} {unit} with all neighbours: {figures.kept():.0%}",
-    )
-
-
-def _listed(figures: tuple[float, ...]) -> str:
-    return ", ".join(f"{figure:g}" for figure in figures)
+    evidence.require_that(*mig_keeps(figures, unit))

@@ -73,9 +73,12 @@ A check is worth what it finds. Tests bring each of these faults about on the la
 """
 
 _MADE_UP = "nvidia-smi lists a MIG device that is not there (test_bare_on_lab.py)"
+_SLOWED = "figures of a MIG device that neighbours slow down (test_cases.py, without a lab)"
 _ELSEWHERE = {
     "WORK-04": "an image that fails (tests/conformance/test_options_on_lab.py)",
     "WORK-05": "an image that prints FAULTY and ends with 0 (test_options_on_lab.py)",
+    "HW-01": _SLOWED,
+    "HW-02": _SLOWED,
     "HW-03": "bad arithmetic beside it, with the simulated GPUs let in (test_options_on_lab.py)",
     "HW-04": "a share that is halted, with the simulated GPUs let in (test_options_on_lab.py)",
     "BARE-01": "a libcuda of another version (test_bare_on_lab.py)",
@@ -87,7 +90,7 @@ _ELSEWHERE = {
 }
 _BY_HAND = """\
 
-HW-01 and HW-02 were let in by hand on simulated GPUs, whose devices share one processor: they
+HW-01 and HW-02 were also let in by hand on simulated GPUs, whose devices share one processor: they
 fail there, as they have to (a MIG device kept 11 % of its bandwidth beside seven others). What
 passes of HW-… on simulated GPUs counts as skipped.
 """
@@ -107,7 +110,6 @@ def conformance_page() -> str:
 def unseen() -> list[str]:
     """List the checks without a fault in the tables here; a check that cannot fail is none."""
     seen = {identity for fault in FAULTS for identity in fault.checks} | set(_ELSEWHERE)
-    seen |= {"HW-01", "HW-02"}
     return [identity for identity in CATALOGUE if identity not in seen]
 
 

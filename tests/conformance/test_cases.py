@@ -9,7 +9,7 @@ import pytest
 import conformance
 from conformance.bare.host import devices_of
 from conformance.catalogue import CATALOGUE
-from conformance.neighbours import Figures, gigabytes, gigaflops
+from conformance.neighbours import Figures, gigabytes, gigaflops, mig_keeps, shares_keep
 from conformance.pod_spec import OWN, Wish, pod_spec
 from conformance.promise import node_promises
 from conformance.tenants import holders
@@ -76,6 +76,25 @@ def test_the_worst_device_counts(beside: tuple[float, ...], fair: float, kept: f
 
 def test_a_device_without_a_figure_keeps_nothing() -> None:
     assert Figures(0.0, (50.0,), ()).kept() == 0
+
+
+def test_a_mig_device_that_loses_more_than_a_fifth_to_neighbours_fails() -> None:
+    expected = "at least 80% of the 100 GB/s that it has alone"
+    assert mig_keeps(Figures(100.0, (95.0, 80.0), ()), "GB/s") == (
+        True, expected, "95, 80 GB/s with all neighbours: 80%",
+    )  # fmt: skip
+    assert mig_keeps(Figures(100.0, (95.0, 79.0), ()), "GB/s") == (
+        False, expected, "95, 79 GB/s with all neighbours: 79%",
+    )  # fmt: skip
+    assert not mig_keeps(Figures(100.0, (), ()), "GB/s")[0]
+
+
+def test_a_share_below_a_quarter_of_its_fair_part_fails() -> None:
+    expected = "no share below 25% of a fair share of 80 Gflop/s"
+    assert shares_keep(Figures(80.0, (20.0, 5.0), ()), 4) == (
+        True, expected, "20, 5 Gflop/s: the worst has 25% of it",
+    )  # fmt: skip
+    assert shares_keep(Figures(80.0, (20.0, 4.9), ()), 4)[0] is False
 
 
 def test_figures_are_the_last_ones_printed() -> None:
