@@ -82,20 +82,27 @@ static int running(nvmlDevice_t device, struct sim_processes *all, struct sim_gp
     return 0;
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *count,
-                                                            nvmlProcessInfo_t *infos)
+/* Finds the processes and says how many there are; an error where the caller's list is too short. */
+static int running_into(nvmlDevice_t device, unsigned *count, const void *infos, struct sim_processes *all)
 {
     struct sim_gpu state;
-    struct sim_processes all;
-    int status = running(device, &all, &state);
+    int status = running(device, all, &state);
     if (status != 0)
         return status;
     if (count == NULL || (infos == NULL && *count > 0))
         return SIM_ERR_INVALID_ARGUMENT;
     unsigned room = *count;
-    *count = all.count;
-    if (room < all.count)
-        return SIM_ERR_INSUFFICIENT_SIZE;
+    *count = all->count;
+    return room < all->count ? SIM_ERR_INSUFFICIENT_SIZE : 0;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *count,
+                                                            nvmlProcessInfo_t *infos)
+{
+    struct sim_processes all;
+    int status = running_into(device, count, infos, &all);
+    if (status != 0)
+        return status;
     for (uint32_t i = 0; i < all.count; i++)
         infos[i] = (nvmlProcessInfo_t){all.process[i].pid, all.process[i].bytes, all.process[i].gi,
                                        all.process[i].ci};
@@ -111,17 +118,10 @@ EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device,
 EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned *count,
                                                          nvmlProcessInfo_v1_t *infos)
 {
-    struct sim_gpu state;
     struct sim_processes all;
-    int status = running(device, &all, &state);
+    int status = running_into(device, count, infos, &all);
     if (status != 0)
         return status;
-    if (count == NULL || (infos == NULL && *count > 0))
-        return SIM_ERR_INVALID_ARGUMENT;
-    unsigned room = *count;
-    *count = all.count;
-    if (room < all.count)
-        return SIM_ERR_INSUFFICIENT_SIZE;
     for (uint32_t i = 0; i < all.count; i++)
         infos[i] = (nvmlProcessInfo_v1_t){all.process[i].pid, all.process[i].bytes};
     return 0;
