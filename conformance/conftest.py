@@ -22,6 +22,7 @@ from conformance.fixtures import (  # noqa: F401 (pytest finds fixtures here)
     fills,
     known_images,
     openings,
+    overdraws,
     past_scheduler,
     places,
     pods,

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from conformance.catalogue import MIG, MIG_SLICED
 from conformance.evidence import Evidence
 from conformance.fill import Filled, fill
 from conformance.known_images import BURN_ARGUMENTS
 from conformance.neighbours import Figures, crowded, measure
+from conformance.overdraw import Overdraw, overdraw
 from conformance.pods import Outcome, Workplace
 from conformance.probes import LOOK, AtOnce, look_around
 from conformance.promise import DevicePromise, NodePromise
@@ -23,6 +25,7 @@ EVIDENCE = pytest.StashKey[Evidence]()
 Bare = AtOnce[NodePromise, tuple[Outcome, Outcome | None]]
 Probes = AtOnce[DevicePromise, Outcome]
 Fills = AtOnce[DevicePromise, Filled]
+Overdraws = AtOnce[DevicePromise, Overdraw]
 Tellings = AtOnce[NodePromise, Told | None]
 _BURN = ("gpu-burn", "-m", "64", "-stts", "1", "3")
 _MOST_PODS = 16
@@ -140,6 +143,18 @@ def fills(site: Site, pods: Workplace) -> Fills:
         return fill(pods, promise)
 
     return AtOnce(site.devices, work, _most(site, _FILLS_SIMULATED))
+
+
+@pytest.fixture(scope="session")
+def overdraws(site: Site, pods: Workplace) -> Overdraws:
+    """Ask for more memory than a MIG device has, on one of each resource on every node."""
+
+    def work(promise: DevicePromise) -> Overdraw:
+        require_idle(site, promise)
+        return overdraw(pods, promise)
+
+    cut = [one for one in site.devices if one.mode in (MIG, MIG_SLICED)]
+    return AtOnce(cut, work, _most(site, _BURNS_SIMULATED))
 
 
 @dataclass(frozen=True)

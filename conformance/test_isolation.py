@@ -8,16 +8,12 @@ import pytest
 
 from conformance.catalogue import check
 from conformance.evidence import Evidence
-from conformance.fixtures import Bare, Fills, Probes
-from conformance.pods import Workplace
+from conformance.fixtures import Bare, Fills, Overdraws, Probes
 from conformance.probes import part
 from conformance.promise import DevicePromise, NodePromise
-from conformance.site import Site
-from conformance.tenants import require_idle
 
 MOST_MIB_OFF = 0.02
 _TOTAL = re.compile(r"\d+MiB\s*/\s*(\d+)MiB")
-_BURNING = 4
 
 
 @check("ISO-01")
@@ -128,31 +124,21 @@ def test_shares_are_of_the_same_devices(
 @check("ISO-05")
 @pytest.mark.exclusive
 def test_a_mig_device_refuses_more_than_its_slice(
-    site: Site, pods: Workplace, promise: DevicePromise, evidence: Evidence
+    overdraws: Overdraws, promise: DevicePromise, evidence: Evidence
 ) -> None:
-    memory = promise.device.memory_mib or 0
-    command = ["mem-hog", "--mib", str(int(memory * 1.1)), "--chunk", "256"]
-    require_idle(site, promise)
-    evidence.command = " ".join(command)
-    burn = ["gpu-burn", "-m", "64", "-stts", "1", str(_BURNING)]
-    node, resource = promise.node.name, promise.resource
-    neighbour = pods.start(node, burn, resource) if promise.count > 1 else None
-    try:
-        outcome = pods.run(node, command, resource)
-        evidence.add(outcome.log)
-        said = outcome.log.strip().splitlines()[-1:] or [str(outcome)]
-        refused = outcome.code == 12
-        neighbours = "no neighbour"
-        if neighbour is not None:
-            burned = pods.wait(neighbour, _BURNING + 60)
-            evidence.add(burned.log)
-            neighbours = "neighbour OK" if "GPU 0: OK" in burned.log else "neighbour disturbed"
-    finally:
-        pods.remove(*filter(None, [neighbour]))
+    found = overdraws[promise]
+    evidence.command = " ".join(found.command)
+    evidence.add(found.greedy.log)
+    said = found.greedy.log.strip().splitlines()[-1:] or [str(found.greedy)]
+    undisturbed, neighbour = True, "no neighbour"
+    if found.neighbour is not None:
+        evidence.add(found.neighbour.log)
+        undisturbed = "GPU 0: OK" in found.neighbour.log
+        neighbour = "neighbour OK" if undisturbed else "neighbour disturbed"
     evidence.require_that(
-        refused and neighbours != "neighbour disturbed",
+        found.greedy.code == 12 and undisturbed,
         "exit code 12 (out of memory), the neighbour's burn OK",
-        f"exit code {outcome.code}, {said[0]}; {neighbours}",
+        f"exit code {found.greedy.code}, {said[0]}; {neighbour}",
     )
 
 
