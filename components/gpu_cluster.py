@@ -17,7 +17,7 @@ from divvy.model import Cluster
 from divvy.render.objects import component_of, objects
 
 
-class GpuCluster(pulumi.ComponentResource):  # type: ignore[misc]
+class GpuCluster(pulumi.ComponentResource):
     """Everything Divvy has in one cluster.
 
     Creates:

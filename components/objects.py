@@ -13,7 +13,7 @@ _WAITS_FOR_ALL = "DaemonSet"
 _SDK = "pulumi-kubernetes"
 
 
-class KubernetesObject(pulumi.CustomResource):  # type: ignore[misc]
+class KubernetesObject(pulumi.CustomResource):
     """One object of the Kubernetes provider, its properties as ``divvy.render`` made them.
 
     The same resource as the SDK's class of that kind, without its types: those would
@@ -52,7 +52,7 @@ def register_objects(
     return registered
 
 
-class ObjectsComponent(pulumi.ComponentResource):  # type: ignore[misc]
+class ObjectsComponent(pulumi.ComponentResource):
     """A component whose children are the Kubernetes objects of ``args["objects"]``."""
 
     token: ClassVar[str]

@@ -11,7 +11,7 @@ from plugin_image.resource import Builder, Image
 _Builder = Builder
 
 
-class PluginImage(pulumi.ComponentResource):  # type: ignore[misc]
+class PluginImage(pulumi.ComponentResource):
     """The agent's image.
 
     Creates:

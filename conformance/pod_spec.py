@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Level = Literal["restricted", "baseline", "privileged"]
-OWN = {"divvy.gpu/conformance": "yes"}
+OWN: dict[str, Any] = {"divvy.gpu/conformance": "yes"}
 _LONGEST_SECONDS = 1800
 _CONTAINER: Mapping[Level, Mapping[str, Any]] = {
     "restricted": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},

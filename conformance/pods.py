@@ -58,7 +58,7 @@ class Workplace:
         """
         name = f"c-{secrets.token_hex(4)}"
         wish = Wish(node, **{"image": self._image, "command": command, "resource": resource} | more)
-        metadata = {"name": name, "namespace": self.name, "labels": OWN}
+        metadata: Any = {"name": name, "namespace": self.name, "labels": OWN}
         spec = pod_spec(wish, self._level, self._priority_class)
         try:
             self._client.create(Pod(apiVersion="v1", kind="Pod", metadata=metadata, spec=spec))
@@ -120,7 +120,7 @@ class Workplace:
 
     def events(self, name: str) -> list[str]:
         """Return "Reason: message" of every event about a pod."""
-        fields = {"involvedObject.name": name}
+        fields: Any = {"involvedObject.name": name}
         found = self._client.list(Event, namespace=self.name, fields=fields)
         return [f"{event.get('reason')}: {event.get('message')}" for event in found]
 

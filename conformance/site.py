@@ -63,7 +63,7 @@ class Site:
 
     def agent(self, node: str, component: str = AGENT) -> Any | None:
         """Return the agent's pod on a node, or that of another component; None without one."""
-        labels = {"app.kubernetes.io/component": component, "app.kubernetes.io/name": "divvy"}
+        labels: Any = {"app.kubernetes.io/component": component, "app.kubernetes.io/name": "divvy"}
         for pod in self.client.list(Pod, namespace=self.cluster.namespace, labels=labels):
             leaves = pod["metadata"].get("deletionTimestamp")
             if pod["spec"].get("nodeName") == node and not leaves:

@@ -45,7 +45,7 @@ class Workplaces:
                 self._client.create(PriorityClass(**_priority_class(self.name)))
             name = f"{self.name}-{level}"
             labels = {"pod-security.kubernetes.io/enforce": level, **OWN}
-            metadata = {"name": name, "labels": labels}
+            metadata: Any = {"name": name, "labels": labels}
             self._client.create(Namespace(apiVersion="v1", kind="Namespace", metadata=metadata))
             place = Workplace(self._client, self._image, name, level, self.name)
             self._places[level] = place

@@ -21,7 +21,7 @@ from pulumi.dynamic import (
 from plugin_image.build import build_and_push, exists
 
 
-class Builder(ResourceProvider):  # type: ignore[misc]
+class Builder(ResourceProvider):
     """Builds with buildah; the same inputs are never built twice."""
 
     # The inputs are no secrets, and a secret would need a passphrase for every run.
@@ -47,7 +47,7 @@ class Builder(ResourceProvider):  # type: ignore[misc]
         return ReadResult(id_ if exists(props["reference"]) else "", props)
 
 
-class Image(Resource):  # type: ignore[misc]
+class Image(Resource):
     """An image in a registry; ``reference`` is its name by digest."""
 
     reference: pulumi.Output[str]
