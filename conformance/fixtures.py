@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 
@@ -211,20 +212,28 @@ def known_images(site: Site, pods: Workplace, pytestconfig: pytest.Config) -> Kn
 
 @dataclass
 class Crowds:
-    """Figures of devices alone and among neighbours; a node is measured once per command."""
+    """Figures of devices alone and among neighbours; all nodes are measured once per command."""
 
     site: Site
     pods: Workplace
-    _known: dict[tuple[str, tuple[str, ...]], Mapping[str, Figures]] = field(default_factory=dict)
+    _known: dict[tuple[str, ...], AtOnce[NodePromise, Mapping[str, Figures]]] = field(
+        default_factory=dict
+    )
 
     def of(self, promise: DevicePromise, command: tuple[str, ...]) -> Figures:
         """Return the figures of one kind of device."""
-        key = (promise.node.name, command)
-        if key not in self._known:
-            require_idle_node(self.site, promise.node)
-            own = [one for one in self.site.devices if one.node.name == promise.node.name]
-            self._known[key] = measure(self.pods, crowded(own), command)
-        return self._known[key][promise.resource]
+        if command not in self._known:
+            nodes = [node for node in self.site.nodes if self._devices(node)]
+            work = partial(self._measure, command)
+            self._known[command] = AtOnce(nodes, work, _most(self.site, 1))
+        return self._known[command][promise.node][promise.resource]
+
+    def _measure(self, command: tuple[str, ...], node: NodePromise) -> Mapping[str, Figures]:
+        require_idle_node(self.site, node)
+        return measure(self.pods, self._devices(node), command)
+
+    def _devices(self, node: NodePromise) -> list[DevicePromise]:
+        return crowded([one for one in self.site.devices if one.node.name == node.name])
 
 
 @pytest.fixture(scope="session")
