@@ -68,6 +68,8 @@ def calls(socket: Path, ids: Sequence[str], sizes: Sequence[int]) -> None:
         stub = stubs.DevicePluginStub(channel)
         first = api.ContainerAllocateRequest(devices_ids=ids[:1])
         allocate = api.AllocateRequest(container_requests=[first])
+        empty = milliseconds(lambda: stub.GetDevicePluginOptions(api.Empty()))
+        row("an empty call: what gRPC takes both ways", empty, "")
         row(f"Allocate, {kind}", milliseconds(lambda: stub.Allocate(allocate)), "0.5 / 2")
         slowest: tuple[float, int, list[float]] = (0.0, 0, [])
         for size in sizes:
