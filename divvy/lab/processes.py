@@ -76,26 +76,36 @@ def running() -> Iterator[LabProcess]:
 
 
 def variables(entry: Path) -> bytes:
-    """Return a process's environment, nothing if it is dead or of the kernel."""
+    """Return a process's environment, nothing if it has none, is dead or of the kernel.
+
+    In an execve a process has its new program but not yet its environment, for a moment, or
+    as long as the disk takes to bring the program's first pages. So an environment that is
+    empty is looked at again, until the same empty place has been seen twice.
+    """
+    before = None
     try:
         while True:
             found = (entry / "environ").read_bytes()
-            if found or not _in_execve(entry):
+            if found:
                 return found
+            start, end = place = _environment(entry)
+            if start == end != 0 and place == before:
+                return b""
+            before = place
             time.sleep(0.001)
     except OSError:
         return b""
 
 
-def _in_execve(entry: Path) -> bool:
-    """Say whether a process has its new program but not yet its environment.
+def _environment(entry: Path) -> tuple[int, int]:
+    """Return where a process's environment begins and ends: proc_pid_stat(5)'s last but one.
 
-    It is a moment, or as long as the disk takes to bring the program's first pages. Then
-    proc_pid_stat(5)'s env_end is 0, as it is for zombies and the kernel's threads, which
-    have no program.
+    The end is 0 in an execve, and for zombies and the kernel's threads. They have no program,
+    which is an OSError.
     """
+    (entry / "exe").readlink()
     after_name = (entry / "stat").read_text().rpartition(")")[2].split()
-    return int(after_name[48]) == 0 and bool((entry / "exe").readlink())
+    return int(after_name[47]), int(after_name[48])
 
 
 def find(component: str) -> int | None:

@@ -37,12 +37,22 @@ def test_processes_of_others_are_left_alone() -> None:
         other.kill()
 
 
-def test_a_component_is_found_in_the_moment_of_its_execve(tmp_path: Path) -> None:
-    # What proc(5) shows between the new program's memory and its environment.
+def test_a_program_that_replaces_itself_all_the_time_always_has_its_environment() -> None:
+    again = 'exec sh -c "$AGAIN"'
+    with subprocess.Popen(["sh", "-c", again], env={"AGAIN": again, "PATH": "/bin"}) as process:
+        entry = Path(f"/proc/{process.pid}")
+        looks = [processes.variables(entry) for _ in range(20_000)]
+        process.kill()
+    assert all(b"AGAIN=exec" in found for found in looks)
+
+
+@pytest.mark.parametrize("ends", [0, 4096], ids=["begins", "ends"])
+def test_a_component_is_found_in_the_moment_of_its_execve(tmp_path: Path, ends: int) -> None:
+    # What proc(5) shows between the new program's memory and its environment, or just after it.
     entry = tmp_path / "1234"
     entry.mkdir()
     (entry / "environ").write_bytes(b"")
-    (entry / "stat").write_text("1234 (a (b) c) R 1 " + "0 " * 48)
+    (entry / "stat").write_text("1234 (a (b) c) R 1 " + "0 " * 46 + f"{ends} 0")
     (entry / "exe").symlink_to("/bin/sh")
     later = threading.Timer(0.05, (entry / "environ").write_bytes, [b"A=1\0"])
     later.start()
@@ -52,8 +62,8 @@ def test_a_component_is_found_in_the_moment_of_its_execve(tmp_path: Path) -> Non
 @pytest.mark.parametrize("program", ["gone", "with-an-empty-environment"])
 def test_no_environment_is_no_reason_to_wait(tmp_path: Path, program: str) -> None:
     (tmp_path / "environ").write_bytes(b"")
-    end = 0 if program == "gone" else 4096
-    (tmp_path / "stat").write_text("1234 (sh) Z 1 " + "0 " * 46 + f"{end} 0")
+    place = 0 if program == "gone" else 4096
+    (tmp_path / "stat").write_text("1234 (sh) Z 1 " + "0 " * 45 + f"{place} {place} 0")
     if program != "gone":
         (tmp_path / "exe").symlink_to("/bin/sh")
     assert processes.variables(tmp_path) == b""
