@@ -16,7 +16,8 @@ from divvy.lab.paths import REPOSITORY
 from tests.deployment import NAMESPACE, Deployment
 from tests.divvy_command import divvy_command, divvy_environment
 
-CDI = "/var/run/cdi/divvy.gpu-gpu.json"
+# Below /run: a link on the node, as /var/run is, would lead to this machine's own.
+CDI = "run/cdi/divvy.gpu-gpu.json"
 
 
 @dataclass
@@ -72,25 +73,28 @@ class Scene:
 
     def read_cdi(self, node: str) -> dict[str, Any]:
         """Return the CDI specification that the agent wrote on a node."""
-        found: dict[str, Any] = json.loads(self.deployed.on_node(node, "cat", CDI))
+        found: dict[str, Any] = json.loads(self._cdi(node).read_text())
         return found
 
     def write_cdi(self, node: str, spec: dict[str, Any]) -> None:
         """Replace the CDI specification on a node."""
-        command = f"cat > {CDI}.new && mv {CDI}.new {CDI}"
-        entered = self.deployed.lab.machine(node).enter_command(["sh", "-c", command])
-        subprocess.run(entered, input=json.dumps(spec), text=True, check=True)
+        _replace(self._cdi(node), json.dumps(spec))
 
     @contextlib.contextmanager
     def kept_cdi(self, node: str, spec: dict[str, Any]) -> Iterator[None]:
-        """Hold a changed CDI specification against the agent, which mends it now and then."""
+        """Hold a changed CDI specification against the agent, which mends it now and then.
+
+        No pod starts with the mended one: it is there for some milliseconds.
+        """
         over = threading.Event()
+        file, text = self._cdi(node), json.dumps(spec)
 
         def keep() -> None:
-            while not over.wait(0.5):
-                self.write_cdi(node, spec)
+            while not over.wait(0.002):
+                if file.read_text() != text:
+                    _replace(file, text)
 
-        self.write_cdi(node, spec)
+        _replace(file, text)
         keeper = threading.Thread(target=keep)
         keeper.start()
         try:
@@ -98,6 +102,10 @@ class Scene:
         finally:
             over.set()
             keeper.join()
+
+    def _cdi(self, node: str) -> Path:
+        """Return the file of the CDI specification of a node, as this machine reaches it."""
+        return Path(f"/proc/{self.deployed.lab.machine(node).pid()}/root/{CDI}")
 
     def driver(self, node: str, *command: str) -> str:
         """Ask the simulated driver of a node for something."""
@@ -109,3 +117,9 @@ class Scene:
             "patch", "daemonset/divvy-agent", f"-n={NAMESPACE}", f"--type={kind}",
             "--patch", json.dumps(patch),
         )  # fmt: skip
+
+
+def _replace(file: Path, text: str) -> None:
+    new = file.with_suffix(".new")
+    new.write_text(text)
+    new.replace(file)
