@@ -1,4 +1,4 @@
-"""The MIG lifecycle through pynvml, against the published tables."""
+"""MIG instances from creation to destruction, against the published tables."""
 
 import ctypes
 import random
@@ -9,61 +9,20 @@ import sys
 import pynvml as nvml
 import pytest
 
-from tests.simulator.driver_root import OTHER_VERSION
+from tests.simulator.mig_calls import (
+    CI_NUMBER,
+    create_at,
+    fill,
+    mig_devices,
+    placements,
+    profiles,
+    switched_on,
+)
 from tests.simulator.mig_oracle import A30, A100_40, COMPUTE, H100_80, Oracle
 
 pytestmark = pytest.mark.usefixtures("administrator")
 CARDS = [("A100-SXM4-40GB", A100_40), ("H100-SXM5-80GB", H100_80), ("A30", A30)]
 SHARED = nvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED
-CI_NUMBER = {1: 0, 2: 1, 3: 2, 4: 3, 7: 4}
-
-
-def profiles(gpu):
-    """Return the profiles by identifier."""
-    found = {}
-    for number in range(nvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
-        try:
-            info = nvml.nvmlDeviceGetGpuInstanceProfileInfo(gpu, number, version=2)
-        except nvml.NVMLError_NotSupported:
-            continue
-        found[info.id] = info
-    return found
-
-
-def placements(gpu, profile):
-    count = ctypes.c_uint(0)
-    nvml.nvmlDeviceGetGpuInstancePossiblePlacements(gpu, profile, None, ctypes.byref(count))
-    array = (nvml.c_nvmlGpuInstancePlacement_t * count.value)()
-    nvml.nvmlDeviceGetGpuInstancePossiblePlacements(gpu, profile, array, ctypes.byref(count))
-    return [(each.start, each.size) for each in array]
-
-
-def create_at(gpu, profile, start, size):
-    place = nvml.c_nvmlGpuInstancePlacement_t(start, size)
-    return nvml.nvmlDeviceCreateGpuInstanceWithPlacement(gpu, profile, ctypes.byref(place))
-
-
-def fill(instance, slices):
-    return nvml.nvmlGpuInstanceCreateComputeInstance(instance, CI_NUMBER[slices])
-
-
-def mig_devices(gpu):
-    found = []
-    for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
-        try:
-            found.append(nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index))
-        except nvml.NVMLError_NotFound:
-            break
-    return found
-
-
-def switched_on(install, model="A100-SXM4-40GB", count=1, **options):
-    driver = install(model, count, **options)
-    driver.nvml()
-    gpu = nvml.nvmlDeviceGetHandleByIndex(0)
-    nvml.nvmlDeviceSetMigMode(gpu, 1)
-    assert nvml.nvmlDeviceGetMigMode(gpu) == [1, 1]
-    return driver, gpu
 
 
 @pytest.mark.parametrize(("model", "table"), CARDS)
@@ -294,66 +253,6 @@ def test_changes_need_an_administrator(install, lower):
 def run_python(*lines: str) -> str:
     command = [sys.executable, "-S", "-c", "\n".join(lines)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-
-def test_ampere_waits_for_its_users_and_is_reset(install):
-    driver = install("A100-SXM4-40GB")
-    holder = driver.hold(16)
-    assert holder.stdout.readline() == "0\n"
-    text = driver.smi("-mig", "1")
-    assert "pending enable state" in text
-    assert "In use by another client" in text
-    driver.nvml()
-    gpu = nvml.nvmlDeviceGetHandleByIndex(0)
-    assert nvml.nvmlDeviceGetMigMode(gpu) == [0, 1]
-    assert "could not be reset" in driver.smi("--gpu-reset", rc=19)
-    holder.stdin.close()
-    holder.wait()
-    assert "successfully reset" in driver.smi("--gpu-reset", "-i", nvml.nvmlDeviceGetUUID(gpu))
-    assert nvml.nvmlDeviceGetMigMode(gpu) == [1, 1]
-
-
-def test_ampere_in_a_virtual_machine_needs_the_reset(install):
-    driver = install("A100-SXM4-40GB")
-    driver.sim("fault", "no-activation", "0")
-    assert "pending enable state" in driver.smi("-mig", "1")
-    driver.smi("--gpu-reset")
-    driver.nvml()
-    assert nvml.nvmlDeviceGetMigMode(nvml.nvmlDeviceGetHandleByIndex(0)) == [1, 1]
-
-
-def test_hopper_changes_at_once_or_not_at_all(install):
-    driver = install("H100-SXM5-80GB")
-    holder = driver.hold(16)
-    assert holder.stdout.readline() == "0\n"
-    assert "In use by another client" in driver.smi("-mig", "1", rc=19)
-    driver.nvml()
-    gpu = nvml.nvmlDeviceGetHandleByIndex(0)
-    assert nvml.nvmlDeviceGetMigMode(gpu) == [0, 0]
-    holder.stdin.close()
-    holder.wait()
-    nvml.nvmlDeviceSetMigMode(gpu, 1)
-    assert nvml.nvmlDeviceGetMigMode(gpu) == [1, 1]
-
-
-@pytest.mark.parametrize(
-    ("model", "after"), [("A100-SXM4-40GB", [1, 1]), ("H100-SXM5-80GB", [0, 0])]
-)
-def test_what_survives_the_driver(install, model, after):
-    driver, gpu = switched_on(install, model, keep=True)
-    fill(nvml.nvmlDeviceCreateGpuInstance(gpu, 19), 1)
-    driver.sim("driver", OTHER_VERSION)
-    with pytest.raises(nvml.NVMLError_LibRmVersionMismatch):
-        nvml.nvmlDeviceGetMigMode(gpu)
-    driver.nvml()
-    gpu = nvml.nvmlDeviceGetHandleByIndex(0)
-    assert nvml.nvmlDeviceGetMigMode(gpu) == after
-    assert mig_devices(gpu) == []
-    # The same over a restart of the node, whose disk keeps the file.
-    driver.stop()
-    driver.install(model, 1)
-    field = ("--query-gpu=mig.mode.current", "--format=csv,noheader")
-    assert driver.smi(*field) == ("Enabled\n" if after[0] else "Disabled\n")
 
 
 def test_an_instance_in_use_is_not_destroyed(install):

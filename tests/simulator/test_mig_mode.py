@@ -1,0 +1,69 @@
+"""MIG mode: when a change of it comes into force, and what survives the driver."""
+
+import pynvml as nvml
+import pytest
+
+from tests.simulator.driver_root import OTHER_VERSION
+from tests.simulator.mig_calls import fill, mig_devices, switched_on
+
+pytestmark = pytest.mark.usefixtures("administrator")
+
+
+def test_ampere_waits_for_its_users_and_is_reset(install):
+    driver = install("A100-SXM4-40GB")
+    holder = driver.hold(16)
+    assert holder.stdout.readline() == "0\n"
+    text = driver.smi("-mig", "1")
+    assert "pending enable state" in text
+    assert "In use by another client" in text
+    driver.nvml()
+    gpu = nvml.nvmlDeviceGetHandleByIndex(0)
+    assert nvml.nvmlDeviceGetMigMode(gpu) == [0, 1]
+    assert "could not be reset" in driver.smi("--gpu-reset", rc=19)
+    holder.stdin.close()
+    holder.wait()
+    assert "successfully reset" in driver.smi("--gpu-reset", "-i", nvml.nvmlDeviceGetUUID(gpu))
+    assert nvml.nvmlDeviceGetMigMode(gpu) == [1, 1]
+
+
+def test_ampere_in_a_virtual_machine_needs_the_reset(install):
+    driver = install("A100-SXM4-40GB")
+    driver.sim("fault", "no-activation", "0")
+    assert "pending enable state" in driver.smi("-mig", "1")
+    driver.smi("--gpu-reset")
+    driver.nvml()
+    assert nvml.nvmlDeviceGetMigMode(nvml.nvmlDeviceGetHandleByIndex(0)) == [1, 1]
+
+
+def test_hopper_changes_at_once_or_not_at_all(install):
+    driver = install("H100-SXM5-80GB")
+    holder = driver.hold(16)
+    assert holder.stdout.readline() == "0\n"
+    assert "In use by another client" in driver.smi("-mig", "1", rc=19)
+    driver.nvml()
+    gpu = nvml.nvmlDeviceGetHandleByIndex(0)
+    assert nvml.nvmlDeviceGetMigMode(gpu) == [0, 0]
+    holder.stdin.close()
+    holder.wait()
+    nvml.nvmlDeviceSetMigMode(gpu, 1)
+    assert nvml.nvmlDeviceGetMigMode(gpu) == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("model", "after"), [("A100-SXM4-40GB", [1, 1]), ("H100-SXM5-80GB", [0, 0])]
+)
+def test_what_survives_the_driver(install, model, after):
+    driver, gpu = switched_on(install, model, keep=True)
+    fill(nvml.nvmlDeviceCreateGpuInstance(gpu, 19), 1)
+    driver.sim("driver", OTHER_VERSION)
+    with pytest.raises(nvml.NVMLError_LibRmVersionMismatch):
+        nvml.nvmlDeviceGetMigMode(gpu)
+    driver.nvml()
+    gpu = nvml.nvmlDeviceGetHandleByIndex(0)
+    assert nvml.nvmlDeviceGetMigMode(gpu) == after
+    assert mig_devices(gpu) == []
+    # The same over a restart of the node, whose disk keeps the file.
+    driver.stop()
+    driver.install(model, 1)
+    field = ("--query-gpu=mig.mode.current", "--format=csv,noheader")
+    assert driver.smi(*field) == ("Enabled\n" if after[0] else "Disabled\n")
