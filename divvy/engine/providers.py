@@ -46,6 +46,7 @@ class Providers:
         self._states: dict[str, ResourceState] = {}
         self._made: dict[tuple[str, str], Provider] = {}
         self._lock = threading.Lock()
+        self._closed = False
 
     def known(self, resource: ResourceState) -> None:
         """Note a provider resource of the stack."""
@@ -94,6 +95,8 @@ class Providers:
         configuration = unwrapped(dict(state.inputs))
         key = (urn, repr(sorted(configuration.items())))
         with self._lock:
+            if self._closed:
+                raise StepFailed("the run is over: no provider is started any more")
             if key not in self._made:
                 self._made[key] = self._make(state.type, configuration)
             return self._made[key]
@@ -110,8 +113,8 @@ class Providers:
         raise NotSupported(f"no provider {kind!r} in the embedded engine")
 
     def close(self) -> None:
-        """Close every provider."""
+        """Close every provider; none is made any more, though some may just be warming up."""
         with self._lock:
-            made = list(self._made.values())
-        for provider in made:
+            self._closed = True
+        for provider in self._made.values():
             provider.close()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from divvy.engine.errors import StepFailed
+from divvy.engine.errors import EngineError, StepFailed
 from divvy.engine.operations import Target, preview
 from divvy.engine.program import Program
 from divvy.engine.project import find_project
@@ -156,7 +156,7 @@ def test_a_cluster_that_cannot_be_greeted_is_told_to_who_needs_it(tmp_path: Path
     )
     providers.warm()
     resource = ResourceState("urn:pulumi:dev::trial::kubernetes:core/v1:ConfigMap::c", "k", True)
-    with pytest.raises(Exception, match="kubeconfig"):
+    with pytest.raises(EngineError, match="kubeconfig"):
         providers.of(reference).read(resource)
     providers.close()
 
@@ -167,3 +167,10 @@ def test_a_dynamic_provider_that_was_closed_starts_no_process_any_more(tmp_path:
     providers.close()
     with pytest.raises(StepFailed, match="closed"):
         provider.warm()
+
+
+def test_a_provider_that_comes_too_late_is_not_made(tmp_path: Path) -> None:
+    providers, reference = providers_knowing(tmp_path, "pulumi-python", {})
+    providers.close()
+    with pytest.raises(StepFailed, match="the run is over"):
+        providers.of(reference)
