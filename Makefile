@@ -44,7 +44,9 @@ lint:              ## format, rules, types, directions of imports
 	@$(BIN)/lint-imports
 
 bench: setup       ## measure; every number in the documents comes from here
-	@for each in benchmarks/*.py; do $(BIN)/python "$$each" || exit 1; done
+	@for each in agent engine lab no_op plan; do \
+		echo "== $$each"; $(BIN)/python -m "benchmarks.$$each" || exit 1; done
+	@$(BIN)/divvy lab down
 
 clean:             ## the lab and what was generated in this tree; the cache of built tools stays
 	@if [ "$$(id -u)" = 0 ] && [ -x $(BIN)/divvy ]; then $(BIN)/divvy lab down; fi

@@ -2,7 +2,7 @@
 
 Whole processes, from the shell's start of one to its end; in turns with the least that any
 run of a Pulumi program costs, `import pulumi` in a process of its own. Run it with nothing
-else at work, on a lab that is up.
+else at work; it brings the lab up and deploys its stack, where that is not done.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ def _seconds(command: tuple[str | Path, ...]) -> tuple[float, float]:
 
 
 def main() -> None:
+    subprocess.run((DIVVY, "lab", "up"), check=True, stdout=subprocess.DEVNULL)
     # What is not deployed yet, and modules that are not compiled yet.
     subprocess.run(COMMANDS["divvy up"], check=True, stdout=subprocess.DEVNULL)
     subprocess.run(COMMANDS["divvy preview"], check=True, stdout=subprocess.DEVNULL)
