@@ -174,9 +174,9 @@ def _known_keys(location: tuple[str | int, ...]) -> list[str]:
 def _purpose(location: tuple[str | int, ...]) -> str:
     part = _model_at(location[:-1])
     for name, field in part.model_fields.items():
-        if field.alias == location[-1]:
-            doc = field_doc(part, name)
-            return f"what it says: {doc.rstrip('.')}" if doc else ""
+        doc = field_doc(part, name)
+        if field.alias == location[-1] and doc:
+            return f"what it says: {doc.rstrip('.')}"
     return ""
 
 

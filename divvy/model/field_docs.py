@@ -5,6 +5,7 @@ loaded, a third of the time that takes, and only errors and documents need it.
 """
 
 import ast
+import inspect
 from functools import cache
 from pathlib import Path
 
@@ -32,5 +33,5 @@ def _docs() -> dict[tuple[str, str], str]:
             if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
                 match text:
                     case ast.Expr(value=ast.Constant(value=str(said))):
-                        found[part.name, field.target.id] = said
+                        found[part.name, field.target.id] = inspect.cleandoc(said)
     return found

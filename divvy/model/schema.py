@@ -5,19 +5,19 @@ from typing import Any
 from divvy.model import stack
 from divvy.model.field_docs import field_doc
 from divvy.model.gpu_models import gpu_models
-from divvy.model.stack import Cluster
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def cluster_schema() -> dict[str, Any]:
     """Return the schema of a ``divvy:cluster`` value, short forms included."""
-    schema = Cluster.model_json_schema(by_alias=True)
+    schema = stack.Cluster.model_json_schema(by_alias=True)
     parts = schema["$defs"]
     for name, part in {"Cluster": schema, **parts}.items():
-        for field, information in getattr(stack, name).model_fields.items():
+        model = getattr(stack, name)
+        for field, information in model.model_fields.items():
             value = part["properties"][information.alias]
-            value["description"] = field_doc(getattr(stack, name), field)
+            value["description"] = field_doc(model, field)
             _mend_default(value)
     parts["Rule"]["properties"]["devices"]["default"] = "all"
     parts["Hardware"]["properties"]["model"]["examples"] = list(gpu_models())

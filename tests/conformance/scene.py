@@ -84,7 +84,7 @@ class Scene:
     def kept_cdi(self, node: str, spec: dict[str, Any]) -> Iterator[None]:
         """Hold a changed CDI specification against the agent, which mends it now and then.
 
-        No pod starts with the mended one: it is there for some milliseconds.
+        The mended one is there for some milliseconds: hardly a pod starts with it.
         """
         over = threading.Event()
         file, text = self._cdi(node), json.dumps(spec)

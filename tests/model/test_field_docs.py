@@ -1,0 +1,43 @@
+"""The texts below the schema's fields reach errors and documents."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from divvy.model import InvalidCluster, field_docs, parse_cluster, stack
+from divvy.model.schema import cluster_schema
+
+NO_PROFILE = {"profiles": {"whole": {}}, "pools": {"p": {}}}
+
+
+@pytest.fixture
+def without_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Be as installed without the source files."""
+    monkeypatch.setattr(stack, "__file__", str(tmp_path / "stack.py"))
+    field_docs._docs.cache_clear()
+    yield
+    field_docs._docs.cache_clear()
+
+
+def remedies() -> list[str]:
+    """Return what is said of a pool without a profile."""
+    with pytest.raises(InvalidCluster) as invalid:
+        parse_cluster(NO_PROFILE)
+    return [f"{problem.reason} {problem.remedy}".strip() for problem in invalid.value.problems]
+
+
+def test_a_missing_key_is_told_with_what_it_says() -> None:
+    assert remedies() == ["is missing what it says: The profile of its nodes"]
+
+
+@pytest.mark.usefixtures("without_sources")
+def test_without_sources_a_missing_key_is_told_all_the_same() -> None:
+    assert remedies() == ["is missing"]
+
+
+def test_every_key_of_a_stack_file_is_described() -> None:
+    schema = cluster_schema()
+    for name, part in {"Cluster": schema, **schema["$defs"]}.items():
+        for key, value in part.get("properties", {}).items():
+            assert value.get("description"), f"{name}.{key}"
