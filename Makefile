@@ -38,6 +38,7 @@ unit:              ## what needs neither root nor the lab
 	@$(BIN)/pytest -m "not lab and not hardware"
 
 lint:              ## format, rules, types, directions of imports
+	@$(PYTHON) -m divvy.lab.setup python
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
