@@ -44,7 +44,7 @@ lint:              ## format, rules, types, directions of imports
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-bench: setup       ## measure; every number in the documents comes from here
+bench: setup       ## measure; the lab is down afterwards
 	@for each in agent engine lab no_op plan; do \
 		echo "== $$each"; $(BIN)/python -m "benchmarks.$$each" || exit 1; done
 	@$(BIN)/divvy lab down
