@@ -1,19 +1,30 @@
 """The pure heart: stack file types, GPU models, MIG placement, resolution."""
 
-from divvy.model.canonical import SCHEMA_VERSION, canonical_json, generation, parse_canonical
+from divvy.model.canonical import (
+    SCHEMA_VERSION,
+    ClusterDocument,
+    canonical_json,
+    generation,
+    parse_canonical,
+    parse_document,
+)
 from divvy.model.cluster_value import parse_cluster
 from divvy.model.devices import DeviceSelector
 from divvy.model.gpu_models import (
+    MEMORY_TOLERANCE,
     GpuModel,
     MigGeometry,
     MigProfile,
     UnknownGpuModel,
     gpu_model,
     gpu_models,
+    is_memory_of,
     model_of_product,
 )
 from divvy.model.mig_placement import NoPlacement, Placement, nearest_layouts, place
-from divvy.model.problems import InvalidCluster, NewerSchema, Problem
+from divvy.model.problems import InvalidCluster, InvalidValue, NewerSchema, Problem
+from divvy.model.profile import MigRule, Profile, Rule, TimeSlicing
+from divvy.model.quantities import parse_count
 from divvy.model.resolution import (
     DesiredGpu,
     DesiredNode,
@@ -33,23 +44,21 @@ from divvy.model.stack import (
     FileDevices,
     Hardware,
     Health,
-    MigRule,
     Observability,
     Plugin,
     PluginImage,
     Pool,
-    Profile,
     ReplicaPlacement,
-    Rule,
     Runtime,
-    TimeSlicing,
     Toleration,
 )
 
 __all__ = [
+    "MEMORY_TOLERANCE",
     "SCHEMA_VERSION",
     "Change",
     "Cluster",
+    "ClusterDocument",
     "DesiredGpu",
     "DesiredNode",
     "DeviceSelector",
@@ -60,6 +69,7 @@ __all__ = [
     "Hardware",
     "Health",
     "InvalidCluster",
+    "InvalidValue",
     "MigGeometry",
     "MigProfile",
     "MigRule",
@@ -86,11 +96,14 @@ __all__ = [
     "gpu_model",
     "gpu_models",
     "gpu_resource",
+    "is_memory_of",
     "mig_resource",
     "model_of_product",
     "nearest_layouts",
     "parse_canonical",
     "parse_cluster",
+    "parse_count",
+    "parse_document",
     "place",
     "pool_of",
     "resolve",

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from divvy.model.cluster_value import parse_cluster
@@ -9,6 +11,22 @@ from divvy.model.problems import InvalidCluster, NewerSchema, Problem
 from divvy.model.stack import Cluster
 
 SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class ClusterDocument:
+    """A ``divvy:cluster`` value, verbatim, with the cluster that was read from it."""
+
+    value: Mapping[str, Any]
+    cluster: Cluster
+
+
+def parse_document(value: object) -> ClusterDocument:
+    """Read a ``divvy:cluster`` value; raises InvalidCluster with every problem at once."""
+    cluster = parse_cluster(value)
+    # Nothing else is a cluster.
+    assert isinstance(value, dict)
+    return ClusterDocument(value, cluster)
 
 
 def canonical_json(value: object) -> str:
@@ -24,7 +42,9 @@ def parse_canonical(text: str) -> Cluster:
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise InvalidCluster([Problem("configuration", f"is no JSON: {error}")]) from None
+        raise InvalidCluster([Problem("configuration", f"is not valid JSON: {error}")]) from None
+    except RecursionError:
+        raise InvalidCluster([Problem("configuration", "is nested too deeply")]) from None
     if not isinstance(document, dict) or "schemaVersion" not in document:
         raise InvalidCluster(
             [Problem("configuration", "has no schemaVersion", "divvy writes one; was it edited?")]

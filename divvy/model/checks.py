@@ -1,12 +1,11 @@
 """What the structure of a stack file cannot say: names, references, pools that collide."""
 
-from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping
 from itertools import combinations
 
 from divvy.model.layout_checks import check_pool_hardware, check_unused_profiles
 from divvy.model.mig_names import is_profile_name
-from divvy.model.problems import Problem, path_of
+from divvy.model.problems import Keys, Problem, nearest, problem
 from divvy.model.resource_names import (
     VENDOR,
     label_key_error,
@@ -15,17 +14,11 @@ from divvy.model.resource_names import (
     resource_name_error,
 )
 from divvy.model.stack import Cluster, Pool
+from divvy.model.versions import is_older
 
-# Kubernetes objects are called after pools, with a prefix; their names end at 63 characters.
-MOST_POOL_CHARACTERS = 40
-_LABEL = "lower-case letters, digits and '-', with a letter or digit at both ends"
-
-Keys = tuple[str | int, ...]
-
-
-def problem(keys: Keys, reason: str, remedy: str = "") -> Problem:
-    """Return a problem at the place that the keys lead to."""
-    return Problem(path_of(keys), reason, remedy, keys)
+# Kubernetes objects are named after pools, with a prefix; their names end at 63 characters.
+MAX_POOL_CHARACTERS = 40
+_LABEL = "lowercase letters, digits and '-', with a letter or digit at both ends"
 
 
 def check_cluster(cluster: Cluster, broken: frozenset[str] = frozenset()) -> list[Problem]:
@@ -44,25 +37,13 @@ def check_cluster(cluster: Cluster, broken: frozenset[str] = frozenset()) -> lis
         *_file_devices(cluster),
         *_driver(cluster),
     ]
-    return problems + [
-        *check_pool_hardware(cluster),
-        *check_unused_profiles(cluster),
-    ]
+    return [*problems, *check_pool_hardware(cluster), *check_unused_profiles(cluster)]
 
 
-def nearest(wanted: str, known: Iterable[str]) -> str:
-    """Return a remedy that names the nearest known name, or all of them."""
-    names = sorted(known)
-    close = get_close_matches(wanted, names, n=1, cutoff=0.5)
-    if close:
-        return f"did you mean {close[0]}?"
-    return f"known: {', '.join(names)}" if names else "none is defined"
-
-
-def _is_dns_label(text: str, most: int = 63) -> bool:
+def _is_dns_label(text: str, maximum: int = 63) -> bool:
     allowed = "abcdefghijklmnopqrstuvwxyz0123456789-"
     inner = bool(text) and all(character in allowed for character in text)
-    return inner and len(text) <= most and text[0] != "-" and text[-1] != "-"
+    return inner and len(text) <= maximum and text[0] != "-" and text[-1] != "-"
 
 
 def _is_dns_subdomain(text: str) -> bool:
@@ -77,9 +58,9 @@ def _names(cluster: Cluster) -> Iterator[Problem]:
         if error:
             yield problem(("profiles", name), error, "nodes carry profile names as label values")
     for name in cluster.pools:
-        if not _is_dns_label(name, MOST_POOL_CHARACTERS):
+        if not _is_dns_label(name, MAX_POOL_CHARACTERS):
             yield problem(
-                ("pools", name), "is no name for a pool", f"1 to {MOST_POOL_CHARACTERS} {_LABEL}"
+                ("pools", name), "is not a pool name", f"1 to {MAX_POOL_CHARACTERS} {_LABEL}"
             )
     for index, name in enumerate(cluster.image_pull_secrets):
         if not _is_dns_subdomain(name):
@@ -90,14 +71,19 @@ def _names(cluster: Cluster) -> Iterator[Problem]:
 
 def _select(cluster: Cluster) -> Iterator[Problem]:
     for name, pool in cluster.pools.items():
-        for key, value in (pool.select or {}).items():
-            where = ("pools", name, "select", key)
-            error = label_key_error(key)
-            if error:
-                yield problem(where, "is no label key", error)
-            error = label_value_error(value)
-            if error:
-                yield problem(where, "is no label value", error)
+        yield from _labels(("pools", name, "select"), pool.select or {})
+    readers = cluster.observability.network_policy or {}
+    yield from _labels(("observability", "networkPolicy"), readers)
+
+
+def _labels(where: Keys, labels: Mapping[str, str]) -> Iterator[Problem]:
+    for key, value in labels.items():
+        error = label_key_error(key)
+        if error:
+            yield problem((*where, key), "is not a valid label key", error)
+        error = label_value_error(value)
+        if error:
+            yield problem((*where, key), "is not a valid label value", error)
 
 
 def _collisions(cluster: Cluster) -> Iterator[Problem]:
@@ -126,17 +112,17 @@ def _references(cluster: Cluster, broken: frozenset[str]) -> Iterator[Problem]:
             yield problem(
                 ("pools", name, "profile"),
                 f"names profile {pool.profile!r}, which does not exist",
-                nearest(pool.profile, known),
+                nearest(pool.profile, sorted(known)),
             )
         for node, profile in pool.overrides.items():
             where = ("pools", name, "overrides", node)
             if not _is_dns_subdomain(node):
-                yield problem(where, "is no node name", f"labels of {_LABEL}, joined by dots")
+                yield problem(where, "is not a node name", f"labels of {_LABEL}, joined by dots")
             if profile not in known:
                 yield problem(
                     where,
                     f"names profile {profile!r}, which does not exist",
-                    nearest(profile, known),
+                    nearest(profile, sorted(known)),
                 )
             if node in owner:
                 yield problem(
@@ -181,13 +167,13 @@ def _resource_names(cluster: Cluster) -> Iterator[Problem]:
                 error = resource_name_error(qualified(rule.time_slicing.resource_name))
                 if error:
                     yield problem(
-                        (*at, "timeSlicing", "resourceName"), "is no resource name", error
+                        (*at, "timeSlicing", "resourceName"), "is not a resource name", error
                     )
             for layout in () if rule.mig is None else rule.mig.layout:
                 if not is_profile_name(layout):
                     yield problem(
                         (*at, "mig", layout),
-                        "is no MIG profile name",
+                        "is not a MIG profile name",
                         "one looks like 1g.5gb, or 1g.5gb+me",
                     )
 
@@ -198,9 +184,9 @@ def _file_devices(cluster: Cluster) -> Iterator[Problem]:
         where = ("devices", index, "resource")
         error = resource_name_error(device.resource)
         if error:
-            yield problem(where, "is no resource name", error)
+            yield problem(where, "is not a resource name", error)
         elif device.resource.startswith(VENDOR + "/"):
-            yield problem(where, f"is in the domain {VENDOR}", "that is where GPUs are offered")
+            yield problem(where, f"is in the domain {VENDOR}", "that is where GPUs are advertised")
         if device.resource in seen:
             yield problem(
                 where, f"{device.resource} is there twice", "put all paths into one entry"
@@ -210,13 +196,9 @@ def _file_devices(cluster: Cluster) -> Iterator[Problem]:
 
 def _driver(cluster: Cluster) -> Iterator[Problem]:
     driver = cluster.driver
-    if driver.version and driver.min_version and _older(driver.version, driver.min_version):
+    if driver.version and driver.min_version and is_older(driver.version, driver.min_version):
         yield problem(
             ("driver", "version"),
             f"{driver.version} is older than minVersion {driver.min_version}",
             "raise the one or lower the other",
         )
-
-
-def _older(version: str, other: str) -> bool:
-    return [int(part) for part in version.split(".")] < [int(part) for part in other.split(".")]

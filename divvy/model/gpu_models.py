@@ -1,4 +1,4 @@
-"""The GPU models: what a card is and how MIG can cut it, one TOML file each, with sources."""
+"""The GPU models: what a card is and how MIG can partition it, one TOML file each, with sources."""
 
 import tomllib
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from typing import Any
 from divvy.model.mig_names import profile_name
 
 # A driver or an ECC setting moves the reported memory by a few percent, not more.
-_MEMORY_TOLERANCE = 0.08
+MEMORY_TOLERANCE = 0.08
 
 
 class UnknownGpuModel(KeyError):
@@ -129,10 +129,14 @@ def gpu_model(name: str) -> GpuModel:
 def model_of_product(nvml_name: str, memory_mib: int) -> GpuModel | None:
     """Return the model that a driver's product name and memory mean, None if unknown."""
     for model in gpu_models().values():
-        close = abs(memory_mib - model.memory_mib) <= _MEMORY_TOLERANCE * model.memory_mib
-        if close and nvml_name.strip() in model.products:
+        if is_memory_of(model, memory_mib) and nvml_name.strip() in model.products:
             return model
     return None
+
+
+def is_memory_of(model: GpuModel, memory_mib: int) -> bool:
+    """Return whether a driver may report this memory for a whole GPU of a model."""
+    return abs(memory_mib - model.memory_mib) <= MEMORY_TOLERANCE * model.memory_mib
 
 
 def _model(raw: dict[str, Any]) -> GpuModel:

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from divvy.model.gpu_models import GpuModel, UnknownGpuModel, gpu_model, gpu_models
 from divvy.model.mig_names import is_profile_name
 from divvy.model.mig_placement import NoPlacement, describe_layout, nearest_layouts, place
-from divvy.model.problems import Problem, path_of
+from divvy.model.problems import Keys, Problem, problem
+from divvy.model.profile import Profile, Rule
 from divvy.model.resolution import WHOLE, Offer, offers, rule_for
 from divvy.model.resource_names import VENDOR
-from divvy.model.stack import Cluster, Hardware, Profile, Rule
-
-Keys = tuple[str | int, ...]
+from divvy.model.stack import Cluster, Hardware
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ def check_pool_hardware(cluster: Cluster) -> list[Problem]:
             guess = f"did you mean {unknown.nearest[0]}? " if unknown.nearest else ""
             remedy = f"{guess}known: {', '.join(unknown.known)}"
             keys = ("pools", name, "hardware", "model")
-            problems.append(_problem(keys, f"unknown GPU model {unknown.name!r}", remedy))
+            problems.append(problem(keys, f"unknown GPU model {unknown.name!r}", remedy))
             continue
         uses = [_Use(name, pool.profile, None)]
         uses += [_Use(name, profile, node) for node, profile in pool.overrides.items()]
@@ -70,7 +69,7 @@ def check_unused_profiles(cluster: Cluster) -> list[Problem]:
             refusal = _refused_everywhere(rule.mig.layout)
             if refusal:
                 keys = (*_rule_keys(name, profile, index), "mig")
-                problems.append(_problem(keys, f"fits no GPU model: {refusal}"))
+                problems.append(problem(keys, f"fits no GPU model: {refusal}"))
     return problems
 
 
@@ -95,10 +94,6 @@ def _strategy(rule: Rule | None) -> str | None:
     return None if rule is None or rule.mig is None else rule.mig.strategy
 
 
-def _problem(keys: Keys, reason: str, remedy: str = "") -> Problem:
-    return Problem(path_of(keys), reason, remedy, keys)
-
-
 def _rule_keys(name: str, profile: Profile, index: int) -> Keys:
     """Return the keys of a rule; those of a lone rule carry no index."""
     return ("profiles", name, index) if len(profile.rules) > 1 else ("profiles", name)
@@ -111,7 +106,7 @@ def _fits(profile: Profile, use: _Use, hardware: Hardware, model: GpuModel) -> I
         keys = _rule_keys(use.profile, profile, index)
         for gpu in rule.devices.indices:
             if gpu >= hardware.gpus:
-                yield _problem(
+                yield problem(
                     (*keys, "devices"),
                     f"selects GPU {gpu}, and a node of pool {use.pool} has {hardware.gpus}",
                     f"indices are 0 to {hardware.gpus - 1}",
@@ -129,19 +124,19 @@ def _layout_fits(
 ) -> Iterator[Problem]:
     if model.mig is None:
         able = ", ".join(name for name, known in gpu_models().items() if known.mig)
-        yield _problem((*keys, "mig"), f"{where} has no MIG", f"models with MIG: {able}")
+        yield problem((*keys, "mig"), f"{where} has no MIG", f"models with MIG: {able}")
         return
     lacking = [name for name in layout if is_profile_name(name) and not model.mig.profile(name)]
     for name in lacking:
         has = ", ".join(profile.name for profile in model.mig.profiles)
-        yield _problem((*keys, "mig", name), f"{where} has no MIG profile {name}", f"it has {has}")
+        yield problem((*keys, "mig", name), f"{where} has no MIG profile {name}", f"it has {has}")
     if lacking or not all(map(is_profile_name, layout)):
         return
     try:
         place(model.mig, layout)
     except NoPlacement as refusal:
         near = " or ".join(describe_layout(known) for known in nearest_layouts(model.mig, layout))
-        yield _problem(
+        yield problem(
             (*keys, "mig"),
             f"{describe_layout(layout)} has no placement on {where}: {refusal}",
             f"nearest that fit: {near}",
@@ -155,11 +150,18 @@ def _limit_fits(rule: Rule, keys: Keys, model: GpuModel) -> Iterator[Problem]:
     for offer in offers(rule, model.memory_mib, model):
         known = model.mig.profile(offer.mig_profile) if model.mig and offer.mig_profile else None
         memory = known.memory_mib if known else model.memory_mib
-        if (offer.memory_limit_mib or 0) > memory:
-            yield _problem(
-                (*keys, "timeSlicing", "memoryLimit"),
-                f"is more than the {memory} MiB of {offer.mig_profile or model.name}",
-                "lower it, or write auto",
+        limit_mib, name = offer.memory_limit_mib or 0, offer.mig_profile or model.name
+        where: Keys = (*keys, "timeSlicing", "memoryLimit")
+        if limit_mib > memory:
+            yield problem(
+                where, f"is more than the {memory} MiB of {name}", "lower it, or write auto"
+            )
+        elif offer.memory_prevented and limit_mib * offer.replicas > memory:
+            yield problem(
+                where,
+                f"for {offer.replicas} replicas is {limit_mib * offer.replicas} MiB, more than the "
+                f"{memory} MiB of {name}: the last to come would not get theirs",
+                f"{memory // offer.replicas}Mi at most, or write auto",
             )
 
 
@@ -183,7 +185,7 @@ def _one_meaning(
         error = single_error(rules)
         if error:
             first = next(n for g, n in numbers.items() if _strategy(rules[g]) == "single")
-            yield _problem(
+            yield problem(
                 (*_rule_keys(use.profile, profile, first), "mig", "strategy"),
                 f"single makes all devices of a node nvidia.com/gpu, but {error}",
                 "use mixed, or the same one MIG profile on all GPUs",
@@ -197,7 +199,7 @@ def _one_meaning(
                     keys: Keys = ("profiles", use.profile)
                     if number != WHOLE:
                         keys = _rule_keys(use.profile, profile, number)
-                    yield _problem(
+                    yield problem(
                         keys,
                         f"{offer.resource} would mean {_meaning(offer)} ({use}) and "
                         f"{_meaning(known)} ({other}) in pool {use.pool}",
@@ -211,8 +213,15 @@ def _meaning(offer: Offer) -> str:
     device = "GPU" if offer.mig_profile is None else f"{offer.mig_profile} MIG device"
     if offer.replicas == 1:
         return f"a whole {device}"
-    word = "enforced" if offer.memory_enforced else "watched"
+    word = (
+        "prevented"
+        if offer.memory_prevented
+        else "enforced"
+        if offer.memory_enforced
+        else "watched"
+    )
     limit = f" with {offer.memory_limit_mib} MiB {word}" if offer.memory_limit_mib else ""
+    limit += {"share": ", compute shared", "cap": ", compute capped", None: ""}[offer.compute]
     many = "" if offer.fail_requests_greater_than_one else ", several allowed"
     return f"1/{offer.replicas} of a {device}{limit}{many}"
 

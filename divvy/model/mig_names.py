@@ -28,7 +28,7 @@ def profile_name(
 
 
 def is_profile_name(text: str) -> bool:
-    """Tell whether a text has the form of a MIG profile name."""
+    """Return whether a text has the form of a MIG profile name."""
     match = _NAME.fullmatch(text)
     if match is None:
         return False
@@ -44,7 +44,7 @@ def compute_slices(name: str) -> int:
     """Return the compute slices that a profile name states (the 3 of ``3g.20gb``)."""
     match = _NAME.fullmatch(name)
     if match is None:
-        raise ValueError(f"{name!r} is no MIG profile name; one looks like 1g.5gb or 1g.5gb+me")
+        raise ValueError(f"{name!r} is not a MIG profile name; one looks like 1g.5gb or 1g.5gb+me")
     return int(match["gi"])
 
 

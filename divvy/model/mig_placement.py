@@ -52,10 +52,10 @@ def place(
                 f"{used[name]} × {name} exist and must stay, but the layout has {wanted[name]}"
             )
     taken = frozenset().union(*(placement.slices for placement in fixed))
-    found = next(_search(_largest_first(geometry, wanted - used), taken), None)
-    if found is None:
+    starts = next(_search(_largest_first(geometry, wanted - used), taken), None)
+    if starts is None:
         raise NoPlacement(_proof(geometry, wanted - used, fixed))
-    return tuple(sorted((*fixed, *found)))
+    return tuple(sorted((*fixed, *starts)))
 
 
 def nearest_layouts(
@@ -150,11 +150,11 @@ def _search(
 @cache
 def _feasible(geometry: MigGeometry) -> tuple[tuple[int, ...], ...]:
     """List every layout that a card can hold, as counts in the order of the profiles."""
-    found: list[tuple[int, ...]] = []
+    feasible: list[tuple[int, ...]] = []
 
     def grow(counts: tuple[int, ...]) -> None:
         if len(counts) == len(geometry.profiles):
-            found.append(counts)
+            feasible.append(counts)
             return
         for number in count():
             longer = (*counts, number)
@@ -163,7 +163,7 @@ def _feasible(geometry: MigGeometry) -> tuple[tuple[int, ...], ...]:
             grow(longer)
 
     grow(())
-    return tuple(found)
+    return tuple(feasible)
 
 
 def _holds(geometry: MigGeometry, counts: tuple[int, ...]) -> bool:

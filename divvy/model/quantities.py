@@ -1,11 +1,17 @@
-"""Durations and memory sizes as stack files write them."""
+"""Durations and memory sizes as stack files write them, and counts as Kubernetes does."""
 
 import re
+from fractions import Fraction
 
+from divvy.model.problems import shown
+
+_MAX_SECONDS = 365 * 24 * 3600.0
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _MIB = {"Mi": 1, "Gi": 1024, "Ti": 1024 * 1024}
 _MEMORY = re.compile(r"(\d+)(Mi|Gi|Ti)")
+_COUNT = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)(m|[kMGTPE]|[KMGTPE]i|[eE]\d{1,2})?", re.ASCII)
+_DECIMAL, _BINARY = " kMGTPE", " KMGTPE"
 
 DURATION_PATTERN = r"^(\d+(\.\d+)?(ms|s|m|h))+$"
 MEMORY_PATTERN = r"^(auto|\d+(Mi|Gi|Ti))$"
@@ -13,17 +19,42 @@ MEMORY_PATTERN = r"^(auto|\d+(Mi|Gi|Ti))$"
 
 def parse_duration(value: object) -> float:
     """Return the seconds of a duration such as ``60s`` or ``1m30s``."""
-    if isinstance(value, float):
+    if isinstance(value, float) and 0 < value <= _MAX_SECONDS:
         return value
     if not isinstance(value, str) or not re.match(DURATION_PATTERN, value):
-        raise ValueError(f"is {value!r}; a duration such as 30s, 10m or 1m30s is expected")
+        raise ValueError(f"is {shown(value)}; a duration such as 30s, 10m or 1m30s is expected")
     parts = _DURATION_PART.findall(value)
-    return sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts)
+    seconds = sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts)
+    if not 0 < seconds <= _MAX_SECONDS:
+        raise ValueError(f"is {shown(value)}; more than 0 and at most a year (8760h) is expected")
+    return seconds
 
 
 def memory_mib(quantity: str) -> int:
     """Return the MiB of a memory size such as ``6Gi`` or ``512Mi``."""
     match = _MEMORY.fullmatch(quantity)
     if match is None or int(match[1]) == 0:
-        raise ValueError(f"is {quantity!r}; a size such as 6Gi or 512Mi, or auto, is expected")
+        raise ValueError(f"is {shown(quantity)}; a size such as 6Gi or 512Mi, or auto, is expected")
     return int(match[1]) * _MIB[match[2]]
+
+
+def parse_count(quantity: object) -> int | None:
+    """Return the whole number that a Kubernetes quantity is (``8``, ``1k``), None for any other.
+
+    The API server writes quantities in their shortest form: 1000 replicas are ``1k``.
+    """
+    match = _COUNT.fullmatch(str(quantity))
+    if match is None:
+        return None
+    count = Fraction(match[1]) * _factor(match[2] or "")
+    return int(count) if count.denominator == 1 else None
+
+
+def _factor(suffix: str) -> Fraction:
+    if suffix == "m":
+        return Fraction(1, 1000)
+    if suffix[:1] in ("e", "E") and suffix[1:]:
+        return Fraction(10 ** int(suffix[1:]))
+    if suffix.endswith("i"):
+        return Fraction(1024 ** _BINARY.index(suffix[0]))
+    return Fraction(1000 ** _DECIMAL.index(suffix or " "))

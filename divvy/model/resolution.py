@@ -1,21 +1,21 @@
-"""From a node to its desired state: labels → pool → profile → what each GPU is cut into."""
+"""From a node to its desired state: labels → pool → profile → how each GPU is partitioned."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
 
+from divvy.model.contract import ALIAS_LABELS, PROFILE_LABEL
 from divvy.model.gpu_models import GpuModel, UnknownGpuModel, gpu_model
 from divvy.model.mig_placement import NoPlacement, place
+from divvy.model.profile import Profile, Rule, TimeSlicing
 from divvy.model.quantities import memory_mib
 from divvy.model.resource_names import (
-    ALIAS_LABELS,
-    PROFILE_LABEL,
     gpu_resource,
     mig_resource,
     qualified,
 )
-from divvy.model.stack import Cluster, Pool, Profile, Rule, TimeSlicing
+from divvy.model.stack import Cluster, Pool
 
 WHOLE = -1
 """The rule number of a GPU that no rule selects."""
@@ -56,10 +56,11 @@ class Selection:
 
 @dataclass(frozen=True)
 class Offer:
-    """One resource under which (a part of) a GPU is offered.
+    """One resource under which (a part of) a GPU is advertised.
 
     ``replicas`` is 1 for an unshared device; ``memory_limit_mib`` is watched
-    per share, and who is above it is ended where ``memory_enforced``.
+    per replica, and processes exceeding it are terminated if ``memory_enforced``; if
+    ``memory_prevented``, the limiter refuses more. ``compute`` is how it divides the GPU's time.
     """
 
     resource: str
@@ -69,11 +70,13 @@ class Offer:
     fail_requests_greater_than_one: bool
     memory_limit_mib: int | None
     memory_enforced: bool = False
+    memory_prevented: bool = False
+    compute: Literal["share", "cap"] | None = None
 
 
 @dataclass(frozen=True)
 class DesiredGpu:
-    """What one GPU should be: MIG instances (None: MIG off) and what is offered of it.
+    """What one GPU should be: MIG instances (None: MIG off) and what is advertised of it.
 
     ``rule`` is the number of the rule that selected it, WHOLE if none did.
     """
@@ -138,7 +141,7 @@ def resolve(
 
     ``assignment`` maps the indices of the rules to the UUIDs they meant when
     they were first seen; without it the driver's order counts. A GPU that its
-    rule does not fit is offered whole and the reason is among the problems.
+    rule does not fit is advertised whole and the reason is among the problems.
     """
     if selection.profile is None:
         return DesiredNode(selection.pool, None, selection.source, (), _no_profile(selection))
@@ -150,8 +153,8 @@ def resolve(
     desired = []
     for gpu in sorted(gpus, key=lambda gpu: gpu.index):
         index = index_of.get(gpu.uuid) if assignment else gpu.index
-        wish, problem = _desired_gpu(profile, gpu, index)
-        desired.append(wish)
+        gpu_state, problem = _desired_gpu(profile, gpu, index)
+        desired.append(gpu_state)
         if problem:
             problems.append(problem)
     return DesiredNode(
@@ -175,7 +178,7 @@ def offers(rule: Rule, model_memory_mib: int, model: GpuModel | None) -> tuple[O
         return (_offer(name, "gpu", None, sharing, model_memory_mib),)
     single = rule.mig.strategy == "single"
     listed = []
-    for profile in rule.mig.layout:
+    for profile in sorted(rule.mig.layout, reverse=True):
         plain = gpu_resource() if single else mig_resource(profile)
         shared = gpu_resource(shared=True) if single else mig_resource(profile, shared=True)
         name = _shared_name(sharing, plain, shared)
@@ -202,13 +205,13 @@ def _offer(
 ) -> Offer:
     if sharing is None:
         return Offer(resource, kind, profile, 1, False, None)
-    wish = sharing.memory_limit
-    if wish is None or (wish.limit == "auto" and memory is None):
+    limit = sharing.memory_limit
+    if limit is None or (limit.limit == "auto" and memory is None):
         watched = None
-    elif wish.limit == "auto":
+    elif limit.limit == "auto":
         watched = (memory or 0) // sharing.replicas
     else:
-        watched = memory_mib(wish.limit)
+        watched = memory_mib(limit.limit)
     return Offer(
         resource,
         kind,
@@ -216,7 +219,9 @@ def _offer(
         sharing.replicas,
         sharing.fail_requests_greater_than_one,
         watched,
-        watched is not None and wish is not None and wish.action == "enforce",
+        watched is not None and limit is not None and limit.action == "enforce",
+        watched is not None and limit is not None and limit.action == "prevent",
+        sharing.compute,
     )
 
 
@@ -232,7 +237,7 @@ def _desired_gpu(
     if rule.mig is not None:
         misfit = _misfit(rule, gpu)
         if misfit:
-            return whole, f"GPU {gpu.index} ({gpu.product}) is offered whole: {misfit}"
+            return whole, f"GPU {gpu.index} ({gpu.product}) is advertised whole: {misfit}"
     layout = None if rule.mig is None else rule.mig.layout
     offered = offers(rule, gpu.memory_mib, gpu.model)
     return DesiredGpu(gpu.uuid, gpu.index, number, layout, offered), None
@@ -273,7 +278,7 @@ def _hardware_problems(pool: Pool, gpus: Sequence[GpuFacts]) -> list[str]:
 def _no_profile(selection: Selection) -> tuple[str, ...]:
     if selection.problem is not None:
         return (selection.problem,)
-    return ("no pool of the stack file selects this node: nothing is offered",)
+    return ("no pool of the stack file selects this node: nothing is advertised",)
 
 
 def _unknown_profile(cluster: Cluster, wanted: str) -> str:

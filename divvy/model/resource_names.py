@@ -8,12 +8,8 @@ VENDOR = "nvidia.com"
 GPU = f"{VENDOR}/gpu"
 SHARED_SUFFIX = ".shared"
 
-PROFILE_LABEL = "divvy.gpu/profile"
-ALIAS_LABELS = ("nvidia.com/device-plugin.config", "nvidia.com/mig.config")
-STATUS_ANNOTATION = "divvy.gpu/status"
-
 # NVIDIA's plugin holds whole names to 63 characters; Kubernetes holds only the last part to it.
-MOST_CHARACTERS = 63
+MAX_CHARACTERS = 63
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _DOMAIN = re.compile(
     r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*"
@@ -43,11 +39,11 @@ def resource_name_error(name: str) -> str | None:
     if not slash or "/" in last:
         return "an extended resource is named <domain>/<name>"
     if not _DOMAIN.fullmatch(domain):
-        return f"{domain!r} is no DNS domain in lower case"
+        return f"{domain!r} is not a valid lowercase DNS domain"
     if any(domain == reserved or domain.endswith("." + reserved) for reserved in _RESERVED):
         return f"the domain {domain} is reserved by Kubernetes"
-    if not last or len(last) > MOST_CHARACTERS:
-        return f"{last!r} has {len(last)} characters, 1 to {MOST_CHARACTERS} are allowed"
+    if not last or len(last) > MAX_CHARACTERS:
+        return f"{last!r} has {len(last)} characters, 1 to {MAX_CHARACTERS} are allowed"
     if not _NAME.fullmatch(last):
         return (
             f"{last!r} may hold letters, digits, '-', '_' and '.', "
@@ -60,10 +56,10 @@ def label_key_error(key: str) -> str | None:
     """Say what Kubernetes would not accept about a label's key, None if nothing."""
     domain, slash, last = key.rpartition("/")
     if slash and not _DOMAIN.fullmatch(domain):
-        return f"{domain!r} is no DNS domain in lower case"
-    if not last or len(last) > MOST_CHARACTERS or not _NAME.fullmatch(last):
+        return f"{domain!r} is not a valid lowercase DNS domain"
+    if not last or len(last) > MAX_CHARACTERS or not _NAME.fullmatch(last):
         return (
-            f"{last!r} has to be 1 to {MOST_CHARACTERS} letters, digits, '-', '_' or '.', "
+            f"{last!r} has to be 1 to {MAX_CHARACTERS} letters, digits, '-', '_' or '.', "
             "with a letter or digit at both ends"
         )
     return None
@@ -71,9 +67,9 @@ def label_key_error(key: str) -> str | None:
 
 def label_value_error(value: str) -> str | None:
     """Say what Kubernetes would not accept about a label's value, None if nothing."""
-    if not value or (len(value) <= MOST_CHARACTERS and _NAME.fullmatch(value)):
+    if not value or (len(value) <= MAX_CHARACTERS and _NAME.fullmatch(value)):
         return None
     return (
-        f"{value!r} has to be at most {MOST_CHARACTERS} letters, digits, '-', '_' or '.', "
+        f"{value!r} has to be at most {MAX_CHARACTERS} letters, digits, '-', '_' or '.', "
         "with a letter or digit at both ends"
     )

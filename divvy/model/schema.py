@@ -1,24 +1,22 @@
 """The JSON Schema of stack files, generated from the types."""
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from divvy.model import stack
+from pydantic import BaseModel
+
 from divvy.model.field_docs import field_doc
 from divvy.model.gpu_models import gpu_models
+from divvy.model.reading import model_in
+from divvy.model.stack import Cluster
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def cluster_schema() -> dict[str, Any]:
     """Return the schema of a ``divvy:cluster`` value, short forms included."""
-    schema = stack.Cluster.model_json_schema(by_alias=True)
+    schema = described_schema(Cluster)
     parts = schema["$defs"]
-    for name, part in {"Cluster": schema, **parts}.items():
-        model = getattr(stack, name)
-        for field, information in model.model_fields.items():
-            value = part["properties"][information.alias]
-            value["description"] = field_doc(model, field)
-            _mend_default(value)
     parts["Rule"]["properties"]["devices"]["default"] = "all"
     parts["Hardware"]["properties"]["model"]["examples"] = list(gpu_models())
     rule = {"$ref": "#/$defs/Rule"}
@@ -50,19 +48,25 @@ def cluster_schema() -> dict[str, Any]:
     return schema
 
 
-def _mend_default(value: dict[str, Any]) -> None:
-    """Write a default as a stack file would; those of whole parts stand at their keys."""
-    default = value.get("default")
-    if isinstance(default, float):
-        value["default"] = f"{default:g}s"
-    elif default is None or isinstance(default, dict):
-        value.pop("default", None)
+def described_schema(kind: type[BaseModel]) -> dict[str, Any]:
+    """Return the schema of a type, each key described by the text below its field."""
+    schema = kind.model_json_schema(by_alias=True)
+    parts = {kind.__name__: schema, **schema.get("$defs", {})}
+    for model in _parts(kind):
+        for field, information in model.model_fields.items():
+            value = parts[model.__name__]["properties"][information.alias]
+            value["description"] = field_doc(model, field)
+            _show_default(value)
+    return schema
 
 
-def stack_file_schema() -> dict[str, Any]:
-    """Return the schema of a whole ``Pulumi.<stack>.yaml``."""
-    cluster = cluster_schema()
-    parts = cluster.pop("$defs")
+def stack_file_schema(sections: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return the schema of a ``Pulumi.<stack>.yaml`` with at least one of these sections."""
+    parts: dict[str, Any] = {}
+    properties = {}
+    for key, section in sections.items():
+        parts |= section.get("$defs", {})
+        properties[key] = {name: value for name, value in section.items() if name != "$defs"}
     return {
         "$schema": _DIALECT,
         "title": "Divvy stack file",
@@ -71,9 +75,27 @@ def stack_file_schema() -> dict[str, Any]:
         "properties": {
             "config": {
                 "type": "object",
-                "required": ["divvy:cluster"],
-                "properties": {"divvy:cluster": cluster},
+                "anyOf": [{"required": [key]} for key in sections],
+                "properties": properties,
             }
         },
         "$defs": parts,
     }
+
+
+def _parts(kind: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    """Yield a type and the types below it."""
+    yield kind
+    for field in kind.model_fields.values():
+        below = model_in(field.annotation)
+        if below is not None:
+            yield from _parts(below)
+
+
+def _show_default(value: dict[str, Any]) -> None:
+    """Write a default as a stack file would; those of whole parts stand at their keys."""
+    default = value.get("default")
+    if isinstance(default, float):
+        value["default"] = f"{default:g}s"
+    elif default is None or isinstance(default, dict):
+        value.pop("default", None)

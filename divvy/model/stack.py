@@ -3,168 +3,54 @@
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
-    InstanceOf,
-    WithJsonSchema,
-    field_validator,
     model_validator,
 )
 
-from divvy.model.devices import SCHEMA as DEVICES_SCHEMA
-from divvy.model.devices import DeviceSelector, parse_devices
-from divvy.model.quantities import (
-    DURATION_PATTERN,
-    MEMORY_PATTERN,
-    memory_mib,
-    parse_duration,
+from divvy.model.profile import Profile
+from divvy.model.reading import Matches
+from divvy.model.stack_part import (
+    DevicePath,
+    Duration,
+    ImageDigest,
+    Labels,
+    StackPart,
+    Text,
+    Version,
 )
 
 DEFAULT_NAMESPACE = "divvy-system"
 IGNORED_XIDS = (13, 31, 43, 45, 68, 109)
+# More containers than a node has: the kubelet's own limit is 110 pods by default.
+MAX_FILE_DEVICES = 1000
+# Kubernetes supports 5,000 nodes in a cluster.
+MAX_NODES = 100_000
 
 
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
-
-
-def _version_text(value: object) -> object:
-    # YAML reads an unquoted 535.104 as a number.
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
-
-
-Duration = Annotated[
-    float,
-    BeforeValidator(parse_duration),
-    WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN}),
-]
-Version = Annotated[
-    str,
-    BeforeValidator(_version_text),
-    Field(pattern=r"^\d+(\.\d+)*$"),
-    WithJsonSchema({"type": ["string", "number"]}),
-]
-MemorySize = Annotated[
-    str,
-    Field(strict=True),
-    WithJsonSchema({"type": "string", "pattern": MEMORY_PATTERN}),
-]
-Count = Annotated[int, Field(strict=True, ge=1)]
-Text = Annotated[str, Field(strict=True, min_length=1)]
-Labels = Annotated[dict[str, Annotated[str, Field(strict=True)]], Field(min_length=1)]
-ImageDigest = Annotated[str, Field(strict=True, pattern=r"^\S+@sha256:[0-9a-f]{64}$")]
-
-
-class _Part(BaseModel):
-    """What all parts of the schema have in common; the text below a field says what it is."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        alias_generator=_camel,
-        populate_by_name=False,
-    )
-
-
-class MigRule(_Part):
-    """A MIG layout, as ``{profile: instances}`` or with its strategy."""
-
-    layout: dict[str, Count] = Field(min_length=1)
-    """Instances per GPU by MIG profile."""
-    strategy: Literal["mixed", "single"] = "mixed"
-    """mixed: nvidia.com/mig-<profile>; single: nvidia.com/gpu, where all devices are equal."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short_form(cls, value: Any) -> Any:
-        if isinstance(value, dict) and not {"layout", "strategy"} & value.keys():
-            return {"layout": value}
-        return value
-
-
-class MemoryLimit(_Part):
-    """A limit of each share's GPU memory, as a size or auto, or with what follows from it."""
-
-    limit: MemorySize
-    """A size, or auto for an equal part of the device."""
-    action: Literal["warn", "enforce"] = "warn"
-    """warn: say so; enforce: also end the container's processes on the device."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short_form(cls, value: Any) -> Any:
-        return value if isinstance(value, dict) else {"limit": value}
-
-    @field_validator("limit")
-    @classmethod
-    def _size(cls, value: str) -> str:
-        if value != "auto":
-            memory_mib(value)
-        return value
-
-
-class TimeSlicing(_Part):
-    """Several containers take turns on one device; nothing keeps them apart."""
-
-    replicas: Annotated[int, Field(strict=True, ge=2)]
-    """Shares of each device."""
-    rename_by_default: Annotated[bool, Field(strict=True)] = True
-    """Offer the shares as <name>.shared."""
-    fail_requests_greater_than_one: Annotated[bool, Field(strict=True)] = True
-    """Refuse a container that asks for more than one share: it would not get more."""
-    resource_name: Text | None = None
-    """Offer the shares under this name instead."""
-    memory_limit: MemoryLimit | None = None
-    """Watch each container's GPU memory."""
-
-
-class Rule(_Part):
-    """How the GPUs that it selects are cut and shared."""
-
-    devices: Annotated[
-        InstanceOf[DeviceSelector],
-        BeforeValidator(parse_devices),
-        WithJsonSchema(dict(DEVICES_SCHEMA)),
-    ] = DeviceSelector()
-    """The GPUs of the node that the rule takes."""
-    mig: MigRule | None = None
-    """Cut the GPU into MIG instances."""
-    time_slicing: TimeSlicing | None = None
-    """Share the GPU, or each of its MIG devices."""
-
-
-class Profile(_Part):
-    """How the GPUs of one node are partitioned and shared: each GPU takes the first rule for it."""
-
-    rules: tuple[Rule, ...]
-
-
-class Hardware(_Part):
+class Hardware(StackPart):
     """What the nodes of a pool have; the plan is computed from it."""
 
     model: Text
     """GPU model."""
     gpus: Annotated[int, Field(strict=True, ge=1, le=64)]
     """GPUs of each node."""
-    count: Annotated[int, Field(strict=True, ge=0)]
+    count: Annotated[int, Field(strict=True, ge=0, le=MAX_NODES)]
     """Nodes in the pool."""
     os: Text | None = None
     """Operating system of the nodes, as their image is called."""
 
 
-class Runtime(_Part):
-    """The container runtime of a pool's nodes."""
+class Runtime(StackPart):
+    """The container runtime on the nodes of a pool."""
 
     name: Literal["containerd", "docker", "cri-o"] = "containerd"
     """The runtime."""
     configure: Annotated[bool, Field(strict=True)] = False
-    """Set it up for GPUs where something is missing; false: leave it alone."""
+    """Switch CDI on where it is off; false: leave the runtime alone."""
 
 
-class Toleration(_Part):
+class Toleration(StackPart):
     """A Kubernetes toleration for the agent's pods."""
 
     key: str | None = None
@@ -187,7 +73,7 @@ class Toleration(_Part):
         return self
 
 
-class Pool(_Part):
+class Pool(StackPart):
     """Nodes with the same hardware and profile, chosen by their labels."""
 
     select: Labels | None = None
@@ -204,60 +90,62 @@ class Pool(_Part):
     """Taints of these nodes that the agent tolerates."""
 
 
-class Driver(_Part):
+class Driver(StackPart):
     """The NVIDIA driver on the nodes."""
 
     version: Version | None = None
     """The version that is installed."""
     min_version: Version | None = None
     """The oldest version that is acceptable."""
-    root: Annotated[str, Field(strict=True, pattern=r"^/")] = "/"
+    root: Annotated[str, Field(strict=True), Matches(r"^/", "an absolute path")] = "/"
     """Where the driver's files are on the host."""
 
 
-class Health(_Part):
+class Health(StackPart):
     """When a GPU counts as unhealthy."""
 
     ignore_xids: tuple[Annotated[int, Field(strict=True, ge=0)], ...] = IGNORED_XIDS
     """XID errors that an application causes."""
     recover_after: Duration = 60.0
-    """How long a GPU must be well before it is offered again."""
+    """How long a GPU must be healthy before it is advertised again."""
 
 
-class Change(_Part):
-    """What happens to pods that hold a GPU which is to be re-cut."""
+class Change(StackPart):
+    """What happens to pods that hold a GPU whose partitioning changes."""
 
     policy: Literal["wait", "evict", "never"] = "wait"
-    """wait for them, evict them, or never re-cut a GPU that is held."""
+    """wait for them, evict them, or never reconfigure a GPU that is held."""
     deadline: Duration = 600.0
-    """How long the agent waits before it gives up and says so."""
+    """How long the agent waits before it reports Blocked."""
 
 
-class ReplicaPlacement(_Part):
-    """Where the shares that a container gets come from."""
+class ReplicaPlacement(StackPart):
+    """Where the replicas that a container gets come from."""
 
     replicas: Literal["spread", "pack"] = "spread"
     """spread over GPUs or pack onto few."""
 
 
-class FileDevices(_Part):
-    """Device files of other vendors, offered as a resource."""
+class FileDevices(StackPart):
+    """Other vendors' device files, advertised as a resource."""
 
     resource: Text
     """The extended resource's name."""
-    paths: tuple[Annotated[str, Field(strict=True, pattern=r"^/dev/")], ...] = Field(min_length=1)
+    paths: tuple[DevicePath, ...] = Field(min_length=1)
     """Device files; globs are allowed."""
-    count: Count = 1
-    """Containers of a node that may hold them at once."""
+    count: Annotated[int, Field(strict=True, ge=1, le=MAX_FILE_DEVICES)] = 1
+    """Containers of a node that may hold them at once, 1000 at most."""
 
 
-class PluginImage(_Part):
+class PluginImage(StackPart):
     """The agent's image: built and pushed to a registry, or one that exists."""
 
     registry: Text | None = None
     """Registry and path the image is pushed to."""
     base: Text | None = None
     """Image it is built on."""
+    insecure: Annotated[bool, Field(strict=True)] = False
+    """The registry speaks plain HTTP, or its certificate is not to be verified."""
     reference: ImageDigest | None = None
     """An image that exists, by digest."""
 
@@ -265,19 +153,19 @@ class PluginImage(_Part):
     def _one_way(self) -> "PluginImage":
         if self.reference is None and self.registry is None:
             raise ValueError("needs `registry` to build and push, or `reference` to use an image")
-        if self.reference is not None and (self.registry is not None or self.base is not None):
+        if self.reference is not None and (self.registry or self.base or self.insecure):
             raise ValueError("has `reference` and what is needed to build: leave one of them out")
         return self
 
 
-class Plugin(_Part):
+class Plugin(StackPart):
     """The agent's deployment."""
 
     image: PluginImage | None = None
     """Its image."""
 
 
-class Observability(_Part):
+class Observability(StackPart):
     """What is set up for monitoring."""
 
     service_monitor: Annotated[bool, Field(strict=True)] = False
@@ -286,6 +174,8 @@ class Observability(_Part):
     """Create the Grafana dashboard's ConfigMap."""
     alerts: Annotated[bool, Field(strict=True)] = False
     """Create a PrometheusRule with alerts for the Prometheus Operator."""
+    network_policy: Labels | None = None
+    """Labels of the namespaces whose pods may read the agents' metrics; then no others may."""
 
 
 def _profile(value: Any) -> Any:
@@ -297,8 +187,8 @@ def _profile(value: Any) -> Any:
     return value
 
 
-class Cluster(_Part):
-    """One cluster: how every GPU of it is cut and shared."""
+class Cluster(StackPart):
+    """One cluster: how every GPU of it is partitioned and shared."""
 
     kubeconfig: Text | None = None
     """Path of the kubeconfig; default: the usual discovery."""
@@ -315,9 +205,9 @@ class Cluster(_Part):
     health: Health = Health()
     """When a GPU is withdrawn and when it comes back."""
     change: Change = Change()
-    """What happens to pods on a GPU that is to be re-cut."""
+    """What happens to pods on a GPU whose partitioning changes."""
     placement: ReplicaPlacement = ReplicaPlacement()
-    """Where shares come from."""
+    """Where replicas come from."""
     devices: tuple[FileDevices, ...] = ()
     """Other vendors' device files."""
     plugin: Plugin = Plugin()

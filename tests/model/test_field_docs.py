@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from divvy.lab.section import LabSection
 from divvy.model import InvalidCluster, field_docs, parse_cluster, stack
-from divvy.model.schema import cluster_schema
+from divvy.model.schema import cluster_schema, described_schema
 
 NO_PROFILE = {"profiles": {"whole": {}}, "pools": {"p": {}}}
 
@@ -36,8 +38,10 @@ def test_without_sources_a_missing_key_is_told_all_the_same() -> None:
     assert remedies() == ["is missing"]
 
 
-def test_every_key_of_a_stack_file_is_described() -> None:
-    schema = cluster_schema()
-    for name, part in {"Cluster": schema, **schema["$defs"]}.items():
+@pytest.mark.parametrize(
+    "schema", [cluster_schema(), described_schema(LabSection)], ids=["cluster", "lab"]
+)
+def test_every_key_of_a_stack_file_is_described(schema: dict[str, Any]) -> None:
+    for name, part in {"the section": schema, **schema["$defs"]}.items():
         for key, value in part.get("properties", {}).items():
             assert value.get("description"), f"{name}.{key}"

@@ -106,7 +106,7 @@ def test_media_extensions_of_two_sizes_exclude_each_other():
 
 
 def test_an_instance_that_must_stay_can_be_in_the_way():
-    with pytest.raises(NoPlacement, match="3g.20gb needs memory slices 0–3 or 4–7"):
+    with pytest.raises(NoPlacement, match=r"3g\.20gb needs memory slices 0–3 or 4–7"):
         place(
             A100,
             {"1g.5gb": 2, "3g.20gb": 2},

@@ -2,10 +2,9 @@
 
 import pytest
 
-from divvy.model import parse_cluster
+from divvy.model import InvalidValue, parse_cluster
 from divvy.model.nvidia import (
-    BadConfig,
-    Imported,
+    ImportResult,
     read_device_plugin,
     read_mig_parted,
 )
@@ -26,7 +25,7 @@ def profile_of(value):
     "document", [None, {}, {"version": "v1"}, {"flags": {"migStrategy": "none"}}]
 )
 def test_no_sharing_is_whole_gpus(document):
-    assert read_device_plugin(document, "a") == Imported({"a": {}})
+    assert read_device_plugin(document, "a") == ImportResult({"a": {}})
 
 
 def test_nvidias_defaults_are_written_out():
@@ -72,7 +71,7 @@ def test_nvidias_defaults_are_written_out():
     ],
 )
 def test_entries_that_the_plugin_refuses(entry):
-    with pytest.raises(BadConfig):
+    with pytest.raises(InvalidValue):
         read_device_plugin(shared(**entry), "a")
 
 
@@ -99,15 +98,29 @@ def test_devices_that_the_plugin_reads(devices):
     ],
 )
 def test_configurations_that_the_plugin_refuses(document):
-    with pytest.raises(BadConfig):
+    with pytest.raises(InvalidValue):
         read_device_plugin(document, "a")
 
 
+def test_mps_becomes_limited_shares():
+    mps = {"resources": [{"name": "gpu", "replicas": 2}]}
+    imported = read_device_plugin({"sharing": {"mps": mps}}, "a")
+    slicing = imported.profiles["a"]["timeSlicing"]
+    assert slicing == {
+        "replicas": 2,
+        "renameByDefault": False,
+        "failRequestsGreaterThanOne": True,
+        "memoryLimit": {"limit": "auto", "action": "prevent"},
+        "compute": "share",
+    }
+    assert profile_of(imported.profiles["a"]).rules
+    assert "in turns" in imported.left_out[0]
+    mps["failRequestsGreaterThanOne"] = False
+    more = read_device_plugin({"sharing": {"mps": mps}}, "a")
+    assert more.profiles["a"]["timeSlicing"]["failRequestsGreaterThanOne"] is False
+
+
 def test_what_cannot_be_expressed_is_listed():
-    mps = {"sharing": {"mps": {"resources": [{"name": "gpu", "replicas": 2}]}}}
-    imported = read_device_plugin(mps, "a")
-    assert imported.profiles == {}
-    assert "MPS" in imported.left_out[0]
     mig = {**shared(name="nvidia.com/mig-1g.5gb", replicas=2), "flags": {"failOnInitError": True}}
     imported = read_device_plugin(mig, "a")
     assert imported.profiles == {}
@@ -121,7 +134,7 @@ def parted(*entries):
 
 @pytest.mark.parametrize("document", [None, {"version": "v1"}])
 def test_an_empty_mig_parted_file_is_fine(document):
-    assert read_mig_parted(document) == Imported()
+    assert read_mig_parted(document) == ImportResult()
 
 
 @pytest.mark.parametrize(
@@ -145,7 +158,7 @@ def test_an_empty_mig_parted_file_is_fine(document):
     ],
 )
 def test_files_that_mig_parted_refuses(document):
-    with pytest.raises(BadConfig):
+    with pytest.raises(InvalidValue):
         read_mig_parted(document)
 
 
@@ -194,6 +207,6 @@ def test_mig_configs_become_profiles():
 
 
 def test_equal_names_with_different_content_are_told_apart():
-    both = Imported({"a": {}}).joined(Imported({"a": {"mig": {"1g.5gb": 7}}}))
+    both = ImportResult({"a": {}}).joined(ImportResult({"a": {"mig": {"1g.5gb": 7}}}))
     assert list(both.profiles) == ["a", "a-2"]
     assert both.left_out

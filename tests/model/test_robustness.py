@@ -1,7 +1,10 @@
 """Whatever a stack file holds, the answer is a cluster or a list of problems."""
 
 import copy
+import datetime
+import math
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,7 +35,7 @@ FULL = {
         },
         "rest": {"profile": "whole"},
     },
-    "driver": {"version": "550.163.01", "minVersion": 535.104, "root": "/"},
+    "driver": {"version": "550.163.01", "minVersion": "535.104", "root": "/"},
     "health": {"ignoreXids": [13, 31], "recoverAfter": "60s"},
     "change": {"policy": "wait", "deadline": "10m"},
     "placement": {"replicas": "spread"},
@@ -99,3 +102,63 @@ def test_junk_anywhere_is_told_in_plain_words(changes):
         assert parse_canonical(canonical_json(value)) == cluster
     assert not JARGON.search(told)
     assert value == before
+
+
+def deep(levels):
+    value = "x"
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def laughs(levels):
+    value = ["ha"] * 10
+    for _ in range(levels):
+        value = [value] * 10
+    return value
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"namespace": datetime.date(2024, 1, 2)}, "namespace: is a date; put it in quotes"),
+        ({"profiles": {None: {}}}, "profiles: has nothing (YAML reads null and ~ so) as a key"),
+        ({"profiles": {True: {}}}, "profiles: has true as a key"),
+        ({"imagePullSecrets": {"a"}}, "imagePullSecrets: is a set"),
+        ({"namespace": b"p"}, "namespace: is binary data"),
+        ({"health": {"recoverAfter": math.inf}}, "health.recoverAfter: is no finite number"),
+        ({"health": {"ignoreXids": [10**5000]}}, "health.ignoreXids[0]: is a number of more than"),
+        ({"namespace": "x" * 5000}, "namespace: has 5,000 characters"),
+        ({"devices": deep(900)}, "is nested too deeply; 20 levels are the most"),
+        ({"devices": laughs(7)}, "has more than 100,000 values; are YAML aliases repeated?"),
+        ({"driver": {"version": 550.120}}, "driver.version: is the number 550.12, in which YAML k"),
+        ({"driver": {"version": "9" * 4000, "minVersion": "535.104"}}, "driver.version: is '999"),
+    ],
+)
+def test_what_yaml_can_hold_and_a_stack_file_cannot_is_one_short_error(change, says):
+    with pytest.raises(InvalidCluster) as refusal:
+        parse_cluster({**FULL, **change})
+    told = str(refusal.value)
+    assert says in told
+    assert len(told) < 600
+
+
+def test_a_value_that_contains_itself_is_refused():
+    loop = []
+    loop.append(loop)
+    with pytest.raises(InvalidCluster, match="nested too deeply"):
+        parse_cluster({**FULL, "devices": loop})
+
+
+@pytest.mark.parametrize(
+    ("path", "number"),
+    [(("devices", 0, "count"), 1001), (("pools", "notebooks", "hardware", "count"), 10**9)],
+)
+def test_counts_have_an_upper_bound(path, number):
+    value = copy.deepcopy(FULL)
+    at = value
+    for key in path[:-1]:
+        at = at[key]
+    at[path[-1]] = number
+    with pytest.raises(InvalidCluster, match="or less is expected"):
+        parse_cluster(value)

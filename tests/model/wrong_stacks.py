@@ -20,6 +20,16 @@ def _pool(name: str, rest: str) -> str:
 WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Nothing in it", "{}\n", ("profiles", "pools")),
     (
+        "More shares than can be offered",
+        _stack("p: {timeSlicing: {replicas: 8000}}"),
+        ("profiles.p.timeSlicing.replicas",),
+    ),
+    (
+        "A network policy for no namespace",
+        _stack("p: {}", more="observability: {networkPolicy: {team/: x}}"),
+        ("observability.networkPolicy.team/",),
+    ),
+    (
         "A misspelt key",
         _stack("p: {timeslicing: {replicas: 4}}", more="drivers: {}"),
         ("profiles.p.timeslicing", "drivers"),
@@ -167,6 +177,23 @@ WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         (
             "profiles.p.timeSlicing.memoryLimit.limit",
             "profiles.p.timeSlicing.memoryLimit.action",
+        ),
+    ),
+    (
+        "A limit that cannot be kept for all, and compute without the limiter",
+        _stack(
+            "p: {timeSlicing: {replicas: 4, memoryLimit: {limit: 20Gi, action: prevent}}}\n"
+            "q: {timeSlicing: {replicas: 4, memoryLimit: auto, compute: share}}\n"
+            "r: {timeSlicing: {replicas: 101, memoryLimit: {limit: auto, action: prevent},\n"
+            "  compute: cap}}\n"
+            "s: {mig: {1g.5gb: 7}, timeSlicing: {replicas: 2, compute: share,\n"
+            "  memoryLimit: {limit: auto, action: prevent}}}",
+        ),
+        (
+            "profiles.p.timeSlicing.memoryLimit",
+            "profiles.q.timeSlicing",
+            "profiles.r.timeSlicing",
+            "profiles.s",
         ),
     ),
     (

@@ -1,146 +1,175 @@
 """The configuration file of NVIDIA's device plugin, ``version: v1``."""
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
 
-from divvy.model.nvidia.imported import (
-    BadConfig,
-    Imported,
-    mapping,
-    true_or_false,
-    whole_number,
-)
-from divvy.model.resource_names import GPU, VENDOR, resource_name_error
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-_VERSION = "v1"
+from divvy.model.nvidia.import_result import ImportResult
+from divvy.model.reading import read
+from divvy.model.resource_names import GPU, qualified, resource_name_error
+from divvy.model.stack_part import camel_case
+
 _UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _REFERENCE = re.compile(rf"\d+(:\d+)?|(GPU|MIG)-{_UUID}|MIG-GPU-{_UUID}/\d+/\d+")
 
 
-def read_device_plugin(document: object, name: str) -> Imported:
-    """Turn one configuration into a profile; raise BadConfig where the plugin would refuse it.
-
-    NVIDIA's defaults are written out, since ours are the safer ones.
-    """
-    if document is None:
-        document = {}
-    config = mapping(document, name)
-    version = config.get("version", _VERSION)
-    if version != _VERSION:
-        raise BadConfig(f"{name}: unknown version {version!r}; {_VERSION} is expected")
-    left_out = [
-        f"{name}: {key} has no counterpart"
-        for key in config
-        if key not in ("version", "sharing", "flags")
-    ]
-    left_out += _flags(config.get("flags"), name)
-    sharing = mapping(config.get("sharing") or {}, f"{name}: sharing")
-    left_out += [
-        f"{name}: sharing.{key} has no counterpart"
-        for key in sharing
-        if key not in ("timeSlicing", "mps")
-    ]
-    if sharing.get("mps"):
-        _shared(sharing["mps"], f"{name}: sharing.mps")
-        left_out.append(
-            f"{name}: sharing.mps (MPS) has no counterpart; time-slicing is no replacement, "
-            "so the profile is left out"
-        )
-        return Imported({}, tuple(left_out))
-    if not sharing.get("timeSlicing"):
-        return Imported({name: {}}, tuple(left_out))
-    profile, more = _time_slicing(sharing["timeSlicing"], name)
-    return Imported({} if profile is None else {name: profile}, (*left_out, *more))
+def _resource(value: object) -> str:
+    name = qualified(str(value))
+    error = resource_name_error(name)
+    if error:
+        raise ValueError(f"is {value!r}; {error}")
+    return name
 
 
-def _flags(flags: object, name: str) -> list[str]:
-    left_out = []
-    for key, value in mapping(flags or {}, f"{name}: flags").items():
-        if key == "migStrategy" and value in ("none", "single", "mixed"):
-            if value == "single":
-                left_out.append(
-                    f"{name}: flags.migStrategy single belongs to a MIG layout here; "
-                    "write `mig: {layout: …, strategy: single}`"
-                )
-        elif key == "migStrategy":
-            raise BadConfig(
-                f"{name}: flags.migStrategy is {value!r}; none, single or mixed is expected"
-            )
-        else:
-            left_out.append(f"{name}: flags.{key} has no counterpart")
-    return left_out
-
-
-def _time_slicing(value: object, name: str) -> tuple[dict[str, Any] | None, list[str]]:
-    where = f"{name}: sharing.timeSlicing"
-    entries, options = _shared(value, where)
-    left_out = []
-    replicas = None
-    for entry in entries:
-        resource = entry["name"]
-        for key in ("rename", "devices"):
-            if key in entry and entry[key] not in ("all", ""):
-                left_out.append(
-                    f"{where}: {key} of {resource} is left out: NVIDIA's plugin ignores it"
-                )
-        if resource == GPU:
-            replicas = entry["replicas"]
-        else:
-            left_out.append(
-                f"{where}: {resource} × {entry['replicas']} needs the MIG layout beside it; "
-                "add timeSlicing to the profile with that layout"
-            )
-    if replicas is None:
-        return None, [*left_out, f"{where}: nothing in it concerns whole GPUs; no profile is made"]
-    return {"timeSlicing": {"replicas": replicas, **options}}, left_out
-
-
-def _shared(value: object, where: str) -> tuple[list[Mapping[str, Any]], dict[str, bool]]:
-    """Check a block of shared resources as the plugin does; return its entries and options."""
-    block = mapping(value, where)
-    options = {
-        key: true_or_false(block.get(key, False), f"{where}.{key}")
-        for key in ("renameByDefault", "failRequestsGreaterThanOne")
-    }
-    for key in block:
-        if key not in (*options, "resources"):
-            raise BadConfig(f"{where} has an unknown key {key!r}")
-    entries = block.get("resources")
-    if not isinstance(entries, list) or not entries:
-        raise BadConfig(f"{where} has no resources; at least one is required")
-    return [
-        _entry(entry, f"{where}.resources[{index}]") for index, entry in enumerate(entries)
-    ], options
-
-
-def _entry(value: object, where: str) -> Mapping[str, Any]:
-    entry = dict(mapping(value, where))
-    for key in entry:
-        if key not in ("name", "replicas", "rename", "devices"):
-            raise BadConfig(f"{where} has an unknown key {key!r}")
-    if "name" not in entry:
-        raise BadConfig(f"{where} has no name")
-    entry["replicas"] = whole_number(entry.get("replicas"), f"{where}.replicas", 2)
-    for key in ("name", "rename"):
-        if key in entry:
-            text = str(entry[key])
-            entry[key] = text if text.startswith(f"{VENDOR}/") else f"{VENDOR}/{text}"
-            error = resource_name_error(entry[key])
-            if error:
-                raise BadConfig(f"{where}.{key} is {text!r}: {error}")
-    if "devices" in entry:
-        _check_devices(entry["devices"], f"{where}.devices")
-    return entry
-
-
-def _check_devices(value: object, where: str) -> None:
+def _devices(value: object) -> object:
     if value == "all" or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
-        return
+        return value
     listed = value if isinstance(value, list) else []
     if not listed or not all(
         isinstance(item, int | str) and _REFERENCE.fullmatch(str(item)) for item in listed
     ):
-        raise BadConfig(
-            f"{where} is {value!r}; all, a number, or a list of indices and UUIDs is expected"
+        raise ValueError(f"is {value!r}; all, a number, or a list of indices and UUIDs is expected")
+    return value
+
+
+_ResourceName = Annotated[str, BeforeValidator(_resource)]
+_Flag = Annotated[bool, Field(strict=True)]
+# What is empty is as good as absent.
+_OrNothing = BeforeValidator(lambda value: value or None)
+
+
+class _Strict(BaseModel):
+    """A mapping of which the plugin refuses unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=camel_case)
+
+
+class _Open(BaseModel):
+    """A mapping with keys that Divvy has no counterpart for."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", alias_generator=camel_case)
+
+    def unknown(self) -> Iterable[str]:
+        """Return the keys that have no field."""
+        return self.model_extra or ()
+
+
+class _Resource(_Strict):
+    name: _ResourceName
+    """The resource that is shared."""
+    replicas: Annotated[int, Field(strict=True, ge=2)]
+    """Replicas of each device."""
+    rename: _ResourceName | None = None
+    """Name of the replicas."""
+    devices: Annotated[Any, AfterValidator(_devices)] = "all"
+    """Devices that are shared."""
+
+
+class Shared(_Strict):
+    """A block of shared resources."""
+
+    rename_by_default: _Flag = False
+    """Advertise replicas as <name>.shared."""
+    fail_requests_greater_than_one: _Flag = False
+    """Refuse a container that requests more than one replica."""
+    resources: tuple[_Resource, ...] = Field(min_length=1)
+    """The resources that are shared."""
+
+    def options(self) -> dict[str, bool]:
+        """Return both options, NVIDIA's defaults written out, since ours are the safer ones."""
+        return {
+            "renameByDefault": self.rename_by_default,
+            "failRequestsGreaterThanOne": self.fail_requests_greater_than_one,
+        }
+
+
+class _Sharing(_Open):
+    time_slicing: Annotated[Shared | None, _OrNothing] = None
+    """Time-slicing."""
+    mps: Annotated[Shared | None, _OrNothing] = None
+    """MPS."""
+
+
+class _Flags(_Open):
+    mig_strategy: Literal["none", "single", "mixed"] = "none"
+    """How MIG devices are named."""
+
+
+class DevicePluginConfig(_Open):
+    """One configuration of the plugin."""
+
+    version: Literal["v1"] = "v1"
+    """Version of the format."""
+    flags: Annotated[_Flags, BeforeValidator(lambda value: value or {})] = _Flags()
+    """Options of the plugin's command line."""
+    sharing: Annotated[_Sharing, BeforeValidator(lambda value: value or {})] = _Sharing()
+    """What is shared."""
+
+
+def read_config(document: object, name: str) -> DevicePluginConfig:
+    """Return a configuration; raises InvalidValue where the plugin would refuse it."""
+    return read(DevicePluginConfig, {} if document is None else document, name)
+
+
+def read_device_plugin(document: object, name: str) -> ImportResult:
+    """Turn one configuration into a profile; raises InvalidValue where the plugin refuses it."""
+    config = read_config(document, name)
+    left_out = [f"{name}: {key} has no counterpart" for key in config.unknown()]
+    left_out += _flags(config.flags, name)
+    left_out += [f"{name}: sharing.{key} has no counterpart" for key in config.sharing.unknown()]
+    if config.sharing.mps is not None:
+        profile, more = _mps(config.sharing.mps, f"{name}: sharing.mps")
+    elif config.sharing.time_slicing is not None:
+        profile, more = _time_slicing(config.sharing.time_slicing, f"{name}: sharing.timeSlicing")
+    else:
+        profile, more = {}, []
+    return ImportResult({} if profile is None else {name: profile}, (*left_out, *more))
+
+
+def _mps(shared: Shared, where: str) -> tuple[dict[str, Any] | None, list[str]]:
+    """Give MPS' equal parts of memory and compute by the limiter."""
+    profile, left_out = _time_slicing(shared, where)
+    if profile is None:
+        return None, left_out
+    slicing = profile["timeSlicing"]
+    if "fail_requests_greater_than_one" not in shared.model_fields_set:
+        slicing["failRequestsGreaterThanOne"] = True  # the plugin's default under MPS
+    slicing |= {"memoryLimit": {"limit": "auto", "action": "prevent"}, "compute": "share"}
+    left_out.append(
+        f"{where}: MPS itself, which runs kernels of several containers at the same time; the "
+        "profile gives them the same parts of memory and compute, in turns"
+    )
+    return profile, left_out
+
+
+def _flags(flags: _Flags, name: str) -> list[str]:
+    left_out = [f"{name}: flags.{key} has no counterpart" for key in flags.unknown()]
+    if flags.mig_strategy == "single":
+        left_out.append(
+            f"{name}: flags.migStrategy single belongs to a MIG layout here; "
+            "write `mig: {layout: …, strategy: single}`"
         )
+    return left_out
+
+
+def _time_slicing(shared: Shared, where: str) -> tuple[dict[str, Any] | None, list[str]]:
+    left_out = []
+    replicas = None
+    for resource in shared.resources:
+        for key in ("rename", "devices"):
+            if getattr(resource, key) not in ("all", None):
+                left_out.append(
+                    f"{where}: {key} of {resource.name} is left out: NVIDIA's plugin ignores it"
+                )
+        if resource.name == GPU:
+            replicas = resource.replicas
+        else:
+            left_out.append(
+                f"{where}: {resource.name} × {resource.replicas} needs the MIG layout beside it; "
+                "add timeSlicing to the profile with that layout"
+            )
+    if replicas is None:
+        return None, [*left_out, f"{where}: nothing in it concerns whole GPUs; no profile is made"]
+    return {"timeSlicing": {"replicas": replicas, **shared.options()}}, left_out

@@ -3,118 +3,144 @@
 import re
 from collections.abc import Mapping
 from itertools import combinations
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from divvy.model.gpu_models import GpuModel, gpu_models
 from divvy.model.mig_names import is_profile_name
-from divvy.model.nvidia.imported import (
-    BadConfig,
-    Imported,
-    mapping,
-    true_or_false,
-    whole_number,
-)
+from divvy.model.nvidia.import_result import ImportResult
+from divvy.model.reading import read
 
-_VERSION = "v1"
 _VENDOR = 0x10DE
 _FILTER = re.compile(r"0x([0-9A-Fa-f]{4})([0-9A-Fa-f]{4})(:0x[0-9A-Fa-f]{8})?")
 
 
-def read_mig_parted(document: object) -> Imported:
-    """Turn every mig-config into a profile; raise BadConfig where mig-parted would refuse it."""
+def _devices(value: object) -> object:
+    if value == "all" or (
+        isinstance(value, list)
+        and value
+        and all(type(index) is int and index >= 0 for index in value)
+    ):
+        return value
+    raise ValueError(f"is {value!r}; all or a list of indices is expected")
+
+
+def _filters(value: object) -> object:
+    filters = value if isinstance(value, list) else [value] if value else []
+    for text in filters:
+        if not _FILTER.fullmatch(str(text)):
+            raise ValueError(f"is {text!r}; a PCI id such as 0x20B010DE is expected")
+    return filters
+
+
+def _profile(value: object) -> str:
+    if not is_profile_name(str(value)):
+        raise ValueError("is not a MIG profile name; one looks like 1g.5gb, or 1g.5gb+me")
+    return str(value)
+
+
+class _Part(BaseModel):
+    """A mapping of the file."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=lambda name: name.replace("_", "-")
+    )
+
+
+class _Entry(_Part):
+    device_filter: Annotated[tuple[str, ...], BeforeValidator(_filters)] = ()
+    """PCI ids of the GPU models that the entry is for."""
+    devices: Annotated[Any, BeforeValidator(_devices)]
+    """all, or indices of GPUs."""
+    mig_enabled: Annotated[bool, Field(strict=True)]
+    """MIG mode."""
+    mig_devices: Annotated[
+        dict[Annotated[str, BeforeValidator(_profile)], Annotated[int, Field(strict=True, ge=0)]],
+        BeforeValidator(lambda value: {} if value is None else value),
+    ] = {}
+    """Instances by MIG profile."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "_Entry":
+        if self.mig_enabled and "mig_devices" not in self.model_fields_set:
+            raise ValueError("has mig-enabled but no mig-devices; name them")
+        if self.mig_devices and not self.layout:
+            raise ValueError("has only 0 in mig-devices; at least one count has to be above 0")
+        if self.mig_devices and not self.mig_enabled:
+            raise ValueError("has mig-devices although mig-enabled is false; remove one of them")
+        return self
+
+    @property
+    def layout(self) -> dict[str, int]:
+        """Instances by MIG profile, those with none left out."""
+        return {profile: count for profile, count in self.mig_devices.items() if count}
+
+    def mig(self) -> dict[str, Any] | None:
+        """Return a rule's ``mig`` part, {} for MIG off; None for MIG on without instances."""
+        if not self.mig_enabled:
+            return {}
+        return {"mig": self.layout} if self.layout else None
+
+
+class MigPartedFile(_Part):
+    """A whole configuration file."""
+
+    version: Literal["v1"]
+    """Version of the format."""
+    mig_configs: Annotated[
+        dict[
+            Annotated[str, BeforeValidator(str)],
+            Annotated[tuple[_Entry, ...], Field(min_length=1)],
+        ],
+        Field(min_length=1),
+    ] = {}
+    """Configurations by name."""
+
+
+def read_mig_parted(document: object) -> ImportResult:
+    """Turn every mig-config into a profile; raises InvalidValue where mig-parted refuses it."""
+    imported = ImportResult()
     if document is None:
-        return Imported()
-    spec = mapping(document, "the file")
-    if spec.get("version") != _VERSION:
-        raise BadConfig(f"version is {spec.get('version')!r}; {_VERSION} is expected")
-    for key in spec:
-        if key not in ("version", "mig-configs"):
-            raise BadConfig(f"unknown key {key!r}")
-    if "mig-configs" not in spec:
-        return Imported()
-    configs = mapping(spec["mig-configs"], "mig-configs")
-    if not configs:
-        raise BadConfig("mig-configs is empty")
-    imported = Imported()
-    for name, entries in configs.items():
-        imported = imported.joined(_config(str(name), entries))
+        return imported
+    for name, entries in read(MigPartedFile, document, "the file").mig_configs.items():
+        imported = imported.joined(_config(name, entries))
     return imported
 
 
-def _config(name: str, entries: object) -> Imported:
-    if not isinstance(entries, list) or not entries:
-        raise BadConfig(f"{name}: a list of at least one entry is expected")
+def _config(name: str, entries: tuple[_Entry, ...]) -> ImportResult:
     rules: list[dict[str, Any]] = []
     left_out: list[str] = []
     for index, entry in enumerate(entries):
-        found, reasons = _entry(entry, f"{name}[{index}]")
-        rules += found
+        added, reasons = _rules(entry, f"{name}[{index}]")
+        rules += added
         left_out += reasons
     if not rules:
-        return Imported({}, tuple(left_out))
-    if any(_overlap(one, other) for one, other in combinations(rules, 2)):
+        return ImportResult({}, tuple(left_out))
+    if any(_overlap(rule, other) for rule, other in combinations(rules, 2)):
         # Where entries overlap, mig-parted's last one wins; here it is the first.
         rules.reverse()
-    return Imported({name: rules[0] if len(rules) == 1 else rules}, tuple(left_out))
+    return ImportResult({name: rules[0] if len(rules) == 1 else rules}, tuple(left_out))
 
 
-def _entry(value: object, where: str) -> tuple[list[dict[str, Any]], list[str]]:
-    entry = mapping(value, where)
-    for key in entry:
-        if key not in ("device-filter", "devices", "mig-enabled", "mig-devices"):
-            raise BadConfig(f"{where} has an unknown key {key!r}")
-    cut = _cut(entry, where)
-    devices = _devices(entry.get("devices"), where)
-    if cut is None:
+def _rules(entry: _Entry, where: str) -> tuple[list[dict[str, Any]], list[str]]:
+    mig = entry.mig()
+    if mig is None:
         return [], [f"{where}: MIG mode without instances has no counterpart"]
-    if "device-filter" not in entry or entry["device-filter"] in ("", []):
-        return [cut if devices == "all" else {"devices": devices, **cut}], []
-    models, reasons = _models(entry["device-filter"], where)
-    if devices != "all":
+    if not entry.device_filter:
+        return [mig if entry.devices == "all" else {"devices": entry.devices, **mig}], []
+    if entry.devices != "all":
         return [], [f"{where}: indices together with a device-filter have no counterpart"]
-    return [{"devices": model.name, **cut} for model in models], reasons
+    models, reasons = _models(entry.device_filter, where)
+    return [{"devices": model.name, **mig} for model in models], reasons
 
 
-def _cut(entry: Mapping[str, Any], where: str) -> dict[str, Any] | None:
-    """Return a rule's ``mig`` part, nothing for MIG off; None for MIG on without instances."""
-    if "mig-enabled" not in entry:
-        raise BadConfig(f"{where} has no mig-enabled")
-    enabled = true_or_false(entry["mig-enabled"], f"{where}.mig-enabled")
-    if enabled and "mig-devices" not in entry:
-        raise BadConfig(f"{where} has mig-enabled and no mig-devices")
-    layout = mapping(entry.get("mig-devices") or {}, f"{where}.mig-devices")
-    for profile, number in layout.items():
-        if not is_profile_name(str(profile)):
-            raise BadConfig(f"{where}.mig-devices: {profile!r} is no MIG profile name")
-        whole_number(number, f"{where}.mig-devices.{profile}", 0)
-    wanted = {str(profile): number for profile, number in layout.items() if number}
-    if layout and not wanted:
-        raise BadConfig(f"{where}.mig-devices: at least one count has to be above 0")
-    if not enabled:
-        if wanted:
-            raise BadConfig(f"{where} has mig-devices although mig-enabled is false")
-        return {}
-    return {"mig": wanted} if wanted else None
-
-
-def _devices(value: object, where: str) -> str | list[int]:
-    if value == "all":
-        return "all"
-    if not isinstance(value, list) or not value:
-        raise BadConfig(f"{where}.devices is {value!r}; all or a list of indices is expected")
-    return [whole_number(index, f"{where}.devices", 0) for index in value]
-
-
-def _models(value: object, where: str) -> tuple[list[GpuModel], list[str]]:
-    filters = value if isinstance(value, list) else [value]
+def _models(filters: tuple[str, ...], where: str) -> tuple[list[GpuModel], list[str]]:
     models: dict[str, GpuModel] = {}
     reasons = []
     for text in filters:
-        match = _FILTER.fullmatch(str(text))
-        if match is None:
-            raise BadConfig(
-                f"{where}.device-filter is {text!r}; a PCI id like 0x20B010DE is expected"
-            )
+        match = _FILTER.fullmatch(text)
+        assert match is not None
         device = int(match[1], 16)
         known = [model for model in gpu_models().values() if device in model.pci_device_ids]
         if int(match[2], 16) != _VENDOR or not known:
@@ -122,12 +148,12 @@ def _models(value: object, where: str) -> tuple[list[GpuModel], list[str]]:
         for model in known:
             models[model.name] = model
         if match[3] and known:
-            reasons.append(f"{where}: the subsystem of {text} is not looked at")
+            reasons.append(f"{where}: the subsystem of {text} is ignored")
     return list(models.values()), reasons
 
 
-def _overlap(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    first, second = one.get("devices", "all"), other.get("devices", "all")
+def _overlap(rule: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    first, second = rule.get("devices", "all"), other.get("devices", "all")
     if "all" in (first, second):
         return True
     if isinstance(first, str) or isinstance(second, str):

@@ -1,0 +1,105 @@
+"""What the rooms agree on: names that one of them writes and another reads."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from divvy.model.resource_names import VENDOR
+
+DOMAIN = "divvy.gpu"
+
+# On nodes.
+STATUS_ANNOTATION = f"{DOMAIN}/status"
+PROFILE_LABEL = f"{DOMAIN}/profile"
+DEVICE_PLUGIN_ALIAS, MIG_ALIAS = "nvidia.com/device-plugin.config", "nvidia.com/mig.config"
+# NVIDIA's labels for the same choice, in the order in which they count.
+ALIAS_LABELS = (DEVICE_PLUGIN_ALIAS, MIG_ALIAS)
+# On what a run of `divvy verify` makes, and beside a PROFILE_LABEL that it has set.
+CONFORMANCE_LABEL = f"{DOMAIN}/conformance"
+CONFORMANCE_PROFILE = f"{DOMAIN}/conformance-profile"
+CONFORMANCE_CORDON = f"{DOMAIN}/conformance-cordon"
+# On the DaemonSet and the pods that prepare a pool's container runtime.
+POOL_LABEL = f"{DOMAIN}/pool"
+
+# What the agent writes to its node, and removes again: it acts on this list, and the admission
+# policy holds it to the same. Written so that Python's `re` and CEL's RE2 read it alike.
+_SHARING = "replicas|sharing-strategy"
+_LABELS = (
+    rf"gpu[.](count|product|memory|multiprocessors|family|compute[.](major|minor)|{_SHARING})",
+    r"cuda[.]driver-version[.](full|major|minor|revision)",
+    r"cuda[.]runtime-version[.](full|major|minor)",
+    r"mig[.](capable|strategy)",
+    rf"mig-[-a-z0-9.]+[.](count|memory|multiprocessors|product|{_SHARING})",
+)
+OWNED_LABELS = f"^{VENDOR.replace('.', '[.]')}/({'|'.join(_LABELS)})$"
+OWNED_ANNOTATIONS = (STATUS_ANNOTATION,)
+
+# In the cluster.
+AGENT = "divvy-agent"
+CONFIG_MAP = "divvy"
+CONFIG_KEY = "cluster.json"
+METRICS_PORT = 9410
+
+# On nodes' disks.
+CDI_FOLDER = "/var/run/cdi"
+CDI_KIND = f"{DOMAIN}/gpu"
+CDI_FILE = f"{DOMAIN}-gpu.json"
+# Devices of containers that have the limiter in front of their driver.
+LIMITED_CDI_KIND = f"{DOMAIN}/limited-gpu"
+LIMITED_CDI_FILE = f"{DOMAIN}-limited-gpu.json"
+STATE_FOLDER = "/var/lib/divvy"
+# In the agent's pod.
+DRIVER_ROOT = "/driver-root"
+DRIVER_ROOT_VARIABLE = "DIVVY_HOST_DRIVER_ROOT"
+
+_NAME = "app.kubernetes.io/name"
+_COMPONENT = "app.kubernetes.io/component"
+
+
+class Component(StrEnum):
+    """A part of Divvy in a cluster, as the label of its objects names it."""
+
+    NAMESPACE = "namespace"
+    CONFIGURATION = "configuration"
+    AGENT = "agent"
+    NODE_RUNTIME = "node-runtime"
+    OBSERVABILITY = "observability"
+
+
+class State(StrEnum):
+    """State of a GPU, or of a node: that of its worst GPU. From good to bad."""
+
+    READY = "Ready"
+    CHANGING = "Changing"
+    WAITING = "Waiting"
+    BLOCKED = "Blocked"
+    DEGRADED = "Degraded"
+    FAILED = "Failed"
+
+    @property
+    def severity(self) -> int:
+        """How bad the state is, from 0."""
+        return list(State).index(self)
+
+
+class Mode(StrEnum):
+    """How a device is shared, in metrics and in the conformance report."""
+
+    WHOLE = "whole"
+    TIME_SLICING = "time-slicing"
+    TIME_SLICING_LIMIT = "time-slicing+limit"
+    MIG = "mig"
+    MIG_TIME_SLICING = "mig+time-slicing"
+    MIG_TIME_SLICING_LIMIT = "mig+time-slicing+limit"
+    FILES = "files"
+
+
+def component_labels(component: Component) -> dict[str, str]:
+    """Return the standard labels of an object of a component."""
+    return {_NAME: "divvy", _COMPONENT: str(component)}
+
+
+def component_of(obj: Mapping[str, Any]) -> str | None:
+    """Return which component of Divvy an object belongs to."""
+    labels: Mapping[str, str] = obj["metadata"].get("labels") or {}
+    return labels.get(_COMPONENT)

@@ -1,0 +1,140 @@
+"""Profiles as types: how the GPUs of a node are partitioned and shared."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    InstanceOf,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+
+from divvy.model.devices import SCHEMA as DEVICES_SCHEMA
+from divvy.model.devices import DeviceSelector, parse_devices
+from divvy.model.quantities import (
+    memory_mib,
+)
+from divvy.model.stack_part import Count, MemorySize, StackPart, Text
+
+# Of 16 GPUs, each with 7 MIG devices, these are 3.8 MB in ListAndWatch; gRPC refuses 4 MiB.
+# A B200 has 384 MiB for each of them: hardly a CUDA context.
+MAX_REPLICAS = 512
+# Parts of a GPU's time are whole per cents.
+MAX_GATED_REPLICAS = 100
+
+
+def _within_maximum(replicas: int) -> int:
+    if replicas > MAX_REPLICAS:
+        raise ValueError(
+            f"is {replicas}; {MAX_REPLICAS} or less is expected: with more replicas the list of "
+            "16 GPUs with 7 MIG devices each exceeds gRPC's 4 MiB and the kubelet refuses it, "
+            "and no GPU has memory for so many processes"
+        )
+    return replicas
+
+
+class MigRule(StackPart):
+    """A MIG layout, as ``{profile: instances}`` or with its strategy."""
+
+    layout: dict[str, Count] = Field(min_length=1)
+    """Instances per GPU by MIG profile."""
+    strategy: Literal["mixed", "single"] = "mixed"
+    """mixed: nvidia.com/mig-<profile>; single: nvidia.com/gpu, where all devices are equal."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        if isinstance(value, dict) and not {"layout", "strategy"} & value.keys():
+            return {"layout": value}
+        return value
+
+
+class MemoryLimit(StackPart):
+    """A limit of each replica's GPU memory: a size or auto, or a mapping with an action."""
+
+    limit: MemorySize
+    """A size, or auto for an equal part of the device."""
+    action: Literal["warn", "enforce", "prevent"] = "warn"
+    """warn: report it; enforce: end the processes above it; prevent: refuse them more."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        return value if isinstance(value, dict) else {"limit": value}
+
+    @field_validator("limit")
+    @classmethod
+    def _size(cls, value: str) -> str:
+        if value != "auto":
+            memory_mib(value)
+        return value
+
+
+class TimeSlicing(StackPart):
+    """Several containers take turns on one device, without isolation."""
+
+    replicas: Annotated[
+        int,
+        Field(strict=True, ge=2, json_schema_extra={"maximum": MAX_REPLICAS}),
+        AfterValidator(_within_maximum),
+    ]
+    """Replicas of each device, 512 at most."""
+    rename_by_default: Annotated[bool, Field(strict=True)] = True
+    """Advertise the replicas as <name>.shared."""
+    fail_requests_greater_than_one: Annotated[bool, Field(strict=True)] = True
+    """Refuse a container that requests more than one replica: it would not get more."""
+    resource_name: Text | None = None
+    """Advertise the replicas under this name instead."""
+    memory_limit: MemoryLimit | None = None
+    """Watch, or limit, each container's GPU memory."""
+    compute: Literal["share", "cap"] | None = None
+    """Equal parts of the GPU's time: share where others want theirs, cap in any case."""
+
+    @model_validator(mode="after")
+    def _gated(self) -> "TimeSlicing":
+        if self.compute is None:
+            return self
+        if self.memory_limit is None or self.memory_limit.action != "prevent":
+            raise ValueError(
+                "has `compute`, which the limiter divides: add "
+                "`memoryLimit: {limit: auto, action: prevent}`, or leave it out"
+            )
+        if self.replicas > MAX_GATED_REPLICAS:
+            raise ValueError(
+                f"has `compute` for {self.replicas} replicas: {MAX_GATED_REPLICAS} is the maximum, "
+                "since a part is at least 1 %"
+            )
+        return self
+
+
+class Rule(StackPart):
+    """How the GPUs that it selects are partitioned and shared."""
+
+    devices: Annotated[
+        InstanceOf[DeviceSelector],
+        BeforeValidator(parse_devices),
+        WithJsonSchema(dict(DEVICES_SCHEMA)),
+    ] = DeviceSelector()
+    """The GPUs of the node that the rule takes."""
+    mig: MigRule | None = None
+    """Partition the GPU into MIG instances."""
+    time_slicing: TimeSlicing | None = None
+    """Share the GPU, or each of its MIG devices."""
+
+    @model_validator(mode="after")
+    def _gated_gpus(self) -> "Rule":
+        if self.mig is not None and self.time_slicing is not None and self.time_slicing.compute:
+            raise ValueError(
+                "has `mig` and `timeSlicing.compute`: MIG divides compute time by itself, "
+                "and replicas of a MIG device take turns; leave `compute` out"
+            )
+        return self
+
+
+class Profile(StackPart):
+    """How the GPUs of one node are partitioned and shared: each GPU takes the first rule for it."""
+
+    rules: tuple[Rule, ...]

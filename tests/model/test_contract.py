@@ -1,0 +1,53 @@
+"""Names that rooms agree on are the same wherever they are written."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from divvy.agent.settings import settings_from
+from divvy.lab.paths import REPOSITORY
+from divvy.model import contract
+from divvy.model.contract import Component, State, component_labels
+from tests.render.documents import objects_of
+
+IMAGE = f"x@sha256:{'0' * 64}"
+
+
+@pytest.fixture(scope="module")
+def rendered() -> dict[tuple[str, str], dict]:
+    """Give the lab stack's objects by kind and name."""
+    stack = yaml.safe_load((REPOSITORY / "stacks/Pulumi.lab.yaml").read_text())
+    return {
+        (found["kind"], found["metadata"]["name"]): found
+        for found in objects_of(stack["config"]["divvy:cluster"], IMAGE)
+    }
+
+
+def test_the_agent_finds_things_where_they_are() -> None:
+    settings = settings_from({"NODE_NAME": "n", "NAMESPACE": "x"})
+    assert settings.config_map == contract.CONFIG_MAP
+    assert settings.port == contract.METRICS_PORT
+    assert str(settings.cdi_folder) == contract.CDI_FOLDER
+    assert str(settings.state_folder) == contract.STATE_FOLDER
+    assert str(settings.driver_root) == contract.DRIVER_ROOT
+
+
+def test_the_pods_have_these_ports_paths_and_labels(rendered: dict) -> None:
+    template = rendered["DaemonSet", contract.AGENT]["spec"]["template"]
+    (container,) = template["spec"]["containers"]
+    mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
+    assert {contract.CDI_FOLDER, contract.STATE_FOLDER, contract.DRIVER_ROOT} <= mounts
+    assert contract.DRIVER_ROOT_VARIABLE in {entry["name"] for entry in container["env"]}
+    assert container["ports"][0]["containerPort"] == contract.METRICS_PORT
+    service = rendered["Service", contract.AGENT]["spec"]
+    assert service["selector"] == template["metadata"]["labels"]
+    assert service["selector"] == component_labels(Component.AGENT)
+    assert service["ports"][0]["port"] == contract.METRICS_PORT
+    components = {contract.component_of(found) for found in rendered.values()}
+    assert components == set(Component)
+
+
+def test_states_are_ordered_from_good_to_bad() -> None:
+    assert max(State, key=lambda state: state.severity) is State.FAILED
+    assert State("Ready").severity == 0

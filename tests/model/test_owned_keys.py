@@ -1,0 +1,54 @@
+"""What of a node is the agent's."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from divvy.model.contract import OWNED_ANNOTATIONS, OWNED_LABELS
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "gpu.count",
+        "gpu.compute.major",
+        "gpu.sharing-strategy",
+        "cuda.driver-version.revision",
+        "cuda.runtime-version.full",
+        "mig.strategy",
+        "mig-1g.5gb.count",
+        "mig-1g.10gb.me.sharing-strategy",
+        "mig-1g.24gb-me.product",
+    ],
+)
+def test_feature_labels_are_owned(key: str) -> None:
+    assert re.fullmatch(OWNED_LABELS, f"nvidia.com/{key}")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "nvidia.com/gpu.deploy.driver",
+        "nvidia.com/gpu.present",
+        "nvidia.com/gpu-driver-upgrade-state",
+        "nvidia.com/mig.config",
+        "nvidia.com/mig.config.state",
+        "nvidia.com/mig-1g.5gb.other",
+        "nvidia.com/cuda.driver.major",
+        "nvidia.com/device-plugin.config",
+        "nvidiaXcom/gpu.count",
+        "x.nvidia.com/gpu.count",
+        "nvidia.com/gpu.count.x",
+        "divvy.gpu/profile",
+    ],
+)
+def test_others_are_not(key: str) -> None:
+    assert not re.fullmatch(OWNED_LABELS, key)
+    assert key not in OWNED_ANNOTATIONS
+
+
+def test_the_pattern_is_one_that_re2_reads_alike() -> None:
+    """No backslashes, which CEL would read once more, no quotes, no look-around."""
+    assert not re.search(r"[\\'\"]|\(\?", OWNED_LABELS)
