@@ -5,8 +5,9 @@ from time import perf_counter
 
 import yaml
 
-from divvy.cli.stack_files import StackFile
 from divvy.plan import Plan, diff, plan
+from divvy.stack.file import StackFile
+from divvy.stack.sections import read_cluster
 
 POOLS = 50
 NODES = 5_000
@@ -46,8 +47,8 @@ def stack_text(shift: int) -> str:
 
 def load(text: str) -> Plan:
     """Read and plan one stack file."""
-    file = StackFile("large", "large.yaml", text)
-    return plan(file.cluster(), file.name)
+    file = StackFile("large.yaml", text, "large")
+    return plan(read_cluster(file), file.name)
 
 
 def main() -> None:

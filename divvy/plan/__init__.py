@@ -3,7 +3,17 @@
 from divvy.plan.difference import Change, Difference, ResourceChange, TotalChange, diff
 from divvy.plan.disruption import Disruption, disruption
 from divvy.plan.guarantees import Guarantees, guarantees, level
-from divvy.plan.live import LiveDifference, LiveNode, NodeDifference, compare_live
+from divvy.plan.live import (
+    LiveDifference,
+    LiveNode,
+    NodeDifference,
+    compare_live,
+    concerns,
+    device_counts,
+    live_node,
+    node_status,
+    offered_resources,
+)
 from divvy.plan.prediction import (
     Device,
     GpuPlan,
@@ -13,6 +23,7 @@ from divvy.plan.prediction import (
     plan,
     predict_node,
 )
+from divvy.plan.settings import SettingChange
 
 __all__ = [
     "Change",
@@ -28,12 +39,18 @@ __all__ = [
     "Plan",
     "PoolPlan",
     "ResourceChange",
+    "SettingChange",
     "TotalChange",
     "compare_live",
+    "concerns",
+    "device_counts",
     "diff",
     "disruption",
     "guarantees",
     "level",
+    "live_node",
+    "node_status",
+    "offered_resources",
     "plan",
     "predict_node",
 ]

@@ -1,11 +1,12 @@
 """The topology diff: what changes for whom between two plans."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from divvy.plan.disruption import Disruption, disruption
 from divvy.plan.guarantees import Guarantees
 from divvy.plan.prediction import NodePlan, Plan, PoolPlan
+from divvy.plan.settings import SettingChange, profile_changes, setting_changes
 
 
 @dataclass(frozen=True)
@@ -54,25 +55,82 @@ class TotalChange:
 
 @dataclass(frozen=True)
 class Difference:
-    """All changes between two plans; empty if the cluster offers the same."""
+    """All changes between two plans; empty if no node will do anything else.
+
+    ``settings`` are changes that the topology does not show; ``renamed`` maps the new names of
+    pools to their old ones.
+    """
 
     before: str
     after: str
     changes: tuple[Change, ...]
     totals: tuple[TotalChange, ...]
+    settings: tuple[SettingChange, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.changes)
+        return bool(self.changes or self.settings or self.renamed)
 
 
 def diff(before: Plan, after: Plan) -> Difference:
     """Compare two plans, pool by pool: those of the newer one first, then those that went."""
-    older = {pool.name: pool for pool in before.pools}
+    renamed = _renamed(before, after)
+    now = {old: new for new, old in renamed.items()}
+    older = {now.get(pool.name, pool.name): pool for pool in before.pools}
     newer = {pool.name: pool for pool in after.pools}
     changes: list[Change] = []
     for name in (*newer, *(name for name in older if name not in newer)):
         changes += _pool_changes(name, older.get(name), newer.get(name))
-    return Difference(before.cluster, after.cluster, tuple(changes), _totals(before, after))
+    return Difference(
+        before.cluster,
+        after.cluster,
+        tuple(_under(after.policy, change) for change in changes),
+        _totals(before, after),
+        (
+            *setting_changes(_as_renamed(before.settings, now), after.settings),
+            *profile_changes(before.profiles, after.profiles),
+        ),
+        renamed,
+    )
+
+
+def _renamed(before: Plan, after: Plan) -> dict[str, str]:
+    """Return new name → old name of pools that select the same nodes under another name."""
+    older = {pool.name: pool for pool in before.pools}
+    newer = {pool.name: pool for pool in after.pools}
+    gone = [pool for name, pool in older.items() if name not in newer]
+    renamed = {}
+    for name, pool in newer.items():
+        match = next((old for old in gone if old.select == pool.select), None)
+        if name not in older and match is not None:
+            gone.remove(match)
+            renamed[name] = match.name
+    return renamed
+
+
+def _as_renamed(settings: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+    """Return settings with the pools under their new names."""
+    result = {}
+    for path, text in settings.items():
+        for old, new in now.items():
+            if path.startswith(f"pools.{old}."):
+                path = f"pools.{new}.{path.removeprefix(f'pools.{old}.')}"
+                break
+        result[path] = text
+    return result
+
+
+def _under(policy: str, change: Change) -> Change:
+    """Say what the policy does where pods are in the way."""
+    effect = change.disruption
+    if effect.level != "GPUs must be idle" or policy == "wait":
+        return change
+    what = (
+        "change.policy is evict: pods that hold them are evicted"
+        if policy == "evict"
+        else "change.policy is never: a GPU that a pod holds keeps its layout"
+    )
+    return replace(change, disruption=replace(effect, reason=f"{effect.reason}; {what}"))
 
 
 def resource_counts(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[TotalChange, ...]:
@@ -114,7 +172,7 @@ def _nodes(pool: PoolPlan | None) -> int:
 
 
 def _present(pool: PoolPlan | None, apart: list[str]) -> dict[str, NodePlan]:
-    """Return the plans of those nodes that are told apart because either side overrides them.
+    """Return the plans of those nodes that either side overrides.
 
     A node that is not overridden here follows the pool, if the pool is large
     enough to have it.

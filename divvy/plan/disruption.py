@@ -36,7 +36,9 @@ def disruption(before: NodePlan | None, after: NodePlan | None) -> Disruption:
     if before is None and after is None:
         return NONE
     if after is None:
-        return Disruption("new pods only", (), "the nodes leave the stack file: nothing is offered")
+        return Disruption(
+            "new pods only", (), "the nodes leave the stack file: nothing is advertised"
+        )
     if before is None:
         cut = tuple(gpu.index for gpu in after.gpus if gpu.placements is not None)
         if cut:

@@ -45,33 +45,52 @@ FILES = Guarantees(
     memory="none: the files are shared by all who hold them",
     compute="none: the files are shared by all who hold them",
     faults="shared: whoever holds the files can disturb the others",
-    nvidia_smi="nothing: it is no NVIDIA device",
+    nvidia_smi="nothing: not an NVIDIA device",
 )
 
 
 def guarantees(offer: Offer) -> Guarantees:
-    """Return what a device under an offer guarantees its container."""
+    """Return what a device guarantees its container."""
     if offer.replicas == 1:
         return WHOLE if offer.kind == "gpu" else MIG
     device = "GPU" if offer.kind == "gpu" else "MIG device"
     if offer.memory_limit_mib is None:
         memory = f"none: any of {offer.replicas} containers can take all memory of the {device}"
+    elif offer.memory_prevented:
+        memory = (
+            f"prevented: the driver library in the container refuses more than "
+            f"{offer.memory_limit_mib} MiB; a program that goes round it is noticed, not stopped"
+        )
     elif offer.memory_enforced:
         limit = f"{offer.memory_limit_mib} MiB"
-        memory = f"watched: a container above {limit} is ended, which prevents nothing before"
+        memory = f"watched: a container above {limit} is terminated, but not before it exceeds it"
     else:
         memory = f"watched: use above {offer.memory_limit_mib} MiB is noticed, not prevented"
     compute = f"time-shared: up to {offer.replicas} containers take turns, without a fixed share"
+    if offer.compute == "share":
+        compute = (
+            f"weighted: about 1/{offer.replicas} of the GPU's time while others want theirs, more "
+            "while they do not; the driver library in the container sees to it"
+        )
+    elif offer.compute == "cap":
+        compute = (
+            f"capped: about 1/{offer.replicas} of the GPU's time at most; the driver library in "
+            "the container sees to it"
+        )
     if offer.kind == "gpu":
         return Guarantees(
             memory,
             compute,
             "shared: a fault can end every container on the GPU",
-            "whole card: all memory of it, whatever the share",
+            "share: its own memory and processes"
+            if offer.memory_prevented
+            else "whole card: all its memory, whatever the replica",
         )
     return Guarantees(
         memory,
         compute,
         "shared: a fault can end every container on the MIG device",
-        "slice: the undivided MIG device, whatever the share",
+        "share: its own memory and processes"
+        if offer.memory_prevented
+        else "slice: the undivided MIG device, whatever the replica",
     )

@@ -1,28 +1,75 @@
-"""The difference between a stack file and what the nodes of a cluster offer now."""
+"""The difference between a stack file and what the nodes of a cluster advertise now."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from divvy.model import Cluster, NodeFacts, Selection, gpu_model, select_profile
+from divvy.model import Cluster, NodeFacts, Selection, gpu_model, parse_count, select_profile
+from divvy.model.contract import STATUS_ANNOTATION, State
 from divvy.model.resource_names import VENDOR
 from divvy.plan.difference import TotalChange, resource_counts
 from divvy.plan.prediction import predict_node
 
+_PCI_LABEL = "feature.node.kubernetes.io/pci-10de.present"
+
 
 @dataclass(frozen=True)
 class LiveNode:
-    """What the API says of a node: labels, allocatable devices, the agent's status."""
+    """What the API says of a node: labels, allocatable devices, the agent's status.
+
+    ``gpus`` is how many GPUs its agent sees: an agent of a default pool runs on every node.
+    """
 
     name: str
     labels: Mapping[str, str]
     allocatable: Mapping[str, int]
     state: str | None
     reason: str
+    gpus: int = 0
+
+
+def live_node(
+    name: str,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+    allocatable: Mapping[str, object],
+) -> LiveNode:
+    """Read what the API says of a node."""
+    status = node_status(annotations)
+    return LiveNode(
+        name,
+        dict(labels),
+        device_counts(allocatable),
+        status.get("state"),
+        str(status.get("reason") or ""),
+        len(status.get("gpus") or ()),
+    )
+
+
+def device_counts(allocatable: Mapping[str, object]) -> Mapping[str, int]:
+    """Return the extended resources among a node's allocatable ones, as numbers."""
+    counts = {name: parse_count(count) for name, count in allocatable.items() if "/" in name}
+    return {name: count for name, count in counts.items() if count is not None}
+
+
+def node_status(annotations: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return what the agent reports of its node, {} if nothing."""
+    text = annotations.get(STATUS_ANNOTATION)
+    if text is None:
+        return {}
+    try:
+        status = json.loads(text)
+    except ValueError:
+        status = None
+    if not isinstance(status, dict):
+        return {"state": "Unknown", "reason": f"annotation {STATUS_ANNOTATION} cannot be read"}
+    return status
 
 
 @dataclass(frozen=True)
 class NodeDifference:
-    """How one node differs: ``before`` of a resource is what it offers, ``after`` the file's.
+    """How one node differs: ``before`` of a resource is what it advertises, ``after`` the file's.
 
     ``bypass`` names the label that overrides the file; ``problem`` says why the
     node could not be compared; ``state`` is what its agent says, None if nothing.
@@ -67,7 +114,7 @@ def compare_live(cluster: Cluster, name: str, nodes: Sequence[LiveNode]) -> Live
     compared = 0
     for node in sorted(nodes, key=lambda node: node.name):
         selection = select_profile(cluster, NodeFacts(node.name, node.labels))
-        if not _concerns(cluster, node, selection):
+        if not concerns(cluster, node, selection):
             continue
         compared += 1
         if selection.pool is not None:
@@ -84,15 +131,20 @@ def compare_live(cluster: Cluster, name: str, nodes: Sequence[LiveNode]) -> Live
 
 
 def _unwell(node: LiveNode) -> bool:
-    return node.state not in (None, "Ready")
+    return node.state not in (None, State.READY)
 
 
-def _concerns(cluster: Cluster, node: LiveNode, selection: Selection) -> bool:
-    """Tell whether the file says anything about a node; a default pool is for GPU nodes only."""
+def concerns(cluster: Cluster, node: LiveNode, selection: Selection) -> bool:
+    """Return whether the file says anything about a node; a default pool is for GPU nodes only.
+
+    Node Feature Discovery's label tells of GPUs that no driver shows.
+    """
     chosen = selection.pool is not None and cluster.pools[selection.pool].select is not None
-    has_gpus = any(resource.startswith(VENDOR + "/") for resource in node.allocatable)
+    files = {device.resource for device in cluster.devices}
+    has_gpus = not files.issuperset(offered_resources(cluster, node.allocatable))
     labelled = selection.source.startswith("label:")
-    return chosen or node.state is not None or has_gpus or labelled
+    labelled = labelled or node.labels.get(_PCI_LABEL) == "true"
+    return chosen or node.gpus > 0 or has_gpus or labelled
 
 
 def _node(cluster: Cluster, node: LiveNode, selection: Selection) -> NodeDifference:
@@ -107,6 +159,7 @@ def _node(cluster: Cluster, node: LiveNode, selection: Selection) -> NodeDiffere
     elif not problem and selection.pool is None:
         problem = "no pool of the stack file selects it"
     label = selection.source.partition(":")[2]
+    offered = offered_resources(cluster, node.allocatable)
     return NodeDifference(
         node=node.name,
         pool=selection.pool,
@@ -115,12 +168,12 @@ def _node(cluster: Cluster, node: LiveNode, selection: Selection) -> NodeDiffere
         problem=problem,
         state=node.state,
         reason=node.reason,
-        resources=() if problem else resource_counts(_ours(cluster, node), expected),
+        resources=() if problem else resource_counts(offered, expected),
     )
 
 
-def _ours(cluster: Cluster, node: LiveNode) -> Mapping[str, int]:
-    """Return the resources of a node that the file speaks about."""
+def offered_resources(cluster: Cluster, allocatable: Mapping[str, int]) -> Mapping[str, int]:
+    """Return those allocatable resources of a node that the file speaks about."""
     files = {device.resource for device in cluster.devices}
     named = {
         rule.time_slicing.resource_name
@@ -130,6 +183,6 @@ def _ours(cluster: Cluster, node: LiveNode) -> Mapping[str, int]:
     }
     return {
         resource: number
-        for resource, number in node.allocatable.items()
+        for resource, number in allocatable.items()
         if resource.startswith(VENDOR + "/") or resource in files | named
     }

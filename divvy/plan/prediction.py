@@ -1,8 +1,8 @@
-"""The plan: what every node of a cluster will offer, computed from its stack file."""
+"""The plan: what every node of a cluster will advertise, computed from its stack file."""
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from divvy.model import (
     Cluster,
@@ -17,6 +17,7 @@ from divvy.model import (
     resolve,
 )
 from divvy.plan.guarantees import FILES, Guarantees, guarantees
+from divvy.plan.settings import Profiles, profiles_of, settings_of
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Device:
 
 @dataclass(frozen=True)
 class GpuPlan:
-    """One GPU of a node: how it is cut (None: MIG off) and what it offers."""
+    """One GPU of a node: how it is partitioned (None: MIG off) and what it advertises."""
 
     index: int
     model: GpuModel
@@ -56,7 +57,7 @@ class GpuPlan:
 
 @dataclass(frozen=True)
 class NodePlan:
-    """What one node offers."""
+    """What one node advertises."""
 
     profile: str
     gpus: tuple[GpuPlan, ...]
@@ -76,7 +77,7 @@ class NodePlan:
 
 @dataclass(frozen=True)
 class PoolPlan:
-    """What the nodes of a pool offer; without hardware in the stack file, nothing is known."""
+    """What the nodes of a pool advertise; without hardware in the stack file, nothing is known."""
 
     name: str
     profile: str
@@ -105,10 +106,17 @@ class PoolPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a cluster offers."""
+    """What a cluster advertises.
+
+    ``settings`` are the values of the stack file that the topology does not show, by path;
+    ``policy`` is what happens to pods that are in the way of a change.
+    """
 
     cluster: str
     pools: tuple[PoolPlan, ...]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    policy: str = "wait"
+    profiles: Profiles = Profiles({}, frozenset())
 
     @property
     def totals(self) -> Mapping[str, int]:
@@ -120,9 +128,15 @@ class Plan:
 
 
 def plan(cluster: Cluster, name: str) -> Plan:
-    """Predict what a valid cluster offers, pool by pool in the order of the file."""
+    """Predict what a valid cluster advertises, pool by pool in the order of the file."""
     predictor = _Predictor(cluster)
-    return Plan(name, tuple(predictor.pool(key, pool) for key, pool in cluster.pools.items()))
+    return Plan(
+        name,
+        tuple(predictor.pool(key, pool) for key, pool in cluster.pools.items()),
+        settings_of(cluster),
+        cluster.change.policy,
+        profiles_of(cluster),
+    )
 
 
 class _Predictor:
@@ -158,7 +172,7 @@ class _Predictor:
 
 
 def predict_node(cluster: Cluster, profile: str, model: GpuModel, gpus: int) -> NodePlan:
-    """Predict what a node with that many GPUs of a model offers under a profile."""
+    """Predict what a node with that many GPUs of a model advertises under a profile."""
     facts = [
         GpuFacts(index, f"GPU {index}", model.product, model.memory_mib, model)
         for index in range(gpus)
@@ -172,7 +186,7 @@ def predict_node(cluster: Cluster, profile: str, model: GpuModel, gpus: int) -> 
     )
     return NodePlan(
         profile=profile,
-        gpus=tuple(_gpu(wish.index, model, wish.mig, wish.offers) for wish in desired.gpus),
+        gpus=tuple(_gpu(gpu.index, model, gpu.mig, gpu.offers) for gpu in desired.gpus),
         other_devices=tuple(
             Device(other.resource, None, "file", None, None, FILES, None, share, other.count)
             for other in cluster.devices
@@ -204,6 +218,8 @@ def _shares(
 ) -> tuple[Device, ...]:
     kind = offer.kind if offer.replicas == 1 else f"{offer.kind}-replica"
     promise = guarantees(offer)
+    if offer.memory_prevented and offer.memory_limit_mib is not None:
+        memory_mib = offer.memory_limit_mib
     return tuple(
         Device(
             offer.resource, gpu, kind, memory_mib, sms, promise, placement, share, offer.replicas

@@ -14,6 +14,13 @@ PROFILES = {
     "whole": {},
     "slice-4": {"timeSlicing": {"replicas": 4}},
     "watched": {"timeSlicing": {"replicas": 4, "memoryLimit": "auto"}},
+    "prevented": {
+        "timeSlicing": {
+            "replicas": 4,
+            "memoryLimit": {"limit": "3000Mi", "action": "prevent"},
+            "compute": "cap",
+        }
+    },
     "mix": {"mig": {"2g.10gb": 2, "1g.5gb": 3}},
     "seven": {"mig": {"1g.5gb": 7}},
     "single": {"mig": {"layout": {"1g.5gb": 7}, "strategy": "single"}},
@@ -120,6 +127,7 @@ def levels(profile):
         ("whole", ["exclusive", "exclusive", "isolated", "whole card"]),
         ("slice-4", ["none", "time-shared", "shared", "whole card"]),
         ("watched", ["watched", "time-shared", "shared", "whole card"]),
+        ("prevented", ["prevented", "capped", "shared", "share"]),
         ("seven", ["hard", "hard", "isolated", "slice"]),
         ("single", ["hard", "hard", "isolated", "slice"]),
         ("sliced-mig", ["none", "time-shared", "shared", "slice"]),
@@ -135,6 +143,14 @@ def test_a_watched_share_is_not_called_safe():
         "watched: use above 10240 MiB is noticed, not prevented"
     )
     assert only.node.devices[0].memory_mib == 40960
+
+
+def test_a_limited_share_is_not_called_a_boundary():
+    (only,) = planned(PROFILES, main=pool("prevented")).pools
+    assert only.node.devices[0].guarantees.memory == (
+        "prevented: the driver library in the container refuses more than 3000 MiB; "
+        "a program that goes round it is noticed, not stopped"
+    )
 
 
 def test_other_vendors_devices_are_counted_on_every_node():

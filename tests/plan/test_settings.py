@@ -1,0 +1,254 @@
+"""The diff is complete: whatever changes what a node will do shows."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from divvy.model import InvalidCluster, parse_cluster
+from divvy.plan import diff, plan
+from divvy.render.markdown import difference_markdown
+from tests.plan.stacks import FOLDER
+
+BASE: dict[str, Any] = {
+    "profiles": {
+        "w": {},
+        "seven": {"mig": {"1g.5gb": 7}},
+        "four": {"timeSlicing": {"replicas": 4}},
+    },
+    "pools": {
+        "q": {"select": {"role": "b"}, "profile": "w"},
+        "auto": {
+            "select": {"role": "c"},
+            "profile": "w",
+            "hardware": {"model": "A100-SXM4-40GB", "gpus": 2, "count": 0},
+        },
+    },
+    "devices": [{"resource": "fuse/dev", "paths": ["/dev/fuse"], "count": 2}],
+    "plugin": {"image": {"registry": "r:5000"}},
+}
+
+
+def changed(**paths: Any) -> dict[str, Any]:
+    value = copy.deepcopy(BASE)
+    for path, new in paths.items():
+        *keys, last = path.split("__")
+        at = value
+        for key in keys:
+            at = at.setdefault(key, {}) if not key.isdigit() else at[int(key)]  # type: ignore[index]
+        at[last] = new
+    return value
+
+
+def compare(before: dict[str, Any], after: dict[str, Any]) -> Any:
+    return diff(plan(parse_cluster(before), "a"), plan(parse_cluster(after), "b"))
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        changed(pools__q__profile="seven"),
+        changed(pools__q__overrides={"node-1": "four"}),
+        changed(pools__auto__profile="seven"),
+        changed(pools__q__select={"role": "z"}),
+        changed(devices__0__paths=["/dev/sda*"]),
+        changed(change__policy="evict"),
+        changed(placement__replicas="pack"),
+        changed(health__ignoreXids=[13]),
+        changed(driver__root="/run/nvidia/driver"),
+        changed(pools__q__tolerations=[{"key": "x", "operator": "Exists"}]),
+        changed(pools__q__runtime={"name": "containerd", "configure": True}),
+    ],
+    ids=str,
+)
+def test_what_the_topology_does_not_show_is_a_setting(after: dict[str, Any]) -> None:
+    difference = compare(BASE, after)
+    assert difference
+    assert difference.settings or difference.changes
+
+
+def test_a_rule_by_uuid_that_comes_first_shows() -> None:
+    rules = [{"devices": [0], "mig": {"1g.5gb": 7}}, {}]
+    by_uuid = {"devices": ["GPU-11111111-2222-3333-4444-555555555555"]}
+    before = changed(profiles__w=rules, pools__auto__hardware={**HARDWARE, "count": 2})
+    after = changed(profiles__w=[by_uuid, *rules], pools__auto__hardware={**HARDWARE, "count": 2})
+    assert compare(before, after)
+
+
+HARDWARE = {"model": "A100-SXM4-40GB", "gpus": 2}
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        # A label on a node may choose a profile that no pool follows.
+        changed(profiles__four={"timeSlicing": {"replicas": 8}}),
+        changed(profiles__four={}),
+        changed(profiles__more={"mig": {"3g.20gb": 2}}),
+        {**BASE, "profiles": {name: BASE["profiles"][name] for name in ("w", "four")}},
+        # No node is there now; what the next one will have is another thing.
+        changed(pools__auto__hardware={"model": "H100-80GB-HBM3", "gpus": 2, "count": 0}),
+        changed(pools__auto__hardware={"model": "A100-SXM4-40GB", "gpus": 8, "count": 0}),
+    ],
+    ids=lambda after: str(after["profiles"])[:70] + str(after["pools"]["auto"]["hardware"]),
+)
+def test_what_concerns_no_node_by_now_shows(after: dict[str, Any]) -> None:
+    assert compare(BASE, after).settings
+    assert compare(after, BASE).settings
+
+
+def test_the_first_node_of_a_pool_is_no_new_hardware() -> None:
+    difference = compare(BASE, changed(pools__auto__hardware={**HARDWARE, "count": 2}))
+    assert difference.changes
+    assert not difference.settings
+
+
+def test_the_order_of_what_is_a_set_is_no_change() -> None:
+    tolerations = [{"key": "a", "operator": "Exists"}, {"key": "b", "operator": "Exists"}]
+    before = changed(
+        health__ignoreXids=[13, 31], imagePullSecrets=["a", "b"],
+        pools__q__tolerations=tolerations, devices__0__paths=["/dev/fuse", "/dev/kvm"],
+    )  # fmt: skip
+    after = changed(
+        health__ignoreXids=[31, 13], imagePullSecrets=["b", "a"],
+        pools__q__tolerations=tolerations[::-1], devices__0__paths=["/dev/kvm", "/dev/fuse"],
+    )  # fmt: skip
+    assert not compare(before, after)
+
+
+def test_a_profile_that_no_pool_follows_may_have_another_name() -> None:
+    after = copy.deepcopy(BASE)
+    after["profiles"]["quarter"] = after["profiles"].pop("four")
+    assert not compare(BASE, after)
+
+
+def test_order_and_names_alone_are_no_change() -> None:
+    layout, turned = {"3g.20gb": 1, "1g.5gb": 2}, {"1g.5gb": 2, "3g.20gb": 1}
+    before = changed(profiles__w={"mig": layout}, pools__auto__hardware={**HARDWARE, "count": 2})
+    after = changed(profiles__w={"mig": turned}, pools__auto__hardware={**HARDWARE, "count": 2})
+    assert not compare(before, after)
+    renamed = copy.deepcopy(BASE)
+    renamed["profiles"]["all"] = renamed["profiles"].pop("w")
+    for pool in renamed["pools"].values():
+        pool["profile"] = "all"
+    assert not compare(BASE, renamed)
+
+
+def test_a_renamed_pool_is_renamed_and_nothing_else() -> None:
+    before = changed(pools__auto__profile="seven", pools__auto__hardware={**HARDWARE, "count": 2})
+    after = copy.deepcopy(before)
+    after["pools"]["elastic"] = after["pools"].pop("auto")
+    difference = compare(before, after)
+    assert (difference.renamed, difference.changes) == ({"elastic": "auto"}, ())
+    assert difference.settings == ()
+
+
+@pytest.mark.parametrize(
+    ("policy", "says"),
+    [("wait", "must be free"), ("evict", "are evicted"), ("never", "keeps its layout")],
+)
+def test_the_disruption_follows_the_policy(policy: str, says: str) -> None:
+    hardware = {**HARDWARE, "count": 2}
+    change = {"policy": policy}
+    before = changed(profiles__w={"mig": {"3g.20gb": 2}}, pools__auto__hardware=hardware)
+    after = changed(profiles__w={"mig": {"7g.40gb": 1}}, pools__auto__hardware=hardware)
+    before["change"] = after["change"] = change
+    (found,) = compare(before, after).changes
+    assert says in found.disruption.reason
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from leaves(item, (*path, key))
+    elif isinstance(value, list) and value:
+        for number, item in enumerate(value):
+            yield from leaves(item, (*path, number))
+    else:
+        yield path
+
+
+def test_every_field_of_a_stack_file_shows_in_the_diff() -> None:
+    """Change each value that a real file has, alone; what is still valid must show."""
+    whole = yaml.safe_load((FOLDER / "Pulumi.lab.yaml").read_text())["config"]["divvy:cluster"]
+    whole |= {
+        "health": {"ignoreXids": [13, 31], "recoverAfter": 60.0},
+        "change": {"policy": "wait", "deadline": 600.0},
+        "placement": {"replicas": "spread"},
+        "imagePullSecrets": ["pull"],
+        "observability": {"serviceMonitor": False, "dashboard": True, "alerts": False},
+    }
+    used = {pool["profile"] for pool in whole["pools"].values()}
+    checked = 0
+    for path in leaves(whole):
+        if path[0] in ("kubeconfig", "context") or (path[0] == "profiles" and path[1] not in used):
+            continue
+        if path[0] == "profiles" and "devices" in path:
+            continue  # a GPU that no rule selects is whole, as the one that the last rule selects
+        for new in ("x", 2, 3, True, False, "30s", "pack", "evict", "/other", 0):
+            after = copy.deepcopy(whole)
+            at = after
+            for key in path[:-1]:
+                at = at[key]
+            if at[path[-1]] == new and type(at[path[-1]]) is type(new):
+                continue
+            at[path[-1]] = new
+            try:
+                parse_cluster(after)
+            except InvalidCluster:
+                continue
+            assert compare(whole, after), (path, new)
+            checked += 1
+    assert checked > 40
+
+
+def test_one_page_is_short_and_inert() -> None:
+    from divvy.render.words import code
+
+    assert code("a`b") == "`` a`b ``"
+    assert code("a|b") == r"`a\|b`"
+    assert "\x1b" not in code("\x1b[31m")
+    with pytest.raises(InvalidCluster) as refusal:
+        parse_cluster({**BASE, "profiles": {"a\n::error::x": {"mig": {"9g": 1}}}})
+    assert "\n::error" not in "".join(problem.path for problem in refusal.value.problems)
+
+
+def many(number: int, hardware: bool, kinds: int = 1) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a stack file without and with that many overrides, of so many profiles."""
+    profiles = {
+        f"share-{n}": {"timeSlicing": {"replicas": n + 2, "resourceName": f"share-{n}"}}
+        for n in range(kinds)
+    }
+    pool: dict[str, Any] = {"select": {"role": "b"}, "profile": "w"}
+    if hardware:
+        pool["hardware"] = {**HARDWARE, "count": number + 5}
+    before = {"profiles": {"w": {}, **profiles}, "pools": {"q": pool}}
+    after = copy.deepcopy(before)
+    nodes = {
+        f"gpu-node-{n:04}.europe-west4.example.org": f"share-{n % kinds}" for n in range(number)
+    }
+    after["pools"]["q"]["overrides"] = nodes
+    return before, after
+
+
+@pytest.mark.parametrize(("hardware", "kinds"), [(True, 1), (True, 90), (False, 1), (False, 90)])
+@pytest.mark.parametrize("number", [100, 1200])
+def test_any_number_of_overrides_fits_into_one_comment(
+    number: int, hardware: bool, kinds: int
+) -> None:
+    text = difference_markdown(compare(*many(number, hardware, kinds)))
+    assert len(text.encode()) < 65_536
+    assert text.count("```") % 2 == 0
+
+
+def test_overrides_that_change_alike_are_one_change_on_the_page() -> None:
+    text = difference_markdown(compare(*many(100, hardware=True)))
+    assert text.count("| resource | before | after |") == 2  # theirs, and the total
+    assert "100 nodes, each so: gpu-node-0000" in text
+    assert "and 80 more" in text
+    two_kinds = difference_markdown(compare(*many(100, hardware=True, kinds=2)))
+    assert two_kinds.count("50 nodes, each so") == 2
