@@ -47,6 +47,8 @@ enum sim_type {
     SIM_REPORT_XID,
     SIM_FAULT,
     SIM_SWITCH_DRIVER,
+    SIM_WORK,   /* adds GPU time to a context's queue and says how much is left of it */
+    SIM_ATTACH, /* the connection stands for an open device node of one GPU */
     SIM_TYPE_COUNT
 };
 
@@ -90,6 +92,7 @@ struct sim_gpu {
     int8_t link_peer[SIM_MAX_LINKS]; /* GPU index, SIM_LINK_SWITCH or SIM_LINK_NONE */
     uint8_t lost;
     uint8_t bad_arithmetic;
+    uint8_t no_fabric; /* its NVLink switches are not set up */
     uint32_t compute_mode;
     uint32_t mig_capable, mig_mode, mig_pending;
     uint32_t compute_slices, memory_slices, profile_count;
@@ -178,6 +181,12 @@ struct sim_context {
     uint64_t total, free;
 };
 
+/* GPU time in nanoseconds: what to add, and how long until the context's queue is empty. */
+struct sim_work {
+    uint32_t gpu, gi, ci, reserved;
+    uint64_t add, left;
+};
+
 struct sim_busy {
     uint32_t gpu, reserved;
     uint64_t nanoseconds;
@@ -192,6 +201,9 @@ enum sim_fault {
     SIM_FAULT_BAD_MATH,
     SIM_FAULT_NO_ACTIVATION,
     SIM_FAULT_LOAD,
+    SIM_FAULT_CODE,
+    SIM_FAULT_CONTEXT_MEMORY,
+    SIM_FAULT_NO_FABRIC,
     SIM_FAULT_COUNT
 };
 

@@ -18,6 +18,7 @@ size_t sim_body_length(unsigned type)
     static const size_t lengths[SIM_TYPE_COUNT] = {
         [SIM_HELLO] = sizeof(struct sim_hello),
         [SIM_GPU] = sizeof(struct sim_gpu),
+        [SIM_ATTACH] = sizeof(struct sim_setting),
         [SIM_PROFILE] = sizeof(struct sim_profile),
         [SIM_INSTANCES] = sizeof(struct sim_instances),
         [SIM_PROCESSES] = sizeof(struct sim_processes),
@@ -34,6 +35,7 @@ size_t sim_body_length(unsigned type)
         [SIM_CLOSE_CONTEXT] = sizeof(struct sim_context),
         [SIM_ALLOCATE] = sizeof(struct sim_context),
         [SIM_FREE] = sizeof(struct sim_context),
+        [SIM_WORK] = sizeof(struct sim_work),
         [SIM_BUSY] = sizeof(struct sim_busy),
         [SIM_REPORT_XID] = sizeof(struct sim_fault_order),
         [SIM_FAULT] = sizeof(struct sim_fault_order),

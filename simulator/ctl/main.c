@@ -13,9 +13,11 @@ static int usage(void)
 {
     fputs("usage: divvy-sim show\n"
           "       divvy-sim fault xid GPU NUMBER [GI CI]\n"
-          "       divvy-sim fault lost|ecc|ecc-corrected|bad-math|no-activation|clear GPU\n"
+          "       divvy-sim fault lost|ecc|ecc-corrected|bad-math|no-activation|no-fabric|clear GPU\n"
           "       divvy-sim fault slow GPU MILLISECONDS\n"
+          "       divvy-sim fault code GPU NVML-CODE\n"
           "       divvy-sim load GPU PERCENT\n"
+          "       divvy-sim context-memory GPU MIB\n"
           "       divvy-sim driver VERSION\n"
           "GPU is an index, a UUID or `all`.\n",
           stderr);
@@ -147,8 +149,10 @@ static int fault(int fd, uint32_t count, int argc, char **argv)
     } faults[] = {{"clear", SIM_FAULT_CLEAR, 0, 0}, {"xid", SIM_FAULT_XID, 1, 0},
                   {"lost", SIM_FAULT_LOST, 0, 0}, {"ecc", SIM_FAULT_ECC, 0, 1},
                   {"ecc-corrected", SIM_FAULT_ECC, 0, 0}, {"slow", SIM_FAULT_SLOW, 1, 0},
+                  {"code", SIM_FAULT_CODE, 1, 0},
                   {"bad-math", SIM_FAULT_BAD_MATH, 0, 0},
-                  {"no-activation", SIM_FAULT_NO_ACTIVATION, 0, 0}};
+                  {"no-activation", SIM_FAULT_NO_ACTIVATION, 0, 0},
+                  {"no-fabric", SIM_FAULT_NO_FABRIC, 0, 0}};
     for (size_t i = 0; argc >= 2 && i < sizeof faults / sizeof *faults; i++) {
         if (strcmp(argv[0], faults[i].name) != 0)
             continue;
@@ -195,9 +199,14 @@ int main(int argc, char **argv)
         return fault(fd, hello.gpu_count, argc - 2, argv + 2);
     if (strcmp(argv[1], "driver") == 0 && argc == 3)
         return switch_driver(fd, argv[2]);
-    uint64_t percent;
-    if (strcmp(argv[1], "load") == 0 && argc == 4 && number(argv[3], &percent))
-        return order(fd, hello.gpu_count, argv[2],
-                     (struct sim_fault_order){.kind = SIM_FAULT_LOAD, .value = percent});
+    uint64_t value;
+    if (argc == 4 && number(argv[3], &value)) {
+        if (strcmp(argv[1], "load") == 0)
+            return order(fd, hello.gpu_count, argv[2],
+                         (struct sim_fault_order){.kind = SIM_FAULT_LOAD, .value = value});
+        if (strcmp(argv[1], "context-memory") == 0)
+            return order(fd, hello.gpu_count, argv[2],
+                         (struct sim_fault_order){.kind = SIM_FAULT_CONTEXT_MEMORY, .value = value});
+    }
     return usage();
 }

@@ -207,11 +207,16 @@ EXPORT CUresult cuCtxGetDevice(CUdevice *device)
     FINISH(0);
 }
 
-/* Everything runs when it is launched, so there is nothing to wait for but errors. */
 EXPORT CUresult cuCtxSynchronize(void)
 {
     WITH_CONTEXT(context);
-    (void)context;
+    for (CUstream stream = stream_after(NULL); stream != NULL; stream = stream_after(stream))
+        if (stream->context == context && capture_of(stream) != NULL) {
+            captures_spoil(context);
+            FINISH(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        }
+    work_wait(context, context->work);
+    pools_trim(context->device);
     FINISH(0);
 }
 

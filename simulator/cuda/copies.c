@@ -1,7 +1,7 @@
-/* Copies and fills. They are done when the call returns, whatever the stream. */
+/* Copies and fills of plain ranges. */
 #include <string.h>
 
-#include "state.h"
+#include "boxes.h"
 
 static void *at(CUdeviceptr pointer)
 {
@@ -9,10 +9,9 @@ static void *at(CUdeviceptr pointer)
 }
 
 static CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, bool to_device, bool from_device,
-                     CUstream stream)
+                     CUstream stream, bool waits)
 {
     WITH_CONTEXT(context);
-    (void)context;
     if (!stream_is_known(stream))
         FINISH(CUDA_ERROR_INVALID_HANDLE);
     if (bytes == 0)
@@ -20,52 +19,82 @@ static CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, bool to_dev
     if ((to_device && !memory_holds(to, bytes)) || (from_device && !memory_holds(from, bytes)) ||
         to == 0 || from == 0)
         FINISH(CUDA_ERROR_INVALID_VALUE);
+    CUgraph graph = capture_of(stream);
+    if (graph != NULL) {
+        const struct box_copy box = {.from = {.place = PLACE_UNIFIED, .device = from},
+                                     .to = {.place = PLACE_UNIFIED, .device = to},
+                                     .width = bytes, .height = 1, .depth = 1};
+        FINISH(capture_copy(graph, &box));
+    }
+    if (waits)
+        work_wait(context, context->work);
     memmove(at(to), at(from), bytes);
     FINISH(0);
 }
 
 EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes)
 {
-    return copy(to, (CUdeviceptr)(uintptr_t)from, bytes, true, false, NULL);
+    return copy(to, (CUdeviceptr)(uintptr_t)from, bytes, true, false, NULL, true);
 }
 
 EXPORT CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes)
 {
-    return copy((CUdeviceptr)(uintptr_t)to, from, bytes, false, true, NULL);
+    return copy((CUdeviceptr)(uintptr_t)to, from, bytes, false, true, NULL, true);
 }
 
 EXPORT CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 {
-    return copy(to, from, bytes, true, true, NULL);
+    return copy(to, from, bytes, true, true, NULL, true);
 }
 
 EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
 {
-    return copy(to, (CUdeviceptr)(uintptr_t)from, bytes, true, false, stream);
+    return copy(to, (CUdeviceptr)(uintptr_t)from, bytes, true, false, stream, false);
 }
 
 EXPORT CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
-    return copy((CUdeviceptr)(uintptr_t)to, from, bytes, false, true, stream);
+    return copy((CUdeviceptr)(uintptr_t)to, from, bytes, false, true, stream, false);
 }
 
 EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
-    return copy(to, from, bytes, true, true, stream);
+    return copy(to, from, bytes, true, true, stream, false);
 }
 
 /* Host and device share their addresses; what the driver does not know is the host's. */
-EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+static CUresult copy_any(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream, bool waits)
 {
     driver_lock();
     bool to_device = memory_at(to) != NULL, from_device = memory_at(from) != NULL;
     driver_unlock();
-    return copy(to, from, bytes, to_device, from_device, stream);
+    return copy(to, from, bytes, to_device, from_device, stream, waits);
+}
+
+EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    return copy_any(to, from, bytes, stream, false);
 }
 
 EXPORT CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 {
-    return cuMemcpyAsync(to, from, bytes, NULL);
+    return copy_any(to, from, bytes, NULL, true);
+}
+
+CUresult fill_check(CUdeviceptr to, unsigned width, size_t elements)
+{
+    return elements > SIZE_MAX / width || to % width != 0 || !memory_holds(to, elements * width)
+               ? CUDA_ERROR_INVALID_VALUE
+               : 0;
+}
+
+void fill_run(CUdeviceptr to, uint32_t value, unsigned width, size_t elements)
+{
+    if (width == 1)
+        memset(at(to), (int)value, elements);
+    else
+        for (size_t i = 0; i < elements; i++)
+            memcpy((char *)at(to) + i * width, &value, width);
 }
 
 static CUresult fill(CUdeviceptr to, uint32_t value, unsigned width, size_t elements, CUstream stream)
@@ -76,14 +105,13 @@ static CUresult fill(CUdeviceptr to, uint32_t value, unsigned width, size_t elem
         FINISH(CUDA_ERROR_INVALID_HANDLE);
     if (elements == 0)
         FINISH(0);
-    if (elements > SIZE_MAX / width || to % width != 0 || !memory_holds(to, elements * width))
-        FINISH(CUDA_ERROR_INVALID_VALUE);
-    if (width == 1)
-        memset(at(to), (int)value, elements);
-    else
-        for (size_t i = 0; i < elements; i++)
-            memcpy((char *)at(to) + i * width, &value, width);
-    FINISH(0);
+    CUresult result = fill_check(to, width, elements);
+    CUgraph graph = capture_of(stream);
+    if (result == 0 && graph != NULL)
+        FINISH(capture_fill(graph, to, value, width, elements));
+    if (result == 0)
+        fill_run(to, value, width, elements);
+    FINISH(result);
 }
 
 EXPORT CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t elements)
@@ -115,3 +143,18 @@ EXPORT CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t elements
 {
     return fill(to, value, 4, elements, stream);
 }
+
+PER_THREAD(cuMemcpyHtoD_v2, _ptds);
+PER_THREAD(cuMemcpyDtoH_v2, _ptds);
+PER_THREAD(cuMemcpyDtoD_v2, _ptds);
+PER_THREAD(cuMemcpy, _ptds);
+PER_THREAD(cuMemsetD8_v2, _ptds);
+PER_THREAD(cuMemsetD16_v2, _ptds);
+PER_THREAD(cuMemsetD32_v2, _ptds);
+PER_THREAD(cuMemcpyHtoDAsync_v2, _ptsz);
+PER_THREAD(cuMemcpyDtoHAsync_v2, _ptsz);
+PER_THREAD(cuMemcpyDtoDAsync_v2, _ptsz);
+PER_THREAD(cuMemcpyAsync, _ptsz);
+PER_THREAD(cuMemsetD8Async, _ptsz);
+PER_THREAD(cuMemsetD16Async, _ptsz);
+PER_THREAD(cuMemsetD32Async, _ptsz);

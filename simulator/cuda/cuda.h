@@ -10,6 +10,11 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
+/* The name under which a program with a default stream per thread finds a function. All streams
+ * do their work in the order of the calls, so it is the same function. */
+#define PER_THREAD(name, suffix) \
+    extern EXPORT __typeof__(name) name##suffix __attribute__((alias(#name)))
+
 typedef int CUresult;
 typedef int CUdevice;
 typedef unsigned long long CUdeviceptr;
@@ -18,6 +23,13 @@ typedef struct cuda_module *CUmodule;
 typedef struct cuda_function *CUfunction;
 typedef struct cuda_stream *CUstream;
 typedef struct cuda_event *CUevent;
+typedef struct cuda_pool *CUmemoryPool;
+typedef struct cuda_array *CUarray;
+typedef struct cuda_mipmap *CUmipmappedArray;
+typedef struct cuda_graph *CUgraph;
+typedef struct cuda_node *CUgraphNode;
+typedef struct cuda_executable *CUgraphExec;
+typedef unsigned long long CUmemGenericAllocationHandle;
 
 typedef struct {
     char bytes[16];
@@ -34,12 +46,14 @@ enum {
     CUDA_ERROR_INVALID_DEVICE = 101,
     CUDA_ERROR_INVALID_IMAGE = 200,
     CUDA_ERROR_INVALID_CONTEXT = 201,
+    CUDA_ERROR_ALREADY_MAPPED = 208,
     CUDA_ERROR_NO_BINARY_FOR_GPU = 209,
     CUDA_ERROR_PEER_ACCESS_UNSUPPORTED = 217,
     CUDA_ERROR_INVALID_PTX = 218,
     CUDA_ERROR_UNSUPPORTED_PTX_VERSION = 222,
     CUDA_ERROR_FILE_NOT_FOUND = 301,
     CUDA_ERROR_INVALID_HANDLE = 400,
+    CUDA_ERROR_ILLEGAL_STATE = 401,
     CUDA_ERROR_NOT_FOUND = 500,
     CUDA_ERROR_NOT_READY = 600,
     CUDA_ERROR_ILLEGAL_ADDRESS = 700,
@@ -50,9 +64,14 @@ enum {
     CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED = 713,
     CUDA_ERROR_MISALIGNED_ADDRESS = 716,
     CUDA_ERROR_LAUNCH_FAILED = 719,
+    CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE = 720,
     CUDA_ERROR_NOT_PERMITTED = 800,
     CUDA_ERROR_NOT_SUPPORTED = 801,
     CUDA_ERROR_SYSTEM_DRIVER_MISMATCH = 803,
+    CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
+    CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901,
+    CUDA_ERROR_STREAM_CAPTURE_UNMATCHED = 903,
+    CUDA_ERROR_STREAM_CAPTURE_IMPLICIT = 906,
     CUDA_ERROR_UNKNOWN = 999
 };
 

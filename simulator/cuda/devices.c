@@ -5,7 +5,7 @@
 
 #include "state.h"
 
-static struct device devices[MOST_DEVICES];
+static struct device devices[MAX_DEVICES];
 static unsigned count_of_devices;
 
 void devices_find(uint32_t gpu_count)
@@ -254,6 +254,11 @@ static int attribute(const struct device *device, int which)
     case 80:
     case 83:
     case 90:
+    case 89: /* managed memory used by both at once, cooperative launches, virtual addresses, their */
+    case 95: /* export as files, memory pools */
+    case 102:
+    case 103:
+    case 115:
         return 1;
     default:
         return 0;

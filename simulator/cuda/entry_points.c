@@ -21,18 +21,23 @@ static void open_self(void)
         own_handle = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
 }
 
-/* The newest form that the asked-for CUDA version has; only contexts have one that depends on it. */
-static void *find(const char *name, int version)
+#define PER_THREAD_STREAMS 2u
+
+/* The newest form that the asked-for CUDA version has; only contexts have one that depends on it.
+ * Of each, the one for a default stream per thread where that is asked for and there is one. */
+static void *find(const char *name, int version, uint64_t flags)
 {
-    static const char *const forms[] = {"%s_v4", "%s_v3", "%s_v2", "%s"};
+    static const char *const forms[] = {"_v4", "_v3", "_v2", ""};
+    static const char *const streams[] = {"_ptsz", "_ptds", ""};
     char whole[160];
     pthread_once(&once, open_self);
-    for (unsigned i = version >= 13000 ? 0 : 2; own_handle != NULL && i < 4; i++) {
-        snprintf(whole, sizeof whole, forms[i], name);
-        void *symbol = dlsym(own_handle, whole);
-        if (symbol != NULL)
-            return symbol;
-    }
+    for (unsigned i = version >= 13000 ? 0 : 2; own_handle != NULL && i < 4; i++)
+        for (unsigned s = flags == PER_THREAD_STREAMS ? 0 : 2; s < 3; s++) {
+            snprintf(whole, sizeof whole, "%s%s%s", name, forms[i], streams[s]);
+            void *symbol = dlsym(own_handle, whole);
+            if (symbol != NULL)
+                return symbol;
+        }
     return NULL;
 }
 
@@ -41,7 +46,7 @@ EXPORT CUresult cuGetProcAddress_v2(const char *name, void **function, int versi
 {
     if (name == NULL || function == NULL || flags > 2)
         return CUDA_ERROR_INVALID_VALUE;
-    *function = find(name, version);
+    *function = find(name, version, flags);
     if (status != NULL)
         *status = *function == NULL ? 1 : 0;
     return *function == NULL ? CUDA_ERROR_NOT_FOUND : 0;
@@ -79,25 +84,16 @@ EXPORT CUresult cuProfilerStop(void)
         return CUDA_ERROR_NOT_SUPPORTED;   \
     }
 
-UNSUPPORTED(cuArray3DCreate_v2)
-UNSUPPORTED(cuArrayCreate_v2)
-UNSUPPORTED(cuArrayDestroy)
 UNSUPPORTED(cuCtxDisablePeerAccess)
 UNSUPPORTED(cuCtxEnablePeerAccess)
-UNSUPPORTED(cuDeviceGetMemPool)
-UNSUPPORTED(cuDeviceGetDefaultMemPool)
-UNSUPPORTED(cuGraphCreate)
-UNSUPPORTED(cuGraphDestroy)
-UNSUPPORTED(cuGraphInstantiateWithFlags)
-UNSUPPORTED(cuGraphLaunch)
-UNSUPPORTED(cuIpcCloseMemHandle)
+UNSUPPORTED(cuGraphAddDependencies)
+UNSUPPORTED(cuGraphAddMemAllocNode)
+UNSUPPORTED(cuGraphAddMemFreeNode)
+UNSUPPORTED(cuGraphClone)
+UNSUPPORTED(cuGraphExecUpdate_v2)
+UNSUPPORTED(cuImportExternalMemory)
 UNSUPPORTED(cuIpcGetEventHandle)
-UNSUPPORTED(cuIpcGetMemHandle)
 UNSUPPORTED(cuIpcOpenEventHandle)
-UNSUPPORTED(cuIpcOpenMemHandle_v2)
-UNSUPPORTED(cuLaunchCooperativeKernel)
-UNSUPPORTED(cuLaunchHostFunc)
-UNSUPPORTED(cuLaunchKernelEx)
 UNSUPPORTED(cuLibraryGetKernel)
 UNSUPPORTED(cuLibraryLoadData)
 UNSUPPORTED(cuLibraryUnload)
@@ -105,17 +101,15 @@ UNSUPPORTED(cuLinkAddData_v2)
 UNSUPPORTED(cuLinkComplete)
 UNSUPPORTED(cuLinkCreate_v2)
 UNSUPPORTED(cuLinkDestroy)
-UNSUPPORTED(cuMemAddressReserve)
-UNSUPPORTED(cuMemAdvise)
-UNSUPPORTED(cuMemCreate)
-UNSUPPORTED(cuMemMap)
-UNSUPPORTED(cuMemPoolCreate)
-UNSUPPORTED(cuMemPrefetchAsync)
-UNSUPPORTED(cuMemcpy2D_v2)
-UNSUPPORTED(cuMemcpy3D_v2)
+UNSUPPORTED(cuMemMapArrayAsync)
+UNSUPPORTED(cuMemPoolExportPointer)
+UNSUPPORTED(cuMemPoolExportToShareableHandle)
+UNSUPPORTED(cuMemPoolImportFromShareableHandle)
+UNSUPPORTED(cuMemPoolImportPointer)
+UNSUPPORTED(cuMemPoolSetAccess)
 UNSUPPORTED(cuMemcpyPeer)
+UNSUPPORTED(cuMulticastCreate)
 UNSUPPORTED(cuStreamAddCallback)
-UNSUPPORTED(cuStreamBeginCapture_v2)
-UNSUPPORTED(cuStreamEndCapture)
+UNSUPPORTED(cuStreamUpdateCaptureDependencies)
 UNSUPPORTED(cuTexObjectCreate)
 UNSUPPORTED(cuTexRefCreate)

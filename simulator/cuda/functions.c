@@ -3,8 +3,8 @@
 
 #define OPT_IN(gpu) (((gpu)->cc_major == 7 ? 64u : (gpu)->cc_major == 8 ? ((gpu)->cc_minor == 0 ? 163u : 99u) : 227u) << 10)
 
-enum { MOST_THREADS_PER_BLOCK, SHARED_BYTES, CONST_BYTES, LOCAL_BYTES, REGISTERS, PTX_VERSION,
-       BINARY_VERSION, CACHE_CA, MOST_DYNAMIC_SHARED, CARVEOUT };
+enum { MAX_THREADS_PER_BLOCK, SHARED_BYTES, CONST_BYTES, LOCAL_BYTES, REGISTERS, PTX_VERSION,
+       BINARY_VERSION, CACHE_CA, MAX_DYNAMIC_SHARED, CARVEOUT };
 
 EXPORT CUresult cuFuncGetAttribute(int *value, int which, CUfunction function)
 {
@@ -15,8 +15,8 @@ EXPORT CUresult cuFuncGetAttribute(int *value, int which, CUfunction function)
     if (!function_is_known(function))
         FINISH(CUDA_ERROR_INVALID_HANDLE);
     switch (which) {
-    case MOST_THREADS_PER_BLOCK:
-        *value = (int)function->facts.most_threads;
+    case MAX_THREADS_PER_BLOCK:
+        *value = (int)function->facts.max_threads;
         break;
     case SHARED_BYTES:
         *value = (int)function->facts.shared_bytes;
@@ -35,8 +35,8 @@ EXPORT CUresult cuFuncGetAttribute(int *value, int which, CUfunction function)
     case CACHE_CA:
         *value = 0;
         break;
-    case MOST_DYNAMIC_SHARED:
-        *value = (int)function->most_dynamic_shared;
+    case MAX_DYNAMIC_SHARED:
+        *value = (int)function->max_dynamic_shared;
         break;
     case CARVEOUT:
         *value = -1;
@@ -54,10 +54,10 @@ EXPORT CUresult cuFuncSetAttribute(CUfunction function, int which, int value)
         FINISH(CUDA_ERROR_INVALID_HANDLE);
     if (which == CARVEOUT)
         FINISH(value < -1 || value > 100 ? CUDA_ERROR_INVALID_VALUE : 0);
-    if (which != MOST_DYNAMIC_SHARED || value < 0 ||
+    if (which != MAX_DYNAMIC_SHARED || value < 0 ||
         (unsigned)value + function->facts.shared_bytes > OPT_IN(&context->device->gpu))
         FINISH(CUDA_ERROR_INVALID_VALUE);
-    function->most_dynamic_shared = (unsigned)value;
+    function->max_dynamic_shared = (unsigned)value;
     FINISH(0);
 }
 

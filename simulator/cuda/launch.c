@@ -21,17 +21,20 @@ static bool find_allocation(void *unused, uint64_t address, uint64_t *begin, uin
     return true;
 }
 
-static CUresult check(CUfunction f, const unsigned *grid, const unsigned *block, unsigned shared)
+CUresult launch_check(const struct launch *launch)
 {
+    CUfunction f = launch->function;
+    const unsigned *grid = launch->grid, *block = launch->block;
+    unsigned shared = launch->shared;
     if (!function_is_known(f))
         return CUDA_ERROR_INVALID_HANDLE;
     for (int i = 0; i < 3; i++)
         if (grid[i] == 0 || block[i] == 0 || block[i] > (i == 2 ? 64u : 1024u) ||
             grid[i] > (i == 0 ? 2147483647u : 65535u))
             return CUDA_ERROR_INVALID_VALUE;
-    if (block[0] * block[1] * block[2] > f->facts.most_threads)
+    if (block[0] * block[1] * block[2] > f->facts.max_threads)
         return CUDA_ERROR_INVALID_VALUE;
-    return shared > f->most_dynamic_shared ? CUDA_ERROR_INVALID_VALUE : 0;
+    return shared > f->max_dynamic_shared ? CUDA_ERROR_INVALID_VALUE : 0;
 }
 
 static CUresult failure(CUcontext context, enum ptx_stop stop)
@@ -62,10 +65,10 @@ static CUresult failure(CUcontext context, enum ptx_stop stop)
     return 0;
 }
 
-static CUresult run(CUcontext context, CUfunction f, const unsigned *grid, const unsigned *block,
-                    unsigned shared, const uint8_t *parameters)
+CUresult launch_run(CUcontext context, const struct launch *wanted)
 {
     static uint64_t launches;
+    const unsigned *grid = wanted->grid, *block = wanted->block;
     struct sim_gpu now = {.index = context->device->gpu.index};
     CUresult result = driver_call(SIM_GPU, &now, sizeof now, 0);
     if (result != 0)
@@ -73,14 +76,16 @@ static CUresult run(CUcontext context, CUfunction f, const unsigned *grid, const
     if (now.lost)
         return context->error = CUDA_ERROR_UNKNOWN;
     launches++;
-    struct ptx_launch launch = {.kernel = f->kernel, .grid = {grid[0], grid[1], grid[2]},
-        .block = {block[0], block[1], block[2]}, .dynamic_shared = shared, .parameters = parameters,
+    struct ptx_launch launch = {.kernel = wanted->function->kernel, .grid = {grid[0], grid[1], grid[2]},
+        .block = {block[0], block[1], block[2]}, .dynamic_shared = wanted->shared, .parameters = wanted->parameters,
         .allocation = find_allocation, .spoil = now.bad_arithmetic ? launches * 2654435761u : 0};
     double begin = driver_seconds();
     enum ptx_stop stop = ptx_run(&launch);
     struct sim_busy busy = {.gpu = now.index,
                             .nanoseconds = (uint64_t)((driver_seconds() - begin) * 1e9)};
     driver_tell(SIM_BUSY, &busy, sizeof busy);
+    if (launch.slept > 0 && (result = work_queue(context, launch.slept)) != 0)
+        return result;
     return failure(context, stop);
 }
 
@@ -113,25 +118,95 @@ static CUresult from_extra(CUfunction f, void **extra, uint8_t *parameters)
     return 0;
 }
 
+CUresult launch_parameters(CUfunction f, void **pointers, void **extra, uint8_t *parameters)
+{
+    if (pointers != NULL && extra != NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (f->facts.parameter_count == 0)
+        return 0;
+    if (pointers != NULL)
+        return from_pointers(f, pointers, parameters);
+    return extra != NULL ? from_extra(f, extra, parameters) : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult launch(struct launch *wanted, CUstream stream, void **pointers, void **extra, bool together)
+{
+    WITH_CONTEXT(context);
+    CUresult result = stream_is_known(stream) ? launch_check(wanted) : CUDA_ERROR_INVALID_HANDLE;
+    if (result == 0)
+        result = launch_parameters(wanted->function, pointers, extra, wanted->parameters);
+    /* Blocks run one after the other here, so those of a cooperative launch cannot wait for each
+     * other; as many as are on the GPU at a time are let through. */
+    if (result == 0 && together &&
+        (uint64_t)wanted->grid[0] * wanted->grid[1] * wanted->grid[2] > 32ull * context->device->sms)
+        result = CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+    CUgraph graph = capture_of(stream);
+    if (result == 0)
+        result = graph != NULL ? capture_launch(graph, wanted) : launch_run(context, wanted);
+    FINISH(result);
+}
+
 EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                                unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
                                CUstream stream, void **pointers, void **extra)
 {
-    const unsigned grid[3] = {grid_x, grid_y, grid_z}, block[3] = {block_x, block_y, block_z};
-    uint8_t parameters[4096] = {0};
+    struct launch wanted = {f, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared, {0}};
+    return launch(&wanted, stream, pointers, extra, false);
+}
+
+EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                          unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                                          CUstream stream, void **pointers)
+{
+    struct launch wanted = {f, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared, {0}};
+    return launch(&wanted, stream, pointers, NULL, true);
+}
+
+#define ATTRIBUTE_COOPERATIVE 2
+
+struct launch_attribute { /* CUlaunchAttribute */
+    int which, unused;
+    union {
+        int value;
+        char bytes[64];
+    };
+};
+
+struct launch_configuration { /* CUlaunchConfig */
+    unsigned grid[3], block[3], shared;
+    CUstream stream;
+    const struct launch_attribute *attributes;
+    unsigned count;
+};
+
+/* Other attributes than the cooperative one are hints, or make no difference here. */
+EXPORT CUresult cuLaunchKernelEx(const struct launch_configuration *how, CUfunction f, void **pointers, void **extra)
+{
+    bool together = false;
+    if (how == NULL || (how->count > 0 && how->attributes == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < how->count; i++)
+        if (how->attributes[i].which == ATTRIBUTE_COOPERATIVE)
+            together = how->attributes[i].value != 0;
+    struct launch wanted = {f, {how->grid[0], how->grid[1], how->grid[2]},
+                            {how->block[0], how->block[1], how->block[2]}, how->shared, {0}};
+    return launch(&wanted, how->stream, pointers, extra, together);
+}
+
+EXPORT CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void *), void *argument)
+{
     WITH_CONTEXT(context);
-    CUresult result = stream_is_known(stream) ? check(f, grid, block, shared) : CUDA_ERROR_INVALID_HANDLE;
-    if (result == 0 && pointers != NULL && extra != NULL)
-        result = CUDA_ERROR_INVALID_VALUE;
-    if (result == 0 && f->facts.parameter_count > 0) {
-        if (pointers != NULL)
-            result = from_pointers(f, pointers, parameters);
-        else
-            result = extra != NULL ? from_extra(f, extra, parameters) : CUDA_ERROR_INVALID_VALUE;
-    }
-    if (result == 0)
-        result = run(context, f, grid, block, shared, parameters);
-    FINISH(result);
+    if (!stream_is_known(stream))
+        FINISH(CUDA_ERROR_INVALID_HANDLE);
+    if (function == NULL)
+        FINISH(CUDA_ERROR_INVALID_VALUE);
+    CUgraph graph = capture_of(stream);
+    if (graph != NULL)
+        FINISH(capture_call(graph, function, argument));
+    work_wait(context, context->work);
+    driver_unlock();
+    function(argument);
+    return 0;
 }
 
 EXPORT CUresult cuFuncSetBlockShape(CUfunction f, int x, int y, int z)
@@ -191,14 +266,19 @@ EXPORT CUresult cuParamSetf(CUfunction f, int offset, float value)
 
 EXPORT CUresult cuLaunchGridAsync(CUfunction f, int width, int height, CUstream stream)
 {
-    const unsigned grid[3] = {(unsigned)width, (unsigned)height, 1};
     WITH_CONTEXT(context);
-    CUresult result = !stream_is_known(stream)    ? CUDA_ERROR_INVALID_HANDLE
-                      : !function_is_known(f)     ? CUDA_ERROR_INVALID_HANDLE
-                      : width <= 0 || height <= 0 ? CUDA_ERROR_INVALID_VALUE
-                                                  : check(f, grid, f->block, f->dynamic_shared);
+    if (!stream_is_known(stream) || !function_is_known(f))
+        FINISH(CUDA_ERROR_INVALID_HANDLE);
+    if (width <= 0 || height <= 0)
+        FINISH(CUDA_ERROR_INVALID_VALUE);
+    struct launch wanted = {f, {(unsigned)width, (unsigned)height, 1}, {f->block[0], f->block[1], f->block[2]},
+                            f->dynamic_shared, {0}};
+    size_t bytes = f->facts.parameter_bytes;
+    memcpy(wanted.parameters, f->parameters, bytes < sizeof wanted.parameters ? bytes : sizeof wanted.parameters);
+    CUresult result = launch_check(&wanted);
+    CUgraph graph = capture_of(stream);
     if (result == 0)
-        result = run(context, f, grid, f->block, f->dynamic_shared, f->parameters);
+        result = graph != NULL ? capture_launch(graph, &wanted) : launch_run(context, &wanted);
     FINISH(result);
 }
 
@@ -211,3 +291,8 @@ EXPORT CUresult cuLaunch(CUfunction f)
 {
     return cuLaunchGridAsync(f, 1, 1, NULL);
 }
+
+PER_THREAD(cuLaunchKernel, _ptsz);
+PER_THREAD(cuLaunchKernelEx, _ptsz);
+PER_THREAD(cuLaunchCooperativeKernel, _ptsz);
+PER_THREAD(cuLaunchHostFunc, _ptsz);

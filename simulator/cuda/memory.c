@@ -3,10 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "state.h"
 
 #define GRAIN 512u
+#define NOWHERE (-2) /* of cuMemRangeGetAttribute */
 
 static struct allocation *table; /* by address */
 static size_t count, room;
@@ -28,7 +30,8 @@ static size_t above(uint64_t address)
 struct allocation *memory_at(uint64_t address)
 {
     size_t next = above(address);
-    if (next == 0 || address - table[next - 1].begin >= table[next - 1].size)
+    if (next == 0 || address - table[next - 1].begin >= table[next - 1].size ||
+        table[next - 1].kind == MEMORY_CACHED)
         return NULL;
     return &table[next - 1];
 }
@@ -36,10 +39,27 @@ struct allocation *memory_at(uint64_t address)
 bool memory_holds(uint64_t address, size_t bytes)
 {
     const struct allocation *found = memory_at(address);
-    return found != NULL && bytes <= found->size - (address - found->begin);
+    /* Handles that are mapped side by side are one piece of memory. */
+    while (found != NULL && bytes > found->size - (address - found->begin)) {
+        bytes -= found->size - (address - found->begin);
+        address = found->begin + found->size;
+        found = memory_at(address);
+    }
+    return found != NULL;
 }
 
-static bool insert(struct allocation one)
+struct allocation *memory_exactly(uint64_t address, enum memory_kind kind)
+{
+    struct allocation *found = memory_at(address);
+    return found != NULL && found->begin == address && found->kind == kind ? found : NULL;
+}
+
+struct allocation *memory_each(size_t at)
+{
+    return at < count ? &table[at] : NULL;
+}
+
+bool memory_add(struct allocation one)
 {
     if (count == room) {
         size_t more = room == 0 ? 256 : room * 2;
@@ -56,7 +76,7 @@ static bool insert(struct allocation one)
     return true;
 }
 
-static CUresult account(CUcontext context, enum sim_type type, uint64_t bytes, struct sim_context *answer)
+CUresult memory_account(CUcontext context, enum sim_type type, uint64_t bytes, struct sim_context *answer)
 {
     const struct device *device = context->device;
     struct sim_context request = {.gpu = device->gpu.index, .gi = device->gi, .ci = device->ci, .bytes = bytes};
@@ -66,57 +86,85 @@ static CUresult account(CUcontext context, enum sim_type type, uint64_t bytes, s
     return result;
 }
 
+/* Managed memory is on the device as far as there is room, the rest of it on the host. */
+static CUresult settle(CUcontext context, uint64_t whole, uint64_t *resident)
+{
+    struct sim_context answer;
+    for (int tries = 0; tries < 8; tries++) {
+        CUresult result = memory_account(context, SIM_ALLOCATE, 0, &answer);
+        if (result != 0)
+            return result;
+        *resident = whole < answer.free ? whole : answer.free / GRAIN * GRAIN;
+        if (*resident == 0 || memory_account(context, SIM_ALLOCATE, *resident, NULL) == 0)
+            return 0;
+    }
+    *resident = 0;
+    return 0;
+}
+
 CUresult memory_new(CUcontext context, size_t bytes, enum memory_kind kind, uint64_t *address)
 {
     if (bytes == 0 || bytes > SIZE_MAX - GRAIN)
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t whole = ((uint64_t)bytes + GRAIN - 1) / GRAIN * GRAIN;
-    bool counts = kind == MEMORY_DEVICE || kind == MEMORY_MANAGED;
-    CUresult result = counts ? account(context, SIM_ALLOCATE, whole, NULL) : 0;
+    uint64_t accounted = 0;
+    CUresult result = 0;
+    if (kind == MEMORY_DEVICE || kind == MEMORY_ARRAY)
+        result = memory_account(context, SIM_ALLOCATE, accounted = whole, NULL);
+    if (kind == MEMORY_MANAGED)
+        result = settle(context, whole, &accounted);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && pools_give_up(context->device))
+        return memory_new(context, bytes, kind, address);
     if (result != 0)
         return result;
     void *memory = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     /* A device address is at a multiple of 512, as mappings are of a page. */
-    struct allocation one = {(uint64_t)(uintptr_t)memory, bytes, counts ? whole : 0, kind, context, NULL};
-    if (memory == MAP_FAILED || !insert(one)) {
+    struct allocation one = {.begin = (uint64_t)(uintptr_t)memory, .size = bytes, .accounted = accounted,
+                             .kind = kind, .context = context, .file = -1, .preferred = NOWHERE,
+                             .prefetched = NOWHERE};
+    if (memory == MAP_FAILED || !memory_add(one)) {
         if (memory != MAP_FAILED)
             munmap(memory, whole);
-        if (counts)
-            account(context, SIM_FREE, whole, NULL);
+        if (accounted > 0)
+            memory_account(context, SIM_FREE, accounted, NULL);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *address = one.begin;
     return 0;
 }
 
-static void drop(struct allocation *one)
+void memory_drop(struct allocation *one)
 {
     uint64_t whole = (one->size + GRAIN - 1) / GRAIN * GRAIN;
     if (one->accounted > 0)
-        account(one->context, SIM_FREE, one->accounted, NULL);
-    if (one->kind == MEMORY_DEVICE || one->kind == MEMORY_MANAGED || one->kind == MEMORY_HOST)
+        memory_account(one->context, SIM_FREE, one->accounted, NULL);
+    if (one->kind != MEMORY_REGISTERED && one->kind != MEMORY_MODULE)
         munmap((void *)(uintptr_t)one->begin, whole);
+    if (one->file >= 0)
+        close(one->file);
     memmove(one, one + 1, (size_t)(table + count - (one + 1)) * sizeof *table);
     count--;
 }
 
 bool memory_add_module(CUmodule module, uint64_t address, uint64_t size)
 {
-    return size == 0 || insert((struct allocation){address, size, 0, MEMORY_MODULE, module->context, module});
+    return size == 0 || memory_add((struct allocation){.begin = address, .size = size, .kind = MEMORY_MODULE,
+                                                       .context = module->context, .module = module,
+                                                       .file = -1});
 }
 
 void memory_drop_module(CUmodule module)
 {
     for (size_t i = count; i > 0; i--)
         if (table[i - 1].module == module)
-            drop(&table[i - 1]);
+            memory_drop(&table[i - 1]);
 }
 
 void memory_drop_context(CUcontext context)
 {
     for (size_t i = count; i > 0; i--)
         if (table[i - 1].context == context)
-            drop(&table[i - 1]);
+            memory_drop(&table[i - 1]);
 }
 
 EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
@@ -129,14 +177,6 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
     if (result == 0)
         *pointer = address;
     FINISH(result);
-}
-
-EXPORT CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream)
-{
-    driver_lock();
-    bool known = stream_is_known(stream);
-    driver_unlock();
-    return known ? cuMemAlloc_v2(pointer, bytes) : CUDA_ERROR_INVALID_HANDLE;
 }
 
 EXPORT CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned flags)
@@ -164,23 +204,17 @@ EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t w
 EXPORT CUresult cuMemFree_v2(CUdeviceptr pointer)
 {
     WITH_CONTEXT(context);
-    (void)context;
     if (pointer == 0)
         FINISH(0);
+    work_wait(context, context->work);
     struct allocation *found = memory_at(pointer);
     if (found == NULL || found->begin != pointer ||
         (found->kind != MEMORY_DEVICE && found->kind != MEMORY_MANAGED))
         FINISH(CUDA_ERROR_INVALID_VALUE);
-    drop(found);
+    if (!pool_take_back(found))
+        memory_drop(found);
+    pools_trim(context->device);
     FINISH(0);
-}
-
-EXPORT CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
-{
-    driver_lock();
-    bool known = stream_is_known(stream);
-    driver_unlock();
-    return known ? cuMemFree_v2(pointer) : CUDA_ERROR_INVALID_HANDLE;
 }
 
 EXPORT CUresult cuMemGetInfo_v2(size_t *unused, size_t *total)
@@ -189,7 +223,7 @@ EXPORT CUresult cuMemGetInfo_v2(size_t *unused, size_t *total)
     struct sim_context answer;
     if (unused == NULL || total == NULL)
         FINISH(CUDA_ERROR_INVALID_VALUE);
-    CUresult result = account(context, SIM_ALLOCATE, 0, &answer);
+    CUresult result = memory_account(context, SIM_ALLOCATE, 0, &answer);
     if (result == 0) {
         *unused = answer.free;
         *total = answer.total;
@@ -235,7 +269,7 @@ EXPORT CUresult cuMemFreeHost(void *pointer)
     struct allocation *found = memory_at((uint64_t)(uintptr_t)pointer);
     if (found == NULL || found->begin != (uint64_t)(uintptr_t)pointer || found->kind != MEMORY_HOST)
         FINISH(CUDA_ERROR_INVALID_VALUE);
-    drop(found);
+    memory_drop(found);
     FINISH(0);
 }
 
@@ -248,7 +282,8 @@ EXPORT CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned flags
     size_t next = above(begin);
     if (memory_at(begin) != NULL || (next < count && table[next].begin < begin + bytes))
         FINISH(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
-    if (!insert((struct allocation){begin, bytes, 0, MEMORY_REGISTERED, context, NULL}))
+    if (!memory_add((struct allocation){.begin = begin, .size = bytes, .kind = MEMORY_REGISTERED,
+                                        .context = context, .file = -1}))
         FINISH(CUDA_ERROR_OUT_OF_MEMORY);
     FINISH(0);
 }
@@ -260,7 +295,7 @@ EXPORT CUresult cuMemHostUnregister(void *pointer)
     struct allocation *found = memory_at((uint64_t)(uintptr_t)pointer);
     if (found == NULL || found->begin != (uint64_t)(uintptr_t)pointer || found->kind != MEMORY_REGISTERED)
         FINISH(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
-    drop(found);
+    memory_drop(found);
     FINISH(0);
 }
 

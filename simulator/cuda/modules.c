@@ -5,7 +5,7 @@
 
 #include "state.h"
 
-#define MOST_PTX (64u << 20)
+#define MAX_PTX (64u << 20)
 
 /* Options of cuModuleLoadDataEx that are honoured. */
 enum { JIT_INFO_LOG = 3, JIT_INFO_LOG_SIZE = 4, JIT_ERROR_LOG = 5, JIT_ERROR_LOG_SIZE = 6 };
@@ -125,7 +125,7 @@ static CUresult load_image(CUcontext context, const void *image, const struct lo
         write_logs(logs, "machine code of GPUs does not run on a simulated one; PTX does");
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     }
-    return load_text(context, image, strnlen(image, MOST_PTX), logs, made);
+    return load_text(context, image, strnlen(image, MAX_PTX), logs, made);
 }
 
 EXPORT CUresult cuModuleLoadDataEx(CUmodule *made, const void *image, unsigned count, int *options,
@@ -160,7 +160,7 @@ EXPORT CUresult cuModuleLoad(CUmodule *made, const char *name)
         FINISH(CUDA_ERROR_FILE_NOT_FOUND);
     char *text = NULL;
     size_t room = 0, length = 0, got = 1;
-    while (got > 0 && length < MOST_PTX) {
+    while (got > 0 && length < MAX_PTX) {
         if (room - length < 65536) {
             char *grown = realloc(text, room = room * 2 + 131072);
             if (grown == NULL)
@@ -215,7 +215,7 @@ EXPORT CUresult cuModuleGetFunction(CUfunction *made, CUmodule module, const cha
         }
         function->module = module;
         function->kernel = kernel;
-        function->most_dynamic_shared =
+        function->max_dynamic_shared =
             function->facts.shared_bytes < 48u << 10 ? (48u << 10) - function->facts.shared_bytes : 0;
         function->block[0] = function->block[1] = function->block[2] = 1;
         function->next = module->functions;

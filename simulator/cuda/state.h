@@ -8,7 +8,7 @@
 #include "../ptx/ptx.h"
 #include "cuda.h"
 
-#define MOST_DEVICES SIM_MAX_GPUS
+#define MAX_DEVICES SIM_MAX_GPUS
 
 struct device { /* a GPU, or a MIG device */
     CUdevice ordinal;
@@ -27,6 +27,8 @@ struct cuda_context {
     bool is_primary;
     unsigned flags;
     size_t limits[3];
+    bool has_work;  /* the daemon may have GPU time of it queued */
+    uint64_t work;  /* nanoseconds of GPU time that it has queued so far */
     CUresult error; /* once something went wrong on the device, every call says so */
     CUcontext next;
 };
@@ -35,7 +37,7 @@ struct cuda_function {
     CUmodule module;
     struct ptx_kernel *kernel;
     struct ptx_kernel_facts facts;
-    unsigned most_dynamic_shared;
+    unsigned max_dynamic_shared;
     /* The old way of launching sets these one by one. */
     unsigned block[3], dynamic_shared;
     uint8_t *parameters;
@@ -53,6 +55,8 @@ struct cuda_stream {
     CUcontext context;
     unsigned flags;
     int priority;
+    CUgraph capture; /* the graph that takes its work instead */
+    bool capture_begins, capture_spoilt;
     CUstream next;
 };
 
@@ -60,11 +64,23 @@ struct cuda_event {
     CUcontext context;
     unsigned flags;
     bool recorded;
+    bool pending;   /* its place in the queue has not been seen done */
+    uint64_t work;  /* that place: what its context had queued */
     double at;
+    CUgraph capture;
     CUevent next;
 };
 
-enum memory_kind { MEMORY_DEVICE, MEMORY_MANAGED, MEMORY_HOST, MEMORY_REGISTERED, MEMORY_MODULE };
+enum memory_kind {
+    MEMORY_DEVICE,
+    MEMORY_MANAGED,
+    MEMORY_HOST,
+    MEMORY_REGISTERED,
+    MEMORY_MODULE,
+    MEMORY_ARRAY,
+    MEMORY_CACHED, /* freed, and still its pool's */
+    MEMORY_MAPPED, /* of an allocation handle, or another process's */
+};
 
 struct allocation {
     uint64_t begin, size;
@@ -72,6 +88,10 @@ struct allocation {
     enum memory_kind kind;
     CUcontext context;
     CUmodule module;
+    CUmemoryPool pool;
+    int file;           /* what other processes can map, -1 for none */
+    int preferred;      /* managed memory: cuMemAdvise's location, of no kind but a device or the CPU */
+    int prefetched;     /* where to it went last */
 };
 
 /* session.c */
@@ -103,12 +123,53 @@ bool memory_add_module(CUmodule module, uint64_t address, uint64_t size);
 void memory_drop_module(CUmodule module);
 void memory_drop_context(CUcontext context);
 
+struct allocation *memory_exactly(uint64_t address, enum memory_kind kind); /* that begins there */
+bool memory_add(struct allocation one);
+void memory_drop(struct allocation *one); /* gives it back to the system */
+CUresult memory_account(CUcontext context, enum sim_type type, uint64_t bytes, struct sim_context *answer);
+struct allocation *memory_each(size_t at); /* NULL behind the last */
+
+/* pools.c */
+void pools_trim(const struct device *device); /* to what their thresholds let them keep */
+bool pool_take_back(struct allocation *one);
+bool pools_give_up(const struct device *device); /* whether anything came free */
+
+/* work.c */
+CUresult work_queue(CUcontext context, uint64_t nanoseconds);
+bool work_done(CUcontext context, uint64_t mark);
+void work_wait(CUcontext context, uint64_t mark); /* gives the lock away meanwhile */
+
+/* captures.c */
+struct launch {
+    CUfunction function;
+    unsigned grid[3], block[3], shared;
+    uint8_t parameters[4096];
+};
+struct box_copy;
+CUgraph capture_of(CUstream stream);
+void captures_spoil(CUcontext context);
+CUresult capture_launch(CUgraph graph, const struct launch *launch);
+CUresult capture_copy(CUgraph graph, const struct box_copy *copy);
+CUresult capture_fill(CUgraph graph, CUdeviceptr to, uint32_t value, unsigned width, size_t elements);
+CUresult capture_call(CUgraph graph, void (*function)(void *), void *argument);
+
+/* launch.c */
+CUresult launch_check(const struct launch *launch);
+CUresult launch_parameters(CUfunction function, void **pointers, void **extra, uint8_t *parameters);
+CUresult launch_run(CUcontext context, const struct launch *launch);
+
+/* copies.c */
+CUresult fill_check(CUdeviceptr to, unsigned width, size_t elements);
+void fill_run(CUdeviceptr to, uint32_t value, unsigned width, size_t elements);
+
 /* modules.c */
 void modules_drop(CUcontext context);
 bool function_is_known(CUfunction function);
 
 /* streams.c */
 bool stream_is_known(CUstream stream);
+CUstream stream_after(CUstream stream); /* the next of all; NULL: the first */
+bool event_is_known(CUevent event);
 void streams_drop(CUcontext context);
 
 /* Begin and end of an entry point: takes the lock and checks for the current context. */

@@ -1,4 +1,5 @@
-/* Streams and events. All work is done when its call returns, so none is ever waited for. */
+/* Streams and events. What a call computes is there when it returns; waited for is only the GPU
+ * time that kernels say they take. All streams of a context have one queue of it. */
 #include <stdlib.h>
 
 #include "state.h"
@@ -17,7 +18,12 @@ bool stream_is_known(CUstream wanted)
     return stream != NULL;
 }
 
-static bool event_is_known(CUevent wanted)
+CUstream stream_after(CUstream stream)
+{
+    return stream == NULL ? streams : stream->next;
+}
+
+bool event_is_known(CUevent wanted)
 {
     CUevent event = events;
     while (event != NULL && event != wanted)
@@ -65,7 +71,8 @@ EXPORT CUresult cuStreamCreateWithPriority(CUstream *made, unsigned flags, int p
     CUstream stream = calloc(1, sizeof *stream);
     if (stream == NULL)
         FINISH(CUDA_ERROR_OUT_OF_MEMORY);
-    *stream = (struct cuda_stream){context, flags, priority > 0 ? 0 : priority < -5 ? -5 : priority, streams};
+    *stream = (struct cuda_stream){.context = context, .flags = flags, .next = streams,
+                                   .priority = priority > 0 ? 0 : priority < -5 ? -5 : priority};
     streams = stream;
     *made = stream;
     FINISH(0);
@@ -85,12 +92,28 @@ static CUresult with_stream(CUstream stream)
 
 EXPORT CUresult cuStreamSynchronize(CUstream stream)
 {
-    return with_stream(stream);
+    WITH_CONTEXT(context);
+    if (!stream_is_known(stream))
+        FINISH(CUDA_ERROR_INVALID_HANDLE);
+    if (capture_of(stream) != NULL) {
+        captures_spoil(context);
+        FINISH(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    }
+    work_wait(context, context->work);
+    pools_trim(context->device);
+    FINISH(0);
 }
 
 EXPORT CUresult cuStreamQuery(CUstream stream)
 {
-    return with_stream(stream);
+    WITH_CONTEXT(context);
+    if (!stream_is_known(stream))
+        FINISH(CUDA_ERROR_INVALID_HANDLE);
+    if (capture_of(stream) != NULL) {
+        captures_spoil(context);
+        FINISH(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    }
+    FINISH(work_done(context, context->work) ? 0 : CUDA_ERROR_NOT_READY);
 }
 
 EXPORT CUresult cuStreamDestroy_v2(CUstream stream)
@@ -156,36 +179,67 @@ EXPORT CUresult cuEventCreate(CUevent *made, unsigned flags)
 EXPORT CUresult cuEventRecord(CUevent event, CUstream stream)
 {
     WITH_CONTEXT(context);
-    (void)context;
     if (!event_is_known(event) || !stream_is_known(stream))
         FINISH(CUDA_ERROR_INVALID_HANDLE);
     event->recorded = true;
+    event->capture = capture_of(stream);
+    event->work = context->work;
     event->at = driver_seconds();
+    event->pending = event->capture == NULL && context->has_work;
     FINISH(0);
 }
 
-static CUresult with_event(CUevent event)
+EXPORT CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags)
 {
-    WITH_CONTEXT(context);
-    (void)context;
-    FINISH(event_is_known(event) ? 0 : CUDA_ERROR_INVALID_HANDLE);
+    return flags > 1 ? CUDA_ERROR_INVALID_VALUE : cuEventRecord(event, stream);
+}
+
+/* An event's time is when it was seen to be done. */
+static bool event_done(CUevent event)
+{
+    if (event->pending && work_done(event->context, event->work)) {
+        event->pending = false;
+        event->at = driver_seconds();
+    }
+    return !event->pending;
 }
 
 EXPORT CUresult cuEventQuery(CUevent event)
 {
-    return with_event(event);
+    WITH_CONTEXT(context);
+    (void)context;
+    if (!event_is_known(event))
+        FINISH(CUDA_ERROR_INVALID_HANDLE);
+    if (event->capture != NULL)
+        FINISH(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    FINISH(event_done(event) ? 0 : CUDA_ERROR_NOT_READY);
 }
 
 EXPORT CUresult cuEventSynchronize(CUevent event)
 {
-    return with_event(event);
+    WITH_CONTEXT(context);
+    (void)context;
+    if (!event_is_known(event))
+        FINISH(CUDA_ERROR_INVALID_HANDLE);
+    if (event->capture != NULL)
+        FINISH(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    if (event->pending)
+        work_wait(event->context, event->work);
+    if (event_is_known(event))
+        event_done(event);
+    FINISH(0);
 }
 
 EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 {
-    CUresult result = with_stream(stream);
+    WITH_CONTEXT(context);
+    (void)context;
     (void)flags;
-    return result != 0 ? result : with_event(event);
+    if (!stream_is_known(stream) || !event_is_known(event))
+        FINISH(CUDA_ERROR_INVALID_HANDLE);
+    if (event->capture != NULL && (uintptr_t)stream > 2 && stream->capture == NULL) /* it joins */
+        stream->capture = event->capture;
+    FINISH(0);
 }
 
 EXPORT CUresult cuEventElapsedTime(float *milliseconds, CUevent from, CUevent to)
@@ -197,6 +251,8 @@ EXPORT CUresult cuEventElapsedTime(float *milliseconds, CUevent from, CUevent to
     if (!event_is_known(from) || !event_is_known(to) || !from->recorded || !to->recorded ||
         (from->flags & 2) || (to->flags & 2)) /* without timing */
         FINISH(CUDA_ERROR_INVALID_HANDLE);
+    if (!event_done(from) || !event_done(to))
+        FINISH(CUDA_ERROR_NOT_READY);
     *milliseconds = (float)((to->at - from->at) * 1000.0);
     FINISH(0);
 }
@@ -220,3 +276,12 @@ EXPORT CUresult cuEventDestroy(CUevent event)
 {
     return cuEventDestroy_v2(event);
 }
+
+PER_THREAD(cuStreamSynchronize, _ptsz);
+PER_THREAD(cuStreamQuery, _ptsz);
+PER_THREAD(cuStreamGetFlags, _ptsz);
+PER_THREAD(cuStreamGetPriority, _ptsz);
+PER_THREAD(cuStreamGetCtx, _ptsz);
+PER_THREAD(cuStreamWaitEvent, _ptsz);
+PER_THREAD(cuEventRecord, _ptsz);
+PER_THREAD(cuEventRecordWithFlags, _ptsz);

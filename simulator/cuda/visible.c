@@ -8,12 +8,12 @@
 #include "../common/version.h"
 #include "state.h"
 
-#define MOST_MIGS (SIM_MAX_GPUS * 7)
+#define MAX_MIGS (SIM_MAX_GPUS * 7)
 
 struct candidates {
     struct device gpus[SIM_MAX_GPUS]; /* openable ones, in MIG mode or not */
     unsigned gpu_count;
-    struct device migs[MOST_MIGS];
+    struct device migs[MAX_MIGS];
     unsigned mig_count;
 };
 
@@ -32,7 +32,7 @@ static void add_migs(struct candidates *all, const struct sim_gpu *gpu)
     if (driver_call(SIM_INSTANCES, &instances, sizeof instances, 0) != 0)
         return;
     for (uint32_t g = 0; g < instances.count; g++)
-        for (uint32_t c = 0; c < instances.gi[g].ci_count && all->mig_count < MOST_MIGS; c++) {
+        for (uint32_t c = 0; c < instances.gi[g].ci_count && all->mig_count < MAX_MIGS; c++) {
             const struct sim_gpu_instance *gi = &instances.gi[g];
             const struct sim_compute_instance *ci = &gi->ci[c];
             struct sim_profile profile = {.gpu = gpu->index, .index = gi->profile_index};
@@ -133,7 +133,7 @@ static unsigned choose(struct device *devices, const struct candidates *all, con
     char list[2048], *rest = NULL;
     unsigned count = 0;
     snprintf(list, sizeof list, "%s", words);
-    for (char *word = strtok_r(list, ", ", &rest); word != NULL && count < MOST_DEVICES;
+    for (char *word = strtok_r(list, ", ", &rest); word != NULL && count < MAX_DEVICES;
          word = strtok_r(NULL, ", ", &rest)) {
         const struct device *one = named(all, word);
         if (one == NULL || !add(devices, &count, one))

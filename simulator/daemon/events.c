@@ -24,9 +24,11 @@ static void fault_clear(struct gpu *gpu)
 {
     gpu->info.lost = 0;
     gpu->info.bad_arithmetic = 0;
+    gpu->info.no_fabric = 0;
     gpu->info.ecc_corrected_volatile = 0;
     gpu->info.ecc_uncorrected_volatile = 0;
     gpu->slow_ms = 0;
+    gpu->answer_code = 0;
     gpu->load = 0;
     gpu->no_activation = false;
 }
@@ -70,8 +72,21 @@ int fault_order(const struct sim_fault_order *order)
             return SIM_ERR_INVALID_ARGUMENT;
         gpu->slow_ms = (unsigned)order->value;
         return 0;
+    case SIM_FAULT_CODE:
+        if (order->value > 999)
+            return SIM_ERR_INVALID_ARGUMENT;
+        gpu->answer_code = (int)order->value;
+        return 0;
+    case SIM_FAULT_CONTEXT_MEMORY:
+        if (order->value > gpu->info.memory_total >> 20)
+            return SIM_ERR_INVALID_ARGUMENT;
+        gpu->context_bytes = order->value << 20;
+        return 0;
     case SIM_FAULT_BAD_MATH:
         gpu->info.bad_arithmetic = 1;
+        return 0;
+    case SIM_FAULT_NO_FABRIC:
+        gpu->info.no_fabric = 1;
         return 0;
     case SIM_FAULT_NO_ACTIVATION:
         gpu->no_activation = true;

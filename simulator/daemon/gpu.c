@@ -45,6 +45,7 @@ static unsigned utilisation(struct gpu *gpu)
 /* Readings follow the utilisation in straight lines; they are plausible, not measured. */
 void gpu_reading(struct gpu *gpu, struct sim_gpu *answer)
 {
+    work_off(gpu);
     unsigned percent = utilisation(gpu);
     double now = now_seconds();
     uint64_t used = gpu->allocated;
@@ -71,7 +72,7 @@ uint32_t gpu_holders(uint32_t index, const struct client *except)
         const struct client *client = &sim.clients[i];
         if (client->fd < 0 || client == except || (except != NULL && client->pid == except->pid))
             continue;
-        bool holds = client->watched[index] != 0;
+        bool holds = client->watched[index] != 0 || client->attached[index];
         for (int c = 0; c < MAX_CONTEXTS; c++)
             holds = holds || (client->contexts[c].used && client->contexts[c].gpu == index);
         count += holds;

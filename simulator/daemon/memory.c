@@ -21,15 +21,19 @@ static int find_device(const struct sim_context *request, struct gpu **gpu,
     return *ci == NULL ? SIM_ERR_NOT_FOUND : 0;
 }
 
-static struct context *find_context(struct client *client, const struct sim_context *request)
+struct context *context_of(struct client *client, uint32_t gpu, uint32_t gi, uint32_t ci)
 {
     for (int i = 0; i < MAX_CONTEXTS; i++) {
         struct context *context = &client->contexts[i];
-        if (context->used && context->gpu == request->gpu && context->gi == request->gi &&
-            context->ci == request->ci)
+        if (context->used && context->gpu == gpu && context->gi == gi && context->ci == ci)
             return context;
     }
     return NULL;
+}
+
+static struct context *find_context(struct client *client, const struct sim_context *request)
+{
+    return context_of(client, request->gpu, request->gi, request->ci);
 }
 
 static bool others_hold(const struct client *self, const struct sim_context *request)
@@ -44,6 +48,39 @@ static bool others_hold(const struct client *self, const struct sim_context *req
     return false;
 }
 
+static void report_room(const struct gpu *gpu, const struct sim_gpu_instance *gi,
+                        struct sim_context *request)
+{
+    uint64_t total = gi == NULL ? gpu->info.memory_total : gi->memory_total;
+    uint64_t used = gi == NULL ? gpu->info.memory_reserved + gpu->allocated : gi->memory_used;
+    request->total = total;
+    request->free = used < total ? total - used : 0;
+}
+
+static void charge(struct gpu *gpu, struct sim_gpu_instance *gi, struct context *context, uint64_t bytes)
+{
+    context->bytes += bytes;
+    if (gi == NULL)
+        gpu->allocated += bytes;
+    else
+        gi->memory_used += bytes;
+}
+
+/* What a client holds on a device, from now on if it held nothing. */
+static struct context *hold(struct client *client, const struct sim_context *request,
+                            const struct sim_gpu_instance *gi, const struct sim_compute_instance *ci)
+{
+    struct context *context = find_context(client, request);
+    for (int i = 0; i < MAX_CONTEXTS && context == NULL; i++)
+        if (!client->contexts[i].used)
+            context = &client->contexts[i];
+    if (context != NULL && !context->used)
+        *context = (struct context){.used = true, .gpu = request->gpu, .gi = request->gi,
+            .ci = request->ci, .gi_serial = gi == NULL ? 0 : gi->serial,
+            .ci_serial = ci == NULL ? 0 : ci->serial};
+    return context;
+}
+
 int context_open(struct client *client, struct sim_context *request)
 {
     struct gpu *gpu;
@@ -56,17 +93,15 @@ int context_open(struct client *client, struct sim_context *request)
         return SIM_ERR_NO_PERMISSION;
     if (gpu->info.compute_mode == 3 && others_hold(client, request))
         return SIM_ERR_IN_USE;
-    struct context *context = find_context(client, request);
-    for (int i = 0; i < MAX_CONTEXTS && context == NULL; i++)
-        if (!client->contexts[i].used)
-            context = &client->contexts[i];
+    report_room(gpu, gi, request);
+    if (gpu->context_bytes > request->free)
+        return SIM_ERR_MEMORY;
+    struct context *context = hold(client, request, gi, ci);
     if (context == NULL)
         return SIM_ERR_INSUFFICIENT_RESOURCES;
-    if (!context->used)
-        *context = (struct context){.used = true, .gpu = request->gpu, .gi = request->gi,
-            .ci = request->ci, .gi_serial = gi == NULL ? 0 : gi->serial,
-            .ci_serial = ci == NULL ? 0 : ci->serial};
     context->opened++;
+    context->overhead += gpu->context_bytes;
+    charge(gpu, gi, context, gpu->context_bytes);
     return 0;
 }
 
@@ -86,22 +121,16 @@ static void release(struct context *context, uint64_t bytes)
 int context_close(struct client *client, const struct sim_context *request)
 {
     struct context *context = find_context(client, request);
-    if (context == NULL)
+    if (context == NULL || context->opened == 0)
         return SIM_ERR_NOT_FOUND;
+    uint64_t overhead = context->overhead / context->opened;
+    context->overhead -= overhead;
+    release(context, overhead);
     if (--context->opened == 0) {
-        release(context, context->bytes);
-        context->used = false;
+        context->queued = 0;
+        context->used = context->bytes > 0;
     }
     return 0;
-}
-
-static void report_room(const struct gpu *gpu, const struct sim_gpu_instance *gi,
-                        struct sim_context *request)
-{
-    uint64_t total = gi == NULL ? gpu->info.memory_total : gi->memory_total;
-    uint64_t used = gi == NULL ? gpu->info.memory_reserved + gpu->allocated : gi->memory_used;
-    request->total = total;
-    request->free = used < total ? total - used : 0;
 }
 
 /* 0 bytes only asks for total and free. */
@@ -113,19 +142,18 @@ int memory_allocate(struct client *client, struct sim_context *request)
     int status = find_device(request, &gpu, &gi, &ci);
     if (status != 0)
         return status;
-    struct context *context = find_context(client, request);
     report_room(gpu, gi, request);
     if (request->bytes == 0)
         return 0;
-    if (context == NULL || context->ci_serial != (ci == NULL ? 0 : ci->serial))
+    /* Memory of a handle needs no context. */
+    struct context *context = hold(client, request, gi, ci);
+    if (context == NULL)
+        return SIM_ERR_INSUFFICIENT_RESOURCES;
+    if ( context->ci_serial != (ci == NULL ? 0 : ci->serial))
         return SIM_ERR_NOT_FOUND;
     if (request->bytes > request->free)
         return SIM_ERR_MEMORY;
-    context->bytes += request->bytes;
-    if (gi == NULL)
-        gpu->allocated += request->bytes;
-    else
-        gi->memory_used += request->bytes;
+    charge(gpu, gi, context, request->bytes);
     report_room(gpu, gi, request);
     return 0;
 }
@@ -138,6 +166,7 @@ int memory_free(struct client *client, struct sim_context *request)
     if (request->bytes > context->bytes)
         return SIM_ERR_INVALID_ARGUMENT;
     release(context, request->bytes);
+    context->used = context->opened > 0 || context->bytes > 0;
     return 0;
 }
 

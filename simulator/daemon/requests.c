@@ -103,6 +103,9 @@ static int about_gpu(struct client *client, struct gpu *gpu, unsigned type, void
     case SIM_GPU:
         gpu_reading(gpu, body);
         return 0;
+    case SIM_ATTACH:
+        client->attached[gpu->info.index] = true;
+        return 0;
     case SIM_PROFILE:
         return read_profile(gpu, body);
     case SIM_INSTANCES:
@@ -120,6 +123,8 @@ static int about_gpu(struct client *client, struct gpu *gpu, unsigned type, void
         return memory_allocate(client, body);
     case SIM_FREE:
         return memory_free(client, body);
+    case SIM_WORK:
+        return work_queue(client, body);
     case SIM_BUSY:
         gpu_worked(gpu, (double)((struct sim_busy *)body)->nanoseconds / 1e9);
         return 0;
@@ -159,6 +164,13 @@ static bool works_on_a_lost_gpu(unsigned type)
            type == SIM_WATCH || type == SIM_BUSY || type == SIM_REPORT_XID;
 }
 
+/* What NVML knows of a GPU without opening it comes from the control device; all else, and all
+ * that CUDA asks, from the GPU itself, which may be slow or refuse. */
+static bool reaches_the_gpu(const struct client *client, const struct gpu *gpu)
+{
+    return client->kind == SIM_CLIENT_CUDA || client->attached[gpu->info.index];
+}
+
 static int serve(struct client *client, unsigned type, void *body, struct gpu **about)
 {
     if (client->kind != SIM_CLIENT_TOOL && strcmp(client->version, sim.driver) != 0)
@@ -176,7 +188,8 @@ static int serve(struct client *client, unsigned type, void *body, struct gpu **
         return SIM_ERR_NOT_FOUND;
     if (gpu->info.lost && !works_on_a_lost_gpu(type))
         return SIM_ERR_GPU_IS_LOST;
-    return about_gpu(client, gpu, type, body);
+    int status = about_gpu(client, gpu, type, body);
+    return gpu->answer_code != 0 && reaches_the_gpu(client, gpu) ? gpu->answer_code : status;
 }
 
 bool request_handle(struct client *client, unsigned type, void *body, size_t length)
@@ -189,7 +202,7 @@ bool request_handle(struct client *client, unsigned type, void *body, size_t len
     int status = serve(client, type, body, &gpu);
     if (type == SIM_BUSY)
         return true;
-    if (gpu != NULL && gpu->slow_ms > 0 && client->kind != SIM_CLIENT_TOOL)
+    if (gpu != NULL && gpu->slow_ms > 0 && reaches_the_gpu(client, gpu))
         client->answer_at = now_seconds() + gpu->slow_ms / 1000.0;
     return server_answer(client, type, status, body, length);
 }

@@ -23,8 +23,11 @@ struct gpu {
     bool mode_needs_reset, mode_survives;
     uint64_t allocated; /* bytes outside of MIG */
     unsigned load;      /* percent, by command */
-    unsigned slow_ms;   /* every answer about this GPU waits so long */
+    unsigned slow_ms;   /* every answer from this GPU waits so long */
+    int answer_code;    /* 0, or what every request to this GPU answers */
     bool no_activation; /* as in a virtual machine: mode changes wait for a reset */
+    uint64_t context_bytes; /* what each new context takes by itself */
+    double worked_at;       /* until when the queues have been worked off */
     double busy;        /* seconds of work within the sliding window */
     double busy_at;
     double energy_j, energy_at;
@@ -35,8 +38,10 @@ struct context {
     bool used;
     uint32_t gpu, gi, ci;
     uint64_t gi_serial, ci_serial;
-    uint32_t opened; /* how many contexts */
+    uint32_t opened;   /* how many contexts */
+    uint64_t overhead; /* of them, part of `bytes` */
     uint64_t bytes;
+    double queued; /* seconds of GPU time that are still to be worked off */
 };
 
 struct client {
@@ -46,6 +51,7 @@ struct client {
     bool greeted;
     uint32_t kind;
     char version[32];
+    bool attached[SIM_MAX_GPUS]; /* has the GPU open, as by its device node */
     uint64_t watched[SIM_MAX_GPUS]; /* event bits */
     struct context contexts[MAX_CONTEXTS];
     uint8_t in[sizeof(struct sim_header) + SIM_MAX_BODY];
@@ -101,9 +107,14 @@ int context_open(struct client *client, struct sim_context *request);
 int context_close(struct client *client, const struct sim_context *request);
 int memory_allocate(struct client *client, struct sim_context *request);
 int memory_free(struct client *client, struct sim_context *request);
+struct context *context_of(struct client *client, uint32_t gpu, uint32_t gi, uint32_t ci);
 void contexts_drop(struct client *client); /* all it holds */
 void processes_of(uint32_t gpu, struct sim_processes *answer);
 bool instance_in_use(uint64_t gi_serial, uint64_t ci_serial);
+
+/* work.c */
+void work_off(struct gpu *gpu); /* up to now */
+int work_queue(struct client *client, struct sim_work *request);
 
 /* events.c */
 void event_raise(uint32_t gpu, uint32_t gi, uint32_t ci, uint64_t type, uint64_t data);

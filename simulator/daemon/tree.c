@@ -80,6 +80,16 @@ static void put_access(const char *name, unsigned minor)
     put(name, "DeviceFileMinor: %u\nDeviceFileMode: 292\nDeviceFileModify: 1\n", minor);
 }
 
+/* The bus tells the NUMA node in sysfs, whose names have four digits for the domain, in small
+ * letters. */
+static void write_numa(const struct sim_gpu *info)
+{
+    char name[96];
+    snprintf(name, sizeof name, "/sys/bus/pci/devices/%04x:%02x:%02x.0/numa_node", info->pci_domain,
+             info->pci_bus, info->pci_device);
+    put(name, "%d\n", info->numa);
+}
+
 void tree_write(void)
 {
     write_version();
@@ -93,6 +103,7 @@ void tree_write(void)
         snprintf(name, sizeof name, "/proc/driver/nvidia/gpus/%s/information", info->bus_id + 4);
         put(name, "Model: \t\t %s\nGPU UUID: \t %s\nBus Location: \t %s\nDevice Minor: \t %u\n",
             info->product, info->uuid, info->bus_id + 4, info->minor);
+        write_numa(info);
         tree_update(g);
     }
 }

@@ -24,8 +24,7 @@ int gpu_state(nvmlDevice_t device, struct sim_gpu *state)
 /* A lost GPU still counts; its state says so. */
 static int raw_state(uint32_t gpu, struct sim_gpu *state)
 {
-    state->index = gpu;
-    return session_request(SIM_GPU, state, sizeof *state);
+    return session_identity(gpu, state);
 }
 
 int visible_gpu(unsigned index, struct sim_gpu *state)
@@ -73,6 +72,15 @@ EXPORT nvmlReturn_t nvmlDeviceGetCount(unsigned *count)
     return nvmlDeviceGetCount_v2(count);
 }
 
+/* Asking for a handle opens the GPU. */
+static int opened(struct sim_gpu *state, nvmlDevice_t *device)
+{
+    int status = session_gpu(state->index, state);
+    if (status == 0)
+        *device = handle_gpu(state->index, state->minor);
+    return status;
+}
+
 EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *device)
 {
     struct sim_gpu state;
@@ -83,10 +91,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *
     int status = visible_gpu(index, &state);
     if (status != 0)
         return status;
-    if (state.lost)
-        return SIM_ERR_GPU_IS_LOST;
-    *device = handle_gpu(state.index, state.minor);
-    return 0;
+    return opened(&state, device);
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned index, nvmlDevice_t *device)
@@ -114,19 +119,18 @@ static int mig_by_uuid(const struct sim_gpu *state, const char *uuid, nvmlDevice
 EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 {
     struct sim_gpu state;
-    int status;
+    int status = 0;
     if (!session_open())
         return SIM_ERR_UNINITIALIZED;
     if (uuid == NULL || device == NULL)
         return SIM_ERR_INVALID_ARGUMENT;
     for (unsigned index = 0; (status = visible_gpu(index, &state)) == 0; index++) {
-        if (strcasecmp(state.uuid, uuid) == 0) {
-            if (state.lost)
-                return SIM_ERR_GPU_IS_LOST;
-            *device = handle_gpu(state.index, state.minor);
-            return 0;
-        }
-        if (state.mig_mode && mig_by_uuid(&state, uuid, device) == 0)
+        /* The search opens the GPUs that it passes (NVML's documentation of this function). */
+        struct sim_gpu now;
+        int passed = session_gpu(state.index, &now);
+        if (strcasecmp(state.uuid, uuid) == 0)
+            return passed != 0 ? passed : opened(&state, device);
+        if (passed == 0 && state.mig_mode && mig_by_uuid(&state, uuid, device) == 0)
             return 0;
     }
     return status == SIM_ERR_INVALID_ARGUMENT ? SIM_ERR_NOT_FOUND : status;
@@ -148,12 +152,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvmlDev
             return SIM_ERR_INVALID_ARGUMENT;
     }
     for (unsigned index = 0; (status = visible_gpu(index, &state)) == 0; index++)
-        if (state.pci_domain == domain && state.pci_bus == bus && state.pci_device == slot) {
-            if (state.lost)
-                return SIM_ERR_GPU_IS_LOST;
-            *device = handle_gpu(state.index, state.minor);
-            return 0;
-        }
+        if (state.pci_domain == domain && state.pci_bus == bus && state.pci_device == slot)
+            return opened(&state, device);
     return status == SIM_ERR_INVALID_ARGUMENT ? SIM_ERR_NOT_FOUND : status;
 }
 

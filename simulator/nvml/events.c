@@ -136,8 +136,7 @@ EXPORT nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *dat
     if (status != 0)
         return status;
     struct sim_gpu state;
-    state.index = event.gpu;
-    if ((status = session_request(SIM_GPU, &state, sizeof state)) != 0)
+    if ((status = session_identity(event.gpu, &state)) != 0)
         return status;
     *data = (nvmlEventData_t){handle_gpu(event.gpu, state.minor), event.type, event.data, event.gi,
                               event.ci};

@@ -22,7 +22,8 @@ struct nvml_instance { /* a GPU instance, or a compute instance (ci set) */
 /* session.c */
 int session_request(enum sim_type type, void *body, size_t length);
 bool session_open(void);
-int session_gpu(uint32_t gpu, struct sim_gpu *state);
+int session_gpu(uint32_t gpu, struct sim_gpu *state);      /* opens the GPU */
+int session_identity(uint32_t gpu, struct sim_gpu *state); /* leaves it closed */
 uint32_t session_all_gpus(void); /* of the node, visible or not */
 
 /* handles.c */

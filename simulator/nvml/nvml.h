@@ -80,6 +80,19 @@ typedef struct {
 } nvmlTemperature_v1_t;
 
 typedef struct {
+    unsigned char clusterUuid[16];
+    nvmlReturn_t status;
+    unsigned cliqueId, state;
+} nvmlGpuFabricInfo_t;
+
+typedef struct {
+    unsigned version;
+    unsigned char clusterUuid[16];
+    nvmlReturn_t status;
+    unsigned cliqueId, state, healthMask;
+} nvmlGpuFabricInfo_v2_t;
+
+typedef struct {
     unsigned start, size;
 } nvmlGpuInstancePlacement_t;
 

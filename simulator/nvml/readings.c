@@ -219,6 +219,10 @@ EXPORT nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, unsigne
     return status;
 }
 
+/* An uncorrectable error has a row remapped from Ampere on, a page retired before; both take effect
+ * with the next reset, which also clears the volatile counters. */
+#define REMAPS_ROWS(state) ((state).architecture >= 7)
+
 EXPORT nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned *corrected,
                                               unsigned *uncorrected, unsigned *pending, unsigned *failed)
 {
@@ -226,9 +230,45 @@ EXPORT nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned *cor
     int status = gpu_state(device, &state);
     if (status == 0 && (!corrected || !uncorrected || !pending || !failed))
         return SIM_ERR_INVALID_ARGUMENT;
-    if (status == 0 && state.architecture < 7)
+    if (status == 0 && !REMAPS_ROWS(state))
+        return SIM_ERR_NOT_SUPPORTED;
+    if (status == 0) {
+        *corrected = *failed = 0;
+        *uncorrected = (unsigned)state.ecc_uncorrected_aggregate;
+        *pending = state.ecc_uncorrected_volatile != 0;
+    }
+    return status;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetRetiredPages(nvmlDevice_t device, unsigned cause, unsigned *count,
+                                              unsigned long long *addresses)
+{
+    struct sim_gpu state;
+    int status = gpu_state(device, &state);
+    if (status == 0 && (count == NULL || cause > 1))
+        return SIM_ERR_INVALID_ARGUMENT;
+    if (status == 0 && REMAPS_ROWS(state))
+        return SIM_ERR_NOT_SUPPORTED;
+    if (status != 0)
+        return status;
+    unsigned room = *count;
+    *count = cause == 1 ? (unsigned)state.ecc_uncorrected_aggregate : 0; /* 1: double-bit errors */
+    if (*count > room || (*count != 0 && addresses == NULL))
+        return SIM_ERR_INSUFFICIENT_SIZE;
+    for (unsigned i = 0; i < *count; i++)
+        addresses[i] = (i + 1ull) << 16;
+    return 0;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetRetiredPagesPendingStatus(nvmlDevice_t device, unsigned *pending)
+{
+    struct sim_gpu state;
+    int status = gpu_state(device, &state);
+    if (status == 0 && pending == NULL)
+        return SIM_ERR_INVALID_ARGUMENT;
+    if (status == 0 && REMAPS_ROWS(state))
         return SIM_ERR_NOT_SUPPORTED;
     if (status == 0)
-        *corrected = *uncorrected = *pending = *failed = 0;
+        *pending = state.ecc_uncorrected_volatile != 0;
     return status;
 }

@@ -129,8 +129,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, uns
         strcpy(info->busIdLegacy, info->busId + 4);
         return 0;
     }
-    peer.index = (uint32_t)state.link_peer[link];
-    if ((status = session_request(SIM_GPU, &peer, sizeof peer)) != 0)
+    if ((status = session_identity((uint32_t)state.link_peer[link], &peer)) != 0)
         return status;
     info->domain = peer.pci_domain;
     info->bus = peer.pci_bus;
@@ -159,6 +158,50 @@ EXPORT nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, uns
         *type = state.link_peer[link] == SIM_LINK_SWITCH ? 2
                 : state.link_peer[link] == SIM_LINK_NONE ? 255
                                                          : 0;
+    return status;
+}
+
+#define FABRIC_ARCHITECTURE 9 /* Hopper: from then on the driver knows a GPU's state in the fabric */
+enum { FABRIC_NONE = 0, FABRIC_IN_PROGRESS = 2, FABRIC_COMPLETED = 3 };
+
+static int fabric_state(nvmlDevice_t device, unsigned *fabric)
+{
+    struct sim_gpu state;
+    int status = gpu_state(device, &state);
+    if (status != 0)
+        return status;
+    if (state.architecture < FABRIC_ARCHITECTURE)
+        return SIM_ERR_NOT_SUPPORTED;
+    *fabric = FABRIC_NONE;
+    for (uint32_t i = 0; i < state.link_count; i++)
+        if (state.link_peer[i] == SIM_LINK_SWITCH)
+            *fabric = FABRIC_COMPLETED;
+    if (state.no_fabric)
+        *fabric = FABRIC_IN_PROGRESS;
+    return 0;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, nvmlGpuFabricInfo_t *info)
+{
+    unsigned fabric;
+    int status = fabric_state(device, &fabric);
+    if (status == 0 && info == NULL)
+        return SIM_ERR_INVALID_ARGUMENT;
+    if (status == 0)
+        *info = (nvmlGpuFabricInfo_t){.state = fabric};
+    return status;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfo_v2_t *info)
+{
+    unsigned fabric;
+    int status = fabric_state(device, &fabric);
+    if (status == 0 && info == NULL)
+        return SIM_ERR_INVALID_ARGUMENT;
+    if (status == 0 && info->version != NVML_VERSION(nvmlGpuFabricInfo_v2_t, 2))
+        return SIM_ERR_ARGUMENT_VERSION;
+    if (status == 0)
+        *info = (nvmlGpuFabricInfo_v2_t){.version = info->version, .state = fabric};
     return status;
 }
 

@@ -18,7 +18,7 @@ enum space { SPACE_GENERIC, SPACE_GLOBAL, SPACE_SHARED, SPACE_LOCAL, SPACE_PARAM
 #define LOCAL_WINDOW 0xB000000000000000u
 #define WINDOW_SIZE 0x0000000100000000u
 
-#define MOST_THREADS 1024
+#define MAX_THREADS 1024
 #define NO_REGISTER 0xFFFFFFFFu
 
 enum control { STRAIGHT, BRANCH, LEAVE, BARRIER, TRAP };
@@ -71,7 +71,7 @@ struct ptx_kernel {
     unsigned register_count;
     struct filled *filled;
     unsigned filled_count;
-    unsigned shared_bytes, local_bytes, most_threads;
+    unsigned shared_bytes, local_bytes, max_threads;
     bool dynamic_shared;
     struct ptx_kernel *next;
 };
@@ -112,6 +112,7 @@ struct exec {
     enum ptx_stop stop;
     uint64_t bad_address;
     uint64_t spoil;
+    uint64_t slept; /* nanoseconds, by this block */
 };
 
 #define REG(type, operand) ((type *)(void *)(x->registers + (size_t)(operand) * x->lanes))

@@ -5,10 +5,10 @@
 
 #include "parser.h"
 
-#define MOST_REGISTERS 65536
-#define MOST_VARIABLE (64u << 20)
-#define MOST_SHARED (232448u + 1024u)
-#define MOST_LOCAL (512u << 10)
+#define MAX_REGISTERS 65536
+#define MAX_VARIABLE (64u << 20)
+#define MAX_SHARED (232448u + 1024u)
+#define MAX_LOCAL (512u << 10)
 
 bool type_of_word(const char *word, enum type *type)
 {
@@ -70,8 +70,8 @@ bool parse_registers(struct parser *p)
             continue;
         }
         uint64_t count = p->lexer.token.integer;
-        if (p->lexer.token.kind != TOKEN_INTEGER || count > MOST_REGISTERS)
-            return refuse(p, "a number of registers up to %d is expected", MOST_REGISTERS);
+        if (p->lexer.token.kind != TOKEN_INTEGER || count > MAX_REGISTERS)
+            return refuse(p, "a number of registers up to %d is expected", MAX_REGISTERS);
         lexer_next(&p->lexer);
         for (uint64_t i = 0; i < count; i++) {
             snprintf(numbered, sizeof numbered, "%s%llu", name, (unsigned long long)i);
@@ -81,8 +81,8 @@ bool parse_registers(struct parser *p)
         if (!expect(p, '>'))
             return false;
     } while (accept(p, ','));
-    if (p->kernel->register_count > MOST_REGISTERS)
-        return refuse(p, "a kernel has at most %d registers", MOST_REGISTERS);
+    if (p->kernel->register_count > MAX_REGISTERS)
+        return refuse(p, "a kernel has at most %d registers", MAX_REGISTERS);
     return expect(p, ';');
 }
 
@@ -110,11 +110,11 @@ static bool dimensions(struct parser *p, uint64_t *count, bool *is_open)
             continue;
         }
         uint64_t size = p->lexer.token.integer;
-        if (p->lexer.token.kind != TOKEN_INTEGER || size > MOST_VARIABLE)
-            return refuse(p, "a dimension up to %u is expected", MOST_VARIABLE);
+        if (p->lexer.token.kind != TOKEN_INTEGER || size > MAX_VARIABLE)
+            return refuse(p, "a dimension up to %u is expected", MAX_VARIABLE);
         *count *= size;
-        if (*count > MOST_VARIABLE)
-            return refuse(p, "a variable is larger than %u elements", MOST_VARIABLE);
+        if (*count > MAX_VARIABLE)
+            return refuse(p, "a variable is larger than %u elements", MAX_VARIABLE);
         lexer_next(&p->lexer);
         if (!expect(p, ']'))
             return false;
@@ -202,7 +202,7 @@ static bool add_window_variable(struct parser *p, const char *name, enum space s
     if (is_open)
         return space == SPACE_SHARED || refuse(p, "local memory has a size");
     unsigned *used = space == SPACE_SHARED ? &p->kernel->shared_bytes : &p->kernel->local_bytes;
-    uint64_t at = (*used + align - 1) / align * align, most = space == SPACE_SHARED ? MOST_SHARED : MOST_LOCAL;
+    uint64_t at = (*used + align - 1) / align * align, most = space == SPACE_SHARED ? MAX_SHARED : MAX_LOCAL;
     if (at + size > most)
         return refuse(p, "more than %llu bytes of %s memory", (unsigned long long)most,
                       space == SPACE_SHARED ? "shared" : "local");

@@ -51,11 +51,11 @@ bool parse_performance_directive(struct parser *p)
     do {
         if (p->lexer.token.kind != TOKEN_INTEGER)
             return refuse(p, "a number is expected");
-        most *= p->lexer.token.integer > MOST_THREADS ? MOST_THREADS : (unsigned)p->lexer.token.integer;
+        most *= p->lexer.token.integer > MAX_THREADS ? MAX_THREADS : (unsigned)p->lexer.token.integer;
         lexer_next(&p->lexer);
     } while (accept(p, ','));
-    if (threads && most < p->kernel->most_threads)
-        p->kernel->most_threads = most;
+    if (threads && most < p->kernel->max_threads)
+        p->kernel->max_threads = most;
     return true;
 }
 

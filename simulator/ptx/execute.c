@@ -9,10 +9,10 @@
 
 struct block {
     struct exec x;
-    uint32_t pc[MOST_THREADS]; /* of threads outside the group; NOT_RUNNABLE when done or waiting */
-    uint32_t resume[MOST_THREADS]; /* where threads at a barrier go on */
-    bool waiting[MOST_THREADS], done[MOST_THREADS];
-    uint16_t group[MOST_THREADS], chosen[MOST_THREADS];
+    uint32_t pc[MAX_THREADS]; /* of threads outside the group; NOT_RUNNABLE when done or waiting */
+    uint32_t resume[MAX_THREADS]; /* where threads at a barrier go on */
+    bool waiting[MAX_THREADS], done[MAX_THREADS];
+    uint16_t group[MAX_THREADS], chosen[MAX_THREADS];
     unsigned group_size;
     bool group_is_full;
     uint32_t at, next_other; /* next_other: lowest pc outside the group */
@@ -315,8 +315,11 @@ enum ptx_stop ptx_run(struct ptx_launch *launch)
         fill_registers(x, at, n == 0);
         /* What the hardware leaves in shared memory is undefined; zero repeats itself. */
         memset(x->shared, 0, x->shared_size);
+        x->slept = 0;
         x->spoil = launch->spoil != 0 && launch->spoil % blocks == n ? launch->spoil : 0;
         run_block(b);
+        if (x->slept > launch->slept)
+            launch->slept = x->slept;
         if (++at[0] == launch->grid[0]) {
             at[0] = 0;
             if (++at[1] == launch->grid[1]) {

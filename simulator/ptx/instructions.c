@@ -5,7 +5,7 @@
 
 #include "meaning.h"
 
-#define MOST_INSTRUCTIONS 262144
+#define MAX_INSTRUCTIONS 262144
 #define A(member) offsetof(struct arithmetic, member)
 #define F(member) offsetof(struct floating, member)
 
@@ -31,7 +31,7 @@ static const struct meaning meanings[] = {
     {"lop3", LOGIC3, 0}, {"shf", FUNNEL, 0}, {"bra", JUMP, 0},
     {"ret", RETURN, 0}, {"exit", RETURN, 0}, {"bar", WAIT, 0},
     {"barrier", WAIT, 0}, {"trap", STOP, 0}, {"membar", NOTHING, 0},
-    {"fence", NOTHING, 0},
+    {"fence", NOTHING, 0}, {"nanosleep", SLEEP, 0},
 };
 
 struct insn *emit(struct parser *p)
@@ -39,9 +39,9 @@ struct insn *emit(struct parser *p)
     struct ptx_kernel *kernel = p->kernel;
     if (kernel->length == kernel->room) {
         uint32_t room = kernel->room == 0 ? 256 : kernel->room * 2;
-        struct insn *grown = room > MOST_INSTRUCTIONS ? NULL : realloc(kernel->code, room * sizeof *grown);
+        struct insn *grown = room > MAX_INSTRUCTIONS ? NULL : realloc(kernel->code, room * sizeof *grown);
         if (grown == NULL) {
-            refuse(p, "a kernel has at most %d instructions", MOST_INSTRUCTIONS / 2);
+            refuse(p, "a kernel has at most %d instructions", MAX_INSTRUCTIONS / 2);
             return NULL;
         }
         kernel->code = grown;
@@ -144,6 +144,8 @@ static bool parse_by_form(struct parser *p, struct opcode *o, const struct meani
     case STOP:
         i->control = TRAP;
         return all_taken(p, o);
+    case SLEEP:
+        return parse_sleep(p, o, i);
     case NOTHING:
         p->kernel->length--;
         return true;

@@ -13,7 +13,7 @@ static void store(struct exec *x, const struct insn *i)
         return;
     }
     /* Without a predicate to combine with, "or false" leaves the outcome as it is. */
-    static const uint8_t none[MOST_THREADS];
+    static const uint8_t none[MAX_THREADS];
     const uint8_t *c = i->boolean == BOOLEAN_NONE ? none : REG(uint8_t, i->c);
     uint8_t *q = i->q == NO_REGISTER ? NULL : REG(uint8_t, i->q);
     EACH(uint8_t other = c[t] ^ (uint8_t)i->negate_c; uint8_t is = outcome[t]; uint8_t isnt = !is;

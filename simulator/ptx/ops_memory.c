@@ -248,7 +248,7 @@ ATOMIC(atom_add_f64, double, old + b)
         uint32_t *d = REG(uint32_t, i->d[0]);                                   \
         const uint32_t *a = REG(uint32_t, i->a), *b = REG(uint32_t, i->b), *c = REG(uint32_t, i->c); \
         uint8_t *p = i->q == NO_REGISTER ? NULL : REG(uint8_t, i->q);           \
-        uint32_t before[MOST_THREADS];                                          \
+        uint32_t before[MAX_THREADS];                                          \
         memcpy(before, a, x->threads * sizeof *a); /* lanes of other groups included */ \
         EACH(int lane = (int)(t & 31); int segment = (int)(c[t] >> 8 & 31); int clamp = (int)(c[t] & 31); \
              int most = (lane & segment) | (clamp & ~segment); int least = lane & segment; \

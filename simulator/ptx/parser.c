@@ -158,7 +158,7 @@ static bool entry(struct parser *p)
         return refuse(p, "out of memory");
     kernel->module = p->module;
     kernel->next = p->module->kernels;
-    kernel->most_threads = MOST_THREADS;
+    kernel->max_threads = MAX_THREADS;
     p->module->kernels = kernel;
     kernel->name = strdup(name);
     p->kernel = kernel;

@@ -88,6 +88,9 @@ bool take(struct opcode *o, const char *modifier);
 bool take_type(struct opcode *o, enum type *type); /* the first that is left */
 bool all_taken(struct parser *p, const struct opcode *o);
 
+/* sleep.c */
+bool parse_sleep(struct parser *p, struct opcode *o, struct insn *i);
+
 /* memory_instructions.c */
 bool parse_load_store(struct parser *p, struct opcode *o, struct insn *i, bool store);
 bool parse_atomic(struct parser *p, struct opcode *o, struct insn *i, bool has_result);

@@ -28,7 +28,7 @@ struct ptx_kernel *ptx_kernel_named(struct ptx_module *module, const char *name)
 bool ptx_variable(struct ptx_module *module, const char *name, uint64_t *address, uint64_t *size);
 
 struct ptx_kernel_facts {
-    unsigned registers, shared_bytes, local_bytes, most_threads;
+    unsigned registers, shared_bytes, local_bytes, max_threads;
     unsigned parameter_count;
     size_t parameter_bytes;
 };
@@ -46,7 +46,8 @@ struct ptx_launch {
     bool (*allocation)(void *context, uint64_t address, uint64_t *begin, uint64_t *end);
     void *context;
     uint64_t spoil; /* 0, or a number that picks one result to be computed wrongly */
-    /* Filled in: where it stopped. */
+    /* Filled in: nanoseconds that its longest block slept, and where it stopped. */
+    uint64_t slept;
     unsigned line;
     uint64_t address;
 };

@@ -92,6 +92,16 @@ static void ecc(nvmlDevice_t gpu)
     }
 }
 
+static void fabric(nvmlDevice_t gpu)
+{
+    static const char *const states[] = {"N/A", "Not Started", "In Progress", "Completed"};
+    nvmlGpuFabricInfo_t info = {.state = 0};
+    unsigned state = lib.nvmlDeviceGetGpuFabricInfo(gpu, &info) == 0 && info.state < 4 ? info.state : 0;
+    puts("    Fabric");
+    line(2, "State", states[state]);
+    line(2, "Status", state != 3 ? "N/A" : info.status == 0 ? "Success" : lib.nvmlErrorString(info.status));
+}
+
 static void identity(nvmlDevice_t gpu)
 {
     char text[96];
@@ -118,6 +128,7 @@ static void identity(nvmlDevice_t gpu)
         snprintf(text, sizeof text, "0x%08X", pci.pciDeviceId);
         line(2, "Device Id", text);
     }
+    fabric(gpu);
 }
 
 static void compute(nvmlDevice_t gpu)

@@ -42,6 +42,7 @@
     F(nvmlDeviceGetMaxClockInfo, (nvmlDevice_t, unsigned, unsigned *))                             \
     F(nvmlDeviceGetEccMode, (nvmlDevice_t, unsigned *, unsigned *))                                \
     F(nvmlDeviceGetTotalEccErrors, (nvmlDevice_t, unsigned, unsigned, unsigned long long *))       \
+    F(nvmlDeviceGetGpuFabricInfo, (nvmlDevice_t, nvmlGpuFabricInfo_t *))                           \
     F(nvmlDeviceGetComputeMode, (nvmlDevice_t, unsigned *))                                        \
     F(nvmlDeviceSetComputeMode, (nvmlDevice_t, unsigned))                                          \
     F(nvmlDeviceGetMigMode, (nvmlDevice_t, unsigned *, unsigned *))                                \

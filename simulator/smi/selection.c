@@ -7,7 +7,7 @@
 
 static bool add(struct selection *gpus, unsigned index, nvmlDevice_t device, nvmlReturn_t status)
 {
-    if (gpus->count == MOST_GPUS)
+    if (gpus->count == MAX_GPUS)
         return false;
     gpus->index[gpus->count] = index;
     gpus->device[gpus->count] = device;

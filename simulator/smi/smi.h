@@ -4,13 +4,13 @@
 
 #include "library.h"
 
-#define MOST_GPUS 64
+#define MAX_GPUS 64
 
 struct selection { /* the GPUs a command is about, in NVML's order */
     unsigned count;
-    unsigned index[MOST_GPUS];
-    nvmlDevice_t device[MOST_GPUS];
-    nvmlReturn_t status[MOST_GPUS]; /* why there is no device */
+    unsigned index[MAX_GPUS];
+    nvmlDevice_t device[MAX_GPUS];
+    nvmlReturn_t status[MAX_GPUS]; /* why there is no device */
 };
 
 /* selection.c */

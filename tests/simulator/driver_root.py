@@ -112,7 +112,7 @@ def _runs(pid: int) -> bool:
 
 
 def eventually(condition, seconds: float = 5.0) -> bool:  # type: ignore[no-untyped-def]
-    """Tell whether a condition comes true within a time."""
+    """Return whether a condition comes true within a time."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

@@ -3,7 +3,7 @@
 import pynvml as nvml
 import pytest
 
-from divvy.model.flat_file import gpu_uuid
+from divvy.lab.flat_file import gpu_uuid
 from tests.simulator import cuda as codes
 from tests.simulator.cuda import fails
 from tests.simulator.cuda_process import run

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from divvy.model.flat_file import driver_description, gpu_uuid
+from divvy.lab.flat_file import driver_description, gpu_uuid
 from divvy.model.gpu_models import gpu_model, gpu_models
 
 A100 = gpu_model("A100-SXM4-40GB")

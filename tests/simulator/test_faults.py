@@ -86,6 +86,36 @@ def test_ecc_errors_are_counted_and_told(install):
     assert nvml.nvmlDeviceGetTotalEccErrors(gpu, 1, 1) == 1
 
 
+def test_an_uncorrectable_error_has_a_row_remapped_after_a_reset(install):
+    driver = install("A100-SXM4-40GB", 1)
+    driver.nvml()
+    gpu = nvml.nvmlDeviceGetHandleByIndex(0)
+    assert nvml.nvmlDeviceGetRemappedRows(gpu) == (0, 0, 0, 0)
+    driver.sim("fault", "ecc", "0")
+    assert nvml.nvmlDeviceGetRemappedRows(gpu) == (0, 1, 1, 0)
+    driver.sim("fault", "clear", "0")
+    assert nvml.nvmlDeviceGetRemappedRows(gpu) == (0, 1, 0, 0)
+    for call in (lambda: nvml.nvmlDeviceGetRetiredPages(gpu, 1),
+                 lambda: nvml.nvmlDeviceGetRetiredPagesPendingStatus(gpu)):  # fmt: skip
+        with pytest.raises(nvml.NVMLError_NotSupported):
+            call()
+
+
+def test_before_ampere_it_has_a_page_retired(install):
+    driver = install("T4", 1)
+    driver.nvml()
+    gpu = nvml.nvmlDeviceGetHandleByIndex(0)
+    assert nvml.nvmlDeviceGetRetiredPages(gpu, 1) == []
+    driver.sim("fault", "ecc", "0")
+    assert len(nvml.nvmlDeviceGetRetiredPages(gpu, 1)) == 1
+    assert nvml.nvmlDeviceGetRetiredPages(gpu, 0) == []
+    assert nvml.nvmlDeviceGetRetiredPagesPendingStatus(gpu) == 1
+    driver.sim("fault", "clear", "0")
+    assert nvml.nvmlDeviceGetRetiredPagesPendingStatus(gpu) == 0
+    with pytest.raises(nvml.NVMLError_NotSupported):
+        nvml.nvmlDeviceGetRemappedRows(gpu)
+
+
 def test_a_lost_gpu_answers_nothing_else(install):
     driver = install(count=2)
     driver.nvml()
@@ -154,3 +184,29 @@ def test_divvy_sim_tells_what_is_wrong(install):
     assert "out of range" in driver.sim("load", "0", "101", rc=1)
     driver.stop()
     assert "no divvy-simd answers" in driver.sim("show", rc=1)
+
+
+def test_a_gpu_that_hangs_holds_up_only_those_who_ask_it(install):
+    driver = install("A100-SXM4-40GB", count=3)
+    driver.sim("fault", "slow", "1", "3000")
+    driver.nvml()
+    began = time.monotonic()
+    assert nvml.nvmlDeviceGetCount() == 3
+    others = [nvml.nvmlDeviceGetHandleByIndex(index) for index in (0, 2)]
+    for gpu in others:
+        nvml.nvmlDeviceGetMemoryInfo(gpu)
+    assert time.monotonic() - began < 2
+    nvml.nvmlDeviceGetHandleByIndex(1)
+    assert time.monotonic() - began >= 3
+
+
+def test_a_gpu_answers_with_the_code_that_it_was_told_to(install):
+    driver = install("A100-SXM4-40GB", count=2)
+    driver.sim("fault", "code", "1", "16")
+    driver.nvml()
+    nvml.nvmlDeviceGetMemoryInfo(nvml.nvmlDeviceGetHandleByIndex(0))
+    with pytest.raises(nvml.NVMLError) as refusal:
+        nvml.nvmlDeviceGetHandleByIndex(1)
+    assert refusal.value.value == 16
+    driver.sim("fault", "clear", "1")
+    nvml.nvmlDeviceGetHandleByIndex(1)

@@ -36,8 +36,18 @@ def test_nothing_is_left_of_killed_processes(install):
     # Each is process 1 of its own namespace, as the main process of a container is.
     children = [
         subprocess.Popen(
-            ["unshare", "--pid", "--fork", "--kill-child", sys.executable, "-S", "-c", CHURN]
-            + [library, str(number)],
+            [
+                "unshare",
+                "--pid",
+                "--fork",
+                "--kill-child",
+                sys.executable,
+                "-S",
+                "-c",
+                CHURN,
+                library,
+                str(number),
+            ],
             stdout=subprocess.PIPE,
             text=True,
         )

@@ -19,11 +19,16 @@ def test_ampere_waits_for_its_users_and_is_reset(install):
     driver.nvml()
     gpu = nvml.nvmlDeviceGetHandleByIndex(0)
     assert nvml.nvmlDeviceGetMigMode(gpu) == [0, 1]
+    uuid = nvml.nvmlDeviceGetUUID(gpu)
     assert "could not be reset" in driver.smi("--gpu-reset", rc=19)
     holder.stdin.close()
     holder.wait()
-    assert "successfully reset" in driver.smi("--gpu-reset", "-i", nvml.nvmlDeviceGetUUID(gpu))
-    assert nvml.nvmlDeviceGetMigMode(gpu) == [1, 1]
+    # Whoever has a handle of the GPU has it open: a monitoring agent is in the way of a reset.
+    assert "In use by another client" in driver.smi("--gpu-reset", "-i", uuid, rc=19)
+    nvml.nvmlShutdown()
+    assert "successfully reset" in driver.smi("--gpu-reset", "-i", uuid)
+    nvml.nvmlInit()
+    assert nvml.nvmlDeviceGetMigMode(nvml.nvmlDeviceGetHandleByIndex(0)) == [1, 1]
 
 
 def test_ampere_in_a_virtual_machine_needs_the_reset(install):

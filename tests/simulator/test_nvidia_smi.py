@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from divvy.model.flat_file import gpu_uuid
+from divvy.lab.flat_file import gpu_uuid
 from tests.simulator.driver_root import OTHER_VERSION, VERSION
 
 TRAILER = "Simulated by Divvy: no GPU is behind these figures."

@@ -2,13 +2,14 @@
 
 import ctypes
 import os
+import re
 import subprocess
 import sys
 
 import pynvml as nvml
 import pytest
 
-from divvy.model.flat_file import gpu_uuid
+from divvy.lab.flat_file import gpu_uuid
 from tests.simulator.driver_root import VERSION
 
 
@@ -113,6 +114,52 @@ def test_topology(install):
         nvml.nvmlDeviceGetMemoryAffinity(gpu, 1, nvml.NVML_AFFINITY_SCOPE_NODE) for gpu in gpus
     ]
     assert [list(each) for each in nodes] == [[1], [1], [2], [2]]
+
+
+def test_the_bus_tells_the_numa_node(install):
+    driver = install("A100-SXM4-40GB", 4)
+    folder = driver.root / "sys/bus/pci/devices"
+    told = {path.parent.name: path.read_text() for path in folder.glob("*/numa_node")}
+    assert told == {
+        "0000:07:00.0": "0\n", "0000:0f:00.0": "0\n", "0000:47:00.0": "1\n", "0000:4e:00.0": "1\n",
+    }  # fmt: skip
+
+
+def fabric(gpu, info, call):
+    call(gpu, ctypes.byref(info))
+    return info.state, info.status
+
+
+@pytest.mark.usefixtures("administrator")
+def test_gpus_behind_switches_are_in_a_fabric(install):
+    driver = install("H100-80GB-HBM3", 8)
+    driver.nvml()
+    gpu = nvml.nvmlDeviceGetHandleByIndex(3)
+    plain, versioned = nvml.c_nvmlGpuFabricInfo_t(), nvml.c_nvmlGpuFabricInfo_v2_t()
+    assert fabric(gpu, plain, nvml.nvmlDeviceGetGpuFabricInfo) == (3, 0)
+    assert fabric(gpu, versioned, nvml.nvmlDeviceGetGpuFabricInfoV) == (3, 0)
+    driver.sim("fault", "no-fabric", "3")
+    assert fabric(gpu, versioned, nvml.nvmlDeviceGetGpuFabricInfoV)[0] == 2
+    shown = driver.smi("-q", "-i", "3")
+    assert re.search(
+        r"^    Fabric\n        State +: In Progress\n        Status +: N/A$", shown, re.M
+    )
+    driver.sim("fault", "clear", "3")
+    assert fabric(gpu, plain, nvml.nvmlDeviceGetGpuFabricInfo) == (3, 0)
+    versioned.version = 7
+    with pytest.raises(nvml.NVMLError_ArgumentVersionMismatch):
+        nvml.nvmlDeviceGetGpuFabricInfoV(gpu, ctypes.byref(versioned))
+
+
+@pytest.mark.parametrize(("model", "count"), [("A100-SXM4-40GB", 8), ("H100-80GB-HBM3", 2)])
+def test_other_gpus_are_in_no_fabric(install, model, count):
+    install(model, count).nvml()
+    gpu, info = nvml.nvmlDeviceGetHandleByIndex(0), nvml.c_nvmlGpuFabricInfo_t()
+    if model.startswith("A100"):
+        with pytest.raises(nvml.NVMLError_NotSupported):
+            nvml.nvmlDeviceGetGpuFabricInfo(gpu, ctypes.byref(info))
+    else:
+        assert fabric(gpu, info, nvml.nvmlDeviceGetGpuFabricInfo) == (0, 0)
 
 
 def test_eight_gpus_are_joined_by_switches(install):

@@ -6,16 +6,19 @@ import random
 import socket
 import struct
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from divvy.lab.simulated_driver import SOURCE
+from tests.sanitized import run_sanitized
 from tests.simulator.driver_root import VERSION, DriverRoot, eventually
 
 pytestmark = pytest.mark.lab
-MAGIC, PROTOCOL, TYPES = 0x56564944, 1, 22
+# What would only start the same code again stays out.
+STARTS_AGAIN = ("visible", "published", "eight", "sixteen", "missing_node", "another_process")
+STARTS_AGAIN += ("two_processes_share",)
+MAGIC, PROTOCOL, TYPES = 0x56564944, 1, 24
 ALLOCATE, BUSY = 17, 19
 
 
@@ -30,8 +33,14 @@ def sanitized(tmp_path_factory):
     log = driver.root / "daemon.log"
     with log.open("w") as errors:
         daemon = subprocess.Popen(
-            [str(driver.root / "usr/bin/divvy-simd"), "--foreground", "--root", str(driver.root)]
-            + ["--description", str(driver.root / "etc/divvy-simd.conf")],
+            [
+                str(driver.root / "usr/bin/divvy-simd"),
+                "--foreground",
+                "--root",
+                str(driver.root),
+                "--description",
+                str(driver.root / "etc/divvy-simd.conf"),
+            ],
             stderr=errors,
         )
     assert eventually(lambda: "simulated driver" in show(driver))
@@ -143,44 +152,17 @@ def test_well_formed_nonsense_is_answered(sanitized):
     assert "simulated driver" in show(sanitized)
 
 
-def run_sanitized(*files: str) -> None:
-    """Run test files with the sanitized libraries in place of the others."""
-    runtimes = [
-        subprocess.run(
-            ["cc", f"-print-file-name={name}"], capture_output=True, text=True, check=True
-        )
-        for name in ("libasan.so", "libubsan.so")
-    ]
-    folder = Path(__file__).parent
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-x"]
-        # What would only start the same code again stays out.
-        + ["-k", "not (visible or published or eight or sixteen or missing_node)"]
-        + [str(folder / name) for name in files],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder.parents[1],
-        env={
-            "PATH": "/usr/bin:/bin",
-            "DIVVY_SIMULATOR_BUILD": str(SOURCE / "build/asan"),
-            "LD_PRELOAD": " ".join(each.stdout.strip() for each in runtimes),
-            # Python keeps what it has to the end; that is no leak of ours.
-            "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1",
-            "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
-        },
-    )
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-
-
 @pytest.mark.usefixtures("sanitized")
 def test_the_libraries_under_the_sanitizers():
-    run_sanitized(
+    files = (
         "test_ptx_instructions.py",
         "test_ptx_programs.py",
         "test_ptx_refusals.py",
         "test_cuda_devices.py",
         "test_cuda_memory.py",
+        "test_cuda_memory_kinds.py",
+        "test_cuda_graphs.py",
+        "test_cuda_gpu_time.py",
         "test_cuda_contexts.py",
         "test_cuda_modules.py",
         "test_cuda_launches.py",
@@ -191,3 +173,6 @@ def test_the_libraries_under_the_sanitizers():
         "test_mig_mode.py",
         "test_faults.py",
     )
+    folder = Path(__file__).parent
+    build = str(SOURCE / "build/asan")
+    run_sanitized([folder / one for one in files], STARTS_AGAIN, DIVVY_SIMULATOR_BUILD=build)

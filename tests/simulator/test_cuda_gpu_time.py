@@ -1,0 +1,74 @@
+"""GPU time that kernels take: launches return, synchronisation waits, processes share it."""
+
+import ctypes as c
+import subprocess
+import sys
+from time import monotonic
+
+from tests.simulator.sleeper import Sleeper
+
+NOT_READY = 600
+MS = 1_000_000
+
+
+def test_a_launch_returns_and_a_synchronisation_waits(gpu):
+    sleeper, event = Sleeper(gpu), c.c_void_p()
+    gpu.call("cuEventCreate", c.byref(event), c.c_uint(0))
+    begin = monotonic()
+    for _ in range(3):
+        sleeper.start(50 * MS)
+    gpu.call("cuEventRecord", event, None)
+    assert monotonic() - begin < 0.1
+    assert gpu.code("cuStreamQuery", None) == NOT_READY
+    assert gpu.code("cuEventQuery", event) == NOT_READY
+    gpu.call("cuCtxSynchronize")
+    assert 0.15 <= monotonic() - begin < 0.25
+    gpu.call("cuEventQuery", event)
+
+
+def test_an_event_waits_for_what_is_before_it(gpu):
+    sleeper, early, late, between = Sleeper(gpu), c.c_void_p(), c.c_void_p(), c.c_float()
+    for event in (early, late):
+        gpu.call("cuEventCreate", c.byref(event), c.c_uint(0))
+    begin = monotonic()
+    sleeper.start(30 * MS)
+    gpu.call("cuEventRecord", early, None)
+    sleeper.start(60 * MS)
+    gpu.call("cuEventRecord", late, None)
+    gpu.call("cuEventSynchronize", early)
+    assert 0.03 <= monotonic() - begin < 0.08
+    gpu.call("cuEventSynchronize", late)
+    gpu.call("cuEventElapsedTime", c.byref(between), early, late)
+    assert 50 < between.value < 90
+
+
+def test_a_copy_to_the_host_waits(gpu):
+    sleeper, pointer, begin = Sleeper(gpu), gpu.allocate(8), monotonic()
+    sleeper.start(40 * MS)
+    gpu.download(pointer, 8)
+    assert monotonic() - begin >= 0.04
+
+
+def test_two_processes_share_the_time(install):
+    driver = install()
+    script = (
+        "import sys; from pathlib import Path; from time import monotonic\n"
+        "from tests.simulator.cuda import Cuda; from tests.simulator.sleeper import Sleeper\n"
+        "cuda = Cuda(Path(sys.argv[1])).init(); cuda.context(); sleeper = Sleeper(cuda)\n"
+        "print('ready', flush=True); sys.stdin.readline(); begin = monotonic()\n"
+        "sleeper.start(200_000_000); cuda.call('cuCtxSynchronize'); print(monotonic() - begin)\n"
+    )
+    command = [sys.executable, "-c", script, str(driver.library("libcuda.so.1"))]
+    both = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    for each in both:
+        assert each.stdout is not None
+        assert each.stdout.readline() == "ready\n"
+    for each in both:
+        assert each.stdin is not None
+        each.stdin.write("go\n")
+        each.stdin.flush()
+    times = [float(each.communicate()[0]) for each in both]
+    assert all(0.35 < each < 0.55 for each in times), times

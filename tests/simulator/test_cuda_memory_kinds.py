@@ -1,0 +1,319 @@
+"""Memory of every kind: pools, handles, arrays, managed, shared with other processes."""
+
+import ctypes as c
+import subprocess
+import sys
+
+import pytest
+
+from tests.simulator import cuda as codes
+from tests.simulator.cuda import Cuda, fails
+from tests.simulator.driver_root import DriverRoot
+
+MIB = 1 << 20
+GRANULE = 2 * MIB
+DEVICE, CPU = 1, -1
+RELEASE_THRESHOLD, RESERVED, USED = 4, 5, 7
+PREFERRED, PREFETCHED = 2, 4
+
+
+class Properties(c.Structure):
+    """CUmemAllocationProp and CUmemPoolProps, with room for what follows."""
+
+    _fields_ = [("type", c.c_int), ("handles", c.c_int), ("place", c.c_int), ("device", c.c_int)]
+    _fields_ += [("rest", c.c_ubyte * 80)]
+
+
+class Access(c.Structure):
+    _fields_ = [("place", c.c_int), ("device", c.c_int), ("flags", c.c_int)]
+
+
+class Shape(c.Structure):
+    """CUDA_ARRAY3D_DESCRIPTOR."""
+
+    _fields_ = [("width", c.c_size_t), ("height", c.c_size_t), ("depth", c.c_size_t)]
+    _fields_ += [("format", c.c_int), ("channels", c.c_uint), ("flags", c.c_uint)]
+
+
+class Copy2D(c.Structure):
+    """CUDA_MEMCPY2D."""
+
+    _fields_ = [("from_x", c.c_size_t), ("from_y", c.c_size_t), ("from_place", c.c_int)]
+    _fields_ += [("from_host", c.c_void_p), ("from_device", c.c_uint64), ("from_array", c.c_void_p)]
+    _fields_ += [("from_pitch", c.c_size_t), ("x", c.c_size_t), ("y", c.c_size_t)]
+    _fields_ += [("place", c.c_int), ("host", c.c_void_p), ("device", c.c_uint64)]
+    _fields_ += [("array", c.c_void_p), ("pitch", c.c_size_t)]
+    _fields_ += [("width", c.c_size_t), ("height", c.c_size_t)]
+
+
+@pytest.fixture
+def driver(install) -> DriverRoot:
+    return install("T4", 1)
+
+
+@pytest.fixture
+def gpu(driver: DriverRoot) -> Cuda:
+    cuda = driver.cuda().init()
+    cuda.context()
+    return cuda
+
+
+def used(cuda: Cuda, before: int) -> int:
+    return before - cuda.memory()[0]
+
+
+def allocate_async(cuda: Cuda, size: int, name: str = "cuMemAllocAsync") -> int:
+    pointer = c.c_uint64()
+    cuda.call(name, c.byref(pointer), c.c_size_t(size), None)
+    return pointer.value
+
+
+def attribute(cuda: Cuda, pool: c.c_void_p, which: int) -> int:
+    value = c.c_uint64()
+    cuda.call("cuMemPoolGetAttribute", pool, which, c.byref(value))
+    return value.value
+
+
+def test_a_pool_keeps_what_is_freed_until_the_next_synchronisation(gpu):
+    before = gpu.memory()[0]
+    pointer = allocate_async(gpu, 8 * MIB)
+    gpu.call("cuMemFreeAsync", c.c_uint64(pointer), None)
+    assert used(gpu, before) == 8 * MIB
+    with fails(codes.INVALID_VALUE):
+        gpu.download(pointer, 1)
+    assert allocate_async(gpu, 8 * MIB, "cuMemAllocAsync_ptsz") == pointer
+    gpu.call("cuMemFreeAsync_ptsz", c.c_uint64(pointer), None)
+    gpu.call("cuStreamSynchronize", None)
+    assert used(gpu, before) == 0
+
+
+def test_a_pool_keeps_what_its_threshold_allows(gpu):
+    before, pool = gpu.memory()[0], c.c_void_p()
+    gpu.call("cuDeviceGetDefaultMemPool", c.byref(pool), 0)
+    gpu.call("cuMemPoolSetAttribute", pool, RELEASE_THRESHOLD, c.byref(c.c_uint64(6 * MIB)))
+    pointers = [allocate_async(gpu, 4 * MIB) for _ in range(3)]
+    assert (attribute(gpu, pool, RESERVED), attribute(gpu, pool, USED)) == (12 * MIB, 12 * MIB)
+    for pointer in pointers:
+        gpu.call("cuMemFreeAsync", c.c_uint64(pointer), None)
+    gpu.call("cuCtxSynchronize")
+    assert (attribute(gpu, pool, RESERVED), attribute(gpu, pool, USED)) == (4 * MIB, 0)
+    gpu.call("cuMemPoolTrimTo", pool, c.c_size_t(0))
+    assert used(gpu, before) == 0
+
+
+def test_what_a_pool_keeps_is_given_to_who_needs_it(gpu):
+    pool = c.c_void_p()
+    gpu.call("cuDeviceGetDefaultMemPool", c.byref(pool), 0)
+    gpu.call("cuMemPoolSetAttribute", pool, RELEASE_THRESHOLD, c.byref(c.c_uint64(1 << 60)))
+    free = gpu.memory()[0]
+    gpu.call("cuMemFreeAsync", c.c_uint64(allocate_async(gpu, free - MIB)), None)
+    gpu.call("cuCtxSynchronize")
+    assert gpu.memory()[0] == MIB
+    gpu.free(gpu.allocate(free // 2))
+
+
+def test_pools_of_a_programs_own(gpu):
+    pool, pointer = c.c_void_p(), c.c_uint64()
+    own = Properties(type=1, place=DEVICE, device=0)
+    gpu.call("cuMemPoolCreate", c.byref(pool), c.byref(own))
+    gpu.call("cuMemAllocFromPoolAsync", c.byref(pointer), c.c_size_t(MIB), pool, None)
+    assert attribute(gpu, pool, USED) == MIB
+    gpu.call("cuDeviceSetMemPool", 0, pool)
+    allocate_async(gpu, MIB)
+    assert attribute(gpu, pool, USED) == 2 * MIB
+    gpu.call("cuMemPoolDestroy", pool)
+    gpu.free(pointer.value)
+    with fails(codes.INVALID_VALUE):
+        attribute(gpu, pool, USED)
+    with fails(codes.INVALID_HANDLE):
+        gpu.call("cuMemAllocFromPoolAsync", c.byref(pointer), c.c_size_t(MIB), pool, None)
+    for wrong, code in (
+        (Properties(type=0, place=DEVICE), codes.INVALID_VALUE),
+        (Properties(type=1, place=DEVICE, device=7), codes.INVALID_DEVICE),
+        (Properties(type=1, place=DEVICE, handles=1), codes.NOT_SUPPORTED),
+    ):
+        with fails(code):
+            gpu.call("cuMemPoolCreate", c.byref(pool), c.byref(wrong))
+    with fails(codes.OUT_OF_MEMORY):
+        allocate_async(gpu, 1 << 40)
+
+
+def test_handles_mapped_side_by_side(gpu):
+    before, address, handles = gpu.memory()[0], c.c_uint64(), []
+    properties = Properties(type=1, place=DEVICE)
+    for _ in range(2):
+        handle = c.c_uint64()
+        gpu.call(
+            "cuMemCreate", c.byref(handle), c.c_size_t(GRANULE), c.byref(properties), c.c_uint64(0)
+        )
+        handles.append(handle)
+    assert used(gpu, before) == 2 * GRANULE
+    zero = c.c_uint64(0)
+    reserve = ("cuMemAddressReserve", c.byref(address), c.c_size_t(4 * GRANULE), zero, zero, zero)
+    gpu.call(*reserve)
+    for at, handle in enumerate(handles):
+        place = c.c_uint64(address.value + at * GRANULE)
+        gpu.call("cuMemMap", place, c.c_size_t(GRANULE), zero, handle, zero)
+        with fails(208):
+            gpu.call("cuMemMap", place, c.c_size_t(GRANULE), zero, handle, zero)
+    with fails(codes.INVALID_VALUE):
+        gpu.download(address.value, 1)
+    rights = Access(DEVICE, 0, 3)
+    gpu.call("cuMemSetAccess", address, c.c_size_t(2 * GRANULE), c.byref(rights), c.c_size_t(1))
+    text = bytes(range(256)) * 32
+    border = c.c_uint64(address.value + GRANULE - 4096)
+    gpu.call("cuMemcpyHtoD_v2", border, text, c.c_size_t(len(text)))
+    assert gpu.download(border.value, len(text)) == text
+    for handle in handles:
+        gpu.call("cuMemRelease", handle)
+    assert used(gpu, before) == 2 * GRANULE
+    gpu.call("cuMemUnmap", address, c.c_size_t(2 * GRANULE))
+    assert used(gpu, before) == 0
+    gpu.call("cuMemAddressFree", address, c.c_size_t(4 * GRANULE))
+
+
+def test_handles_that_are_refused(gpu):
+    handle, properties = c.c_uint64(), Properties(type=1, place=DEVICE)
+
+    def create(size: int, properties: Properties) -> None:
+        gpu.call(
+            "cuMemCreate", c.byref(handle), c.c_size_t(size), c.byref(properties), c.c_uint64(0)
+        )
+
+    with fails(codes.INVALID_VALUE):
+        create(GRANULE + 1, properties)
+    with fails(codes.INVALID_DEVICE):
+        create(GRANULE, Properties(type=1, place=DEVICE, device=3))
+    with fails(codes.OUT_OF_MEMORY):
+        create(1 << 40, properties)
+    with fails(codes.INVALID_VALUE):
+        gpu.call("cuMemRelease", c.c_uint64(12345))
+    create(GRANULE, properties)
+    shared = c.c_int()
+    with fails(codes.INVALID_VALUE):  # not made to be exported
+        gpu.call("cuMemExportToShareableHandle", c.byref(shared), handle, 1, c.c_uint64(0))
+
+
+def test_an_imported_handle_takes_no_memory(gpu):
+    handle, other, file = c.c_uint64(), c.c_uint64(), c.c_int()
+    properties = Properties(type=1, handles=1, place=DEVICE)
+    zero = c.c_uint64(0)
+    gpu.call("cuMemCreate", c.byref(handle), c.c_size_t(GRANULE), c.byref(properties), zero)
+    free = gpu.memory()[0]
+    gpu.call("cuMemExportToShareableHandle", c.byref(file), handle, 1, zero)
+    gpu.call("cuMemImportFromShareableHandle", c.byref(other), c.c_void_p(file.value), 1)
+    assert gpu.memory()[0] == free
+    gpu.call("cuMemRelease", other)
+    assert gpu.memory()[0] == free
+    gpu.call("cuMemRelease", handle)
+    assert gpu.memory()[0] == free + GRANULE
+
+
+def test_arrays_take_whole_rows(gpu):
+    before, array = gpu.memory()[0], c.c_void_p()
+    shape = Shape(width=100, height=10, format=0x20, channels=1)
+    gpu.call("cuArray3DCreate_v2", c.byref(array), c.byref(shape))
+    assert used(gpu, before) == 512 * 10
+    text = bytes(range(200)) * 2
+    copy = Copy2D(from_place=1, from_host=c.cast(text, c.c_void_p), from_pitch=40, place=3)
+    copy.array, copy.width, copy.height, copy.x, copy.y = array.value, 40, 10, 8, 0
+    gpu.call("cuMemcpy2D_v2", c.byref(copy))
+    back = c.create_string_buffer(400)
+    there = Copy2D(from_place=3, from_array=array.value, from_x=8, place=1, pitch=40)
+    there.host, there.width, there.height = c.cast(back, c.c_void_p), 40, 10
+    gpu.call("cuMemcpy2DUnaligned_v2", c.byref(there))
+    assert back.raw == text
+    there.height = 11
+    with fails(codes.INVALID_VALUE):
+        gpu.call("cuMemcpy2D_v2", c.byref(there))
+    gpu.call("cuArrayDestroy", array)
+    assert used(gpu, before) == 0
+    with fails(codes.INVALID_HANDLE):
+        gpu.call("cuArrayDestroy", array)
+    with fails(codes.INVALID_VALUE):
+        gpu.call("cuArray3DCreate_v2", c.byref(array), c.byref(Shape(width=1, format=99)))
+
+
+def test_mipmapped_arrays_take_all_levels_or_none(gpu):
+    before, mipmap, level = gpu.memory()[0], c.c_void_p(), c.c_void_p()
+    shape = Shape(width=256, height=256, format=0x20, channels=4)
+    gpu.call("cuMipmappedArrayCreate", c.byref(mipmap), c.byref(shape), c.c_uint(3))
+    assert used(gpu, before) == 4096 * 256 + 2048 * 128 + 1024 * 64
+    gpu.call("cuMipmappedArrayGetLevel", c.byref(level), mipmap, c.c_uint(2))
+    with fails(codes.INVALID_VALUE):
+        gpu.call("cuMipmappedArrayGetLevel", c.byref(level), mipmap, c.c_uint(3))
+    gpu.call("cuMipmappedArrayDestroy", mipmap)
+    assert used(gpu, before) == 0
+    gpu.allocate(gpu.memory()[0] - MIB)
+    with fails(codes.OUT_OF_MEMORY):
+        gpu.call("cuMipmappedArrayCreate", c.byref(mipmap), c.byref(shape), c.c_uint(9))
+    assert gpu.memory()[0] == MIB
+
+
+def test_managed_memory_is_on_the_device_as_far_as_there_is_room(gpu):
+    pointer, value = c.c_uint64(), c.c_int()
+    free, total = gpu.memory()
+    gpu.call("cuMemAllocManaged", c.byref(pointer), c.c_size_t(2 * total), c.c_uint(1))
+    assert gpu.memory()[0] == 0
+    whole = (pointer, c.c_size_t(2 * total))
+    gpu.call("cuMemPrefetchAsync", *whole, CPU, None)
+    assert gpu.memory()[0] == free
+    gpu.call("cuMemAdvise", *whole, 3, 0)
+    gpu.call("cuMemRangeGetAttribute", c.byref(value), c.c_size_t(4), PREFERRED, *whole)
+    assert value.value == 0
+    gpu.call("cuMemRangeGetAttribute", c.byref(value), c.c_size_t(4), PREFETCHED, *whole)
+    assert value.value == CPU
+    gpu.call("cuMemPrefetchAsync", *whole, 0, None)
+    assert gpu.memory()[0] == 0
+    gpu.free(pointer.value)
+    assert gpu.memory()[0] == free
+    with fails(codes.INVALID_VALUE):
+        gpu.call("cuMemPrefetchAsync", *whole, 0, None)
+
+
+def test_memory_of_another_process(driver):
+    script = (
+        "import ctypes as c, sys; from pathlib import Path; from tests.simulator.cuda import Cuda\n"
+        "cuda = Cuda(Path(sys.argv[1])).init(); cuda.context(); free = cuda.memory()[0]\n"
+        "class Handle(c.Structure): _fields_ = [('bytes', c.c_ubyte * 64)]\n"
+        "handle, pointer = Handle.from_buffer_copy(bytes.fromhex(sys.argv[2])), c.c_uint64()\n"
+        "cuda.call('cuIpcOpenMemHandle_v2', c.byref(pointer), handle, c.c_uint(1))\n"
+        "assert cuda.memory()[0] == free\n"
+        "print(cuda.download(pointer.value, 5).decode())\n"
+        "cuda.call('cuMemsetD8_v2', pointer, 33, c.c_size_t(1))\n"
+        "cuda.call('cuIpcCloseMemHandle', pointer)\n"
+    )
+    cuda = driver.cuda().init()
+    cuda.context()
+    pointer, handle = cuda.upload(b"hello" * 2000), (c.c_ubyte * 64)()
+    cuda.call("cuIpcGetMemHandle", handle, c.c_uint64(pointer + 5))
+    library = str(driver.library("libcuda.so.1"))
+    done = subprocess.run(
+        [sys.executable, "-c", script, library, bytes(handle).hex()],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("hello\n", "")
+    assert cuda.download(pointer, 10) == b"hello!ello"
+    with fails(codes.INVALID_VALUE):
+        cuda.call("cuIpcGetMemHandle", handle, c.c_uint64(12345))
+    with fails(codes.INVALID_VALUE):
+        cuda.call("cuIpcCloseMemHandle", c.c_uint64(pointer))
+
+
+@pytest.mark.usefixtures("administrator")
+def test_a_context_takes_memory_by_itself(driver):
+    driver.sim("context-memory", "0", "300")
+    cuda = driver.cuda().init()
+    first = cuda.context()
+    assert driver.used_mib()[0] == 300
+    cuda.context()
+    assert driver.used_mib()[0] == 600
+    cuda.call("cuCtxDestroy_v2", first)
+    assert driver.used_mib()[0] == 300
+    assert driver.smi("--query-compute-apps=used_memory", "--format=csv,noheader") == "300 MiB\n"
+    driver.sim("context-memory", "0", "15300")
+    with fails(codes.OUT_OF_MEMORY):
+        cuda.context()
+    driver.sim("context-memory", "0", "99999", rc=1)
