@@ -16,8 +16,17 @@ from pathlib import Path
 _HERE = Path(__file__).resolve().parent
 _PROJECT = _HERE.parent
 _HOOK = _HERE / "hook"
+_LIMITER = _HERE / "limiter"
 _ROOMS = ("agent", "model")
 _NAME = "divvy/agent"
+# What registries answer, in skopeo's words, where an image is not there.
+_ABSENT = ("manifest unknown", "name unknown")
+# What buildah and skopeo say of a registry that needs leave to be insecure.
+_UNVERIFIED = (
+    "HTTP response to HTTPS client",
+    "does not look like a TLS handshake",
+    "failed to verify certificate",
+)
 # The base image's Python and C library: what wheels must fit.
 _WHEELS = (
     "--only-binary=:all:",
@@ -35,7 +44,7 @@ class BuildFailed(Exception):
 
 
 def input_digest(base: str) -> str:
-    """Return a digest of everything that goes into the image, less the compiler of its hook."""
+    """Return a digest of everything that goes into the image, less the compiler of its C parts."""
     found = hashlib.sha256(base.encode())
     for path in _inputs():
         found.update(f"\0{path.relative_to(_PROJECT)}\0".encode())
@@ -46,6 +55,8 @@ def input_digest(base: str) -> str:
 def _inputs() -> list[Path]:
     paths = [_HERE / "Containerfile", _HERE / "build.py", _PROJECT / "requirements/agent.txt"]
     paths += [path for path in _HOOK.iterdir() if path.suffix in (".c", ".h", "")]
+    paths += [path for path in _LIMITER.rglob("*") if path.suffix in (".c", ".h", "")]
+    paths = [path for path in paths if path.is_file()]
     paths += [_PROJECT / "divvy/__init__.py", _PROJECT / "divvy/py.typed"]
     for room in _ROOMS:
         paths += [
@@ -58,62 +69,84 @@ def _inputs() -> list[Path]:
 
 def compile_hook(folder: Path) -> Path:
     """Compile the container hook into ``folder`` and return it; raises BuildFailed."""
-    try:
-        _run("make", "--silent", "-C", str(_HOOK), f"BUILD={folder.resolve()}")
-    except FileNotFoundError as missing:
-        raise BuildFailed("the hook needs make and a C compiler (gcc, libc6-dev)") from missing
+    if shutil.which("make") is None:
+        raise BuildFailed("the hook needs make and a C compiler (gcc, libc6-dev)")
+    _run("make", "--silent", "-C", str(_HOOK), f"BUILD={folder.resolve()}")
     return folder / "divvy-hook"
 
 
-def build_and_push(registry: str, base: str, inputs: str | None = None) -> str:
+def compile_limiter(folder: Path) -> Path:
+    """Compile the limiter's libraries into ``folder`` and return it; raises BuildFailed."""
+    try:
+        _run("make", "--silent", "-C", str(_LIMITER), f"BUILD={folder.resolve()}")
+    except FileNotFoundError as missing:
+        raise BuildFailed("the limiter needs make and a C compiler (gcc, libc6-dev)") from missing
+    return folder
+
+
+def build_and_push(
+    registry: str, base: str, inputs: str | None = None, *, insecure: bool = False
+) -> str:
     """Build, push to ``registry`` and return the reference by digest; raises BuildFailed.
 
     ``inputs`` is the digest that the image will be known by: what was edited since
-    it was taken must not be hidden behind it.
+    it was taken must not be hidden behind it. ``insecure``: the registry may speak plain HTTP.
     """
     with tempfile.TemporaryDirectory(prefix="divvy-image-") as scratch:
         context = Path(scratch)
         _lay_out(context)
         if inputs is not None and input_digest(base) != inputs:
             raise BuildFailed("a source of the agent's image changed meanwhile: run it again")
-        return push_context(context, registry, _NAME, base)
+        return push_context(context, registry, _NAME, base, insecure=insecure)
 
 
-def push_context(context: Path, registry: str, name: str, base: str) -> str:
-    """Build the Containerfile in ``context`` on ``base`` and push it; return it by digest."""
+def push_context(
+    context: Path, registry: str, name: str, base: str, *, insecure: bool = False
+) -> str:
+    """Build the Containerfile in ``context`` on ``base`` and push it; return it by digest.
+
+    ``insecure`` is for this registry: a base image from elsewhere is pulled with TLS verified.
+    """
     tag = f"{registry}/{name}:latest"
-    insecure = f"--tls-verify={'false' if _plain_http(registry) else 'true'}"
+    pull = _tls_verify(insecure and _host(base) == _host(registry))
     _run(
-        *("buildah", "build", "--quiet", "--timestamp=0", "--layers=false", insecure),
+        *("buildah", "build", "--quiet", "--timestamp=0", "--layers=false", pull),
         *(f"--build-arg=BASE={base}", "--tag", tag, str(context)),
     )
     digest_file = context / "digest"
-    _run("buildah", "push", "--quiet", insecure, "--digestfile", str(digest_file), tag)
+    _run("buildah", "push", "--quiet", _tls_verify(insecure), "--digestfile", str(digest_file), tag)
     return f"{registry}/{name}@{digest_file.read_text().strip()}"
 
 
-def exists(reference: str) -> bool:
-    """Tell whether a registry still has an image."""
-    registry = reference.split("/", 1)[0]
-    if _plain_http(registry):
-        return _has_manifest(registry, reference)
+def exists(reference: str, *, insecure: bool = False) -> bool:
+    """Tell whether a registry still has an image; raises BuildFailed where it does not say."""
+    if insecure:
+        status = _manifest_status(_host(reference), reference)
+        if status in (200, 404):
+            return status == 200
+    # With TLS, or a log-in: skopeo has the credentials.
     try:
-        _run("skopeo", "inspect", "--raw", f"docker://{reference}")
-    except BuildFailed:
-        return False
+        _run("skopeo", "inspect", "--raw", _tls_verify(insecure), f"docker://{reference}")
+    except BuildFailed as problem:
+        if any(absent in str(problem) for absent in _ABSENT):
+            return False
+        raise BuildFailed(f"whether {reference} is still there cannot be told: {problem}") from None
     return True
 
 
-def _has_manifest(registry: str, reference: str) -> bool:
-    """Ask a registry without TLS or log-in directly: ten times as fast as skopeo."""
+def _manifest_status(registry: str, reference: str) -> int | None:
+    """Ask a registry without TLS or log-in directly: ten times as fast as skopeo.
+
+    Return the HTTP status, None where no HTTP was spoken.
+    """
     name, digest = reference.removeprefix(f"{registry}/").split("@")
     connection = http.client.HTTPConnection(registry, timeout=5)
     accepted = "application/vnd.oci.image.manifest.v1+json"
     try:
         connection.request("HEAD", f"/v2/{name}/manifests/{digest}", headers={"Accept": accepted})
-        return connection.getresponse().status == 200
-    except OSError:
-        return False
+        return connection.getresponse().status
+    except (OSError, http.client.HTTPException):
+        return None
     finally:
         connection.close()
 
@@ -121,6 +154,11 @@ def _has_manifest(registry: str, reference: str) -> bool:
 def _lay_out(context: Path) -> None:
     shutil.copy(_HERE / "Containerfile", context)
     compile_hook(context)
+    with tempfile.TemporaryDirectory(prefix="divvy-limiter-") as scratch:
+        built = compile_limiter(Path(scratch))
+        (context / "divvy-limiter").mkdir()
+        for library in built.glob("*.so.1"):
+            shutil.copy(library, context / "divvy-limiter")
     site = context / "site"
     _run(
         *(sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--no-deps"),
@@ -143,27 +181,36 @@ def _lay_out(context: Path) -> None:
     )
 
 
-def _plain_http(registry: str) -> bool:
-    """Tell whether a registry is a local one without TLS: an address of this machine's own."""
-    host = registry.rsplit(":", 1)[0]
-    return host == "localhost" or host.replace(".", "").isdigit()
+def _host(image: str) -> str:
+    """Return an image's or a registry's host, with its port."""
+    return image.split("/", 1)[0]
+
+
+def _tls_verify(insecure: bool) -> str:
+    return f"--tls-verify={'false' if insecure else 'true'}"
 
 
 def _run(*command: str) -> str:
     environment = {**os.environ, "STORAGE_DRIVER": "vfs", "BUILDAH_ISOLATION": "chroot"}
-    result = subprocess.run(
-        command,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    try:
+        result = subprocess.run(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise BuildFailed(f"{command[0]} is not installed") from None
     if result.returncode:
         last = (result.stderr or result.stdout).strip().splitlines()[-3:]
-        raise BuildFailed(f"{' '.join(command[:3])} failed: {' / '.join(last)}")
+        why = f"{' '.join(command[:3])} failed: {' / '.join(last)}"
+        if any(words in why for words in _UNVERIFIED):
+            why += "; `plugin.image.insecure: true` in the stack file uses the registry as it is"
+        raise BuildFailed(why)
     return result.stdout
 
 
 if __name__ == "__main__":
-    print(build_and_push(sys.argv[1], sys.argv[2]))
+    print(build_and_push(sys.argv[1], sys.argv[2], insecure="--insecure" in sys.argv[3:]))

@@ -29,22 +29,35 @@ class Builder(ResourceProvider):
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Build and push."""
-        reference = build_and_push(props["registry"], props["base"], props["inputs"])
+        reference = _built(props)
         return CreateResult(reference, {**props, "reference": reference})
 
     def diff(self, _id: str, olds: dict[str, Any], news: dict[str, Any]) -> DiffResult:
         """Compare the digest of the inputs and where the image goes."""
         keys = ("registry", "base", "inputs")
-        return DiffResult(changes=any(olds.get(key) != news.get(key) for key in keys))
+        changes = any(olds.get(key) != news.get(key) for key in keys)
+        return DiffResult(changes=changes or _insecure(olds) != _insecure(news))
 
     def update(self, _id: str, _olds: dict[str, Any], news: dict[str, Any]) -> UpdateResult:
-        """Build and push anew; old images stay in the registry for rollbacks."""
-        reference = build_and_push(news["registry"], news["base"], news["inputs"])
-        return UpdateResult({**news, "reference": reference})
+        """Build and push again; old images stay in the registry for rollbacks."""
+        return UpdateResult({**news, "reference": _built(news)})
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         """Look whether the registry still has the image."""
-        return ReadResult(id_ if exists(props["reference"]) else "", props)
+        return ReadResult(
+            id_ if exists(props["reference"], insecure=_insecure(props)) else "", props
+        )
+
+
+def _built(props: dict[str, Any]) -> str:
+    return build_and_push(
+        props["registry"], props["base"], props["inputs"], insecure=_insecure(props)
+    )
+
+
+def _insecure(props: dict[str, Any]) -> bool:
+    """Read the leave; states of before have none recorded."""
+    return bool(props.get("insecure"))
 
 
 class Image(Resource):

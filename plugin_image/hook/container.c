@@ -10,7 +10,7 @@
 
 #include "json.h"
 
-enum { LARGEST_TEXT = 16 << 20, MOST_VARIABLES = 65536 };
+enum { LARGEST_TEXT = 16 << 20, MAX_VARIABLES = 65536 };
 
 /* Read everything; NULL where it fails or is larger than a specification ever is. */
 static char *read_all(int file, size_t *size)
@@ -61,7 +61,7 @@ static char **environment(struct json text)
     char **found = calloc(1, sizeof *found);
     if (!json_member(&text, "process") || !json_member(&text, "env") || !json_enter(&text))
         return found;
-    for (size_t count = 0; found != NULL && count < MOST_VARIABLES; count++) {
+    for (size_t count = 0; found != NULL && count < MAX_VARIABLES; count++) {
         char *one = json_string(&text);
         if (one == NULL)
             break;

@@ -7,11 +7,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 const char COMPAT_FOLDER[] = "/usr/local/cuda/compat";
+
+int inside_image(const char *rootfs)
+{
+    int image = open_tree(AT_FDCWD, rootfs, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    struct mount_attr few = {.attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC};
+    if (image < 0 || mount_setattr(image, "", AT_EMPTY_PATH, &few, sizeof few) == 0)
+        return image;
+    int reason = errno;
+    close(image);
+    errno = reason;
+    return -1;
+}
 
 int inside_open(int root, const char *path, int flags, mode_t mode)
 {

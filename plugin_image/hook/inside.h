@@ -5,6 +5,10 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+/* Return the image's own file system, of which `rootfs` is the container's view, without
+ * anything that is mounted in it: no volume, no /proc, no device. -1 with errno. */
+int inside_image(const char *rootfs);
+
 /* Open a path as if `root` were "/": links and ".." end at it, the links of /proc are refused. */
 int inside_open(int root, const char *path, int flags, mode_t mode);
 

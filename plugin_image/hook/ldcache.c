@@ -1,10 +1,12 @@
-/* How it is confined: ldconfig runs over a stranger's files, and as root. It gets
- *  - namespaces of its own (mount, PID, network, IPC, host name), whose root is the container's
- *    root file system and in which nothing else is mounted: links lead nowhere outside;
+/* How it is confined: ldconfig runs over a stranger's files, and as root, in the PID namespace of
+ * a pod whose other containers may run already. It gets
+ *  - namespaces of its own (mount, PID, network, IPC, host name) whose root is the image's own
+ *    file system, from which nothing can be run and no device opened. Of what else is mounted in
+ *    the container only the driver's folder is there, read-only;
  *  - an empty file system over /proc: its links to other processes' roots lead out otherwise;
- *  - one capability (to write files whose owner is another), limits, twenty seconds, and an
- *    empty environment.
- * It is the static ldconfig of the agent's image, opened before the host goes out of sight.
+ *  - a sealed copy in memory of the static ldconfig of the agent's image: what /proc/PID/exe
+ *    leads to is no file of the host's;
+ *  - two capabilities, limits, twenty seconds, and an empty environment.
  */
 #include "ldcache.h"
 
@@ -28,6 +30,7 @@
 #include <unistd.h>
 
 #include "inside.h"
+#include "sealed.h"
 
 #ifndef DIVVY_HOOK_SECONDS /* tests do not wait so long */
 #define DIVVY_HOOK_SECONDS 20
@@ -46,31 +49,73 @@ static int failed(const char *what)
     return -1;
 }
 
-/* Make `rootfs` the root of this process's mount namespace, with an empty /proc of our own;
- * return that folder. */
-static int enter(const char *rootfs)
+static bool same_mount(int one, int other)
 {
-    if (mount("", "/", NULL, MS_SLAVE | MS_REC, NULL) != 0)
-        return failed("making mounts private");
-    /* A root has to be a mount; which one it is does not matter to what is mounted below it. */
-    if (mount(rootfs, rootfs, NULL, MS_BIND | MS_REC, NULL) != 0)
-        return failed("binding the root file system");
-    int root = open(rootfs, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (root < 0)
-        return failed("opening the root file system");
-    if (mkdirat(root, "proc", 0555) != 0 && errno != EEXIST)
+    struct statx first, second;
+    return statx(one, "", AT_EMPTY_PATH, STATX_MNT_ID, &first) == 0 &&
+           statx(other, "", AT_EMPTY_PATH, STATX_MNT_ID, &second) == 0 &&
+           first.stx_mnt_id == second.stx_mnt_id;
+}
+
+/* Return the driver's folder as the container sees it: with the files that the runtime mounted
+ * there, none of which can be written. */
+static int driver_folder(const char *rootfs, const char *path)
+{
+    int whole = open(rootfs, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int folder = inside_open(whole, path, O_PATH | O_DIRECTORY, 0);
+    if (folder < 0)
+        return failed("opening the driver's folder");
+    int tree = open_tree(folder, "",
+                         AT_EMPTY_PATH | AT_RECURSIVE | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    struct mount_attr closed = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
+                                            MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC};
+    struct mount_attr open_again = {.attr_clr = MOUNT_ATTR_RDONLY};
+    if (tree < 0 ||
+        mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &closed, sizeof closed) != 0)
+        return failed("closing the driver's folder");
+    /* The folder itself is the image's, for ldconfig to make links in, unless a volume is there. */
+    if (same_mount(whole, folder) &&
+        mount_setattr(tree, "", AT_EMPTY_PATH, &open_again, sizeof open_again) != 0)
+        return failed("opening the image's folder for links");
+    close(whole);
+    close(folder);
+    return tree;
+}
+
+/* Put an empty file system over /proc. */
+static int cover_proc(int image)
+{
+    if (mkdirat(image, "proc", 0555) != 0 && errno != EEXIST)
         return failed("making /proc");
-    int proc = inside_open(root, "proc", O_PATH | O_DIRECTORY | O_NOFOLLOW, 0);
+    int proc = inside_open(image, "proc", O_PATH | O_DIRECTORY | O_NOFOLLOW, 0);
     if (proc < 0)
         return failed("opening /proc");
     char place[32];
     snprintf(place, sizeof place, "/proc/self/fd/%d", proc);
     if (mount("divvy", place, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=64k,mode=755") != 0)
         return failed("covering /proc");
-    close(proc);
-    if (fchdir(root) != 0 || syscall(SYS_pivot_root, ".", ".") != 0)
+    return close(proc);
+}
+
+/* Make the image's own file system, with the driver's folder and an empty /proc, the root of
+ * this process's mount namespace; return that /proc. */
+static int enter(const char *rootfs, int image, const char *driver)
+{
+    if (mount("", "/", NULL, MS_SLAVE | MS_REC, NULL) != 0)
+        return failed("making mounts private");
+    int tree = driver_folder(rootfs, driver);
+    if (tree < 0)
+        return -1;
+    if (move_mount(image, "", AT_FDCWD, rootfs, MOVE_MOUNT_F_EMPTY_PATH) != 0)
+        return failed("mounting the image");
+    int place = inside_open(image, driver, O_PATH | O_DIRECTORY, 0);
+    if (place < 0 || move_mount(tree, "", place, "",
+                                MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) != 0)
+        return failed("mounting the driver's folder");
+    if (cover_proc(image) != 0)
+        return -1;
+    if (fchdir(image) != 0 || syscall(SYS_pivot_root, ".", ".") != 0)
         return failed("changing the root");
-    close(root);
     if (umount2(".", MNT_DETACH) != 0 || chdir("/") != 0)
         return failed("leaving the host's root");
     return open("/proc", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -78,18 +123,17 @@ static int enter(const char *rootfs)
 
 /* Write what ldconfig reads: our folders, the image's own configuration, then the folders that
  * distributions other than Debian have built into theirs. */
-static int configure(int proc, const char *const *folders)
+static int configure(int proc, const struct loader *loader)
 {
-    char text[4096] = "", own[4096] = "";
-    size_t used = 0;
-    for (; *folders != NULL && used < sizeof own; folders++)
-        used += (size_t)snprintf(own + used, sizeof own - used, "%s\n", *folders);
-    int length = snprintf(text, sizeof text,
-                          "%sinclude /etc/ld.so.conf\n/lib64\n/usr/lib64\n/lib\n/usr/lib\n", own);
-    if (used >= sizeof own || (size_t)length >= sizeof text) {
+    char text[4096], own[2048];
+    int length = snprintf(own, sizeof own, "%s%s%s\n", loader->compat ? loader->compat : "",
+                          loader->compat ? "\n" : "", loader->driver);
+    if ((size_t)length >= sizeof own) {
         errno = ENAMETOOLONG;
         return failed("the folders' names");
     }
+    snprintf(text, sizeof text, "%sinclude /etc/ld.so.conf\n/lib64\n/usr/lib64\n/lib\n/usr/lib\n",
+             own);
     if (inside_replace(proc, "ld.so.conf", text) != 0)
         return failed("writing its configuration");
     /* For an ldconfig that the container itself runs later. */
@@ -111,18 +155,28 @@ static bool limit(int resource, rlim_t most)
     return setrlimit(resource, &now) == 0;
 }
 
+/* Keep DAC_OVERRIDE, to write files whose owner is another, and BLOCK_SUSPEND, which is of no
+ * use here: a process may look into one that has no capability beyond its own, and no container
+ * has this one unless its pod was given it. */
 static int drop_rights(void)
 {
+    enum { WORD = 32 };
     if (!limit(RLIMIT_FSIZE, LARGEST_FILE) || !limit(RLIMIT_CORE, 0) ||
         !limit(RLIMIT_CPU, SECONDS))
         return failed("setting limits");
     for (unsigned long each = 0; prctl(PR_CAPBSET_READ, each, 0, 0, 0) >= 0; each++) {
-        if (each != CAP_DAC_OVERRIDE && prctl(PR_CAPBSET_DROP, each, 0, 0, 0) != 0)
+        if (each != CAP_DAC_OVERRIDE && each != CAP_BLOCK_SUSPEND &&
+            prctl(PR_CAPBSET_DROP, each, 0, 0, 0) != 0)
             return failed("dropping capabilities");
     }
     struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
     struct __user_cap_data_struct data[2] = {{0}};
-    data[0].effective = data[0].permitted = 1U << CAP_DAC_OVERRIDE;
+    if (syscall(SYS_capget, &header, data) != 0)
+        return failed("reading capabilities");
+    unsigned keep[2] = {data[0].permitted & 1U << CAP_DAC_OVERRIDE,
+                        data[1].permitted & 1U << (CAP_BLOCK_SUSPEND - WORD)};
+    for (int each = 0; each < 2; each++)
+        data[each] = (struct __user_cap_data_struct){keep[each], keep[each], 0};
     if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0 ||
         syscall(SYS_capset, &header, data) != 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return failed("dropping capabilities");
@@ -130,12 +184,14 @@ static int drop_rights(void)
 }
 
 /* In the child: become ldconfig, or end. */
-static void become(const char *rootfs, int program, int nothing, const char *const *folders)
+static void become(const char *rootfs, int image, const struct loader *loader, int program,
+                   int nothing)
 {
     char *const arguments[] = {"ldconfig", "-f", "/proc/ld.so.conf", "-C", "/etc/ld.so.cache", NULL};
     char *const environment[] = {NULL};
-    int proc = enter(rootfs);
-    if (proc < 0 || configure(proc, folders) != 0 || drop_rights() != 0)
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0); /* nobody else would end it in time */
+    int proc = enter(rootfs, image, loader->driver);
+    if (proc < 0 || configure(proc, loader) != 0 || drop_rights() != 0)
         _exit(1);
     /* Its warnings are the image's business, and not ours to print. */
     for (int each = 0; each < 3; each++)
@@ -169,25 +225,33 @@ static int await(pid_t child, const sigset_t *ended)
     return -1;
 }
 
-static bool has_glibc(const char *rootfs)
+static bool has_glibc(int image)
 {
-    int root = open(rootfs, O_PATH | O_DIRECTORY | O_CLOEXEC);
     bool found = false;
-    for (const char *const *each = LOADERS; root >= 0 && *each != NULL; each++)
-        found |= inside_exists(root, *each);
-    if (root >= 0)
-        close(root);
+    for (const char *const *each = LOADERS; *each != NULL; each++)
+        found |= inside_exists(image, *each);
     return found;
 }
 
-int ldcache_refresh(const char *rootfs, const char *ldconfig, const char *const *folders)
+static int sealed_ldconfig(const char *path)
 {
-    if (!has_glibc(rootfs))
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int program = file < 0 ? -1 : sealed_copy(file);
+    if (file >= 0)
+        close(file);
+    return program < 0 ? failed(path) : program;
+}
+
+int ldcache_refresh(const char *rootfs, int image, const struct loader *loader)
+{
+    if (!has_glibc(image) || !inside_exists(image, "/etc"))
         return 0;
-    int program = open(ldconfig, O_RDONLY | O_CLOEXEC);
+    int program = sealed_ldconfig(loader->ldconfig);
+    if (program < 0)
+        return -1;
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (program < 0 || nothing < 0)
-        return failed(ldconfig);
+    if (nothing < 0)
+        return failed("/dev/null");
     sigset_t ended;
     sigemptyset(&ended);
     sigaddset(&ended, SIGCHLD);
@@ -199,7 +263,7 @@ int ldcache_refresh(const char *rootfs, const char *ldconfig, const char *const 
     if (child < 0)
         return failed("starting ldconfig");
     if (child == 0)
-        become(rootfs, program, nothing, folders);
+        become(rootfs, image, loader, program, nothing);
     close(program);
     close(nothing);
     return await(child, &ended);

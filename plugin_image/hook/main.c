@@ -4,41 +4,43 @@
  * host's root file system, before anything of the container runs. It refuses an image that
  * needs a newer CUDA than the driver gives, and refreshes the container's loader cache.
  * It is linked statically and uses no variable of its environment: the runtime may pass it the
- * image's.
+ * image's. It runs in the PID namespace of a pod whose other containers may run already: before
+ * anything else it makes itself a copy in memory that nobody can write, and undumpable.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "container.h"
 #include "inside.h"
 #include "ldcache.h"
 #include "require.h"
-
-enum { MOST_FOLDERS = 8 };
+#include "sealed.h"
 
 struct options {
     struct given given;
-    const char *ldconfig;
-    const char *folders[MOST_FOLDERS + 2]; /* one is left for cuda-compat, one for the end */
-    int count;
+    struct loader loader;
+    bool check;
 };
 
 static int usage(void)
 {
     fputs("usage: divvy-hook [--cuda X.Y] [--driver X.Y.Z] [--brand NAME] [--arch X.Y]\n"
-          "                  [--ldconfig PROGRAM --folder FOLDER...] < state.json\n"
-          "       divvy-hook --version\n",
+          "                  [--ldconfig PROGRAM --folder FOLDER] < state.json\n"
+          "       divvy-hook --check\n",
           stderr);
     return 2;
 }
 
 static int parse(int count, char **words, struct options *options)
 {
-    enum { CUDA, DRIVER, BRAND, ARCH, LDCONFIG, FOLDER, VERSION };
+    enum { CUDA, DRIVER, BRAND, ARCH, LDCONFIG, FOLDER, CHECK };
     static const struct option known[] = {
         {"cuda", required_argument, NULL, CUDA},
         {"driver", required_argument, NULL, DRIVER},
@@ -46,7 +48,7 @@ static int parse(int count, char **words, struct options *options)
         {"arch", required_argument, NULL, ARCH},
         {"ldconfig", required_argument, NULL, LDCONFIG},
         {"folder", required_argument, NULL, FOLDER},
-        {"version", no_argument, NULL, VERSION},
+        {"check", no_argument, NULL, CHECK},
         {NULL, 0, NULL, 0},
     };
     *options = (struct options){.given = {"", "", "", "", 0}};
@@ -60,49 +62,83 @@ static int parse(int count, char **words, struct options *options)
         else if (option == ARCH)
             options->given.arch = optarg;
         else if (option == LDCONFIG)
-            options->ldconfig = optarg;
-        else if (option == FOLDER && options->count < MOST_FOLDERS)
-            options->folders[++options->count] = optarg; /* the first place is cuda-compat's */
-        else if (option == VERSION)
-            exit(puts("divvy-hook 1") < 0);
+            options->loader.ldconfig = optarg;
+        else if (option == FOLDER)
+            options->loader.driver = optarg;
+        else if (option == CHECK)
+            options->check = true;
         else
             return -1;
     }
-    return optind == count ? 0 : -1;
+    bool both = (options->loader.ldconfig == NULL) == (options->loader.driver == NULL);
+    return optind == count && both ? 0 : -1;
 }
 
-static int judge(const struct container *container, struct options *options, bool *by_compat)
+/* Tell whether the kernel has what the hook needs; nothing is done in a less safe way without. */
+static int check(void)
 {
-    int root = open(container->rootfs, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (root < 0) {
-        fprintf(stderr, "divvy: cannot open %s\n", container->rootfs);
-        return 1;
+    static const struct {
+        const char *name;
+        long number;
+    } needed[] = {
+        {"openat2", SYS_openat2},
+        {"open_tree", SYS_open_tree},
+        {"move_mount", SYS_move_mount},
+        {"mount_setattr", SYS_mount_setattr},
+    };
+    for (size_t each = 0; each < sizeof needed / sizeof *needed; each++) {
+        if (syscall(needed[each].number, -1, "", 0, NULL, 0) < 0 && errno == ENOSYS) {
+            fprintf(stderr, "divvy: this kernel has no %s: Linux 5.12 or newer is needed\n",
+                    needed[each].name);
+            return 1;
+        }
     }
-    options->given.compat = inside_compat(root);
-    close(root);
+    return 0;
+}
+
+static int judge(const struct container *container, int image, struct options *options)
+{
+    bool by_compat = false;
     char reason[768];
-    enum verdict found = require_environment(container->environment, &options->given, by_compat,
+    options->given.compat = inside_compat(image);
+    enum verdict found = require_environment(container->environment, &options->given, &by_compat,
                                              reason, sizeof reason);
+    if (by_compat)
+        options->loader.compat = COMPAT_FOLDER;
     if (found == MET)
         return 0;
     fprintf(stderr, "divvy: %s\n", reason);
     return 1;
 }
 
+static int prepare(const struct container *container, struct options *options)
+{
+    int image = inside_image(container->rootfs);
+    if (image < 0) {
+        fprintf(stderr, "divvy: cannot open %s: %s\n", container->rootfs, strerror(errno));
+        return 1;
+    }
+    int code = judge(container, image, options);
+    if (code == 0 && options->loader.ldconfig != NULL)
+        code = ldcache_refresh(container->rootfs, image, &options->loader) == 0 ? 0 : 1;
+    close(image);
+    return code;
+}
+
 int main(int count, char **words)
 {
     clearenv();
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || sealed_restart(words) != 0) {
+        fprintf(stderr, "divvy: the hook cannot run from memory: %s\n", strerror(errno));
+        return 1;
+    }
     struct options options;
     if (parse(count, words, &options) != 0)
         return usage();
+    if (options.check)
+        return check();
     struct container container;
-    bool by_compat = false;
-    int code = container_read(STDIN_FILENO, &container) ? judge(&container, &options, &by_compat) : 1;
-    if (code == 0 && options.ldconfig != NULL) {
-        options.folders[0] = COMPAT_FOLDER;
-        const char *const *folders = options.folders + (by_compat ? 0 : 1);
-        code = ldcache_refresh(container.rootfs, options.ldconfig, folders) == 0 ? 0 : 1;
-    }
+    int code = container_read(STDIN_FILENO, &container) ? prepare(&container, &options) : 1;
     container_free(&container);
     return code;
 }

@@ -1,0 +1,100 @@
+"""What the limiter costs: calls through it, in turns with the same calls to the bare driver.
+
+Calls are timed on a driver that answers at once, so that what the limiter adds is not lost in
+what a driver takes. Two tenants that both burn on the simulated driver show how their weights are
+kept. Needs neither root nor the lab.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import subprocess
+import tempfile
+from pathlib import Path
+
+from divvy.agent.decide.share import Compute, DeviceShare
+from divvy.lab.simulated_driver import build
+from tests.limiter.tenant import Tenant, build_limiter, line, tell
+from tests.limiter.test_gate import BURN
+from tests.simulator.driver_root import DriverRoot
+
+_ROUNDS = 15
+_CALLS = {"allocate": 100_000, "launch": 2_000_000}
+_SECONDS = 10.0
+_UUID = "GPU-11111111-1111-1111-1111-111111111111"  # of idle_driver.c
+
+
+def _per_call(program: Path, library: Path, what: str) -> float:
+    command = [str(program), str(library), what, str(_CALLS[what])]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+def _paired(program: Path, bare: Path, limited: Path, what: str) -> None:
+    """Print the least and the median of both, and what is added; their order changes each round."""
+    taken: dict[Path, list[float]] = {bare: [], limited: []}
+    for number in range(_ROUNDS):
+        for library in (bare, limited) if number % 2 else (limited, bare):
+            taken[library].append(_per_call(program, library, what))
+    added = [one - other for one, other in zip(taken[limited], taken[bare], strict=True)]
+    for name, found in (("bare", taken[bare]), ("limited", taken[limited]), ("added", added)):
+        print(
+            f"{what:9} {name:8} {min(found):8.0f} {statistics.median(found):8.0f} {max(found):8.0f}"
+        )
+
+
+def _shares(tenants: list[Tenant]) -> None:
+    both = [each.start(BURN, "1000000", str(_SECONDS), "4", "waits") for each in tenants]
+    for each in both:
+        line(each)
+    for each in both:
+        tell(each)
+    work = [float(line(each)) for each in both]
+    for tenant in tenants:
+        tenant.stop()
+    print(
+        f"30/70 over {_SECONDS:.0f} s: {100 * work[0] / sum(work):.1f} / "
+        f"{100 * work[1] / sum(work):.1f} % of the work; together {sum(work) / _SECONDS:.0%} of "
+        "the GPU's time"
+    )
+
+
+def _compiled(folder: Path, source: str, *options: str) -> Path:
+    made = folder / source.removesuffix(".c")
+    command = ["cc", "-O2", "-std=gnu11", *options, "-o", made, Path(__file__).with_name(source)]
+    subprocess.run([*command, "-ldl"], check=True)
+    return made
+
+
+def _tenant(driver: DriverRoot, folder: Path, limiter: Path, uuid: str, weight: int) -> Tenant:
+    made = Tenant(driver, folder / f"tenant-{uuid}-{weight}", limiter)
+    made.install([DeviceShare(uuid, 4000, Compute.SHARE, weight, f"page-{weight}")])
+    return made
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        limiter = build_limiter(folder / "limiter")
+        driver = DriverRoot(folder / "driver", build())
+        driver.install("T4", 1)
+        uuid = driver.smi("--query-gpu=uuid", "--format=csv,noheader").strip()
+        try:
+            calls = _compiled(folder, "driver_calls.c")
+            idle = _compiled(
+                folder, "idle_driver.c", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"
+            )
+            alone = _tenant(driver, folder, limiter, _UUID, 50)
+            _tenant(driver, folder, limiter, _UUID, 40)  # idle, beside it
+            shutil.copy(idle, alone.root / "usr/lib/divvy/driver/libcuda-driver.so.1")
+            print(f"ns a call {'':8} {'least':>8} {'median':>8} {'greatest':>8}")
+            for what in _CALLS:
+                _paired(calls, idle, alone.library("libcuda.so.1"), what)
+            _shares([_tenant(driver, folder, limiter, uuid, weight) for weight in (30, 70)])
+        finally:
+            driver.stop()
+
+
+if __name__ == "__main__":
+    main()

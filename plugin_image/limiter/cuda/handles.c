@@ -1,0 +1,146 @@
+/* Memory that a handle holds: it is charged to its maker until the handle is released and nothing maps
+ * it any more. What another process has made is that process's. */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "driver.h"
+#include "memory.h"
+
+EXPORT CUresult cuMemCreate(CUhandle *handle, size_t size, const struct location_properties *properties,
+                            unsigned long long flags);
+EXPORT CUresult cuMemRelease(CUhandle handle);
+EXPORT CUresult cuMemRetainAllocationHandle(CUhandle *handle, void *address);
+EXPORT CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUhandle handle, unsigned long long flags);
+EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t size);
+
+struct handle {
+    CUhandle number;
+    unsigned device, references, maps;
+    uint64_t bytes;
+    struct handle *next;
+};
+
+struct map {
+    CUdeviceptr address;
+    size_t size;
+    struct handle *handle;
+    struct map *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct handle *handles;
+static struct map *maps;
+
+/* A number may be given again once its references are gone. */
+static struct handle *find(CUhandle number)
+{
+    struct handle *handle = handles;
+    while (handle != NULL && (handle->number != number || handle->references == 0))
+        handle = handle->next;
+    return handle;
+}
+
+static void end_if_unused(struct handle *handle)
+{
+    if (handle->references > 0 || handle->maps > 0)
+        return;
+    account_release(handle->device, handle->bytes);
+    struct handle **at = &handles;
+    while (*at != handle)
+        at = &(*at)->next;
+    *at = handle->next;
+    free(handle);
+}
+
+EXPORT CUresult cuMemCreate(CUhandle *number, size_t size, const struct location_properties *properties,
+                            unsigned long long flags)
+{
+    int device = number == NULL || properties == NULL || properties->location_type != LOCATION_DEVICE
+                     ? -1
+                     : tenant_device(properties->location);
+    if (device < 0)
+        return CALL(cuMemCreate, number, size, properties, flags);
+    struct handle *handle = calloc(1, sizeof *handle);
+    if (handle == NULL || !tenant_reserve((unsigned)device, size)) {
+        free(handle);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    pthread_mutex_lock(&lock);
+    CUresult result = CALL(cuMemCreate, number, size, properties, flags);
+    if (result == 0) {
+        *handle = (struct handle){*number, (unsigned)device, 1, 0, size, handles};
+        handles = handle;
+    } else {
+        account_release((unsigned)device, size);
+        free(handle);
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+EXPORT CUresult cuMemRelease(CUhandle number)
+{
+    pthread_mutex_lock(&lock);
+    CUresult result = CALL(cuMemRelease, number);
+    struct handle *handle = find(number);
+    if (result == 0 && handle != NULL) {
+        handle->references--;
+        end_if_unused(handle);
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+EXPORT CUresult cuMemRetainAllocationHandle(CUhandle *number, void *address)
+{
+    pthread_mutex_lock(&lock);
+    CUresult result = CALL(cuMemRetainAllocationHandle, number, address);
+    struct map *map = maps;
+    CUdeviceptr at = (CUdeviceptr)(uintptr_t)address;
+    while (map != NULL && (at < map->address || at - map->address >= map->size))
+        map = map->next;
+    if (result == 0 && map != NULL) {
+        map->handle->number = *number;
+        map->handle->references++;
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+EXPORT CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUhandle number, unsigned long long flags)
+{
+    struct map *map = calloc(1, sizeof *map);
+    if (map == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&lock);
+    CUresult result = CALL(cuMemMap, address, size, offset, number, flags);
+    struct handle *handle = result == 0 ? find(number) : NULL;
+    if (handle != NULL) {
+        *map = (struct map){address, size, handle, maps};
+        maps = map;
+        handle->maps++;
+    } else {
+        free(map);
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t size)
+{
+    pthread_mutex_lock(&lock);
+    CUresult result = CALL(cuMemUnmap, address, size);
+    for (struct map **at = &maps; result == 0 && *at != NULL;) {
+        struct map *map = *at;
+        if (map->address < address || map->address - address >= size) {
+            at = &map->next;
+            continue;
+        }
+        *at = map->next;
+        map->handle->maps--;
+        end_if_unused(map->handle);
+        free(map);
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}

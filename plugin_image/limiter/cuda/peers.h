@@ -1,0 +1,34 @@
+/* The pages of a GPU: our own, and those of the other shares on it. */
+#ifndef DIVVY_PEERS_H
+#define DIVVY_PEERS_H
+
+#include <stdbool.h>
+
+#include "../share/page.h"
+
+#define MAX_PEERS 64
+
+/* The page of another is read, and never touched where it is mapped: who owns a file can cut it
+ * off, and memory behind its end is a signal. The map is for the futex, which the kernel looks at. */
+struct peer {
+    int file;
+    const struct page *map;
+    char name[80];
+    uint64_t beats, changed_at; /* as last looked at */
+    uint32_t turns;             /* likewise */
+    uint64_t owes;              /* it let us wait in vain: no rival until its time is there */
+};
+
+struct peers {
+    struct page *own;
+    char name[80], folder[4096];
+    unsigned count;
+    struct peer peer[MAX_PEERS];
+};
+
+/* False where there is no page of our own: then nothing can be agreed with anybody. */
+bool peers_open(struct peers *peers, const char *share_folder, const char *uuid, const char *own_name);
+bool peer_read(const struct peer *peer, struct page *page); /* false: no page at the moment */
+void peers_scan(struct peers *peers); /* for shares that are new */
+
+#endif

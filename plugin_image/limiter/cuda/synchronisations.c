@@ -1,0 +1,33 @@
+/* Calls that wait for the GPU: the time of a launch ends there, and pools may have given memory back. */
+#include "driver.h"
+#include "gate.h"
+#include "pools.h"
+
+#define WAIT(name, all, parameters, ...)                     \
+    EXPORT CUresult name parameters;                         \
+    EXPORT CUresult name parameters                          \
+    {                                                        \
+        struct gate *gate = gate_synchronises();             \
+        CUresult result = CALL(name, __VA_ARGS__);           \
+        gate_synchronised(gate, all);                        \
+        pools_synchronised();                                \
+        return result;                                       \
+    }
+
+EXPORT CUresult cuCtxSynchronize(void);
+EXPORT CUresult cuCtxSynchronize(void)
+{
+    struct gate *gate = gate_synchronises();
+    CUresult result = CALL(cuCtxSynchronize);
+    gate_synchronised(gate, true);
+    pools_synchronised();
+    return result;
+}
+
+WAIT(cuStreamSynchronize, false, (CUstream stream), stream)
+WAIT(cuStreamSynchronize_ptsz, false, (CUstream stream), stream)
+WAIT(cuEventSynchronize, false, (CUevent event), event)
+WAIT(cuMemcpyDtoH_v2, false, (void *to, CUdeviceptr from, size_t bytes), to, from, bytes)
+WAIT(cuMemcpyDtoH_v2_ptds, false, (void *to, CUdeviceptr from, size_t bytes), to, from, bytes)
+WAIT(cuMemcpy, false, (CUdeviceptr to, CUdeviceptr from, size_t bytes), to, from, bytes)
+WAIT(cuMemcpy_ptds, false, (CUdeviceptr to, CUdeviceptr from, size_t bytes), to, from, bytes)

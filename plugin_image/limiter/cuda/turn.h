@@ -1,0 +1,40 @@
+/* Whose turn it is on a GPU, and for how long: decided from figures alone. */
+#ifndef DIVVY_TURN_H
+#define DIVVY_TURN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define QUANTUM 5000000u      /* ns: a turn */
+#define QUIET QUANTUM         /* ns without a beat: not active */
+#define LONGEST_DRAIN 1000000000u
+#define MAX_BUDGET 4096u
+
+struct rival { /* another share, as its page tells it */
+    uint64_t time, batch;
+    unsigned weight;
+    bool before; /* by name, between equals */
+};
+
+struct standing {
+    bool mine;
+    unsigned hungriest;  /* the rival whose turn it is */
+    uint64_t least_time, max_time; /* of the rivals */
+    uint64_t patience;   /* ns to wait for it at most */
+};
+
+struct standing turn_standing(uint64_t time, unsigned weight, const struct rival *rivals, unsigned count);
+
+/* The time of one that was not active for a while: no savings, and no debt beyond a quantum. */
+uint64_t turn_joined(uint64_t time, unsigned weight, const struct standing *standing);
+
+/* Whether a page is of a share that uses the GPU. */
+bool turn_is_active(uint64_t now, uint64_t changed_at, bool draining);
+
+/* How many launches until the next synchronisation, after a batch of `launches` took so long. */
+unsigned turn_budget(unsigned launches, uint64_t nanoseconds);
+
+/* With a cap: when it may launch again, after a batch. */
+uint64_t turn_ready(uint64_t ready, uint64_t begun, uint64_t nanoseconds, unsigned weight);
+
+#endif

@@ -1,0 +1,263 @@
+#include "account.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* The threads of this process: a lock of a file description does not keep them apart. */
+static pthread_mutex_t threads = PTHREAD_MUTEX_INITIALIZER;
+static struct account *account;
+static int file = -1;
+static bool has_slot;
+static unsigned own;
+
+static int lock_byte(int fd, int command, short type, unsigned byte)
+{
+    struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+    int done;
+    do
+        done = fcntl(fd, command, &range);
+    while (done != 0 && errno == EINTR);
+    return done != 0 ? -1 : command == F_OFD_GETLK && range.l_type != F_UNLCK;
+}
+
+static bool enter(void)
+{
+    pthread_mutex_lock(&threads);
+    if (file >= 0 && lock_byte(file, F_OFD_SETLKW, F_WRLCK, 0) == 0)
+        return true;
+    pthread_mutex_unlock(&threads);
+    return false;
+}
+
+static void leave(void)
+{
+    lock_byte(file, F_OFD_SETLK, F_UNLCK, 0);
+    pthread_mutex_unlock(&threads);
+}
+
+static bool is_alive(int fd, unsigned slot)
+{
+    return lock_byte(fd, F_OFD_GETLK, F_WRLCK, 1 + slot) != 0;
+}
+
+static uint64_t load(const uint64_t *value)
+{
+    return __atomic_load_n(value, __ATOMIC_RELAXED);
+}
+
+static unsigned top_of(const struct account *map)
+{
+    return map->top < MAX_SLOTS ? map->top : MAX_SLOTS;
+}
+
+static uint64_t sum(unsigned device)
+{
+    uint64_t all = load(&account->outside[device]);
+    for (unsigned i = 0; i < top_of(account); i++)
+        if (account->slot[i].pid != 0)
+            all += load(&account->slot[i].bytes[device]) + load(&account->slot[i].beyond[device]);
+    return all;
+}
+
+/* What the dead had is the share's again: the driver took it back at their death. */
+static void bury(void)
+{
+    for (unsigned i = 0; i < top_of(account); i++)
+        if (i != own && account->slot[i].pid != 0 && !is_alive(file, i))
+            memset(&account->slot[i], 0, sizeof account->slot[i]);
+}
+
+static uint64_t own_namespace(void)
+{
+    char link[64];
+    unsigned long long inode = 0;
+    ssize_t length = readlink("/proc/self/ns/pid", link, sizeof link - 1);
+    if (length > 0) {
+        link[length] = '\0';
+        if (sscanf(link, "pid:[%llu]", &inode) != 1)
+            inode = 0;
+    }
+    return inode;
+}
+
+static bool take_slot(void)
+{
+    for (unsigned i = 0; i < MAX_SLOTS; i++) {
+        if (lock_byte(file, F_OFD_SETLK, F_WRLCK, 1 + i) != 0)
+            continue;
+        own = i;
+        has_slot = true;
+        memset(&account->slot[i], 0, sizeof account->slot[i]);
+        account->slot[i].pid_namespace = own_namespace();
+        account->slot[i].pid = (uint32_t)getpid();
+        if (i >= account->top)
+            account->top = i + 1;
+        return true;
+    }
+    return false;
+}
+
+static bool map_account(const char *path)
+{
+    file = open(path, O_RDWR | O_CLOEXEC);
+    if (file < 0)
+        return false;
+    if (lseek(file, 0, SEEK_END) >= (off_t)sizeof *account) {
+        void *map = mmap(NULL, sizeof *account, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        if (map != MAP_FAILED) {
+            account = map;
+            if (account->magic == ACCOUNT_MAGIC)
+                return true;
+            munmap(map, sizeof *account);
+            account = NULL;
+        }
+    }
+    close(file);
+    file = -1;
+    return false;
+}
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&threads);
+}
+
+static void in_parent(void)
+{
+    pthread_mutex_unlock(&threads);
+}
+
+/* The parent's slot stays the parent's: without our copy of its description, it ends with it. */
+static void in_child(void)
+{
+    if (account != NULL) {
+        munmap(account, sizeof *account);
+        close(file);
+    }
+    account = NULL;
+    file = -1;
+    has_slot = false;
+    pthread_mutex_unlock(&threads);
+}
+
+bool account_attached(void)
+{
+    return has_slot;
+}
+
+bool account_attach(const char *path)
+{
+    static bool registered;
+    pthread_mutex_lock(&threads);
+    bool done = file >= 0 || map_account(path);
+    if (done && !registered) {
+        pthread_atfork(before_fork, in_parent, in_child);
+        registered = true;
+    }
+    bool held = has_slot;
+    pthread_mutex_unlock(&threads);
+    if (!done || held)
+        return done;
+    if (!enter())
+        return false;
+    done = has_slot || take_slot();
+    leave();
+    return done;
+}
+
+bool account_alone(void)
+{
+    unsigned living = 0;
+    if (!enter())
+        return false;
+    bury();
+    for (unsigned i = 0; i < top_of(account); i++)
+        living += account->slot[i].pid != 0;
+    leave();
+    return living == 1;
+}
+
+bool account_reserve(unsigned device, uint64_t bytes, uint64_t limit)
+{
+    if (!enter())
+        return false;
+    uint64_t used = sum(device);
+    if (bytes > limit || used > limit - bytes) {
+        bury();
+        used = sum(device);
+    }
+    bool fits = bytes <= limit && used <= limit - bytes;
+    if (fits)
+        __atomic_add_fetch(&account->slot[own].bytes[device], bytes, __ATOMIC_RELAXED);
+    leave();
+    return fits;
+}
+
+void account_add(unsigned device, uint64_t bytes)
+{
+    if (account_attached())
+        __atomic_add_fetch(&account->slot[own].bytes[device], bytes, __ATOMIC_RELAXED);
+}
+
+void account_release(unsigned device, uint64_t bytes)
+{
+    if (account_attached())
+        __atomic_sub_fetch(&account->slot[own].bytes[device], bytes, __ATOMIC_RELAXED);
+}
+
+void account_count_refusal(unsigned device)
+{
+    if (account_attached())
+        __atomic_add_fetch(&account->refused[device], 1, __ATOMIC_RELAXED);
+}
+
+void account_count_wait(unsigned device, uint64_t nanoseconds, bool opened)
+{
+    if (!account_attached())
+        return;
+    __atomic_add_fetch(&account->waited[device], nanoseconds, __ATOMIC_RELAXED);
+    if (opened)
+        __atomic_add_fetch(&account->opened[device], 1, __ATOMIC_RELAXED);
+}
+
+uint64_t account_used(unsigned device)
+{
+    if (!enter())
+        return 0;
+    bury();
+    uint64_t used = sum(device);
+    leave();
+    return used;
+}
+
+bool account_look(const char *path, unsigned device, uint64_t *used, struct account_process *processes,
+                  unsigned *count)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    void *mapped = lseek(fd, 0, SEEK_END) >= (off_t)sizeof(struct account)
+                       ? mmap(NULL, sizeof(struct account), PROT_READ, MAP_SHARED, fd, 0)
+                       : MAP_FAILED;
+    const struct account *map = mapped;
+    bool sound = mapped != MAP_FAILED && map->magic == ACCOUNT_MAGIC;
+    *count = 0;
+    for (unsigned i = 0; sound && i < top_of(map); i++) {
+        if (map->slot[i].pid == 0 || !is_alive(fd, i))
+            continue;
+        processes[(*count)++] = (struct account_process){
+            map->slot[i].pid, load(&map->slot[i].bytes[device]) + load(&map->slot[i].beyond[device])};
+    }
+    *used = sound ? load(&map->outside[device]) : 0;
+    for (unsigned i = 0; i < *count; i++)
+        *used += processes[i].bytes;
+    if (mapped != MAP_FAILED)
+        munmap(mapped, sizeof(struct account));
+    close(fd);
+    return sound;
+}

@@ -1,0 +1,59 @@
+"""Fixtures: the built limiter, and tenants on a simulated driver of the test's own."""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from divvy.agent.decide.share import Compute, DeviceShare
+from divvy.lab.simulated_driver import build
+from tests.limiter.tenant import Tenant, build_limiter
+from tests.simulator.driver_root import DriverRoot
+
+Tenants = Callable[..., Tenant]
+
+
+@pytest.fixture(scope="session")
+def limiter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    chosen = os.environ.get("DIVVY_LIMITER_BUILD")  # the sanitized build of test_sanitized.py
+    return Path(chosen) if chosen else build_limiter(tmp_path_factory.mktemp("limiter"))
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[DriverRoot]:
+    """Give a node with two T4."""
+    made = DriverRoot(tmp_path / "driver", build())
+    made.install("T4", 2)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def tenants(driver: DriverRoot, limiter: Path, tmp_path: Path) -> Iterator[Tenants]:
+    """Return a function that makes a tenant: `tenants(1024)` has that many MiB of the first GPU."""
+    names = iter(range(100))
+
+    def make(*mib: int, compute: Compute = Compute.FREE, weight: int = 100) -> Tenant:
+        uuids = driver.smi("--query-gpu=uuid", "--format=csv,noheader").split()
+        made = Tenant(driver, tmp_path / f"tenant{next(names)}", limiter)
+        stopping.callback(made.stop)
+        page = "-" if compute is Compute.FREE else made.root.name
+        made.install(
+            [
+                DeviceShare(uuid, each, compute, weight, page)
+                for uuid, each in zip(uuids, mib, strict=False)
+            ]
+        )
+        return made
+
+    with contextlib.ExitStack() as stopping:
+        yield make
+
+
+@pytest.fixture
+def administrator() -> None:
+    """Skip what the driver allows to root alone."""
+    if os.geteuid() != 0:
+        pytest.skip("the simulated driver takes such orders from root alone")

@@ -1,0 +1,90 @@
+"""Limited shares in real pods, given by CDI names and without CDI."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.deployment import Deployment
+from tests.limited_shares import limited_shares
+from tests.running_lab import RunningLab
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
+# By the specification's names, and by what Allocate answers.
+NODES = {"research": "gpu-a100", "notebooks": "gpu-t4"}
+TENANT = r"""
+import ctypes as c, json, subprocess, sys, time
+cuda, pointer, context = c.CDLL("libcuda.so.1"), c.c_uint64(), c.c_void_p()
+free, total, MIB = c.c_size_t(), c.c_size_t(), 1 << 20
+codes = [cuda.cuInit(0), cuda.cuCtxCreate_v2(c.byref(context), 0, 0)]
+codes += [cuda.cuMemAlloc_v2(c.byref(pointer), c.c_size_t(s * MIB)) for s in (2000, 1500, 900)]
+cuda.cuMemGetInfo_v2(c.byref(free), c.byref(total))
+query = ["nvidia-smi", "--format=csv,noheader,nounits"]
+ask = lambda what: subprocess.run([*query, what], capture_output=True, text=True).stdout.strip()
+print(json.dumps({
+    "codes": codes, "info": [free.value // MIB, total.value // MIB],
+    "smi": ask("--query-gpu=memory.total,memory.used"),
+    "processes": ask("--query-compute-apps=pid"),
+}), flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def limited(deployed: Deployment) -> Iterator[Deployment]:
+    with limited_shares(deployed, *NODES, one_each=False):
+        yield deployed
+
+
+def tenant(lab: RunningLab, name: str, node: str, image: str, count: int) -> dict[str, Any]:
+    container = {
+        "image": image,
+        "command": ["python3", "-c", TENANT],
+        "resources": {"limits": {"nvidia.com/gpu.shared": count}},
+        # Whom the image runs as makes no difference.
+        "securityContext": {"runAsUser": 1000},
+    }
+    selector = {"kubernetes.io/hostname": node}
+    return lab.pod(name, "", container=container, nodeSelector=selector)
+
+
+def said(lab: RunningLab, name: str, namespace: str) -> str:
+    return lab.try_kubectl("logs", name, f"-n={namespace}").stdout
+
+
+def test_pods_keep_to_their_shares_and_see_them(limited: Deployment) -> None:
+    lab = limited.lab
+    with lab.namespace() as namespace:
+        pods = [
+            tenant(lab, f"{node}-{number}", node, limited.base_image, 1)
+            for node in NODES.values()
+            for number in (1, 2)
+        ]
+        for each in pods:
+            each["metadata"]["namespace"] = namespace
+        lab.apply(*pods)
+        names = [each["metadata"]["name"] for each in pods]
+        lab.until(lambda: all(said(lab, name, namespace) for name in names), 120)
+        for name in names:
+            told = json.loads(said(lab, name, namespace))
+            assert told == {
+                "codes": [0, 0, 0, 2, 0],
+                "info": [100, 3000],
+                "smi": "3000, 2900",
+                "processes": "1",
+            }, name
+
+
+def test_two_replicas_have_both_sizes(limited: Deployment) -> None:
+    lab = limited.lab
+    with lab.namespace() as namespace:
+        both = tenant(lab, "both", "gpu-t4", limited.base_image, 2)
+        both["metadata"]["namespace"] = namespace
+        lab.apply(both)
+        lab.until(lambda: bool(said(lab, "both", namespace)), 120)
+        told = json.loads(said(lab, "both", namespace))
+    # The two replicas may be of one GPU or of both.
+    assert told["info"][1] in (3000, 6000)

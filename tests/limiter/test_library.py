@@ -1,0 +1,63 @@
+"""The libraries as files: what they need of a container, and what they leave to the driver."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+OLDEST_GLIBC = (2, 17)
+LIBRARIES = {"libcuda.so.1": "libcuda-driver.so.1", "libnvidia-ml.so.1": "libnvidia-ml-driver.so.1"}
+
+
+def readelf(limiter: Path, option: str, name: str) -> str:
+    command = ["readelf", "--wide", option, str(limiter / name)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_any_glibc_from_2_17_on_will_do(limiter, name):
+    needed = re.findall(r"GLIBC_(\d+)\.(\d+)", readelf(limiter, "--version-info", name))
+    assert needed
+    assert max((int(major), int(minor)) for major, minor in needed) <= OLDEST_GLIBC
+
+
+@pytest.mark.parametrize(("name", "driver"), LIBRARIES.items())
+def test_a_library_needs_the_drivers_and_the_c_library_alone(limiter, name, driver):
+    needed = set(re.findall(r"NEEDED.*\[(.*)\]", readelf(limiter, "--dynamic", name)))
+    assert driver in needed
+    assert needed <= {driver, "libc.so.6", "libdl.so.2"}
+    assert re.findall(r"SONAME.*\[(.*)\]", readelf(limiter, "--dynamic", name)) == [name]
+
+
+@pytest.mark.parametrize(
+    ("name", "prefix"), [("libcuda.so.1", "cu"), ("libnvidia-ml.so.1", "nvml")]
+)
+def test_a_library_exports_only_what_it_changes(limiter, name, prefix):
+    table = readelf(limiter, "--dyn-syms", name)
+    exported = [
+        row[7] for row in map(str.split, table.splitlines()) if len(row) == 8 and row[6].isdigit()
+    ]
+    assert exported
+    assert all(each.startswith(prefix) for each in exported)
+
+
+def test_a_program_that_is_linked_is_limited(tenants, tmp_path):
+    tenant = tenants(100)
+    source = tmp_path / "linked.c"
+    source.write_text(
+        "#include <stdio.h>\n"
+        "int cuInit(unsigned); int cuCtxCreate_v2(void **, unsigned, int);\n"
+        "int cuMemAlloc_v2(unsigned long long *, unsigned long);\n"
+        "int cuDriverGetVersion(int *);\n"
+        "int main(void) { void *c; unsigned long long p; int v;\n"
+        '    printf("%d ", cuInit(0)); printf("%d ", cuCtxCreate_v2(&c, 0, 0));\n'
+        '    printf("%d ", cuDriverGetVersion(&v));\n'
+        '    printf("%d\\n", cuMemAlloc_v2(&p, 200ul << 20)); }\n'
+    )
+    program, folder = tmp_path / "linked", tenant.library("libcuda.so.1").parent
+    # As with the stub of a toolkit: any library of the driver's name.
+    driver = tenant.driver.library("libcuda.so.1")
+    subprocess.run(["cc", "-o", program, source, driver, f"-Wl,-rpath,{folder}"], check=True)
+    done = subprocess.run([program], capture_output=True, text=True, check=True)
+    assert done.stdout == "0 0 0 2\n"
