@@ -11,7 +11,7 @@ It runs with the fake kubelet's folder at /var/lib/kubelet/device-plugins (in a 
 namespace of its own) and the simulated driver's NVML first among its libraries. Measured:
 start → Register → first list, Allocate, GetPreferredAllocation of every size up to the
 number of devices (8 at most where they are more than 16), memory. Nothing about changes:
-each plugin is told of them in another way.
+each plugin learns of them in another way.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from typing import Any
 
 import grpc
 
-from divvy.agent.api import deviceplugin_pb2 as api
-from divvy.agent.api import deviceplugin_pb2_grpc as stubs
+from divvy.agent.kubelet.api import deviceplugin_pb2 as api
+from divvy.agent.kubelet.api import deviceplugin_pb2_grpc as stubs
 from tests.fakes.agent import agent_node, simulated_driver
 from tests.fakes.kubelet import FakeKubelet, fake_kubelet
 
@@ -73,10 +73,10 @@ def calls(socket: Path, ids: Sequence[str], sizes: Sequence[int]) -> None:
         row(f"Allocate, {kind}", milliseconds(lambda: stub.Allocate(allocate)), "0.5 / 2")
         slowest: tuple[float, int, list[float]] = (0.0, 0, [])
         for size in sizes:
-            wish = api.ContainerPreferredAllocationRequest(
+            container_request = api.ContainerPreferredAllocationRequest(
                 available_deviceIDs=ids, allocation_size=size
             )
-            request = api.PreferredAllocationRequest(container_requests=[wish])
+            request = api.PreferredAllocationRequest(container_requests=[container_request])
             taken = milliseconds(lambda r=request: stub.GetPreferredAllocation(r), 200)  # type: ignore[misc]
             slowest = max(slowest, (statistics.median(taken), size, taken))
         budget = "2" if len(ids) > 100 else "3"
@@ -231,11 +231,11 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--gpus", type=int, default=8, help="GPUs for another plugin")
     parser.add_argument("command", nargs="*", help="another device plugin, after --")
-    wish = parser.parse_args()
+    options = parser.parse_args()
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     print(f"{'milliseconds':52} {'p50':>9} {'p99':>9}   budget")
-    if wish.command:
-        await other(wish.gpus, wish.command)
+    if options.command:
+        await other(options.gpus, options.command)
         return
     for gpus, replicas in ((8, 1), (16, 1), (8, 10), (8, 100)):
         await serving(gpus, replicas)

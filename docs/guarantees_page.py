@@ -14,6 +14,16 @@ _WAYS: Mapping[str, tuple[str, Any]] = {
         "time-slicing with `memoryLimit`",
         {"timeSlicing": {"replicas": 4, "memoryLimit": "auto"}},
     ),
+    "prevented": (
+        "… with `action: prevent` and `compute: share`",
+        {
+            "timeSlicing": {
+                "replicas": 4,
+                "memoryLimit": {"limit": "auto", "action": "prevent"},
+                "compute": "share",
+            }
+        },
+    ),
     "mig": ("MIG", {"mig": {"1g.5gb": 7}}),
     "mig-slices": ("MIG + time-slicing", {"mig": {"3g.20gb": 2}, "timeSlicing": {"replicas": 4}}),
 }
@@ -27,19 +37,19 @@ _PROVEN = {
 _INTRODUCTION = f"""\
 # What each way of sharing guarantees
 
-The words are those of `divvy plan`: they are never stronger than the mechanism. The figures are
-those of one {_MODEL}. Memory and SMs are what a device can reach; whether they are its
-own stands in the rows below.
+`divvy plan` uses the same words; they never promise more than the mechanism enforces. The figures
+are for one {_MODEL}. Memory and SMs are what a device can reach; the rows below say
+whether they are its own.
 
-**Use MIG where tenants do not trust each other, or need a fixed share.** Time-slicing is for
-people who share by agreement: notebooks, tests, small inference. A share is a turn on the GPU, not
-a part of it: two shares give a container no more than one.
+**Use MIG where tenants do not trust each other or need a fixed part of a GPU.** Time-slicing is for
+people who share by agreement: notebooks, tests, small inference. A replica is a turn on the GPU,
+not a part of it: two replicas give a container no more than one.
 """
 _END = """\
 
-`divvy verify` proves what can be proven on live nodes; [conformance.md](conformance.md) has the
-checks. What only hardware can show (compute, bandwidth, faults) is skipped by name on simulated
-GPUs.
+`divvy verify` proves what can be proven on live nodes; [conformance.md](conformance.md) lists the
+checks. Checks that only hardware can answer (compute, bandwidth, faults) are skipped by name on
+simulated GPUs.
 
 This page is generated: python -m docs.generate.
 """

@@ -9,35 +9,40 @@ import signal
 import sys
 
 from divvy.agent.agent import Agent
-from divvy.agent.cluster import ClusterLink
+from divvy.agent.api_server.client import ApiServer
 from divvy.agent.debug import SOCKET, state_page
 from divvy.agent.metrics import metrics_page
-from divvy.agent.one_per_node import NodeLock
-from divvy.agent.settings import BadSetting, Settings, settings_from
-from divvy.agent.web import Answer, serve, serve_on_socket, text
+from divvy.agent.node_lock import NodeLock
+from divvy.agent.settings import InvalidSetting, Settings, settings_from
+from divvy.agent.web import Answer, cached, serve, serve_on_socket, text
 
 _LOCK_SECONDS = 2.0
+_METRICS_SECONDS = 5.0
 _log = logging.getLogger("divvy.agent")
 
 
 class _Process:
-    """The process around an agent: its endpoints, and its turn to be the node's only agent."""
+    """The process around an agent: its endpoints, and the lock that keeps a second one out."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._agent: Agent | None = None
-        self._hindrance = "starting"
+        self._reason = "starting"
 
     async def run(self) -> None:
         """Wait for the node to be free of other agents, then be its agent until cancelled."""
         settings = self._settings
-        pages = {"/metrics": self._metrics, "/healthz": self._health, "/readyz": self._ready}
+        # Readings of all GPUs, once in some seconds however many ask.
+        metrics = cached(self._metrics, _METRICS_SECONDS)
+        pages = {"/metrics": metrics, "/healthz": self._health, "/readyz": self._ready}
         server = await serve(settings.listen, settings.port, pages)
         lock = NodeLock(settings.state_folder, f"{settings.namespace}/{settings.config_map}")
         try:
             await self._until_alone(lock)
-            link = ClusterLink(settings.node, settings.namespace, settings.config_map)
-            self._agent = Agent(settings, link)
+            api = ApiServer(
+                settings.node, settings.namespace, settings.config_map, settings.watch_seconds
+            )
+            self._agent = Agent(settings, api)
             # Behind the lock: the socket is that of the node's agent.
             debug = await serve_on_socket(
                 settings.state_folder / SOCKET, {"/": self._state, **pages}
@@ -50,15 +55,15 @@ class _Process:
 
     async def _until_alone(self, lock: NodeLock) -> None:
         while other := lock.take():
-            words = f"the Divvy agent of {other} is at work on this node: waiting until it is gone"
-            if words != self._hindrance:
-                _log.error("%s", words)
-            self._hindrance = words
+            reason = f"the Divvy agent of {other} is at work on this node: waiting until it is gone"
+            if reason != self._reason:
+                _log.error("%s", reason)
+            self._reason = reason
             await asyncio.sleep(_LOCK_SECONDS)
 
     async def _metrics(self) -> Answer:
         if self._agent is None:
-            return text("503 Service Unavailable", f"{self._hindrance}\n")
+            return text("503 Service Unavailable", f"{self._reason}\n")
         page = await metrics_page(self._agent, self._settings.node)
         return "200 OK", "text/plain; version=0.0.4", page
 
@@ -66,17 +71,18 @@ class _Process:
         return state_page({} if self._agent is None else self._agent.state())
 
     async def _health(self) -> Answer:
-        return text("200 OK", "alive\n")
+        hanging = "" if self._agent is None else self._agent.hanging()
+        return text("503 Service Unavailable" if hanging else "200 OK", f"{hanging or 'alive'}\n")
 
     async def _ready(self) -> Answer:
         agent = self._agent
         if agent is None:
-            return text("503 Service Unavailable", f"{self._hindrance}\n")
+            return text("503 Service Unavailable", f"{self._reason}\n")
         if agent.status is None:
-            return text("503 Service Unavailable", "the first look at the node is not done\n")
-        if agent.kubelet.rivals:
+            return text("503 Service Unavailable", "node discovery has not finished yet\n")
+        if agent.plugins.rivals:
             return text("503 Service Unavailable", f"{agent.status.reason}\n")
-        if agent.kubelet.published() and not agent.kubelet.registered:
+        if agent.plugins.advertised() and not agent.plugins.registered:
             return text("503 Service Unavailable", "not registered with the kubelet\n")
         return text("200 OK", f"{agent.status.state} {agent.status.reason}\n")
 
@@ -100,7 +106,7 @@ def main() -> None:
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     try:
         settings = settings_from(os.environ)
-    except BadSetting as problem:
+    except InvalidSetting as problem:
         sys.exit(f"divvy agent: {problem}")
     asyncio.run(_run(settings))
 

@@ -1,171 +1,191 @@
-"""The agent: bring what is offered to what the stack file says, and tell how far it is."""
+"""The agent: bring what is advertised to what the stack file says, and report how far it is."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from time import monotonic
 from typing import Any
 
-import grpc
-
-from divvy.agent import last_good
-from divvy.agent.allocation import Grant, granted_uuids
-from divvy.agent.cluster import ClusterLink, NodeView
-from divvy.agent.coexistence import programs_beside
-from divvy.agent.device_files import device_files, file_resources
-from divvy.agent.driver import Driver
-from divvy.agent.edits import file_edits
-from divvy.agent.hardware import Snapshot
-from divvy.agent.health import unhealthy_devices
-from divvy.agent.health_watch import HealthWatch
-from divvy.agent.holders import Held, Ledger, PodResources, by_uuid, on_gpu
-from divvy.agent.injection import Injection
-from divvy.agent.inventory import Resource, inventory
-from divvy.agent.kubelet import Kubelet
-from divvy.agent.last_good import LastGood
-from divvy.agent.memory_watch import MemoryWatch
-from divvy.agent.partition import Recut, try_recut
-from divvy.agent.partitioner import make_cap_nodes
-from divvy.agent.preference import preferred
-from divvy.agent.recutting import Recutting
+from divvy.agent.advertise import Advertiser
+from divvy.agent.api_server.client import ApiServer
+from divvy.agent.api_server.node_status import NodeStatusWriter
+from divvy.agent.checkpoint_file import CheckpointFile
+from divvy.agent.decide.checkpoint import Checkpoint, changing, misleading
+from divvy.agent.decide.coexistence import feature_discovery_beside, others_at_work
+from divvy.agent.decide.desired import DesiredState, desired_state
+from divvy.agent.decide.hardware import Snapshot
+from divvy.agent.decide.health import restored
+from divvy.agent.decide.node import NodeView
+from divvy.agent.decide.reconciliation import Observation, decisions, under_way
+from divvy.agent.decide.status import NodeStatus, gpu_states, healthy_counts
+from divvy.agent.decide.transition import Decision
+from divvy.agent.kubelet.device_holders import DeviceHolders
+from divvy.agent.kubelet.pod_resources import PodResources
+from divvy.agent.memory.shares import ShareAccounts
+from divvy.agent.memory.watch import MemoryWatch
+from divvy.agent.nvml.driver import Driver, boot_id
+from divvy.agent.nvml.health_watch import HealthWatch
+from divvy.agent.observe import Observer
+from divvy.agent.reconfigure import Reconfigurer
 from divvy.agent.settings import Settings
 from divvy.agent.state_clock import StateClock
-from divvy.agent.status import NodeStatus, gpu_states, healthy_counts
-from divvy.agent.telling import Teller
-from divvy.agent.turn import Decision, Facts, Turn, decide
-from divvy.agent.wish import Wish, form_wish
 from divvy.model import generation
+from divvy.model.contract import State
 
 _log = logging.getLogger(__name__)
-_TURN_SECONDS = 0.1
-_WAIT_SECONDS = 1.0
+_CHANGING_SECONDS = 0.1
+_WAITING_SECONDS = 1.0
 _IDLE_SECONDS = 30.0
-# How long a start waits for the API's word before the last good state counts as the newest.
-_HEARING_SECONDS = 10.0
+_RESEND_SECONDS = 5.0
+_RESTART_SECONDS = (1.0, 5.0, 30.0)
+# Without a reconciliation for so long, something in the agent hangs.
+_HANGING_SECONDS = 120.0
 
 
 class Agent:
     """One node's agent; ``run`` returns only by cancellation."""
 
-    def __init__(self, settings: Settings, cluster: ClusterLink) -> None:
+    def __init__(self, settings: Settings, api: ApiServer) -> None:
         self._settings = settings
-        self._cluster = cluster
-        self._memory = last_good.load(settings.state_folder)
-        self._config = self._memory.config
-        self._node = NodeView("", self._memory.labels, {}, self._memory.runtime)
-        self._wish = Wish()
-        self._ledger = Ledger()
-        self._turns: dict[str, Turn] = {}
+        self._api = api
         self._wake = asyncio.Event()
-        self._started = monotonic()
-        self._heard: set[str] = set()
-        self.pod_resources = PodResources(settings.pod_resources_socket)
-        self._driver = Driver(settings.driver_root, self._memory.gpus, self._wake.set)
-        self._watch = HealthWatch(self._driver, self._wake.set)
-        self._driver.on_xid = self._watch.xid_arrived
-        self._injection = Injection(settings)
-        self._recutting = Recutting(self._driver, cluster)
-        self._teller = Teller(cluster)
-        self.kubelet = Kubelet(settings.plugin_folder, self, self._wake.set)
-        self.memory_watch = MemoryWatch(
-            self._driver, self.kubelet, self.pod_resources, cluster, settings.container_logs
+        self._checkpoint_file = CheckpointFile(settings.state_folder)
+        self._checkpoint = self._checkpoint_file.saved
+        self._config = self._checkpoint.config
+        self._node = NodeView("", self._checkpoint.labels, {}, self._checkpoint.runtime)
+        self._boot = boot_id(settings.driver_root)
+        self._desired = DesiredState()
+        self._decisions: dict[str, Decision] = {}
+        self._problems: dict[str, str] = {}
+        self._resent = 0.0
+        self._reconciled = monotonic()
+        checkpoint = self._checkpoint
+        health = restored(checkpoint.faults, checkpoint.last_seen, self._boot)
+        self._health = HealthWatch(health, self._on_health)
+        self._health_changed = asyncio.Event()
+        self._advertising = asyncio.Lock()
+        self.driver = Driver(
+            settings.driver_root,
+            self._checkpoint.gpus,
+            on_change=self._wake.set,
+            on_xid=self._health.on_xid,
+            on_scan=self._health.on_scan,
         )
-        self._find_files = device_files(settings.device_folder)
+        pod_resources = PodResources(settings.pod_resources_socket)
+        self.holders = DeviceHolders(
+            pod_resources, settings.plugin_folder, self._checkpoint.forgotten
+        )
+        self._advertiser = Advertiser(
+            settings, self.driver, self._health, self.holders, self._wake.set
+        )
+        self.plugins = self._advertiser.plugins
+        self._reconfigurer = Reconfigurer(self.driver, api, self._wake.set)
+        self._observer = Observer(api, self.driver, self.plugins, self.holders, self._reconfigurer)
+        self._status_writer = NodeStatusWriter(api)
         self._state_clock = StateClock()
+        self.memory_watch = MemoryWatch(
+            self.driver, self.plugins, self.holders, api, settings.container_logs
+        )
+        self.share_accounts = ShareAccounts(self.driver, self.holders, settings.state_folder)
         self.status: NodeStatus | None = None
-
-    @property
-    def driver(self) -> Driver:
-        """Return the driver's watcher (the metrics read through it)."""
-        return self._driver
 
     def state_seconds(self, now: float) -> Mapping[tuple[str, str], float]:
         """Return how long each GPU has been in each state, by (UUID, state)."""
         return self._state_clock.seconds(now)
 
-    async def run(self) -> None:
-        """Do everything at once until cancelled."""
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._cluster.watch_node(self._node_seen))
-                tasks.create_task(self._cluster.watch_config(self._config_seen))
-                tasks.create_task(self._driver.run())
-                tasks.create_task(self.kubelet.watch())
-                tasks.create_task(self._teller.run())
-                tasks.create_task(self._watch.run())
-                tasks.create_task(self.memory_watch.run())
-                tasks.create_task(self._reconcile_for_ever())
-        finally:
-            await self.kubelet.stop()
-            await self._driver.stop()
-
-    def prefer(
-        self, resource: Resource, available: Sequence[str], required: Sequence[str], size: int
-    ) -> list[str]:
-        """Choose devices for the kubelet's GetPreferredAllocation."""
-        snapshot = self._driver.snapshot
-        links = {} if snapshot is None else snapshot.links
-        return preferred(resource, available, required, size, links, self._wish.replica_policy)
-
-    def grant(self, resource: Resource, device_ids: Sequence[str]) -> Grant:
-        """Grant an Allocate and remember it until PodResources lists it."""
-        uuids = granted_uuids(resource, device_ids)
-        if resource.kind == "file":
-            granted = Grant((), file_edits(resource.files))
-        else:
-            granted = self._injection.grant(uuids)
-        self._ledger.record(resource.name, device_ids, monotonic())
-        return granted
+    def hanging(self) -> str:
+        """Say that reconciliation does not go on, "" while it does."""
+        seconds = monotonic() - self._reconciled
+        return f"no reconciliation for {seconds:.0f} s" if seconds > _HANGING_SECONDS else ""
 
     def state(self) -> dict[str, Any]:
         """Return what it knows and intends, as values, for a person who looks for a reason."""
+        injection = self._advertiser.injection
         return {
             "status": self.status,
-            "wish": self._wish,
-            "memory": self._memory,
+            "desired": self._desired,
+            "checkpoint": self._checkpoint,
             "node": self._node,
-            "heard": self._heard,
-            "driver": {"problem": self._driver.problem, "snapshot": self._driver.snapshot},
-            "health": self._watch.health.faults,
-            "turns": self._turns,
-            "failed": self._recutting.failed,
-            "granted": self._ledger.grants,
-            "injection": {"cdi": self._injection.by_cdi, "problem": self._injection.problem},
+            "apiInTouch": self._api.in_touch,
+            "driver": {"problem": self.driver.problem, "snapshot": self.driver.snapshot},
+            "health": self._health.health.faults,
+            "decisions": self._decisions,
+            "applying": self._reconfigurer.applying,
+            "failures": self._reconfigurer.failures,
+            "allocated": self.holders.ledger.allocations,
+            "injection": {"cdi": injection.by_cdi, "problem": injection.problem},
             "kubelet": {
-                "registered": self.kubelet.registered,
-                "rivals": self.kubelet.rivals,
-                "resources": self.kubelet.published(),
+                "registered": self.plugins.registered,
+                "current": self.plugins.current,
+                "rivals": self.plugins.rivals,
+                "resources": self.plugins.advertised(),
             },
             "memoryLimit": self.memory_watch.excesses,
+            "problems": self._problems,
             "monotonic": monotonic(),
         }
 
-    def _heard_of_api(self) -> bool:
-        """Tell whether the wish is the newest there is: a stale one must not re-cut a GPU."""
-        late = monotonic() - self._started > _HEARING_SECONDS
-        return late or self._heard >= {"node", "configuration"}
+    async def run(self) -> None:
+        """Do everything at once until cancelled."""
+        loops: dict[str, Callable[[], Awaitable[None]]] = {
+            "the watch of the node": lambda: self._api.watch_node(self._on_node),
+            "the watch of the configuration": lambda: self._api.watch_config(self._on_config),
+            "the driver's watch": self.driver.run,
+            "registration": self.plugins.watch,
+            "the node's status": self._status_writer.run,
+            "the memory watch": self.memory_watch.run,
+            "the accounts of shares": self.share_accounts.run,
+            "the installation": self._advertiser.keep_installed,
+            "reconciliation": self._reconcile_for_ever,
+            "the health of devices": self._advertise_health,
+        }
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for name, loop in loops.items():
+                    tasks.create_task(self._keep_up(name, loop))
+        finally:
+            await self._reconfigurer.stop()
+            await self.plugins.stop()
+            await self.driver.stop()
 
-    def _node_seen(self, node: NodeView) -> None:
-        self._heard.add("node")
-        if node != self._node:
-            self._node = node
-            self._wake.set()
+    async def _keep_up(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
+        """Run a loop for ever: an error in one is reported and takes nothing else away."""
+        failures = 0
+        while True:
+            began = monotonic()
+            try:
+                await loop()
+            except Exception as error:
+                _log.exception("%s failed", name)
+                self._problems[name] = f"internal error in {name}: {type(error).__name__}: {error}"
+                self._wake.set()
+            if monotonic() - began > _HANGING_SECONDS:
+                failures = 0
+            await asyncio.sleep(_RESTART_SECONDS[min(failures, len(_RESTART_SECONDS) - 1)])
+            failures += 1
 
-    def _config_seen(self, text: str | None) -> None:
-        if "configuration" not in self._heard:
-            self._heard.add("configuration")
-            self._wake.set()
-        if text is not None and text != self._config:
+    def _on_node(self, node: NodeView) -> None:
+        beside = feature_discovery_beside(node.labels)
+        if beside and beside != feature_discovery_beside(self._node.labels):
+            _log.warning("%s", beside)
+        self._node = node
+        self._wake.set()
+
+    def _on_config(self, text: str | None) -> None:
+        if text is not None:
             self._config = text
-            self._wake.set()
+        self._wake.set()
 
     async def _reconcile_for_ever(self) -> None:
+        await self._advertiser.tried()
         while True:
             self._wake.clear()
             pause = await self._reconcile()
+            self._reconciled = monotonic()
+            self._problems.pop("reconciliation", None)
             try:
                 async with asyncio.timeout(pause):
                     await self._wake.wait()
@@ -173,123 +193,155 @@ class Agent:
                 pass
 
     async def _reconcile(self) -> float:
-        """Take one step and return how long the next may wait."""
-        snapshot = self._driver.snapshot
-        if snapshot is None and not self._driver.problem:
+        """Observe, decide, advertise, apply, report; return how long the next may wait."""
+        snapshot = self.driver.snapshot
+        self._desire(snapshot)
+        if snapshot is None and not self.driver.problem:
             return _IDLE_SECONDS  # the first look at the driver wakes it up
-        self._wish = form_wish(
-            self._config, self._settings.node, self._node, snapshot, self._memory
-        )
-        self._watch.rules = self._wish.health
-        others = await programs_beside(self.kubelet.rivals, self._node, self.pod_resources)
-        if others:
-            await self.kubelet.publish(())
-            self._tell(snapshot, (), {}, others)
+        if others := others_at_work(self.plugins.rivals, self._node.annotations):
+            await self._advertiser.withdraw()
+            self._report(snapshot, others)
             return _IDLE_SECONDS
-        no_driver = self._driver.problem or self._wish.driver_problem(snapshot)
-        problem = no_driver or self._wish.problem or self._injection.problem
+        no_driver = self.driver.problem or self._desired.driver_problem(snapshot)
         if snapshot is None or no_driver:
-            files = self._files()
-            await self.kubelet.publish(files)
-            self._tell(snapshot, files, {}, problem)
+            await self._advertise(None)
+            self._report(snapshot, no_driver)
             return _IDLE_SECONDS
-        held, allocatable = await self._holders()
-        decisions: dict[str, Decision] = {}
-        for wish in self._wish.node.gpus:
-            gpu = snapshot.gpu(wish.uuid)
-            if gpu is None or gpu.lost:
-                decisions[wish.uuid] = Decision(self._memory.applied.get(wish.uuid, wish))
-                continue
-            plan = try_recut(gpu, wish.mig, held or {})
-            busy = await self._recutting.busy(gpu, plan, held or {})
-            applied = self._memory.applied.get(gpu.uuid)
-            right = isinstance(plan, Recut) and plan.nothing
-            if not right and (held is None or not self._heard_of_api()):
-                # Nobody can say who holds what, or whether this is still the wish.
-                silent = "the kubelet" if held is None else "the API"
-                decisions[gpu.uuid] = Decision(
-                    applied or wish, state="Waiting", reason=f"{silent} does not answer"
-                )
-                continue
-            facts = Facts(wish, applied, gpu, plan, on_gpu(gpu, held or {}), busy, allocatable)
-            turn = self._turns.get(gpu.uuid)
-            decisions[gpu.uuid] = decide(facts, turn, self._wish.policy, monotonic())
-        await self._publish(snapshot, decisions)
-        recut_any = await self._recutting.execute(snapshot, self._wish.node.gpus, decisions)
-        self._remember(snapshot, decisions)
-        self._tell(snapshot, self.kubelet.published(), decisions, problem)
-        if recut_any:
-            self._wake.set()
-        turning = list(self._turns.values())
-        if any(not turn.blocked for turn in turning):
-            waiting = all(decision.state != "Changing" for decision in decisions.values())
-            return _WAIT_SECONDS if waiting else _TURN_SECONDS
-        soon = turning or held is None or self._recutting.failed or not self._heard_of_api()
-        return _WAIT_SECONDS if soon else _IDLE_SECONDS
+        observed = await self._observer.observe(self._desired, snapshot, self._node)
+        now = monotonic()
+        if self._decide(observed, now):
+            self._forget_replaced()
+        await self._advertise(snapshot)
+        self._reconfigurer.execute(snapshot, self._decisions)
+        self._report(snapshot)
+        self._refresh_holders(observed, now)
+        return self._pause(observed)
 
-    def _files(self) -> tuple[Resource, ...]:
-        return file_resources(self._wish.file_devices, self._find_files)
-
-    async def _holders(self) -> tuple[Held | None, frozenset[str]]:
-        try:
-            listed = await self.pod_resources.holders()
-            allocatable = await self.pod_resources.allocatable()
-        except grpc.RpcError:
-            return None, frozenset()
-        granted = self._ledger.open_grants(listed, monotonic())
-        return by_uuid((*listed, *granted)), allocatable
-
-    async def _publish(self, snapshot: Snapshot, decisions: Mapping[str, Decision]) -> None:
-        offered = replace(
-            self._wish.node, gpus=tuple(decision.offer for decision in decisions.values())
+    def _desire(self, snapshot: Snapshot | None) -> None:
+        self._desired = desired_state(
+            self._config, self._settings.node, self._node, snapshot, self._checkpoint, self._boot
         )
-        withheld = frozenset().union(*(decision.withheld for decision in decisions.values()))
-        unhealthy = unhealthy_devices(snapshot, self._watch.health)
-        for decision in decisions.values():
-            self._turns.pop(decision.offer.uuid, None)
-            if decision.turn is not None:
-                self._turns[decision.offer.uuid] = decision.turn
-        make_cap_nodes(self._settings.driver_root)
-        self._injection.renew(snapshot, self._node.runtime)
-        gpus = inventory(offered, snapshot, unhealthy, withheld)
-        await self.kubelet.publish((*gpus, *self._files()))
+        self._health.rules = self._desired.health
+        self.driver.scan_seconds = self._health.scan_seconds
 
-    def _remember(self, snapshot: Snapshot, decisions: Mapping[str, Decision]) -> None:
-        applied = dict(self._memory.applied)
-        for uuid, decision in decisions.items():
-            if decision.state == "Ready":
-                applied[uuid] = decision.offer
-        memory = LastGood(
-            config=self._wish.config,
+    def _forget_replaced(self) -> None:
+        """Forget GPUs once it is saved which others have their indices."""
+        if self._desired.replaced:
+            _log.warning("replaced GPUs are forgotten: %s", ", ".join(self._desired.replaced))
+            self.driver.forget(self._desired.replaced)
+
+    def _on_health(self) -> None:
+        self._health_changed.set()
+        self._wake.set()
+
+    async def _advertise_health(self) -> None:
+        """Advertise another health at once: a look at the kubelet may take its time."""
+        while True:
+            await self._health_changed.wait()
+            self._health_changed.clear()
+            self._checkpoint = replace(self._checkpoint, faults=self._health.health.saved())
+            self._save(self._checkpoint)
+            if self._decisions and self.driver.snapshot is not None:
+                await self._advertise(self.driver.snapshot)
+
+    async def _advertise(self, snapshot: Snapshot | None) -> None:
+        async with self._advertising:
+            # In here: what was decided last is what is advertised last.
+            gpus = [decision.advertise for decision in self._decisions.values()]
+            await self._advertiser.advertise(
+                self._desired, gpus, snapshot, self._node.runtime, self._problems
+            )
+
+    def _decide(self, observed: Observation, now: float) -> bool:
+        """Decide, and save it before anything is done about it; return whether it is saved.
+
+        An agent that starts after a crash must not take what is held as the new layout has it for
+        something that the old one advertised. So where nothing can be saved, nothing changes.
+        """
+        desired, before, previous = self._desired, self._checkpoint, self._decisions
+        decided = decisions(desired, observed, before, previous, now)
+        checkpoint = self._checkpoint_after(observed.snapshot, decided)
+        saved = self._save(checkpoint)
+        if not saved:
+            unrecorded = misleading(self._checkpoint_file.saved, decided)
+            observed = replace(observed, unrecorded=unrecorded)
+            decided = decisions(desired, observed, before, previous, now)
+            checkpoint = self._checkpoint_after(observed.snapshot, decided)
+        self._decisions, self._checkpoint = decided, checkpoint
+        return saved
+
+    def _checkpoint_after(self, snapshot: Snapshot, decided: Mapping[str, Decision]) -> Checkpoint:
+        replaced = self._desired.replaced
+        applied = {u: gpu for u, gpu in self._checkpoint.applied.items() if u not in replaced}
+        for uuid, decision in decided.items():
+            if decision.state is State.READY and not decision.provisional:
+                applied[uuid] = decision.advertise.layout
+        seen = {gpu.uuid: self._boot for gpu in snapshot.gpus if not gpu.lost}
+        return Checkpoint(
+            config=self._desired.config,
             labels=dict(self._node.labels),
-            profile=self._wish.profile,
-            assignment=self._wish.assignment,
+            profile=self._desired.profile,
+            assignment=self._desired.assignment,
             applied=applied,
-            gpus=snapshot.gpus,
+            gpus=tuple(gpu for gpu in snapshot.gpus if gpu.uuid not in replaced),
             runtime=self._node.runtime,
+            last_seen={**self._checkpoint.last_seen, **seen},
+            faults=self._health.health.saved(),
+            changing=tuple(u for u in changing(self._checkpoint, decided) if u not in replaced),
+            forgotten=self.holders.forgotten,
         )
-        if memory != self._memory:
-            last_good.save(self._settings.state_folder, memory)
-            self._memory = memory
 
-    def _tell(
-        self,
-        snapshot: Snapshot | None,
-        resources: Sequence[Resource],
-        decisions: Mapping[str, Decision],
-        problem: str,
-    ) -> None:
-        failed = {uuid: failure.reason for uuid, failure in self._recutting.failed.items()}
+    def _save(self, checkpoint: Checkpoint) -> bool:
+        try:
+            self._checkpoint_file.save(checkpoint)
+        except OSError as error:
+            self._problems["checkpoint"] = f"the agent's state cannot be saved: {error}"
+            return False
+        self._problems.pop("checkpoint", None)
+        return True
+
+    def _report(self, snapshot: Snapshot | None, unusable: str = "") -> None:
+        """Say how the node is; ``unusable`` is why no GPU of it is advertised."""
+        if unusable:
+            self._decisions = {}
+        problems = (
+            unusable,
+            self._desired.problem,
+            *(() if snapshot is None else snapshot.unreadable),
+            self._advertiser.injection.problem,
+            *self._problems.values(),
+        )
+        resources = self.plugins.advertised()
         self.status = NodeStatus(
-            generation=generation(self._wish.config),
-            pool=self._wish.node.pool,
-            profile=self._wish.profile,
-            source=self._wish.node.source,
-            problem=problem,
+            generation=generation(self._desired.config),
+            pool=self._desired.node.pool,
+            profile=self._desired.profile,
+            source=self._desired.node.source,
+            problem="; ".join(filter(None, problems)),
             driver="" if snapshot is None else snapshot.driver_version,
             simulated=snapshot is not None and snapshot.simulated,
-            gpus=gpu_states(snapshot, decisions, failed, self._watch.health),
+            gpus=gpu_states(snapshot, self._decisions, self._health.health),
             resources=healthy_counts(resources),
         )
         self._state_clock.observe(self.status.gpus, monotonic())
-        self._teller.tell(self._node, self.status, snapshot, resources, self._wish.strategy)
+        self._status_writer.update(
+            self._node, self.status, snapshot, resources, self._desired.strategy
+        )
+
+    def _refresh_holders(self, observed: Observation, now: float) -> None:
+        """Let the kubelet write its checkpoint now and then, where a change waits for it."""
+        unknown = isinstance(observed.kubelet, str)
+        waiting = unknown or any(decision.in_the_way for decision in self._decisions.values())
+        if waiting and now - self._resent > _RESEND_SECONDS:
+            # It writes when a list arrives: without pods that have ended, whole where it was not.
+            self._resent = now
+            self.plugins.resend()
+
+    def _pause(self, observed: Observation) -> float:
+        decided = self._decisions.values()
+        if under_way(decided) and not self._reconfigurer.applying:
+            changing = any(decision.state is State.CHANGING for decision in decided)
+            return _CHANGING_SECONDS if changing else _WAITING_SECONDS
+        settled = all(decision.state is State.READY for decision in decided)
+        unknown = isinstance(observed.kubelet, str) or not observed.api_in_touch
+        return _IDLE_SECONDS if settled and not unknown and not self._problems else _WAITING_SECONDS

@@ -9,20 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from time import monotonic
 
-import grpc
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from divvy.agent.agent import Agent
-from divvy.agent.hardware import Gpu
-from divvy.agent.holders import Holder
-from divvy.agent.inventory import Resource
-from divvy.agent.memory_limit import Excess
+from divvy.agent.decide.hardware import Gpu
+from divvy.agent.decide.holders import Holder
+from divvy.agent.decide.inventory import Resource
+from divvy.agent.decide.memory_limit import Excess
+from divvy.agent.decide.status import NodeStatus
+from divvy.agent.kubelet.device_holders import HoldersUnknown
+from divvy.agent.memory.shares import ShareFigures
 from divvy.agent.nvml.process import DriverProblem
-from divvy.agent.status import NodeStatus
+from divvy.model.contract import Mode, State
 
-STATES = ("Ready", "Changing", "Waiting", "Blocked", "Degraded", "Failed")
 # name of the reading → (DCGM's name, help)
 _DCGM = {
     "temperature_celsius": ("DCGM_FI_DEV_GPU_TEMP", "GPU temperature in degrees Celsius."),
@@ -37,7 +38,7 @@ _HOLDER = ["resource", "mode", "device", "uuid", "gpu", "namespace", "pod", "con
 async def metrics_page(agent: Agent, node: str) -> bytes:
     """Render all metrics now."""
     page = _Page(node)
-    resources = agent.kubelet.published()
+    resources = agent.plugins.advertised()
     _devices(page, resources)
     _excesses(page, agent.memory_watch.excesses)
     if agent.status is not None:
@@ -48,21 +49,26 @@ async def metrics_page(agent: Agent, node: str) -> bytes:
     if snapshot is not None and not agent.driver.problem:
         memory = await _readings(page.registry, agent, snapshot.gpus, node)
     try:
-        held = await agent.pod_resources.holders()
-    except grpc.RpcError:
+        held = await agent.holders.holders()
+    except HoldersUnknown:
         held = ()  # the kubelet is restarting: better no holders than old ones
-    _holders(page, resources, held, memory)
+    # Whom the kubelet's checkpoint alone knows has no name, and may have ended.
+    named = [holder for holder in held if holder.pod]
+    _holders(page, resources, named, memory)
+    _shares(page, agent.share_accounts.figures, named)
     return generate_latest(page.registry)
 
 
-def mode(resource: Resource) -> str:
-    """Return how a resource's devices are shared, in the words of conformance."""
+def mode(resource: Resource) -> Mode:
+    """Return how a resource's devices are shared."""
     if resource.kind == "file":
-        return "files"
-    sharing = "time-slicing" if resource.replicas > 1 else "whole"
-    if resource.kind != "mig":
-        return sharing
-    return "mig" if sharing == "whole" else "mig-time-slicing"
+        return Mode.FILES
+    is_mig = resource.kind == "mig"
+    if resource.replicas == 1:
+        return Mode.MIG if is_mig else Mode.WHOLE
+    if resource.memory_prevented:
+        return Mode.MIG_TIME_SLICING_LIMIT if is_mig else Mode.TIME_SLICING_LIMIT
+    return Mode.MIG_TIME_SLICING if is_mig else Mode.TIME_SLICING
 
 
 class _Page:
@@ -132,6 +138,37 @@ def _holders(
             using.set(memory[device.uuid], *labels)
 
 
+def _shares(page: _Page, shares: Mapping[str, ShareFigures], held: Iterable[Holder]) -> None:
+    """Show what the limiter in each container says, by its own account."""
+    labels = ["uuid", "namespace", "pod", "container"]
+    used = page.gauge("divvy_share_memory_used_mib", "Memory that a share uses, in MiB.", labels)
+    limit = page.gauge("divvy_share_memory_limit_mib", "Memory limit of a share, in MiB.", labels)
+    refused = page.gauge(
+        "divvy_share_refusals", "Requests for memory that the limiter has refused.", labels
+    )
+    waited = page.gauge(
+        "divvy_share_waited_seconds", "Time that launches have waited at the compute gate.", labels
+    )
+    opened = page.gauge(
+        "divvy_share_gate_opened",
+        "Launches let through although another's turn did not end.",
+        labels,
+    )
+    holders = {holder.device_id: holder for holder in held}
+    for share in shares.values():
+        holder = next((holders[each] for each in share.device_ids if each in holders), None)
+        if holder is None:
+            continue
+        namespace, _, pod = holder.pod.partition("/")
+        for at, (uuid, size) in enumerate(share.limits.items()):
+            where = (uuid, namespace, pod, holder.container)
+            used.set(share.figures.used[at] >> 20, *where)
+            limit.set(size >> 20, *where)
+            refused.set(share.figures.refused[at], *where)
+            waited.set(share.figures.waited[at], *where)
+            opened.set(share.figures.opened[at], *where)
+
+
 def _excesses(page: _Page, excesses: Sequence[Excess]) -> None:
     gauge = page.gauge(
         "divvy_memory_over_limit_mib",
@@ -147,10 +184,10 @@ def _excesses(page: _Page, excesses: Sequence[Excess]) -> None:
 def _states(page: _Page, status: NodeStatus) -> None:
     gauge = page.gauge("divvy_gpu_state", "1 for the state a GPU is in.", ["gpu", "uuid", "state"])
     for gpu in status.gpus:
-        for state in STATES:
+        for state in State:
             gauge.set(state == gpu.state, str(gpu.index), gpu.uuid, state)
     node = page.gauge("divvy_node_state", "1 for the worst state on the node.", ["state"])
-    for state in STATES:
+    for state in State:
         node.set(state == status.state, state)
     info = page.gauge(
         "divvy_node_profile",
@@ -177,7 +214,7 @@ class _StateSeconds(Collector):
             labels=["node", "gpu", "uuid", "state"],
         )
         for uuid, index in self._indices.items():
-            for state in STATES:
+            for state in State:
                 spent = self._seconds.get((uuid, state), 0.0)
                 family.add_metric([self._node, index, uuid, state], spent)
         return [family]
@@ -194,18 +231,16 @@ async def _readings(
     }
     memory: dict[str, float] = {}
     for gpu in gpus:
-        if gpu.lost:
+        if not gpu.present:
             continue
         labels = (str(gpu.index), gpu.uuid, f"nvidia{gpu.minor}", gpu.product, node)
-        devices = [instance.uuid for instance in gpu.instances if instance.uuid]
         try:
-            found = await agent.driver.readings(gpu.uuid)
-            parts = {uuid: await agent.driver.readings(uuid) for uuid in devices}
+            readings = await agent.driver.readings(gpu)
         except DriverProblem:
             continue
-        for reading, value in found.items():
+        for reading, value in readings.get(gpu.uuid, {}).items():
             gauges[reading].labels(*labels).set(value)
-        for uuid, values in {gpu.uuid: found, **parts}.items():
+        for uuid, values in readings.items():
             if "memory_used_mib" in values:
                 memory[uuid] = values["memory_used_mib"]
     return memory

@@ -6,8 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from divvy.model.contract import (
+    CDI_FOLDER,
+    CONFIG_MAP,
+    DRIVER_ROOT,
+    DRIVER_ROOT_VARIABLE,
+    METRICS_PORT,
+    STATE_FOLDER,
+)
 
-class BadSetting(Exception):
+
+class InvalidSetting(Exception):
     """An environment variable that is missing or wrong: which, and what would be right."""
 
 
@@ -19,7 +28,8 @@ class Settings:
     ``host_driver_root`` the same folder as the host's runtime does;
     ``device_folder`` is the host's /dev and ``containerd_folder`` its
     /etc/containerd as this process sees them. ``state_folder`` has the same path
-    on the host: containers' hook is run from there.
+    on the host: containers' hook is run from there. A watch of the API that is
+    silent for ``watch_seconds`` is opened again.
     """
 
     node: str
@@ -35,44 +45,51 @@ class Settings:
     container_logs: Path
     containerd_folder: Path
     hook_program: Path
+    limiter_folder: Path
     listen: str
     port: int
+    watch_seconds: float
 
 
 _DEFAULTS = {
-    "DIVVY_CONFIG_MAP": "divvy",
-    "DIVVY_DRIVER_ROOT": "/driver-root",
-    "DIVVY_HOST_DRIVER_ROOT": "/",
+    "DIVVY_CONFIG_MAP": CONFIG_MAP,
+    "DIVVY_DRIVER_ROOT": DRIVER_ROOT,
+    DRIVER_ROOT_VARIABLE: "/",
     "DIVVY_PLUGIN_FOLDER": "/var/lib/kubelet/device-plugins",
     "DIVVY_POD_RESOURCES": "/var/lib/kubelet/pod-resources/kubelet.sock",
-    "DIVVY_CDI_FOLDER": "/var/run/cdi",
-    "DIVVY_STATE_FOLDER": "/var/lib/divvy",
+    "DIVVY_CDI_FOLDER": CDI_FOLDER,
+    "DIVVY_STATE_FOLDER": STATE_FOLDER,
     "DIVVY_DEVICE_FOLDER": "/host-dev",
     "DIVVY_CONTAINER_LOGS": "/var/log/containers",
     "DIVVY_CONTAINERD_FOLDER": "/host-containerd",
     "DIVVY_HOOK": "/opt/divvy-hook",
+    "DIVVY_LIMITER": "/opt/divvy-limiter",
     "DIVVY_LISTEN": "0.0.0.0",  # noqa: S104 (the pod's own address)
-    "DIVVY_PORT": "9410",
+    "DIVVY_PORT": str(METRICS_PORT),
+    "DIVVY_WATCH_SECONDS": "240",
 }
 
 
 def settings_from(environment: Mapping[str, str]) -> Settings:
-    """Read the settings; raises BadSetting."""
+    """Read the settings; raises InvalidSetting."""
     values = {name: environment.get(name) or default for name, default in _DEFAULTS.items()}
     for name in ("NODE_NAME", "NAMESPACE"):
         if not environment.get(name):
-            raise BadSetting(
+            raise InvalidSetting(
                 f"{name} is not set: the DaemonSet passes it from the pod's own fields"
             )
     port = values["DIVVY_PORT"]
     if not port.isdigit() or not 0 < int(port) < 65536:
-        raise BadSetting(f"DIVVY_PORT is {port!r}: a port number from 1 to 65535 is right")
+        raise InvalidSetting(f"DIVVY_PORT is {port!r}: a port number from 1 to 65535 is right")
+    watch = values["DIVVY_WATCH_SECONDS"]
+    if not watch.isdigit() or int(watch) < 1:
+        raise InvalidSetting(f"DIVVY_WATCH_SECONDS is {watch!r}: whole seconds, 1 or more")
     return Settings(
         node=environment["NODE_NAME"],
         namespace=environment["NAMESPACE"],
         config_map=values["DIVVY_CONFIG_MAP"],
         driver_root=Path(values["DIVVY_DRIVER_ROOT"]),
-        host_driver_root=PurePosixPath(values["DIVVY_HOST_DRIVER_ROOT"]),
+        host_driver_root=PurePosixPath(values[DRIVER_ROOT_VARIABLE]),
         plugin_folder=Path(values["DIVVY_PLUGIN_FOLDER"]),
         pod_resources_socket=Path(values["DIVVY_POD_RESOURCES"]),
         cdi_folder=Path(values["DIVVY_CDI_FOLDER"]),
@@ -81,6 +98,8 @@ def settings_from(environment: Mapping[str, str]) -> Settings:
         container_logs=Path(values["DIVVY_CONTAINER_LOGS"]),
         containerd_folder=Path(values["DIVVY_CONTAINERD_FOLDER"]),
         hook_program=Path(values["DIVVY_HOOK"]),
+        limiter_folder=Path(values["DIVVY_LIMITER"]),
         listen=values["DIVVY_LISTEN"],
         port=int(port),
+        watch_seconds=float(watch),
     )

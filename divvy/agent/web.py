@@ -1,9 +1,15 @@
-"""The agent's HTTP endpoints: on the pod's address, and on a Unix socket of the node."""
+"""The agent's HTTP endpoints: on the pod's address, and on a Unix socket of the node.
+
+Anybody in the cluster may open connections, so that they are few and short: where there are too
+many, the oldest of whoever has the most makes way.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
@@ -12,9 +18,11 @@ _HEADERS = (
     "Connection: close\r\n\r\n"
 )
 _TEXT = "text/plain; charset=utf-8"
+_MAX_CONNECTIONS = 32
+_MAX_HEADER_LINES = 100
+_REQUEST_SECONDS = 10.0
 Answer = tuple[str, str, bytes]
 Page = Callable[[], Awaitable[Answer]]
-_Client = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 def text(status: str, body: str) -> Answer:
@@ -22,9 +30,24 @@ def text(status: str, body: str) -> Answer:
     return status, _TEXT, body.encode()
 
 
+def cached(page: Page, seconds: float) -> Page:
+    """Return a page that is made once in so many seconds, whoever and how many ask."""
+    lock = asyncio.Lock()
+    made: list[tuple[float, Answer]] = []
+
+    async def answer() -> Answer:
+        async with lock:
+            if not made or time.monotonic() - made[0][0] >= seconds:
+                fresh = await page()
+                made[:] = [(time.monotonic(), fresh)]
+            return made[0][1]
+
+    return answer
+
+
 async def serve(address: str, port: int, pages: Mapping[str, Page]) -> asyncio.Server:
     """Start serving GET requests for the given paths."""
-    return await asyncio.start_server(_answering(pages), address, port)
+    return await asyncio.start_server(_Clients(pages), address, port)
 
 
 async def serve_on_socket(path: Path, pages: Mapping[str, Page]) -> asyncio.Server:
@@ -33,28 +56,52 @@ async def serve_on_socket(path: Path, pages: Mapping[str, Page]) -> asyncio.Serv
     path.unlink(missing_ok=True)
     before = os.umask(0o177)
     try:
-        return await asyncio.start_unix_server(_answering(pages), path)
+        return await asyncio.start_unix_server(_Clients(pages), path)
     finally:
         os.umask(before)
 
 
-def _answering(pages: Mapping[str, Page]) -> _Client:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+class _Clients:
+    """Answers connections, and closes one for each past the most there may be."""
+
+    def __init__(self, pages: Mapping[str, Page]) -> None:
+        self._pages = pages
+        self._open: dict[asyncio.StreamWriter, str] = {}  # whose, in the order of their coming
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open[writer] = _address(writer)
+        if len(self._open) > _MAX_CONNECTIONS:
+            self._make_way()
         try:
-            async with asyncio.timeout(10):
-                line = await reader.readline()
-                while (await reader.readline()).strip():
-                    pass
-                method, _, rest = line.decode("latin-1").partition(" ")
-                path = rest.split(" ", 1)[0].split("?", 1)[0]
-                page = pages.get(path) if method == "GET" else None
-                status, kind, body = await page() if page else text("404 Not Found", "not found\n")
-                head = _HEADERS.format(status=status, kind=kind, size=len(body))
-                writer.write(head.encode() + body)
-                await writer.drain()
+            async with asyncio.timeout(_REQUEST_SECONDS):
+                await self._answer(reader, writer)
         except (TimeoutError, ConnectionError, ValueError):
             pass  # a client that hangs, leaves or sends rubbish concerns nobody else
         finally:
+            self._open.pop(writer, None)
             writer.close()
 
-    return answer
+    def _make_way(self) -> None:
+        """Close the oldest connection of the address that has the most: the kubelet has one."""
+        most, _ = Counter(self._open.values()).most_common(1)[0]
+        oldest = next(writer for writer, whose in self._open.items() if whose == most)
+        del self._open[oldest]
+        oldest.transport.abort()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        line = await reader.readline()
+        for _ in range(_MAX_HEADER_LINES):
+            if not (await reader.readline()).strip():
+                break
+        method, _, rest = line.decode("latin-1").partition(" ")
+        path = rest.split(" ", 1)[0].split("?", 1)[0]
+        page = self._pages.get(path) if method == "GET" else None
+        status, kind, body = await page() if page else text("404 Not Found", "not found\n")
+        head = _HEADERS.format(status=status, kind=kind, size=len(body))
+        writer.write(head.encode() + body)
+        await writer.drain()
+
+
+def _address(writer: asyncio.StreamWriter) -> str:
+    peer = writer.get_extra_info("peername")
+    return str(peer[0]) if isinstance(peer, tuple) else ""

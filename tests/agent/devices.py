@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from divvy.agent.hardware import Gpu, MigInstance, Snapshot
-from divvy.agent.inventory import Device, Resource
+from dataclasses import replace
+from typing import Literal
+
+from divvy.agent.decide.hardware import Gpu, MigInstance, Snapshot
+from divvy.agent.decide.inventory import Device, Resource
 
 A100 = "NVIDIA A100-SXM4-40GB"
 
@@ -42,6 +45,19 @@ def replicas(count: int, per_gpu: int, name: str = "nvidia.com/gpu.shared") -> R
         for number in range(per_gpu)
     )
     return Resource(name, devices, per_gpu, "gpu", one_per_container=True)
+
+
+def limited(
+    count: int, per_gpu: int, mib: int, compute: Literal["share", "cap"] | None = None
+) -> Resource:
+    found = replicas(count, per_gpu)
+    return replace(
+        found,
+        one_per_container=False,
+        memory_limit_mib=mib,
+        memory_prevented=True,
+        compute=compute,
+    )
 
 
 def whole(count: int) -> Resource:

@@ -14,7 +14,7 @@ SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"
 _HELD = """
 import asyncio, json
 from pathlib import Path
-from divvy.agent.holders import PodResources
+from divvy.agent.kubelet.pod_resources import PodResources
 async def main():
     asked = PodResources(Path("/var/lib/kubelet/pod-resources/kubelet.sock"))
     held = [[each.pod, each.device_id] for each in await asked.holders()]
@@ -44,12 +44,12 @@ def pod(name: str, resource: str, script: str = "sleep 1000", node: str = NODE) 
     }
 
 
-def run(deployed: Deployment, namespace: str, wish: dict[str, Any]) -> None:
+def run(deployed: Deployment, namespace: str, manifest: dict[str, Any]) -> None:
     """Create a pod, with the lab's Debian where it names no image."""
-    wish["metadata"]["namespace"] = namespace
-    for container in wish["spec"]["containers"]:
+    manifest["metadata"]["namespace"] = namespace
+    for container in manifest["spec"]["containers"]:
         container.setdefault("image", deployed.base_image)
-    deployed.lab.apply(wish)
+    deployed.lab.apply(manifest)
 
 
 def phase(deployed: Deployment, namespace: str, name: str) -> str:

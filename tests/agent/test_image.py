@@ -14,7 +14,7 @@ def test_an_edit_between_digest_and_build_is_not_hidden(monkeypatch: pytest.Monk
         pass
 
     monkeypatch.setattr(build, "_lay_out", lay_out)
-    monkeypatch.setattr(build, "push_context", lambda *_: "pushed")
+    monkeypatch.setattr(build, "push_context", lambda *_, **__: "pushed")
     now = build.input_digest("base")
     assert build.build_and_push("localhost:5000", "base", now) == "pushed"
     with pytest.raises(build.BuildFailed, match="changed meanwhile"):

@@ -1,16 +1,17 @@
 """What a scrape shows: holders, memory that is surely a pod's, time in states."""
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from divvy.agent.holders import Holder
-from divvy.agent.inventory import Device, Resource
+from divvy.agent.decide.holders import Holder
+from divvy.agent.decide.inventory import Device, Resource
+from divvy.agent.decide.status import GpuStatus, NodeStatus
 from divvy.agent.metrics import metrics_page, mode
 from divvy.agent.state_clock import StateClock
-from divvy.agent.status import GpuStatus, NodeStatus
 
 WHOLE = Resource("nvidia.com/gpu", (Device("GPU-a", "GPU-a", "GPU-a"),), 1, "gpu", False)
 SHARED = Resource(
@@ -28,22 +29,21 @@ HELD = (
 
 
 def gpu(uuid: str, minor: int) -> Any:
-    return SimpleNamespace(
-        uuid=uuid, index=minor, minor=minor, product="T4", lost=False, instances=()
-    )
+    return SimpleNamespace(uuid=uuid, index=minor, minor=minor, product="T4", present=True)
 
 
 def scrape(state: str = "Ready") -> dict[str, list[tuple[dict[str, str], float]]]:
     async def holders() -> tuple[Holder, ...]:
         return HELD
 
-    async def readings(uuid: str) -> dict[str, float]:
-        return {"memory_used_mib": 100.0 if uuid == "GPU-a" else 700.0}
+    async def readings(of: Any) -> dict[str, dict[str, float]]:
+        return {of.uuid: {"memory_used_mib": 100.0 if of.uuid == "GPU-a" else 700.0}}
 
     gpus = (GpuStatus(0, "GPU-a", state, "", None, ("nvidia.com/gpu",)),)
     agent: Any = SimpleNamespace(
-        kubelet=SimpleNamespace(published=lambda: (WHOLE, SHARED)),
+        plugins=SimpleNamespace(advertised=lambda: (WHOLE, SHARED)),
         memory_watch=SimpleNamespace(excesses=()),
+        share_accounts=SimpleNamespace(figures={}),
         status=NodeStatus("abc", "pool", "split", "pool", "", "550", True, gpus, {}),
         state_seconds=lambda _now: {("GPU-a", "Changing"): 1.5},
         driver=SimpleNamespace(
@@ -51,7 +51,7 @@ def scrape(state: str = "Ready") -> dict[str, list[tuple[dict[str, str], float]]
             problem="",
             readings=readings,
         ),
-        pod_resources=SimpleNamespace(holders=holders),
+        holders=SimpleNamespace(holders=holders),
     )
     page = asyncio.run(metrics_page(agent, "node-1")).decode()
     found: dict[str, list[tuple[dict[str, str], float]]] = {}
@@ -89,7 +89,9 @@ def test_the_modes_have_the_words_of_the_plan() -> None:
     shared_mig = Resource("nvidia.com/mig-1g.5gb.shared", (), 4, "mig", True)
     files = Resource("rdma/hca", (), 1, "file", False)
     found = [mode(each) for each in (WHOLE, SHARED, mig, shared_mig, files)]
-    assert found == ["whole", "time-slicing", "mig", "mig-time-slicing", "files"]
+    assert found == ["whole", "time-slicing", "mig", "mig+time-slicing", "files"]
+    limited = [mode(replace(each, memory_prevented=True)) for each in (SHARED, shared_mig)]
+    assert limited == ["time-slicing+limit", "mig+time-slicing+limit"]
 
 
 def test_a_state_of_a_moment_counts_although_nobody_looked() -> None:

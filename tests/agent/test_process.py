@@ -15,9 +15,12 @@ from tests.fakes.kubelet import AdmissionFailed
 from tests.fakes.scene import play
 
 SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"
-pytestmark = pytest.mark.skipif(
-    not Path(SOURCE / "build/divvy-simd").exists(), reason="the simulated driver is not built"
-)
+pytestmark = [
+    pytest.mark.agent_process,
+    pytest.mark.skipif(
+        not Path(SOURCE / "build/divvy-simd").exists(), reason="the simulated driver is not built"
+    ),
+]
 
 
 async def until(met: object, seconds: float = 15) -> None:
@@ -50,7 +53,10 @@ def test_wrong_input_keeps_what_is_offered_and_is_told() -> None:
             await until(lambda: node.status.get("state") == "Ready")
             newer = json.loads(configuration(2, {})) | {"schemaVersion": 99}
             node.api.configure(json.dumps(newer))
-            await until(lambda: "last good one stays" in node.status["reason"])
+            await until(lambda: "last good one stays in force" in node.status["reason"])
+            await until(lambda: node.api.events[-1:] and node.api.events[-1]["type"] == "Warning")
+            assert "last good one stays in force" in node.api.events[-1]["message"]
+            assert node.api.events[-1]["reason"] == f"Gpu{node.status['state']}"
             assert node.kubelet.allocatable(SHARED) == 8
             node.configure({})
             await node.offered(GPU, 2)
@@ -66,10 +72,12 @@ def test_fifty_pods_at_once_get_what_the_kubelet_chose() -> None:
             await node.offered(SHARED, 50)
             for number in range(50):
                 answer = await node.kubelet.admit(f"default/p{number}", SHARED)
-                (held,) = node.kubelet.pods[f"default/p{number}"][SHARED]
+                (held,) = node.kubelet.held(f"default/p{number}")[SHARED]
                 gpu = held.split("::")[0]
                 assert [name.name for name in answer.cdi_devices] == [f"divvy.gpu/gpu={gpu}"]
-            held_by = [ids[SHARED][0].split("::")[0] for ids in node.kubelet.pods.values()]
+            held_by = [
+                node.kubelet.held(pod)[SHARED][0].split("::")[0] for pod in node.kubelet.pods
+            ]
             assert sorted(Counter(held_by).values()) == [25, 25]
             with pytest.raises(AdmissionFailed):
                 await node.kubelet.admit("default/late", SHARED)
@@ -91,9 +99,9 @@ def test_a_person_on_the_node_can_ask_what_it_thinks() -> None:
             assert head.startswith(b"HTTP/1.1 200 OK")
             state = json.loads(body)
             assert state["injection"] == {"cdi": True, "problem": ""}
-            assert state["wish"]["profile"] == "p"
+            assert state["desired"]["profile"] == "p"
             assert len(state["kubelet"]["resources"][0]["devices"]) == 8
-            assert [key.split(" ")[0] for key in state["granted"]] == [SHARED]
+            assert [gpu["state"] for gpu in state["decisions"].values()] == ["Ready", "Ready"]
 
     play(scene)
 
@@ -107,5 +115,24 @@ def test_a_lost_gpu_is_withdrawn_and_the_others_stay() -> None:
             await node.offered(SHARED, 4)
             await until(lambda: node.status["state"] == "Degraded")
             assert len(node.kubelet.endpoints[SHARED].devices) == 8
+
+    play(scene)
+
+
+def test_what_was_unhealthy_is_so_after_a_restart_of_the_agent() -> None:
+    async def scene() -> None:
+        async with agent_node(2, {}) as node:
+            await node.offered(GPU, 2)
+            node.configure({}, health={"recoverAfter": "6s"})
+            node.simulate("fault", "xid", "1", "48")
+            await node.offered(GPU, 1)
+            await until(lambda: "XID 48" in (node.folder / "state/state.json").read_text())
+            await node.kill()
+            await node.kubelet.until(lambda: node.kubelet.allocatable(GPU) == 0)
+            await node.start()
+            await node.offered(GPU, 1)
+            await node.throughout(3, lambda: node.kubelet.allocatable(GPU) == 1)
+            assert "XID 48" in node.status["gpus"][1]["reason"]
+            await node.offered(GPU, 2)
 
     play(scene)

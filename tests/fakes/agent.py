@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +33,7 @@ NODE = "made-up"
 _HOOK_BUILD = REPOSITORY / "build/hook"
 
 
-def configuration(gpus: int, profile: dict[str, Any], **more: Any) -> str:
+def configuration(gpus: int, profile: Any, **more: Any) -> str:
     """Return a stack of one pool and one profile in its canonical form."""
     hardware = {"model": MODEL, "gpus": gpus, "count": 1}
     pools = {"all": {"hardware": hardware, "profile": "p"}}
@@ -48,6 +51,8 @@ class AgentNode:
     gpus: int
     agent: asyncio.subprocess.Process | None = None
     began: float = 0.0
+    environment: dict[str, str] = field(default_factory=dict)
+    port: int = field(default_factory=lambda: free_port())
 
     @property
     def driver(self) -> Path:
@@ -66,14 +71,13 @@ class AgentNode:
         text = self.api.node["metadata"]["annotations"].get("divvy.gpu/status", "{}")
         return dict(json.loads(text))
 
-    def configure(self, profile: dict[str, Any], **more: Any) -> None:
+    def configure(self, profile: Any, **more: Any) -> None:
         """Change the stack file to this profile."""
         self.api.configure(configuration(self.gpus, profile, **more))
 
     def simulate(self, *arguments: str) -> None:
         """Bring a fault about in the simulated driver."""
-        program = self.driver / "usr/bin/divvy-sim"
-        subprocess.run([str(program), *arguments], check=True, capture_output=True)
+        simulate(self.driver, *arguments)
 
     async def start(self) -> None:
         """Start the agent."""
@@ -92,13 +96,41 @@ class AgentNode:
             "DIVVY_CONTAINERD_FOLDER": str(self.folder / "containerd"),
             "DIVVY_HOOK": str(compile_hook(_HOOK_BUILD)),
             "DIVVY_LISTEN": "127.0.0.1",
-            "DIVVY_PORT": "9499",
+            "DIVVY_PORT": str(self.port),
         }
+        environment |= self.environment
         self.began = time.perf_counter()
         with (self.folder / "agent.log").open("a") as log:
             self.agent = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "divvy.agent"), env=environment, stderr=log
             )
+
+    async def until(self, met: Callable[[], bool], seconds: float = 15) -> None:
+        """Wait until something is true; fail with the agent's last words."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not met():
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise AssertionError(f"not within {seconds} s: {self.status}\n{self.log}") from None
+
+    async def throughout(self, seconds: float, holds: Callable[[], bool]) -> None:
+        """Watch for some seconds that something stays true."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            assert holds(), f"{self.status}\n{self.log}"
+            await asyncio.sleep(0.1)
+
+    @property
+    def log(self) -> str:
+        """Return the end of the agent's log."""
+        return (self.folder / "agent.log").read_text()[-3000:]
+
+    def mig_devices(self) -> str:
+        """Return what nvidia-smi lists on the node."""
+        program = self.driver / "usr/bin/nvidia-smi"
+        done = subprocess.run([str(program), "-L"], capture_output=True, text=True, check=True)
+        return done.stdout
 
     async def kill(self) -> None:
         """End the agent as a crash does."""
@@ -116,13 +148,31 @@ class AgentNode:
             raise AssertionError(f"{resource}: {found} instead of {count}\n{log}") from None
 
 
+def free_port() -> int:
+    """Return a port of the loopback that nobody listens on.
+
+    Below those that the kernel gives to outgoing connections: it stays free while nobody uses it.
+    """
+    while True:
+        port = random.randrange(10240, 32768)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+def simulate(root: Path, *arguments: str) -> None:
+    """Bring a fault about in the simulated driver below ``root``."""
+    subprocess.run([str(root / "usr/bin/divvy-sim"), *arguments], check=True, capture_output=True)
+
+
 @asynccontextmanager
-async def simulated_driver(gpus: int) -> AsyncIterator[Path]:
+async def simulated_driver(gpus: int, further_versions: Sequence[str] = ()) -> AsyncIterator[Path]:
     """Run the driver of a node with this many GPUs; give the folder in which it is `driver`."""
     with tempfile.TemporaryDirectory(prefix="divvy-") as name:
         driver = Path(name) / "driver"
         driver.mkdir()
-        install_simulated_driver(driver, NODE, [gpu_model(MODEL)] * gpus, VERSION)
+        models = [gpu_model(MODEL)] * gpus
+        install_simulated_driver(driver, NODE, models, VERSION, further_versions=further_versions)
         try:
             yield Path(name)
         finally:
@@ -130,8 +180,8 @@ async def simulated_driver(gpus: int) -> AsyncIterator[Path]:
 
 
 @asynccontextmanager
-async def agent_node(gpus: int, profile: dict[str, Any], **more: Any) -> AsyncIterator[AgentNode]:
-    """Run the agent on a node with this many GPUs; the port is one, so one node at a time."""
+async def agent_node(gpus: int, profile: Any, **more: Any) -> AsyncIterator[AgentNode]:
+    """Run the agent on a node with this many GPUs."""
     async with (
         simulated_driver(gpus) as folder,
         fake_kubelet(folder) as kubelet,

@@ -2,7 +2,9 @@
 
 It follows the real one where the agent can tell the difference: a watch begins
 with what there is and goes on with every change; a merge patch that says None
-removes a key.
+removes a key. It can be silent (accept connections and answer nothing), let the
+connections there are die without a word, as a load balancer does, and keep an
+eviction waiting.
 """
 
 from __future__ import annotations
@@ -34,7 +36,11 @@ class FakeApi:
         }
         self.config: dict[str, Any] | None = None
         self.events: list[dict[str, Any]] = []
+        self.evictions: list[tuple[str, dict[str, Any]]] = []
+        self.evictions_hang = False
+        self.silent = False
         self.port = 0
+        self._dead: set[asyncio.Task[Any]] = set()
         self._version = 1
         self._changed = asyncio.Event()
         self._clients: set[asyncio.Task[Any]] = set()
@@ -46,6 +52,21 @@ class FakeApi:
         data = {"cluster.json": text}
         self.config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
         self._tell()
+
+    def label(self, **labels: str | None) -> None:
+        """Change labels of the node; None removes one."""
+        merged = {**self.node["metadata"]["labels"], **labels}
+        self.node["metadata"]["labels"] = {k: v for k, v in merged.items() if v is not None}
+        self._tell()
+
+    def forget_connections(self) -> None:
+        """Let every open connection be silent from now on, without closing it."""
+        self._dead |= self._clients
+
+    def drop_connections(self) -> None:
+        """Close every connection, as an API server does that comes back."""
+        for client in self._clients:
+            client.cancel()
 
     def kubeconfig(self, path: Path) -> Path:
         """Write a kubeconfig for this API."""
@@ -88,6 +109,8 @@ class FakeApi:
                 name, _, value = line.decode().partition(":")
                 size = int(value) if name.lower() == "content-length" else size
             body = json.loads(await reader.readexactly(size)) if size else None
+            if self.silent:
+                await asyncio.Event().wait()
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
             writer.write(b"Connection: close\r\n\r\n")
             await self._answer(method, target, body, writer)
@@ -109,6 +132,11 @@ class FakeApi:
                 metadata[field] = {key: text for key, text in merged.items() if text is not None}
             self._tell()
             writer.write(json.dumps(self.node).encode())
+        elif "/eviction" in target:
+            self.evictions.append((target.split("/")[-2], body))
+            if self.evictions_hang:
+                await asyncio.Event().wait()
+            writer.write(json.dumps(body).encode())
         else:
             self.events.append(body)
             writer.write(json.dumps(body).encode())
@@ -120,6 +148,8 @@ class FakeApi:
             changed = self._changed
             now = self.config if kind == "configmaps" else self.node
             text = None if now is None else json.dumps(now)
+            if asyncio.current_task() in self._dead:
+                await asyncio.Event().wait()
             if now is not None and text != sent:
                 version = {"resourceVersion": str(self._version)}
                 told = {**now, "metadata": {**now["metadata"], **version}}

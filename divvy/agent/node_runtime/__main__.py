@@ -6,15 +6,18 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from lightkube import Client
+import httpx2
+from lightkube import ApiError, Client
 
 from divvy.agent.node_runtime.containerd import CannotConfigure
-from divvy.agent.node_runtime.host import Host, HostFailed
+from divvy.agent.node_runtime.host import Host
+from divvy.agent.node_runtime.host_path import HostFailed
+from divvy.agent.node_runtime.node_lease import hold_lease
 from divvy.agent.node_runtime.prepare import prepare_containerd, prepare_crio
-from divvy.agent.node_runtime.turns import turn
 
 # Not Docker: its shim passes no CDI names on, and the agent grants without them.
 _PREPARE: dict[str, Callable[..., tuple[str, ...]]] = {
@@ -27,20 +30,38 @@ _READY = Path("/tmp/ready")  # noqa: S108 (the pod's own scratch volume)
 def main() -> None:
     """Run for the node and namespace that the environment names."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
     node, namespace = os.environ["NODE_NAME"], os.environ["NAMESPACE"]
     prepare = _PREPARE.get(os.environ["RUNTIME"])
     host = Host()
     try:
         if prepare is not None and prepare(host, change=False):
-            with turn(Client(namespace=namespace), node, namespace):
-                done = prepare(host)
-            logging.info("CDI is on now: %s", "; ".join(done) or "it was meanwhile")
+            client = Client(namespace=namespace, timeout=httpx2.Timeout(10))
+            with hold_lease(client, node, namespace) as held, uninterrupted():
+                done = prepare(host, require_turn=held.require)
+            logging.info("CDI is on now; before: %s", "; ".join(done) or "it was on meanwhile")
         else:
             logging.info("nothing to do")
     except (CannotConfigure, HostFailed) as problem:
         sys.exit(f"divvy node runtime: {problem}")
+    except (ApiError, httpx2.HTTPError) as problem:
+        sys.exit(f"divvy node runtime: the Kubernetes API: {problem}")
     _READY.touch()
     signal.sigwait({signal.SIGTERM, signal.SIGINT})
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Put SIGTERM off: a change ends with the runtime restarted, or with its old files."""
+    told: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _frame: told.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        if told:
+            logging.info("told to end meanwhile")
+            sys.exit(0)
 
 
 if __name__ == "__main__":

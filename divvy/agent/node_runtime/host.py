@@ -7,14 +7,29 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import grpc
 
-class HostFailed(Exception):
-    """Something on the host did not work; the text carries its last words."""
+from divvy.agent.node_runtime.host_files import HostFiles
+from divvy.agent.node_runtime.host_path import HostFailed, resolve
+from divvy.agent.node_runtime.host_process import (
+    HostProcess,
+    host_process,
+    lab_supervises,
+    listening_process,
+    trusted_program,
+)
 
-
+COMMAND_SECONDS = 10.0
+# systemctl's, and until the runtime answers the kubelet's questions again.
+RESTART_SECONDS = 30.0
+_SYSTEMCTL = "/usr/bin/systemctl"
+_ENTER = ("nsenter", "--target=1", "--mount", "--uts", "--ipc", "--net", "--pid", "--")
+_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 # Distributions with a layout of their own: (path on the host, name).
 _FOREIGN = (
     ("/var/lib/rancher/rke2", "RKE2"),
@@ -26,87 +41,143 @@ _FOREIGN = (
 
 
 @dataclass(frozen=True)
+class Runtime:
+    """A container runtime of the host: its checked program, and what starts it again."""
+
+    unit: str
+    socket: str
+    program: str
+    command: tuple[str, ...]
+    restarted_by: str | None
+
+
+@dataclass(frozen=True)
 class Host:
-    """The host's root, as seen through its first process."""
+    """The host, as seen through its first process."""
 
     root: Path = Path("/proc/1/root")
 
+    @property
+    def files(self) -> HostFiles:
+        """Return its files."""
+        return HostFiles(self.root)
+
     def foreign(self) -> str | None:
         """Return the name of a distribution that manages its runtime itself."""
-        for path, name in _FOREIGN:
-            if self._path(path).exists():
-                return name
-        return None
+        return next((name for path, name in _FOREIGN if self.files.exists(path)), None)
 
-    def read(self, path: str) -> str | None:
-        """Return a file's text, None where there is none."""
-        try:
-            return self._path(path).read_text()
-        except FileNotFoundError:
-            return None
+    def runtime(self, unit: str, socket: str) -> Runtime:
+        """Find a runtime by its systemd unit, else by its socket; raises HostFailed.
 
-    def write(self, path: str, text: str | None) -> None:
-        """Replace a file atomically; None removes it."""
-        place = self._path(path)
-        if text is None:
-            place.unlink(missing_ok=True)
-            return
-        place.parent.mkdir(parents=True, exist_ok=True)
-        scratch = place.with_name(f".{place.name}.new")
-        scratch.write_text(text)
-        scratch.replace(place)
+        What a process is called decides nothing: a container's can be called anything.
+        """
+        with self._process(unit, socket) as process:
+            restarted_by = None
+            if self._unit_is_loaded(unit):
+                restarted_by = "systemd"
+            elif lab_supervises(process):
+                restarted_by = "the lab"
+            return Runtime(unit, socket, process.program, process.command, restarted_by)
 
-    def run(self, *command: str) -> str:
-        """Run a command in the host's namespaces; raises HostFailed."""
-        enter = ("nsenter", "--target=1", "--mount", "--uts", "--ipc", "--net", "--pid", "--")
-        done = subprocess.run(
-            [*enter, *command],
+    def run(self, program: str, *arguments: str, seconds: float = COMMAND_SECONDS) -> str:
+        """Run a program of the host's root user in the host's namespaces; raises HostFailed."""
+        command = [trusted_program(self.root, program), *arguments]
+        running = subprocess.Popen(
+            [*_ENTER, *command],
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            check=False,
+            errors="replace",
+            env=_ENVIRONMENT,
+            # nsenter has a child of its own, which has to end with it.
+            start_new_session=True,
         )
-        if done.returncode:
-            last = " / ".join(done.stderr.strip().splitlines()[-3:])
+        try:
+            output, errors = running.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(running.pid, signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                running.communicate(timeout=1)
+            raise HostFailed(f"{' '.join(command)} did not end within {seconds:g} s") from None
+        if running.returncode:
+            last = " / ".join(errors.strip().splitlines()[-3:])
             raise HostFailed(f"{' '.join(command)} failed on the host: {last}")
-        return done.stdout
+        return output
 
-    def containerd(self) -> int:
-        """Return the process id of the host's containerd; raises HostFailed."""
-        for found in Path("/proc").iterdir():
-            if not found.name.isdigit():
-                continue
+    def restart(self, runtime: Runtime, seconds: float = RESTART_SECONDS) -> None:
+        """Restart a runtime and wait until it answers as CRI; pods run on under their shims.
+
+        Raises HostFailed, also where another program than before answers.
+        """
+        deadline = time.monotonic() + seconds
+        before = self._end(runtime, seconds)
+        last = HostFailed(f"{runtime.unit} did not come back")
+        while time.monotonic() < deadline:
             try:
-                if (found / "comm").read_text().strip() == "containerd":
-                    return int(found.name)
-            except OSError:
-                continue
-        raise HostFailed("no containerd runs on this node")
-
-    def containerd_program(self) -> str:
-        """Return the path of the running containerd as the host knows it."""
-        return str(Path(f"/proc/{self.containerd()}/exe").readlink()).removesuffix(" (deleted)")
-
-    def restart_containerd(self, deadline: float = 30.0) -> None:
-        """Restart containerd and wait until it answers; pods keep running under their shims."""
-        if self._path("/run/systemd/system").exists():
-            self.run("systemctl", "restart", "containerd")
-        else:
-            with contextlib.suppress(HostFailed):  # one that does not start, is started again too
-                os.kill(self.containerd(), signal.SIGTERM)
-        until = time.monotonic() + deadline
-        last = HostFailed("containerd did not come back")
-        time.sleep(1)
-        while time.monotonic() < until:
-            try:
-                folder = Path(self.containerd_program()).parent
-                self.run(str(folder / "ctr"), "--connect-timeout=2s", "plugins", "ls")
+                self._require_answer(runtime, before)
             except HostFailed as failure:
                 last = failure
-                time.sleep(0.5)
+                time.sleep(0.3)
             else:
                 return
-        raise last
+        raise HostFailed(f"{runtime.unit} did not come back within {seconds:g} s: {last}")
 
-    def _path(self, path: str) -> Path:
-        return self.root / path.lstrip("/")
+    def _end(self, runtime: Runtime, seconds: float) -> int:
+        """End the running process, so that it is started again; return which it was, 0 if none."""
+        before = 0
+        with contextlib.suppress(HostFailed), self._process(runtime.unit, runtime.socket) as found:
+            before = found.pid
+            if runtime.restarted_by == "the lab":
+                found.terminate()
+        if runtime.restarted_by == "systemd":
+            self.run(self._systemctl(), "restart", runtime.unit, seconds=seconds)
+        return before
+
+    def _require_answer(self, runtime: Runtime, before: int) -> None:
+        with listening_process(self.root, runtime.socket) as process:
+            if process.pid == before:
+                raise HostFailed(f"process {before} has not ended")
+            if process.program != runtime.program:
+                raise HostFailed(f"{process.program} answers instead of {runtime.program}")
+        with _dialled(self.root, runtime.socket) as version:
+            try:
+                version(b"", timeout=2)
+            except grpc.RpcError as error:
+                raise HostFailed(f"CRI does not answer: {error.details()}") from error
+
+    @contextmanager
+    def _process(self, unit: str, socket: str) -> Iterator[HostProcess]:
+        if not self._unit_is_loaded(unit):
+            with listening_process(self.root, socket) as process:
+                yield process
+            return
+        pid = int(self._property(unit, "MainPID") or 0)
+        if not pid:
+            raise HostFailed(f"{unit} does not run on this node")
+        with host_process(self.root, pid) as process:
+            # The number may have changed hands since systemd said it.
+            if int(self._property(unit, "MainPID") or 0) != pid:
+                raise HostFailed(f"{unit} was restarted meanwhile")
+            yield process
+
+    def _unit_is_loaded(self, unit: str) -> bool:
+        booted = self.files.exists("/run/systemd/system")
+        return booted and self._property(unit, "LoadState") == "loaded"
+
+    def _property(self, unit: str, name: str) -> str:
+        said = self.run(self._systemctl(), "show", f"--property={name}", "--value", unit)
+        return said.strip()
+
+    def _systemctl(self) -> str:
+        return _SYSTEMCTL if self.files.exists(_SYSTEMCTL) else "/bin/systemctl"
+
+
+@contextmanager
+def _dialled(root: Path, socket: str) -> Iterator[Callable[..., bytes]]:
+    """Give CRI's Version of the runtime at a socket that was found to be the host's."""
+    with (
+        resolve(root, socket) as place,
+        grpc.insecure_channel(f"unix:/proc/self/fd/{place.descriptor}") as channel,
+    ):
+        yield channel.unary_unary("/runtime.v1.RuntimeService/Version")

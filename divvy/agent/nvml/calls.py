@@ -6,12 +6,13 @@ Runs in the child process only (see ``divvy.agent.nvml.child``).
 from __future__ import annotations
 
 import ctypes
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pynvml as nvml
+
+from divvy.agent.nvml.cap_nodes import cap_minors
 
 # Scores of the common ancestor of two GPUs, as NVIDIA's allocator weighs them
 # (a higher score is a closer pair), plus 100 for every NVLink between them.
@@ -55,49 +56,59 @@ def load(library: str) -> None:
 
 
 def simulated() -> bool:
-    """Tell whether the loaded library is the simulated driver's."""
+    """Return whether the loaded library is the simulated driver's."""
     return hasattr(nvml.nvmlLib, "divvySimulated")
 
 
-def snapshot(root: Path) -> dict[str, Any]:
-    """Describe every GPU, its MIG instances and the links between GPUs."""
+def driver() -> dict[str, Any]:
+    """Describe the driver, and how many GPUs it knows; opens none of them."""
     cuda = nvml.nvmlSystemGetCudaDriverVersion_v2()
-    handles: list[tuple[str, Any]] = []
-    gpus: list[dict[str, Any]] = []
-    for index in range(nvml.nvmlDeviceGetCount()):
-        try:
-            handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            gpu = _gpu(index, handle, root)
-        except (nvml.NVMLError_GpuIsLost, nvml.NVMLError_Unknown, nvml.NVMLError_NoPermission):
-            continue  # the caller knows it from an earlier look and marks it lost
-        handles.append((gpu["uuid"], handle))
-        gpus.append(gpu)
     return {
         "driver_version": nvml.nvmlSystemGetDriverVersion(),
         "cuda_version": [cuda // 1000, cuda % 1000 // 10],
-        "gpus": gpus,
-        "links": _links(handles),
+        "count": nvml.nvmlDeviceGetCount(),
         "simulated": simulated(),
     }
 
 
-def _gpu(index: int, handle: Any, root: Path) -> dict[str, Any]:
-    pci = nvml.nvmlDeviceGetPciInfo(handle)
+def handle(bus_id: str) -> Any:
+    """Return the handle of a GPU by its PCI address.
+
+    The only lookup that opens no other GPU (nvml.h, nvmlDeviceGetHandleByPciBusId and …ByUUID).
+    """
+    return nvml.nvmlDeviceGetHandleByPciBusId(bus_id)
+
+
+def describe(root: Path, *, bus_id: str = "", index: int = 0) -> dict[str, Any]:
+    """Describe one GPU, named by its PCI address or, where that is not known yet, its index.
+
+    A GPU that answers in part is described by what it told, with the NVML error as "error".
+    """
+    opened = handle(bus_id) if bus_id else nvml.nvmlDeviceGetHandleByIndex(index)
+    gpu = {
+        "index": nvml.nvmlDeviceGetIndex(opened),
+        "uuid": nvml.nvmlDeviceGetUUID(opened),
+        "pci_bus_id": nvml.nvmlDeviceGetPciInfo(opened).busId,
+    }
+    try:
+        gpu |= _facts(opened, root)
+    except nvml.NVMLError as error:
+        gpu["error"] = {"code": error.value, "text": str(error)}
+    return gpu
+
+
+def _facts(handle: Any, root: Path) -> dict[str, Any]:
     minor = nvml.nvmlDeviceGetMinorNumber(handle)
     current, pending = _mig_mode(handle)
     return {
-        "index": index,
-        "uuid": nvml.nvmlDeviceGetUUID(handle),
         "product": nvml.nvmlDeviceGetName(handle),
         "memory_mib": nvml.nvmlDeviceGetMemoryInfo(handle).total >> 20,
         "minor": minor,
-        "pci_bus_id": pci.busId,
         "compute_capability": list(nvml.nvmlDeviceGetCudaComputeCapability(handle)),
         "numa": _numa(handle),
         "mig_mode": current,
         "mig_pending": pending,
         "instances": _instances(handle, minor, root) if current else [],
-        "lost": False,
         "brand": _brand(handle),
     }
 
@@ -129,43 +140,43 @@ def _numa(handle: Any) -> int | None:
     return int(mask).bit_length() - 1 if int(mask).bit_count() == 1 else None
 
 
-def _links(handles: list[tuple[str, Any]]) -> list[tuple[str, str, int]]:
-    bus_ids = {uuid: nvml.nvmlDeviceGetPciInfo(handle).busId for uuid, handle in handles}
-    by_bus_id = {bus_id: uuid for uuid, bus_id in bus_ids.items()}
+def links(bus_ids: list[str]) -> list[tuple[str, str, int]]:
+    """Score every pair of GPUs by how close they are: (PCI address, PCI address, score)."""
+    handles = [(bus_id, handle(bus_id)) for bus_id in bus_ids]
     nvlinks: dict[frozenset[str], int] = {}
-    for uuid, handle in handles:
+    for bus_id, opened in handles:
         for link in range(nvml.NVML_NVLINK_MAX_LINKS):
             try:
-                if not nvml.nvmlDeviceGetNvLinkState(handle, link):
+                if not nvml.nvmlDeviceGetNvLinkState(opened, link):
                     continue
-                remote = nvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link).busId
+                remote = nvml.nvmlDeviceGetNvLinkRemotePciInfo(opened, link).busId
             except nvml.NVMLError:
                 break
-            if remote in by_bus_id:
-                pair = frozenset((uuid, by_bus_id[remote]))
+            if remote in bus_ids:
+                pair = frozenset((bus_id, remote))
                 nvlinks[pair] = nvlinks.get(pair, 0) + 1
     scores = []
-    for position, (one, handle) in enumerate(handles):
+    for position, (one, opened) in enumerate(handles):
         for other, other_handle in handles[position + 1 :]:
             try:
-                level = nvml.nvmlDeviceGetTopologyCommonAncestor(handle, other_handle)
+                level = nvml.nvmlDeviceGetTopologyCommonAncestor(opened, other_handle)
             except nvml.NVMLError:
                 level = nvml.NVML_TOPOLOGY_SYSTEM
             # Each end counts its own side of a link.
-            links = nvlinks.get(frozenset((one, other)), 0) // 2
-            scores.append((one, other, _ANCESTOR_SCORE.get(level, 10) + _NVLINK_SCORE * links))
+            pairs = nvlinks.get(frozenset((one, other)), 0) // 2
+            scores.append((one, other, _ANCESTOR_SCORE.get(level, 10) + _NVLINK_SCORE * pairs))
     return scores
 
 
 def _instances(handle: Any, gpu_minor: int, root: Path) -> list[dict[str, Any]]:
     caps = cap_minors(root)
     migs = _mig_devices(handle)
-    found = []
+    instances = []
     for gi_handle in _gpu_instances(handle):
         info = nvml.nvmlGpuInstanceGetInfo(gi_handle)
         ci, uuid, memory_mib, sms = migs.get(info.id, (None, None, 0, 0))
         prefix = f"gpu{gpu_minor}/gi{info.id}"
-        found.append(
+        instances.append(
             {
                 "gi": info.id,
                 "profile_id": info.profileId,
@@ -179,25 +190,12 @@ def _instances(handle: Any, gpu_minor: int, root: Path) -> list[dict[str, Any]]:
                 "ci_cap": None if ci is None else caps.get(f"{prefix}/ci{ci}/access"),
             }
         )
-    return sorted(found, key=lambda instance: (instance["start"], instance["gi"]))
-
-
-def cap_minors(root: Path) -> dict[str, int]:
-    """Read ``proc/driver/nvidia-caps/mig-minors``: access path → device minor."""
-    try:
-        text = (root / "proc/driver/nvidia-caps/mig-minors").read_text()
-    except OSError:
-        return {}
-    return {path: int(minor) for path, minor in re.findall(r"^(\S+) (\d+)$", text, re.MULTILINE)}
+    return sorted(instances, key=lambda instance: (instance["start"], instance["gi"]))
 
 
 def _mig_devices(handle: Any) -> dict[int, tuple[int, str, int, int]]:
     devices = {}
-    for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
-        try:
-            mig = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
-        except nvml.NVMLError_NotFound:
-            continue
+    for mig in _mig_handles(handle):
         attributes = nvml.nvmlDeviceGetAttributes(mig)
         devices[nvml.nvmlDeviceGetGpuInstanceId(mig)] = (
             nvml.nvmlDeviceGetComputeInstanceId(mig),
@@ -208,8 +206,24 @@ def _mig_devices(handle: Any) -> dict[int, tuple[int, str, int, int]]:
     return devices
 
 
+def _mig_handles(handle: Any) -> Iterator[Any]:
+    for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        try:
+            yield nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+        except nvml.NVMLError_NotFound:
+            continue
+
+
+def _mig_uuid(handle: Any, gi: int) -> str | None:
+    """Return the UUID of the MIG device on a GPU instance, None where there is none."""
+    for mig in _mig_handles(handle):
+        if nvml.nvmlDeviceGetGpuInstanceId(mig) == gi:
+            return str(nvml.nvmlDeviceGetUUID(mig))
+    return None
+
+
 def _gpu_instances(handle: Any) -> list[Any]:
-    found = []
+    handles = []
     for profile in range(nvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
         try:
             info = nvml.nvmlDeviceGetGpuInstanceProfileInfo(handle, profile)
@@ -218,32 +232,32 @@ def _gpu_instances(handle: Any) -> list[Any]:
         instances = (nvml.c_nvmlGpuInstance_t * info.instanceCount)()
         count = ctypes.c_uint(info.instanceCount)
         nvml.nvmlDeviceGetGpuInstances(handle, info.id, instances, ctypes.byref(count))
-        found.extend(instances[: count.value])
-    return found
+        handles.extend(instances[: count.value])
+    return handles
 
 
-def set_mig_mode(uuid: str, *, enabled: bool) -> dict[str, Any]:
+def set_mig_mode(bus_id: str, *, enabled: bool) -> dict[str, Any]:
     """Ask for MIG mode on or off; ``pending`` says whether a reset is still needed."""
-    handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
-    nvml.nvmlDeviceSetMigMode(handle, int(enabled))
-    current, pending = nvml.nvmlDeviceGetMigMode(handle)
+    gpu = handle(bus_id)
+    nvml.nvmlDeviceSetMigMode(gpu, int(enabled))
+    current, pending = nvml.nvmlDeviceGetMigMode(gpu)
     return {"current": bool(current), "pending": bool(pending)}
 
 
-def create_instance(uuid: str, nvml_profile: int, start: int, size: int) -> dict[str, Any]:
+def create_instance(bus_id: str, nvml_profile: int, start: int, size: int) -> dict[str, Any]:
     """Create a GPU instance at this placement with one compute instance filling it."""
-    handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
-    profile = nvml.nvmlDeviceGetGpuInstanceProfileInfo(handle, nvml_profile)
+    gpu = handle(bus_id)
+    profile = nvml.nvmlDeviceGetGpuInstanceProfileInfo(gpu, nvml_profile)
     placement = nvml.c_nvmlGpuInstancePlacement_t(start, size)
     # The binding passes the placement on as it is, and the library wants its address.
-    gi = nvml.nvmlDeviceCreateGpuInstanceWithPlacement(handle, profile.id, ctypes.byref(placement))
+    gi = nvml.nvmlDeviceCreateGpuInstanceWithPlacement(gpu, profile.id, ctypes.byref(placement))
     return {"gi": nvml.nvmlGpuInstanceGetInfo(gi).id, **_fill(gi, nvml_profile)}
 
 
-def complete_instance(uuid: str, gi: int, nvml_profile: int) -> dict[str, Any]:
+def complete_instance(bus_id: str, gi: int, nvml_profile: int) -> dict[str, Any]:
     """Create the compute instance of a GPU instance that has none."""
-    handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
-    return _fill(nvml.nvmlDeviceGetGpuInstanceById(handle, gi), nvml_profile)
+    gpu = handle(bus_id)
+    return _fill(nvml.nvmlDeviceGetGpuInstanceById(gpu, gi), nvml_profile)
 
 
 def _fill(gi: Any, nvml_profile: int) -> dict[str, Any]:
@@ -254,10 +268,21 @@ def _fill(gi: Any, nvml_profile: int) -> dict[str, Any]:
     return {"ci": nvml.nvmlComputeInstanceGetInfo(ci).id}
 
 
-def destroy_instance(uuid: str, gi: int) -> dict[str, Any]:
-    """Destroy a GPU instance and its compute instances."""
-    handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
-    instance = nvml.nvmlDeviceGetGpuInstanceById(handle, gi)
+class OtherInstance(Exception):
+    """A GPU instance is not the one that it is taken for."""
+
+
+def destroy_instance(bus_id: str, gi: int, uuid: str | None) -> dict[str, Any]:
+    """Destroy a GPU instance and its compute instances.
+
+    ``uuid`` is its MIG device's: the driver gives the number ``gi`` to another instance when one
+    is gone. Raises OtherInstance.
+    """
+    gpu = handle(bus_id)
+    present = _mig_uuid(gpu, gi)
+    if present is not None and present != uuid:
+        raise OtherInstance(f"GPU instance {gi} is {present}, not {uuid}")
+    instance = nvml.nvmlDeviceGetGpuInstanceById(gpu, gi)
     for profile in range(nvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
         try:
             info = nvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(
@@ -274,42 +299,52 @@ def destroy_instance(uuid: str, gi: int) -> dict[str, Any]:
     return {}
 
 
-def processes(uuid: str) -> list[dict[str, Any]]:
-    """List compute processes of a GPU: pid, used memory in MiB, GPU instance or None."""
-    handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
-    return [
-        {
-            "pid": process.pid,
-            "used_mib": (process.usedGpuMemory or 0) >> 20,
-            "gi": None if process.gpuInstanceId in (None, 0xFFFFFFFF) else process.gpuInstanceId,
-        }
-        for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle)
-    ]
+def processes(bus_id: str) -> list[dict[str, Any]]:
+    """List the processes of a GPU: pid, used memory in MiB, GPU instance or None.
+
+    Those with a compute context and those with a graphics context (Vulkan, OpenGL): a process
+    with both stands in both lists with all its memory, and is returned once.
+    """
+    gpu = handle(bus_id)
+    used: dict[tuple[int, int | None], int] = {}
+    for listed in (
+        nvml.nvmlDeviceGetComputeRunningProcesses(gpu),
+        nvml.nvmlDeviceGetGraphicsRunningProcesses(gpu),
+    ):
+        for process in listed:
+            gi = None if process.gpuInstanceId in (None, 0xFFFFFFFF) else process.gpuInstanceId
+            key = (process.pid, gi)
+            used[key] = max(used.get(key, 0), (process.usedGpuMemory or 0) >> 20)
+    return [{"pid": pid, "used_mib": mib, "gi": gi} for (pid, gi), mib in used.items()]
 
 
-def readings(uuid: str) -> dict[str, Any]:
-    """Read what the metrics show of one GPU; a value the driver does not give is absent."""
-    handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
+def readings(bus_id: str) -> dict[str, dict[str, float]]:
+    """Read what the metrics show of a GPU and its MIG devices, by UUID.
+
+    A value that the driver does not give is absent.
+    """
+    gpu = handle(bus_id)
+    by_uuid = {nvml.nvmlDeviceGetUUID(gpu): _readings(gpu)}
+    if _mig_mode(gpu)[0]:
+        for mig in _mig_handles(gpu):
+            by_uuid[nvml.nvmlDeviceGetUUID(mig)] = _readings(mig)
+    return by_uuid
+
+
+def _readings(device: Any) -> dict[str, float]:
     sources: dict[str, Callable[[], float]] = {
-        "memory_used_mib": lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used >> 20,
-        "gpu_utilisation": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
+        "memory_used_mib": lambda: nvml.nvmlDeviceGetMemoryInfo(device).used >> 20,
+        "gpu_utilisation": lambda: nvml.nvmlDeviceGetUtilizationRates(device).gpu,
         "temperature_celsius": lambda: nvml.nvmlDeviceGetTemperature(
-            handle, nvml.NVML_TEMPERATURE_GPU
+            device, nvml.NVML_TEMPERATURE_GPU
         ),
-        "power_watts": lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000,
-        "sm_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
+        "power_watts": lambda: nvml.nvmlDeviceGetPowerUsage(device) / 1000,
+        "sm_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(device, nvml.NVML_CLOCK_SM),
     }
-    found: dict[str, Any] = {}
+    figures: dict[str, float] = {}
     for name, read in sources.items():
         try:
-            found[name] = read()
+            figures[name] = read()
         except nvml.NVMLError:
             continue
-    return found
-
-
-def probe(uuid: str) -> dict[str, Any]:
-    """Touch one GPU; raises NVMLError where it does not answer as a healthy one."""
-    handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
-    nvml.nvmlDeviceGetMemoryInfo(handle)
-    return {}
+    return figures

@@ -1,9 +1,10 @@
-"""The discovery process: NVML calls in, JSON lines out.
+"""The NVML process: calls in, JSON lines out.
 
-Started by ``divvy.agent.nvml.process`` as ``python -m divvy.agent.nvml.child
-<library> <root>``. Each input line is ``{"id", "call", "args"}``; each output
-line is ``{"id", "ok"|"error"}`` or ``{"xid": …}`` for an event that arrived.
-It ends when its input closes.
+Started by ``divvy.agent.nvml.process`` as ``python -m divvy.agent.nvml.child <library> <root>``.
+Each input line is ``{"id", "call", "lane", "args"}``; each output line is ``{"id", "ok"|"error"}``
+or ``{"xid": …}`` for an event that arrived. Calls of one lane run one after the other in a thread
+of their own, so that a GPU that does not answer holds up its own lane alone. The process ends when
+its input closes, whatever its threads are waiting for.
 """
 
 from __future__ import annotations
@@ -14,11 +15,15 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, TextIO
 
 import pynvml as nvml
 
 from divvy.agent.nvml import calls
+
+_EVENT_WAIT_MS = 60_000
+_Table = dict[str, Callable[..., Any]]
 
 
 class _Lines:
@@ -34,6 +39,30 @@ class _Lines:
             self._stream.flush()
 
 
+class _Lane:
+    """Makes calls one after the other, in a thread."""
+
+    def __init__(self, table: _Table, lines: _Lines) -> None:
+        self._table = table
+        self._lines = lines
+        self._requests: SimpleQueue[dict[str, Any]] = SimpleQueue()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def put(self, request: dict[str, Any]) -> None:
+        self._requests.put(request)
+
+    def _run(self) -> None:
+        while True:
+            request = self._requests.get()
+            try:
+                answer = {"ok": self._table[request["call"]](**request["args"])}
+            except nvml.NVMLError as error:
+                answer = {"error": {"code": error.value, "text": str(error)}}
+            except Exception as error:  # noqa: BLE001 (any answer is better than none)
+                answer = {"error": {"code": None, "text": f"{type(error).__name__}: {error}"}}
+            self._lines.write({"id": request["id"], **answer})
+
+
 def main() -> None:
     """Load the library named by the arguments, then answer calls until input ends."""
     library, root = sys.argv[1], Path(sys.argv[2])
@@ -44,70 +73,60 @@ def main() -> None:
     try:
         calls.load(library)
     except (OSError, nvml.NVMLError) as error:
-        lines.write({"id": 0, "error": {"code": _code(error), "text": str(error)}})
+        code = getattr(error, "value", None)
+        lines.write({"id": 0, "error": {"code": code, "text": str(error)}})
         return
     lines.write({"id": 0, "ok": {"version": nvml.nvmlSystemGetDriverVersion()}})
-    table: dict[str, Callable[..., Any]] = {
-        "snapshot": lambda: calls.snapshot(root),
+    table: _Table = {
+        "driver": calls.driver,
+        "describe": lambda **args: calls.describe(root, **args),
+        "links": calls.links,
         "set_mig_mode": calls.set_mig_mode,
         "create_instance": calls.create_instance,
         "complete_instance": calls.complete_instance,
         "destroy_instance": calls.destroy_instance,
         "processes": calls.processes,
         "readings": calls.readings,
-        "probe": calls.probe,
-        "watch": lambda: _watch(lines),
+        "watch": lambda bus_id: _watch(bus_id, lines),
     }
+    lanes: dict[str, _Lane] = {}
     for line in sys.stdin:
         request = json.loads(line)
-        try:
-            answer = table[request["call"]](**request["args"])
-            lines.write({"id": request["id"], "ok": answer})
-        except nvml.NVMLError as error:
-            problem = {"code": _code(error), "text": str(error)}
-            lines.write({"id": request["id"], "error": problem})
+        name = request["lane"]
+        if name not in lanes:
+            lanes[name] = _Lane(table, lines)
+        lanes[name].put(request)
+    # Not the interpreter's own end: it would wait for what a thread has locked.
+    os._exit(0)
 
 
-def _code(error: Exception) -> int | None:
-    return getattr(error, "value", None)
-
-
-def _watch(lines: _Lines) -> dict[str, Any]:
-    """Register every GPU for XID events and report them from a thread."""
+def _watch(bus_id: str, lines: _Lines) -> dict[str, Any]:
+    """Report the XID events of one GPU from a thread; a GPU without them is only probed."""
+    handle = calls.handle(bus_id)
+    supported = nvml.nvmlDeviceGetSupportedEventTypes(handle)
+    if not supported & nvml.nvmlEventTypeXidCriticalError:
+        return {"watched": False}
+    # A set for each GPU: one that is waited for is never added to.
     events = nvml.nvmlEventSetCreate()
-    watched = []
-    for index in range(nvml.nvmlDeviceGetCount()):
-        try:
-            handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            supported = nvml.nvmlDeviceGetSupportedEventTypes(handle)
-            nvml.nvmlDeviceRegisterEvents(
-                handle, supported & nvml.nvmlEventTypeXidCriticalError, events
-            )
-            watched.append(nvml.nvmlDeviceGetUUID(handle))
-        except nvml.NVMLError:
-            continue  # a model without events, or a lost GPU: probes still cover it
-    threading.Thread(target=_report_events, args=(lines, events), daemon=True).start()
-    return {"watched": watched}
+    nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
+    # Now: one that has fallen off the bus does not even tell who it is.
+    uuid = nvml.nvmlDeviceGetUUID(handle)
+    reporting = (lines, events, bus_id, uuid)
+    threading.Thread(target=_report_events, args=reporting, daemon=True).start()
+    return {"watched": True}
 
 
-def _report_events(lines: _Lines, events: Any) -> None:
+def _report_events(lines: _Lines, events: Any, bus_id: str, uuid: str) -> None:
     while True:
         try:
-            event = nvml.nvmlEventSetWait_v2(events, 5000)
+            event = nvml.nvmlEventSetWait_v2(events, _EVENT_WAIT_MS)
         except nvml.NVMLError_Timeout:
             continue
         except nvml.NVMLError as error:
-            lines.write({"events_ended": str(error)})
+            lines.write({"events_ended": bus_id, "code": error.value, "text": str(error)})
             return
-        try:
-            uuid = nvml.nvmlDeviceGetUUID(event.device)
-        except nvml.NVMLError:
-            uuid = None
-        lines.write({"xid": event.eventData, "uuid": uuid, "gi": _gi(event.gpuInstanceId)})
-
-
-def _gi(raw: int) -> int | None:
-    return None if raw == 0xFFFFFFFF else raw
+        gi = None if event.gpuInstanceId == 0xFFFFFFFF else event.gpuInstanceId
+        lines.write({"xid": event.eventData, "uuid": uuid, "gi": gi})
 
 
 if __name__ == "__main__":

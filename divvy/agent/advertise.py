@@ -1,0 +1,135 @@
+"""What the node advertises, and what it answers about it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
+
+from divvy.agent.decide.allocation import ContainerAllocation, allocated_uuids
+from divvy.agent.decide.container_edits import file_edits
+from divvy.agent.decide.desired import DesiredState
+from divvy.agent.decide.hardware import Snapshot
+from divvy.agent.decide.health import unhealthy_devices
+from divvy.agent.decide.inventory import (
+    AdvertisedGpu,
+    Resource,
+    inventory,
+    undescribed,
+    without_limiter,
+)
+from divvy.agent.decide.preferred_allocation import preferred_allocation
+from divvy.agent.decide.share import device_shares
+from divvy.agent.inject.device_files import device_files, file_resources
+from divvy.agent.inject.injection import Injection
+from divvy.agent.inject.problem import InjectionProblem
+from divvy.agent.kubelet.device_holders import DeviceHolders
+from divvy.agent.kubelet.registration import DevicePlugins
+from divvy.agent.nvml.cap_nodes import make_cap_nodes
+from divvy.agent.nvml.driver import Driver
+from divvy.agent.nvml.health_watch import HealthWatch
+from divvy.agent.settings import Settings
+
+_INSTALL_SECONDS = 5.0
+
+
+class Advertiser:
+    """Keeps CDI specification and device lists up to date, and answers the kubelet about them."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        driver: Driver,
+        health: HealthWatch,
+        holders: DeviceHolders,
+        on_change: Callable[[], None],
+    ) -> None:
+        self._settings = settings
+        self._driver = driver
+        self._health = health
+        self._holders = holders
+        self._find_files = device_files(settings.device_folder)
+        self._desired = DesiredState()
+        self._on_change = on_change
+        self._tried = asyncio.Event()
+        self.injection = Injection(settings)
+        self.plugins = DevicePlugins(settings.plugin_folder, self, on_change)
+
+    async def keep_installed(self) -> None:
+        """Install what containers need of the image; what fails is tried again, for ever.
+
+        In a thread: a program that hangs when it is tried holds up no health report.
+        """
+        while True:
+            if not self.injection.installed:
+                await asyncio.to_thread(self.injection.install)
+                self._tried.set()
+                self._on_change()
+            await asyncio.sleep(_INSTALL_SECONDS)
+
+    async def tried(self) -> None:
+        """Wait until it is known what containers can be given: before that, nothing is listed."""
+        await self._tried.wait()
+
+    async def advertise(
+        self,
+        desired: DesiredState,
+        gpus: Iterable[AdvertisedGpu],
+        snapshot: Snapshot | None,
+        runtime: str,
+        problems: MutableMapping[str, str],
+    ) -> None:
+        """Advertise these layouts of GPUs, and the device files that the stack file names.
+
+        Without a ``snapshot`` only the files. What does not work goes into ``problems``.
+        """
+        self._desired = desired
+        files = file_resources(desired.file_devices, self._find_files)
+        if snapshot is None:
+            await self.plugins.advertise(files)
+            return
+        try:
+            make_cap_nodes(self._settings.driver_root)
+            problems.pop("capabilities", None)
+        except OSError as error:
+            problems["capabilities"] = f"device nodes of MIG cannot be made: {error}"
+        try:
+            self.injection.renew(snapshot, runtime)
+            problems.pop("injection", None)
+        except InjectionProblem as problem:
+            problems["injection"] = str(problem)
+        unhealthy = unhealthy_devices(snapshot, self._health.health)
+        for uuid in undescribed(snapshot, self.injection.described):
+            unhealthy.setdefault(uuid, "containers cannot be given it")
+        resources = inventory(gpus, snapshot, unhealthy)
+        problems.pop("limiter", None)
+        limiter = self.injection.limiter_problem
+        if limiter and any(resource.memory_prevented for resource in resources):
+            problems["limiter"] = limiter
+            resources = tuple(without_limiter(resources, limiter))
+        await self.plugins.advertise((*resources, *files))
+
+    async def withdraw(self) -> None:
+        """Advertise nothing at all."""
+        await self.plugins.advertise(())
+
+    def preferred_allocation(
+        self, resource: Resource, available: Sequence[str], required: Sequence[str], size: int
+    ) -> list[str]:
+        """Choose devices for the kubelet's GetPreferredAllocation."""
+        snapshot = self._driver.snapshot
+        links = {} if snapshot is None else snapshot.links
+        policy = self._desired.replica_policy
+        return preferred_allocation(resource, available, required, size, links, policy)
+
+    def allocate(self, resource: Resource, device_ids: Sequence[str]) -> ContainerAllocation:
+        """Answer an Allocate and remember it until the kubelet shows it."""
+        uuids = allocated_uuids(resource, device_ids)
+        if resource.kind == "file":
+            allocation = ContainerAllocation((), file_edits(resource.files))
+        elif resource.memory_prevented:
+            shares = device_shares(resource, device_ids)
+            allocation = self.injection.limited_allocation(device_ids, shares)
+        else:
+            allocation = self.injection.allocation(uuids)
+        self._holders.allocated(resource.name, device_ids)
+        return allocation

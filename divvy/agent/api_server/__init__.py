@@ -1,0 +1,1 @@
+"""The Kubernetes API as the agent uses it: its Node, its ConfigMap, Events, evictions."""

@@ -1,0 +1,187 @@
+"""The agent's link to the Kubernetes API: watches, patches of its node, Events, evictions."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import httpx2
+from lightkube import ApiError, AsyncClient
+from lightkube.models.core_v1 import EventSource, ObjectReference
+from lightkube.models.meta_v1 import DeleteOptions, ObjectMeta, Preconditions
+from lightkube.resources.core_v1 import ConfigMap, Event, Node, PodEviction
+from lightkube.types import PatchType
+
+from divvy.agent.decide.node import NodeView
+from divvy.model.contract import CONFIG_KEY
+
+_log = logging.getLogger(__name__)
+_RETRY_SECONDS = 2.0
+# A watch begins with what there is: one that says nothing has nobody at its other end.
+_FIRST_EVENT_SECONDS = 15.0
+AWAY = (ApiError, httpx2.HTTPError)
+
+
+class ApiServer:
+    """Watches and patches; while the API is away it retries and nothing else stops.
+
+    A watch is opened again when nothing has arrived for about ``watch_seconds``: a connection that
+    a load balancer has dropped without a word is silent for ever, and an object may be for weeks.
+    """
+
+    def __init__(
+        self, node: str, namespace: str, config_map: str, watch_seconds: float = 240.0
+    ) -> None:
+        self._client = AsyncClient(namespace=namespace, field_manager="divvy-agent")
+        self._node = node
+        self._namespace = namespace
+        self._config_map = config_map
+        self._watch_seconds = watch_seconds
+        self._in_touch: set[str] = set()
+
+    @property
+    def in_touch(self) -> bool:
+        """Return whether both watches have told the present state, and have not broken since."""
+        return self._in_touch == {"node", "configuration"}
+
+    async def watch_node(self, on_node: Callable[[NodeView], None]) -> None:
+        """Call ``on_node`` with the node now and after every change of it, for ever."""
+
+        def on_event(kind: str, node: Node) -> None:
+            if kind != "DELETED" and node.metadata is not None:
+                on_node(_view(node, node.metadata))
+
+        await self._watch(
+            "node", lambda: self._client.watch(Node, fields={"metadata.name": self._node}), on_event
+        )
+
+    async def watch_config(self, on_config: Callable[[str | None], None]) -> None:
+        """Call ``on_config`` with the stack's canonical JSON now and after every change.
+
+        None says that there is no such ConfigMap, or no such key in it.
+        """
+
+        def on_event(kind: str, config_map: ConfigMap) -> None:
+            gone = kind == "DELETED" or config_map.data is None
+            on_config(None if gone else (config_map.data or {}).get(CONFIG_KEY))
+
+        await self._watch(
+            "configuration",
+            lambda: self._client.watch(
+                ConfigMap,
+                namespace=self._namespace,
+                fields={"metadata.name": self._config_map},
+            ),
+            on_event,
+        )
+
+    async def _watch(
+        self,
+        what: str,
+        open_watch: Callable[[], AsyncIterable[tuple[str, Any]]],
+        on_event: Callable[[str, Any], None],
+    ) -> None:
+        reported = ""
+        while True:
+            told = False
+            try:
+                events = cast("AsyncGenerator[tuple[str, Any], None]", open_watch())
+                async with contextlib.aclosing(events):
+                    while True:
+                        patience = self._watch_seconds if told else _FIRST_EVENT_SECONDS
+                        # Agents that started at one time drift apart.
+                        async with asyncio.timeout(patience * random.uniform(0.8, 1.2)):  # noqa: S311
+                            kind, seen = await anext(events)
+                        told = True
+                        self._in_touch.add(what)
+                        reported = ""
+                        on_event(kind, seen)
+            except TimeoutError:
+                if not told:
+                    self._in_touch.discard(what)
+                continue  # the first event of the next watch is the present state
+            except (*AWAY, StopAsyncIteration) as error:
+                self._in_touch.discard(what)
+                if str(error) != reported:
+                    reported = str(error)
+                    _log.warning("the watch of the %s broke: %s", what, reported or "closed")
+            await asyncio.sleep(_RETRY_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311
+
+    async def patch_node(
+        self, labels: Mapping[str, str | None], annotations: Mapping[str, str | None]
+    ) -> bool:
+        """Merge labels and annotations into the node (None removes); False when that failed."""
+        patch = {"metadata": {"labels": dict(labels), "annotations": dict(annotations)}}
+        try:
+            await self._client.patch(Node, self._node, patch, patch_type=PatchType.MERGE)
+        except AWAY as error:
+            _log.warning("cannot write to node %s: %s", self._node, error)
+            return False
+        return True
+
+    async def event(self, node_uid: str, kind: str, reason: str, message: str) -> None:
+        """Record a Kubernetes Event about the node; ``kind`` is "Normal" or "Warning"."""
+        # The kubelet, too, uses the node's name as uid; kubectl describe looks for it.
+        node = ObjectReference(
+            kind="Node", name=self._node, uid=node_uid or self._node, apiVersion="v1"
+        )
+        await self._record(node, "default", kind, reason, message)
+
+    async def pod_event(self, pod: str, uid: str, reason: str, message: str) -> None:
+        """Record a warning about a pod, "namespace/name"."""
+        namespace, _, name = pod.partition("/")
+        about = ObjectReference(
+            kind="Pod", name=name, namespace=namespace, uid=uid, apiVersion="v1"
+        )
+        await self._record(about, namespace, "Warning", reason, message)
+
+    async def _record(
+        self, about: ObjectReference, namespace: str, kind: str, reason: str, message: str
+    ) -> None:
+        now = datetime.now(UTC)
+        event = Event(
+            metadata=ObjectMeta(generateName=f"{about.name}.", namespace=namespace),
+            involvedObject=about,
+            type=kind,
+            reason=reason,
+            message=message[:1024],
+            source=EventSource(component="divvy-agent", host=self._node),
+            firstTimestamp=now,
+            lastTimestamp=now,
+            count=1,
+        )
+        try:
+            await self._client.create(event)
+        except AWAY as error:
+            _log.warning("cannot record the event %s: %s", reason, error)
+
+    async def evict(self, pod: str, uid: str) -> str | None:
+        """Ask for the eviction of "namespace/name"; the refusal's text, None when accepted.
+
+        ``uid`` is a precondition: another pod that has come to that name is left alone.
+        """
+        namespace, _, name = pod.partition("/")
+        eviction = PodEviction(
+            metadata=ObjectMeta(name=name, namespace=namespace),
+            deleteOptions=DeleteOptions(preconditions=Preconditions(uid=uid)),
+        )
+        try:
+            await self._client.create(eviction, name, namespace=namespace)
+        except AWAY as error:
+            return str(error)
+        return None
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+
+def _view(node: Node, meta: ObjectMeta) -> NodeView:
+    info = node.status.nodeInfo if node.status else None
+    runtime = info.containerRuntimeVersion if info else ""
+    return NodeView(meta.uid or "", meta.labels or {}, meta.annotations or {}, runtime)

@@ -1,0 +1,56 @@
+"""What of a share's memory the limiter in its containers cannot know: what NVML sees beyond it.
+
+A context, modules and the driver's own needs are charged by what NVML tells of a process, less what
+its slot in the account says. The two are read at different instants, so an allocation in
+between would count twice: the slot is read before and after, and a figure counts when two
+looks in a row have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class InNamespace:
+    """A process as its own PID namespace knows it: the namespace's inode and the number there."""
+
+    namespace: int
+    pid: int
+
+
+@dataclass(frozen=True)
+class NvmlUse:
+    """What NVML tells of one process on one device of the share, in bytes."""
+
+    process: InNamespace
+    device: int
+    used: int
+
+
+Look = Mapping[InNamespace, tuple[int, ...]]
+
+
+def beyond(
+    uses: Iterable[NvmlUse], before: Look, after: Look, devices: int
+) -> dict[InNamespace, tuple[int, ...]]:
+    """Return what each process has beyond its slot now, in bytes by device.
+
+    ``before`` and ``after`` are what the slots said around NVML's answer. A process without a slot
+    is nobody's here.
+    """
+    found = {process: [0] * devices for process in after}
+    for use in uses:
+        if use.process in found and use.process in before and use.device < devices:
+            allocated = max(before[use.process][use.device], after[use.process][use.device])
+            found[use.process][use.device] += max(0, use.used - allocated)
+    return {process: tuple(figures) for process, figures in found.items()}
+
+
+def settled(now: Look, earlier: Look) -> dict[InNamespace, tuple[int, ...]]:
+    """Return what two looks in a row agree on: the lesser of each figure."""
+    return {
+        process: tuple(map(min, figures, earlier.get(process, (0,) * len(figures))))
+        for process, figures in now.items()
+    }

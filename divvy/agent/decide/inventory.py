@@ -1,0 +1,144 @@
+"""What the node advertises right now: desired state, hardware and health made into device lists."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+from divvy.agent.decide.device_id import device_ids
+from divvy.agent.decide.hardware import Gpu, Snapshot
+from divvy.agent.decide.mig_plan import profile_name
+from divvy.model import DesiredGpu, Offer
+
+
+@dataclass(frozen=True)
+class Device:
+    """One entry of a device list.
+
+    ``id`` is what the kubelet knows; ``uuid`` the GPU or MIG device behind it;
+    ``gpu`` the physical GPU; ``unhealthy`` the reason, None while healthy.
+    """
+
+    id: str
+    uuid: str
+    gpu: str
+    gi: int | None = None
+    numa: int | None = None
+    unhealthy: str | None = None
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One extended resource with its devices, in the order in which they are listed.
+
+    ``kind`` is "gpu", "mig" or "file"; ``files`` are the device files of the last.
+    """
+
+    name: str
+    devices: tuple[Device, ...]
+    replicas: int
+    kind: str
+    one_per_container: bool
+    memory_limit_mib: int | None = None
+    memory_enforced: bool = False
+    memory_prevented: bool = False
+    compute: Literal["share", "cap"] | None = None
+    files: tuple[str, ...] = ()
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Device]:
+        """Return the devices by their IDs."""
+        return {device.id: device for device in self.devices}
+
+
+@dataclass(frozen=True)
+class AdvertisedGpu:
+    """What is advertised of one GPU: the layout, and which of its MIG devices.
+
+    Devices in ``withheld`` (a MIG device, or the GPU with everything on it) are not listed.
+    """
+
+    layout: DesiredGpu
+    instances: frozenset[str] = frozenset()
+    withheld: frozenset[str] = frozenset()
+
+
+def inventory(
+    advertised: Iterable[AdvertisedGpu], snapshot: Snapshot, unhealthy: Mapping[str, str]
+) -> tuple[Resource, ...]:
+    """List the resources of a node, sorted by name.
+
+    ``unhealthy`` maps a GPU or MIG UUID to its reason; a GPU's reason counts for everything on it.
+    A resource whose devices are all withheld is listed without devices.
+    """
+    listed: dict[str, list[Device]] = {}
+    offers: dict[str, Offer] = {}
+    for of_gpu in advertised:
+        gpu = snapshot.gpu(of_gpu.layout.uuid)
+        if gpu is None:
+            continue
+        for offer in of_gpu.layout.offers:
+            offers.setdefault(offer.resource, offer)
+            listed.setdefault(offer.resource, [])
+        for offer, uuid, gi in _devices(of_gpu, gpu):
+            if uuid in of_gpu.withheld or gpu.uuid in of_gpu.withheld:
+                continue
+            reason = unhealthy.get(gpu.uuid) or unhealthy.get(uuid)
+            for device_id in device_ids(uuid, offer.replicas):
+                device = Device(device_id, uuid, gpu.uuid, gi, gpu.numa, reason)
+                listed[offer.resource].append(device)
+    return tuple(
+        Resource(
+            name=name,
+            devices=tuple(devices),
+            replicas=offers[name].replicas,
+            kind=offers[name].kind,
+            one_per_container=offers[name].fail_requests_greater_than_one,
+            memory_limit_mib=offers[name].memory_limit_mib,
+            memory_enforced=offers[name].memory_enforced,
+            memory_prevented=offers[name].memory_prevented,
+            compute=offers[name].compute,
+        )
+        for name, devices in sorted(listed.items())
+    )
+
+
+def without_limiter(resources: Iterable[Resource], reason: str) -> Iterator[Resource]:
+    """Yield the resources of a node without the limiter: whose memory it limits is unhealthy."""
+    for resource in resources:
+        if resource.memory_prevented:
+            devices = (
+                replace(device, unhealthy=device.unhealthy or reason) for device in resource.devices
+            )
+            yield replace(resource, devices=tuple(devices))
+        else:
+            yield resource
+
+
+def undescribed(snapshot: Snapshot, described: Collection[str]) -> Iterator[str]:
+    """Yield the GPUs and MIG devices that no container can be given now."""
+    for gpu in snapshot.gpus:
+        for uuid in (gpu.uuid, *(instance.uuid for instance in gpu.instances if instance.uuid)):
+            if uuid not in described:
+                yield uuid
+
+
+def offers_by_uuid(of_gpu: AdvertisedGpu, gpu: Gpu) -> dict[str, Offer]:
+    """Return how each GPU or MIG device is advertised, withheld or not."""
+    return {uuid: offer for offer, uuid, _ in _devices(of_gpu, gpu)}
+
+
+def _devices(of_gpu: AdvertisedGpu, gpu: Gpu) -> Iterable[tuple[Offer, str, int | None]]:
+    layout = of_gpu.layout
+    if layout.mig is None:
+        if not gpu.mig_mode:
+            for offer in layout.offers:
+                yield offer, gpu.uuid, None
+        return
+    by_profile = {offer.mig_profile: offer for offer in layout.offers}
+    for instance in gpu.instances:
+        name = profile_name(gpu, instance)
+        if name in by_profile and instance.uuid in of_gpu.instances:
+            yield by_profile[name], instance.uuid, instance.gi

@@ -1,0 +1,115 @@
+"""What the node tells about itself: the ``divvy.gpu/status`` annotation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from divvy.agent.decide.hardware import Snapshot
+from divvy.agent.decide.health import Health, gpu_fault
+from divvy.agent.decide.inventory import Resource
+from divvy.agent.decide.transition import Decision
+from divvy.model.contract import State
+
+
+@dataclass(frozen=True)
+class GpuStatus:
+    """State of one GPU: a word of ``decide`` (or Degraded while unhealthy) and the reason."""
+
+    index: int
+    uuid: str
+    state: State
+    reason: str
+    layout: Mapping[str, int] | None
+    resources: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NodeStatus:
+    """State of the node; ``problem`` concerns the whole node (driver, configuration)."""
+
+    generation: str
+    pool: str | None
+    profile: str | None
+    source: str
+    problem: str
+    driver: str
+    simulated: bool
+    gpus: tuple[GpuStatus, ...]
+    resources: Mapping[str, int]
+
+    @property
+    def state(self) -> State:
+        """Return the worst state of all."""
+        states = [State(gpu.state) for gpu in self.gpus]
+        if self.problem:
+            states.append(State.DEGRADED)
+        return max(states, key=severity, default=State.READY)
+
+    @property
+    def reason(self) -> str:
+        """Return all reasons in one line."""
+        reasons = [f"GPU {gpu.index}: {gpu.reason}" for gpu in self.gpus if gpu.reason]
+        return "; ".join(([self.problem] if self.problem else []) + reasons)
+
+    def annotation(self) -> str:
+        """Render the annotation's value: compact JSON, the same value gives the same text."""
+        value = {
+            "generation": self.generation,
+            "pool": self.pool,
+            "profile": self.profile,
+            "source": self.source,
+            "state": self.state,
+            "reason": self.reason,
+            "driver": self.driver,
+            "simulated": self.simulated,
+            "resources": dict(sorted(self.resources.items())),
+            "gpus": [
+                {
+                    "index": gpu.index,
+                    "uuid": gpu.uuid,
+                    "state": gpu.state,
+                    **({"reason": gpu.reason} if gpu.reason else {}),
+                    **({} if gpu.layout is None else {"mig": dict(sorted(gpu.layout.items()))}),
+                    "resources": list(gpu.resources),
+                }
+                for gpu in self.gpus
+            ],
+        }
+        return json.dumps(value, separators=(",", ":"))
+
+
+def severity(state: State) -> int:
+    """Return how bad a state is."""
+    return state.severity
+
+
+def gpu_states(
+    snapshot: Snapshot | None,
+    decisions: Mapping[str, Decision],
+    health: Health,
+) -> tuple[GpuStatus, ...]:
+    """Return the state of every GPU that was decided about."""
+    states = []
+    for gpu in () if snapshot is None else snapshot.gpus:
+        decision = decisions.get(gpu.uuid)
+        if decision is None:
+            continue
+        state, reason = decision.state, decision.reason
+        fault = gpu_fault(gpu, health)
+        if fault:
+            state = max(state, State.DEGRADED, key=severity)
+            reason = f"{fault}; {reason}" if reason else fault
+        layout = decision.advertise.layout
+        names = tuple(sorted({offer.resource for offer in layout.offers}))
+        states.append(GpuStatus(gpu.index, gpu.uuid, state, reason, layout.mig, names))
+    return tuple(states)
+
+
+def healthy_counts(resources: Sequence[Resource]) -> dict[str, int]:
+    """Count the healthy devices of every resource: what the node's allocatable should become."""
+    return {
+        resource.name: sum(device.unhealthy is None for device in resource.devices)
+        for resource in resources
+    }

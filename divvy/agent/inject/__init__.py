@@ -1,0 +1,1 @@
+"""How containers get their devices: CDI specification, driver files, hook."""

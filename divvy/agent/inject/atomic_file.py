@@ -1,0 +1,33 @@
+"""Replace a file so that it is whole at any time, a power failure included."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def replace_file(path: Path, content: bytes, mode: int) -> None:
+    """Give a file this content and mode; raises OSError and leaves the file as it was."""
+    # Of no ending that a reader of the folder looks for.
+    scratch = path.parent / f".{path.name}.new"
+    scratch.unlink(missing_ok=True)
+    try:
+        with scratch.open("xb") as file:
+            file.write(content)
+            os.fchmod(file.fileno(), mode)
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(path)
+    except OSError:
+        scratch.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Write a folder's entries to the disk; raises OSError."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

@@ -1,0 +1,114 @@
+"""Whether this node's container runtime resolves CDI names: from its version and its files.
+
+Not asked of the runtime: its socket would be a right over every container of the node.
+"""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+import re
+import tomllib
+from collections import deque
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+_TABLES = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri")
+_HOST_FOLDER = "/etc/containerd"
+_ROOT_FILE = f"{_HOST_FOLDER}/config.toml"
+_log = logging.getLogger(__name__)
+
+
+def cdi_is_on(runtime: str, folder: Path) -> bool:
+    """Tell it from the node's ``containerRuntimeVersion`` and the host's /etc/containerd.
+
+    A file's word counts before the version's default, the last file's before the others'.
+    Where nothing is known it is off: what is granted without CDI works everywhere. What
+    cannot be read of the files is logged, once, and counts as not there.
+    """
+    name, _, version = runtime.partition("://")
+    if name in ("containerd", ""):
+        said = None
+        for config in _files(folder):
+            said = _said(config, said)
+        if said is not None:
+            return said
+    # containerd since 2.0, CRI-O in every version still maintained; never Docker.
+    return name == "cri-o" or (name == "containerd" and _major(version) >= 2)
+
+
+def _files(folder: Path) -> Iterator[dict[str, Any]]:
+    """Read the root file and what is imported, in the order in which containerd does."""
+    pending, seen = deque([_ROOT_FILE]), set()
+    while pending:
+        path = pending.popleft()
+        if path in seen:
+            continue
+        seen.add(path)
+        config = _read(folder, path)
+        yield config
+        imports = config.get("imports", [])
+        if not isinstance(imports, list):
+            _report(f"{path}: imports is {imports!r}; a list of paths is expected")
+            continue
+        for entry in imports:
+            pending += _matches(folder, path, entry)
+
+
+def _matches(folder: Path, path: str, entry: object) -> list[str]:
+    """Return the paths that an entry of a file's imports stands for, those in the folder."""
+    if not isinstance(entry, str):
+        _report(f"{path}: imports has {entry!r}; a path is expected")
+        return []
+    pattern = posixpath.normpath(posixpath.join(posixpath.dirname(path), entry or "."))
+    inside = pattern.removeprefix(f"{_HOST_FOLDER}/")
+    if inside == pattern:
+        _report(f"{path}: what {entry!r} imports is not below {_HOST_FOLDER} and not seen")
+        return []
+    # To containerd only a star makes a pattern, and two of them are one.
+    if "*" not in inside:
+        return [pattern]
+    try:
+        found = list(folder.glob(re.sub(r"\*+", "*", inside)))
+    except (OSError, ValueError) as error:
+        _report(f"{path}: what {entry!r} imports cannot be looked for: {error}")
+        return []
+    return sorted(f"{_HOST_FOLDER}/{place.relative_to(folder)}" for place in found)
+
+
+def _read(folder: Path, path: str) -> dict[str, Any]:
+    place = folder / path.removeprefix(f"{_HOST_FOLDER}/")
+    try:
+        # To open a FIFO would wait for ever, and everything else with it.
+        if place.is_file() or not place.exists():
+            return tomllib.loads(place.read_text())
+        _report(f"{path} cannot be read: it is no file")
+    except FileNotFoundError:
+        if place.is_symlink():
+            _report(f"{path} is a link that leads out of {_HOST_FOLDER}; it is not seen")
+    except (OSError, ValueError, RecursionError) as error:
+        _report(f"{path} cannot be read: {error}")
+    return {}
+
+
+def _said(config: dict[str, Any], before: bool | None) -> bool | None:
+    plugins = config.get("plugins")
+    for table in _TABLES:
+        found = plugins.get(table) if isinstance(plugins, dict) else None
+        word = found.get("enable_cdi") if isinstance(found, dict) else None
+        if isinstance(word, bool):
+            return word
+    return before
+
+
+def _major(version: str) -> int:
+    digits = version.lstrip("v").split(".", 1)[0]
+    return int(digits) if digits.isdecimal() else 0
+
+
+@cache
+def _report(problem: str) -> None:
+    """Log a problem once: the files are read again and again."""
+    _log.warning("containerd's configuration: %s", problem)

@@ -1,0 +1,72 @@
+"""Which files of the driver a container needs: libraries of the loaded version, programs, nodes."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from divvy.agent.decide.container_edits import DriverFiles
+from divvy.agent.driver_libraries import library_folder
+from divvy.agent.inject.problem import InjectionProblem
+
+_PROGRAMS = (
+    "nvidia-smi",
+    "nvidia-debugdump",
+    "nvidia-persistenced",
+    "nvidia-cuda-mps-control",
+    "nvidia-cuda-mps-server",
+)
+_CONTROL_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
+# Where the user-space daemons of the driver have their sockets.
+_SOCKET_FOLDERS = ("run/nvidia-persistenced", "run/nvidia-fabricmanager")
+# Names that programs ask the loader for although the driver names a file by its version.
+_LIBRARY_LINKS = {
+    "libcuda.so": ("libcuda.so.1", "libcuda.so"),
+    "libnvidia-ml.so": ("libnvidia-ml.so.1",),
+    "libnvidia-ptxjitcompiler.so": ("libnvidia-ptxjitcompiler.so.1",),
+    "libnvidia-nvvm.so": ("libnvidia-nvvm.so.4",),
+    "libnvidia-encode.so": ("libnvidia-encode.so.1",),
+    "libnvcuvid.so": ("libnvcuvid.so.1",),
+    "libnvidia-opencl.so": ("libnvidia-opencl.so.1",),
+    "libnvidia-cfg.so": ("libnvidia-cfg.so.1",),
+}
+
+
+def find_driver_files(root: Path, version: str) -> DriverFiles:
+    """Look below ``root`` for the files of driver ``version``; raises InjectionProblem.
+
+    Several versions may lie side by side; only files that carry the loaded
+    version count, since a library of another version fails at its first call.
+    """
+    try:
+        return _find(root, version)
+    except OSError as error:
+        raise InjectionProblem(f"the driver's files cannot be read: {error}") from error
+
+
+def _find(root: Path, version: str) -> DriverFiles:
+    folder = library_folder(root)
+    libraries = []
+    if folder is not None:
+        for path in sorted(folder.glob(f"*.so.{version}")):
+            stem = path.name.removesuffix(f".{version}")
+            names = (path.name, *_LIBRARY_LINKS.get(stem, ()))
+            libraries.append((str(path.relative_to(root)), names))
+    return DriverFiles(
+        libraries=tuple(libraries),
+        library_folder="" if folder is None else str(folder.relative_to(root)),
+        programs=tuple(
+            f"usr/bin/{name}" for name in _PROGRAMS if (root / "usr/bin" / name).is_file()
+        ),
+        control_nodes=tuple(
+            f"dev/{name}" for name in _CONTROL_NODES if _is_device(root / "dev" / name)
+        ),
+        socket_folders=tuple(name for name in _SOCKET_FOLDERS if (root / name).is_dir()),
+    )
+
+
+def _is_device(path: Path) -> bool:
+    try:
+        return stat.S_ISCHR(path.stat().st_mode)
+    except OSError:
+        return False

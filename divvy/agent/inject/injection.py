@@ -1,0 +1,162 @@
+"""How containers get their devices on this node: by CDI names, or by what Allocate answers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+from divvy.agent.decide.allocation import ContainerAllocation, Refused
+from divvy.agent.decide.container_edits import (
+    ContainerEdits,
+    common_edits,
+    device_edits,
+    limited_edits,
+    without_cdi,
+    without_hook,
+)
+from divvy.agent.decide.hardware import Snapshot
+from divvy.agent.decide.share import DeviceShare
+from divvy.agent.inject.cdi import cdi_spec, spec_bytes, write_spec
+from divvy.agent.inject.cdi_support import cdi_is_on
+from divvy.agent.inject.driver_files import find_driver_files
+from divvy.agent.inject.hook import Hook, hook_call, install_hook, remove_older
+from divvy.agent.inject.installed_files import all_there
+from divvy.agent.inject.limiter import Limiter, install_limiter, lay_share
+from divvy.agent.inject.problem import InjectionProblem
+from divvy.agent.settings import Settings
+from divvy.model.contract import CDI_KIND, LIMITED_CDI_FILE, LIMITED_CDI_KIND
+
+_log = logging.getLogger(__name__)
+
+
+class Injection:
+    """Keeps the CDI specification up to date, and the same edits at hand for Allocate.
+
+    ``problem`` says why containers get no hook, "" where they do. ``described`` are the
+    UUIDs of the specification that was last written: no other device can be given.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._hook: Hook | None = None
+        self._limiter: Limiter | None = None
+        self._common = ContainerEdits()
+        self._limited: ContainerEdits | None = None  # until the specification has them
+        self._devices: dict[str, ContainerEdits] = {}
+        self._limiter_problem = "the limiter is not installed yet"
+        self.by_cdi = False
+        self.problem = ""
+
+    @property
+    def installed(self) -> bool:
+        """Return whether hook and limiter are on the host."""
+        return self._has_hook and self._has_limiter
+
+    def install(self) -> None:
+        """Install and try what is not installed yet: takes up to 20 s, for a thread of its own."""
+        if not self._has_hook:
+            self._install_hook()
+        if not self._has_limiter:
+            self._install_limiter()
+
+    @property
+    def _has_hook(self) -> bool:
+        return self._hook is not None and all_there(self._hook.program, self._hook.ldconfig)
+
+    @property
+    def _has_limiter(self) -> bool:
+        return self._limiter is not None and all_there(*self._limiter.libraries)
+
+    @property
+    def limiter_problem(self) -> str:
+        """Say why no container can be given a share with a limit, "" where it can."""
+        return self._limiter_problem if self._limited is None else ""
+
+    @property
+    def described(self) -> frozenset[str]:
+        """Return the UUIDs of the devices that a container can be given now."""
+        return frozenset(self._devices)
+
+    def renew(self, snapshot: Snapshot, runtime: str) -> None:
+        """Describe the devices of a snapshot for a container runtime ("containerd://2.1.0").
+
+        Raises InjectionProblem; what was described before is described still.
+        """
+        settings, hook, installed = self._settings, self._hook, self._limiter
+        files = find_driver_files(settings.driver_root, snapshot.driver_version)
+        common = common_edits(files, settings.host_driver_root)
+        bare = without_hook(common, files.library_folder)
+        devices = device_edits(snapshot, settings.host_driver_root)
+        call = None if hook is None else hook_call(hook, snapshot, files)
+        whole = bare if call is None else common
+        spec = cdi_spec(whole, devices, call)
+        if installed is not None:
+            limiter = PurePosixPath(installed.folder)
+            limited = cdi_spec(limited_edits(whole, limiter), devices, call, LIMITED_CDI_KIND)
+            write_spec(settings.cdi_folder, spec_bytes(limited), LIMITED_CDI_FILE)
+            self._limited = limited_edits(bare, limiter)
+        if write_spec(settings.cdi_folder, spec_bytes(spec)) and hook is not None:
+            remove_older(settings.state_folder, hook)
+        self._common, self._devices = bare, devices
+        by_cdi = cdi_is_on(runtime, settings.containerd_folder)
+        if by_cdi != self.by_cdi:
+            _log.info("devices are given %s", "by CDI names" if by_cdi else "without CDI")
+        self.by_cdi = by_cdi
+
+    def limited_allocation(
+        self, device_ids: Sequence[str], shares: Sequence[DeviceShare]
+    ) -> ContainerAllocation:
+        """Return what Allocate answers for replicas with a limit; raises Refused.
+
+        Without the limiter nobody gets a share that would be no share.
+        """
+        if self._limited is None:
+            raise Refused(self._limiter_problem)
+        uuids = [share.uuid for share in shares]
+        self._require_described(uuids)
+        try:
+            files = lay_share(self._settings.state_folder, device_ids, shares)
+        except InjectionProblem as problem:
+            raise Refused(str(problem)) from problem
+        if self.by_cdi:
+            names = tuple(f"{LIMITED_CDI_KIND}={uuid}" for uuid in uuids)
+            return ContainerAllocation(names, ContainerEdits(mounts=files))
+        edits = without_cdi(self._limited, (self._devices[uuid] for uuid in uuids))
+        return ContainerAllocation((), replace(edits, mounts=(*edits.mounts, *files)))
+
+    def _require_described(self, uuids: Sequence[str]) -> None:
+        missing = [uuid for uuid in uuids if uuid not in self._devices]
+        if missing:
+            raise Refused(f"{missing[0]} has no device node on this node now")
+
+    def allocation(self, uuids: Sequence[str]) -> ContainerAllocation:
+        """Return what Allocate answers for these GPUs and MIG devices; raises Refused."""
+        self._require_described(uuids)
+        if self.by_cdi:
+            return ContainerAllocation(tuple(f"{CDI_KIND}={uuid}" for uuid in uuids))
+        devices = (self._devices[uuid] for uuid in uuids)
+        return ContainerAllocation((), without_cdi(self._common, devices))
+
+    def _install_hook(self) -> None:
+        self._hook = None
+        try:
+            self._hook = install_hook(self._settings.hook_program, self._settings.state_folder)
+            self.problem = ""
+        except InjectionProblem as problem:
+            text = (
+                f"{problem}; containers start without an updated ld.so cache and without the CUDA "
+                "version check"
+            )
+            if text != self.problem:
+                _log.error("%s", text)
+            self.problem = text
+
+    def _install_limiter(self) -> None:
+        folder = self._settings.limiter_folder
+        self._limiter = None
+        try:
+            self._limiter = install_limiter(folder, self._settings.state_folder)
+        except InjectionProblem as problem:
+            self._limiter_problem = str(problem)

@@ -1,0 +1,53 @@
+"""Files that the agent's image brings and containers use: below a host folder named by digest."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from divvy.agent.inject.atomic_file import replace_file, sync_folder
+
+_log = logging.getLogger(__name__)
+_MODE = 0o555
+
+
+def install_files(folder: Path, kind: str, contents: Mapping[str, bytes]) -> Path:
+    """Write files below ``folder``/``kind``-digest and return that; raises OSError.
+
+    The path carries the content's digest: containers that are being created meanwhile go
+    on with the files of the image before. What is there already is compared with the
+    image's and replaced where it differs: a power failure may have cut it off, and who
+    can write it runs programs as the host's root.
+    """
+    place = folder / f"{kind}-{digest(contents.values())}"
+    place.mkdir(parents=True, exist_ok=True)
+    sync_folder(folder)
+    for name, content in contents.items():
+        _install(place / name, content)
+    return place
+
+
+def all_there(*files: Path) -> bool:
+    """Return whether nobody has removed installed files since."""
+    return all(file.exists() for file in files)
+
+
+def digest(contents: Iterable[bytes]) -> str:
+    """Return what an installed folder's name carries of its contents."""
+    return hashlib.sha256(b"".join(contents)).hexdigest()[:16]
+
+
+def _install(path: Path, content: bytes) -> None:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        replace_file(path, content, _MODE)
+        return
+    wanted = (stat.S_IFREG | _MODE, os.geteuid())
+    if (found.st_mode, found.st_uid) != wanted or path.read_bytes() != content:
+        _log.warning("%s is not as it was installed: it is replaced", path)
+        replace_file(path, content, _MODE)

@@ -1,0 +1,69 @@
+"""The limiter's libraries on the host, and the files of each share that go beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from divvy.agent.decide.container_edits import Mount, share_mounts
+from divvy.agent.decide.share import DeviceShare, limits_text, share_name
+from divvy.agent.inject.account import create_account
+from divvy.agent.inject.atomic_file import replace_file
+from divvy.agent.inject.installed_files import install_files
+from divvy.agent.inject.page import create_page
+from divvy.agent.inject.problem import InjectionProblem
+
+LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
+_MODE = 0o444
+
+
+@dataclass(frozen=True)
+class Limiter:
+    """The installed libraries: a folder that means the same to this process and to the host."""
+
+    folder: Path
+
+    @property
+    def libraries(self) -> tuple[Path, ...]:
+        """Return the files."""
+        return tuple(self.folder / name for name in LIBRARIES)
+
+
+def install_limiter(source: Path, folder: Path) -> Limiter:
+    """Copy the image's libraries below ``folder``; raises InjectionProblem.
+
+    Those of earlier images stay: a container that starts again without CDI asks for them by path.
+    """
+    try:
+        contents = {name: (source / name).read_bytes() for name in LIBRARIES}
+        return Limiter(install_files(folder, "limiter", contents))
+    except OSError as error:
+        raise InjectionProblem(f"the limiter is not installed: {error}") from error
+
+
+def lay_share(
+    folder: Path, device_ids: Sequence[str], devices: Sequence[DeviceShare]
+) -> tuple[Mount, ...]:
+    """Write limits, account and pages of what a container is allocated, and return its mounts.
+
+    Raises InjectionProblem.
+    """
+    name = share_name(device_ids)
+    share, pages = folder / "shares" / name, folder / "pages"
+    try:
+        for parent in (share.parent, pages):
+            parent.mkdir(parents=True, exist_ok=True)
+            # A tenant that is root can make a program of root's of its files.
+            parent.chmod(0o700)
+        share.mkdir(exist_ok=True)
+        replace_file(share / "devices", "".join(f"{each}\n" for each in device_ids).encode(), _MODE)
+        replace_file(share / "limits", limits_text(devices).encode(), _MODE)
+        create_account(share / "account")
+        for device in devices:
+            if device.page != "-":
+                (pages / device.uuid).mkdir(parents=True, exist_ok=True)
+                create_page(pages / device.uuid / device.page, device.weight)
+    except OSError as error:
+        raise InjectionProblem(f"the share's files are not written: {error}") from error
+    return share_mounts(share, pages, devices)

@@ -1,0 +1,1 @@
+"""The kubelet's side: device plugin servers, their registration, who holds what."""

@@ -1,0 +1,115 @@
+"""Who holds which device, from all that the kubelet shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from time import monotonic
+
+import grpc
+
+from divvy.agent.decide.holders import Holder, Ledger, Version, forgotten, joined
+from divvy.agent.decide.kubelet_checkpoint import UnreadableCheckpoint, recorded_holders
+from divvy.agent.kubelet.pod_resources import PodResources
+
+CHECKPOINT = "kubelet_internal_checkpoint"
+_SILENT = "the kubelet does not answer"
+_UNWRITTEN = "the kubelet has not written its checkpoint since this agent's start"
+_NO_VERSION = (-1, -1)
+# How long a new kubelet may take to have all its pods.
+_SETTLED_SECONDS = 10.0
+
+
+class HoldersUnknown(Exception):
+    """The kubelet does not show who holds what: why."""
+
+
+class DeviceHolders:
+    """Joins PodResources, the kubelet's checkpoint, our own Allocate answers and what we saw."""
+
+    def __init__(
+        self, pod_resources: PodResources, plugin_folder: Path, forgotten: Iterable[Holder] = ()
+    ) -> None:
+        self._pod_resources = pod_resources
+        self._checkpoint = plugin_folder / CHECKPOINT
+        self._socket = plugin_folder / "kubelet.sock"
+        self._kubelet = _version(self._socket)
+        self._kubelet_since = monotonic()
+        self._last = tuple(forgotten)
+        self._before = self._last  # the kubelet's restart, and not shown since
+        self._names: dict[str, str] = {}
+        self._found = self._version()
+        self._parsed: tuple[Version, tuple[Holder, ...]] = (None, ())
+        self.ledger = Ledger()
+
+    @property
+    def forgotten(self) -> tuple[Holder, ...]:
+        """Return who holds a device that the kubelet has forgotten."""
+        return self._before
+
+    def allocated(self, resource: str, device_ids: Sequence[str]) -> None:
+        """Note an answered Allocate."""
+        self.ledger.record(resource, device_ids, self._version(), monotonic())
+
+    async def holders(self) -> tuple[Holder, ...]:
+        """Return everyone who holds a device, or may; raises HoldersUnknown."""
+        try:
+            listed, containers = await self._pod_resources.listed()
+        except grpc.RpcError as error:
+            raise HoldersUnknown(_SILENT) from error
+        # Read after the list, which makes the kubelet forget pods that have ended.
+        version = self._version()
+        recorded = self._recorded(version)
+        known = joined(listed, recorded, self._names)
+        self._names = {
+            **{holder.pod_uid: holder.pod for holder in known if holder.pod and holder.pod_uid}
+        }
+        lost = self._forgotten(known, containers)
+        self._last = (*known, *lost)
+        return (*self._last, *self.ledger.pending(known, version, monotonic()))
+
+    def _forgotten(
+        self, known: tuple[Holder, ...], containers: frozenset[tuple[str, str]]
+    ) -> tuple[Holder, ...]:
+        """Return whom the kubelet before showed, and this one has forgotten."""
+        kubelet = _version(self._socket)
+        if kubelet != self._kubelet:
+            self._kubelet, self._kubelet_since, self._before = kubelet, monotonic(), self._last
+        if not containers:
+            self._kubelet_since = monotonic()  # not even our own pod: it has not heard of its pods
+        settled = monotonic() - self._kubelet_since > _SETTLED_SECONDS
+        self._before = forgotten(self._before, known, containers, settled)
+        return self._before
+
+    def _recorded(self, version: Version) -> tuple[Holder, ...]:
+        """Return what the checkpoint records, read again only where it is another."""
+        if version == self._found:
+            # What the agent before us allocated last may not be in it. Our first list brings it.
+            raise HoldersUnknown(_UNWRITTEN)
+        self._found = _NO_VERSION
+        if version is None or version != self._parsed[0]:
+            try:
+                self._parsed = (version, recorded_holders(self._checkpoint.read_bytes()))
+            except OSError as error:
+                raise HoldersUnknown(f"the kubelet's checkpoint cannot be read: {error}") from error
+            except UnreadableCheckpoint as problem:
+                raise HoldersUnknown(str(problem)) from problem
+        return self._parsed[1]
+
+    def _version(self) -> Version:
+        return _version(self._checkpoint)
+
+    async def allocatable(self) -> frozenset[str]:
+        """Return the IDs of all devices the kubelet would allocate; raises HoldersUnknown."""
+        try:
+            return await self._pod_resources.allocatable()
+        except grpc.RpcError as error:
+            raise HoldersUnknown(_SILENT) from error
+
+
+def _version(path: Path) -> Version:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns

@@ -1,0 +1,65 @@
+"""The kubelet's PodResources interface: which container holds which device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import grpc
+
+from divvy.agent.decide.holders import Holder
+from divvy.agent.kubelet.api import podresources_pb2 as api
+from divvy.agent.kubelet.api import podresources_pb2_grpc as stubs
+
+_DEADLINE = 5.0
+
+
+class PodResources:
+    """A client of the kubelet's PodResources socket; raises grpc.RpcError when it is away."""
+
+    def __init__(self, socket: Path) -> None:
+        self._channel = grpc.aio.insecure_channel(
+            f"unix:{socket}",
+            options=[
+                ("grpc.max_receive_message_length", 16 << 20),
+                # gRPC's own would wait up to two minutes for a kubelet that is back.
+                ("grpc.initial_reconnect_backoff_ms", 200),
+                ("grpc.max_reconnect_backoff_ms", 1000),
+            ],
+        )
+        self._stub = stubs.PodResourcesListerStub(self._channel)
+
+    async def holders(self) -> tuple[Holder, ...]:
+        """List every container of an active pod that holds devices."""
+        return (await self.listed())[0]
+
+    async def listed(self) -> tuple[tuple[Holder, ...], frozenset[tuple[str, str]]]:
+        """List who holds devices, and every container of an active pod: (pod, container).
+
+        Ordinary init containers are missing, and all pods until the kubelet has them from the API
+        (pkg/kubelet/apis/podresources/server_v1.go of Kubernetes 1.36).
+        """
+        answer = await self._stub.List(api.ListPodResourcesRequest(), timeout=_DEADLINE)
+        containers = frozenset(
+            (f"{pod.namespace}/{pod.name}", container.name)
+            for pod in answer.pod_resources
+            for container in pod.containers
+        )
+        holders = tuple(
+            Holder(f"{pod.namespace}/{pod.name}", container.name, held.resource_name, device_id)
+            for pod in answer.pod_resources
+            for container in pod.containers
+            for held in container.devices
+            for device_id in held.device_ids
+        )
+        return holders, containers
+
+    async def allocatable(self) -> frozenset[str]:
+        """Return the IDs of all devices the kubelet would allocate."""
+        answer = await self._stub.GetAllocatableResources(
+            api.AllocatableResourcesRequest(), timeout=_DEADLINE
+        )
+        return frozenset(device_id for listed in answer.devices for device_id in listed.device_ids)
+
+    async def close(self) -> None:
+        """Close the channel."""
+        await self._channel.close()

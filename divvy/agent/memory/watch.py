@@ -1,0 +1,112 @@
+"""Look every few seconds who is above a ``memoryLimit``: say so, and end it where told to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from time import monotonic
+
+from divvy.agent.api_server.client import ApiServer
+from divvy.agent.decide.hardware import Gpu
+from divvy.agent.decide.holders import by_uuid
+from divvy.agent.decide.inventory import Resource
+from divvy.agent.decide.memory_limit import (
+    Excess,
+    Limit,
+    Process,
+    Use,
+    containers_by_id,
+    enforcement,
+    excesses,
+)
+from divvy.agent.kubelet.device_holders import DeviceHolders, HoldersUnknown
+from divvy.agent.kubelet.registration import DevicePlugins
+from divvy.agent.memory.processes import find_process, send
+from divvy.agent.nvml.driver import Driver
+from divvy.agent.nvml.process import DriverProblem
+
+_log = logging.getLogger(__name__)
+_LOOK_SECONDS = 5.0
+
+
+class MemoryWatch:
+    """Watches containers with a limit; needs the host's PIDs and /var/log/containers' names.
+
+    ``plugins`` advertise the limits, ``holders`` say whose they are.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        plugins: DevicePlugins,
+        holders: DeviceHolders,
+        api: ApiServer,
+        container_logs: Path,
+    ) -> None:
+        self._driver = driver
+        self._plugins = plugins
+        self._holders = holders
+        self._api = api
+        self._container_logs = container_logs
+        self._told_to_end: dict[Process, float] = {}
+        self.excesses: tuple[Excess, ...] = ()
+
+    async def run(self) -> None:
+        """Look for ever."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            limited = [r for r in self._plugins.advertised() if r.memory_limit_mib is not None]
+            try:
+                found = await self._excesses(limited) if limited else ()
+            except (HoldersUnknown, OSError):
+                continue  # told elsewhere; the next look is in a moment
+            known = {excess.key for excess in self.excesses}
+            self.excesses = found
+            self._enforce(found, monotonic())
+            for excess in found:
+                if excess.key not in known:
+                    await self._report(excess)
+
+    async def _report(self, excess: Excess) -> None:
+        reason = "GpuMemoryLimitEnforced" if excess.enforced else "GpuMemoryOverLimit"
+        await self._api.pod_event(excess.pod, excess.pod_uid, reason, excess.sentence)
+
+    def _enforce(self, excesses: Iterable[Excess], now: float) -> None:
+        """End who is above an enforced limit: SIGTERM, after a grace SIGKILL."""
+        above = [process for each in excesses if each.enforced for process in each.processes]
+        self._told_to_end, due = enforcement(above, self._told_to_end, now)
+        for process, number in due:
+            if send(process, number):
+                _log.warning("%s to process %s: above its memory limit", number.name, process)
+
+    async def _excesses(self, limited: Iterable[Resource]) -> tuple[Excess, ...]:
+        limits = {
+            each.name: Limit(each.memory_limit_mib or 0, each.memory_enforced) for each in limited
+        }
+        # Every GPU: a device that is withdrawn, because it waits for its holder, is still held.
+        gpus = () if self._driver.snapshot is None else self._driver.snapshot.gpus
+        uses: list[Use] = []
+        for gpu in gpus:
+            with contextlib.suppress(DriverProblem):  # of this GPU: the others are watched on
+                uses += await self._uses(gpu)
+        if not uses:
+            return ()
+        held = by_uuid(await self._holders.holders())
+        containers = containers_by_id(link.name for link in self._container_logs.iterdir())
+        return excesses(uses, containers, held, limits)
+
+    async def _uses(self, gpu: Gpu) -> list[Use]:
+        if not gpu.present:
+            return []
+        by_gi = {instance.gi: instance.uuid for instance in gpu.instances}
+        uses = []
+        for listed in await self._driver.processes(gpu):
+            found = find_process(listed["pid"] or 0)
+            if found is not None:
+                process, where = found
+                device = by_gi.get(listed["gi"] or 0) or gpu.uuid
+                uses.append(Use(where, process, device, listed["used_mib"] or 0))
+        return uses

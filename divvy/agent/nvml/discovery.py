@@ -1,0 +1,48 @@
+"""Print what the agent discovers on this host: `python -m divvy.agent.nvml.discovery ROOT`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+from divvy.agent.decide.hardware import Snapshot
+from divvy.agent.nvml.driver import Driver
+from divvy.agent.nvml.process import DriverProblem
+
+
+async def discover(root: Path) -> Snapshot:
+    """Look at all GPUs once; raises DriverProblem."""
+    driver = Driver(root, (), lambda: None)
+    try:
+        await driver.start()
+        await driver.rescan()
+    finally:
+        await driver.stop()
+    assert driver.snapshot is not None
+    return driver.snapshot
+
+
+def main() -> None:
+    """Print driver version and UUIDs as JSON; exit with the reason where there are none."""
+    try:
+        found = asyncio.run(discover(Path(sys.argv[1])))
+    except DriverProblem as problem:
+        sys.exit(f"discovery: {problem}")
+    print(
+        json.dumps(
+            {
+                "driver": found.driver_version,
+                "uuids": {
+                    gpu.uuid: [one.uuid for one in gpu.instances if one.uuid is not None]
+                    for gpu in found.gpus
+                },
+                "unreadable": found.unreadable,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,341 @@
+"""The driver as the agent knows it: loaded, absent or failing, and what its GPUs are like."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import signal
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from divvy.agent.decide.hardware import Gpu, Snapshot, gpu_from
+from divvy.agent.nvml.process import (
+    WHOLE_DRIVER,
+    DriverAway,
+    DriverProblem,
+    GpuHangs,
+    NvmlProcess,
+    Xid,
+)
+
+_log = logging.getLogger(__name__)
+_MODULE_SECONDS = 1.0
+_DESCRIBE_DEADLINE = 5.0
+_CHANGE_DEADLINE = 60.0
+# A reset of an SXM GPU with NVLink takes minutes.
+_RESET_DEADLINE = 600.0
+_RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0)
+# A call that never returns is given up with its process after so long, in case a new one is heard.
+_HANGING_SECONDS = 300.0
+_LINKS_DEADLINE = 10.0
+
+
+@dataclass(frozen=True)
+class _NotDescribed:
+    """A GPU that did not answer, or only in part; ``bus_id`` is empty where it is not known."""
+
+    index: int
+    bus_id: str
+    text: str
+    code: int | None = None
+
+    def is_about(self, gpu: Gpu) -> bool:
+        return gpu.pci_bus_id == self.bus_id if self.bus_id else gpu.index == self.index
+
+
+class Driver:
+    """Keeps an NVML process up and the last snapshot at hand.
+
+    ``on_change`` is called whenever snapshot or problem became another; ``on_xid`` for each XID
+    event; ``on_scan`` after each look at the GPUs, which comes every ``scan_seconds``. ``problem``
+    is empty while the driver answers; before the first look there is neither a snapshot nor a
+    problem. What one GPU does not answer is its own ``fault``.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        known: Iterable[Gpu],
+        on_change: Callable[[], None],
+        on_xid: Callable[[Xid], None] = lambda _: None,
+        on_scan: Callable[[Snapshot], None] = lambda _: None,
+    ) -> None:
+        self._root = root
+        self._on_change = on_change
+        self._on_scan = on_scan
+        self._nvml = NvmlProcess(root, on_xid, self._unwatched, self._fail)
+        self._module: str | None = ""
+        self._known = {gpu.uuid: gpu for gpu in known}
+        self._bus_ids: dict[int, str] = {}  # of this process: index → PCI address
+        self._watched: set[str] = set()
+        self._changes = asyncio.Lock()  # one change at a time; the process stays for its length
+        self._changing = ""  # the PCI address of the GPU
+        self._resetting: set[str] = set()
+        self._starting = asyncio.Lock()
+        self._scanning = asyncio.Lock()
+        self._scans_begun = self._scans_done = 0
+        self._linked: tuple[str, ...] = ()
+        self.scan_seconds = 10.0
+        self.snapshot: Snapshot | None = None
+        self.problem = ""
+
+    async def run(self) -> None:
+        """Start, watch and replace the NVML process, for ever."""
+        failures = 0
+        next_scan = 0.0
+        while True:
+            try:
+                if await self._follow_module() or not self._nvml.running:
+                    next_scan = 0.0
+                if monotonic() >= next_scan:
+                    await self.rescan()
+                    next_scan = monotonic() + self.scan_seconds
+                failures = 0
+            except DriverProblem as problem:
+                self._fail(str(problem))
+                await self._nvml.stop()
+                pause = _RETRY_SECONDS[min(failures, len(_RETRY_SECONDS) - 1)]
+                failures += 1
+                await asyncio.sleep(pause)
+                continue
+            await asyncio.sleep(min(_MODULE_SECONDS, max(0.0, next_scan - monotonic())))
+
+    async def _follow_module(self) -> bool:
+        """Replace the NVML process where the driver is another, or a call never returns."""
+        module = loaded_module(self._root)
+        if module is not None and self._nvml.running and module != self._module:
+            _log.info("the driver changed from %r to %r", self._module, module)
+            await self._nvml.stop()
+        since = self._nvml.hanging_since()
+        if since is not None and monotonic() - since > _HANGING_SECONDS and not self._changing:
+            _log.warning("a GPU has not answered for %.0f s: new NVML process", monotonic() - since)
+            await self._nvml.stop()
+        if self._nvml.running:
+            return False
+        await self.start()
+        return True
+
+    async def start(self) -> None:
+        """Start the NVML process where none runs; raises DriverProblem."""
+        async with self._starting:
+            if self._nvml.running:
+                return
+            module = loaded_module(self._root)
+            version = await self._nvml.start()
+            self._module = module
+            # Indices belong to a process; while a GPU is reset they are kept, since to look for
+            # new ones would open it.
+            if not self._resetting:
+                self._bus_ids = {}
+            self._watched = set()
+            _log.info("driver %s answers", version)
+
+    async def rescan(self) -> None:
+        """Look at all GPUs again; raises DriverProblem only where the driver itself fails.
+
+        All who ask while a look is under way share the next one: changes of many GPUs end together.
+        """
+        begun = self._scans_begun
+        async with self._scanning:
+            if self._scans_done > begun:
+                return
+            self._scans_begun += 1
+            await self._scan()
+            self._scans_done = self._scans_begun
+
+    async def _scan(self) -> None:
+        driver = await self._nvml.call("driver")
+        indices = set(self._bus_ids) | (set() if self._resetting else set(range(driver["count"])))
+        found = await asyncio.gather(*(self._describe(index) for index in sorted(indices)))
+        present = {gpu.uuid: gpu for gpu in found if isinstance(gpu, Gpu)}
+        faults = {fault.index: fault for fault in found if isinstance(fault, _NotDescribed)}
+        # While a GPU answers, the driver does: what another says of it is its own trouble.
+        away = next((fault for fault in faults.values() if fault.code in WHOLE_DRIVER), None)
+        if away is not None and len(faults) == len(found):
+            raise DriverAway(away.text, away.code)
+        unreadable = []
+        missing = {uuid: gpu for uuid, gpu in self._known.items() if uuid not in present}
+        for index, fault in faults.items():
+            known = next((gpu for gpu in missing.values() if fault.is_about(gpu)), None)
+            if known is None:
+                unreadable.append(f"GPU {index}: {fault.text}")
+                continue
+            del missing[known.uuid]
+            present[known.uuid] = replace(known, lost=False, fault=fault.text)
+        present |= {uuid: replace(gpu, lost=True, fault="") for uuid, gpu in missing.items()}
+        self._known = dict(present)
+        gpus = tuple(sorted(present.values(), key=lambda gpu: (gpu.index, gpu.uuid)))
+        self._seen(
+            Snapshot(
+                driver_version=driver["driver_version"],
+                cuda_version=(driver["cuda_version"][0], driver["cuda_version"][1]),
+                gpus=gpus,
+                links={} if self.snapshot is None else self.snapshot.links,
+                simulated=driver["simulated"],
+                unreadable=tuple(unreadable),
+            )
+        )
+        self._on_scan(self.snapshot or Snapshot("", (0, 0), ()))
+        await self._link(gpus)
+
+    def forget(self, uuids: Iterable[str]) -> None:
+        """Forget GPUs that other ones have replaced."""
+        gone = set(uuids)
+        self._known = {uuid: gpu for uuid, gpu in self._known.items() if uuid not in gone}
+        if self.snapshot is not None:
+            gpus = tuple(gpu for gpu in self.snapshot.gpus if gpu.uuid not in gone)
+            self._seen(replace(self.snapshot, gpus=gpus))
+
+    def _seen(self, snapshot: Snapshot) -> None:
+        if snapshot != self.snapshot or self.problem:
+            self.snapshot, self.problem = snapshot, ""
+            self._on_change()
+
+    async def _describe(self, index: int) -> Gpu | _NotDescribed:
+        """Describe one GPU, or say why that cannot be; raises only for the whole driver."""
+        bus_id = self._bus_ids.get(index, "")
+        if bus_id and (bus_id == self._changing or bus_id in self._resetting):
+            known = next((gpu for gpu in self._known.values() if gpu.pci_bus_id == bus_id), None)
+            if known is not None:
+                return known
+        lane = bus_id or f"index {index}"
+        named = {"bus_id": bus_id} if bus_id else {"index": index}
+        try:
+            raw = await self._nvml.call("describe", lane, _DESCRIBE_DEADLINE, **named)
+        except DriverProblem as problem:
+            if isinstance(problem, DriverAway):
+                raise
+            return _NotDescribed(index, bus_id, str(problem), problem.code)
+        bus_id = self._bus_ids[index] = raw["pci_bus_id"]
+        if "error" in raw:
+            return _NotDescribed(index, bus_id, raw["error"]["text"], raw["error"]["code"])
+        await self._watch(bus_id)
+        return gpu_from(raw)
+
+    async def _watch(self, bus_id: str) -> None:
+        if bus_id in self._watched:
+            return
+        # A model without events, or a GPU that fails: each scan covers it.
+        with contextlib.suppress(DriverProblem):
+            await self._nvml.call("watch", bus_id, _DESCRIBE_DEADLINE, bus_id=bus_id)
+            self._watched.add(bus_id)
+
+    async def _link(self, gpus: Iterable[Gpu]) -> None:
+        """Score the links between GPUs once for each set of them."""
+        by_bus_id = {gpu.pci_bus_id: gpu.uuid for gpu in gpus if not (gpu.lost or gpu.fault)}
+        wanted = tuple(sorted(by_bus_id))
+        if wanted == self._linked or self._resetting or self.snapshot is None:
+            return
+        try:
+            raw = await self._nvml.call("links", "links", _LINKS_DEADLINE, bus_ids=list(wanted))
+        except DriverProblem as problem:
+            _log.warning("the links between GPUs are unknown: %s", problem)
+            return
+        self._linked = wanted
+        scores = {frozenset((by_bus_id[a], by_bus_id[b])): score for a, b, score in raw}
+        self._seen(replace(self.snapshot, links=scores))
+
+    async def processes(self, gpu: Gpu) -> list[dict[str, int | None]]:
+        """List the processes of a GPU (see ``nvml.calls.processes``); raises DriverProblem."""
+        return list(await self._on_gpu("processes", gpu, _DESCRIBE_DEADLINE))
+
+    async def readings(self, gpu: Gpu) -> dict[str, dict[str, float]]:
+        """Read what the metrics show of a GPU and its MIG devices; raises DriverProblem."""
+        return dict(await self._on_gpu("readings", gpu, _DESCRIBE_DEADLINE))
+
+    async def change(self, call: str, gpu: Gpu, **args: object) -> dict[str, object]:
+        """Make one MIG call that changes a GPU; raises DriverProblem."""
+        async with self._changes:
+            self._changing = gpu.pci_bus_id
+            try:
+                return dict(await self._on_gpu(call, gpu, _CHANGE_DEADLINE, **args))
+            finally:
+                self._changing = ""
+
+    async def _on_gpu(self, call: str, gpu: Gpu, deadline: float, **args: object) -> Any:
+        if gpu.pci_bus_id in self._resetting:
+            raise GpuHangs("the GPU is being reset")
+        return await self._nvml.call(call, gpu.pci_bus_id, deadline, bus_id=gpu.pci_bus_id, **args)
+
+    async def reset(self, gpu: Gpu) -> None:
+        """Reset a GPU, as Ampere needs for a change of MIG mode; raises DriverProblem.
+
+        A reset fails while anybody has the GPU open. So the NVML process, which has, is replaced
+        by one that leaves this GPU alone and goes on looking after the others, however long the
+        reset takes.
+        """
+        self._resetting.add(gpu.pci_bus_id)
+        try:
+            async with self._changes, self._scanning:
+                await self._nvml.stop()
+                await self.start()
+                await self._scan()  # the new process watches the other GPUs from here on
+            await _nvidia_smi_reset(self._root, gpu.uuid)
+        finally:
+            self._resetting.discard(gpu.pci_bus_id)
+
+    async def stop(self) -> None:
+        """End the NVML process."""
+        await self._nvml.stop()
+
+    def _unwatched(self, bus_id: str) -> None:
+        self._watched.discard(bus_id)
+
+    def _fail(self, text: str) -> None:
+        if text != self.problem:
+            _log.warning("driver: %s", text)
+            self.problem = text
+            self._on_change()
+
+
+def loaded_module(root: Path) -> str | None:
+    """Return the version of the loaded kernel module, "" where none is loaded.
+
+    None where that cannot be told now: no reason to think that it is another.
+    """
+    try:
+        text = (root / "proc/driver/nvidia/version").read_text()
+    except FileNotFoundError:
+        return ""
+    except OSError:
+        return None
+    match = re.search(r"Kernel Module\D*([\d.]+)", text)
+    return match.group(1) if match else text.strip()
+
+
+def boot_id(root: Path) -> str:
+    """Return what the kernel calls this boot, "" where it does not tell."""
+    for path in (root / "proc/sys/kernel/random/boot_id", Path("/proc/sys/kernel/random/boot_id")):
+        with contextlib.suppress(OSError):
+            return path.read_text().strip()
+    return ""
+
+
+async def _nvidia_smi_reset(root: Path, uuid: str) -> None:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(str(root / "usr/bin/nvidia-smi"), "--gpu-reset", "-i", uuid),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise DriverProblem(f"reset of {uuid} failed: {error}") from error
+    try:
+        async with asyncio.timeout(_RESET_DEADLINE):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        raise DriverProblem(
+            f"reset of {uuid} failed: nvidia-smi did not end within {_RESET_DEADLINE:g} s"
+        ) from None
+    if process.returncode:
+        raise DriverProblem(f"reset of {uuid} failed: {output.decode().strip()}")

@@ -1,0 +1,81 @@
+"""Look at everything that a decision rests on."""
+
+from __future__ import annotations
+
+from divvy.agent.api_server.client import ApiServer
+from divvy.agent.decide.desired import DesiredState
+from divvy.agent.decide.hardware import Snapshot
+from divvy.agent.decide.holders import Held, by_uuid
+from divvy.agent.decide.mig_plan import MigPlan
+from divvy.agent.decide.node import NodeView
+from divvy.agent.decide.reconciliation import KubeletView, Observation, plans
+from divvy.agent.kubelet.device_holders import DeviceHolders, HoldersUnknown
+from divvy.agent.kubelet.registration import DevicePlugins
+from divvy.agent.nvml.driver import Driver
+from divvy.agent.nvml.process import DriverProblem
+from divvy.agent.reconfigure import Reconfigurer
+
+
+class Observer:
+    """Makes one Observation of a node after the other."""
+
+    def __init__(
+        self,
+        api: ApiServer,
+        driver: Driver,
+        plugins: DevicePlugins,
+        holders: DeviceHolders,
+        reconfigurer: Reconfigurer,
+    ) -> None:
+        self._api = api
+        self._driver = driver
+        self._plugins = plugins
+        self._holders = holders
+        self._reconfigurer = reconfigurer
+
+    async def observe(
+        self, desired: DesiredState, snapshot: Snapshot, node: NodeView
+    ) -> Observation:
+        """Return what the kubelet, the API server and the driver show now."""
+        # Now, as the snapshot: a plan that ends meanwhile has made another one of it.
+        applying = self._reconfigurer.applying
+        kubelet = await self._kubelet()
+        held: Held = {} if isinstance(kubelet, str) else kubelet.held
+        busy = {}
+        for uuid, plan in plans(desired, snapshot, held).items():
+            # What is being executed was decided; the driver is at work on that GPU.
+            if isinstance(plan, MigPlan) and plan.idle and uuid not in applying:
+                busy[uuid] = await self._busy(snapshot, uuid, held)
+        return Observation(
+            snapshot=snapshot,
+            kubelet=kubelet,
+            api_in_touch=self._api.in_touch,
+            labels=node.labels,
+            busy=busy,
+            applying=applying,
+            failures=self._reconfigurer.failures,
+        )
+
+    async def _kubelet(self) -> KubeletView | str:
+        # In this order: what is allocated after the fence is down was refused by us.
+        fence = self._plugins.current
+        try:
+            allocatable = await self._holders.allocatable()
+            held = by_uuid(await self._holders.holders())
+        except HoldersUnknown as unknown:
+            return f"it is not known who holds what: {unknown}"
+        return KubeletView(held, allocatable, fence)
+
+    async def _busy(self, snapshot: Snapshot, uuid: str, held: Held) -> frozenset[str]:
+        """Return UUIDs of a GPU that have processes although no pod holds them."""
+        gpu = snapshot.gpu(uuid)
+        if gpu is None:
+            return frozenset()
+        by_gi = {instance.gi: instance.uuid for instance in gpu.instances}
+        try:
+            processes = await self._driver.processes(gpu)
+        except DriverProblem:
+            # Unknown is not idle.
+            return frozenset({uuid, *(device for device in by_gi.values() if device)})
+        used = {by_gi.get(process["gi"] or 0) or uuid for process in processes}
+        return frozenset(device for device in used if device not in held)

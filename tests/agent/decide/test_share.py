@@ -1,0 +1,50 @@
+"""What a container is told of its share."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from divvy.agent.decide.allocation import Refused, allocated_uuids
+from divvy.agent.decide.share import (
+    MAX_DEVICES,
+    Compute,
+    DeviceShare,
+    device_shares,
+    limits_text,
+    share_name,
+)
+from divvy.lab.paths import REPOSITORY
+from tests.agent.devices import limited
+
+
+def test_two_replicas_of_one_gpu_have_both_sizes() -> None:
+    resource = limited(2, 4, 3000, "share")
+    ids = ["GPU-1::2", "GPU-0::3", "GPU-1::0"]
+    name = share_name(ids)
+    assert device_shares(resource, ids) == (
+        DeviceShare("GPU-0", 3000, Compute.SHARE, 25, f"{name}-0"),
+        DeviceShare("GPU-1", 6000, Compute.SHARE, 50, f"{name}-1"),
+    )
+    assert share_name(reversed(ids)) == name
+    assert share_name(["GPU-1::2"]) != name
+
+
+def test_without_compute_there_is_no_page() -> None:
+    (share,) = device_shares(limited(1, 3, 100), ["GPU-0::1"])
+    assert share == DeviceShare("GPU-0", 100, Compute.FREE, 33, "-")
+    assert limits_text([share]) == (
+        "divvy-share 1\ndevice GPU-0 memory 104857600 compute free weight 33 page -\n"
+    )
+
+
+def test_more_devices_than_the_limiter_knows_are_refused() -> None:
+    """It would understand none of the limits, and refuse the container everything."""
+    source = (REPOSITORY / "plugin_image/limiter/share/share.h").read_text()
+    assert re.findall(r"#define MAX_DEVICES (\d+)", source) == [str(MAX_DEVICES)]
+    resource = limited(MAX_DEVICES + 1, 2, 3000)
+    ids = [f"GPU-{index}::0" for index in range(MAX_DEVICES + 1)]
+    assert len(allocated_uuids(resource, [*ids[1:], "GPU-1::1"])) == MAX_DEVICES
+    with pytest.raises(Refused, match="of 17 devices requested, at most 16 per container where"):
+        allocated_uuids(resource, ids)
+    assert len(allocated_uuids(replace(resource, memory_prevented=False), ids)) == 17

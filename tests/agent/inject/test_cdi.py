@@ -1,0 +1,124 @@
+"""The CDI specification: each device gets its own nodes, every container the driver's files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from divvy.agent.decide.container_edits import (
+    common_edits,
+    device_edits,
+    without_cdi,
+    without_hook,
+)
+from divvy.agent.inject.cdi import cdi_spec, spec_bytes, write_spec
+from divvy.agent.inject.driver_files import DriverFiles, find_driver_files
+from divvy.agent.inject.hook import Hook, hook_call
+from divvy.agent.inject.problem import InjectionProblem
+from tests.agent.devices import gpu, instance, snapshot
+
+ROOT = PurePosixPath("/run/nvidia/driver")
+FILES = DriverFiles(
+    libraries=(("usr/lib64/libcuda.so.550.163.01", ("libcuda.so.550.163.01", "libcuda.so.1")),),
+    library_folder="usr/lib64",
+    programs=("usr/bin/nvidia-smi",),
+    control_nodes=("dev/nvidiactl",),
+    socket_folders=("run/nvidia-persistenced",),
+)
+SNAPSHOT = snapshot(gpu(0), gpu(1, mig=True, instances=(instance(3, 14, 0, 2),)))
+COMMON, EACH = common_edits(FILES, ROOT), device_edits(SNAPSHOT, ROOT)
+HOOK = Hook(Path("/var/lib/divvy/hook-1/divvy-hook"), Path("/var/lib/divvy/hook-1/ldconfig"))
+SPEC = cdi_spec(COMMON, EACH, hook_call(HOOK, SNAPSHOT, FILES))
+DEVICES = {device["name"]: device["containerEdits"]["deviceNodes"] for device in SPEC["devices"]}
+
+
+def test_a_gpu_is_its_own_node_from_below_the_driver_root() -> None:
+    assert DEVICES["GPU-0"] == [
+        {"path": "/dev/nvidia0", "hostPath": "/run/nvidia/driver/dev/nvidia0", "permissions": "rw"}
+    ]
+
+
+def test_a_mig_device_is_its_gpu_and_its_two_capabilities() -> None:
+    assert [node["path"] for node in DEVICES["MIG-3"]] == [
+        "/dev/nvidia1",
+        "/dev/nvidia-caps/nvidia-cap13",
+        "/dev/nvidia-caps/nvidia-cap103",
+    ]
+
+
+def test_a_lost_gpu_is_not_described_by_a_minor_that_may_be_anothers() -> None:
+    lost = replace(gpu(0), lost=True, minor=1, instances=(instance(5, 14, 0, 2),))
+    assert list(device_edits(snapshot(lost, gpu(1)), ROOT)) == ["GPU-1"]
+
+
+def test_nothing_of_the_host_is_mounted_writable_or_with_what_is_below_it() -> None:
+    mounts = SPEC["containerEdits"]["mounts"]
+    assert {"/run/nvidia-persistenced", "/usr/bin/nvidia-smi"} <= {
+        mount["containerPath"] for mount in mounts
+    }
+    for mount in mounts:
+        assert {"ro", "nosuid", "nodev", "bind"} <= set(mount["options"]), mount
+
+
+def test_libraries_appear_under_the_names_programs_ask_for() -> None:
+    paths = [mount["containerPath"] for mount in SPEC["containerEdits"]["mounts"]]
+    assert "/usr/lib64/libcuda.so.1" in paths
+    assert "/usr/bin/nvidia-smi" in paths
+
+
+def test_the_hook_is_told_the_driver_and_runs_in_an_environment_of_ours() -> None:
+    (hook,) = SPEC["containerEdits"]["hooks"]
+    assert hook["hookName"] == "createContainer"
+    assert hook["path"] == "/var/lib/divvy/hook-1/divvy-hook"
+    assert hook["env"]
+    assert hook["args"][1:] == [
+        *("--cuda=12.4", "--driver=550.163.01", "--brand=nvidia", "--arch=8.0"),
+        *("--ldconfig=/var/lib/divvy/hook-1/ldconfig", "--folder=/usr/lib64"),
+    ]
+
+
+def test_gpus_that_differ_are_told_as_the_weakest() -> None:
+    other = replace(gpu(1), brand="geforce", compute_capability=(7, 5))
+    call = hook_call(HOOK, snapshot(gpu(0), other), FILES)
+    assert {"--brand=unknown", "--arch=7.5"} <= set(call.arguments)
+
+
+def test_without_cdi_libraries_are_where_any_loader_looks() -> None:
+    edits = without_cdi(without_hook(COMMON, FILES.library_folder), [EACH["GPU-0"]])
+    paths = {mount.path for mount in edits.mounts}
+    folders = ("/usr/lib64", "/usr/lib/x86_64-linux-gnu")
+    assert {f"{folder}/libcuda.so.1" for folder in folders} <= paths
+    assert {"/usr/bin/nvidia-smi", "/run/nvidia-persistenced"} <= paths
+    assert [node.path for node in edits.nodes] == ["/dev/nvidiactl", "/dev/nvidia0"]
+    assert edits.env == {"NVIDIA_VISIBLE_DEVICES": "void"}
+
+
+def test_the_same_hardware_gives_the_same_bytes() -> None:
+    assert spec_bytes(SPEC) == spec_bytes(dict(reversed(list(SPEC.items()))))
+
+
+def test_a_specification_is_written_once(tmp_path: Path) -> None:
+    assert write_spec(tmp_path, spec_bytes(SPEC))
+    assert not write_spec(tmp_path, spec_bytes(SPEC))
+    assert [path.suffix for path in tmp_path.iterdir()] == [".json"]
+
+
+def test_a_specification_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InjectionProblem, match="the CDI specification is not written: .*file"):
+        write_spec(tmp_path / "file", b"{}")
+
+
+def test_only_libraries_of_the_loaded_driver_are_taken(tmp_path: Path) -> None:
+    folder = tmp_path / "usr/lib/x86_64-linux-gnu"
+    folder.mkdir(parents=True)
+    for name in ("libcuda.so.550.163.01", "libcuda.so.570.1", "libnvidia-ml.so.550.163.01"):
+        (folder / name).touch()
+    (folder / "libnvidia-ml.so.1").symlink_to("libnvidia-ml.so.550.163.01")
+    files = find_driver_files(tmp_path, "550.163.01")
+    assert [Path(path).name for path, _ in files.libraries] == [
+        "libcuda.so.550.163.01",
+        "libnvidia-ml.so.550.163.01",
+    ]

@@ -1,0 +1,102 @@
+"""The files of limited shares: looked after, and removed, whatever their tenants make of them."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from divvy.agent.decide.share import Compute, DeviceShare
+from divvy.agent.inject.limiter import lay_share
+from divvy.agent.kubelet.device_holders import HoldersUnknown
+from divvy.agent.memory.shares import ShareAccounts, in_namespace
+
+_NAMED = """
+import sys, time
+open("/proc/self/comm", "w").write("NSpid:\\t4711")
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_process_that_calls_itself_a_number_keeps_its_own() -> None:
+    """Else what it uses would be charged to another, or to nobody."""
+    command = [sys.executable, "-c", _NAMED]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        found = in_namespace(process.pid)
+        process.kill()
+    assert found is not None
+    assert found.pid == process.pid
+
+
+class Held:
+    """What the kubelet shows."""
+
+    def __init__(self) -> None:
+        self.device_ids: tuple[str, ...] | None = ()
+
+    async def holders(self) -> tuple[Any, ...]:
+        if self.device_ids is None:
+            raise HoldersUnknown("the kubelet does not answer")
+        return tuple(SimpleNamespace(device_id=each) for each in self.device_ids)
+
+
+async def cleaned(folder: Path, held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let it look twice, and clean after each."""
+    monkeypatch.setattr("divvy.agent.memory.shares._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("divvy.agent.memory.shares._CLEAN_LOOKS", 1)
+    accounts = ShareAccounts(SimpleNamespace(snapshot=None), held, folder)  # type: ignore[arg-type]
+    loop = asyncio.create_task(accounts.run())
+    await asyncio.sleep(0.5)
+    assert not loop.done()
+    loop.cancel()
+
+
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_the_files_of_a_share_go_when_nobody_holds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoilt: bool
+) -> None:
+    share = DeviceShare("GPU-0", 1000, Compute.SHARE, 25, "page")
+    lay_share(tmp_path, ["GPU-0::0"], [share])
+    (folder,) = (tmp_path / "shares").iterdir()
+    (tmp_path / "pages/GPU-0/page").rename(tmp_path / f"pages/GPU-0/{folder.name}-0")
+    if spoilt:
+        (folder / "account").write_bytes(b"")
+    held = Held()
+    for held.device_ids in (None, ("GPU-0::0",)):
+        asyncio.run(cleaned(tmp_path, held, monkeypatch))
+        assert folder.exists()
+    held.device_ids = ("GPU-0::1",)
+    asyncio.run(cleaned(tmp_path, held, monkeypatch))
+    assert not folder.exists()
+    assert not any((tmp_path / "pages/GPU-0").iterdir())
+
+
+def test_a_share_can_be_given_after_its_files_were_removed_by_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The container runtime makes folders of the files that it is to mount and does not find."""
+    share = DeviceShare("GPU-0", 1000, Compute.SHARE, 25, "page")
+    lay_share(tmp_path, ["GPU-0::0"], [share])
+    (folder,) = (tmp_path / "shares").iterdir()
+    name = f"{folder.name}-0"
+    for file in (folder / "limits", folder / "account", tmp_path / "pages/GPU-0" / name):
+        file.unlink(missing_ok=True)
+        file.mkdir()
+    asyncio.run(cleaned(tmp_path, Held(), monkeypatch))
+    share = DeviceShare("GPU-0", 1000, Compute.SHARE, 25, name)
+    lay_share(tmp_path, ["GPU-0::0"], [share])
+
+
+def test_no_other_user_of_the_node_reaches_a_tenants_files(tmp_path: Path) -> None:
+    """Root in a container can write a program into its account, and give it the rights of root."""
+    lay_share(tmp_path, ["GPU-0::0"], [DeviceShare("GPU-0", 1000, Compute.SHARE, 25, "page")])
+    for name in ("shares", "pages"):
+        assert (tmp_path / name).stat().st_mode & 0o077 == 0

@@ -1,0 +1,196 @@
+"""Whose turn it is, without comparing the clocks of two nodes."""
+
+from __future__ import annotations
+
+import copy
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx2
+import pytest
+from lightkube import ApiError
+from lightkube.models.coordination_v1 import LeaseSpec
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.coordination_v1 import Lease
+
+from divvy.agent.node_runtime import node_lease
+from divvy.agent.node_runtime.node_lease import (
+    LEASE,
+    LEASE_SECONDS,
+    RENEW_DEADLINE,
+    LeaseLost,
+    Observation,
+    hold_lease,
+    is_free,
+    observe,
+)
+from divvy.agent.node_runtime.prepare import MAX_CHANGE_SECONDS
+
+
+class OneLease:
+    """The API as far as one Lease goes: versions, conflicts, being away."""
+
+    def __init__(self, holder: str | None = None, renewed: datetime | None = None) -> None:
+        self.version, self.away = 1, False
+        spec = LeaseSpec(holderIdentity=holder, leaseDurationSeconds=1, renewTime=renewed)
+        metadata = ObjectMeta(name=LEASE, namespace="divvy-system")
+        self.lease: Lease | None = None if holder is None else Lease(metadata=metadata, spec=spec)
+
+    def get(self, kind: Any, name: str, namespace: str) -> Lease:
+        self._require_there()
+        if self.lease is None:
+            raise error(404)
+        found = copy.deepcopy(self.lease)
+        assert found.metadata is not None
+        found.metadata.resourceVersion = str(self.version)
+        return found
+
+    def create(self, lease: Lease) -> None:
+        self._require_there()
+        if self.lease is not None:
+            raise error(409)
+        self.lease, self.version = lease, self.version + 1
+
+    def replace(self, lease: Lease) -> None:
+        self._require_there()
+        assert lease.metadata is not None
+        if lease.metadata.resourceVersion != str(self.version):
+            raise error(409)
+        self.lease, self.version = lease, self.version + 1
+
+    def holder(self) -> str | None:
+        assert self.lease is not None
+        assert self.lease.spec is not None
+        return self.lease.spec.holderIdentity
+
+    def _require_there(self) -> None:
+        if self.away:
+            raise httpx2.ConnectError("away")
+
+
+def error(code: int) -> ApiError:
+    answer = httpx2.Response(code, json={"code": code, "message": "no"})
+    return ApiError(request=httpx2.Request("GET", "https://api"), response=answer)
+
+
+def until(condition: Any) -> None:
+    deadline = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_version_is_seen_once() -> None:
+    first = observe(None, "7", 100.0)
+    assert observe(first, "7", 130.0) == first == Observation("7", 100.0)
+    assert observe(first, "8", 130.0) == Observation("8", 130.0)
+
+
+@pytest.mark.parametrize(
+    ("holder", "age", "free"),
+    [
+        (None, 0.0, True),
+        ("", 0.0, True),
+        ("this", 0.0, True),
+        ("other", 0.0, False),
+        ("other", 59.9, False),
+        ("other", 60.0, True),
+    ],
+)
+def test_anothers_lease_is_free_when_it_has_not_changed_for_as_long_as_it_lasts(
+    holder: str | None, age: float, free: bool
+) -> None:
+    assert is_free("this", holder, 60.0, Observation("7", 100.0), 100.0 + age) is free
+
+
+@pytest.mark.parametrize("ahead", [timedelta(days=-400), timedelta(), timedelta(days=400)])
+def test_the_holders_clock_does_not_count(ahead: timedelta) -> None:
+    """A lease renewed at any time is left to its holder for its second; then it is taken."""
+    api = OneLease("other", datetime.now(UTC) + ahead)
+    began = time.monotonic()
+    with hold_lease(api, "this", "divvy-system", retry=0.05):  # type: ignore[arg-type]
+        assert 1.0 <= time.monotonic() - began < 3
+        assert api.holder() == "this"
+    assert api.holder() == ""
+
+
+def test_a_holder_that_renews_keeps_it() -> None:
+    api = OneLease("other", datetime.now(UTC))
+    over = threading.Event()
+
+    def renew() -> None:
+        while not over.wait(0.3):
+            api.version += 1
+
+    other = threading.Thread(target=renew)
+    other.start()
+    taken: list[float] = []
+    began = time.monotonic()
+
+    def take() -> None:
+        with hold_lease(api, "this", "divvy-system", retry=0.05):  # type: ignore[arg-type]
+            taken.append(time.monotonic() - began)
+
+    this = threading.Thread(target=take)
+    this.start()
+    time.sleep(2.5)
+    assert not taken
+    over.set()
+    other.join()
+    this.join(5)
+    assert taken
+
+
+def test_it_is_renewed_while_it_is_held() -> None:
+    api = OneLease()
+    with hold_lease(api, "this", "divvy-system", renew=0.02) as held:  # type: ignore[arg-type]
+        version = api.version
+        until(lambda: api.version >= version + 3)
+        held.require()
+
+
+@pytest.mark.parametrize("how", ["another", "nobody", "deleted"])
+def test_who_has_lost_it_may_begin_nothing(how: str) -> None:
+    api = OneLease()
+    with hold_lease(api, "this", "divvy-system", renew=0.02) as held:  # type: ignore[arg-type]
+        held.require()
+        if how == "deleted":
+            api.lease = None
+        else:
+            assert api.lease is not None
+            assert api.lease.spec is not None
+            api.lease.spec.holderIdentity = {"another": "other", "nobody": ""}[how]
+            api.version += 1
+        until(lambda: not holds(held))
+        with pytest.raises(LeaseLost, match="deleted|held by"):
+            held.require()
+    if how == "another":
+        assert api.holder() == "other"
+
+
+def test_who_cannot_renew_may_begin_nothing_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_lease, "RENEW_DEADLINE", 0.2)
+    api = OneLease()
+    with hold_lease(api, "this", "divvy-system", renew=0.02) as held:  # type: ignore[arg-type]
+        api.away = True
+        time.sleep(0.1)
+        held.require()
+        time.sleep(0.3)
+        with pytest.raises(LeaseLost, match="could not be renewed"):
+            held.require()
+        api.away = False
+        until(lambda: holds(held))
+
+
+def holds(held: node_lease.HeldLease) -> bool:
+    try:
+        held.require()
+    except LeaseLost:
+        return False
+    return True
+
+
+def test_what_is_begun_in_time_is_over_before_another_node_begins() -> None:
+    assert MAX_CHANGE_SECONDS <= LEASE_SECONDS - RENEW_DEADLINE

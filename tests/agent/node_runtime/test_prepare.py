@@ -1,0 +1,343 @@
+"""Preparing a node: tried first, rolled back when the runtime does not come back.
+
+The files are real. The runtime is a model of how containerd reads them: imports in order, tables
+merged (since 2.1) or replaced (before), defaults below; checked against containerd 1.7.27, 2.0.5
+and 2.3.7.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from divvy.agent.node_runtime import crio
+from divvy.agent.node_runtime.containerd import DROP_IN, ROOT_FILE, CannotConfigure
+from divvy.agent.node_runtime.host import Host, Runtime
+from divvy.agent.node_runtime.host_files import EditConflict
+from divvy.agent.node_runtime.host_path import HostFailed
+from divvy.agent.node_runtime.prepare import prepare_containerd, prepare_crio
+
+TABLES = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime"}
+ADMIN_DROP_IN = "/etc/containerd/conf.d/10-admin.toml"
+
+
+def off(version: int = 3, imports: str = "") -> str:
+    return f'version = {version}\n{imports}[plugins."{TABLES[version]}"]\nenable_cdi = false\n'
+
+
+def runc(version: int, systemd: bool) -> str:
+    at = f'plugins."{TABLES[version]}".containerd.runtimes.runc.options'
+    return f"version = {version}\n[{at}]\nSystemdCgroup = {str(systemd).lower()}\n"
+
+
+class ModelHost(Host):
+    """A host of real files and a modelled runtime."""
+
+    def __init__(self, root: Path, *, version: int = 3, merges: bool = True) -> None:
+        super().__init__(root)
+        self.set(version=version, merges=merges, restarts=[], calls=[], between=lambda: None)
+        self.set(restarted_by="systemd")
+        (root / "etc/containerd").mkdir(parents=True)
+        (root / "run").mkdir()
+        self.write(ROOT_FILE, off(version))
+
+    def set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def path(self, path: str) -> Path:
+        return self.root / path.lstrip("/")
+
+    def write(self, path: str, text: str) -> None:
+        self.path(path).parent.mkdir(parents=True, exist_ok=True)
+        self.path(path).write_text(text)
+
+    def everything(self) -> dict[str, bytes]:
+        found = (path for path in self.root.rglob("*") if path.is_file())
+        return {"/" + str(path.relative_to(self.root)): path.read_bytes() for path in found}
+
+    def runtime(self, unit: str, socket: str) -> Runtime:
+        return Runtime(unit, socket, "/usr/bin/it", ("it",), self.restarted_by)
+
+    def run(self, program: str, *arguments: str, seconds: float = 10) -> str:
+        if arguments == ("config",):
+            place = self.path(crio.DROP_IN)
+            return place.read_text() if place.exists() else "[crio.runtime]\nenable_cdi = false\n"
+        config = arguments[1] if arguments[0] == "--config" else ROOT_FILE
+        assert self.files.exists(config) is (arguments[-1] == "dump"), "failed to load TOML"
+        return tomli_w.dumps(self.effective(config))
+
+    def effective(self, config: str) -> dict[str, Any]:
+        plugins: dict[str, Any] = {}
+        pending = [config] if self.files.exists(config) else []
+        while pending:
+            path = pending.pop(0)
+            file = self.files.read(path)
+            assert file is not None
+            read = tomllib.loads(file.content.decode())
+            assert read["version"] <= self.version, "unsupported configuration version"
+            for table, content in read.get("plugins", {}).items():
+                key = TABLES[self.version] if table in TABLES.values() else table
+                plugins[key] = merged(plugins.get(key, {}), content) if self.merges else content
+            for pattern in read.get("imports", []):
+                found = sorted(self.root.glob(pattern.lstrip("/")))
+                pending += ["/" + str(one.relative_to(self.root)) for one in found]
+        default = {
+            "enable_cdi": False,
+            "cdi_spec_dirs": ["/etc/cdi", "/var/run/cdi"],
+            "containerd": {"runtimes": {"runc": {"options": {"SystemdCgroup": False}}}},
+        }
+        cri = TABLES[self.version]
+        plugins[cri] = merged(default, plugins.get(cri, {}))
+        return {"version": self.version, "imports": [config], "plugins": plugins}
+
+    def restart(self, runtime: Runtime, seconds: float = 30.0) -> None:
+        self.calls.append("restart")
+        self.between()
+        if self.restarts and not self.restarts.pop(0):
+            raise HostFailed("the runtime did not come back")
+
+
+def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    result = dict(below)
+    for key, value in above.items():
+        both = isinstance(value, dict) and isinstance(result.get(key), dict)
+        result[key] = merged(result[key], value) if both else value
+    return result
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> ModelHost:
+    return ModelHost(tmp_path / "host")
+
+
+def text(host: ModelHost, path: str) -> str:
+    return host.path(path).read_text()
+
+
+def test_cdi_is_switched_on_and_said(host: ModelHost) -> None:
+    assert prepare_containerd(host, change=False) == ("enable_cdi is off",)
+    assert not host.path(DROP_IN).exists()
+    assert prepare_containerd(host) == ("enable_cdi is off",)
+    assert "enable_cdi = true" in text(host, DROP_IN)
+    assert "conf.d" in text(host, ROOT_FILE)
+    assert host.calls == ["restart"]
+
+
+def test_a_second_run_does_nothing(host: ModelHost) -> None:
+    prepare_containerd(host)
+    before, host.calls[:] = host.everything(), []
+    assert prepare_containerd(host) == ()
+    assert host.everything() == before
+    assert host.calls == []
+
+
+def test_a_containerd_that_does_not_come_back_gets_its_old_files(host: ModelHost) -> None:
+    before = host.everything()
+    host.restarts[:] = [False, True]
+    with pytest.raises(HostFailed, match="did not come back"):
+        prepare_containerd(host)
+    assert host.everything() == before
+    assert host.calls == ["restart", "restart"]
+
+
+def test_files_that_containerd_reads_otherwise_are_never_put_in_place(
+    host: ModelHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = host.everything()
+    dump = host.effective(ROOT_FILE)
+    monkeypatch.setattr(ModelHost, "effective", lambda *_: dump)
+    with pytest.raises(HostFailed, match="reads the new files otherwise: enable_cdi is off"):
+        prepare_containerd(host)
+    assert host.everything() == before
+    assert host.calls == []
+
+
+def test_a_later_file_that_says_otherwise_is_seen_before_any_restart(host: ModelHost) -> None:
+    host.write(ROOT_FILE, off(3, 'imports = ["/etc/containerd/conf.d/*.toml"]\n'))
+    host.write("/etc/containerd/conf.d/99-last.toml", off(3))
+    before = host.everything()
+    with pytest.raises(HostFailed, match="after the change: enable_cdi is off"):
+        prepare_containerd(host)
+    assert host.everything() == before
+    assert host.calls == []
+
+
+def test_a_distribution_with_a_layout_of_its_own_is_refused_by_name(host: ModelHost) -> None:
+    host.write("/var/lib/rancher/k3s/x", "")
+    with pytest.raises(CannotConfigure, match="k3s"):
+        prepare_containerd(host)
+
+
+@pytest.mark.parametrize("change", [False, True])
+def test_what_nobody_would_start_again_is_not_ended(host: ModelHost, change: bool) -> None:
+    host.set(restarted_by=None)
+    before = host.everything()
+    with pytest.raises(CannotConfigure, match="nothing is known that would start it again"):
+        prepare_containerd(host, change=change)
+    assert host.everything() == before
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("merges", [False, True])
+def test_what_other_drop_ins_say_stays(tmp_path: Path, version: int, merges: bool) -> None:
+    host = ModelHost(tmp_path / "host", version=version, merges=merges)
+    host.write(ROOT_FILE, off(version, 'imports = ["/etc/containerd/conf.d/*.toml"]\n'))
+    host.write(ADMIN_DROP_IN, runc(version, systemd=True))
+    before, root = host.effective(ROOT_FILE), text(host, ROOT_FILE)
+    prepare_containerd(host)
+    after = host.effective(ROOT_FILE)
+    table = after["plugins"][TABLES[version]]
+    assert table.pop("enable_cdi") is True
+    assert before["plugins"][TABLES[version]].pop("enable_cdi") is False
+    assert after == before
+    assert table["containerd"]["runtimes"]["runc"]["options"]["SystemdCgroup"] is True
+    assert text(host, ROOT_FILE) == root
+    assert text(host, ADMIN_DROP_IN) == runc(version, systemd=True)
+    # Where tables are merged, ours says no more than it must: what changes later, counts.
+    assert ("SystemdCgroup" in text(host, DROP_IN)) is not merges
+
+
+def test_what_was_not_imported_stays_so(host: ModelHost) -> None:
+    host.write(ADMIN_DROP_IN, runc(3, systemd=True))
+    prepare_containerd(host)
+    options = host.effective(ROOT_FILE)["plugins"][TABLES[3]]["containerd"]["runtimes"]["runc"]
+    assert options == {"options": {"SystemdCgroup": False}}
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_without_a_root_file_the_version_is_one_that_containerd_reads(
+    tmp_path: Path, version: int
+) -> None:
+    host = ModelHost(tmp_path / "host", version=version)
+    host.path(ROOT_FILE).unlink()
+    assert prepare_containerd(host) == ("enable_cdi is off",)
+    assert tomllib.loads(text(host, ROOT_FILE))["version"] == version
+    assert prepare_containerd(host) == ()
+
+
+@pytest.mark.parametrize("target", ["/srv/containerd/real.toml", "../../srv/containerd/real.toml"])
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_link_stays_a_link_and_what_it_leads_to_is_changed(
+    host: ModelHost, target: str, comes_back: bool
+) -> None:
+    host.path(ROOT_FILE).unlink()
+    host.write("/srv/containerd/real.toml", off(3) + "# mine\n")
+    host.path(ROOT_FILE).symlink_to(target)
+    before = host.everything()
+    if comes_back:
+        prepare_containerd(host)
+        assert text(host, "/srv/containerd/real.toml").endswith(off(3) + "# mine\n")
+        assert "imports" in text(host, "/srv/containerd/real.toml")
+    else:
+        host.restarts[:] = [False, True]
+        with pytest.raises(HostFailed):
+            prepare_containerd(host)
+        assert host.everything() == before
+    assert str(host.path(ROOT_FILE).readlink()) == target
+
+
+def test_a_link_to_nothing_is_refused(host: ModelHost) -> None:
+    host.path(ROOT_FILE).unlink()
+    host.path(ROOT_FILE).symlink_to("/nowhere.toml")
+    with pytest.raises(HostFailed, match=r"config.toml is a link to /nowhere.toml, which does not"):
+        prepare_containerd(host)
+    assert host.path(ROOT_FILE).is_symlink()
+
+
+def edit(host: ModelHost, path: str = ROOT_FILE) -> Callable[[], None]:
+    return lambda: host.write(path, off(3) + "# the administrator's\n")
+
+
+def test_an_edit_before_the_write_is_kept(host: ModelHost) -> None:
+    with pytest.raises(EditConflict, match=r"config.toml was changed by somebody else meanwhile"):
+        prepare_containerd(host, require_turn=edit(host))
+    assert text(host, ROOT_FILE) == off(3) + "# the administrator's\n"
+    assert not host.path(DROP_IN).exists()
+    assert host.calls == []
+
+
+@pytest.mark.parametrize("path", [ROOT_FILE, DROP_IN])
+def test_an_edit_before_the_roll_back_is_kept_and_told(host: ModelHost, path: str) -> None:
+    host.set(between=edit(host, path))
+    host.restarts[:] = [False, True]
+    with pytest.raises(HostFailed, match=r"did not come back; .*changed by somebody .*left as it"):
+        prepare_containerd(host)
+    assert text(host, path) == off(3) + "# the administrator's\n"
+
+
+def test_nothing_is_begun_when_it_is_another_nodes_turn(host: ModelHost) -> None:
+    def lost() -> None:
+        raise HostFailed("the Lease is another's")
+
+    before = host.everything()
+    with pytest.raises(HostFailed, match="another's"):
+        prepare_containerd(host, require_turn=lost)
+    assert host.everything() == before
+
+
+def test_a_restart_that_was_cut_short_is_made_up_for(host: ModelHost) -> None:
+    class Killed(BaseException):
+        pass
+
+    def kill() -> None:
+        # As SIGKILL leaves it: nothing is undone.
+        host.set(between=lambda: None, left=host.everything())
+        raise Killed
+
+    host.set(between=kill)
+    with pytest.raises(Killed):
+        prepare_containerd(host)
+    for path, content in host.left.items():
+        host.path(path).write_bytes(content)
+    host.calls[:] = []
+    assert prepare_containerd(host, change=False) == ("the restart after the change was cut short",)
+    assert prepare_containerd(host) == ("the restart after the change was cut short",)
+    assert host.calls == ["restart"]
+    assert prepare_containerd(host) == ()
+
+
+def test_mode_and_attributes_stay_and_the_drop_in_is_no_more_open(host: ModelHost) -> None:
+    place = host.path(ROOT_FILE)
+    place.chmod(0o600)
+    os.setxattr(place, "user.label", b"system_u:object_r:container_config_t:s0")
+    prepare_containerd(host)
+    for path in (ROOT_FILE, DROP_IN):
+        assert host.path(path).stat().st_mode & 0o7777 == 0o600
+        assert os.getxattr(host.path(path), "user.label").startswith(b"system_u")
+
+
+def test_nothing_of_a_trial_is_left(host: ModelHost) -> None:
+    prepare_containerd(host)
+    assert list((host.root / "run").iterdir()) == []
+
+
+def test_crio_gets_a_drop_in_where_cdi_was_switched_off(host: ModelHost) -> None:
+    assert prepare_crio(host, change=False) == ("enable_cdi is off",)
+    assert not host.path(crio.DROP_IN).exists()
+    assert prepare_crio(host) == ("enable_cdi is off",)
+    assert text(host, crio.DROP_IN) == crio.drop_in()
+    assert prepare_crio(host) == ()
+
+
+def test_a_restart_of_crio_that_was_cut_short_is_made_up_for(host: ModelHost) -> None:
+    prepare_crio(host)
+    host.write("/run/divvy-node-runtime-unfinished", "")
+    host.calls[:] = []
+    assert prepare_crio(host) == ("the restart after the change was cut short",)
+    assert host.calls == ["restart"]
+    assert prepare_crio(host) == ()
+
+
+def test_a_crio_that_does_not_come_back_loses_the_drop_in(host: ModelHost) -> None:
+    host.restarts[:] = [False, True]
+    with pytest.raises(HostFailed, match="did not come back"):
+        prepare_crio(host)
+    assert not host.path(crio.DROP_IN).exists()
+    assert host.restarts == []

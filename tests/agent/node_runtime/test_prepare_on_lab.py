@@ -1,0 +1,373 @@
+"""NodeRuntime against a real containerd, in each configuration version, with a pod running."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from divvy.lab.paths import REPOSITORY
+from tests.running_lab import RunningLab
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
+NODE = "cpu-1"
+FILE, DROP_IN = "/etc/containerd/config.toml", "/etc/containerd/conf.d/90-divvy.toml"
+OLD_TABLE, NEW_TABLE = "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"
+PREPARE = (
+    "from divvy.agent.node_runtime.host import Host\n"
+    "from divvy.agent.node_runtime.prepare import prepare_containerd\n"
+    "print(prepare_containerd(Host()))"
+)
+
+
+def on_node(lab: RunningLab, *command: str, text: str | None = None) -> str:
+    entered = lab.machine(NODE).enter_command(command)
+    done = subprocess.run(entered, input=text, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def python_on_node(lab: RunningLab, program: str) -> str:
+    path = f"PYTHONPATH={REPOSITORY}"
+    return on_node(lab, "/usr/bin/env", path, sys.executable, "-c", program).strip()
+
+
+@pytest.fixture
+def restored(lab: RunningLab) -> Iterator[RunningLab]:
+    before = on_node(lab, "cat", FILE)
+    yield lab
+    on_node(lab, "rm", "-f", DROP_IN)
+    on_node(lab, "tee", FILE, text=before)
+    restart(lab)
+
+
+def restart(lab: RunningLab) -> None:
+    on_node(lab, "pkill", "-TERM", "-x", "containerd")
+    lab.until(lambda: "io.containerd" in try_plugins(lab))
+
+
+def try_plugins(lab: RunningLab) -> str:
+    entered = lab.machine(NODE).enter_command(["ctr", "--connect-timeout=1s", "plugins", "ls"])
+    return subprocess.run(entered, capture_output=True, text=True, check=False).stdout
+
+
+def run_tenant(lab: RunningLab, namespace: str, name: str) -> dict[str, Any]:
+    """Create a pod on the node and return it as it runs."""
+    manifest = lab.pod(name, "sleep 1000", node=NODE)
+    manifest["metadata"]["namespace"] = namespace
+    lab.apply(manifest)
+
+    def found() -> dict[str, Any]:
+        tenant: dict[str, Any] = lab.get("pod", name, f"-n={namespace}")
+        return tenant
+
+    lab.until(lambda: found()["status"].get("phase") == "Running")
+    return found()
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_cdi_is_switched_on_while_pods_run(restored: RunningLab, version: int) -> None:
+    lab = restored
+    before = on_node(lab, "cat", FILE)
+    table = OLD_TABLE if version == 2 else NEW_TABLE
+    off = before.replace("version = 4", f"version = {version}", 1)
+    if version == 2:
+        pause = before.split('sandbox = "')[1].split('"')[0]
+        off = (
+            f'version = 2\n[plugins."{table}"]\n  sandbox_image = "{pause}"\n'
+            f"  restrict_oom_score_adj = true\n  enable_cdi = true\n"
+            f'  [plugins."{table}".cni]\n    bin_dir = "/usr/lib/cni"\n'
+            f'  [plugins."{table}".registry]\n    config_path = "/etc/containerd/certs.d"\n'
+        )
+    off = off.replace("enable_cdi = true", "enable_cdi = false")
+    assert "enable_cdi = false" in off
+    on_node(lab, "tee", FILE, text=off)
+    restart(lab)
+    with lab.namespace() as namespace:
+        uid = run_tenant(lab, namespace, "tenant")["metadata"]["uid"]
+        assert "enable_cdi is off" in python_on_node(lab, PREPARE)
+        assert "enable_cdi = true" in on_node(lab, "containerd", "config", "dump")
+        found = lab.get("pod", "tenant", f"-n={namespace}")
+        assert (found["metadata"]["uid"], found["status"]["phase"]) == (uid, "Running")
+        assert found["status"]["containerStatuses"][0]["restartCount"] == 0
+        assert python_on_node(lab, PREPARE) == "()"
+
+
+FAULTY = (
+    "from dataclasses import replace\n"
+    "from divvy.agent.node_runtime import containerd, host\n"
+    "from divvy.agent.node_runtime.host_path import HostFailed\n"
+    "from divvy.agent.node_runtime.prepare import prepare_containerd\n"
+    "right = containerd.candidates\n"
+    # containerd reads this and shows it in its dump, but cannot start with it.
+    "def wrong(*arguments):\n"
+    "    files = right(*arguments)[0]\n"
+    "    return (replace(files, drop_in='root = \"/proc/none\"\\n' + files.drop_in),)\n"
+    "containerd.candidates = wrong\n"
+    "containerd.other_differences = lambda *_: ()\n"
+    "class Hasty(host.Host):\n"
+    "    def restart(self, runtime):\n"
+    "        super().restart(runtime, 4.0)\n"
+    "try:\n"
+    "    prepare_containerd(Hasty())\n"
+    "except HostFailed as failure:\n"
+    "    print('failed:', failure)\n"
+)
+
+
+def test_a_containerd_that_cannot_start_gets_its_old_files_and_pods_run_on(
+    restored: RunningLab,
+) -> None:
+    lab = restored
+    off = on_node(lab, "cat", FILE).replace("enable_cdi = true", "enable_cdi = false")
+    on_node(lab, "tee", FILE, text=off)
+    restart(lab)
+    with lab.namespace() as namespace:
+        before = run_tenant(lab, namespace, "tenant")["status"]
+        said = python_on_node(lab, FAULTY)
+        assert said.startswith("failed:")
+        assert on_node(lab, "cat", FILE) == off
+        assert on_node(lab, "sh", "-c", f"ls {DROP_IN} 2>&1 || true").count("No such file") == 1
+        assert "io.containerd" in try_plugins(lab)
+        found = lab.get("pod", "tenant", f"-n={namespace}")["status"]
+        assert found["containerStatuses"] == before["containerStatuses"]
+        # And the node is as good as before: a new pod starts.
+        run_tenant(lab, namespace, "next")
+
+
+REAL = "/srv/containerd.toml"
+ADMIN = "/etc/containerd/conf.d/10-admin.toml"
+
+
+@pytest.fixture
+def administered(restored: RunningLab) -> Iterator[RunningLab]:
+    """Give a node whose file is a link to one that only root reads, with a drop-in beside ours."""
+    lab = restored
+    off = on_node(lab, "cat", FILE).replace("enable_cdi = true", "enable_cdi = false")
+    on_node(lab, "tee", REAL, text=off + "# by the administrator\n")
+    on_node(lab, "chmod", "600", REAL)
+    python_on_node(lab, f"import os; os.setxattr({REAL!r}, 'user.label', b'etc')")
+    on_node(lab, "ln", "-sf", REAL, FILE)
+    on_node(lab, "mkdir", "-p", "/etc/containerd/conf.d")
+    at = f'plugins."{NEW_TABLE}".containerd.runtimes.runc'
+    on_node(
+        lab,
+        "tee",
+        ADMIN,
+        text=f'version = 4\n[{at}]\nruntime_type = "io.containerd.runc.v2"\n'
+        f"[{at}.options]\nNoNewKeyring = true\n",
+    )
+    restart(lab)
+    yield lab
+    on_node(lab, "rm", "-f", FILE, REAL, ADMIN)
+
+
+def test_what_the_administrator_wrote_stays(administered: RunningLab) -> None:
+    lab = administered
+    real, admin = on_node(lab, "cat", REAL), on_node(lab, "cat", ADMIN)
+    dump = on_node(lab, "containerd", "config", "dump")
+    assert "NoNewKeyring = true" in dump
+    assert python_on_node(lab, PREPARE) == "('enable_cdi is off',)"
+    after = on_node(lab, "containerd", "config", "dump")
+    assert after == dump.replace("enable_cdi = false", "enable_cdi = true")
+    assert on_node(lab, "readlink", FILE).strip() == REAL
+    assert on_node(lab, "cat", REAL) == real
+    assert on_node(lab, "cat", ADMIN) == admin
+    for path in (REAL, DROP_IN):
+        assert on_node(lab, "stat", "-c", "%a %u:%g", path).strip() == "600 0:0"
+        read = f"import os; print(os.getxattr({path!r}, 'user.label'))"
+        assert python_on_node(lab, read) == "b'etc'"
+
+
+def test_an_import_is_added_to_the_file_that_the_link_leads_to(administered: RunningLab) -> None:
+    lab = administered
+    imports = 'imports = ["/etc/containerd/conf.d/*.toml"]'
+    narrow = f'imports = [\n  "{ADMIN}", # mine\n]'
+    on_node(lab, "tee", REAL, text=on_node(lab, "cat", REAL).replace(imports, narrow))
+    before, dump = on_node(lab, "cat", REAL), on_node(lab, "containerd", "config", "dump")
+    python_on_node(lab, PREPARE)
+    ours = f'{narrow[:-9]} "/etc/containerd/conf.d/90-divvy*.toml" # mine\n]'
+    assert on_node(lab, "cat", REAL) == before.replace(narrow, ours)
+    assert on_node(lab, "stat", "-c", "%a", REAL).strip() == "600"
+    assert on_node(lab, "readlink", FILE).strip() == REAL
+    after = on_node(lab, "containerd", "config", "dump")
+    assert "NoNewKeyring = true" in after
+    assert "enable_cdi = true" in after
+    assert len(after.splitlines()) == len(dump.splitlines())
+
+
+EDITED = (
+    "from pathlib import Path\n"
+    "from divvy.agent.node_runtime import host\n"
+    "from divvy.agent.node_runtime.host_path import HostFailed\n"
+    "from divvy.agent.node_runtime.prepare import prepare_containerd\n"
+    "path, when = Path({path!r}), {when!r}\n"
+    "def edit():\n"
+    "    path.write_text(path.read_text() + '# edited meanwhile\\n')\n"
+    "class Edits(host.Host):\n"
+    "    def restart(self, runtime):\n"
+    "        if when == 'restart' and 'edited' not in path.read_text():\n"
+    "            edit()\n"
+    "            raise HostFailed('did not come back')\n"
+    "        super().restart(runtime)\n"
+    "try:\n"
+    "    prepare_containerd(Edits(), require_turn=edit if when == 'turn' else lambda: None)\n"
+    "except HostFailed as failure:\n"
+    "    print('failed:', failure)\n"
+)
+
+
+@pytest.mark.parametrize("when", ["turn", "restart"])
+def test_an_edit_in_the_middle_is_not_lost(restored: RunningLab, when: str) -> None:
+    lab = restored
+    # Without an import of conf.d, so that the root file is to be written too.
+    off = on_node(lab, "cat", FILE).replace("enable_cdi = true", "enable_cdi = false")
+    off = "".join(line for line in off.splitlines(keepends=True) if not line.startswith("imports"))
+    on_node(lab, "tee", FILE, text=off)
+    restart(lab)
+    said = python_on_node(lab, EDITED.format(path=FILE, when=when))
+    assert said.startswith("failed:")
+    assert f"{FILE} was changed by somebody else meanwhile" in said
+    assert on_node(lab, "cat", FILE).endswith("# edited meanwhile\n")
+    assert on_node(lab, "sh", "-c", f"ls {DROP_IN} 2>&1 || true").count("No such file") == 1
+    lab.until(lambda: "io.containerd" in try_plugins(lab))
+    assert "enable_cdi = false" in on_node(lab, "containerd", "config", "dump")
+
+
+NO_SUPERVISOR = (
+    "from divvy.agent.node_runtime import host\n"
+    "from divvy.agent.node_runtime.containerd import CannotConfigure\n"
+    "from divvy.agent.node_runtime.prepare import prepare_containerd\n"
+    "host.lab_supervises = lambda process: False\n"
+    "try:\n"
+    "    prepare_containerd(host.Host())\n"
+    "except CannotConfigure as refusal:\n"
+    "    print('refused:', refusal)\n"
+)
+
+
+def test_a_containerd_that_nobody_would_start_again_is_not_ended(restored: RunningLab) -> None:
+    lab = restored
+    off = on_node(lab, "cat", FILE).replace("enable_cdi = true", "enable_cdi = false")
+    on_node(lab, "tee", FILE, text=off)
+    restart(lab)
+    before = on_node(lab, "pgrep", "-o", "-x", "containerd")
+    said = python_on_node(lab, NO_SUPERVISOR)
+    assert said.startswith("refused:")
+    assert "nothing is known that would start it again" in said
+    assert on_node(lab, "pgrep", "-o", "-x", "containerd") == before
+    assert on_node(lab, "cat", FILE) == off
+
+
+# The lab's nodes have no systemd; this answers and obeys as it does.
+SYSTEMCTL = """#!/bin/sh
+echo "$*" >> /run/systemctl.log
+case "$*" in
+"show --property=LoadState --value containerd.service") echo loaded ;;
+"show --property=MainPID --value containerd.service") pgrep -o -x -P 1 containerd || echo 0 ;;
+"restart containerd.service") pkill -o -x -P 1 containerd && sleep 1 ;;
+*) exit 1 ;;
+esac
+"""
+
+
+@pytest.fixture
+def with_systemctl(restored: RunningLab) -> Iterator[RunningLab]:
+    lab = restored
+    script = "test -e /usr/bin/systemctl && cp -a /usr/bin/systemctl /run/systemctl.kept"
+    on_node(lab, "sh", "-c", f"{script}; rm -f /usr/bin/systemctl; mkdir -p /run/systemd/system")
+    on_node(lab, "tee", "/usr/bin/systemctl", text=SYSTEMCTL)
+    on_node(lab, "chmod", "755", "/usr/bin/systemctl")
+    yield lab
+    back = "test -e /run/systemctl.kept && mv /run/systemctl.kept /usr/bin/systemctl"
+    remove = "rm -rf /usr/bin/systemctl /run/systemd/system /run/systemctl.log"
+    on_node(lab, "sh", "-c", f"{remove}; {back}; true")
+
+
+def test_systemds_unit_says_which_process_it_is_and_restarts_it(with_systemctl: RunningLab) -> None:
+    lab = with_systemctl
+    off = on_node(lab, "cat", FILE).replace("enable_cdi = true", "enable_cdi = false")
+    on_node(lab, "tee", FILE, text=off)
+    before = on_node(lab, "pgrep", "-o", "-x", "containerd")
+    assert python_on_node(lab, PREPARE) == "('enable_cdi is off',)"
+    assert "enable_cdi = true" in on_node(lab, "containerd", "config", "dump")
+    assert on_node(lab, "pgrep", "-o", "-x", "containerd") != before
+    asked = on_node(lab, "cat", "/run/systemctl.log").splitlines()
+    assert asked.count("restart containerd.service") == 1
+
+
+def test_a_systemctl_that_others_can_write_is_not_run(with_systemctl: RunningLab) -> None:
+    lab = with_systemctl
+    on_node(lab, "chmod", "775", "/usr/bin/systemctl")
+    refused = (
+        "from divvy.agent.node_runtime.host_path import HostFailed\n"
+        + PREPARE.replace("print(", "try:\n    print(", 1)
+        + "\nexcept HostFailed as failure:\n    print('failed:', failure)"
+    )
+    said = python_on_node(lab, refused)
+    reason = "can be written by others than root"
+    assert said == f"failed: /usr/bin/systemctl is not run: /usr/bin/systemctl {reason}"
+    assert on_node(lab, "sh", "-c", "cat /run/systemctl.log 2>&1 || true").count("No such file")
+
+
+TURN = """
+import os, sys, time
+from lightkube import Client
+from divvy.agent.node_runtime.node_lease import hold_lease
+node, namespace = sys.argv[1:]
+for _ in range(3):
+    with hold_lease(Client(namespace=namespace), node, namespace, retry=0.05):
+        began = time.monotonic()
+        time.sleep(0.2)
+        print(began, time.monotonic(), flush=True)
+"""
+
+
+def start_turns(lab: RunningLab, node: str, namespace: str) -> subprocess.Popen[str]:
+    """Start a node's three turns; it tells when each began and ended."""
+    return subprocess.Popen(
+        [sys.executable, "-c", TURN, node, namespace],
+        cwd=REPOSITORY,
+        env={**os.environ, "KUBECONFIG": str(lab.kubeconfig)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_two_nodes_never_change_their_runtimes_at_once(lab: RunningLab) -> None:
+    with lab.namespace() as namespace:
+        nodes = [start_turns(lab, node, namespace) for node in ("one", "two", "three")]
+        inside = []
+        for node in nodes:
+            said, _ = node.communicate(timeout=60)
+            assert node.returncode == 0
+            inside += [tuple(map(float, line.split())) for line in said.splitlines()]
+        assert len(inside) == 9
+        inside.sort()
+        assert all(out <= into for (_, out), (into, _) in pairwise(inside))
+
+
+def test_a_node_that_died_inside_loses_its_turn(lab: RunningLab) -> None:
+    with lab.namespace() as namespace:
+        spec = {
+            "holderIdentity": "dead",
+            "leaseDurationSeconds": 1,
+            "renewTime": "2026-01-01T00:00:00.000000Z",
+        }
+        lab.apply(
+            {
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": {"name": "divvy-node-runtime", "namespace": namespace},
+                "spec": spec,
+            }
+        )
+        node = start_turns(lab, "one", namespace)
+        said, _ = node.communicate(timeout=30)
+        assert node.returncode == 0
+        assert len(said.splitlines()) == 3

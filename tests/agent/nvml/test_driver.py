@@ -1,0 +1,214 @@
+"""The driver's watcher over the simulated driver: each GPU's trouble is its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from divvy.agent.decide.hardware import Snapshot
+from divvy.agent.nvml.driver import Driver, loaded_module
+from divvy.agent.nvml.process import DriverProblem, GpuHangs, Xid
+from divvy.lab.simulated_driver import SOURCE
+from tests.fakes.agent import simulate, simulated_driver
+from tests.fakes.scene import play
+
+simulator = pytest.mark.skipif(
+    not Path(SOURCE / "build/divvy-simd").exists(), reason="the simulated driver is not built"
+)
+
+
+@dataclass
+class Watched:
+    """A driver at work, and what it reported."""
+
+    root: Path
+    driver: Driver
+    xids: list[Xid] = field(default_factory=list)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        assert self.driver.snapshot is not None
+        return self.driver.snapshot
+
+    async def until(self, met: Callable[[], bool], seconds: float = 15) -> None:
+        async with asyncio.timeout(seconds):
+            while not met():
+                await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def watched(gpus: int) -> AsyncIterator[Watched]:
+    async with simulated_driver(gpus) as folder:
+        xids: list[Xid] = []
+        driver = Driver(folder / "driver", (), lambda: None, on_xid=xids.append)
+        driver.scan_seconds = 1.0
+        scene = Watched(folder / "driver", driver, xids)
+        work = asyncio.create_task(driver.run())
+        try:
+            await scene.until(lambda: driver.snapshot is not None)
+            yield scene
+        finally:
+            work.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await work
+            await driver.stop()
+
+
+@simulator
+@pytest.mark.parametrize("code", [1, 3, 8, 9, 10, 11, 14, 16, 17, 18, 19, 20, 999])
+def test_any_code_of_one_gpu_is_its_own_fault(code: int) -> None:
+    async def scene() -> None:
+        async with watched(4) as at:
+            simulate(at.root, "fault", "code", "1", str(code))
+            await at.until(lambda: bool(at.snapshot.gpus[1].fault))
+            assert [gpu.fault == "" for gpu in at.snapshot.gpus] == [True, False, True, True]
+            assert at.driver.problem == ""
+            simulate(at.root, "fault", "clear", "1")
+            await at.until(lambda: at.snapshot.gpus[1].fault == "")
+
+    play(scene)
+
+
+@simulator
+def test_who_asks_while_a_look_is_under_way_shares_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scene() -> None:
+        looks: list[float] = []
+        async with watched(2) as at:
+            at.driver.scan_seconds = 1000.0
+            await asyncio.sleep(1.5)  # the one that was due
+            scan = at.driver._scan
+
+            async def counted() -> None:
+                looks.append(time.monotonic())
+                await scan()
+
+            monkeypatch.setattr(at.driver, "_scan", counted)
+            first = asyncio.create_task(at.driver.rescan())
+            while not looks:
+                await asyncio.sleep(0)
+            simulate(at.root, "fault", "code", "1", "16")
+            await asyncio.gather(*(at.driver.rescan() for _ in range(8)))
+            assert at.snapshot.gpus[1].fault  # seen by a look that began after it was asked for
+            await first
+            assert len(looks) == 2
+            await at.driver.rescan()
+            assert len(looks) == 3
+
+    play(scene)
+
+
+@simulator
+def test_a_gpu_that_fails_from_the_start_is_reported_and_the_others_are_there() -> None:
+    async def scene() -> None:
+        async with simulated_driver(3) as folder:
+            root = folder / "driver"
+            simulate(root, "fault", "code", "1", "16")
+            driver = Driver(root, (), lambda: None)
+            work = asyncio.create_task(driver.run())
+            async with asyncio.timeout(15):
+                while driver.snapshot is None:
+                    await asyncio.sleep(0.05)
+            assert [gpu.index for gpu in driver.snapshot.gpus] == [0, 2]
+            assert driver.snapshot.unreadable == ("GPU 1: GPU requires restart",)
+            work.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await work
+            await driver.stop()
+
+    play(scene)
+
+
+@simulator
+def test_a_gpu_that_hangs_takes_no_other_with_it() -> None:
+    async def scene() -> None:
+        async with watched(4) as at:
+            simulate(at.root, "fault", "slow", "0", "20000")
+            await at.until(lambda: "does not answer" in at.snapshot.gpus[0].fault)
+            assert [gpu.present for gpu in at.snapshot.gpus] == [False, True, True, True]
+            # The others answer at once, and their XIDs arrive.
+            began = time.monotonic()
+            await at.driver.processes(at.snapshot.gpus[2])
+            assert time.monotonic() - began < 2
+            with pytest.raises(GpuHangs):
+                await at.driver.processes(at.snapshot.gpus[0])
+            simulate(at.root, "fault", "xid", "2", "48")
+            await at.until(lambda: [xid.number for xid in at.xids] == [48])
+            simulate(at.root, "fault", "clear", "0")
+            await at.until(lambda: at.snapshot.gpus[0].present, 30)
+
+    play(scene)
+
+
+@simulator
+def test_only_the_instance_that_is_meant_is_destroyed() -> None:
+    """Numbers of GPU instances are given again: one alone says nothing about which it is."""
+
+    async def scene() -> None:
+        async with watched(1) as at:
+            await at.driver.change("set_mig_mode", at.snapshot.gpus[0], enabled=True)
+            made = await at.driver.change(
+                "create_instance", at.snapshot.gpus[0], nvml_profile=0, start=6, size=1
+            )
+            await at.driver.rescan()
+            (gpu,) = at.snapshot.gpus
+            with pytest.raises(DriverProblem, match="not MIG-of-another-time"):
+                await at.driver.change(
+                    "destroy_instance", gpu, gi=made["gi"], uuid="MIG-of-another-time"
+                )
+            await at.driver.rescan()
+            assert at.snapshot.gpus == (gpu,)
+            await at.driver.change(
+                "destroy_instance", gpu, gi=made["gi"], uuid=gpu.instances[0].uuid
+            )
+            await at.driver.rescan()
+            assert at.snapshot.gpus[0].instances == ()
+
+    play(scene)
+
+
+@simulator
+def test_a_slow_reset_is_in_nobodys_way_and_finds_the_gpu_closed() -> None:
+    async def scene() -> None:
+        async with watched(2) as at:
+            slow_nvidia_smi(at.root, 4)
+            simulate(at.root, "fault", "no-activation", "0")
+            gpu = at.snapshot.gpus[0]
+            answer = await at.driver.change("set_mig_mode", gpu, enabled=True)
+            assert answer == {"current": False, "pending": True}
+            reset = asyncio.create_task(at.driver.reset(gpu))
+            await asyncio.sleep(2)
+            assert not reset.done()
+            # Meanwhile the other GPU is looked after: its XIDs arrive, its changes are made.
+            simulate(at.root, "fault", "xid", "1", "48")
+            await at.until(lambda: [xid.number for xid in at.xids] == [48], 1.5)
+            await at.driver.change("set_mig_mode", at.snapshot.gpus[1], enabled=True)
+            await reset
+            answer = await at.driver.change("set_mig_mode", gpu, enabled=True)
+            assert answer["current"] is True
+
+    play(scene)
+
+
+def slow_nvidia_smi(root: Path, seconds: int) -> None:
+    """Make nvidia-smi take as long before it looks at the GPU as on a real node."""
+    program = root / "usr/bin/nvidia-smi"
+    # A program finds its root by its own path: the same depth.
+    real = program.rename(root / "usr/bin/nvidia-smi.real")
+    program.write_text(f'#!/bin/sh\nsleep {seconds}\nexec {real} "$@"\n')
+    program.chmod(0o755)
+
+
+def test_a_version_that_cannot_be_read_is_no_other_version(tmp_path: Path) -> None:
+    assert loaded_module(tmp_path) == ""
+    version = tmp_path / "proc/driver/nvidia/version"
+    version.mkdir(parents=True)
+    assert loaded_module(tmp_path) is None

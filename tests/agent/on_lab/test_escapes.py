@@ -1,0 +1,244 @@
+"""What pods try on the host through their GPU: nothing of the host's changes.
+
+The lab has neither AppArmor nor SELinux, so nothing but Divvy stands in the way.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugin_image.build import push_context
+from tests.agent.tenants import NODE, SHARED, events, kill_agent, phase, pod, run
+from tests.deployment import Deployment
+from tests.running_lab import RunningLab
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300), pytest.mark.usefixtures("original")]
+BASELINE = {"pod-security.kubernetes.io/enforce": "baseline"}
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+SOCKET_FOLDER = "/run/nvidia-persistenced"
+
+# Follows the loader-cache hook of a neighbour in the pod's PID namespace, and overwrites what it
+# runs: the file behind /proc/PID/exe, opened while it runs and written when it has ended.
+ATTACKER = r"""
+[ -p /shared/ld.so.conf ] || mkfifo /shared/ld.so.conf
+printf '#!/bin/sh\necho overwritten > /var/lib/divvy/overwritten\n' > /shared/payload
+while :; do
+  for each in /proc/[0-9]*; do
+    words=$(tr '\0' ' ' 2>/dev/null < $each/cmdline) || continue
+    case "$words" in
+      ldconfig\ *|divvy-hook\ *) ;;
+      *) continue ;;
+    esac
+    echo "saw ${words%% *}"
+    [ -r "$each/exe" ] && exec 3<$each/exe || continue
+    echo "opened what ${words%% *} runs: $(readlink $each/exe)"
+    timeout 1 sh -c 'echo > /shared/ld.so.conf'
+    until cat /shared/payload > /proc/self/fd/3; do sleep 1; done 2>/dev/null
+    echo "overwrote it"
+  done
+done
+"""
+
+
+def escape(image: str, place: str) -> dict[str, Any]:
+    """Return a pod whose sidecar attacks the hook of its GPU container."""
+    made = pod("escape", SHARED)
+    attacker = {
+        "name": "attacker",
+        "restartPolicy": "Always",
+        "command": ["/bin/sh", "-c", ATTACKER],
+        "volumeMounts": [{"name": "shared", "mountPath": "/shared"}],
+        "startupProbe": {
+            "exec": {"command": ["test", "-s", "/shared/payload"]},
+            "periodSeconds": 1,
+        },
+    }
+    made["spec"] |= {
+        "shareProcessNamespace": True,
+        "volumes": [{"name": "shared", "emptyDir": {}}],
+        "initContainers": [attacker],
+    }
+    (container,) = made["spec"]["containers"]
+    container |= {"image": image, "volumeMounts": [{"name": "shared", "mountPath": place}]}
+    return made
+
+
+def installed(deployed: Deployment) -> str:
+    """Return the digests of what the agent has installed on the node for containers."""
+    return deployed.on_node(NODE, "sh", "-c", "cd /var/lib/divvy; sha256sum hook-*/*; ls")
+
+
+@pytest.fixture
+def hanging_image(deployed: Deployment, tmp_path: Path) -> str:
+    """Push an image that makes ldconfig wait until it is ended."""
+    (tmp_path / "Containerfile").write_text(
+        "ARG BASE\nFROM ${BASE}\nRUN rm -f /etc/ld.so.conf && mkfifo /etc/ld.so.conf\n"
+    )
+    return push_context(
+        tmp_path, deployed.registry, "divvy/hanging", deployed.base_image, insecure=True
+    )
+
+
+def attack(deployed: Deployment, namespace: str, made: dict[str, Any]) -> str:
+    """Run an attack until the GPU container runs or is refused; return what it printed."""
+    lab = deployed.lab
+    for container in made["spec"]["initContainers"]:
+        container["image"] = deployed.base_image
+    run(deployed, namespace, made)
+
+    def over() -> bool:
+        (status,) = lab.get("pod", "escape", f"-n={namespace}")["status"].get(
+            "containerStatuses", [{}]
+        )
+        state = status.get("state", {})
+        refused = state.get("terminated", {}).get("reason") == "StartError"
+        return "running" in state or refused
+
+    deployed.until(over, 90)
+    return lab.kubectl("logs", "escape", "--container=attacker", f"-n={namespace}")
+
+
+def test_a_volume_over_etc_gives_no_way_to_the_hosts_ldconfig(deployed: Deployment) -> None:
+    before = installed(deployed)
+    with deployed.lab.namespace(BASELINE) as namespace:
+        said = attack(deployed, namespace, escape(deployed.base_image, "/etc"))
+    assert "opened" not in said
+    assert installed(deployed) == before
+
+
+def test_a_hook_that_hangs_cannot_be_touched_by_its_pod(
+    deployed: Deployment, hanging_image: str
+) -> None:
+    before = installed(deployed)
+    with deployed.lab.namespace(BASELINE) as namespace:
+        said = attack(deployed, namespace, escape(hanging_image, "/shared"))
+        (reason,) = {line for line in events(deployed, namespace, "Failed") if "divvy" in line}
+    assert "divvy: loader cache: ldconfig did not end within 20 s" in reason
+    assert {"saw ldconfig", "saw divvy-hook"} <= set(said.splitlines())
+    assert "opened" not in said
+    assert installed(deployed) == before
+
+
+@contextmanager
+def answering(lab: RunningLab, path: str) -> Iterator[None]:
+    """Answer on a socket of the node's, as a daemon of the driver does."""
+    script = (
+        "import os, socket, sys\n"
+        "own = socket.socket(socket.AF_UNIX); own.bind(sys.argv[1]); own.listen()\n"
+        "os.chmod(sys.argv[1], 0o666); print('ready', flush=True)\n"
+        "while True: own.accept()[0].sendall(b'answered')\n"
+    )
+    command = lab.machine(NODE).enter_command([sys.executable, "-c", script, path])
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == "ready\n"
+        try:
+            yield
+        finally:
+            server.kill()
+            subprocess.run(lab.machine(NODE).enter_command(["rm", "-f", path]), check=True)
+
+
+def test_the_daemons_sockets_answer_and_their_folder_is_read_only(deployed: Deployment) -> None:
+    host = f"{deployed.cluster['driver']['root']}{SOCKET_FOLDER}"
+    before = deployed.on_node(NODE, "ls", "-A", host)
+    connect = (
+        "import socket; own = socket.socket(socket.AF_UNIX); "
+        f"own.connect('{SOCKET_FOLDER}/test'); print(own.recv(9).decode())"
+    )
+    script = (
+        f"cd {SOCKET_FOLDER}; for each in 'echo > note' 'ln -s /etc/cron.d/x nvidia.pid' 'rm test' "
+        "'mkdir folder' 'mv test other'; "
+        'do sh -c "$each" 2>&1 && echo "did $each"; done; '
+        f'python3 -c "{connect}"'
+    )
+    with (
+        deployed.lab.namespace(BASELINE) as namespace,
+        answering(deployed.lab, f"{host}/test"),
+    ):
+        made = pod("sock", SHARED)
+        made["spec"]["containers"][0]["command"] = ["/bin/sh", "-c", script]
+        run(deployed, namespace, made)
+        deployed.until(lambda: phase(deployed, namespace, "sock") in ("Succeeded", "Failed"), 60)
+        said = deployed.lab.kubectl("logs", "sock", f"-n={namespace}")
+    assert "did" not in said
+    assert said.count("Read-only file system") == 5
+    assert "answered" in said.splitlines()
+    assert deployed.on_node(NODE, "ls", "-A", host) == before
+
+
+def test_a_name_of_a_device_gives_nothing_without_a_request(deployed: Deployment) -> None:
+    uuid = deployed.on_node(NODE, "nvidia-smi", "-L").partition("UUID: ")[2].partition(")")[0]
+    with deployed.lab.namespace(BASELINE) as namespace:
+        made = pod("named", SHARED, "ls /dev; find / -xdev -name 'libcuda*'")
+        made["metadata"]["annotations"] = {"cdi.k8s.io/x": f"divvy.gpu/gpu={uuid}"}
+        (container,) = made["spec"]["containers"]
+        del container["resources"]
+        container["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+        run(deployed, namespace, made)
+        deployed.until(lambda: phase(deployed, namespace, "named") == "Succeeded", 60)
+        said = deployed.lab.kubectl("logs", "named", f"-n={namespace}")
+    assert "null" in said
+    assert "nvidia" not in said
+    assert "libcuda" not in said
+
+
+def test_the_fewest_rights_and_a_read_only_root_are_enough(deployed: Deployment) -> None:
+    with deployed.lab.namespace(RESTRICTED) as namespace:
+        made = pod("few", SHARED, "nvidia-smi -L")
+        made["spec"]["securityContext"] = {
+            "runAsNonRoot": True,
+            "runAsUser": 1000,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }
+        made["spec"]["containers"][0]["securityContext"] = {
+            "readOnlyRootFilesystem": True,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        run(deployed, namespace, made)
+        deployed.until(lambda: phase(deployed, namespace, "few") == "Succeeded", 60)
+        assert "UUID: GPU-" in deployed.lab.kubectl("logs", "few", f"-n={namespace}")
+
+
+def test_a_changed_hook_is_replaced_at_the_agents_start(deployed: Deployment) -> None:
+    before = installed(deployed)
+    script = "cd /var/lib/divvy; for each in hook-*/*; do chmod 755 $each; : > $each; done"
+    deployed.on_node(NODE, "sh", "-c", script)
+    assert installed(deployed) != before
+    kill_agent(deployed, NODE)
+    deployed.until(lambda: installed(deployed) == before, 60)
+    with deployed.lab.namespace(BASELINE) as namespace:
+        run(deployed, namespace, pod("after", SHARED, "nvidia-smi -L"))
+        deployed.until(lambda: phase(deployed, namespace, "after") == "Succeeded", 60)
+
+
+def test_kubernetes_makes_no_propagated_mount_read_only_below(deployed: Deployment) -> None:
+    """Why what is mounted below the driver's root stays writable for the agent."""
+    made = pod("mounts", SHARED)
+    made["spec"]["volumes"] = [{"name": "root", "hostPath": {"path": "/"}}]
+    made["spec"]["containers"][0] |= {
+        "image": deployed.base_image,
+        "volumeMounts": [
+            {
+                "name": "root",
+                "mountPath": "/driver-root",
+                "readOnly": True,
+                "recursiveReadOnly": "IfPossible",
+                "mountPropagation": "HostToContainer",
+            }
+        ],
+    }
+    done = deployed.lab.try_kubectl(
+        "create", "--dry-run=server", "--namespace=default", "--filename=-", stdin=json.dumps(made)
+    )
+    assert done.returncode != 0
+    assert "may only be specified when mountPropagation is None" in done.stderr

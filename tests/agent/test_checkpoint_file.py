@@ -1,0 +1,71 @@
+"""The agent's checkpoint on the disk: what is damaged counts as not there."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from divvy.agent.checkpoint_file import CheckpointFile
+from divvy.agent.decide.checkpoint import Checkpoint
+
+FULL = Checkpoint(
+    config="{}",
+    labels={"a": "b"},
+    profile="p",
+    last_seen={"GPU-0": "boot"},
+    faults=(("GPU-0", None, "XID 79"), ("GPU-0", 3, "XID 94")),
+    changing=("GPU-1",),
+)
+
+
+def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
+    CheckpointFile(tmp_path).save(FULL)
+    assert CheckpointFile(tmp_path).saved == FULL
+
+
+def test_one_of_an_agent_that_knew_no_changes_under_way_is_whole(tmp_path: Path) -> None:
+    CheckpointFile(tmp_path).save(FULL)
+    file = tmp_path / "state.json"
+    older = json.loads(file.read_text())
+    del older["changing"]
+    file.write_text(json.dumps(older))
+    assert CheckpointFile(tmp_path).saved == replace(FULL, changing=())
+
+
+def test_what_cannot_be_saved_leaves_what_was(tmp_path: Path) -> None:
+    file = CheckpointFile(tmp_path)
+    file.save(FULL)
+    (tmp_path / ".state.json.new").mkdir()
+    with pytest.raises(IsADirectoryError):
+        file.save(Checkpoint())
+    assert file.saved == CheckpointFile(tmp_path).saved == FULL
+
+
+def test_one_that_was_removed_is_saved_again(tmp_path: Path) -> None:
+    checkpoints = CheckpointFile(tmp_path)
+    checkpoints.save(FULL)
+    (tmp_path / "state.json").unlink()
+    checkpoints.save(FULL)
+    assert CheckpointFile(tmp_path).saved == FULL
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("config", 5),
+        ("profile", {}),
+        ("labels", ["a"]),
+        ("faults", [["GPU-0", [1], "XID 79"]]),
+        ("changing", 5),
+        ("version", 2),
+    ],
+)
+def test_one_of_another_form_is_an_empty_one(tmp_path: Path, key: str, value: Any) -> None:
+    CheckpointFile(tmp_path).save(FULL)
+    file = tmp_path / "state.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), key: value}))
+    assert CheckpointFile(tmp_path).saved == Checkpoint()

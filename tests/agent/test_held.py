@@ -1,0 +1,229 @@
+"""What a container holds is never touched: the agent's process over a kubelet with bad manners."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from divvy.lab.simulated_driver import SOURCE
+from tests.fakes.agent import AgentNode, agent_node
+from tests.fakes.scene import play
+
+SEVEN, TWO = {"mig": {"1g.5gb": 7}}, {"mig": {"3g.20gb": 2}}
+MIG = "nvidia.com/mig-1g.5gb"
+GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
+pytestmark = [
+    pytest.mark.agent_process,
+    pytest.mark.skipif(
+        not Path(SOURCE / "build/divvy-simd").exists(), reason="the simulated driver is not built"
+    ),
+]
+
+
+async def holding(node: AgentNode, *, init: bool = False) -> str:
+    """Return a MIG device that a pod holds, known to the kubelet alone, in the way of a change."""
+    await node.offered(MIG, 7)
+    await node.kubelet.admit("team/notebook", MIG, init=init)
+    (device,) = node.kubelet.held("team/notebook")[MIG]
+    await asyncio.sleep(11)  # longer than an Allocate is remembered
+    node.configure(TWO)
+    await node.until(lambda: node.status.get("state") == "Waiting")
+    return device
+
+
+def test_a_kubelet_that_lists_nothing_after_its_start_is_not_believed() -> None:
+    async def scene() -> None:
+        async with agent_node(1, SEVEN) as node:
+            device = await holding(node)
+            for _ in range(3):
+                await node.kubelet.restart(ready=False)
+                await node.throughout(3, lambda: device in node.mig_devices())
+                node.kubelet.ready = True
+                await node.until(lambda: node.status["reason"] == "GPU 0: held by team/notebook")
+            node.kubelet.end("team/notebook")
+            await node.offered("nvidia.com/mig-3g.20gb", 2)
+            assert device not in node.mig_devices()
+
+    play(scene)
+
+
+def test_a_kubelet_that_lost_its_checkpoint_takes_no_device_from_its_pod() -> None:
+    """To remove it is the usual advice for a damaged one; a device in use is free to it then."""
+
+    async def scene() -> None:
+        async with agent_node(1, SEVEN) as node:
+            device = await holding(node)
+            await node.kubelet.stop()
+            node.kubelet.checkpoint.unlink()
+            await node.kubelet.start()
+            await node.throughout(13, lambda: device in node.mig_devices())
+            await node.until(lambda: node.status["reason"] == "GPU 0: held by team/notebook")
+            await node.kill()
+            await node.start()
+            await node.throughout(5, lambda: device in node.mig_devices())
+            await node.until(lambda: node.status["reason"] == "GPU 0: held by team/notebook")
+            node.kubelet.end("team/notebook")
+            await node.offered("nvidia.com/mig-3g.20gb", 2)
+
+    play(scene)
+
+
+def test_an_init_container_holds_as_any_other() -> None:
+    async def scene() -> None:
+        async with agent_node(1, SEVEN) as node:
+            device = await holding(node, init=True)
+            await node.throughout(3, lambda: device in node.mig_devices())
+            assert "container init of the pod with UID uid-1" in node.status["reason"]
+            node.kubelet.end("team/notebook")
+            await node.offered("nvidia.com/mig-3g.20gb", 2)
+
+    play(scene)
+
+
+def test_an_agent_that_starts_while_the_api_is_away_repartitions_nothing() -> None:
+    async def scene() -> None:
+        async with agent_node(1, SEVEN) as node:
+            await holding(node)
+            before = node.mig_devices()
+            await node.kill()
+            node.api.silent = True
+            node.kubelet.end("team/notebook")
+            await node.start()
+            await node.throughout(14, lambda: node.mig_devices() == before)
+            node.api.silent = False
+            node.api.forget_connections()
+            await node.offered("nvidia.com/mig-3g.20gb", 2, 60)
+
+    play(scene)
+
+
+def test_a_kubelet_without_checkpoint_is_unknown_not_free() -> None:
+    async def scene() -> None:
+        async with agent_node(1, SEVEN) as node:
+            device = await holding(node)
+            node.kubelet.ready = False
+
+            def unknown() -> bool:
+                # Again and again: each list that arrives makes the kubelet write its own.
+                node.kubelet.checkpoint.write_text("{}")
+                return "not known who holds what" in node.status["reason"]
+
+            await node.until(unknown)
+            assert device in node.mig_devices()
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    "damage", [b'{"Data": {"PodDevice', b"\xff\xfe\x00"], ids=["cut", "binary"]
+)
+def test_a_damaged_checkpoint_is_written_again_and_the_change_goes_on(damage: bytes) -> None:
+    """The kubelet writes it when a list arrives: somebody has to send one."""
+
+    async def scene() -> None:
+        async with agent_node(1, SEVEN) as node:
+            await node.offered(MIG, 7)
+            await asyncio.sleep(1)
+            node.kubelet.checkpoint.write_bytes(damage)
+            node.configure(TWO)
+            await node.until(lambda: "not known who holds what" in node.status["reason"])
+            await node.offered("nvidia.com/mig-3g.20gb", 2)
+
+    play(scene)
+
+
+def test_a_gpu_is_not_shared_while_a_pod_holds_it_whole() -> None:
+    async def scene() -> None:
+        async with agent_node(2, {}) as node:
+            await node.offered(GPU, 2)
+            await node.kubelet.admit("team/train", GPU)
+            (held,) = node.kubelet.held("team/train")[GPU]
+            node.configure({"timeSlicing": {"replicas": 4}})
+            await node.offered(SHARED, 4)
+            assert not any(held in name for name in node.kubelet.endpoints[SHARED].healthy)
+            # Nor by an agent that has forgotten everything and finds the kubelet silent.
+            await node.kill()
+            (node.folder / "state/state.json").unlink()
+            await node.kubelet.restart(ready=False)
+            await node.start()
+            await node.offered(SHARED, 4)
+            await node.throughout(
+                2, lambda: not any(held in d for d in node.kubelet.endpoints[SHARED].healthy)
+            )
+            node.kubelet.ready = True
+            node.kubelet.end("team/train")
+            await node.offered(SHARED, 8)
+
+    play(scene)
+
+
+def test_shares_and_whole_devices_of_one_name_are_never_given_out_together() -> None:
+    """`renameByDefault: false`, as NVIDIA's plugin has it by default."""
+
+    async def scene() -> None:
+        shares = {"timeSlicing": {"replicas": 3, "renameByDefault": False}}
+        async with agent_node(2, {}) as node:
+            await node.offered(GPU, 2)
+            await node.kubelet.admit("team/train", GPU)
+            (held,) = node.kubelet.held("team/train")[GPU]
+            node.configure(shares)
+            await node.offered(GPU, 3)
+            assert not any(held in name for name in node.kubelet.endpoints[GPU].healthy)
+            node.kubelet.end("team/train")
+            await node.offered(GPU, 6)
+            await node.kubelet.admit("team/share", GPU)
+            (held,) = node.kubelet.held("team/share")[GPU]
+            node.configure({})
+            await node.offered(GPU, 1)
+            assert held.split("::")[0] not in node.kubelet.endpoints[GPU].healthy
+
+    play(scene)
+
+
+def test_evictions_carry_the_uid_and_are_in_nobodys_way() -> None:
+    async def scene() -> None:
+        async with agent_node(2, {}, change={"policy": "evict"}) as node:
+            await node.offered(GPU, 2)
+            await node.kubelet.admit("team/a", GPU)
+            await node.kubelet.admit("team/b", GPU)
+            node.api.evictions_hang = True
+            node.configure(SEVEN, change={"policy": "evict"})
+            await node.until(lambda: len(node.api.evictions) == 2)
+            uids = {
+                (name, body["deleteOptions"]["preconditions"]["uid"])
+                for name, body in node.api.evictions
+            }
+            assert uids == {("a", "uid-1"), ("b", "uid-2")}
+            # Health is reported while the evictions hang.
+            node.simulate("fault", "xid", "1", "48")
+            await node.until(lambda: node.status["gpus"][1]["state"] == "Degraded", 3)
+
+    play(scene)
+
+
+def test_a_gpu_that_was_lost_at_the_start_is_not_taken_for_free() -> None:
+    """The agent has never decided about it, and the kubelet is silent when it comes back."""
+    health = {"recoverAfter": "1s"}
+
+    async def scene() -> None:
+        async with agent_node(1, {}, health=health) as node:
+            await node.offered(GPU, 1)
+            await node.until(lambda: node.status.get("state") == "Ready")
+            await node.kubelet.admit("team/train", GPU)
+            await node.kill()
+            path = node.folder / "state/state.json"
+            path.write_text(json.dumps({**json.loads(path.read_text()), "applied": {}}))
+            node.simulate("fault", "lost", "0")
+            node.configure({"timeSlicing": {"replicas": 2}}, health=health)
+            await node.start()
+            await node.until(lambda: "GPU is lost" in node.status.get("reason", ""))
+            node.kubelet.answer_seconds = 8.0
+            await asyncio.sleep(6)  # no answer of before is under way
+            node.simulate("fault", "clear", "0")
+            await node.until(lambda: "GPU is lost" not in node.status["reason"], 30)
+            await node.throughout(5, lambda: node.kubelet.allocatable(SHARED) == 0)
+
+    play(scene)

@@ -1,0 +1,331 @@
+"""What must be true of a node at every instant, judged without the agent's code.
+
+Its sources: `divvy-sim show`, the kubelet's own truth of who holds what, the lists that the
+kubelet has, the evictions that the API was asked for, and the agent as a process.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import combinations, zip_longest
+from time import monotonic
+
+from tests.agent.walk.layouts import Layout
+from tests.fakes.agent import AgentNode
+from tests.fakes.kubelet import Pod
+from tests.model.guide import spans
+
+_CARD = "A100-SXM4-40GB"
+_MAX_GONE = 1.0  # how long a device of an untouched GPU may be gone
+
+
+class Broken(AssertionError):
+    """An invariant does not hold: which, of what."""
+
+
+@dataclass(frozen=True)
+class Board:
+    """A GPU as the simulated driver shows it; ``parts`` maps MIG UUIDs to (profile, start)."""
+
+    uuid: str
+    mig: bool
+    parts: Mapping[str, tuple[str, int]]
+    lost: bool = False
+
+
+def boards(node: AgentNode) -> list[Board]:
+    """Read the driver's own state."""
+    program = str(node.driver / "usr/bin/divvy-sim")
+    text = subprocess.run([program, "show"], capture_output=True, text=True, check=True).stdout
+    found: list[Board] = []
+    place = ("", 0)
+    for line in text.splitlines():
+        if match := re.match(r"gpu \d+ (\S+) .* MIG (on|off)", line):
+            found.append(Board(match[1], match[2] == "on", {}, ", lost" in line))
+        elif match := re.match(r"  gi \d+ (\S+) slices (\d+):", line):
+            place = match[1], int(match[2])
+        elif match := re.match(r"    ci .* (MIG-\S+)", line):
+            found[-1] = replace(found[-1], parts={**found[-1].parts, match[1]: place})
+    return found
+
+
+@dataclass
+class Expected:
+    """What was asked for lately: layouts per GPU, policy, and until when it may still count."""
+
+    layouts: tuple[Layout, ...]
+    policy: str
+    until: float = float("inf")
+
+
+@dataclass
+class Oracle:
+    """Watches a node; ``excused`` are devices that a step itself took away."""
+
+    node: AgentNode
+    asked: list[Expected]
+    excused: set[str] = field(default_factory=set)
+    parents: dict[str, str] = field(default_factory=dict)
+    profiles: dict[str, str] = field(default_factory=dict)
+    settled: set[int] = field(default_factory=set)
+    samples: int = 0
+    _before: list[Board] = field(default_factory=list)
+    _gone: dict[int, float] = field(default_factory=dict)
+    _touched: dict[int, float] = field(default_factory=dict)
+    _evictions: int = 0
+    _resets: int = 0
+    _log: int = 0
+
+    def ask(self, layouts: tuple[Layout, ...], policy: str) -> None:
+        """Note another desired state; the one before may still be acted on for a moment."""
+        now = monotonic()
+        for one in self.asked:
+            one.until = min(one.until, now + 8)
+        self.asked = [one for one in self.asked if one.until > now]
+        self.asked.append(Expected(layouts, policy))
+        self.touch()
+
+    def linger(self) -> None:
+        """The agent may not hear of what was asked for: what counted until now goes on counting."""
+        for one in self.asked:
+            one.until = float("inf")
+
+    def touch(self, gpu: int | None = None, seconds: float = 3.0) -> None:
+        """A step touches a GPU, or all: what is offered may change now, and for some seconds."""
+        until = monotonic() + seconds
+        for index in range(16) if gpu is None else (gpu,):
+            self.settled.discard(index)
+            self._touched[index] = max(until, self._touched.get(index, 0.0))
+
+    def heal(self, gpu: int) -> None:
+        """A fault has ended; what was asked while it lasted may be answered now."""
+        self._touched[gpu] = 0.0
+        self.touch(gpu, 10.0)
+
+    def look(self) -> None:
+        """Judge this instant; raises Broken."""
+        self.samples += 1
+        # A lost GPU tells nothing of its parts: they are judged again when it is back.
+        now = [
+            before if board.lost and before.uuid == board.uuid else board
+            for board, before in zip_longest(
+                boards(self.node), self._before, fillvalue=Board("", False, {})
+            )
+        ]
+        self._before = now
+        for board in now:
+            for part, (profile, _) in board.parts.items():
+                self.parents[part] = board.uuid
+                self.profiles[part] = profile
+        held = [
+            (pod, resource, device, device.split("::")[0])
+            for pod, resource, device in self.node.kubelet.holders()
+        ]
+        self._held_devices_exist(now, held)
+        self._nothing_is_reset_that_is_held(held)
+        self._nothing_is_offered_twice(held)
+        self._only_who_must_go_is_evicted(now)
+        self._untouched_gpus_stay(now)
+        self._the_agent_is_well()
+
+    def _held_devices_exist(self, now: list[Board], held: list[tuple[Pod, str, str, str]]) -> None:
+        there = {board.uuid: board for board in now}
+        parts = {part for board in now for part in board.parts}
+        for pod, _, device, uuid in held:
+            if uuid in self.excused:
+                continue
+            if uuid.startswith("MIG-"):
+                if uuid not in parts:
+                    raise Broken(f"(a) {device}, held by {pod.name}, was destroyed")
+            elif uuid not in there:
+                raise Broken(f"(a) {device}, held by {pod.name}, is no GPU of the node")
+            elif there[uuid].mig:
+                raise Broken(f"(a) {device}, held by {pod.name}, was put into MIG mode")
+
+    def _nothing_is_reset_that_is_held(self, held: list[tuple[Pod, str, str, str]]) -> None:
+        path = self.node.folder / "resets"
+        lines = path.read_text().splitlines() if path.exists() else []
+        fresh, self._resets = lines[self._resets :], len(lines)
+        for line in fresh:
+            for pod, _, device, uuid in held:
+                gpu = self.parents.get(uuid, uuid)
+                if uuid not in self.excused and gpu in line:
+                    raise Broken(f"(a) {device}, held by {pod.name}, was reset: {line}")
+
+    def _offered(self) -> Iterator[tuple[str, str, str]]:
+        """Yield what the kubelet would allocate now: resource, device ID, UUID."""
+        for endpoint in self.node.kubelet.endpoints.values():
+            if endpoint.alive:
+                for device in endpoint.healthy:
+                    yield endpoint.resource, device, device.split("::")[0]
+
+    def _nothing_is_offered_twice(self, held: list[tuple[Pod, str, str, str]]) -> None:
+        ways: dict[str, set[tuple[str, bool]]] = defaultdict(set)
+        for resource, device, uuid in self._offered():
+            ways[uuid].add((resource, "::" in device))
+        for uuid, offers in ways.items():
+            if len(offers) > 1:
+                raise Broken(f"(b) {uuid} is offered in two ways: {sorted(offers)}")
+            if self.parents.get(uuid) in ways:
+                raise Broken(f"(b) {uuid} is offered, and so is the GPU that it is a part of")
+        for pod, resource, device, uuid in held:
+            if uuid in self.excused:
+                continue
+            for offer in ways.get(uuid, set()):
+                if offer != (resource, "::" in device):
+                    raise Broken(
+                        f"(b) {device} of {resource}, held by {pod.name}: offered as {offer}"
+                    )
+            if self.parents.get(uuid) in ways:
+                raise Broken(f"(b) {device}, held by {pod.name}: its GPU is offered whole")
+            for part in ways:
+                if self.parents.get(part) == uuid:
+                    raise Broken(f"(b) {device}, held by {pod.name}: its part {part} is offered")
+
+    def _only_who_must_go_is_evicted(self, now: list[Board]) -> None:
+        evictions = self.node.api.evictions
+        fresh, self._evictions = evictions[self._evictions :], len(evictions)
+        by_uid = {pod.uid: pod for pod in self.node.kubelet.pods.values()}
+        for name, body in fresh:
+            uid = body["deleteOptions"]["preconditions"]["uid"]
+            pod = by_uid.get(uid)
+            if pod is None:
+                continue  # ended meanwhile, the precondition keeps others safe
+            if pod.name.split("/")[1] != name:
+                raise Broken(f"(c) eviction of {name} with the UID of {pod.name}")
+            if not any(
+                one.policy == "evict" and self._must_go(pod, one, now) for one in self.asked
+            ):
+                raise Broken(
+                    f"(c) {pod.name} was evicted, holding {self.node.kubelet.held(pod.name)}; "
+                    f"asked for: {self.asked}"
+                )
+
+    def _must_go(self, pod: Pod, asked: Expected, now: list[Board]) -> bool:
+        """Tell whether a pod holds anything that is in the way, by trying every choice."""
+        holders = self.node.kubelet.holders()
+        for board, layout in zip(now, asked.layouts, strict=True):
+            uuids = {board.uuid, *board.parts}
+            mine: set[str] = set()
+            stays: set[str] = set()
+            for holder, resource, device in holders:
+                uuid = device.split("::")[0]
+                if uuid not in uuids:
+                    continue
+                if holder.uid == pod.uid:
+                    mine.add(uuid)
+                profile = self.profiles.get(uuid, "")
+                if layout.accepts(profile, resource, "::" in device):
+                    stays.add(uuid)
+                elif holder.uid == pod.uid:
+                    return True
+            if not mine or layout.mig is None:
+                continue
+            best = max_kept(layout.mig, {u: board.parts[u] for u in stays if u in board.parts})
+            # It must go in at least one of the best choices.
+            if any(not mine & uuids <= set(choice) for choice in best):
+                return True
+        return False
+
+    def _untouched_gpus_stay(self, now: list[Board]) -> None:
+        kubelet = self.node.kubelet
+        if not kubelet.alive or kubelet.frozen:
+            return
+        states = {gpu["uuid"]: gpu["state"] for gpu in self.node.status.get("gpus", [])}
+        layouts = self.asked[-1].layouts
+        for index, board in enumerate(now):
+            profiles = {board.uuid: "", **{part: name for part, (name, _) in board.parts.items()}}
+            offered = sum(
+                uuid in profiles
+                and layouts[index].accepts(profiles[uuid], resource, "::" in device)
+                for resource, device, uuid in self._offered()
+            )
+            if offered == layouts[index].count:
+                self._gone.pop(index, None)
+                quiet = monotonic() > self._touched.get(index, 0.0)
+                if states.get(board.uuid) == "Ready" and quiet:
+                    self.settled.add(index)
+            elif index in self.settled:
+                since = self._gone.setdefault(index, monotonic())
+                if monotonic() - since > _MAX_GONE:
+                    raise Broken(f"(d) devices of GPU {index}, which no step touched, are gone")
+            else:
+                self._gone.pop(index, None)
+
+    def _the_agent_is_well(self) -> None:
+        agent = self.node.agent
+        if agent is not None and agent.returncode not in (None, -9, -15, 0):
+            raise Broken(f"(e) the agent ended with {agent.returncode}")
+        path = self.node.folder / "agent.log"
+        with path.open() as log:
+            log.seek(self._log)
+            text = log.read()
+            self._log = log.tell()
+        # The NVML process of an agent that was killed has nobody to answer to.
+        text = re.sub(r"Traceback(?:(?!Traceback).)*?BrokenPipeError", "", text, flags=re.DOTALL)
+        if "Traceback" in text or "internal error" in text:
+            raise Broken(f"(e) an error in the agent:\n{text[-3000:]}")
+        state = self.node.folder / "state/state.json"
+        if state.exists():
+            try:
+                json.loads(state.read_text())
+            except ValueError as error:
+                raise Broken(f"(g) state.json is not whole: {error}") from None
+
+    def as_asked(self) -> str:
+        """Say what is not as it was asked for last, "" where everything is."""
+        if self.node.status.get("state") != "Ready":
+            return f"the status: {self.node.status.get('state')} {self.node.status.get('reason')}"
+        layouts = self.asked[-1].layouts
+        wanted: dict[str, int] = defaultdict(int)
+        for board, layout in zip(boards(self.node), layouts, strict=True):
+            found: dict[str, int] = defaultdict(int)
+            for profile, _ in board.parts.values():
+                found[profile] += 1
+            if board.mig != (layout.mig is not None) or found != (layout.mig or {}):
+                return f"{board} instead of {layout}"
+            for profile, number in (layout.mig or {"": 1}).items():
+                wanted[layout.resources[profile]] += number * layout.replicas
+        offered: dict[str, int] = defaultdict(int)
+        for resource, _, _ in self._offered():
+            offered[resource] += 1
+        return "" if offered == wanted else f"{dict(offered)} instead of {dict(wanted)}"
+
+
+def max_kept(
+    layout: Mapping[str, int], parts: Mapping[str, tuple[str, int]]
+) -> list[tuple[str, ...]]:
+    """Return every largest choice of parts with which the layout can be made."""
+    for count in range(len(parts), -1, -1):
+        best = [
+            choice
+            for choice in combinations(sorted(parts), count)
+            if _fits(layout, [parts[uuid] for uuid in choice])
+        ]
+        if best:
+            return best
+    return []
+
+
+def _fits(layout: Mapping[str, int], kept: list[tuple[str, int]]) -> bool:
+    table = spans(_CARD)
+    rest = dict(layout)
+    taken = 0
+    for profile, start in kept:
+        if not rest.get(profile):
+            return False
+        rest[profile] -= 1
+        taken |= next(mask for mask in table[profile] if mask & -mask == 1 << start)
+    return _room([name for name, number in rest.items() for _ in range(number)], taken)
+
+
+def _room(more: list[str], taken: int) -> bool:
+    """Tell whether these instances have room beside what is taken, by trying every place."""
+    if not more:
+        return True
+    return any(not mask & taken and _room(more[1:], taken | mask) for mask in spans(_CARD)[more[0]])
