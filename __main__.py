@@ -1,19 +1,21 @@
 """The Pulumi program: one stack is one cluster."""
 
+from pathlib import Path
+
 import pulumi
 
 from components import GpuCluster
-from divvy.model import InvalidCluster, parse_cluster
-from divvy.plan import plan
-
-value = pulumi.Config("divvy").require_object("cluster")
-try:
-    cluster = parse_cluster(value)
-except InvalidCluster as problems:
-    raise pulumi.RunError(str(problems)) from None
+from divvy.model import InvalidCluster
 
 stack = pulumi.get_stack()
-gpus = GpuCluster(stack, {"cluster": value, "parsed": cluster})
+value = pulumi.Config("divvy").require_object("cluster")
+try:
+    gpus = GpuCluster(stack, {"cluster": value})
+except InvalidCluster as invalid:
+    from divvy.stack.sections import invalid_cluster
+
+    project = Path(pulumi.get_root_directory())
+    raise pulumi.RunError(str(invalid_cluster(project, stack, invalid))) from None
 
 pulumi.export("image", gpus.image)
-pulumi.export("offered", dict(plan(cluster, stack).totals))
+pulumi.export("advertised", gpus.advertised)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from divvy.lab import lifecycle
 from divvy.lab.paths import KUBECONFIG
-from divvy.lab.stack import read_lab, stack_file
+from divvy.lab.section import read_lab
+from divvy.stack.file import read_stack
 from tests.engine.programs import Program
 from tests.running_lab import RunningLab
 
@@ -39,7 +40,7 @@ def journal_bytes(program: Program) -> int:
 
 
 def main() -> None:
-    description = read_lab(stack_file("lab"))
+    description = read_lab(read_stack("lab", None))
     lifecycle.up(description, tell=lambda _line: None)
     lab = RunningLab(description, KUBECONFIG)
     print(f"{'resources':>9} {'preview':>9} {'first up':>9} {'no-op up':>9} {'one changed':>12} "

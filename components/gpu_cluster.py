@@ -4,88 +4,109 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from components.device_plugin import DevicePlugin
-from components.node_runtime import NodeRuntime
-from components.observability import Observability
+from components.kubernetes_objects import DevicePlugin, NodeRuntime, Observability
 from components.plugin_image import PluginImage
-from divvy.model import Cluster
-from divvy.render.objects import component_of, objects
+from divvy.model import Cluster, parse_document
+from divvy.model.contract import Component, component_of
+from divvy.plan import plan
+from divvy.render.objects import objects
+
+
+class GpuClusterArgs(TypedDict):
+    """Arguments of GpuCluster."""
+
+    cluster: Mapping[str, Any]
+    """The cluster as a stack file describes it under ``divvy:cluster``."""
 
 
 class GpuCluster(pulumi.ComponentResource):
     """Everything Divvy has in one cluster.
 
     Creates:
-    * the provider for the cluster that the stack file names
+    * the provider for the cluster that the stack file names, unless ``opts`` gives one
     * PluginImage, unless the stack file names an image
     * DevicePlugin
     * NodeRuntime, where a pool asks for it
     * Observability, for what `observability` asks for
 
-    ``image`` is the agent's image by digest.
+    ``image`` is the agent's image by digest, ``advertised`` what all nodes together
+    will advertise, by resource. Raises InvalidCluster before anything is registered. A provider
+    in ``opts`` needs ``enable_config_map_mutable=True``: else every change of a profile replaces
+    the ConfigMap.
     """
 
     image: pulumi.Output[str]
+    advertised: pulumi.Output[Mapping[str, int]]
 
     def __init__(
-        self,
-        name: str,
-        args: Mapping[str, Any],
-        opts: pulumi.ResourceOptions | None = None,
+        self, name: str, args: GpuClusterArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
+        document = parse_document(args["cluster"])
+        cluster = document.cluster
         super().__init__("divvy:index:GpuCluster", name, {}, opts)
-        cluster: Cluster = args["parsed"]
-        provider = kubernetes.Provider(
-            f"{name}-kubernetes",
-            kubeconfig=None if cluster.kubeconfig is None else _expanded(cluster.kubeconfig),
-            context=cluster.context,
-            enable_config_map_mutable=True,
-            opts=pulumi.ResourceOptions(parent=self),
-        )
+        provider = self._kubernetes_provider(name, cluster)
         self.image = self._image(name, cluster)
-        found = objects(args["cluster"], self.image)
-        runtime = [one for one in found if component_of(one) == "node-runtime"]
-        monitoring = [one for one in found if component_of(one) == "observability"]
-        agent = DevicePlugin(
-            f"{name}-agent",
-            {"objects": [one for one in found if one not in (*runtime, *monitoring)]},
-            pulumi.ResourceOptions(parent=self, provider=provider),
-        )
-        if runtime:
-            NodeRuntime(
-                f"{name}-runtime",
-                {"objects": runtime},
-                pulumi.ResourceOptions(parent=self, provider=provider, depends_on=[agent]),
+        self.advertised = pulumi.Output.from_input(dict(plan(cluster, name).totals))
+        parts: dict[type, list[dict[str, Any]]] = {DevicePlugin: []}
+        for obj in objects(document, self.image):
+            parts.setdefault(_PARTS.get(component_of(obj), DevicePlugin), []).append(obj)
+        own = pulumi.ResourceOptions(parent=self, provider=provider)
+        agent = DevicePlugin(f"{name}-agent", {"objects": parts[DevicePlugin]}, own)
+        after = pulumi.ResourceOptions.merge(own, pulumi.ResourceOptions(depends_on=[agent]))
+        if NodeRuntime in parts:
+            NodeRuntime(f"{name}-runtime", {"objects": parts[NodeRuntime]}, after)
+        if Observability in parts:
+            Observability(f"{name}-observability", {"objects": parts[Observability]}, after)
+        self.register_outputs({"image": self.image, "advertised": self.advertised})
+
+    def _kubernetes_provider(self, name: str, cluster: Cluster) -> pulumi.ProviderResource:
+        given = self.get_provider("kubernetes:core/v1:Namespace")
+        if given is None:
+            return kubernetes.Provider(
+                f"{name}-kubernetes",
+                kubeconfig=None if cluster.kubeconfig is None else _expanded(cluster.kubeconfig),
+                context=cluster.context,
+                enable_config_map_mutable=True,
+                opts=pulumi.ResourceOptions(parent=self),
             )
-        if monitoring:
-            Observability(
-                f"{name}-observability",
-                {"objects": monitoring},
-                pulumi.ResourceOptions(parent=self, provider=provider, depends_on=[agent]),
+        if cluster.kubeconfig is not None or cluster.context is not None:
+            raise pulumi.RunError(
+                f"{name}: the cluster is named twice, by divvy:cluster (kubeconfig, context) and "
+                "by the provider given to the component: name it once"
             )
-        self.register_outputs({"image": self.image})
+        return given
 
     def _image(self, name: str, cluster: Cluster) -> pulumi.Output[str]:
-        wish = cluster.plugin.image
-        if wish is None:
+        image = cluster.plugin.image
+        if image is None:
             raise pulumi.RunError(
                 "divvy:cluster: plugin.image is missing: name a `registry` and a `base` to build "
                 "it, or a `reference` by digest"
             )
-        if wish.reference is not None:
-            return pulumi.Output.from_input(wish.reference)
-        if wish.base is None or wish.registry is None:
+        if image.reference is not None:
+            return pulumi.Output.from_input(image.reference)
+        if image.base is None or image.registry is None:
             raise pulumi.RunError(
                 "divvy:cluster: plugin.image.base is missing: name a Debian image with Python 3.11"
             )
-        args = {"registry": wish.registry, "base": wish.base}
-        built = PluginImage(f"{name}-image", args, pulumi.ResourceOptions(parent=self))
+        built = PluginImage(
+            f"{name}-image",
+            {"registry": image.registry, "base": image.base, "insecure": image.insecure},
+            pulumi.ResourceOptions(parent=self),
+        )
         return built.reference
+
+
+# Everything else is the agent's.
+_PARTS: Mapping[str | None, type] = {
+    Component.NODE_RUNTIME: NodeRuntime,
+    Component.OBSERVABILITY: Observability,
+}
 
 
 def _expanded(path: str) -> str:

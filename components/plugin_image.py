@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 import pulumi
 
 from plugin_image.build import input_digest
-from plugin_image.resource import Builder, Image
+from plugin_image.resource import Image
 
-# Where the states of stacks deployed before 89ef102 look for it.
-_Builder = Builder
+
+class PluginImageArgs(TypedDict):
+    """Arguments of PluginImage."""
+
+    registry: str
+    """Registry and path that the image is pushed to."""
+    base: str
+    """Image that it is built on."""
+    insecure: bool
+    """The registry speaks plain HTTP, or its certificate is not to be verified."""
 
 
 class PluginImage(pulumi.ComponentResource):
@@ -23,7 +33,7 @@ class PluginImage(pulumi.ComponentResource):
     reference: pulumi.Output[str]
 
     def __init__(
-        self, name: str, args: dict[str, str], opts: pulumi.ResourceOptions | None = None
+        self, name: str, args: PluginImageArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("divvy:index:PluginImage", name, {}, opts)
         props = {**args, "inputs": input_digest(args["base"])}

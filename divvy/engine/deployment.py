@@ -1,4 +1,4 @@
-"""One run over a stack: registrations in, steps out, every step journaled."""
+"""One run over a stack: registrations in, steps decided, what the program dropped deleted."""
 
 from __future__ import annotations
 
@@ -8,21 +8,29 @@ from dataclasses import replace
 from typing import Any
 
 from divvy.engine.errors import EngineError, NotSupported, StepFailed
+from divvy.engine.executor import Executor
 from divvy.engine.goal import Goal
-from divvy.engine.kubernetes.compare import without
-from divvy.engine.order import dependents_first
-from divvy.engine.plan_step import Step, plan_step
-from divvy.engine.provider import Provider
+from divvy.engine.outcome import Outcome
+from divvy.engine.plan_step import Step, plan_move, plan_step
+from divvy.engine.property_path import restored
+from divvy.engine.provider import Diff, Provider
 from divvy.engine.providers import Providers
-from divvy.engine.recorded import plain, recorded, with_secret_outputs
+from divvy.engine.recorded import marked, plain, recorded
+from divvy.engine.refresh import recover, refresh
 from divvy.engine.run_state import RunState
 from divvy.engine.state.resource import ResourceState
-from divvy.engine.state.store import StackState, StateStore
-from divvy.engine.urn import PROVIDER_PREFIX, STACK_TYPE, provider_reference
-from divvy.engine.values import UNKNOWN, has_unknown, secrets_kept, unwrapped
+from divvy.engine.step_runner import StepRunner
+from divvy.engine.urn import (
+    PROVIDER_PREFIX,
+    STACK_TYPE,
+    inherited_alias,
+    is_default_provider,
+    provider_reference,
+    urn_name,
+    urn_type,
+)
+from divvy.engine.values import UNKNOWN, has_unknown, unwrapped
 from divvy.engine.watcher import StepReport, Summary, Watcher
-
-_DEFAULT_TIMEOUT = 600.0
 
 
 class Deployment:
@@ -33,37 +41,54 @@ class Deployment:
 
     def __init__(
         self,
-        store: StateStore,
-        state: StackState,
+        state: RunState,
         providers: Providers,
         watcher: Watcher,
+        executor: Executor,
         *,
-        preview: bool,
         parallel: int = 16,
         targets: frozenset[str] = frozenset(),
     ) -> None:
-        self._state = RunState(store, state, preview=preview)
+        self._state = state
         self._providers = providers
-        self._watcher = watcher
-        self._preview = preview
-        self._parallel = parallel
         self._targets = targets
+        self._outcome = Outcome(watcher)
+        self._steps = StepRunner(state, providers, self._outcome, executor, parallel)
         self._lock = threading.Lock()
-        self.summary = Summary()
-        for found in self._state.before():
-            if found.type.startswith(PROVIDER_PREFIX):
-                providers.known(found)
+        self._default_providers = threading.Lock()
+        self._aliases: dict[str, tuple[str, ...]] = {}
+        self._owners: dict[tuple[str, str], str] = {}
+        for resource in self._state.before():
+            if resource.type.startswith(PROVIDER_PREFIX):
+                providers.known(resource)
+
+    @property
+    def summary(self) -> Summary:
+        """Return what the run has done so far."""
+        return self._outcome.summary
+
+    def recover(self) -> None:
+        """Look for what cut-off creations have made: what there is becomes part of the state."""
+        recover(self._state, self._providers, self._outcome)
+
+    def refresh(self, resource: ResourceState) -> None:
+        """Record one resource as it is live."""
+        refresh(resource, self._state, self._providers, self._outcome)
 
     def register(self, goal: Goal) -> ResourceState:
         """Bring one resource to its goal and return how it is now."""
-        if self._state.registered(goal.urn) is not None:
-            raise StepFailed(f"{goal.name} is registered twice: give each its own name")
+        self._state.claim(goal.urn)
+        goal = replace(goal, aliases=self._all_aliases(goal))
         old = self._state.old(goal)
-        if goal.type.startswith(PROVIDER_PREFIX):
-            return self._register_provider(goal, old)
-        if not goal.custom:
-            return self._register_component(goal, old)
-        return self._register_custom(goal, old)
+        try:
+            if goal.type.startswith(PROVIDER_PREFIX):
+                return self._register_provider(goal, old)
+            if not goal.custom:
+                return self._register_component(goal, old)
+            return self._register_custom(goal, old)
+        except EngineError as failure:
+            self._outcome.failed(goal.urn, str(failure))
+            raise
 
     def register_outputs(self, urn: str, outputs: Mapping[str, Any]) -> None:
         """Record the outputs of a component or of the stack."""
@@ -74,117 +99,157 @@ class Deployment:
             self.summary.outputs = outputs
         self._state.is_now(replace(known, outputs=dict(outputs)), known)
 
-    def read(
-        self, kind: str, urn: str, identity: str, inputs: Mapping[str, Any], **of: Any
-    ) -> ResourceState:
+    def read(self, wanted: ResourceState) -> ResourceState:
         """Read a resource that is not the stack's (``.get()``)."""
-        resource = ResourceState(
-            urn, kind, custom=True, id=identity, inputs=inputs, external=True, **of
-        )
-        provider = self._providers.of(resource.provider)
-        if has_unknown(dict(inputs)) or identity == UNKNOWN:
-            return replace(resource, outputs=dict(inputs))
-        found = provider.read(_by_identity(resource))
-        if found is None:
-            raise StepFailed(f"{identity} does not exist")
-        resource = replace(resource, outputs=found[1])
-        self._state.read(resource)
-        self._report(StepReport("read", urn, None, resource))
+        self._state.claim(wanted.urn)
+        provider = self._providers.of(wanted.provider)
+        inputs = unwrapped(dict(wanted.inputs))
+        if has_unknown(inputs) or wanted.id == UNKNOWN:
+            return replace(wanted, outputs=inputs)
+        outputs = provider.lookup(plain(wanted))
+        if outputs is None:
+            raise StepFailed(f"{wanted.id} does not exist")
+        resource = replace(wanted, outputs=outputs)
+        resource = marked(resource, provider.secret_paths(outputs), wanted.inputs)
+        old = next((one for one in self._state.before() if one.urn == wanted.urn), None)
+        if old is not None and not old.external and not old.delete:
+            if old.protect:
+                raise StepFailed(
+                    f"{urn_name(old.urn)} is protected, and would be deleted, since the program "
+                    "now only reads a resource of that name: take `protect` off first"
+                )
+            self._state.replaced(resource, old)  # the stack's own object of that name goes
+        else:
+            self._state.read(resource)
+        self._outcome.done(StepReport("read", wanted.urn, None, resource))
         return resource
 
-    def finish(self, *, complete: bool) -> None:
-        """Delete what the program no longer has (when it ran to its end), write the checkpoint."""
-        if complete and not self.summary.failures:
+    def delete_dropped(self) -> None:
+        """Delete what the program, which has run to its end, no longer has."""
+        if not self.summary.failures:
             self.delete_all(self._state.dropped(self._targets))
+
+    def finish(self) -> None:
+        """Write the checkpoint."""
+        self.summary.recorded = self._state.changed
         self._state.write()
 
-    def delete_all(self, doomed: list[ResourceState]) -> None:
+    def delete_all(self, outgoing: list[ResourceState]) -> None:
         """Delete resources, dependents first, independent ones at the same time."""
-        for resource in doomed:
-            if resource.protect:
-                self._fail(resource.urn, f"{resource.urn} is protected: take `protect` off first")
-        if self.summary.failures:
-            return
-        dependents_first(doomed, self._delete, self._parallel)
+        self._steps.delete_all(outgoing)
 
-    def _delete(self, resource: ResourceState) -> bool:
-        step = StepReport("delete", resource.urn, resource)
-        self._watcher.began(step)
-        try:
-            touch = resource.custom and not resource.external and not resource.retain_on_delete
-            self._state.began("delete", resource.urn, resource.id)
-            if touch and not self._preview and not resource.type.startswith(PROVIDER_PREFIX):
-                provider = self._providers.of(resource.provider)
-                timeout = resource.custom_timeouts.get("delete", _DEFAULT_TIMEOUT)
-                provider.delete(plain(resource), timeout=timeout)
-        except EngineError as failure:
-            self._fail(resource.urn, str(failure), step)
-            return False
-        self._state.gone(resource)
-        self._report(step)
-        return True
+    def default_provider(self, goal: Goal) -> str:
+        """Return the reference of the default provider for a resource, registering it once."""
+        with self._default_providers:
+            urn, wanted = self._providers.default_for(goal)
+            if urn in self.summary.failures:
+                raise StepFailed(self.summary.failures[urn])
+            known = self._state.registered(urn) or self.register(wanted)
+            return provider_reference(urn, known.id)
+
+    def is_registered(self, urn: str) -> bool:
+        """Tell whether the program has registered a resource."""
+        return self._state.registered(urn) is not None
+
+    def failed(self, urn: str, text: str) -> None:
+        """Note a failure that no step told of; ``urn`` may also be a word ("program")."""
+        self._outcome.failed(urn, text)
+
+    def _all_aliases(self, goal: Goal) -> tuple[str, ...]:
+        """Return the aliases of a resource, those that follow from its parent's included."""
+        found = list(goal.aliases)
+        for alias in self._aliases.get(goal.parent, ()):
+            found.append(inherited_alias(goal.type, goal.name, goal.parent, alias))
+            found += [
+                inherited_alias(urn_type(own), urn_name(own), goal.parent, alias)
+                for own in goal.aliases
+            ]
+        aliases = tuple(dict.fromkeys(urn for urn in found if urn != goal.urn))
+        self._aliases[goal.urn] = aliases
+        return aliases
 
     def _register_component(self, goal: Goal, old: ResourceState | None) -> ResourceState:
         step = StepReport("create" if old is None else "same", goal.urn, old)
-        self._watcher.began(step)
+        self._outcome.began(step)
         outputs = {} if old is None else dict(old.outputs)
         new = recorded(goal, old, "", dict(goal.inputs), outputs)
         self._state.is_now(new, old)
-        self._report(replace(step, new=new))
+        self._outcome.done(replace(step, new=new))
         return new
 
     def _register_provider(self, goal: Goal, old: ResourceState | None) -> ResourceState:
-        inputs = dict(goal.inputs)
-        operation = "create" if old is None else "same" if old.inputs == inputs else "update"
-        identity = old.id if old is not None else self._providers.new_identity()
-        new = recorded(goal, old, identity, inputs, inputs)
-        self._providers.known(new)
-        step = StepReport(operation, goal.urn, old, new)
-        self._watcher.began(step)
-        self._state.is_now(new, old)
-        self._report(step)
+        operation, new = self._providers.registered(goal, old)
+        changed = ("kubeconfig",) if operation == "replace" else ()
+        step = StepReport(operation, goal.urn, old, new, changed, changed)
+        self._outcome.began(step)
+        if operation == "replace":
+            assert old is not None
+            self._state.replaced(new, old)
+        else:
+            self._state.is_now(new, old)
+        # The engine's own providers follow the SDK and the stack's configuration.
+        quiet = operation == "update" and is_default_provider(goal.urn)
+        self._outcome.done(replace(step, operation="same") if quiet else step)
         return new
 
     def _register_custom(self, goal: Goal, old: ResourceState | None) -> ResourceState:
         reference = goal.provider or self.default_provider(goal)
         goal = replace(goal, provider=reference)
         provider = self._providers.of(reference)
-        try:
-            return self._step(goal, old, provider)
-        except EngineError as failure:
-            self._fail(goal.urn, str(failure))
-            raise
-
-    def default_provider(self, goal: Goal) -> str:
-        """Return the reference of the default provider for a resource, registering it once."""
-        urn, wish = self._providers.default_for(goal)
-        known = self._state.registered(urn) or self.register(wish)
-        return provider_reference(urn, known.id)
-
-    def _step(self, goal: Goal, old: ResourceState | None, provider: Provider) -> ResourceState:
+        displaced = self._steps.displaced(goal.urn)
+        if displaced is not None:
+            inputs = provider.check(goal.urn, None, unwrapped(dict(goal.inputs)))
+            return self._run(goal, *displaced, inputs, provider)
         if self._targets and goal.urn not in self._targets:
             if old is None:
                 raise NotSupported(f"{goal.name} is new and not a --target: name it too")
             self._state.is_now(old, old)
             return old
-        old_inputs = None if old is None else unwrapped(dict(old.inputs))
-        wished = unwrapped(dict(goal.inputs))
-        if old_inputs is not None and goal.ignore_changes:
-            wished = without(wished, goal.ignore_changes, old_inputs)
-        inputs = provider.check(goal.urn, old_inputs or self._state.begun_inputs(goal.urn), wished)
-        diff = None if old is None else provider.diff(plain(old), inputs)
-        drifted: tuple[str, ...] | None = ()
-        if old is not None and diff is not None and not diff.changed:
-            drifted = provider.drifted(plain(old))
-            if drifted is None:
-                self._watcher.said(
-                    "warning", f"{old.id} was deleted outside; it is made again", goal.urn
-                )
-                old, diff = None, None
-        step = plan_step(goal, old, diff, drifted or ())
-        return self._perform(goal, old, step, inputs, provider)
+        if old is not None and old.external:
+            old = None  # what was only read is nobody's to change
+        if old is not None and not self._providers.same_cluster(old.provider, reference):
+            inputs = provider.check(goal.urn, None, unwrapped(dict(goal.inputs)))
+            return self._run(goal, old, plan_move(goal, old), inputs, provider)
+        return self._in_place(goal, old, provider)
 
-    def _perform(
+    def _in_place(self, goal: Goal, old: ResourceState | None, provider: Provider) -> ResourceState:
+        known = None if old is None else plain(old)
+        wanted = unwrapped(dict(goal.inputs))
+        if known is not None:
+            wanted = restored(wanted, goal.ignore_changes, dict(known.inputs))
+        inputs = provider.check(goal.urn, None if known is None else known.inputs, wanted)
+        before = None if old is None else self._replaced_before(goal, old, inputs, provider)
+        if before is not None and old is not None:
+            return self._in_place(goal, self._state.restored(before, old), provider)
+        diff = Diff()
+        drifted: tuple[str, ...] = ()
+        if known is not None:
+            live = provider.drifted(known, inputs, goal.ignore_changes)
+            if live is None:
+                self._outcome.warn(goal.urn, f"{known.id} was deleted outside; it is made again")
+                old = known = None
+            else:
+                diff, drifted = provider.diff(known, inputs), live
+        step = plan_step(goal, old, diff, drifted)
+        if step.operation == "replace" and not step.before:
+            # A new automatic name, so that both can be there at once.
+            inputs = provider.check(goal.urn, None, wanted)
+        return self._run(goal, old, step, inputs, provider)
+
+    def _replaced_before(
+        self, goal: Goal, old: ResourceState, inputs: Mapping[str, Any], provider: Provider
+    ) -> ResourceState | None:
+        """Return what an interrupted or failed run has replaced and the program wants again."""
+        name = provider.object_name(inputs)
+        if not name or name == provider.object_name(plain(old).inputs):
+            return None
+        for leftover in self._state.leftovers(goal.urn):
+            same = self._providers.same_cluster(leftover.provider, goal.provider)
+            if same and name == provider.object_name(plain(leftover).inputs):
+                return leftover
+        return None
+
+    def _run(
         self,
         goal: Goal,
         old: ResourceState | None,
@@ -192,93 +257,19 @@ class Deployment:
         inputs: dict[str, Any],
         provider: Provider,
     ) -> ResourceState:
-        report = StepReport(step.operation, goal.urn, old, None, step.changed, step.replace)
-        self._watcher.began(report)
-        marked = secrets_kept(inputs, goal.inputs)
-        if step.operation == "same":
-            assert old is not None
-            new = recorded(goal, old, old.id, marked, dict(old.outputs))
-            self._state.is_now(new, old)
-            self._report(replace(report, new=new))
-            return new
-        try:
-            made_id, outputs, errors = self._make(goal, old, step, inputs, provider)
-        except EngineError as failure:
-            self._fail(goal.urn, str(failure), report)
-            raise
-        outputs = with_secret_outputs(secrets_kept(outputs, goal.inputs), goal)
-        new = recorded(goal, old if step.operation == "update" else None, made_id, marked, outputs)
-        new = replace(new, init_errors=errors)
-        self._state.is_now(new)
-        if errors:
-            self._fail(goal.urn, errors[0], report)
-            raise StepFailed(errors[0])
-        self._report(replace(report, new=new))
-        return new
+        self._refuse_second(goal, inputs, provider)
+        return self._steps.run(goal, old, step, inputs, provider)
 
-    def _make(
-        self,
-        goal: Goal,
-        old: ResourceState | None,
-        step: Step,
-        inputs: dict[str, Any],
-        provider: Provider,
-    ) -> tuple[str, dict[str, Any], tuple[str, ...]]:
-        kind = "update" if step.operation == "update" else "create"
-        timeout = goal.timeouts.get(kind, _DEFAULT_TIMEOUT)
-        identity = provider.identity(inputs)
-        begun = None if kind == "update" else recorded(goal, None, identity, inputs, {})
-        if begun is not None:
-            begun = replace(begun, inputs=secrets_kept(inputs, goal.inputs))
-        self._state.began(step.operation, goal.urn, identity, begun)
-        if step.operation == "replace":
-            assert old is not None
-            self._replace_old(old, step, provider)
-            self._state.began("create", goal.urn, identity, begun)
-        try:
-            if step.operation == "update":
-                assert old is not None
-                made = provider.update(plain(old), inputs, timeout=timeout, preview=self._preview)
-            else:
-                preview = self._preview
-                if preview and step.operation == "replace" and step.before:
-                    made = provider.planned(inputs)
-                else:
-                    made = provider.create(goal.urn, inputs, timeout=timeout, preview=preview)
-        except StepFailed as failure:
-            if failure.partial is None:
-                raise
-            return provider.identity(inputs), dict(failure.partial), (str(failure),)
-        return made.id, made.outputs, ()
-
-    def _replace_old(self, old: ResourceState, step: Step, provider: Provider) -> None:
-        if self._preview:
+    def _refuse_second(self, goal: Goal, inputs: Mapping[str, Any], provider: Provider) -> None:
+        """Refuse a second resource of the program that means the same object."""
+        name = provider.object_name(inputs)
+        if not name:
             return
-        if step.before:
-            if not old.retain_on_delete:
-                provider.delete(plain(old), timeout=_DEFAULT_TIMEOUT)
-            self._state.gone(old)
-            return
-        self._state.to_be_deleted(old)
-
-    def _fail(self, urn: str, text: str, step: StepReport | None = None) -> None:
+        cluster = self._providers.cluster_key(goal.provider)
         with self._lock:
-            first = urn not in self.summary.failures
-            self.summary.failures.setdefault(urn, text)
-        if first:
-            self._watcher.ended(step or StepReport("failed", urn), text)
-
-    def _report(self, step: StepReport) -> None:
-        with self._lock:
-            self.summary.steps.append(step)
-        self._watcher.ended(step, None)
-
-
-def _by_identity(resource: ResourceState) -> ResourceState:
-    """Return a resource to be read with name and namespace taken from its id."""
-    namespace, _, name = resource.id.rpartition("/")
-    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
-    group, kind = resource.type.removeprefix("kubernetes:").split(":")
-    version = group.removeprefix("core/")
-    place = {"apiVersion": version, "kind": kind, "metadata": metadata}
-    return replace(resource, inputs=place, outputs=place)
+            owner = self._owners.setdefault((cluster, name), goal.urn)
+        if owner != goal.urn:
+            raise StepFailed(
+                f"{name} is already {urn_name(owner)} of this program: one object cannot be two "
+                "resources"
+            )

@@ -5,33 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from divvy.engine.kubernetes.compare import changed_paths
+from divvy.engine.property_path import changed_paths, value_at
 from divvy.engine.state.resource import ResourceState, resource_to_json
 from divvy.engine.values import masked
 from divvy.engine.watcher import StepReport, Summary
 
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "(absent)"
+
+
+_ABSENT = _Absent()
 _TIMES = ("created", "modified")
-
-
-class _Silent:
-    """Hears everything and shows nothing."""
-
-    def began(self, step: StepReport) -> None:
-        """Ignore."""
-
-    def told(self, urn: str, text: str) -> None:
-        """Ignore."""
-
-    def ended(self, step: StepReport, failure: str | None) -> None:
-        """Ignore."""
-
-    def said(self, severity: str, text: str, urn: str) -> None:
-        """Ignore."""
-
-
-def silent() -> _Silent:
-    """Return a watcher that shows nothing."""
-    return _Silent()
 
 
 def preview_digest(summary: Summary) -> dict[str, Any]:
@@ -87,12 +73,5 @@ def diff_lines(step: StepReport) -> Iterator[str]:
 
 
 def _at(value: Any, path: str) -> str:
-    for key in path.replace("[", ".").replace("]", "").split("."):
-        if isinstance(value, list) and key.isdigit() and int(key) < len(value):
-            value = value[int(key)]
-        elif isinstance(value, dict) and key in value:
-            value = value[key]
-        else:
-            return "(absent)"
-    text = repr(value)
+    text = repr(value_at(value, path, _ABSENT))
     return text if len(text) <= 100 else f"{text[:97]}..."

@@ -19,6 +19,7 @@ _SIGN = {
     "update": ("~", "yellow"),
     "replace": ("+-", "magenta"),
     "delete": ("-", "red"),
+    "delete-replaced": ("-", "dim"),
     "same": (" ", "dim"),
     "read": (">", "cyan"),
     "refresh": ("~", "cyan"),
@@ -29,6 +30,7 @@ _DONE = {
     "update": "updated",
     "replace": "replaced",
     "delete": "deleted",
+    "delete-replaced": "the replaced one deleted",
     "same": "unchanged",
     "read": "read",
 }
@@ -37,6 +39,7 @@ _PLANNED = {
     "update": "update",
     "replace": "replace",
     "delete": "delete",
+    "delete-replaced": "delete the replaced one",
     "same": "unchanged",
     "read": "read",
 }
@@ -57,7 +60,7 @@ class RunConsole(Console):
 
 
 class PlainDisplay:
-    """One line per event: for logs, pipes and terminals that are none."""
+    """One line per event: for logs, pipes and non-interactive terminals."""
 
     def __init__(self, console: Console, *, preview: bool) -> None:
         self._console = console
@@ -93,7 +96,9 @@ class PlainDisplay:
         if severity != "debug" and text:
             colour = {"error": "red", "warning": "yellow"}.get(severity, "")
             prefix = f"{severity}: " if severity in ("error", "warning") else ""
-            self._console.print(Text(f"   {prefix}{text}", style=colour), highlight=False)
+            self._console.print(
+                Text(f"   {prefix}{text}", style=colour), highlight=False, soft_wrap=True
+            )
 
     def _took(self, urn: str) -> float:
         return time.monotonic() - self._began.get(urn, time.monotonic())
@@ -129,6 +134,8 @@ class TreeDisplay:
     def began(self, step: StepReport) -> None:
         """Show a step as running."""
         with self._lock:
+            if step.operation == "delete-replaced" and step.urn in self._steps:
+                return  # the row is its successor's
             self._began[step.urn] = time.monotonic()
             self._steps[step.urn] = (step, "running", "")
 
@@ -143,6 +150,8 @@ class TreeDisplay:
         took = time.monotonic() - self._began.get(step.urn, time.monotonic())
         text = failure or described(step, self._words, took)
         with self._lock:
+            if step.operation == "delete-replaced" and failure is None and step.urn in self._steps:
+                return  # the row of its successor says it
             self._steps[step.urn] = (step, "failed" if failure else "done", text)
 
     def said(self, severity: str, text: str, urn: str) -> None:
@@ -208,6 +217,15 @@ def summary_lines(summary: Summary, *, preview: bool) -> list[str]:
         for operation in ("create", "update", "replace", "delete", "read", "same")
         if counts.get(operation)
     ]
+    # A replacement says it all, but for one that an earlier run began.
+    replaced = {step.urn for step in summary.steps if step.operation == "replace"}
+    earlier = sum(
+        step.operation == "delete-replaced" and step.urn not in replaced for step in summary.steps
+    )
+    if earlier:
+        parts.append(
+            f"{earlier} left from an earlier replacement {'to delete' if preview else 'deleted'}"
+        )
     if summary.failures:
         parts.append(f"{len(summary.failures)} failed")
     return [f"{', '.join(parts) or 'nothing to do'} ({summary.seconds:.1f} s)"]

@@ -12,10 +12,10 @@ from typing import Any
 import grpc
 
 from divvy.engine.errors import StepFailed
-from divvy.engine.provider import Diff, Made
+from divvy.engine.provider import Diff, ProviderResult
 from divvy.engine.state.resource import ResourceState
 from divvy.engine.urn import urn_name, urn_type
-from divvy.engine.values import UNKNOWN, from_struct, has_unknown, to_struct
+from divvy.engine.values import UNKNOWN, from_struct, to_struct
 from divvy.engine.wire import provider_pb2 as api
 from divvy.engine.wire import provider_pb2_grpc as stubs
 
@@ -27,7 +27,10 @@ _LIMIT = [("grpc.max_receive_message_length", 400 << 20), ("grpc.max_send_messag
 class DynamicProvider:
     """Runs dynamic resources; the process starts with the first of them."""
 
-    def __init__(self, python: str, folder: Path, project: str) -> None:
+    def __init__(
+        self, python: str, folder: Path, project: str, configuration: Mapping[str, Any]
+    ) -> None:
+        self._configuration = configuration
         self._python = python
         self._folder = folder
         self._project = project
@@ -85,33 +88,45 @@ class DynamicProvider:
             changed = changed or tuple(answer.replaces) or ("",)
         return Diff(changed, tuple(answer.replaces), answer.deleteBeforeReplace)
 
-    def drifted(self, resource: ResourceState) -> tuple[str, ...] | None:
+    def drifted(
+        self, resource: ResourceState, inputs: Mapping[str, Any], ignored: tuple[str, ...]
+    ) -> tuple[str, ...] | None:
         """Ask the provider whether the resource is still there; it tells no more."""
-        return () if self.read(resource) is not None else None
+        try:
+            return () if self.read(resource) is not None else None
+        except StepFailed:
+            # What it was made with may not work any more, and that be the reason for the change.
+            if self.diff(resource, inputs).changed:
+                return ()
+            raise
 
-    def identity(self, inputs: Mapping[str, Any]) -> str:
-        """Return "": only the provider knows."""
-        return ""
+    def begin(self, inputs: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Return nothing: only the provider knows."""
+        return "", {}
 
-    def create(self, urn: str, inputs: Mapping[str, Any], *, timeout: float, preview: bool) -> Made:
-        """Let the provider create; in a preview outputs are unknown."""
-        if preview or has_unknown(inputs):
-            return self.planned(inputs)
+    def create(
+        self, urn: str, inputs: Mapping[str, Any], begun: Mapping[str, Any], *, timeout: float
+    ) -> ProviderResult:
+        """Let the provider create."""
         request = api.CreateRequest(urn=urn, properties=to_struct(inputs), timeout=timeout)
         answer = self._call("Create", request, urn)
-        return Made(answer.id, from_struct(answer.properties))
+        return ProviderResult(answer.id, from_struct(answer.properties))
 
-    def planned(self, inputs: Mapping[str, Any]) -> Made:
+    def preview_create(
+        self, urn: str, inputs: Mapping[str, Any], *, replacing: bool
+    ) -> ProviderResult:
         """Foretell the inputs; what the provider adds is unknown."""
-        return Made("", dict(inputs))
+        return ProviderResult("", dict(inputs))
 
     def update(
-        self, resource: ResourceState, inputs: Mapping[str, Any], *, timeout: float, preview: bool
-    ) -> Made:
-        """Let the provider update; in a preview outputs that are not inputs are unknown."""
-        if preview or has_unknown(inputs):
-            unknown = {key: UNKNOWN for key in resource.outputs if key not in inputs}
-            return Made(resource.id, {**unknown, **inputs})
+        self,
+        resource: ResourceState,
+        inputs: Mapping[str, Any],
+        *,
+        timeout: float,
+        ignored: tuple[str, ...],
+    ) -> ProviderResult:
+        """Let the provider update."""
         request = api.UpdateRequest(
             id=resource.id,
             urn=resource.urn,
@@ -119,9 +134,15 @@ class DynamicProvider:
             news=to_struct(inputs),
             timeout=timeout,
         )
-        return Made(
-            resource.id, from_struct(self._call("Update", request, resource.urn).properties)
-        )
+        answer = self._call("Update", request, resource.urn)
+        return ProviderResult(resource.id, from_struct(answer.properties))
+
+    def preview_update(
+        self, resource: ResourceState, inputs: Mapping[str, Any], *, ignored: tuple[str, ...]
+    ) -> ProviderResult:
+        """Foretell the inputs; outputs that are not inputs are unknown."""
+        unknown = {key: UNKNOWN for key in resource.outputs if key not in inputs}
+        return ProviderResult(resource.id, {**unknown, **inputs})
 
     def delete(self, resource: ResourceState, *, timeout: float) -> None:
         """Let the provider delete."""
@@ -147,13 +168,49 @@ class DynamicProvider:
         inputs = from_struct(answer.inputs) if answer.HasField("inputs") else dict(resource.inputs)
         return inputs, from_struct(answer.properties)
 
+    def lookup(self, resource: ResourceState) -> dict[str, Any] | None:
+        """Let the provider read what it knows by its id alone."""
+        request = api.ReadRequest(
+            id=resource.id, urn=resource.urn, inputs=to_struct(resource.inputs)
+        )
+        answer = self._call("Read", request, resource.urn)
+        return from_struct(answer.properties) if answer.id else None
+
+    def find(self, begun: ResourceState) -> ResourceState | None:
+        """Raise StepFailed: without an id a dynamic provider cannot be asked."""
+        raise StepFailed(
+            "whether its dynamic provider has made it cannot be told. It is made again when the "
+            "program registers it; `divvy refresh --clear-pending-creates` forgets it"
+        )
+
+    def object_name(self, inputs: Mapping[str, Any]) -> str:
+        """Return "": what two of them would share only the provider knows."""
+        return ""
+
+    def object_key(self, resource: ResourceState) -> str:
+        """Return "": ids of different providers may be alike."""
+        return ""
+
+    def secret_paths(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return nothing: only the program knows."""
+        return ()
+
+    def cluster(self) -> Mapping[str, str]:
+        """Return nothing: it leads to no cluster."""
+        return {}
+
+    def cancel(self) -> None:
+        """Do nothing: what a dynamic provider has begun it ends."""
+
     def _call(self, name: str, request: Any, urn: str) -> Any:
         try:
             return getattr(self._ready(), name)(request)
         except grpc.RpcError as error:
             last = (error.details() or "").strip().splitlines()
             text = last[-1] if last else str(error.code())
-            raise StepFailed(f"{urn_type(urn)}: {text}") from None
+            # An exception of the provider's own is UNKNOWN; everything else may be the process.
+            own = error.code() == grpc.StatusCode.UNKNOWN
+            raise StepFailed(f"{urn_type(urn)}: {text}", unsure=not own) from None
 
     def _ready(self) -> Any:
         with self._lock:
@@ -163,7 +220,9 @@ class DynamicProvider:
                 environment = {
                     **os.environ,
                     "PULUMI_PROJECT": self._project,
-                    "PYTHONPATH": str(self._folder),
+                    "PYTHONPATH": os.pathsep.join(
+                        part for part in (str(self._folder), os.environ.get("PYTHONPATH")) if part
+                    ),
                 }
                 self._process = subprocess.Popen(
                     [self._python, "-u", str(_CHILD)],
@@ -177,5 +236,7 @@ class DynamicProvider:
                 if not port.isdigit():
                     raise StepFailed("the dynamic provider process did not start")
                 self._channel = grpc.insecure_channel(f"127.0.0.1:{port.decode()}", options=_LIMIT)
-                self._stub = stubs.ResourceProviderStub(self._channel)
+                stub = stubs.ResourceProviderStub(self._channel)
+                stub.Configure(api.ConfigureRequest(args=to_struct(self._configuration)))
+                self._stub = stub
             return self._stub

@@ -1,7 +1,6 @@
 """Everything the engine raises.
 
 EngineError
-├── ProjectProblem     the project or stack file is missing or wrong
 ├── StateProblem       the stack's state cannot be used (corrupt, newer, locked, wrong passphrase)
 ├── NotSupported       the program or the user asks for something the engine does not do, by name
 ├── ProgramFailed      the program ended with an error
@@ -9,13 +8,13 @@ EngineError
     └── Conflict       another field manager owns what the step wants to change
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 
 class EngineError(Exception):
     """The root of the engine's errors; the text is one clear sentence."""
-
-
-class ProjectProblem(EngineError):
-    """The project or stack file is missing or wrong."""
 
 
 class StateProblem(EngineError):
@@ -34,12 +33,15 @@ class StepFailed(EngineError):
     """A provider could not do a step.
 
     ``partial`` holds the outputs of a resource that exists but did not become
-    ready, None where nothing was made.
+    ready, None where nothing was made. With ``unsure`` nobody knows whether it was.
     """
 
-    def __init__(self, text: str, partial: dict[str, object] | None = None) -> None:
+    def __init__(
+        self, text: str, partial: dict[str, Any] | None = None, *, unsure: bool = False
+    ) -> None:
         super().__init__(text)
         self.partial = partial
+        self.unsure = unsure
 
 
 class Conflict(StepFailed):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from divvy.engine.errors import NotSupported
+from divvy.engine.property_path import parse
 from divvy.engine.urn import make_urn
 from divvy.engine.values import from_struct, has_asset
 
@@ -39,6 +40,11 @@ class Goal:
 def goal_from(request: Any, stack: str, project: str) -> Goal:
     """Read a request; raises NotSupported for what the engine does not do, by name."""
     _refuse(request)
+    for path in (*request.ignoreChanges, *request.replaceOnChanges):
+        try:
+            parse(path)
+        except ValueError as error:
+            raise NotSupported(f"{request.name}: {error}") from None
     inputs = from_struct(request.object)
     if has_asset(inputs):
         raise NotSupported(f"{request.name}: assets and archives as inputs are not supported")
@@ -81,11 +87,9 @@ def _refuse(request: Any) -> None:
         "replaceWith": bool(request.replace_with),
         "deletedWith": bool(request.deletedWith),
         "stateMigrations": bool(request.state_migrations),
-        "resource hooks": any(
-            getattr(request.hooks, name)
-            for name in ("before_create", "after_create", "before_update", "after_update")
-        )
-        or bool(request.hooks.before_delete or request.hooks.after_delete),
+        "resource hooks": any(bool(value) for _, value in request.hooks.ListFields()),
+        "replacementTrigger": request.replacement_trigger.WhichOneof("kind")
+        not in (None, "null_value"),
     }
     for name, asked in wrong.items():
         if asked:

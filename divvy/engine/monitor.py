@@ -6,16 +6,16 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
 from google.protobuf import empty_pb2
 
 from divvy.engine.deployment import Deployment
-from divvy.engine.errors import EngineError, NotSupported
+from divvy.engine.errors import EngineError
 from divvy.engine.goal import Goal, goal_from
 from divvy.engine.state.resource import ResourceState
-from divvy.engine.urn import make_urn
+from divvy.engine.urn import make_urn, urn_name
 from divvy.engine.values import UNKNOWN, from_struct, to_struct, unwrapped
 from divvy.engine.wire import engine_pb2, engine_pb2_grpc, resource_pb2, resource_pb2_grpc
 
@@ -75,7 +75,9 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer, engine_pb2_grpc.EngineS
     def RegisterPackage(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Name a package; the engine has its own providers and needs no more than the name."""
         if request.HasField("parameterization"):
-            _refuse(context, f"package {request.name}: parameterized packages are not supported")
+            self._refuse(
+                context, f"package {request.name}: parameterized packages are not supported"
+            )
         return resource_pb2.RegisterPackageResponse(ref=f"{request.name}@{request.version}")
 
     def RegisterResource(self, request: Any, context: Any) -> Any:  # noqa: N802
@@ -83,41 +85,70 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer, engine_pb2_grpc.EngineS
         try:
             goal = goal_from(request, self._stack, self._project)
             resource = self._deployment.register(goal)
-        except EngineError as problem:
-            self._told(context, request.name, problem)
+        except Exception as problem:
+            self._told(context, urn_of(request, self._stack, self._project), problem)
         return self._registered(resource, accept_secrets=request.acceptSecrets)
 
     def RegisterResourceOutputs(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Record the outputs of a component or of the stack."""
         try:
             self._deployment.register_outputs(request.urn, from_struct(request.outputs))
-        except EngineError as problem:
+        except Exception as problem:
             self._told(context, request.urn, problem)
         return empty_pb2.Empty()
 
     def ReadResource(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Read a resource the stack does not own."""
-        urn = make_urn(self._stack, self._project, request.parent, request.type, request.name)
+        urn = urn_of(request, self._stack, self._project)
         try:
-            wish = Goal(
+            goal = Goal(
                 urn, request.type, request.name, custom=True, inputs={}, version=request.version
             )
-            provider = request.provider or self._deployment.default_provider(wish)
+            provider = request.provider or self._deployment.default_provider(goal)
             resource = self._deployment.read(
-                request.type,
-                urn,
-                request.id,
-                from_struct(request.properties),
-                parent=request.parent,
-                provider=provider,
-                dependencies=tuple(request.dependencies),
+                ResourceState(
+                    urn,
+                    request.type,
+                    custom=True,
+                    id=request.id,
+                    inputs=from_struct(request.properties),
+                    external=True,
+                    parent=request.parent,
+                    provider=provider,
+                    dependencies=tuple(request.dependencies),
+                    additional_secret_outputs=tuple(request.additionalSecretOutputs),
+                )
             )
-        except EngineError as problem:
-            self._told(context, request.name, problem)
+        except Exception as problem:
+            self._told(context, urn, problem)
         outputs = dict(resource.outputs)
         return resource_pb2.ReadResourceResponse(
             urn=urn, properties=to_struct(outputs if request.acceptSecrets else unwrapped(outputs))
         )
+
+    def Invoke(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Refuse a function of a provider, by name."""
+        self._refuse(context, f"the function {request.tok} is not supported (invoke)")
+
+    def StreamInvoke(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Refuse a function of a provider, by name."""
+        self._refuse(context, f"the function {request.tok} is not supported (invoke)")
+
+    def Call(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Refuse a method of a component, by name."""
+        self._refuse(context, f"the method {request.tok} is not supported (call)")
+
+    def RegisterStackTransform(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Refuse a transform of all resources, by name."""
+        self._refuse(context, "stack transforms are not supported")
+
+    def RegisterStackInvokeTransform(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Refuse a transform of all invokes, by name."""
+        self._refuse(context, "stack transforms are not supported")
+
+    def RegisterResourceHook(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Refuse a resource hook, by name."""
+        self._refuse(context, f"resource hooks are not supported ({request.name})")
 
     def SignalAndWaitForShutdown(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Hear that the program ran to its end; there are no hooks to wait for."""
@@ -158,20 +189,33 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer, engine_pb2_grpc.EngineS
             result=resource_pb2.SUCCESS,
         )
 
-    def _told(self, context: Any, name: str, problem: EngineError) -> None:
-        if isinstance(problem, NotSupported):
-            self._said("error", str(problem), "")
-        context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"{name}: {problem}")
+    def _told(self, context: Any, urn: str, problem: Exception) -> NoReturn:
+        text = str(problem)
+        if not isinstance(problem, EngineError):
+            text = f"the engine failed: {type(problem).__name__}: {problem}"
+        self._deployment.failed(urn, text)
+        context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"{urn_name(urn)}: {text}")
+        raise AssertionError  # abort has raised
+
+    def _refuse(self, context: Any, text: str) -> None:
+        self._deployment.failed("program", text)
+        context.abort(grpc.StatusCode.FAILED_PRECONDITION, text)
 
 
-def _refuse(context: Any, text: str) -> None:
-    context.abort(grpc.StatusCode.UNIMPLEMENTED, text)
+def urn_of(request: Any, stack: str, project: str) -> str:
+    """Return the URN of the resource that a request is about."""
+    return make_urn(stack, project, request.parent, request.type, request.name)
 
 
 @contextmanager
 def serving(monitor: Monitor, workers: int) -> Iterator[str]:
-    """Serve on a loopback port and yield the address."""
-    server = grpc.server(ThreadPoolExecutor(max_workers=workers), options=_LIMIT)
+    """Serve on a loopback port and yield the address; every handler has ended afterwards.
+
+    What has been begun when the program ends, or is interrupted, is waited for, so that it is
+    recorded.
+    """
+    pool = ThreadPoolExecutor(max_workers=workers)
+    server = grpc.server(pool, options=_LIMIT)
     resource_pb2_grpc.add_ResourceMonitorServicer_to_server(monitor, server)
     engine_pb2_grpc.add_EngineServicer_to_server(monitor, server)
     port = server.add_insecure_port("127.0.0.1:0")
@@ -179,4 +223,5 @@ def serving(monitor: Monitor, workers: int) -> Iterator[str]:
     try:
         yield f"127.0.0.1:{port}"
     finally:
-        server.stop(None)
+        server.stop(None).wait()
+        pool.shutdown(wait=True)

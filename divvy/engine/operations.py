@@ -7,21 +7,29 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 from divvy.engine.deployment import Deployment
-from divvy.engine.errors import EngineError, ProjectProblem, StateProblem
+from divvy.engine.errors import NotSupported, StateProblem
+from divvy.engine.executor import ApplyExecutor, PreviewExecutor
+from divvy.engine.interrupt import recorded_run
 from divvy.engine.monitor import Monitor, serving
+from divvy.engine.order import dependents
+from divvy.engine.packages import DynamicPackage, KubernetesPackage
 from divvy.engine.program import Program, ProgramRun, python_of
-from divvy.engine.project import Project, StackConfig, backend_root, stack_config
-from divvy.engine.providers import Providers
+from divvy.engine.providers import ProviderPackage, Providers
+from divvy.engine.redaction import RedactingWatcher
+from divvy.engine.run_state import NO_JOURNAL, RunState
+from divvy.engine.state.backend import backend_root
 from divvy.engine.state.lock import locked
-from divvy.engine.state.resource import ResourceState, now
-from divvy.engine.state.secrets import Passphrase, passphrase_from
+from divvy.engine.state.secrets import Passphrase, opened_texts, passphrase_from
+from divvy.engine.state.stack_state import StackState
 from divvy.engine.state.store import StateStore
-from divvy.engine.urn import PROVIDER_PREFIX
-from divvy.engine.values import unwrapped
-from divvy.engine.watcher import StepReport, Summary, Watcher
+from divvy.engine.values import secret
+from divvy.engine.watcher import Summary, Watcher
+from divvy.stack.config import StackConfig, stack_config
+from divvy.stack.project import Project
 
 _PARALLEL = 16
 
@@ -40,6 +48,22 @@ class Target:
         return StateStore(root, self.project.name, self.stack, lambda: passphrase_from(os.environ))
 
 
+@dataclass(frozen=True)
+class OpenedConfig:
+    """A stack's configuration decrypted; ``secrets`` are the texts that no one may see."""
+
+    values: Mapping[str, str]
+    secret_keys: tuple[str, ...]
+    secrets: frozenset[str]
+
+    def marked(self) -> dict[str, Any]:
+        """Return the values, those of secret keys marked."""
+        return {
+            key: secret(value) if key in self.secret_keys else value
+            for key, value in self.values.items()
+        }
+
+
 def preview(target: Target, watcher: Watcher, program: Program) -> Summary:
     """Run the program without changing anything."""
     return _run(target, watcher, program, preview=True)
@@ -53,20 +77,22 @@ def up(target: Target, watcher: Watcher, program: Program) -> Summary:
 
 def _run(target: Target, watcher: Watcher, program: Program, *, preview: bool) -> Summary:
     began = time.monotonic()
-    config = stack_config(target.project, target.stack)
-    values, secret_keys = opened_config(config)
+    _refuse_unsupported(target.project)
+    config = opened_config(stack_config(target.project, target.stack))
+    watcher = RedactingWatcher(watcher, config.secrets)
     store = target.store()
-    state = store.load()
-    if not preview:
+    if preview:
+        state = store.load()
+    else:
+        state = store.begin()
         store.create()
-    parallel = int(os.environ.get("PULUMI_PARALLEL", _PARALLEL))
-    providers = _providers(target, watcher)
+    parallel = _parallel()
+    providers = _providers(target, watcher, config.marked())
     deployment = Deployment(
-        store,
-        state,
+        RunState(NO_JOURNAL if preview else store, state),
         providers,
         watcher,
-        preview=preview,
+        PreviewExecutor() if preview else ApplyExecutor(),
         parallel=parallel,
         targets=target.targets,
     )
@@ -76,140 +102,145 @@ def _run(target: Target, watcher: Watcher, program: Program, *, preview: bool) -
         stack=target.stack,
         preview=preview,
         parallel=parallel,
-        config=values,
-        secret_keys=secret_keys,
+        config=config.values,
+        secret_keys=config.secret_keys,
         said=watcher.said,
     )
-    run = ProgramRun(target.project, target.stack, preview, parallel, values, secret_keys)
+    run = ProgramRun(
+        target.project, target.stack, preview, parallel, config.values, config.secret_keys
+    )
     try:
-        # A registration holds a worker until its resource is ready.
-        with serving(monitor, workers=parallel * 2 + 4) as address:
-            providers.warm()
-            code = program.run(run, address, lambda line: watcher.said("info", line, ""))
-        complete = code == 0 and monitor.complete.is_set()
-        if not complete and not deployment.summary.failures:
-            deployment.summary.failures["program"] = f"the program ended with exit code {code}"
-        deployment.finish(complete=complete)
+        with recorded_run(deployment, providers.cancel):
+            deployment.recover()
+            # Registrations wait for what they depend on, so there are more than steps at once.
+            with serving(monitor, parallel * 2 + 4) as address:
+                providers.warm()
+                code = program.run(run, address, lambda line: watcher.said("info", line, ""))
+            complete = code == 0 and monitor.complete.is_set()
+            if not complete and not deployment.summary.failures:
+                deployment.failed("program", f"the program ended with exit code {code}")
+            _check_targets(target, deployment, state)
+            if complete:
+                deployment.delete_dropped()
     finally:
         providers.close()
-    deployment.summary.seconds = time.monotonic() - began
+    summary = deployment.summary
+    for urn, text in summary.failures.items():
+        summary.failures[urn] = watcher.redacted(text)
+    summary.seconds = time.monotonic() - began
+    return summary
+
+
+def destroy(target: Target, watcher: Watcher) -> Summary:
+    """Delete everything the stack has, dependents first."""
+    with _changing(target, watcher) as (deployment, state):
+        _check_known(target, state)
+        everything = state.before()
+        chosen = [one for one in everything if not target.targets or one.urn in target.targets]
+        if target.targets:
+            users = dependents(target.targets, everything, by_property=False)
+            if users:
+                names = ", ".join(sorted(one.urn for one in users))
+                raise StateProblem(f"these depend on a --target; name them too: {names}")
+        deployment.delete_all(chosen)
+        for pending in state.pending():
+            if pending.urn in target.targets or not target.targets:
+                text = (
+                    "its creation was interrupted, and whether it exists cannot be told: look for "
+                    "it yourself; `divvy refresh --clear-pending-creates` forgets it"
+                )
+                deployment.failed(pending.urn, text)
     return deployment.summary
 
 
-def destroy(target: Target, watcher: Watcher, *, preview: bool = False) -> Summary:
-    """Delete everything the stack has, dependents first."""
+def refresh(target: Target, watcher: Watcher, *, clear_pending: bool = False) -> Summary:
+    """Read everything the stack has and record how it is now.
+
+    ``clear_pending`` forgets creations that were cut off and cannot be looked up.
+    """
+    with _changing(target, watcher) as (deployment, state):
+        _check_known(target, state)
+        if clear_pending:
+            for pending in state.pending():
+                state.abandoned(pending.urn)
+        chosen = [one for one in state.before() if not target.targets or one.urn in target.targets]
+        with ThreadPoolExecutor(_parallel()) as pool:
+            list(pool.map(deployment.refresh, chosen))
+    return deployment.summary
+
+
+@contextmanager
+def _changing(target: Target, watcher: Watcher) -> Iterator[tuple[Deployment, RunState]]:
+    """Hold the stack's lock, and a deployment without a program; what it did is written."""
     with _locked(target):
         began = time.monotonic()
+        _refuse_unsupported(target.project)
         store = _existing(target)
-        state = store.load()
-        providers = _providers(target, watcher)
-        deployment = Deployment(store, state, providers, watcher, preview=preview)
-        doomed = [
-            found for found in state.resources if not target.targets or found.urn in target.targets
-        ]
+        state = RunState(store, store.begin())
+        providers = _providers(target, watcher, {})
+        deployment = Deployment(state, providers, watcher, ApplyExecutor(), parallel=_parallel())
         try:
-            deployment.delete_all(doomed)
-            deployment.finish(complete=False)
+            with recorded_run(deployment, providers.cancel):
+                deployment.recover()
+                yield deployment, state
         finally:
             providers.close()
         deployment.summary.seconds = time.monotonic() - began
-        return deployment.summary
 
 
-def refresh(target: Target, watcher: Watcher, *, preview: bool = False) -> Summary:
-    """Read everything the stack has and record how it is now."""
-    with _locked(target):
-        began = time.monotonic()
-        store = _existing(target)
-        state = store.load()
-        providers = _providers(target, watcher)
-        for found in state.resources:
-            if found.type.startswith(PROVIDER_PREFIX):
-                providers.known(found)
-        summary = Summary()
-        try:
-            with ThreadPoolExecutor(_PARALLEL) as pool:
-                fresh = list(
-                    pool.map(
-                        lambda old: _refreshed(old, providers, watcher, summary), state.resources
-                    )
-                )
-        finally:
-            providers.close()
-        kept = [found for found in fresh if found is not None]
-        if not preview:
-            store.write(_without_lost(kept))
-        summary.seconds = time.monotonic() - began
-        return summary
+def _check_known(target: Target, state: RunState) -> None:
+    unknown = target.targets - {found.urn for found in state.before()}
+    if unknown:
+        raise StateProblem(f"the stack has no resource {', '.join(sorted(unknown))} (--target)")
 
 
-def _refreshed(
-    old: ResourceState, providers: Providers, watcher: Watcher, summary: Summary
-) -> ResourceState | None:
-    if not old.custom or old.external or old.type.startswith(PROVIDER_PREFIX):
-        return old
-    plain = replace(old, inputs=unwrapped(dict(old.inputs)), outputs=unwrapped(dict(old.outputs)))
-    step = StepReport("refresh", old.urn, old)
-    watcher.began(step)
-    try:
-        provider = providers.of(old.provider)
-        drifted = provider.drifted(plain)
-        found = provider.read(plain)
-    except EngineError as failure:
-        summary.failures[old.urn] = str(failure)
-        watcher.ended(step, str(failure))
-        return old
-    if found is None:
-        step = StepReport("delete", old.urn, old)
-        new = None
-    else:
-        inputs, outputs = found
-        same = inputs == plain.inputs and not drifted
-        new = replace(
-            old,
-            inputs=old.inputs if same else inputs,
-            outputs=old.outputs if same and old.outputs == outputs else outputs,
-            modified=old.modified if same else now(),
-        )
-        step = StepReport("same" if same else "update", old.urn, old, new, drifted or ())
-    summary.steps.append(step)
-    watcher.ended(step, None)
-    return new
-
-
-def _without_lost(resources: list[ResourceState]) -> list[ResourceState]:
-    """Drop references to resources that are gone."""
-    known = {found.urn for found in resources}
-    return [
-        replace(found, dependencies=tuple(urn for urn in found.dependencies if urn in known))
-        for found in resources
-    ]
+def _check_targets(target: Target, deployment: Deployment, state: StackState) -> None:
+    known = {found.urn for found in state.resources}
+    for urn in sorted(target.targets - known):
+        if not deployment.is_registered(urn):
+            deployment.failed(urn, f"neither the stack nor the program has {urn} (--target)")
 
 
 def _existing(target: Target) -> StateStore:
     store = target.store()
     if not store.exists:
-        raise ProjectProblem(f"the stack {target.stack} has no state: nothing was ever deployed")
+        raise StateProblem(f"the stack {target.stack} has no state: nothing was ever deployed")
     return store
 
 
-def _providers(target: Target, watcher: Watcher) -> Providers:
-    return Providers(
-        target.project.name,
-        target.stack,
-        folder=target.project.main,
-        python=python_of(target.project),
-        told=watcher.told,
-    )
+def _providers(target: Target, watcher: Watcher, config: Mapping[str, Any]) -> Providers:
+    project = target.project
+    manager = f"divvy-{project.name}-{target.stack}"
+    packages: dict[str, ProviderPackage] = {
+        "kubernetes": KubernetesPackage(manager, watcher.told),
+        "pulumi-python": DynamicPackage(python_of(project), project.main, project.name),
+    }
+    return Providers(project.name, target.stack, packages, config)
 
 
-def opened_config(config: StackConfig) -> tuple[Mapping[str, str], tuple[str, ...]]:
-    """Return the configuration decrypted, and which keys are secret."""
-    if not config.sealed:
-        return config.values, ()
+def opened_config(config: StackConfig) -> OpenedConfig:
+    """Return the configuration decrypted."""
+    if not config.sealed and not config.nested:
+        return OpenedConfig(config.values, (), frozenset())
     crypter = Passphrase(config.salt, lambda: passphrase_from(os.environ))
     opened = {key: crypter.decrypt(text) for key, text in config.sealed.items()}
-    return {**config.values, **opened}, tuple(sorted(opened))
+    secrets = set(opened.values())
+    for key, text in config.nested.items():
+        opened[key], found = opened_texts(text, crypter)
+        secrets |= found
+    return OpenedConfig({**config.values, **opened}, tuple(sorted(opened)), frozenset(secrets))
+
+
+def _refuse_unsupported(project: Project) -> None:
+    for key, reason in project.unsupported.items():
+        raise NotSupported(f"{project.folder / 'Pulumi.yaml'}: `{key}` is not supported: {reason}")
+
+
+def _parallel() -> int:
+    text = os.environ.get("PULUMI_PARALLEL", str(_PARALLEL))
+    if not text.isdigit() or int(text) < 1:
+        raise StateProblem(f"PULUMI_PARALLEL={text}: write a number of 1 or more")
+    return int(text)
 
 
 @contextmanager

@@ -2,70 +2,136 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from graphlib import CycleError, TopologicalSorter
+from queue import Queue
 
+from divvy.engine.errors import StateProblem
 from divvy.engine.state.resource import ResourceState
+from divvy.engine.urn import provider_reference, urn_name
 
 
 def needs(other: ResourceState, resource: ResourceState) -> bool:
     """Tell whether ``other`` must go before ``resource``."""
-    if other.urn == resource.urn:
+    if other is resource:
         return False
-    provider = other.provider.rpartition("::")[0]
-    return resource.urn in (*other.dependencies, other.parent, provider)
+    if _serves(resource, other):
+        return True
+    return other.urn != resource.urn and resource.urn in (*other.dependencies, other.parent)
 
 
 def in_order(resources: Mapping[str, ResourceState]) -> list[ResourceState]:
     """Sort so that parents, providers and dependencies come first; else by first appearance."""
-    ordered: dict[str, ResourceState] = {}
+    graph = {
+        urn: [
+            needed
+            for needed in (found.parent, found.provider.rpartition("::")[0], *found.dependencies)
+            if needed in resources and needed != urn
+        ]
+        for urn, found in resources.items()
+    }
+    try:
+        ordered = list(TopologicalSorter(graph).static_order())
+    except CycleError:
+        # A --target alone has changed sides with what depends on it: no order says more.
+        ordered = list(resources)
+    return [resources[urn] for urn in ordered]
 
-    def add(urn: str) -> None:
-        if urn in ordered or urn not in resources:
-            return
-        found = resources[urn]
-        for needed in (found.parent, found.provider.rpartition("::")[0], *found.dependencies):
-            if needed and needed != urn:
-                add(needed)
-        ordered[urn] = found
 
-    for urn in resources:
-        add(urn)
-    return list(ordered.values())
+def dependents(
+    urns: Collection[str], resources: Sequence[ResourceState], *, by_property: bool
+) -> list[ResourceState]:
+    """Return what depends on resources, through others too.
+
+    ``by_property``: only where a value of the one is part of the other, not ``depends_on``,
+    parents or providers.
+    """
+    reached, found = set(urns), dict[str, ResourceState]()
+    while True:
+        more = {
+            one.urn: one
+            for one in resources
+            if one.urn not in reached and _uses(one, reached, by_property=by_property)
+        }
+        if not more:
+            return list(found.values())
+        reached |= set(more)
+        found |= more
+
+
+def _uses(resource: ResourceState, urns: Collection[str], *, by_property: bool) -> bool:
+    used = {urn for found in resource.property_dependencies.values() for urn in found}
+    if not by_property:
+        provider = resource.provider.rpartition("::")[0]
+        used |= {*resource.dependencies, resource.parent, provider}
+    return not used.isdisjoint(urns)
 
 
 def dependents_first(
-    doomed: Sequence[ResourceState], work: Callable[[ResourceState], bool], parallel: int
+    outgoing: Sequence[ResourceState], work: Callable[[ResourceState], bool], parallel: int
 ) -> None:
     """Call ``work`` for each resource once all that need it are done; independent ones at once.
 
-    ``work`` tells whether it succeeded; what a failed resource needs is left alone.
+    ``work`` tells whether it succeeded; what a failed resource needs is left alone. What it
+    raises ends the whole, once all that is running has ended. Raises StateProblem where
+    resources need each other.
     """
-    waiting = {id(found): found for found in doomed}
-    running: set[int] = set()
-    failed: set[int] = set()
-    condition = threading.Condition()
+    graph = _graph(outgoing)
+    ended: Queue[tuple[int, Future[bool]]] = Queue()
+    running = 0
+    with ThreadPoolExecutor(parallel) as pool:
+        try:
+            while True:
+                for index in graph.get_ready():
+                    future = pool.submit(work, outgoing[index])
+                    future.add_done_callback(partial(_put, ended, index))
+                    running += 1
+                if not running:
+                    return
+                index, future = ended.get()
+                running -= 1
+                if future.result():
+                    graph.done(index)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
-    def free(resource: ResourceState) -> bool:
-        return not any(needs(other, resource) for other in waiting.values())
 
-    def run(resource: ResourceState) -> None:
-        good = work(resource)
-        with condition:
-            running.discard(id(resource))
-            if good:
-                waiting.pop(id(resource))
-            else:
-                failed.add(id(resource))
-            condition.notify()
+def _graph(outgoing: Sequence[ResourceState]) -> TopologicalSorter[int]:
+    cycle: tuple[int, ...] = ()
+    for apart in (False, True):
+        # Replaced resources and their successors have one URN, and may need each other's users
+        # the other way round; each generation by itself has an order.
+        graph = TopologicalSorter(
+            {
+                index: [
+                    earlier
+                    for earlier, other in enumerate(outgoing)
+                    if needs(other, resource)
+                    and not (
+                        apart and other.delete != resource.delete and not _serves(resource, other)
+                    )
+                ]
+                for index, resource in enumerate(outgoing)
+            }
+        )
+        try:
+            graph.prepare()
+        except CycleError as error:
+            cycle = tuple(error.args[1])
+        else:
+            return graph
+    names = ", ".join(sorted({urn_name(outgoing[index].urn) for index in cycle}))
+    raise StateProblem(f"these depend on each other, as recorded: {names}")
 
-    with ThreadPoolExecutor(parallel) as pool, condition:
-        while True:
-            for key, found in waiting.items():
-                if key not in running and key not in failed and free(found):
-                    running.add(key)
-                    pool.submit(run, found)
-            if not running:
-                return
-            condition.wait()
+
+def _serves(provider: ResourceState, resource: ResourceState) -> bool:
+    return bool(resource.provider) and resource.provider == provider_reference(
+        provider.urn, provider.id
+    )
+
+
+def _put(ended: Queue[tuple[int, Future[bool]]], index: int, future: Future[bool]) -> None:
+    ended.put((index, future))

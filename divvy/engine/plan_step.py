@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 from divvy.engine.errors import StepFailed
 from divvy.engine.goal import Goal
-from divvy.engine.kubernetes.compare import below
+from divvy.engine.property_path import concerns
 from divvy.engine.provider import Diff
 from divvy.engine.state.resource import ResourceState
-from divvy.engine.urn import is_default_provider, split_provider_reference
 
 
 @dataclass(frozen=True)
@@ -26,20 +25,16 @@ class Step:
 
 
 def plan_step(
-    goal: Goal, old: ResourceState | None, diff: Diff | None, drifted: tuple[str, ...] = ()
+    goal: Goal, old: ResourceState | None, diff: Diff, drifted: tuple[str, ...] = ()
 ) -> Step:
-    """Decide; ``diff`` is None for a component, which has nothing to change in place."""
+    """Decide by what the program changed, and by what was changed outside."""
     if old is None:
         return Step("create")
-    if diff is None:
-        return Step("same")
-    if old.provider and _another_provider(old.provider, goal.provider):
-        return _replace(goal, old, Diff(("provider",), ("provider",), diff.before))
     forced = tuple(
-        path for path in diff.changed if any(below(path, root) for root in goal.replace_on_changes)
+        path
+        for path in diff.changed
+        if any(concerns(pattern, path) for pattern in goal.replace_on_changes)
     )
-    if "*" in goal.replace_on_changes:
-        forced = diff.changed
     if diff.replace or forced:
         paths = tuple(sorted({*diff.replace, *forced}))
         return _replace(goal, old, Diff(diff.changed, paths, diff.before))
@@ -49,20 +44,16 @@ def plan_step(
     return Step("same")
 
 
-def _another_provider(before: str, after: str) -> bool:
-    """Tell whether a resource moves to another cluster, as far as its provider's name says.
-
-    Default providers of two SDK versions are one: an upgrade replaces nothing.
-    """
-    old, new = (split_provider_reference(reference)[0] for reference in (before, after))
-    return old != new and not (is_default_provider(old) and is_default_provider(new))
+def plan_move(goal: Goal, old: ResourceState) -> Step:
+    """Decide for a resource that goes to another cluster: the old one is never in the way."""
+    return _replace(goal, old, Diff(("provider",), ("provider",)), possible=False)
 
 
-def _replace(goal: Goal, old: ResourceState, diff: Diff) -> Step:
+def _replace(goal: Goal, old: ResourceState, diff: Diff, *, possible: bool = True) -> Step:
     if old.protect:
         raise StepFailed(
             f"{goal.name} is protected and cannot be replaced (because of "
             f"{', '.join(diff.replace)}): take `protect` off first"
         )
-    wish = goal.delete_before_replace
-    return Step("replace", diff.changed, diff.replace, diff.before if wish is None else wish)
+    asked = goal.delete_before_replace if possible else None
+    return Step("replace", diff.changed, diff.replace, diff.before if asked is None else asked)

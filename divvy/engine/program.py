@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from divvy.engine.project import Project
+from divvy.engine.errors import NotSupported
+from divvy.stack.project import Project
 
+_VIRTUALENV = ".venv"
 _CHILD = Path(__file__).with_name("program_child.py")
 
 
@@ -46,7 +48,7 @@ class Program:
 
     def run(self, run: ProgramRun, address: str, said: Callable[[str], None]) -> int:
         """Run against the engine at ``address``; ``said`` hears what the program prints."""
-        wish = {
+        run_config = {
             "project": run.project.name,
             "stack": run.stack,
             "preview": run.preview,
@@ -60,7 +62,7 @@ class Program:
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         try:
-            self._child.stdin.write(json.dumps(wish) + "\n")
+            self._child.stdin.write(json.dumps(run_config) + "\n")
             self._child.stdin.flush()
         except BrokenPipeError:
             pass  # it could not even load the SDK: its output says why
@@ -76,6 +78,22 @@ class Program:
 
 
 def python_of(project: Project) -> str:
-    """Return the interpreter of the project's virtual environment, or the engine's own."""
-    own = project.folder / ".venv/bin/python"
-    return str(own) if own.exists() else sys.executable
+    """Return the interpreter of the project's virtual environment, or the engine's own.
+
+    Raises NotSupported for a project of another language.
+    """
+    if project.runtime != "python":
+        raise NotSupported(
+            f"{project.folder / 'Pulumi.yaml'}: runtime {project.runtime!r}: the embedded engine "
+            "runs python programs"
+        )
+    own = project.folder / (project.virtualenv or _VIRTUALENV) / "bin/python"
+    if own.exists():
+        return str(own)
+    # `.venv` is where one lies if there is one; whoever names another means it.
+    if project.virtualenv not in ("", _VIRTUALENV):
+        raise NotSupported(
+            f"{project.folder / 'Pulumi.yaml'}: runtime.options.virtualenv is "
+            f"{project.virtualenv}, and {own} does not exist"
+        )
+    return sys.executable

@@ -12,6 +12,7 @@ import gc
 import json
 import logging
 import os
+import re
 import runpy
 import sys
 import threading
@@ -19,6 +20,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+_LACKING = re.compile(r"The Pulumi CLI does not support (.+?)\. Please update the Pulumi CLI")
 # What a short run makes stays until its end: looking for garbage is a tenth of its time.
 gc.set_threshold(100_000)
 
@@ -28,26 +30,26 @@ import pulumi.runtime  # noqa: E402
 
 def main() -> None:
     """Connect the SDK to the engine, run the program's ``__main__.py``, end with its result."""
-    wish = json.loads(sys.stdin.readline() or "null")
-    if wish is None:
+    run_config = json.loads(sys.stdin.readline() or "null")
+    if run_config is None:
         return  # the engine needs no program after all
     threading.Thread(target=_end_with_engine, daemon=True).start()
-    folder = Path(wish["main"])
+    folder = Path(run_config["main"])
     os.chdir(folder)
     sys.path[0] = str(folder)
     settings = pulumi.runtime.Settings(
-        project=wish["project"],
-        stack=wish["stack"],
+        project=run_config["project"],
+        stack=run_config["stack"],
         organization="organization",
-        parallel=wish["parallel"],
-        dry_run=wish["preview"],
-        monitor=wish["address"],
-        engine=wish["address"],
-        root_directory=wish["root"],
+        parallel=run_config["parallel"],
+        dry_run=run_config["preview"],
+        monitor=run_config["address"],
+        engine=run_config["address"],
+        root_directory=run_config["root"],
     )
     settings.engine = _WithoutDebug(settings.engine)
     pulumi.runtime.configure(settings)
-    pulumi.runtime.set_all_config(wish["config"], wish["secret_keys"])
+    pulumi.runtime.set_all_config(run_config["config"], run_config["secret_keys"])
     program = str(folder / "__main__.py")
 
     def run() -> None:
@@ -61,7 +63,7 @@ def main() -> None:
         failed = False
     except pulumi.RunError as error:
         pulumi.log.error(str(error))
-    except BaseException as error:  # noqa: BLE001 (whatever the program raises is its result)
+    except BaseException as error:
         if not _registration(error):
             pulumi.log.error(_own_frames(error, folder))
     finally:
@@ -101,8 +103,12 @@ def _registration(error: BaseException) -> bool:
     import grpc  # noqa: PLC0415 (only on failure)
 
     while error is not None:
-        if isinstance(error, grpc.RpcError):
-            return True
+        if isinstance(error, grpc.RpcError) and isinstance(error, grpc.Call):
+            return error.code() in (
+                grpc.StatusCode.FAILED_PRECONDITION,  # how the engine refuses
+                grpc.StatusCode.UNAVAILABLE,
+                grpc.StatusCode.CANCELLED,
+            )
         if "resource monitor shut" in str(error) or "RegisterResource" in type(error).__name__:
             return True
         error = error.__cause__ or error.__context__  # type: ignore[assignment]
@@ -120,6 +126,10 @@ def _own_frames(error: BaseException, folder: Path) -> str:
     ]
     lines = traceback.format_list(frames) if frames else []
     kind = "".join(traceback.format_exception_only(error)).strip()
+    # The SDK takes every engine for the CLI; to update that would change nothing here.
+    lacking = _LACKING.search(kind)
+    if lacking:
+        kind = f"divvy's embedded engine does not support {lacking[1]}"
     return "the program failed:\n" + "".join(lines) + kind
 
 

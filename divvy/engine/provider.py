@@ -24,18 +24,24 @@ class Diff:
 
 
 @dataclass(frozen=True)
-class Made:
-    """A resource as the provider left it."""
+class ProviderResult:
+    """A resource as the provider left it, or would leave it."""
 
     id: str
     outputs: dict[str, Any]
 
 
+def same_cluster(recorded: Mapping[str, str], found: Mapping[str, str]) -> bool:
+    """Tell whether two clusters are one: by uid, by server where a user may not see the uid."""
+    key = "uid" if recorded.get("uid") and found.get("uid") else "server"
+    return recorded.get(key) == found.get(key)
+
+
 class Provider(Protocol):
     """Does the steps of one kind of resources. Values carry no secret marks.
 
-    Every method raises StepFailed with one clear sentence. With ``preview`` nothing
-    is changed and unknown outputs are marked.
+    Every method raises StepFailed with one clear sentence. ``preview_…`` change
+    nothing, and mark the outputs that only the step itself can tell as unknown.
     """
 
     def check(
@@ -46,22 +52,47 @@ class Provider(Protocol):
     def diff(self, resource: ResourceState, inputs: Mapping[str, Any]) -> Diff:
         """Compare a resource of the state with new inputs."""
 
-    def drifted(self, resource: ResourceState) -> tuple[str, ...] | None:
-        """Return paths whose live value is not the recorded one; None where it is gone."""
+    def drifted(
+        self, resource: ResourceState, inputs: Mapping[str, Any], ignored: tuple[str, ...]
+    ) -> tuple[str, ...] | None:
+        """Return paths whose live value is not the recorded one; None where it is gone.
 
-    def identity(self, inputs: Mapping[str, Any]) -> str:
-        """Return the id a resource of these inputs will have, "" where only creation tells."""
+        ``inputs`` are the new ones: where they change the resource, not all need be asked.
+        """
 
-    def create(self, urn: str, inputs: Mapping[str, Any], *, timeout: float, preview: bool) -> Made:
-        """Make a resource; what a dead run of this stack has made is taken over."""
+    def begin(self, inputs: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Return id and outputs to be recorded before a creation: what ``find`` goes by.
 
-    def planned(self, inputs: Mapping[str, Any]) -> Made:
-        """Foretell what creating makes where the old resource, still there, will be gone."""
+        The id is "" where only the creation tells it.
+        """
+
+    def create(
+        self, urn: str, inputs: Mapping[str, Any], begun: Mapping[str, Any], *, timeout: float
+    ) -> ProviderResult:
+        """Make a resource that does not exist; one that does is an error.
+
+        ``begun`` are the outputs of ``begin``.
+        """
+
+    def preview_create(
+        self, urn: str, inputs: Mapping[str, Any], *, replacing: bool
+    ) -> ProviderResult:
+        """Foretell a creation; ``replacing``: in the place of one that is still there."""
 
     def update(
-        self, resource: ResourceState, inputs: Mapping[str, Any], *, timeout: float, preview: bool
-    ) -> Made:
-        """Change a resource in place."""
+        self,
+        resource: ResourceState,
+        inputs: Mapping[str, Any],
+        *,
+        timeout: float,
+        ignored: tuple[str, ...],
+    ) -> ProviderResult:
+        """Change a resource in place; what ``ignored`` names stays as it is live."""
+
+    def preview_update(
+        self, resource: ResourceState, inputs: Mapping[str, Any], *, ignored: tuple[str, ...]
+    ) -> ProviderResult:
+        """Foretell an update."""
 
     def delete(self, resource: ResourceState, *, timeout: float) -> None:
         """Delete a resource; one that is gone already is no error."""
@@ -69,8 +100,32 @@ class Provider(Protocol):
     def read(self, resource: ResourceState) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """Return the live inputs and outputs, None where it is gone."""
 
+    def lookup(self, resource: ResourceState) -> dict[str, Any] | None:
+        """Return the outputs of a resource known by type and id alone, None where none is."""
+
+    def find(self, begun: ResourceState) -> ResourceState | None:
+        """Return what a cut-off creation has made, None where it has made nothing.
+
+        Raises StepFailed where that cannot be told.
+        """
+
+    def object_name(self, inputs: Mapping[str, Any]) -> str:
+        """Return what two resources of these inputs would fight about, "" for nothing."""
+
+    def object_key(self, resource: ResourceState) -> str:
+        """Return what tells a recorded object from every other that ever was, "" unknown."""
+
+    def secret_paths(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return property paths that are secret whatever the program says."""
+
+    def cluster(self) -> Mapping[str, str]:
+        """Return "uid" and "server" of the cluster it leads to; empty for a provider of none."""
+
     def warm(self) -> None:
         """Do what takes a moment before the first step; called in the background."""
+
+    def cancel(self) -> None:
+        """End every waiting, with what there is."""
 
     def close(self) -> None:
         """Let go of connections and processes."""

@@ -5,44 +5,67 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
-from collections.abc import Callable
-from importlib.metadata import version as installed_version
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Protocol
 
-from divvy.engine.dynamic import DynamicProvider
 from divvy.engine.errors import EngineError, NotSupported, StepFailed
 from divvy.engine.goal import Goal
-from divvy.engine.provider import Provider
+from divvy.engine.provider import Provider, same_cluster
+from divvy.engine.recorded import recorded
 from divvy.engine.state.resource import ResourceState
+from divvy.engine.unconfigured import UnconfiguredProvider
 from divvy.engine.urn import (
     PROVIDER_PREFIX,
     make_urn,
     provider_reference,
     split_provider_reference,
+    urn_name,
 )
-from divvy.engine.values import unwrapped
+from divvy.engine.values import has_unknown, unwrapped
 
-_KUBERNETES = f"{PROVIDER_PREFIX}kubernetes"
-_DYNAMIC = f"{PROVIDER_PREFIX}pulumi-python"
+# The output of a provider resource that says which cluster holds the stack's objects.
+CLUSTER = "__cluster"
+
+
+class ProviderPackage(Protocol):
+    """A kind of provider."""
+
+    @property
+    def connection(self) -> tuple[str, ...]:
+        """Return the options that say which cluster."""
+
+    def check_options(self, name: str, options: Mapping[str, Any]) -> None:
+        """Raise NotSupported for an option that is not honoured."""
+
+    def default(self, version: str, config: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
+        """Return name, version and options of the default provider.
+
+        ``config`` is the stack's configuration, secrets marked.
+        """
+
+    def make(self, configuration: Mapping[str, Any], cluster: Mapping[str, str]) -> Provider:
+        """Return a provider with these options; ``cluster`` is the one recorded with it."""
 
 
 class Providers:
-    """Makes each provider once, when it is first needed."""
+    """Makes each provider once, when it is first needed.
+
+    ``packages`` are by name ("kubernetes"); ``config`` is the stack's configuration, secrets
+    marked: it configures default providers.
+    """
 
     def __init__(
         self,
         project: str,
         stack: str,
-        *,
-        folder: Path,
-        python: str,
-        told: Callable[[str, str], None],
+        packages: Mapping[str, ProviderPackage],
+        config: Mapping[str, Any],
     ) -> None:
         self._project = project
         self._stack = stack
-        self._folder = folder
-        self._python = python
-        self._told = told
+        self._packages = packages
+        self._config = config
         self._states: dict[str, ResourceState] = {}
         self._made: dict[tuple[str, str], Provider] = {}
         self._lock = threading.Lock()
@@ -50,67 +73,67 @@ class Providers:
 
     def known(self, resource: ResourceState) -> None:
         """Note a provider resource of the stack."""
-        self._states[resource.urn] = resource
+        self._states[provider_reference(resource.urn, resource.id)] = resource
 
     def warm(self) -> None:
         """Start in the background what takes a moment, for providers the state knows."""
-        for urn, state in list(self._states.items()):
-            if state.type in (_DYNAMIC, _KUBERNETES):
-                reference = provider_reference(urn, state.id)
+        for reference, state in list(self._states.items()):
+            if not state.delete:
                 threading.Thread(target=self._warm, args=(reference,), daemon=True).start()
 
     def _warm(self, reference: str) -> None:
-        # Who needs the provider is told why there is none.
-        with contextlib.suppress(EngineError):
+        # Who needs the provider is told why there is none; the run may also be over by now.
+        with contextlib.suppress(EngineError, RuntimeError):
             self.of(reference).warm()
-
-    def new_identity(self) -> str:
-        """Return a fresh id for a provider resource."""
-        return str(uuid.uuid4())
 
     def default_for(self, goal: Goal) -> tuple[str, Goal]:
         """Return URN and goal of the default provider for a resource."""
         package = goal.type.split(":", 1)[0]
         kind = f"{PROVIDER_PREFIX}{package}"
-        inputs = {}
-        name = "default"
-        if package == "kubernetes":
-            release = goal.version or installed_version("pulumi-kubernetes")
-            name = f"default_{release.replace('.', '_')}"
-            inputs = {"version": release}
-        elif package != "pulumi-python":
-            raise NotSupported(
-                f"{goal.name}: no provider for {package!r}; the embedded engine has kubernetes and "
-                "pulumi-python:dynamic"
-            )
+        try:
+            name, release, inputs = self._package(kind).default(goal.version, self._config)
+        except NotSupported as problem:
+            raise NotSupported(f"{goal.name} ({goal.type}): {problem}") from None
         urn = make_urn(self._stack, self._project, "", kind, name)
-        return urn, Goal(urn, kind, name, custom=True, inputs=inputs)
+        return urn, Goal(urn, kind, name, custom=True, inputs=inputs, version=release)
+
+    def registered(self, goal: Goal, old: ResourceState | None) -> tuple[str, ResourceState]:
+        """Return how a provider resource is recorded now, and the step that this is.
+
+        The step is "create", "same", "update" or, where it leads to another cluster, "replace".
+        Raises NotSupported for an option, StepFailed where the old cluster is out of reach.
+        """
+        inputs = self._inputs(goal, old)
+        identity = old.id if old is not None else _new_identity()
+        new = recorded(goal, old, identity, inputs, inputs)
+        operation = "create" if old is None else "same" if old.inputs == inputs else "update"
+        if not has_unknown(inputs):
+            cluster = self._instance(new).cluster()
+            if old is not None and self._leads_elsewhere(old, inputs, cluster):
+                operation = "replace"
+                new = replace(new, id=_new_identity())
+            if cluster:
+                new = replace(new, outputs={**inputs, CLUSTER: dict(cluster)})
+        self.known(new)
+        return operation, new
+
+    def same_cluster(self, one: str, other: str) -> bool:
+        """Tell whether two provider references lead to the same cluster."""
+        return one == other or same_cluster(self._cluster_of(one), self._cluster_of(other))
+
+    def cluster_key(self, reference: str) -> str:
+        """Return a text that two references to one cluster share."""
+        cluster = self._cluster_of(reference)
+        return cluster.get("uid") or cluster.get("server") or reference
 
     def of(self, reference: str) -> Provider:
         """Return the provider that a reference (``<urn>::<id>``) names."""
-        urn, _ = split_provider_reference(reference)
-        state = self._states.get(urn)
-        if state is None:
-            raise StepFailed(f"the provider {urn} is not part of the stack")
-        configuration = unwrapped(dict(state.inputs))
-        key = (urn, repr(sorted(configuration.items())))
-        with self._lock:
-            if self._closed:
-                raise StepFailed("the run is over: no provider is started any more")
-            if key not in self._made:
-                self._made[key] = self._make(state.type, configuration)
-            return self._made[key]
+        return self._instance(self._state(reference))
 
-    def _make(self, kind: str, configuration: dict[str, object]) -> Provider:
-        if kind == _KUBERNETES:
-            # A client of Kubernetes takes a moment to load; so it is loaded beside the program.
-            from divvy.engine.kubernetes.provider import KubernetesProvider  # noqa: PLC0415
-
-            manager = f"divvy-{self._project}-{self._stack}"
-            return KubernetesProvider(configuration, manager, self._told)
-        if kind == _DYNAMIC:
-            return DynamicProvider(self._python, self._folder, self._project)
-        raise NotSupported(f"no provider {kind!r} in the embedded engine")
+    def cancel(self) -> None:
+        """End every waiting of every provider."""
+        for provider in list(self._made.values()):
+            provider.cancel()
 
     def close(self) -> None:
         """Close every provider; none is made any more, though some may just be warming up."""
@@ -118,3 +141,84 @@ class Providers:
             self._closed = True
         for provider in self._made.values():
             provider.close()
+
+    def _state(self, reference: str) -> ResourceState:
+        state = self._states.get(reference)
+        if state is None:
+            urn, _ = split_provider_reference(reference)
+            raise StepFailed(f"the provider {urn} is not part of the stack")
+        return state
+
+    def _inputs(self, goal: Goal, old: ResourceState | None) -> dict[str, Any]:
+        inputs = dict(goal.inputs)
+        self._package(goal.type).check_options(goal.name, inputs)
+        if goal.version:
+            inputs["version"] = goal.version
+        # The official engine's own, which the program does not give.
+        if old is not None and "__internal" in old.inputs:
+            inputs["__internal"] = old.inputs["__internal"]
+        return inputs
+
+    def _leads_elsewhere(
+        self, old: ResourceState, inputs: Mapping[str, Any], cluster: Mapping[str, str]
+    ) -> bool:
+        """Tell whether a provider with new inputs leads to another cluster than the recorded one.
+
+        Raises StepFailed where what is in the recorded one could not be removed any more.
+        """
+        before = old.outputs.get(CLUSTER)
+        connection = self._package(old.type).connection
+        same_way = all(old.inputs.get(key) == inputs.get(key) for key in connection)
+        if not cluster or (before is None and same_way):
+            return False
+        reached = None if same_way else self._reached(old)
+        before = before or reached
+        if before is not None and same_cluster(before, cluster):
+            return False
+        if before is None or reached is None or not same_cluster(before, reached):
+            there = f" ({before['server']})" if before else ""
+            raise StepFailed(
+                f"{urn_name(old.urn)} now leads to another cluster ({cluster['server']}) than the "
+                f"one that holds the stack's objects{there}, and that one cannot be reached as it "
+                "was: point the kubeconfig back; to move the stack, destroy it there first; if "
+                "that cluster is gone for good, `divvy stack rm <stack> --force` forgets it"
+            )
+        return True
+
+    def _cluster_of(self, reference: str) -> Mapping[str, str]:
+        state = self._state(reference)
+        recorded: Mapping[str, str] | None = state.outputs.get(CLUSTER)
+        return recorded or self._instance(state).cluster()
+
+    def _reached(self, old: ResourceState) -> Mapping[str, str] | None:
+        try:
+            return self._instance(old).cluster()
+        except EngineError:
+            return None
+
+    def _instance(self, state: ResourceState) -> Provider:
+        if has_unknown(dict(state.inputs)):
+            return UnconfiguredProvider()
+        configuration = unwrapped(dict(state.inputs))
+        reference = provider_reference(state.urn, state.id)
+        key = (reference, repr(sorted(configuration.items())))
+        with self._lock:
+            if self._closed:
+                raise StepFailed("the run is over: no provider is started any more")
+            if key not in self._made:
+                cluster = state.outputs.get(CLUSTER) or {}
+                self._made[key] = self._package(state.type).make(configuration, cluster)
+            return self._made[key]
+
+    def _package(self, kind: str) -> ProviderPackage:
+        name = kind.removeprefix(PROVIDER_PREFIX)
+        if name not in self._packages:
+            known = ", ".join(sorted(self._packages))
+            raise NotSupported(
+                f"resources of {name} are not supported; the embedded engine has {known}"
+            )
+        return self._packages[name]
+
+
+def _new_identity() -> str:
+    return str(uuid.uuid4())

@@ -1,24 +1,43 @@
-"""What a step leaves in the stack's state, and what a provider is shown of it."""
+"""What a step leaves in the stack's state, and what a provider is shown of it.
+
+Secrets pass here: a provider works on plain values, and whatever comes back from one is
+marked again before anything else sees it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from divvy.engine.goal import Goal
+from divvy.engine.property_path import mapped
 from divvy.engine.state.resource import ResourceState, now
-from divvy.engine.values import secret, unwrapped
+from divvy.engine.values import (
+    secret,
+    secret_texts,
+    unwrapped,
+    with_marks,
+    with_texts_marked,
+)
+
+# A shorter text is in too many others.
+_MIN_LENGTH = 6
 
 
 def recorded(
     goal: Goal,
     old: ResourceState | None,
     identity: str,
-    inputs: dict[str, Any],
-    outputs: dict[str, Any],
+    inputs: Mapping[str, Any],
+    outputs: Mapping[str, Any],
 ) -> ResourceState:
     """Return a resource as it is recorded after a step to its goal."""
     time = now()
+    rest = {} if old is None else {**old.rest}
+    rest.pop("ignoreChanges", None)
+    if goal.ignore_changes:
+        rest["ignoreChanges"] = list(goal.ignore_changes)
     return ResourceState(
         urn=goal.urn,
         type=goal.type,
@@ -36,6 +55,7 @@ def recorded(
         custom_timeouts=goal.timeouts,
         created=time if old is None else old.created,
         modified=time,
+        rest=rest,
     )
 
 
@@ -53,9 +73,33 @@ def plain(resource: ResourceState) -> ResourceState:
     )
 
 
-def with_secret_outputs(outputs: dict[str, Any], goal: Goal) -> dict[str, Any]:
-    """Mark the outputs that the program asks to keep secret."""
-    return {
-        key: secret(value) if key in goal.additional_secret_outputs else value
-        for key, value in outputs.items()
-    }
+def marked(
+    resource: ResourceState, paths: Iterable[str], *sources: Mapping[str, Any]
+) -> ResourceState:
+    """Return what a provider gave with its secrets marked.
+
+    Secret is what was so in ``sources`` (inputs of the program, or recorded ones), what lies
+    at ``paths``, and what the program asks for by name; in inputs, in outputs, and in the
+    provider's copy of the inputs among them. So is an output that repeats a secret text.
+    """
+    inputs: Any = dict(resource.inputs)
+    outputs: Any = dict(resource.outputs)
+    for source in sources:
+        inputs = with_marks(inputs, source)
+    for path in paths:
+        inputs = mapped(inputs, path, secret)
+    outputs = with_marks(outputs, inputs)
+    if "__inputs" in outputs:
+        copy = with_marks(outputs["__inputs"], inputs)
+        for path in paths:
+            copy = mapped(copy, path, secret)
+        outputs["__inputs"] = copy
+    for path in paths:
+        outputs = mapped(outputs, path, secret)
+    # Where it may turn up else: in kubectl's copy of an object, in a condition's message.
+    texts = {text for text in secret_texts(inputs) if len(text) >= _MIN_LENGTH}
+    outputs = with_texts_marked(outputs, texts)
+    for name in resource.additional_secret_outputs:
+        if name in outputs:
+            outputs[name] = secret(outputs[name])
+    return replace(resource, inputs=inputs, outputs=outputs)

@@ -3,84 +3,196 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Protocol
 
+from divvy.engine.errors import StepFailed
 from divvy.engine.goal import Goal
 from divvy.engine.order import in_order
 from divvy.engine.recorded import differs
 from divvy.engine.state.resource import ResourceState, renamed
-from divvy.engine.state.store import StackState, StateStore
-from divvy.engine.values import unwrapped
+from divvy.engine.state.stack_state import Pending, StackState
+from divvy.engine.urn import provider_reference
+
+
+class Journal(Protocol):
+    """Where a run notes what it does, before and after; the state's store is one."""
+
+    def began(self, operation: str, urn: str, identity: str, made: ResourceState | None) -> None:
+        """Note that a step is about to happen, and what it would make."""
+
+    def abandoned(self, urn: str) -> None:
+        """Note that a step that began has changed nothing."""
+
+    def done(self, resource: ResourceState, replaced: ResourceState | None = None) -> None:
+        """Note that a resource now is like this, and which one it has replaced."""
+
+    def gone(self, resource: ResourceState) -> None:
+        """Note that a resource no longer exists."""
+
+    def renamed(self, before: str, after: str) -> None:
+        """Note that a resource follows an alias to another URN."""
+
+    def write(self, resources: Iterable[ResourceState], pending: Iterable[Pending]) -> None:
+        """Note the end of the run."""
+
+
+class _NoJournal:
+    """Notes nothing: a preview changes nothing."""
+
+    def began(self, operation: str, urn: str, identity: str, made: ResourceState | None) -> None:
+        """Ignore a step's begin."""
+
+    def abandoned(self, urn: str) -> None:
+        """Ignore a step that changed nothing."""
+
+    def done(self, resource: ResourceState, replaced: ResourceState | None = None) -> None:
+        """Ignore a step's end."""
+
+    def gone(self, resource: ResourceState) -> None:
+        """Ignore a deletion."""
+
+    def renamed(self, before: str, after: str) -> None:
+        """Ignore an alias."""
+
+    def write(self, resources: Iterable[ResourceState], pending: Iterable[Pending]) -> None:
+        """Ignore the end."""
+
+
+NO_JOURNAL: Journal = _NoJournal()
 
 
 class RunState:
-    """Keeps both lists and journals every change of them; a preview journals nothing."""
+    """Keeps what was and what is by now, and journals every change; called from many threads.
 
-    def __init__(self, store: StateStore, state: StackState, *, preview: bool) -> None:
-        self._store = store
-        self._preview = preview
+    ``changed``: something is recorded otherwise than the run found it, be it an option or
+    an output of the stack alone.
+    """
+
+    def __init__(self, journal: Journal, state: StackState) -> None:
+        self._journal = journal
         self._old = state.live()
-        self._leftovers = [found for found in state.resources if found.delete]
-        self._pending = {found.urn: found for found in state.pending}
+        self._leftovers = [resource for resource in state.resources if resource.delete]
+        self._pending = {resource.urn: resource for resource in state.pending}
         self._new: dict[str, ResourceState] = {}
+        self._claimed: set[str] = set()
         self._lock = threading.Lock()
+        self.changed = False
 
     def before(self) -> list[ResourceState]:
-        """Return what the run found."""
-        return list(self._old.values())
+        """Return what the run found and has not registered, left-over ones included."""
+        with self._lock:
+            return [*self._old.values(), *self._leftovers]
+
+    def unclaimed(self) -> list[ResourceState]:
+        """Return what the run found and the program has not named so far."""
+        with self._lock:
+            return [resource for urn, resource in self._old.items() if urn not in self._claimed]
+
+    def claim(self, urn: str) -> None:
+        """Reserve a URN for one registration; raises StepFailed for a second one."""
+        with self._lock:
+            if urn in self._claimed:
+                name = urn.rsplit("::", 1)[-1]
+                raise StepFailed(f"{name} is registered twice: give each its own name")
+            self._claimed.add(urn)
 
     def registered(self, urn: str) -> ResourceState | None:
         """Return a resource that the program has registered."""
         with self._lock:
             return self._new.get(urn)
 
+    def all_registered(self) -> list[ResourceState]:
+        """Return every resource that the program has registered so far."""
+        with self._lock:
+            return list(self._new.values())
+
     def old(self, goal: Goal) -> ResourceState | None:
         """Return what the run found of a resource, under its URN or an alias."""
         with self._lock:
             for urn in (goal.urn, *goal.aliases):
-                if urn in self._old:
+                if urn in self._old and (urn == goal.urn or urn not in self._claimed):
                     if urn != goal.urn:
                         self._rename(urn, goal.urn)
                     return self._old[goal.urn]
         return None
 
-    def begun_inputs(self, urn: str) -> Mapping[str, Any] | None:
-        """Return the inputs of a creation that was cut off: its automatic name is to be used."""
-        begun = self._pending.get(urn)
-        return None if begun is None or begun.made is None else unwrapped(dict(begun.made.inputs))
+    def pending(self) -> list[Pending]:
+        """Return the creations whose end nobody saw."""
+        with self._lock:
+            return list(self._pending.values())
 
-    def began(
-        self, operation: str, urn: str, identity: str, made: ResourceState | None = None
-    ) -> None:
-        """Note that a step is about to happen."""
-        if not self._preview:
-            self._store.began(operation, urn, identity, made)
+    def recovered(self, resource: ResourceState) -> None:
+        """Note that a cut-off creation has made this; what it was to replace goes."""
+        with self._lock:
+            self._pending.pop(resource.urn, None)
+            before = self._old.get(resource.urn)
+            replaced = None if before is None else replace(before, delete=True)
+            self._old[resource.urn] = resource
+            if replaced is not None:
+                self._leftovers.append(replaced)
+        self._journal.done(resource, replaced)
+
+    def began(self, operation: str, urn: str, made: ResourceState) -> None:
+        """Note that a creation is about to happen."""
+        with self._lock:
+            self._pending[urn] = Pending(operation, urn, made.id, made)
+        self._journal.began(operation, urn, made.id, made)
+
+    def abandoned(self, urn: str) -> None:
+        """Note that what began has made nothing."""
+        with self._lock:
+            self._pending.pop(urn, None)
+        self._journal.abandoned(urn)
 
     def is_now(self, new: ResourceState, old: ResourceState | None = None) -> None:
         """Note how a resource is now; nothing is journaled where it is as ``old``."""
         with self._lock:
             self._new[new.urn] = new
-        if not self._preview and (old is None or differs(new, old)):
-            self._store.done(new)
+            self._pending.pop(new.urn, None)
+        if old is None or differs(new, old):
+            self.changed = True
+            self._journal.done(new)
+
+    def replaced(self, new: ResourceState, old: ResourceState) -> None:
+        """Note a resource and, at once, that the one it has replaced goes at the run's end."""
+        leftover = replace(old, delete=True)
+        with self._lock:
+            self._new[new.urn] = new
+            self._pending.pop(new.urn, None)
+            self._old.pop(new.urn, None)
+            self._leftovers.append(leftover)
+        self.changed = True
+        self._journal.done(new, leftover)
+
+    def leftovers(self, urn: str) -> list[ResourceState]:
+        """Return what a resource has replaced, and what still waits for its deletion."""
+        with self._lock:
+            return [resource for resource in self._leftovers if resource.urn == urn]
+
+    def restored(self, leftover: ResourceState, successor: ResourceState) -> ResourceState:
+        """Note that a replaced resource is the wanted one again, and its successor goes."""
+        again, outgoing = replace(leftover, delete=False), replace(successor, delete=True)
+        with self._lock:
+            self._old[again.urn] = again
+            self._leftovers = [one for one in self._leftovers if one is not leftover]
+            self._leftovers.append(outgoing)
+        self.changed = True
+        # In this order: recorded twice it is one object still, recorded nowhere it is lost.
+        self._journal.done(again, outgoing)
+        self._journal.gone(leftover)
+        return again
 
     def read(self, resource: ResourceState) -> None:
         """Note a resource that the program reads and the stack does not own."""
         with self._lock:
             self._new[resource.urn] = resource
-
-    def to_be_deleted(self, old: ResourceState) -> None:
-        """Note that a replaced resource goes at the end of the run."""
-        leftover = replace(old, delete=True)
-        self._store.done(leftover)
-        with self._lock:
-            self._leftovers.append(leftover)
+        self._journal.done(resource)
 
     def gone(self, resource: ResourceState) -> None:
         """Note that a resource was deleted."""
-        if not self._preview:
-            self._store.gone(resource)
+        self._journal.gone(resource)
         with self._lock:
             if resource.delete:
                 self._leftovers = [one for one in self._leftovers if one != resource]
@@ -88,31 +200,50 @@ class RunState:
                 del self._old[resource.urn]
 
     def dropped(self, targets: Collection[str]) -> list[ResourceState]:
-        """Return what the program no longer has: replaced, removed, or begun by a dead run.
+        """Return what the program no longer has: replaced or removed.
 
-        Of the removed ones only ``targets``, if there are any, by URN.
+        Of the removed ones only ``targets``, if there are any, by URN. A replaced provider
+        stays as long as a resource is recorded with it.
         """
         removed = [
-            found
-            for urn, found in self._old.items()
+            one
+            for urn, one in self._old.items()
             if urn not in self._new and (not targets or urn in targets)
         ]
-        begun = [
-            found.made
-            for urn, found in self._pending.items()
-            if found.made is not None and urn not in self._new and urn not in self._old
+        leaving = {one.urn for one in removed}
+        whole = {**self._old, **self._new}
+        needed = {one.provider for urn, one in whole.items() if urn not in leaving}
+        return [
+            one
+            for one in [*self._leftovers, *removed]
+            if provider_reference(one.urn, one.id) not in needed
         ]
-        return [*self._leftovers, *removed, *begun]
 
     def write(self) -> None:
         """Write the checkpoint, in dependency order."""
-        if not self._preview:
-            merged = {**self._old, **self._new}
-            self._store.write([*in_order(merged), *self._leftovers])
+        # A provider comes before what it made, also among the left-over ones.
+        leftovers = sorted(self._leftovers, key=lambda found: bool(found.provider))
+        present = in_order({**self._old, **self._new})
+        known = {found.urn for found in [*present, *leftovers]}
+        whole = [_without_lost(found, known) for found in [*present, *leftovers]]
+        self._journal.write(whole, self._pending.values())
 
     def _rename(self, before: str, after: str) -> None:
-        followed = [renamed(found, before, after) for found in self._old.values()]
-        self._old = {found.urn: found for found in followed}
-        self._leftovers = [renamed(found, before, after) for found in self._leftovers]
-        if not self._preview:
-            self._store.renamed(before, after)
+        followed = [renamed(resource, before, after) for resource in self._old.values()]
+        self._old = {resource.urn: resource for resource in followed}
+        self._leftovers = [renamed(resource, before, after) for resource in self._leftovers]
+        self.changed = True
+        self._journal.renamed(before, after)
+
+
+def _without_lost(resource: ResourceState, known: Collection[str]) -> ResourceState:
+    """Return a resource without references to resources that are gone."""
+    return replace(
+        resource,
+        parent=resource.parent if resource.parent in known else "",
+        dependencies=tuple(urn for urn in resource.dependencies if urn in known),
+        property_dependencies={
+            key: tuple(urn for urn in urns if urn in known)
+            for key, urns in resource.property_dependencies.items()
+        },
+    )

@@ -29,6 +29,17 @@ def urn_name(urn: str) -> str:
     return urn.split("::", 3)[3]
 
 
+def inherited_alias(kind: str, name: str, parent: str, alias: str) -> str:
+    """Return the URN that a child had while its parent had the URN ``alias``.
+
+    A child's name that begins with its parent's is taken to have followed it.
+    """
+    if name.startswith(urn_name(parent)):
+        name = urn_name(alias) + name.removeprefix(urn_name(parent))
+    head, project, *_ = alias.split("::")
+    return make_urn(head.removeprefix("urn:pulumi:"), project, alias, kind, name)
+
+
 def provider_reference(urn: str, identity: str) -> str:
     """Return the reference by which a resource names its provider."""
     return f"{urn}::{identity}"

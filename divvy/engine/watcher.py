@@ -23,12 +23,18 @@ class StepReport:
 
 @dataclass
 class Summary:
-    """How a run ended: number of steps by operation, failures by URN, the stack's outputs."""
+    """How a run ended: number of steps by operation, failures by URN, the stack's outputs.
+
+    ``recorded``: the state is (in a preview: would be) other than before, which an option or
+    an output alone can do.
+    """
 
     steps: list[StepReport] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
     outputs: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
+    recorded: bool = False
+    interrupted: bool = False
 
     def counts(self) -> dict[str, int]:
         """Count steps by operation."""
@@ -57,3 +63,22 @@ class Watcher(Protocol):
 
     def said(self, severity: str, text: str, urn: str) -> None:
         """The program or the engine has something to say."""
+
+
+class _Silent:
+    """Shows nothing."""
+
+    def began(self, step: StepReport) -> None:
+        """Ignore a step's begin."""
+
+    def told(self, urn: str, text: str) -> None:
+        """Ignore what a step is waiting for."""
+
+    def ended(self, step: StepReport, failure: str | None) -> None:
+        """Ignore a step's end."""
+
+    def said(self, severity: str, text: str, urn: str) -> None:
+        """Ignore a message."""
+
+
+SILENT: Watcher = _Silent()

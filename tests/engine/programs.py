@@ -24,17 +24,23 @@ from pathlib import Path
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-wish = json.loads(Path("resources.json").read_text())
+target = json.loads(Path("resources.json").read_text())
 provider = kubernetes.Provider(
     "cluster",
-    kubeconfig=wish["kubeconfig"],
-    namespace=wish["namespace"],
-    enable_config_map_mutable=wish.get("mutable", True),
+    kubeconfig=target["kubeconfig"],
+    namespace=target["namespace"],
+    enable_config_map_mutable=target.get("mutable", True),
 )
+second = kubernetes.Provider(
+    "second",
+    kubeconfig=target["kubeconfig"],
+    namespace=target["namespace"],
+    enable_config_map_mutable=target.get("mutable", True),
+) if any(found.get("provider") == "second" for found in target["resources"].values()) else None
 made = {}
-for name, found in wish["resources"].items():
+for name, found in target["resources"].items():
     options = pulumi.ResourceOptions(
-        provider=provider,
+        provider=second if found.get("provider") == "second" else provider,
         depends_on=[made[other] for other in found.get("needs", [])],
         protect=found.get("protect"),
         retain_on_delete=found.get("retain"),
@@ -52,8 +58,8 @@ for name, found in wish["resources"].items():
     made[name] = kubernetes.core.v1.ConfigMap(name, metadata=metadata, data=data, opts=options)
 for name, resource in made.items():
     pulumi.export(name, resource.metadata["name"])
-if wish.get("raises"):
-    raise ValueError(wish["raises"])
+if target.get("raises"):
+    raise ValueError(target["raises"])
 '''
 
 
@@ -75,13 +81,13 @@ class Program:
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start a divvy command in a process group of its own."""
-        wish = {
+        target = {
             "kubeconfig": str(self.kubeconfig),
             "namespace": self.namespace,
             "resources": self.resources,
             **self.more,
         }
-        (self.folder / "resources.json").write_text(json.dumps(wish))
+        (self.folder / "resources.json").write_text(json.dumps(target))
         return subprocess.Popen(
             divvy_command(*arguments, "--stack=dev"),
             cwd=self.folder,
@@ -104,12 +110,19 @@ class Program:
     def up(self, *arguments: str, expect: int = 0) -> str:
         return self.run("up", "--yes", *arguments, expect=expect)
 
-    def up_killed_after(self, seconds: float) -> None:
-        """Start an up and kill its process after a while, as a power cut would."""
+    def up_killed(self, seconds: float) -> bool:
+        """Start an up and kill it, as a power cut would, that long after its first step began.
+
+        Tell whether that left a journal: whether it was in the middle of its steps.
+        """
+        journal = self.folder / ".pulumi/divvy/trial/dev.journal"
         process = self.start("up", "--yes")
+        while process.poll() is None and not journal.exists():
+            time.sleep(0.002)
         time.sleep(seconds)
         os.kill(process.pid, signal.SIGKILL)
         process.communicate(timeout=30)
+        return journal.exists()
 
     def state(self) -> dict[str, dict[str, Any]]:
         """Return the recorded ConfigMaps by logical name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,18 +11,20 @@ import pytest
 from divvy.engine.errors import StepFailed
 from divvy.engine.goal import Goal, seconds
 from divvy.engine.kubernetes.compare import (
-    changed_paths,
     drifted_paths,
+    normalised,
+    object_changes,
     projected,
     replacing_paths,
-    without,
 )
-from divvy.engine.kubernetes.ready import hopeless, readiness, unsettled
+from divvy.engine.kubernetes.ready import CHECKS, not_stable, readiness, terminal_failure
 from divvy.engine.plan_step import Step, plan_step
+from divvy.engine.property_path import changed_paths, concerns, mapped, parse, restored
 from divvy.engine.provider import Diff
 from divvy.engine.state.resource import ResourceState
 from divvy.engine.urn import make_urn, urn_name, urn_type
 from divvy.engine.values import UNKNOWN, has_unknown, masked, secret, unwrapped
+from divvy.lab.paths import REPOSITORY
 
 TYPE = "kubernetes:core/v1:ConfigMap"
 URN = make_urn("dev", "p", "", TYPE, "cm")
@@ -46,7 +49,7 @@ def test_a_urn_names_the_chain_of_types() -> None:
 @pytest.mark.parametrize(
     ("before", "diff", "more", "expected"),
     [
-        (None, None, {}, Step("create")),
+        (None, Diff(), {}, Step("create")),
         (old(), Diff(), {}, Step("same")),
         (old(), Diff(("data.a",)), {}, Step("update", ("data.a",))),
         (old(init_errors=("x",)), Diff(), {}, Step("update")),
@@ -71,7 +74,7 @@ def test_a_urn_names_the_chain_of_types() -> None:
     ],
 )
 def test_the_step_follows_from_state_and_goal(
-    before: ResourceState | None, diff: Diff | None, more: dict[str, Any], expected: Step
+    before: ResourceState | None, diff: Diff, more: dict[str, Any], expected: Step
 ) -> None:
     assert plan_step(goal(**more), before, diff) == expected
 
@@ -110,7 +113,8 @@ def test_changed_paths_name_the_deepest_difference() -> None:
 def test_what_cannot_change_in_place_replaces(
     kind: str, path: str, mutable: bool, replaces: bool
 ) -> None:
-    found = replacing_paths({"kind": kind}, (path,), config_map=mutable, secret=False)
+    obj = {"kind": kind}
+    found = replacing_paths(obj, obj, (path,), config_map=mutable, secret=False)
     assert bool(found) is replaces
 
 
@@ -123,15 +127,89 @@ def test_normalised_values_are_no_drift_but_edits_are() -> None:
 
 
 def test_refreshing_takes_live_values_at_the_programs_paths() -> None:
-    assert projected({"a": 1, "b": {"c": 2}}, {"a": 5, "b": {"c": 6, "d": 7}}) == {
-        "a": 5,
-        "b": {"c": 6},
-    }
+    inputs = {"a": 1, "b": {"c": 2, "cpu": "1000m"}}
+    was = {"a": 1, "b": {"c": 2, "cpu": "1"}}
+    live = {"a": 5, "b": {"c": 6, "cpu": "1", "d": 7}}
+    assert projected(inputs, was, live) == {"a": 5, "b": {"c": 6, "cpu": "1000m"}}
 
 
 def test_ignored_paths_keep_their_old_value() -> None:
     new, before = {"spec": {"replicas": 1, "x": 2}}, {"spec": {"replicas": 5}}
-    assert without(new, ("spec.replicas",), before) == {"spec": {"replicas": 5, "x": 2}}
+    assert restored(new, ("spec.replicas",), before) == {"spec": {"replicas": 5, "x": 2}}
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("data.x", ("data", "x")),
+        ('data["x"]', ("data", "x")),
+        ('metadata.annotations["a.b/c"]', ("metadata", "annotations", "a.b/c")),
+        ("spec.containers[0].image", ("spec", "containers", 0, "image")),
+        ("spec.containers[*].image", ("spec", "containers", "*", "image")),
+        ("*", ("*",)),
+    ],
+)
+def test_property_paths_are_pulumis(text: str, path: tuple[str | int, ...]) -> None:
+    assert parse(text) == path
+
+
+@pytest.mark.parametrize("text", ["", "data[x", "data.", "a]b", ".a", "a..b"])
+def test_a_path_that_cannot_be_read_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match="property path"):
+        parse(text)
+
+
+def test_ignored_paths_reach_into_lists_quoted_keys_and_wildcards() -> None:
+    new = {"m": {"a.b/c": "new", "d": 1}, "list": [{"i": "x", "n": 1}, {"i": "y", "n": 2}]}
+    old = {"m": {"a.b/c": "old"}, "list": [{"i": "1", "n": 7}, {"i": "2", "n": 8}]}
+    assert restored(new, ('m["a.b/c"]', "list[*].i"), old) == {
+        "m": {"a.b/c": "old", "d": 1},
+        "list": [{"i": "1", "n": 1}, {"i": "2", "n": 2}],
+    }
+    assert restored({"a": {}}, ("a.b", "c.d"), {"a": {"b": 1}}) == {"a": {"b": 1}}
+    assert restored({"a": {"b": 1}}, ("a.b",), {}) == {"a": {}}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "does"),
+    [
+        ("spec.containers[*].image", "spec.containers[1].image", True),
+        ("spec.containers[*].image", "spec.containers[1].name", False),
+        ("spec.containers[*].image", "spec.containers", True),
+        ("*", "data.a", True),
+        ('data["a.b"]', 'data["a.b"]', True),
+        ("data.a", "data.ab", False),
+    ],
+)
+def test_a_pattern_concerns_what_it_names_and_what_holds_it(
+    pattern: str, path: str, does: bool
+) -> None:
+    assert concerns(pattern, path) is does
+
+
+def test_changed_keys_with_dots_are_quoted() -> None:
+    assert list(changed_paths({"data": {"a.b": 1}}, {"data": {"a.b": 2}})) == ['data["a.b"]']
+
+
+def test_quantities_are_compared_as_quantities() -> None:
+    def pod(cpu: Any, memory: str) -> dict[str, Any]:
+        return {"spec": {"resources": {"requests": {"cpu": cpu, "memory": memory}}}}
+
+    assert object_changes(pod("10m", "1Mi"), pod("0.010", "1024Ki")) == ()
+    assert object_changes(pod(1, "1Gi"), pod("1000m", "1G")) == ("spec.resources.requests.memory",)
+    assert object_changes({"data": {"a": "1"}}, {"data": {"a": "1000m"}}) == ("data.a",)
+
+
+def test_a_secrets_string_data_is_part_of_its_data() -> None:
+    found = normalised({"kind": "Secret", "data": {"a": "eA=="}, "stringData": {"b": "x"}})
+    assert found == {"kind": "Secret", "data": {"a": "eA==", "b": "eA=="}}
+    assert normalised({"kind": "Secret", "stringData": {"b": UNKNOWN}})["data"] == {"b": UNKNOWN}
+
+
+def test_everything_a_pattern_names_is_mapped_and_nothing_is_added() -> None:
+    value = {"data": {"a": 1}, "m": {"x": 1}}
+    assert mapped(value, "data", str) == {"data": "{'a': 1}", "m": {"x": 1}}
+    assert mapped(value, "m.y", str) == value
 
 
 def test_secrets_and_unknowns_are_found_at_any_depth() -> None:
@@ -163,13 +241,20 @@ def test_a_daemonset_is_ready_when_every_pod_is_new_and_ready() -> None:
     assert readiness(daemon_set(updatedNumberScheduled=3, numberReady=2)) is not None
 
 
+def test_the_documentation_names_what_is_waited_for() -> None:
+    text = " ".join((REPOSITORY / "docs/pulumi.md").read_text().split())
+    sentence = text.partition("until they are ready: ")[2].partition(". Objects of every")[0]
+    named = re.sub(r" \(.*?\)", "", sentence).split(", ")
+    assert named == sorted(CHECKS)
+
+
 def pod(reason: str, restarts: int) -> dict[str, Any]:
     status = {"name": "c", "restartCount": restarts, "state": {"waiting": {"reason": reason}}}
     return {"metadata": {"name": "p"}, "status": {"containerStatuses": [status]}}
 
 
 @pytest.mark.parametrize(
-    ("code", "restarts", "never"), [(3, 0, False), (3, 1, True), (0, 1, False)]
+    ("code", "restarts", "never"), [(3, 0, False), (3, 2, False), (3, 3, True), (0, 3, False)]
 )
 def test_a_container_that_ends_again_is_hopeless_before_the_kubelet_says_so(
     code: int, restarts: int, never: bool
@@ -177,21 +262,25 @@ def test_a_container_that_ends_again_is_hopeless_before_the_kubelet_says_so(
     state = {"terminated": {"exitCode": code}}
     status = {"name": "c", "restartCount": restarts, "state": state}
     found = {"metadata": {"name": "p"}, "status": {"containerStatuses": [status]}}
-    assert (hopeless([found]) is not None) is never
+    assert (terminal_failure([found]) is not None) is never
 
 
 @pytest.mark.parametrize(
     ("reason", "restarts", "never"),
     [
-        ("CrashLoopBackOff", 1, True),
+        # An application that waits for its database by ending is given another try or two.
+        ("CrashLoopBackOff", 2, False),
+        ("CrashLoopBackOff", 3, True),
         ("ErrImagePull", 0, False),
         ("ImagePullBackOff", 0, True),
         ("ContainerCreating", 0, False),
         ("InvalidImageName", 0, True),
     ],
 )
-def test_waiting_ends_early_on_what_does_not_mend(reason: str, restarts: int, never: bool) -> None:
-    assert (hopeless([pod(reason, restarts)]) is not None) is never
+def test_waiting_ends_early_on_what_does_not_resolve(
+    reason: str, restarts: int, never: bool
+) -> None:
+    assert (terminal_failure([pod(reason, restarts)]) is not None) is never
 
 
 @pytest.mark.parametrize(
@@ -219,4 +308,24 @@ def test_a_workload_is_settled_when_its_pods_have_stayed_ready(
         "spec": {"containers": [{"name": "c"}]},
         "status": {"phase": phase, "conditions": conditions},
     }
-    assert (unsettled([pod], now) is None) is settled
+    assert (not_stable([pod], now) is None) is settled
+
+
+@pytest.mark.parametrize(
+    ("code", "ready_for", "settled"), [(0, 3, True), (3, 3, False), (3, 9, False), (3, 11, True)]
+)
+def test_what_has_failed_before_is_believed_later(
+    code: int, ready_for: float, settled: bool
+) -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    since = (now - timedelta(seconds=ready_for)).isoformat()
+    found = {
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c"}]},
+        "status": {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}],
+            "containerStatuses": [{"lastState": {"terminated": {"exitCode": code}}}],
+        },
+    }
+    assert (not_stable([found], now) is None) is settled

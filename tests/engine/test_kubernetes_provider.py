@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from divvy.engine.kubernetes import provider as module
-from divvy.engine.kubernetes.provider import KubernetesProvider
+from divvy.engine.kubernetes import connection as module
+from divvy.engine.kubernetes.connection import Connection
 
 
 def test_resources_at_the_same_time_share_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,7 +21,7 @@ def test_resources_at_the_same_time_share_one_connection(monkeypatch: pytest.Mon
             made.append(place)
 
     monkeypatch.setattr(module, "Api", SlowApi)
-    provider = KubernetesProvider({"context": "c"}, "manager", lambda _urn, _text: None)
+    connection = Connection({"context": "c"}, {})
     with ThreadPoolExecutor(8) as workers:
-        found = set(workers.map(lambda _: provider.api, range(8)))
+        found = set(workers.map(lambda _: connection.api, range(8)))
     assert (len(found), made) == (1, [(None, "c")])

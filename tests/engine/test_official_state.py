@@ -104,7 +104,7 @@ class OfficialStack:
         (folder / "stacks").mkdir()
         for name, content in files.items():
             (folder / name).write_text(content)
-        self.wish("one")
+        self.target("one")
 
     def _on_this_cluster(self, document: dict[str, Any]) -> str:
         """Create the objects as the official provider does; note what came back."""
@@ -119,7 +119,7 @@ class OfficialStack:
             resource["outputs"] = {**kept, **json.loads(made)}
         return json.dumps(document)
 
-    def wish(self, level: str, *variables: dict[str, str]) -> None:
+    def target(self, level: str, *variables: dict[str, str]) -> None:
         """Change what the program wants."""
         (self.folder / "level").write_text(level)
         (self.folder / "extra.json").write_text(json.dumps(variables))
@@ -148,13 +148,13 @@ def test_a_stack_of_the_official_cli_is_continued(lab: RunningLab, tmp_path: Pat
         assert stack.live("daemonset", "sleeper")["metadata"]["uid"] == uid
 
         more = {"name": "MORE", "value": "yes"}
-        stack.wish("two", more)
+        stack.target("two", more)
         assert "cfg" in stack.divvy("preview", expect=2)
         stack.divvy("up", "--yes")
         assert stack.live("configmap", "cfg")["data"] == {"level": "two"}
         assert stack.variables() == {"LEVEL": "two", "MORE": "yes"}
 
-        stack.wish("two")
+        stack.target("two")
         stack.divvy("up", "--yes")
         assert stack.variables() == {"LEVEL": "two"}
         assert stack.live("daemonset", "sleeper")["metadata"]["uid"] == uid

@@ -12,14 +12,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from divvy.engine.errors import EngineError, StepFailed
+from divvy.engine.errors import EngineError, StateProblem, StepFailed
+from divvy.engine.goal import Goal
 from divvy.engine.operations import Target, preview
+from divvy.engine.packages import DynamicPackage, KubernetesPackage
 from divvy.engine.program import Program
-from divvy.engine.project import find_project
-from divvy.engine.providers import Providers
+from divvy.engine.providers import ProviderPackage, Providers
 from divvy.engine.state.resource import ResourceState
 from divvy.engine.urn import PROVIDER_PREFIX, make_urn
 from divvy.engine.watcher import StepReport, Summary
+from divvy.stack.project import find_project
 
 PROJECT = "name: trial\nruntime: python\n"
 
@@ -91,12 +93,13 @@ def api_server() -> Iterator[tuple[str, list[str], threading.Event]]:
     greeted = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802 (the base class's name)
+        def do_GET(self) -> None:
             asked.append(self.path)
             self.send_response(200)
-            self.send_header("Content-Length", "2")
+            body = b'{"metadata": {"uid": "1"}}'
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(b"{}")
+            self.wfile.write(body)
             greeted.set()
 
         def log_message(self, *arguments: object) -> None: ...
@@ -112,9 +115,11 @@ def api_server() -> Iterator[tuple[str, list[str], threading.Event]]:
 
 def providers_knowing(folder: Path, kind: str, inputs: dict[str, object]) -> tuple[Providers, str]:
     """Return providers that know one of the state, and its reference."""
-    providers = Providers(
-        "trial", "dev", folder=folder, python=sys.executable, told=lambda _urn, _text: None
-    )
+    packages: dict[str, ProviderPackage] = {
+        "kubernetes": KubernetesPackage("divvy", lambda _urn, _text: None),
+        "pulumi-python": DynamicPackage(sys.executable, folder, "trial"),
+    }
+    providers = Providers("trial", "dev", packages, {})
     urn = make_urn("dev", "trial", "", f"{PROVIDER_PREFIX}{kind}", "p")
     state = ResourceState(urn, f"{PROVIDER_PREFIX}{kind}", custom=True, id="1", inputs=inputs)
     providers.known(state)
@@ -147,7 +152,7 @@ def test_the_cluster_of_the_state_is_greeted_before_the_first_step(
     providers.warm()
     assert greeted.wait(20)
     providers.close()
-    assert asked == ["/version"]
+    assert asked == ["/api/v1/namespaces/kube-system"]
 
 
 def test_a_cluster_that_cannot_be_greeted_is_told_to_who_needs_it(tmp_path: Path) -> None:
@@ -174,3 +179,25 @@ def test_a_provider_that_comes_too_late_is_not_made(tmp_path: Path) -> None:
     providers.close()
     with pytest.raises(StepFailed, match="the run is over"):
         providers.of(reference)
+
+
+def test_a_provider_is_recorded_as_the_official_engine_does(tmp_path: Path) -> None:
+    # What the program does not give is not taken away: else each engine would update the other's.
+    providers, reference = providers_knowing(tmp_path, "pulumi-python", {})
+    urn = reference.rpartition("::")[0]
+    kind = f"{PROVIDER_PREFIX}pulumi-python"
+    internal: dict[str, object] = {"__internal": {"x": "1"}, "version": "1.2.3", "p:a": "b"}
+    old = ResourceState(urn, kind, custom=True, id="1", inputs=internal)
+    goal = Goal(urn, kind, "p", custom=True, inputs={"p:a": "b"}, version="1.2.3")
+    operation, new = providers.registered(goal, old)
+    assert (operation, new.inputs, new.id) == ("same", internal, "1")
+    providers.close()
+
+
+@pytest.mark.parametrize("text", ["x", "0", "-1"])
+def test_a_wrong_number_of_parallel_steps_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("PULUMI_PARALLEL", text)
+    with pytest.raises(StateProblem, match=f"PULUMI_PARALLEL={text}: write a number of 1 or more"):
+        previewed(tmp_path, "")

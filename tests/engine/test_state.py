@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
 import os
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from divvy.engine.errors import StateProblem
+from divvy.engine.errors import NotSupported, StateProblem
 from divvy.engine.state.lock import break_locks, lock_folder, locked
 from divvy.engine.state.resource import ResourceState
 from divvy.engine.state.secrets import Passphrase
 from divvy.engine.state.store import StateStore
-from divvy.engine.values import secret
+from divvy.engine.values import SECRET_SIGNATURE, SIGNATURE_KEY, secret
+from tests.divvy_command import run_divvy
 
 OFFICIAL = Path(__file__).with_name("official")
 URN = "urn:pulumi:dev::p::kubernetes:core/v1:ConfigMap::"
@@ -38,7 +42,7 @@ def test_an_official_checkpoint_is_read_and_written_back_in_its_shape(
 ) -> None:
     raw = json.loads((OFFICIAL / f"checkpoint-{name}.json").read_text())
     found = store(tmp_path)
-    resources = found.decode(raw)
+    resources = found.decode(raw).resources
     written = found.encode(resources)
     latest, official = written["checkpoint"]["latest"], raw["checkpoint"]["latest"]
     assert latest["resources"] == official["resources"]
@@ -51,7 +55,7 @@ def test_an_official_checkpoint_is_read_and_written_back_in_its_shape(
 
 def test_a_failed_daemonset_keeps_its_errors(tmp_path: Path) -> None:
     raw = json.loads((OFFICIAL / "checkpoint-after-failed-daemonset.json").read_text())
-    assert any(found.init_errors for found in store(tmp_path).decode(raw))
+    assert any(found.init_errors for found in store(tmp_path).decode(raw).resources)
 
 
 def test_a_newer_checkpoint_is_refused_and_untouched(tmp_path: Path) -> None:
@@ -79,9 +83,11 @@ def test_a_corrupt_checkpoint_is_refused_and_untouched(tmp_path: Path, text: str
 def test_steps_of_a_run_that_died_are_not_lost(tmp_path: Path) -> None:
     dead = store(tmp_path)
     dead.create()
-    dead.began("create", f"{URN}one", "ns/one")
+    dead.began("create", f"{URN}one", "ns/one", resource("one"))
     dead.done(resource("one"))
-    dead.began("create", f"{URN}two", "ns/two")
+    dead.began("create", f"{URN}two", "ns/two", resource("two"))
+    dead.began("create", f"{URN}none", "ns/none", resource("none"))
+    dead.abandoned(f"{URN}none")
     state = store(tmp_path).load()
     assert [found.urn for found in state.resources] == [f"{URN}one"]
     assert [(found.operation, found.id) for found in state.pending] == [("create", "ns/two")]
@@ -110,12 +116,11 @@ def test_a_deletion_in_the_journal_counts(tmp_path: Path) -> None:
 def test_a_replaced_resource_lies_beside_its_successor(tmp_path: Path) -> None:
     found = store(tmp_path)
     found.write([resource("one", id="ns/old")])
-    found.done(resource("one", id="ns/old", delete=True))
-    found.done(resource("one", id="ns/new"))
+    found.done(resource("one", id="ns/new"), resource("one", id="ns/old", delete=True))
     state = store(tmp_path).load()
     assert [(left.id, left.delete) for left in state.resources] == [
-        ("ns/old", True),
         ("ns/new", False),
+        ("ns/old", True),
     ]
 
 
@@ -171,6 +176,171 @@ def test_a_lock_of_another_host_stays_until_it_is_broken(tmp_path: Path) -> None
     assert break_locks(tmp_path, "p", "dev") == 1
 
 
+def test_the_lock_of_a_run_that_is_alive_is_not_broken(tmp_path: Path) -> None:
+    with (
+        locked(tmp_path, "p", "dev"),
+        pytest.raises(StateProblem, match=f"process {os.getpid()} holds"),
+    ):
+        break_locks(tmp_path, "p", "dev")
+
+
+def test_a_run_does_not_write_over_what_another_has_written_meanwhile(tmp_path: Path) -> None:
+    first, second = store(tmp_path), store(tmp_path)
+    first.begin()
+    first.create()
+    second.begin()
+    second.write([resource("two")])
+    with pytest.raises(StateProblem, match="another run has written"):
+        first.write([resource("one")])
+    assert [found.id for found in store(tmp_path).load().resources] == ["ns/two"]
+    apart = tmp_path / ".pulumi/stacks/p/dev.json.conflict"
+    assert "ns/one" in apart.read_text()
+    assert apart.stat().st_mode & 0o777 == 0o600
+    second.write([resource("two"), resource("three")])
+
+
+def test_a_disk_that_takes_nothing_more_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = store(tmp_path)
+    found.create()
+    whole = found.checkpoint_path.read_bytes()
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", full)
+    monkeypatch.setattr(Path, "write_text", full)
+    for attempt in (
+        lambda: found.done(resource("one")),
+        lambda: found.write([resource("one")]),
+        lambda: locked(tmp_path, "p", "dev").__enter__(),
+    ):
+        with pytest.raises(StateProblem, match="cannot be written: No space left on device"):
+            attempt()
+    assert found.checkpoint_path.read_bytes() == whole
+
+
+def test_creations_whose_end_nobody_saw_survive_every_write(tmp_path: Path) -> None:
+    dead = store(tmp_path)
+    dead.create()
+    dead.began("create", f"{URN}one", "ns/one", resource("one"))
+    found = store(tmp_path)
+    state = found.begin()
+    assert [left.id for left in state.pending] == ["ns/one"]
+    assert not found.journal_path.exists()
+    latest = json.loads(found.checkpoint_path.read_text())["checkpoint"]["latest"]
+    (pending,) = latest["pending_operations"]
+    assert (pending["type"], pending["resource"]["urn"]) == ("creating", f"{URN}one")
+    again = store(tmp_path).load()
+    assert [left.made for left in again.pending] == [resource("one")]
+
+
+def test_threads_that_seal_at_once_share_one_salt(tmp_path: Path) -> None:
+    found = store(tmp_path)
+    found.create()
+    secrets = [resource(f"s{n}", inputs={"token": secret(f"hush{n}")}) for n in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(found.done, secrets))
+    assert sorted(left.urn for left in store(tmp_path).load().resources) == sorted(
+        one.urn for one in secrets
+    )
+
+
+def test_state_is_for_its_owner_alone(tmp_path: Path) -> None:
+    found = store(tmp_path)
+    found.create()
+    found.checkpoint_path.chmod(0o644)
+    found.done(resource("one"))
+    assert found.journal_path.stat().st_mode & 0o777 == 0o600
+    found.write([resource("one")])
+    backup = found.checkpoint_path.with_name("dev.json.bak")
+    assert [path.stat().st_mode & 0o777 for path in (found.checkpoint_path, backup)] == [0o600] * 2
+
+
+def test_what_was_sealed_once_is_never_written_in_the_clear(tmp_path: Path) -> None:
+    store(tmp_path).write([resource("one", outputs={"data": secret({"token": "hush"})})])
+    found = store(tmp_path)
+    found.begin()
+    found.done(resource("one", outputs={"data": {"token": "hush"}}))
+    assert "hush" not in found.journal_path.read_text()
+    found.write([resource("one", outputs={"data": {"token": "hush"}})])
+    assert "hush" not in found.checkpoint_path.read_text()
+
+
+def test_a_secret_in_a_secret_is_read_and_written_as_one(tmp_path: Path) -> None:
+    found = store(tmp_path)
+    found.write([resource("one", inputs={"data": secret({"token": secret("hush")})})])
+    raw = json.loads(found.checkpoint_path.read_text())
+    (record,) = raw["checkpoint"]["latest"]["resources"]
+    sealed_text = record["inputs"]["data"]["ciphertext"]
+    salt = raw["checkpoint"]["latest"]["secrets_providers"]["state"]["salt"]
+    crypter = Passphrase(salt, lambda: "open")
+    assert json.loads(crypter.decrypt(sealed_text)) == {"token": "hush"}
+    # As the official engine may nest them.
+    inner = {SIGNATURE_KEY: SECRET_SIGNATURE, "ciphertext": crypter.encrypt('"hush"')}
+    record["inputs"]["data"]["ciphertext"] = crypter.encrypt(json.dumps({"token": inner}))
+    found.checkpoint_path.write_text(json.dumps(raw))
+    (back,) = store(tmp_path).load().resources
+    assert back.inputs == {"data": secret({"token": "hush"})}
+
+
+def test_a_journal_cut_off_in_a_line_is_continued_by_the_next_run(tmp_path: Path) -> None:
+    dead = store(tmp_path)
+    dead.create()
+    dead.done(resource("one"))
+    with dead.journal_path.open("ab") as file:
+        file.write(b'{"salt": null, "done": {"urn')
+    found = store(tmp_path)
+    found.begin()
+    found.done(resource("two"))
+    assert [left.id for left in store(tmp_path).load().resources] == ["ns/one", "ns/two"]
+
+
+def test_a_journal_is_not_folded_over_what_another_program_has_written(tmp_path: Path) -> None:
+    dead = store(tmp_path)
+    dead.create()
+    dead.done(resource("one", id="ns/old"))
+    elsewhere = store(tmp_path / "elsewhere")
+    elsewhere.write([resource("one", id="ns/newer")])
+    text = elsewhere.checkpoint_path.read_text()
+    dead.checkpoint_path.write_text(text)
+    with pytest.raises(StateProblem, match="another program has written"):
+        store(tmp_path).load()
+    assert dead.checkpoint_path.read_text() == text
+
+
+def test_a_run_that_died_between_checkpoint_and_journal_has_written_all(tmp_path: Path) -> None:
+    found = store(tmp_path)
+    found.create()
+    found.done(resource("one"))
+    kept = found.journal_path.read_bytes()
+    found.write([resource("one"), resource("two")])
+    digest = hashlib.sha256(found.checkpoint_path.read_bytes()).hexdigest()
+    found.journal_path.write_bytes(kept + json.dumps({"folded": digest}).encode() + b"\n")
+    assert [left.id for left in store(tmp_path).load().resources] == ["ns/one", "ns/two"]
+
+
+def test_a_successor_and_what_it_replaced_are_recorded_at_once(tmp_path: Path) -> None:
+    found = store(tmp_path)
+    found.create()
+    found.done(resource("one", id="ns/new"), resource("one", id="ns/old", delete=True))
+    state = store(tmp_path).load()
+    assert [(left.id, left.delete) for left in state.resources] == [
+        ("ns/new", False),
+        ("ns/old", True),
+    ]
+
+
+@pytest.mark.parametrize("name", ["stacks/p/dev.json.gz", "stacks/dev.json"])
+def test_another_layout_of_the_state_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    path = tmp_path / ".pulumi" / name
+    path.parent.mkdir(parents=True)
+    path.write_text("{}")
+    with pytest.raises(NotSupported, match=path.name):
+        store(tmp_path).load()
+
+
 def test_a_rename_is_followed_by_all_who_name_it_wherever_the_run_dies(tmp_path: Path) -> None:
     found = store(tmp_path)
     found.create()
@@ -187,3 +357,15 @@ def test_a_rename_is_followed_by_all_who_name_it_wherever_the_run_dies(tmp_path:
     assert state[new].id == "ns/old"
     assert state[f"{URN}user"].dependencies == (new,)
     assert state[f"{URN}user"].property_dependencies == {"data": (new,)}
+
+
+def test_a_stack_with_a_creation_whose_end_nobody_saw_is_not_forgotten(tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
+    (tmp_path / "Pulumi.dev.yaml").write_text("config: {}\n")
+    dead = store(tmp_path)
+    dead.create()
+    dead.began("create", f"{URN}one", "ns/one", resource("one"))
+    done = run_divvy("stack", "rm", "dev", "--yes", folder=tmp_path, expect=1)
+    assert "still has resources" in done.stderr
+    run_divvy("stack", "rm", "dev", "--yes", "--force", folder=tmp_path)
+    assert not dead.exists

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import threading
 import time
@@ -11,11 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx2
-from lightkube.config.client_adapter import Client, ConnectionParams
-from lightkube.config.kubeconfig import KubeConfig
-from lightkube.core.exceptions import ConfigError
 
-from divvy.engine.errors import Conflict, EngineError, StepFailed
+from divvy.engine.errors import Conflict, StepFailed
+from divvy.engine.kubernetes.kubeconfig import client, cluster_config
 
 _APPLY = "application/apply-patch+yaml"
 # How long a server that has answered before may be away: a restart takes some seconds.
@@ -29,7 +26,8 @@ class ApiProblem(StepFailed):
     """The API refused a request; ``status`` is the HTTP status, 0 where it was not reached."""
 
     def __init__(self, text: str, status: int) -> None:
-        super().__init__(text)
+        # Only a refusal says for certain that nothing was done.
+        super().__init__(text, unsure=not 400 <= status < 500)
         self.status = status
 
 
@@ -53,23 +51,30 @@ class Api:
     """A thread-safe client of one cluster."""
 
     def __init__(self, kubeconfig: str | None, context: str | None) -> None:
-        try:
-            with _decoding:
-                config = _configs(kubeconfig).get(context_name=context)
-        except ConfigError as error:
-            raise EngineError(f"kubeconfig: {error}") from None
-        if config is None:
-            raise EngineError(f"kubeconfig: no context {context or 'is current'}")
+        with _decoding:
+            config = cluster_config(kubeconfig, context)
+            self._http = client(config, timeout=30)
         self.default_namespace = config.namespace or "default"
-        self._http = Client(config, ConnectionParams(timeout=httpx2.Timeout(30)))
+        self.server = str(config.cluster.server).rstrip("/")
+        self._uid: str | None = None
         self._kinds: dict[tuple[str, str], Kind] = {}
         self._lock = threading.Lock()
         self._patience = 0.0  # until it has answered once, it is more likely the wrong address
 
-    def greet(self) -> None:
-        """Open a connection, whatever it answers."""
-        with contextlib.suppress(httpx2.HTTPError, RuntimeError):  # the latter: closed meanwhile
-            self._http.get("/version")
+    def cluster_uid(self) -> str:
+        """Return what tells this cluster from every other, "" where this user may not see it.
+
+        It is the uid of the namespace kube-system, which lives as long as its cluster.
+        """
+        if self._uid is None:
+            try:
+                kube_system = self._request("GET", "/api/v1/namespaces/kube-system")
+                self._uid = str(kube_system["metadata"]["uid"])
+            except ApiProblem as problem:
+                if problem.status not in (403, 404):
+                    raise
+                self._uid = ""
+        return self._uid
 
     def close(self) -> None:
         """Close the connections."""
@@ -80,10 +85,12 @@ class Api:
         with self._lock:
             if (api_version, kind) not in self._kinds:
                 group = f"/apis/{api_version}" if "/" in api_version else "/api/v1"
-                for found in self._request("GET", group).get("resources", ()):
-                    if "/" not in found["name"]:
-                        known = Kind(api_version, found["kind"], found["name"], found["namespaced"])
-                        self._kinds[api_version, found["kind"]] = known
+                for resource in self._request("GET", group).get("resources", ()):
+                    if "/" not in resource["name"]:
+                        known = Kind(
+                            api_version, resource["kind"], resource["name"], resource["namespaced"]
+                        )
+                        self._kinds[api_version, resource["kind"]] = known
             if (api_version, kind) not in self._kinds:
                 raise ApiProblem(f"the cluster has no {kind} in {api_version}", 404)
             return self._kinds[api_version, kind]
@@ -117,6 +124,27 @@ class Api:
             headers={"Content-Type": _APPLY},
         )
 
+    def create(
+        self, kind: Kind, namespace: str, obj: Mapping[str, Any], manager: str
+    ) -> dict[str, Any] | None:
+        """Make an object by server-side apply; None where it was there already.
+
+        A request that had to be sent again may meet what its first sending has made.
+        """
+        answer, again = self._persistently(
+            "PATCH",
+            kind.path(namespace, obj["metadata"]["name"]),
+            {
+                "params": {"fieldManager": manager, "force": "false"},
+                "content": json.dumps(obj),
+                "headers": {"Content-Type": _APPLY},
+            },
+        )
+        if not answer.is_success:
+            raise _problem(answer)
+        created: dict[str, Any] = answer.json()
+        return created if again or answer.status_code == httpx2.codes.CREATED else None
+
     def set_managers(
         self, kind: Kind, namespace: str, live: Mapping[str, Any], managed: Sequence[Any]
     ) -> None:
@@ -137,11 +165,9 @@ class Api:
             headers={"Content-Type": "application/json-patch+json"},
         )
 
-    def delete(self, kind: Kind, namespace: str, name: str, propagation: str, uid: str) -> bool:
-        """Begin a deletion; False where the object (with this uid) is gone."""
-        body: dict[str, Any] = {"propagationPolicy": propagation}
-        if uid:
-            body["preconditions"] = {"uid": uid}
+    def delete(self, kind: Kind, namespace: str, name: str, propagation: str, uid: str) -> None:
+        """Begin the deletion of the object with this uid; nothing happens where it is gone."""
+        body = {"propagationPolicy": propagation, "preconditions": {"uid": uid}}
         try:
             self._request(
                 "DELETE",
@@ -150,10 +176,15 @@ class Api:
                 headers={"Content-Type": "application/json"},
             )
         except ApiProblem as problem:
-            if problem.status in (404, 409):
-                return False
-            raise
-        return True
+            if problem.status == 404:
+                return
+            if problem.status != 409:
+                raise
+            # Another object of that name, or one whose deletion has begun already.
+            live = self.get(kind, namespace, name)
+            same = live is not None and live["metadata"]["uid"] == uid
+            if live is not None and same and not live["metadata"].get("deletionTimestamp"):
+                raise
 
     def log_tail(self, namespace: str, pod: str, container: str, *, previous: bool) -> str:
         """Return the last lines of a container's log, "" where there are none."""
@@ -166,41 +197,36 @@ class Api:
             return ""
         return answer.text.strip() if answer.is_success else ""
 
-    def _persistently(self, method: str, path: str, options: Mapping[str, Any]) -> httpx2.Response:
-        """Send a request; while the server restarts, send it again.
+    def _persistently(
+        self, method: str, path: str, options: Mapping[str, Any]
+    ) -> tuple[httpx2.Response, bool]:
+        """Send a request; while the server restarts, send it again, and tell whether it was.
 
         Every request here may be sent twice: reads, applies, and deletions that name
         the object's uid.
         """
         deadline = time.monotonic() + self._patience
+        again = False
         while True:
             try:
                 answer = self._http.request(method, path, **options)
             except httpx2.HTTPError as error:
                 if time.monotonic() >= deadline:
-                    text = f"the API server does not answer: {error}"
+                    text = f"the API server does not answer: {error or type(error).__name__}"
                     raise ApiProblem(text, 0) from None
             else:
                 self._patience = _RESTART_SECONDS
                 if not _starting(answer) or time.monotonic() >= deadline:
-                    return answer
+                    return answer, again
+            again = True
             time.sleep(_RETRY_SECONDS)
 
     def _request(self, method: str, path: str, **options: Any) -> dict[str, Any]:
-        answer = self._persistently(method, path, options)
+        answer, _ = self._persistently(method, path, options)
         if answer.is_success:
-            found: dict[str, Any] = answer.json()
-            return found
+            body: dict[str, Any] = answer.json()
+            return body
         raise _problem(answer)
-
-
-def _configs(kubeconfig: str | None) -> KubeConfig:
-    """Read a kubeconfig given by content or by path, else the one that kubectl would use."""
-    if kubeconfig and kubeconfig.lstrip().startswith(("apiVersion", "{", "clusters")):
-        import yaml  # noqa: PLC0415 (only for a kubeconfig given by content)
-
-        return KubeConfig.from_dict(yaml.safe_load(kubeconfig))
-    return KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()
 
 
 def _starting(answer: httpx2.Response) -> bool:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from typing import Any
+
+from divvy.engine.property_path import below, changed_paths, joined, parse, value_at
+from divvy.engine.values import UNKNOWN
 
 # Fields the API refuses to change, by kind (Kubernetes API reference); "*": of every kind.
 _IMMUTABLE = {
-    "*": ("apiVersion", "kind", "metadata.name", "metadata.namespace"),
+    "*": ("kind", "metadata.name", "metadata.namespace"),
     "DaemonSet": ("spec.selector",),
     "Deployment": ("spec.selector",),
     "ReplicaSet": ("spec.selector",),
-    "StatefulSet": ("spec.selector", "spec.serviceName", "spec.volumeClaimTemplates"),
+    "StatefulSet": (
+        "spec.selector",
+        "spec.serviceName",
+        "spec.volumeClaimTemplates",
+        "spec.podManagementPolicy",
+    ),
     "Job": ("spec.selector", "spec.template", "spec.completions", "spec.completionMode"),
     "Pod": ("spec",),
     "Service": ("spec.clusterIP",),
@@ -23,46 +33,63 @@ _IMMUTABLE = {
     "StorageClass": ("provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"),
     "PersistentVolumeClaim": ("spec.storageClassName", "spec.accessModes", "spec.volumeName"),
 }
-_DATA = ("data", "binaryData", "stringData", "immutable")
+_DATA = ("data", "binaryData", "immutable")
+_QUANTITIES = {"requests", "limits", "capacity", "hard", "overhead", "sizeLimit"}
+_SUFFIXES = {
+    **{suffix: Decimal(10) ** (3 * power) for power, suffix in enumerate("kMGTPE", 1)},
+    **{f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", 1)},
+    **{"": Decimal(1), "m": Decimal("1e-3"), "u": Decimal("1e-6"), "n": Decimal("1e-9")},
+}
+_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))([A-Za-z]*)")
 
 
-def changed_paths(old: Any, new: Any, path: str = "") -> Iterator[str]:
-    """Yield the paths at which two values differ, the deepest that name the change."""
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        for key in sorted({*old, *new}):
-            inner = f"{path}.{key}" if path else str(key)
-            if key not in old or key not in new:
-                yield inner
-            else:
-                yield from changed_paths(old[key], new[key], inner)
-    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        for index, (one, other) in enumerate(zip(old, new, strict=True)):
-            yield from changed_paths(one, other, f"{path}[{index}]")
-    elif old != new:
-        yield path
+def normalised(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object as the API server keeps it: a Secret's stringData is part of its data."""
+    normal = dict(inputs)
+    text = normal.get("stringData")
+    if normal.get("kind") == "Secret" and isinstance(text, Mapping):
+        del normal["stringData"]
+        encoded = {
+            key: value if value == UNKNOWN else base64.b64encode(str(value).encode()).decode()
+            for key, value in text.items()
+        }
+        data = normal.get("data")
+        normal["data"] = {**(data if isinstance(data, Mapping) else {}), **encoded}
+    return normal
+
+
+def object_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the paths at which two objects differ; "1000m" and "1" are one quantity."""
+    return tuple(
+        path
+        for path in changed_paths(old, new)
+        if not _same_quantity(path, value_at(old, path), value_at(new, path))
+    )
 
 
 def replacing_paths(
-    obj: Mapping[str, Any], changed: tuple[str, ...], *, config_map: bool, secret: bool
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    changed: tuple[str, ...],
+    *,
+    config_map: bool,
+    secret: bool,
 ) -> tuple[str, ...]:
     """Return those of the changed paths that force a replacement.
 
     ``config_map`` and ``secret`` say whether the data of these kinds may change in
     place (the provider's enableConfigMapMutable and enableSecretMutable).
     """
-    kind = str(obj.get("kind"))
+    kind = str(new.get("kind"))
     fixed = [*_IMMUTABLE["*"], *_IMMUTABLE.get(kind, ())]
     data_fixed = (kind == "ConfigMap" and not config_map) or (kind == "Secret" and not secret)
-    if data_fixed or (kind in ("ConfigMap", "Secret") and obj.get("immutable")):
+    if data_fixed or (kind in ("ConfigMap", "Secret") and old.get("immutable")):
         fixed.extend(_DATA)
     if kind == "Secret":
         fixed.append("type")
+    if _group(old) != _group(new):
+        fixed.append("apiVersion")
     return tuple(path for path in changed if any(below(path, root) for root in fixed))
-
-
-def below(path: str, root: str) -> bool:
-    """Tell whether a path is ``root`` or lies below it."""
-    return path == root or path.startswith((f"{root}.", f"{root}["))
 
 
 def drifted_paths(inputs: Any, recorded: Any, live: Any, path: str = "") -> Iterator[str]:
@@ -73,7 +100,7 @@ def drifted_paths(inputs: Any, recorded: Any, live: Any, path: str = "") -> Iter
     """
     if isinstance(inputs, Mapping) and isinstance(recorded, Mapping) and isinstance(live, Mapping):
         for key in sorted(inputs):
-            inner = f"{path}.{key}" if path else str(key)
+            inner = joined(path, key)
             if key in recorded:
                 if key in live:
                     yield from drifted_paths(inputs[key], recorded[key], live[key], inner)
@@ -84,37 +111,48 @@ def drifted_paths(inputs: Any, recorded: Any, live: Any, path: str = "") -> Iter
             yield path
         else:
             for index in range(min(len(inputs), len(recorded))):
-                inner = f"{path}[{index}]"
+                inner = joined(path, index)
                 yield from drifted_paths(inputs[index], recorded[index], live[index], inner)
     elif recorded != live:
         yield path
 
 
-def projected(inputs: Any, live: Any) -> Any:
-    """Return the live values at the paths of ``inputs``: what refreshing makes of them."""
+def projected(inputs: Any, recorded: Any, live: Any) -> Any:
+    """Return ``inputs`` with the live values where these are not the recorded ones any more."""
+    if recorded == live:
+        return inputs
     if isinstance(inputs, Mapping) and isinstance(live, Mapping):
-        return {key: projected(inputs[key], live[key]) for key in inputs if key in live}
+        was = recorded if isinstance(recorded, Mapping) else {}
+        # What the server never kept (an empty map) is as the program gave it.
+        return {
+            key: projected(inputs[key], was.get(key), live.get(key))
+            for key in inputs
+            if key in live or key not in was
+        }
     if isinstance(inputs, list) and isinstance(live, list) and len(inputs) == len(live):
-        return [projected(one, other) for one, other in zip(inputs, live, strict=True)]
+        alike = isinstance(recorded, list) and len(recorded) == len(live)
+        known = recorded if alike else [None] * len(live)
+        trios = zip(inputs, known, live, strict=True)
+        return [projected(*trio) for trio in trios]
     return live
 
 
-def without(value: Any, ignored: tuple[str, ...], old: Any) -> Any:
-    """Return ``value`` with the ignored property paths taken from ``old``."""
-    for path in ignored:
-        keys = [found for found in re.split(r"[.\[\]\"]+", path) if found]
-        value = _replaced(value, keys, old)
-    return value
+def _group(obj: Mapping[str, Any]) -> str:
+    group, slash, _ = str(obj.get("apiVersion")).partition("/")
+    return group if slash else ""
 
 
-def _replaced(value: Any, keys: list[str], old: Any) -> Any:
-    if not keys or not isinstance(value, Mapping):
-        return old if not keys else value
-    head, rest = keys[0], keys[1:]
-    changed = dict(value)
-    known = isinstance(old, Mapping) and head in old
-    if not rest and not known:
-        changed.pop(head, None)
-    elif known:
-        changed[head] = _replaced(value.get(head, {}), rest, old[head])
-    return changed
+def _same_quantity(path: str, old: Any, new: Any) -> bool:
+    if not _QUANTITIES.intersection(parse(path)):
+        return False
+    known = _quantity(old)
+    return known is not None and known == _quantity(new)
+
+
+def _quantity(value: Any) -> Decimal | None:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        return None
+    match = _QUANTITY.fullmatch(str(value))
+    if match is None or match[2] not in _SUFFIXES:
+        return None
+    return Decimal(match[1]) * _SUFFIXES[match[2]]

@@ -3,88 +3,117 @@
 from __future__ import annotations
 
 import os
-import threading
-import time
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from divvy.engine.errors import StepFailed
+from divvy.engine.kubernetes.annotations import (
+    AUTONAMED,
+    check_supported,
+    is_autonamed,
+    is_forced,
+    is_true,
+)
 from divvy.engine.kubernetes.api import Api, ApiProblem, Kind
 from divvy.engine.kubernetes.compare import (
-    changed_paths,
     drifted_paths,
+    normalised,
+    object_changes,
     projected,
     replacing_paths,
 )
-from divvy.engine.kubernetes.ready import (
-    hopeless,
-    of_current_template,
-    readiness,
-    selector_text,
-    unsettled,
-    waits_for_pods,
+from divvy.engine.kubernetes.connection import Connection
+from divvy.engine.kubernetes.record import (
+    exists_already,
+    identity_of,
+    managed_fields,
+    managers,
+    previewed,
+    recorded_keys,
+    uid_of,
+    with_recorded_namespace,
+    written_down,
 )
-from divvy.engine.kubernetes.takeover import handed_over
-from divvy.engine.provider import Diff, Made
+from divvy.engine.kubernetes.takeover import CREATOR, handed_over
+from divvy.engine.kubernetes.waiting import Waiting, deletion_state
+from divvy.engine.property_path import restored
+from divvy.engine.provider import Diff, ProviderResult
 from divvy.engine.state.resource import ResourceState
 from divvy.engine.urn import urn_name
 from divvy.engine.values import UNKNOWN, has_unknown
 
-AUTONAMED = "pulumi.com/autonamed"
-_RECORDED = ("__fieldManager", "__inputs", "__initialApiVersion")
-_LOOK_SECONDS = 0.25
-# What only the API server knows; a preview hands these out as unknown.
-_SERVER_METADATA = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
+_OWN_METADATA = ("name", "namespace", "labels", "annotations", "finalizers", "ownerReferences")
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_MAX_MANAGER = 128
+
+
+@contextmanager
+def _naming_replacement() -> Iterator[None]:
+    """Say with a refused change how the object can be replaced: only the program may want that."""
+    try:
+        yield
+    except ApiProblem as problem:
+        if problem.status != 422:
+            raise
+        raise ApiProblem(
+            f"{problem}. If this field can never change, an object with another value is made by "
+            "the options replace_on_changes=[its path] and delete_before_replace=True",
+            problem.status,
+        ) from None
 
 
 class KubernetesProvider:
     """Provider for the objects of one cluster.
 
     ``configuration`` are the provider resource's inputs (kubeconfig, context,
-    namespace, enableConfigMapMutable …); ``told`` hears what is being waited for.
+    namespace, enableConfigMapMutable …); ``recorded`` is the cluster that it had
+    before, as ``cluster`` told it; ``told`` hears what is being waited for.
     """
 
     def __init__(
-        self, configuration: Mapping[str, Any], manager: str, told: Callable[[str, str], None]
+        self,
+        configuration: Mapping[str, Any],
+        manager: str,
+        told: Callable[[str, str], None],
+        recorded: Mapping[str, str],
     ) -> None:
         self._configuration = configuration
         self._manager = manager
-        self._told = told
-        self._api: Api | None = None
-        self._connecting = threading.Lock()
+        self._connection = Connection(configuration, recorded)
+        self._waiting = Waiting(self._connection, told)
+        self._definitions_made = False
 
     def warm(self) -> None:
         """Connect while the program is still being read."""
-        self.api.greet()
+        self.cluster()
+
+    def cancel(self) -> None:
+        """End every waiting."""
+        self._waiting.cancel()
 
     def close(self) -> None:
         """Close the connection to the cluster."""
-        if self._api is not None:
-            self._api.close()
+        self._connection.close()
 
-    @property
-    def api(self) -> Api:
-        """Return the connection, made once, at first use."""
-        with self._connecting:
-            if self._api is None:
-                kubeconfig = self._configuration.get("kubeconfig")
-                self._api = Api(
-                    os.path.expanduser(kubeconfig) if kubeconfig else None,  # noqa: PTH111 (or content)
-                    self._configuration.get("context"),
-                )
-            return self._api
+    def cluster(self) -> Mapping[str, str]:
+        """Return the cluster's uid ("" where this user may not see it) and its server's URL."""
+        return self._connection.cluster()
 
     def check(
         self, urn: str, old: Mapping[str, Any] | None, new: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Fill in the namespace of the provider and a name where the program gives none."""
-        inputs = dict(new)
-        metadata = dict(inputs.get("metadata") or {})
-        default = self._configuration.get("namespace")
-        if default and "namespace" not in metadata and inputs.get("kind") != "Namespace":
-            metadata["namespace"] = default
-        if not metadata.get("name") and not metadata.get("generateName"):
+        """Fill in the namespace, and a name where the program gives none."""
+        inputs = normalised(new)
+        metadata = inputs.get("metadata") or {}
+        if metadata == UNKNOWN:
+            return inputs
+        metadata = dict(metadata)
+        check_supported(urn, inputs, metadata)
+        if "namespace" not in metadata and self._connection.namespaced(inputs):
+            metadata["namespace"] = self._connection.default_namespace
+        if not metadata.get("name"):
             known = (old or {}).get("metadata") or {}
             if (known.get("annotations") or {}).get(AUTONAMED):
                 metadata["name"] = known["name"]
@@ -96,147 +125,221 @@ class KubernetesProvider:
 
     def diff(self, resource: ResourceState, inputs: Mapping[str, Any]) -> Diff:
         """Compare by value; a fixed name makes a replacement delete first."""
-        changed = tuple(changed_paths(resource.inputs, inputs))
+        before = with_recorded_namespace(normalised(resource.inputs), resource.outputs, inputs)
+        changed = object_changes(before, inputs)
         replace = replacing_paths(
+            before,
             inputs,
             changed,
-            config_map=_true(self._configuration.get("enableConfigMapMutable")),
-            secret=_true(self._configuration.get("enableSecretMutable")),
+            config_map=is_true(self._configuration.get("enableConfigMapMutable")),
+            secret=is_true(self._configuration.get("enableSecretMutable")),
         )
         moved = any(path in ("metadata.name", "metadata.namespace") for path in changed)
-        return Diff(changed, replace, before=bool(replace) and not moved)
+        return Diff(
+            changed, replace, before=bool(replace) and not moved and not is_autonamed(inputs)
+        )
 
-    def identity(self, inputs: Mapping[str, Any]) -> str:
-        """Return "namespace/name" or "name" as the official provider does."""
-        metadata = inputs.get("metadata") or {}
-        namespace, name = metadata.get("namespace"), str(metadata.get("name", ""))
-        return f"{namespace}/{name}" if namespace else name
+    def begin(self, inputs: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Return "namespace/name" and a field manager that no other object has.
 
-    def create(self, urn: str, inputs: Mapping[str, Any], *, timeout: float, preview: bool) -> Made:
+        It is written down before the creation, so that what a cut-off run has made is known
+        among all objects of this name that may ever be there.
+        """
+        manager = f"{self._manager[: _MAX_MANAGER - 9]}-{os.urandom(4).hex()}"
+        return identity_of(inputs), {"__fieldManager": manager}
+
+    def create(
+        self, urn: str, inputs: Mapping[str, Any], begun: Mapping[str, Any], *, timeout: float
+    ) -> ProviderResult:
         """Apply a new object and wait until it is ready."""
-        if has_unknown(inputs):
-            return Made("", _previewed(inputs))
-        try:
-            kind, namespace = self._place(inputs)
-            live = self.api.get(kind, namespace, inputs["metadata"]["name"])
-            if live is not None and not _forced(inputs) and not _ours(live, self._manager):
-                raise StepFailed(
-                    f"{self.identity(inputs)} exists already, made by {_makers(live)}: delete it, "
-                    'or take it over with the annotation pulumi.com/patchForce: "true"'
-                )
-            applied = self.api.apply(
-                kind, namespace, inputs, self._manager, force=_forced(inputs), dry_run=preview
+        manager = str(begun["__fieldManager"])
+        if self._definitions_made:
+            kind, namespace = self._waiting.until_served(inputs)
+        else:
+            kind, namespace = self._connection.location(inputs)
+        live = self._api.get(kind, namespace, inputs["metadata"]["name"])
+        if live is not None:
+            raise exists_already(live)
+        applied = self._api.create(kind, namespace, inputs, manager)
+        if applied is None:  # somebody has made it between the look and the request
+            raise exists_already(
+                self._api.get(kind, namespace, inputs["metadata"]["name"]) or inputs
             )
-        except ApiProblem as problem:
-            if preview and problem.status == 404:
-                return Made("", _previewed(inputs))  # its namespace or kind comes with this run
-            raise
-        if preview:
-            return Made("", _previewed(applied))
-        identity = self._identity_of(kind, applied)
-        outputs = self._await(urn, kind, namespace, applied, inputs, self._manager, timeout)
-        return Made(identity, outputs)
+        result = self._ready(urn, kind, namespace, applied, inputs, manager, timeout)
+        if inputs.get("kind") == "CustomResourceDefinition":
+            self._definitions_made = True
+        return result
 
-    def planned(self, inputs: Mapping[str, Any]) -> Made:
-        """Foretell an object; a dry run would meet the one that it replaces."""
-        return Made("", _previewed(inputs))
+    def preview_create(
+        self, urn: str, inputs: Mapping[str, Any], *, replacing: bool
+    ) -> ProviderResult:
+        """Try a creation; a dry run would meet the object that is to make room."""
+        if replacing or has_unknown(inputs):
+            return ProviderResult("", previewed(inputs))
+        try:
+            kind, namespace = self._connection.location(inputs)
+            live = self._api.get(kind, namespace, inputs["metadata"]["name"])
+            if live is not None:
+                raise exists_already(live)
+            applied = self._api.apply(kind, namespace, inputs, self._manager, dry_run=True)
+        except ApiProblem as problem:
+            if problem.status == 404:  # its namespace or kind comes with this run
+                return ProviderResult("", previewed(inputs))
+            raise
+        return ProviderResult("", previewed(applied))
 
     def update(
-        self, resource: ResourceState, inputs: Mapping[str, Any], *, timeout: float, preview: bool
-    ) -> Made:
+        self,
+        resource: ResourceState,
+        inputs: Mapping[str, Any],
+        *,
+        timeout: float,
+        ignored: tuple[str, ...],
+    ) -> ProviderResult:
         """Apply new inputs to an object and wait until it is ready."""
-        if has_unknown(inputs):
-            return Made(resource.id, {**resource.outputs, **inputs})
-        kind, namespace = self._place(inputs)
+        kind, namespace = self._connection.location(inputs)
         # What an official run made keeps its manager, so that removed fields are ours to remove.
         manager = str(resource.outputs.get("__fieldManager") or self._manager)
-        taking_over = manager != self._manager and self._take_over(resource, manager, preview)
-        force = _forced(inputs) or (preview and taking_over)
-        applied = self.api.apply(kind, namespace, inputs, manager, force=force, dry_run=preview)
-        if preview:
-            return Made(resource.id, applied)
-        identity = self._identity_of(kind, applied)
-        outputs = self._await(resource.urn, kind, namespace, applied, inputs, manager, timeout)
-        return Made(identity, outputs)
+        if manager.startswith(CREATOR):
+            self._take_over(resource, manager)
+        with _naming_replacement():
+            applied = self._api.apply(
+                kind,
+                namespace,
+                self._left_alone(resource, inputs, ignored),
+                manager,
+                force=is_forced(inputs),
+            )
+        return self._ready(resource.urn, kind, namespace, applied, inputs, manager, timeout)
+
+    def preview_update(
+        self, resource: ResourceState, inputs: Mapping[str, Any], *, ignored: tuple[str, ...]
+    ) -> ProviderResult:
+        """Try an update."""
+        if has_unknown(inputs):
+            return ProviderResult(resource.id, {**resource.outputs, **inputs})
+        manager = str(resource.outputs.get("__fieldManager") or self._manager)
+        force = is_forced(inputs) or (
+            manager.startswith(CREATOR) and self._handed_over(resource, manager) is not None
+        )
+        try:
+            kind, namespace = self._connection.location(inputs)
+            with _naming_replacement():
+                applied = self._api.apply(
+                    kind,
+                    namespace,
+                    self._left_alone(resource, inputs, ignored),
+                    manager,
+                    force=force,
+                    dry_run=True,
+                )
+        except ApiProblem as problem:
+            if problem.status == 404:  # its kind in this version comes with this run
+                return ProviderResult(resource.id, previewed(inputs))
+            raise
+        return ProviderResult(resource.id, applied)
 
     def delete(self, resource: ResourceState, *, timeout: float) -> None:
         """Delete an object and wait until it is gone."""
-        outputs = resource.outputs or resource.inputs
-        try:
-            kind, namespace = self._place(outputs)
-        except ApiProblem as problem:
-            if problem.status == 404:
-                return  # the kind itself is gone, and with it its objects
-            raise
-        metadata = outputs["metadata"]
-        annotations = metadata.get("annotations") or {}
+        uid = self.object_key(resource)
+        if not uid:
+            raise StepFailed(
+                f"{resource.id} was recorded without its uid, so that it cannot be told from an "
+                "object of somebody else: refresh the stack first"
+            )
+        obj = resource.outputs
+        location = self._connection.known_location(obj)
+        if location is None:
+            return  # the kind itself is gone, and with it its objects
+        annotations = obj["metadata"].get("annotations") or {}
         policy = str(annotations.get("pulumi.com/deletionPropagationPolicy", "background"))
-        uid = str(metadata.get("uid") or "")
-        name = str(metadata["name"])
-        if not resource.outputs:
-            # A creation that was cut off: what lies there may be somebody else's.
-            found = self.api.get(kind, namespace, name)
-            if found is None or not _ours(found, self._manager):
-                return
-        if not self.api.delete(kind, namespace, name, policy.capitalize(), uid):
-            return
-        if _true(annotations.get("pulumi.com/skipAwait")):
-            return
-        deadline = time.monotonic() + _timeout(annotations, timeout)
-        while time.monotonic() < deadline:
-            live = self.api.get(kind, namespace, name)
-            if live is None or (uid and live["metadata"]["uid"] != uid):
-                return
-            self._told(resource.urn, _deletion_state(live))
-            time.sleep(_LOOK_SECONDS)
-        raise StepFailed(f"{resource.id} is still being deleted after {timeout:.0f} s")
+        name = str(obj["metadata"]["name"])
+        self._api.delete(*location, name, policy.capitalize(), uid)
+        self._waiting.until_gone(resource.urn, *location, obj, timeout)
 
     def read(self, resource: ResourceState) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """Read the live object."""
         live = self._live(resource)
         if live is None:
             return None
-        recorded = {name: resource.outputs[name] for name in _RECORDED if name in resource.outputs}
-        return projected(resource.inputs, live), {**recorded, **live}
+        inputs = normalised(resource.inputs)
+        return projected(inputs, resource.outputs, live), {
+            **recorded_keys(resource.outputs),
+            **live,
+        }
 
-    def drifted(self, resource: ResourceState) -> tuple[str, ...] | None:
+    def lookup(self, resource: ResourceState) -> dict[str, Any] | None:
+        """Read an object by its id, "namespace/name" or "name"."""
+        namespace, _, name = resource.id.rpartition("/")
+        group, kind = resource.type.removeprefix("kubernetes:").split(":")
+        known = self._api.kind(group.removeprefix("core/"), kind)
+        place = (namespace or self._connection.default_namespace) if known.namespaced else ""
+        return self._api.get(known, place, name)
+
+    def find(self, begun: ResourceState) -> ResourceState | None:
+        """Look for what a cut-off creation has made, by the field manager written down before."""
+        location = self._connection.known_location(begun.inputs)
+        if location is None:
+            return None
+        live = self._api.get(*location, str(begun.inputs["metadata"]["name"]))
+        if live is None:
+            return None
+        manager = begun.outputs.get("__fieldManager")
+        if manager is None:  # of the official engine, which writes down the name alone
+            if not is_autonamed(begun.inputs):
+                raise StepFailed(
+                    f"{identity_of(begun.inputs)} exists, and whether the interrupted run made "
+                    "it cannot be told: delete it, or remove the pending operation with "
+                    "`divvy refresh --clear-pending-creates`"
+                )
+            manager = f"{CREATOR}-{os.urandom(4).hex()}"
+        elif manager not in managers(live):
+            return None  # somebody else's
+        return replace(
+            begun,
+            id=identity_of(live),
+            outputs={**written_down(manager, begun.inputs), **live},
+            init_errors=("its creation was interrupted",),
+        )
+
+    def drifted(
+        self, resource: ResourceState, inputs: Mapping[str, Any], ignored: tuple[str, ...]
+    ) -> tuple[str, ...] | None:
         """Compare the live object with the recorded one at the paths the program set."""
         live = self._live(resource)
         if live is None:
             return None
-        return tuple(drifted_paths(resource.inputs, resource.outputs, live))
+        if live["metadata"].get("deletionTimestamp"):
+            raise StepFailed(
+                f"{resource.id} is being deleted from outside, {deletion_state(live)}: run again "
+                "when it is gone, and it is made again"
+            )
+        # What is ignored is as recorded, whatever it is.
+        compared = restored(live, ignored, resource.outputs)
+        return tuple(drifted_paths(normalised(resource.inputs), resource.outputs, compared))
 
-    def _take_over(self, resource: ResourceState, manager: str, preview: bool) -> bool:
-        """Give the official creator's fields to ``manager``; say whether it had any."""
-        live = self._live(resource)
-        managed = None if live is None else handed_over(_managed(live), manager)
-        if live is None or managed is None:
-            return False
-        if not preview:
-            self.api.set_managers(*self._place(live), live, managed)
-        return True
+    def object_name(self, inputs: Mapping[str, Any]) -> str:
+        """Return group, kind, namespace and name, "" while they are unknown."""
+        if has_unknown(inputs.get("metadata")):
+            return ""
+        group = str(inputs.get("apiVersion")).rpartition("/")[0]
+        return f"{inputs.get('kind')}{'.' if group else ''}{group} {identity_of(inputs)}"
 
-    def _live(self, resource: ResourceState) -> dict[str, Any] | None:
-        source = resource.outputs if "metadata" in resource.outputs else resource.inputs
-        try:
-            kind, namespace = self._place(source)
-        except ApiProblem as problem:
-            if problem.status == 404:
-                return None
-            raise
-        return self.api.get(kind, namespace, str(source["metadata"]["name"]))
+    def object_key(self, resource: ResourceState) -> str:
+        """Return the object's uid."""
+        return uid_of(resource.outputs)
 
-    def _place(self, obj: Mapping[str, Any]) -> tuple[Kind, str]:
-        kind = self.api.kind(str(obj["apiVersion"]), str(obj["kind"]))
-        namespace = str(obj["metadata"].get("namespace") or self.api.default_namespace)
-        return kind, namespace if kind.namespaced else ""
+    def secret_paths(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return what of a Secret is secret: its data, and kubectl's copy of it."""
+        if inputs.get("kind") != "Secret":
+            return ()
+        return ("data", "stringData", f'metadata.annotations["{_LAST_APPLIED}"]')
 
-    def _identity_of(self, kind: Kind, obj: Mapping[str, Any]) -> str:
-        metadata = obj["metadata"]
-        name = str(metadata["name"])
-        return f"{metadata['namespace']}/{name}" if kind.namespaced else name
+    @property
+    def _api(self) -> Api:
+        return self._connection.api
 
-    def _await(
+    def _ready(
         self,
         urn: str,
         kind: Kind,
@@ -245,86 +348,48 @@ class KubernetesProvider:
         inputs: Mapping[str, Any],
         manager: str,
         timeout: float,
-    ) -> dict[str, Any]:
-        """Wait until the object is ready; raises StepFailed early where it cannot become so."""
-        recorded = {
-            "__fieldManager": manager,
-            "__initialApiVersion": inputs["apiVersion"],
-            "__inputs": dict(inputs),
-        }
-        annotations = inputs["metadata"].get("annotations") or {}
-        live = applied
-        if _true(annotations.get("pulumi.com/skipAwait")):
-            return {**recorded, **live}
-        deadline = time.monotonic() + _timeout(annotations, timeout)
-        while True:
-            missing = readiness(live)
-            pods = self._pods(live, namespace) if waits_for_pods(live) else []
-            if missing is None:
-                missing = unsettled(pods, datetime.now(UTC))
-            if missing is None:
-                return {**recorded, **live}
-            self._told(urn, missing)
-            reason = self._hopeless(pods, namespace)
-            late = time.monotonic() >= deadline
-            if reason or late:
-                text = reason or f"{missing} after {_timeout(annotations, timeout):.0f} s"
-                raise StepFailed(f"not ready: {text}", {**recorded, **live})
-            time.sleep(_LOOK_SECONDS)
-            found = self.api.get(kind, namespace, applied["metadata"]["name"])
-            if found is None:
-                raise StepFailed("the object was deleted while the engine waited for it")
-            live = found
+    ) -> ProviderResult:
+        """Wait until the object is ready; whatever goes wrong, the object is there.
 
-    def _pods(self, obj: Mapping[str, Any], namespace: str) -> list[Mapping[str, Any]]:
-        found = self.api.list(self.api.kind("v1", "Pod"), namespace, selector_text(obj))
-        return of_current_template(obj, found)
+        Raises StepFailed with what there is.
+        """
+        live, reason = self._waiting.until_ready(urn, kind, namespace, applied, timeout)
+        outputs = {**written_down(manager, inputs), **live}
+        if reason is not None:
+            raise StepFailed(reason, outputs)
+        return ProviderResult(identity_of(applied), outputs)
 
-    def _hopeless(self, pods: list[Mapping[str, Any]], namespace: str) -> str | None:
-        trouble = hopeless(pods)
-        if trouble is None:
+    def _left_alone(
+        self, resource: ResourceState, inputs: Mapping[str, Any], ignored: tuple[str, ...]
+    ) -> Mapping[str, Any]:
+        """Return inputs with the live values of what is ignored: to apply them changes nothing."""
+        live = self._live(resource) if ignored else None
+        if live is None:
+            return inputs
+        applied: dict[str, Any] = restored(dict(inputs), ignored, live)
+        metadata = applied.get("metadata") or {}
+        own = {key: metadata[key] for key in _OWN_METADATA if key in metadata}
+        applied.pop("status", None)
+        return {**applied, "metadata": {**own, "name": inputs["metadata"]["name"]}}
+
+    def _handed_over(self, resource: ResourceState, manager: str) -> tuple[Any, Any] | None:
+        live = self._live(resource)
+        managed = None if live is None else handed_over(managed_fields(live), manager)
+        return None if managed is None else (live, managed)
+
+    def _take_over(self, resource: ResourceState, manager: str) -> None:
+        """Give the official creator's fields to ``manager``."""
+        found = self._handed_over(resource, manager)
+        if found is not None:
+            live, managed = found
+            self._api.set_managers(*self._connection.location(live), live, managed)
+
+    def _live(self, resource: ResourceState) -> dict[str, Any] | None:
+        """Return the live object, None where it is gone, or another one has its name."""
+        source = resource.outputs if "metadata" in resource.outputs else resource.inputs
+        location = self._connection.known_location(source)
+        if location is None:
             return None
-        place = (namespace, trouble.pod, trouble.container)
-        log = self.api.log_tail(*place, previous=False)
-        if not log and trouble.restarts:
-            log = self.api.log_tail(*place, previous=True)
-        said = f"; its last words:\n{log}" if log else ""
-        return (
-            f"container {trouble.container} of pod {trouble.pod} is in {trouble.reason}"
-            f" ({trouble.message}){said}"
-        )
-
-
-def _true(value: Any) -> bool:
-    return value is True or value == "true"
-
-
-def _forced(inputs: Mapping[str, Any]) -> bool:
-    annotations = inputs["metadata"].get("annotations") or {}
-    return _true(annotations.get("pulumi.com/patchForce"))
-
-
-def _timeout(annotations: Mapping[str, Any], default: float) -> float:
-    return float(annotations.get("pulumi.com/timeoutSeconds", default))
-
-
-def _ours(live: Mapping[str, Any], manager: str) -> bool:
-    return any(found.get("manager") == manager for found in _managed(live))
-
-
-def _makers(live: Mapping[str, Any]) -> str:
-    return ", ".join(sorted({str(found.get("manager")) for found in _managed(live)})) or "unknown"
-
-
-def _managed(live: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return list(live["metadata"].get("managedFields") or ())
-
-
-def _previewed(obj: Mapping[str, Any]) -> dict[str, Any]:
-    metadata = {**obj["metadata"], **dict.fromkeys(_SERVER_METADATA, UNKNOWN)}
-    return {**obj, "metadata": metadata, "status": UNKNOWN}
-
-
-def _deletion_state(live: Mapping[str, Any]) -> str:
-    finalizers = live["metadata"].get("finalizers") or []
-    return f"waiting for {', '.join(finalizers)}" if finalizers else "being deleted"
+        live = self._api.get(*location, str(source["metadata"]["name"]))
+        known = self.object_key(resource)
+        return None if live is not None and known not in ("", uid_of(live)) else live

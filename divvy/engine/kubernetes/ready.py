@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-# Waiting reasons of a container that time alone does not mend.
+# Waiting reasons of a container that time alone does not resolve.
+_CRASHING = "CrashLoopBackOff"
 _HOPELESS = {
-    "CrashLoopBackOff",
+    _CRASHING,
     "InvalidImageName",
     "ErrImageNeverPull",
     "CreateContainerConfigError",
@@ -18,12 +19,16 @@ _HOPELESS = {
     # The kubelet tries again; after its first back-off it rarely gets better by itself.
     "ImagePullBackOff",
 }
+# The kubelet waits 10 s, 20 s, 40 s … before it starts a container again: this is after 30 s.
+_MIN_RESTARTS = 3
 # The API's times are whole seconds.
 _SETTLING = timedelta(seconds=2)
+# What has failed before is ready for a moment at every new start.
+_SETTLING_AGAIN = timedelta(seconds=10)
 
 
 @dataclass(frozen=True)
-class Trouble:
+class ContainerFailure:
     """A container that cannot start or keeps ending: where and why."""
 
     pod: str
@@ -35,7 +40,7 @@ class Trouble:
 
 def readiness(obj: Mapping[str, Any]) -> str | None:
     """Return None when the object is ready, else what is missing."""
-    check = _CHECKS.get(str(obj.get("kind")))
+    check = CHECKS.get(str(obj.get("kind")))
     return None if check is None else check(obj)
 
 
@@ -80,10 +85,38 @@ def _pod(obj: Mapping[str, Any]) -> str | None:
 
 
 def _job(obj: Mapping[str, Any]) -> str | None:
+    return None if _condition(obj, "Complete") else "the job is not complete"
+
+
+def _definition(obj: Mapping[str, Any]) -> str | None:
+    return None if _condition(obj, "Established") else "the definition is not established"
+
+
+def _service(obj: Mapping[str, Any]) -> str | None:
+    if (obj.get("spec") or {}).get("type") != "LoadBalancer":
+        return None
+    balancer = (obj.get("status") or {}).get("loadBalancer") or {}
+    return None if balancer.get("ingress") else "the service has no address yet"
+
+
+def _condition(obj: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
     for condition in (obj.get("status") or {}).get("conditions") or ():
-        if condition["type"] in ("Complete", "Failed") and condition["status"] == "True":
-            return None
-    return "the job is not complete"
+        if condition["type"] == kind and condition["status"] == "True":
+            return dict(condition)
+    return None
+
+
+def failure(obj: Mapping[str, Any]) -> str | None:
+    """Return why an object never becomes ready, as its own status says, None where it may."""
+    failed = _condition(obj, "Failed") if obj.get("kind") == "Job" else None
+    if failed is None:
+        return None
+    return f"the job failed: {failed.get('message') or failed.get('reason') or 'no reason given'}"
+
+
+def binds_late(storage_class: Mapping[str, Any]) -> bool:
+    """Tell whether claims of a class stay unbound until a pod uses them."""
+    return storage_class.get("volumeBindingMode") == "WaitForFirstConsumer"
 
 
 def _claim(obj: Mapping[str, Any]) -> str | None:
@@ -96,40 +129,44 @@ def _namespace(obj: Mapping[str, Any]) -> str | None:
     return None if phase == "Active" else f"the namespace is {phase}"
 
 
-_CHECKS = {
+CHECKS = {
     "DaemonSet": _daemon_set,
     "Deployment": _replicated,
     "StatefulSet": _replicated,
     "ReplicaSet": _replicated,
     "Pod": _pod,
     "Job": _job,
+    "CustomResourceDefinition": _definition,
+    "Service": _service,
     "PersistentVolumeClaim": _claim,
     "Namespace": _namespace,
 }
 
 
-def hopeless(pods: Sequence[Mapping[str, Any]]) -> Trouble | None:
+def terminal_failure(pods: Sequence[Mapping[str, Any]]) -> ContainerFailure | None:
     """Return the first container that will not start however long one waits."""
     for pod in pods:
         if pod["metadata"].get("deletionTimestamp"):
             continue
         status = pod.get("status") or {}
-        for found in [
+        for container in [
             *(status.get("initContainerStatuses") or ()),
             *(status.get("containerStatuses") or ()),
         ]:
-            waiting = (found.get("state") or {}).get("waiting") or {}
-            reason, restarts = waiting.get("reason", ""), found.get("restartCount", 0)
+            waiting = (container.get("state") or {}).get("waiting") or {}
+            reason, restarts = waiting.get("reason", ""), container.get("restartCount", 0)
+            if reason == _CRASHING and restarts < _MIN_RESTARTS:
+                continue  # it may only wait for what it needs, by ending
             if reason in _HOPELESS:
                 name = pod["metadata"]["name"]
                 text = waiting.get("message", "")
-                return Trouble(name, found["name"], reason, text, restarts)
+                return ContainerFailure(name, container["name"], reason, text, restarts)
             # Between two tries the kubelet may go on showing how the last one ended.
-            ended = (found.get("state") or {}).get("terminated") or {}
-            if ended.get("exitCode") and restarts >= 1:
+            ended = (container.get("state") or {}).get("terminated") or {}
+            if ended.get("exitCode") and restarts >= _MIN_RESTARTS:
                 text = f"exit code {ended['exitCode']}, again"
-                return Trouble(
-                    pod["metadata"]["name"], found["name"], "CrashLoopBackOff", text, restarts
+                return ContainerFailure(
+                    pod["metadata"]["name"], container["name"], _CRASHING, text, restarts
                 )
     return None
 
@@ -153,7 +190,7 @@ def _shape(spec: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     ]
 
 
-def unsettled(pods: Sequence[Mapping[str, Any]], now: datetime) -> str | None:
+def not_stable(pods: Sequence[Mapping[str, Any]], now: datetime) -> str | None:
     """Name a pod whose readiness says nothing yet, None where there is none.
 
     A container without a readiness probe is ready the moment it starts, even if it
@@ -170,9 +207,19 @@ def unsettled(pods: Sequence[Mapping[str, Any]], now: datetime) -> str | None:
             return f"pod {name} is not ready"
         containers = pod["spec"].get("containers") or ()
         probed = all("readinessProbe" in container for container in containers)
-        if not probed and now - since < _SETTLING:
-            return f"pod {name} has just become ready"
+        failed = _has_failed(status)
+        if not probed and now - since < (_SETTLING_AGAIN if failed else _SETTLING):
+            return f"pod {name} has just become ready{' again' if failed else ''}"
     return None
+
+
+def _has_failed(status: Mapping[str, Any]) -> bool:
+    """Tell whether a container runs that has ended with an error before."""
+    for container in status.get("containerStatuses") or ():
+        ended = (container.get("lastState") or {}).get("terminated") or {}
+        if ended.get("exitCode"):
+            return True
+    return False
 
 
 def _ready_since(status: Mapping[str, Any]) -> datetime | None:

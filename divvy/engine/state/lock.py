@@ -7,11 +7,13 @@ import json
 import os
 import socket
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from divvy.engine.errors import StateProblem
+from divvy.engine.state.files import writing
 from divvy.engine.state.resource import now
 
 
@@ -27,7 +29,6 @@ def locked(root: Path, project: str, stack: str) -> Iterator[None]:
     A lock whose process is gone from this very host is stale and taken over.
     """
     folder = lock_folder(root, project, stack)
-    folder.mkdir(parents=True, exist_ok=True)
     own = folder / f"{uuid.uuid4()}.json"
     holder = {
         "pid": os.getpid(),
@@ -35,7 +36,9 @@ def locked(root: Path, project: str, stack: str) -> Iterator[None]:
         "hostname": socket.gethostname(),
         "timestamp": now(),
     }
-    own.write_text(json.dumps(holder))
+    with writing(own):
+        folder.mkdir(parents=True, exist_ok=True)
+        own.write_text(json.dumps(holder))
     try:
         _refuse_others(folder, own)
         yield
@@ -47,11 +50,8 @@ def _refuse_others(folder: Path, own: Path) -> None:
     for other in sorted(folder.glob("*.json")):
         if other == own:
             continue
-        try:
-            holder = json.loads(other.read_text())
-        except (OSError, ValueError):
-            holder = {}
-        if holder.get("hostname") == socket.gethostname() and not _alive(holder.get("pid")):
+        holder = _holder(other)
+        if _is_here(holder) and not _alive(holder.get("pid")):
             other.unlink(missing_ok=True)
             continue
         raise StateProblem(
@@ -62,12 +62,43 @@ def _refuse_others(folder: Path, own: Path) -> None:
 
 
 def _alive(pid: object) -> bool:
-    return isinstance(pid, int) and Path(f"/proc/{pid}").exists()
+    if not isinstance(pid, int) or pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # somebody else's
+    return True
 
 
 def break_locks(root: Path, project: str, stack: str) -> int:
-    """Remove every lock of a stack and return how many there were."""
-    found = list(lock_folder(root, project, stack).glob("*.json"))
+    """Remove every lock of a stack and return how many there were.
+
+    Raises StateProblem for one whose process lives on this very host: two runs at once would
+    lose what the other does.
+    """
+    found = sorted(lock_folder(root, project, stack).glob("*.json"))
+    for lock in found:
+        holder = _holder(lock)
+        if _is_here(holder) and _alive(holder.get("pid")):
+            raise StateProblem(
+                f"process {holder['pid']} holds the lock {lock} and is alive: wait for it, or end "
+                "it first"
+            )
     for lock in found:
         lock.unlink(missing_ok=True)
     return len(found)
+
+
+def _holder(lock: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(lock.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+def _is_here(holder: Mapping[str, Any]) -> bool:
+    return holder.get("hostname") == socket.gethostname()

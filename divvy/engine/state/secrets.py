@@ -11,6 +11,7 @@ import base64
 import hashlib
 import json
 import os
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from divvy.engine.errors import StateProblem
-from divvy.engine.values import SECRET_SIGNATURE, SIGNATURE_KEY, is_secret, secret
+from divvy.engine.values import SECRET_SIGNATURE, SIGNATURE_KEY, is_secret, secret, unwrapped
 
 _ROUNDS = 1_000_000
 _WORD = "pulumi"
@@ -35,6 +36,8 @@ class Passphrase:
         self.salt = salt
         self._read = read
         self._cipher: AESGCM | None = None
+        # Two threads with a first secret must not make a salt each.
+        self._deriving = threading.Lock()
 
     def encrypt(self, plain: str) -> str:
         """Return ``v1:<nonce>:<ciphertext>``."""
@@ -45,8 +48,12 @@ class Passphrase:
         return _open(self._ready(), sealed)
 
     def _ready(self) -> AESGCM:
-        if self._cipher is not None:
+        with self._deriving:
+            if self._cipher is None:
+                self._cipher = self._derived()
             return self._cipher
+
+    def _derived(self) -> AESGCM:
         phrase = self._read()
         if phrase is None:
             raise StateProblem(
@@ -64,7 +71,6 @@ class Passphrase:
             cipher = _cipher(phrase, base64.b64decode(raw_text))
             if _open(cipher, check) != _WORD:
                 raise StateProblem("the passphrase is not this stack's")
-        self._cipher = cipher
         return cipher
 
 
@@ -89,6 +95,28 @@ def _open(cipher: AESGCM, sealed: str) -> str:
     raise StateProblem("a secret cannot be decrypted: the passphrase is not this stack's")
 
 
+def encrypt_config(value: str, salt: str | None) -> tuple[dict[str, str], str | None]:
+    """Return a configuration value encrypted, as stack files hold it, and the stack's salt."""
+    crypter = Passphrase(salt, lambda: passphrase_from(os.environ))
+    return {"secure": crypter.encrypt(value)}, crypter.salt
+
+
+def opened_texts(text: str, crypter: Passphrase) -> tuple[str, set[str]]:
+    """Return a structured configuration value (JSON) with its secrets opened, and these."""
+    found: set[str] = set()
+
+    def open_(value: Any) -> Any:
+        if isinstance(value, dict) and set(value) == {"secure"}:
+            plain = crypter.decrypt(value["secure"])
+            found.add(plain)
+            return plain
+        if isinstance(value, dict):
+            return {key: open_(entry) for key, entry in value.items()}
+        return [open_(entry) for entry in value] if isinstance(value, list) else value
+
+    return json.dumps(open_(json.loads(text)), separators=(",", ":")), found
+
+
 def passphrase_from(environment: Mapping[str, str]) -> str | None:
     """Return the passphrase the environment gives, None without one."""
     if "PULUMI_CONFIG_PASSPHRASE" in environment:
@@ -100,7 +128,7 @@ def passphrase_from(environment: Mapping[str, str]) -> str | None:
 def sealed(value: Any, crypter: Passphrase) -> Any:
     """Return a value with every secret encrypted, as the state file holds it."""
     if is_secret(value):
-        text = crypter.encrypt(json.dumps(value["value"], separators=(",", ":")))
+        text = crypter.encrypt(json.dumps(unwrapped(value["value"]), separators=(",", ":")))
         return {SIGNATURE_KEY: SECRET_SIGNATURE, "ciphertext": text}
     if isinstance(value, Mapping):
         return {key: sealed(entry, crypter) for key, entry in value.items()}
@@ -113,9 +141,12 @@ def opened(value: Any, crypter: Passphrase) -> Any:
     """Return a value of the state file with every secret decrypted and marked."""
     if isinstance(value, dict):
         if value.get(SIGNATURE_KEY) == SECRET_SIGNATURE:
-            if "ciphertext" in value:
-                return secret(json.loads(crypter.decrypt(value["ciphertext"])))
-            return secret(json.loads(value["plaintext"]))
+            if "value" in value:  # nested and already opened with the secret around it
+                return secret(opened(value["value"], crypter))
+            sealed_text = value.get("ciphertext")
+            plain = value["plaintext"] if sealed_text is None else crypter.decrypt(sealed_text)
+            # The official engine may have sealed a secret inside a secret.
+            return secret(opened(json.loads(plain), crypter))
         return {key: opened(entry, crypter) for key, entry in value.items()}
     if isinstance(value, list):
         return [opened(entry, crypter) for entry in value]

@@ -1,0 +1,101 @@
+"""Components whose children are plain Kubernetes objects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import Any, ClassVar, TypedDict
+
+import pulumi
+
+from divvy.model.contract import POOL_LABEL
+
+# A pod needs its account, rights and configuration first.
+_WAITS_FOR_ALL = "DaemonSet"
+_SDK = "pulumi-kubernetes"
+
+
+class KubernetesObject(pulumi.CustomResource):
+    """One object of the Kubernetes provider, its properties as ``divvy.render`` made them.
+
+    The same resource as the SDK's class of that kind, without its types: those would
+    check nothing here, and importing them takes half as long as a whole preview.
+    """
+
+    def __init__(self, name: str, obj: Mapping[str, Any], opts: pulumi.ResourceOptions) -> None:
+        group = obj["apiVersion"] if "/" in obj["apiVersion"] else f"core/{obj['apiVersion']}"
+        pinned = pulumi.ResourceOptions(version=version(_SDK))
+        super().__init__(
+            f"kubernetes:{group}:{obj['kind']}",
+            name,
+            dict(obj),
+            pulumi.ResourceOptions.merge(opts, pinned),
+        )
+
+
+class ObjectsArgs(TypedDict):
+    """Arguments of the components of this module."""
+
+    objects: Sequence[Mapping[str, Any]]
+    """The objects, in the order in which they can be created."""
+
+
+class ObjectsComponent(pulumi.ComponentResource):
+    """A component whose children are its objects; namespaced ones wait for their Namespace."""
+
+    token: ClassVar[str]
+
+    def __init__(
+        self, name: str, args: ObjectsArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__(self.token, name, {}, opts)
+        registered: list[pulumi.Resource] = []
+        namespaces: list[pulumi.Resource] = []
+        for obj in args["objects"]:
+            kind = obj["kind"]
+            depends = registered if kind == _WAITS_FOR_ALL else namespaces
+            pool = (obj["metadata"].get("labels") or {}).get(POOL_LABEL)
+            resource = KubernetesObject(
+                f"{name}-{kind.lower()}" + (f"-{pool}" if pool else ""),
+                obj,
+                pulumi.ResourceOptions(parent=self, depends_on=list(depends)),
+            )
+            registered.append(resource)
+            if kind == "Namespace":
+                namespaces.append(resource)
+        self.register_outputs({})
+
+
+class DevicePlugin(ObjectsComponent):
+    """The agent and everything it needs in the cluster.
+
+    Creates:
+    * Namespace, ServiceAccount, roles and bindings
+    * the admission policy that holds an agent to its own node
+    * the ConfigMap with the stack's configuration
+    * the DaemonSet and the Service for its metrics
+    """
+
+    token = "divvy:index:DevicePlugin"
+
+
+class NodeRuntime(ObjectsComponent):
+    """What prepares the container runtime of the pools that ask for it: CDI switched on.
+
+    Creates:
+    * ServiceAccount, role and binding for one lease
+    * a DaemonSet for every pool with `runtime.configure`
+    """
+
+    token = "divvy:index:NodeRuntime"
+
+
+class Observability(ObjectsComponent):
+    """Dashboard and alerts over the agents' metrics.
+
+    Creates, as `observability` of the stack file says:
+    * the ConfigMap with the Grafana dashboard
+    * ServiceMonitor and PrometheusRule of the Prometheus Operator
+    """
+
+    token = "divvy:index:Observability"

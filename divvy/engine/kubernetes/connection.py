@@ -1,0 +1,90 @@
+"""A provider's way to its cluster: connected once, and only to the cluster that is recorded."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from divvy.engine.errors import StepFailed
+from divvy.engine.kubernetes.api import Api, ApiProblem, Kind
+from divvy.engine.provider import same_cluster
+
+
+class Connection:
+    """Connects when first needed.
+
+    ``configuration`` are the provider resource's inputs; ``recorded`` is the cluster that it
+    had before, empty where it had none.
+    """
+
+    def __init__(self, configuration: Mapping[str, Any], recorded: Mapping[str, str]) -> None:
+        self._configuration = configuration
+        self._recorded = recorded
+        self._api: Api | None = None
+        self._connecting = threading.Lock()
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._api is not None:
+            self._api.close()
+
+    def cluster(self) -> Mapping[str, str]:
+        """Return the cluster's uid ("" where this user may not see it) and its server's URL."""
+        with self._connecting:
+            api = self._connected()
+        return {"uid": api.cluster_uid(), "server": api.server}
+
+    @property
+    def api(self) -> Api:
+        """Return the connection; raises StepFailed where it leads to another cluster."""
+        with self._connecting:
+            api = self._connected()
+            if self._recorded:
+                found = {"uid": api.cluster_uid(), "server": api.server}
+                if not same_cluster(self._recorded, found):
+                    raise StepFailed(
+                        f"the kubeconfig now leads to another cluster ({api.server}) than the one "
+                        f"that holds the stack's objects ({self._recorded.get('server')}): point "
+                        "it back; to move the stack, destroy it there first; if that cluster "
+                        "is gone for good, `divvy stack rm <stack> --force` forgets its objects"
+                    )
+                self._recorded = {}
+            return api
+
+    @property
+    def default_namespace(self) -> str:
+        """Return the namespace of objects that name none."""
+        return str(self._configuration.get("namespace") or self.api.default_namespace)
+
+    def location(self, obj: Mapping[str, Any]) -> tuple[Kind, str]:
+        """Return kind and namespace of an object; raises ApiProblem (404) for an unknown kind."""
+        kind = self.api.kind(str(obj["apiVersion"]), str(obj["kind"]))
+        namespace = str(obj["metadata"].get("namespace") or self.default_namespace)
+        return kind, namespace if kind.namespaced else ""
+
+    def known_location(self, obj: Mapping[str, Any]) -> tuple[Kind, str] | None:
+        """Return kind and namespace of an object, None where the cluster lacks its kind."""
+        try:
+            return self.location(obj)
+        except ApiProblem as problem:
+            if problem.status == 404:
+                return None
+            raise
+
+    def namespaced(self, obj: Mapping[str, Any]) -> bool:
+        """Tell whether objects of this kind lie in namespaces; a kind unknown as yet does not."""
+        try:
+            return self.api.kind(str(obj["apiVersion"]), str(obj["kind"])).namespaced
+        except ApiProblem as problem:
+            if problem.status == 404:
+                return False
+            raise
+
+    def _connected(self) -> Api:
+        if self._api is None:
+            kubeconfig = self._configuration.get("kubeconfig")
+            self._api = Api(
+                str(kubeconfig) if kubeconfig else None, self._configuration.get("context")
+            )
+        return self._api

@@ -1,0 +1,66 @@
+"""What is live becomes what is recorded: after a cut-off run, and by ``divvy refresh``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from divvy.engine.errors import EngineError
+from divvy.engine.outcome import Outcome
+from divvy.engine.property_path import changed_paths
+from divvy.engine.providers import Providers
+from divvy.engine.recorded import differs, marked, plain
+from divvy.engine.run_state import RunState
+from divvy.engine.state.resource import ResourceState, now
+from divvy.engine.urn import PROVIDER_PREFIX, urn_name
+from divvy.engine.values import unwrapped, with_marks
+from divvy.engine.watcher import StepReport
+
+
+def recover(state: RunState, providers: Providers, outcome: Outcome) -> None:
+    """Look for what cut-off creations have made: what there is becomes part of the state."""
+    for pending in state.pending():
+        if pending.operation != "create" or pending.made is None:
+            state.abandoned(pending.urn)
+            continue
+        try:
+            provider = providers.of(pending.made.provider)
+            found = provider.find(plain(pending.made))
+        except EngineError as problem:
+            name = urn_name(pending.urn)
+            outcome.warn(pending.urn, f"the creation of {name} was interrupted: {problem}")
+            continue
+        if found is None:
+            state.abandoned(pending.urn)
+        else:
+            inputs = pending.made.inputs
+            paths = provider.secret_paths(unwrapped(dict(inputs)))
+            state.recovered(marked(found, paths, inputs))
+
+
+def refresh(old: ResourceState, state: RunState, providers: Providers, outcome: Outcome) -> None:
+    """Record one resource as it is live."""
+    if not old.custom or old.external or old.type.startswith(PROVIDER_PREFIX):
+        return
+    if old.delete:
+        return  # it has a successor of the same URN, and only waits for its deletion
+    step = StepReport("refresh", old.urn, old)
+    outcome.began(step)
+    try:
+        provider = providers.of(old.provider)
+        found = provider.read(plain(old))
+    except EngineError as failure:
+        outcome.failed(old.urn, str(failure), step)
+        return
+    if found is None:
+        state.gone(old)
+        outcome.done(StepReport("delete", old.urn, old))
+        return
+    inputs, outputs = found
+    new = replace(old, inputs=inputs, outputs=outputs)
+    new = marked(new, provider.secret_paths(inputs), old.inputs)
+    new = replace(new, outputs=with_marks(new.outputs, old.outputs))
+    changed = tuple(changed_paths(plain(old).inputs, inputs))
+    if differs(new, old):
+        new = replace(new, modified=now())
+    state.is_now(new, old)
+    outcome.done(StepReport("update" if changed else "same", old.urn, old, new, changed))

@@ -1,0 +1,125 @@
+"""The journal of a run: every step, before and after it happens, one line each.
+
+Its first line names the checkpoint that it continues, by digest; so it is never folded over
+one that somebody else has written since.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from divvy.engine.errors import StateProblem
+from divvy.engine.state.files import digest, sync_folder, write_all, writing
+from divvy.engine.state.resource import ResourceState, renamed, resource_from_json
+from divvy.engine.state.sealing import Sealing
+from divvy.engine.state.stack_state import StackState, record_key
+
+
+class JournalFile:
+    """Lines of JSON appended to a file that is made with the first; thread-safe.
+
+    ``checkpoint`` is the file that it continues.
+    """
+
+    def __init__(self, path: Path, checkpoint: Path) -> None:
+        self.path = path
+        self._checkpoint = checkpoint
+        self._descriptor: int | None = None
+        self._lock = threading.Lock()
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Put a record on the disk."""
+        line = json.dumps(record, separators=(",", ":")) + "\n"
+        with self._lock, writing(self.path):
+            if self._descriptor is None:
+                self._descriptor = self._opened()
+            write_all(self._descriptor, line.encode())
+            os.fdatasync(self._descriptor)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the records; a last line that a crash cut off never happened."""
+        if not self.path.exists():
+            return []
+        try:
+            return [json.loads(line) for line in self.path.read_text().split("\n")[:-1]]
+        except ValueError as error:
+            raise StateProblem(f"{self.path} is damaged ({error}); it was left as it is") from None
+
+    def remove(self) -> None:
+        """Drop the journal: the checkpoint has it all."""
+        with self._lock:
+            if self._descriptor is not None:
+                os.close(self._descriptor)
+                self._descriptor = None
+        self.path.unlink(missing_ok=True)
+
+    def _opened(self) -> int:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        begins = not self.path.exists()
+        if not begins:  # a last line that a crash cut off must not run into the next one
+            whole = self.path.read_bytes().rpartition(b"\n")[0]
+            os.truncate(self.path, len(whole) + 1 if whole else 0)
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        if begins:
+            first = json.dumps({"checkpoint": digest(self._checkpoint)}) + "\n"
+            write_all(descriptor, first.encode())
+            sync_folder(self.path.parent)
+        return descriptor
+
+
+def continues(records: Sequence[Mapping[str, Any]], checkpoint: str, source: str) -> bool:
+    """Tell whether a journal continues the checkpoint with this digest.
+
+    It does not where the checkpoint has it all already: the run died between the checkpoint
+    and the journal's removal. Raises StateProblem where it continues another one.
+    """
+    if not records or any(record.get("folded") == checkpoint for record in records):
+        return False
+    base = next((record["checkpoint"] for record in records if "checkpoint" in record), checkpoint)
+    if base != checkpoint:
+        raise StateProblem(
+            f"{source} holds the steps of a run that died, and since then another program has "
+            "written the checkpoint: put back the checkpoint that the run began with (its .bak), "
+            "or remove the journal where what it made is known"
+        )
+    return True
+
+
+def folded(
+    checkpoint: StackState, records: Sequence[Mapping[str, Any]], sealing: Sealing
+) -> StackState:
+    """Return a checkpoint after the steps of a journal."""
+    state = {_key(found): found for found in checkpoint.resources}
+    pending = {found.urn: found for found in checkpoint.pending}
+    for record in records:
+        sealing.use_salt(record.get("salt"))
+        if "began" in record:
+            began = record["began"]
+            if "made" in began:
+                pending[began["urn"]] = sealing.pending(began["operation"], began["made"])
+        elif "abandoned" in record:
+            pending.pop(record["abandoned"], None)
+        elif "done" in record:
+            resource = sealing.opened(record["done"])
+            pending.pop(resource.urn, None)
+            state[_key(resource)] = resource
+            if "replaced" in record:
+                replaced = sealing.opened(record["replaced"])
+                state[_key(replaced)] = replaced
+        elif "renamed" in record:
+            names = record["renamed"]
+            followed = [renamed(one, names["from"], names["to"]) for one in state.values()]
+            state = {_key(one): one for one in followed}
+        elif "gone" in record:
+            state.pop(_key(resource_from_json(record["gone"])), None)
+    return StackState(tuple(state.values()), tuple(pending.values()))
+
+
+def _key(resource: ResourceState) -> tuple[str, ...]:
+    """Return what tells a resource from its replaced namesakes."""
+    return record_key(resource) if resource.delete else (resource.urn,)

@@ -1,0 +1,34 @@
+"""What a stack has, as a value: its resources, and the steps whose end nobody saw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from divvy.engine.state.resource import ResourceState
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A step that began and whose end nobody saw; ``made`` is what a creation would have made."""
+
+    operation: str
+    urn: str
+    id: str
+    made: ResourceState | None = None
+
+
+@dataclass(frozen=True)
+class StackState:
+    """All resources of a stack in dependency order, and the steps cut off in the middle."""
+
+    resources: tuple[ResourceState, ...] = ()
+    pending: tuple[Pending, ...] = ()
+
+    def live(self) -> dict[str, ResourceState]:
+        """Return resources by URN, without those that only wait for their deletion."""
+        return {found.urn: found for found in self.resources if not found.delete}
+
+
+def record_key(resource: ResourceState) -> tuple[str, str, str]:
+    """Return what one record is told from every other by."""
+    return resource.urn, resource.id, resource.provider

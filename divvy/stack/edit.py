@@ -1,0 +1,78 @@
+"""Change one value in a stack file, the file otherwise as people left it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+from ruamel.yaml.util import load_yaml_guess_indent
+
+from divvy.stack.config import full_key
+from divvy.stack.errors import StackError
+from divvy.stack.file import StackFile, read_path
+from divvy.stack.project import Project
+
+
+def set_value(
+    project: Project, stack: str, key: str, value: str | Mapping[str, str], *, salt: str | None
+) -> None:
+    """Set one value of a stack's ``config``; raises StackError and then changes nothing.
+
+    A secret is ``{"secure": <encrypted text>}``; ``salt`` is what it was encrypted with.
+    """
+    path = project.stack_path(stack)
+    file = read_path(path)
+    changed = _with_value(project, file, key, value, salt)
+    scratch = path.with_name(f".{path.name}.new")
+    scratch.write_text(changed, encoding="utf-8")
+    scratch.replace(path)
+
+
+def _with_value(
+    project: Project,
+    file: StackFile,
+    key: str,
+    value: str | Mapping[str, str],
+    salt: str | None,
+) -> str:
+    file.refuse_duplicates()
+    if not isinstance(file.document.get("config") or {}, dict):
+        raise StackError(f"{file.source}: `config` is not a mapping")
+    yaml, document = _round_trip(file.text)
+    config = document.get("config")
+    if config is None:
+        document["config"] = config = CommentedMap()
+    written = next((name for name in config if full_key(project, str(name)) == key), key)
+    before = config.get(written)
+    if isinstance(before, dict | list) and set(before) != {"secure"}:
+        raise StackError(f"{file.source}: {key} is structured: edit the file")
+    # In quotes, since YAML's versions disagree on what `yes` or `012` mean.
+    config[written] = (
+        DoubleQuotedScalarString(value) if isinstance(value, str) else CommentedMap(value)
+    )
+    if salt is not None and "encryptionsalt" not in document:
+        document.insert(0, "encryptionsalt", salt)
+    stream = io.StringIO()
+    yaml.dump(document, stream)
+    return stream.getvalue()
+
+
+def _round_trip(text: str) -> tuple[YAML, CommentedMap]:
+    """Return a document, and a writer that keeps its style: comments, quotes, indentation."""
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = len(text) + 1000  # lines stay as long as they are
+    yaml.explicit_start = text.startswith("---")
+    document: CommentedMap = yaml.load(text)
+    blocks = [
+        value.lc.col
+        for value in document.values()
+        if isinstance(value, CommentedMap) and value and not value.fa.flow_style()
+    ]
+    mapping = blocks[0] if blocks else 2
+    _, _, offset = load_yaml_guess_indent(text)
+    yaml.indent(mapping=mapping, sequence=(offset or 0) + 2, offset=offset or 0)
+    return yaml, document

@@ -1,0 +1,91 @@
+"""The Pulumi project around a folder and the stack files that belong to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from divvy.stack.errors import StackError
+from divvy.stack.yaml_text import YamlText, read_text
+
+_PREFIX, _SUFFIX = "Pulumi.", ".yaml"
+_FILE = "Pulumi.yaml"
+# Keys of Pulumi.yaml that change what a run does, and that the embedded engine does not know.
+_UNSUPPORTED = {
+    "config": "write the values into the stack file",
+    "requiredPulumiVersion": "the embedded engine is no release of Pulumi",
+    "options": "use the command `divvy refresh`",
+    "plugins": "the embedded engine has its own providers",
+    "packages": "the embedded engine has its own providers",
+}
+
+
+@dataclass(frozen=True)
+class Project:
+    """A Pulumi project: its folder, name, runtime, program folder and folder of stack files.
+
+    ``backend`` is the URL of its state, ``virtualenv`` a folder, "" where it names none;
+    ``unsupported`` are the keys that the embedded engine refuses, with what to do instead.
+    """
+
+    folder: Path
+    name: str
+    runtime: str
+    main: Path
+    stack_folder: Path
+    backend: str = ""
+    virtualenv: str = ""
+    unsupported: Mapping[str, str] = field(default_factory=dict)
+
+    def stacks(self) -> list[str]:
+        """Return the names of the stacks that have a file, sorted."""
+        files = self.stack_folder.glob(f"{_PREFIX}?*{_SUFFIX}")
+        return sorted(stack_name(file) for file in files)
+
+    def stack_path(self, stack: str) -> Path:
+        """Return the path of a stack's file; raises StackError where there is none."""
+        path = self.stack_folder / f"{_PREFIX}{stack}{_SUFFIX}"
+        if not path.is_file():
+            if stack.endswith((".yaml", ".yml")):
+                raise StackError(f"{stack!r} is a file, not a stack: use --file {stack}")
+            known = ", ".join(self.stacks()) or "none"
+            raise StackError(f"no stack {stack!r}: {path} does not exist; known: {known}")
+        return path
+
+
+def find_project(start: Path) -> Project:
+    """Return the project whose Pulumi.yaml is in ``start`` or above; raises StackError."""
+    for folder in (start, *start.parents):
+        path = folder / _FILE
+        if path.is_file():
+            return _project(folder, YamlText(str(path), read_text(path)))
+    raise StackError(f"no {_FILE} in {start} or above: run divvy inside a project")
+
+
+def stack_name(path: Path) -> str:
+    """Return the name of the stack that a file belongs to."""
+    return path.name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
+
+
+def _project(folder: Path, file: YamlText) -> Project:
+    file.refuse_duplicates()
+    raw = file.document
+    name = raw.get("name")
+    if not isinstance(name, str) or not name:
+        raise StackError(f"{file.source}: `name` is missing: give the project a name")
+    runtime = raw.get("runtime")
+    kind = runtime.get("name") if isinstance(runtime, dict) else runtime
+    return Project(
+        folder=folder,
+        name=name,
+        runtime=str(kind),
+        main=(folder / str(raw.get("main", "."))).resolve(),
+        stack_folder=folder / str(raw.get("stackConfigDir", ".")),
+        backend=str((raw.get("backend") or {}).get("url") or ""),
+        virtualenv=str(
+            ((runtime.get("options") or {}) if isinstance(runtime, dict) else {}).get("virtualenv")
+            or ""
+        ),
+        unsupported={key: why for key, why in _UNSUPPORTED.items() if raw.get(key)},
+    )

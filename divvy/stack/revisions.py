@@ -1,0 +1,71 @@
+"""Stack files as git has them: the two sides of a comparison."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from divvy.stack.errors import StackError
+from divvy.stack.file import StackFile, read_path, stack_path
+from divvy.stack.project import stack_name
+
+
+def read_side(text: str, other: str | None) -> StackFile:
+    """Read one side of a diff: a file, a stack, ``REV:path``, or ``REV`` of the other side."""
+    if Path(text).is_file():
+        return read_path(Path(text))
+    revision, colon, path = text.partition(":")
+    if colon and path:
+        return _read_revision(revision, Path(path))
+    try:
+        return read_path(stack_path(text))
+    except StackError as unknown:
+        if not _is_revision(text):
+            raise StackError(
+                f"{text} is not a file, a stack, or a git revision: {unknown}"
+            ) from None
+    if other is None or _is_only_revision(other):
+        raise StackError(
+            f"{text} is a revision; write {text}:<path> to say which of its stack files you mean"
+        )
+    where = other.partition(":")[2] if ":" in other and not Path(other).is_file() else other
+    return _read_revision(text, Path(where) if Path(where).suffix else stack_path(where))
+
+
+def _is_only_revision(text: str) -> bool:
+    if ":" in text or Path(text).is_file():
+        return False
+    try:
+        stack_path(text)
+    except StackError:
+        return True
+    return False
+
+
+def _read_revision(revision: str, path: Path) -> StackFile:
+    here = path if path.is_absolute() else Path.cwd() / path
+    done = _git(
+        "show", f"{revision}:./{path}" if not path.is_absolute() else f"{revision}:{_in_tree(here)}"
+    )
+    if done.returncode:
+        reason = done.stderr.strip().removeprefix("fatal: ")
+        raise StackError(f"git has no {revision}:{path}: {reason}")
+    return StackFile(f"{revision}:{path}", done.stdout, f"{stack_name(path)}@{revision}")
+
+
+def _in_tree(path: Path) -> str:
+    top = _git("rev-parse", "--show-toplevel").stdout.strip()
+    return str(path.relative_to(top)) if top and path.is_relative_to(top) else str(path)
+
+
+def _is_revision(text: str) -> bool:
+    return _git("rev-parse", "--verify", "--quiet", f"{text}^{{commit}}").returncode == 0
+
+
+def _git(*arguments: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise StackError(
+            "git is not installed; give files or stacks instead of revisions"
+        ) from None

@@ -1,0 +1,61 @@
+"""What the root component registers, and that it registers nothing for a wrong cluster."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from functools import cache
+from typing import Any
+
+from divvy.lab.paths import REPOSITORY
+
+
+def registered(**changes: Any) -> list[str]:
+    return run(json.dumps(changes))[0]
+
+
+@cache
+def run(changes: str, *given: str) -> tuple[list[str], list[str]]:
+    """Return the names of what is registered, and of the providers that serve its objects."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.components.registered", changes, *given],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    names, providers = json.loads(done.stdout)
+    return names, providers
+
+
+def test_objects_are_children_of_the_component_that_they_belong_to() -> None:
+    names = set(registered())
+    assert {"lab-agent", "lab-runtime", "lab-observability"} <= names
+    assert {"lab-agent-daemonset", "lab-agent-configmap", "lab-agent-service"} <= names
+    assert {"lab-runtime-daemonset-notebooks", "lab-observability-configmap"} <= names
+
+
+def test_components_that_nothing_asks_for_are_absent() -> None:
+    names = registered(observability={"dashboard": False})
+    assert "lab-agent" in names
+    assert not any(name.startswith("lab-observability") for name in names)
+
+
+def test_a_wrong_cluster_registers_nothing() -> None:
+    assert registered(pools={}) == ["invalid"]
+
+
+def test_objects_go_to_the_cluster_of_a_provider_that_is_given() -> None:
+    assert run("{}")[1] == ["lab-kubernetes"]
+    ambient = json.dumps({"kubeconfig": None, "context": None})
+    names, providers = run(ambient, "own")
+    assert providers == ["own"]
+    assert "lab-agent-daemonset" in names
+    assert "lab-kubernetes" not in names
+
+
+def test_a_cluster_that_is_named_twice_is_refused() -> None:
+    names, _ = run(json.dumps({"kubeconfig": "~/.kube/other"}), "own")
+    assert "invalid" in names
+    assert "lab-agent-daemonset" not in names

@@ -1,0 +1,135 @@
+"""Whether a registry still has the agent's image: yes, no, or that it cannot be told."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from plugin_image import build
+from plugin_image.build import BuildFailed, exists
+from plugin_image.resource import Builder
+
+DIGEST = f"sha256:{'0' * 64}"
+UNKNOWN = b'{"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}'
+
+
+class Registry(HTTPServer):
+    """A registry without TLS; ``head`` and ``get`` are the statuses that it answers."""
+
+    head = get = 200
+
+    def reference(self) -> str:
+        return f"127.0.0.1:{self.server_port}/divvy/agent@{DIGEST}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_HEAD(self) -> None:
+        assert isinstance(self.server, Registry)
+        self.send_response(self.server.head)
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        assert isinstance(self.server, Registry)
+        body = b"{}" if self.path == "/v2/" else UNKNOWN
+        self.send_response(200 if self.path == "/v2/" else self.server.get)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments: object) -> None: ...
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    server = Registry(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.parametrize(("status", "there"), [(200, True), (404, False)])
+def test_a_registry_says_whether_an_image_is_there(
+    registry: Registry, status: int, there: bool
+) -> None:
+    registry.head = status
+    assert exists(registry.reference(), insecure=True) is there
+
+
+def test_a_registry_that_asks_for_a_log_in_is_asked_by_skopeo(registry: Registry) -> None:
+    registry.head, registry.get = 401, 404
+    assert exists(registry.reference(), insecure=True) is False
+
+
+def test_a_registry_that_fails_does_not_say_that_the_image_is_gone(registry: Registry) -> None:
+    registry.head, registry.get = 500, 500
+    with pytest.raises(BuildFailed, match="cannot be told"):
+        exists(registry.reference(), insecure=True)
+
+
+def test_a_registry_that_is_down_does_not_say_that_the_image_is_gone() -> None:
+    with socket.socket() as probe:  # bound, and nobody listens
+        probe.bind(("127.0.0.1", 0))
+        with pytest.raises(BuildFailed, match="cannot be told"):
+            exists(f"127.0.0.1:{probe.getsockname()[1]}/divvy/agent@{DIGEST}", insecure=True)
+
+
+def test_without_skopeo_a_registry_with_a_name_cannot_be_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(BuildFailed, match="skopeo is not installed"):
+        exists(f"registry.example/divvy/agent@{DIGEST}")
+
+
+def test_a_registry_without_tls_is_not_used_unless_the_stack_file_says_so(
+    registry: Registry,
+) -> None:
+    with pytest.raises(BuildFailed, match=r"`plugin\.image\.insecure: true` in the stack file"):
+        exists(registry.reference())
+
+
+@pytest.mark.parametrize("registry", ["127.0.0.1:5000", "localhost:5000", "10.1.2.3/path"])
+@pytest.mark.parametrize(
+    ("base", "insecure", "pull", "push"),
+    [
+        ("{registry}/base", False, "true", "true"),
+        ("{registry}/base", True, "false", "false"),
+        ("elsewhere.example/base", True, "true", "false"),
+    ],
+)
+def test_tls_is_verified_unless_the_stack_file_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    registry: str,
+    base: str,
+    insecure: bool,
+    pull: str,
+    push: str,
+) -> None:
+    commands: list[tuple[str, ...]] = []
+    monkeypatch.setattr(build, "_run", lambda *command: commands.append(command))
+    (tmp_path / "digest").write_text(DIGEST)
+    build.push_context(tmp_path, registry, "n", base.format(registry=registry), insecure=insecure)
+    assert [[part for part in found if part.startswith("--tls")] for found in commands] == [
+        [f"--tls-verify={pull}"],
+        [f"--tls-verify={push}"],
+    ]
+
+
+@pytest.mark.parametrize(("before", "now"), [(None, True), (False, True), (True, False)])
+def test_a_registry_that_becomes_insecure_or_secure_is_pushed_to_again(
+    before: bool | None, now: bool
+) -> None:
+    common = {"registry": "r", "base": "b", "inputs": "i"}
+    olds = common if before is None else {**common, "insecure": before}
+    assert Builder().diff("", olds, {**common, "insecure": now}).changes
+    assert not Builder().diff("", common, {**common, "insecure": False}).changes

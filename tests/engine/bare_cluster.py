@@ -1,0 +1,158 @@
+"""A real API server without nodes: etcd, kube-apiserver and two controllers on free ports.
+
+It starts in seconds, needs neither root nor the lab, and a test may have two of them: what
+the engine does about another cluster cannot be seen with one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from divvy.lab.tools import KUBERNETES
+
+_TOKEN = "bare-cluster-administrator"
+_CONTROLLERS = "namespace-controller,garbage-collector-controller,daemonset-controller"
+
+
+@dataclass(frozen=True)
+class BareCluster:
+    """A running API server, and the kubeconfig of its administrator."""
+
+    kubeconfig: Path
+    server: str
+
+    def try_kubectl(
+        self, *arguments: str, stdin: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run kubectl as administrator and return how it went."""
+        command = [str(KUBERNETES.bin / "kubectl"), f"--kubeconfig={self.kubeconfig}", *arguments]
+        return subprocess.run(
+            command, input=stdin, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        """Run kubectl as administrator; fail with its words."""
+        done = self.try_kubectl(*arguments, stdin=stdin)
+        assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr.strip()}"
+        return done.stdout
+
+    def get(self, *arguments: str) -> Any:
+        """Return what kubectl get answers."""
+        return json.loads(self.kubectl("get", *arguments, "--output=json"))
+
+    def names(self, kind: str, namespace: str) -> set[str]:
+        """Return the names of the objects of a kind in a namespace."""
+        items = self.get(kind, f"--namespace={namespace}")["items"]
+        return {one["metadata"]["name"] for one in items} - {"kube-root-ca.crt"}
+
+    def uid(self, kind: str, name: str, namespace: str) -> str | None:
+        """Return an object's uid, None where there is none."""
+        found = self.try_kubectl(
+            "get", kind, name, f"--namespace={namespace}", "--output=jsonpath={.metadata.uid}"
+        )
+        return found.stdout or None
+
+
+@contextlib.contextmanager
+def bare_cluster() -> Iterator[BareCluster]:
+    """Start a cluster, yield it when it serves, end it and remove what it kept."""
+    with tempfile.TemporaryDirectory(prefix="bare-cluster-") as text, contextlib.ExitStack() as run:
+        folder = Path(text)
+        etcd, peer, api = (_free_port() for _ in range(3))
+        _write_keys(folder)
+        server = f"https://127.0.0.1:{api}"
+        cluster = BareCluster(folder / "kubeconfig", server)
+        cluster.kubeconfig.write_text(yaml.safe_dump(_kubeconfig(server)))
+        _start(
+            run,
+            folder,
+            "etcd",
+            f"--data-dir={folder / 'etcd'}",
+            f"--listen-client-urls=http://127.0.0.1:{etcd}",
+            f"--advertise-client-urls=http://127.0.0.1:{etcd}",
+            f"--listen-peer-urls=http://127.0.0.1:{peer}",
+            "--unsafe-no-fsync",
+            "--experimental-watch-progress-notify-interval=500ms",
+        )
+        _start(
+            run,
+            folder,
+            str(KUBERNETES.bin / "kube-apiserver"),
+            f"--etcd-servers=http://127.0.0.1:{etcd}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={api}",
+            f"--cert-dir={folder / 'certificates'}",
+            f"--token-auth-file={folder / 'tokens.csv'}",
+            "--authorization-mode=RBAC",
+            "--allow-privileged=true",
+            "--service-account-issuer=https://bare",
+            f"--service-account-key-file={folder / 'accounts.key'}",
+            f"--service-account-signing-key-file={folder / 'accounts.key'}",
+            "--disable-admission-plugins=ServiceAccount",
+        )
+        deadline = time.monotonic() + 90
+        while "ok" not in cluster.try_kubectl("get", "--raw=/readyz").stdout:
+            assert time.monotonic() < deadline, (folder / "kube-apiserver.log").read_text()[-2000:]
+            time.sleep(0.2)
+        _start(
+            run,
+            folder,
+            str(KUBERNETES.bin / "kube-controller-manager"),
+            f"--kubeconfig={cluster.kubeconfig}",
+            f"--controllers={_CONTROLLERS}",
+            "--leader-elect=false",
+            "--secure-port=0",
+        )
+        yield cluster
+
+
+def _start(run: contextlib.ExitStack, folder: Path, *command: str) -> None:
+    log = run.enter_context((folder / f"{Path(command[0]).name}.log").open("w"))
+    # A test session that is killed leaves none behind.
+    bound = ("setpriv", "--pdeathsig", "KILL", *command)
+    process = subprocess.Popen(bound, stdout=log, stderr=log)
+    run.callback(process.wait)
+    run.callback(process.kill)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _write_keys(folder: Path) -> None:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    (folder / "accounts.key").write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    (folder / "tokens.csv").write_text(f'{_TOKEN},administrator,1,"system:masters"\n')
+
+
+def _kubeconfig(server: str) -> dict[str, Any]:
+    cluster = {"server": server, "insecure-skip-tls-verify": True}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "bare",
+        "contexts": [{"name": "bare", "context": {"cluster": "bare", "user": "administrator"}}],
+        "clusters": [{"name": "bare", "cluster": cluster}],
+        "users": [{"name": "administrator", "user": {"token": _TOKEN}}],
+    }

@@ -1,0 +1,29 @@
+"""Fixtures of the engine's tests: API servers without nodes, and trials on them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.engine.bare_cluster import BareCluster, bare_cluster
+from tests.engine.trial import Trial
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[BareCluster]:
+    with bare_cluster() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def other_cluster() -> Iterator[BareCluster]:
+    with bare_cluster() as found:
+        yield found
+
+
+@pytest.fixture
+def trial(cluster: BareCluster, tmp_path: Path) -> Iterator[Trial]:
+    namespace = f"t-{abs(hash(tmp_path)):x}"[:20]
+    cluster.kubectl("create", "namespace", namespace)
+    yield Trial(tmp_path / "project", cluster, namespace)
+    cluster.kubectl("delete", "namespace", namespace, "--wait=false")

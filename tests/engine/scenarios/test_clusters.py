@@ -1,0 +1,168 @@
+"""Which cluster a provider reaches, and how."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.engine.bare_cluster import BareCluster
+from tests.engine.scenario import scenario
+from tests.engine.trial import Trial
+
+CLUSTERS = """p = k8s.Provider("p", kubeconfig=open(E("KC")).read() if E("CONTENT") else E("KC"))
+O = R(provider=p)
+a = cm("a", metadata={"name": "a", "namespace": "default"}, data={"x": E("X", "1")}, opts=O)
+cm("b", metadata={"name": "b", "namespace": "default"}, data={"x": a.metadata["name"]}, opts=O)
+"""
+
+
+@pytest.mark.parametrize("content", ["1", ""])
+@scenario(
+    "An explicit provider's kubeconfig leads to another cluster",
+    "provider and resources replaced, the old ones deleted through the old provider",
+    "equal",
+)
+def test_another_cluster_is_a_replacement(
+    trial: Trial, other_cluster: BareCluster, content: str
+) -> None:
+    trial.write(CLUSTERS)
+    one, other = (str(trial.kubeconfig_of(found)) for found in (trial.cluster, other_cluster))
+    trial.up(KC=one, CONTENT=content)
+    assert trial.cluster.names("configmaps", "default") == {"a", "b"}
+    assert "to replace" in trial.preview(KC=other, CONTENT=content, expect=2)
+    trial.up(KC=other, CONTENT=content)
+    assert trial.cluster.names("configmaps", "default") == set()
+    assert other_cluster.names("configmaps", "default") == {"a", "b"}
+    assert "4 unchanged" in trial.up(KC=other, CONTENT=content)
+    trial.destroy(KC=other, CONTENT=content)
+    assert other_cluster.names("configmaps", "default") == set()
+
+
+@scenario(
+    "A resource moves to a provider of another cluster",
+    "replaced, the old one deleted through the old provider",
+    "equal",
+)
+def test_a_resource_moves_between_clusters(trial: Trial, other_cluster: BareCluster) -> None:
+    trial.write(
+        'pa = k8s.Provider("pa", kubeconfig=E("A"))\npb = k8s.Provider("pb", kubeconfig=E("B"))\n'
+        'cm("m", metadata={"name": "m", "namespace": "default"}, data={"x": E("X", "1")},\n'
+        '   opts=R(provider=pb if E("MOVE") else pa))\n'
+    )
+    places = {
+        "A": str(trial.kubeconfig_of(trial.cluster)),
+        "B": str(trial.kubeconfig_of(other_cluster)),
+    }
+    trial.up(**places)
+    trial.up(**places, MOVE="1", X="2")
+    assert "m" not in trial.cluster.names("configmaps", "default")
+    assert "m" in other_cluster.names("configmaps", "default")
+    # The same cluster under another name is no move.
+    uid = other_cluster.uid("configmap", "m", "default")
+    trial.up(A=places["B"], B=places["B"], X="2")
+    assert other_cluster.uid("configmap", "m", "default") == uid
+    trial.destroy(A=places["B"], B=places["B"])
+
+
+@scenario(
+    "`KUBECONFIG` of the default provider, or a kubeconfig file's content, leads elsewhere now",
+    "not noticed; objects are orphaned",
+    "refused",
+    "the sentence names both servers",
+)
+def test_another_cluster_behind_the_same_way_is_refused(
+    trial: Trial, other_cluster: BareCluster
+) -> None:
+    trial.write('cm("a", metadata={"name": "a"}, data={"x": E("X", "1")})\n')
+    trial.up()
+    uid = trial.uid("a")
+    other_cluster.try_kubectl("create", "namespace", trial.namespace)
+    elsewhere = str(trial.kubeconfig_of(other_cluster))
+    for operation in ("preview", "up", "refresh", "destroy"):
+        said = getattr(trial, operation)(KUBECONFIG=elsewhere, X="2", expect=1)
+        assert "another cluster" in said, operation
+        assert other_cluster.server in said
+    assert trial.uid("a") == uid
+    assert other_cluster.names("configmaps", trial.namespace) == set()
+    trial.destroy()
+    assert trial.names() == set()
+
+
+@scenario(
+    "`kubernetes:kubeconfig` and `kubernetes:namespace` in the stack's configuration",
+    "configure the default provider",
+    "equal",
+)
+def test_the_stacks_configuration_configures_the_default_provider(
+    trial: Trial, other_cluster: BareCluster
+) -> None:
+    trial.write('cm("a", metadata={"name": "configured"}, data={"x": "1"})\n')
+    kubeconfig = trial.kubeconfig_of(other_cluster, "default")
+    config = {"kubernetes:kubeconfig": str(kubeconfig), "kubernetes:namespace": "kube-public"}
+    trial.configure(yaml.safe_dump({"config": config}))
+    trial.up()
+    assert "configured" in other_cluster.names("configmaps", "kube-public")
+    assert trial.names() == set()
+    trial.destroy()
+    assert "configured" not in other_cluster.names("configmaps", "kube-public")
+
+
+@scenario("`KUBECONFIG=a:b`", "merged", "equal")
+def test_kubeconfigs_of_a_list_are_merged(trial: Trial, tmp_path: Path) -> None:
+    document = yaml.safe_load(Path(trial.environment["KUBECONFIG"]).read_text())
+    users = tmp_path / "users"
+    users.write_text(yaml.safe_dump({"users": document.pop("users")}))
+    rest = tmp_path / "rest"
+    rest.write_text(yaml.safe_dump(document))
+    trial.write('cm("a", metadata={"name": "a"})\n')
+    trial.up(KUBECONFIG=f"{users}:{rest}")
+    assert trial.names() == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [
+        ("user", "as"),
+        ("user", "auth-provider"),
+        ("cluster", "proxy-url"),
+        ("cluster", "tls-server-name"),
+    ],
+)
+@scenario(
+    "A kubeconfig with impersonation, a proxy, a TLS server name or an auth provider",
+    "honoured",
+    "refused",
+    "the key is named",
+)
+def test_what_a_kubeconfig_asks_for_in_vain_is_refused(
+    trial: Trial, tmp_path: Path, kind: str, key: str
+) -> None:
+    document = yaml.safe_load(Path(trial.environment["KUBECONFIG"]).read_text())
+    document[f"{kind}s"][0][kind][key] = "nobody"
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump(document))
+    trial.write('cm("a", metadata={"name": "a"})\n')
+    assert f"{key} is not supported" in trial.up(KUBECONFIG=str(path), expect=1)
+    assert trial.names() == set()
+
+
+@scenario("A credential plugin (`exec`, v1) that is missing", "fails with its name", "equal")
+def test_a_missing_credential_plugin_is_named(trial: Trial, tmp_path: Path) -> None:
+    document = yaml.safe_load(Path(trial.environment["KUBECONFIG"]).read_text())
+    token = document["users"][0]["user"]["token"]
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never"}
+    path = tmp_path / "kubeconfig"
+    trial.write('cm("a", metadata={"name": "a"})\n')
+    document["users"][0]["user"] = {"exec": {**plugin, "command": "no-such-plugin"}}
+    path.write_text(yaml.safe_dump(document))
+    assert "no-such-plugin" in trial.up(KUBECONFIG=str(path), expect=1)
+    answer = {"apiVersion": plugin["apiVersion"], "kind": "ExecCredential"}
+    answer["status"] = {"token": token}  # type: ignore[assignment]
+    command = {"command": "echo", "args": [json.dumps(answer)]}
+    document["users"][0]["user"] = {"exec": {**plugin, **command}}
+    path.write_text(yaml.safe_dump(document))
+    trial.up(KUBECONFIG=str(path))
+    assert trial.names() == {"a"}

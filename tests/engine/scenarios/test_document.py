@@ -1,0 +1,9 @@
+"""The table of scenarios in the documentation."""
+
+from tests.engine.scenario import DOCUMENT, load, with_table
+
+
+def test_the_table_in_the_documentation_is_this_one() -> None:
+    load()
+    text = DOCUMENT.read_text()
+    assert text == with_table(text), "write it with: python -m tests.engine.scenario"

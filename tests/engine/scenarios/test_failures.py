@@ -1,0 +1,262 @@
+"""What failed, was cut off or interrupted: nothing is lost, and the next run goes on."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+
+import pytest
+
+from tests.engine.scenario import scenario
+from tests.engine.trial import Trial
+
+POD = """T = R(custom_timeouts=CustomTimeouts(create=E("T", "1s"), update=E("T", "1s")))
+NAME = {"name": E("NAME")} if E("NAME") else {}
+Pod("p", metadata=NAME, spec={"containers": [{"name": "c", "image": "localhost:1/none:1"}]}, opts=T)
+if E("BAD"):
+    cm("bad", metadata={"name": "bad"}, data={"bad key": "1"})
+cm("good", metadata={"name": "good"}, data={"x": "1"})
+"""
+
+
+@scenario(
+    "A Pod does not get ready while a sibling fails",
+    "waited for to its end, recorded with `initErrors`; the next `up` updates it",
+    "equal",
+)
+def test_what_was_begun_when_a_sibling_fails_is_recorded(trial: Trial) -> None:
+    trial.write(POD)
+    for _ in range(2):
+        trial.up(BAD="1", expect=1)
+        assert len(trial.names("pods")) == 1
+        assert trial.resources()["p"]["initErrors"]
+    trial.destroy()
+    assert trial.names("pods") == set()
+
+
+@scenario("`up` fails at one of many objects, then `destroy`", "nothing is left", "equal")
+def test_a_failed_up_loses_nothing(trial: Trial) -> None:
+    trial.write(
+        'cm("bad", metadata={"name": "bad"}, data={"bad key": "1"})\n'
+        'for n in range(24):\n    cm(f"n{n}", data={"x": "1"})\n'
+    )
+    trial.up(expect=1)
+    recorded = {found["id"].split("/")[1] for found in trial.resources().values()}
+    assert recorded == trial.names()
+    trial.destroy()
+    assert trial.names() == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "then"),
+    [("", "up"), ("", "refresh"), ("", "preview"), ("killed", "up"), ("killed", "destroy")],
+)
+@scenario(
+    "`kill -9` while an object is made; then `up`, `destroy`, `refresh` or `preview`",
+    "the object is forgotten: a second one, or already exists, or left behind",
+    "other",
+    "the object is found by the field manager written down before its creation, and is the stack's",
+)
+def test_a_creation_that_was_cut_off_is_found_again(trial: Trial, name: str, then: str) -> None:
+    trial.write(POD)
+    trial.up_killed(lambda: bool(trial.names("pods")), NAME=name, T="60s")
+    (made,) = trial.names("pods")
+    getattr(trial, then)(NAME=name, expect=None)
+    if then == "destroy":
+        assert trial.names("pods") == set()
+        assert not trial.resources()
+        return
+    assert trial.names("pods") == {made}
+    trial.up(NAME=name, expect=1)  # it never becomes ready here
+    assert trial.names("pods") == {made}
+    assert trial.resources()["p"]["id"].endswith(f"/{made}")
+    trial.destroy()
+    assert trial.names("pods") | trial.names() == set()
+
+
+@scenario(
+    "`kill -9` while an object is made, which the program then drops",
+    "the object stays in the cluster",
+    "other",
+    "the object is found and deleted",
+)
+def test_a_cut_off_creation_that_the_program_drops_is_deleted(trial: Trial) -> None:
+    trial.write(POD)
+    trial.up_killed(lambda: bool(trial.names("pods")), T="60s")
+    trial.write("")
+    trial.up()
+    assert trial.names("pods") | trial.names() == set()
+
+
+@scenario(
+    "Replacement fails, program reverted",
+    "the old object stays; same",
+    "equal",
+)
+def test_a_failed_replacement_leaves_the_old_object(trial: Trial) -> None:
+    trial.write('cm("a", metadata={"name": E("N")}, data={E("K"): "1"})\n')
+    trial.up(N="fr", K="x")
+    uid = trial.uid("fr")
+    trial.up(N="frb", K="bad key", expect=1)
+    assert "delete" not in trial.resources()["a"]
+    assert "deleted" not in trial.up(N="fr", K="x")
+    assert trial.uid("fr") == uid
+
+
+@scenario(
+    "Delete-first replacement fails, program reverted, fixed name",
+    "the object just made is deleted; the next `up` says same",
+    "other",
+    "the object is made again and stays",
+)
+def test_a_reverted_delete_first_replacement_makes_the_object_again(trial: Trial) -> None:
+    trial.write('cm("a", metadata={"name": "fr"}, data={E("K"): "1"})\n')
+    trial.up(K="x")
+    trial.up(K="bad key", expect=1)
+    trial.up(K="x")
+    assert trial.names() == {"fr"}
+    assert trial.resources()["a"]["outputs"]["metadata"]["uid"] == trial.uid("fr")
+
+
+@pytest.mark.lab
+def test_a_cut_off_creation_follows_an_alias(trial: Trial) -> None:
+    trial.write(
+        'Pod(E("N"), spec={"containers": [{"name": "c", "image": "localhost:1/none:1"}]},\n'
+        '  opts=R(custom_timeouts=CustomTimeouts(create=E("T", "1s"), update="1s"),\n'
+        '         aliases=[Alias(name="before")]))\n'
+    )
+    trial.up_killed(lambda: bool(trial.names("pods")), N="before", T="60s")
+    (made,) = trial.names("pods")
+    trial.up(N="after", expect=1)
+    assert trial.names("pods") == {made}
+    assert set(trial.resources()) == {"after"}
+    trial.destroy()
+    assert trial.names("pods") == set()
+
+
+@pytest.mark.lab
+def test_a_cut_off_replacement_that_is_reverted_loses_nothing(trial: Trial) -> None:
+    trial.write(
+        'Pod("p", metadata={"name": E("N"), "annotations": {"pulumi.com/skipAwait": E("S", "")}},\n'
+        '  spec={"containers": [{"name": "c", "image": "localhost:1/none:1"}]},\n'
+        '  opts=R(custom_timeouts=CustomTimeouts(create="60s", update="1s")))\n'
+    )
+    trial.up(N="one", S="true")
+    trial.up_killed(lambda: "two" in trial.names("pods"), N="two")
+    uid = trial.uid("one", "pod")
+    trial.up(N="one", S="true")
+    assert trial.names("pods") == {"one"}
+    assert trial.uid("one", "pod") == uid
+    trial.destroy()
+    assert trial.names("pods") == set()
+
+
+@pytest.mark.lab
+def test_a_replacement_beside_a_failure_can_be_reverted(trial: Trial) -> None:
+    trial.write(
+        'cm("a", metadata={"name": E("N")}, data={"x": "1"})\n'
+        'if E("BAD"):\n    cm("bad", metadata={"name": "bad"}, data={"bad key": "1"})\n'
+    )
+    trial.up(N="one")
+    uid = trial.uid("one")
+    trial.up(N="two", BAD="1", expect=1)
+    assert trial.names() == {"one", "two"}
+    assert "1 left from an earlier replacement deleted" in trial.up(N="one")
+    assert trial.names() == {"one"}
+    assert trial.uid("one") == uid
+    trial.up(N="two", BAD="1", expect=1)
+    trial.up(N="two")
+    assert trial.names() == {"two"}
+
+
+@scenario(
+    "The program raises midway (`RunError`)",
+    "its message; what comes after it is not deleted",
+    "equal",
+)
+def test_what_a_failed_program_did_not_reach_is_kept(trial: Trial) -> None:
+    trial.write(
+        'cm("a", metadata={"name": "a"})\n'
+        'if E("STOP"):\n    raise pulumi.RunError("said")\n'
+        'cm("b", metadata={"name": "b"})\n'
+    )
+    trial.up()
+    assert "error: said" in trial.up(STOP="1", expect=1)
+    assert trial.names() == set(trial.resources()) == {"a", "b"}
+
+
+@pytest.mark.lab
+def test_an_interrupt_ends_the_waiting_and_records_what_there_is(trial: Trial) -> None:
+    trial.write(POD)
+    process = trial.start("up", "--yes", T="80s")
+    while not trial.names("pods"):
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=20)
+    assert process.returncode == 130, output
+    assert "interrupted" in output
+    assert set(trial.resources()) >= {"p"}
+    trial.destroy()
+    assert trial.names("pods") | trial.names() == set()
+
+
+SLOW = """from pulumi.dynamic import CreateResult, Resource, ResourceProvider
+import pathlib, time
+class P(ResourceProvider):
+    def create(self, props):
+        pathlib.Path("begun").write_text("")
+        time.sleep(60)
+        return CreateResult("id1", {})
+class D(Resource):
+    def __init__(self, name):
+        super().__init__(P(), name, {})
+if E("SLOW"):
+    D("slow")
+cm("a", metadata={"name": "a"})
+"""
+
+
+@pytest.mark.lab
+def test_a_second_interrupt_ends_at_once_and_loses_nothing(trial: Trial) -> None:
+    trial.write(SLOW)
+    process = trial.start("up", "--yes", SLOW="1")
+    while not (trial.folder / "begun").exists() or not trial.names():
+        assert process.poll() is None
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):  # a dynamic provider ends what it has begun
+        process.wait(timeout=1)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=10)
+    assert process.returncode == 130, output
+    assert "ended at once" in output
+    assert "the creation of slow was interrupted" in trial.up()
+    assert trial.names() == {"a"}
+    assert "cannot be told" in trial.destroy(expect=1)
+    trial.refresh("--clear-pending-creates")
+    trial.destroy()
+    assert trial.names() == set()
+
+
+@pytest.mark.lab
+def test_an_interrupted_destroy_records_what_is_left(trial: Trial) -> None:
+    trial.write(
+        'cm("a", metadata={"name": "a", "finalizers": ["example.com/hold"]})\n'
+        'cm("b", metadata={"name": "b"})\n'
+    )
+    trial.up()
+    process = trial.start("destroy", "--yes")
+    while "b" in trial.names():
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=20)
+    assert process.returncode == 130, output
+    assert "waiting for example.com/hold" in output
+    assert set(trial.resources()) == {"a"}
+    free = json.dumps({"metadata": {"finalizers": None}})
+    place = f"--namespace={trial.namespace}"
+    trial.cluster.kubectl("patch", "configmap", "a", place, f"--patch={free}", "--type=merge")
+    trial.destroy()
+    assert trial.names() == set()

@@ -1,0 +1,189 @@
+"""Options of resources, providers, projects and commands: honoured, or refused by name."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.engine.scenario import scenario
+from tests.engine.trial import Trial
+
+
+@pytest.mark.parametrize(
+    "option",
+    ['render_yaml_to_directory="out"', 'cluster_identifier="x"', "enable_server_side_apply=False"],
+)
+@scenario(
+    "Render mode and other provider options than those of this page",
+    "honoured",
+    "refused",
+    "the option is named",
+)
+def test_unknown_provider_options_are_refused(trial: Trial, option: str) -> None:
+    trial.write(
+        f'p = k8s.Provider("p", {option})\ncm("a", metadata={{"name": "a"}}, opts=R(provider=p))\n'
+    )
+    assert "is not supported" in trial.up(expect=1)
+    assert trial.names() == set()
+
+
+@scenario(
+    "`protect` taken off, or an output changed, and nothing else",
+    "recorded by a `same` step",
+    "equal",
+)
+def test_options_and_outputs_alone_are_recorded(trial: Trial) -> None:
+    trial.write(
+        'cm("a", metadata={"name": "a"}, opts=R(protect=bool(E("P"))))\n'
+        'pulumi.export("o", E("O", "1"))\n'
+    )
+    trial.up(P="1")
+    assert "is protected" in trial.destroy(expect=1)
+    trial.answered("up", answer="y", P="1", O="2")
+    assert '"2"' in trial.run("stack", "output")
+    trial.answered("up", answer="y", O="2")
+    assert "Record" not in trial.answered("up", answer="n", O="2")
+    trial.destroy()
+    assert trial.names() == set()
+
+
+IGNORED = """k8s.apps.v1.Deployment("d", metadata={"name": "d", "annotations": {"a.b/c": "1"}},
+  spec={"replicas": 0, "min_ready_seconds": int(E("V", "1")),
+        "selector": {"match_labels": {"a": "b"}},
+        "template": {"metadata": {"labels": {"a": "b"}},
+                     "spec": {"containers": [{"name": "c", "image": "i:1"}]}}},
+  opts=R(ignore_changes=[E("IG")], custom_timeouts=CustomTimeouts(create="1s", update="1s")))
+"""
+
+
+@pytest.mark.parametrize(
+    ("ignored", "patch", "path"),
+    [
+        ("spec.replicas", {"spec": {"replicas": 2}}, "{.spec.replicas}"),
+        (
+            "spec.template.spec.containers[0].image",
+            {"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "o:9"}]}}}},
+            "{.spec.template.spec.containers[0].image}",
+        ),
+        (
+            'metadata.annotations["a.b/c"]',
+            {"metadata": {"annotations": {"a.b/c": "o"}}},
+            r"{.metadata.annotations.a\.b/c}",
+        ),
+    ],
+)
+@scenario(
+    "An ignored path is changed outside; then another field is changed",
+    "left alone; then kept for plain paths, a conflict or a reset for others",
+    "other",
+    "left alone, and kept for every path",
+)
+def test_ignored_paths_are_left_alone(
+    trial: Trial, ignored: str, patch: dict[str, object], path: str
+) -> None:
+    # Without controllers a Deployment never gets ready: the annotation says not to wait.
+    trial.write(IGNORED.replace('"a.b/c": "1"', '"a.b/c": "1", "pulumi.com/skipAwait": "true"'))
+    place = f"--namespace={trial.namespace}"
+    trial.up(IG=ignored)
+    trial.cluster.kubectl(
+        "patch", "deployment", "d", place, f"--patch={json.dumps(patch)}", "--field-manager=other"
+    )
+    outside = trial.cluster.kubectl("get", "deployment", "d", place, f"--output=jsonpath={path}")
+    assert "unchanged" in trial.up(IG=ignored)
+    trial.up(IG=ignored, V="2")
+    after = trial.cluster.kubectl("get", "deployment", "d", place, f"--output=jsonpath={path}")
+    assert after == outside in ("2", "o:9", "o")
+
+
+@scenario("A property path that cannot be read", "fails", "equal")
+def test_a_property_path_that_cannot_be_read_is_refused(trial: Trial) -> None:
+    trial.write('cm("a", metadata={"name": "a"}, opts=R(ignore_changes=["data[x"]))\n')
+    assert "property path 'data[x'" in trial.up(expect=1)
+    assert trial.names() == set()
+
+
+@scenario("`metadata.generateName`", "fails with the field's name", "equal")
+def test_generate_name_is_refused(trial: Trial) -> None:
+    trial.write('cm("a", metadata={"generate_name": "gen-"})\n')
+    assert "generateName is not supported" in trial.preview(expect=1)
+
+
+@pytest.mark.parametrize(
+    ("command", "flag"),
+    [("up", "--exclude=x"), ("up", "--continue-on-error"), ("destroy", "--target-dependents")],
+)
+@scenario(
+    "`--exclude`, `--target-dependents`, `--continue-on-error`",
+    "honoured",
+    "refused",
+    "as options that there are not",
+)
+def test_options_that_there_are_not_are_refused(trial: Trial, command: str, flag: str) -> None:
+    trial.write('cm("a", metadata={"name": "a"})\n')
+    assert f"No such option: {flag.partition('=')[0]}" in trial.run(
+        command, "--yes", flag, expect=1
+    )
+    assert trial.names() == set()
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['requiredPulumiVersion: ">=4.0.0"', "config: {dflt: {type: string, default: x}}",
+     "options: {refresh: always}", "backend: {url: s3://bucket}",
+     "runtime: {name: python, options: {virtualenv: other}}"],
+)  # fmt: skip
+@scenario(
+    "`Pulumi.yaml`: required version, config schema, options, other backends, a missing virtualenv",
+    "honoured",
+    "refused",
+    "the key is named",
+)
+def test_keys_of_the_project_that_change_meaning_are_refused(trial: Trial, line: str) -> None:
+    text = f"name: trial\n{line}\n" + ("" if line.startswith("runtime") else "runtime: python\n")
+    (trial.folder / "Pulumi.yaml").write_text(text)
+    trial.write('cm("a", metadata={"name": "a"})\n')
+    said = trial.up(expect=1)
+    assert "not supported" in said or "keeps state in files" in said or "virtualenv" in said
+    assert trial.names() == set()
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [
+        ('pulumi.StackReference("organization/o/dev")\n', "StackReference"),
+        ('k8s.helm.v3.Release("r", chart="c")\n', "helm.sh/v3:Release"),
+        ('k8s.yaml.ConfigFile("f", file="absent.yaml")\n', "invoke"),
+        ('cm("a", opts=R(import_="x/y"))\n', "import"),
+        ('cm("a", opts=R(replacement_trigger="1"))\n', "replacementTrigger"),
+        (
+            'a = cm("a")\ncm("b", opts=R(deleted_with=a))\n',
+            "does not support the DeletedWith option",
+        ),
+        (
+            'cm("a", opts=R(hooks=pulumi.ResourceHookBinding(before_create=['
+            'pulumi.ResourceHook("h", lambda args: None)])))\n',
+            "does not support resource hooks",
+        ),
+        ('cm("a", opts=R(transforms=[lambda args: None]))\n', "does not support transforms"),
+    ],
+)
+@scenario(
+    "StackReference, Helm releases, functions of providers, import, replacementTrigger, "
+    "deletedWith, hooks, transforms",
+    "supported",
+    "refused",
+    "each by its name",
+)
+def test_what_is_not_supported_is_refused_by_name(trial: Trial, program: str, name: str) -> None:
+    (trial.folder / "absent.yaml").write_text("apiVersion: v1\nkind: ConfigMap\n")
+    trial.write(program)
+    said = trial.up(expect=1)
+    assert name in said
+    assert "update the Pulumi CLI" not in said
+
+
+@scenario("A typing mistake in the command line", "exit code 1", "equal")
+def test_a_usage_error_is_not_the_code_of_changes(trial: Trial) -> None:
+    trial.write("")
+    trial.preview("--typo", expect=1)

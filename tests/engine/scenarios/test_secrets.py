@@ -1,0 +1,124 @@
+"""Secrets: sealed in every file, never shown."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from tests.engine.scenario import scenario
+from tests.engine.trial import Trial
+
+SECRETS = """sec = Output.secret
+Secret("d", metadata={"name": "sd"}, data={"password": sec("aHVudGVyMg=="), "open": "b3Blbg=="})
+Secret("sd", metadata={"name": "ssd"}, string_data={"password": sec("hunter2")})
+Secret("plain", metadata={"name": "splain"}, string_data={"password": "hunter2"})
+cm("cm", metadata={"name": "scm"}, data={"x": sec("hunter2"), "y": "open"})
+pulumi.export("data", Secret.get("foreign", E("NS") + "/foreign").data)
+"""
+# The value and its base64, in whatever quotes.
+CLEAR = ("hunter2", "aHVudGVyMg")
+
+
+def clear(text: str) -> bool:
+    return any(word in text for word in CLEAR)
+
+
+@scenario(
+    "Secrets: `data`, `stringData`, marked or not, read with `get`, in a ConfigMap",
+    "encrypted after every operation",
+    "equal",
+)
+def test_secrets_are_sealed_after_every_operation(trial: Trial) -> None:
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "foreign"},
+        "stringData": {"password": "hunter2"},
+    }
+    trial.cluster.kubectl(
+        "apply", f"--namespace={trial.namespace}", "--filename=-", stdin=json.dumps(manifest)
+    )
+    trial.environment["NS"] = trial.namespace
+    trial.write(SECRETS)
+    shown = trial.up("--diff")
+    for operation in ("up", "refresh", "up"):
+        assert not clear(trial.files()), operation
+        shown += getattr(trial, operation)()
+    assert not clear(trial.files())
+    assert not clear(trial.preview("--json"))
+    assert not clear(trial.run("stack", "export"))
+    assert not clear(shown)
+    assert trial.checkpoint.stat().st_mode & 0o777 == 0o600
+    trial.destroy()
+    assert trial.names("secrets") == {"foreign"}
+
+
+@scenario(
+    "Drift of a Secret set by `stringData`; `refresh`, then `up`",
+    "with `--refresh` only: replaced",
+    "other",
+    "seen by `up` itself, and repaired in place where the provider allows it",
+)
+def test_a_secret_edited_outside_is_seen_and_repaired_in_place(trial: Trial) -> None:
+    trial.write(
+        'p = k8s.Provider("p", kubeconfig=E("KUBECONFIG"), enable_secret_mutable=True)\n'
+        'Secret("s", metadata={"name": "s", "annotations": {"pulumi.com/patchForce": "true"}},\n'
+        '       string_data={"p": "one-value"}, opts=R(provider=p))\n'
+    )
+    trial.up()
+    uid = trial.uid("s", "secret")
+    patch = json.dumps({"stringData": {"p": "outside"}})
+    place = f"--namespace={trial.namespace}"
+    trial.cluster.kubectl("patch", "secret", "s", place, f"--patch={patch}")
+    assert "data.p" in trial.preview(expect=2)
+    trial.refresh(expect=2)
+    assert "updated (data.p" in trial.up()
+    assert trial.uid("s", "secret") == uid
+    assert "3 unchanged" in trial.up()
+
+
+@pytest.mark.lab
+def test_kubectls_copy_of_a_secret_is_sealed_too(trial: Trial) -> None:
+    trial.write('cm("a", metadata={"name": "a"}, data={"x": Output.secret("hunter2")})\n')
+    trial.up()
+    copied = 'kubectl.kubernetes.io/last-applied-configuration={"data":{"x":"hunter2"}}'
+    trial.cluster.kubectl("annotate", "configmap", "a", f"--namespace={trial.namespace}", copied)
+    for operation in (trial.refresh, trial.up):
+        operation()
+        assert not clear(trial.files())
+
+
+@pytest.mark.lab
+def test_a_refusal_of_the_api_server_does_not_repeat_a_secret(trial: Trial) -> None:
+    trial.write('cm("a", metadata={"name": "a", "labels": {"l": Output.secret("hunter2 !")}})\n')
+    for shown in (trial.preview(expect=1), trial.up(expect=1)):
+        assert "[secret]" in shown
+        assert not clear(shown)
+    assert not clear(trial.files())
+
+
+@scenario(
+    "Nested secrets of the configuration, printed and logged",
+    "opened for the program; `[secret]` wherever shown",
+    "equal",
+)
+def test_configuration_secrets_are_opened_and_never_shown(trial: Trial) -> None:
+    trial.configure("config: {}\n")
+    trial.run("config", "set", "top", "hunter3", "--secret")
+    document = yaml.safe_load((trial.folder / "Pulumi.dev.yaml").read_text())
+    sealed = document["config"]["trial:top"]
+    document["config"]["trial:obj"] = {"password": sealed, "user": "bob"}
+    trial.configure(yaml.safe_dump(document))
+    trial.write(
+        'obj = pulumi.Config().require_object("obj")\n'
+        'assert obj["password"] == "hunter" + "3", obj\n'
+        'print("plain:", obj)\npulumi.log.info("logged " + obj["password"])\n'
+        'raise ValueError("x-" + obj["password"])\n'
+    )
+    shown = trial.up(expect=1)
+    assert "'user': 'bob'" in shown
+    assert "logged [secret]" in shown
+    assert "x-[secret]" in shown
+    assert "hunter3" not in shown

@@ -1,0 +1,162 @@
+"""A run's state without a program: what a refresh and an ordered deletion do to it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from divvy.engine.deployment import Deployment
+from divvy.engine.errors import StateProblem
+from divvy.engine.executor import ApplyExecutor
+from divvy.engine.goal import Goal
+from divvy.engine.order import dependents, dependents_first, in_order, needs
+from divvy.engine.provider import ProviderResult
+from divvy.engine.redaction import RedactingWatcher
+from divvy.engine.run_state import NO_JOURNAL, RunState
+from divvy.engine.state.resource import ResourceState
+from divvy.engine.state.stack_state import StackState
+from divvy.engine.unconfigured import UnconfiguredProvider
+from divvy.engine.urn import inherited_alias, make_urn
+from divvy.engine.watcher import SILENT
+
+URN = "urn:pulumi:dev::p::t::"
+
+
+def resource(name: str, **more: object) -> ResourceState:
+    return ResourceState(f"{URN}{name}", "t", custom=True, id=name, **more)  # type: ignore[arg-type]
+
+
+def test_what_a_worker_raises_ends_the_whole_and_is_raised_again() -> None:
+    def full_disk(_: ResourceState) -> bool:
+        raise OSError("no space left on device")
+
+    with pytest.raises(OSError, match="no space left"):
+        dependents_first([resource("a"), resource("b")], full_disk, 2)
+
+
+def test_a_provider_goes_after_what_it_made_and_before_its_successors_objects() -> None:
+    provider = resource("p")
+    made = resource("a", provider=f"{URN}p::p")
+    other = resource("b", provider=f"{URN}p::q")
+    assert needs(made, provider)
+    assert not needs(other, provider)
+
+
+def test_dependents_by_property_leave_out_depends_on() -> None:
+    a = resource("a")
+    b = resource("b", property_dependencies={"data": (a.urn,)}, dependencies=(a.urn,))
+    c = resource("c", property_dependencies={"x": (b.urn,)}, dependencies=(b.urn,))
+    d = resource("d", dependencies=(a.urn,))
+    found = dependents([a.urn], [a, b, c, d], by_property=True)
+    assert [one.id for one in found] == ["b", "c"]
+    found = dependents([a.urn], [a, b, c, d], by_property=False)
+    assert sorted(one.id for one in found) == ["b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("child", "before"), [("new-x", "old-x"), ("fixed", "fixed"), ("sub-new", "sub-new")]
+)
+def test_a_childs_name_follows_where_it_begins_with_its_parents(child: str, before: str) -> None:
+    parent, alias = (make_urn("dev", "p", "", "x:index:C", name) for name in ("new", "old"))
+    expected = make_urn("dev", "p", alias, "t", before)
+    assert inherited_alias("t", child, parent, alias) == expected
+
+
+def test_secrets_are_hidden_the_longest_first_and_short_ones_not() -> None:
+    watcher = RedactingWatcher(SILENT, {"hunter", "hunter22", "a"})
+    assert watcher.redacted("a hunter22 and a hunter") == "a [secret] and a [secret]"
+
+
+def test_generations_that_need_each_other_go_one_after_the_other() -> None:
+    # "a" and "b" have changed sides since "a" was replaced, and the old "a" is left.
+    left = replace(resource("a", dependencies=(f"{URN}b",)), id="old", delete=True)
+    live = [resource("a"), resource("b", dependencies=(f"{URN}a",))]
+    gone: list[str] = []
+
+    def delete(one: ResourceState) -> bool:
+        gone.append(one.id)
+        return True
+
+    dependents_first([*live, left], delete, 1)
+    assert sorted(gone) == ["a", "b", "old"]
+    assert gone.index("b") < gone.index("a")
+
+
+def test_records_that_need_each_other_are_named() -> None:
+    one, other = resource("a", dependencies=(f"{URN}b",)), resource("b", dependencies=(f"{URN}a",))
+    with pytest.raises(StateProblem, match="depend on each other, as recorded: a, b"):
+        dependents_first([one, other], lambda _: True, 1)
+    assert len(in_order({found.urn: found for found in (one, other)})) == 2
+
+
+def test_an_interrupt_leaves_what_waits_for_its_turn() -> None:
+    gone: list[str] = []
+
+    def delete(one: ResourceState) -> bool:
+        gone.append(one.id)
+        time.sleep(0.05)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        dependents_first([resource(name) for name in "abcdef"], delete, 1)
+    assert len(gone) <= 2
+
+
+def test_a_replaced_provider_stays_while_a_record_names_it() -> None:
+    old = replace(resource("p"), id="1", delete=True)
+    user = resource("a", provider=f"{URN}p::1")
+    state = RunState(NO_JOURNAL, StackState((resource("p"), user, old)))
+    state.is_now(resource("p"))
+    state.is_now(user)  # not a --target, so it is as it was
+    assert state.dropped(frozenset()) == []
+    state.is_now(replace(user, provider=f"{URN}p::p"))
+    assert state.dropped(frozenset()) == [old]
+
+
+class CountingProvider(UnconfiguredProvider):
+    """Counts how many creations there are at once."""
+
+    def __init__(self) -> None:
+        self.now = self.most = 0
+        self._lock = threading.Lock()
+
+    def create(  # type: ignore[override]
+        self, urn: str, inputs: Mapping[str, Any], begun: Mapping[str, Any], *, timeout: float
+    ) -> ProviderResult:
+        with self._lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+        time.sleep(0.01)
+        with self._lock:
+            self.now -= 1
+        return ProviderResult(urn, {})
+
+
+def test_no_more_steps_run_at_once_than_are_asked_for() -> None:
+    provider = CountingProvider()
+    providers: Any = SimpleNamespace(of=lambda _: provider, cluster_key=lambda _: "")
+    run = Deployment(
+        RunState(NO_JOURNAL, StackState()), providers, SILENT, ApplyExecutor(), parallel=2
+    )
+    goals = [
+        Goal(f"{URN}{n}", "t", str(n), custom=True, inputs={}, provider="p::1") for n in range(12)
+    ]
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(run.register, goals))
+    assert provider.most == 2
+
+
+def test_a_refresh_leaves_a_replaced_resource_beside_its_successor() -> None:
+    live, leftover = resource("a"), replace(resource("a"), id="old", delete=True)
+    state = RunState(NO_JOURNAL, StackState((live, leftover)))
+    providers: Any = None
+    Deployment(state, providers, SILENT, ApplyExecutor()).refresh(leftover)
+    assert state.before() == [live, leftover]
+    assert state.all_registered() == []

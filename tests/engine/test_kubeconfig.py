@@ -1,0 +1,94 @@
+"""Which cluster a kubeconfig means, and as whom; without a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from divvy.engine.errors import EngineError, NotSupported
+from divvy.engine.kubernetes import kubeconfig as module
+from divvy.engine.kubernetes.kubeconfig import client, cluster_config
+from divvy.engine.kubernetes.provider import KubernetesProvider
+
+
+def document(server: str, **user: Any) -> dict[str, Any]:
+    return {
+        "kind": "Config",
+        "current-context": "x",
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": user}],
+    }
+
+
+def written(path: Path, found: dict[str, Any]) -> str:
+    path.write_text(yaml.safe_dump(found))
+    return str(path)
+
+
+@pytest.fixture
+def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look like a pod with a service account."""
+    account = tmp_path / "account"
+    account.mkdir()
+    for name, text in (("token", "t"), ("namespace", "n"), ("ca.crt", "c")):
+        (account / name).write_text(text)
+    monkeypatch.setattr(module, "_ACCOUNT", account)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+@pytest.mark.usefixtures("pod")
+def test_in_a_pod_the_service_account_comes_last(tmp_path: Path) -> None:
+    assert cluster_config(None, None, {}).cluster.server == "https://10.0.0.1:443"
+    (tmp_path / ".kube").mkdir()
+    written(tmp_path / ".kube/config", document("https://home:1"))
+    assert cluster_config(None, None, {}).cluster.server == "https://home:1"
+    named = written(tmp_path / "named", document("https://named:1"))
+    assert cluster_config(None, None, {"KUBECONFIG": named}).cluster.server == "https://named:1"
+
+
+def test_content_is_told_from_a_path(tmp_path: Path) -> None:
+    text = yaml.safe_dump(document("https://here:1"), sort_keys=False)
+    assert text.startswith("kind:")
+    assert cluster_config(text, None, {}).cluster.server == "https://here:1"
+    path = written(tmp_path / "config", document("https://there:1"))
+    assert cluster_config(path, None, {}).cluster.server == "https://there:1"
+
+
+def test_a_context_without_user_is_one_without_credentials() -> None:
+    found = document("https://here:1")
+    del found["contexts"][0]["context"]["user"]
+    with client(cluster_config(yaml.safe_dump(found), None, {}), timeout=1) as http:
+        assert str(http.base_url).rstrip("/") == "https://here:1"
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ({**document("https://here:1"), "current-context": ""}, "has no current context"),
+        ({**document("https://here:1"), "users": []}, "has no user u"),
+        ({**document("https://here:1"), "clusters": []}, "has no cluster c"),
+    ],
+)
+def test_what_a_kubeconfig_lacks_is_named(found: dict[str, Any], words: str) -> None:
+    with pytest.raises(EngineError, match=words):
+        cluster_config(yaml.safe_dump(found), None, {})
+
+
+def test_a_credential_plugin_of_an_old_version_is_refused() -> None:
+    old = {"apiVersion": "client.authentication.k8s.io/v1alpha1", "command": "x"}
+    with pytest.raises(NotSupported, match="v1alpha1 is not supported"):
+        cluster_config(yaml.safe_dump(document("https://here:1", exec=old)), None, {})
+
+
+def test_a_field_manager_is_never_longer_than_the_api_takes() -> None:
+    provider = KubernetesProvider({}, "m" * 200, lambda _urn, _text: None, {})
+    inputs = {"metadata": {"name": "a", "namespace": "n"}}
+    managers = {provider.begin(inputs)[1]["__fieldManager"] for _ in range(2)}
+    assert len(managers) == 2
+    assert {len(manager) for manager in managers} == {128}

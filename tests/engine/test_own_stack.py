@@ -1,0 +1,169 @@
+"""Divvy's own stack where things go wrong around it: nothing is left behind, nothing is lost.
+
+On API servers without nodes: what the agents do is other tests' matter.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from divvy.lab.paths import REPOSITORY
+from tests.divvy_command import divvy_command, divvy_environment
+from tests.engine.bare_cluster import BareCluster
+
+pytestmark = pytest.mark.lab
+NAMESPACE = "divvy-system"
+KINDS = (
+    "clusterroles",
+    "clusterrolebindings",
+    "validatingadmissionpolicies",
+    "validatingadmissionpolicybindings",
+    "configmaps",
+    "daemonsets",
+    "leases",
+    "namespaces",
+    "roles",
+    "rolebindings",
+    "serviceaccounts",
+    "services",
+)
+IMAGE = f"registry.example/divvy/agent@sha256:{'0' * 64}"
+
+
+@dataclass
+class OwnStack:
+    """A project over the repository's program, whose stack file names an image that exists."""
+
+    folder: Path
+    value: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir()
+        project = yaml.safe_load((REPOSITORY / "Pulumi.yaml").read_text())
+        project |= {"main": str(REPOSITORY), "stackConfigDir": "."}
+        (self.folder / "Pulumi.yaml").write_text(yaml.safe_dump(project))
+        whole = yaml.safe_load((REPOSITORY / "stacks/Pulumi.lab.yaml").read_text())
+        self.value = copy.deepcopy(whole["config"]["divvy:cluster"])
+        self.value["plugin"] = {"image": {"reference": IMAGE}}
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        config = {"config": {"divvy:cluster": self.value}}
+        (self.folder / "Pulumi.own.yaml").write_text(yaml.safe_dump(config))
+        return subprocess.Popen(
+            divvy_command(*arguments, "--stack=own"),
+            cwd=self.folder,
+            env=divvy_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *arguments: str, expect: int = 0) -> str:
+        output, _ = (process := self.start(*arguments)).communicate(timeout=120)
+        assert process.returncode == expect, output
+        return output
+
+
+@pytest.fixture
+def own(tmp_path: Path, cluster: BareCluster) -> Iterator[OwnStack]:
+    stack = OwnStack(tmp_path / "own")
+    stack.value["kubeconfig"] = str(cluster.kubeconfig)
+    yield stack
+    stack.run("destroy", "--yes")
+    assert left(cluster) == set()
+
+
+def left(cluster: BareCluster) -> set[str]:
+    """Return what a cluster has of Divvy's, by kind and name."""
+    place = f"--namespace={NAMESPACE}"
+    found = cluster.get(",".join(KINDS), place, "--selector=app.kubernetes.io/name=divvy")
+    return {f"{one['kind']} {one['metadata']['name']}" for one in found["items"]}
+
+
+def test_the_cluster_is_changed_under_the_stack(
+    own: OwnStack, cluster: BareCluster, other_cluster: BareCluster
+) -> None:
+    own.run("up", "--yes")
+    before = left(cluster)
+    assert "DaemonSet divvy-agent" in before
+    own.value["kubeconfig"] = str(other_cluster.kubeconfig)
+    said = own.run("up", "--yes")
+    assert f"{len(before) + 1} replaced" in said
+    assert f"{len(before) + 1} deleted" not in said  # a replacement says it all
+    assert left(cluster) == set()
+    assert left(other_cluster) == before
+    assert "unchanged" in own.run("up", "--yes")
+    own.run("destroy", "--yes")
+    assert left(other_cluster) == set()
+
+
+def test_the_namespace_is_deleted_outside_while_a_profile_is_edited(
+    own: OwnStack, cluster: BareCluster
+) -> None:
+    own.run("up", "--yes")
+    before = left(cluster)
+    cluster.kubectl("delete", "namespace", NAMESPACE)
+    own.value["pools"]["research"]["profile"] = "whole"
+    own.run("preview", expect=2)
+    own.run("up", "--yes")
+    assert left(cluster) == before
+    own.run("preview")
+
+
+@pytest.mark.parametrize("gone", [1, 6, 14])
+def test_a_destroy_that_was_killed_halfway_is_ended_by_the_next(
+    own: OwnStack, cluster: BareCluster, gone: int
+) -> None:
+    own.run("up", "--yes")
+    journal = own.folder / ".pulumi/divvy/divvy/own.journal"
+    process = own.start("destroy", "--yes")
+    deadline = time.monotonic() + 60
+    while not journal.exists() or journal.read_bytes().count(b'"gone"') < gone:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    own.run("destroy", "--yes")
+    assert left(cluster) == set()
+    own.run("up", "--yes")  # and nothing is in the way of a new one
+
+
+PROGRAM = """import json
+from pathlib import Path
+import pulumi
+import pulumi_kubernetes as kubernetes
+from components import GpuCluster
+
+site = kubernetes.Provider("site", kubeconfig="{0}", enable_config_map_mutable=True)
+value = json.loads(Path("cluster.json").read_text())
+GpuCluster("site", {{"cluster": value}}, pulumi.ResourceOptions(providers=[site]))
+"""
+
+
+def test_another_program_deploys_through_its_own_provider(
+    own: OwnStack, cluster: BareCluster, other_cluster: BareCluster
+) -> None:
+    (own.folder / "Pulumi.yaml").write_text("name: site\nruntime: python\n")
+    (own.folder / "__main__.py").write_text(PROGRAM.format(other_cluster.kubeconfig))
+    value = {key: entry for key, entry in own.value.items() if key != "kubeconfig"}
+    (own.folder / "cluster.json").write_text(json.dumps(value))
+    own.run("up", "--yes")
+    assert "DaemonSet divvy-agent" in left(other_cluster)
+    assert left(cluster) == set()
+    own.run("destroy", "--yes")
+    assert left(other_cluster) == set()

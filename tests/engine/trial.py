@@ -1,0 +1,153 @@
+"""Any Pulumi program against any cluster, through the real command and the real SDK."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.divvy_command import divvy_command, divvy_environment
+from tests.engine.bare_cluster import BareCluster
+
+_PRELUDE = """import os
+import pulumi
+import pulumi_kubernetes as k8s
+from pulumi import Alias, CustomTimeouts, Output, ResourceOptions as R
+from pulumi_kubernetes.core.v1 import ConfigMap as cm, Pod, Secret
+
+E = os.environ.get
+"""
+
+
+@dataclass
+class Trial:
+    """A project whose program a test writes; environment variables drive it (``E``)."""
+
+    folder: Path
+    cluster: BareCluster
+    namespace: str
+    environment: dict[str, str] = field(default_factory=dict)
+    project: str = "trial"
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "Pulumi.yaml").write_text(f"name: {self.project}\nruntime: python\n")
+        self.configure("config: {}\n")
+        self.environment.setdefault("KUBECONFIG", str(self.kubeconfig_of(self.cluster)))
+
+    def kubeconfig_of(self, cluster: BareCluster, namespace: str | None = None) -> Path:
+        """Write a kubeconfig whose context has the trial's namespace."""
+        document = yaml.safe_load(cluster.kubeconfig.read_text())
+        document["contexts"][0]["context"]["namespace"] = namespace or self.namespace
+        path = self.folder / f"{cluster.server.rsplit(':', 1)[-1]}-{namespace}.kubeconfig"
+        path.write_text(yaml.safe_dump(document))
+        return path
+
+    def configure(self, text: str) -> None:
+        (self.folder / "Pulumi.dev.yaml").write_text(text)
+
+    def write(self, program: str) -> None:
+        (self.folder / "__main__.py").write_text(_PRELUDE + program)
+
+    def start(
+        self, *arguments: str, stdin: int = subprocess.DEVNULL, **environment: str
+    ) -> subprocess.Popen[str]:
+        more = {"PULUMI_CONFIG_PASSPHRASE": "open", **self.environment, **environment}
+        return subprocess.Popen(
+            divvy_command(*arguments, "--stack=dev"),
+            cwd=self.folder,
+            env=divvy_environment(more),
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *arguments: str, expect: int | None = 0, **environment: str) -> str:
+        """Run a divvy command to its end and return what it printed; None expects any end."""
+        process = self.start(*arguments, **environment)
+        try:
+            output, _ = process.communicate(timeout=90)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        assert expect is None or process.returncode == expect, (
+            f"exit {process.returncode}: {output}"
+        )
+        return output
+
+    def answered(self, *arguments: str, answer: str, **environment: str) -> str:
+        """Run a command whose input is a terminal, and answer its question."""
+        terminal, end = pty.openpty()
+        try:
+            process = self.start(*arguments, stdin=end, **environment)
+            os.write(terminal, f"{answer}\n".encode())
+            output, _ = process.communicate(timeout=90)
+        finally:
+            os.close(terminal)
+            os.close(end)
+        assert process.returncode == 0, output
+        return output
+
+    def up(self, *arguments: str, expect: int | None = 0, **environment: str) -> str:
+        return self.run("up", "--yes", *arguments, expect=expect, **environment)
+
+    def preview(self, *arguments: str, expect: int | None = None, **environment: str) -> str:
+        return self.run("preview", *arguments, expect=expect, **environment)
+
+    def destroy(self, *arguments: str, expect: int | None = 0, **environment: str) -> str:
+        return self.run("destroy", "--yes", *arguments, expect=expect, **environment)
+
+    def refresh(self, *arguments: str, expect: int | None = None, **environment: str) -> str:
+        return self.run("refresh", "--yes", *arguments, expect=expect, **environment)
+
+    def up_killed(self, when: Callable[[], bool], **environment: str) -> None:
+        """Start an up and kill it, program and all, as soon as something is so."""
+        process = self.start("up", "--yes", **environment)
+        deadline = time.monotonic() + 60
+        while not when() and process.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate(timeout=30)
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / f".pulumi/stacks/{self.project}/dev.json"
+
+    def latest(self) -> dict[str, Any]:
+        """Return the recorded deployment."""
+        found: dict[str, Any] = json.loads(self.checkpoint.read_text())["checkpoint"]["latest"]
+        return found
+
+    def resources(self) -> dict[str, dict[str, Any]]:
+        """Return the recorded objects by logical name, without providers and components."""
+        return {
+            found["urn"].rsplit("::", 1)[1]: found
+            for found in self.latest().get("resources", ())
+            if found["custom"] and not found["type"].startswith("pulumi:providers:")
+        }
+
+    def urn(self, name: str) -> str:
+        return str(self.resources()[name]["urn"])
+
+    def names(self, kind: str = "configmaps") -> set[str]:
+        return self.cluster.names(kind, self.namespace)
+
+    def uid(self, name: str, kind: str = "configmap") -> str | None:
+        return self.cluster.uid(kind, name, self.namespace)
+
+    def files(self) -> str:
+        """Return the text of every file that the engine keeps."""
+        found = [path for path in (self.folder / ".pulumi").rglob("*") if path.is_file()]
+        return "\n".join(path.read_text() for path in found)

@@ -1,0 +1,109 @@
+"""One value of a stack file changes; everything else stays as people wrote it."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from divvy.engine.state.secrets import encrypt_config
+from divvy.lab.paths import REPOSITORY
+from divvy.stack.config import full_key, stack_config
+from divvy.stack.edit import set_value
+from divvy.stack.errors import StackError
+from divvy.stack.project import Project, find_project
+
+TEXT = "# why\nconfig:\n  p:level: one    # here\n  divvy:cluster:\n    namespace: x\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
+    (tmp_path / "Pulumi.dev.yaml").write_text(TEXT)
+    return find_project(tmp_path)
+
+
+def put(project: Project, key: str, value: str) -> str:
+    """Set a plain value; return the file's text."""
+    set_value(project, "dev", full_key(project, key), value, salt=None)
+    return project.stack_path("dev").read_text()
+
+
+def test_setting_a_value_keeps_the_rest_of_the_file(project: Project) -> None:
+    put(project, "level", "two")
+    text = put(project, "other", "x")
+    assert text == TEXT.replace("one ", '"two" ') + '  p:other: "x"\n' or (
+        text.startswith("# why\nconfig:\n") and "# here" in text
+    )
+    assert stack_config(project, "dev").values == {
+        "p:level": "two",
+        "divvy:cluster": '{"namespace":"x"}',
+        "p:other": "x",
+    }
+
+
+def test_a_secret_value_is_not_in_the_file(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "open")
+    secret, salt = encrypt_config("hush", None)
+    set_value(project, "dev", "p:token", secret, salt=salt)
+    text = project.stack_path("dev").read_text()
+    assert "hush" not in text
+    config = stack_config(project, "dev")
+    assert (set(config.sealed), config.salt) == ({"p:token"}, salt)
+
+
+def test_a_secret_that_the_official_cli_wrote_is_replaced(project: Project) -> None:
+    file = project.stack_path("dev")
+    file.write_text("config:\n  p:token:\n    secure: v1:old:old\n  p:level: one\n")
+    put(project, "token", "new")
+    assert yaml.safe_load(file.read_text())["config"] == {"p:token": "new", "p:level": "one"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "config: {}\n",
+        "config:\n",
+        "{}\n",
+        "---\nconfig: {p:level: one}\n",
+        "config: {'p:level': 'one'}\n",
+        "config: {\n  p:level: one }\n",
+        "config: {level: one}\n",
+        "config:\n    p:level: one\n    p:list:\n      - 1\n",
+    ],
+)
+@pytest.mark.parametrize("value", ["value", "yes", "012", "a: b", "two\nlines", "ünï"])
+def test_a_value_is_set_however_the_file_is_written(
+    project: Project, text: str, value: str
+) -> None:
+    file = project.stack_path("dev")
+    file.write_text(text)
+    before = (yaml.safe_load(text) or {}).get("config") or {}
+    put(project, "new", value)
+    assert yaml.safe_load(file.read_text())["config"] == {**before, "p:new": value}
+    put(project, "level", value)
+    assert stack_config(project, "dev").values["p:level"] == value
+
+
+@pytest.mark.parametrize("text", ["config: {p:x: {a: 1}}\n", "config: {p:x: [1]}\n"])
+def test_a_structured_value_is_edited_in_the_file(project: Project, text: str) -> None:
+    file = project.stack_path("dev")
+    file.write_text(text)
+    with pytest.raises(StackError, match="p:x is structured: edit the file"):
+        put(project, "x", "y")
+    assert file.read_text() == text
+
+
+@pytest.mark.parametrize("path", sorted((REPOSITORY / "stacks").glob("*.yaml")), ids=str)
+def test_in_the_stacks_of_this_project_only_the_new_line_changes(
+    project: Project, path: Path
+) -> None:
+    before = path.read_text()
+    project.stack_path("dev").write_text(before)
+    after = put(project, "new", "value")
+    changed = list(difflib.unified_diff(before.splitlines(), after.splitlines(), n=0))[2:]
+    assert [line for line in changed if not line.startswith("@@")] == ['+  p:new: "value"']

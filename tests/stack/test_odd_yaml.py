@@ -1,0 +1,100 @@
+"""Whatever text a stack file holds, the answer is a cluster or one of Divvy's own errors."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from divvy.stack.errors import StackError
+from divvy.stack.file import StackFile
+from divvy.stack.sections import read_cluster
+from tests.divvy_command import divvy_command, divvy_environment
+
+TEXT = """config:
+  divvy:cluster:
+    profiles: {whole: {}}
+    pools: {a: {profile: whole, hardware: {model: T4, gpus: 2, count: 1}}}
+"""
+
+
+def read(text: str) -> str:
+    """Return what is wrong with a stack file, "" if nothing."""
+    try:
+        read_cluster(StackFile("x.yaml", text, "x"))
+    except StackError as refused:
+        return str(refused)
+    return ""
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "2024-02-30",
+        "2024-01-02T25:00:00Z",
+        "9" * 5000,
+        "0b_",
+        "0x_",
+        "1:99:_",
+        "[" * 900 + "]" * 900,
+        "{a: " * 400 + "1" + "}" * 400,
+        "!!binary x",
+        "!!set {a}",
+        "!!timestamp x",
+        "!!int x",
+        "!!bool x",
+        "!!float x",
+        "!!omap x",
+        "!!python/object:os.system x",
+        ".nan",
+        "&a [*a]",
+        "? [1, 2]\n      : 3",
+        "'\x1b[31m'",
+    ],
+)
+@pytest.mark.parametrize("where", ["namespace", "devices", "driver", "imagePullSecrets"])
+def test_odd_yaml_is_one_error_that_can_be_read(odd: str, where: str) -> None:
+    told = read(f"{TEXT}    {where}: {odd}\n")
+    assert told.startswith("x.yaml")
+    assert len(told) < 1000
+    assert "\x1b" not in told
+    assert "datetime" not in told
+    assert "sys." not in told
+
+
+def test_aliases_of_aliases_are_refused_at_once() -> None:
+    lines = ["a0: &a0 [ha, ha, ha, ha, ha, ha, ha, ha, ha, ha]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 8)]
+    told = read("\n".join([*lines, TEXT.replace("whole: {}", "whole: {devices: *a7}")]))
+    assert "are YAML aliases repeated?" in told
+    assert len(told) < 1000
+
+
+SCALARS = ("a", "on", "~", "1", "-3", "1e9", ".inf", "0x1f", "2024-01-01", "12:30:45", "'x'")
+SYNTAX = ("[", "]", "{", "}", ": ", ", ", "- ", "? ", "&x ", "*x", "!!set ", "!!str ", "|\n   t")
+KEYS = ("profiles", "pools", "mig", "replicas", "devices", "health: ", "change: ", "\n    ")
+WORDS = st.sampled_from([*SCALARS, *SYNTAX, *KEYS])
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(WORDS, max_size=14).map("".join))
+def test_random_yaml_raises_only_divvys_own_errors(text: str) -> None:
+    read(f"{TEXT}    {text}\n")
+    read(text)
+
+
+def test_a_file_without_an_end_is_refused() -> None:
+    done = subprocess.run(
+        divvy_command("validate", "--file", "/dev/zero"),
+        env=divvy_environment(),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: /dev/zero is longer than 16,777,216 characters")

@@ -1,0 +1,54 @@
+"""Projects are found as Pulumi finds them, and a stack that is missing gets one error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from divvy.stack.errors import StackError
+from divvy.stack.project import Project, find_project
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    (tmp_path / "stacks").mkdir()
+    (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\nstackConfigDir: stacks\n")
+    (tmp_path / "stacks/Pulumi.dev.yaml").write_text("config: {}\n")
+    return find_project(tmp_path / "stacks")
+
+
+def test_a_project_is_found_above_and_knows_its_stacks(project: Project) -> None:
+    assert (project.name, project.runtime) == ("p", "python")
+    assert project.stacks() == ["dev"]
+    assert project.stack_path("dev") == project.folder / "stacks/Pulumi.dev.yaml"
+
+
+def test_an_unknown_stack_is_refused_with_the_known_ones(project: Project) -> None:
+    with pytest.raises(StackError, match=r"no stack 'prod': .* does not exist; known: dev"):
+        project.stack_path("prod")
+
+
+def test_a_file_in_place_of_a_stack_is_refused_with_the_option_for_files(project: Project) -> None:
+    with pytest.raises(StackError, match=r"'mine\.yaml' is a file, not a stack: use --file mine"):
+        project.stack_path("mine.yaml")
+
+
+def test_outside_a_project_it_says_where_to_run(tmp_path: Path) -> None:
+    with pytest.raises(StackError, match=r"no Pulumi\.yaml in .*: run divvy inside a project"):
+        find_project(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("runtime: python\n", "`name` is missing"),
+        ("- name\n", "is not a mapping"),
+        ("a: [\n", "is not YAML: line 2"),
+        ("name: a\nname: b\n", "line 2: name: is there twice"),
+    ],
+)
+def test_a_wrong_project_file_gets_one_sentence(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "Pulumi.yaml").write_text(text)
+    with pytest.raises(StackError, match=words):
+        find_project(tmp_path)

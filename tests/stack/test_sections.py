@@ -1,0 +1,90 @@
+"""A section of a stack file is read with every error at once, each with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from divvy.lab.section import read_lab
+from divvy.stack.config import stack_config
+from divvy.stack.errors import StackError
+from divvy.stack.file import StackFile, read_path
+from divvy.stack.project import find_project
+from divvy.stack.sections import InvalidStack, read_cluster
+
+CLUSTER = """\
+config:
+  divvy:cluster:
+    profiles: {whole: {}}
+    pools: {all: {profile: whole}}
+"""
+
+
+def file(text: str) -> StackFile:
+    return StackFile("x.yaml", text, "x")
+
+
+def test_problems_stand_in_the_order_of_their_lines() -> None:
+    wrong = CLUSTER.replace("profile: whole", "profile: hole").replace("{}", "{mig: {'3': 0}}")
+    with pytest.raises(InvalidStack) as refused:
+        read_cluster(file(wrong))
+    assert str(refused.value).splitlines() == [
+        "x.yaml has 1 error:",
+        "  line 3: profiles.whole.mig.3: is 0",
+        "      1 or more is expected",
+    ] or str(refused.value).startswith("x.yaml has 2 errors:\n  line 3: ")
+
+
+def test_a_key_that_is_there_twice_is_an_error_among_the_others() -> None:
+    twice = CLUSTER.replace("{whole: {}}", "{whole: {}, whole: {}}").replace("all:", "All:")
+    with pytest.raises(InvalidStack) as refused:
+        read_cluster(file(twice))
+    assert str(refused.value).splitlines() == [
+        "x.yaml has 2 errors:",
+        "  line 3: profiles.whole: is there twice (again in line 3)",
+        "      keep one",
+        "  line 4: pools.All: is not a pool name",
+        "      1 to 40 lowercase letters, digits and '-', with a letter or digit at both ends",
+    ]
+
+
+@pytest.mark.parametrize("read", [read_cluster, read_lab])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("config: {}\n", "x.yaml has no `config: {divvy:"),
+        ("[]\n", "x.yaml is not a mapping"),
+        ("config: [\n", "x.yaml is not YAML: line 2: "),
+    ],
+)
+def test_every_reader_says_the_same_of_the_same_mistake(read, text: str, words: str) -> None:
+    with pytest.raises(StackError) as refused:
+        read(file(text))
+    assert str(refused.value).startswith(words)
+
+
+def test_a_section_that_is_there_twice_is_no_matter_of_luck() -> None:
+    both = CLUSTER + "  divvy:cluster:\n    profiles: {}\n"
+    with pytest.raises(InvalidStack, match=r"config.divvy:cluster: is there twice \(again in line"):
+        read_cluster(file(both))
+
+
+def test_the_configuration_for_a_program_has_no_duplicates_either(tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
+    (tmp_path / "Pulumi.dev.yaml").write_text("config:\n  p:a: {b: 1}\n  p:a: 2\n")
+    with pytest.raises(StackError, match=r"line 3: config\.p:a: is there twice; keep one"):
+        stack_config(find_project(tmp_path), "dev")
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StackError, match=r"cannot read .*no\.yaml: No such file or directory"):
+        read_path(tmp_path / "no.yaml")
+    (tmp_path / "bytes.yaml").write_bytes(b"\xff")
+    with pytest.raises(StackError, match=r"bytes\.yaml is not text in UTF-8"):
+        read_path(tmp_path / "bytes.yaml")
+
+
+def test_a_mapping_as_a_key_is_an_error_and_no_crash() -> None:
+    with pytest.raises(StackError, match="is not YAML"):
+        read_cluster(file("config:\n  divvy:cluster: {? {a: 1} : b}\n"))
