@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from divvy.model.contract import OWNED_ANNOTATIONS, OWNED_LABELS
+
 _OWN_NODE = (
     "'authentication.kubernetes.io/node-name' in request.userInfo.extra && "
     "request.userInfo.extra['authentication.kubernetes.io/node-name'][0] == object.metadata.name"
 )
 _LABELS = {"app.kubernetes.io/name": "divvy", "app.kubernetes.io/component": "agent"}
-_OWNED_LABELS = "(nvidia[.]com/(gpu|cuda|mig)[.-].*|nvidia[.]com/(gpu|mig)-.*)"
+_OWNED_ANNOTATION = " || ".join(f"k == '{key}'" for key in OWNED_ANNOTATIONS)
+# Deleted with an owner, held by a finalizer: both would be a right over the node's life.
+_FENCED_LISTS = ("finalizers", "ownerReferences")
 
 
 def admission_policy(namespace: str, account: str) -> list[dict[str, Any]]:
@@ -52,16 +56,20 @@ def admission_policy(namespace: str, account: str) -> list[dict[str, Any]]:
                         "message": "a divvy agent may change its own node only",
                     },
                     {
-                        "expression": _only_owned("Labels", f"k.matches('^{_OWNED_LABELS}$')"),
-                        "message": "a divvy agent may change feature labels only",
+                        "expression": _only_owned("Labels", f"k.matches('{OWNED_LABELS}')"),
+                        "message": "a divvy agent may change its feature labels only",
                     },
                     {
-                        "expression": _only_owned("Annotations", "k.startsWith('divvy.gpu/')"),
-                        "message": "a divvy agent may change divvy.gpu/ annotations only",
+                        "expression": _only_owned("Annotations", f"({_OWNED_ANNOTATION})"),
+                        "message": "a divvy agent may change its status annotation only",
                     },
                     {
                         "expression": "object.spec == oldObject.spec",
                         "message": "a divvy agent may not change a node's spec",
+                    },
+                    {
+                        "expression": " && ".join(map(_same_list, _FENCED_LISTS)),
+                        "message": "a divvy agent may not change a node's finalizers or owners",
                     },
                 ],
             },
@@ -87,3 +95,8 @@ def _only_owned(field: str, owned: str) -> str:
         f"{new}.all(k, {owned} || (k in {old} && {old}[k] == {new}[k])) && "
         f"{old}.all(k, {owned} || k in {new})"
     )
+
+
+def _same_list(field: str) -> str:
+    new, old = (f"{source}.metadata.{field}" for source in ("object", "oldObject"))
+    return f"(has({new}) ? {new} : []) == (has({old}) ? {old} : [])"

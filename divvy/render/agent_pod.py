@@ -81,10 +81,12 @@ def _container(cluster: Cluster, image: Any) -> dict[str, Any]:
         "readinessProbe": {
             "httpGet": {"path": "/readyz", "port": "metrics"},
             "periodSeconds": 2,
+            "timeoutSeconds": 5,
         },
         "livenessProbe": {
             "httpGet": {"path": "/healthz", "port": "metrics"},
             "periodSeconds": 10,
+            "timeoutSeconds": 5,
             "failureThreshold": 6,
         },
         "resources": {
@@ -94,6 +96,8 @@ def _container(cluster: Cluster, image: Any) -> dict[str, Any]:
         # Privileged for the GPU device nodes (the device cgroup) and for MIG changes.
         "securityContext": {"privileged": True, "readOnlyRootFilesystem": True},
         "volumeMounts": [
+            # Not recursiveReadOnly: it is admitted only without propagation, by which the agent
+            # sees a driver that is mounted after its start.
             {
                 "name": "driver",
                 "mountPath": "/driver-root",
@@ -139,12 +143,12 @@ def _volumes(cluster: Cluster) -> list[dict[str, Any]]:
 
 def _where_needed(cluster: Cluster) -> dict[str, tuple[str, str]]:
     """Return name → host path and mount path of what only some clusters give the agent."""
-    found = {}
+    mounts = {}
     if cluster.devices:
-        found["host-dev"] = ("/dev", "/host-dev")
+        mounts["host-dev"] = ("/dev", "/host-dev")
     if _watches_memory(cluster):
-        found["container-logs"] = ("/var/log/containers", "/var/log/containers")
-    return found
+        mounts["container-logs"] = ("/var/log/containers", "/var/log/containers")
+    return mounts
 
 
 def _watches_memory(cluster: Cluster) -> bool:
@@ -171,10 +175,10 @@ def _affinity(cluster: Cluster) -> dict[str, Any] | None:
 
 
 def _tolerations(cluster: Cluster) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    listed: list[dict[str, Any]] = []
     for _, pool in sorted(cluster.pools.items()):
         for toleration in pool.tolerations:
             rendered = toleration.model_dump(by_alias=True, exclude_none=True)
-            if rendered not in found:
-                found.append(rendered)
-    return found
+            if rendered not in listed:
+                listed.append(rendered)
+    return listed

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from divvy.model.contract import STATUS_ANNOTATION, State
+
 
 def alert_groups(generation: str) -> list[dict[str, Any]]:
     """Return the rule groups; ``generation`` is the configuration that nodes should follow."""
@@ -13,21 +15,22 @@ def alert_groups(generation: str) -> list[dict[str, Any]]:
             "rules": [
                 _alert(
                     "DivvyGpuUnhealthy",
-                    'divvy_gpu_state{state="Degraded"} == 1',
+                    f'divvy_gpu_state{{state="{State.DEGRADED}"}} == 1',
                     "2m",
                     "warning",
                     "GPU {{ $labels.gpu }} of {{ $labels.node }} is unhealthy",
                     "Its devices are withdrawn; pods that hold them were left alone. The reason is "
-                    "in the node's annotation divvy.gpu/status.",
+                    f"in the node's annotation {STATUS_ANNOTATION}.",
                 ),
                 _alert(
                     "DivvyProfileNotApplied",
-                    'divvy_gpu_state{state=~"Blocked|Failed"} == 1',
+                    f'divvy_gpu_state{{state=~"{State.BLOCKED}|{State.FAILED}"}} == 1',
                     "5m",
                     "warning",
                     "GPU {{ $labels.gpu }} of {{ $labels.node }} keeps its old layout",
-                    "Blocked: a pod or process held it until change.deadline. Failed: the driver "
-                    "refused. The reason is in the node's annotation divvy.gpu/status.",
+                    f"{State.BLOCKED}: a pod or process held it until change.deadline. "
+                    f"{State.FAILED}: the driver refused. The reason is in the node's "
+                    f"annotation {STATUS_ANNOTATION}.",
                 ),
                 _alert(
                     "DivvyNodeOnOldConfiguration",
@@ -36,14 +39,14 @@ def alert_groups(generation: str) -> list[dict[str, Any]]:
                     "warning",
                     "{{ $labels.node }} follows an old configuration",
                     "Its agent did not hear of the newest one, or refused it; the reason is in "
-                    "the node's annotation divvy.gpu/status.",
+                    f"the node's annotation {STATUS_ANNOTATION}.",
                 ),
                 _alert(
                     "DivvyMemoryOverShare",
                     "divvy_memory_over_limit_mib > 0",
                     "1m",
                     "warning",
-                    "{{ $labels.namespace }}/{{ $labels.pod }} uses more GPU memory than its share",
+                    "{{ $labels.namespace }}/{{ $labels.pod }} uses more GPU memory than its limit",
                     "{{ $value }} MiB more than the memoryLimit of its {{ $labels.resource }} on "
                     "{{ $labels.node }}: pods beside it may run out of memory.",
                 ),

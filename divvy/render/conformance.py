@@ -22,6 +22,8 @@ def summary_lines(report: Mapping[str, Any]) -> Iterator[Text]:
     first.append(
         f": {counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped"
     )
+    missing = counts.get("requiredNotChecked", 0)
+    first.append(f" ({missing} required not checked)" if missing else "", style="yellow")
     yield first
     if simulated:
         yield from _wrapped(report["disclaimer"], "  ", "yellow")
@@ -48,20 +50,25 @@ def summary_lines(report: Mapping[str, Any]) -> Iterator[Text]:
 def _wrapped(text: str, indent: str, style: str = "") -> Iterator[Text]:
     """Yield text in lines for 80 columns, later lines under the first one's second word."""
     hanging = indent + "  "
+    # What a pod has printed may have colours in it, and worse.
+    shown = "".join(char if char.isprintable() or char.isspace() else "\ufffd" for char in text)
     lines = textwrap.wrap(
-        text, _COLUMNS, initial_indent=indent, subsequent_indent=hanging, break_on_hyphens=False
+        shown, _COLUMNS, initial_indent=indent, subsequent_indent=hanging, break_on_hyphens=False
     )
     for line in lines:
         yield Text(line, style=style)
 
 
 def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return what broke, what was mended and what is no longer checked since ``old``.
+    """Return what broke, what was fixed and what is no longer checked since ``old``.
 
-    Raises ValueError for a simulated beside a hardware report.
+    Raises ValueError for a simulated beside a hardware report, and for reports of two stacks.
     """
     if old["mode"] != new["mode"]:
-        raise ValueError(f"a {old['mode']} report is no baseline for a {new['mode']} one")
+        raise ValueError(f"a {old['mode']} report cannot be the baseline of a {new['mode']} one")
+    stacks = [str(report["environment"]["stack"]) for report in (old, new)]
+    if stacks[0] != stacks[1]:
+        raise ValueError(f"a report of {stacks[0]} cannot be the baseline of one of {stacks[1]}")
     before, after = _statuses(old), _statuses(new)
     return {
         "broke": [
@@ -69,7 +76,7 @@ def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, list[s
             for key, status in after.items()
             if status == "failed" and before.get(key) != "failed"
         ],
-        "mended": [
+        "fixed": [
             key
             for key, status in after.items()
             if status == "passed" and before.get(key) == "failed"
@@ -84,7 +91,7 @@ def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, list[s
 
 def baseline_lines(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Text]:
     """Yield what changed since the baseline."""
-    colours = {"broke": "red", "mended": "green", "no longer checked": "yellow"}
+    colours = {"broke": "red", "fixed": "green", "no longer checked": "yellow"}
     changes = compared(old, new)
     for what, keys in changes.items():
         for key in keys:

@@ -7,12 +7,13 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from divvy.model.contract import State
 from divvy.plan import LiveDifference, NodeDifference
 from divvy.render.words import plural
 
 
 def live_text(difference: LiveDifference) -> RenderableType:
-    """Return what the nodes offer where it is not what the stack file says."""
+    """Return what the nodes advertise where it is not what the stack file says."""
     heading = Text.assemble((difference.cluster, "bold"), " and its live nodes: ")
     if not difference:
         return heading.append(f"{plural(difference.compared, 'node')} as the stack file says")
@@ -68,8 +69,8 @@ def _lines(node: NodeDifference) -> Iterable[str]:
         yield f"bypasses the file: label {node.bypass}"
     if node.problem:
         yield node.problem
-    if node.state not in (None, "Ready"):
+    if node.state not in (None, State.READY):
         yield f"its agent says {node.state}: {node.reason}" if node.reason else f"{node.state}"
     width = max((len(row.resource) for row in node.resources), default=0)
     for row in node.resources:
-        yield f"{row.resource:<{width}}  offers {row.before:,}, the file says {row.after:,}"
+        yield f"{row.resource:<{width}}  advertises {row.before:,}, the file says {row.after:,}"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from divvy.model import ClusterDocument
 from divvy.render.objects import objects
 from divvy.render.plain_yaml import plain_yaml
 
 
-def manifests(value: Mapping[str, Any], image: str) -> str:
-    """Return all objects, in the order in which they can be created; raises InvalidCluster."""
-    return "---\n".join(plain_yaml(found) for found in objects(value, image))
+def manifests(document: ClusterDocument, image: str) -> str:
+    """Return all objects, in the order in which they can be created."""
+    return "---\n".join(plain_yaml(obj) for obj in objects(document, image))

@@ -1,16 +1,18 @@
 """Plan and diff as Markdown, fit for a comment on a pull request."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from divvy.plan import Change, Difference, Guarantees, NodePlan, Plan, PoolPlan
 from divvy.render.words import (
     bar_cells,
     change_title,
+    code,
+    count_changes,
     disruption_words,
     gpu_groups,
     levels,
     plan_title,
-    plural,
     pool_title,
     profile_change,
     promise_changes,
@@ -18,6 +20,11 @@ from divvy.render.words import (
     resource_rows,
     signed,
 )
+
+# GitHub refuses longer comments; a character may count as several there.
+MAX_COMMENT = 65_536
+_ROOM = 60_000
+_NAMED = 20
 
 _MARK = {"none": "✅", "new pods only": "🔶", "GPUs must be idle": "🛑"}
 
@@ -43,11 +50,60 @@ def difference_markdown(difference: Difference) -> str:
     """Return a diff as Markdown."""
     names = f"`{difference.before}` → `{difference.after}`"
     if not difference:
-        return f"## GPU topology {names}: no change\n\nThe cluster offers the same.\n"
-    count = plural(len(difference.changes), "change")
-    lines = [f"## GPU topology {names}: {count}", ""]
-    for change in difference.changes:
-        lines += _change(change)
+        return f"## GPU topology {names}: no change\n\nNo node will do anything else.\n"
+    count = count_changes(difference)
+    head = [f"## GPU topology {names}: {count}", ""]
+    changes = [list(_change(change, nodes)) for change, nodes in _alike(difference.changes)]
+    return _fitting(head, changes, _summary(difference))
+
+
+def _fitting(head: list[str], changes: list[list[str]], summary: list[str]) -> str:
+    """Return one page of at most MAX_COMMENT: the changes that fit, and how many do not."""
+    room = _ROOM - sum(len(line) + 1 for line in [*head, *summary])
+    shown: list[str] = []
+    for number, lines in enumerate(changes):
+        room -= sum(len(line) + 1 for line in lines)
+        if room < 0:
+            rest = len(changes) - number
+            shown += [f"**{rest} more** are not shown here: `divvy diff` shows all of them.", ""]
+            break
+        shown += lines
+    text = "\n".join([*head, *shown, *summary]).rstrip("\n") + "\n"
+    if len(text) <= MAX_COMMENT:
+        return text
+    cut = text[:_ROOM].rpartition("\n")[0]
+    return f"{cut}\n\nThe rest is not shown here: `divvy diff` shows all of it.\n"
+
+
+def _alike(changes: Sequence[Change]) -> list[tuple[Change, list[str]]]:
+    """Return the changes, each with its nodes: overrides that change alike are one."""
+    groups: list[tuple[Change, list[str]]] = []
+    for change in changes:
+        match = next((group for group in groups if _is_alike(group[0], change)), None)
+        if change.node is not None and match is not None:
+            match[1].append(change.node)
+        else:
+            groups.append((change, [] if change.node is None else [change.node]))
+    return groups
+
+
+def _is_alike(first: Change, second: Change) -> bool:
+    return first.node is not None and replace(first, node=second.node) == second
+
+
+def _summary(difference: Difference) -> list[str]:
+    lines: list[str] = []
+    if difference.settings or difference.renamed:
+        lines += ["### Settings", "", "| setting | before | after |", "|---|---|---|"]
+        lines += [
+            f"| pool renamed | {code(old)} | {code(name)} |"
+            for name, old in difference.renamed.items()
+        ]
+        lines += [
+            f"| {code(setting.path)} | {code(setting.before)} | {code(setting.after)} |"
+            for setting in difference.settings
+        ]
+        lines.append("")
     if difference.totals:
         lines += ["### Total", "", "| resource | before | after | change |", "|---|--:|--:|--:|"]
         lines += [
@@ -55,12 +111,12 @@ def difference_markdown(difference: Difference) -> str:
             f"| {signed(total.before, total.after)} |"
             for total in difference.totals
         ]
-    return "\n".join(lines).rstrip("\n") + "\n"
+    return lines
 
 
 def _pool(pool: PoolPlan) -> Iterable[str]:
     if pool.node is None:
-        yield from ("Add `hardware` to the pool to see what it will offer.", "")
+        yield from ("Add `hardware` to the pool to see what it will advertise.", "")
         return
     yield from _node(pool.node, pool.alike)
     for name, node in pool.overrides.items():
@@ -90,9 +146,9 @@ def _bars(node: NodePlan) -> Iterable[str]:
         yield f"{group.label:<{width}} ▕{cells}▏"
 
 
-def _change(change: Change) -> Iterable[str]:
+def _change(change: Change, nodes: Sequence[str]) -> Iterable[str]:
     mark = _MARK[change.disruption.level]
-    yield f"### Pool `{change.pool}`: {change_title(change)}, {profile_change(change)}"
+    yield f"### Pool `{change.pool}`: {_title(change, nodes)}, {profile_change(change)}"
     yield ""
     older = change.before if change.nodes_before else None
     newer = change.after if change.nodes_after else None
@@ -110,6 +166,19 @@ def _change(change: Change) -> Iterable[str]:
             f"| {_promised(row.guarantees_before, row.guarantees_after)} |"
         )
     yield ""
+
+
+def _title(change: Change, nodes: Sequence[str]) -> str:
+    if len(nodes) < 2:
+        return change_title(change)
+    named = ", ".join(nodes[:_NAMED])
+    more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
+    verb = (
+        ""
+        if change.nodes_before and change.nodes_after
+        else (" go" if change.nodes_before else " come")
+    )
+    return f"{len(nodes)} nodes{verb}, each so: {named}{more}"
 
 
 def _promised(before: Guarantees | None, after: Guarantees | None) -> str:

@@ -72,7 +72,8 @@ def _daemon_set(cluster: Cluster, name: str, pool: Pool, image: Any) -> dict[str
         "serviceAccountName": _NAME,
         "priorityClassName": "system-node-critical",
         "hostPID": True,
-        "terminationGracePeriodSeconds": 2,
+        # A change that was begun ends with the runtime restarted or with its old files.
+        "terminationGracePeriodSeconds": 180,
         "containers": [container],
         "volumes": [{"name": "scratch", "emptyDir": {}}],
     }

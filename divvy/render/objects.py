@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from divvy.model import Cluster, canonical_json, generation, parse_cluster
+from divvy.model import Cluster, ClusterDocument, canonical_json, generation
+from divvy.model.contract import (
+    AGENT,
+    CONFIG_KEY,
+    CONFIG_MAP,
+    METRICS_PORT,
+    Component,
+    component_labels,
+)
 from divvy.render.admission import admission_policy
 from divvy.render.agent_pod import agent_daemon_set
 from divvy.render.node_runtime import node_runtime_objects
 from divvy.render.observability import observability_objects
 
-AGENT = "divvy-agent"
-CONFIG_MAP = "divvy"
-CONFIG_KEY = "cluster.json"
-METRICS_PORT = 9410
+_AGENT_LABELS = component_labels(Component.AGENT)
 
 
-def objects(value: Mapping[str, Any], image: Any) -> list[dict[str, Any]]:
-    """Return every object for a cluster value, in the order in which they can be created.
+def objects(document: ClusterDocument, image: Any) -> list[dict[str, Any]]:
+    """Return every object for a cluster, in the order in which they can be created.
 
     ``image`` is placed as it is: a reference by digest, or a value that is only
-    known later. Raises InvalidCluster.
+    known later.
     """
-    cluster = parse_cluster(value)
-    configuration = canonical_json(value)
+    cluster = document.cluster
+    configuration = canonical_json(document.value)
     return [
         _namespace(cluster),
         _service_account(cluster),
@@ -34,24 +38,8 @@ def objects(value: Mapping[str, Any], image: Any) -> list[dict[str, Any]]:
         *node_runtime_objects(cluster, image),
         agent_daemon_set(cluster, image),
         _service(cluster),
-        *observability_objects(
-            cluster, generation(configuration), labels("observability"), labels("agent")
-        ),
+        *observability_objects(cluster, generation(configuration)),
     ]
-
-
-def labels(component: str) -> dict[str, str]:
-    """Return the standard labels of an object."""
-    return {
-        "app.kubernetes.io/name": "divvy",
-        "app.kubernetes.io/component": component,
-    }
-
-
-def component_of(obj: Mapping[str, Any]) -> str | None:
-    """Return which component of Divvy an object belongs to."""
-    found: Mapping[str, str] = obj["metadata"].get("labels") or {}
-    return found.get("app.kubernetes.io/component")
 
 
 def _namespace(cluster: Cluster) -> dict[str, Any]:
@@ -60,7 +48,10 @@ def _namespace(cluster: Cluster) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Namespace",
-        "metadata": {"name": cluster.namespace, "labels": {**labels("namespace"), **level}},
+        "metadata": {
+            "name": cluster.namespace,
+            "labels": {**component_labels(Component.NAMESPACE), **level},
+        },
     }
 
 
@@ -68,7 +59,7 @@ def _service_account(cluster: Cluster) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
-        "metadata": _metadata(AGENT, cluster, "agent"),
+        "metadata": _metadata(AGENT, cluster, Component.AGENT),
     }
 
 
@@ -92,26 +83,26 @@ def _roles(cluster: Cluster) -> list[dict[str, Any]]:
         {
             "apiVersion": f"{group}/v1",
             "kind": "ClusterRole",
-            "metadata": {"name": name, "labels": labels("agent")},
+            "metadata": {"name": name, "labels": _AGENT_LABELS},
             "rules": rules,
         },
         {
             "apiVersion": f"{group}/v1",
             "kind": "ClusterRoleBinding",
-            "metadata": {"name": name, "labels": labels("agent")},
+            "metadata": {"name": name, "labels": _AGENT_LABELS},
             "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
             "subjects": [subject],
         },
         {
             "apiVersion": f"{group}/v1",
             "kind": "Role",
-            "metadata": _metadata(AGENT, cluster, "agent"),
+            "metadata": _metadata(AGENT, cluster, Component.AGENT),
             "rules": [config_rule],
         },
         {
             "apiVersion": f"{group}/v1",
             "kind": "RoleBinding",
-            "metadata": _metadata(AGENT, cluster, "agent"),
+            "metadata": _metadata(AGENT, cluster, Component.AGENT),
             "roleRef": {"apiGroup": group, "kind": "Role", "name": AGENT},
             "subjects": [subject],
         },
@@ -122,7 +113,7 @@ def _config_map(cluster: Cluster, configuration: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": _metadata(CONFIG_MAP, cluster, "configuration"),
+        "metadata": _metadata(CONFIG_MAP, cluster, Component.CONFIGURATION),
         "data": {CONFIG_KEY: configuration},
     }
 
@@ -131,14 +122,15 @@ def _service(cluster: Cluster) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _metadata(AGENT, cluster, "agent"),
+        "metadata": _metadata(AGENT, cluster, Component.AGENT),
         "spec": {
             "clusterIP": "None",
-            "selector": labels("agent"),
+            "selector": _AGENT_LABELS,
             "ports": [{"name": "metrics", "port": METRICS_PORT, "targetPort": "metrics"}],
         },
     }
 
 
-def _metadata(name: str, cluster: Cluster, component: str) -> dict[str, Any]:
-    return {"name": name, "namespace": cluster.namespace, "labels": labels(component)}
+def _metadata(name: str, cluster: Cluster, component: Component) -> dict[str, Any]:
+    labels = component_labels(component)
+    return {"name": name, "namespace": cluster.namespace, "labels": labels}

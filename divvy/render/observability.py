@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from divvy.model import Cluster
+from divvy.model.contract import Component, component_labels
 from divvy.render.alerts import alert_groups
 from divvy.render.dashboard import FILE, dashboard_json
 
@@ -13,22 +13,20 @@ NAME = "divvy"
 DASHBOARD = "divvy-dashboard"
 
 
-def observability_objects(
-    cluster: Cluster, generation: str, labels: Mapping[str, str], agent_labels: Mapping[str, str]
-) -> list[dict[str, Any]]:
+def observability_objects(cluster: Cluster, generation: str) -> list[dict[str, Any]]:
     """Return the objects that ``observability`` asks for.
 
-    ``generation`` names the configuration that nodes should follow; ``labels`` go on the
-    objects, ``agent_labels`` select the Service with the agents' metrics.
+    ``generation`` names the configuration that nodes should follow.
     """
-    wish = cluster.observability
+    enabled = cluster.observability
+    labels = component_labels(Component.OBSERVABILITY)
 
     def metadata(name: str, **more: str) -> dict[str, Any]:
         return {"name": name, "namespace": cluster.namespace, "labels": {**labels, **more}}
 
-    found: list[dict[str, Any]] = []
-    if wish.dashboard:
-        found.append(
+    objects: list[dict[str, Any]] = []
+    if enabled.dashboard:
+        objects.append(
             {
                 "apiVersion": "v1",
                 "kind": "ConfigMap",
@@ -37,21 +35,21 @@ def observability_objects(
                 "data": {FILE: dashboard_json()},
             }
         )
-    if wish.service_monitor:
-        found.append(
+    if enabled.service_monitor:
+        objects.append(
             {
                 "apiVersion": "monitoring.coreos.com/v1",
                 "kind": "ServiceMonitor",
                 "metadata": metadata(NAME),
                 "spec": {
-                    "selector": {"matchLabels": dict(agent_labels)},
+                    "selector": {"matchLabels": component_labels(Component.AGENT)},
                     # The labels namespace and pod are those of the pod that holds a device.
                     "endpoints": [{"port": "metrics", "interval": "15s", "honorLabels": True}],
                 },
             }
         )
-    if wish.alerts:
-        found.append(
+    if enabled.alerts:
+        objects.append(
             {
                 "apiVersion": "monitoring.coreos.com/v1",
                 "kind": "PrometheusRule",
@@ -59,4 +57,19 @@ def observability_objects(
                 "spec": {"groups": alert_groups(generation)},
             }
         )
-    return found
+    if enabled.network_policy is not None:
+        readers = {"namespaceSelector": {"matchLabels": dict(enabled.network_policy)}}
+        objects.append(
+            {
+                "apiVersion": "networking.k8s.io/v1",
+                "kind": "NetworkPolicy",
+                "metadata": metadata(NAME),
+                "spec": {
+                    "podSelector": {"matchLabels": component_labels(Component.AGENT)},
+                    "policyTypes": ["Ingress"],
+                    # The kubelet's probes come from the node, which a policy never keeps out.
+                    "ingress": [{"from": [readers], "ports": [{"port": "metrics"}]}],
+                },
+            }
+        )
+    return objects

@@ -12,10 +12,10 @@ from divvy.render.words import (
     Segment,
     bar_slices,
     change_title,
+    count_changes,
     disruption_words,
     gpu_groups,
     plan_title,
-    plural,
     pool_title,
     profile_change,
     promise_changes,
@@ -28,7 +28,7 @@ _LABEL = 92.0
 _BAR = 560.0
 _HEIGHT = 30.0
 _GAP = 6.0
-_MOST_DIVIDERS = 24
+_MAX_DIVIDERS = 24
 _CHARACTER = 8.2
 
 
@@ -81,7 +81,7 @@ def plan_page(plan: Plan) -> str:
 def difference_page(difference: Difference) -> str:
     """Return a diff as an HTML page."""
     return _template("difference.html.j2").render(
-        difference=difference, count=plural(len(difference.changes), "change")
+        difference=difference, count=count_changes(difference)
     )
 
 
@@ -101,7 +101,7 @@ def change_figure(change: Change, title: str) -> Figure:
 
 def _figure(title: str, sides: Iterable[tuple[str, NodePlan]]) -> Figure:
     bars: list[Bar] = []
-    told: list[str] = []
+    descriptions: list[str] = []
     y = 1.0
     for side, node in sides:
         if bars:
@@ -123,9 +123,9 @@ def _figure(title: str, sides: Iterable[tuple[str, NodePlan]]) -> Figure:
             )
             bars.append(Bar(y, group.label, side, pieces))
             listed = "; ".join(piece.words for piece in pieces)
-            told.append(f"{side + ', ' if side else ''}{group.label}: {listed}")
+            descriptions.append(f"{side + ', ' if side else ''}{group.label}: {listed}")
             y += _HEIGHT + _GAP
-    return Figure(title, ". ".join(told), tuple(bars))
+    return Figure(title, ". ".join(descriptions), tuple(bars))
 
 
 def _fitting(piece: Segment, width: float) -> str:
@@ -147,7 +147,7 @@ def _kind(label: str, cut: bool, shares: int) -> str:
 
 
 def _dividers(x: float, width: float, shares: int) -> tuple[float, ...]:
-    if shares == 1 or shares > _MOST_DIVIDERS:
+    if shares == 1 or shares > _MAX_DIVIDERS:
         return ()
     return tuple(round(x + width * number / shares, 2) for number in range(1, shares))
 

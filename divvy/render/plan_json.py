@@ -35,6 +35,11 @@ def difference_document(difference: Difference) -> dict[str, Any]:
             total.resource: {"before": total.before, "after": total.after}
             for total in difference.totals
         },
+        "settings": [
+            {"path": setting.path, "before": setting.before, "after": setting.after}
+            for setting in difference.settings
+        ],
+        "renamedPools": dict(difference.renamed),
     }
 
 

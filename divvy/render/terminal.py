@@ -11,11 +11,11 @@ from divvy.plan import Change, Difference, Guarantees, NodePlan, Plan, PoolPlan
 from divvy.render.words import (
     bar_cells,
     change_title,
+    count_changes,
     disruption_words,
     gpu_groups,
     levels,
     plan_title,
-    plural,
     pool_title,
     profile_change,
     promise_changes,
@@ -48,10 +48,17 @@ def difference_text(difference: Difference) -> RenderableType:
     """Return a diff: per pool what changes and what that demands, then the sums."""
     heading = Text.assemble((difference.before, "bold"), " → ", (difference.after, "bold"))
     if not difference:
-        return Group(heading.append(": no change, the cluster offers the same"))
-    parts: list[RenderableType] = [heading.append(f": {plural(len(difference.changes), 'change')}")]
+        return Group(heading.append(": no change, no node will do anything else"))
+    parts: list[RenderableType] = [heading.append(f": {count_changes(difference)}")]
     for change in difference.changes:
         parts += ["", *_change(change)]
+    if difference.settings or difference.renamed:
+        table = _table("setting", "before", "after")
+        for name, old in difference.renamed.items():
+            table.add_row("pool renamed", old, name)
+        for setting in difference.settings:
+            table.add_row(setting.path, setting.before or "–", setting.after or "–")
+        parts += ["", Text("settings", style="bold"), Padding(table, (0, 0, 0, 2))]
     if difference.totals:
         table = _table("resource", ">before", ">after", ">change")
         for total in difference.totals:
@@ -75,7 +82,7 @@ def _nodes(pool: PoolPlan) -> tuple[NodePlan, ...]:
 
 def _pool(pool: PoolPlan) -> Iterable[RenderableType]:
     if pool.node is None:
-        yield Text("  add `hardware` to the pool to see what it will offer")
+        yield Text("  add `hardware` to the pool to see what it will advertise")
         return
     yield _node(pool.node, pool.alike)
     for name, node in pool.overrides.items():

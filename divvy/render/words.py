@@ -1,10 +1,21 @@
 """How plans are put into words: the same in every view."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from divvy.model import Placement
-from divvy.plan import Change, Device, GpuPlan, Guarantees, NodePlan, Plan, PoolPlan, level
+from divvy.plan import (
+    Change,
+    Device,
+    Difference,
+    GpuPlan,
+    Guarantees,
+    NodePlan,
+    Plan,
+    PoolPlan,
+    level,
+)
 
 
 @dataclass(frozen=True)
@@ -19,7 +30,7 @@ class ResourceRow:
 
 @dataclass(frozen=True)
 class GpuGroup:
-    """GPUs of a node that are cut alike, and one of them as their picture."""
+    """GPUs of a node that are partitioned alike, and one of them as their picture."""
 
     label: str
     gpu: GpuPlan
@@ -86,7 +97,7 @@ def promise_lines(promises: Iterable[Guarantees]) -> tuple[tuple[str, str, str],
 
 
 def gpu_groups(node: NodePlan) -> tuple[GpuGroup, ...]:
-    """Group the GPUs of a node that are cut alike, in the order of their first index."""
+    """Group the GPUs of a node that are partitioned alike, in the order of their first index."""
     alike: dict[tuple[object, ...], list[GpuPlan]] = {}
     for gpu in node.gpus:
         alike.setdefault(gpu.shape, []).append(gpu)
@@ -112,7 +123,7 @@ def segments(gpu: GpuPlan) -> tuple[Segment, ...]:
     if gpu.placements is None or gpu.model.mig is None:
         offer = gpu.offers[0]
         words = device_words(gpu.devices[0])
-        shares = "whole" if offer.replicas == 1 else f"{offer.replicas} shares"
+        shares = "whole" if offer.replicas == 1 else f"{offer.replicas} replicas"
         return (Segment(0, bar_slices(gpu), shares, shares, offer.resource, offer.replicas, words),)
     pieces: list[Segment] = []
     position = 0
@@ -223,6 +234,24 @@ def promise_changes(before: Guarantees, after: Guarantees) -> tuple[tuple[str, s
         for (key, older), (_, newer) in zip(before.items(), after.items(), strict=True)
         if older != newer
     )
+
+
+def count_changes(difference: Difference) -> str:
+    """Say how many changes a diff has."""
+    settings = len(difference.settings) + len(difference.renamed)
+    counts = [plural(len(difference.changes), "change")] if difference.changes else []
+    counts += [plural(settings, "setting")] if settings else []
+    return ", ".join(counts)
+
+
+def code(text: str) -> str:
+    """Return text as inert Markdown code, fit for a table; "–" for none."""
+    if not text:
+        return "–"
+    shown = "".join(char if char.isprintable() else "\ufffd" for char in text).replace("|", "\\|")
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", shown)), default=0))
+    pad = " " if "`" in shown else ""
+    return f"{fence}{pad}{shown}{pad}{fence}"
 
 
 def signed(before: int, after: int) -> str:

@@ -16,6 +16,7 @@ from divvy.render.dashboard import dashboard_json
 from divvy.render.observability import observability_objects
 from tests.agent.tenants import pod, run
 from tests.deployment import Deployment
+from tests.limited_shares import limited_shares
 from tests.observability.prometheus import running
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
@@ -33,30 +34,31 @@ def questions() -> dict[str, str]:
     }
 
 
-def hog(name: str, resource: str, image: str, mib: int) -> dict[str, Any]:
+def hog(name: str, resource: str, image: str, mib: int, node: str = NODE) -> dict[str, Any]:
     """Return a pod that holds device memory."""
-    wish = pod(name, resource, f"mem-hog --mib {mib} --hold 120", NODE)
-    wish["spec"]["containers"][0]["image"] = image
-    return wish
+    manifest = pod(name, resource, f"mem-hog --mib {mib} --hold 120", node)
+    manifest["spec"]["containers"][0]["image"] = image
+    return manifest
 
 
 def test_every_panel_of_the_dashboard_has_an_answer(deployed: Deployment, tmp_path: Path) -> None:
     lab = deployed.lab
     cluster = parse_cluster({**deployed.cluster, "observability": {"serviceMonitor": True}})
-    labels = {"app.kubernetes.io/name": "divvy", "app.kubernetes.io/component": "agent"}
-    monitor = observability_objects(cluster, "", {}, labels)[-1]
-    image = build_and_push(deployed.registry, deployed.base_image)
+    monitor = observability_objects(cluster, "")[-1]
+    image = build_and_push(deployed.registry, deployed.base_image, insecure=True)
     with (
+        limited_shares(deployed, "notebooks"),
         lab.namespace() as namespace,
         running(tmp_path, lab.kubeconfig, monitor, _free_port()) as prometheus,
     ):
         began = time.time()
-        for wish in (
+        for manifest in (
             hog("own", "nvidia.com/mig-3g.20gb", image, 4000),
             hog("greedy", "nvidia.com/gpu.shared", image, 7000),
+            hog("limited", "nvidia.com/gpu.shared", image, 2000, "gpu-t4"),
         ):
-            run(deployed, namespace, wish)
-        # A GPU that nobody holds is cut anew: it is in transition.
+            run(deployed, namespace, manifest)
+        # A GPU that nobody holds is reconfigured: it is in transition.
         lab.kubectl("label", "node", "gpu-h100", "divvy.gpu/profile=hopper-mix")
         unanswered = set(questions())
 
@@ -76,8 +78,9 @@ def test_every_panel_of_the_dashboard_has_an_answer(deployed: Deployment, tmp_pa
         assert [one["metric"]["pod"] for one in mine] == ["own"]
         assert max(float(value) for _, value in mine[0]["values"]) >= 4000
         over = prometheus.series("divvy_memory_over_limit_mib > 0", began, time.time())
+        over = [one for one in over if one["metric"]["namespace"] == namespace]
         assert [one["metric"]["pod"] for one in over] == ["greedy"]
-        assert {one["metric"]["node"] for one in used} == {NODE}
+        assert {one["metric"]["node"] for one in mine} == {NODE}
 
 
 def _free_port() -> int:

@@ -12,7 +12,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from divvy.lab.tools import HELM
-from divvy.model import InvalidCluster, parse_cluster
+from divvy.model import InvalidCluster, parse_cluster, parse_document
 from divvy.render.chart import Chart, chart_files
 
 STACKS = sorted((Path(__file__).parents[2] / "stacks").glob("Pulumi.*.yaml"))
@@ -31,7 +31,7 @@ def example(name: str) -> dict[str, Any]:
 
 
 def files_of(value: Mapping[str, Any], workloads: str | None = None) -> dict[str, str]:
-    return chart_files(value, Chart("test", "0.1.0", "0.1.0", IMAGE, workloads))
+    return chart_files(parse_document(value), Chart("test", "0.1.0", "0.1.0", IMAGE, workloads))
 
 
 def write_chart(folder: Path, files: Mapping[str, str]) -> Path:
@@ -62,7 +62,7 @@ def template(chart: Path, namespace: str, *options: object) -> list[dict[str, An
 
 def documents(chart: Path, namespace: str, *options: object) -> list[dict[str, Any]]:
     text = helm("template", "divvy", chart, "--namespace", namespace, *options)
-    return [one for one in yaml.load_all(text, Loader=_Loader) if one is not None]  # noqa: S506
+    return [one for one in yaml.load_all(text, Loader=_Loader) if one is not None]
 
 
 def is_test(found: Mapping[str, Any]) -> bool:
@@ -184,7 +184,11 @@ def cluster_values(draw: st.DrawFn) -> dict[str, Any]:
                     "observability": st.fixed_dictionaries(
                         {},
                         optional={
-                            key: st.booleans() for key in ("serviceMonitor", "dashboard", "alerts")
+                            "networkPolicy": st.just({"a": "x"}),
+                            **{
+                                key: st.booleans()
+                                for key in ("serviceMonitor", "dashboard", "alerts")
+                            },
                         },
                     ),
                 },

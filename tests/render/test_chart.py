@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from divvy.model import InvalidCluster, Toleration
 from divvy.model.stack import Cluster
 from divvy.render.chart.actions import EVERYTHING
-from divvy.render.chart.guards import CannotTemplate, guard
-from divvy.render.chart.pattern import patterns
+from divvy.render.chart.conditionals import CannotTemplate, conditional
+from divvy.render.chart.templated_objects import templated_objects
 from divvy.render.chart.values_schema import CHART_VALUES, DEPLOYMENT_KEYS
-from divvy.render.chart.yaml_text import Expression, Guarded, Lines, flow, yaml_text
-from divvy.render.objects import objects
+from divvy.render.chart.yaml_text import Conditional, Expression, Lines, flow, yaml_text
 from tests.render.charts import IMAGE, STACKS, example, files_of, stack_value
+from tests.render.documents import objects_of
 
 
 @pytest.mark.parametrize("path", STACKS, ids=lambda path: path.stem)
@@ -48,7 +48,7 @@ def test_no_text_of_the_pattern_cluster_is_left_in_a_template() -> None:
 
 def test_every_kind_of_object_is_in_a_template() -> None:
     files = files_of(example("lab"))
-    for found in objects(EVERYTHING, IMAGE):
+    for found in objects_of(EVERYTHING, IMAGE):
         kind = f"kind: {found['kind']}\n"
         assert kind == "kind: Namespace\n" or any(kind in text for text in files.values())
 
@@ -62,7 +62,7 @@ def test_values_are_those_of_the_stack_file_and_of_the_chart(path: Path) -> None
     assert f"{own['image']['repository']}@{own['image']['digest']}" == IMAGE
     (agent,) = [
         one
-        for one in objects(value, IMAGE)
+        for one in objects_of(value, IMAGE)
         if one["metadata"]["name"] == "divvy-agent" and one["kind"] == "DaemonSet"
     ]
     (container,) = agent["spec"]["template"]["spec"]["containers"]
@@ -112,20 +112,20 @@ def test_a_stack_with_mistakes_has_no_chart() -> None:
 
 def test_patterns_know_all_that_a_stack_file_decides() -> None:
     """A new dependence of an object on the stack file ends here, not in a wrong chart."""
-    assert patterns().objects
+    assert templated_objects().objects
     with pytest.raises(CannotTemplate, match="becomes"):
-        guard({"replicas": 1}, {"replicas": 2}, "if x")
+        conditional({"replicas": 1}, {"replicas": 2}, "if x")
     with pytest.raises(CannotTemplate, match="appears"):
-        guard({"a": 1}, {"a": 1, "b": 2}, "if x")
+        conditional({"a": 1}, {"a": 1, "b": 2}, "if x")
 
 
 def test_what_is_missing_without_a_switch_is_guarded_by_it() -> None:
     full = {"a": 1, "b": 2, "list": [{"name": "x"}, {"name": "y", "z": 1}]}
     without = {"a": 1, "list": [{"name": "y"}]}
-    assert guard(full, without, "if it") == {
+    assert conditional(full, without, "if it") == {
         "a": 1,
-        "b": Guarded("if it", 2),
-        "list": [Guarded("if it", {"name": "x"}), {"name": "y", "z": Guarded("if it", 1)}],
+        "b": Conditional("if it", 2),
+        "list": [Conditional("if it", {"name": "x"}), {"name": "y", "z": Conditional("if it", 1)}],
     }
 
 
@@ -157,7 +157,9 @@ def test_text_that_looks_like_an_action_is_not_run() -> None:
 def test_actions_stand_where_a_person_would_put_them() -> None:
     node = {
         "name": Expression("{{ .Release.Name }}"),
-        "spec": Guarded("if .Values.x", {"list": [Guarded("if .Values.y", {"a": 1, "b": [2]})]}),
+        "spec": Conditional(
+            "if .Values.x", {"list": [Conditional("if .Values.y", {"a": 1, "b": [2]})]}
+        ),
         "rest": Lines("{{- toYaml . | nindent %d }}"),
     }
     assert (

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 
-from divvy.model import InvalidCluster, parse_cluster
+from divvy.model import InvalidCluster, parse_cluster, parse_document
 from divvy.plan import plan
 from divvy.render.chart import values_of
-from divvy.render.objects import objects
 from tests.render.charts import (
     IMAGE,
     STACKS,
@@ -29,6 +28,7 @@ from tests.render.charts import (
     template,
     write_chart,
 )
+from tests.render.documents import objects_of
 
 # No lab is started, but helm is built by the setup alone.
 pytestmark = pytest.mark.lab
@@ -43,8 +43,8 @@ _RANDOM = settings(
 
 def assert_same_objects(value: dict[str, Any], folder: Path) -> None:
     """The chart carries no kubeconfig, context and image build; everything else is equal."""
-    carried = values_of(value)
-    expected = by_name([one for one in objects(carried, IMAGE) if one["kind"] != "Namespace"])
+    carried = values_of(parse_document(value))
+    expected = by_name([one for one in objects_of(carried, IMAGE) if one["kind"] != "Namespace"])
     found = by_name(template(write_chart(folder, files_of(value)), carried["namespace"]))
     assert found.keys() == expected.keys()
     for key, wanted in expected.items():
@@ -169,7 +169,7 @@ def test_a_profile_can_be_edited_in_the_values(lab_chart: Path) -> None:
     value["profiles"]["nine"] = {"timeSlicing": {"replicas": 9}}
     value["pools"]["training"]["profile"] = "nine"
     value["change"] = {"policy": "evict"}
-    carried = values_of(value)
+    carried = values_of(parse_document(value))
     found = by_name(
         template(
             lab_chart,
@@ -178,7 +178,7 @@ def test_a_profile_can_be_edited_in_the_values(lab_chart: Path) -> None:
             "--set=change.policy=evict",
         )
     )
-    expected = by_name([one for one in objects(carried, IMAGE) if one["kind"] != "Namespace"])
+    expected = by_name([one for one in objects_of(carried, IMAGE) if one["kind"] != "Namespace"])
     assert found == expected
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from divvy.agent.node_runtime.prepare import MAX_CHANGE_SECONDS
 from divvy.model import parse_canonical
-from divvy.render.objects import objects
+from tests.render.documents import objects_of
 
 STACKS = sorted((Path(__file__).parents[2] / "stacks").glob("Pulumi.*.yaml"))
 IMAGE = "registry.example/divvy/agent@sha256:" + "0" * 64
@@ -42,7 +44,7 @@ def pod(found: list[dict[str, Any]], name: str = "divvy-agent") -> dict[str, Any
 
 @pytest.mark.parametrize("path", STACKS, ids=lambda path: path.stem)
 def test_every_stack_renders_the_same_bytes_each_time(path: Path) -> None:
-    first, second = objects(value(path), IMAGE), objects(value(path), IMAGE)
+    first, second = objects_of(value(path), IMAGE), objects_of(value(path), IMAGE)
     assert json.dumps(first) == json.dumps(second)
     names = [
         (one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]) for one in first
@@ -51,29 +53,29 @@ def test_every_stack_renders_the_same_bytes_each_time(path: Path) -> None:
 
 
 def test_the_configuration_travels_verbatim() -> None:
-    (config,) = (one for one in objects(lab(), IMAGE) if "cluster.json" in one.get("data", {}))
+    (config,) = (one for one in objects_of(lab(), IMAGE) if "cluster.json" in one.get("data", {}))
     carried = json.loads(config["data"]["cluster.json"])
     assert carried == {"cluster": lab(), "schemaVersion": 1}
     assert parse_canonical(config["data"]["cluster.json"]).namespace == "divvy-system"
 
 
 def test_no_profile_reaches_a_pod_template() -> None:
-    before = by_kind("DaemonSet", objects(lab(), IMAGE))
+    before = by_kind("DaemonSet", objects_of(lab(), IMAGE))
     changed = lab()
     changed["pools"]["research"]["profile"] = "whole"
-    assert by_kind("DaemonSet", objects(changed, IMAGE)) == before
+    assert by_kind("DaemonSet", objects_of(changed, IMAGE)) == before
 
 
 def test_eviction_is_a_right_only_where_the_policy_evicts() -> None:
     def rights(found: list[dict[str, Any]]) -> str:
         return json.dumps(by_kind("ClusterRole", found))
 
-    assert "pods/eviction" not in rights(objects(lab(), IMAGE))
-    assert "pods/eviction" in rights(objects(lab(change={"policy": "evict"}), IMAGE))
+    assert "pods/eviction" not in rights(objects_of(lab(), IMAGE))
+    assert "pods/eviction" in rights(objects_of(lab(change={"policy": "evict"}), IMAGE))
 
 
 def test_no_role_may_do_everything() -> None:
-    found = objects(lab(), IMAGE)
+    found = objects_of(lab(), IMAGE)
     for role in [*by_kind("ClusterRole", found), *by_kind("Role", found)]:
         for rule in role["rules"]:
             assert "*" not in rule["verbs"] + rule["resources"] + rule["apiGroups"]
@@ -82,47 +84,102 @@ def test_no_role_may_do_everything() -> None:
 def test_the_agent_has_a_read_only_root_and_its_own_process_namespace() -> None:
     without = lab()
     without["profiles"]["split"] = {}
-    spec = pod(objects(without, IMAGE))
+    spec = pod(objects_of(without, IMAGE))
     assert spec["containers"][0]["securityContext"]["readOnlyRootFilesystem"] is True
     assert "hostPID" not in spec
     assert "hostNetwork" not in spec
     assert {"container-logs", "host-dev"}.isdisjoint(volume["name"] for volume in spec["volumes"])
 
 
+def test_the_agent_writes_to_four_folders_of_the_host() -> None:
+    (container,) = pod(objects_of(lab(), IMAGE))["containers"]
+    mounts = {mount["name"]: mount for mount in container["volumeMounts"]}
+    assert {name for name, mount in mounts.items() if not mount.get("readOnly")} == {
+        *("driver-dev", "device-plugins", "cdi", "state"),
+    }
+    # `recursiveReadOnly` would exclude it, and with it a driver that is mounted later.
+    assert mounts["driver"]["mountPropagation"] == "HostToContainer"
+
+
 def test_only_a_memory_limit_lets_the_agent_see_the_hosts_processes() -> None:
-    spec = pod(objects(lab(), IMAGE))
+    spec = pod(objects_of(lab(), IMAGE))
     assert spec["hostPID"] is True
     assert "container-logs" in {volume["name"] for volume in spec["volumes"]}
 
 
 def test_only_device_files_let_the_agent_see_the_hosts_devices() -> None:
     files = [{"resource": "rdma/hca", "paths": ["/dev/infiniband/uverbs*"], "count": 8}]
-    (container,) = pod(objects(lab(devices=files), IMAGE))["containers"]
+    (container,) = pod(objects_of(lab(devices=files), IMAGE))["containers"]
     mounted = {mount["name"]: mount for mount in container["volumeMounts"]}
     assert mounted["host-dev"]["readOnly"] is True
 
 
 def test_node_runtime_is_there_for_pools_that_ask_for_it_alone() -> None:
-    found = objects(lab(), IMAGE)
+    found = objects_of(lab(), IMAGE)
     assert pod(found, "divvy-node-runtime-notebooks")["hostPID"] is True
     without = lab()
     without["pools"]["notebooks"]["runtime"] = {"name": "containerd", "configure": False}
-    names = [one["metadata"]["name"] for one in by_kind("DaemonSet", objects(without, IMAGE))]
+    names = [one["metadata"]["name"] for one in by_kind("DaemonSet", objects_of(without, IMAGE))]
     assert names == ["divvy-agent"]
 
 
+def test_node_runtime_may_end_what_it_has_begun() -> None:
+    spec = pod(objects_of(lab(), IMAGE), "divvy-node-runtime-notebooks")
+    assert spec["terminationGracePeriodSeconds"] > MAX_CHANGE_SECONDS
+
+
+def rights_of(found: list[dict[str, Any]], account: str) -> set[tuple[str, str, str]]:
+    """Return an account's rights as (resource, verb, named object or namespace or "everywhere")."""
+    rights = set()
+    for binding in [*by_kind("ClusterRoleBinding", found), *by_kind("RoleBinding", found)]:
+        if account not in {subject["name"] for subject in binding["subjects"]}:
+            continue
+        reference = binding["roleRef"]
+        (role,) = (
+            one for one in by_kind(reference["kind"], found) if name_of(one) == reference["name"]
+        )
+        where = "everywhere" if reference["kind"] == "ClusterRole" else "in its namespace"
+        for rule in role["rules"]:
+            for resource, verb in product(rule["resources"], rule["verbs"]):
+                named = rule.get("resourceNames")
+                rights.add((resource, verb, where if named is None else f"only {named[0]}"))
+    return rights
+
+
+@pytest.mark.parametrize("policy", ["wait", "evict", "never"])
+def test_the_rights_are_those_of_the_documentation_and_no_others(policy: str) -> None:
+    found = objects_of(lab(change={"policy": policy}), IMAGE)
+    agent = {("nodes", verb, "everywhere") for verb in ("get", "list", "watch", "patch")}
+    agent |= {("configmaps", verb, "only divvy") for verb in ("get", "list", "watch")}
+    agent |= {("events", "create", "everywhere")}
+    if policy == "evict":
+        agent |= {("pods/eviction", "create", "everywhere")}
+    assert rights_of(found, "divvy-agent") == agent
+    lease = {("leases", verb, "only divvy-node-runtime") for verb in ("get", "update")}
+    assert rights_of(found, "divvy-node-runtime") == lease | {
+        ("leases", "create", "in its namespace")
+    }
+    subjects = [
+        subject["name"]
+        for kind in ("ClusterRoleBinding", "RoleBinding")
+        for binding in by_kind(kind, found)
+        for subject in binding["subjects"]
+    ]
+    assert set(subjects) == {"divvy-agent", "divvy-node-runtime"}
+
+
 def test_an_agent_runs_where_a_pool_selects_and_everywhere_for_a_default_pool() -> None:
-    terms = pod(objects(lab(), IMAGE))["affinity"]["nodeAffinity"]
+    terms = pod(objects_of(lab(), IMAGE))["affinity"]["nodeAffinity"]
     assert len(terms["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]) == 3
     open_pool = lab()
     del open_pool["pools"]["training"]["select"]
-    assert "affinity" not in pod(objects(open_pool, IMAGE))
+    assert "affinity" not in pod(objects_of(open_pool, IMAGE))
 
 
 def test_two_agents_never_run_on_one_node() -> None:
     (agent,) = [
         one
-        for one in by_kind("DaemonSet", objects(lab(), IMAGE))
+        for one in by_kind("DaemonSet", objects_of(lab(), IMAGE))
         if one["metadata"]["name"] == "divvy-agent"
     ]
     assert agent["spec"]["updateStrategy"]["rollingUpdate"]["maxSurge"] == 0

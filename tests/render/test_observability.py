@@ -1,4 +1,4 @@
-"""Dashboard, scraping and alerts: made only where wished, and about metrics that exist."""
+"""Dashboard, scraping and alerts: rendered only where enabled, and about metrics that exist."""
 
 import json
 import re
@@ -7,21 +7,21 @@ from typing import Any
 
 import yaml
 
-from divvy.agent.metrics import STATES
 from divvy.model import canonical_json, generation
+from divvy.model.contract import component_of
 from divvy.render.alerts import alert_groups
-from divvy.render.dashboard import dashboard_json, queries
-from divvy.render.objects import component_of, objects
+from divvy.render.dashboard import dashboard_json
+from tests.render.documents import objects_of
 
 STACK = Path(__file__).parents[2] / "stacks/Pulumi.lab.yaml"
 AGENT = Path(__file__).parents[2] / "divvy/agent/metrics.py"
 METRIC = re.compile(r"\b(?:divvy|DCGM_FI)_[A-Za-z_]+")
 
 
-def made(**wish: bool) -> dict[str, dict[str, Any]]:
+def made(**enabled: Any) -> dict[str, dict[str, Any]]:
     value = yaml.safe_load(STACK.read_text())["config"]["divvy:cluster"]
-    value["observability"] = wish
-    found = objects(value, "image")
+    value["observability"] = enabled
+    found = objects_of(value, "image")
     return {one["kind"]: one for one in found if component_of(one) == "observability"} | {
         "value": value
     }
@@ -42,11 +42,30 @@ def test_the_dashboard_is_made_unless_declined_and_the_operators_objects_only_if
 def test_the_monitor_selects_the_agents_service_and_its_port() -> None:
     found = made(serviceMonitor=True)
     monitor = found["ServiceMonitor"]["spec"]
-    (service,) = (one for one in objects(found["value"], "image") if one["kind"] == "Service")
+    (service,) = (one for one in objects_of(found["value"], "image") if one["kind"] == "Service")
     chosen = monitor["selector"]["matchLabels"]
     assert chosen.items() <= service["metadata"]["labels"].items()
     ports = {port["name"] for port in service["spec"]["ports"]}
     assert {endpoint["port"] for endpoint in monitor["endpoints"]} <= ports
+
+
+def test_a_network_policy_lets_the_chosen_namespaces_in_and_nobody_else() -> None:
+    assert "NetworkPolicy" not in made(serviceMonitor=True)
+    readers = {"kubernetes.io/metadata.name": "monitoring"}
+    found = made(networkPolicy=readers)
+    spec = found["NetworkPolicy"]["spec"]
+    (agent,) = (
+        one
+        for one in objects_of(found["value"], "image")
+        if (one["kind"], one["metadata"]["name"]) == ("DaemonSet", "divvy-agent")
+    )
+    pod = agent["spec"]["template"]
+    assert spec["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    assert spec["policyTypes"] == ["Ingress"]
+    (rule,) = spec["ingress"]
+    assert rule["from"] == [{"namespaceSelector": {"matchLabels": readers}}]
+    ports = {one["name"] for one in pod["spec"]["containers"][0]["ports"]}
+    assert {one["port"] for one in rule["ports"]} <= ports
 
 
 def test_the_rule_on_old_configurations_names_the_one_in_the_config_map() -> None:
@@ -74,7 +93,3 @@ def test_every_metric_asked_for_is_one_that_the_agent_has() -> None:
     asked |= set(METRIC.findall(json.dumps(alert_groups("abc"))))
     assert asked
     assert asked <= known
-
-
-def test_states_are_the_agents() -> None:
-    assert queries.STATES == STATES

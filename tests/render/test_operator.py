@@ -115,7 +115,7 @@ def stack(profile: Any, model: str = "A100-SXM4-40GB", **more: Any) -> dict[str,
 
 
 def contained(part: Any, whole: Any) -> bool:
-    """Tell whether every value of a part is in the whole."""
+    """Return whether every value of a part is in the whole."""
     if isinstance(part, dict):
         return all(key in whole and contained(value, whole[key]) for key, value in part.items())
     return bool(part == whole)
@@ -183,6 +183,18 @@ SLICE = {"timeSlicing": {"replicas": 4}}
             "timeSlicing.resourceName: a/b: NVIDIA's plugin only adds .shared",
         ),
         (stack({"timeSlicing": {"replicas": 4, "memoryLimit": "auto"}}), "timeSlicing.memoryLimit"),
+        (
+            stack(
+                {
+                    "timeSlicing": {
+                        "replicas": 4,
+                        "memoryLimit": {"limit": "auto", "action": "prevent"},
+                        "compute": "cap",
+                    }
+                }
+            ),
+            "timeSlicing.compute: NVIDIA's plugin does not divide the GPU's time",
+        ),
         (
             stack(
                 [{"devices": ["GPU-0aba7cb2-1234-5678-9abc-def012345678"], "mig": {"1g.5gb": 7}}]

@@ -28,7 +28,12 @@ EVERYTHING: dict[str, Any] = {
     "change": {"policy": "evict"},
     "devices": [{"resource": "example.com/device", "paths": ["/dev/example"]}],
     "imagePullSecrets": ["example"],
-    "observability": {"serviceMonitor": True, "dashboard": True, "alerts": True},
+    "observability": {
+        "serviceMonitor": True,
+        "dashboard": True,
+        "alerts": True,
+        "networkPolicy": {"example": "readers"},
+    },
 }
 """A cluster in which everything is switched on."""
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files as package_files
 from io import StringIO
 from typing import Any
 
-from divvy.model import SCHEMA_VERSION, canonical_json, generation, parse_cluster
+from rich.console import Console
+
+from divvy.model import SCHEMA_VERSION, Cluster, ClusterDocument, canonical_json, generation
 from divvy.plan import plan
-from divvy.render.chart.pattern import Patterns, patterns
 from divvy.render.chart.readme import readme
+from divvy.render.chart.templated_objects import TemplatedObjects, templated_objects
 from divvy.render.chart.templates import template_files
 from divvy.render.chart.values import chart_values, values_text
 from divvy.render.chart.values_schema import DEPLOYMENT_KEYS, stack_values, values_schema
 from divvy.render.chart.yaml_text import scalar
+from divvy.render.terminal import plan_text
 
 NAME = "divvy"
 _TEMPLATES = ("_helpers.tpl", "_resources.tpl", "NOTES.txt")
@@ -39,18 +41,15 @@ class Chart:
     workloads: str | None = None
 
 
-def values_of(value: Mapping[str, Any]) -> dict[str, Any]:
+def values_of(document: ClusterDocument) -> dict[str, Any]:
     """Return the cluster value that the chart of a stack deploys: its namespace written out."""
-    return {**chart_values(value), "namespace": parse_cluster(dict(value)).namespace}
+    return {**chart_values(document.value), "namespace": document.cluster.namespace}
 
 
-def chart_files(value: Mapping[str, Any], chart: Chart) -> dict[str, str]:
-    """Return every file of the chart by its path; the same input gives the same text.
-
-    Raises InvalidCluster.
-    """
-    cluster = parse_cluster(dict(value))
-    found = _patterns()
+def chart_files(document: ClusterDocument, chart: Chart) -> dict[str, str]:
+    """Return every file of the chart by its path; the same input gives the same text."""
+    value, cluster = document.value, document.cluster
+    found = _templated()
     own = _own_values(chart, found)
     text = canonical_json(chart_values(value))
     files = {
@@ -59,7 +58,7 @@ def chart_files(value: Mapping[str, Any], chart: Chart) -> dict[str, str]:
         "README.md": readme(chart.stack, cluster.namespace, own),
         "values.yaml": values_text(value, own),
         "values.schema.json": _json(values_schema()),
-        "files/plan.txt": _plan_text(value, chart.stack),
+        "files/plan.txt": _plan_text(cluster, chart.stack),
         f"templates/tests/{_TEST}": _packaged(_TEST),
         **{f"templates/{name}": _filled(name, generation(text)) for name in _TEMPLATES},
         **{f"templates/{name}": body for name, body in template_files(found.objects).items()},
@@ -69,11 +68,11 @@ def chart_files(value: Mapping[str, Any], chart: Chart) -> dict[str, str]:
 
 
 @cache
-def _patterns() -> Patterns:
-    return patterns()
+def _templated() -> TemplatedObjects:
+    return templated_objects()
 
 
-def _own_values(chart: Chart, found: Patterns) -> dict[str, Any]:
+def _own_values(chart: Chart, found: TemplatedObjects) -> dict[str, Any]:
     repository, _, digest = (chart.image or "").partition("@")
     return {
         "image": {"repository": repository, "digest": digest},
@@ -112,14 +111,10 @@ def _packaged(name: str) -> str:
     return (package_files(__package__) / "files" / name).read_text(encoding="utf-8")
 
 
-def _plan_text(value: Mapping[str, Any], stack: str) -> str:
-    from rich.console import Console
-
-    from divvy.render.terminal import plan_text
-
+def _plan_text(cluster: Cluster, stack: str) -> str:
     out = StringIO()
     console = Console(file=out, width=96, no_color=True, highlight=False)
-    console.print(plan_text(plan(parse_cluster(dict(value)), stack)))
+    console.print(plan_text(plan(cluster, stack)))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).strip("\n") + "\n"
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from divvy.render.chart.knobs import Knob, knob, walk
+from divvy.render.chart.value_docs import ValueDoc, value_doc, walk
 from divvy.render.chart.values_schema import CHART_VALUES, stack_values
 from divvy.render.chart.yaml_text import flow
 
 _TEXT = """\
 # Divvy
 
-GPU sharing for Kubernetes: how every GPU of the cluster is cut (MIG) and shared (time-slicing).
-This chart was made from the stack `{stack}` by `divvy chart`; it holds the same objects as the
-Pulumi program of that stack.
+GPU sharing for Kubernetes: how every GPU of the cluster is partitioned (MIG) and shared
+(time-slicing). `divvy chart` generated this chart from the stack `{stack}`; it has the same
+objects as the Pulumi program of that stack.
 
 ## Install
 
@@ -31,9 +31,9 @@ helm in this namespace, and by the agents in another one.
 
 ## Change how GPUs are shared
 
-Edit `profiles` and `pools`, then `helm upgrade divvy . --namespace {namespace}`. Agents follow
-the new values within seconds and are not restarted; pods keep the devices they hold, and
-`change` says what happens to a GPU that is held and has to be re-cut. `helm rollback` goes back
+Edit `profiles` and `pools`, then run `helm upgrade divvy . --namespace {namespace}`. Agents apply
+the new values within seconds, without a restart. Pods keep the devices they hold; `change`
+decides what happens to a GPU in use that must be reconfigured. `helm rollback` reverts the change
 the same way.
 
 * Wrong values are refused before anything changes: unknown keys and types by the schema, names
@@ -60,14 +60,18 @@ cards. The namespace is yours.
 def readme(stack: str, namespace: str, own: Mapping[str, Any]) -> str:
     """Return README.md; ``own`` are the values that only a chart has."""
     values, parts = stack_values()
-    rows = [row for key, schema in values.items() for row in _rows(knob(key, schema, parts), {})]
+    rows = [
+        row for key, schema in values.items() for row in _rows(value_doc(key, schema, parts), {})
+    ]
     rows += [
-        row for key, schema in CHART_VALUES.items() for row in _rows(knob(key, schema, {}), own)
+        row
+        for key, schema in CHART_VALUES.items()
+        for row in _rows(value_doc(key, schema, {}), own)
     ]
     return _TEXT.format(stack=stack, namespace=namespace, rows="\n".join(rows))
 
 
-def _rows(found: Knob, own: Mapping[str, Any]) -> Iterator[str]:
+def _rows(found: ValueDoc, own: Mapping[str, Any]) -> Iterator[str]:
     for path, below in walk(found):
         default: Any = own
         for key in path.split("."):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from divvy.model.contract import component_of
 from divvy.render.chart.actions import with_actions
-from divvy.render.chart.pattern import inside
-from divvy.render.chart.yaml_text import Guarded, yaml_text
-from divvy.render.objects import component_of
+from divvy.render.chart.templated_objects import unwrap
+from divvy.render.chart.yaml_text import Conditional, yaml_text
 
 _RBAC = {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
 _ADMISSION = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
@@ -25,6 +25,7 @@ _ABOUT = {
     "rbac.yaml": "What an agent may do in the cluster.",
     "admission-policy.yaml": "Holds each agent to its own node and the keys it owns.",
     "service.yaml": "Where the agents' metrics are.",
+    "networkpolicy.yaml": "Who may read the agents' metrics.",
 }
 _SWITCHES = {
     "rbac.yaml": ("if .Values.rbac.create",),
@@ -37,10 +38,10 @@ def template_files(patterns: Sequence[Any]) -> dict[str, str]:
     """Return the text of every template by its name."""
     sorted_out: dict[str, list[Any]] = {}
     for pattern in patterns:
-        sorted_out.setdefault(_file_of(inside(pattern)), []).append(pattern)
+        sorted_out.setdefault(_file_of(unwrap(pattern)), []).append(pattern)
     return {
-        name: _about(name) + (_node_runtime(found) if name == _NODE_RUNTIME else _file(name, found))
-        for name, found in sorted_out.items()
+        name: _about(name) + (_node_runtime(own) if name == _NODE_RUNTIME else _file(name, own))
+        for name, own in sorted_out.items()
     }
 
 
@@ -48,19 +49,19 @@ def _about(name: str) -> str:
     return f"{{{{/* {_ABOUT[name]} */}}}}\n" if name in _ABOUT else ""
 
 
-def _file_of(found: dict[str, Any]) -> str:
-    component = component_of(found)
+def _file_of(document: dict[str, Any]) -> str:
+    component = component_of(document)
     if component == "node-runtime":
         return _NODE_RUNTIME
-    name = _FILES.get(found["kind"], f"{found['kind'].lower()}.yaml")
-    return f"dashboard-{name}" if (component, found["kind"]) == _DASHBOARD else name
+    name = _FILES.get(document["kind"], f"{document['kind'].lower()}.yaml")
+    return f"dashboard-{name}" if (component, document["kind"]) == _DASHBOARD else name
 
 
 def _file(name: str, patterns: Sequence[Any]) -> str:
     openings = [_openings(pattern) for pattern in patterns]
     shared = openings[0] if all(one == openings[0] for one in openings) else []
     documents = [
-        _wrapped(("---\n" if at else "") + yaml_text(inside(pattern)), own if own != shared else [])
+        _wrapped(("---\n" if at else "") + yaml_text(unwrap(pattern)), own if own != shared else [])
         for at, (pattern, own) in enumerate(zip(patterns, openings, strict=True))
     ]
     text = _wrapped("".join(documents), [*shared, *_SWITCHES.get(name, ())])
@@ -69,21 +70,21 @@ def _file(name: str, patterns: Sequence[Any]) -> str:
 
 def _node_runtime(patterns: Sequence[Any]) -> str:
     """Return the file in which a part is there once for every pool that asks for it."""
-    once = [inside(found) for found in patterns if inside(found)["kind"] != "DaemonSet"]
-    each = [inside(found) for found in patterns if inside(found)["kind"] == "DaemonSet"]
-    account = [found for found in once if found["kind"] not in _RBAC]
-    roles = [found for found in once if found["kind"] in _RBAC]
-    text = "---\n".join(with_actions(yaml_text(found)) for found in account)
-    rights = "".join("---\n" + with_actions(yaml_text(found)) for found in roles)
+    once = [unwrap(pattern) for pattern in patterns if unwrap(pattern)["kind"] != "DaemonSet"]
+    each = [unwrap(pattern) for pattern in patterns if unwrap(pattern)["kind"] == "DaemonSet"]
+    account = [pattern for pattern in once if pattern["kind"] not in _RBAC]
+    roles = [pattern for pattern in once if pattern["kind"] in _RBAC]
+    text = "---\n".join(with_actions(yaml_text(pattern)) for pattern in account)
+    rights = "".join("---\n" + with_actions(yaml_text(pattern)) for pattern in roles)
     text += _wrapped(rights, _SWITCHES["rbac.yaml"])
-    pods = "".join("---\n" + with_actions(yaml_text(found), root="$") for found in each)
+    pods = "".join("---\n" + with_actions(yaml_text(pattern), root="$") for pattern in each)
     per_pool = ["range $name, $pool := .Values.pools", 'if dig "runtime" "configure" false $pool']
     text += _wrapped(pods, per_pool[::-1])
     return _wrapped(text, ['if include "divvy.configuresRuntime" .'])
 
 
 def _openings(pattern: Any) -> list[str]:
-    return [*_openings(pattern.node), pattern.opening] if isinstance(pattern, Guarded) else []
+    return [*_openings(pattern.node), pattern.opening] if isinstance(pattern, Conditional) else []
 
 
 def _wrapped(text: str, openings: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from divvy.render.chart.knobs import Knob, knob, walk
+from divvy.render.chart.value_docs import ValueDoc, value_doc, walk
 from divvy.render.chart.values_schema import CHART_VALUES, DEPLOYMENT_KEYS, stack_values
 from divvy.render.chart.yaml_text import flow, scalar
 
@@ -14,7 +14,7 @@ _WIDTH = 96
 _HEAD = """\
 # yaml-language-server: $schema=values.schema.json
 # Values of the Divvy chart, made from a stack file. They can be edited here, too: profiles say
-# how the GPUs of a node are cut and shared, pools which nodes follow which profile.
+# how the GPUs of a node are partitioned and shared, pools which nodes follow which profile.
 # What stands behind a # is the default. Maps of a second values file are merged with these: to
 # take a profile or a layout away, set its key to null there.
 """
@@ -32,9 +32,9 @@ def values_text(value: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     given = chart_values(value)
     lines = [_HEAD]
     for key, schema in stack.items():
-        lines += [*_section(knob(key, schema, parts), given), ""]
+        lines += [*_section(value_doc(key, schema, parts), given), ""]
     for key, schema in CHART_VALUES.items():
-        lines += [*_section(knob(key, schema, {}), own), ""]
+        lines += [*_section(value_doc(key, schema, {}), own), ""]
     return "\n".join(lines[:-1]) + "\n"
 
 
@@ -54,29 +54,29 @@ def block(key: str, value: Any, depth: int) -> Iterator[str]:
         yield f"{space}  - {flow(item)}"
 
 
-def _section(found: Knob, given: Mapping[str, Any]) -> Iterator[str]:
+def _section(doc: ValueDoc, given: Mapping[str, Any]) -> Iterator[str]:
     """Yield one top-level value under its description."""
-    yield from _comment(found.description)
-    if found.entry:
-        yield from _reference(found)
-    if found.key not in given:
-        if not found.below or found.entry:
-            yield f"# {scalar(found.key)}: {flow(found.default)}"
+    yield from _comment(doc.description)
+    if doc.entry:
+        yield from _reference(doc)
+    if doc.key not in given:
+        if not doc.below or doc.entry:
+            yield f"# {scalar(doc.key)}: {flow(doc.default)}"
             return
-        yield f"# {scalar(found.key)}:"
-        for below in found.below:
+        yield f"# {scalar(doc.key)}:"
+        for below in doc.below:
             yield "# " + _absent(below)
         return
-    value = given[found.key]
-    if found.entry and isinstance(value, Mapping):
-        yield f"{found.key}:"
+    value = given[doc.key]
+    if doc.entry and isinstance(value, Mapping):
+        yield f"{doc.key}:"
         for name, item in value.items():
             yield from block(str(name), item, 2)
-    elif not found.below or not isinstance(value, Mapping) or not value:
-        yield from block(found.key, value, 0)
+    elif not doc.below or not isinstance(value, Mapping) or not value:
+        yield from block(doc.key, value, 0)
     else:
-        yield f"{found.key}:"
-        for below in found.below:
+        yield f"{doc.key}:"
+        for below in doc.below:
             if below.key in value:
                 yield from _comment(below.description, 2)
                 yield from block(below.key, value[below.key], 2)
@@ -84,15 +84,15 @@ def _section(found: Knob, given: Mapping[str, Any]) -> Iterator[str]:
                 yield "  # " + _absent(below).strip()
 
 
-def _absent(found: Knob) -> str:
-    value = f" {flow(found.default)}" if found.has_default else ""
-    return f"  {found.key}:{value}  # {found.description}"
+def _absent(doc: ValueDoc) -> str:
+    value = f" {flow(doc.default)}" if doc.has_default else ""
+    return f"  {doc.key}:{value}  # {doc.description}"
 
 
-def _reference(found: Knob) -> Iterator[str]:
+def _reference(doc: ValueDoc) -> Iterator[str]:
     """Yield the keys of each entry, for who wants to write one."""
     yield "# Each may have:"
-    for path, below in list(walk(found))[1:]:
+    for path, below in list(walk(doc))[1:]:
         depth = path.count(".") - path.count(".<name>")
         value = f" ({flow(below.default)})" if below.has_default and below.default != [] else ""
         text = f"{below.key}: {below.description}{value}"

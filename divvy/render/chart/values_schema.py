@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from divvy.model.checks import MOST_POOL_CHARACTERS
+from divvy.model.checks import MAX_POOL_CHARACTERS
 from divvy.model.schema import cluster_schema
 
 # How a cluster is reached and what is built are the program's; the release has the namespace.
@@ -15,7 +15,7 @@ DEPLOYMENT_KEYS = ("kubeconfig", "context", "namespace", "plugin")
 # Draft 7 is read by every helm of version 3 and 4; references by pointer mean the same in it.
 _DIALECT = "http://json-schema.org/draft-07/schema#"
 _LABEL_VALUE = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"
-_POOL = rf"^[a-z0-9]([a-z0-9-]{{0,{MOST_POOL_CHARACTERS - 2}}}[a-z0-9])?$"
+_POOL = rf"^[a-z0-9]([a-z0-9-]{{0,{MAX_POOL_CHARACTERS - 2}}}[a-z0-9])?$"
 
 
 def _part(description: str, **properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,12 +58,12 @@ CHART_VALUES: Mapping[str, Mapping[str, Any]] = {
         "an agent's account may change every node.",
     ),
     "tests": _part(
-        "What `helm test` runs: one pod for every resource that the pools offer.",
+        "What `helm test` runs: one pod for every resource that the pools advertise.",
         image=_text("An image that adds two vectors on a GPU and ends; empty: no tests."),
         resources={
             "type": "array",
             "items": {"type": "string", "minLength": 1},
-            "description": "Only these resources; empty: all that the profiles offer.",
+            "description": "Only these resources; empty: all that the profiles advertise.",
         },
     ),
 }

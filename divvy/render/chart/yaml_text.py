@@ -29,7 +29,7 @@ class Lines:
 
 
 @dataclass(frozen=True)
-class Guarded:
+class Conditional:
     """A value of a mapping, or an item of a list, that is there only where an action says so."""
 
     opening: str
@@ -74,7 +74,7 @@ def _escaped(text: str) -> str:
 def _mapping(node: Mapping[str, Any], depth: int) -> Iterator[str]:
     space = " " * depth
     for key, value in node.items():
-        if isinstance(value, Guarded):
+        if isinstance(value, Conditional):
             yield f"{space}{{{{- {value.opening} }}}}"
             yield from _mapping({key: value.node}, depth)
             yield f"{space}{{{{- end }}}}"
@@ -108,7 +108,7 @@ def _entry(head: str, value: Any, depth: int) -> Iterator[str]:
 def _items(node: Sequence[Any], depth: int) -> Iterator[str]:
     space = " " * depth
     for item in node:
-        if isinstance(item, Guarded):
+        if isinstance(item, Conditional):
             yield f"{space}{{{{- {item.opening} }}}}"
             yield from _items([item.node], depth)
             yield f"{space}{{{{- end }}}}"
@@ -126,7 +126,7 @@ def _lines(value: Lines, depth: int) -> Iterator[str]:
 
 
 def _folds(text: str) -> bool:
-    """Tell whether folding keeps a text as it is, and reads it before any template does."""
+    """Return whether folding keeps a text as it is, and reads it before any template does."""
     return "  " not in text and "\n" not in text and "{{" not in text and text.strip() == text
 
 

@@ -31,13 +31,12 @@ from grafana_foundation_sdk.models.dashboard import (
 )
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
+from divvy.model.contract import State
 from divvy.render.dashboard import queries
 
 UID = "divvy-gpu-sharing"
 _SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
-_COLOURS = dict(
-    zip(queries.STATES, ("green", "blue", "yellow", "orange", "red", "dark-red"), strict=True)
-)
+_COLOURS = dict(zip(State, ("green", "blue", "yellow", "orange", "red", "dark-red"), strict=True))
 _NEVER_SHOWN = ("Time", "Value", "__name__", "instance", "job", "endpoint", "service", "container")
 
 
@@ -85,27 +84,27 @@ def _rows() -> list[tuple[str, list[Any]]]:
                     "Nodes", "The worst state on a node is the node's.", queries.NODES_BY_STATE
                 ),
                 _states("GPUs", "GPUs by state.", queries.GPUS_BY_STATE),
-                _number("Devices offered", "Healthy devices of all resources.", queries.OFFERED),
+                _number("Devices advertised", "Healthy devices of all resources.", queries.OFFERED),
                 _number("Devices held", "Devices that a container holds.", queries.HELD),
                 _alarm("Unhealthy devices", "Withdrawn until they are calm.", queries.UNHEALTHY),
                 _alarm(
-                    "Pods over their share",
-                    "Pods that use more memory than the memoryLimit of their shares.",
+                    "Pods over their limit",
+                    "Pods that use more memory than the memoryLimit of their replicas.",
                     queries.OVER_SHARE,
                 ),
                 _lines(
-                    "Held of offered, by resource",
-                    "Dashed: offered. Solid: held.",
+                    "Held of advertised, by resource",
+                    "Dashed: advertised. Solid: held.",
                     {
                         queries.HELD_BY_RESOURCE: "{{resource}}",
-                        queries.OFFERED_BY_RESOURCE: "{{resource}} offered",
+                        queries.OFFERED_BY_RESOURCE: "{{resource}} advertised",
                     },
                     "short",
                     12,
-                ).override_by_regexp("/ offered$/", [_dashed()]),
+                ).override_by_regexp("/ advertised$/", [_dashed()]),
                 _lines(
                     "Shared against exclusive",
-                    "GPUs and MIG devices in use, by mode; many shares of one device count once.",
+                    "GPUs and MIG devices in use, by mode; many replicas of one device count once.",
                     {queries.HELD_BY_MODE: "{{mode}}"},
                     "short",
                     12,
@@ -125,8 +124,8 @@ def _rows() -> list[tuple[str, list[Any]]]:
                 ),
                 _lines(
                     "Time in transition",
-                    "Seconds in the range that GPUs spent being re-cut (Changing) or waiting for "
-                    "pods (Waiting).",
+                    "Seconds in the range that GPUs spent being reconfigured (Changing) or "
+                    "waiting for pods (Waiting).",
                     {queries.IN_TRANSITION: "{{node}} {{state}}"},
                     "s",
                     12,
@@ -169,16 +168,53 @@ def _rows() -> list[tuple[str, list[Any]]]:
                 _lines(
                     "Memory by pod",
                     "Whole GPUs and MIG devices: what is in use is their pod's. Shares of one "
-                    "device cannot be told apart here.",
+                    "device cannot be distinguished here.",
                     {queries.MEMORY_BY_POD: "{{namespace}}/{{pod}}"},
                     "mbytes",
                     12,
                 ),
                 _lines(
-                    "Memory over the share",
-                    "By how much a pod exceeds the memoryLimit of its shares.",
+                    "Memory over the limit",
+                    "By how much a pod exceeds the memoryLimit of its replicas.",
                     {queries.OVER_BY_POD: "{{namespace}}/{{pod}} {{resource}}"},
                     "mbytes",
+                    12,
+                ),
+            ],
+        ),
+        (
+            "Limited shares",
+            [
+                _lines(
+                    "Memory of limited shares",
+                    "Solid: in use, as the limiter in the pod counts it. Dashed: the limit.",
+                    {
+                        queries.SHARE_USED: "{{namespace}}/{{pod}}",
+                        queries.SHARE_LIMIT: "{{namespace}}/{{pod}} limit",
+                    },
+                    "mbytes",
+                    12,
+                ).override_by_regexp("/ limit$/", [_dashed()]),
+                _lines(
+                    "Refused requests for memory",
+                    "In the last five minutes: the pod asked for more than its share has.",
+                    {queries.SHARE_REFUSALS: "{{namespace}}/{{pod}}"},
+                    "short",
+                    12,
+                ),
+                _lines(
+                    "Waiting for a turn",
+                    "Seconds per second that launches wait while other shares have their turns.",
+                    {queries.SHARE_WAITED: "{{namespace}}/{{pod}}"},
+                    "s",
+                    12,
+                ),
+                _lines(
+                    "Turns taken from others",
+                    "In the last five minutes: launches let through because another share claimed "
+                    "a turn and did not use it.",
+                    {queries.SHARE_GATE_OPENED: "{{namespace}}/{{pod}}"},
+                    "short",
                     12,
                 ),
             ],

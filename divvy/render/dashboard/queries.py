@@ -3,8 +3,7 @@
 ``$node`` is the dashboard's choice of nodes; the metrics are described in docs/agent.md.
 """
 
-# From good to bad, as the agent orders them; a state's number is its place, from 1.
-STATES = ("Ready", "Changing", "Waiting", "Blocked", "Degraded", "Failed")
+from divvy.model.contract import State
 
 NODES = "label_values(divvy_node_profile, node)"
 
@@ -20,23 +19,32 @@ OVER_SHARE = f"count(divvy_memory_over_limit_mib{{{_NODE}}} > 0) or vector(0)"
 
 OFFERED_BY_RESOURCE = f'sum by (resource) (divvy_devices{{{_NODE},healthy="true"}})'
 HELD_BY_RESOURCE = f"count by (resource) (divvy_device_held{{{_NODE}}})"
-# One physical GPU or MIG device, however many shares of it are out, is held once.
+# One physical GPU or MIG device, however many replicas of it are out, is held once.
 HELD_BY_MODE = f"count by (mode) (group by (mode, uuid) (divvy_device_held{{{_NODE}}}))"
 
 PROFILES = f"divvy_node_profile{{{_NODE}}} * on (node) group_left (state) (divvy_node_state == 1)"
+# A state's number is its place from good to bad, from 1.
 STATE_OF_GPU = " + ".join(
     f'sum by (node, gpu) (divvy_gpu_state{{{_NODE},state="{state}"}}) * {number}'
-    for number, state in enumerate(STATES, 1)
+    for number, state in enumerate(State, 1)
 )
+_TRANSITION = f'state=~"{State.CHANGING}|{State.WAITING}"'
 IN_TRANSITION = (
     "sum by (node, state) (increase("
-    f'divvy_gpu_state_seconds_total{{{_NODE},state=~"Changing|Waiting"}}[$__range])) > 0'
+    f"divvy_gpu_state_seconds_total{{{_NODE},{_TRANSITION}}}[$__range])) > 0"
 )
 
 UTILISATION = f"DCGM_FI_DEV_GPU_UTIL{{{_HOST}}}"
 MEMORY_USED = f"DCGM_FI_DEV_FB_USED{{{_HOST}}}"
 TEMPERATURE = f"DCGM_FI_DEV_GPU_TEMP{{{_HOST}}}"
 POWER = f"DCGM_FI_DEV_POWER_USAGE{{{_HOST}}}"
+
+_BY_POD = "sum by (namespace, pod)"
+SHARE_USED = f"{_BY_POD} (divvy_share_memory_used_mib{{{_NODE}}})"
+SHARE_LIMIT = f"{_BY_POD} (divvy_share_memory_limit_mib{{{_NODE}}})"
+SHARE_REFUSALS = f"{_BY_POD} (delta(divvy_share_refusals{{{_NODE}}}[5m]))"
+SHARE_WAITED = f"{_BY_POD} (deriv(divvy_share_waited_seconds{{{_NODE}}}[5m]))"
+SHARE_GATE_OPENED = f"{_BY_POD} (delta(divvy_share_gate_opened{{{_NODE}}}[5m]))"
 
 HOLDERS = f"divvy_device_held{{{_NODE}}}"
 MEMORY_BY_POD = f"sum by (namespace, pod) (divvy_pod_memory_used_mib{{{_NODE}}})"

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from divvy.model import Cluster, Pool, gpu_model
+from divvy.model.contract import DEVICE_PLUGIN_ALIAS, MIG_ALIAS
 from divvy.model.stack import IGNORED_XIDS
 from divvy.render.operator.translation import Translation
 from divvy.render.plain_yaml import plain_yaml
 
 TIME_SLICING = "nvidia-time-slicing-config"
 MIG = "nvidia-mig-config"
-PLUGIN_LABEL = "nvidia.com/device-plugin.config"
-MIG_LABEL = "nvidia.com/mig.config"
 REPOSITORY = "nvcr.io/nvidia"
 _DRIVER_CONTAINER = "/run/nvidia/driver"
 _RUNTIMES = {"cri-o": "crio"}
@@ -32,7 +31,7 @@ class Site:
     driver_version: str | None = None
 
 
-def operator_files(cluster: Cluster, found: Translation, site: Site) -> dict[str, str]:
+def operator_files(cluster: Cluster, translation: Translation, site: Site) -> dict[str, str]:
     """Return the files by name; the same input gives the same text."""
     install = (
         f"helm upgrade -i gpu-operator nvidia/gpu-operator --namespace {site.namespace} "
@@ -46,38 +45,40 @@ def operator_files(cluster: Cluster, found: Translation, site: Site) -> dict[str
         "node-labels.yaml": "Which nodes follow what: run each command after the operator is up",
     }
     bodies: dict[str, object] = {
-        "values.yaml": operator_values(cluster, found, site),
-        f"{TIME_SLICING}.yaml": _config_map(TIME_SLICING, site, time_slicing_data(found)),
-        f"{MIG}.yaml": _config_map(MIG, site, {"config.yaml": plain_yaml(mig_configs(found))}),
-        "node-labels.yaml": node_labels(found),
+        "values.yaml": operator_values(cluster, translation, site),
+        f"{TIME_SLICING}.yaml": _config_map(TIME_SLICING, site, time_slicing_data(translation)),
+        f"{MIG}.yaml": _config_map(
+            MIG, site, {"config.yaml": plain_yaml(mig_configs(translation))}
+        ),
+        "node-labels.yaml": node_labels(translation),
     }
-    if not time_slicing_data(found):
+    if not time_slicing_data(translation):
         del bodies[f"{TIME_SLICING}.yaml"]
-    if not _any_cut(found):
+    if not _any_cut(translation):
         del bodies[f"{MIG}.yaml"]
     return {name: f"# {heads[name]}\n{plain_yaml(body, _WIDTH)}" for name, body in bodies.items()}
 
 
-def operator_values(cluster: Cluster, found: Translation, site: Site) -> dict[str, Any]:
+def operator_values(cluster: Cluster, translation: Translation, site: Site) -> dict[str, Any]:
     """Return what differs from the operator's own values."""
-    runtimes = {pool.runtime.name for pool in found.pools.values()}
+    runtimes = {pool.runtime.name for pool in translation.pools.values()}
     values: dict[str, Any] = {}
     if len(runtimes) == 1:
         (runtime,) = runtimes
         values["operator"] = {"defaultRuntime": _RUNTIMES.get(runtime, runtime)}
-    values["mig"] = {"strategy": found.strategy}
+    values["mig"] = {"strategy": translation.strategy}
     values["driver"] = _driver(cluster, site)
     values["toolkit"] = {"enabled": True}
-    if _any_cut(found):
-        default = _mig_name(found, found.default)
+    if _any_cut(translation):
+        default = _mig_name(translation, translation.default)
         values["migManager"] = {"config": {"name": MIG, "default": default}}
-    plugin = _plugin(cluster, found)
+    plugin = _plugin(cluster, translation)
     if plugin:
         values["devicePlugin"] = plugin
     values["dcgmExporter"] = {"enabled": True}
     if cluster.observability.service_monitor:
         values["dcgmExporter"]["serviceMonitor"] = {"enabled": True}
-    tolerations = _tolerations(found)
+    tolerations = _tolerations(translation)
     if tolerations:
         values["daemonsets"] = {"tolerations": tolerations}
     root = cluster.driver.root.rstrip("/")
@@ -86,7 +87,7 @@ def operator_values(cluster: Cluster, found: Translation, site: Site) -> dict[st
     return values
 
 
-def time_slicing_data(found: Translation) -> dict[str, str]:
+def time_slicing_data(translation: Translation) -> dict[str, str]:
     """Return the device plugin's configurations by profile.
 
     Nodes without a label share nothing, unless that is the default: then they need one.
@@ -94,34 +95,34 @@ def time_slicing_data(found: Translation) -> dict[str, str]:
     unshared = {"version": "v1"}
     return {
         name: plain_yaml(one.sharing or unshared)
-        for name, one in found.profiles.items()
-        if one.sharing or _default_shares(found)
+        for name, one in translation.profiles.items()
+        if one.sharing or _default_shares(translation)
     }
 
 
-def mig_configs(found: Translation) -> dict[str, Any]:
+def mig_configs(translation: Translation) -> dict[str, Any]:
     """Return mig-parted's file: every layout, and MIG off."""
-    off = {_off(found): [{"devices": "all", "mig-enabled": False}]}
-    layouts = {name: list(one.cut) for name, one in found.profiles.items() if one.cut}
+    off = {_off(translation): [{"devices": "all", "mig-enabled": False}]}
+    layouts = {name: list(one.cut) for name, one in translation.profiles.items() if one.cut}
     return {"version": "v1", "mig-configs": {**off, **layouts}}
 
 
-def node_labels(found: Translation) -> list[dict[str, Any]]:
+def node_labels(translation: Translation) -> list[dict[str, Any]]:
     """Return for every pool, and every node that differs, the labels it needs."""
     listed = []
-    for name, pool in found.pools.items():
+    for name, pool in translation.pools.items():
         entry: dict[str, Any] = {"pool": name, "profile": pool.profile}
         if pool.select is None:
             entry["nodes"] = "every GPU node of no other pool: the default, no label is needed"
         else:
             selector = ",".join(f"{key}={value}" for key, value in sorted(pool.select.items()))
-            labels = _labels(found, pool, pool.profile)
+            labels = _labels(translation, pool, pool.profile)
             entry["selector"] = selector
             entry["labels"] = {key: value for key, value in labels.items() if value}
             entry["command"] = _command(f"--selector {selector}", labels)
         listed.append(entry)
         for node, profile in pool.overrides.items():
-            labels = _labels(found, pool, profile)
+            labels = _labels(translation, pool, profile)
             listed.append(
                 {
                     "pool": name,
@@ -134,13 +135,13 @@ def node_labels(found: Translation) -> list[dict[str, Any]]:
     return listed
 
 
-def _labels(found: Translation, pool: Pool, profile: str) -> dict[str, str | None]:
+def _labels(translation: Translation, pool: Pool, profile: str) -> dict[str, str | None]:
     """Return the labels of a node; None: it must not have the label."""
-    shared = found.profiles[profile].sharing is not None or _default_shares(found)
-    labels: dict[str, str | None] = {PLUGIN_LABEL: profile if shared else None}
+    shared = translation.profiles[profile].sharing is not None or _default_shares(translation)
+    labels: dict[str, str | None] = {DEVICE_PLUGIN_ALIAS: profile if shared else None}
     capable = pool.hardware is None or gpu_model(pool.hardware.model).mig is not None
-    if capable and _any_cut(found):
-        labels[MIG_LABEL] = profile if found.profiles[profile].cut else _off(found)
+    if capable and _any_cut(translation):
+        labels[MIG_ALIAS] = profile if translation.profiles[profile].cut else _off(translation)
     return labels
 
 
@@ -149,28 +150,28 @@ def _command(nodes: str, labels: Mapping[str, str | None]) -> str:
     return f"kubectl label node {nodes} --overwrite {' '.join(words)}"
 
 
-def _default_shares(found: Translation) -> bool:
-    default = found.default
-    return default is not None and found.profiles[default.profile].sharing is not None
+def _default_shares(translation: Translation) -> bool:
+    default = translation.default
+    return default is not None and translation.profiles[default.profile].sharing is not None
 
 
-def _mig_name(found: Translation, pool: Pool | None) -> str:
-    if pool is not None and found.profiles[pool.profile].cut:
+def _mig_name(translation: Translation, pool: Pool | None) -> str:
+    if pool is not None and translation.profiles[pool.profile].cut:
         return pool.profile
-    return _off(found)
+    return _off(translation)
 
 
-def _off(found: Translation) -> str:
+def _off(translation: Translation) -> str:
     """Return the name for MIG off that no layout has."""
-    return "disabled" if not _cuts(found, "disabled") else "all-disabled"
+    return "disabled" if not _cuts(translation, "disabled") else "all-disabled"
 
 
-def _any_cut(found: Translation) -> bool:
-    return any(one.cut for one in found.profiles.values())
+def _any_cut(translation: Translation) -> bool:
+    return any(one.cut for one in translation.profiles.values())
 
 
-def _cuts(found: Translation, name: str) -> bool:
-    return name in found.profiles and found.profiles[name].cut is not None
+def _cuts(translation: Translation, name: str) -> bool:
+    return name in translation.profiles and translation.profiles[name].cut is not None
 
 
 def _driver(cluster: Cluster, site: Site) -> dict[str, Any]:
@@ -188,12 +189,12 @@ def _driver(cluster: Cluster, site: Site) -> dict[str, Any]:
     return driver
 
 
-def _plugin(cluster: Cluster, found: Translation) -> dict[str, Any]:
+def _plugin(cluster: Cluster, translation: Translation) -> dict[str, Any]:
     plugin: dict[str, Any] = {}
-    if time_slicing_data(found):
+    if time_slicing_data(translation):
         plugin["config"] = {"name": TIME_SLICING}
-    if found.default is not None and _default_shares(found):
-        plugin["config"]["default"] = found.default.profile
+    if translation.default is not None and _default_shares(translation):
+        plugin["config"]["default"] = translation.default.profile
     environment = _plugin_environment(cluster)
     return {**plugin, "env": environment} if environment else plugin
 
@@ -211,9 +212,9 @@ def _plugin_environment(cluster: Cluster) -> list[dict[str, str]]:
     return [{"name": name, "value": value} for name, value in environment.items() if value]
 
 
-def _tolerations(found: Translation) -> Sequence[Mapping[str, Any]]:
+def _tolerations(translation: Translation) -> Sequence[Mapping[str, Any]]:
     listed: list[Mapping[str, Any]] = []
-    for pool in found.pools.values():
+    for pool in translation.pools.values():
         for one in pool.tolerations:
             rendered = one.model_dump(by_alias=True, exclude_none=True)
             if rendered not in listed:

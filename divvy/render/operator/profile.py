@@ -14,11 +14,12 @@ from divvy.render.operator.refusal import Refusal
 
 _VERSION = "v1"
 MEMORY_LIMIT = "timeSlicing.memoryLimit"
+COMPUTE = "timeSlicing.compute"
 
 
 @dataclass(frozen=True)
-class Written:
-    """A profile as configurations: of the device plugin if it shares, of mig-parted if it cuts."""
+class NvidiaProfile:
+    """A profile as configurations of the device plugin (sharing) and of mig-parted (MIG)."""
 
     sharing: Mapping[str, Any] | None
     cut: tuple[Mapping[str, Any], ...] | None
@@ -38,9 +39,9 @@ class _Part:
         return "GPU " + ", ".join(str(index) for index in self.devices)
 
 
-def written(
+def nvidia_profile(
     name: str, profile: Profile, hardware: Hardware | None, where: str
-) -> tuple[Written, list[Refusal]]:
+) -> tuple[NvidiaProfile, list[Refusal]]:
     """Return a profile's configurations on nodes with that hardware, and what they cannot say."""
     refusals: list[Refusal] = []
 
@@ -58,8 +59,11 @@ def written(
         if sharing is None:
             continue
         if sharing.memory_limit is not None:
-            reason = "NVIDIA's plugin does not watch how much memory a share uses"
+            reason = "NVIDIA's plugin does not watch how much memory a replica uses"
             refuse(MEMORY_LIMIT, reason, droppable=True)
+        if sharing.compute is not None:
+            reason = "NVIDIA's plugin does not divide the GPU's time"
+            refuse(COMPUTE, reason, droppable=True)
         if sharing.resource_name is not None and not _is_usual_name(part.rule, sharing):
             reason = f"{sharing.resource_name}: NVIDIA's plugin only adds {SHARED_SUFFIX}"
             refuse("timeSlicing.resourceName", reason)
@@ -67,7 +71,7 @@ def written(
     found, reason = _sharing(parts)
     if reason:
         refuse("timeSlicing", reason)
-    return Written(found, _cut(parts), strategies), refusals
+    return NvidiaProfile(found, _cut(parts), strategies), refusals
 
 
 def _parts(profile: Profile, hardware: Hardware | None) -> list[_Part] | None:
@@ -113,10 +117,10 @@ def _sharing(parts: Iterable[_Part]) -> tuple[Mapping[str, Any] | None, str]:
     shared: dict[str, tuple[int | None, _Part]] = {}
     options: dict[tuple[bool, bool], _Part] = {}
     for part in parts:
-        wish = part.rule.time_slicing
-        replicas = None if wish is None else wish.replicas
-        if wish is not None:
-            options[(wish.rename_by_default, wish.fail_requests_greater_than_one)] = part
+        sharing = part.rule.time_slicing
+        replicas = None if sharing is None else sharing.replicas
+        if sharing is not None:
+            options[(sharing.rename_by_default, sharing.fail_requests_greater_than_one)] = part
         for resource in _resources(part.rule):
             before, other = shared.setdefault(resource, (replicas, part))
             if before != replicas:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from divvy.model import Cluster, Pool
 from divvy.model.stack import Hardware
-from divvy.render.operator.profile import Written, written
+from divvy.render.operator.profile import NvidiaProfile, nvidia_profile
 from divvy.render.operator.refusal import Refusal
 
 Uses = list[tuple[str, str | None, str, Hardware | None]]
@@ -18,15 +18,15 @@ class Translation:
     """Every profile that the chosen pools use, as configurations; and what is refused."""
 
     pools: Mapping[str, Pool]
-    profiles: Mapping[str, Written]
+    profiles: Mapping[str, NvidiaProfile]
     refusals: tuple[Refusal, ...]
     notes: tuple[str, ...] = field(default=())
 
     @property
     def strategy(self) -> str:
         """Return the MIG strategy of the cluster."""
-        found = {name for one in self.profiles.values() for name in one.strategies}
-        return min(found) if found else "none"
+        names = {name for one in self.profiles.values() for name in one.strategies}
+        return min(names) if names else "none"
 
     @property
     def default(self) -> Pool | None:
@@ -38,14 +38,14 @@ def translate(cluster: Cluster, only: Iterable[str] = ()) -> Translation:
     """Translate a cluster, or some of its pools."""
     wanted = set(only)
     pools = {name: pool for name, pool in cluster.pools.items() if not wanted or name in wanted}
-    profiles: dict[str, Written] = {}
+    profiles: dict[str, NvidiaProfile] = {}
     first: dict[str, str] = {}
     refusals: list[Refusal] = []
     for pool, node, name, hardware in _uses(pools):
         where = f"pool {pool}" + (f", node {node}" if node else "")
-        found, reasons = written(name, cluster.profiles[name], hardware, where)
+        profile, reasons = nvidia_profile(name, cluster.profiles[name], hardware, where)
         refusals += [reason for reason in reasons if name not in profiles]
-        if profiles.setdefault(name, found) != found and not reasons:
+        if profiles.setdefault(name, profile) != profile and not reasons:
             reason = f"means something else than in {first[name]}, and has one name for the cluster"
             refusals.append(Refusal(f"profile {name}", where, reason))
         first.setdefault(name, where)
@@ -55,14 +55,16 @@ def translate(cluster: Cluster, only: Iterable[str] = ()) -> Translation:
 
 
 def _uses(pools: Mapping[str, Pool]) -> Uses:
-    found: Uses = []
+    uses: Uses = []
     for name, pool in pools.items():
-        found.append((name, None, pool.profile, pool.hardware))
-        found += [(name, node, one, pool.hardware) for node, one in pool.overrides.items()]
-    return found
+        uses.append((name, None, pool.profile, pool.hardware))
+        uses += [(name, node, one, pool.hardware) for node, one in pool.overrides.items()]
+    return uses
 
 
-def _strategies(pools: Mapping[str, Pool], profiles: Mapping[str, Written]) -> Iterator[Refusal]:
+def _strategies(
+    pools: Mapping[str, Pool], profiles: Mapping[str, NvidiaProfile]
+) -> Iterator[Refusal]:
     """Refuse a second MIG strategy: the operator sets it for all nodes by an environment value."""
     by_strategy: dict[str, list[str]] = {}
     for pool, _, name, _ in _uses(pools):
@@ -80,12 +82,12 @@ def _promises(cluster: Cluster, *, cuts: bool) -> Iterator[Refusal]:
     """Refuse what the stack file says outright and NVIDIA's tools do otherwise."""
     if "change" in cluster.model_fields_set and cuts:
         reason = (
-            f"policy {cluster.change.policy}: mig-manager re-cuts when a node's label changes; "
-            "it neither waits for pods nor evicts them, and fails if a GPU is held"
+            f"policy {cluster.change.policy}: mig-manager reconfigures when a node's label "
+            "changes; it neither waits for pods nor evicts them, and fails if a GPU is held"
         )
         yield Refusal("change", "cluster", reason, droppable=True)
     if "recover_after" in cluster.health.model_fields_set:
-        reason = "NVIDIA's plugin offers a GPU that was unhealthy again only after its restart"
+        reason = "NVIDIA's plugin advertises a GPU that was unhealthy again only after its restart"
         yield Refusal("health.recoverAfter", "cluster", reason, droppable=True)
     for device in cluster.devices:
         reason = f"{device.resource}: the operator serves NVIDIA's GPUs alone"
@@ -93,7 +95,7 @@ def _promises(cluster: Cluster, *, cuts: bool) -> Iterator[Refusal]:
 
 
 def _notes(
-    cluster: Cluster, pools: Mapping[str, Pool], profiles: Mapping[str, Written]
+    cluster: Cluster, pools: Mapping[str, Pool], profiles: Mapping[str, NvidiaProfile]
 ) -> Iterator[str]:
     if "change" not in cluster.model_fields_set and any(one.cut for one in profiles.values()):
         yield "mig-manager does not wait for pods: a node's GPUs must be idle when it is labelled"

@@ -96,7 +96,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- with $all }}{{ toYaml (uniq .) }}{{ end -}}
 {{- end }}
 
-{{/* What a schema cannot say: references between values. All mistakes are told at once. */}}
+{{/* What a schema cannot say: references between values. All mistakes are reported at once. */}}
 {{- define "divvy.check" -}}
 {{- $profiles := .Values.profiles -}}
 {{- $known := keys $profiles | sortAlpha | join ", " -}}

@@ -10,7 +10,7 @@ from divvy.render.chart.actions import POOL
 
 
 @dataclass(frozen=True)
-class Choice:
+class Switch:
     """One switch: the action that opens what depends on it, how to switch it off, and where."""
 
     opening: str
@@ -43,31 +43,34 @@ def _value(*keys: str, default: str) -> str:
     return f"dig {words} {default} @.Values.AsMap"
 
 
-CHOICES = (
-    Choice(
+READERS = _value("observability", "networkPolicy", default="dict")
+
+SWITCHES = (
+    Switch(
         f'if eq ({_value("change", "policy", default=chr(34) + "wait" + chr(34))}) "evict"',
         _without("change"),
     ),
-    Choice(
+    Switch(
         'if include "divvy.watchesMemory" @',
         _without("profiles", "watched", "timeSlicing", "memoryLimit"),
     ),
-    Choice("if @.Values.devices", _without("devices")),
-    Choice("with @.Values.imagePullSecrets", _without("imagePullSecrets")),
-    Choice('with include "divvy.tolerations" @', _without("pools", POOL, "tolerations"), "agent"),
-    Choice('if include "divvy.selects" @', _without("pools", "another", "select"), "agent"),
-    Choice("with $pool.tolerations", _without("pools", POOL, "tolerations"), "node-runtime"),
-    Choice("with $pool.select", _without("pools", POOL, "select"), "node-runtime"),
-    Choice(
+    Switch("if @.Values.devices", _without("devices")),
+    Switch("with @.Values.imagePullSecrets", _without("imagePullSecrets")),
+    Switch('with include "divvy.tolerations" @', _without("pools", POOL, "tolerations"), "agent"),
+    Switch('if include "divvy.selects" @', _without("pools", "another", "select"), "agent"),
+    Switch("with $pool.tolerations", _without("pools", POOL, "tolerations"), "node-runtime"),
+    Switch("with $pool.select", _without("pools", POOL, "select"), "node-runtime"),
+    Switch(
         f"if {_value('observability', 'serviceMonitor', default='false')}",
         _false("observability", "serviceMonitor"),
     ),
-    Choice(
+    Switch(
         f"if {_value('observability', 'dashboard', default='true')}",
         _false("observability", "dashboard"),
     ),
-    Choice(
+    Switch(
         f"if {_value('observability', 'alerts', default='false')}",
         _false("observability", "alerts"),
     ),
+    Switch(f"if {READERS}", _without("observability", "networkPolicy")),
 )

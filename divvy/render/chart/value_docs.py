@@ -10,38 +10,40 @@ _NONE = object()
 
 
 @dataclass(frozen=True)
-class Knob:
+class ValueDoc:
     """One key: its description, its default (as YAML has it), and the keys below it."""
 
     key: str
     description: str
     default: Any
     has_default: bool
-    below: tuple[Knob, ...]
+    below: tuple[ValueDoc, ...]
     entry: str
     """How an entry is written where ``below`` are the keys of each; else nothing."""
 
 
-def knob(key: str, schema: Mapping[str, Any], parts: Mapping[str, Any]) -> Knob:
+def value_doc(key: str, schema: Mapping[str, Any], parts: Mapping[str, Any]) -> ValueDoc:
     """Read one property of a schema."""
     target, entry = _target(schema, parts)
     default = schema.get("default", _NONE)
-    return Knob(
+    return ValueDoc(
         key,
         " ".join(str(schema.get("description") or target.get("description", "")).split()),
         None if default is _NONE else default,
         default is not _NONE,
-        tuple(knob(below, found, parts) for below, found in target.get("properties", {}).items()),
+        tuple(
+            value_doc(below, found, parts) for below, found in target.get("properties", {}).items()
+        ),
         entry,
     )
 
 
-def walk(found: Knob, path: str = "") -> Iterator[tuple[str, Knob]]:
+def walk(doc: ValueDoc, path: str = "") -> Iterator[tuple[str, ValueDoc]]:
     """Yield a knob and all below it with their paths."""
-    here = f"{path}.{found.key}" if path else found.key
-    yield here, found
-    for below in found.below:
-        yield from walk(below, here + found.entry)
+    here = f"{path}.{doc.key}" if path else doc.key
+    yield here, doc
+    for below in doc.below:
+        yield from walk(below, here + doc.entry)
 
 
 def _target(schema: Mapping[str, Any], parts: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:

@@ -5,62 +5,64 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from divvy.render.chart.yaml_text import Guarded
+from divvy.render.chart.yaml_text import Conditional
 
 
 class CannotTemplate(Exception):
     """An object depends on the stack file in a way that the chart does not know; a bug of ours."""
 
 
-def guard(full: Any, without: Any, opening: str) -> Any:
+def conditional(full: Any, without: Any, opening: str) -> Any:
     """Return ``full`` with everything that ``without`` lacks below an action.
 
     What ``full`` already has below actions is compared as if it were there.
     """
-    if isinstance(full, Guarded):
-        return Guarded(full.opening, guard(full.node, without, opening))
+    if isinstance(full, Conditional):
+        return Conditional(full.opening, conditional(full.node, without, opening))
     if isinstance(full, Mapping) and isinstance(without, Mapping):
         if set(without) - set(full):
             raise CannotTemplate(f"{opening}: {sorted(set(without) - set(full))} appears without")
         return {
-            key: guard(value, without[key], opening) if key in without else _once(value, opening)
+            key: conditional(value, without[key], opening)
+            if key in without
+            else _once(value, opening)
             for key, value in full.items()
         }
     if _is_list(full) and _is_list(without):
-        return _guarded_list(full, without, opening)
-    if bare(full) != without:
-        raise CannotTemplate(f"{opening}: {bare(full)!r} becomes {without!r}")
+        return _conditional_list(full, without, opening)
+    if plain(full) != without:
+        raise CannotTemplate(f"{opening}: {plain(full)!r} becomes {without!r}")
     return full
 
 
-def bare(node: Any) -> Any:
+def plain(node: Any) -> Any:
     """Return a node without the actions around its parts."""
-    if isinstance(node, Guarded):
-        return bare(node.node)
+    if isinstance(node, Conditional):
+        return plain(node.node)
     if isinstance(node, Mapping):
-        return {key: bare(value) for key, value in node.items()}
-    return [bare(item) for item in node] if _is_list(node) else node
+        return {key: plain(value) for key, value in node.items()}
+    return [plain(item) for item in node] if _is_list(node) else node
 
 
-def _guarded_list(full: Sequence[Any], without: Sequence[Any], opening: str) -> list[Any]:
+def _conditional_list(full: Sequence[Any], without: Sequence[Any], opening: str) -> list[Any]:
     left = list(without)
     found = []
     for item in full:
-        partner = next((other for other in left if _name(other) == _name(bare(item))), None)
+        partner = next((other for other in left if _name(other) == _name(plain(item))), None)
         if partner is None:
             found.append(_once(item, opening))
         else:
             left.remove(partner)
-            found.append(guard(item, partner, opening))
+            found.append(conditional(item, partner, opening))
     if left:
         raise CannotTemplate(f"{opening}: {left} appears without")
     return found
 
 
-def _once(node: Any, opening: str) -> Guarded:
-    if isinstance(node, Guarded) and node.opening == opening:
+def _once(node: Any, opening: str) -> Conditional:
+    if isinstance(node, Conditional) and node.opening == opening:
         return node
-    return Guarded(opening, node)
+    return Conditional(opening, node)
 
 
 def _name(item: Any) -> Any:

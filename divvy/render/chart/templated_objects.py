@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from divvy.model import canonical_json, generation
+from divvy.model import canonical_json, generation, parse_document
+from divvy.model.contract import CONFIG_KEY, CONFIG_MAP, component_of
 from divvy.render.chart.actions import EVERYTHING, GENERATION, IMAGE, RUNTIME
-from divvy.render.chart.choices import CHOICES
-from divvy.render.chart.guards import guard
-from divvy.render.chart.yaml_text import Expression, Guarded, Lines
-from divvy.render.objects import CONFIG_KEY, CONFIG_MAP, component_of, objects
+from divvy.render.chart.conditionals import conditional
+from divvy.render.chart.switches import READERS, SWITCHES
+from divvy.render.chart.yaml_text import Conditional, Expression, Lines
+from divvy.render.objects import objects
 
 _LABEL = "app.kubernetes.io/name"
 _POD = ("spec", "template", "spec")
@@ -27,43 +28,45 @@ _VALUES = {"agent": "agent", "node-runtime": "nodeRuntime"}
 
 
 @dataclass(frozen=True)
-class Patterns:
-    """Patterns of objects, files that they read, and the values that they have by default."""
+class TemplatedObjects:
+    """Templates of objects, files that they read, and the values that they have by default."""
 
     objects: tuple[Any, ...]
     files: Mapping[str, str]
     defaults: Mapping[str, Any]
 
 
-def patterns() -> Patterns:
+def templated_objects() -> TemplatedObjects:
     """Return the patterns of all objects but the Namespace, which a chart does not make."""
     full = _objects(EVERYTHING)
-    for choice in CHOICES:
+    for switch in SWITCHES:
         value = copy.deepcopy(EVERYTHING)
-        choice.off(value)
+        switch.off(value)
         without = _objects(value)
         for key, pattern in full.items():
-            if choice.component not in (None, component_of(inside(pattern))):
+            if switch.component not in (None, component_of(unwrap(pattern))):
                 continue
             if key in without:
-                full[key] = guard(pattern, without[key], choice.opening)
+                full[key] = conditional(pattern, without[key], switch.opening)
             else:
-                full[key] = Guarded(choice.opening, pattern)
+                full[key] = Conditional(switch.opening, pattern)
     files: dict[str, str] = {}
     defaults = {
-        _VALUES[str(component_of(inside(pattern)))]: _defaults(bare_pod(inside(pattern)))
+        _VALUES[str(component_of(unwrap(pattern)))]: _defaults(pod_spec_of(unwrap(pattern)))
         for pattern in full.values()
-        if inside(pattern)["kind"] == "DaemonSet"
+        if unwrap(pattern)["kind"] == "DaemonSet"
     }
-    return Patterns(tuple(_filled(pattern, files) for pattern in full.values()), files, defaults)
+    return TemplatedObjects(
+        tuple(_filled(pattern, files) for pattern in full.values()), files, defaults
+    )
 
 
-def inside(pattern: Any) -> Any:
+def unwrap(pattern: Any) -> Any:
     """Return what stands below the actions around a pattern."""
-    return inside(pattern.node) if isinstance(pattern, Guarded) else pattern
+    return unwrap(pattern.node) if isinstance(pattern, Conditional) else pattern
 
 
-def bare_pod(daemon_set: Mapping[str, Any]) -> Mapping[str, Any]:
+def pod_spec_of(daemon_set: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the pod of a DaemonSet."""
     pod: Mapping[str, Any] = daemon_set["spec"]["template"]["spec"]
     return pod
@@ -72,9 +75,9 @@ def bare_pod(daemon_set: Mapping[str, Any]) -> Mapping[str, Any]:
 def _objects(value: dict[str, Any]) -> dict[tuple[str, str], Any]:
     named = generation(canonical_json(value))
     return {
-        (found["kind"], found["metadata"]["name"]): _with_text(found, named, GENERATION)
-        for found in objects(value, IMAGE)
-        if found["kind"] != "Namespace"
+        (document["kind"], document["metadata"]["name"]): _with_text(document, named, GENERATION)
+        for document in objects(parse_document(value), IMAGE)
+        if document["kind"] != "Namespace"
     }
 
 
@@ -97,27 +100,31 @@ def _defaults(pod: Mapping[str, Any]) -> dict[str, Any]:
 
 def _filled(pattern: Any, files: dict[str, str]) -> Any:
     """Put actions where whole blocks come from values or files."""
-    if isinstance(pattern, Guarded):
-        return Guarded(pattern.opening, _filled(pattern.node, files))
-    found = copy.deepcopy(pattern)
-    own = found["metadata"]["labels"]
-    found["metadata"]["labels"] = {
+    if isinstance(pattern, Conditional):
+        return Conditional(pattern.opening, _filled(pattern.node, files))
+    template = copy.deepcopy(pattern)
+    own = template["metadata"]["labels"]
+    template["metadata"]["labels"] = {
         "": Lines('{{- include "divvy.labels" @ | nindent %d }}'),
         **{key: value for key, value in own.items() if key != _LABEL},
     }
-    if found["kind"] == "ConfigMap":
-        found["data"] = _data(found, files)
-    if found["kind"] == "DaemonSet":
-        _fill_daemon_set(found, str(component_of(pattern)))
-    return found
+    if template["kind"] == "ConfigMap":
+        template["data"] = _data(template, files)
+    if template["kind"] == "NetworkPolicy":
+        (ingress,) = template["spec"]["ingress"]
+        readers = Lines(f"{{{{- toYaml ({READERS}) | nindent %d }}}}")
+        ingress["from"][0]["namespaceSelector"]["matchLabels"] = readers
+    if template["kind"] == "DaemonSet":
+        _fill_daemon_set(template, str(component_of(pattern)))
+    return template
 
 
-def _data(found: Mapping[str, Any], files: dict[str, str]) -> dict[str, Any]:
-    if found["metadata"]["name"] == CONFIG_MAP:
+def _data(config_map: Mapping[str, Any], files: dict[str, str]) -> dict[str, Any]:
+    if config_map["metadata"]["name"] == CONFIG_MAP:
         text = '{{- include "divvy.configuration" @ | nindent 4 }}'
         return {"": Lines(f"{CONFIG_KEY}: |-\n  {text}")}
     lines = []
-    for key, text in found["data"].items():
+    for key, text in config_map["data"].items():
         path = f"files/{key}"
         files[path] = text
         read = f'@.Files.Get "{path}" | trimSuffix "\\n" | nindent 4'
@@ -125,33 +132,39 @@ def _data(found: Mapping[str, Any], files: dict[str, str]) -> dict[str, Any]:
     return {"": Lines("\n".join(lines))}
 
 
-def _fill_daemon_set(found: dict[str, Any], component: str) -> None:
+def _fill_daemon_set(daemon_set: dict[str, Any], component: str) -> None:
     values = f"@.Values.{_VALUES[component]}"
     resources = Lines(f"{{{{- toYaml {values}.resources | nindent %d }}}}")
-    _put(found, (*_CONTAINER, "resources"), resources)
-    _put(found, (*_POD, "priorityClassName"), Expression(f"{{{{ {values}.priorityClassName }}}}"))
+    _put(daemon_set, (*_CONTAINER, "resources"), resources)
+    _put(
+        daemon_set,
+        (*_POD, "priorityClassName"),
+        Expression(f"{{{{ {values}.priorityClassName }}}}"),
+    )
     names = Lines("{{- range . }}\n- name: {{ . | quote }}\n{{- end }}")
-    _put(found, (*_POD, "imagePullSecrets"), names)
+    _put(daemon_set, (*_POD, "imagePullSecrets"), names)
     if component == "agent":
-        _put(found, (*_POD, "tolerations"), Lines("{{- . | nindent %d }}"))
+        _put(daemon_set, (*_POD, "tolerations"), Lines("{{- . | nindent %d }}"))
         terms = Lines('{{- include "divvy.nodeSelectorTerms" @ | nindent %d }}')
-        _put(found, (*_REQUIRED, "nodeSelectorTerms"), terms)
+        _put(daemon_set, (*_REQUIRED, "nodeSelectorTerms"), terms)
         return
     listed = Lines('{{- include "divvy.tolerationList" . | nindent %d }}')
-    _put(found, (*_POD, "tolerations"), listed)
-    _put(found, (*_POD, "nodeSelector"), Lines("{{- toYaml . | nindent %d }}"))
-    for variable in bare_pod(found)["containers"][0]["env"]:
+    _put(daemon_set, (*_POD, "tolerations"), listed)
+    _put(daemon_set, (*_POD, "nodeSelector"), Lines("{{- toYaml . | nindent %d }}"))
+    for variable in pod_spec_of(daemon_set)["containers"][0]["env"]:
         if variable.get("value") == RUNTIME:
             variable["value"] = Expression(f'{{{{ dig "runtime" "name" "{RUNTIME}" $pool }}}}')
 
 
-def _put(found: Any, keys: tuple[str | int, ...], new: Any) -> None:
+def _put(document: Any, keys: tuple[str | int, ...], new: Any) -> None:
     """Replace the value at a path, below whatever actions are on the way."""
-    here = found
+    here = document
     for key in keys[:-1]:
-        here = inside(here[key])
+        here = unwrap(here[key])
     here[keys[-1]] = _replaced(here[keys[-1]], new)
 
 
 def _replaced(old: Any, new: Any) -> Any:
-    return Guarded(old.opening, _replaced(old.node, new)) if isinstance(old, Guarded) else new
+    return (
+        Conditional(old.opening, _replaced(old.node, new)) if isinstance(old, Conditional) else new
+    )
