@@ -8,38 +8,51 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
+from lightkube import ApiError
 
 from conformance.bare.host import HOST, open_host
 from conformance.catalogue import CATALOGUE, EVERY, Check
+from conformance.cluster.cluster_under_test import CLUSTER, open_cluster
 from conformance.evidence import Evidence
 from conformance.fixtures import (  # noqa: F401 (pytest finds fixtures here)
     EVIDENCE,
+    allocations,
     bare,
-    burns,
-    crowds,
+    contention,
     evidence,
     fills,
     known_images,
+    metrics_samples,
+    mountings,
+    namespaces,
     openings,
-    overdraws,
+    overcommits,
     past_scheduler,
-    places,
     pods,
     probes,
-    site,
-    tellings,
+    releases,
+    target,
 )
+from conformance.not_made import Missed, NotApplicable
 from conformance.options import add_options
-from conformance.progress import Progress
-from conformance.report import Record, Report
-from conformance.site import SITE, open_site
+from conformance.promise import NO_POOL, NodePromise
+from conformance.report.progress import Progress
+from conformance.report.report import Record, Report
 
 _REPORT = pytest.StashKey[Report]()
 _PROGRESS = pytest.StashKey[Progress]()
 _SIMULATED = pytest.StashKey[bool]()
 _BARE = Path(__file__).parent / "bare"
 _IMAGES = {"WORK-04": "--vector-add-image", "WORK-05": "--gpu-burn-image"}
+_MISSED = pytest.StashKey[Missed]()
+_NOT_FOUND = 404
+_COMPLETE = (
+    pytest.ExitCode.OK,
+    pytest.ExitCode.TESTS_FAILED,
+    pytest.ExitCode.NO_TESTS_COLLECTED,
+)
 _SHOWS_NOTHING = "was exercised on simulated GPUs, which shows nothing"
 
 
@@ -59,16 +72,22 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", line)
     # What asks the suite to end gets its pods and labels removed first, as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    _require_known(config.getoption("--divvy-select"))
+    only = tuple(
+        f"--{name.removeprefix('divvy-')}={value}"
+        for name in ("divvy-select", "divvy-pool", "divvy-nodes")
+        if (value := config.getoption(f"--{name}")) is not None
+    )
     if config.getoption("--bare"):
         host = open_host(config)
         config.stash[HOST] = host
         config.stash[_SIMULATED] = host.simulated
-        config.stash[_REPORT] = Report(host.describe())
+        config.stash[_REPORT] = Report(host.describe(), only=only)
     else:
-        found = open_site(config)
-        config.stash[SITE] = found
+        found = open_cluster(config)
+        config.stash[CLUSTER] = found
         config.stash[_SIMULATED] = found.simulated
-        config.stash[_REPORT] = Report(found.describe())
+        config.stash[_REPORT] = Report(found.describe(), only=only)
     if config.getoption("--divvy-progress"):
         config.stash[_PROGRESS] = Progress()
         config.pluginmanager.register(config.stash[_PROGRESS])
@@ -83,50 +102,66 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run node checks over the nodes of the pools, device checks over what they should offer."""
+    """Run node checks over the pools' nodes, device checks over what they should advertise."""
     config, names = metafunc.config, metafunc.fixturenames
     if "device" in names:
         metafunc.parametrize("device", config.stash[HOST].devices, ids=str)
     elif "mig_device" in names:
         parts = [one for one in config.stash[HOST].devices if one.is_mig]
         metafunc.parametrize("mig_device", parts, ids=str)
+    elif "pool" in names:
+        found = config.stash[CLUSTER]
+        pools = [*found.cluster.pools, NO_POOL] if found.pool is None else [found.pool]
+        metafunc.parametrize("pool", pools, ids=str)
     elif "promise" in names:
-        marks = [mark.args[0] for mark in metafunc.definition.iter_markers("check")]
-        modes = marks[0].modes if marks else EVERY
-        cases = [found for found in config.stash[SITE].devices if found.mode in modes]
+        modes = _modes(metafunc)
+        cases = [found for found in config.stash[CLUSTER].devices if found.mode in modes]
         metafunc.parametrize("promise", cases, ids=str)
     elif "node" in names:
-        metafunc.parametrize("node", config.stash[SITE].nodes, ids=str)
+        found = config.stash[CLUSTER]
+        modes = _modes(metafunc)
+        fitting = {one.node.name for one in found.devices if one.mode in modes}
+        nodes = [one for one in found.nodes if modes == EVERY or one.name in fitting]
+        metafunc.parametrize("node", nodes, ids=str)
+
+
+def _modes(metafunc: pytest.Metafunc) -> tuple[str, ...]:
+    marks = [mark.args[0] for mark in metafunc.definition.iter_markers("check")]
+    return tuple(marks[0].modes) if marks else EVERY
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip by name what was not allowed, and what only hardware can show."""
-    prefix = config.getoption("--divvy-select")
-    if prefix:
-        wanted = tuple(part.strip().upper() for part in prefix.split(","))
+    selected = config.getoption("--divvy-select")
+    if selected is not None:
+        wanted = _prefixes(selected)
         items[:] = [item for item in items if _identity(item).startswith(wanted)]
     # A check that applies to nothing here, or that nobody asked for, is neither passed nor skipped.
     items[:] = [item for item in items if not _is_empty(item) and _is_asked_for(item)]
     order = list(CATALOGUE)
     items.sort(key=lambda item: order.index(_identity(item)))
     for item in items:
-        reason = _why_not(item)
-        if reason is not None:
+        why = _why_not(item)
+        if why is not None:
+            missed, reason = why
+            item.stash[_MISSED] = missed
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
-def _why_not(item: pytest.Item) -> str | None:
+def _why_not(item: pytest.Item) -> tuple[Missed, str] | None:
+    """Return why a check is not made, and how much it is missed; None where it is made."""
     config = item.config
     found = _check(item)
     gated = not config.getoption("--hardware-checks-anyway")
     if found is not None and found.needs_hardware and gated and config.stash[_SIMULATED]:
-        return "needs hardware: the GPUs are simulated"
+        return "not applicable", "needs hardware: the GPUs are simulated"
     for option in ("exclusive", "disruptive"):
         if item.get_closest_marker(option) and not config.getoption(f"--{option}"):
-            return f"needs --{option}"
+            return "option", f"needs --{option}"
     if item.get_closest_marker("enters") and config.getoption("--no-exec"):
-        return "--no-exec was given"
-    return None
+        return "option", "--no-exec was given"
+    node = _node_of(item)
+    return None if node is None or not node.unready else ("not made", node.unready)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -143,30 +178,89 @@ def pytest_runtest_makereport(
     host = item.config.stash.get(HOST, None)
     only = "cluster" if host is None else host.name
     case = item.callspec.id if hasattr(item, "callspec") else only
-    reason = ""
-    if outcome.skipped:
-        reason = str(outcome.longrepr[2]).removeprefix("Skipped: ")
-    elif outcome.failed:
-        reason = str(call.excinfo.value).split("\nassert ")[0] if call.excinfo else ""
-    status = "skipped" if outcome.skipped else "passed" if outcome.passed else "failed"
-    if status == "passed" and found.needs_hardware and item.config.stash[_SIMULATED]:
-        status, reason = "skipped", _SHOWS_NOTHING
-    record = Record(found, case, status, reason, seen, outcome.duration)
+    status, reason, missed = _what_came(item, found, outcome, call)
+    record = Record(found, case, status, reason, seen, outcome.duration, missed)
     item.config.stash[_REPORT].records.append(record)
     if _PROGRESS in item.config.stash:
         item.config.stash[_PROGRESS].done(found, status)
     return outcome
 
 
+def _what_came(
+    item: pytest.Item, check: Check, outcome: Any, call: pytest.CallInfo[None]
+) -> tuple[str, str, Missed | None]:
+    """Return a check's status, the reason, and why it was not made where it was not."""
+    said = "" if call.excinfo is None else str(call.excinfo.value)
+    if outcome.passed:
+        if check.needs_hardware and _now_simulated(item.config):
+            return "skipped", _SHOWS_NOTHING, "not applicable"
+        return "passed", "", None
+    if outcome.failed:
+        gone = _gone(item)
+        return (
+            ("skipped", gone, "not made") if gone else ("failed", said.split("\nassert ")[0], None)
+        )
+    applies = call.excinfo is None or not call.excinfo.errisinstance(NotApplicable)
+    missed = item.stash.get(_MISSED, None) or ("not made" if applies else "not applicable")
+    return "skipped", str(getattr(call.excinfo and call.excinfo.value, "msg", "")), missed
+
+
+def _node_of(item: pytest.Item) -> NodePromise | None:
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    node = params.get("node") or getattr(params.get("promise"), "node", None)
+    return node if isinstance(node, NodePromise) else None
+
+
+def _gone(item: pytest.Item) -> str:
+    """Say that a node has left the cluster since the run began, as autoscalers take them; else "".
+
+    Whatever failed there since shows nothing.
+    """
+    node = _node_of(item)
+    if node is None:
+        return ""
+    try:
+        leaves = item.config.stash[CLUSTER].live(node.name)["metadata"].get("deletionTimestamp")
+    except ApiError as problem:
+        leaves = problem.status.code == _NOT_FOUND
+    except httpx2.HTTPError:
+        leaves = False
+    return f"{node.name} has left the cluster during the run" if leaves else ""
+
+
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Write the reports, unless somebody ended the run before it was complete."""
+    """Write the reports, unless the run ended before it was complete: it would say too little."""
     report = session.config.stash[_REPORT]
     report.ended = time.time()
+    if CLUSTER in session.config.stash:
+        found = session.config.stash[CLUSTER]
+        # What pods saw of the drivers is known by now.
+        report.target = {**found.describe(), "requests": dict(found.api.requests)}
     if _PROGRESS in session.config.stash:
         session.config.stash[_PROGRESS].end()
     folder = session.config.getoption("--divvy-report")
-    if folder and exitstatus != pytest.ExitCode.INTERRUPTED:
+    if folder and exitstatus in _COMPLETE:
         report.write(Path(folder))
+
+
+def _prefixes(selected: str) -> tuple[str, ...]:
+    return tuple(part.strip().upper() for part in selected.split(","))
+
+
+def _require_known(selected: str | None) -> None:
+    """Refuse a selection of which a part names no check: what it meant would not be checked."""
+    for prefix in _prefixes(selected) if selected is not None else ():
+        if not prefix or not any(identity.startswith(prefix) for identity in CATALOGUE):
+            groups = dict.fromkeys(identity.partition("-")[0] for identity in CATALOGUE)
+            raise pytest.UsageError(
+                f"--select has {prefix or 'nothing'} where ids of checks are expected, such as "
+                f"PLUG-02, or their beginnings: {', '.join(groups)}"
+            )
+
+
+def _now_simulated(config: pytest.Config) -> bool:
+    found = config.stash.get(CLUSTER, None)
+    return config.stash[_SIMULATED] or (found is not None and found.simulated)
 
 
 def _check(item: pytest.Item) -> Check | None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+# What has to come of a check, and what did: equal where it holds.
+Verdict = tuple[str, str]
+
 
 @dataclass
 class Evidence:

@@ -8,53 +8,62 @@ from functools import partial
 
 import pytest
 
-from conformance.catalogue import MIG, MIG_SLICED
+from conformance.catalogue import PARTITIONED
+from conformance.cluster.cluster_under_test import CLUSTER, ClusterUnderTest
+from conformance.cluster.namespaces import PodNamespaces, pod_namespaces
+from conformance.cluster.pods import Outcome, PodNamespace
 from conformance.evidence import Evidence
-from conformance.fill import Filled, fill
-from conformance.known_images import BURN_ARGUMENTS
-from conformance.neighbours import Figures, crowded, measure
-from conformance.overdraw import Overdraw, overdraw
-from conformance.pods import Outcome, Workplace
-from conformance.probes import LOOK, AtOnce, look_around
+from conformance.load.fill import FillResult, fill
+from conformance.load.known_images import BURN_ARGUMENTS
+from conformance.load.neighbours import Figures, contended, measure
+from conformance.load.overcommit import Overcommit, overcommit
+from conformance.load.release import release
+from conformance.not_made import NotMade, not_made
+from conformance.observe.allocated import allocation
+from conformance.observe.bare_look import BareLook, look_without_request, nvidia_runtime_classes
+from conformance.observe.holders import is_free, require_free, require_idle, require_idle_node
+from conformance.observe.host_mounts import SCRIPT as FIND_MOUNTS
+from conformance.observe.probes import AtOnce, is_simulated, look_around
+from conformance.observe.scrape import MetricsSample, sample_metrics
 from conformance.promise import DevicePromise, NodePromise
-from conformance.scrape import Told, told_of_pods
-from conformance.site import SITE, Site
-from conformance.tenants import is_free, require_free, require_idle, require_idle_node
-from conformance.workplaces import Workplaces, workplaces
 
 EVIDENCE = pytest.StashKey[Evidence]()
-Bare = AtOnce[NodePromise, tuple[Outcome, Outcome | None]]
+Bare = AtOnce[NodePromise, BareLook]
 Probes = AtOnce[DevicePromise, Outcome]
-Fills = AtOnce[DevicePromise, Filled]
-Overdraws = AtOnce[DevicePromise, Overdraw]
-Tellings = AtOnce[NodePromise, Told | None]
-_BURN = ("gpu-burn", "-m", "64", "-stts", "1", "3")
-_MOST_PODS = 16
+Fills = AtOnce[DevicePromise, FillResult]
+Allocations = AtOnce[DevicePromise, tuple[str, str]]
+Releases = AtOnce[DevicePromise, tuple[str, str]]
+Overcommits = AtOnce[DevicePromise, Overcommit]
+MetricsSamples = AtOnce[NodePromise, MetricsSample | None]
+_MAX_PODS = 16
 # Simulated GPUs, of whichever node, are all the processors of one machine.
 _FILLS_SIMULATED, _BURNS_SIMULATED = 4, 2
+# How long pods come and go on each resource; all simulated nodes share one machine.
+_ROW, _ROW_SIMULATED = 75.0, 20.0
 _PATIENCE = 120
 _PULLS = 300
 
 
 @pytest.fixture(scope="session")
-def site(pytestconfig: pytest.Config) -> Site:
+def target(pytestconfig: pytest.Config) -> ClusterUnderTest:
     """Give the cluster under test."""
-    return pytestconfig.stash[SITE]
+    return pytestconfig.stash[CLUSTER]
 
 
 @pytest.fixture(scope="session")
-def places(site: Site) -> Iterator[Workplaces]:
+def namespaces(target: ClusterUnderTest) -> Iterator[PodNamespaces]:
     """Give namespaces for pods."""
-    if site.image is None:
-        pytest.skip("no workload image: give --workload-image, or plugin.image.registry")
-    with workplaces(site.client, site.image) as found:
+    if target.image is None:
+        not_made("no workload image: give --workload-image, or plugin.image.registry")
+    secrets = target.cluster.image_pull_secrets
+    with pod_namespaces(target.api, target.image, target.cluster.namespace, secrets) as found:
         yield found
 
 
 @pytest.fixture(scope="session")
-def pods(places: Workplaces) -> Workplace:
+def pods(namespaces: PodNamespaces) -> PodNamespace:
     """Give the namespace in which pods run with few rights, as tenants' should."""
-    return places.at("restricted")
+    return namespaces.at("restricted")
 
 
 @pytest.fixture
@@ -66,115 +75,135 @@ def evidence(request: pytest.FixtureRequest) -> Evidence:
 
 
 def free(
-    site: Site, work: Callable[[DevicePromise], Outcome]
+    target: ClusterUnderTest, work: Callable[[DevicePromise], Outcome]
 ) -> Callable[[DevicePromise], Outcome]:
     """Do something with a device only where that disturbs nobody."""
 
     def guarded(promise: DevicePromise) -> Outcome:
-        require_free(site, promise)
+        require_free(target, promise)
         return work(promise)
 
     return guarded
 
 
 @pytest.fixture(scope="session")
-def bare(site: Site, pods: Workplace, places: Workplaces) -> Bare:
+def bare(target: ClusterUnderTest, pods: PodNamespace, namespaces: PodNamespaces) -> Bare:
     """Look around without a request on every node: with few rights, and with the usual ones."""
-    usual = places.at("baseline")
+    classes = nvidia_runtime_classes(target.api)
+    usual = namespaces.at("baseline")
 
-    def look(node: NodePromise) -> tuple[Outcome, Outcome | None]:
-        seen = pods.run(node.name, ["/bin/sh", "-c", LOOK])
+    def look(node: NodePromise) -> BareLook:
         try:
-            return seen, usual.run(node.name, ["open-devices"])
-        except pytest.skip.Exception:
-            return seen, None
+            numbers = usual.run(node.name, ["open-devices"])
+        except NotMade:
+            numbers = None
+        return BareLook(look_without_request(pods, node.name, classes), numbers)
 
-    return AtOnce(site.nodes, look, _MOST_PODS)
+    return AtOnce(target.ready_nodes, look, _MAX_PODS)
 
 
 @pytest.fixture(scope="session")
-def probes(site: Site, pods: Workplace) -> Probes:
+def probes(target: ClusterUnderTest, pods: PodNamespace) -> Probes:
     """Look at one device of each resource on every node."""
-    work = free(site, lambda promise: look_around(pods, promise))
-    return AtOnce(site.devices, work, _MOST_PODS)
+
+    def work(promise: DevicePromise) -> Outcome:
+        outcome = look_around(pods, promise)
+        simulated = is_simulated(outcome.log)
+        if simulated is not None:
+            target.drivers[promise.node.name] = simulated
+        return outcome
+
+    return AtOnce(target.ready_devices, free(target, work), _MAX_PODS)
 
 
 @pytest.fixture(scope="session")
-def past_scheduler(site: Site, pods: Workplace) -> Probes:
+def past_scheduler(target: ClusterUnderTest, pods: PodNamespace) -> Probes:
     """Run vector-add on one device of each resource in pods that name their node."""
     command = ["cuda-vector-add"]
     work = free(
-        site,
+        target,
         lambda one: pods.run(one.node.name, command, one.resource, _PATIENCE, past_scheduler=True),
     )
-    return AtOnce(site.devices, work, _MOST_PODS)
+    return AtOnce(target.ready_devices, work, _MAX_PODS)
 
 
 @pytest.fixture(scope="session")
-def openings(site: Site, places: Workplaces) -> Probes:
+def openings(target: ClusterUnderTest, namespaces: PodNamespaces) -> Probes:
     """Try every device number from a pod of the usual rights that holds one device."""
-    usual = places.at("baseline")
+    usual = namespaces.at("baseline")
     command = ["open-devices"]
-    work = free(site, lambda one: usual.run(one.node.name, command, one.resource, _PATIENCE))
-    return AtOnce(site.devices, work, _MOST_PODS)
+    work = free(target, lambda one: usual.run(one.node.name, command, one.resource, _PATIENCE))
+    return AtOnce(target.ready_devices, work, _MAX_PODS)
 
 
 @pytest.fixture(scope="session")
-def tellings(site: Site, pods: Workplace) -> Tellings:
+def mountings(target: ClusterUnderTest, namespaces: PodNamespaces) -> Probes:
+    """Try to write to whatever comes from the host, as root with the usual rights."""
+    usual = namespaces.at("baseline")
+    command = ["/bin/sh", "-c", FIND_MOUNTS]
+    work = free(target, lambda one: usual.run(one.node.name, command, one.resource, _PATIENCE))
+    return AtOnce(target.ready_devices, work, _MAX_PODS)
+
+
+@pytest.fixture(scope="session")
+def metrics_samples(target: ClusterUnderTest, pods: PodNamespace) -> MetricsSamples:
     """Hold memory on a device of each free kind, and read what the node's metrics say of it."""
 
-    def work(node: NodePromise) -> Told | None:
-        own = [one for one in site.devices if one.node.name == node.name]
-        return told_of_pods(site, pods, node.name, [one for one in own if is_free(site, one)])
+    def work(node: NodePromise) -> MetricsSample | None:
+        own = target.devices_of(node)
+        return sample_metrics(target, pods, node.name, [one for one in own if is_free(target, one)])
 
-    return AtOnce(site.nodes, work, _MOST_PODS)
+    return AtOnce(target.ready_nodes, work, _MAX_PODS)
 
 
-def _most(site: Site, simulated: int) -> int:
+def _at_most(target: ClusterUnderTest, simulated: int) -> int:
     """Return how many do heavy work at once: real GPUs do not wait for each other."""
-    return simulated if site.simulated else _MOST_PODS
+    return simulated if target.simulated else _MAX_PODS
 
 
 @pytest.fixture(scope="session")
-def fills(site: Site, pods: Workplace) -> Fills:
+def allocations(target: ClusterUnderTest, pods: PodNamespace) -> Allocations:
+    """Hold one device of each resource, and read what the kubelet says of it."""
+
+    def work(promise: DevicePromise) -> tuple[str, str]:
+        require_free(target, promise)
+        return allocation(target, pods, promise)
+
+    return AtOnce(target.ready_devices, work, _MAX_PODS)
+
+
+@pytest.fixture(scope="session")
+def fills(target: ClusterUnderTest, pods: PodNamespace) -> Fills:
     """Fill every resource on every node."""
 
-    def work(promise: DevicePromise) -> Filled:
-        require_idle(site, promise)
+    def work(promise: DevicePromise) -> FillResult:
+        require_idle(target, promise)
         return fill(pods, promise)
 
-    return AtOnce(site.devices, work, _most(site, _FILLS_SIMULATED))
+    return AtOnce(target.ready_devices, work, _at_most(target, _FILLS_SIMULATED))
 
 
 @pytest.fixture(scope="session")
-def overdraws(site: Site, pods: Workplace) -> Overdraws:
+def releases(target: ClusterUnderTest, pods: PodNamespace) -> Releases:
+    """Have pods of several kinds come and go on every resource of every node."""
+
+    def work(promise: DevicePromise) -> tuple[str, str]:
+        require_idle(target, promise)
+        return release(pods, promise, _ROW_SIMULATED if target.simulated else _ROW)
+
+    return AtOnce(target.ready_devices, work, _MAX_PODS)
+
+
+@pytest.fixture(scope="session")
+def overcommits(target: ClusterUnderTest, pods: PodNamespace) -> Overcommits:
     """Ask for more memory than a MIG device has, on one of each resource on every node."""
 
-    def work(promise: DevicePromise) -> Overdraw:
-        require_idle(site, promise)
-        return overdraw(pods, promise)
+    def work(promise: DevicePromise) -> Overcommit:
+        require_idle(target, promise)
+        return overcommit(pods, promise)
 
-    cut = [one for one in site.devices if one.mode in (MIG, MIG_SLICED)]
-    return AtOnce(cut, work, _most(site, _BURNS_SIMULATED))
-
-
-@dataclass(frozen=True)
-class Burns:
-    """A short burn on one device of each resource."""
-
-    command: tuple[str, ...]
-    outcomes: AtOnce[DevicePromise, Outcome]
-
-
-@pytest.fixture(scope="session")
-def burns(site: Site, pods: Workplace) -> Burns:
-    """Burn one device of each resource on every node."""
-
-    def work(promise: DevicePromise) -> Outcome:
-        require_idle(site, promise)
-        return pods.run(promise.node.name, _BURN, promise.resource, _PATIENCE)
-
-    return Burns(_BURN, AtOnce(site.devices, work, _most(site, _BURNS_SIMULATED)))
+    cut = [one for one in target.ready_devices if one.mode in PARTITIONED]
+    return AtOnce(cut, work, _at_most(target, _BURNS_SIMULATED))
 
 
 @dataclass(frozen=True)
@@ -188,7 +217,9 @@ class KnownImages:
 
 
 @pytest.fixture(scope="session")
-def known_images(site: Site, pods: Workplace, pytestconfig: pytest.Config) -> KnownImages:
+def known_images(
+    target: ClusterUnderTest, pods: PodNamespace, pytestconfig: pytest.Config
+) -> KnownImages:
     """Run images from elsewhere on one device of each resource on every node."""
     vector_add = pytestconfig.getoption("--vector-add-image")
     gpu_burn = pytestconfig.getoption("--gpu-burn-image")
@@ -198,24 +229,24 @@ def known_images(site: Site, pods: Workplace, pytestconfig: pytest.Config) -> Kn
         return pods.run(promise.node.name, None, promise.resource, _PULLS, **more)
 
     def burn(promise: DevicePromise) -> Outcome:
-        require_idle(site, promise)
+        require_idle(target, promise)
         return run(promise, gpu_burn, BURN_ARGUMENTS)
 
-    add = free(site, lambda promise: run(promise, vector_add, ()))
+    add = free(target, lambda promise: run(promise, vector_add, ()))
     return KnownImages(
         vector_add,
         gpu_burn,
-        AtOnce(site.devices, add, _MOST_PODS),
-        AtOnce(site.devices, burn, _most(site, _BURNS_SIMULATED)),
+        AtOnce(target.ready_devices, add, _MAX_PODS),
+        AtOnce(target.ready_devices, burn, _at_most(target, _BURNS_SIMULATED)),
     )
 
 
 @dataclass
-class Crowds:
+class Contention:
     """Figures of devices alone and among neighbours; all nodes are measured once per command."""
 
-    site: Site
-    pods: Workplace
+    target: ClusterUnderTest
+    pods: PodNamespace
     _known: dict[tuple[str, ...], AtOnce[NodePromise, Mapping[str, Figures]]] = field(
         default_factory=dict
     )
@@ -223,20 +254,20 @@ class Crowds:
     def of(self, promise: DevicePromise, command: tuple[str, ...]) -> Figures:
         """Return the figures of one kind of device."""
         if command not in self._known:
-            nodes = [node for node in self.site.nodes if self._devices(node)]
+            nodes = [node for node in self.target.ready_nodes if self._devices(node)]
             work = partial(self._measure, command)
-            self._known[command] = AtOnce(nodes, work, _most(self.site, 1))
+            self._known[command] = AtOnce(nodes, work, _at_most(self.target, 1))
         return self._known[command][promise.node][promise.resource]
 
     def _measure(self, command: tuple[str, ...], node: NodePromise) -> Mapping[str, Figures]:
-        require_idle_node(self.site, node)
+        require_idle_node(self.target, node)
         return measure(self.pods, self._devices(node), command)
 
     def _devices(self, node: NodePromise) -> list[DevicePromise]:
-        return crowded([one for one in self.site.devices if one.node.name == node.name])
+        return contended(self.target.devices_of(node))
 
 
 @pytest.fixture(scope="session")
-def crowds(site: Site, pods: Workplace) -> Crowds:
+def contention(target: ClusterUnderTest, pods: PodNamespace) -> Contention:
     """Measure devices alone and among neighbours."""
-    return Crowds(site, pods)
+    return Contention(target, pods)

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from plugin_image.build import push_context
+from plugin_image.build import BuildFailed, push_context
 
 WORKLOADS = Path(__file__).resolve().parent / "workloads"
 _PROGRAMS = (
@@ -18,6 +18,7 @@ _PROGRAMS = (
     "mem-bandwidth",
     "bad-access",
     "open-devices",
+    "http-get",
 )
 
 
@@ -26,7 +27,7 @@ def compile_workloads() -> None:
     subprocess.run(["make", "--silent", "-C", str(WORKLOADS)], check=True)
 
 
-def build_and_push(registry: str, base: str) -> str:
+def build_and_push(registry: str, base: str, *, insecure: bool = False) -> str:
     """Compile the workloads, build their image, push it; return the reference by digest."""
     compile_workloads()
     with tempfile.TemporaryDirectory(prefix="divvy-workloads-") as scratch:
@@ -35,8 +36,11 @@ def build_and_push(registry: str, base: str) -> str:
         (context / "bin").mkdir()
         for name in _PROGRAMS:
             shutil.copy(WORKLOADS / "build" / name, context / "bin" / name)
-        return push_context(context, registry, "divvy/workloads", base)
+        return push_context(context, registry, "divvy/workloads", base, insecure=insecure)
 
 
 if __name__ == "__main__":
-    print(build_and_push(sys.argv[1], sys.argv[2]))
+    try:
+        print(build_and_push(sys.argv[1], sys.argv[2], insecure="--insecure" in sys.argv[3:]))
+    except (BuildFailed, subprocess.CalledProcessError) as problem:
+        sys.exit(f"the workloads' image cannot be built and pushed: {problem}")

@@ -12,6 +12,7 @@ def add_options(parser: pytest.Parser) -> None:
     add("--divvy-stack", default="lab", help="The stack whose plan is proven.")
     add("--divvy-file", default=None, help="A stack file instead of a stack's name.")
     add("--divvy-pool", default=None, help="Only this pool.")
+    add("--divvy-nodes", default=None, type=int, help="So many nodes of each pool and profile.")
     add("--divvy-select", default=None, help="Only checks whose id begins so; several with commas.")
     add("--workload-image", default=None, help="Image with the workloads, by digest.")
     add("--vector-add-image", default=None, help="A vectorAdd image from elsewhere to run too.")

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from divvy.model import Cluster, NodeFacts, pool_of, select_profile
-from divvy.plan import Device, NodePlan, Plan, PoolPlan, predict_node
+from divvy.model import Cluster, NodeFacts, Offer, pool_of, select_profile
+from divvy.model.contract import Mode
+from divvy.plan import Device, LiveNode, NodePlan, Plan, PoolPlan, concerns, predict_node
+
+# The case of GPU nodes that no pool selects.
+NO_POOL = "no pool"
 
 
 @dataclass(frozen=True)
 class NodePromise:
-    """One live node of a pool and what it should offer."""
+    """One live node of a pool and what it should advertise.
+
+    ``unready`` says why nothing can be checked there, "" where all can: no pod can run, or the
+    stack file does not say which GPUs it has, and the plan is empty.
+    """
 
     name: str
     pool: str
     profile: str
     plan: NodePlan
-    labels: Mapping[str, str]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    unready: str = ""
 
     def __str__(self) -> str:
         return self.name
@@ -34,41 +43,61 @@ class DevicePromise:
     kinds: int
 
     @property
-    def mode(self) -> str:
+    def mode(self) -> Mode:
         """Return how the devices of this resource are shared."""
-        sliced = self.device.shares > 1
-        if self.device.kind == "mig" or self.device.placement is not None:
-            return "mig+time-slicing" if sliced else "mig"
-        return "time-slicing" if sliced else "whole"
+        is_mig = self.device.kind == "mig" or self.device.placement is not None
+        if self.device.shares == 1:
+            return Mode.MIG if is_mig else Mode.WHOLE
+        if any(offer.memory_prevented for offer in self._offers):
+            return Mode.MIG_TIME_SLICING_LIMIT if is_mig else Mode.TIME_SLICING_LIMIT
+        return Mode.MIG_TIME_SLICING if is_mig else Mode.TIME_SLICING
 
     @property
     def one_per_container(self) -> bool:
-        """Tell whether the file wants a container's second share refused."""
+        """Return whether the file wants a second replica for a container refused."""
+        return all(offer.fail_requests_greater_than_one for offer in self._offers)
+
+    @property
+    def compute(self) -> str | None:
+        """Return how the limiter divides the GPU's time, None where it does not."""
+        return next((offer.compute for offer in self._offers), None)
+
+    @property
+    def _offers(self) -> list[Offer]:
         offers = (offer for gpu in self.node.plan.gpus for offer in gpu.offers)
-        return all(
-            offer.fail_requests_greater_than_one
-            for offer in offers
-            if offer.resource == self.resource
-        )
+        return [offer for offer in offers if offer.resource == self.resource]
 
     def __str__(self) -> str:
         return f"{self.node.name}:{self.resource}"
 
 
 def node_promises(
-    cluster: Cluster, plan: Plan, nodes: Mapping[str, Mapping[str, str]], pool: str | None
+    cluster: Cluster,
+    plan: Plan,
+    nodes: Sequence[LiveNode],
+    pool: str | None,
+    unready: Mapping[str, str] | None = None,
 ) -> list[NodePromise]:
-    """Pair live nodes (name → labels) with the plan; nodes outside all pools are left out."""
+    """Pair live nodes with the plan; nodes that the stack file says nothing about are left out.
+
+    ``unready`` says of nodes, by name, why no pod can run there.
+    """
     plans = {found.name: found for found in plan.pools}
     promises = []
-    for name, labels in sorted(nodes.items()):
-        facts = NodeFacts(name, labels)
+    for live in sorted(nodes, key=lambda node: node.name):
+        facts = NodeFacts(live.name, live.labels)
         own = pool_of(cluster, facts)
         if own is None or (pool is not None and own != pool):
             continue
+        if not concerns(cluster, live, select_profile(cluster, facts)):
+            continue
+        why = (unready or {}).get(live.name, "")
         node_plan = _plan_of(cluster, plans[own], facts)
-        if node_plan is not None and node_plan.gpus:
-            promises.append(NodePromise(name, own, node_plan.profile, node_plan, labels))
+        if node_plan is None:
+            # Nothing is promised, and that is not the same as nothing to check.
+            node_plan = NodePlan(select_profile(cluster, facts).profile or "", (), (), ())
+            why = why or f"the stack file does not say which GPUs the nodes of pool {own} have"
+        promises.append(NodePromise(live.name, own, node_plan.profile, node_plan, live.labels, why))
     return promises
 
 
@@ -82,7 +111,7 @@ def _plan_of(cluster: Cluster, pool: PoolPlan, node: NodeFacts) -> NodePlan | No
 
 
 def plan_under(cluster: Cluster, planned: NodePlan, profile: str) -> NodePlan:
-    """Return what a node would offer under another profile."""
+    """Return what a node would advertise under another profile."""
     return predict_node(cluster, profile, planned.gpus[0].model, len(planned.gpus))
 
 

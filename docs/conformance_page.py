@@ -8,52 +8,78 @@ from tests.conformance.faults import FAULTS
 _INTRODUCTION = """\
 # Conformance: what `divvy verify` checks
 
-`divvy verify -s <stack>` computes the plan of the stack file, looks at every live node
-of its pools, runs small pods on their devices and says what holds. It leaves nothing
-behind. A run against a node whose GPUs are simulated says so everywhere and is at best
-*partial*.
+`divvy verify -s <stack>` computes the plan of the stack file, inspects every live node
+of its pools, runs small pods on their devices and reports what holds. It removes
+everything it creates. A run on simulated GPUs says so everywhere and is at best *partial*.
 
 | option | does |
 |---|---|
-| (none) | takes one device per resource for some seconds; disturbs nobody |
-| `--exclusive` | fills nodes, burns, asks for too much: wants idle GPUs |
+| (none) | takes one device per resource for a few seconds; disturbs nobody |
+| `--exclusive` | fills nodes, burns GPUs, requests too much memory: needs idle GPUs |
 | `--disruptive` | restarts agents and kubelets, changes profiles and back, breaks simulated GPUs |
 | `--select PLUG,ISO-02`, `--pool P` | only these checks, only this pool |
-| `--no-exec` | does not enter the agents' pods; what needs it is skipped by name |
+| `--nodes N` | only N nodes of each pool and profile: a sample of a large cluster |
+| `--require` | exits with 3 if a MUST check could not be made: for CI |
+| `--no-exec` | runs no command in the agents' pods; checks that need it are skipped by name |
 | `--bare` | checks this host, without Kubernetes or stack: driver, discovery, workloads |
 | `--host ssh://user@name` | with `--bare`: another host |
-| `--driver-root FOLDER` | with `--bare`: where the driver is, if not on the host itself |
-| `--vector-add-image I`, `--gpu-burn-image I` | runs well-known images too, reads what they print |
-| `--baseline OLD/report.yaml` | tells what broke, what was mended, what is no longer checked |
-| `--out FOLDER` | where `report.html`, `report.yaml`, `junit.xml`, `ctrf.json` go |
+| `--driver-root FOLDER` | with `--bare`: the driver root, if it is not the host itself |
+| `--vector-add-image I`, `--gpu-burn-image I` | runs well-known images, reads their output |
+| `--baseline OLD/report.yaml` | reports what broke, what was fixed and what is no longer checked |
+| `--out FOLDER` | folder for `report.html`, `report.yaml`, `junit.xml` and `ctrf.json` |
 
-The first line has the result. *success*: everything was checked on hardware and holds.
-*partial*: nothing that MUST hold failed, but something was skipped, is simulated, or is a
-SHOULD that failed. Both exit with 0. *failure*: exit code 1. *nothing checked*: exit code 2.
+The first line is the result. *success*: everything that such a cluster can have was checked on
+hardware and holds. *partial*: no MUST failed, but a check was skipped, `--select`, `--pool` or
+`--nodes` left some out, the GPUs are simulated, or a SHOULD failed. Both exit with 0. *failure*:
+exit code 1. *nothing checked*: exit code 2.
+
+A check is not made for one of three reasons, and `report.yaml` says which (`missed`): an *option*
+was not given; it is *not applicable*, since such a cluster cannot have it (no MIG, no systemd,
+simulated GPUs); or it was *not made*, since something was in the way: a node that is not Ready or
+left the cluster meanwhile, devices that others hold, a quota, an image that cannot be pulled, a
+pool whose `hardware` the stack file does not say. MUST checks that were not made
+are counted in the first line; with `--require` they end the run with exit code 3.
+
+A check's evidence does not come from what it checks. What a node offers is read from the kubelet
+and tried with pods, the driver's devices from NVML in a process of its own, what a pod was
+allocated from the kubelet's socket, where a GPU is in the machine from its bus. Devices are
+compared by UUID. Whether GPUs are simulated is
+asked of the driver in a pod. The agent's own word counts for the agent alone (NODE-01).
+
+Without `--exclusive` one device of each resource of each node is tried; with it, every device
+computes and burns, and 50 pods in a row come and go on each resource, or as many as 75 seconds
+allow (20 where GPUs are simulated; 10 pods at least).
 
 ## What a run does to a cluster
 
-* Its pods live in namespaces of their own, `divvy-conformance-…`: at the level *restricted*; a
-  look at device numbers at *baseline* (root, the runtime's usual capabilities); and with
-  `--disruptive` one privileged pod in the node's process namespace, which restarts the kubelet.
-  They have the lowest priority, preempt nobody and end by themselves after half an hour.
-* Devices that others hold stay theirs. A check that finds none free, or that wants an idle GPU
-  and finds somebody on it, is skipped and says who. Shares are only used where nobody else holds
-  one, since their GPU cannot be told.
-* A profile is changed by the label `divvy.gpu/profile` on the node, with the annotation
-  `divvy.gpu/conformance-profile` beside it, and never where others hold devices. It is taken off
-  in the end, and when the run is stopped by Ctrl-C or SIGTERM. **If the run is killed outright, the
-  next run of any kind takes it off before it looks at anything, and says so.** By hand:
-  `kubectl label node NODE divvy.gpu/profile-`.
-* The kubelet is restarted by systemd; without systemd it is killed, if the node's first process is
-  what started it; else the check is skipped. An error of a GPU is only brought about on the
-  simulated driver.
-* Everything is removed in the end; namespaces of killed runs when they are two hours old.
+* Its pods run in namespaces `divvy-conformance-…`: at the Pod Security level *restricted*; the
+  checks of device numbers and mounts at *baseline* (root, the runtime's usual capabilities); and
+  with `--disruptive` one privileged pod in the node's process namespace, which restarts what the
+  check says. They have the lowest priority, preempt nobody and terminate after half an hour.
+* Before anything is timed, each node pulls the image once, with the Secrets of `imagePullSecrets`
+  and ten minutes' patience. An image that cannot be pulled is reported as *not made*, and so is one
+  for another architecture, with the node's. The image that a run builds is for the machine that it
+  is built on: where nodes have others, give `--workload-image` one for all of them.
+* It never takes a device from others. A check that finds no free device, or needs an idle GPU and
+  finds it in use, is skipped and names the holder. Replicas are only used where nobody else holds
+  one, because there is no way to tell which GPU backs them.
+* It changes a profile with the label `divvy.gpu/profile` on the node, cordons the node meanwhile,
+  and writes the annotations `divvy.gpu/conformance-profile` and `divvy.gpu/conformance-cordon`
+  beside it; never where others hold devices. It takes all of that back at the end, and when it is
+  stopped by Ctrl-C or SIGTERM. **If a run is killed outright, the next run of any kind takes it
+  back first, and says so.** By hand:
+  `kubectl label node NODE divvy.gpu/profile-; kubectl uncordon NODE`.
+* Runs do not disturb each other: each renews a Lease in its namespace, and what a living run has
+  changed is left alone. Whether a run is alive takes half a minute to tell.
+* It restarts the kubelet and containerd through systemd. Without systemd it kills them if the
+  node's first process started them; otherwise the check is skipped. It only causes GPU errors on
+  the simulated driver.
+* It removes everything at the end, and the namespaces of killed runs.
 
 The workloads are small programs of this project on the CUDA driver API, the same for
 hardware and simulation: `cuda-vector-add`, `gpu-burn` (the well-known tool's options and
-output; it exits with 1 when a GPU is faulty), `mem-hog`, `mem-bandwidth`, `bad-access` and
-`open-devices`. They are built and pushed to `plugin.image.registry`, or given with
+output; it exits with 1 if a GPU is faulty), `mem-hog`, `mem-bandwidth`, `bad-access`,
+`open-devices` and `http-get`. They are built and pushed to `plugin.image.registry`, or given with
 `--workload-image`. `conformance/workloads/manifests` has pods to apply by hand.
 
 This page is generated: python -m docs.generate.
@@ -65,22 +91,27 @@ _FAULTS = """\
 
 ## Faults and the checks that name them
 
-A check is worth what it finds. Tests bring each of these faults about on the lab, run
-`divvy verify` with the checks beside it, and demand that each of them fails.
+Tests inject each of these faults on the lab, run `divvy verify` with the checks beside it, and
+require that each of them fails.
 
 | fault | checks that fail |
 |---|---|
 """
 
 _MADE_UP = "nvidia-smi lists a MIG device that is not there (test_bare_on_lab.py)"
-_SLOWED = "figures of a MIG device that neighbours slow down (test_cases.py, without a lab)"
+_SLOWED = "figures of a MIG device that neighbours slow down (load/test_neighbours.py, no lab)"
 _ELSEWHERE = {
     "WORK-04": "an image that fails (tests/conformance/test_options_on_lab.py)",
     "WORK-05": "an image that prints FAULTY and ends with 0 (test_options_on_lab.py)",
+    "DISR-07": "pods that stop computing after a reload of systemd (test_restarts.py, no lab)",
     "HW-01": _SLOWED,
     "HW-02": _SLOWED,
-    "HW-03": "bad arithmetic beside it, with the simulated GPUs let in (test_options_on_lab.py)",
-    "HW-04": "a share that is halted, with the simulated GPUs let in (test_options_on_lab.py)",
+    "ISO-10": "the driver's own libraries in the place of the limiter's (test_limits_on_lab.py)",
+    "ISO-11": "the driver's own libraries in the place of the limiter's (test_limits_on_lab.py)",
+    "ISO-12": "agents that do not see the host's processes (test_limits_on_lab.py)",
+    "HW-05": "a share that is halted, with hardware checks forced (test_limits_on_lab.py)",
+    "HW-03": "bad arithmetic beside it, with hardware checks forced (test_options_on_lab.py)",
+    "HW-04": "a replica that is halted, with hardware checks forced (test_options_on_lab.py)",
     "BARE-01": "a libcuda of another version (test_bare_on_lab.py)",
     "BARE-02": _MADE_UP,
     "BARE-03": _MADE_UP,
@@ -90,9 +121,11 @@ _ELSEWHERE = {
 }
 _BY_HAND = """\
 
-HW-01 and HW-02 were also let in by hand on simulated GPUs, whose devices share one processor: they
-fail there, as they have to (a MIG device kept 11 % of its bandwidth beside seven others). What
-passes of HW-… on simulated GPUs counts as skipped.
+Three checks cannot be seen failing on the lab by a fault of their own. Its nodes have no systemd,
+so DISR-07 finds nothing to reload. And simulated GPUs share one processor, so HW-01 and HW-02 fail
+there without any fault (by hand: a MIG device kept 11 % of its bandwidth beside seven others). A HW
+check that passes on simulated GPUs counts as skipped. The lab's GPUs are joined without switches,
+so NODE-08 applies there only with its fault; it passes on eight simulated GPUs in test_fabric.py.
 """
 
 

@@ -17,8 +17,10 @@ import pytest
 import testinfra
 
 from conformance.image import WORKLOADS, compile_workloads
-from divvy.cli.stack_files import CannotRead, read_stack
-from divvy.model import InvalidCluster, model_of_product
+from divvy.model import model_of_product
+from divvy.stack.errors import StackError
+from divvy.stack.file import read_path
+from divvy.stack.sections import read_cluster
 
 _ROOTS = ("/", "/run/nvidia/driver")
 _FOLDERS = "usr/lib/x86_64-linux-gnu usr/lib64 usr/lib/aarch64-linux-gnu usr/lib lib64"
@@ -39,7 +41,7 @@ class Device:
 
     @property
     def is_mig(self) -> bool:
-        """Tell whether it is a part of a GPU."""
+        """Return whether it is a part of a GPU."""
         return self.uuid.startswith("MIG-")
 
     def __str__(self) -> str:
@@ -47,7 +49,7 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Ran:
+class CommandResult:
     """How a program ended and what it printed."""
 
     code: int
@@ -71,18 +73,18 @@ class BareHost:
     problem: str | None
     devices: tuple[Device, ...]
 
-    def run(self, command: str) -> Ran:
+    def run(self, command: str) -> CommandResult:
         """Run a shell command with the driver's libraries and programs at hand."""
         if self.root != "/":
             command = (
                 f"export LD_LIBRARY_PATH={self.folder} PATH={self.root}/usr/bin:$PATH; {command}"
             )
         found = self.connection.run(command)
-        return Ran(found.rc, found.stdout + found.stderr)
+        return CommandResult(found.rc, found.stdout + found.stderr)
 
     @property
     def simulated(self) -> bool:
-        """Tell whether the driver is the simulated one, by a mark that only its library has."""
+        """Return whether the driver is the simulated one, by a mark that only its library has."""
         if self.problem is not None:
             return False
         return self.run(f"grep -q divvySimulated {self.folder}/libnvidia-ml.so.1").code == 0
@@ -128,8 +130,8 @@ def open_host(config: pytest.Config) -> BareHost:
     root, version = config.getoption("--driver-root"), None
     if config.getoption("--divvy-file"):
         try:
-            cluster = read_stack(None, Path(config.getoption("--divvy-file"))).cluster()
-        except (CannotRead, InvalidCluster) as problem:
+            cluster = read_cluster(read_path(Path(config.getoption("--divvy-file"))))
+        except StackError as problem:
             raise pytest.UsageError(str(problem)) from None
         root, version = root or cluster.driver.root, cluster.driver.version
     try:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from conformance.bare.host import HOST, BareHost, Device, Ran, programs
+from conformance.bare.host import HOST, BareHost, CommandResult, Device, programs
 from conformance.catalogue import check
 from conformance.evidence import Evidence
 
-_MOST_MIB_OFF = 0.02
+MAX_DEVIATION = 0.02
 _BURN = "gpu-burn -m 64 -stts 1 3"
 _PROJECT = Path(__file__).resolve().parents[2]
 
@@ -36,7 +35,7 @@ def workloads(host: BareHost) -> Iterator[str]:
         yield folder
 
 
-def _on(host: BareHost, device: Device, workloads: str, command: str) -> Ran:
+def _on(host: BareHost, device: Device, workloads: str, command: str) -> CommandResult:
     users = host.users(device)
     if users:
         pytest.skip(f"the GPU is used by {users}")
@@ -56,10 +55,10 @@ def test_the_driver_is_of_one_version(host: BareHost, evidence: Evidence) -> Non
     loaded = version.group() if version else "unknown"
     wanted = host.expected_driver or loaded
     library = re.search(r"\.so\.(\d+\.\d+(?:\.\d+)?)$", cuda.log.strip())
-    told = sorted(set(smi.log.split())) if smi.code == 0 else [str(smi)]
+    versions = sorted(set(smi.log.split())) if smi.code == 0 else [str(smi)]
     evidence.require(
         f"kernel module {wanted}, nvidia-smi {wanted}, libcuda {wanted}",
-        f"kernel module {loaded}, nvidia-smi {', '.join(told)}, "
+        f"kernel module {loaded}, nvidia-smi {', '.join(versions)}, "
         f"libcuda {library.group(1) if library else 'unknown'}",
     )
 
@@ -69,18 +68,11 @@ def test_discovery_finds_what_nvidia_smi_lists(host: BareHost, evidence: Evidenc
     if not host.is_here:
         pytest.skip("discovery looks at the host it runs on")
     listed = host.run("nvidia-smi -L")
-    asked = json.dumps({"id": 1, "call": "snapshot", "args": {}})
-    library = f"{host.folder}/libnvidia-ml.so.1"
-    found = host.run(
-        f"cd {_PROJECT} && echo {shlex.quote(asked)} | "
-        f"{sys.executable} -m divvy.agent.nvml.child {library} {host.root}"
-    )
+    found = host.run(f"cd {_PROJECT} && {sys.executable} -m divvy.agent.nvml.discovery {host.root}")
     evidence.command = "the agent's discovery; nvidia-smi -L"
     evidence.add(listed.log)
     evidence.add(found.log)
-    answers = [json.loads(line) for line in found.log.splitlines() if line.startswith("{")]
-    snapshot = next((one["ok"] for one in answers if one["id"] == 1 and "ok" in one), None)
-    seen = "discovery failed" if snapshot is None else _listed(_uuids(snapshot))
+    seen = _listed(_uuids(found.log)) if found.code == 0 else str(found)
     evidence.require(_listed(re.findall(r"UUID: (\S+?)\)", listed.log)), seen)
 
 
@@ -104,13 +96,13 @@ def test_memory_is_that_of_its_kind(
     host: BareHost, workloads: str, device: Device, evidence: Evidence
 ) -> None:
     if device.memory_mib is None:
-        pytest.skip(f"{device.product} is no model that Divvy knows")
+        pytest.skip(f"{device.product} is not a model that Divvy knows")
     evidence.command = "mem-hog --mib 1"
     ran = _on(host, device, workloads, "mem-hog --mib 1")
     evidence.add(ran.log)
     said = re.search(r"device: (\d+) MiB total", ran.log)
     known = device.memory_mib
-    close = said is not None and abs(int(said.group(1)) - known) <= known * _MOST_MIB_OFF
+    close = said is not None and abs(int(said.group(1)) - known) <= known * MAX_DEVIATION
     seen = f"{said.group(1)} MiB" if said else ran
     evidence.require_that(close, f"{known} MiB within 2 %", seen)
 
@@ -131,7 +123,7 @@ def test_a_mig_device_refuses_more_than_its_slice(
     host: BareHost, workloads: str, mig_device: Device, evidence: Evidence
 ) -> None:
     if mig_device.memory_mib is None:
-        pytest.skip(f"{mig_device.product} is no model that Divvy knows")
+        pytest.skip(f"{mig_device.product} is not a model that Divvy knows")
     command = f"mem-hog --mib {int(mig_device.memory_mib * 1.1)} --chunk 256"
     evidence.command = command
     ran = _on(host, mig_device, workloads, command)
@@ -139,13 +131,10 @@ def test_a_mig_device_refuses_more_than_its_slice(
     evidence.require_that(ran.code == 12, "exit code 12 (out of memory)", ran)
 
 
-def _uuids(snapshot: dict[str, list[dict[str, object]]]) -> list[str]:
-    uuids = []
-    for gpu in snapshot["gpus"]:
-        uuids.append(str(gpu["uuid"]))
-        instances: list[dict[str, object]] = gpu["instances"]  # type: ignore[assignment]
-        uuids += [str(one["uuid"]) for one in instances]
-    return uuids
+def _uuids(discovered: str) -> list[str]:
+    line = next(line for line in discovered.splitlines() if line.startswith("{"))
+    gpus: dict[str, list[str]] = json.loads(line)["uuids"]
+    return [*gpus, *(uuid for instances in gpus.values() for uuid in instances)]
 
 
 def _listed(uuids: list[str]) -> str:

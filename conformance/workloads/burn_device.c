@@ -13,7 +13,7 @@ enum {
     TILE = 16,
     SMALLEST = 64,
     LARGEST = 8192,
-    MOST_ITERATIONS = 64,
+    MAX_ITERATIONS = 64,
     CHECKED = 16, /* elements whose value the CPU knows */
 };
 /* A product may take this long; the largest matrices that keep to it are used. */
@@ -128,31 +128,31 @@ static int know_some_elements(struct burn_device *burn)
     return 0;
 }
 
-int burn_open(struct burn_device *burn, const struct burn_wish *wish)
+int burn_open(struct burn_device *burn, const struct burn_request *request)
 {
     CUmodule module = NULL;
     CUresult result;
-    burn->doubles = wish->doubles;
-    burn->element = wish->doubles ? sizeof(double) : sizeof(float);
+    burn->doubles = request->doubles;
+    burn->element = request->doubles ? sizeof(double) : sizeof(float);
     if (cuda_open(&burn->cuda) != 0)
         return -1;
     if ((result = burn->cuda.init(0)) != CUDA_SUCCESS ||
-        (result = burn->cuda.device(&burn->device, wish->device)) != CUDA_SUCCESS ||
+        (result = burn->cuda.device(&burn->device, request->device)) != CUDA_SUCCESS ||
         (result = burn->cuda.retain_context(&burn->context, burn->device)) != CUDA_SUCCESS ||
         (result = burn->cuda.set_context(burn->context)) != CUDA_SUCCESS)
         return failed(burn, result, "init");
     if ((result = burn->cuda.load_module(&module, gpu_burn_ptx)) != CUDA_SUCCESS ||
         (result = burn->cuda.function(&burn->multiply, module,
-                                      wish->doubles ? "multiply_f64" : "multiply_f32")) !=
+                                      request->doubles ? "multiply_f64" : "multiply_f32")) !=
             CUDA_SUCCESS ||
         (result = burn->cuda.function(&burn->compare, module,
-                                      wish->doubles ? "compare_f64" : "compare_f32")) !=
+                                      request->doubles ? "compare_f64" : "compare_f32")) !=
             CUDA_SUCCESS)
         return failed(burn, result, "load module");
     if ((result = burn->cuda.memory_info(&burn->available, &burn->total)) != CUDA_SUCCESS)
         return failed(burn, result, "memory information");
-    burn->used = wish->megabytes > 0 ? (size_t)wish->megabytes << 20
-                                     : burn->available / 100 * (size_t)wish->percent;
+    burn->used = request->megabytes > 0 ? (size_t)request->megabytes << 20
+                                     : burn->available / 100 * (size_t)request->percent;
     unsigned int side = 0;
     double seconds = 0;
     if ((result = choose_side(burn, &side, &seconds)) != CUDA_SUCCESS)
@@ -164,7 +164,7 @@ int burn_open(struct burn_device *burn, const struct burn_wish *wish)
     }
     size_t bytes = (size_t)side * side * burn->element, fit = burn->used / bytes - 2;
     double wanted = usual_round / (seconds > 0 ? seconds : 1e-9);
-    size_t most = wanted < 2 ? 2 : wanted > MOST_ITERATIONS ? MOST_ITERATIONS : (size_t)wanted;
+    size_t most = wanted < 2 ? 2 : wanted > MAX_ITERATIONS ? MAX_ITERATIONS : (size_t)wanted;
     burn->iterations = (unsigned int)(fit > most ? most : fit);
     size_t rest = burn->used - (size_t)(burn->iterations + 2) * bytes;
     if ((result = place_matrices(burn, side, burn->iterations)) != CUDA_SUCCESS ||

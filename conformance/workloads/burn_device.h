@@ -6,7 +6,7 @@
 
 #include "cuda_driver.h"
 
-struct burn_wish {
+struct burn_request {
     int device;      /* index among the visible ones */
     int doubles;     /* double precision */
     long megabytes;  /* memory to hold in MB (2^20), 0: a percentage */
@@ -28,10 +28,10 @@ struct burn_device {
 };
 
 /*
- * Take a device, fill it with the wished memory, choose a matrix size it can multiply in a
+ * Take a device, fill it with the requested memory, choose a matrix size it can multiply in a
  * reasonable time. 0, or -1 with a sentence on stderr.
  */
-int burn_open(struct burn_device *burn, const struct burn_wish *wish);
+int burn_open(struct burn_device *burn, const struct burn_request *request);
 
 /* Make one round of products and compare them; errors found, or -1. */
 long burn_round(struct burn_device *burn);

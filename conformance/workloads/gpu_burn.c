@@ -1,10 +1,10 @@
 /*
  * gpu-burn: keep every visible GPU busy for a while and check what it computes.
  *
- * Command line and output follow the well-known tool, with two differences: the exit
- * code is 1 when a GPU is faulty or has not finished a single round, and the matrices are
- * as large as the device can multiply in a quarter of a second. 0: all GPUs OK; 19: no
- * device; 22: a wrong option; 123: every test process died.
+ * Command line and output follow the well-known tool, with three differences: the exit
+ * code is 1 when a GPU is faulty or has not finished a single round, half a minute more is
+ * given for that one, and the matrices are as large as the device can multiply in a quarter
+ * of a second. 0: all GPUs OK; 19: no device; 22: a wrong option; 123: every test process died.
  */
 #include <errno.h>
 #include <poll.h>
@@ -19,7 +19,7 @@
 #include "burn_device.h"
 #include "cuda_driver.h"
 
-enum { MOST_GPUS = 64, ALL_DIED = 123 };
+enum { MAX_GPUS = 64, ALL_DIED = 123, FIRST_ROUND_SECONDS = 30 };
 
 struct progress {
     long products;
@@ -36,7 +36,7 @@ struct client {
 };
 
 struct options {
-    struct burn_wish wish;
+    struct burn_request request;
     int one, list, grace, seconds;
 };
 
@@ -96,7 +96,7 @@ static struct options read_options(int argc, char **argv)
         else if (!strcmp(option, "-l"))
             found.list = 1;
         else if (!strcmp(option, "-d"))
-            found.wish.doubles = 1;
+            found.request.doubles = 1;
         else if (!strcmp(option, "-i"))
             found.one = number(argv[++i], 0);
         else if (!strcmp(option, "-stts"))
@@ -106,11 +106,11 @@ static struct options read_options(int argc, char **argv)
             size_t length = strlen(value);
             if (length > 1 && value[length - 1] == '%') {
                 value[length - 1] = '\0';
-                found.wish.percent = number(value, 1);
-                if (found.wish.percent > 100)
+                found.request.percent = number(value, 1);
+                if (found.request.percent > 100)
                     usage(EINVAL);
             } else {
-                found.wish.megabytes = number(value, 1);
+                found.request.megabytes = number(value, 1);
             }
         } else if (i + 1 == argc) {
             found.seconds = number(option, 1);
@@ -155,15 +155,15 @@ static int look(int list)
     return count;
 }
 
-static _Noreturn void burn(struct burn_wish wish, int pipe)
+static _Noreturn void burn(struct burn_request request, int pipe)
 {
     struct burn_device device = {0};
-    if (burn_open(&device, &wish) != 0)
+    if (burn_open(&device, &request) != 0)
         _exit(1);
     printf("Initialized device %d with %zu MB of memory (%zu MB available, using %zu MB of it), "
            "using %s\n",
-           wish.device, device.total >> 20, device.available >> 20, device.used >> 20,
-           wish.doubles ? "DOUBLES" : "FLOATS");
+           request.device, device.total >> 20, device.available >> 20, device.used >> 20,
+           request.doubles ? "DOUBLES" : "FLOATS");
     printf("Results are %zu bytes each, thus performing %u iterations\n",
            (size_t)device.side * device.side * device.element, device.iterations);
     fflush(stdout);
@@ -177,7 +177,7 @@ static _Noreturn void burn(struct burn_wish wish, int pipe)
     _exit(0);
 }
 
-static void start(struct client *client, struct burn_wish wish)
+static void start(struct client *client, struct burn_request request)
 {
     int channel[2];
     if (pipe(channel) != 0) {
@@ -188,7 +188,7 @@ static void start(struct client *client, struct burn_wish wish)
     client->pid = fork();
     if (client->pid == 0) {
         close(channel[0]);
-        burn(wish, channel[1]);
+        burn(request, channel[1]);
     }
     close(channel[1]);
     client->pipe = channel[0];
@@ -228,11 +228,20 @@ static void show(const struct client *clients, int count, double began, int seco
     fflush(stdout);
 }
 
+/* Whether the time is over: each GPU has finished a round by then, or will not. */
+static int is_over(const struct client *clients, int count, double took, int seconds)
+{
+    int waits = 0;
+    for (int i = 0; i < count; i++)
+        waits |= !clients[i].died && clients[i].products == 0;
+    return took >= (waits ? seconds + FIRST_ROUND_SECONDS : seconds);
+}
+
 static int watch(struct client *clients, int count, int seconds)
 {
     double began = now(), shown = began;
     for (;;) {
-        struct pollfd polled[MOST_GPUS];
+        struct pollfd polled[MAX_GPUS];
         int alive = 0;
         for (int i = 0; i < count; i++) {
             polled[i] = (struct pollfd){clients[i].died ? -1 : clients[i].pipe, POLLIN, 0};
@@ -242,7 +251,7 @@ static int watch(struct client *clients, int count, int seconds)
             fprintf(stderr, "\nNo clients are alive!  Aborting\n");
             return ALL_DIED;
         }
-        if (stopped || now() - began >= seconds)
+        if (stopped || is_over(clients, count, now() - began, seconds))
             break;
         if (poll(polled, (nfds_t)count, 200) > 0)
             for (int i = 0; i < count; i++)
@@ -277,7 +286,7 @@ static void end(struct client *clients, int count, int grace)
 int main(int argc, char **argv)
 {
     struct options options = read_options(argc, argv);
-    static struct client clients[MOST_GPUS];
+    static struct client clients[MAX_GPUS];
     struct sigaction action = {.sa_handler = stop};
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
@@ -289,12 +298,12 @@ int main(int argc, char **argv)
     }
     if (options.list)
         return 0;
-    int count = options.one >= 0 ? 1 : visible > MOST_GPUS ? MOST_GPUS : visible;
+    int count = options.one >= 0 ? 1 : visible > MAX_GPUS ? MAX_GPUS : visible;
     printf("Burning for %d seconds.\n", options.seconds);
     for (int i = 0; i < count; i++) {
-        struct burn_wish wish = options.wish;
-        wish.device = options.one >= 0 ? options.one : i;
-        start(&clients[i], wish);
+        struct burn_request request = options.request;
+        request.device = options.one >= 0 ? options.one : i;
+        start(&clients[i], request);
     }
     int code = watch(clients, count, options.seconds);
     end(clients, count, options.grace);

@@ -16,11 +16,11 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-enum { GPU_MAJOR = 195, MOST_MAJORS = 16, MOST_MINORS = 512, MOST_NAMED = 1024 };
+enum { GPU_MAJOR = 195, MAX_MAJORS = 16, MAX_MINORS = 512, MAX_NAMED = 1024 };
 
-static unsigned int majors[MOST_MAJORS];
+static unsigned int majors[MAX_MAJORS];
 static int major_count;
-static dev_t named[MOST_NAMED];
+static dev_t named[MAX_NAMED];
 static int named_count;
 
 static void know_major(unsigned int number)
@@ -28,7 +28,7 @@ static void know_major(unsigned int number)
     for (int i = 0; i < major_count; i++)
         if (majors[i] == number)
             return;
-    if (major_count < MOST_MAJORS)
+    if (major_count < MAX_MAJORS)
         majors[major_count++] = number;
 }
 
@@ -56,7 +56,7 @@ static void look_in(const char *folder)
         if (!opens(path))
             continue;
         printf("named %u:%u %s\n", major(status.st_rdev), minor(status.st_rdev), path);
-        if (named_count < MOST_NAMED)
+        if (named_count < MAX_NAMED)
             named[named_count++] = status.st_rdev;
     }
     if (open_folder != NULL)
@@ -93,7 +93,7 @@ int main(void)
     look_in("/dev");
     look_in("/dev/nvidia-caps");
     for (int i = 0; i < major_count; i++) {
-        for (unsigned int number = 0; number < MOST_MINORS; number++) {
+        for (unsigned int number = 0; number < MAX_MINORS; number++) {
             dev_t device = makedev(majors[i], number);
             unlink(path);
             if (mknod(path, S_IFCHR | 0666, device) != 0)
@@ -103,6 +103,6 @@ int main(void)
         }
     }
     unlink(path);
-    printf("tried %d numbers, %d could not be made\n", major_count * MOST_MINORS, refused);
+    printf("tried %d numbers, %d could not be made\n", major_count * MAX_MINORS, refused);
     return 0;
 }

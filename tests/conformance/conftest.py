@@ -1,5 +1,7 @@
 """The scene of a lab test: Divvy deployed, and the image with the workloads."""
 
+import copy
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,11 +14,22 @@ from tests.deployment import Deployment
 @pytest.fixture(scope="session")
 def workloads(deployed: Deployment) -> str:
     image = deployed.cluster["plugin"]["image"]
-    return build_and_push(image["registry"], image["base"])
+    return build_and_push(image["registry"], image["base"], insecure=True)
+
+
+@pytest.fixture(scope="package")
+def quick_recovery(deployed: Deployment) -> Iterator[Deployment]:
+    """Offer a GPU again soon after an error: longer than a kubelet's status period, no more."""
+    before = copy.deepcopy(deployed.cluster)
+    deployed.cluster["health"] = {"recoverAfter": "12s"}
+    deployed.up()
+    yield deployed
+    deployed.cluster = before
+    deployed.up()
 
 
 @pytest.fixture
-def scene(deployed: Deployment, workloads: str, tmp_path: Path) -> Scene:
+def scene(quick_recovery: Deployment, workloads: str, tmp_path: Path) -> Scene:
     # Namespaces of tests before take some seconds to go, and nodes to be Ready after a restart.
-    deployed.until(lambda: not deployed.held() and not deployed.tainted(), 90)
-    return Scene(deployed, workloads, tmp_path)
+    quick_recovery.until(lambda: not quick_recovery.held() and not quick_recovery.tainted(), 90)
+    return Scene(quick_recovery, workloads, tmp_path)

@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from plugin_image.build import push_context
 from tests.conformance.scene import Scene
+from tests.deployment import NAMESPACE
 
 A100, H100, T4 = "gpu-a100", "gpu-h100", "gpu-t4"
 Options = dict[str, Any]
@@ -17,10 +17,13 @@ Options = dict[str, Any]
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong, how it is brought about, and which checks have to fail."""
+    """What is wrong, how it is brought about, and which checks have to fail.
+
+    ``pool`` limits the run to the nodes of one; None: all take part.
+    """
 
     title: str
-    pool: str
+    pool: str | None
     checks: tuple[str, ...]
     inflict: Callable[[Scene], AbstractContextManager[Options]]
 
@@ -60,6 +63,14 @@ def _other_driver(cluster: dict[str, Any]) -> None:
     cluster["driver"]["version"] = "570.133.20"
 
 
+def _more_nodes(cluster: dict[str, Any]) -> None:
+    cluster["pools"]["training"]["hardware"]["count"] = 2
+
+
+def _more_gpus(cluster: dict[str, Any]) -> None:
+    cluster["pools"]["training"]["hardware"]["gpus"] = 3
+
+
 def _fewer_shares(cluster: dict[str, Any]) -> None:
     cluster["profiles"]["slice-4"] = {"timeSlicing": {"replicas": 3}}
 
@@ -77,6 +88,21 @@ def _second_gpu(_: Scene, spec: dict[str, Any]) -> None:
     nodes = [device["containerEdits"]["deviceNodes"] for device in spec["devices"]]
     nodes[0] += copy.deepcopy(nodes[1])
     nodes[1][:] = copy.deepcopy(nodes[0])
+
+
+def _swapped_gpus(_: Scene, spec: dict[str, Any]) -> None:
+    """Give each GPU's pods the other GPU: every pod has one, as it should."""
+    first, second = spec["devices"][:2]
+    first["containerEdits"], second["containerEdits"] = (
+        second["containerEdits"],
+        first["containerEdits"],
+    )
+
+
+def _former_device(_: Scene, spec: dict[str, Any]) -> None:
+    """Name a MIG device that is no more instead of one that is there."""
+    mig = next(device for device in spec["devices"] if device["name"].startswith("MIG-"))
+    mig["name"] = "MIG-00000000-0000-0000-0000-000000000000"
 
 
 def _same_gpu(_: Scene, spec: dict[str, Any]) -> None:
@@ -97,6 +123,12 @@ def _unnamed_gpu(_: Scene, spec: dict[str, Any]) -> None:
     ]
     for device, node in zip(spec["devices"], reversed(nodes), strict=True):
         device["containerEdits"]["deviceNodes"].append({**node, "path": "/dev/other"})
+
+
+def _writable_sockets(_: Scene, spec: dict[str, Any]) -> None:
+    for mount in spec["containerEdits"]["mounts"]:
+        if mount["containerPath"] == "/run/nvidia-persistenced":
+            mount["options"].remove("ro")
 
 
 def _largest_slice(scene: Scene, spec: dict[str, Any]) -> None:
@@ -188,31 +220,147 @@ def _several_shares(scene: Scene) -> Iterator[Options]:
         scene.deployed.up()
 
 
+# Gives all GPUs to a container that sets NVIDIA_VISIBLE_DEVICES=all, as NVIDIA's runtime does.
+_NVIDIA_RUNTIME = """#!/usr/bin/python3
+import json, os, sys
+arguments = sys.argv
+if "create" in arguments and "--bundle" in arguments:
+    path = arguments[arguments.index("--bundle") + 1] + "/config.json"
+    config = json.load(open(path))
+    if "NVIDIA_VISIBLE_DEVICES=all" in config["process"].get("env", ()):
+        spec = json.load(open("/run/cdi/divvy.gpu-gpu.json"))
+        edits = [spec["containerEdits"], *(one["containerEdits"] for one in spec["devices"])]
+        linux = config["linux"]
+        for node in (node for edit in edits for node in edit.get("deviceNodes", ())):
+            about = os.stat(node.get("hostPath", node["path"]))
+            number = {"major": os.major(about.st_rdev), "minor": os.minor(about.st_rdev)}
+            device = {"path": node["path"], "type": "c", "fileMode": 0o666, **number}
+            if device not in linux.setdefault("devices", []):
+                linux["devices"].append(device)
+            allow = {"allow": True, "type": "c", "access": "rw", **number}
+            linux["resources"].setdefault("devices", []).append(allow)
+        for mount in (mount for edit in edits for mount in edit.get("mounts", ())):
+            config["mounts"].append(
+                {"source": mount["hostPath"], "destination": mount["containerPath"],
+                 "type": "bind", "options": ["ro", "rbind", "nosuid", "nodev"]}
+            )
+        json.dump(config, open(path, "w"))
+os.execv("/run/runc-itself", ["runc", *arguments[1:]])
+"""
+
+
 @contextmanager
-def _bad_math(scene: Scene) -> Iterator[Options]:
-    scene.driver(H100, "fault", "bad-math", "all")
+def _uncorrectable_error(scene: Scene) -> Iterator[Options]:
+    # The agent withdraws the GPU for the XID that comes with it.
+    scene.driver(H100, "fault", "ecc", "1")
     try:
         yield {}
     finally:
-        scene.driver(H100, "fault", "clear", "all")
+        scene.driver(H100, "fault", "clear", "1")
+        scene.deployed.until(lambda: scene.deployed.offered(H100) == {"nvidia.com/gpu": 2}, 90)
 
 
 @contextmanager
-def _visible_devices(scene: Scene) -> Iterator[Options]:
-    context = scene.folder / "visible"
-    context.mkdir()
-    text = f"FROM {scene.image}\nENV NVIDIA_VISIBLE_DEVICES=all\n"
-    (context / "Containerfile").write_text(text)
-    registry, _, _ = scene.image.partition("/")
-    image = push_context(context, registry, "divvy/visible", scene.image)
-    yield {"image": image}
+def _one_bad_gpu(scene: Scene) -> Iterator[Options]:
+    scene.driver(H100, "fault", "bad-math", "1")
+    try:
+        yield {}
+    finally:
+        scene.driver(H100, "fault", "clear", "1")
 
 
 @contextmanager
-def _mended_requests(scene: Scene) -> Iterator[Options]:
+def _nvidia_runtime(scene: Scene) -> Iterator[Options]:
+    script = "cp /usr/bin/runc /run/runc-itself; cat > /run/runc-nvidia; chmod 755 /run/runc-nvidia"
+    mount = "mount --bind /run/runc-nvidia /usr/bin/runc"
+    scene.on_node_with(H100, _NVIDIA_RUNTIME, "sh", "-c", f"{script}; {mount}")
+    try:
+        yield {}
+    finally:
+        scene.deployed.on_node(H100, "umount", "/usr/bin/runc")
+
+
+@contextmanager
+def _other_module(scene: Scene) -> Iterator[Options]:
+    version = "/run/nvidia/driver/proc/driver/nvidia/version"
+    before = scene.deployed.on_node(H100, "cat", version)
+    scene.on_node_with(H100, before.replace("550.", "570."), "sh", "-c", f"cat > {version}")
+    try:
+        yield {}
+    finally:
+        scene.on_node_with(H100, before, "sh", "-c", f"cat > {version}")
+
+
+@contextmanager
+def _other_numa(scene: Scene) -> Iterator[Options]:
+    """Put a GPU behind another NUMA node than the one that the kubelet was told."""
+    folder = "/run/nvidia/driver/sys/bus/pci/devices"
+    first = f"{scene.deployed.on_node(H100, 'ls', folder).split()[0]}/numa_node"
+    before = scene.deployed.on_node(H100, "cat", f"{folder}/{first}")
+    scene.on_node_with(H100, "7\n", "sh", "-c", f"cat > {folder}/{first}")
+    try:
+        yield {}
+    finally:
+        scene.on_node_with(H100, before, "sh", "-c", f"cat > {folder}/{first}")
+
+
+@contextmanager
+def _no_fabric(scene: Scene) -> Iterator[Options]:
+    scene.driver(H100, "fault", "no-fabric", "1")
+    try:
+        yield {}
+    finally:
+        scene.driver(H100, "fault", "clear", "1")
+
+
+@contextmanager
+def _dra_driver(scene: Scene) -> Iterator[Options]:
+    lab, name = scene.deployed.lab, "of-another-driver"
+    device = {"name": "gpu-0", "attributes": {"type": {"string": "gpu"}}}
+    spec = {
+        "driver": "gpu.nvidia.com",
+        "nodeName": H100,
+        "pool": {"name": H100, "generation": 1, "resourceSliceCount": 1},
+        "devices": [device],
+    }
+    kind = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice"}
+    lab.apply({**kind, "metadata": {"name": name}, "spec": spec})
+    try:
+        yield {}
+    finally:
+        lab.kubectl("delete", "resourceslice", name)
+
+
+@contextmanager
+def _misled_service(scene: Scene) -> Iterator[Options]:
+    """Let the agents' Service select pods that are not there."""
+    lab, path = scene.deployed.lab, "/spec/selector/divvy.test~1nowhere"
+
+    def patch(change: dict[str, str]) -> None:
+        text = json.dumps([{**change, "path": path}])
+        lab.kubectl(
+            "patch", "service/divvy-agent", f"-n={NAMESPACE}", "--type=json", "--patch", text
+        )
+
+    def endpoints() -> list[Any]:
+        label = "--selector=kubernetes.io/service-name=divvy-agent"
+        found = lab.get("endpointslices", f"-n={NAMESPACE}", label)["items"]
+        return [one for each in found for one in each.get("endpoints") or []]
+
+    patch({"op": "add", "value": "yes"})
+    try:
+        scene.deployed.until(lambda: not endpoints())
+        yield {}
+    finally:
+        patch({"op": "remove"})
+        scene.deployed.until(lambda: bool(endpoints()))
+
+
+@contextmanager
+def _corrected_requests(scene: Scene) -> Iterator[Options]:
     """Let an admission policy take wrong requests away before the API server looks at them."""
     group = "admissionregistration.k8s.io/v1"
-    name = "mend-requests"
+    name = "correct-requests"
     resources = "/spec/containers/0/resources"
     policy = {
         "matchConstraints": {
@@ -262,42 +410,42 @@ def _is_admitted(scene: Scene, pod: dict[str, Any]) -> bool:
 @contextmanager
 def _killed_pods(scene: Scene) -> Iterator[Options]:
     """End what runs on a node's GPUs whenever anything happens to the node."""
-    with quick_recovery(scene):
-        over = threading.Event()
-        killer = threading.Thread(target=_kill_at_changes, args=(scene, H100, over))
-        killer.start()
-        try:
-            yield {}
-        finally:
-            over.set()
-            killer.join()
-
-
-@contextmanager
-def quick_recovery(scene: Scene) -> Iterator[None]:
-    """Offer a GPU again soon after an error: longer than a kubelet's status period, no more."""
-    before = copy.deepcopy(scene.deployed.cluster)
-    scene.deployed.cluster["health"] = {"recoverAfter": "12s"}
-    scene.deployed.up()
-    try:
-        yield
-    finally:
-        scene.deployed.cluster = before
-        scene.deployed.up()
-
-
-def _kill_at_changes(scene: Scene, node: str, over: threading.Event) -> None:
     # The pattern does not match the command line that it stands in.
     kill = (
         "for each in /proc/[0-9]*; do grep -qs 'ech[o] computed' $each/cmdline"
         " && kill -9 ${each#/proc/}; done; true"
     )
-    known = _signature(scene, node)
-    while not over.wait(0.2):
-        now = _signature(scene, node)
-        if now != known:
-            scene.deployed.on_node(node, "sh", "-c", kill)
-        known = now
+    with _at_changes(scene, H100, kill):
+        yield {}
+
+
+@contextmanager
+def _destroyed_mig_devices(scene: Scene) -> Iterator[Options]:
+    """Destroy a node's MIG devices, as another tool would, whenever anything happens to it."""
+    with _at_changes(scene, A100, "nvidia-smi mig -dci; nvidia-smi mig -dgi; true"):
+        yield {}
+
+
+@contextmanager
+def _at_changes(scene: Scene, node: str, script: str) -> Iterator[None]:
+    """Run a shell script on a node whenever anything happens to the node."""
+    over = threading.Event()
+
+    def watch() -> None:
+        known = _signature(scene, node)
+        while not over.wait(0.2):
+            now = _signature(scene, node)
+            if now != known:
+                scene.deployed.on_node(node, "sh", "-c", script)
+            known = now
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
 
 
 def _signature(scene: Scene, node: str) -> tuple[object, ...]:
@@ -317,32 +465,55 @@ FAULTS = (
           ("NODE-02", "ISO-06"), _with_file(_other_gpus)),
     Fault("the node's driver is another version", "training",
           ("NODE-03",), _with_file(_other_driver)),
+    Fault("the stack file has a node more than the pool", "training",
+          ("NODE-05",), _with_file(_more_nodes)),
+    Fault("the driver's libraries were updated and its kernel module was not", "training",
+          ("NODE-06",), _other_module),
+    Fault("a GPU has an uncorrectable memory error", "training",
+          ("NODE-07",), _uncorrectable_error),
+    Fault("Fabric Manager has not set up the NVLink fabric of a GPU", "training",
+          ("NODE-08",), _no_fabric),
+    Fault("a GPU is at another NUMA node than the kubelet was told", "training",
+          ("PLUG-11",), _other_numa),
+    Fault("the CDI specification names a MIG device of before", "research",
+          ("NODE-04",), _with_cdi(A100, _former_device)),
+    Fault("the node offers fewer GPUs than the stack file says", "training",
+          ("PLUG-02", "PLUG-03", "PLUG-06", "PLUG-09", "ISO-03", "WORK-07"),
+          _with_file(_more_gpus)),
+    Fault("a DRA driver offers the node's GPUs too", "training", ("PLUG-10",), _dra_driver),
+    Fault("one GPU of two computes wrongly", "training", ("WORK-02", "WORK-07"), _one_bad_gpu),
+    Fault("pods get another GPU than the one that they were allocated", "training",
+          ("ISO-13",), _with_cdi(H100, _swapped_gpus)),
+    Fault("the agents' Service leads nowhere", "training", ("OBS-04",), _misled_service),
     Fault("the CDI specification names a library that is gone", "training",
           ("NODE-04", "WORK-01"), _with_cdi(H100, _gone_library)),
     Fault("another plugin offers a resource of its own", "notebooks",
           ("PLUG-01",), _strange_resource),
     Fault("the node offers more shares than the stack file says", "notebooks",
           ("PLUG-03", "PLUG-06"), _with_file(_fewer_shares)),
-    Fault("a container gets two shares", "notebooks", ("PLUG-04",), _several_shares),
-    Fault("something mends wrong requests before they are looked at", "training",
-          ("PLUG-05",), _mended_requests),
+    Fault("a container gets two replicas", "notebooks", ("PLUG-04",), _several_shares),
+    Fault("a webhook corrects wrong requests before they are validated", "training",
+          ("PLUG-05",), _corrected_requests),
     Fault("the CDI specification lacks libcuda and nvidia-smi", "training",
           ("PLUG-07", "WORK-01", "WORK-03"), _with_cdi(H100, _without_libraries)),
-    Fault("the GPUs compute wrongly", "training", ("WORK-02",), _bad_math),
-    Fault("the environment names all GPUs to a pod that asked for none", "training",
-          ("ISO-01",), _visible_devices),
+    Fault("the container runtime gives all GPUs to pods that set NVIDIA_VISIBLE_DEVICES=all",
+          "training", ("ISO-01",), _nvidia_runtime),
     Fault("the CDI specification leaks a second GPU", "training",
           ("ISO-02",), _with_cdi(H100, _second_gpu)),
     Fault("the CDI specification names one GPU for two devices", "training",
-          ("ISO-03",), _with_cdi(H100, _same_gpu)),
+          ("ISO-03", "PLUG-08"), _with_cdi(H100, _same_gpu)),
     Fault("the CDI specification names one GPU for the shares of two", "notebooks",
           ("ISO-04",), _with_cdi(T4, _same_gpu)),
     Fault("small MIG devices are given a larger slice", "research",
           ("ISO-05", "ISO-06", "ISO-08"), _with_cdi(A100, _largest_slice)),
     Fault("a second GPU is in the container under another name", "training",
           ("ISO-07",), _with_cdi(H100, _unnamed_gpu)),
-    Fault("the agent cannot ask the kubelet who holds what", "training",
-          ("OBS-02", "OBS-03"), _no_pod_resources),
+    Fault("the CDI specification gives the folder of a daemon's socket writable", "training",
+          ("ISO-09",), _with_cdi(H100, _writable_sockets)),
+    Fault("the agent cannot ask the kubelet who holds what", None,
+          ("OBS-02", "OBS-03", "OBS-05"), _no_pod_resources),
     Fault("pods on GPUs are ended by whatever happens to their node", "training",
-          ("DISR-01", "DISR-02", "DISR-03", "DISR-04"), _killed_pods),
+          ("DISR-01", "DISR-02", "DISR-03", "DISR-04", "DISR-08"), _killed_pods),
+    Fault("another tool destroys MIG devices that idle pods hold", "research",
+          ("DISR-05", "DISR-06"), _destroyed_mig_devices),
 )  # fmt: skip

@@ -18,6 +18,7 @@ from tests.divvy_command import divvy_command, divvy_environment
 
 # Below /run: a link on the node, as /var/run is, would lead to this machine's own.
 CDI = "run/cdi/divvy.gpu-gpu.json"
+LIMITED_CDI = "run/cdi/divvy.gpu-limited-gpu.json"
 
 
 @dataclass
@@ -64,30 +65,30 @@ class Scene:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=230,
+            timeout=560,
             check=False,
         )
         assert expect is None or done.returncode == expect, done.stdout + done.stderr
         self.said = done.stdout + done.stderr
         return yaml.safe_load((self.folder / "out/report.yaml").read_text())
 
-    def read_cdi(self, node: str) -> dict[str, Any]:
+    def read_cdi(self, node: str, name: str = CDI) -> dict[str, Any]:
         """Return the CDI specification that the agent wrote on a node."""
-        found: dict[str, Any] = json.loads(self._cdi(node).read_text())
+        found: dict[str, Any] = json.loads(self._cdi(node, name).read_text())
         return found
 
-    def write_cdi(self, node: str, spec: dict[str, Any]) -> None:
+    def write_cdi(self, node: str, spec: dict[str, Any], name: str = CDI) -> None:
         """Replace the CDI specification on a node."""
-        _replace(self._cdi(node), json.dumps(spec))
+        _replace(self._cdi(node, name), json.dumps(spec))
 
     @contextlib.contextmanager
-    def kept_cdi(self, node: str, spec: dict[str, Any]) -> Iterator[None]:
-        """Hold a changed CDI specification against the agent, which mends it now and then.
+    def kept_cdi(self, node: str, spec: dict[str, Any], name: str = CDI) -> Iterator[None]:
+        """Hold a changed CDI specification against the agent, which repairs it now and then.
 
-        The mended one is there for some milliseconds: hardly a pod starts with it.
+        The repaired one is there for some milliseconds: hardly a pod starts with it.
         """
         over = threading.Event()
-        file, text = self._cdi(node), json.dumps(spec)
+        file, text = self._cdi(node, name), json.dumps(spec)
 
         def keep() -> None:
             while not over.wait(0.002):
@@ -103,9 +104,14 @@ class Scene:
             over.set()
             keeper.join()
 
-    def _cdi(self, node: str) -> Path:
+    def _cdi(self, node: str, name: str) -> Path:
         """Return the file of the CDI specification of a node, as this machine reaches it."""
-        return Path(f"/proc/{self.deployed.lab.machine(node).pid()}/root/{CDI}")
+        return Path(f"/proc/{self.deployed.lab.machine(node).pid()}/root/{name}")
+
+    def on_node_with(self, node: str, text: str, *command: str) -> None:
+        """Run a command on a node, as its root, with a text as its input."""
+        entered = self.deployed.lab.machine(node).enter_command(command)
+        subprocess.run(entered, input=text, text=True, check=True)
 
     def driver(self, node: str, *command: str) -> str:
         """Ask the simulated driver of a node for something."""
@@ -117,6 +123,12 @@ class Scene:
             "patch", "daemonset/divvy-agent", f"-n={NAMESPACE}", f"--type={kind}",
             "--patch", json.dumps(patch),
         )  # fmt: skip
+
+    def until_agents_are_new(self) -> None:
+        """Wait until every agent's pod is of the DaemonSet's present template, and ready."""
+        self.deployed.lab.kubectl(
+            "rollout", "status", "daemonset/divvy-agent", f"-n={NAMESPACE}", "--timeout=120s"
+        )
 
 
 def _replace(file: Path, text: str) -> None:

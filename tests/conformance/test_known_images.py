@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.known_images import gpu_burn, vector_add
+from conformance.load.known_images import gpu_burn, vector_add
 
 ADDED = """\
 [Vector addition of 50000 elements]

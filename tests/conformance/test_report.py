@@ -9,16 +9,23 @@ import yaml
 
 from conformance.catalogue import CATALOGUE, Check
 from conformance.evidence import Evidence
-from conformance.report import MEANING, Record, Report
+from conformance.not_made import Missed
+from conformance.report.report import MEANING, Record, Report
 from divvy.render.conformance import baseline_lines, compared, summary_lines
 
 MUST = next(check for check in CATALOGUE.values() if check.level == "MUST")
 SHOULD = next(check for check in CATALOGUE.values() if check.level == "SHOULD")
 
 
-def record(status: str, check: Check = MUST, case: str = "n1", reason: str = "") -> Record:
+def record(
+    status: str,
+    check: Check = MUST,
+    case: str = "n1",
+    reason: str = "",
+    missed: Missed | None = None,
+) -> Record:
     evidence = Evidence(expected="one", actual="two", details=["<seen & kept>"])
-    return Record(check, case, status, reason, evidence, 0.5)
+    return Record(check, case, status, reason, evidence, 0.5, missed)
 
 
 def report(*records: Record, simulated: bool = False) -> Report:
@@ -31,15 +38,18 @@ def report(*records: Record, simulated: bool = False) -> Report:
         "driver": "550.163.01",
         "simulated": simulated,
     }
-    site = {"stack": "s", "image": "", "nodes": [node]}
-    return Report(site, list(records), began=0.0, ended=60.0)
+    target = {"stack": "s", "image": "", "nodes": [node]}
+    return Report(target, list(records), began=0.0, ended=60.0)
 
 
 @pytest.mark.parametrize(
     ("records", "result"),
     [
         ([record("passed")], "success"),
-        ([record("passed"), record("skipped", reason="needs --exclusive")], "partial"),
+        ([record("passed"), record("skipped", missed="option")], "partial"),
+        ([record("passed"), record("skipped", missed="not made")], "partial"),
+        # What such a cluster cannot have is missed by nobody: success can be reached.
+        ([record("passed"), record("skipped", missed="not applicable")], "success"),
         ([record("passed"), record("failed", SHOULD)], "partial"),
         ([record("passed"), record("failed")], "failure"),
         ([record("skipped", reason="needs hardware")], "nothing checked"),
@@ -102,7 +112,7 @@ def test_what_changed_since_the_baseline() -> None:
     new = document(a="failed", b="passed", c="skipped", d="passed", e="failed")
     assert compared(old, new) == {
         "broke": [f"{MUST.id} a"],
-        "mended": [f"{MUST.id} b"],
+        "fixed": [f"{MUST.id} b"],
         "no longer checked": [f"{MUST.id} c"],
     }
     assert [line.plain.strip() for line in baseline_lines(old, old)] == ["the same as the baseline"]
@@ -112,5 +122,59 @@ def test_what_changed_since_the_baseline() -> None:
 def test_simulation_and_hardware_are_not_compared(simulated: bool) -> None:
     old = report(record("passed"), simulated=simulated).document()
     new = report(record("passed"), simulated=not simulated).document()
-    with pytest.raises(ValueError, match="no baseline"):
+    with pytest.raises(ValueError, match="cannot be the baseline"):
         compared(old, new)
+
+
+def test_what_must_hold_and_was_not_checked_is_counted_in_the_first_line() -> None:
+    found = report(
+        record("passed"),
+        record("skipped", case="a", missed="not made", reason="a quota"),
+        record("skipped", case="b", missed="option"),
+        record("skipped", SHOULD, missed="not made"),
+    ).document()
+    assert found["statistics"]["requiredNotChecked"] == 1
+    first = next(summary_lines(found)).plain
+    assert first == "partial: 1 passed, 0 failed, 3 skipped (1 required not checked)"
+
+
+def test_a_cluster_of_which_nobody_says_what_its_gpus_are_is_no_hardware() -> None:
+    found = report(record("passed"))
+    found.target["nodes"][0]["simulated"] = None
+    assert (found.mode, found.result) == ("unknown", "partial")
+
+
+def test_a_cluster_without_nodes_was_not_checked() -> None:
+    found = report(record("failed", SHOULD, case="p"))
+    found.target["nodes"].clear()
+    assert found.result == "nothing checked"
+
+
+def test_reports_of_two_stacks_are_not_compared() -> None:
+    old, new = report(record("passed")).document(), report(record("passed")).document()
+    old["environment"]["stack"] = "other"
+    with pytest.raises(ValueError, match="a report of other cannot be the baseline of one of s"):
+        compared(old, new)
+
+
+def test_a_part_of_the_checks_or_nodes_is_no_success() -> None:
+    found = report(record("passed"))
+    found.only = ("--select=NODE-01", "--nodes=1")
+    assert found.result == "partial"
+    assert found.document()["only"] == ["--select=NODE-01", "--nodes=1"]
+    assert "--select=NODE-01 --nodes=1" in found.html()
+    assert "only" not in report(record("passed")).document()
+
+
+def test_colours_of_a_log_spoil_no_report(tmp_path: Path) -> None:
+    coloured = "\x1b[31mGPU 0: FAULTY\x1b[0m \x00\ufffe"
+    found = report(record("failed", reason=coloured), record("skipped", reason=coloured))
+    found.records[0].evidence.details.append(coloured)
+    found.records[0].evidence.actual = coloured
+    found.write(tmp_path)
+    suite = ElementTree.parse(tmp_path / "junit.xml").getroot()
+    assert "GPU 0: FAULTY" in str(suite[0][0].text)
+    document = yaml.safe_load((tmp_path / "report.yaml").read_text())
+    assert coloured in document["checks"][0]["evidence"]
+    for line in summary_lines(document):
+        assert line.plain.isprintable(), line.plain

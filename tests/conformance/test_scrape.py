@@ -2,7 +2,8 @@
 
 import pytest
 
-from conformance.scrape import Scrape
+from conformance.checks.verdicts import each_has_a_series
+from conformance.observe.scrape import Scrape
 
 PAGE = """\
 # HELP divvy_device_held 1 for a device and its holder.
@@ -33,3 +34,39 @@ def test_values_by_labels(name: str, labels: dict[str, str], values: list[float]
 
 def test_lines_that_contain_all_parts() -> None:
     assert Scrape(PAGE).lines("used_mib{", 'gpu="1"') == 'used_mib{pod="one",gpu="1"} 3.0'
+
+
+def held(pod: str, uuid: str) -> dict[str, str]:
+    return {"pod": pod, "uuid": uuid}
+
+
+EACH = "3 pods with a series each, two or more on one device"
+
+
+@pytest.mark.parametrize(
+    ("series", "seen"),
+    [
+        ([held("a", "GPU-1"), held("b", "GPU-2"), held("c", "GPU-1")], EACH),
+        # The last pod's series hides the one of its neighbour.
+        ([held("b", "GPU-2"), held("c", "GPU-1")], "a: 0 series; no two on one device"),
+        (
+            [held("a", "GPU-1"), held("a", "GPU-1"), held("b", "GPU-2"), held("c", "GPU-1")],
+            "a: 2 series",
+        ),
+        (
+            [held("a", "GPU-1"), held("b", "GPU-2"), held("c", "GPU-3")],
+            "no two on one device",
+        ),
+        ([], "a: 0 series; b: 0 series; c: 0 series; no two on one device"),
+    ],
+)
+def test_each_pod_of_a_shared_device_needs_a_series(
+    series: list[dict[str, str]], seen: str
+) -> None:
+    assert each_has_a_series("abc", series) == (EACH, seen)
+
+
+def test_series_are_found_by_their_labels() -> None:
+    assert Scrape(PAGE).series("divvy_device_held", pod="one") == [
+        {"pod": "one", "resource": "nvidia.com/gpu"}
+    ]

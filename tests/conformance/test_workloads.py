@@ -1,15 +1,29 @@
-"""The workloads' PTX assembles for the GPUs it is meant for: nothing simulated says that."""
+"""The workloads: their PTX assembles for the GPUs it is meant for, and they have patience."""
 
 import subprocess
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from conformance.image import compile_workloads
+from divvy.lab.simulated_driver import build
+from tests.simulator.driver_root import DriverRoot
 
 WORKLOADS = Path(__file__).resolve().parents[2] / "conformance/workloads"
 PTXAS = Path(sysconfig.get_path("purelib")) / "nvidia/cuda_nvcc/bin/ptxas"
 # From the oldest that the drivers of today know to Blackwell: T4, A100, L40S, H100, B200.
 ARCHITECTURES = ("sm_50", "sm_75", "sm_80", "sm_89", "sm_90", "sm_100")
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[DriverRoot]:
+    found = DriverRoot(tmp_path / "root", build())
+    try:
+        yield found
+    finally:
+        found.stop()
 
 
 @pytest.mark.parametrize("source", sorted(WORKLOADS.glob("*.ptx")), ids=lambda path: path.stem)
@@ -28,3 +42,25 @@ def test_every_program_with_a_kernel_has_its_ptx() -> None:
         if line.startswith("EMBED_PTX(")
     }
     assert embedded == {path.name for path in WORKLOADS.glob("*.ptx")}
+
+
+def burnt(driver: DriverRoot, seconds: int) -> subprocess.CompletedProcess[str]:
+    """Burn the GPUs of a driver root with the program that the image has."""
+    compile_workloads()
+    environment = {"LD_LIBRARY_PATH": str(driver.library(""))}
+    command = [WORKLOADS / "build/gpu-burn", "-m", "16", "-stts", "1", str(seconds)]
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_a_slow_gpu_has_time_for_its_first_round(driver: DriverRoot) -> None:
+    """Many burns on a busy machine have computed nothing when their time is over."""
+    driver.install("T4", 1)
+    driver.sim("fault", "slow", "0", "300")
+    done = burnt(driver, 1)
+    assert (done.returncode, "GPU 0: OK" in done.stdout) == (0, True), done.stdout + done.stderr
+    driver.sim("fault", "clear", "0")
+    driver.sim("fault", "bad-math", "0")
+    done = burnt(driver, 1)
+    assert (done.returncode, "GPU 0: FAULTY" in done.stdout) == (1, True), done.stdout

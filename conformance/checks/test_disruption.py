@@ -1,0 +1,131 @@
+"""Disruption: what is restarted, changed or broken leaves running pods alone and comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from conformance.catalogue import check
+from conformance.cluster.cluster_under_test import ClusterUnderTest
+from conformance.cluster.namespaces import PodNamespaces
+from conformance.cluster.pods import PodNamespace
+from conformance.disruption.gpu_error import break_gpu
+from conformance.disruption.observation import Observation
+from conformance.disruption.profile_change import (
+    change_profile,
+    expected_of_change,
+    hold_through_change,
+    kind_to_hold,
+)
+from conformance.disruption.restarts import (
+    reload_systemd,
+    restart_agent,
+    restart_all,
+    restart_kubelet,
+)
+from conformance.evidence import Evidence
+from conformance.load.workload_pods import WorkloadPods, workload_pods
+from conformance.observe.holders import require_free, require_idle_node
+from conformance.promise import NodePromise
+
+pytestmark = pytest.mark.disruptive
+
+
+@pytest.fixture
+def workload(
+    target: ClusterUnderTest, pods: PodNamespace, node: NodePromise
+) -> Iterator[WorkloadPods]:
+    """Give pods that hold one device of each kind on the node."""
+    promises = target.devices_of(node)
+    for promise in promises:
+        require_free(target, promise)
+    with workload_pods(pods, promises) as found:
+        yield found
+
+
+@check("DISR-01")
+def test_a_restart_of_the_agent_leaves_pods_alone(
+    target: ClusterUnderTest, workload: WorkloadPods, node: NodePromise, evidence: Evidence
+) -> None:
+    seen = restart_agent(target, workload, node)
+    _conclude(evidence, f"agent back, {workload.expected}, allocatable as planned", seen)
+
+
+@check("DISR-02")
+def test_a_restart_of_the_kubelet_leaves_pods_alone(
+    target: ClusterUnderTest,
+    namespaces: PodNamespaces,
+    workload: WorkloadPods,
+    node: NodePromise,
+    evidence: Evidence,
+) -> None:
+    seen = restart_kubelet(target, workload, node, namespaces.at("privileged"))
+    _conclude(evidence, f"kubelet back, {workload.expected}, allocatable as planned", seen)
+
+
+@check("DISR-03")
+def test_a_change_of_profile_leaves_pods_alone(
+    target: ClusterUnderTest, pods: PodNamespace, node: NodePromise, evidence: Evidence
+) -> None:
+    require_idle_node(target, node)
+    own = target.devices_of(node)
+    with workload_pods(pods, [kind_to_hold(target, node, own)]) as workload:
+        seen = change_profile(target, workload, node)
+    _conclude(evidence, expected_of_change(target, node, workload.expected), seen)
+
+
+@check("DISR-04")
+@pytest.mark.enters
+def test_a_broken_gpu_is_withdrawn_and_comes_back(
+    target: ClusterUnderTest, workload: WorkloadPods, node: NodePromise, evidence: Evidence
+) -> None:
+    expected, seen = break_gpu(target, workload, node)
+    _conclude(evidence, expected, seen)
+
+
+@check("DISR-05")
+def test_an_idle_holder_keeps_its_mig_device_through_a_restart_of_the_kubelet(
+    target: ClusterUnderTest,
+    namespaces: PodNamespaces,
+    pods: PodNamespace,
+    node: NodePromise,
+    evidence: Evidence,
+) -> None:
+    require_idle_node(target, node)
+    privileged = namespaces.at("privileged")
+    _conclude(evidence, *hold_through_change(target, pods, node, privileged=privileged))
+
+
+@check("DISR-06")
+def test_an_init_container_keeps_its_mig_device(
+    target: ClusterUnderTest, pods: PodNamespace, node: NodePromise, evidence: Evidence
+) -> None:
+    require_idle_node(target, node)
+    _conclude(evidence, *hold_through_change(target, pods, node, init=True))
+
+
+@check("DISR-07")
+def test_a_reload_of_systemd_leaves_pods_alone(
+    namespaces: PodNamespaces, workload: WorkloadPods, node: NodePromise, evidence: Evidence
+) -> None:
+    seen = reload_systemd(workload, node, namespaces.at("privileged"))
+    _conclude(evidence, f"systemd back, {workload.expected}", seen)
+
+
+@check("DISR-08")
+def test_agent_kubelet_and_runtime_restart_at_once(
+    target: ClusterUnderTest,
+    namespaces: PodNamespaces,
+    workload: WorkloadPods,
+    node: NodePromise,
+    evidence: Evidence,
+) -> None:
+    seen = restart_all(target, workload, node, namespaces.at("privileged"))
+    expected = f"kubelet and runtime back, agent back, {workload.expected}, allocatable as planned"
+    _conclude(evidence, expected, seen)
+
+
+def _conclude(evidence: Evidence, expected: str, seen: Observation) -> None:
+    evidence.add("\n".join(seen.times))
+    evidence.require(expected, ", ".join(seen.words))

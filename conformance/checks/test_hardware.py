@@ -1,0 +1,95 @@
+"""What only hardware can show: what neighbours on the same GPU cost."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.catalogue import check
+from conformance.cluster.cluster_under_test import ClusterUnderTest
+from conformance.cluster.pods import PodNamespace
+from conformance.evidence import Evidence
+from conformance.fixtures import Contention
+from conformance.load.neighbours import (
+    BURN,
+    COPY,
+    PART_KEEPS,
+    at_once,
+    mig_keeps,
+    replicas_keep,
+)
+from conformance.not_made import not_applicable
+from conformance.observe.holders import require_idle_node
+from conformance.promise import DevicePromise
+
+pytestmark = pytest.mark.exclusive
+
+
+@check("HW-01")
+def test_neighbours_leave_a_mig_device_its_compute(
+    contention: Contention, promise: DevicePromise, evidence: Evidence
+) -> None:
+    _keeps(contention, promise, evidence, BURN, "Gflop/s")
+
+
+@check("HW-02")
+def test_neighbours_leave_a_mig_device_its_bandwidth(
+    contention: Contention, promise: DevicePromise, evidence: Evidence
+) -> None:
+    _keeps(contention, promise, evidence, COPY, "GB/s")
+
+
+@check("HW-03")
+def test_a_broken_program_leaves_neighbours_alone(
+    target: ClusterUnderTest, pods: PodNamespace, promise: DevicePromise, evidence: Evidence
+) -> None:
+    require_idle_node(target, promise.node)
+    kinds = [one for one in target.devices_of(promise.node) if one.mode == promise.mode]
+    if sum(one.count for one in kinds) < 2:
+        not_applicable("it has no neighbour")
+    evidence.command = "bad-access beside gpu-burn"
+    found = at_once(pods, kinds, BURN, promise, ["bad-access"])
+    assert found.other is not None
+    burns = [log for own in found.logs.values() for log in own]
+    evidence.add(found.other.log)
+    evidence.add("\n".join(log.strip().rpartition("\n")[2] for log in burns))
+    broken = "an illegal address" if found.other.code == 0 else found.other
+    evidence.require(
+        f"the broken program ended with an illegal address, {len(burns)} of {len(burns)} burns OK",
+        f"the broken program ended with {broken}, "
+        f"{len(burns) - found.errors} of {len(burns)} burns OK",
+    )
+
+
+@check("HW-04")
+def test_shares_under_load_all_advance(
+    contention: Contention, promise: DevicePromise, evidence: Evidence
+) -> None:
+    figures = contention.of(promise, BURN)
+    evidence.command = " ".join(BURN)
+    evidence.add("\n".join(figures.logs))
+    evidence.require_that(*replicas_keep(figures, promise.device.shares))
+
+
+@check("HW-05")
+def test_shares_get_their_parts_of_the_compute_time(
+    contention: Contention, promise: DevicePromise, evidence: Evidence
+) -> None:
+    if promise.compute is None:
+        not_applicable("its profile leaves `compute` out: containers take free turns")
+    figures = contention.of(promise, BURN)
+    evidence.command = " ".join(BURN)
+    evidence.add("\n".join(figures.logs))
+    evidence.require_that(*replicas_keep(figures, promise.device.shares, PART_KEEPS))
+
+
+def _keeps(
+    contention: Contention,
+    promise: DevicePromise,
+    evidence: Evidence,
+    command: tuple[str, ...],
+    unit: str,
+) -> None:
+    figures = contention.of(promise, command)
+    evidence.command = " ".join(command)
+    evidence.add("\n".join(figures.logs))
+    evidence.require_that(*mig_keeps(figures, unit))

@@ -1,0 +1,183 @@
+"""Isolation: a pod gets its device, nothing else, and what the guarantee says of it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from conformance.catalogue import LIMITED, PARTITIONED, check
+from conformance.checks.verdicts import lines_like, sees_nothing
+from conformance.evidence import Evidence
+from conformance.fixtures import Allocations, Bare, Fills, Overcommits, Probes
+from conformance.observe.device_memory import MAX_DEVIATION, MAX_DEVIATION_OF_MIG, memory_fits
+from conformance.observe.host_mounts import host_mounts
+from conformance.observe.probes import part
+from conformance.promise import DevicePromise, NodePromise
+
+_OUT_OF_MEMORY = 12
+_TOTAL = re.compile(r"\d+MiB\s*/\s*(\d+)MiB")
+
+
+@check("ISO-01")
+def test_a_pod_without_a_request_sees_no_gpu(
+    bare: Bare, node: NodePromise, evidence: Evidence
+) -> None:
+    evidence.require(*sees_nothing(bare[node], evidence.add))
+
+
+@check("ISO-02")
+def test_a_pod_sees_its_own_device_only(
+    probes: Probes, promise: DevicePromise, evidence: Evidence
+) -> None:
+    found = part(probes[promise], "look")
+    evidence.add(found.log)
+    if found.code is None:
+        evidence.require("a pod that looks around", str(found))
+    is_mig = promise.mode.startswith("mig")
+    patterns = {
+        "GPUs": (r"^node /dev/nvidia\d+$", 1),
+        "MIG capabilities": (r"^node /dev/nvidia-caps/", 2 * is_mig),
+        "CUDA devices": (r"^cuda ID ", 1),
+        "MIG devices": (r"^smi   MIG ", 1 * is_mig),
+    }
+    wanted = {name: count for name, (_, count) in patterns.items()}
+    seen = {
+        name: len(re.findall(pattern, found.log, re.MULTILINE))
+        for name, (pattern, _) in patterns.items()
+    }
+    evidence.require(_words(wanted), _words(seen))
+
+
+@check("ISO-13")
+@pytest.mark.enters
+def test_a_pod_sees_the_device_that_it_was_allocated(
+    allocations: Allocations, promise: DevicePromise, evidence: Evidence
+) -> None:
+    evidence.add("the kubelet's own list is read on its socket in the agent's pod")
+    evidence.require(*allocations[promise])
+
+
+@check("ISO-07")
+def test_a_pod_opens_no_device_by_its_number(
+    openings: Probes, promise: DevicePromise, evidence: Evidence
+) -> None:
+    outcome = openings[promise]
+    evidence.command = "open-devices"
+    evidence.add(outcome.log)
+    if outcome.code != 0:
+        evidence.require("a pod that tries every number", str(outcome))
+    gpus = lines_like(r"named 195:\d+ /dev/nvidia\d+$", outcome.log)
+    made = lines_like("made", outcome.log)
+    evidence.require(
+        "1 GPU by name, nothing by number",
+        f"{len(gpus)} GPU by name, {'; '.join(made) or 'nothing'} by number",
+    )
+
+
+@check("ISO-08")
+def test_nvidia_smi_shows_what_the_guarantee_says(
+    probes: Probes, promise: DevicePromise, evidence: Evidence
+) -> None:
+    found = part(probes[promise], "nvidia-smi")
+    evidence.command = "nvidia-smi"
+    evidence.add(found.log)
+    _, _, slices = found.log.partition("MIG devices:")
+    is_mig = promise.mode.startswith("mig")
+    sizes = [int(one) for one in _TOTAL.findall(slices if is_mig else found.log)]
+    planned = promise.device.memory_mib or 0
+    allowed = _deviation(promise)
+    # Below a MIG device's memory stands its window for the processor: not the first line, so left.
+    shown = sizes[:1]
+    close = shown and abs(shown[0] - planned) <= planned * allowed
+    what = "a MIG device" if is_mig else "a whole card"
+    if promise.mode in LIMITED:
+        what = "a share"
+    seen = f"{what} of {shown[0]} MiB" if shown else str(found)
+    evidence.require_that(close, f"{what} of {planned} MiB within {allowed:.0%}", seen)
+
+
+@check("ISO-09")
+def test_nothing_of_the_hosts_is_writable(
+    mountings: Probes, promise: DevicePromise, evidence: Evidence
+) -> None:
+    outcome = mountings[promise]
+    evidence.command = "/proc/self/mountinfo, and a try to write to each mount"
+    evidence.add(outcome.log)
+    mounts = host_mounts(outcome.log)
+    if outcome.code != 0 or not mounts:
+        evidence.require("a pod that sees the driver's files", str(outcome))
+    writable = [mount.place for mount in mounts if mount.writable]
+    evidence.require(
+        "mounts from the host: none writable",
+        f"mounts from the host: {', '.join(writable) or 'none'} writable",
+    )
+
+
+@check("ISO-03")
+@pytest.mark.exclusive
+def test_devices_of_running_pods_are_different(
+    fills: Fills, promise: DevicePromise, evidence: Evidence
+) -> None:
+    filled = fills[promise]
+    evidence.add(f"devices {filled.devices}")
+    evidence.require(
+        f"{promise.count} pods at once on {promise.count} devices",
+        f"{filled.running} pods at once on {len(set(filled.devices))} devices",
+    )
+
+
+@check("ISO-04")
+@pytest.mark.exclusive
+def test_replicas_are_of_the_same_devices(
+    fills: Fills, promise: DevicePromise, evidence: Evidence
+) -> None:
+    filled = fills[promise]
+    evidence.add(f"devices {filled.devices}")
+    each = sorted({filled.devices.count(found) for found in filled.devices})
+    evidence.require(
+        f"{promise.count} pods at once, {promise.device.shares} on each of {promise.kinds} devices",
+        f"{filled.running} pods at once, {' or '.join(map(str, each)) or 0} on "
+        f"each of {len(set(filled.devices))} devices",
+    )
+
+
+@check("ISO-05")
+@pytest.mark.exclusive
+def test_a_mig_device_refuses_more_than_its_slice(
+    overcommits: Overcommits, promise: DevicePromise, evidence: Evidence
+) -> None:
+    found = overcommits[promise]
+    evidence.command = " ".join(found.command)
+    evidence.add(found.greedy.log)
+    said = found.greedy.log.strip().splitlines()[-1:] or [str(found.greedy)]
+    evidence.add(found.words)
+    evidence.require_that(
+        found.greedy.code == _OUT_OF_MEMORY and found.undisturbed,
+        "exit code 12 (out of memory), neighbours on the same GPU compute on",
+        f"exit code {found.greedy.code}, {said[0]}; {found.words}",
+    )
+
+
+@check("ISO-06")
+def test_memory_is_what_the_plan_says(
+    probes: Probes, promise: DevicePromise, evidence: Evidence
+) -> None:
+    found = part(probes[promise], "memory")
+    evidence.add(found.log)
+    said = re.search(r"device: (\d+) MiB total", found.log)
+    mib = int(said.group(1)) if said else None
+    planned, allowed = promise.device.memory_mib or 0, _deviation(promise)
+    evidence.require_that(
+        memory_fits(promise, mib),
+        f"{planned} MiB within {allowed:.0%}",
+        found if mib is None else f"{mib} MiB",
+    )
+
+
+def _deviation(promise: DevicePromise) -> float:
+    return MAX_DEVIATION_OF_MIG if promise.mode in PARTITIONED else MAX_DEVIATION
+
+
+def _words(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items())

@@ -1,0 +1,246 @@
+"""Nodes: the agent, the driver, the labels, what is advertised."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Mapping
+
+import pytest
+
+from conformance.catalogue import check
+from conformance.cluster.cluster_under_test import ClusterUnderTest
+from conformance.evidence import Evidence
+from conformance.fixtures import Probes
+from conformance.not_made import not_applicable, not_made
+from conformance.observe.fabric import fabric_is_up, read_fabric
+from conformance.observe.gpu_memory_errors import memory_errors, memory_is_sound
+from conformance.observe.identities import driver_version
+from conformance.observe.probes import part
+from conformance.observe.runtime import driver_devices, kernel_module, runtime_lacks, specification
+from conformance.promise import NO_POOL, DevicePromise, NodePromise
+from divvy.model import is_memory_of, parse_count
+from divvy.model.versions import is_older
+from divvy.plan import LiveDifference, compare_live
+
+# A kubelet tells a changed list within its status period, 10 s by default; a busy one later.
+_STATUS_PERIOD = 60.0
+
+
+@check("NODE-01")
+def test_the_agent_follows_the_stack_file(
+    target: ClusterUnderTest, node: NodePromise, evidence: Evidence
+) -> None:
+    status = target.status(node.name)
+    evidence.add(json.dumps(status, indent=1))
+    pod = target.agent(node.name)
+    conditions = [] if pod is None else pod["status"].get("conditions") or []
+    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    agent = "ready" if ready else "none" if pod is None else "not ready"
+    evidence.require(
+        f"agent ready, configuration {target.generation}, profile {node.profile}, state Ready",
+        f"agent {agent}, configuration {status.get('generation')}, "
+        f"profile {status.get('profile')}, state {status.get('state', 'unknown')}",
+    )
+
+
+@check("NODE-05")
+def test_the_nodes_of_a_pool_are_those_of_the_file(
+    target: ClusterUnderTest, pool: str, evidence: Evidence
+) -> None:
+    if pool != NO_POOL and target.cluster.pools[pool].hardware is None:
+        not_made("the stack file does not say which GPUs the pool has: its nodes are not checked")
+    found = compare_live(target.cluster, target.stack, target.all_nodes)
+    evidence.require("nothing amiss", "; ".join(_amiss(target, found, pool)) or "nothing amiss")
+
+
+def _amiss(target: ClusterUnderTest, found: LiveDifference, pool: str) -> list[str]:
+    """Say what of the nodes of a pool, or of GPU nodes in no pool, is not as in the file."""
+    counts = [
+        f"{count.found} of {count.expected} nodes are there"
+        for count in found.counts
+        if count.pool == pool
+    ]
+    unpooled = pool == NO_POOL
+    nodes = [
+        f"{one.node}: {words}"
+        for one in found.nodes
+        if one.pool == (None if unpooled else pool)
+        for words in (one.problem, f"follows the label {one.bypass}" if one.bypass else "")
+        if words
+    ]
+    unready = [node.unready for node in target.nodes if node.pool == pool and node.unready]
+    return [*counts, *nodes, *unready]
+
+
+@check("NODE-02")
+def test_labels_describe_the_gpus(
+    target: ClusterUnderTest, node: NodePromise, evidence: Evidence
+) -> None:
+    labels = target.live(node.name)["metadata"]["labels"]
+    wanted = _labels(node)
+    found = {name: labels.get(name) for name in wanted}
+    product = found["nvidia.com/gpu.product"] or ""
+    found["nvidia.com/gpu.product"] = product.removesuffix("-SHARED")
+    memory = parse_count(found["nvidia.com/gpu.memory"])
+    if memory is not None and is_memory_of(node.plan.gpus[0].model, memory):
+        # Drivers and ECC settings move it by a few percent.
+        wanted["nvidia.com/gpu.memory"] = str(memory)
+    evidence.require(_listed(wanted), _listed(found))
+
+
+def _labels(node: NodePromise) -> dict[str, str]:
+    """Return the feature labels that follow from the plan of a node."""
+    model = node.plan.gpus[0].model
+    whole = [one for one in node.plan.devices if one.kind.startswith("gpu")]
+    shares = max((one.shares for one in whole), default=1)
+    wanted: dict[str, str | int] = {
+        "gpu.count": len(node.plan.gpus),
+        "gpu.product": model.product.replace(" ", "-"),
+        "gpu.memory": model.memory_mib,
+        "gpu.compute.major": model.compute_capability[0],
+        "gpu.compute.minor": model.compute_capability[1],
+        "gpu.replicas": shares,
+        "gpu.sharing-strategy": "time-slicing" if shares > 1 else "none",
+        "mig.capable": str(model.mig is not None).lower(),
+    }
+    for one in node.plan.devices:
+        # Where MIG devices go by another name (`single`), the labels do too.
+        name = one.resource.removeprefix("nvidia.com/").removesuffix(".shared")
+        if one.placement is not None and name.startswith("mig-") and one.share == 0:
+            wanted[f"{name}.count"] = int(wanted.get(f"{name}.count", 0)) + 1
+            profile = model.mig and model.mig.profile(one.placement.profile)
+            wanted[f"{name}.memory"] = profile.memory_mib if profile else 0
+    return {f"nvidia.com/{name}": str(value) for name, value in wanted.items()}
+
+
+@check("NODE-04")
+@pytest.mark.enters
+def test_the_cdi_specification_names_every_device(
+    target: ClusterUnderTest, node: NodePromise, evidence: Evidence
+) -> None:
+    found = specification(target, node.name)
+    lacks = runtime_lacks(target, node.name)
+    if lacks is None:
+        evidence.add("Divvy does not prepare this node's runtime; WORK-01 shows that it takes CDI")
+    devices = driver_devices(target, node.name)
+    cut = sum(len(gpu.placements or ()) for gpu in node.plan.gpus)
+    if found is None or devices is None:
+        evidence.require("an agent on the node", "no agent on the node")
+        return
+    evidence.add(f"{found.files} files are named; the driver lists {', '.join(sorted(devices))}")
+    evidence.require(
+        f"{len(node.plan.gpus)} GPUs, {cut} MIG devices, those of the driver; files that are gone: "
+        "none; the runtime lacks: nothing",
+        f"{found.gpus} GPUs, {found.mig_devices} MIG devices, {_those(found.names, devices)}; "
+        f"files that are gone: {', '.join(found.gone) or 'none'}; "
+        f"the runtime lacks: {lacks or 'nothing'}",
+    )
+
+
+def _those(named: Collection[str], devices: Collection[str]) -> str:
+    """Say whether names are those of the driver's devices."""
+    unknown, missing = sorted(set(named) - set(devices)), sorted(set(devices) - set(named))
+    words = [f"unknown to the driver: {', '.join(unknown)}"] if unknown else []
+    words += [f"not named: {', '.join(missing)}"] if missing else []
+    return ", ".join(words) or "those of the driver"
+
+
+@check("NODE-03")
+def test_the_driver_is_the_named_one(
+    target: ClusterUnderTest, probes: Probes, promise: DevicePromise, evidence: Evidence
+) -> None:
+    wanted = target.cluster.driver
+    if wanted.version is None and wanted.min_version is None:
+        not_applicable("the stack file names no version of the driver")
+    found = part(probes[promise], "nvidia-smi")
+    evidence.add(found.log)
+    version = driver_version(found.log)
+    is_right = version is not None and (
+        (wanted.version is None or version == wanted.version)
+        and (wanted.min_version is None or not is_older(version, wanted.min_version))
+    )
+    named = [wanted.version] if wanted.version else []
+    named += [f"at least {wanted.min_version}"] if wanted.min_version else []
+    evidence.require_that(is_right, ", ".join(named), version or found)
+
+
+@check("NODE-06")
+@pytest.mark.enters
+def test_kernel_module_and_libraries_are_of_one_version(
+    target: ClusterUnderTest, probes: Probes, promise: DevicePromise, evidence: Evidence
+) -> None:
+    kernel = kernel_module(target, promise.node.name)
+    found = part(probes[promise], "nvidia-smi")
+    evidence.add(found.log)
+    libraries = driver_version(found.log)
+    evidence.require(
+        f"kernel module {kernel}, libraries in a pod {kernel}",
+        f"kernel module {kernel or 'unknown'}, libraries in a pod {libraries or found}",
+    )
+
+
+@check("NODE-07")
+@pytest.mark.enters
+def test_no_memory_has_errors_that_wait(
+    target: ClusterUnderTest, node: NodePromise, evidence: Evidence
+) -> None:
+    found = memory_errors(target, node.name)
+    if found is None:
+        evidence.require("an agent on the node", "no agent on the node")
+        return
+    evidence.add(json.dumps(found, indent=1))
+    evidence.require(*memory_is_sound(found, len(node.plan.gpus)))
+
+
+@check("NODE-08")
+@pytest.mark.enters
+def test_gpus_behind_switches_are_in_their_fabric(
+    target: ClusterUnderTest, node: NodePromise, evidence: Evidence
+) -> None:
+    found = read_fabric(target, node.name)
+    if found is None:
+        evidence.require("an agent on the node", "no agent on the node")
+        return
+    evidence.add(json.dumps(found, indent=1))
+    evidence.require(*fabric_is_up(found))
+
+
+@check("PLUG-01")
+def test_nothing_unpromised_is_advertised(
+    target: ClusterUnderTest, node: NodePromise, evidence: Evidence
+) -> None:
+    unpromised = {
+        name: count
+        for name, count in target.advertised(node.name).items()
+        if name not in node.plan.per_node
+    }
+    evidence.require("nothing else", _words(unpromised) or "nothing else")
+
+
+@check("PLUG-02")
+def test_allocatable_is_the_plan(
+    target: ClusterUnderTest, node: NodePromise, evidence: Evidence
+) -> None:
+    wanted = dict(node.plan.per_node)
+    deadline = time.monotonic() + _STATUS_PERIOD
+    found: dict[str, int] = {}
+    while time.monotonic() < deadline:
+        advertised = target.advertised(node.name)
+        found = {name: advertised.get(name, 0) for name in wanted}
+        if found == wanted:
+            break
+        time.sleep(0.5)
+    evidence.require(_words(wanted), _words(found))
+
+
+def _listed(labels: Mapping[str, object]) -> str:
+    return ", ".join(
+        f"{name.removeprefix('nvidia.com/')}={value}" for name, value in labels.items()
+    )
+
+
+def _words(counts: Mapping[str, object]) -> str:
+    return ", ".join(
+        f"{count} {name.removeprefix('nvidia.com/')}" for name, count in counts.items()
+    )

@@ -1,0 +1,141 @@
+"""What is advertised can be allocated, once, and no more."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from conformance.catalogue import SHARED, check
+from conformance.checks.verdicts import one_more, past_the_scheduler
+from conformance.cluster.cluster_under_test import ClusterUnderTest
+from conformance.cluster.pods import PodNamespace
+from conformance.evidence import Evidence
+from conformance.fixtures import Fills, Probes, Releases
+from conformance.not_made import not_applicable
+from conformance.observe.holders import require_free, require_idle
+from conformance.observe.identities import visible_devices
+from conformance.observe.numa import hints_are_right, read_numa
+from conformance.observe.other_offers import ResourceSlice, other_offers
+from conformance.promise import DevicePromise, NodePromise
+
+_FIELD = ".resources."
+
+
+@check("PLUG-03")
+@pytest.mark.exclusive
+def test_one_pod_more_stays_pending(
+    fills: Fills, promise: DevicePromise, evidence: Evidence
+) -> None:
+    filled = fills[promise]
+    evidence.add("\n".join(filled.events))
+    evidence.require(*one_more(filled, promise))
+
+
+@check("PLUG-06")
+@pytest.mark.exclusive
+def test_a_pod_past_the_scheduler_is_refused_on_a_full_node(
+    fills: Fills, promise: DevicePromise, evidence: Evidence
+) -> None:
+    filled = fills[promise]
+    evidence.add(filled.forced)
+    evidence.require(*past_the_scheduler(filled, promise))
+
+
+@check("PLUG-04")
+@pytest.mark.exclusive
+def test_two_replicas_for_one_container_are_refused(
+    target: ClusterUnderTest, pods: PodNamespace, promise: DevicePromise, evidence: Evidence
+) -> None:
+    assert promise.mode in SHARED
+    if not promise.one_per_container:
+        not_applicable("the stack file allows several replicas for one container")
+    require_free(target, promise)
+    outcome = pods.run(promise.node.name, ["true"], promise.resource, count=2, seconds=30)
+    evidence.add(outcome)
+    word = "at most 1 per container"
+    evidence.require(
+        f"Failed: {word}", f"{outcome.phase}: {word if word in outcome.reason else outcome.reason}"
+    )
+
+
+@check("PLUG-07")
+def test_a_pod_past_the_scheduler_is_served_where_a_device_is_free(
+    past_scheduler: Probes, promise: DevicePromise, evidence: Evidence
+) -> None:
+    evidence.command = "cuda-vector-add, in a pod with `nodeName`"
+    outcome = past_scheduler[promise]
+    evidence.add(outcome.log)
+    passed = outcome.code == 0 and "Test PASSED" in outcome.log
+    evidence.require_that(passed, "exit code 0, `Test PASSED`", outcome)
+
+
+@check("PLUG-05")
+def test_fractions_and_requests_alone_are_refused(
+    pods: PodNamespace, promise: DevicePromise, evidence: Evidence
+) -> None:
+    name, node = promise.resource, promise.node.name
+    bodies: dict[str, dict[str, Any]] = {
+        "a fraction": {"limits": {name: "0.5"}},
+        "a request without a limit": {"limits": {}, "requests": {name: "1"}},
+        "a request that is not the limit": {"limits": {name: "2"}, "requests": {name: "1"}},
+    }
+    refusals = {what: pods.refuse(node, body) for what, body in bodies.items()}
+    evidence.add("\n".join(f"{what}: {refusal}" for what, refusal in refusals.items()))
+    # A refusal that names another field is about something else.
+    accepted = [what for what, refusal in refusals.items() if _FIELD not in (refusal or "")]
+    evidence.require("accepted: nothing", f"accepted: {', '.join(accepted) or 'nothing'}")
+
+
+@check("PLUG-08")
+@pytest.mark.exclusive
+def test_a_pod_with_several_devices_gets_distinct_ones(
+    target: ClusterUnderTest, pods: PodNamespace, promise: DevicePromise, evidence: Evidence
+) -> None:
+    if promise.count < 2:
+        not_applicable("there is one such device")
+    require_idle(target, promise)
+    seen = []
+    wanted = sorted({2, promise.count})
+    for count in wanted:
+        outcome = pods.run(promise.node.name, ["nvidia-smi", "-L"], promise.resource, count=count)
+        evidence.add(outcome.log)
+        seen.append(f"{len(set(visible_devices(outcome.log)))} of {count}")
+    evidence.require(
+        f"different devices: {', '.join(f'{count} of {count}' for count in wanted)}",
+        f"different devices: {', '.join(seen)}",
+    )
+
+
+@check("PLUG-09")
+@pytest.mark.exclusive
+def test_devices_are_free_again_after_whatever_ends(
+    releases: Releases, promise: DevicePromise, evidence: Evidence
+) -> None:
+    evidence.require(*releases[promise])
+
+
+@check("PLUG-10")
+def test_nobody_else_offers_the_same_gpus(
+    target: ClusterUnderTest, node: NodePromise, evidence: Evidence
+) -> None:
+    slices = target.api.find_known(ResourceSlice)
+    live = target.live(node.name)["status"].get("allocatable") or {}
+    other = other_offers(node.name, slices, live, node.plan.per_node)
+    evidence.require("nobody", "; ".join(other) or "nobody")
+
+
+@check("PLUG-11")
+@pytest.mark.enters
+def test_the_kubelet_knows_the_numa_node_of_every_device(
+    target: ClusterUnderTest, node: NodePromise, evidence: Evidence
+) -> None:
+    found = read_numa(target, node.name)
+    if found is None:
+        evidence.require("an agent on the node", "no agent on the node")
+        return
+    evidence.add(f"by the bus: {json.dumps(found.places)}")
+    evidence.add(f"by the kubelet: {json.dumps(found.hints)}")
+    devices = sum(one.gpu is not None for one in node.plan.devices)
+    evidence.require(*hints_are_right(found, devices))

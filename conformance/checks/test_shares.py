@@ -1,0 +1,62 @@
+"""Limited shares: the limiter refuses, shows the share, and what goes round it is noticed."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from conformance.catalogue import check
+from conformance.cluster.cluster_under_test import ClusterUnderTest
+from conformance.cluster.pods import PodNamespace
+from conformance.evidence import Evidence
+from conformance.fixtures import Probes
+from conformance.load.share_limit import ask, go_past, judge_requests
+from conformance.not_made import not_made
+from conformance.observe.device_memory import memory_fits
+from conformance.observe.holders import require_idle
+from conformance.observe.probes import shown_memory
+from conformance.promise import DevicePromise
+
+
+@check("ISO-10")
+@pytest.mark.exclusive
+def test_a_share_refuses_memory_beyond_its_limit(
+    target: ClusterUnderTest, pods: PodNamespace, promise: DevicePromise, evidence: Evidence
+) -> None:
+    require_idle(target, promise)
+    outcome = ask(pods, promise)
+    evidence.command = "mem-hog"
+    evidence.add(outcome.log)
+    evidence.require(*judge_requests(promise.device.memory_mib or 0, outcome.log))
+
+
+@check("ISO-11")
+def test_everything_shows_the_share(
+    probes: Probes, promise: DevicePromise, evidence: Evidence
+) -> None:
+    shown = shown_memory(probes[promise])
+    evidence.add(probes[promise].log)
+    sizes = [mib for mib in shown.values() if mib is not None]
+    # Some tools print megabytes of a million bytes: equal but for rounding.
+    equal = len(sizes) == len(shown) and max(sizes) - min(sizes) <= 1
+    fits = equal and memory_fits(promise, sizes[0])
+    words = ", ".join(f"{what}: {mib} MiB" for what, mib in shown.items())
+    expected = f"{', '.join(shown)}: all {promise.device.memory_mib} MiB, the share's limit"
+    evidence.require_that(fits, expected, words)
+
+
+@check("ISO-12")
+@pytest.mark.exclusive
+@pytest.mark.enters
+def test_what_goes_round_the_limiter_is_noticed(
+    target: ClusterUnderTest, pods: PodNamespace, promise: DevicePromise, evidence: Evidence
+) -> None:
+    require_idle(target, promise)
+    past = go_past(target, pods, promise)
+    evidence.command = "mem-hog with the driver's own library"
+    evidence.add(past.log)
+    if not re.search(r"^allocated .* OK$", past.log, re.MULTILINE):
+        not_made("no program of the suite got round the limiter")
+    over = "no pod" if past.over_mib is None else f"the pod, {past.over_mib:g} MiB above its limit"
+    evidence.require_that(past.over_mib, "the metrics name the pod", f"the metrics name {over}")

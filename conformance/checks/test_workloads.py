@@ -1,0 +1,52 @@
+"""Workloads: what users run passes on every kind of device."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.catalogue import check
+from conformance.checks.verdicts import every_device_burns, every_device_computes
+from conformance.evidence import Evidence
+from conformance.fixtures import Fills, Probes
+from conformance.observe.probes import part
+from conformance.promise import DevicePromise
+
+
+@check("WORK-01")
+def test_vector_add_passes(probes: Probes, promise: DevicePromise, evidence: Evidence) -> None:
+    evidence.command = "cuda-vector-add"
+    found = part(probes[promise], "vector-add")
+    evidence.add(found.log)
+    passed = found.code == 0 and "Test PASSED" in found.log
+    evidence.require_that(passed, "exit code 0, `Test PASSED`", found)
+
+
+@check("WORK-02")
+@pytest.mark.exclusive
+def test_gpu_burn_is_ok(fills: Fills, promise: DevicePromise, evidence: Evidence) -> None:
+    filled = fills[promise]
+    evidence.command = "gpu-burn, in every pod of a full node"
+    for tenant in filled.tenants:
+        evidence.add(f"{tenant.name}: {tenant.burn.log.strip()[-300:]}")
+    evidence.require(*every_device_burns(filled, promise))
+
+
+@check("WORK-03")
+def test_nvidia_smi_answers(probes: Probes, promise: DevicePromise, evidence: Evidence) -> None:
+    evidence.command = "nvidia-smi"
+    found = part(probes[promise], "nvidia-smi")
+    evidence.add(found.log)
+    words = ("NVIDIA-SMI", "Driver Version:", "CUDA Version:")
+    missing = [word for word in words if word not in found.log]
+    evidence.require_that(
+        found.code == 0 and not missing, f"exit code 0 and {', '.join(words)}", found
+    )
+
+
+@check("WORK-07")
+@pytest.mark.exclusive
+def test_every_device_computes(fills: Fills, promise: DevicePromise, evidence: Evidence) -> None:
+    filled = fills[promise]
+    evidence.command = "cuda-vector-add and mem-hog, in every pod of a full node"
+    evidence.add("\n".join(f"{tenant.name}: {tenant.vector_add}" for tenant in filled.tenants))
+    evidence.require(*every_device_computes(filled, promise))

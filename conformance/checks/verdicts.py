@@ -1,0 +1,91 @@
+"""What has to come of a check and what did, each as (expected, actual): equal where it holds."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from conformance.evidence import Verdict
+from conformance.load.fill import FillResult
+from conformance.observe.bare_look import BareLook
+from conformance.observe.device_memory import memory_fits
+from conformance.promise import DevicePromise
+
+
+def one_more(filled: FillResult, promise: DevicePromise) -> Verdict:
+    """Return what has to become of one pod more than there are devices, and what did."""
+    word = f"Insufficient {promise.resource}"
+    expected = f"{promise.count} pods run, one more is Pending: {word}"
+    if filled.extra is None:
+        return expected, _not_full(filled, promise)
+    why = word if any(word in event for event in filled.events) else filled.extra.reason
+    more = f"{filled.extra.phase}: {why or 'no reason'}"
+    return expected, f"{filled.running} pods run, one more is {more}"
+
+
+def past_the_scheduler(filled: FillResult, promise: DevicePromise) -> Verdict:
+    """Return what has to become of a pod with `nodeName` on a full node, and what did."""
+    expected = f"{promise.count} pods run, one more Failed: no device left"
+    if filled.forced is None:
+        return expected, _not_full(filled, promise)
+    full = (f"OutOf{promise.resource}", "number of devices unavailable")
+    reason = filled.forced.reason
+    seen = "no device left" if any(word in reason for word in full) else reason
+    return expected, f"{filled.running} pods run, one more {filled.forced.phase}: {seen}"
+
+
+def _not_full(filled: FillResult, promise: DevicePromise) -> str:
+    return f"the node was not full: {filled.running} of {promise.count} pods ran"
+
+
+def sees_nothing(look: BareLook, tell: Callable[[object], None]) -> Verdict:
+    """Return what pods without a request have to see, and what they saw."""
+    expected, actual = [], []
+    for how, outcome in look.outcomes.items():
+        tell(f"{how}: {outcome.log}")
+        seen = "; ".join(outcome.log.strip().splitlines()) or "nothing seen"
+        expected.append(f"{how}: Succeeded, nothing seen")
+        actual.append(f"{how}: {outcome.phase}, {seen}")
+    if look.numbers is None:
+        tell("not tried by number: the cluster admits no pod with the usual rights")
+    else:
+        tell(look.numbers.log)
+        opened = "; ".join(lines_like("named|made", look.numbers.log)) or "nothing opened by number"
+        expected.append("Succeeded, nothing opened by number")
+        actual.append(f"{look.numbers.phase}, {opened}")
+    return "; ".join(expected), "; ".join(actual)
+
+
+def every_device_burns(filled: FillResult, promise: DevicePromise) -> Verdict:
+    """Judge gpu-burn in the pods of a full node."""
+    bad = [f"{one.name}: {one.burn}" for one in filled.tenants if not one.burns]
+    good = len(filled.tenants) - len(bad)
+    return f"OK on {promise.count} devices", "; ".join([f"OK on {good} devices", *bad])
+
+
+def every_device_computes(filled: FillResult, promise: DevicePromise) -> Verdict:
+    """Judge cuda-vector-add and the memory in the pods of a full node."""
+    bad = [
+        f"{one.name}: vector-add {one.vector_add}, memory {one.memory_mib or one.memory}"
+        for one in filled.tenants
+        if not (one.adds and memory_fits(promise, one.memory_mib))
+    ]
+    good = len(filled.tenants) - len(bad)
+    return f"{promise.count} devices compute", "; ".join([f"{good} devices compute", *bad])
+
+
+def each_has_a_series(pods: Sequence[str], series: Sequence[Mapping[str, str]]) -> Verdict:
+    """Judge the series of pods, two of which at least share a device."""
+    having = Counter(one["pod"] for one in series)
+    sharing = Counter(one["uuid"] for one in series)
+    odd = [f"{pod}: {having[pod]} series" for pod in pods if having[pod] != 1]
+    if max(sharing.values(), default=0) < 2:
+        odd.append("no two on one device")
+    expected = f"{len(pods)} pods with a series each, two or more on one device"
+    return expected, "; ".join(odd) or expected
+
+
+def lines_like(pattern: str, log: str) -> list[str]:
+    """Return the lines of a log that begin like a pattern."""
+    return [line for line in log.splitlines() if re.match(pattern, line)]

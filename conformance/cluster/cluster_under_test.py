@@ -1,0 +1,239 @@
+"""The cluster under test: its plan, its live nodes, how to reach it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import testinfra
+from lightkube import ApiError, Client
+from lightkube.config.kubeconfig import KubeConfig
+from lightkube.core.exceptions import ConfigError, LoadResourceError
+
+from conformance.cluster.api import Api, Node
+from conformance.cluster.namespaces import clear_leftovers
+from conformance.cluster.pod_watch import Pod
+from conformance.promise import DevicePromise, NodePromise, device_promises, node_promises
+from divvy.model import Cluster, ClusterDocument, canonical_json, generation
+from divvy.model.contract import Component, component_labels
+from divvy.plan import (
+    LiveNode,
+    device_counts,
+    live_node,
+    node_status,
+    offered_resources,
+    plan,
+)
+from divvy.stack.errors import StackError
+from divvy.stack.file import read_stack
+from divvy.stack.sections import read_document
+
+
+@dataclass
+class ClusterUnderTest:
+    """Everything the checks share.
+
+    ``all_nodes`` are the cluster's nodes when the run began; ``pool`` limits the checks to one.
+    ``reported`` is what the agents said then;
+    ``drivers`` says of nodes whether a pod found the simulated driver there.
+    """
+
+    stack: str
+    document: ClusterDocument
+    api: Api
+    nodes: list[NodePromise]
+    all_nodes: Sequence[LiveNode]
+    unready: Mapping[str, str]
+    reported: Mapping[str, Mapping[str, Any]]
+    pool: str | None
+    image: str | None
+    kubeconfig: str | None
+    devices: list[DevicePromise] = field(init=False)
+    drivers: dict[str, bool] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.devices = device_promises(self.nodes)
+
+    @property
+    def cluster(self) -> Cluster:
+        """Return what the stack file says."""
+        return self.document.cluster
+
+    @property
+    def generation(self) -> str:
+        """Return the short name of the stack file's configuration."""
+        return generation(canonical_json(self.document.value))
+
+    @property
+    def ready_nodes(self) -> list[NodePromise]:
+        """Return the nodes on which pods can run."""
+        return [node for node in self.nodes if not node.unready]
+
+    @property
+    def ready_devices(self) -> list[DevicePromise]:
+        """Return the resources of the nodes on which pods can run."""
+        return [device for device in self.devices if not device.node.unready]
+
+    def devices_of(self, node: NodePromise) -> list[DevicePromise]:
+        """Return the resources of one node."""
+        return [device for device in self.devices if device.node.name == node.name]
+
+    def live(self, node: str) -> Mapping[str, Any]:
+        """Read a node now."""
+        found: Mapping[str, Any] = self.api.get(Node, node)
+        return found
+
+    def status(self, node: str) -> Mapping[str, Any]:
+        """Return what the agent says of a node, {} where it says nothing."""
+        return node_status(self.live(node)["metadata"].get("annotations") or {})
+
+    def advertised(self, node: str) -> dict[str, int]:
+        """Return the node's allocatable resources that the stack file speaks about, without 0."""
+        counts = device_counts(self.live(node)["status"].get("allocatable") or {})
+        offered = offered_resources(self.cluster, counts)
+        return {name: count for name, count in sorted(offered.items()) if count}
+
+    def heartbeat(self, node: str) -> str:
+        """Return when the kubelet last told the node's status."""
+        conditions = self.live(node)["status"].get("conditions") or []
+        beats = (one["lastHeartbeatTime"] for one in conditions if one["type"] == "Ready")
+        return str(next(beats, ""))
+
+    def agent(self, node: str, component: Component = Component.AGENT) -> Any | None:
+        """Return the agent's pod on a node, or that of another component; None without one."""
+        labels: Any = component_labels(component)
+        for pod in self.api.find(Pod, namespace=self.cluster.namespace, labels=labels):
+            leaves = pod["metadata"].get("deletionTimestamp")
+            if pod["spec"].get("nodeName") == node and not leaves:
+                return pod
+        return None
+
+    def enter(
+        self, node: str, command: str, *arguments: str, component: Component = Component.AGENT
+    ) -> str | None:
+        """Run a command in the pod of a component on a node; None where there is none."""
+        pod = self.agent(node, component)
+        if pod is None:
+            return None
+        options = f"namespace={self.cluster.namespace}"
+        if self.kubeconfig:
+            options += f"&kubeconfig={self.kubeconfig}"
+        if self.cluster.context:
+            options += f"&context={self.cluster.context}"
+        host = testinfra.get_host(f"kubectl://{pod['metadata']['name']}?{options}")
+        return str(host.check_output(command, *arguments))
+
+    @property
+    def simulated(self) -> bool:
+        """Return whether any node's GPUs are known to be simulated."""
+        return any(self.is_simulated(node.name) for node in self.nodes)
+
+    def is_simulated(self, node: str) -> bool | None:
+        """Return whether a node's GPUs are simulated: by what a pod saw, else by the agent's word.
+
+        None where neither says anything.
+        """
+        said = self.reported.get(node, {}).get("simulated")
+        told = said if isinstance(said, bool) else None
+        seen = self.drivers.get(node)
+        return told if seen is None else seen or bool(told)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the identity of what was tested, for the report."""
+        nodes = []
+        for node in self.nodes:
+            nodes.append(
+                {
+                    "name": node.name,
+                    "pool": node.pool,
+                    "profile": node.profile,
+                    "gpus": len(node.plan.gpus),
+                    "model": node.plan.gpus[0].model.name if node.plan.gpus else "unknown",
+                    "driver": self.reported.get(node.name, {}).get("driver", ""),
+                    "simulated": self.is_simulated(node.name),
+                }
+            )
+        return {"stack": self.stack, "image": self.image or "", "nodes": nodes}
+
+
+CLUSTER = pytest.StashKey[ClusterUnderTest]()
+
+
+def open_cluster(config: pytest.Config) -> ClusterUnderTest:
+    """Read the stack, compute its plan, connect to its cluster."""
+    file = config.getoption("--divvy-file")
+    name = config.getoption("--divvy-stack")
+    try:
+        document = read_document(read_stack(None if file else name, Path(file) if file else None))
+    except StackError as problem:
+        raise pytest.UsageError(str(problem)) from None
+    cluster = document.cluster
+    kubeconfig = str(Path(cluster.kubeconfig).expanduser()) if cluster.kubeconfig else None
+    try:
+        configs = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()
+        api = Api(Client(configs.get(context_name=cluster.context)))
+        clear_leftovers(api)
+        live = api.find(Node)
+    except (ConfigError, LoadResourceError) as problem:
+        raise pytest.UsageError(f"no usable kubeconfig: {problem}") from None
+    except ApiError as problem:
+        raise pytest.UsageError(f"the cluster refuses: {problem.status.message}") from None
+    except httpx2.HTTPError as problem:
+        raise pytest.UsageError(f"the cluster cannot be reached: {problem}") from None
+    nodes, unready = read_nodes(live)
+    pool = config.getoption("--divvy-pool")
+    if pool is not None and pool not in cluster.pools:
+        known = ", ".join(cluster.pools)
+        raise pytest.UsageError(f"the stack file has no pool {pool}; it has: {known}")
+    promises = node_promises(cluster, plan(cluster, name), nodes, pool, unready)
+    promises = sample(promises, config.getoption("--divvy-nodes"))
+    reported = {
+        node["metadata"]["name"]: node_status(node["metadata"].get("annotations") or {})
+        for node in live
+    }
+    image = config.getoption("--workload-image")
+    return ClusterUnderTest(
+        name, document, api, promises, nodes, unready, reported, pool, image, kubeconfig
+    )
+
+
+def read_nodes(live: Iterable[Mapping[str, Any]]) -> tuple[list[LiveNode], dict[str, str]]:
+    """Return the nodes, and of those on which no pod can run, why."""
+    nodes, unready = [], {}
+    for node in live:
+        metadata, status = node["metadata"], node.get("status") or {}
+        name = str(metadata["name"])
+        nodes.append(
+            live_node(
+                name,
+                metadata.get("labels") or {},
+                metadata.get("annotations") or {},
+                status.get("allocatable") or {},
+            )
+        )
+        ready = [one for one in status.get("conditions") or [] if one["type"] == "Ready"]
+        if not ready or ready[0]["status"] != "True":
+            said = ready[0].get("message") or "" if ready else "no kubelet has reported"
+            unready[name] = f"{name} is NotReady: {said}".rstrip(": ")
+        elif metadata.get("deletionTimestamp"):
+            unready[name] = f"{name} is being deleted"
+    return nodes, unready
+
+
+def sample(promises: Sequence[NodePromise], number: int | None) -> list[NodePromise]:
+    """Return so many nodes of each pool and profile, those that are ready first; all by default."""
+    if number is None:
+        return list(promises)
+    groups: dict[tuple[str, str], list[NodePromise]] = {}
+    for one in promises:
+        groups.setdefault((one.pool, one.profile), []).append(one)
+    chosen = [
+        one
+        for group in groups.values()
+        for one in sorted(group, key=lambda node: bool(node.unready))[:number]
+    ]
+    return sorted(chosen, key=lambda node: node.name)

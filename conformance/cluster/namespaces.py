@@ -1,0 +1,195 @@
+"""Where a run's pods live: a namespace per level of Pod Security, removed whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import secrets
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+from lightkube import ApiError
+from lightkube.generic_resource import create_global_resource, create_namespaced_resource
+from lightkube.types import PatchType
+
+from conformance.cluster.api import Api, Node
+from conformance.cluster.image_pull import ImagePulls
+from conformance.cluster.pod_spec import OWN, Level
+from conformance.cluster.pods import PodNamespace
+from conformance.cluster.run_lease import RunLease, living
+from conformance.not_made import not_made
+from divvy.model.contract import CONFORMANCE_CORDON, CONFORMANCE_PROFILE, PROFILE_LABEL
+
+Namespace = create_global_resource("", "v1", "Namespace", "namespaces")
+Secret = create_namespaced_resource("", "v1", "Secret", "secrets")
+ServiceAccount = create_namespaced_resource("", "v1", "ServiceAccount", "serviceaccounts")
+PriorityClass = create_global_resource(
+    "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"
+)
+_PATIENCE = 30
+_NAME = re.compile(r"divvy-conformance-[0-9a-f]{6}-(restricted|baseline|privileged)")
+
+
+class PodNamespaces:
+    """The namespaces of one run, each made when it is first needed.
+
+    ``pull_secrets`` are Secrets of the namespace ``home``; each namespace gets a copy.
+    """
+
+    def __init__(self, api: Api, image: str, home: str, pull_secrets: Sequence[str] = ()) -> None:
+        self._api = api
+        self._image = image
+        self._home = home
+        self._pull_secrets = pull_secrets
+        self._pulls = ImagePulls()
+        self._namespaces: dict[Level, PodNamespace] = {}
+        self._lease: RunLease | None = None
+        self.name = f"divvy-conformance-{secrets.token_hex(3)}"
+
+    def at(self, level: Level, labels: Mapping[str, str] | None = None) -> PodNamespace:
+        """Return the namespace whose pods run at this level; ``labels`` are added to its own."""
+        if level not in self._namespaces:
+            if not self._namespaces:
+                self._api.create(PriorityClass(**_priority_class(self.name)))
+            name = f"{self.name}-{level}"
+            own = {"pod-security.kubernetes.io/enforce": level, **OWN}
+            metadata: Any = {"name": name, "labels": own}
+            self._api.create(Namespace(apiVersion="v1", kind="Namespace", metadata=metadata))
+            if self._lease is None:
+                self._lease = RunLease(self._api, name)
+            for secret in self._pull_secrets:
+                _copy_secret(self._api, secret, self._home, name)
+            place = PodNamespace(
+                self._api, self._image, name, level, self.name, self._pull_secrets, self._pulls
+            )
+            self._namespaces[level] = place
+            # Pods are refused until the controllers have made the namespace's account.
+            place.until(lambda: _has_account(self._api, name), _PATIENCE)
+        if labels:
+            patch = {"metadata": {"labels": dict(labels)}}
+            name = self._namespaces[level].name
+            self._api.patch(Namespace, name, patch, patch_type=PatchType.MERGE)
+        return self._namespaces[level]
+
+    def remove(self) -> None:
+        """Remove everything of this run."""
+        if self._lease is not None:
+            self._lease.end()
+        for place in self._namespaces.values():
+            place.end()
+            self._api.delete(Namespace, place.name)
+        if self._namespaces:
+            self._api.delete(PriorityClass, self.name)
+
+
+def _copy_secret(api: Api, name: str, home: str, namespace: str) -> None:
+    try:
+        found = api.get(Secret, name, home)
+    except ApiError as problem:
+        not_made(f"the image pull secret {home}/{name} cannot be read: {problem.status.message}")
+    metadata: Any = {"name": name, "namespace": namespace, "labels": OWN}
+    api.create(Secret(metadata=metadata, type=found.get("type"), data=found.get("data")))
+
+
+def _priority_class(name: str) -> dict[str, Any]:
+    """Return the lowest of priorities: no pod is moved for these, they are moved for any."""
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name, "labels": OWN},
+        "value": -1000,
+        "preemptionPolicy": "Never",
+        "description": "Pods of divvy verify.",
+    }
+
+
+@contextlib.contextmanager
+def pod_namespaces(
+    api: Api, image: str, home: str, pull_secrets: Sequence[str] = ()
+) -> Iterator[PodNamespaces]:
+    """Give the namespaces of one run and remove them, whatever happens."""
+    namespaces = PodNamespaces(api, image, home, pull_secrets)
+    try:
+        yield namespaces
+    finally:
+        namespaces.remove()
+
+
+@contextlib.contextmanager
+def profile_on(api: Api, node: str, profile: str, run: str) -> Iterator[None]:
+    """Let a node follow another profile for a while, by its label; take it off whatever happens.
+
+    The node is cordoned meanwhile: a user's pod on a device of that profile would block the way
+    back. A run that is killed leaves annotations beside the label, and the next run of any kind
+    takes all of it off (``clear_leftovers``).
+    """
+    cordon = not api.get(Node, node)["spec"].get("unschedulable")
+    _mark(api, node, profile, f"{profile} {run}", cordon=True if cordon else None)
+    try:
+        yield
+    finally:
+        _mark(api, node, None, None, cordon=False if cordon else None)
+
+
+def clear_leftovers(api: Api) -> None:
+    """Remove what a run that was killed has left: changed profiles, cordons, namespaces.
+
+    What a living run has changed is left alone; a node that it has on another profile cannot be
+    checked meanwhile: raises UsageError.
+    """
+    marked = {}
+    for node in api.find(Node):
+        annotations = node["metadata"].get("annotations") or {}
+        if CONFORMANCE_PROFILE in annotations:
+            marked[node["metadata"]["name"]] = node
+    # Those that are being removed are nobody's any more; those of another name are not of a run.
+    found = [
+        one["metadata"]["name"]
+        for one in api.find(Namespace, labels=OWN)
+        if _NAME.fullmatch(one["metadata"]["name"]) and not one["metadata"].get("deletionTimestamp")
+    ]
+    alive = living(api, found, lambda line: print(f"  {line}", file=sys.stderr))
+    runs = {name.rpartition("-")[0] for name in alive}
+    for name, node in marked.items():
+        annotations = node["metadata"]["annotations"]
+        profile, _, run = annotations[CONFORMANCE_PROFILE].partition(" ")
+        if run in runs:
+            raise pytest.UsageError(
+                f"another run of divvy verify has {name} on profile {profile} ({run}): wait for it"
+            )
+        label = (node["metadata"].get("labels") or {}).get(PROFILE_LABEL)
+        uncordon = False if CONFORMANCE_CORDON in annotations else None
+        # A label that somebody has changed since is theirs.
+        _mark(api, name, None if label == profile else label, None, cordon=uncordon)
+        print(f"  {name}: a run that was killed had left it on profile {profile}; taken back",
+              file=sys.stderr)  # fmt: skip
+    for name in found:
+        if name.rpartition("-")[0] not in runs:
+            api.delete(Namespace, name)
+    for one in api.find(PriorityClass, labels=OWN):
+        run = one["metadata"]["name"]
+        if run in {name.rpartition("-")[0] for name in found} - runs:
+            api.delete(PriorityClass, run)
+
+
+def _mark(
+    api: Api, node: str, label: str | None, annotation: str | None, *, cordon: bool | None
+) -> None:
+    annotations: dict[str, str | None] = {CONFORMANCE_PROFILE: annotation}
+    patch: dict[str, Any] = {
+        "metadata": {"labels": {PROFILE_LABEL: label}, "annotations": annotations}
+    }
+    if cordon is not None:
+        annotations[CONFORMANCE_CORDON] = "yes" if cordon else None
+        patch["spec"] = {"unschedulable": True if cordon else None}
+    api.patch(Node, node, patch, patch_type=PatchType.MERGE)
+
+
+def _has_account(api: Api, namespace: str) -> bool:
+    try:
+        api.get(ServiceAccount, "default", namespace)
+    except ApiError:
+        return False
+    return True

@@ -1,0 +1,115 @@
+"""What a pod of the suite asks for, at each level of Pod Security."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from divvy.model.contract import CONFORMANCE_LABEL
+
+Level = Literal["restricted", "baseline", "privileged"]
+OWN: dict[str, Any] = {CONFORMANCE_LABEL: "yes"}
+# The container, of whichever kind, that runs what is asked for.
+WORKING = "main"
+_LONGEST_SECONDS = 1800
+_SCRATCH = {"name": "scratch", "mountPath": "/scratch"}
+_CONTAINER: Mapping[Level, Mapping[str, Any]] = {
+    "restricted": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    # As most images run: root, with the runtime's usual capabilities, mknod among them.
+    "baseline": {},
+    "privileged": {"privileged": True},
+}
+_POD: Mapping[Level, Mapping[str, Any]] = {
+    "restricted": {
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 65534,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }
+    },
+    "baseline": {},
+    "privileged": {"hostPID": True},
+}
+
+
+@dataclass(frozen=True)
+class PodRequest:
+    """A pod for one node: what runs in it, and which devices it asks for.
+
+    ``command`` None and ``arguments`` leave an image its own program;
+    ``init`` runs it in an init container, before a main container that has nothing to do;
+    ``past_scheduler`` names the node instead of having the scheduler choose it;
+    ``restarts`` starts a container that fails again, with a volume at /scratch that stays;
+    ``resources`` replaces limits and requests altogether.
+    """
+
+    node: str
+    image: str
+    command: Sequence[str] | None = None
+    arguments: Sequence[str] = ()
+    resource: str | None = None
+    count: int = 1
+    init: bool = False
+    past_scheduler: bool = False
+    env: Mapping[str, str] = field(default_factory=dict)
+    runtime_class: str | None = None
+    restarts: bool = False
+    resources: Mapping[str, Any] = field(default_factory=dict)
+
+
+def pod_spec(
+    request: PodRequest, level: Level, priority_class: str, pull_secrets: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the specification of a pod that ends by itself and that nobody is moved for."""
+    limits = {} if request.resource is None else {request.resource: str(request.count)}
+    container: dict[str, Any] = {
+        "name": WORKING,
+        "image": request.image,
+        **({} if request.command is None else {"command": list(request.command)}),
+        **({"args": list(request.arguments)} if request.arguments else {}),
+        "env": [{"name": name, "value": value} for name, value in request.env.items()],
+        "resources": {
+            "limits": {**limits, "memory": "2Gi"},
+            "requests": {"cpu": "1m", "memory": "1Mi"},
+            **request.resources,
+        },
+        "securityContext": dict(_CONTAINER[level]),
+        **({"volumeMounts": [_SCRATCH]} if request.restarts else {}),
+    }
+    return {
+        "restartPolicy": "OnFailure" if request.restarts else "Never",
+        "priorityClassName": priority_class,
+        "activeDeadlineSeconds": _LONGEST_SECONDS,
+        "terminationGracePeriodSeconds": 1,
+        "automountServiceAccountToken": False,
+        **_POD[level],
+        "imagePullSecrets": [{"name": name} for name in pull_secrets],
+        **({"runtimeClassName": request.runtime_class} if request.runtime_class else {}),
+        **_placed(request),
+        **({"volumes": [{"name": "scratch", "emptyDir": {}}]} if request.restarts else {}),
+        "tolerations": [{"operator": "Exists"}],
+        **_containers(container, init=request.init),
+    }
+
+
+def _placed(request: PodRequest) -> dict[str, Any]:
+    """Return what puts a pod on its node: by the scheduler, which has to see the resource.
+
+    As DaemonSets do it, by the node's name: its label ``kubernetes.io/hostname`` may differ, and a
+    long name is no label's value.
+    """
+    if request.past_scheduler:
+        return {"nodeName": request.node}
+    named = {"key": "metadata.name", "operator": "In", "values": [request.node]}
+    required = {"nodeSelectorTerms": [{"matchFields": [named]}]}
+    key = "requiredDuringSchedulingIgnoredDuringExecution"
+    return {"affinity": {"nodeAffinity": {key: required}}}
+
+
+def _containers(working: dict[str, Any], *, init: bool) -> dict[str, Any]:
+    if not init:
+        return {"containers": [working]}
+    resources = {**working["resources"], "limits": {"memory": "2Gi"}}
+    idle = {**working, "name": "idle", "command": ["true"], "resources": resources}
+    return {"initContainers": [working], "containers": [idle]}

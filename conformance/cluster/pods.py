@@ -1,0 +1,240 @@
+"""Run small pods on one node and read what came of them."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lightkube import ApiError
+from lightkube.generic_resource import create_namespaced_resource
+
+from conformance.cluster.api import Api, Node
+from conformance.cluster.image_pull import FOREIGN, ImagePulls
+from conformance.cluster.pod_spec import OWN, WORKING, Level, PodRequest, pod_spec
+from conformance.cluster.pod_watch import Pod, PodWatch
+from conformance.not_made import not_made
+
+Event = create_namespaced_resource("", "v1", "Event", "events")
+
+_DONE = ("Succeeded", "Failed")
+_FORBIDDEN, _INVALID = 403, 422
+_SHORTEST, _LONGEST = 0.2, 1.0
+_LOG_AGE = 0.5
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a pod ended: its phase, exit code (None: it never ran), log, and why it failed."""
+
+    phase: str
+    code: int | None
+    log: str
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"phase {self.phase}, exit code {self.code}{f', {self.reason}' if self.reason else ''}"
+        )
+
+
+class PodNamespace:
+    """A namespace of one run, where pods of one level of Pod Security run."""
+
+    def __init__(
+        self,
+        api: Api,
+        image: str,
+        name: str,
+        level: Level,
+        priority_class: str,
+        pull_secrets: Sequence[str] = (),
+        pulls: ImagePulls | None = None,
+    ) -> None:
+        self._api = api
+        self._image = image
+        self._level = level
+        self._priority_class = priority_class
+        self._pull_secrets = tuple(pull_secrets)
+        self._pulls = pulls or ImagePulls()
+        self._watch = PodWatch(api, name)
+        self._logs: dict[str, tuple[float, str]] = {}
+        self.name = name
+
+    def start(
+        self, node: str, command: Sequence[str] | None, resource: str | None = None, **more: Any
+    ) -> str:
+        """Create a pod that runs a command on a node and return its name.
+
+        ``more`` are further fields of a PodRequest; without a command the image's own program runs.
+        """
+        request = PodRequest(
+            node, **{"image": self._image, "command": command, "resource": resource} | more
+        )
+        try:
+            self._pulls.require(node, request.image, lambda: self._pull(node, request.image))
+            return self._create(request)
+        except ApiError as problem:
+            said = str(problem.status.message)
+            # The cluster's own rules: says nothing about its GPUs.
+            if problem.status.code == _FORBIDDEN or "denied" in said:
+                not_made(f"the cluster admits no {self._level} pod of ours: {said}")
+            raise
+
+    def _create(self, request: PodRequest) -> str:
+        name = f"c-{secrets.token_hex(4)}"
+        metadata: Any = {"name": name, "namespace": self.name, "labels": OWN}
+        spec = pod_spec(request, self._level, self._priority_class, self._pull_secrets)
+        pod = Pod(apiVersion="v1", kind="Pod", metadata=metadata, spec=spec)
+        self._watch.add(name, self._api.create(pod) or pod)
+        return name
+
+    def _pull(self, node: str, image: str) -> str:
+        """Have a node pull an image, in its own time; return what prevents it, "" if nothing."""
+        name = self._create(PodRequest(node, image, ["true"]))
+        try:
+            why = self._pulls.wait(lambda: self._watch.last(name), lambda: self.log(name))
+        finally:
+            self.remove(name)
+        return self._foreign(node, image) if why == FOREIGN else why
+
+    def _foreign(self, node: str, image: str) -> str:
+        info = self._api.get(Node, node)["status"].get("nodeInfo") or {}
+        architecture = info.get("architecture") or "of an architecture that nobody tells"
+        return (
+            f"the node is {architecture}, and {image} is not for it: give one that is, "
+            "or one for several architectures"
+        )
+
+    def run(
+        self,
+        node: str,
+        command: Sequence[str] | None,
+        resource: str | None = None,
+        seconds: float = 60,
+        **more: Any,
+    ) -> Outcome:
+        """Run a command in a pod of its own to its end."""
+        name = self.start(node, command, resource, **more)
+        try:
+            return self.wait(name, seconds)
+        finally:
+            self.remove(name)
+
+    def wait(self, name: str, seconds: float = 60) -> Outcome:
+        """Wait for a pod's end; after ``seconds`` return how far it got.
+
+        A pod that the scheduler moved for another one's sake shows nothing: not made.
+        """
+        if not self.until(lambda: self._ended(name), seconds):
+            self._watch.refresh(name)
+        pod = self._watch.last(name)
+        if self._watch.pod(name) is None and _is_preempted(pod):
+            not_made("a pod of the suite was preempted by one of a higher priority")
+        # Not from memory: what was read a moment ago may lack its last words.
+        log = self._api.log(name, self.name, WORKING)
+        return outcome_of(pod, log, is_there=self._watch.pod(name) is not None)
+
+    def until(self, met: Callable[[], bool], seconds: float) -> bool:
+        """Wait for something; tell whether it came true."""
+        deadline, pause = time.monotonic() + seconds, _SHORTEST
+        while not met():
+            if time.monotonic() > deadline:
+                return False
+            self._watch.wait(pause)
+            pause = min(pause * 1.3, _LONGEST)
+        return True
+
+    def phase(self, name: str) -> str:
+        """Return the phase of a pod, "Deleted" where somebody else has deleted it."""
+        if self._watch.pod(name) is None:
+            return "Deleted"
+        return str((self._watch.last(name).get("status") or {}).get("phase") or "Pending")
+
+    def log(self, name: str) -> str:
+        """Return what a pod has printed, "" where there is nothing yet."""
+        read, text = self._logs.get(name, (0.0, ""))
+        if time.monotonic() - read < _LOG_AGE:
+            return text
+        text = self._api.log(name, self.name, WORKING)
+        self._logs[name] = (time.monotonic(), text)
+        return text
+
+    def events(self, name: str) -> list[str]:
+        """Return "Reason: message" of every event about a pod."""
+        fields: Any = {"involvedObject.name": name}
+        found = self._api.find(Event, namespace=self.name, fields=fields)
+        return [f"{event.get('reason')}: {event.get('message')}" for event in found]
+
+    def remove(self, *names: str, at_once: bool = False) -> None:
+        """Delete pods and wait until their devices are free; ``at_once`` deletes by force."""
+        options = {"grace_period": 0} if at_once else {}
+        for name in names:
+            self._api.delete(Pod, name, namespace=self.name, **options)
+        for name in names:
+            if not self.until(lambda: self._watch.pod(name) is None, 30):  # noqa: B023
+                self._watch.refresh(name)
+
+    def refuse(self, node: str, resources: dict[str, Any]) -> str | None:
+        """Return how the API server calls a pod with these resources invalid, None if it does not.
+
+        Any other refusal raises: it says nothing about the resources.
+        """
+        try:
+            name = self.start(node, ["true"], None, resources=resources)
+        except ApiError as error:
+            if error.status.code == _INVALID:
+                return str(error.status.message)
+            raise
+        self.remove(name)
+        return None
+
+    def container(self, name: str) -> tuple[str, int]:
+        """Return the id of a pod's container ("" before it is known) and how often it restarted."""
+        status = self._watch.last(name).get("status") or {}
+        found = _working(status)
+        return str(found.get("containerID") or ""), int(found.get("restartCount") or 0)
+
+    def unschedulable(self, name: str) -> str:
+        """Return why the scheduler finds no node for a pod, "" where it has found one."""
+        conditions = (self._watch.last(name).get("status") or {}).get("conditions") or []
+        refused = (
+            str(one.get("message") or "")
+            for one in conditions
+            if one.get("type") == "PodScheduled" and one.get("status") == "False"
+        )
+        return next(refused, "")
+
+    def end(self) -> None:
+        """Stop following the pods."""
+        self._watch.end()
+
+    def _ended(self, name: str) -> bool:
+        return self.phase(name) in (*_DONE, "Deleted")
+
+
+def outcome_of(pod: Mapping[str, Any], log: str, *, is_there: bool = True) -> Outcome:
+    """Read from a pod's status how it ended or how far it got."""
+    status = pod.get("status") or {}
+    state = _working(status).get("state") or {}
+    ended, waiting = state.get("terminated") or {}, state.get("waiting") or {}
+    said = [found.get(key) for found in (status, waiting) for key in ("reason", "message")]
+    reason = ": ".join(str(part) for part in said if part)
+    phase = str(status.get("phase") or "Pending")
+    if not is_there and phase not in _DONE:
+        phase, reason = "Deleted", reason or "somebody else deleted it"
+    return Outcome(phase, ended.get("exitCode"), log, reason)
+
+
+def _working(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the status of our container: a cluster may put others beside it."""
+    containers = status.get("containerStatuses") or []
+    own = (one for one in containers if one.get("name", WORKING) == WORKING)
+    return next(own, next(iter(containers), {}))
+
+
+def _is_preempted(pod: Mapping[str, Any]) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return any(str(one.get("reason", "")).startswith("Preemption") for one in conditions)

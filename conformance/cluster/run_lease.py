@@ -1,0 +1,87 @@
+"""Whether a run is still alive: it renews a lease, and one that nobody renews is over."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx2
+from lightkube import ApiError
+from lightkube.generic_resource import create_namespaced_resource
+from lightkube.types import PatchType
+
+from conformance.cluster.api import Api
+from conformance.cluster.pod_spec import OWN
+
+Lease = create_namespaced_resource("coordination.k8s.io", "v1", "Lease", "leases")
+NAME = "run"
+_RENEW = 10.0
+# Three renewals may be lost; clocks of two machines are never compared.
+LONGEST_SILENCE = 30.0
+_PERIOD = 1.0
+# A run makes its lease right after its namespace.
+_BEFORE_LEASE = 3.0
+
+
+class RunLease:
+    """The lease of this run in one of its namespaces."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._over = threading.Event()
+        metadata: Any = {"name": NAME, "namespace": namespace, "labels": OWN}
+        spec = {"holderIdentity": namespace, "renewTime": _now()}
+        api.create(Lease(metadata=metadata, spec=spec))
+        threading.Thread(target=self._renew, daemon=True, name="lease").start()
+
+    def end(self) -> None:
+        """Renew it no more."""
+        self._over.set()
+
+    def _renew(self) -> None:
+        while not self._over.wait(_RENEW):
+            try:
+                self._api.patch(
+                    Lease,
+                    NAME,
+                    {"spec": {"renewTime": _now()}},
+                    namespace=self._namespace,
+                    patch_type=PatchType.MERGE,
+                )
+            except (ApiError, httpx2.HTTPError):
+                continue
+
+
+def living(api: Api, namespaces: Iterable[str], tell: Callable[[str], None]) -> frozenset[str]:
+    """Return those namespaces whose runs renew their leases; looks for half a minute."""
+    first = {namespace: _renewed(api, namespace) for namespace in namespaces}
+    if None in first.values():
+        time.sleep(_BEFORE_LEASE)
+        first |= {one: _renewed(api, one) for one, renewed in first.items() if renewed is None}
+    open_ = {namespace for namespace, renewed in first.items() if renewed is not None}
+    if open_:
+        tell(f"another run may be at work ({', '.join(sorted(open_))}): looking whether it is")
+    alive: set[str] = set()
+    deadline = time.monotonic() + LONGEST_SILENCE
+    while open_ and time.monotonic() < deadline:
+        time.sleep(_PERIOD)
+        moved = {one for one in open_ if _renewed(api, one) not in (None, first[one])}
+        alive |= moved
+        open_ -= moved
+    return frozenset(alive)
+
+
+def _renewed(api: Api, namespace: str) -> str | None:
+    try:
+        found = api.get(Lease, NAME, namespace)
+    except ApiError:
+        return None
+    return str((found.get("spec") or {}).get("renewTime"))
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,103 @@
+"""What became of a disturbed node: what is waited for, how long that took, what was seen."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from conformance.cluster.cluster_under_test import ClusterUnderTest
+from conformance.cluster.pods import PodNamespace
+from conformance.load.workload_pods import WorkloadPods
+from conformance.promise import DevicePromise, NodePromise
+
+# The kubelet tells a changed list within its status period.
+STATUS_PERIOD = 10.0
+REPORTED = 2.5 * STATUS_PERIOD
+BACK = 45.0
+RECONFIGURE = 90.0
+PROBE_PERIOD = 10.0
+
+
+@dataclass
+class Observation:
+    """What became of a disturbance: whether it holds, in words, and the times it took."""
+
+    words: list[str] = field(default_factory=list)
+    times: list[str] = field(default_factory=list)
+
+    def waited(self, what: str, began: float) -> None:
+        """Keep how long something took."""
+        self.times.append(f"{what} after {time.monotonic() - began:.1f} s")
+
+    def looked_at(self, workload: WorkloadPods) -> None:
+        """Say whether the pods compute on, and keep the last words of those that do not."""
+        self.words.append(workload.undisturbed())
+        self.times += workload.disturbed
+
+
+def expect_heartbeat(
+    target: ClusterUnderTest,
+    pods: PodNamespace,
+    node: NodePromise,
+    before: str,
+    seen: Observation,
+    began: float,
+) -> None:
+    """Wait for a status that the kubelet told after its restart: the one before proves nothing."""
+    told = pods.until(lambda: target.heartbeat(node.name) != before, BACK)
+    seen.waited("the kubelet told its status", began)
+    seen.words += [] if told else ["no status from the kubelet since"]
+
+
+def expect_service(workload: WorkloadPods, seen: Observation, began: float) -> None:
+    """Let a new pod get a device of each kind: the last one of a kind is given up for it.
+
+    Allocatable may still be the one from before, and says nothing of what is served.
+    """
+    last = [one.resource for one in workload.promises if one.count == 1]
+    workload.end(*last)
+    expect_new_pods(workload.pods, workload.promises, seen, began)
+
+
+def expect_new_pods(
+    pods: PodNamespace, promises: Sequence[DevicePromise], seen: Observation, began: float
+) -> None:
+    for promise in promises:
+        served = _serves(pods, promise.node.name, promise.resource)
+        seen.waited(f"a new pod with {promise.resource}", began)
+        seen.words += [] if served else [f"no new pod gets {promise.resource}"]
+
+
+def expect_plan(
+    target: ClusterUnderTest,
+    pods: PodNamespace,
+    node: NodePromise,
+    seen: Observation,
+    began: float,
+    patience: float = BACK,
+) -> None:
+    wanted = dict(node.plan.per_node)
+    if pods.until(lambda: target.advertised(node.name) == wanted, patience):
+        seen.words.append("allocatable as planned")
+    else:
+        seen.words.append(f"allocatable {counts(target.advertised(node.name))}")
+    seen.waited("allocatable as planned", began)
+
+
+def counts(counts: Mapping[str, int]) -> str:
+    named = (f"{count} {name.removeprefix('nvidia.com/')}" for name, count in counts.items())
+    return ", ".join(sorted(named)) or "nothing"
+
+
+def _serves(pods: PodNamespace, node: str, resource: str) -> bool:
+    """Try until a pod gets a device: the kubelet refuses it until the agent is back with it."""
+    deadline = time.monotonic() + BACK
+    while time.monotonic() < deadline:
+        outcome = pods.run(node, ["cuda-vector-add"], resource, REPORTED)
+        if outcome.code == 0:
+            return True
+        if not re.search(r"OutOf|UnexpectedAdmission", outcome.reason):
+            return False
+    return False

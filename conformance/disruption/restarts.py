@@ -1,0 +1,137 @@
+"""Restarts of the agent, the kubelet, the container runtime and systemd, under running pods."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from conformance.cluster.cluster_under_test import ClusterUnderTest
+from conformance.cluster.pod_watch import Pod
+from conformance.cluster.pods import PodNamespace
+from conformance.disruption.node_scripts import (
+    CANNOT,
+    DONE,
+    RELOAD_SYSTEMD,
+    RESTART_KUBELET,
+    RESTART_RUNTIME_AND_KUBELET,
+)
+from conformance.disruption.observation import (
+    BACK,
+    RECONFIGURE,
+    Observation,
+    expect_heartbeat,
+    expect_plan,
+    expect_service,
+)
+from conformance.load.workload_pods import WorkloadPods
+from conformance.not_made import not_applicable
+from conformance.promise import NodePromise
+
+
+def restart_agent(
+    target: ClusterUnderTest, workload: WorkloadPods, node: NodePromise
+) -> Observation:
+    """Delete the agent's pod; its DaemonSet makes another."""
+    seen = Observation()
+    agent = target.agent(node.name)
+    if agent is None:
+        return Observation(["no agent on the node"])
+    old = agent["metadata"]
+    target.api.delete(Pod, old["name"], namespace=old["namespace"], grace_period=1)
+    began = time.monotonic()
+    _expect_new_agent(target, workload, node, old, seen, began, BACK)
+    _expect_recovery(target, workload, node, seen, began)
+    return seen
+
+
+def restart_kubelet(
+    target: ClusterUnderTest, workload: WorkloadPods, node: NodePromise, privileged: PodNamespace
+) -> Observation:
+    """Restart the kubelet, then have it start a pod on every kind of device."""
+    seen = Observation()
+    began = time.monotonic()
+    before = target.heartbeat(node.name)
+    run_script(privileged, node, RESTART_KUBELET, seen, "kubelet")
+    expect_heartbeat(target, workload.pods, node, before, seen, began)
+    _expect_recovery(target, workload, node, seen, began)
+    return seen
+
+
+def restart_all(
+    target: ClusterUnderTest, workload: WorkloadPods, node: NodePromise, privileged: PodNamespace
+) -> Observation:
+    """Restart runtime and kubelet and delete the agent's pod, all at once, as a reboot does."""
+    seen = Observation()
+    agent = target.agent(node.name)
+    if agent is None:
+        return Observation(["no agent on the node"])
+    began = time.monotonic()
+    before = target.heartbeat(node.name)
+    old = agent["metadata"]
+    target.api.delete(Pod, old["name"], namespace=old["namespace"], grace_period=0)
+    run_script(privileged, node, RESTART_RUNTIME_AND_KUBELET, seen, "kubelet and runtime")
+    _expect_new_agent(target, workload, node, old, seen, began, RECONFIGURE)
+    expect_heartbeat(target, workload.pods, node, before, seen, began)
+    _expect_recovery(target, workload, node, seen, began)
+    return seen
+
+
+def reload_systemd(
+    workload: WorkloadPods, node: NodePromise, privileged: PodNamespace
+) -> Observation:
+    """Let systemd read its units again: it writes all control groups' device rules once more."""
+    seen = Observation()
+    run_script(privileged, node, RELOAD_SYSTEMD, seen, "systemd")
+    seen.looked_at(workload)
+    return seen
+
+
+def run_script(
+    privileged: PodNamespace, node: NodePromise, script: str, seen: Observation, what: str
+) -> None:
+    breaker = privileged.run(node.name, ["/bin/sh", "-c", script])
+    if breaker.code == CANNOT:
+        not_applicable(breaker.log.strip())
+    seen.times.append(breaker.log.strip())
+    # A runtime that restarts may lose the code of the pod that restarted it, not its words.
+    back = breaker.code == 0 or breaker.log.rstrip().endswith(DONE)
+    seen.words.append(f"{what} back" if back else f"{what} not back: {breaker}")
+
+
+def _expect_recovery(
+    target: ClusterUnderTest,
+    workload: WorkloadPods,
+    node: NodePromise,
+    seen: Observation,
+    began: float,
+) -> None:
+    """Look at the pods, then wait for a device of each kind and for the plan."""
+    seen.looked_at(workload)
+    expect_service(workload, seen, began)
+    expect_plan(target, workload.pods, node, seen, began)
+
+
+def _expect_new_agent(
+    target: ClusterUnderTest,
+    workload: WorkloadPods,
+    node: NodePromise,
+    old: Mapping[str, Any],
+    seen: Observation,
+    began: float,
+    patience: float,
+) -> None:
+    """Wait until another agent than the old one is ready."""
+
+    def replaced() -> bool:
+        new = target.agent(node.name)
+        return new is not None and new["metadata"]["uid"] != old["uid"] and _ready(new)
+
+    back = workload.pods.until(replaced, patience)
+    seen.waited("a new agent was ready", began)
+    seen.words.append("agent back" if back else "agent not back")
+
+
+def _ready(pod: Mapping[str, Any]) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)

@@ -1,0 +1,77 @@
+"""Ask for more memory than a device has, while neighbours on the same GPU compute."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from conformance.cluster.pods import Outcome, PodNamespace
+from conformance.observe.identities import visible_gpus
+from conformance.promise import DevicePromise
+
+_MARK, _BROKEN = "computed", "cuda-vector-add failed"
+_LOOP = f"""
+nvidia-smi -L
+while cuda-vector-add --size 1000 >/dev/null; do echo {_MARK}; sleep 0.5; done
+echo '{_BROKEN}'; exit 1
+"""
+# Enough of them that one is on the same GPU, however devices are spread.
+_MAX_NEIGHBOURS = 8
+_STARTED, _WENT_ON = 60, 20
+
+
+@dataclass(frozen=True)
+class Overcommit:
+    """What came of asking for too much: ``neighbours`` says of each on the same GPU if it went on.
+
+    ``elsewhere`` is how many neighbours were on other GPUs, where they show nothing.
+    """
+
+    command: tuple[str, ...]
+    greedy: Outcome
+    neighbours: tuple[bool, ...]
+    elsewhere: int
+
+    @property
+    def undisturbed(self) -> bool:
+        """Return whether no neighbour on the same GPU was disturbed."""
+        return all(self.neighbours)
+
+    @property
+    def words(self) -> str:
+        """Say what neighbours showed."""
+        if not self.neighbours:
+            return "no neighbour on the same GPU"
+        return f"{sum(self.neighbours)} of {len(self.neighbours)} neighbours compute on"
+
+
+def overcommit(pods: PodNamespace, promise: DevicePromise) -> Overcommit:
+    """Ask for a tenth more than the device's memory, beside neighbours where there are devices."""
+    mib = int((promise.device.memory_mib or 0) * 1.1)
+    command = ("mem-hog", "--mib", str(mib), "--chunk", "256")
+    node, resource = promise.node.name, promise.resource
+    greedy_script = ("/bin/sh", "-c", f"nvidia-smi -L; exec {' '.join(command)}")
+    names: list[str] = []
+    try:
+        for _ in range(min(promise.count - 1, _MAX_NEIGHBOURS)):
+            names.append(pods.start(node, ["/bin/sh", "-c", _LOOP], resource))
+        pods.until(lambda: all(_rounds(pods, name) for name in names), _STARTED)
+        greedy = pods.run(node, greedy_script, resource)
+        gpu = visible_gpus(greedy.log)
+        beside = [name for name in names if visible_gpus(pods.log(name)) == gpu and gpu]
+        return Overcommit(command, greedy, _went_on(pods, beside), len(names) - len(beside))
+    finally:
+        pods.remove(*names)
+
+
+def _went_on(pods: PodNamespace, names: Sequence[str]) -> tuple[bool, ...]:
+    before = {name: _rounds(pods, name) for name in names}
+    pods.until(lambda: all(_rounds(pods, name) > before[name] for name in names), _WENT_ON)
+    return tuple(
+        _rounds(pods, name) > before[name] and _BROKEN not in pods.log(name) for name in names
+    )
+
+
+def _rounds(pods: PodNamespace, name: str) -> int:
+    return len(re.findall(rf"^{_MARK}$", pods.log(name), re.MULTILINE))

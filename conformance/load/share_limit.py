@@ -1,0 +1,93 @@
+"""Ask for more memory than a limited share has: alone, two at once, past the limiter."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+
+from conformance.cluster.cluster_under_test import ClusterUnderTest
+from conformance.cluster.pods import Outcome, PodNamespace
+from conformance.evidence import Verdict
+from conformance.observe.scrape import scrape
+from conformance.promise import DevicePromise
+
+GRANTED, REFUSED = 0, 12
+# Of a share this large, two processes get more than half each with what their contexts take.
+_ROOM_FOR_TWO_MIB = 2048
+_STARTED, _NOTICED = 60, 30
+# The driver's own library, by its SONAME the one that a program then asks for.
+_PAST = "LD_PRELOAD=/usr/lib/divvy/driver/libcuda-driver.so.1"
+_CODE = re.compile(r"^code (\w+) (\d+)$", re.MULTILINE)
+
+
+def request_script(limit_mib: int) -> str:
+    """Return a shell script that asks for memory in several ways and prints how each ended."""
+    half = limit_mib * 6 // 10
+    lines = [f"mem-hog --mib {limit_mib * 11 // 10} --chunk 64; echo code alone $?"]
+    if limit_mib >= _ROOM_FOR_TWO_MIB:
+        hog = f"mem-hog --mib {half} --chunk {half}"
+        lines += [
+            f"({hog} --hold 4; echo code first $?) & ({hog} --hold 4; echo code second $?) & wait",
+            # Its parent ends at once; what it holds counts on, and is free when it ends.
+            f"({hog} --hold 6 & ) ; sleep 2",
+            f"{hog}; echo code beside $?",
+            "sleep 8",
+            f"{hog}; echo code after $?",
+        ]
+    return "\n".join(lines)
+
+
+def judge_requests(limit_mib: int, log: str) -> Verdict:
+    """Judge the output of ``request_script``."""
+    codes = {name: int(code) for name, code in _CODE.findall(log)}
+    two = sorted(codes.get(name, -1) for name in ("first", "second"))
+    granted = [int(mib) for mib in re.findall(r"^allocated (\d+) MiB", log, re.MULTILINE)]
+    words = {
+        "beyond the limit": "refused" if codes.get("alone") == REFUSED else "not refused",
+        "the most granted": "within it" if max(granted, default=-1) <= limit_mib else "beyond it",
+        "two at once": "one of two" if two == [GRANTED, REFUSED] else f"exit codes {two}",
+        "beside an orphan": "refused" if codes.get("beside") == REFUSED else "not refused",
+        "after its end": "granted" if codes.get("after") == GRANTED else "not granted",
+    }
+    expected = ["refused", "within it", "one of two", "refused", "granted"]
+    if limit_mib < _ROOM_FOR_TWO_MIB:
+        words = dict(list(words.items())[:2])
+    pairs = zip(words, expected, strict=False)
+    return (
+        ", ".join(f"{what}: {word}" for what, word in pairs),
+        ", ".join(f"{what}: {word}" for what, word in words.items()),
+    )
+
+
+def ask(pods: PodNamespace, promise: DevicePromise) -> Outcome:
+    """Run the requests in one pod on a share."""
+    script = request_script(promise.device.memory_mib or 0)
+    command = ["/bin/sh", "-c", script]
+    return pods.run(promise.node.name, command, promise.resource, _STARTED + 60)
+
+
+@dataclass(frozen=True)
+class PastTheLimiter:
+    """What came of a pod that uses the driver's own library: its log, and MiB reported above."""
+
+    log: str
+    over_mib: float | None
+
+
+def go_past(target: ClusterUnderTest, pods: PodNamespace, promise: DevicePromise) -> PastTheLimiter:
+    """Take a fifth more than the share past the limiter, until the metrics name the pod."""
+    mib = (promise.device.memory_mib or 0) * 12 // 10
+    script = f"{_PAST} mem-hog --mib {mib} --hold 120"
+    name = pods.start(promise.node.name, ["/bin/sh", "-c", script], promise.resource)
+    try:
+        pods.until(lambda: "allocated" in pods.log(name), _STARTED)
+        deadline = time.monotonic() + _NOTICED
+        while True:
+            page = scrape(target, promise.node.name)
+            over = page.values("divvy_memory_over_limit_mib", pod=name) if page else []
+            if over or time.monotonic() > deadline:
+                return PastTheLimiter(pods.log(name), over[0] if over else None)
+            time.sleep(1)
+    finally:
+        pods.remove(name)

@@ -1,0 +1,1 @@
+"""What pods, nodes and agents show: each file reads one thing."""

@@ -1,0 +1,74 @@
+"""What a pod without a request sees of GPUs, however it asks the container runtime for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lightkube.generic_resource import create_global_resource
+
+from conformance.cluster.api import Api
+from conformance.cluster.pods import Outcome, PodNamespace
+from conformance.observe.probes import LOOK
+
+RuntimeClass = create_global_resource("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses")
+# What images and users set; NVIDIA's container runtime gives every GPU to a pod that does.
+_ALL = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "all"}
+_COMMAND = ("/bin/sh", "-c", LOOK)
+_PATIENCE = 60
+_NO_HANDLER = re.compile(r"no runtime for|RuntimeHandler .* not supported|unknown runtime handler")
+
+
+@dataclass(frozen=True)
+class BareLook:
+    """What pods without a request saw, by how they asked; ``numbers`` tried devices by number.
+
+    ``numbers`` is None where the cluster admits no pod with the usual rights.
+    """
+
+    outcomes: Mapping[str, Outcome]
+    numbers: Outcome | None
+
+
+def nvidia_runtime_classes(api: Api) -> tuple[str, ...]:
+    """Return the names of the runtime classes that lead to NVIDIA's container runtime."""
+    return tuple(
+        found["metadata"]["name"]
+        for found in api.find_known(RuntimeClass)
+        if "nvidia" in f"{found['metadata']['name']} {found.get('handler')}"
+    )
+
+
+def look_without_request(
+    pods: PodNamespace, node: str, classes: Sequence[str]
+) -> Mapping[str, Outcome]:
+    """Look as a plain pod, as one that sets NVIDIA's variables, and in each runtime class.
+
+    A runtime class that this node's runtime does not know is left out: no pod runs with it.
+    """
+    names: dict[str, str] = {}
+    try:
+        names["a plain pod"] = pods.start(node, _COMMAND)
+        names["NVIDIA_VISIBLE_DEVICES=all"] = pods.start(node, _COMMAND, env=_ALL)
+        for one in classes:
+            names[f"runtime class {one}"] = pods.start(node, _COMMAND, env=_ALL, runtime_class=one)
+        outcomes = {}
+        for how, name in names.items():
+            pods.until(lambda: _is_settled(pods, name, how), _PATIENCE)  # noqa: B023
+            if not _has_no_handler(pods, name, how):
+                outcomes[how] = pods.wait(name, 0)
+        return outcomes
+    finally:
+        pods.remove(*names.values())
+
+
+def _is_settled(pods: PodNamespace, name: str, how: str) -> bool:
+    ended = pods.phase(name) in ("Succeeded", "Failed", "Deleted")
+    return ended or _has_no_handler(pods, name, how)
+
+
+def _has_no_handler(pods: PodNamespace, name: str, how: str) -> bool:
+    if not how.startswith("runtime class") or pods.phase(name) != "Pending":
+        return False
+    return any(_NO_HANDLER.search(event) for event in pods.events(name))

@@ -1,0 +1,70 @@
+"""Errors of a GPU's memory that wait for a reset or for a repair, as the driver counts them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from conformance.cluster.cluster_under_test import ClusterUnderTest
+from conformance.evidence import Verdict
+from conformance.not_made import not_applicable
+from conformance.observe.nvml_script import OPEN_NVML, run_nvml_script
+
+Counters = Mapping[str, int | str | None]
+# Corrected errors, and what was remapped or retired for good, are the past of a GPU that works.
+AMISS = {
+    "uncorrected": "uncorrectable ECC errors since the last reset",
+    "remapping_pending": "row remappings pending",
+    "remapping_failed": "row remappings failed",
+    "retirement_pending": "page retirements pending",
+}
+# Runs in the agent's pod. What a model or its driver does not have is null: rows are remapped from
+# Ampere on, pages were retired before, and ECC can be off.
+SCRIPT = (
+    OPEN_NVML
+    + """\
+def part(answer, index):
+    return answer[index] if isinstance(answer, tuple) else answer
+def pages(answer):
+    return len(answer) if isinstance(answer, list) else answer
+found = {}
+for index in range(nvml.nvmlDeviceGetCount()):
+    gpu = ask(nvml.nvmlDeviceGetHandleByIndex, index)
+    if isinstance(gpu, str):
+        found[f"GPU {index}"] = {"uncorrected": gpu}
+        continue
+    rows = ask(nvml.nvmlDeviceGetRemappedRows, gpu)
+    found[ask(nvml.nvmlDeviceGetUUID, gpu)] = {
+        "uncorrected": ask(nvml.nvmlDeviceGetTotalEccErrors, gpu, 1, 0),
+        "uncorrected_ever": ask(nvml.nvmlDeviceGetTotalEccErrors, gpu, 1, 1),
+        "remapped": part(rows, 1),
+        "remapping_pending": part(rows, 2),
+        "remapping_failed": part(rows, 3),
+        "retired": pages(ask(nvml.nvmlDeviceGetRetiredPages, gpu, 1)),
+        "retirement_pending": ask(nvml.nvmlDeviceGetRetiredPagesPendingStatus, gpu),
+    }
+print(json.dumps(found))
+"""
+)
+
+
+def memory_errors(target: ClusterUnderTest, node: str) -> Mapping[str, Counters] | None:
+    """Return each GPU's counters by UUID; None where there is no agent to ask the driver."""
+    counters: Mapping[str, Counters] | None = run_nvml_script(target, node, SCRIPT)
+    return counters
+
+
+def memory_is_sound(found: Mapping[str, Counters], gpus: int) -> Verdict:
+    """Judge the counters of a node's GPUs; not applicable where none of them counts anything."""
+    if found and not any(_asked(counters) for counters in found.values()):
+        not_applicable("no GPU of the node counts memory errors: no ECC, or it is off")
+    bad = [f"{uuid}: {', '.join(words)}" for uuid, one in found.items() if (words := _amiss(one))]
+    return f"{gpus} GPUs, nothing amiss", f"{len(found)} GPUs, {'; '.join(bad) or 'nothing amiss'}"
+
+
+def _asked(counters: Counters) -> Sequence[str]:
+    return [key for key in AMISS if counters.get(key) is not None]
+
+
+def _amiss(counters: Counters) -> list[str]:
+    """Say what is not 0; a counter that cannot be read has the driver's words."""
+    return [f"{AMISS[key]}: {counters[key]}" for key in _asked(counters) if counters[key]]

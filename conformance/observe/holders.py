@@ -1,0 +1,129 @@
+"""Pods of others that hold devices: what they hold is neither used nor asked for."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from lightkube.generic_resource import create_namespaced_resource
+
+from conformance.catalogue import SHARED
+from conformance.cluster.cluster_under_test import ClusterUnderTest
+from conformance.cluster.pod_spec import OWN
+from conformance.cluster.pod_watch import Pod
+from conformance.not_made import NotMade, not_made
+from conformance.promise import DevicePromise, NodePromise
+from divvy.model import parse_count
+from divvy.model.resource_names import VENDOR
+
+ResourceClaim = create_namespaced_resource(
+    "resource.k8s.io", "v1", "ResourceClaim", "resourceclaims"
+)
+_DRA_DRIVER = f"gpu.{VENDOR}"
+_NAMED = 3
+# Pods of a check before, or of a run that was just stopped, are on their way out.
+_LEAVING = 30.0
+
+
+def holders(pods: Iterable[Any], node: str, resource: str) -> Mapping[str, int]:
+    """Return namespace/name → devices of the pods that hold a resource.
+
+    Pods of this and of other runs of the suite count as all others: whatever is left of them
+    holds its device.
+    """
+    found = {}
+    for pod in pods:
+        metadata, spec = pod["metadata"], pod["spec"]
+        ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+        if ended or spec.get("nodeName") != node:
+            continue
+        containers = [*spec["containers"], *(spec.get("initContainers") or ())]
+        limits = [(one.get("resources") or {}).get("limits") or {} for one in containers]
+        held = sum(parse_count(limit.get(resource, 0)) or 0 for limit in limits)
+        if held:
+            found[f"{metadata['namespace']}/{metadata['name']}"] = held
+    return found
+
+
+def claimants(
+    pods: Iterable[Any], claims: Iterable[Mapping[str, Any]], node: str
+) -> Mapping[str, int]:
+    """Return namespace/name → GPUs or parts of one that DRA claims give the pods of a node.
+
+    Which resource of a device plugin they are lost to cannot be told: they count for each.
+    """
+    here = {
+        f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+        for pod in pods
+        if pod["spec"].get("nodeName") == node
+        and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+    }
+    found: dict[str, int] = {}
+    for claim in claims:
+        status = claim.get("status") or {}
+        results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or []
+        # Administrative access leaves the device to others.
+        count = sum(
+            one.get("driver") == _DRA_DRIVER and not one.get("adminAccess") for one in results
+        )
+        for consumer in status.get("reservedFor") or []:
+            name = f"{claim['metadata']['namespace']}/{consumer['name']}"
+            if count and consumer.get("resource") == "pods" and name in here:
+                found[name] = found.get(name, 0) + count
+    return found
+
+
+def require_free(target: ClusterUnderTest, promise: DevicePromise) -> None:
+    """Skip by name where using a device would disturb somebody, or none is left."""
+    held = _held(target, promise)
+    if held and promise.mode in SHARED:
+        not_made(f"replicas are held by {_names(held)}")
+    if sum(held.values()) >= promise.count:
+        not_made(f"every device is held by {_names(held)}")
+
+
+def is_free(target: ClusterUnderTest, promise: DevicePromise) -> bool:
+    """Return whether a device can be used and disturbs nobody."""
+    try:
+        require_free(target, promise)
+    except NotMade:
+        return False
+    return True
+
+
+def require_idle(target: ClusterUnderTest, promise: DevicePromise) -> None:
+    """Skip by name where filling or burning would disturb somebody."""
+    held = _held(target, promise)
+    if held:
+        not_made(f"needs idle GPUs: devices are held by {_names(held)}")
+
+
+def require_idle_node(target: ClusterUnderTest, node: NodePromise) -> None:
+    """Skip by name where anybody else holds any device of a node."""
+    for promise in target.devices_of(node):
+        require_idle(target, promise)
+
+
+def _held(target: ClusterUnderTest, promise: DevicePromise) -> Mapping[str, int]:
+    deadline = time.monotonic() + _LEAVING
+    while True:
+        pods = target.api.find(Pod, namespace="*", fields={"spec.nodeName": promise.node.name})
+        claims = target.api.find_known(ResourceClaim, namespace="*")
+        held = Counter(holders(pods, promise.node.name, promise.resource))
+        held.update(claimants(pods, claims, promise.node.name))
+        own = holders(filter(_is_own, pods), promise.node.name, promise.resource)
+        if not own or time.monotonic() > deadline:
+            return held
+        time.sleep(1)
+
+
+def _is_own(pod: Any) -> bool:
+    return OWN.items() <= (pod["metadata"].get("labels") or {}).items()
+
+
+def _names(held: Mapping[str, int]) -> str:
+    shown = sorted(held)
+    more = f" and {len(shown) - _NAMED} more" if len(shown) > _NAMED else ""
+    return ", ".join(shown[:_NAMED]) + more

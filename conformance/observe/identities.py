@@ -1,0 +1,38 @@
+"""Which devices are meant: UUIDs as pods, the driver, the kubelet and CDI name them."""
+
+from __future__ import annotations
+
+import re
+
+_GPU = re.compile(r"^(?:smi )?GPU \d+: .*\(UUID: (GPU-[^)\s]+)\)", re.MULTILINE)
+_MIG = re.compile(r"^(?:smi )?\s+MIG .*\(UUID: (MIG-[^)\s]+)\)", re.MULTILINE)
+
+
+def visible_devices(listed: str) -> tuple[str, ...]:
+    """Return the devices that `nvidia-smi -L` lists: MIG devices, and GPUs that have none."""
+    devices: list[str] = []
+    gpu = ""
+    for line in listed.splitlines():
+        if found := _GPU.match(line):
+            gpu = found[1]
+            devices.append(gpu)
+        elif found := _MIG.match(line):
+            devices = [uuid for uuid in devices if uuid != gpu]
+            devices.append(found[1])
+    return tuple(devices)
+
+
+def visible_gpus(listed: str) -> tuple[str, ...]:
+    """Return the GPUs that `nvidia-smi -L` lists, or on which its MIG devices are."""
+    return tuple(_GPU.findall(listed))
+
+
+def physical(device_id: str) -> str:
+    """Return the UUID behind an ID that a kubelet knows: replicas carry a number."""
+    return device_id.partition("::")[0]
+
+
+def driver_version(table: str) -> str | None:
+    """Return the driver's version in nvidia-smi's table, None where there is none."""
+    found = re.search(r"Driver Version: (\S+)", table)
+    return found[1] if found else None

@@ -1,0 +1,32 @@
+"""Scripts that ask NVML in the agent's pod: it has the bindings and the driver's files."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from conformance.cluster.cluster_under_test import ClusterUnderTest
+from divvy.model.contract import DRIVER_ROOT
+
+# What a script begins with. ``ask`` returns None for what the GPU or its driver does not have, and
+# the driver's words for another error.
+OPEN_NVML = """
+import ctypes, glob, json, sys
+import pynvml as nvml
+folders = ("usr/lib/*-linux-gnu", "usr/lib64", "usr/lib", "lib64")
+paths = [path for one in folders for path in glob.glob(f"{sys.argv[1]}/{one}/libnvidia-ml.so.1")]
+nvml.nvmlLib = ctypes.CDLL(paths[0])
+nvml.nvmlInit()
+absent = (nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+def ask(call, *arguments):
+    try:
+        return call(*arguments)
+    except nvml.NVMLError as problem:
+        return None if problem.value in absent else str(problem)
+"""
+
+
+def run_nvml_script(target: ClusterUnderTest, node: str, script: str) -> Any:
+    """Return the JSON that a script prints; None where there is no agent to run it."""
+    text = target.enter(node, "python3 -c %s %s", script, DRIVER_ROOT)
+    return None if text is None else json.loads(text)

@@ -1,0 +1,52 @@
+"""Whatever else offers a node's GPUs: DRA drivers, and plugins of other domains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from lightkube.generic_resource import create_global_resource
+
+from divvy.model import parse_count
+from divvy.model.resource_names import VENDOR
+
+ResourceSlice = create_global_resource("resource.k8s.io", "v1", "ResourceSlice", "resourceslices")
+# Resources that share NVIDIA's GPUs: HAMi, Volcano, Alibaba Cloud, Tencent's gpu-manager, Run:ai.
+_SHARERS = (
+    "volcano.sh/vgpu-",
+    "aliyun.com/gpu-",
+    "tencent.com/vcuda-",
+    "run.ai/",
+    "hami.io/",
+    "4paradigm.com/vgpu",
+)
+
+
+def other_offers(
+    node: str,
+    slices: Iterable[Mapping[str, Any]],
+    allocatable: Mapping[str, object],
+    planned: Mapping[str, int],
+) -> list[str]:
+    """Say what else offers a node's GPUs."""
+    drivers = {
+        str(one["spec"].get("driver"))
+        for one in slices
+        if one["spec"].get("nodeName") == node
+        and VENDOR in str(one["spec"].get("driver"))
+        and any(_is_gpu(device) for device in one["spec"].get("devices") or [])
+    }
+    resources = [
+        f"{name} {count}"
+        for name, count in sorted(allocatable.items())
+        if name.startswith(_SHARERS) and parse_count(count) and name not in planned
+    ]
+    return [*(f"DRA driver {driver}" for driver in sorted(drivers)), *resources]
+
+
+def _is_gpu(device: Mapping[str, Any]) -> bool:
+    """Return whether a device of NVIDIA's is a GPU or a part of one: its driver has others too."""
+    # resource.k8s.io/v1 has the attributes in the device itself, v1beta1 below `basic`.
+    attributes = device.get("attributes") or (device.get("basic") or {}).get("attributes") or {}
+    kind = (attributes.get("type") or {}).get("string")
+    return kind in (None, "gpu", "mig", "vfio")

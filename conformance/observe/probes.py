@@ -1,0 +1,122 @@
+"""Pods that look around: one per resource and node answers several checks, all at once.
+
+A pod takes a second or more to start and to go, its work takes a fraction of one. So
+every look at a device happens in one pod, and all these pods run at the same time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from conformance.cluster.pods import Outcome, PodNamespace
+from conformance.promise import DevicePromise
+
+Case = TypeVar("Case")
+Result = TypeVar("Result")
+_MARK = "@@ "
+
+# Prints what a container can see of GPUs: device files it can open, CUDA's and NVML's view, and
+# whether the driver is the simulated one, by a mark that only its library has.
+LOOK = """
+for node in /dev/nvidia[0-9]* /dev/nvidia-caps/nvidia-cap*; do
+  [ -e "$node" ] || continue
+  if dd if="$node" of=/dev/null count=0 2>&1 | grep -qv "Operation not permitted"; then
+    echo "node $node"
+  fi
+done
+gpu-burn -l 2>/dev/null | sed 's/^/cuda /'
+command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | sed 's/^/smi /'
+for folder in /usr/lib/*-linux-gnu /usr/lib64 /usr/lib; do
+  [ -e "$folder/libcuda.so.1" ] || continue
+  if grep -qs divvySimulated "$folder/libcuda.so.1"; then echo "driver simulated"
+  else echo "driver real"; fi
+  break
+done
+true
+"""
+_PARTS = {
+    "look": LOOK,
+    "memory": "mem-hog --mib 1",
+    "vector-add": "cuda-vector-add",
+    "nvidia-smi": "nvidia-smi",
+}
+
+
+def script(parts: Mapping[str, str]) -> str:
+    """Return a shell script that runs commands and marks where each begins and how it ends."""
+    return "\n".join(
+        f"echo '{_MARK}{name}'; ({command}) 2>&1; echo '{_MARK}'$?"
+        for name, command in parts.items()
+    )
+
+
+@dataclass(frozen=True)
+class Part:
+    """One command in a probe: its exit code (None: it never ran to its end) and output."""
+
+    code: int | None
+    log: str
+    pod: Outcome
+
+    def __str__(self) -> str:
+        if self.code is None:
+            return str(self.pod)
+        last = self.log.strip().splitlines()[-1:] or [""]
+        return f"exit code {self.code}, `{last[0]}`"
+
+
+def part(pod: Outcome, name: str) -> Part:
+    """Return what one command of a probe said."""
+    pattern = rf"^{_MARK}{name}\n(.*?)^{_MARK}(\d+)$"
+    found = re.search(pattern, pod.log, re.MULTILINE | re.DOTALL)
+    if found is None:
+        return Part(None, pod.log, pod)
+    return Part(int(found.group(2)), found.group(1), pod)
+
+
+def look_around(pods: PodNamespace, promise: DevicePromise) -> Outcome:
+    """Run every look at a device in one pod that holds one."""
+    return pods.run(promise.node.name, ["/bin/sh", "-c", script(_PARTS)], promise.resource, 120)
+
+
+def shown_memory(pod: Outcome) -> dict[str, int | None]:
+    """Return the memory, in MiB, that CUDA and nvidia-smi show in a probe; None: not shown."""
+    patterns = {
+        "cuDeviceTotalMem": ("look", r"^cuda ID 0: .*, (\d+)MB "),
+        "cuMemGetInfo": ("memory", r"device: (\d+) MiB total"),
+        "nvidia-smi": ("nvidia-smi", r"\d+MiB\s*/\s*(\d+)MiB"),
+    }
+    shown: dict[str, int | None] = {}
+    for what, (name, pattern) in patterns.items():
+        match = re.search(pattern, part(pod, name).log, re.MULTILINE)
+        # gpu-burn's megabytes are millions of bytes.
+        unit = 10**6 if what == "cuDeviceTotalMem" else 1 << 20
+        shown[what] = None if match is None else round(int(match[1]) * unit / (1 << 20))
+    return shown
+
+
+def is_simulated(log: str) -> bool | None:
+    """Return whether a pod found the simulated driver; None where it found none."""
+    found = re.search(r"^driver (simulated|real)$", log, re.MULTILINE)
+    return None if found is None else found[1] == "simulated"
+
+
+class AtOnce(Generic[Case, Result]):
+    """Does the same for many cases at the same time; all are done when the first is answered."""
+
+    def __init__(self, cases: Iterable[Case], work: Callable[[Case], Result], maximum: int) -> None:
+        self._cases = tuple(cases)
+        self._work = work
+        self._maximum = maximum
+        self._done: dict[str, Future[Result]] = {}
+
+    def __getitem__(self, case: Case) -> Result:
+        """Return what came of a case; a failure of its work is raised here."""
+        if not self._done:
+            with ThreadPoolExecutor(self._maximum) as threads:
+                self._done = {str(one): threads.submit(self._work, one) for one in self._cases}
+        return self._done[str(case)].result()

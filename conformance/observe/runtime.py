@@ -1,0 +1,138 @@
+"""How a node's container runtime gets devices: what the agent wrote, and what it names."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from conformance.cluster.cluster_under_test import ClusterUnderTest
+from divvy.model.contract import CDI_FILE, CDI_FOLDER, DRIVER_ROOT, DRIVER_ROOT_VARIABLE, Component
+
+# Runs in the agent's pod, where the host's driver root is mounted at DRIVER_ROOT.
+_LOOK = """
+import json, os, sys
+file, here, variable = sys.argv[1:]
+host = os.environ[variable].rstrip("/")
+spec = json.load(open(file))
+edits = [spec["containerEdits"], *(one["containerEdits"] for one in spec["devices"])]
+nodes = [node for edit in edits for node in edit.get("deviceNodes", ())]
+mounts = [mount for edit in edits for mount in edit.get("mounts", ())]
+named = {node.get("hostPath", node["path"]) for node in nodes}
+named |= {mount["hostPath"] for mount in mounts}
+gone = [path for path in named if not os.path.exists(here + path.removeprefix(host))]
+names = [device["name"] for device in spec["devices"]]
+print(json.dumps({"names": names, "gone": sorted(gone), "files": len(named)}))
+"""
+# Runs in the pod that prepares the runtime, with the code that prepared it.
+_LACKS = """
+from divvy.agent.node_runtime.host import Host
+from divvy.agent.node_runtime.prepare import prepare_containerd
+print("; ".join(prepare_containerd(Host(), change=False)))
+"""
+# The agent's way to the driver and to the kubelet, in processes of their own that know nothing of
+# what the agent has in mind.
+_DEVICES = """
+import ctypes, glob, json, sys
+import pynvml as nvml
+folders = ("usr/lib/*-linux-gnu", "usr/lib64", "usr/lib", "lib64")
+paths = [path for one in folders for path in glob.glob(f"{sys.argv[1]}/{one}/libnvidia-ml.so.1")]
+nvml.nvmlLib = ctypes.CDLL(paths[0])
+nvml.nvmlInit()
+found = []
+for index in range(nvml.nvmlDeviceGetCount()):
+    gpu = nvml.nvmlDeviceGetHandleByIndex(index)
+    found.append(nvml.nvmlDeviceGetUUID(gpu))
+    try:
+        places = nvml.nvmlDeviceGetMaxMigDeviceCount(gpu)
+    except nvml.NVMLError:
+        places = 0
+    for place in range(places):
+        try:
+            found.append(
+                nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, place))
+            )
+        except nvml.NVMLError:
+            continue
+print(json.dumps(found))
+"""
+_HELD = """
+import asyncio, json, os
+from pathlib import Path
+from divvy.agent.kubelet.pod_resources import PodResources
+async def ask():
+    client = PodResources(Path("/var/lib/kubelet/pod-resources/kubelet.sock"))
+    found = {}
+    for one in await client.holders():
+        found.setdefault(one.pod, []).append(one.device_id)
+    await client.close()
+    print(json.dumps(found))
+asyncio.run(ask())
+"""
+
+
+@dataclass(frozen=True)
+class Specification:
+    """What the CDI specification of a node names."""
+
+    names: tuple[str, ...]
+    gone: tuple[str, ...]
+    files: int
+
+    @property
+    def gpus(self) -> int:
+        """Return how many GPUs it names."""
+        return sum(name.startswith("GPU-") for name in self.names)
+
+    @property
+    def mig_devices(self) -> int:
+        """Return how many MIG devices it names."""
+        return len(self.names) - self.gpus
+
+
+def specification(target: ClusterUnderTest, node: str) -> Specification | None:
+    """Read the CDI specification on a node; None where there is no agent."""
+    text = target.enter(
+        node,
+        "python3 -c %s %s %s %s",
+        _LOOK,
+        f"{CDI_FOLDER}/{CDI_FILE}",
+        DRIVER_ROOT,
+        DRIVER_ROOT_VARIABLE,
+    )
+    if text is None:
+        return None
+    found = json.loads(text)
+    return Specification(tuple(found["names"]), tuple(found["gone"]), found["files"])
+
+
+def driver_devices(target: ClusterUnderTest, node: str) -> frozenset[str] | None:
+    """Return the UUIDs of all GPUs and MIG devices, as the driver names them to a new process.
+
+    None where there is no agent, in whose pod the driver can be asked.
+    """
+    text = target.enter(node, "python3 -c %s %s", _DEVICES, DRIVER_ROOT)
+    return None if text is None else frozenset(json.loads(text))
+
+
+def kernel_module(target: ClusterUnderTest, node: str) -> str | None:
+    """Return the version of the loaded kernel module, None where nothing tells it."""
+    own = f"{DRIVER_ROOT}/proc/driver/nvidia/version"
+    text = target.enter(node, "cat %s 2>/dev/null || cat /proc/driver/nvidia/version", own)
+    found = re.search(r"\d+\.\d+(\.\d+)?", text or "")
+    return None if found is None else found.group()
+
+
+def held_devices(target: ClusterUnderTest, node: str) -> Mapping[str, tuple[str, ...]] | None:
+    """Return namespace/pod → IDs of its devices, as the kubelet tells them on its own socket.
+
+    None where there is no agent, whose pod has the socket.
+    """
+    text = target.enter(node, "python3 -c %s", _HELD)
+    return None if text is None else {pod: tuple(held) for pod, held in json.loads(text).items()}
+
+
+def runtime_lacks(target: ClusterUnderTest, node: str) -> str | None:
+    """Return what the node's runtime lacks for CDI; None where Divvy does not prepare it."""
+    return target.enter(node, "/usr/bin/python3 -c %s", _LACKS, component=Component.NODE_RUNTIME)

@@ -1,0 +1,153 @@
+"""What a node's metrics say, read from within the agent's pod."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lightkube.generic_resource import create_namespaced_resource
+from prometheus_client.parser import text_string_to_metric_families
+
+from conformance.catalogue import SHARED
+from conformance.cluster.cluster_under_test import ClusterUnderTest
+from conformance.cluster.pods import PodNamespace
+from conformance.promise import DevicePromise
+from divvy.model.contract import AGENT, METRICS_PORT
+
+EndpointSlice = create_namespaced_resource(
+    "discovery.k8s.io", "v1", "EndpointSlice", "endpointslices"
+)
+
+_URL = f"http://127.0.0.1:{METRICS_PORT}/metrics"
+_READ = f"import urllib.request as u; print(u.urlopen('{_URL}').read().decode())"
+# A pod that has allocated so much uses no more than that, with what the driver needs itself.
+HELD_MIB, MAX_MIB = 2048, 4096
+# What a replica holds: no metric says how much memory one replica uses.
+_LITTLE_MIB = 16
+_STARTED, _REPORTED = 60, 20
+
+
+@dataclass(frozen=True)
+class Scrape:
+    """One reading of a node's metrics."""
+
+    text: str
+
+    def values(self, name: str, **labels: str) -> list[float]:
+        """Return the values of a metric's series with these labels."""
+        return [
+            sample.value
+            for family in text_string_to_metric_families(self.text)
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        ]
+
+    def series(self, name: str, **labels: str) -> list[Mapping[str, str]]:
+        """Return the labels of a metric's series with these labels."""
+        return [
+            sample.labels
+            for family in text_string_to_metric_families(self.text)
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        ]
+
+    def label_values(self, name: str, label: str) -> frozenset[str]:
+        """Return the different values that a label has in a metric's series."""
+        return frozenset(
+            sample.labels[label]
+            for family in text_string_to_metric_families(self.text)
+            for sample in family.samples
+            if sample.name == name and label in sample.labels
+        )
+
+    def lines(self, *parts: str) -> str:
+        """Return the lines that contain all the parts."""
+        return "\n".join(line for line in self.text.splitlines() if all(p in line for p in parts))
+
+
+def scrape(target: ClusterUnderTest, node: str) -> Scrape | None:
+    """Read a node's metrics; None where it has no agent."""
+    text = target.enter(node, "python3 -c %s", _READ)
+    return None if text is None else Scrape(text)
+
+
+def service_address(target: ClusterUnderTest, node: str) -> str | None:
+    """Return the address to which the agents' Service leads for a node, None for nowhere."""
+    labels = {"kubernetes.io/service-name": AGENT}
+    for found in target.api.find(EndpointSlice, namespace=target.cluster.namespace, labels=labels):
+        for endpoint in found.get("endpoints") or []:
+            if endpoint.get("nodeName") == node and endpoint["conditions"].get("ready"):
+                return str(endpoint["addresses"][0])
+    return None
+
+
+@dataclass(frozen=True)
+class MetricsSample:
+    """What the metrics say while a pod of each kind of device holds memory, by resource."""
+
+    metrics: Scrape
+    pods: Mapping[str, str]
+
+
+def sample_metrics(
+    target: ClusterUnderTest, pods: PodNamespace, node: str, promises: Sequence[DevicePromise]
+) -> MetricsSample | None:
+    """Hold memory on a device of each kind until the node's metrics name every pod.
+
+    None where the node has no agent.
+    """
+    names: dict[str, str] = {}
+    try:
+        for one in promises:
+            names[one.resource] = pods.start(node, _hog(one), one.resource)
+        for name in names.values():
+            pods.until(lambda: "allocated" in pods.log(name), _STARTED)  # noqa: B023
+        deadline = time.monotonic() + _REPORTED
+        while True:
+            found = scrape(target, node)
+            if found is None:
+                return None
+            complete = all(found.values("divvy_device_held", pod=name) for name in names.values())
+            if complete or time.monotonic() > deadline:
+                return MetricsSample(found, names)
+            time.sleep(1)
+    finally:
+        pods.remove(*names.values())
+
+
+def sample_sharers(
+    target: ClusterUnderTest, pods: PodNamespace, promise: DevicePromise
+) -> tuple[list[str], list[Mapping[str, str]]] | None:
+    """Hold one replica more than there are devices, so that two pods share one.
+
+    Return the pods, and their series once the metrics name them all; None where there is no agent.
+    """
+    devices = sum(
+        one.resource == promise.resource and one.share == 0 for one in promise.node.plan.devices
+    )
+    names: list[str] = []
+    try:
+        for _ in range(devices + 1):
+            names.append(pods.start(promise.node.name, _hog(promise), promise.resource))
+        for name in names:
+            pods.until(lambda: "allocated" in pods.log(name), _STARTED)  # noqa: B023
+        deadline = time.monotonic() + _REPORTED
+        while True:
+            found = scrape(target, promise.node.name)
+            if found is None:
+                return None
+            series = found.series(
+                "divvy_device_held", resource=promise.resource, namespace=pods.name
+            )
+            named = {one["pod"] for one in series}
+            if named >= set(names) or time.monotonic() > deadline:
+                return names, series
+            time.sleep(1)
+    finally:
+        pods.remove(*names)
+
+
+def _hog(promise: DevicePromise) -> tuple[str, ...]:
+    mib = _LITTLE_MIB if promise.mode in SHARED else HELD_MIB
+    return ("mem-hog", "--mib", str(mib), "--hold", "300")

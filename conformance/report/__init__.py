@@ -1,0 +1,1 @@
+"""The record of a run, for people and machines."""

@@ -1,0 +1,252 @@
+"""The report of a run: one set of records, rendered for people and machines."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import jinja2
+import yaml
+
+from conformance.catalogue import Check
+from conformance.evidence import Evidence
+from conformance.not_made import Missed
+
+# XML 1.0 has no other characters (section 2.2 of its specification).
+_NOT_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
+DISCLAIMER = "SIMULATED GPUs: no CUDA hardware was exercised; this is not a hardware result."
+# What each result says, for a reader who has not read the documents.
+MEANING = {
+    "success": "Everything that such a cluster can have was checked on hardware, and holds.",
+    "partial": "Nothing that must hold failed; something was not checked, is simulated, or is a "
+    "recommendation that does not hold.",
+    "failure": "Something that must hold does not.",
+    "nothing checked": "No check could be made; the reasons are below.",
+}
+
+
+@dataclass(frozen=True)
+class Record:
+    """The outcome of one check in one case (a node, or a resource on a node).
+
+    ``missed`` says of a skipped one why it was not made.
+    """
+
+    check: Check
+    case: str
+    status: str
+    reason: str
+    evidence: Evidence
+    seconds: float
+    missed: Missed | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether it must hold, and something kept it from being checked."""
+        return self.missed == "not made" and self.check.level == "MUST"
+
+    @property
+    def key(self) -> str:
+        """Return what names this record from run to run."""
+        return f"{self.check.id} {self.case}"
+
+
+@dataclass
+class Report:
+    """All records of a run, and what it ran against.
+
+    ``only`` are the options that kept the run to a part of the checks or of the nodes.
+    """
+
+    target: Mapping[str, Any]
+    records: list[Record] = field(default_factory=list)
+    only: tuple[str, ...] = ()
+    began: float = field(default_factory=time.time)
+    ended: float = 0.0
+
+    @property
+    def simulated(self) -> bool:
+        """Return whether any node's GPUs are simulated."""
+        return any(node["simulated"] for node in self.target["nodes"])
+
+    @property
+    def mode(self) -> str:
+        """Return simulated, hardware, or unknown where nothing said which it is."""
+        if self.simulated:
+            return "simulated"
+        known = all(node["simulated"] is False for node in self.target["nodes"])
+        return "hardware" if known else "unknown"
+
+    @property
+    def open(self) -> list[Record]:
+        """Return what must hold and was not checked, though it could have been."""
+        return [record for record in self.records if record.is_open]
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Count records by status."""
+        return Counter(record.status for record in self.records)
+
+    @property
+    def result(self) -> str:
+        """Return success, partial (skipped or simulated), failure, or nothing checked."""
+        counts = self.counts
+        if not self.target["nodes"] or not (counts["passed"] or counts["failed"]):
+            return "nothing checked"
+        if any(
+            record.status == "failed" and record.check.level == "MUST" for record in self.records
+        ):
+            return "failure"
+        missed = any(record.missed in ("option", "not made") for record in self.records)
+        is_partial = missed or self.only or counts["failed"] or self.mode != "hardware"
+        return "partial" if is_partial else "success"
+
+    def write(self, folder: Path) -> None:
+        """Write report.yaml, junit.xml, ctrf.json and report.html."""
+        folder.mkdir(parents=True, exist_ok=True)
+        document = self.document()
+        (folder / "report.yaml").write_text(yaml.safe_dump(document, sort_keys=False, width=100))
+        (folder / "junit.xml").write_text(self.junit())
+        (folder / "ctrf.json").write_text(json.dumps(self.ctrf(), indent=1))
+        (folder / "report.html").write_text(self.html())
+
+    def document(self) -> dict[str, Any]:
+        """Render the report as plain values."""
+        counts = self.counts
+        return {
+            "apiVersion": "conformance.divvy.gpu/v1alpha1",
+            "kind": "GpuConformanceReport",
+            "result": self.result,
+            "mode": self.mode,
+            **({"disclaimer": DISCLAIMER} if self.simulated else {}),
+            "began": _time(self.began),
+            "ended": _time(self.ended),
+            **({"only": list(self.only)} if self.only else {}),
+            "environment": dict(self.target),
+            "statistics": {
+                **{name: counts[name] for name in ("passed", "failed", "skipped")},
+                "requiredNotChecked": len(self.open),
+            },
+            "checks": [self._entry(record) for record in self.records],
+        }
+
+    def _entry(self, record: Record) -> dict[str, Any]:
+        entry: dict[str, Any] = {
+            "id": record.check.id,
+            "case": record.case,
+            "title": record.check.title,
+            "level": record.check.level,
+            "status": record.status,
+            "evidenceLevel": self.mode,
+            "seconds": round(record.seconds, 2),
+        }
+        if record.missed:
+            entry["missed"] = record.missed
+        if record.reason:
+            entry["reason"] = record.reason
+        if record.evidence.expected:
+            entry |= {"expected": record.evidence.expected, "actual": record.evidence.actual}
+        if record.evidence.command:
+            entry["command"] = record.evidence.command
+        if record.evidence.details:
+            entry["evidence"] = list(record.evidence.details)
+        if record.status == "failed":
+            entry["remedy"] = record.check.remedy
+        if record.check.cncf:
+            entry["cncf"] = list(record.check.cncf)
+        return entry
+
+    def junit(self) -> str:
+        """Render JUnit XML."""
+        counts = self.counts
+        suite = ElementTree.Element(
+            "testsuite",
+            name=f"divvy {'(SIMULATED) ' if self.simulated else ''}{self.target['stack']}",
+            tests=str(len(self.records)),
+            failures=str(counts["failed"]),
+            skipped=str(counts["skipped"]),
+            time=f"{self.ended - self.began:.2f}",
+        )
+        for record in self.records:
+            case = ElementTree.SubElement(
+                suite,
+                "testcase",
+                classname=record.check.id,
+                name=f"{record.check.title} [{record.case}]",
+                time=f"{record.seconds:.2f}",
+            )
+            if record.status == "failed":
+                failure = ElementTree.SubElement(case, "failure", message=_xml(record.reason))
+                failure.text = _xml("\n".join(record.evidence.details))
+            elif record.status == "skipped":
+                ElementTree.SubElement(case, "skipped", message=_xml(record.reason))
+        return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
+
+    def ctrf(self) -> dict[str, Any]:
+        """Render the Common Test Report Format."""
+        counts = self.counts
+        return {
+            "reportFormat": "CTRF",
+            "specVersion": "0.0.0",
+            "generatedBy": "divvy",
+            "results": {
+                "tool": {"name": "divvy verify"},
+                "summary": {
+                    "tests": len(self.records),
+                    "passed": counts["passed"],
+                    "failed": counts["failed"],
+                    "skipped": counts["skipped"],
+                    "pending": 0,
+                    "other": 0,
+                    "start": int(self.began * 1000),
+                    "stop": int(self.ended * 1000),
+                },
+                "tests": [
+                    {
+                        "name": record.key,
+                        "status": record.status,
+                        "duration": int(record.seconds * 1000),
+                        "suite": [record.check.id, record.case],
+                        "message": record.reason,
+                        "stdout": list(record.evidence.details),
+                    }
+                    for record in self.records
+                ],
+                "environment": {"simulated": self.simulated, **dict(self.target)},
+            },
+        }
+
+    def _of_node(self, name: str) -> Counter[str]:
+        own = (record for record in self.records if record.case.split(":")[0] == name)
+        return Counter(record.status for record in own)
+
+    def html(self) -> str:
+        """Render one self-contained page."""
+        source = files("conformance.report").joinpath("report.html.j2").read_text()
+        template = jinja2.Environment(autoescape=True).from_string(source)
+        return template.render(
+            report=self,
+            document=self.document(),
+            disclaimer=DISCLAIMER,
+            meaning=MEANING[self.result],
+            by_node={node["name"]: self._of_node(node["name"]) for node in self.target["nodes"]},
+            cases_of=Counter(record.check.id for record in self.records),
+            titles={record.check.id: record.check.title for record in self.records},
+        )
+
+
+def _xml(text: str) -> str:
+    """Return a text without the characters that no XML may hold: logs have colours in them."""
+    return _NOT_XML.sub("\ufffd", text)
+
+
+def _time(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

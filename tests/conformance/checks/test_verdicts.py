@@ -1,0 +1,61 @@
+"""What has to come of a check, and what did."""
+
+from dataclasses import replace
+
+import pytest
+
+from conformance.checks.verdicts import every_device_burns, every_device_computes, sees_nothing
+from conformance.cluster.pods import Outcome
+from conformance.load.fill import FillResult, Tenant
+from conformance.observe.bare_look import BareLook
+from conformance.observe.probes import Part
+from conformance.promise import device_promises
+from tests.conformance.promised_nodes import CLUSTER, live, promised
+
+
+def outcome(log: str, phase: str = "Succeeded") -> Outcome:
+    return Outcome(phase, 0, log, "")
+
+
+def test_a_pod_that_asks_the_runtime_for_all_gpus_must_see_none() -> None:
+    nothing = outcome("")
+    sound = BareLook({"a plain pod": nothing, "NVIDIA_VISIBLE_DEVICES=all": nothing}, nothing)
+    expected, actual = sees_nothing(sound, lambda _: None)
+    assert expected == actual
+    leaks = BareLook({**sound.outcomes, "NVIDIA_VISIBLE_DEVICES=all": outcome("cuda ID 0")}, None)
+    expected, actual = sees_nothing(leaks, lambda _: None)
+    assert expected != actual
+    assert "cuda ID 0" in actual
+
+
+def tenant(computes: bool = True, mib: int = 15360, uuid: str = "GPU-a") -> Tenant:
+    pod = outcome("", "Running")
+    return Tenant(
+        "Running",
+        Part(0 if computes else 1, "Test PASSED" if computes else "FAILED", pod),
+        Part(0, f"device: {mib} MiB total", pod),
+        Part(0, "GPU 0: OK", pod),
+        (uuid,),
+    )
+
+
+@pytest.mark.parametrize(
+    ("bad", "says"),
+    [
+        (tenant(computes=False, uuid="GPU-b"), "GPU-b"),
+        (tenant(mib=7000, uuid="GPU-b"), "memory 7000"),
+    ],
+)
+def test_one_bad_device_of_several_is_named(bad: Tenant, says: str) -> None:
+    (promise,) = device_promises(promised(CLUSTER, live("n1")))
+    expected, actual = every_device_computes(
+        FillResult((tenant(), tenant()), None, (), None), promise
+    )
+    assert expected == actual
+    expected, actual = every_device_computes(FillResult((tenant(), bad), None, (), None), promise)
+    assert expected != actual
+    assert says in actual
+    burnt = replace(tenant(uuid="GPU-b"), burn=Part(1, "GPU 0: FAULTY", outcome("")))
+    expected, actual = every_device_burns(FillResult((tenant(), burnt), None, (), None), promise)
+    assert expected != actual
+    assert "GPU-b" in actual

@@ -1,0 +1,71 @@
+"""The cluster under test, as its API shows it."""
+
+from dataclasses import replace
+from typing import Any
+
+from conformance.cluster.cluster_under_test import ClusterUnderTest, read_nodes, sample
+from conformance.observe.probes import is_simulated
+from divvy.model import parse_document
+from tests.conformance.promised_nodes import CLUSTER, live, promised
+
+
+def test_a_sample_takes_nodes_of_each_pool_and_profile_that_are_ready_first() -> None:
+    nodes = [replace(one, unready="away" if one.name == "a" else "") for one in promised(
+        CLUSTER, live("a"), live("b"), live("c"), live("d", **{"divvy.gpu/profile": "slices"})
+    )]  # fmt: skip
+    assert [one.name for one in sample(nodes, 1)] == ["b", "d"]
+    assert len(sample(nodes, None)) == 4
+
+
+def node_of_api(name: str, ready: str, allocatable: dict[str, str]) -> dict[str, Any]:
+    conditions = [{"type": "Ready", "status": ready, "message": "kubelet stopped posting"}]
+    return {
+        "metadata": {"name": name},
+        "status": {"conditions": conditions, "allocatable": allocatable},
+    }
+
+
+def test_a_node_that_is_not_ready_is_told_in_one_line() -> None:
+    found, unready = read_nodes([node_of_api("n1", "Unknown", {}), node_of_api("n2", "True", {})])
+    assert [one.name for one in found] == ["n1", "n2"]
+    assert unready == {"n1": "n1 is NotReady: kubelet stopped posting"}
+
+
+class OneNode:
+    """An API server with one node."""
+
+    def __init__(self, allocatable: dict[str, str]) -> None:
+        self.node = node_of_api("n1", "True", allocatable)
+
+    def get(self, *_: Any) -> Any:
+        return self.node
+
+
+def test_all_resources_of_the_file_are_read_whatever_their_domain_and_number() -> None:
+    value = {
+        "profiles": {
+            "thin": {"timeSlicing": {"replicas": 500, "resourceName": "example.org/thin"}}
+        },
+        "pools": {"p": {"hardware": {"model": "T4", "gpus": 2, "count": 1}, "profile": "thin"}},
+        "devices": [{"resource": "rdma/hca", "paths": ["/dev/infiniband/*"], "count": 16}],
+    }
+    allocatable = {"example.org/thin": "1k", "rdma/hca": "16", "other.org/x": "3", "cpu": "8"}
+    (node,) = promised(value, live("n1", allocatable))
+    target = ClusterUnderTest(
+        "s", parse_document(value), OneNode(allocatable), [node], [], {}, {}, None, None, None
+    )  # type: ignore[arg-type]
+    assert target.advertised("n1") == dict(node.plan.per_node)
+    assert target.advertised("n1") == {"example.org/thin": 1000, "rdma/hca": 16}
+
+
+def test_whether_gpus_are_simulated_is_asked_of_a_pod_first() -> None:
+    (node,) = promised(CLUSTER, live("n1"))
+    target = ClusterUnderTest(
+        "s", parse_document(CLUSTER), OneNode({}), [node], [], {}, {}, None, None, None
+    )  # type: ignore[arg-type]
+    assert target.is_simulated("n1") is None
+    target.drivers["n1"] = True
+    assert target.is_simulated("n1") is True
+    assert is_simulated("driver simulated\n") is True
+    assert is_simulated("driver real\n") is False
+    assert is_simulated("") is None

@@ -1,0 +1,34 @@
+"""What a pod of the suite asks for, and which of its containers is ours."""
+
+from conformance.cluster.pod_spec import PodRequest, pod_spec
+from conformance.cluster.pods import outcome_of
+
+
+def test_a_pod_has_few_rights_and_ends_by_itself() -> None:
+    spec = pod_spec(
+        PodRequest("n1", "image", ["true"], resource="nvidia.com/gpu"), "restricted", "low"
+    )
+    assert spec["securityContext"]["runAsNonRoot"]
+    assert spec["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert spec["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
+    assert spec["activeDeadlineSeconds"]
+    assert spec["priorityClassName"] == "low"
+    assert "nodeName" not in spec
+
+
+def test_an_image_from_elsewhere_keeps_its_program() -> None:
+    container = pod_spec(PodRequest("n1", "image", arguments=["10"]), "restricted", "low")[
+        "containers"
+    ]
+    assert "command" not in container[0]
+    assert container[0]["args"] == ["10"]
+
+
+def test_our_container_is_told_from_those_that_a_cluster_adds() -> None:
+    sidecar = {"name": "proxy", "state": {"running": {}}}
+    own = {"name": "main", "state": {"terminated": {"exitCode": 7}}}
+    pod = {"status": {"phase": "Running", "containerStatuses": [sidecar, own]}}
+    assert outcome_of(pod, "").code == 7
+
+
+# Stands for a host with systemd; a service of K3s runs the kubelet there.

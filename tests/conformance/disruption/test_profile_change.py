@@ -1,0 +1,23 @@
+"""Another profile for a while: where the stack file has pods evicted, nobody is waited for."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from conformance.disruption.profile_change import change_profile, hold_through_change
+from conformance.not_made import NotApplicable
+
+
+def test_a_policy_that_evicts_pods_leaves_none_alone() -> None:
+    labels: dict[str, Any] = {"metadata": {"labels": {}}}
+    change = SimpleNamespace(policy="evict")
+    target: Any = SimpleNamespace(
+        live=lambda _: labels, cluster=SimpleNamespace(change=change, profiles={})
+    )
+    node: Any = SimpleNamespace(name="n1")
+    workload: Any = None
+    with pytest.raises(NotApplicable, match=r"change.policy is evict: nobody is waited for"):
+        change_profile(target, workload, node)
+    with pytest.raises(NotApplicable, match=r"change.policy is evict: nobody is waited for"):
+        hold_through_change(target, workload, node)

@@ -1,0 +1,72 @@
+"""Restarts of a node's services, and pods that lose their devices to them."""
+
+import os
+import subprocess
+from typing import Any
+
+import pytest
+
+from conformance.cluster.pods import Outcome
+from conformance.disruption.node_scripts import CANNOT, FUNCTIONS, RESTART_KUBELET
+from conformance.disruption.restarts import reload_systemd
+from conformance.not_made import NotApplicable
+from tests.conformance.promised_nodes import CLUSTER, live, promised
+
+
+class StoppedWorkload:
+    """Pods that stopped computing."""
+
+    disturbed = ("pod x is Failed",)
+
+    def undisturbed(self) -> str:
+        return "0 of 1 pods compute on"
+
+
+class Privileged:
+    """A namespace whose pods do what they are asked, or cannot."""
+
+    def __init__(self, code: int, log: str) -> None:
+        self.ended = Outcome("Succeeded" if code == 0 else "Failed", code, log, "")
+
+    def run(self, *_: Any) -> Outcome:
+        return self.ended
+
+
+def test_pods_that_lose_their_device_to_a_reload_of_systemd_are_seen() -> None:
+    (node,) = promised(CLUSTER, live("n1"))
+    seen = reload_systemd(StoppedWorkload(), node, Privileged(0, "done"))  # type: ignore[arg-type]
+    assert seen.words == ["systemd back", "0 of 1 pods compute on"]
+    with pytest.raises(NotApplicable, match="the node has no systemd"):
+        reload_systemd(
+            StoppedWorkload(),  # type: ignore[arg-type]
+            node,
+            Privileged(3, "the node has no systemd"),  # type: ignore[arg-type]
+        )
+
+
+SYSTEMD = """
+has_systemd() { true; }
+find_process() { :; }
+host() { echo "$*"; [ "$2" != is-active ] || [ "$4" = "$ACTIVE.service" ]; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("active", "code", "says"),
+    [
+        ("kubelet", 0, "systemctl restart kubelet.service"),
+        ("k3s-agent", 0, "systemctl restart k3s-agent.service"),
+        ("docker", CANNOT, "kubelet is not a systemd service that runs"),
+    ],
+)
+def test_the_kubelet_is_restarted_whatever_service_runs_it(
+    active: str, code: int, says: str
+) -> None:
+    script = RESTART_KUBELET.replace(FUNCTIONS, FUNCTIONS + SYSTEMD)
+    # is-active prints nothing on a real host.
+    script = script.replace('echo "$*";', '[ "$2" = is-active ] || echo "$*";')
+    done = subprocess.run(
+        ["sh", "-c", script], env={**os.environ, "ACTIVE": active}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert (done.returncode, says in done.stdout) == (code, True), done.stdout + done.stderr

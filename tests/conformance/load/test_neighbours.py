@@ -1,0 +1,149 @@
+"""What neighbours cost a device."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from conformance.cluster.pods import Outcome
+from conformance.load.neighbours import (
+    BURN,
+    Figures,
+    at_once,
+    beside_all,
+    gigabytes,
+    gigaflops,
+    mig_keeps,
+    replicas_keep,
+)
+from conformance.not_made import NotMade
+
+
+@pytest.mark.parametrize(
+    ("beside", "fair", "kept"),
+    [((100.0, 81.0), 1.0, 0.81), ((25.0, 20.0), 0.25, 0.8), ((0.0, 100.0), 1.0, 0.0), ((), 1.0, 0)],
+)
+def test_the_worst_device_counts(beside: tuple[float, ...], fair: float, kept: float) -> None:
+    assert Figures(100.0, beside, ()).kept(fair) == pytest.approx(kept)
+
+
+def test_a_device_without_a_figure_keeps_nothing() -> None:
+    assert Figures(0.0, (50.0,), ()).kept() == 0
+
+
+def test_a_mig_device_that_loses_more_than_a_fifth_to_neighbours_fails() -> None:
+    expected = "at least 80% of the 100 GB/s that it has alone"
+    assert mig_keeps(Figures(100.0, (95.0, 80.0), ()), "GB/s") == (
+        True, expected, "95, 80 GB/s with all neighbours: 80%",
+    )  # fmt: skip
+    assert mig_keeps(Figures(100.0, (95.0, 79.0), ()), "GB/s") == (
+        False, expected, "95, 79 GB/s with all neighbours: 79%",
+    )  # fmt: skip
+    assert not mig_keeps(Figures(100.0, (), ()), "GB/s")[0]
+
+
+def test_a_share_below_a_quarter_of_its_fair_part_fails() -> None:
+    expected = "no replica below 25% of a fair part of 80 Gflop/s"
+    assert replicas_keep(Figures(80.0, (20.0, 5.0), ()), 4) == (
+        True, expected, "20, 5 Gflop/s: the worst has 25% of it",
+    )  # fmt: skip
+    assert replicas_keep(Figures(80.0, (20.0, 4.9), ()), 4)[0] is False
+
+
+def test_figures_are_the_last_ones_printed() -> None:
+    assert gigaflops("\r50%  proc'd: 1 (20 Gflop/s)\r100%  proc'd: 2 (30 Gflop/s)") == 30
+    assert gigabytes("copied 4096 MiB in 6.00 s: 1431.66 GB/s") == 1431.66
+    assert gigaflops("Couldn't init") == gigabytes("") == 0
+
+
+ROUND = "@@ begin {began}\n({figure} Gflop/s)\n@@ end {ended} 0\n"
+
+
+def test_only_rounds_beside_all_neighbours_count() -> None:
+    early = ROUND.format(began=1.0, figure=90, ended=2.0)
+    first = early + ROUND.format(began=3.0, figure=40, ended=4.0)
+    late = ROUND.format(began=2.5, figure=45, ended=3.5)
+    halted = "@@ begin 2.0\n(80 Gflop/s)\n"
+    said = beside_all([first, late, halted])
+    assert [gigaflops(log) for log in said] == [40, 45, 0]
+    assert "90" not in said[0]
+
+
+class BurningPods:
+    """Pods that end a round whenever somebody waits; the last one stands still after one round."""
+
+    def __init__(self) -> None:
+        self.rounds: dict[str, int] = {}
+
+    def start(self, *_: object) -> str:
+        name = f"pod-{len(self.rounds)}"
+        self.rounds[name] = 1
+        return name
+
+    def log(self, name: str) -> str:
+        done = [ROUND.format(began=one, figure=40, ended=one) for one in range(self.rounds[name])]
+        return "".join([*done, f"@@ begin {self.rounds[name]}\n(7 Gflop/s)\n"])
+
+    def until(self, holds: Callable[[], bool], _: float) -> bool:
+        for _step in range(9):
+            for name in list(self.rounds)[:-1]:
+                self.rounds[name] += 1
+            if holds():
+                return True
+        return False
+
+    def remove(self, *names: str) -> None:
+        for name in names:
+            del self.rounds[name]
+
+
+def test_a_device_that_stands_still_after_its_first_round_has_no_figure() -> None:
+    pods: Any = BurningPods()
+    promise: Any = SimpleNamespace(node=SimpleNamespace(name="n1"), resource="r", count=3)
+    together = at_once(pods, [promise], BURN)
+    assert [gigaflops(log) for log in together.logs["r"]] == [40, 40, 0]
+    assert not pods.rounds, "pods are left"
+
+
+def test_a_neighbour_that_stands_still_after_the_broken_program_is_an_error() -> None:
+    """Its rounds before ended well: counted by exit codes alone it would pass."""
+    pods: Any = BurningPods()
+    promise: Any = SimpleNamespace(node=SimpleNamespace(name="n1"), resource="r", count=3)
+    assert at_once(pods, [promise], BURN).errors == 1
+
+
+def test_devices_without_a_round_beside_all_others_are_counted() -> None:
+    figures = Figures(100.0, (95.0, 0.0, 0.0), ())
+    holds, _, seen = mig_keeps(figures, "GB/s")
+    assert not holds
+    assert seen == (
+        "95, 0, 0 GB/s with all neighbours: 0%; 2 of 3 ended no round while all were at work"
+    )
+    assert replicas_keep(figures, 4)[2].endswith("2 of 3 ended no round while all were at work")
+
+
+class LatePods(BurningPods):
+    """Pods of which the last never begins."""
+
+    def __init__(self, phase: str) -> None:
+        super().__init__()
+        self.phase = phase
+
+    def log(self, name: str) -> str:
+        return "" if name == "pod-2" else super().log(name)
+
+    def wait(self, _name: str, _seconds: float) -> Outcome:
+        return Outcome(self.phase, None, "", "its words")
+
+
+@pytest.mark.parametrize(
+    ("phase", "raised"),
+    [("Pending", NotMade), ("Failed", AssertionError), ("Deleted", AssertionError)],
+)
+def test_a_pod_that_never_begins_is_named(phase: str, raised: type[BaseException]) -> None:
+    pods: Any = LatePods(phase)
+    promise: Any = SimpleNamespace(node=SimpleNamespace(name="n1"), resource="r", count=3)
+    with pytest.raises(raised, match=f"1 of 3 pods did not begin .*{phase}.*its words"):
+        at_once(pods, [promise], BURN)
+    assert not pods.rounds, "pods are left"

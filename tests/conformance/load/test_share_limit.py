@@ -1,0 +1,57 @@
+"""What has to come of requests beyond a share."""
+
+import pytest
+
+from conformance.cluster.pods import Outcome
+from conformance.load.share_limit import judge_requests, request_script
+from conformance.observe.probes import shown_memory
+
+SOUND = """\
+allocated 2944 MiB of 3300 MiB asked for; device: 3000 MiB total, 56 MiB free; out of memory
+code alone 12
+code first 0
+code second 12
+code beside 12
+code after 0
+"""
+
+
+def test_a_share_that_keeps_its_limit_is_sound() -> None:
+    expected, actual = judge_requests(3000, SOUND)
+    assert expected == actual
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("code alone 12", "code alone 0", "beyond the limit: not refused"),
+        ("allocated 2944", "allocated 3001", "the most granted: beyond it"),
+        ("code second 12", "code second 0", "two at once: exit codes [0, 0]"),
+        ("code first 0", "code first 12", "two at once: exit codes [12, 12]"),
+        ("code beside 12", "code beside 0", "beside an orphan: not refused"),
+        ("code after 0", "code after 12", "after its end: not granted"),
+        ("code after 0\n", "", "after its end: not granted"),
+    ],
+)
+def test_each_request_counts(old: str, new: str, says: str) -> None:
+    expected, actual = judge_requests(3000, SOUND.replace(old, new))
+    assert expected != actual
+    assert says in actual
+
+
+def test_of_a_small_share_only_one_process_is_asked() -> None:
+    assert "second" not in request_script(1000)
+    alone = SOUND.partition("code first")[0].replace("2944", "960")
+    expected, actual = judge_requests(1000, alone)
+    assert expected == actual == "beyond the limit: refused, the most granted: within it"
+
+
+def test_what_shows_the_memory_is_read_in_mib() -> None:
+    log = (
+        "@@ look\ncuda ID 0: T4, 3145MB (UUID: GPU-a)\n@@ 0\n"
+        "@@ memory\nallocated 1 MiB of 1 MiB; device: 3000 MiB total, 9 MiB free; OK\n@@ 0\n"
+        "@@ nvidia-smi\n| N/A 45C  P8  9W / 70W |  300MiB / 2999MiB | 0% |\n@@ 0\n"
+    )
+    shown = shown_memory(Outcome("Succeeded", 0, log, ""))
+    assert shown == {"cuDeviceTotalMem": 2999, "cuMemGetInfo": 3000, "nvidia-smi": 2999}
+    assert shown_memory(Outcome("Failed", 1, "", ""))["nvidia-smi"] is None

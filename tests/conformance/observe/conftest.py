@@ -1,0 +1,33 @@
+"""A simulated driver, and the scripts that ask NVML run over it as the agent's pod would."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from divvy.lab.simulated_driver import build
+from tests.simulator.driver_root import DriverRoot
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[DriverRoot]:
+    found = DriverRoot(tmp_path / "root", build())
+    try:
+        yield found
+    finally:
+        found.stop()
+
+
+@pytest.fixture
+def run_script(driver: DriverRoot) -> Callable[[str], Any]:
+    """Run a script over the driver and return the JSON that it prints."""
+
+    def run(script: str) -> Any:
+        command = [sys.executable, "-c", script, str(driver.root)]
+        return json.loads(subprocess.check_output(command, text=True, timeout=20))
+
+    return run

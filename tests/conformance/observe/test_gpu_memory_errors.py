@@ -1,0 +1,67 @@
+"""Errors of GPU memory: the counters as the simulated driver gives them, and what they mean."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from conformance.not_made import NotApplicable
+from conformance.observe.gpu_memory_errors import SCRIPT, memory_is_sound
+from tests.simulator.driver_root import DriverRoot
+
+NOTHING = dict.fromkeys(("uncorrected", "remapping_pending", "retirement_pending"))
+SOUND = "2 GPUs, nothing amiss"
+
+
+@pytest.fixture
+def counters(run_script: Callable[[str], Any]) -> Callable[[], Any]:
+    return lambda: run_script(SCRIPT)
+
+
+@pytest.mark.parametrize(
+    ("model", "pending"),
+    [
+        ("H100-80GB-HBM3", "row remappings pending: 1"),
+        ("T4", "page retirements pending: 1"),
+    ],
+)
+def test_an_uncorrectable_error_is_named_until_a_reset(
+    driver: DriverRoot, counters: Callable[[], Any], model: str, pending: str
+) -> None:
+    driver.install(model, 2)
+    assert memory_is_sound(counters(), 2) == (SOUND, SOUND)
+    driver.sim("fault", "ecc-corrected", "0")
+    assert memory_is_sound(counters(), 2) == (SOUND, SOUND)
+    driver.sim("fault", "ecc", "1")
+    found = counters()
+    broken = list(found)[1]
+    said = f"2 GPUs, {broken}: uncorrectable ECC errors since the last reset: 1, {pending}"
+    assert memory_is_sound(found, 2) == (SOUND, said)
+    # What was replaced is the GPU's past.
+    driver.sim("fault", "clear", "1")
+    found = counters()
+    assert found[broken]["uncorrected_ever"] == 1
+    assert memory_is_sound(found, 2) == (SOUND, SOUND)
+
+
+def test_a_lost_gpu_is_not_sound(driver: DriverRoot, counters: Callable[[], Any]) -> None:
+    driver.install("A100-SXM4-40GB", 2)
+    driver.sim("fault", "lost", "0")
+    _, seen = memory_is_sound(counters(), 2)
+    assert "GPU 0: uncorrectable ECC errors since the last reset: GPU is lost" in seen
+
+
+def test_no_gpu_at_all_is_not_sound() -> None:
+    assert memory_is_sound({}, 2) == (SOUND, "0 GPUs, nothing amiss")
+
+
+def test_gpus_that_count_nothing_cannot_be_judged() -> None:
+    with pytest.raises(NotApplicable, match="no GPU of the node counts memory errors"):
+        memory_is_sound({"GPU-1": NOTHING, "GPU-2": NOTHING}, 2)
+    # Beside one that does they are not asked.
+    assert memory_is_sound({"GPU-1": NOTHING, "GPU-2": {"uncorrected": 0}}, 2) == (SOUND, SOUND)
+
+
+def test_a_row_that_could_not_be_remapped_is_named() -> None:
+    found = {"GPU-1": {"uncorrected": 0, "remapping_failed": 1}, "GPU-2": {"uncorrected": 0}}
+    assert memory_is_sound(found, 2)[1] == "2 GPUs, GPU-1: row remappings failed: 1"

@@ -1,0 +1,81 @@
+"""Pods of others that hold devices."""
+
+from typing import Any
+
+import pytest
+
+from conformance.cluster.pod_spec import OWN
+from conformance.not_made import NotMade
+from conformance.observe.holders import claimants, holders, require_idle
+from conformance.promise import device_promises
+from tests.conformance.promised_nodes import CLUSTER, live, promised
+
+
+def pod(name: str, count: int, **more: Any) -> dict[str, Any]:
+    limits = {"nvidia.com/gpu": str(count)}
+    return {
+        "metadata": {"namespace": "team", "name": name, "labels": more.get("labels")},
+        "spec": {"nodeName": "n1", "containers": [{"resources": {"limits": limits}}]},
+        "status": {"phase": more.get("phase", "Running")},
+    }
+
+
+def test_pods_that_have_not_ended_hold_devices() -> None:
+    pods = [
+        pod("theirs", 2),
+        pod("ended", 1, phase="Succeeded"),
+        pod("ours", 1, labels=OWN),
+        pod("none", 0),
+        pod("waits", 1, phase="Pending"),
+    ]
+    # What is left of a run of the suite holds its device as any other pod does.
+    assert holders(pods, "n1", "nvidia.com/gpu") == {
+        "team/theirs": 2, "team/ours": 1, "team/waits": 1,
+    }  # fmt: skip
+    assert holders(pods, "n2", "nvidia.com/gpu") == {}
+    assert holders(pods, "n1", "nvidia.com/gpu.shared") == {}
+
+
+def claim(consumer: str, *drivers: str, **more: Any) -> dict[str, Any]:
+    results = [{"driver": driver, "device": "gpu-0", **more} for driver in drivers]
+    return {
+        "metadata": {"namespace": "team", "name": "c"},
+        "status": {
+            "allocation": {"devices": {"results": results}},
+            "reservedFor": [{"resource": "pods", "name": consumer}],
+        },
+    }
+
+
+def test_pods_with_dra_claims_hold_gpus() -> None:
+    gpu = "gpu.nvidia.com"
+    pods = [pod(name, 0) for name in ("one", "two", "network", "admin")]
+    pods.append(pod("ended", 0, phase="Succeeded"))
+    claims = [
+        claim("one", gpu),
+        claim("two", gpu, gpu),
+        claim("two", gpu),
+        claim("network", "nic.example.org", "compute-domain.nvidia.com"),
+        claim("admin", gpu, adminAccess=True),
+        claim("ended", gpu),
+        claim("elsewhere", gpu),
+        {"metadata": {"namespace": "team", "name": "pending"}},
+    ]
+    assert claimants(pods, claims, "n1") == {"team/one": 1, "team/two": 3}
+    assert claimants(pods, claims, "n2") == {}
+
+
+def test_a_gpu_that_a_dra_claim_holds_is_not_idle() -> None:
+    class Target:
+        class api:  # noqa: N801
+            @staticmethod
+            def find(*_: Any, **__: Any) -> list[Any]:
+                return [pod("theirs", 0)]
+
+            @staticmethod
+            def find_known(*_: Any, **__: Any) -> list[Any]:
+                return [claim("theirs", "gpu.nvidia.com")]
+
+    (promise,) = device_promises(promised(CLUSTER, live("n1")))
+    with pytest.raises(NotMade, match="devices are held by team/theirs"):
+        require_idle(Target(), promise)  # type: ignore[arg-type]

@@ -1,0 +1,61 @@
+"""Devices told by their UUIDs, and other offers of the same GPUs."""
+
+from typing import Any
+
+from conformance.bare.host import devices_of
+from conformance.observe.identities import visible_devices, visible_gpus
+from conformance.observe.other_offers import other_offers
+
+LISTED = """\
+GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-a)
+  MIG 3g.20gb     Device  0: (UUID: MIG-a)
+  MIG 1g.5gb      Device  1: (UUID: MIG-b)
+GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-b)
+GPU 2: Another card (UUID: GPU-c)
+"""
+
+
+def test_programs_see_the_parts_of_a_cut_gpu_and_whole_others() -> None:
+    found = devices_of("h", LISTED, {"GPU-a": 40960, "GPU-b": 40960, "GPU-c": 8192})
+    assert [(str(one), one.uuid, one.gpu, one.memory_mib) for one in found] == [
+        ("h:GPU 0 MIG 0 (3g.20gb)", "MIG-a", "GPU-a", 20096),
+        ("h:GPU 0 MIG 1 (1g.5gb)", "MIG-b", "GPU-a", 4864),
+        ("h:GPU 1", "GPU-b", "GPU-b", 40960),
+        ("h:GPU 2", "GPU-c", "GPU-c", None),
+    ]
+
+
+CLUSTER: dict[str, Any] = {
+    "profiles": {"whole": {}, "slices": {"timeSlicing": {"replicas": 4}}},
+    "pools": {"p": {"hardware": {"model": "T4", "gpus": 2, "count": 2}, "profile": "whole"}},
+}
+
+
+LIST = """\
+GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-a)
+  MIG 3g.20gb     Device  0: (UUID: MIG-a)
+GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-b)
+"""
+
+
+def test_devices_are_told_by_their_uuid() -> None:
+    assert visible_devices(LIST) == ("MIG-a", "GPU-b")
+    assert visible_gpus(LIST) == ("GPU-a", "GPU-b")
+
+
+def test_other_offers_of_the_same_gpus_are_named() -> None:
+    def offer(driver: str, node: str, kind: str) -> dict[str, Any]:
+        device = {"name": "d", "attributes": {"type": {"string": kind}}}
+        return {"spec": {"driver": driver, "nodeName": node, "devices": [device]}}
+
+    slices = [
+        offer("gpu.nvidia.com", "n1", "gpu"),
+        offer("gpu.nvidia.com", "n2", "gpu"),
+        offer("compute-domain.nvidia.com", "n1", "channel"),
+        offer("nic.example.org", "n1", "nic"),
+    ]
+    allocatable = {"volcano.sh/vgpu-number": "8", "amd.com/gpu": "2", "aliyun.com/gpu-mem": "0"}
+    assert other_offers("n1", slices, allocatable, {}) == [
+        "DRA driver gpu.nvidia.com", "volcano.sh/vgpu-number 8",
+    ]  # fmt: skip
+    assert other_offers("n3", slices, {}, {}) == []

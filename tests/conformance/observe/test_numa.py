@@ -1,0 +1,73 @@
+"""NUMA nodes of devices: what the kubelet was told beside what the bus says."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conformance.not_made import NotApplicable
+from conformance.observe.numa import PLACES, Numa, hints_are_right
+from divvy.lab.flat_file import gpu_uuid
+from divvy.lab.simulated_driver import build
+from tests.simulator.driver_root import DriverRoot
+
+RIGHT = "devices at the NUMA nodes of their GPUs: 3"
+PLACED = {"GPU-a": 0, "MIG-b": 0, "GPU-c": 1}
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[DriverRoot]:
+    found = DriverRoot(tmp_path / "root", build())
+    try:
+        yield found
+    finally:
+        found.stop()
+
+
+def test_the_bus_is_read_by_the_gpus_address(driver: DriverRoot) -> None:
+    driver.install("A100-SXM4-40GB", 4)
+    command = [sys.executable, "-c", PLACES, str(driver.root)]
+    found = json.loads(subprocess.check_output(command, text=True, timeout=20))
+    assert found["devices"] == {gpu_uuid("test", index): index // 2 for index in range(4)}
+    assert found["nodes"] >= 1
+
+
+def test_replicas_and_mig_devices_are_where_their_gpu_is() -> None:
+    hints = {"GPU-a::0": (0,), "MIG-b": (0,), "GPU-c": (1,), "rdma-0": (7,)}
+    assert hints_are_right(Numa(hints, PLACED, 2), 3) == (RIGHT, RIGHT)
+
+
+@pytest.mark.parametrize("hint", [(0,), (), (0, 1)])
+def test_a_hint_that_leads_astray_is_named(hint: tuple[int, ...]) -> None:
+    hints = {"GPU-a": (0,), "MIG-b": (0,), "GPU-c": hint}
+    expected, seen = hints_are_right(Numa(hints, PLACED, 2), 3)
+    words = ", ".join(map(str, hint)) or "none"
+    assert (expected, seen) == (
+        RIGHT,
+        f"devices at the NUMA nodes of their GPUs: 2; GPU-c: kubelet {words}, bus 1",
+    )
+
+
+def test_a_kubelet_that_lists_no_device_proves_nothing() -> None:
+    expected, seen = hints_are_right(Numa({}, PLACED, 2), 3)
+    assert (expected, seen) == (RIGHT, "devices at the NUMA nodes of their GPUs: 0")
+
+
+def test_firmware_that_names_no_node_allows_the_only_one() -> None:
+    unnamed = {"GPU-a": -1}
+    one = "devices at the NUMA nodes of their GPUs: 1"
+    assert hints_are_right(Numa({"GPU-a": (0,)}, unnamed, 1), 1) == (one, one)
+    assert hints_are_right(Numa({"GPU-a": ()}, unnamed, 2), 1) == (one, one)
+    expected, seen = hints_are_right(Numa({"GPU-a": (0,)}, unnamed, 2), 1)
+    assert seen != expected
+    assert "GPU-a: kubelet 0, bus none" in seen
+
+
+def test_what_nobody_tells_is_not_judged() -> None:
+    with pytest.raises(NotApplicable, match="this kubelet does not tell"):
+        hints_are_right(Numa(None, PLACED, 2), 3)
+    with pytest.raises(NotApplicable, match="the bus tells the NUMA node of no GPU"):
+        hints_are_right(Numa({"GPU-a": (0,)}, {"GPU-a": None}, 2), 1)

@@ -1,0 +1,65 @@
+"""Limited shares as `divvy verify` sees them, sound and with faults."""
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.conformance.halted_burn import with_a_halted_burn
+from tests.conformance.scene import LIMITED_CDI, Scene
+from tests.limited_shares import limited_shares
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
+CHECKS = "--select=ISO-06,ISO-08,ISO-10,ISO-11,ISO-12,WORK-01"
+
+
+def results(report: dict[str, Any]) -> set[tuple[str, str]]:
+    return {(check["id"], check["status"]) for check in report["checks"]}
+
+
+def of_the_driver(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return a specification that mounts the driver's libraries where the limiter's belong."""
+    changed = copy.deepcopy(spec)
+    edits = changed["containerEdits"]["mounts"]
+    for library in ("libcuda", "libnvidia-ml"):
+        (behind,) = [m for m in edits if m["containerPath"].endswith(f"/{library}-driver.so.1")]
+        for mount in edits:
+            if mount["containerPath"].endswith(f"/{library}.so.1"):
+                mount["hostPath"] = behind["hostPath"]
+    return changed
+
+
+@contextmanager
+def agents_that_see_no_processes(scene: Scene) -> Iterator[None]:
+    """Run the agents in a PID namespace of their own: NVML's processes have no containers."""
+    path = "/spec/template/spec/hostPID"
+    scene.patch_agents("json", [{"op": "replace", "path": path, "value": False}])
+    scene.until_agents_are_new()
+    try:
+        yield
+    finally:
+        scene.patch_agents("json", [{"op": "replace", "path": path, "value": True}])
+        scene.until_agents_are_new()
+
+
+def test_limited_shares_are_proven_and_their_faults_are_seen(scene: Scene) -> None:
+    with limited_shares(scene.deployed, "research", "notebooks"):
+        sound = scene.verify("--pool=notebooks", CHECKS, "--exclusive", expect=0)
+        assert {status for _, status in results(sound)} == {"passed"}, scene.said
+        assert {check["case"] for check in sound["checks"]} == {"gpu-t4:nvidia.com/gpu.shared"}
+
+        uneven = with_a_halted_burn(scene, "gpu-t4", "notebooks", "HW-05")
+        assert (uneven["id"], uneven["status"]) == ("HW-05", "failed"), uneven
+
+        spec = scene.read_cdi("gpu-a100", LIMITED_CDI)
+        with scene.kept_cdi("gpu-a100", of_the_driver(spec), LIMITED_CDI):
+            options = ("--pool=research", "--select=ISO-10,ISO-11", "--exclusive")
+            faulty = scene.verify(*options, expect=1)
+        scene.write_cdi("gpu-a100", spec, LIMITED_CDI)
+        assert results(faulty) == {("ISO-10", "failed"), ("ISO-11", "failed")}, scene.said
+
+        with agents_that_see_no_processes(scene):
+            blind = scene.verify("--pool=notebooks", "--select=ISO-12", "--exclusive", expect=1)
+        assert results(blind) == {("ISO-12", "failed")}, scene.said

@@ -1,0 +1,65 @@
+"""A cluster as clusters are: default pool, CPU node, taints, a cordon, other vendors' devices."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.conformance.faults import A100, H100, T4
+from tests.conformance.scene import Scene
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
+TAINT = "example.org/research"
+
+
+def mixed(cluster: dict[str, Any]) -> dict[str, Any]:
+    """Return the lab's cluster with everything that makes real ones odd."""
+    value = copy.deepcopy(cluster)
+    quarters = {"replicas": 4, "resourceName": "example.org/quarter"}
+    value["profiles"]["quarters"] = {"timeSlicing": quarters}
+    pools = value["pools"]
+    # Nobody knows what these nodes have.
+    del pools["training"]["hardware"]
+    pools["research"]["tolerations"] = [{"key": TAINT, "operator": "Exists"}]
+    # The default pool: it takes the GPU nodes that are left, and not the CPU node.
+    del pools["notebooks"]["select"], pools["notebooks"]["runtime"]
+    pools["notebooks"]["profile"] = "quarters"
+    value["devices"] = [{"resource": "example.net/tun", "paths": ["/dev/net/tun"], "count": 3}]
+    return value
+
+
+@contextlib.contextmanager
+def mixed_lab(scene: Scene) -> Iterator[None]:
+    lab, before = scene.deployed.lab, scene.deployed.cluster
+    lab.kubectl("cordon", T4)
+    lab.kubectl("taint", "node", A100, f"{TAINT}=yes:NoSchedule")
+    scene.deployed.cluster = mixed(before)
+    try:
+        scene.deployed.up()
+        yield
+    finally:
+        lab.kubectl("uncordon", T4)
+        lab.kubectl("taint", "node", A100, f"{TAINT}-")
+        scene.deployed.cluster = before
+        scene.deployed.up()
+
+
+def test_a_sound_cluster_of_all_kinds_of_nodes_passes(scene: Scene) -> None:
+    with mixed_lab(scene):
+        # What is not known is not checked, and with --require that is not enough.
+        report = scene.verify("--require", expect=3)
+    failed = {(one["id"], one["case"]) for one in report["checks"] if one["status"] == "failed"}
+    assert failed == set(), scene.said
+    cases = {one["case"].partition(":")[0] for one in report["checks"]}
+    assert cases == {A100, H100, T4, "research", "training", "notebooks", "no pool"}
+    missed = [one for one in report["checks"] if one.get("missed") == "not made"]
+    assert {one["case"] for one in missed} == {"training", H100}
+    assert {one["id"] for one in missed if one["case"] == H100} >= {"NODE-01", "PLUG-02", "ISO-01"}
+    assert all("does not say which GPUs" in one["reason"] for one in missed)
+    assert {one["case"] for one in report["checks"] if one["status"] == "passed"} & {H100} == set()
+    shares = [one for one in report["checks"] if one["case"] == f"{T4}:example.org/quarter"]
+    assert "WORK-01" in {one["id"] for one in shares if one["status"] == "passed"}

@@ -1,0 +1,213 @@
+"""How the suite runs pods: what is a failure, and what only says that nothing was checked."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+
+from conformance.checks.verdicts import one_more, past_the_scheduler
+from conformance.cluster import api as api_module
+from conformance.cluster import image_pull
+from conformance.cluster.api import Api
+from conformance.cluster.image_pull import pull_state
+from conformance.cluster.pod_spec import PodRequest, pod_spec
+from conformance.cluster.pods import PodNamespace
+from conformance.load.fill import fill
+from conformance.not_made import NotMade
+from conformance.promise import DevicePromise, device_promises, node_promises
+from divvy.model import parse_cluster
+from divvy.plan import live_node, plan
+from tests.conformance.fake_api import FakeApi, refusal, running, succeeded
+
+LONG = "a-node-with-a-very-long-name.europe-west4.compute.internal.example.org"
+
+
+def namespace(api: FakeApi) -> PodNamespace:
+    return PodNamespace(api, "image", "run-restricted", "restricted", "low")  # type: ignore[arg-type]
+
+
+def whole(gpus: int = 2) -> DevicePromise:
+    hardware = {"model": "T4", "gpus": gpus, "count": 1}
+    cluster = parse_cluster(
+        {"profiles": {"whole": {}}, "pools": {"p": {"hardware": hardware, "profile": "whole"}}}
+    )
+    live = [live_node("n1", {}, {}, {"nvidia.com/gpu": str(gpus)})]
+    (promise,) = device_promises(node_promises(cluster, plan(cluster, "s"), live, None))
+    return promise
+
+
+def test_a_node_is_chosen_by_its_name_not_by_a_label() -> None:
+    spec = pod_spec(PodRequest(LONG, "image"), "restricted", "low")
+    assert "nodeSelector" not in spec
+    terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    (term,) = terms["nodeSelectorTerms"]
+    assert term == {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [LONG]}]}
+
+
+def test_pods_pull_with_the_stack_files_secrets() -> None:
+    spec = pod_spec(PodRequest("n1", "image"), "restricted", "low", ("pull",))
+    assert spec["imagePullSecrets"] == [{"name": "pull"}]
+
+
+def test_an_image_is_pulled_once_before_anything_runs() -> None:
+    api = FakeApi()
+    pods = namespace(api)
+    for _ in range(3):
+        pods.run("n1", ["true"], "nvidia.com/gpu")
+    limits = [one["spec"]["containers"][0]["resources"]["limits"] for one in api.made]
+    assert ["nvidia.com/gpu" in one for one in limits] == [False, True, True, True]
+
+
+def test_an_image_that_cannot_be_pulled_says_nothing_about_gpus(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(image_pull, "_REFUSED", 0.1)
+    waiting = {"reason": "ErrImagePull", "message": "401 Unauthorized"}
+    status = {"phase": "Pending", "containerStatuses": [{"state": {"waiting": waiting}}]}
+    pods = namespace(FakeApi(lambda _: status))
+    with pytest.raises(NotMade, match=r"cannot run the image: ErrImagePull: 401 Unauthorized"):
+        pods.run("n1", ["true"], "nvidia.com/gpu", 1)
+    # The second check does not wait for the registry again.
+    with pytest.raises(NotMade, match="ErrImagePull"):
+        pods.run("n1", ["true"], "nvidia.com/gpu", 1)
+
+
+FORMAT = "exec /bin/true: exec format error"
+NO_PLATFORM = 'failed to pull "image": no match for platform in manifest: not found'
+
+
+@pytest.mark.parametrize(
+    ("state", "log"),
+    [
+        ({"terminated": {"exitCode": 255}}, FORMAT),
+        ({"terminated": {"exitCode": 128, "message": f"failed to start: {FORMAT}"}}, ""),
+        ({"waiting": {"reason": "ErrImagePull", "message": NO_PLATFORM}}, ""),
+    ],
+)
+def test_an_image_of_another_architecture_says_nothing_about_gpus(
+    state: dict[str, Any], log: str
+) -> None:
+    status = {"phase": "Failed", "containerStatuses": [{"state": state}]}
+    api = FakeApi(lambda _: status, lambda _: log)
+    api.nodes["n1"] = {"status": {"nodeInfo": {"architecture": "arm64"}}}
+    pods = namespace(api)
+    with pytest.raises(NotMade, match="n1 cannot run the image: the node is arm64, and image is n"):
+        pods.run("n1", ["true"], "nvidia.com/gpu", 1)
+
+
+def test_a_slow_pull_is_waited_for() -> None:
+    creating = {"containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]}
+    assert pull_state({"status": creating})[0] == "pulling"
+    assert pull_state({"status": {}})[0] == "pulling"
+
+
+def test_a_pod_that_was_preempted_says_nothing_about_gpus() -> None:
+    api = FakeApi(lambda body: succeeded(body) if is_pull(body) else running(body))
+    pods = namespace(api)
+    name = pods.start("n1", ["sleep"], "nvidia.com/gpu")
+    api.vanish(name, "PreemptionByScheduler")
+    with pytest.raises(NotMade, match="preempted"):
+        pods.wait(name, 5)
+
+
+def test_a_pod_that_somebody_deletes_is_a_failure() -> None:
+    api = FakeApi(lambda body: succeeded(body) if is_pull(body) else running(body))
+    pods = namespace(api)
+    name = pods.start("n1", ["sleep"], "nvidia.com/gpu")
+    api.vanish(name, "DeletionByTaintManager")
+    assert pods.wait(name, 5).phase == "Deleted"
+
+
+def is_pull(body: dict[str, Any]) -> bool:
+    return body["spec"]["containers"][0].get("command") == ["true"]
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (403, "exceeded quota: few, requested: pods=1"),
+        (403, 'User "x" cannot create resource "pods"'),
+        (403, 'violates PodSecurity "restricted:latest"'),
+        (400, "admission webhook denied the request"),
+    ],
+)
+def test_what_the_clusters_rules_refuse_is_not_made(code: int, message: str) -> None:
+    api = FakeApi()
+    api.refuse = lambda _: refusal(code, message)
+    with pytest.raises(NotMade, match="admits no restricted pod"):
+        namespace(api).run("n1", ["true"])
+
+
+@pytest.mark.parametrize("code", [403, 500, 504])
+def test_only_an_invalid_pod_counts_as_refused_for_its_resources(code: int) -> None:
+    api = FakeApi()
+    pods = namespace(api)
+    pods.run("n1", ["true"])
+    api.refuse = lambda _: refusal(422, 'resources.limits[nvidia.com/gpu]: Invalid value: "0.5"')
+    assert "nvidia.com/gpu" in str(pods.refuse("n1", {}))
+    api.refuse = lambda _: refusal(code, "the server was unable to answer")
+    with pytest.raises(BaseException, match=r"unable to answer|admits no"):
+        pods.refuse("n1", {})
+
+
+class Busy:
+    """A client that fails for a while."""
+
+    def __init__(self, *problems: Exception) -> None:
+        self.problems = list(problems)
+
+    def get(self, *_: Any, **__: Any) -> str:
+        if self.problems:
+            raise self.problems.pop(0)
+        return "found"
+
+
+def test_a_busy_api_server_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    import httpx2
+
+    monkeypatch.setattr(api_module, "_PAUSES", (0.0, 0.0, 0.0, 0.0))
+    problems = [refusal(429, "slow down"), refusal(500, "etcd"), httpx2.ReadError("reset")]
+    api = Api(Busy(*problems))  # type: ignore[arg-type]
+    assert api.get(None, "x") == "found"
+    assert api.requests["get"] == 4
+    with pytest.raises(Exception, match="not there"):
+        Api(Busy(refusal(404, "not there"))).get(None, "x")  # type: ignore[arg-type]
+
+
+def test_a_refusal_half_way_leaves_no_tenant_behind() -> None:
+    api = FakeApi(lambda body: succeeded(body) if is_pull(body) else running(body))
+    pods = namespace(api)
+    pods.run("n1", ["true"])
+    api.refuse = lambda _: refusal(403, "exceeded quota") if api.pods else None
+    with contextlib.suppress(NotMade):
+        fill(pods, whole())
+    assert api.pods == {}
+
+
+def pending(body: dict[str, Any]) -> dict[str, Any]:
+    if is_pull(body) and not body["spec"]["containers"][0]["resources"]["limits"].get(
+        "nvidia.com/gpu"
+    ):
+        return succeeded(body)
+    refused = {
+        "type": "PodScheduled",
+        "status": "False",
+        "message": "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
+    }
+    return {"phase": "Pending", "conditions": [refused]}
+
+
+def test_a_node_that_offers_nothing_passes_no_check_of_a_full_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from conformance.load import fill as fill_module
+
+    monkeypatch.setattr(fill_module, "_REFUSAL", 0.2)
+    promise = whole()
+    filled = fill(namespace(FakeApi(pending)), promise)
+    assert not filled.together
+    for expected, actual in (one_more(filled, promise), past_the_scheduler(filled, promise)):
+        assert expected != actual
+        assert actual == "the node was not full: 0 of 2 pods ran"

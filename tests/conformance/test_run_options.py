@@ -1,0 +1,101 @@
+"""Options of a run that nobody meant so: each gets an error before anything is checked."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from conformance import conftest
+from conformance.cluster.cluster_under_test import CLUSTER
+from conformance.report.report import Report
+from divvy.cli.main import app
+from tests.conformance.fake_api import refusal
+from tests.conformance.promised_nodes import CLUSTER as STACK
+from tests.conformance.promised_nodes import live, promised
+
+
+@pytest.mark.parametrize("selected", ["ISO-01,WOKR", "ISO-01,", ",", "ISO-1x", ""])
+def test_a_selection_that_names_no_check_is_refused(
+    selected: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    options = ["verify", "--bare", f"--select={selected}", f"--out={tmp_path}"]
+    result = CliRunner().invoke(app, options)
+    assert result.exit_code == 1
+    assert "where ids of checks are expected, such as PLUG-02" in capfd.readouterr().err
+    assert not (tmp_path / "report.yaml").exists()
+
+
+def test_a_file_is_no_folder_for_reports(tmp_path: Path) -> None:
+    file = tmp_path / "report"
+    file.write_text("kept")
+    result = CliRunner().invoke(app, ["verify", "--bare", f"--out={file}"])
+    assert result.exit_code == 1
+    assert f"--out={file} cannot be written to: " in result.output
+    assert file.read_text() == "kept"
+
+
+def test_half_a_baseline_is_none(tmp_path: Path) -> None:
+    baseline = tmp_path / "old.yaml"
+    baseline.write_text("kind: GpuConformanceReport\nchecks: []\n")
+    result = CliRunner().invoke(app, ["verify", "-s", "lab", f"--baseline={baseline}"])
+    assert result.exit_code == 1
+    assert "is not a report.yaml of an earlier run" in result.output
+
+
+@pytest.mark.parametrize(
+    ("status", "written"),
+    [
+        (pytest.ExitCode.OK, True),
+        (pytest.ExitCode.TESTS_FAILED, True),
+        (pytest.ExitCode.NO_TESTS_COLLECTED, True),
+        (pytest.ExitCode.INTERRUPTED, False),
+        (pytest.ExitCode.INTERNAL_ERROR, False),
+        (pytest.ExitCode.USAGE_ERROR, False),
+    ],
+)
+def test_a_run_that_ended_early_has_no_report(tmp_path: Path, status: int, written: bool) -> None:
+    stash: Any = pytest.Stash()
+    stash[conftest._REPORT] = Report({"stack": "s", "image": "", "nodes": []})
+    options = {"--divvy-report": str(tmp_path)}
+    session: Any = SimpleNamespace(config=SimpleNamespace(stash=stash, getoption=options.get))
+    conftest.pytest_sessionfinish(session, status)
+    assert (tmp_path / "report.yaml").exists() == written
+
+
+class Leaving:
+    """An API server whose node leaves."""
+
+    def __init__(self, node: Any) -> None:
+        self.node = node
+
+    def live(self, _name: str) -> Any:
+        if isinstance(self.node, Exception):
+            raise self.node
+        return self.node
+
+
+@pytest.mark.parametrize(
+    ("node", "left"),
+    [
+        (refusal(404, "not found"), True),
+        ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, True),
+        ({"metadata": {}}, False),
+        (refusal(500, "etcd"), False),
+    ],
+)
+def test_what_fails_on_a_node_that_has_left_shows_nothing(node: Any, left: bool) -> None:
+    (promise,) = promised(STACK, live("n1"))
+    stash: Any = pytest.Stash()
+    stash[CLUSTER] = Leaving(node)
+    params = {"node": promise}
+    item: Any = SimpleNamespace(
+        config=SimpleNamespace(stash=stash), callspec=SimpleNamespace(params=params), stash=stash
+    )
+    outcome = SimpleNamespace(passed=False, failed=True, skipped=False)
+    call: Any = SimpleNamespace(excinfo=SimpleNamespace(value=AssertionError("no pod")))
+    check = next(iter(conftest.CATALOGUE.values()))
+    found = conftest._what_came(item, check, outcome, call)
+    gone = ("skipped", "n1 has left the cluster during the run", "not made")
+    assert found == (gone if left else ("failed", "no pod", None))
