@@ -22,7 +22,7 @@ ROUNDS = 5
 
 def _seconds(*arguments: str) -> float:
     if arguments == ("up",):
-        arguments = ("up", *(f"--stack={file}" for file in sys.argv[1:]))
+        arguments = ("up", *(f"--file={file}" for file in sys.argv[1:]))
     began = time.monotonic()
     subprocess.run([DIVVY, "lab", *arguments], check=True, stdout=subprocess.DEVNULL)
     return time.monotonic() - began

@@ -1,19 +1,26 @@
 """divvy chart: the same objects as a Helm chart, as plain manifests, or for the GPU Operator."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import StrEnum
+from importlib.metadata import version as installed_version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from divvy.cli.output import counted, fail, reading
-
-if TYPE_CHECKING:
-    from divvy.cli.chart_images import Images
-    from divvy.cli.stack_files import StackFile
+from divvy.cli.chart_images import Images, images
+from divvy.cli.driver_tags import check_tags
+from divvy.cli.errors import fail
+from divvy.cli.generated_folder import archive, differences, write_file, write_folder
+from divvy.cli.operator_files import operator as for_operator
+from divvy.cli.options import StackName, StackPath
+from divvy.cli.output import counted
+from divvy.model import ClusterDocument
+from divvy.render.chart import NAME, Chart, chart_files
+from divvy.render.manifests import manifests
+from divvy.render.operator import Site
+from divvy.stack.file import read_stack
+from divvy.stack.sections import read_document
 
 
 class Kind(StrEnum):
@@ -23,8 +30,6 @@ class Kind(StrEnum):
     MANIFESTS = "manifests"
 
 
-_Stack = Annotated[str | None, typer.Option("-s", "--stack", help="The stack.")]
-_File = Annotated[Path | None, typer.Option("--file", help="A stack file instead of a name.")]
 _Out = Annotated[Path | None, typer.Option("--out", help="Folder to write.")]
 _Kind = Annotated[Kind, typer.Option("--format", help="A Helm chart, or plain YAML.")]
 _Image = Annotated[str | None, typer.Option("--image", help="The agent's image, by digest.")]
@@ -101,15 +106,10 @@ _PlainHttp = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
-    app.command(name="chart")(chart)
-
-
 def chart(
     *,
-    stack: _Stack = None,
-    file: _File = None,
+    stack: StackName = None,
+    file: StackPath = None,
     out: _Out = None,
     kind: _Kind = Kind.CHART,
     image: _Image = None,
@@ -130,40 +130,31 @@ def chart(
     plain_http: _PlainHttp = False,
 ) -> None:
     """Write a stack as a Helm chart, as plain manifests, or for NVIDIA's GPU Operator."""
-    from divvy.cli.stack_files import read_stack
-
     if (kind is Kind.MANIFESTS or operator) and (package or workload_image or chart_version):
         fail("--package, --workload-image and --chart-version belong to the chart")
     if check and build:
         fail("--build pushes images, and --check changes nothing: name them with --image")
     if (pool or without) and not operator:
         fail("--pool and --without belong to --operator: a chart has all pools")
-    with reading():
-        source = read_stack(stack, file)
-    with reading(source):
-        cluster = source.cluster()
+    source = read_stack(stack, file)
+    document = read_document(source)
+    cluster = document.cluster
     if check_driver_tags:
-        from divvy.cli.driver_tags import check_tags
-
         check_tags(cluster, driver_repository, driver_version, mirror, plain_http=plain_http)
         return
     if out is None and (kind is Kind.CHART or operator or check):
         fail("name a folder with --out DIR")
     if operator:
-        from divvy.cli.operator_files import operator as for_operator
-        from divvy.render.operator import Site
-
         site = Site(source.name, operator_namespace, driver_repository, driver_version)
         _deliver(for_operator(cluster, site, pool or (), without or ()), out, check, force)
         return
-    from divvy.cli.chart_images import images
 
-    found = images(cluster, image, workload_image, build=build)
+    known = images(cluster, image, workload_image, build=build)
     if kind is Kind.MANIFESTS:
-        _deliver(_manifests(source, found), out, check, force)
+        _deliver(_manifests(document, known), out, check, force)
         return
-    version = chart_version or _version()
-    files = _chart_files(source, version, found)
+    version = chart_version or installed_version("divvy")
+    files = _chart_files(document, source.name, version, known)
     if package:
         assert out is not None
         _package(files, out, version, check=check)
@@ -171,14 +162,9 @@ def chart(
         _deliver(files, out, check, force)
 
 
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("divvy")
-
-
-def _chart_files(source: StackFile, version: str, images: Images) -> Mapping[str, str]:
-    from divvy.render.chart import Chart, chart_files
+def _chart_files(
+    document: ClusterDocument, stack: str, version: str, images: Images
+) -> Mapping[str, str]:
 
     if images.agent is None:
         typer.echo(
@@ -186,23 +172,20 @@ def _chart_files(source: StackFile, version: str, images: Images) -> Mapping[str
             "image.repository and image.digest when installing",
             err=True,
         )
-    value: Any = source.value
-    wish = Chart(source.name, version, _version(), images.agent, images.workloads)
-    return chart_files(value, wish)
+
+    chart = Chart(stack, version, installed_version("divvy"), images.agent, images.workloads)
+    return chart_files(document, chart)
 
 
-def _manifests(source: StackFile, images: Images) -> Mapping[str, str]:
-    from divvy.render.manifests import manifests
+def _manifests(document: ClusterDocument, images: Images) -> Mapping[str, str]:
 
     if images.agent is None:
         fail("the agent's image is not known: give --image or --build")
-    value: Any = source.value
-    return {"divvy.yaml": manifests(value, images.agent)}
+
+    return {"divvy.yaml": manifests(document, images.agent)}
 
 
 def _package(files: Mapping[str, str], out: Path, version: str, *, check: bool) -> None:
-    from divvy.cli.generated_folder import archive, write_file
-    from divvy.render.chart import NAME
 
     target = out / f"{NAME}-{version}.tgz"
     content = archive(files, NAME)
@@ -220,8 +203,6 @@ def _package(files: Mapping[str, str], out: Path, version: str, *, check: bool) 
 
 def _deliver(files: Mapping[str, str], out: Path | None, check: bool, force: bool) -> None:
     """Write files as a folder's content, compare them with it, or print them."""
-    from divvy.cli.generated_folder import NotOurs, differences, write_folder
-
     if out is None:
         typer.echo("".join(files.values()), nl=False)
         return
@@ -234,8 +215,6 @@ def _deliver(files: Mapping[str, str], out: Path | None, check: bool, force: boo
             typer.echo(f"{out} is up to date")
             return
         write_folder(out, files, force=force)
-    except NotOurs as refusal:
-        fail(str(refusal))
     except OSError as error:
         fail(f"cannot write {out}: {error.strerror}")
     typer.echo(f"{out}: {counted(len(files), 'file')}")

@@ -1,18 +1,13 @@
 """The images that a chart names: given, of the stack file, or built now."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from divvy.cli.output import fail
-
-if TYPE_CHECKING:
-    from divvy.model import Cluster
+from divvy.cli.errors import fail
+from divvy.model import Cluster
 
 _BY_DIGEST = r"\S+@sha256:[0-9a-f]{64}"
 
@@ -29,14 +24,14 @@ def images(cluster: Cluster, agent: str | None, workloads: str | None, *, build:
     """Find the images; with ``build``, what is not given is built and pushed."""
     if agent is not None and not re.fullmatch(_BY_DIGEST, agent):
         fail(f"--image is {agent!r}; an image by digest is expected: …@sha256:<64 hex digits>")
-    wish = cluster.plugin.image
-    if agent is None and wish is not None:
-        agent = wish.reference
+    image = cluster.plugin.image
+    if agent is None and image is not None:
+        agent = image.reference
     if not build:
         return Images(agent, workloads)
-    if wish is None or wish.registry is None or wish.base is None:
+    if image is None or image.registry is None or image.base is None:
         fail("--build needs plugin.image.registry and plugin.image.base in the stack file")
-    where = (wish.registry, wish.base)
+    where = (image.registry, image.base, *(["--insecure"] if image.insecure else []))
     return Images(
         agent or _built("plugin_image.build", *where),
         workloads or _built("conformance.image", *where),

@@ -1,18 +1,14 @@
 """divvy chart --check-driver-tags: whether the driver's image exists for every pool."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import typer
 
-from divvy.cli.output import fail
-
-if TYPE_CHECKING:
-    from divvy.model import Cluster
+from divvy.cli.errors import FAILED, fail
+from divvy.model import Cluster
+from divvy.render.operator import REPOSITORY
 
 _NAME = "driver"
 _SECONDS = "30s"
@@ -30,8 +26,6 @@ def check_tags(
 
     The operator's tags are <driver version>-<operating system>.
     """
-    from divvy.render.operator import REPOSITORY
-
     image = f"{repository or REPOSITORY}/{_NAME}"
     wanted = version or cluster.driver.version
     if wanted is None:
@@ -44,7 +38,7 @@ def check_tags(
         for tag in dict.fromkeys(tag for tag in needed.values() if tag in tags):
             typer.echo(f"skopeo copy {flag}docker://{image}:{tag} docker://{mirror}/{_NAME}:{tag}")
     if not all(found):
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
 
 
 def _needed(cluster: Cluster, version: str) -> Mapping[str, str | None]:
@@ -87,6 +81,6 @@ def _tags(image: str, *, plain_http: bool) -> Sequence[str]:
     if done.returncode:
         said = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no reason given"
         reason = said.rstrip('"').rpartition(": ")[2]
-        fail(f"{image} gives no list of tags ({reason}): driver tags were not checked")
+        fail(f"could not list tags of {image} ({reason}); driver tags were not checked")
     listed: Sequence[str] = json.loads(done.stdout)["Tags"]
     return listed

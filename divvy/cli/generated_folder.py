@@ -12,11 +12,13 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from divvy.cli.errors import CommandError
+
 LIST = ".divvy-files"
 """The list of what was generated, in the format of sha256sum."""
 
 
-class NotOurs(Exception):
+class NotOurs(CommandError):
     """A folder holds what was not generated; the text names it and says what would be right."""
 
 

@@ -1,61 +1,53 @@
 """divvy import: profiles out of the configurations that clusters already have."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
+import yaml
 
-from divvy.cli.output import fail, write
+from divvy.cli.errors import fail
+from divvy.cli.options import OutFile
+from divvy.cli.output import write
+from divvy.model import InvalidValue
+from divvy.model.nvidia import ImportResult, read_device_plugin, read_mig_parted, read_operator
 
-if TYPE_CHECKING:
-    from divvy.model.nvidia import Imported
+app = typer.Typer()
 
 _Files = Annotated[list[Path], typer.Argument(help="Configuration files or ConfigMap manifests.")]
-_Out = Annotated[Path | None, typer.Option(help="Write to this file.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the program."""
-    group = typer.Typer(help="Turn existing configurations into profiles.", no_args_is_help=True)
-    group.command(name="nvidia-config")(nvidia_config)
-    group.command(name="mig-parted")(mig_parted)
-    group.command(name="gpu-operator")(gpu_operator)
-    app.add_typer(group, name="import")
-
-
-def nvidia_config(files: _Files, out: _Out = None) -> None:
+@app.command("nvidia-config")
+def nvidia_config(files: _Files, out: OutFile = None) -> None:
     """Read configurations of NVIDIA's device plugin: one profile each."""
-    from divvy.model.nvidia import BadConfig, Imported, read_device_plugin
-
-    imported = Imported()
+    imported = ImportResult()
     for file in files:
         for name, document in _documents(file):
             try:
                 imported = imported.joined(read_device_plugin(document, name))
-            except BadConfig as bad:
-                fail(f"{file}: {bad}")
+            except InvalidValue as invalid:
+                _refuse(f"{file}: {name}", invalid)
     write(_stack_text(imported), out)
 
 
-def mig_parted(files: _Files, out: _Out = None) -> None:
+@app.command("mig-parted")
+def mig_parted(files: _Files, out: OutFile = None) -> None:
     """Read configurations of mig-parted: one profile per mig-config."""
-    from divvy.model.nvidia import BadConfig, Imported, read_mig_parted
-
-    imported = Imported()
+    imported = ImportResult()
     for file in files:
         for name, document in _documents(file):
             try:
                 imported = imported.joined(read_mig_parted(document))
-            except BadConfig as bad:
-                fail(f"{file}: {name}: {bad}")
+            except InvalidValue as invalid:
+                _refuse(f"{file}: {name}", invalid)
     write(_stack_text(imported), out)
 
 
-def gpu_operator(files: _Files, out: _Out = None) -> None:
+@app.command("gpu-operator")
+def gpu_operator(files: _Files, out: OutFile = None) -> None:
     """Read both ConfigMaps of the GPU Operator, and its values: a name in both is one profile."""
-    from divvy.model.nvidia import BadConfig, read_operator
-
     plugin: dict[str, Any] = {}
     mig_parted: list[Any] = []
     strategy = "mixed"
@@ -74,15 +66,17 @@ def gpu_operator(files: _Files, out: _Out = None) -> None:
         fail("there are several files with mig-configs; the operator reads one")
     try:
         imported = read_operator(plugin, mig_parted[0] if mig_parted else None, strategy)
-    except BadConfig as bad:
-        fail(str(bad))
+    except InvalidValue as invalid:
+        fail(str(invalid))
     write(_stack_text(imported), out)
+
+
+def _refuse(source: str, invalid: InvalidValue) -> NoReturn:
+    fail("\n".join(f"{source}: {problem}" for problem in invalid.problems))
 
 
 def _documents(file: Path) -> Iterator[tuple[str, Any]]:
     """Yield the configurations in a file by name; a ConfigMap holds one per key."""
-    import yaml
-
     try:
         documents = [*yaml.safe_load_all(file.read_text(encoding="utf-8"))]
         for document in documents or [None]:
@@ -90,12 +84,10 @@ def _documents(file: Path) -> Iterator[tuple[str, Any]]:
     except OSError as error:
         fail(f"cannot read {file}: {error.strerror}")
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        fail(f"{file} is no YAML: {' '.join(str(error).split())}")
+        fail(f"{file} is not YAML: {' '.join(str(error).split())}")
 
 
 def _unpacked(document: Any, name: str) -> Iterator[tuple[str, Any]]:
-    import yaml
-
     kind = document.get("kind") if isinstance(document, dict) else None
     if kind == "List":
         for item in document.get("items") or ():
@@ -107,12 +99,8 @@ def _unpacked(document: Any, name: str) -> Iterator[tuple[str, Any]]:
         yield name, document
 
 
-def _stack_text(imported: "Imported") -> str:
+def _stack_text(imported: ImportResult) -> str:
     """Return the profiles as the part of a stack file, with what was left out above them."""
-    import json
-
-    import yaml
-
     for reason in imported.left_out:
         typer.echo(f"not imported: {reason}", err=True)
     comments = "".join(f"# not imported: {reason}\n" for reason in imported.left_out)

@@ -1,88 +1,57 @@
 """divvy lab: a real Kubernetes with GPU nodes on this machine."""
 
-import functools
+import os
 import time
-from collections.abc import Callable
-from typing import Annotated, ParamSpec, TypeVar
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-lab_app = typer.Typer(
-    name="lab",
-    help="A real Kubernetes with GPU nodes on this machine.",
-    no_args_is_help=True,
-)
+from divvy.lab import lifecycle, registry
+from divvy.lab.identities import server
+from divvy.lab.paths import KUBECONFIG
+from divvy.lab.section import read_lab
+from divvy.lab.status import log_files, report
+from divvy.stack.file import read_stack
+
+app = typer.Typer()
 
 _Stack = Annotated[str, typer.Option("--stack", "-s", help="Stack whose divvy:lab to start.")]
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
+_File = Annotated[
+    Path | None, typer.Option("--file", help="A stack file instead of a stack's name.")
+]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to divvy."""
-    app.add_typer(lab_app)
-
-
-def _plain_errors(command: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Turn the lab's errors into one sentence on stderr and exit code 1."""
-
-    @functools.wraps(command)
-    def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        from divvy.lab.control_plane import ControlPlaneFailed
-        from divvy.lab.description import InvalidDescription
-        from divvy.lab.lifecycle import LabFailed
-        from divvy.lab.machine import NodeFailed
-        from divvy.lab.network import NetworkFailed
-        from divvy.lab.registry import RegistryFailed
-
-        known = (
-            InvalidDescription,
-            LabFailed,
-            NodeFailed,
-            NetworkFailed,
-            ControlPlaneFailed,
-            RegistryFailed,
-            TimeoutError,
-        )
-        try:
-            return command(*args, **kwargs)
-        except known as error:
-            typer.echo(f"divvy lab: {error}", err=True)
-            raise typer.Exit(1) from None
-
-    return wrapped
-
-
-@lab_app.command()
-@_plain_errors
-def up(stack: _Stack = "lab") -> None:
+@app.command()
+def up(stack: _Stack = "lab", file: _File = None) -> None:
     """Start the lab, or put back what is missing of a running one."""
-    from divvy.lab import lifecycle
-    from divvy.lab.stack import read_lab, stack_file
-
-    lab = read_lab(stack_file(stack))
+    lab = read_lab(read_stack(None if file else stack, file))
     began = time.monotonic()
-    lifecycle.up(lab, lambda line: typer.echo(f"{time.monotonic() - began:5.1f} s  {line}"))
+
+    def tell(line: str) -> None:
+        typer.echo(f"{time.monotonic() - began:5.1f} s  {line}")
+
+    is_new = lifecycle.up(lab, tell)
+    if is_new and file is None:
+        # The engine's libraries are loaded for this alone.
+        from divvy.cli.earlier_lab import forget_earlier_lab  # noqa: PLC0415
+
+        if forget_earlier_lab(stack, server(lab)):
+            tell(f"the state of stack {stack} is forgotten: what it held went with the lab before")
 
 
-@lab_app.command()
-@_plain_errors
+@app.command()
 def down() -> None:
-    """End the lab and remove everything of it, in whatever state it is."""
-    from divvy.lab import lifecycle
-
+    """Terminate the lab and remove everything of it, in whatever state it is."""
     began = time.monotonic()
-    ended = lifecycle.down()
-    said = f"the lab is down, {ended} processes ended" if ended else "no lab was up"
-    typer.echo(f"{time.monotonic() - began:5.1f} s  {said}")
+    count = lifecycle.down()
+    outcome = f"the lab is down, {count} processes terminated" if count else "no lab was up"
+    typer.echo(f"{time.monotonic() - began:5.1f} s  {outcome}")
 
 
-@lab_app.command()
-@_plain_errors
+@app.command()
 def status() -> None:
     """Show what runs; exit code 1 if anything of the lab is missing."""
-    from divvy.lab.status import report
-
     lines, complete = report()
     for line in lines:
         typer.echo(line)
@@ -90,8 +59,7 @@ def status() -> None:
         raise typer.Exit(1)
 
 
-@lab_app.command()
-@_plain_errors
+@app.command()
 def logs(
     of: Annotated[str, typer.Argument(metavar="NODE|COMPONENT")],
     component: Annotated[str | None, typer.Argument(help="One component of the node.")] = None,
@@ -99,32 +67,22 @@ def logs(
     lines: Annotated[int, typer.Option("--lines", "-n", help="Last lines of each log.")] = 100,
 ) -> None:
     """Show the logs of a node's components or of a component of the control plane."""
-    import os
-
-    from divvy.lab.status import log_files
-
     files = log_files(of, component)
     options = ["-F"] if follow else []
     os.execvp("tail", ["tail", "-n", str(lines), *options, *map(str, files)])
 
 
-@lab_app.command(
+@app.command(
     "exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
 )
-@_plain_errors
 def execute(node: str, command: Annotated[list[str], typer.Argument()]) -> None:
     """Run a command on a node, as its root: divvy lab exec gpu-t4 -- ctr version."""
-    import os
-
-    from divvy.lab.lifecycle import running_machine
-
     words = command[1:] if command[0] == "--" else command
-    inside = running_machine(node).enter_command(words)
+    inside = lifecycle.running_machine(node).enter_command(words)
     os.execvp(inside[0], inside)
 
 
-@lab_app.command()
-@_plain_errors
+@app.command()
 def restart(
     node: str,
     component: Annotated[
@@ -132,8 +90,6 @@ def restart(
     ] = None,
 ) -> None:
     """Restart a node, or one of its components while its pods keep running."""
-    from divvy.lab import lifecycle
-
     machine = lifecycle.running_machine(node)
     if component is None:
         lifecycle.restart_node(machine, typer.echo)
@@ -142,31 +98,21 @@ def restart(
     typer.echo(f"{component} of {node} restarted")
 
 
-@lab_app.command()
-@_plain_errors
+@app.command()
 def kill(node: str) -> None:
-    """End a node at once, as a power cut does; up or restart brings it back."""
-    from divvy.lab import lifecycle
-
+    """Kill a node at once, as a power cut does; up or restart brings it back."""
     lifecycle.running_machine(node).kill()
     typer.echo(f"{node} is gone; divvy lab up brings it back")
 
 
-@lab_app.command()
-@_plain_errors
+@app.command()
 def load(image: str) -> None:
     """Push an image (file, OCI layout, name in buildah's storage); print its name by digest."""
-    from divvy.lab import lifecycle, registry
-
     typer.echo(registry.load(lifecycle.running_lab(), image))
 
 
-@lab_app.command()
-@_plain_errors
+@app.command()
 def kubeconfig() -> None:
     """Print the path of the administrator's kubeconfig."""
-    from divvy.lab import lifecycle
-    from divvy.lab.paths import KUBECONFIG
-
     lifecycle.running_lab()
     typer.echo(str(KUBECONFIG))

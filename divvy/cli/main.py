@@ -1,29 +1,151 @@
-"""The divvy command: one typer app, one module per command."""
+"""The divvy command: its subcommands, each loaded when it is called, and how all of them end."""
 
+import errno
 import gc
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from divvy.cli import chart, deploy, diff, imports, lab, plan, schema, stacks, validate, verify
+from divvy.cli.errors import FAILED, CommandError
+from divvy.engine.errors import EngineError
+from divvy.lab.errors import LabError
+from divvy.stack.errors import StackError
+
+# Name of the command → its module in divvy.cli, and what `divvy --help` says of it.
+COMMANDS = {
+    "validate": ("validate", "Check stack files and report every error at once."),
+    "plan": ("plan", "Predict what every node will advertise and guarantee."),
+    "diff": ("diff", "Show what changes between two stack files, or from the live nodes."),
+    "preview": ("preview", "Show what `up` would do."),
+    "up": ("up", "Bring the cluster to the state in the stack file."),
+    "verify": ("verify", "Prove on live nodes what the plan promises."),
+    "refresh": ("refresh", "Read the cluster's state into the stack's."),
+    "destroy": ("destroy", "Delete everything that the stack has in the cluster."),
+    "cancel": ("cancel", "Remove the locks of a run that no longer exists."),
+    "stack": ("stack", "Stacks and their state."),
+    "config": ("config", "A stack's configuration."),
+    "chart": ("chart", "Write a stack as a Helm chart, manifests, or for the GPU Operator."),
+    "import": ("imports", "Turn existing configurations into profiles."),
+    "schema": ("schema", "Print the JSON Schema of stack files."),
+    "lab": ("lab", "A real Kubernetes with GPU nodes on this machine."),
+}
+_EXIT_CODES = """\
+Exit codes:
+0: done; `preview`, `refresh`, `diff`: no difference
+1: an error, a usage error included; `verify`: a check failed
+2: `preview`, `refresh`, `diff`: there are changes; `verify`: nothing checked
+3: `verify --require`: a check that must hold could not be made
+130: interrupted"""
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands by name; getting one loads its module."""
+
+    def __getitem__(self, name: str) -> Any:
+        module, summary = COMMANDS[name]
+        found = import_module(f"divvy.cli.{module}")
+        app = getattr(found, "app", None)
+        if app is None:
+            app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+            app.command(name)(getattr(found, name))
+        else:
+            app.info.help = summary
+        command = typer.main.get_command(app)
+        command.name = name
+        return command
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+class DivvyGroup(TyperGroup):
+    """The whole command: it loads one subcommand, and turns what goes wrong into one error."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        commands: Any = _Commands()
+        self.commands = commands
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
+        """Return the names, in the order of the help."""
+        return list(COMMANDS)
+
+    def format_help(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
+        """Write the help from the table, without loading a command."""
+        loading, self.commands = (
+            self.commands,
+            {name: TyperCommand(name, help=summary) for name, (_, summary) in COMMANDS.items()},
+        )
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.commands = loading
+
+    def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
+        """Run a command line and end the process with its exit code."""
+        arguments = list(sys.argv[1:] if args is None else args) or ["--help"]
+        try:
+            result = super().main(arguments, **{**extra, "standalone_mode": False})
+            sys.stdout.flush()  # while a full disk can still be reported
+        except typer.TyperException as usage:
+            result = _failed(_usage_error(usage))
+        except typer.Abort:
+            result = _failed("aborted")
+        except (CommandError, StackError, EngineError, LabError) as error:
+            result = _failed(str(error))
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            # What is still buffered cannot be written at the end of the process either.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            result = _failed(f"cannot write {error.filename or 'the output'}: {error.strerror}")
+        sys.exit(result if isinstance(result, int) else 0)
+
+
+def _usage_error(usage: Any) -> str:
+    message = usage.format_message().rstrip(".")
+    context = getattr(usage, "ctx", None)
+    return message if context is None else f"{message}; see `{context.command_path} --help`"
+
+
+def _failed(message: str) -> int:
+    typer.echo(f"error: {message}", err=True)
+    return FAILED
+
 
 app = typer.Typer(
     name="divvy",
-    help="GPU sharing as code for Kubernetes: predict, provision and prove.",
-    no_args_is_help=True,
+    cls=DivvyGroup,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
-lab.register(app)
-deploy.register(app)
-stacks.register(app)
-plan.register(app)
-diff.register(app)
-validate.register(app)
-schema.register(app)
-imports.register(app)
-chart.register(app)
-verify.register(app)
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version  # noqa: PLC0415
+
+        typer.echo(f"divvy {version('divvy')}")
+        raise typer.Exit
+
+
+@app.callback(epilog=_EXIT_CODES)
+def divvy(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version),
+    ] = False,
+) -> None:
+    """GPU sharing as code for Kubernetes: predict, provision and prove."""
 
 
 def main() -> None:

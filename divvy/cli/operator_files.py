@@ -1,25 +1,19 @@
 """divvy chart --operator: the stack for NVIDIA's GPU Operator, or why that cannot be."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import typer
 
-from divvy.cli.output import counted, fail
-
-if TYPE_CHECKING:
-    from divvy.model import Cluster
-    from divvy.render.operator import Site
+from divvy.cli.errors import fail
+from divvy.cli.output import counted
+from divvy.model import Cluster
+from divvy.render.operator import Site, operator_files, translate
 
 
 def operator(
     cluster: Cluster, site: Site, pools: Sequence[str], without: Sequence[str]
 ) -> Mapping[str, str]:
     """Return the files; fail with every refusal that was not accepted by ``without``."""
-    from divvy.render.operator import operator_files, translate
-
     unknown = [name for name in pools if name not in cluster.pools]
     if unknown:
         fail(f"there is no pool {', '.join(unknown)}; the pools are: {', '.join(cluster.pools)}")

@@ -1,24 +1,15 @@
 """divvy schema: the JSON Schema of stack files, for editors and the chart."""
 
-from pathlib import Path
-from typing import Annotated
+import json
 
-import typer
-
+from divvy.cli.options import OutFile
 from divvy.cli.output import write
+from divvy.lab.section import LabSection
+from divvy.model.schema import cluster_schema, described_schema, stack_file_schema
+from divvy.stack.file import CLUSTER, LAB
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
-    app.command(name="schema")(schema)
-
-
-def schema(
-    out: Annotated[Path | None, typer.Option(help="Write to this file.")] = None,
-) -> None:
+def schema(out: OutFile = None) -> None:
     """Print the JSON Schema of stack files."""
-    import json
-
-    from divvy.model.schema import stack_file_schema
-
-    write(json.dumps(stack_file_schema(), indent=2, ensure_ascii=False) + "\n", out)
+    document = stack_file_schema({CLUSTER: cluster_schema(), LAB: described_schema(LabSection)})
+    write(json.dumps(document, indent=2, ensure_ascii=False) + "\n", out)

@@ -1,22 +1,27 @@
-"""The topology behind a run's steps: what the nodes will offer, and when they do."""
-
-from __future__ import annotations
+"""The topology behind a run's steps: what the nodes will advertise, and when they do."""
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+from rich.console import Console, RenderableType
 
-    from divvy.engine.watcher import Summary
-    from divvy.model import Cluster
+from divvy.cli.live import live_nodes
+from divvy.engine.urn import split_provider_reference
+from divvy.engine.values import unwrapped
+from divvy.engine.watcher import Summary
+from divvy.model import Cluster, InvalidCluster, NewerSchema, parse_canonical
+from divvy.model.contract import CONFIG_KEY, State
+from divvy.plan import compare_live, diff, plan
+from divvy.render.live import live_text
+from divvy.render.terminal import difference_text, plan_text
 
-_CONFIG_KEY = "cluster.json"
 _PATIENCE = 60.0
+# States of an agent that do not change by waiting a little.
+_SETTLED = (State.WAITING, State.BLOCKED, State.FAILED)
 
 
 def changes_topology(summary: Summary) -> bool:
-    """Tell whether the run changes the configuration at all; cheap, unlike reading it."""
+    """Return whether the run changes the configuration at all; cheap, unlike reading it."""
     return any(
         _data(step.new) is not None and _data(step.old) != _data(step.new) for step in summary.steps
     )
@@ -36,7 +41,6 @@ def configured(summary: Summary) -> tuple[Cluster | None, Cluster | None]:
 
 
 def _config(resource: Any) -> Cluster | None:
-    from divvy.model import InvalidCluster, NewerSchema, parse_canonical
 
     text = _data(resource)
     if text is None:
@@ -50,15 +54,13 @@ def _config(resource: Any) -> Cluster | None:
 def _data(resource: Any) -> str | None:
     inputs = {} if resource is None else resource.inputs
     data = inputs.get("data") if isinstance(inputs, dict) else None
-    return str(data[_CONFIG_KEY]) if isinstance(data, dict) and _CONFIG_KEY in data else None
+    return str(data[CONFIG_KEY]) if isinstance(data, dict) and CONFIG_KEY in data else None
 
 
 def topology(summary: Summary, stack: str) -> RenderableType | None:
     """Return the topology diff of a run, the whole plan for a first one, None for no change."""
     if not changes_topology(summary):
         return None
-    from divvy.plan import diff, plan
-    from divvy.render.terminal import difference_text, plan_text
 
     before, after = configured(summary)
     if after is None:
@@ -69,34 +71,37 @@ def topology(summary: Summary, stack: str) -> RenderableType | None:
     return difference_text(difference) if difference else None
 
 
+def _connection(summary: Summary) -> tuple[str | None, str | None]:
+    """Return kubeconfig and context of the provider that the configuration went through."""
+    step = next(step for step in summary.steps if _data(step.new) is not None)
+    assert step.new is not None
+    urn, _ = split_provider_reference(step.new.provider)
+    provider = next(found.new for found in summary.steps if found.urn == urn)
+    inputs = {} if provider is None else unwrapped(dict(provider.inputs))
+    return inputs.get("kubeconfig"), inputs.get("context")
+
+
 def wait_advertised(summary: Summary, stack: str) -> str | None:
-    """Wait until the nodes offer what the plan says; say how long it took, or what is missing."""
+    """Wait until the nodes advertise what the plan says; return how long it took, or the rest."""
     if not summary.changes:
         return None
-    from divvy.cli.live import live_nodes
-    from divvy.plan import compare_live
-    from divvy.render.live import live_text
 
     _, after = configured(summary)
     if after is None:
         return None
+    kubeconfig, context = _connection(summary)
     began = time.monotonic()
     while True:
-        difference = compare_live(after, stack, live_nodes(after))
+        difference = compare_live(after, stack, live_nodes(kubeconfig, context))
         took = time.monotonic() - began
         if not difference.nodes:
-            return f"the nodes offer what the plan says, {took:.1f} s after the last step"
+            return f"the nodes advertise what the plan says, {took:.1f} s after the last step"
         if took > _PATIENCE or all(node.state in _SETTLED for node in difference.nodes):
             return _plain(live_text(difference))
         time.sleep(0.25)
 
 
-# States of an agent that do not change by waiting a little.
-_SETTLED = ("Waiting", "Blocked", "Failed")
-
-
 def _plain(view: Any) -> str:
-    from rich.console import Console
 
     console = Console(width=80)
     with console.capture() as captured:

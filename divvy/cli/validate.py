@@ -5,26 +5,22 @@ from typing import Annotated
 
 import typer
 
-from divvy.cli.output import counted, fail, problems_text
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
-    app.command(name="validate")(validate)
+from divvy.cli.errors import fail
+from divvy.cli.output import counted
+from divvy.stack.errors import StackError
+from divvy.stack.file import read_stack
+from divvy.stack.sections import read_cluster
 
 
 def validate(
     stacks: Annotated[
-        list[str] | None, typer.Option("-s", "--stack", help="Stack to check; may be repeated.")
+        list[str] | None, typer.Option("-s", "--stack", help="Stack to check (repeatable).")
     ] = None,
     files: Annotated[
-        list[Path] | None, typer.Option("--file", help="Stack file to check; may be repeated.")
+        list[Path] | None, typer.Option("--file", help="Stack file to check (repeatable).")
     ] = None,
 ) -> None:
-    """Check stack files and tell every error at once; nothing is touched."""
-    from divvy.cli.stack_files import CannotRead, read_stack
-    from divvy.model import InvalidCluster
-
+    """Check stack files and report every error at once; nothing is touched."""
     wanted: list[tuple[str | None, Path | None]] = [(stack, None) for stack in stacks or ()]
     wanted += [(None, file) for file in files or ()]
     if not wanted:
@@ -33,15 +29,9 @@ def validate(
     for stack, path in wanted:
         try:
             source = read_stack(stack, path)
-        except CannotRead as error:
+            cluster = read_cluster(source)
+        except StackError as error:
             errors.append(str(error))
-            continue
-        try:
-            cluster = source.cluster()
-        except CannotRead as error:
-            errors.append(str(error))
-        except InvalidCluster as invalid:
-            errors.append(problems_text(source, invalid))
         else:
             pools = counted(len(cluster.pools), "pool")
             profiles = counted(len(cluster.profiles), "profile")

@@ -1,20 +1,28 @@
 """divvy verify: prove on live nodes what the plan promised."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
+import yaml
+from rich.console import Console
 
-if TYPE_CHECKING:
-    from divvy.cli.stack_files import StackFile
+from divvy.cli.errors import (
+    FAILED,
+    INTERRUPTED,
+    NOTHING_CHECKED,
+    REQUIRED_NOT_CHECKED,
+    fail,
+)
+from divvy.cli.options import StackName, StackPath
+from divvy.model import PluginImage
+from divvy.render.conformance import baseline_lines, summary_lines
+from divvy.stack.file import read_stack
+from divvy.stack.sections import read_cluster
 
-_Stack = Annotated[str | None, typer.Option("--stack", "-s", help="The stack to prove.")]
-_File = Annotated[Path | None, typer.Option("--file", help="A stack file instead of a name.")]
 _Pool = Annotated[str | None, typer.Option("--pool", help="Only this pool.")]
 _Select = Annotated[
     str | None, typer.Option("--select", help="Only checks with these ids: PLUG, or ISO-01,WORK.")
@@ -47,21 +55,24 @@ _Burn = Annotated[
     str | None, typer.Option("--gpu-burn-image", help="A gpu-burn image from elsewhere, too.")
 ]
 _Out = Annotated[Path, typer.Option("--out", help="Folder for the reports.")]
+_Nodes = Annotated[
+    int | None, typer.Option("--nodes", min=1, help="Only so many nodes of each pool and profile.")
+]
+_Require = Annotated[
+    bool,
+    typer.Option("--require", help="Exit 3 if a MUST check could not be made: for CI."),
+]
 _Baseline = Annotated[
     Path | None, typer.Option("--baseline", help="An earlier report.yaml to compare with.")
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to divvy."""
-    app.command()(verify)
-
-
 def verify(
     *,
-    stack: _Stack = None,
-    file: _File = None,
+    stack: StackName = None,
+    file: StackPath = None,
     pool: _Pool = None,
+    nodes: _Nodes = None,
     select: _Select = None,
     exclusive: _Exclusive = False,
     disruptive: _Disruptive = False,
@@ -73,23 +84,30 @@ def verify(
     vector_add_image: _VectorAdd = None,
     gpu_burn_image: _Burn = None,
     out: _Out = Path("out/conformance"),
+    require: _Require = False,
     baseline: _Baseline = None,
 ) -> None:
-    """Check the live cluster; exit 0: success or partial, 1: failure, 2: nothing was checked."""
-    import yaml
+    """Check the live cluster; exit 0: success or partial, 1: failure, 2: nothing was checked.
 
+    With --require, exit 3: something that must hold could not be checked.
+    """
     if not bare and (host or driver_root):
-        _fail("--host and --driver-root are for --bare")
+        fail("--host and --driver-root are for --bare")
     root = _suite()
-    found = None if bare and not stack and not file else _stack(stack, file)
+    # The stack file is checked before anything is built for it.
+    source = None if bare and not stack and not file else read_stack(stack, file)
+    cluster = None if source is None else read_cluster(source)
     earlier = None if baseline is None else _earlier(baseline)
+    report = _place_for_report(out)
     arguments = ["--bare"] if bare else []
-    if found is not None:
-        arguments += [f"--divvy-file={Path(found.source).resolve()}", f"--divvy-stack={found.name}"]
+    if source is not None and cluster is not None:
+        arguments += [f"--divvy-file={Path(source.source).resolve()}"]
+        arguments += [f"--divvy-stack={source.name}"]
         if not bare and not workload_image:
-            workload_image = _built(root, found.cluster().plugin.image)
+            workload_image = _built(root, cluster.plugin.image)
     for name, value in (
         ("--divvy-pool", pool),
+        ("--divvy-nodes", nodes),
         ("--divvy-select", select),
         ("--bare-host", host),
         ("--driver-root", driver_root),
@@ -97,47 +115,41 @@ def verify(
         ("--vector-add-image", vector_add_image),
         ("--gpu-burn-image", gpu_burn_image),
     ):
-        arguments += [f"{name}={value}"] if value else []
+        # An empty value is a mistake, and not the same as none.
+        arguments += [f"{name}={value}"] if value is not None else []
     for flag, given in (
         ("--exclusive", exclusive),
         ("--disruptive", disruptive),
         ("--no-exec", no_exec),
     ):
         arguments += [flag] if given else []
-    report = out / "report.yaml"
-    report.unlink(missing_ok=True)
     ended = _run_suite(root, [f"--divvy-report={out.resolve()}", *arguments])
     if not report.exists():
-        _fail(f"the suite ended with {ended} before it could report")
+        fail(f"the suite exited with {ended} before it wrote a report")
     document = yaml.safe_load(report.read_text())
     _conclude(document, out, earlier)
-    raise typer.Exit({"failure": 1, "nothing checked": 2}.get(document["result"], 0))
-
-
-def _fail(problem: str) -> NoReturn:
-    typer.echo(f"divvy: {problem}", err=True)
-    raise typer.Exit(1)
-
-
-def _stack(stack: str | None, file: Path | None) -> StackFile:
-    """Read the stack file and check it, before anything is built for it."""
-    from divvy.cli.stack_files import CannotRead, read_stack
-    from divvy.model import InvalidCluster
-
-    try:
-        found = read_stack(stack, file)
-        found.cluster()
-    except (CannotRead, InvalidCluster) as problem:
-        _fail(str(problem))
-    return found
+    codes = {"failure": FAILED, "nothing checked": NOTHING_CHECKED}
+    missing = require and document["statistics"].get("requiredNotChecked", 0)
+    raise typer.Exit(codes.get(document["result"], REQUIRED_NOT_CHECKED if missing else 0))
 
 
 def _suite() -> Path:
     """Return the folder that holds the suite: the project around Divvy's own package."""
     root = Path(__file__).resolve().parents[2]
     if not (root / "conformance").is_dir():
-        _fail("the conformance suite is not beside the package: run from a checkout")
+        fail("the conformance suite is not beside the package: run from a checkout")
     return root
+
+
+def _place_for_report(out: Path) -> Path:
+    """Return where the report will be; an earlier one is removed, for none to be taken for it."""
+    report = out / "report.yaml"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        report.unlink(missing_ok=True)
+    except OSError as problem:
+        fail(f"--out={out} cannot be written to: {problem.strerror}")
+    return report
 
 
 def _run_suite(root: Path, arguments: list[str]) -> int:
@@ -151,21 +163,23 @@ def _run_suite(root: Path, arguments: list[str]) -> int:
     try:
         return suite.wait()
     except KeyboardInterrupt:
-        typer.echo("\ndivvy: cleaning up", err=True)
+        typer.echo("\ncleaning up", err=True)
         suite.send_signal(signal.SIGINT)
         suite.wait()
-        raise typer.Exit(130) from None
+        raise typer.Exit(INTERRUPTED) from None
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def _built(root: Path, image: object) -> str | None:
+def _built(root: Path, image: PluginImage | None) -> str | None:
     """Build the workloads' image where the stack file says images are built."""
-    registry, base = getattr(image, "registry", None), getattr(image, "base", None)
-    if not registry or not base:
+    if image is None or image.registry is None or image.base is None:
         return None
     built = subprocess.run(
-        [sys.executable, "-m", "conformance.image", registry, base],
+        [
+            *(sys.executable, "-m", "conformance.image", image.registry, image.base),
+            *(["--insecure"] if image.insecure else []),
+        ],
         cwd=root,
         stdout=subprocess.PIPE,
         text=True,
@@ -175,23 +189,20 @@ def _built(root: Path, image: object) -> str | None:
 
 
 def _earlier(baseline: Path) -> dict[str, Any]:
-    """Read an earlier report before the run, which would be in vain without."""
-    import yaml
-
+    """Read an earlier report before the run: without it the run would be wasted."""
     try:
         document = yaml.safe_load(baseline.read_text())
     except (OSError, yaml.YAMLError) as problem:
-        _fail(f"the baseline cannot be read: {problem}")
-    if not isinstance(document, dict) or document.get("kind") != "GpuConformanceReport":
-        _fail(f"{baseline} is no report.yaml of an earlier run")
+        fail(f"the baseline cannot be read: {problem}")
+    parts = {"kind", "mode", "environment", "checks"}
+    if not isinstance(document, dict) or not parts <= document.keys():
+        document = {}
+    if document.get("kind") != "GpuConformanceReport":
+        fail(f"{baseline} is not a report.yaml of an earlier run")
     return document
 
 
 def _conclude(document: dict[str, Any], out: Path, earlier: dict[str, Any] | None) -> None:
-    from rich.console import Console
-
-    from divvy.render.conformance import baseline_lines, summary_lines
-
     console = Console(highlight=False)
     for line in summary_lines(document):
         console.print(line)
@@ -200,5 +211,5 @@ def _conclude(document: dict[str, Any], out: Path, earlier: dict[str, Any] | Non
             for line in baseline_lines(earlier, document):
                 console.print(line)
         except ValueError as problem:
-            _fail(str(problem))
+            fail(str(problem))
     console.print(f"report: {out / 'report.html'}")

@@ -1,13 +1,16 @@
-"""The few questions that the lab itself asks its API server."""
+"""The few questions that the lab itself asks its API server.
 
-import http.client
-import json
+Over lightkube's transport instead of its client, which cannot ask for ``/readyz``.
+"""
+
 import ssl
 from datetime import datetime
 from typing import Any
-from urllib.parse import urlsplit
+
+import httpx2
 
 from divvy.lab.description import Lab
+from divvy.lab.errors import ControlPlaneFailed
 from divvy.lab.identities import server
 from divvy.lab.paths import PKI
 
@@ -16,49 +19,44 @@ class Api:
     """Reads from the API server as the lab's administrator."""
 
     def __init__(self, lab: Lab):
-        self._address = urlsplit(server(lab))
+        self._server = server(lab)
         self._tls = ssl.create_default_context(cafile=str(PKI / "ca.crt"))
         self._tls.load_cert_chain(PKI / "admin.crt", PKI / "admin.key")
 
     def ready(self) -> bool:
-        """Say whether the API server is ready to serve."""
-        try:
-            return self._request("GET", "/readyz")[0] == 200
-        except (OSError, http.client.HTTPException):
-            return False
+        """Return whether the API server is ready to serve."""
+        return self._status("/readyz") == 200
 
     def ready_nodes(self) -> dict[str, datetime]:
-        """Return the nodes that are Ready, each with the time when its kubelet last said so."""
-        said = {
-            item["metadata"]["name"]: _said_ready(item)
-            for item in self._json("GET", "/api/v1/nodes")["items"]
-        }
-        return {name: when for name, when in said.items() if when}
+        """Return the nodes that are Ready, each with the time of its kubelet's last report.
+
+        Raises ControlPlaneFailed.
+        """
+        try:
+            nodes = self._get("/api/v1/nodes").raise_for_status().json()["items"]
+        except httpx2.HTTPError as error:
+            raise ControlPlaneFailed(f"the API server does not list nodes: {error}") from None
+        reported = {node["metadata"]["name"]: _reported_ready(node) for node in nodes}
+        return {name: time for name, time in reported.items() if time}
 
     def accepts_pods(self) -> bool:
-        """Say whether pods can be created in the namespace default; new clusters need a moment."""
-        path = "/api/v1/namespaces/default/serviceaccounts/default"
-        return self._request("GET", path)[0] == 200
+        """Return whether pods can be created in the namespace default."""
+        return self._status("/api/v1/namespaces/default/serviceaccounts/default") == 200
 
-    def _json(self, method: str, path: str) -> Any:
-        status, body = self._request(method, path)
-        if status != 200:
-            raise OSError(f"{method} {path}: the API server answers {status}: {body[:200]!r}")
-        return json.loads(body)
-
-    def _request(self, method: str, path: str) -> tuple[int, bytes]:
-        host, port = self._address.hostname, self._address.port
-        connection = http.client.HTTPSConnection(str(host), port, context=self._tls, timeout=5)
+    def _status(self, path: str) -> int | None:
+        """Return the status of the answer to a GET, None where there is no answer."""
         try:
-            connection.request(method, path)
-            response = connection.getresponse()
-            return response.status, response.read()
-        finally:
-            connection.close()
+            return self._get(path).status_code
+        except httpx2.HTTPError:
+            return None
+
+    def _get(self, path: str) -> httpx2.Response:
+        # The lab is on this machine: no proxy is on the way.
+        return httpx2.get(self._server + path, verify=self._tls, timeout=5, trust_env=False)
 
 
-def _said_ready(node: dict[str, Any]) -> datetime | None:
-    for each in node["status"].get("conditions", []):
-        if each["type"] == "Ready" and each["status"] == "True":
-            return datetime.fromisoformat(each["lastHeartbeatTime"])
+def _reported_ready(node: dict[str, Any]) -> datetime | None:
+    for condition in node["status"].get("conditions", []):
+        if condition["type"] == "Ready" and condition["status"] == "True":
+            return datetime.fromisoformat(condition["lastHeartbeatTime"])
     return None

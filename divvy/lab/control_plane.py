@@ -6,16 +6,19 @@ from divvy.lab import processes
 from divvy.lab.addresses import Addresses
 from divvy.lab.api import Api
 from divvy.lab.description import Lab
+from divvy.lab.errors import ControlPlaneFailed
 from divvy.lab.identities import client_kubeconfig
 from divvy.lab.kubeconfig import write_private
 from divvy.lab.paths import LOGS, PKI, STATE
 from divvy.lab.tools import KUBERNETES
 
+_DATA = STATE / "etcd"
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 
-class ControlPlaneFailed(Exception):
-    """A component of the control plane does not come up."""
+def has_data() -> bool:
+    """Return whether there is a cluster's data already."""
+    return _DATA.is_dir()
 
 
 def ensure_storage(lab: Lab) -> None:
@@ -42,7 +45,7 @@ def wait_ready(api: Api, patience: float = 60.0) -> None:
     while not api.ready():
         for component in ("etcd", "kube-apiserver"):
             if not processes.find(component):
-                raise ControlPlaneFailed(f"{component} has ended: {last_line(component)}")
+                raise ControlPlaneFailed(f"{component} has exited: {last_line(component)}")
         if time.monotonic() > deadline:
             raise ControlPlaneFailed(
                 f"the API server is not ready after {patience:.0f} s: "
@@ -75,7 +78,7 @@ def _etcd(lab: Lab) -> list[str]:
     client = f"http://127.0.0.1:{lab.ports.etcd}"
     return [
         "etcd",
-        f"--data-dir={STATE / 'etcd'}",
+        f"--data-dir={_DATA}",
         f"--listen-client-urls={client}",
         f"--advertise-client-urls={client}",
         "--listen-peer-urls=http://127.0.0.1:0",

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from divvy.lab.description import Node
-from divvy.lab.simulated_driver import install_simulated_driver
+from divvy.lab.simulated_driver import BUILT, install_simulated_driver
 from divvy.model.gpu_models import gpu_model
 
 DRIVER_ROOT = Path("/run/nvidia/driver")
@@ -30,5 +30,7 @@ def install(node: Node, root: Path) -> None:
         [gpu_model(node.gpus.model)] * node.gpus.count,
         node.driver_version,
         persist=_KEPT_MODES,
+        # Built before the node was started, whose start has to be quick.
+        binaries=BUILT,
         further_versions=[each for each in _FURTHER_VERSIONS if each != node.driver_version],
     )

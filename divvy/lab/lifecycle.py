@@ -16,6 +16,7 @@ from divvy.lab import cgroups, control_plane, network, processes, registry
 from divvy.lab.addresses import Addresses
 from divvy.lab.api import Api
 from divvy.lab.description import Lab, lab_of
+from divvy.lab.errors import LabFailed
 from divvy.lab.identities import ensure_identities
 from divvy.lab.images import IMAGES
 from divvy.lab.inotify import shortage
@@ -31,12 +32,11 @@ _NEEDED = ("etcd", "docker-registry", "runc", "skopeo", "ip", "nft", "unshare", 
 Tell = Callable[[str], None]
 
 
-class LabFailed(Exception):
-    """The lab cannot be brought up, with the reason and the way out."""
+def up(lab: Lab, tell: Tell, patience: float = 90.0) -> bool:
+    """Bring the lab up until every node is Ready; put back whatever is missing of a running one.
 
-
-def up(lab: Lab, tell: Tell, patience: float = 90.0) -> None:
-    """Bring the lab up until every node is Ready; put back whatever is missing of a running one."""
+    Return whether it is a new cluster.
+    """
     _check_machine()
     _build_driver(lab)
     with _alone():
@@ -46,6 +46,7 @@ def up(lab: Lab, tell: Tell, patience: float = 90.0) -> None:
         _DESCRIPTION.write_text(json.dumps(lab.document()))
         ensure_identities(lab)
         network.ensure_bridge(lab)
+        is_new = not control_plane.has_data()
         control_plane.ensure_storage(lab)
         registry.ensure_registry(lab)
         tell("registry with the lab's images")
@@ -61,10 +62,11 @@ def up(lab: Lab, tell: Tell, patience: float = 90.0) -> None:
             machine.join()
         _wait_nodes(api, since, tell, patience)
         control_plane.wait_controllers(lab, api)
+    return is_new
 
 
 def down() -> int:
-    """End and remove everything of the lab, in whatever state it is; return the processes ended."""
+    """Terminate and remove everything of the lab; return the number of processes terminated."""
     _check_name_and_root()
     with _alone():
         ended = processes.kill_all()
@@ -94,6 +96,7 @@ def running_machine(name: str) -> Machine:
 
 def restart_node(machine: Machine, tell: Tell, patience: float = 90.0) -> None:
     """Shut a node down if it runs, start it again and wait until it is Ready."""
+    _build_driver(machine.lab)
     with _alone():
         if machine.running():
             machine.shut_down()
@@ -155,12 +158,10 @@ def _check_machine() -> None:
 def _build_driver(lab: Lab) -> None:
     """Build the simulated driver here, once, so that no node has to."""
     if any(node.gpus and node.driver == "simulated" for node in lab.nodes):
-        from divvy.lab.simulated_driver import DriverInstallationFailed, build
+        # Loads the model, which commands on a running lab do not need.
+        from divvy.lab.simulated_driver import build  # noqa: PLC0415
 
-        try:
-            build()
-        except DriverInstallationFailed as error:
-            raise LabFailed(str(error)) from None
+        build()
 
 
 def _check_same(lab: Lab) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from divvy.lab import cgroups, network, processes
 from divvy.lab.description import Lab, Node
+from divvy.lab.errors import NodeFailed
 from divvy.lab.kubelet_config import kubelet_arguments
 from divvy.lab.node.root import upper
 from divvy.lab.node_files import write_node_files
@@ -24,10 +25,6 @@ RUNTIME = ("containerd",)
 CLUSTER = ("kubelet", "kube-proxy")
 _DRIVER_ROOT = "/run/nvidia/driver"
 _SO_PEERCRED = struct.Struct("3i")
-
-
-class NodeFailed(Exception):
-    """A node does not start or does not answer."""
 
 
 class Machine:
@@ -101,7 +98,7 @@ class Machine:
         self.ask({"do": "restart", "component": component})
 
     def kill(self) -> None:
-        """End the node at once, as a power cut does."""
+        """Kill the node at once, as a power cut does."""
         pid = self.pid()
         processes.send(pid, signal.SIGKILL)
         self._wait_gone(pid)

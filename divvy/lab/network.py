@@ -7,13 +7,10 @@ from collections.abc import Sequence
 
 from divvy.lab.addresses import Addresses
 from divvy.lab.description import Lab, Node
+from divvy.lab.errors import NetworkFailed
 from divvy.lab.paths import NAME
 
 BRIDGE = f"divvy-{NAME}"
-
-
-class NetworkFailed(Exception):
-    """The lab's network is in use on this machine, or cannot be set up."""
 
 
 def check_free(lab: Lab) -> None:

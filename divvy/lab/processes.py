@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from divvy.lab.errors import ProcessesRemain
 from divvy.lab.paths import LOGS, NAME, STATE
 
 MARK = "DIVVY_LAB_COMPONENT"
@@ -129,7 +130,7 @@ def kill_all(component: str | None = None) -> int:
             killed.add(pid)
             send(pid, signal.SIGKILL)
         time.sleep(0.02)
-    raise TimeoutError(f"processes {left} of the lab do not end, even after SIGKILL")
+    raise ProcessesRemain(f"processes {left} of the lab do not end, even after SIGKILL")
 
 
 def send(pid: int, number: signal.Signals) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from divvy.lab import processes
 from divvy.lab.addresses import Addresses
 from divvy.lab.description import Lab
+from divvy.lab.errors import RegistryFailed
 from divvy.lab.images import IMAGES
 from divvy.lab.paths import STATE, cache
 
@@ -22,10 +23,6 @@ _MANIFESTS = (
     "application/vnd.oci.image.manifest.v1+json",
     "application/vnd.docker.distribution.manifest.v2+json",
 )
-
-
-class RegistryFailed(Exception):
-    """The registry does not come up or does not take an image."""
 
 
 def address(lab: Lab) -> str:

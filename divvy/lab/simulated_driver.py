@@ -1,4 +1,4 @@
-"""Lay out the simulated driver below a driver root and start its daemon."""
+"""Install the simulated driver below a driver root and start its daemon."""
 
 import os
 import shutil
@@ -7,11 +7,13 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from divvy.lab.errors import DriverInstallationFailed
+from divvy.lab.flat_file import driver_description
 from divvy.lab.paths import REPOSITORY
-from divvy.model.flat_file import driver_description
 from divvy.model.gpu_models import GpuModel
 
 SOURCE = REPOSITORY / "simulator"
+BUILT = SOURCE / "build"
 LIBRARIES = Path("usr/lib/x86_64-linux-gnu")
 PROGRAMS = ("nvidia-smi", "divvy-sim", "divvy-simd")
 _STAMP = b"divvy-driver-version:"
@@ -23,17 +25,13 @@ _LINKS = {
 }
 
 
-class DriverInstallationFailed(Exception):
-    """The simulated driver could not be built, laid out or started."""
-
-
 def build() -> Path:
     """Build what is out of date and return the folder with libraries and programs."""
     command = ["make", "--silent", f"--jobs={os.cpu_count()}", "-C", str(SOURCE), "all"]
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     if made.returncode != 0:
         raise DriverInstallationFailed(f"building {SOURCE} failed:\n{made.stderr.strip()}")
-    return SOURCE / "build"
+    return BUILT
 
 
 def install_simulated_driver(

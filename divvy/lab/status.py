@@ -5,7 +5,8 @@ from pathlib import Path
 from divvy.lab import control_plane, processes, registry
 from divvy.lab.api import Api
 from divvy.lab.description import Lab
-from divvy.lab.lifecycle import LabFailed, running_lab
+from divvy.lab.errors import ControlPlaneFailed, LabFailed
+from divvy.lab.lifecycle import running_lab
 from divvy.lab.machine import Machine
 from divvy.lab.paths import LOGS
 
@@ -60,5 +61,5 @@ def log_files(of: str, component: str | None) -> list[Path]:
 def _ready_nodes(lab: Lab) -> set[str]:
     try:
         return set(Api(lab).ready_nodes())
-    except OSError:
+    except ControlPlaneFailed:
         return set()

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 from typer.testing import CliRunner
 
-from divvy.cli import chart, driver_tags, imports
-from divvy.render.objects import objects
+from divvy.cli import driver_tags
+from divvy.cli.main import app
 from tests.divvy_command import run_divvy
 from tests.render.charts import STACKS, example
+from tests.render.documents import objects_of
 
 IMAGE = "registry.example/agent@sha256:" + "a" * 64
 LAB = str(STACKS[0].parent / "Pulumi.lab.yaml")
@@ -24,9 +24,6 @@ H200 = str(STACKS[0].parent / "Pulumi.h200.yaml")
 
 
 def run(*arguments: object, expect: int = 0) -> Any:
-    app = typer.Typer()
-    chart.register(app)
-    imports.register(app)
     done = CliRunner().invoke(app, [str(one) for one in arguments])
     assert done.exit_code == expect, done.output
     return done
@@ -164,7 +161,9 @@ def test_the_same_bytes_from_another_process(tmp_path: Path) -> None:
 
 def test_manifests_are_the_programs_objects() -> None:
     said = run("chart", "--file", LAB, "--format", "manifests", "--image", IMAGE).output
-    assert list(yaml.safe_load_all(said)) == json.loads(json.dumps(objects(example("lab"), IMAGE)))
+    assert list(yaml.safe_load_all(said)) == json.loads(
+        json.dumps(objects_of(example("lab"), IMAGE))
+    )
 
 
 def test_manifests_in_a_folder(out: Path) -> None:
@@ -242,10 +241,10 @@ def test_importing_what_was_written_for_the_operator(out: Path) -> None:
 def test_importing_the_operators_files_tells_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "mig.yaml").write_text("version: v1\nmig-configs: {}\n")
     said = run("import", "gpu-operator", tmp_path / "mig.yaml", expect=1).output
-    assert "mig-configs is empty" in said
+    assert "mig-configs: is empty; at least one entry is expected" in said
     (tmp_path / "values.yaml").write_text("mig: {strategy: double}\n")
     said = run("import", "gpu-operator", tmp_path / "values.yaml", expect=1).output
-    assert "mig.strategy is 'double'" in said
+    assert "mig.strategy: is 'double'" in said
 
 
 def check_tags(monkeypatch: pytest.MonkeyPatch, code: int, out: str, err: str, expect: int) -> str:
@@ -266,7 +265,7 @@ def test_a_registry_that_does_not_answer_is_told_in_one_sentence(
         'no such host"\n'
     )
     assert check_tags(monkeypatch, 1, "", words, expect=1) == (
-        "error: nvcr.io/nvidia/driver gives no list of tags (no such host): "
+        "error: could not list tags of nvcr.io/nvidia/driver (no such host); "
         "driver tags were not checked\n"
     )
 

@@ -1,18 +1,20 @@
 """plan, diff, validate, schema and import as scripts use them."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
-import typer
 import yaml
 from typer.testing import CliRunner
 
-from divvy.cli import diff, imports, plan, schema, validate
-from divvy.cli.stack_files import StackFile
-from divvy.model import InvalidCluster
+from divvy.cli.main import COMMANDS, app
+from divvy.lab.paths import REPOSITORY
+from divvy.model import parse_cluster
+from tests.divvy_command import divvy_command, divvy_environment
 from tests.plan.stacks import FOLDER
 
 STACK = """\
@@ -35,7 +37,7 @@ def project(tmp_path, monkeypatch):
     """Give a project in git whose stack was committed sliced and is now cut."""
     stacks = tmp_path / "stacks"
     stacks.mkdir()
-    (tmp_path / "Pulumi.yaml").write_text("name: x\n")
+    (tmp_path / "Pulumi.yaml").write_text("name: x\nruntime: python\nstackConfigDir: stacks\n")
     (stacks / "Pulumi.a.yaml").write_text(STACK)
     for command in (
         ("init", "-q"),
@@ -52,9 +54,6 @@ def project(tmp_path, monkeypatch):
 
 
 def run(*arguments):
-    app = typer.Typer()
-    for module in (plan, diff, validate, schema, imports):
-        module.register(app)
     return CliRunner().invoke(app, arguments)
 
 
@@ -99,11 +98,11 @@ def test_errors_are_one_block_on_standard_error_with_lines(project):
     ("arguments", "words"),
     [
         (("plan",), "name a stack with -s"),
-        (("plan", "-s", "nope"), "the stacks here are: a, wrong"),
+        (("plan", "-s", "nope"), "does not exist; known: a, wrong"),
         (("plan", "--file", "nope.yaml"), "cannot read nope.yaml"),
-        (("plan", "--file", "Pulumi.yaml"), "a stack file begins with it"),
+        (("plan", "--file", "Pulumi.yaml"), "which describes the cluster"),
         (("diff", "a"), "give two sides"),
-        (("diff", "a", "nope"), "no file, no stack and no git revision"),
+        (("diff", "a", "nope"), "not a file, a stack, or a git revision"),
         (("diff", "HEAD", "HEAD"), "write HEAD:<path>"),
         (("diff", "HEAD:nope.yaml", "a"), "git has no HEAD:nope.yaml"),
         (("diff", "a", "wrong"), "has 3 errors"),
@@ -170,24 +169,17 @@ def test_the_stacks_of_this_project_are_valid(path):
     assert told.exit_code == 0, told.stderr
 
 
-def test_a_key_that_is_there_twice_is_an_error():
-    twice = STACK.replace("      seven:", "      slice-4:")
-    with pytest.raises(InvalidCluster) as refusal:
-        StackFile("a", "a.yaml", twice).cluster()
-    (problem,) = refusal.value.problems
-    assert problem.path == "profiles.slice-4"
-    assert problem.reason == "is there twice (again in line 5)"
-
-
 def test_schema_describes_the_examples():
     told = run("schema")
     assert told.exit_code == 0
     document = json.loads(told.stdout)
     assert document["$schema"].endswith("2020-12/schema")
-    cluster = document["properties"]["config"]["properties"]["divvy:cluster"]
+    validator = jsonschema.Draft202012Validator(document)
     for path in FOLDER.glob("Pulumi.*.yaml"):
-        value = yaml.safe_load(path.read_text())["config"]["divvy:cluster"]
-        assert set(value) <= set(cluster["properties"])
+        validator.validate(yaml.safe_load(path.read_text()))
+    wrong = {"config": {"divvy:lab": {"nodes": [{"name": "a", "models": "T4"}]}}}
+    assert [error.validator for error in validator.iter_errors(wrong)] == ["additionalProperties"]
+    assert not validator.is_valid({"config": {}})
 
 
 CONFIG_MAP = """\
@@ -202,7 +194,7 @@ data:
         resources:
         - {name: nvidia.com/gpu, replicas: 4}
   nothing: |
-    sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}
+    sharing: {timeSlicing: {resources: [{name: nvidia.com/mig-1g.5gb, replicas: 2}]}}
 """
 
 
@@ -221,11 +213,11 @@ def test_import_reads_a_whole_configmap_and_lists_what_it_cannot_say(tmp_path):
             }
         }
     }
-    assert "not imported: nothing: sharing.mps" in told.stderr
-    assert told.stdout.startswith("# not imported: nothing: sharing.mps")
+    assert "not imported: nothing: sharing.timeSlicing" in told.stderr
+    assert told.stdout.startswith("# not imported: nothing: sharing.timeSlicing")
     stack = yaml.safe_load(told.stdout)
     stack["config"]["divvy:cluster"]["pools"] = {"p": {"profile": "slice-4"}}
-    StackFile("x", "x", yaml.safe_dump(stack)).cluster()
+    parse_cluster(stack["config"]["divvy:cluster"])
 
 
 def test_import_of_mig_parted(tmp_path):
@@ -238,15 +230,79 @@ def test_import_of_mig_parted(tmp_path):
     file.write_text("version: v2\n")
     told = run("import", "mig-parted", str(file))
     assert told.exit_code == 1
-    assert "version is 'v2'; v1 is expected" in told.stderr
+    assert "version: is 'v2'; v1 is expected" in told.stderr
 
 
-def test_commands_load_nothing_heavy_before_they_run():
+HEAVY = {"pydantic", "lightkube", "yaml", "jinja2", "pulumi", "grpc", "rich.console", "ruamel.yaml"}
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--nonsense"]])
+def test_divvy_loads_no_command_that_is_not_called(arguments: list[str]) -> None:
     code = (
-        "import sys; from divvy.cli import plan, diff, validate, schema, imports;"
-        "print(sorted({'pydantic', 'lightkube', 'yaml', 'jinja2', 'pulumi'} & set(sys.modules)))"
+        "import sys; from divvy.cli.main import main\n"
+        f"sys.argv[1:] = {arguments}\n"
+        "try: main()\n"
+        "except SystemExit: print(*sys.modules)"
     )
     told = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd()
     )
-    assert told.stdout.strip() == "[]"
+    loaded = told.stdout.split()
+    assert "divvy.cli.main" in loaded
+    assert not (HEAVY | {f"divvy.cli.{module}" for module, _ in COMMANDS.values()}) & set(loaded)
+
+
+def test_the_help_lists_every_command_and_the_exit_codes() -> None:
+    told = run("--help")
+    assert told.exit_code == 0
+    for name, (_, summary) in COMMANDS.items():
+        assert re.search(rf"\b{name}\b", told.stdout)
+        assert summary.split()[0] in told.stdout
+    assert (
+        "Exit codes: 0: done; `preview`, `refresh`, `diff`: no difference 1: an error, a usage"
+        in " ".join(told.stdout.split())
+    )
+    assert run().stdout == told.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_there(name: str) -> None:
+    told = run(name, "--help")
+    assert told.exit_code == 0, told.output
+    assert "Usage:" in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ["plan", "--fil", "x"],
+            "No such option: --fil (Possible options: --file); see `divvy plan --help`",
+        ),
+        (["plna"], "No such command 'plna'. Did you mean 'plan'?; see `divvy --help`"),
+        (["stack"], "Missing command; see `divvy stack --help`"),
+        (["preview"], "Missing option '--stack'"),
+        (["diff", "-o", "pdf"], "Invalid value for '-o' / '--output'"),
+    ],
+)
+def test_a_usage_error_is_an_error_and_no_pending_change(arguments: list[str], words: str) -> None:
+    told = run(*arguments)
+    assert told.exit_code == 1
+    assert told.stdout == ""
+    assert told.stderr.startswith(f"error: {words}")
+    assert len(told.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", [("validate",), ("plan",), ("plan", "-o", "json")])
+def test_a_full_disk_behind_the_output_is_one_sentence(command: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            divvy_command(*command, "--file", str(REPOSITORY / "stacks/Pulumi.lab.yaml")),
+            env=divvy_environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "error: cannot write the output: No space left on device\n"

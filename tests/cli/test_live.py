@@ -1,23 +1,20 @@
 """What divvy diff --live reads from a Node."""
 
 import pytest
-from lightkube.models.core_v1 import NodeStatus
-from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources.core_v1 import Node
 
-from divvy.cli.live import live_node
+from divvy.cli.live import live_node_of
 
 
 def node(annotation=None, allocatable=None):
     annotations = {} if annotation is None else {"divvy.gpu/status": annotation}
-    return Node(
-        metadata=ObjectMeta(name="n", labels={"a": "b"}, annotations=annotations),
-        status=NodeStatus(allocatable=allocatable),
-    )
+    return {
+        "metadata": {"name": "n", "labels": {"a": "b"}, "annotations": annotations},
+        "status": {"allocatable": allocatable},
+    }
 
 
 def test_extended_resources_are_read_as_numbers_and_the_rest_is_not():
-    found = live_node(
+    found = live_node_of(
         node(allocatable={"cpu": "8", "memory": "1Ki", "nvidia.com/gpu": "4", "hugepages-2Mi": "0"})
     )
     assert found.allocatable == {"nvidia.com/gpu": 4}
@@ -25,12 +22,12 @@ def test_extended_resources_are_read_as_numbers_and_the_rest_is_not():
 
 
 def test_the_agents_status_is_read():
-    found = live_node(node('{"state":"Waiting","reason":"GPU 0: held","gpus":[]}'))
+    found = live_node_of(node('{"state":"Waiting","reason":"GPU 0: held","gpus":[]}'))
     assert (found.state, found.reason) == ("Waiting", "GPU 0: held")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3"])
 def test_a_damaged_status_is_told(text):
-    found = live_node(node(text))
+    found = live_node_of(node(text))
     assert found.state == "Unknown"
     assert "cannot be read" in found.reason

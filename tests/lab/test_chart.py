@@ -13,7 +13,7 @@ import yaml
 
 from conformance.image import build_and_push as push_workloads
 from divvy.lab.tools import HELM
-from divvy.model import parse_cluster
+from divvy.model import parse_cluster, parse_document
 from divvy.plan import plan
 from divvy.render.chart import Chart, chart_files
 from plugin_image.build import build_and_push as push_agent
@@ -41,13 +41,23 @@ class Release:
         self.deployment = deployment
         self._home = folder / "home"
         where = (deployment.registry, deployment.base_image)
-        chart = Chart("lab", "0.1.0", "0.1.0", push_agent(*where), push_workloads(*where))
-        self.chart = write_chart(folder / "divvy", chart_files(deployment.cluster, chart))
+        agent = push_agent(*where, insecure=True)
+        workloads = push_workloads(*where, insecure=True)
+        chart = Chart("lab", "0.1.0", "0.1.0", agent, workloads)
+        self.chart = write_chart(
+            folder / "divvy", chart_files(parse_document(deployment.cluster), chart)
+        )
 
     def helm(self, command: str, *arguments: object) -> str:
         done = subprocess.run(
-            [str(HELM.bin / "helm"), command, _RELEASE, *map(str, arguments)]
-            + [f"--namespace={NAMESPACE}", f"--kubeconfig={self.lab.kubeconfig}"],
+            [
+                str(HELM.bin / "helm"),
+                command,
+                _RELEASE,
+                *map(str, arguments),
+                f"--namespace={NAMESPACE}",
+                f"--kubeconfig={self.lab.kubeconfig}",
+            ],
             env={**os.environ, "HOME": str(self._home)},
             capture_output=True,
             text=True,
@@ -81,7 +91,7 @@ class Release:
 
     def wait_for(self, planned: dict[str, dict[str, int]]) -> None:
         offered = self.deployment.offered
-        self.lab.until(lambda: all(offered(node) == wish for node, wish in planned.items()), 60)
+        self.lab.until(lambda: all(offered(node) == count for node, count in planned.items()), 60)
 
 
 @pytest.fixture(scope="module")

@@ -25,8 +25,15 @@ def repository(lab: RunningLab) -> str:
     found = f"{registry.address(lab.description)}/nvidia"
     for tag in ("550.163.01-ubuntu22.04", "550.163.01-rhel9.4"):
         subprocess.run(
-            ["skopeo", "copy", "--quiet", "--src-tls-verify=false", "--dest-tls-verify=false"]
-            + [f"docker://{lab.busybox}", f"docker://{found}/driver:{tag}"],
+            [
+                "skopeo",
+                "copy",
+                "--quiet",
+                "--src-tls-verify=false",
+                "--dest-tls-verify=false",
+                f"docker://{lab.busybox}",
+                f"docker://{found}/driver:{tag}",
+            ],
             check=True,
         )
     return found
@@ -73,7 +80,7 @@ def test_no_registry_and_no_repository(repository: str, stack: Path) -> None:
     done = divvy("--file", stack, "--driver-repository", "127.0.0.1:1/x", "--plain-http")
     assert done.returncode == 1
     assert done.stderr == (
-        "error: 127.0.0.1:1/x/driver gives no list of tags (connection refused): "
+        "error: could not list tags of 127.0.0.1:1/x/driver (connection refused); "
         "driver tags were not checked\n"
     )
     done = divvy("--file", stack, "--driver-repository", f"{repository}/none", "--plain-http")

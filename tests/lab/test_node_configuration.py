@@ -7,7 +7,8 @@ import pytest
 
 from divvy.lab import kubelet_config
 from divvy.lab.containerd_config import config_toml, hosts_toml
-from divvy.lab.description import Containerd, Lab, parse_lab
+from divvy.lab.description import Containerd, Lab
+from divvy.lab.section import parse_lab
 
 RUNTIME = "io.containerd.cri.v1.runtime"
 

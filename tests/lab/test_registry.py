@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from divvy.lab import registry
-from divvy.lab.description import parse_lab
+from divvy.lab.errors import RegistryFailed
+from divvy.lab.section import parse_lab
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,6 @@ def test_a_failed_push_tells_the_reason_alone(
     skopeo.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     lab = parse_lab({"nodes": [{"name": "n"}]})
-    with pytest.raises(registry.RegistryFailed) as refused:
+    with pytest.raises(RegistryFailed) as refused:
         registry.push(lab, "dir:/x", "thing:1")
     assert str(refused.value) == 'dir:/x cannot be pushed as thing:1: no "such" image'

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -37,6 +38,38 @@ def test_a_failure_names_the_step_the_reason_and_the_way_on(
         "Make room.",
         "What is done is kept: make setup goes on from there.",
     ]
+
+
+def test_lanes_run_at_once_and_a_failure_ends_them() -> None:
+    begun, failed = Event(), Event()
+    reached: list[str] = []
+
+    def wait() -> str:
+        begun.set()
+        assert failed.wait(10)
+        return "built"
+
+    def fail() -> str:
+        assert begun.wait(10)
+        raise StepFailed("no network", "Plug it in.")
+
+    def note(*words: object, **_how: object) -> None:
+        if "failed" in str(words):
+            failed.set()
+
+    slow = [Step("slow", wait), Step("after", lambda: reached.append("x") or "")]
+    quick = [Step("quick", fail)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("builtins.print", note)
+        assert not run_steps(slow, quick)
+    assert reached == []
+
+
+def test_the_demo_builds_what_the_lab_runs() -> None:
+    done = subprocess.run(["make", "--dry-run", "demo"], capture_output=True, text=True, check=True)
+    assert "-m divvy.lab.setup lab\n" in done.stdout
+    assert [tool.name for tool in tools.LAB_TOOLS] == ["kubernetes", "containerd"]
+    assert [tool.name for tool in tools.TEST_TOOLS] == ["helm", "prometheus"]
 
 
 def test_one_sentence_says_what_the_machine_lacks(

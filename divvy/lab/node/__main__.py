@@ -18,7 +18,7 @@ from divvy.lab.node.supervisor import Component, Supervisor
 
 
 def main(directory: Path, descriptor: int) -> None:
-    """Run the node until it is told to stop."""
+    """Run the node until it is asked to stop."""
     specification = json.loads((directory / "node.json").read_text())
     node = node_of(specification["node"])
     listener = socket.socket(fileno=descriptor)
@@ -45,7 +45,7 @@ def _driver_installer(node: Node) -> Callable[[], None]:
     if node.gpus is None or node.driver != "simulated":
         return lambda: None
     # Only here: it knows all GPU models, and a node without GPUs need not.
-    from divvy.lab import driver
+    from divvy.lab import driver  # noqa: PLC0415
 
     def install() -> None:
         driver.DRIVER_ROOT.mkdir(parents=True)

@@ -31,7 +31,7 @@ class Component:
 
 
 class Supervisor:
-    """Starts components when told, restarts them when they end, reaps every orphan."""
+    """Starts components on request, restarts them when they exit, reaps every orphan."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Supervisor:
         self._stopping = False
 
     def run(self) -> None:
-        """Serve until told to stop."""
+        """Serve until asked to stop."""
         wake_reader, wake_writer = os.pipe()
         os.set_blocking(wake_writer, False)
         os.set_blocking(wake_reader, False)

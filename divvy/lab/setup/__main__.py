@@ -1,4 +1,4 @@
-"""Set this machine up: `python3 -m divvy.lab.setup`, or with `python` for unit tests alone."""
+"""Set this machine up: `python3 -m divvy.lab.setup`, with `python` or `lab` for less."""
 
 import sys
 
@@ -13,6 +13,9 @@ def main(arguments: list[str]) -> int:
     from divvy.lab.setup import machine, parts, python
     from divvy.lab.setup.steps import Step, run_steps
 
+    if arguments not in ([], ["lab"], ["python"]):
+        print(f"Unknown: {' '.join(arguments)}. Say python, lab or nothing.", file=sys.stderr)
+        return 2
     of_python = [
         Step("Python packages", python.ensure_environment),
         Step("gRPC stubs", python.ensure_stubs),
@@ -24,17 +27,21 @@ def main(arguments: list[str]) -> int:
         print(missing, "Unit tests and plans need Python alone: make unit.", file=sys.stderr)
         return 1
     from divvy.lab.images import IMAGES
-    from divvy.lab.tools import TOOLS
+    from divvy.lab.tools import LAB_TOOLS, TEST_TOOLS
 
-    steps = [
-        Step("Debian packages", machine.ensure_packages),
+    tools = LAB_TOOLS if arguments == ["lab"] else LAB_TOOLS + TEST_TOOLS
+    if not run_steps([Step("Debian packages", machine.ensure_packages)]):
+        return 1
+    # Go compiles for minutes on all processors; what the rest waits for is the network.
+    compiled = [Step(f"Go tools: {tool.name}", parts.build_tool(tool)) for tool in tools]
+    rest = [
         *of_python,
-        *(Step(f"Go tools: {tool.name}", parts.build_tool(tool)) for tool in TOOLS),
-        Step("kubectl and helm in .venv/bin", parts.link_commands),
         *(Step(f"image: {image.name}", parts.build_image(image)) for image in IMAGES.values()),
         Step("simulated driver", parts.build_simulator),
     ]
-    if not run_steps(steps):
+    if not run_steps(compiled, rest):
+        return 1
+    if not run_steps([Step("commands in .venv/bin", parts.link_commands(tools))]):
         return 1
     print(f"Set up. The cache {cache()} holds {parts.cache_size(cache())}.")
     return 0

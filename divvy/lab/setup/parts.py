@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from divvy.lab.images import Image
@@ -51,20 +51,24 @@ def build_simulator() -> str:
     done = subprocess.run(make, capture_output=True, text=True, check=False)
     if done.returncode:
         words = "\n".join((done.stderr or done.stdout).strip().splitlines()[-10:])
-        raise StepFailed(f"make -C simulator failed:\n{words}", "Mend what the compiler says.")
+        raise StepFailed(f"make -C simulator failed:\n{words}", "Fix what the compiler reports.")
     return "built"
 
 
-def link_commands() -> str:
-    """Put kubectl and helm beside divvy in .venv/bin."""
-    linked = []
-    for command, tool in (("kubectl", KUBERNETES), ("helm", HELM)):
-        link, target = ENVIRONMENT / "bin" / command, tool.bin / command
-        if not link.is_symlink() or link.readlink() != target:
-            link.unlink(missing_ok=True)
-            link.symlink_to(target)
-            linked.append(command)
-    return f"linked {', '.join(linked)}" if linked else ""
+def link_commands(tools: Sequence[Tool]) -> Callable[[], str]:
+    """Return the step that puts what people type of these tools beside divvy in .venv/bin."""
+
+    def ensure() -> str:
+        linked = []
+        for command, tool in (("kubectl", KUBERNETES), ("helm", HELM)):
+            link, target = ENVIRONMENT / "bin" / command, tool.bin / command
+            if tool in tools and not (link.is_symlink() and link.readlink() == target):
+                link.unlink(missing_ok=True)
+                link.symlink_to(target)
+                linked.append(command)
+        return f"linked {', '.join(linked)}" if linked else ""
+
+    return ensure
 
 
 def cache_size(directory: Path) -> str:

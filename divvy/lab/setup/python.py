@@ -13,7 +13,7 @@ from divvy.lab.setup.steps import StepFailed
 ENVIRONMENT = REPOSITORY / ".venv"
 _PYTHON = ENVIRONMENT / "bin" / "python"
 _REQUIREMENTS = REPOSITORY / "requirements" / "dev.txt"
-_API = REPOSITORY / "divvy" / "agent" / "api"
+_API = REPOSITORY / "divvy" / "agent" / "kubelet" / "api"
 _REMEDY = "If .venv is damaged, make clean removes it."
 
 
@@ -44,7 +44,7 @@ def ensure_stubs() -> str:
     if stale:
         outputs = [f"--{kind}=." for kind in ("python_out", "pyi_out", "grpc_python_out")]
         names = [str(proto.relative_to(REPOSITORY)) for proto in stale]
-        # Paths from the root make the stubs import each other as divvy.agent.api.….
+        # Paths from the root make the stubs import each other as divvy.agent.kubelet.api.….
         _run([str(_PYTHON), "-m", "grpc_tools.protoc", "-I.", *outputs, *names], _REMEDY)
         for proto in stale:
             _note(proto.name, _digest(proto) + _digest(_REQUIREMENTS))

@@ -1,9 +1,11 @@
-"""Run set-up steps one after the other, one line each."""
+"""Run set-up steps, some beside others, and print one line for each."""
 
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Lock
 
 
 class StepFailed(Exception):
@@ -22,21 +24,48 @@ class Step:
     ensure: Callable[[], str]
 
 
-def run_steps(steps: Sequence[Step]) -> bool:
-    """Run the steps in order; stop at the first that fails and say why and how to go on."""
-    for number, step in enumerate(steps, 1):
-        prefix = f"[{number}/{len(steps)}] {step.name} "
-        print(f"{prefix:.<44} ", end="", flush=True)
-        began = time.monotonic()
-        try:
-            done = step.ensure()
-        except StepFailed as failure:
-            print("failed", flush=True)
-            print(f"\n{step.name}: {failure}\n{failure.remedy}", file=sys.stderr)
-            print("What is done is kept: make setup goes on from there.", file=sys.stderr)
-            return False
-        print(f"{done or 'there already'} ({_duration(time.monotonic() - began)})", flush=True)
-    return True
+def run_steps(*lanes: Sequence[Step]) -> bool:
+    """Run lanes at once, the steps of a lane in order; print a line when a step is done.
+
+    After a failure no lane begins another step. It is then said why and how to go on.
+    """
+    run = _Run(sum(map(len, lanes)))
+    with ThreadPoolExecutor(len(lanes)) as threads:
+        for lane in [threads.submit(run.lane, steps) for steps in lanes]:
+            lane.result()
+    for step, failure in run.failures:
+        print(f"\n{step.name}: {failure}\n{failure.remedy}", file=sys.stderr)
+    if run.failures:
+        print("What is done is kept: make setup goes on from there.", file=sys.stderr)
+    return not run.failures
+
+
+class _Run:
+    """What has been done of the steps of all lanes."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = 0
+        self._lock = Lock()
+        self.failures: list[tuple[Step, StepFailed]] = []
+
+    def lane(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            if self.failures:
+                return
+            began = time.monotonic()
+            try:
+                outcome = step.ensure() or "there already"
+            except StepFailed as failure:
+                self.failures.append((step, failure))
+                self._print(step, "failed")
+                return
+            self._print(step, f"{outcome} ({_duration(time.monotonic() - began)})")
+
+    def _print(self, step: Step, outcome: str) -> None:
+        with self._lock:
+            self._done += 1
+            print(f"{f'[{self._done}/{self._total}] {step.name} ':.<44} {outcome}", flush=True)
 
 
 def _duration(seconds: float) -> str:

@@ -1,0 +1,26 @@
+"""What a stack made on a lab that is gone: it went with the lab, and so does the stack's state."""
+
+from __future__ import annotations
+
+from divvy.cli.target import target_of
+from divvy.engine.providers import CLUSTER
+from divvy.engine.state.lock import locked
+from divvy.engine.urn import PROVIDER_PREFIX
+
+
+def forget_earlier_lab(stack: str, server: str) -> bool:
+    """Forget the state of a stack if all its clusters were labs at this address; say whether.
+
+    Without it, the next deployment would look in vain for the cluster that holds its objects.
+    """
+    store = target_of(stack).store()
+    if not store.exists:
+        return False
+    providers = [one for one in store.load().resources if one.type.startswith(PROVIDER_PREFIX)]
+    clusters = [one.outputs[CLUSTER] for one in providers if CLUSTER in one.outputs]
+    servers = {cluster["server"] for cluster in clusters}
+    if servers != {server}:
+        return False
+    with locked(store.root, store.project, store.stack):
+        store.remove()
+    return True

@@ -1,0 +1,128 @@
+"""What runs of a stack have in common: how they are shown and how they end."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+
+import typer
+from rich.console import Console
+
+from divvy.cli.confirm import confirm
+from divvy.cli.errors import CHANGES, FAILED, INTERRUPTED
+from divvy.cli.target import target_of
+from divvy.engine import operations
+from divvy.engine.digest import diff_lines, preview_digest
+from divvy.engine.display import PlainDisplay, RunConsole, TreeDisplay, summary_lines
+from divvy.engine.program import Program
+from divvy.engine.urn import urn_name
+from divvy.engine.values import masked
+from divvy.engine.watcher import SILENT, Summary, Watcher
+
+
+def run_preview(
+    program: Program,
+    stack: str,
+    targets: list[str] | None,
+    as_json: bool,
+    expect_no_changes: bool,
+    diff: bool,
+) -> None:
+    """Preview a stack and show what would change; exits with CHANGES where something would."""
+    target = target_of(stack, targets)
+    if as_json:
+        summary = operations.preview(target, SILENT, program)
+        typer.echo(json.dumps(preview_digest(summary), indent=1))
+    else:
+        with watching(preview=True) as watcher:
+            summary = operations.preview(target, watcher, program)
+        _show(summary, preview=True, diff=diff)
+        _show_topology(summary, stack)
+    if summary.failures or (expect_no_changes and summary.changes):
+        raise typer.Exit(FAILED)
+    if summary.changes:
+        raise typer.Exit(CHANGES)
+
+
+def preview_and_confirm(
+    program: Program,
+    stack: str,
+    targets: list[str] | None,
+    yes: bool,
+    expect_no_changes: bool,
+    diff: bool,
+) -> bool:
+    """Preview an update and ask whether to go on; tell whether there is something to do."""
+    with watching(preview=True) as watcher:
+        planned = operations.preview(target_of(stack, targets), watcher, program)
+    conclude(planned, preview=True, diff=diff)
+    if expect_no_changes and planned.changes:
+        raise typer.Exit(FAILED)
+    if not planned.changes and not planned.recorded:
+        return False
+    _show_topology(planned, stack)
+    what = "Perform these changes?" if planned.changes else "Record changed options and outputs?"
+    confirm(yes=yes, question=what)
+    return True
+
+
+def run_up(program: Program, stack: str, targets: list[str] | None, yes: bool, diff: bool) -> None:
+    """Update a stack, then wait until the nodes advertise what its plan says."""
+    with watching(preview=False) as watcher:
+        summary = operations.up(target_of(stack, targets), watcher, program)
+    if yes:
+        _show_topology(summary, stack)
+    conclude(summary, preview=False, diff=diff)
+    if summary.changes:
+        # Loads the model, which a run without changes does not need.
+        from divvy.cli.topology import wait_advertised  # noqa: PLC0415
+
+        outcome = wait_advertised(summary, stack)
+        if outcome:
+            typer.echo(outcome)
+
+
+@contextlib.contextmanager
+def watching(*, preview: bool) -> Iterator[Watcher]:
+    """Show a run while it goes: as a live tree in a terminal, else line by line."""
+    console = RunConsole(stderr=True)
+    if console.is_terminal:
+        with TreeDisplay(console, preview=preview) as display:
+            yield display
+    else:
+        yield PlainDisplay(RunConsole(), preview=preview)
+
+
+def conclude(summary: Summary, *, preview: bool, diff: bool) -> None:
+    """Show how a run ended; exits with FAILED where a step failed, or with INTERRUPTED."""
+    _show(summary, preview=preview, diff=diff)
+    if summary.failures:
+        raise typer.Exit(INTERRUPTED if summary.interrupted else FAILED)
+
+
+def _show(summary: Summary, *, preview: bool, diff: bool) -> None:
+    if diff:
+        for step in summary.steps:
+            for line in diff_lines(step):
+                typer.echo(line)
+    for urn, text in summary.failures.items():
+        typer.echo(f"failed: {urn_name(urn) if '::' in urn else urn}: {text}", err=True)
+    for line in summary_lines(summary, preview=preview):
+        typer.echo(line)
+    if not preview and not summary.failures:
+        for name, value in masked(dict(summary.outputs)).items():
+            if isinstance(value, (str, int, float, bool)):
+                typer.echo(f"  {name}: {value}")
+
+
+def _show_topology(summary: Summary, stack: str) -> None:
+    if not summary.changes:
+        return
+    # Loads the model, which a run without changes does not need.
+    from divvy.cli.topology import topology  # noqa: PLC0415
+
+    view = topology(summary, stack)
+    if view is not None:
+        console = Console()
+        console.print()
+        console.print(view)
+        console.print()

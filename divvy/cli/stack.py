@@ -1,0 +1,105 @@
+"""divvy stack: the stacks of a project and their state."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from divvy.cli.confirm import confirm
+from divvy.cli.options import Stack, Yes
+from divvy.cli.target import target_of
+from divvy.engine.errors import StateProblem
+from divvy.engine.state.lock import locked
+from divvy.engine.state.stack_state import StackState
+from divvy.engine.urn import STACK_TYPE
+from divvy.engine.values import masked
+from divvy.stack.project import find_project
+
+app = typer.Typer()
+
+
+@app.command("ls")
+def list_stacks() -> None:
+    """List the project's stacks and the number of resources of each."""
+    for name in find_project(Path.cwd()).stacks():
+        store = target_of(name).store()
+        count = len(store.load().resources) if store.exists else None
+        typer.echo(f"{name:<20} {'not deployed' if count is None else f'{count} resources'}")
+
+
+@app.command()
+def init(name: str) -> None:
+    """Make an empty state for a stack that has a configuration file."""
+    target = target_of(name)
+    target.project.stack_path(name)
+    target.store().create()
+
+
+@app.command()
+def rm(
+    name: str,
+    *,
+    force: Annotated[bool, typer.Option("--force", help="Even with resources.")] = False,
+    yes: Yes = False,
+) -> None:
+    """Forget a stack's state; its configuration file stays."""
+    store = target_of(name).store()
+    state = store.load() if store.exists else StackState()
+    if (state.resources or state.pending) and not force:
+        raise StateProblem(f"{name} still has resources: destroy it first, or use --force")
+    confirm(yes=yes, question=f"Forget the state of {name}?")
+    with locked(store.root, store.project, store.stack):
+        store.remove()
+
+
+@app.command()
+def output(stack: Stack, name: str | None = None) -> None:
+    """Print the stack's outputs as JSON, or one of them as text."""
+    resources = target_of(stack).store().load().resources
+    root = next((resource for resource in resources if resource.type == STACK_TYPE), None)
+    outputs = {} if root is None else masked(dict(root.outputs))
+    if name is None:
+        typer.echo(json.dumps(outputs, indent=1, sort_keys=True))
+    elif name in outputs:
+        typer.echo(outputs[name])
+    else:
+        known = ", ".join(sorted(outputs)) or "none"
+        raise StateProblem(f"the stack {stack} has no output {name}; it has: {known}")
+
+
+@app.command("export")
+def export_state(stack: Stack) -> None:
+    """Print the stack's deployment as `pulumi stack export` does."""
+    store = target_of(stack).store()
+    state = store.load()
+    document = store.encode(state.resources, state.pending)
+    deployment = {"version": 3, "deployment": document["checkpoint"]["latest"]}
+    typer.echo(json.dumps(deployment, indent=4))
+
+
+@app.command("import")
+def import_state(
+    stack: Stack,
+    file: Path,
+    *,
+    force: Annotated[bool, typer.Option("--force", help="Even another stack's.")] = False,
+) -> None:
+    """Replace the stack's state by an exported deployment."""
+    store = target_of(stack).store()
+    try:
+        raw = json.loads(file.read_text())
+        document = {"version": raw["version"], "checkpoint": {"latest": raw["deployment"]}}
+        state = store.decode(document)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StateProblem(f"{file} is not an exported deployment: {error}") from None
+    own = f"urn:pulumi:{store.stack}::{store.project}::"
+    foreign = [found.urn for found in state.resources if not found.urn.startswith(own)]
+    if foreign and not force:
+        raise StateProblem(
+            f"{file} is the deployment of another stack: it has {foreign[0]}; two stacks with the "
+            "same objects delete each other's. Use --force if the other one is gone"
+        )
+    with locked(store.root, store.project, store.stack):
+        store.create()
+        store.write(state.resources, state.pending)
