@@ -1,14 +1,17 @@
 PYTHON ?= python3
 BIN := .venv/bin
 DEMO_KUBECTL = $(BIN)/kubectl --kubeconfig "$$($(BIN)/divvy lab kubeconfig)"
-DEMO_COLUMNS = 'NODE:.metadata.name,GPU:.status.allocatable.nvidia\.com/gpu,SHARES:.status.allocatable.nvidia\.com/gpu\.shared,3G:.status.allocatable.nvidia\.com/mig-3g\.20gb,2G:.status.allocatable.nvidia\.com/mig-2g\.10gb,1G:.status.allocatable.nvidia\.com/mig-1g\.5gb'
+DEMO_COLUMNS = 'NODE:.metadata.name,GPU:.status.allocatable.nvidia\.com/gpu,REPLICAS:.status.allocatable.nvidia\.com/gpu\.shared,3G:.status.allocatable.nvidia\.com/mig-3g\.20gb,2G:.status.allocatable.nvidia\.com/mig-2g\.10gb,1G:.status.allocatable.nvidia\.com/mig-1g\.5gb'
 
-.PHONY: setup demo demo-down test unit lint bench clean
+.PHONY: setup setup-lab demo demo-down test unit lint bench clean
 
 setup:             ## everything this machine needs, from a fresh Debian 12
 	@$(PYTHON) -m divvy.lab.setup
 
-demo: setup        ## from nothing to a proven cluster on this machine; no GPU needed
+setup-lab:         ## what the lab and the demo need of it
+	@$(PYTHON) -m divvy.lab.setup lab
+
+demo: setup-lab    ## from nothing to a proven cluster on this machine; no GPU needed
 	@echo; echo "== 1. A real Kubernetes with four nodes; their GPUs are SIMULATED"
 	@$(BIN)/divvy lab up
 	@echo; echo "== 2. divvy preview -s lab: what would be made, what the nodes would then offer"
@@ -30,8 +33,8 @@ demo: setup        ## from nothing to a proven cluster on this machine; no GPU n
 demo-down:         ## and away with it
 	@$(BIN)/divvy lab down
 
-test: setup        ## unit tests, then those that need the lab
-	@$(BIN)/pytest -m "not hardware"
+test: setup        ## all tests, in three lanes: what waits for an agent or shares the lab beside all others
+	@$(BIN)/python -m tests.lanes -m "not hardware and not shared_lab and not agent_process" -m "agent_process" -m "shared_lab"
 
 unit:              ## what needs neither root nor the lab
 	@$(PYTHON) -m divvy.lab.setup python
@@ -45,13 +48,13 @@ lint:              ## format, rules, types, directions of imports
 	@$(BIN)/lint-imports
 
 bench: setup       ## measure; the lab is down afterwards
-	@for each in agent engine lab no_op plan; do \
+	@for each in agent engine lab limiter no_op plan; do \
 		echo "== $$each"; $(BIN)/python -m "benchmarks.$$each" || exit 1; done
 	@$(BIN)/divvy lab down
 
 clean:             ## the lab and what was generated in this tree; the cache of built tools stays
 	@if [ "$$(id -u)" = 0 ] && [ -x $(BIN)/divvy ]; then $(BIN)/divvy lab down; fi
 	@rm -rf .venv build out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	@rm -f divvy/agent/api/*_pb2*.py divvy/agent/api/*_pb2.pyi
+	@rm -f divvy/agent/kubelet/api/*_pb2*.py divvy/agent/kubelet/api/*_pb2.pyi
 	@if [ -f simulator/Makefile ]; then $(MAKE) --no-print-directory -C simulator clean; fi
 	@$(PYTHON) -c 'from divvy.lab.paths import cache; print("The cache stays:", cache())'

@@ -6,9 +6,11 @@ from typing import Any
 
 import yaml
 
+from divvy.lab.section import LabSection
 from divvy.model import InvalidCluster, gpu_models, parse_cluster
-from divvy.model.schema import cluster_schema
+from divvy.model.schema import cluster_schema, described_schema
 from divvy.render.dashboard import panels
+from divvy.stack.file import CLUSTER, LAB
 from docs.conformance_page import conformance_page
 from docs.guarantees_page import guarantees_page
 from tests.model.wrong_stacks import WRONG
@@ -18,45 +20,40 @@ ROOT = Path(__file__).parents[1]
 _INTRODUCTION = """\
 # The stack file
 
-One file per cluster, `stacks/Pulumi.<stack>.yaml`, says how every GPU is cut and
-shared. Everything below stands under `config: {divvy:cluster: …}`.
-`divvy validate -s <stack>` checks it, `divvy schema` prints its JSON Schema for
+One file per cluster, `stacks/Pulumi.<stack>.yaml`, says how every GPU is partitioned
+and shared: that is its section `config: {divvy:cluster: …}`. The section `divvy:lab`,
+at the end of this page, describes the cluster that `divvy lab up` starts.
+`divvy validate -s <stack>` checks a file, `divvy schema` prints the JSON Schema for
 editors. This page is generated from the same types; `stacks/` has complete examples.
 
-A **profile** is one rule or a list of rules; each GPU of a node takes the first rule
-that selects it, and a GPU that no rule selects is offered whole. A **pool** chooses
+A **profile** is one rule or a list of rules. Each GPU of a node takes the first rule
+that selects it; a GPU that no rule selects is advertised whole. A **pool** chooses
 nodes by their labels and gives them a profile; the one pool without `select` is the
 default for GPU nodes.
 
-Two defaults differ from NVIDIA's, because theirs mislead users: shares are renamed
-(`nvidia.com/gpu.shared`), and a container that asks for two shares is refused, since
-two shares give it no more than one.
+Two defaults differ from NVIDIA's, which mislead users: replicas are renamed
+(`nvidia.com/gpu.shared`), and a container that requests two replicas is refused, since
+they give it no more than one.
 """
 
 _WRONG = """\
-# What divvy says about wrong stack files
+# Errors in stack files
 
-Every error is told at once: where it is, what is wrong, what would be right. This
-page is written by a test from what the code really says.
+Divvy reports every error at once: where it is, what is wrong, and what would be right.
+This page is generated from the code's own messages.
 """
 
 
 def stack_file_page() -> str:
     """Return the reference of the stack file."""
     schema = cluster_schema()
-    parts: dict[str, Any] = schema.pop("$defs")
-    lines = [_INTRODUCTION, *_table("divvy:cluster", schema)]
-    for name in _in_reading_order(parts):
-        part = parts[name]
-        if "oneOf" in part:
-            part = next((one for one in part["oneOf"] if "properties" in one), part)
-        if "properties" in part:
-            lines += ["", *_table(name, part)]
+    lines = [_INTRODUCTION, *_tables(CLUSTER, schema)]
     lines += ["", "## GPU models", "", "| `hardware.model` | memory | SMs | MIG profiles |"]
     lines += ["|---|--:|--:|---|"]
     for model in gpu_models().values():
         profiles = ", ".join(profile.name for profile in model.mig.profiles) if model.mig else "–"
         lines.append(f"| `{model.name}` | {model.memory_mib:,} MiB | {model.sms} | {profiles} |")
+    lines += ["", *_tables(LAB, described_schema(LabSection))]
     return "\n".join(lines) + "\n"
 
 
@@ -80,6 +77,19 @@ PAGES = {
     "docs/stack-file.md": stack_file_page,
     "docs/wrong-stack-files.md": wrong_stack_files_page,
 }
+
+
+def _tables(name: str, schema: dict[str, Any]) -> Iterator[str]:
+    """Yield the table of a section and those of the parts it refers to."""
+    parts: dict[str, Any] = schema.pop("$defs")
+    yield from _table(name, schema)
+    for part_name in _in_reading_order(parts):
+        part = parts[part_name]
+        if "oneOf" in part:
+            part = next((form for form in part["oneOf"] if "properties" in form), part)
+        if "properties" in part:
+            yield ""
+            yield from _table(part_name, part)
 
 
 def _table(name: str, part: dict[str, Any]) -> Iterator[str]:
@@ -125,7 +135,7 @@ def _type(value: dict[str, Any]) -> str:
 
 def _in_reading_order(parts: dict[str, Any]) -> list[str]:
     first = ["Profile", "Rule", "MigRule", "TimeSlicing", "Pool", "Hardware"]
-    return [*first, *(name for name in parts if name not in first)]
+    return sorted(parts, key=lambda name: first.index(name) if name in first else len(first))
 
 
 def main() -> None:

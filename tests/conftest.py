@@ -3,6 +3,7 @@
 import fcntl
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,12 +11,19 @@ from tests.deployment import Deployment
 from tests.running_lab import RunningLab
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run unit tests first: they find most mistakes within seconds.
 
     Then what needs a lab, and last what needs Divvy deployed on it: the deployment stays
     until the end, and would be in the way of a test that makes one of its own.
+
+    Tests that share the running lab are marked before `-m` looks at them: `tests.lanes` runs
+    all others beside them.
     """
+    for item in items:
+        if "lab" in getattr(item, "fixturenames", ()):
+            item.add_marker("shared_lab")
     items.sort(
         key=lambda item: (
             item.get_closest_marker("lab") is not None,
@@ -32,14 +40,16 @@ def lab() -> Iterator[RunningLab]:
     stack file like the lab's whose `divvy:lab` has another network.
     """
     from divvy.lab import lifecycle
-    from divvy.lab.paths import KUBECONFIG, NAME, cache
-    from divvy.lab.stack import read_lab, stack_file
+    from divvy.lab.paths import KUBECONFIG, NAME, REPOSITORY, cache
+    from divvy.lab.section import read_lab
+    from divvy.stack.file import read_path
 
     cache().mkdir(parents=True, exist_ok=True)
     with (cache() / f"{NAME}-tests.lock").open("w") as users:
         fcntl.flock(users, fcntl.LOCK_SH)
         was_up = KUBECONFIG.exists()
-        description = read_lab(stack_file(os.environ.get("DIVVY_LAB_STACK", "lab")))
+        stack = os.environ.get("DIVVY_LAB_STACK", REPOSITORY / "stacks/Pulumi.lab.yaml")
+        description = read_lab(read_path(Path(stack)))
         lifecycle.up(description, tell=lambda _line: None)
         yield RunningLab(description, KUBECONFIG)
         if not was_up and _is_last(users.fileno()):

@@ -13,11 +13,11 @@ import yaml
 
 from divvy.lab import registry
 from divvy.lab.paths import REPOSITORY
+from divvy.model.contract import STATUS_ANNOTATION
 from tests.divvy_command import run_divvy
 from tests.running_lab import RunningLab
 
 NAMESPACE = "divvy-system"
-STATUS = "divvy.gpu/status"
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Deployment:
         whole = yaml.safe_load((REPOSITORY / "stacks/Pulumi.lab.yaml").read_text())
         self.cluster = copy.deepcopy(whole["config"]["divvy:cluster"])
         self.cluster["kubeconfig"] = str(self.lab.kubeconfig)
-        image = {"registry": self.registry, "base": self.base_image}
+        image = {"registry": self.registry, "base": self.base_image, "insecure": True}
         self.cluster["plugin"]["image"] = image
 
     @property
@@ -64,7 +64,7 @@ class Deployment:
 
     def status(self, node: str) -> dict[str, Any]:
         """Return what the agent of a node says of it."""
-        found = self.lab.get("node", node)["metadata"].get("annotations", {}).get(STATUS)
+        found = self.lab.get("node", node)["metadata"].get("annotations", {}).get(STATUS_ANNOTATION)
         return json.loads(found) if found else {}
 
     def offered(self, node: str) -> dict[str, int]:

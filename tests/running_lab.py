@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import os
 import secrets
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from divvy.lab import registry
+from divvy.lab import processes, registry
 from divvy.lab.description import Lab
 from divvy.lab.machine import Machine
 from divvy.lab.tools import KUBERNETES
@@ -94,6 +96,23 @@ class RunningLab:
                 **spec,
             },
         }
+
+    @contextlib.contextmanager
+    def silent_api(self, seconds: float = 0) -> Iterator[None]:
+        """Stop the API server: connections to it stay open and nothing answers.
+
+        It stays silent for `seconds` at least. More than 40 s is longer than a node's lease: nodes
+        are suspected afterwards.
+        """
+        process = processes.find("kube-apiserver")
+        assert process is not None
+        end = time.monotonic() + seconds
+        os.kill(process, signal.SIGSTOP)
+        try:
+            yield
+            time.sleep(max(end - time.monotonic(), 0))
+        finally:
+            os.kill(process, signal.SIGCONT)
 
     def until(self, condition: Callable[[], bool], patience: float = 60.0) -> None:
         """Wait until a condition holds; fail when it does not in time."""

@@ -1,0 +1,60 @@
+"""Every promise of the docs has tests that exist; every block of the pages has its promises."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.docs.blocks import blocks
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("promises.yaml").read_text())
+
+
+@cache
+def functions(file: str) -> frozenset[str]:
+    tree = ast.parse((ROOT / "tests" / file).read_text())
+    return frozenset(each.name for each in tree.body if isinstance(each, ast.FunctionDef))
+
+
+def listed(page: str) -> list[str]:
+    """Return the tests that a page's promises name."""
+    kept = [*PAGES[page]["promises"].values(), *PAGES[page]["elsewhere"].values()]
+    return [test for each in kept for test in ([each] if isinstance(each, str) else each)]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_test_that_is_named_exists(page: str) -> None:
+    missing = []
+    for test in listed(page):
+        file, _, name = test.partition("::")
+        if not (ROOT / "tests" / file).exists() or name not in functions(file):
+            missing.append(test)
+    assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_has_its_promises_and_every_promise_its_block(page: str) -> None:
+    promises, elsewhere = PAGES[page]["promises"], PAGES[page]["elsewhere"]
+    texts = [each for each in blocks((ROOT / page).read_text()) if each.title not in elsewhere]
+    without = [each.text for each in texts if not any(words in each.text for words in promises)]
+    assert not without, "blocks that promises.yaml does not know"
+    gone = [words for words in promises if not any(words in each.text for each in texts)]
+    assert not gone, "promises that the page does not make"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_words_mean_one_block(page: str) -> None:
+    texts = [each for each in blocks((ROOT / page).read_text())]
+    texts = [each for each in texts if each.title not in PAGES[page]["elsewhere"]]
+    several = {
+        words: [each.text[:60] for each in texts if words in each.text]
+        for words in PAGES[page]["promises"]
+        if sum(words in each.text for each in texts) > 1
+    }
+    assert not several

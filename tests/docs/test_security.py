@@ -1,0 +1,86 @@
+"""What security.md says of rights on a node is what the pods have, each path and each word."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from divvy.agent.node_runtime import containerd, crio
+from divvy.agent.node_runtime.node_lease import LEASE_SECONDS, RENEW_DEADLINE
+from tests.render.documents import objects_of
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/security.md").read_text()
+STACK = ROOT / "stacks/Pulumi.lab.yaml"
+DEVICES = [{"resource": "rdma/hca", "paths": ["/dev/infiniband/uverbs*"]}]
+
+
+@pytest.fixture(scope="module")
+def made() -> list[dict[str, Any]]:
+    value = yaml.safe_load(STACK.read_text())["config"]["divvy:cluster"]
+    return objects_of({**value, "devices": DEVICES}, "image")
+
+
+def pod(made: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    (found,) = (
+        one for one in made if (one["kind"], one["metadata"]["name"]) == ("DaemonSet", name)
+    )
+    spec: dict[str, Any] = found["spec"]["template"]["spec"]
+    return spec
+
+
+def rows(section: str) -> list[str]:
+    """Return the first cells of a section's tables."""
+    text = PAGE.split(f"## {section}\n")[1].split("\n## ")[0]
+    return [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")]
+
+
+def test_every_path_of_the_host_has_its_row_and_says_whether_it_can_be_written(
+    made: list[dict[str, Any]],
+) -> None:
+    spec = pod(made, "divvy-agent")
+    mounts = {one["name"]: one for one in spec["containers"][0]["volumeMounts"]}
+    cells = rows("Rights on a node")
+    for volume in spec["volumes"]:
+        path = volume["hostPath"]["path"]
+        read_only = mounts[volume["name"]].get("readOnly", False)
+        words = {"driver": "`driver.root`", "driver-dev": "its `dev`"}
+        named = words.get(volume["name"], f"`{path}`")
+        (cell,) = (one for one in cells if re.search(re.escape(named), one))
+        # The first word after the name counts: one row names two paths.
+        said = re.search(r"read-only|writable", cell[cell.index(named) :])
+        assert said is not None, cell
+        assert said[0] == ("read-only" if read_only else "writable"), path
+
+
+def test_no_pod_has_the_hosts_network_and_only_node_runtime_enters_its_namespaces(
+    made: list[dict[str, Any]],
+) -> None:
+    for name in ("divvy-agent", "divvy-node-runtime-notebooks"):
+        spec = pod(made, name)
+        assert not {"hostNetwork", "hostIPC"} & spec.keys()
+        (container,) = spec["containers"]
+        assert container["securityContext"] == {"privileged": True, "readOnlyRootFilesystem": True}
+    assert all(
+        "hostPath" not in one for one in pod(made, "divvy-node-runtime-notebooks")["volumes"]
+    )
+
+
+def test_the_namespace_admits_privileged_pods(made: list[dict[str, Any]]) -> None:
+    (namespace,) = (one for one in made if one["kind"] == "Namespace")
+    key = "pod-security.kubernetes.io/enforce"
+    assert namespace["metadata"]["labels"][key] == "privileged"
+    assert f"`{key}: privileged`" in PAGE
+
+
+def test_the_page_names_what_node_runtime_finds_and_writes() -> None:
+    text = PAGE.split("## NodeRuntime: root on the host\n")[1].split("\n## ")[0]
+    for named in (containerd.UNIT, containerd.SOCKET, containerd.DROP_IN, crio.DROP_IN):
+        assert f"`{named}`" in text
+    assert (LEASE_SECONDS, RENEW_DEADLINE) == (4 * 60, 60)
+    assert "for four minutes" in text
+    assert "could not renew for a minute" in text

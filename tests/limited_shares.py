@@ -1,0 +1,32 @@
+"""Nodes of the deployed lab whose GPUs are given in limited shares for a while."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.deployment import Deployment
+
+LIMITED = {
+    "timeSlicing": {
+        "replicas": 4,
+        "memoryLimit": {"limit": "3000Mi", "action": "prevent"},
+        "compute": "share",
+    }
+}
+
+
+@contextmanager
+def limited_shares(deployed: Deployment, *pools: str, one_each: bool = True) -> Iterator[None]:
+    """Let pools follow a profile of limited shares, of which a container gets ``one_each``."""
+    before = {pool: deployed.cluster["pools"][pool]["profile"] for pool in pools}
+    slicing = {**LIMITED["timeSlicing"], "failRequestsGreaterThanOne": one_each}
+    deployed.cluster["profiles"]["limited"] = {"timeSlicing": slicing}
+    for pool in pools:
+        deployed.set_profile(pool, "limited")
+    deployed.up()
+    try:
+        yield
+    finally:
+        for pool, profile in before.items():
+            deployed.set_profile(pool, profile)
+        del deployed.cluster["profiles"]["limited"]
+        deployed.up()
