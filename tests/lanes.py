@@ -3,11 +3,16 @@
 What shares the lab mostly waits for kubelets, what runs an agent waits for that, each one test
 after the other; all else can run meanwhile.
 Reports come one after the other, each as it grows, in the order of the expressions.
+
+Two cores carry all of them, so a test with a deadline can miss it because of its neighbours. What
+failed runs once more, alone; the failure stays in the output, and the last lines name every test
+that needed its second run.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import signal
@@ -20,10 +25,14 @@ from pathlib import Path
 from types import FrameType
 
 _PERIOD = 0.1
+_TESTS_FAILED = 1
+"""Pytest's exit code when it ran to its end and a test failed."""
+_BROKEN = 3
+"""As many failures of tests that run alone are a broken change, not busy cores."""
 
 
-def run(commands: Sequence[Sequence[str]]) -> int:
-    """Run commands at once, print what they say in their order; return the first bad exit code.
+def run(commands: Sequence[Sequence[str]]) -> list[int]:
+    """Run commands at once, print what they say in their order; return their exit codes.
 
     SIGINT and SIGTERM reach each command once, as SIGINT: pytest then takes down what it has up.
     """
@@ -42,7 +51,7 @@ def run(commands: Sequence[Sequence[str]]) -> int:
             signal.signal(number, interrupt)
         for process, report in zip(processes, reports, strict=True):
             _follow(process, report)
-        return next((process.returncode for process in processes if process.returncode), 0)
+        return [process.returncode for process in processes]
 
 
 def _start(command: Sequence[str], report: Path) -> subprocess.Popen[bytes]:
@@ -76,13 +85,41 @@ def _follow(process: subprocess.Popen[bytes], report: Path) -> None:
 
 
 def main() -> int:
-    """Run pytest once for each mark expression."""
+    """Run pytest once for each mark expression, and what failed there once more, alone."""
     parser = argparse.ArgumentParser(prog="tests.lanes")
     parser.add_argument("-m", action="append", required=True, metavar="EXPRESSION")
     # What an interrupted lane has left in its buffer is worth reading.
     os.environ["PYTHONUNBUFFERED"] = "1"
-    pytest = [sys.executable, "-m", "pytest"]
-    return run([[*pytest, "-m", expression] for expression in parser.parse_args().m])
+    with tempfile.TemporaryDirectory(prefix="divvy-lanes-") as folder:
+        expressions = parser.parse_args().m
+        caches = [Path(folder) / str(number) for number in range(len(expressions))]
+        lanes = [
+            [sys.executable, "-m", "pytest", "-o", f"cache_dir={cache}", "-m", expression]
+            for cache, expression in zip(caches, expressions, strict=True)
+        ]
+        codes = run(lanes)
+        failed = [_failed(cache) for cache in caches]
+        if any(failed) and {*codes} <= {0, _TESTS_FAILED}:
+            _tell(f"{sum(map(len, failed))} failed beside the other lanes; once more, alone")
+            for number, names in enumerate(failed):
+                if names:
+                    again = [*lanes[number], "--last-failed", f"--maxfail={_BROKEN}"]
+                    (codes[number],) = run([again])
+            for cache, names in zip(caches, failed, strict=True):
+                still = _failed(cache)
+                for name in names:
+                    _tell(f"{'failed' if name in still else 'passed alone'}: {name}")
+        return next((code for code in codes if code), 0)
+
+
+def _failed(cache: Path) -> list[str]:
+    """Return the names that pytest keeps of a run's failures."""
+    kept = cache / "v" / "cache" / "lastfailed"
+    return sorted(json.loads(kept.read_text())) if kept.exists() else []
+
+
+def _tell(line: str) -> None:
+    print(f"== {line}", flush=True)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from divvy.lab.paths import REPOSITORY
 
@@ -21,7 +24,7 @@ def run(*scripts: str) -> subprocess.CompletedProcess[str]:
 
 def command(*scripts: str) -> list[str]:
     commands = [[*SHELL, script] for script in scripts]
-    program = f"import sys; from tests.lanes import run; sys.exit(run({commands!r}))"
+    program = f"from tests.lanes import run; print(run({commands!r}))"
     return [sys.executable, "-c", program]
 
 
@@ -30,14 +33,87 @@ def test_they_run_at_once_and_are_read_in_order(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     # One after the other they would wait for each other for ever.
     done = run(f"cat {pipe}; echo first", f"echo begun > {pipe}; echo second")
-    assert (done.returncode, done.stdout) == (0, "begun\nfirst\nsecond\n")
+    assert (done.returncode, done.stdout) == (0, "begun\nfirst\nsecond\n[0, 0]\n")
 
 
-def test_the_failure_of_either_is_the_failure_of_all() -> None:
-    assert run("exit 1", "true").returncode == 1
-    assert run("true", "exit 5").returncode == 5
-    failed = run("echo one failed; exit 1", "echo two passed")
-    assert failed.stdout == "one failed\ntwo passed\n"
+def test_each_has_its_exit_code() -> None:
+    assert run("echo one failed; exit 1", "true", "exit 5").stdout == "one failed\n[1, 0, 5]\n"
+
+
+LANES = """
+import pathlib
+import pytest
+
+@pytest.mark.shared_lab
+def test_needs_a_quiet_machine():
+    run = pathlib.Path("runs").stat().st_size
+    with open("runs", "a") as runs:
+        runs.write("x")
+    assert run > 0
+
+@pytest.mark.shared_lab
+def test_passes(): pass
+
+def test_of_the_other_lane(): assert not pathlib.Path("broken").exists()
+"""
+
+
+@pytest.fixture
+def lanes(tmp_path: Path) -> Callable[[], tuple[int, list[str]]]:
+    (tmp_path / "test_lanes.py").write_text(LANES)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = shared_lab\n")
+    (tmp_path / "runs").touch()
+
+    def run_both() -> tuple[int, list[str]]:
+        arguments = ["-m", "shared_lab", "-m", "not shared_lab"]
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.lanes", *arguments],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        said = [line for line in done.stdout.splitlines() if re.match("== [0-9pf]|=.* in ", line)]
+        return done.returncode, [re.sub(" in .*|=+ (?=[0-9].* in )", "", line) for line in said]
+
+    return run_both
+
+
+def test_a_failure_runs_once_more_alone_and_stays_in_the_output(
+    lanes: Callable[[], tuple[int, list[str]]],
+) -> None:
+    assert lanes() == (
+        0,
+        [
+            "1 failed, 1 passed, 1 deselected",
+            "1 passed, 2 deselected",
+            "== 1 failed beside the other lanes; once more, alone",
+            "1 passed",
+            "== passed alone: test_lanes.py::test_needs_a_quiet_machine",
+        ],
+    )
+
+
+def test_a_failure_in_either_lane_that_stays_is_the_failure_of_all(
+    lanes: Callable[[], tuple[int, list[str]]], tmp_path: Path
+) -> None:
+    (tmp_path / "broken").touch()
+    code, said = lanes()
+    assert code == 1
+    assert said[-2:] == [
+        "== passed alone: test_lanes.py::test_needs_a_quiet_machine",
+        "== failed: test_lanes.py::test_of_the_other_lane",
+    ]
+
+
+def test_what_did_not_run_to_its_end_is_not_run_again(
+    lanes: Callable[[], tuple[int, list[str]]], tmp_path: Path
+) -> None:
+    (tmp_path / "test_broken.py").write_text("import nothing_of_this_name\n")
+    code, said = lanes()
+    assert code == 2
+    assert not [line for line in said if line.startswith("==")]
 
 
 def test_an_interrupt_reaches_each_once_and_is_waited_for(tmp_path: Path) -> None:
@@ -51,7 +127,7 @@ def test_an_interrupt_reaches_each_once_and_is_waited_for(tmp_path: Path) -> Non
             time.sleep(0.05)
         both.send_signal(signal.SIGINT)
         said, _ = both.communicate(timeout=20)
-    assert (both.returncode, said) == (2, "clean\nclean\n")
+    assert said == "clean\nclean\n[2, 2]\n"
     assert [(tmp_path / name).read_text() for name in ("a", "b")] == ["x\n", "x\n"]
 
 
