@@ -88,14 +88,17 @@ def main() -> int:
     """Run pytest once for each mark expression, and what failed there once more, alone."""
     parser = argparse.ArgumentParser(prog="tests.lanes")
     parser.add_argument("-m", action="append", required=True, metavar="EXPRESSION")
+    # One that hangs fails with its stack; without a limit it would take the whole run with it.
+    parser.add_argument("--timeout", default=900, metavar="SECONDS", help="for each test")
+    arguments = parser.parse_args()
     # What an interrupted lane has left in its buffer is worth reading.
     os.environ["PYTHONUNBUFFERED"] = "1"
     with tempfile.TemporaryDirectory(prefix="divvy-lanes-") as folder:
-        expressions = parser.parse_args().m
-        caches = [Path(folder) / str(number) for number in range(len(expressions))]
+        caches = [Path(folder) / str(number) for number in range(len(arguments.m))]
+        pytest = [sys.executable, "-m", "pytest", f"--timeout={arguments.timeout}"]
         lanes = [
-            [sys.executable, "-m", "pytest", "-o", f"cache_dir={cache}", "-m", expression]
-            for cache, expression in zip(caches, expressions, strict=True)
+            [*pytest, "-o", f"cache_dir={cache}", "-m", expression]
+            for cache, expression in zip(caches, arguments.m, strict=True)
         ]
         codes = run(lanes)
         failed = [_failed(cache) for cache in caches]

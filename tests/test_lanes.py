@@ -42,6 +42,7 @@ def test_each_has_its_exit_code() -> None:
 
 LANES = """
 import pathlib
+import time
 import pytest
 
 @pytest.mark.shared_lab
@@ -54,7 +55,10 @@ def test_needs_a_quiet_machine():
 @pytest.mark.shared_lab
 def test_passes(): pass
 
-def test_of_the_other_lane(): assert not pathlib.Path("broken").exists()
+def test_of_the_other_lane():
+    assert not pathlib.Path("broken").exists()
+    if pathlib.Path("hanging").exists():
+        time.sleep(60)
 """
 
 
@@ -65,7 +69,7 @@ def lanes(tmp_path: Path) -> Callable[[], tuple[int, list[str]]]:
     (tmp_path / "runs").touch()
 
     def run_both() -> tuple[int, list[str]]:
-        arguments = ["-m", "shared_lab", "-m", "not shared_lab"]
+        arguments = ["-m", "shared_lab", "-m", "not shared_lab", "--timeout", "2"]
         done = subprocess.run(
             [sys.executable, "-m", "tests.lanes", *arguments],
             cwd=tmp_path,
@@ -105,6 +109,13 @@ def test_a_failure_in_either_lane_that_stays_is_the_failure_of_all(
         "== passed alone: test_lanes.py::test_needs_a_quiet_machine",
         "== failed: test_lanes.py::test_of_the_other_lane",
     ]
+
+
+def test_one_that_hangs_fails(lanes: Callable[[], tuple[int, list[str]]], tmp_path: Path) -> None:
+    (tmp_path / "hanging").touch()
+    code, said = lanes()
+    assert code == 1
+    assert said[-1] == "== failed: test_lanes.py::test_of_the_other_lane"
 
 
 def test_what_did_not_run_to_its_end_is_not_run_again(
