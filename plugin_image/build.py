@@ -45,11 +45,11 @@ class BuildFailed(Exception):
 
 def input_digest(base: str) -> str:
     """Return a digest of everything that goes into the image, less the compiler of its C parts."""
-    found = hashlib.sha256(base.encode())
+    digest = hashlib.sha256(base.encode())
     for path in _inputs():
-        found.update(f"\0{path.relative_to(_PROJECT)}\0".encode())
-        found.update(path.read_bytes())
-    return found.hexdigest()
+        digest.update(f"\0{path.relative_to(_PROJECT)}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def _inputs() -> list[Path]:

@@ -157,14 +157,14 @@ class Deployment:
 
     def _all_aliases(self, goal: Goal) -> tuple[str, ...]:
         """Return the aliases of a resource, those that follow from its parent's included."""
-        found = list(goal.aliases)
+        urns = list(goal.aliases)
         for alias in self._aliases.get(goal.parent, ()):
-            found.append(inherited_alias(goal.type, goal.name, goal.parent, alias))
-            found += [
+            urns.append(inherited_alias(goal.type, goal.name, goal.parent, alias))
+            urns += [
                 inherited_alias(urn_type(own), urn_name(own), goal.parent, alias)
                 for own in goal.aliases
             ]
-        aliases = tuple(dict.fromkeys(urn for urn in found if urn != goal.urn))
+        aliases = tuple(dict.fromkeys(urn for urn in urns if urn != goal.urn))
         self._aliases[goal.urn] = aliases
         return aliases
 

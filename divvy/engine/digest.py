@@ -35,9 +35,9 @@ def preview_digest(summary: Summary) -> dict[str, Any]:
 
 def _step(step: StepReport) -> dict[str, Any]:
     rendered: dict[str, Any] = {"op": step.operation, "urn": step.urn}
-    found = step.new or step.old
-    if found is not None and found.provider:
-        rendered["provider"] = found.provider
+    resource = step.new or step.old
+    if resource is not None and resource.provider:
+        rendered["provider"] = resource.provider
     if step.old is not None:
         rendered["oldState"] = _state(step.old)
     if step.new is not None:

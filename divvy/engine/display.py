@@ -180,8 +180,8 @@ class TreeDisplay:
 
 
 def _parent(step: StepReport) -> str:
-    found = step.new or step.old
-    return "" if found is None else found.parent
+    resource = step.new or step.old
+    return "" if resource is None else resource.parent
 
 
 def _row(step: StepReport, state: str, text: str) -> Text:

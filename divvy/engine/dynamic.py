@@ -64,7 +64,9 @@ class DynamicProvider:
         request = api.CheckRequest(urn=urn, olds=to_struct(old or {}), news=to_struct(new))
         answer = self._call("Check", request, urn)
         if answer.failures:
-            reasons = "; ".join(f"{found.property}: {found.reason}" for found in answer.failures)
+            reasons = "; ".join(
+                f"{failure.property}: {failure.reason}" for failure in answer.failures
+            )
             raise StepFailed(f"{urn_name(urn)}: {reasons}")
         return from_struct(answer.inputs)
 

@@ -97,14 +97,14 @@ def _refuse(request: Any) -> None:
 
 
 def _aliases(request: Any, stack: str, project: str) -> list[str]:
-    found = list(request.aliasURNs)
+    urns = list(request.aliasURNs)
     for alias in request.aliases:
         if alias.urn:
-            found.append(alias.urn)
+            urns.append(alias.urn)
             continue
         spec = alias.spec
         parent = "" if spec.noParent else spec.parentUrn or request.parent
-        found.append(
+        urns.append(
             make_urn(
                 spec.stack or stack,
                 spec.project or project,
@@ -113,7 +113,7 @@ def _aliases(request: Any, stack: str, project: str) -> list[str]:
                 spec.name or request.name,
             )
         )
-    return found
+    return urns
 
 
 def seconds(text: str) -> float:

@@ -189,13 +189,13 @@ def _changing(target: Target, watcher: Watcher) -> Iterator[tuple[Deployment, Ru
 
 
 def _check_known(target: Target, state: RunState) -> None:
-    unknown = target.targets - {found.urn for found in state.before()}
+    unknown = target.targets - {resource.urn for resource in state.before()}
     if unknown:
         raise StateProblem(f"the stack has no resource {', '.join(sorted(unknown))} (--target)")
 
 
 def _check_targets(target: Target, deployment: Deployment, state: StackState) -> None:
-    known = {found.urn for found in state.resources}
+    known = {resource.urn for resource in state.resources}
     for urn in sorted(target.targets - known):
         if not deployment.is_registered(urn):
             deployment.failed(urn, f"neither the stack nor the program has {urn} (--target)")
@@ -226,8 +226,8 @@ def opened_config(config: StackConfig) -> OpenedConfig:
     opened = {key: crypter.decrypt(text) for key, text in config.sealed.items()}
     secrets = set(opened.values())
     for key, text in config.nested.items():
-        opened[key], found = opened_texts(text, crypter)
-        secrets |= found
+        opened[key], texts = opened_texts(text, crypter)
+        secrets |= texts
     return OpenedConfig({**config.values, **opened}, tuple(sorted(opened)), frozenset(secrets))
 
 

@@ -27,10 +27,14 @@ def in_order(resources: Mapping[str, ResourceState]) -> list[ResourceState]:
     graph = {
         urn: [
             needed
-            for needed in (found.parent, found.provider.rpartition("::")[0], *found.dependencies)
+            for needed in (
+                resource.parent,
+                resource.provider.rpartition("::")[0],
+                *resource.dependencies,
+            )
             if needed in resources and needed != urn
         ]
-        for urn, found in resources.items()
+        for urn, resource in resources.items()
     }
     try:
         ordered = list(TopologicalSorter(graph).static_order())
@@ -48,7 +52,7 @@ def dependents(
     ``by_property``: only where a value of the one is part of the other, not ``depends_on``,
     parents or providers.
     """
-    reached, found = set(urns), dict[str, ResourceState]()
+    reached, chosen = set(urns), dict[str, ResourceState]()
     while True:
         more = {
             one.urn: one
@@ -56,13 +60,13 @@ def dependents(
             if one.urn not in reached and _uses(one, reached, by_property=by_property)
         }
         if not more:
-            return list(found.values())
+            return list(chosen.values())
         reached |= set(more)
-        found |= more
+        chosen |= more
 
 
 def _uses(resource: ResourceState, urns: Collection[str], *, by_property: bool) -> bool:
-    used = {urn for found in resource.property_dependencies.values() for urn in found}
+    used = {urn for values in resource.property_dependencies.values() for urn in values}
     if not by_property:
         provider = resource.provider.rpartition("::")[0]
         used |= {*resource.dependencies, resource.parent, provider}

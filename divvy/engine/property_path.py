@@ -22,10 +22,10 @@ def parse(text: str) -> Path:
     keys: list[str | int] = []
     position = 0
     while position < len(text):
-        found = _PART.match(text, position)
-        if found is None or (text[position] == "." and position == 0):
+        match = _PART.match(text, position)
+        if match is None or (text[position] == "." and position == 0):
             raise ValueError(f"the property path {text!r} cannot be read at {text[position:]!r}")
-        plain, index, quoted = found.groups()
+        plain, index, quoted = match.groups()
         if plain is not None:
             if position > 0 and text[position] != ".":
                 raise ValueError(f"the property path {text!r} lacks a dot at {text[position:]!r}")
@@ -34,7 +34,7 @@ def parse(text: str) -> Path:
             keys.append("*" if index == "*" else int(index))
         else:
             keys.append(json.loads(f'"{quoted}"'))
-        position = found.end()
+        position = match.end()
     if not keys:
         raise ValueError("a property path is empty")
     return tuple(keys)

@@ -31,10 +31,10 @@ class ProviderResult:
     outputs: dict[str, Any]
 
 
-def same_cluster(recorded: Mapping[str, str], found: Mapping[str, str]) -> bool:
+def same_cluster(recorded: Mapping[str, str], reached: Mapping[str, str]) -> bool:
     """Tell whether two clusters are one: by uid, by server where a user may not see the uid."""
-    key = "uid" if recorded.get("uid") and found.get("uid") else "server"
-    return recorded.get(key) == found.get(key)
+    key = "uid" if recorded.get("uid") and reached.get("uid") else "server"
+    return recorded.get(key) == reached.get(key)
 
 
 class Provider(Protocol):

@@ -24,17 +24,17 @@ def recover(state: RunState, providers: Providers, outcome: Outcome) -> None:
             continue
         try:
             provider = providers.of(pending.made.provider)
-            found = provider.find(plain(pending.made))
+            live = provider.find(plain(pending.made))
         except EngineError as problem:
             name = urn_name(pending.urn)
             outcome.warn(pending.urn, f"the creation of {name} was interrupted: {problem}")
             continue
-        if found is None:
+        if live is None:
             state.abandoned(pending.urn)
         else:
             inputs = pending.made.inputs
             paths = provider.secret_paths(unwrapped(dict(inputs)))
-            state.recovered(marked(found, paths, inputs))
+            state.recovered(marked(live, paths, inputs))
 
 
 def refresh(old: ResourceState, state: RunState, providers: Providers, outcome: Outcome) -> None:
@@ -47,15 +47,15 @@ def refresh(old: ResourceState, state: RunState, providers: Providers, outcome: 
     outcome.began(step)
     try:
         provider = providers.of(old.provider)
-        found = provider.read(plain(old))
+        answer = provider.read(plain(old))
     except EngineError as failure:
         outcome.failed(old.urn, str(failure), step)
         return
-    if found is None:
+    if answer is None:
         state.gone(old)
         outcome.done(StepReport("delete", old.urn, old))
         return
-    inputs, outputs = found
+    inputs, outputs = answer
     new = replace(old, inputs=inputs, outputs=outputs)
     new = marked(new, provider.secret_paths(inputs), old.inputs)
     new = replace(new, outputs=with_marks(new.outputs, old.outputs))

@@ -222,10 +222,10 @@ class RunState:
     def write(self) -> None:
         """Write the checkpoint, in dependency order."""
         # A provider comes before what it made, also among the left-over ones.
-        leftovers = sorted(self._leftovers, key=lambda found: bool(found.provider))
+        leftovers = sorted(self._leftovers, key=lambda resource: bool(resource.provider))
         present = in_order({**self._old, **self._new})
-        known = {found.urn for found in [*present, *leftovers]}
-        whole = [_without_lost(found, known) for found in [*present, *leftovers]]
+        known = {resource.urn for resource in [*present, *leftovers]}
+        whole = [_without_lost(resource, known) for resource in [*present, *leftovers]]
         self._journal.write(whole, self._pending.values())
 
     def _rename(self, before: str, after: str) -> None:

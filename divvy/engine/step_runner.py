@@ -50,10 +50,10 @@ class StepRunner:
         Waits until it is gone.
         """
         with self._lock:
-            found = self._displaced.get(urn)
-        if found is None:
+            displaced = self._displaced.get(urn)
+        if displaced is None:
             return None
-        resource, cause, gone = found
+        resource, cause, gone = displaced
         gone.wait()
         return resource, Step("replace", (cause,), (cause,), before=True)
 

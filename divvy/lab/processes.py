@@ -86,9 +86,9 @@ def variables(entry: Path) -> bytes:
     before = None
     try:
         while True:
-            found = (entry / "environ").read_bytes()
-            if found:
-                return found
+            environment = (entry / "environ").read_bytes()
+            if environment:
+                return environment
             start, end = place = _environment(entry)
             if start == end != 0 and place == before:
                 return b""

@@ -81,10 +81,11 @@ def _daemon_set(cluster: Cluster, name: str, pool: Pool, image: Any) -> dict[str
         pod["nodeSelector"] = dict(sorted(pool.select.items()))
     if pool.tolerations:
         pod["tolerations"] = [
-            found.model_dump(by_alias=True, exclude_none=True) for found in pool.tolerations
+            toleration.model_dump(by_alias=True, exclude_none=True)
+            for toleration in pool.tolerations
         ]
     if cluster.image_pull_secrets:
-        pod["imagePullSecrets"] = [{"name": found} for found in cluster.image_pull_secrets]
+        pod["imagePullSecrets"] = [{"name": secret} for secret in cluster.image_pull_secrets]
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",

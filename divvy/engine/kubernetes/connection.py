@@ -41,8 +41,8 @@ class Connection:
         with self._connecting:
             api = self._connected()
             if self._recorded:
-                found = {"uid": api.cluster_uid(), "server": api.server}
-                if not same_cluster(self._recorded, found):
+                reached = {"uid": api.cluster_uid(), "server": api.server}
+                if not same_cluster(self._recorded, reached):
                     raise StepFailed(
                         f"the kubeconfig now leads to another cluster ({api.server}) than the one "
                         f"that holds the stack's objects ({self._recorded.get('server')}): point "

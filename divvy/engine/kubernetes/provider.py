@@ -379,9 +379,9 @@ class KubernetesProvider:
 
     def _take_over(self, resource: ResourceState, manager: str) -> None:
         """Give the official creator's fields to ``manager``."""
-        found = self._handed_over(resource, manager)
-        if found is not None:
-            live, managed = found
+        fields = self._handed_over(resource, manager)
+        if fields is not None:
+            live, managed = fields
             self._api.set_managers(*self._connection.location(live), live, managed)
 
     def _live(self, resource: ResourceState) -> dict[str, Any] | None:

@@ -35,7 +35,7 @@ def managed_fields(live: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def managers(live: Mapping[str, Any]) -> set[str]:
     """Return who manages a field of an object."""
-    return {str(found.get("manager")) for found in managed_fields(live)}
+    return {str(fields.get("manager")) for fields in managed_fields(live)}
 
 
 def written_down(manager: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,14 +56,14 @@ def with_recorded_namespace(
     old: dict[str, Any], outputs: Mapping[str, Any], new: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return old inputs with the namespace that the object really has, if one is compared."""
-    found, metadata, wanted = outputs.get("metadata"), old.get("metadata"), new.get("metadata")
+    live, metadata, wanted = outputs.get("metadata"), old.get("metadata"), new.get("metadata")
     if not (
-        isinstance(found, Mapping) and isinstance(metadata, Mapping) and isinstance(wanted, Mapping)
+        isinstance(live, Mapping) and isinstance(metadata, Mapping) and isinstance(wanted, Mapping)
     ):
         return old
-    if "namespace" not in wanted or "namespace" in metadata or "namespace" not in found:
+    if "namespace" not in wanted or "namespace" in metadata or "namespace" not in live:
         return old
-    return {**old, "metadata": {**metadata, "namespace": found["namespace"]}}
+    return {**old, "metadata": {**metadata, "namespace": live["namespace"]}}
 
 
 def previewed(obj: Mapping[str, Any]) -> dict[str, Any]:

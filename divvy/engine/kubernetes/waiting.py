@@ -60,10 +60,10 @@ class Waiting:
                     return live, f"not ready: {missing} after {allowed:.0f} s"
                 if self._cancelled.wait(_LOOK_SECONDS):
                     return live, f"interrupted; {missing}"
-                found = self._connection.api.get(kind, namespace, obj["metadata"]["name"])
-                if found is None:
+                present = self._connection.api.get(kind, namespace, obj["metadata"]["name"])
+                if present is None:
                     return live, "the object was deleted while the engine waited for it"
-                live = found
+                live = present
         except EngineError as problem:
             return live, str(problem)
 
@@ -113,8 +113,8 @@ class Waiting:
             api = self._connection.api
             name = (live.get("spec") or {}).get("storageClassName")
             classes = api.kind("storage.k8s.io/v1", "StorageClass")
-            found = api.get(classes, "", str(name)) if name else None
-            if found is not None and binds_late(found):
+            storage_class = api.get(classes, "", str(name)) if name else None
+            if storage_class is not None and binds_late(storage_class):
                 return None
         pods = self._pods(live, namespace) if waits_for_pods(live) else []
         if missing is None:
@@ -127,21 +127,21 @@ class Waiting:
 
     def _pods(self, obj: Mapping[str, Any], namespace: str) -> list[Mapping[str, Any]]:
         api = self._connection.api
-        found = api.list(api.kind("v1", "Pod"), namespace, selector_text(obj))
-        return of_current_template(obj, found)
+        pods = api.list(api.kind("v1", "Pod"), namespace, selector_text(obj))
+        return of_current_template(obj, pods)
 
     def _terminal_failure(self, pods: list[Mapping[str, Any]], namespace: str) -> str | None:
-        found = terminal_failure(pods)
-        if found is None:
+        terminal = terminal_failure(pods)
+        if terminal is None:
             return None
-        place = (namespace, found.pod, found.container)
+        place = (namespace, terminal.pod, terminal.container)
         log = self._connection.api.log_tail(*place, previous=False)
-        if not log and found.restarts:
+        if not log and terminal.restarts:
             log = self._connection.api.log_tail(*place, previous=True)
         said = f"; its last words:\n{log}" if log else ""
         return (
-            f"container {found.container} of pod {found.pod} is in {found.reason}"
-            f" ({found.message}){said}"
+            f"container {terminal.container} of pod {terminal.pod} is in {terminal.reason}"
+            f" ({terminal.message}){said}"
         )
 
 

@@ -94,8 +94,8 @@ def folded(
     checkpoint: StackState, records: Sequence[Mapping[str, Any]], sealing: Sealing
 ) -> StackState:
     """Return a checkpoint after the steps of a journal."""
-    state = {_key(found): found for found in checkpoint.resources}
-    pending = {found.urn: found for found in checkpoint.pending}
+    state = {_key(resource): resource for resource in checkpoint.resources}
+    pending = {resource.urn: resource for resource in checkpoint.pending}
     for record in records:
         sealing.use_salt(record.get("salt"))
         if "began" in record:

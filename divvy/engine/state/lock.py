@@ -79,25 +79,25 @@ def break_locks(root: Path, project: str, stack: str) -> int:
     Raises StateProblem for one whose process lives on this very host: two runs at once would
     lose what the other does.
     """
-    found = sorted(lock_folder(root, project, stack).glob("*.json"))
-    for lock in found:
+    locks = sorted(lock_folder(root, project, stack).glob("*.json"))
+    for lock in locks:
         holder = _holder(lock)
         if _is_here(holder) and _alive(holder.get("pid")):
             raise StateProblem(
                 f"process {holder['pid']} holds the lock {lock} and is alive: wait for it, or end "
                 "it first"
             )
-    for lock in found:
+    for lock in locks:
         lock.unlink(missing_ok=True)
-    return len(found)
+    return len(locks)
 
 
 def _holder(lock: Path) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads(lock.read_text())
+        content: dict[str, Any] = json.loads(lock.read_text())
     except (OSError, ValueError):
         return {}
-    return found
+    return content
 
 
 def _is_here(holder: Mapping[str, Any]) -> bool:

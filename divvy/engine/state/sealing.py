@@ -35,7 +35,7 @@ class Sealing:
 
     def remember(self, resources: Iterable[ResourceState]) -> None:
         """Note how records are kept: what is sealed in them is never written in the clear."""
-        self._written = {record_key(found): found for found in resources}
+        self._written = {record_key(resource): resource for resource in resources}
 
     def sealed(self, resource: ResourceState) -> dict[str, Any]:
         """Render a resource; a value that was sealed before is never written in the clear.

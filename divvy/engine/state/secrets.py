@@ -103,18 +103,18 @@ def encrypt_config(value: str, salt: str | None) -> tuple[dict[str, str], str | 
 
 def opened_texts(text: str, crypter: Passphrase) -> tuple[str, set[str]]:
     """Return a structured configuration value (JSON) with its secrets opened, and these."""
-    found: set[str] = set()
+    texts: set[str] = set()
 
     def open_(value: Any) -> Any:
         if isinstance(value, dict) and set(value) == {"secure"}:
             plain = crypter.decrypt(value["secure"])
-            found.add(plain)
+            texts.add(plain)
             return plain
         if isinstance(value, dict):
             return {key: open_(entry) for key, entry in value.items()}
         return [open_(entry) for entry in value] if isinstance(value, list) else value
 
-    return json.dumps(open_(json.loads(text)), separators=(",", ":")), found
+    return json.dumps(open_(json.loads(text)), separators=(",", ":")), texts
 
 
 def passphrase_from(environment: Mapping[str, str]) -> str | None:

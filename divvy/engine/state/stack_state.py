@@ -26,7 +26,7 @@ class StackState:
 
     def live(self) -> dict[str, ResourceState]:
         """Return resources by URN, without those that only wait for their deletion."""
-        return {found.urn: found for found in self.resources if not found.delete}
+        return {resource.urn: resource for resource in self.resources if not resource.delete}
 
 
 def record_key(resource: ResourceState) -> tuple[str, str, str]:

@@ -80,7 +80,7 @@ def _go_problem() -> str | None:
     if shutil.which("go") is None:
         return f"Go {wanted} or later is missing: install it and put it on the PATH."
     said = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, check=False)
-    found = re.match(r"go(\d+)\.(\d+)", said.stdout)
-    if not found or (int(found[1]), int(found[2])) < _GO:
+    version = re.match(r"go(\d+)\.(\d+)", said.stdout)
+    if not version or (int(version[1]), int(version[2])) < _GO:
         return f"Go {wanted} or later is needed; here is {said.stdout.strip() or 'a broken go'}."
     return None

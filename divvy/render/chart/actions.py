@@ -60,4 +60,4 @@ def with_actions(text: str, root: str = ".") -> str:
             quoted = f"{{{{ {action} | quote }}}}"
             text = whole.sub(quoted.replace("\\", r"\\"), text)
         text = text.replace(stands, f"{{{{ {action} }}}}{rest}")
-    return re.sub(r"@(\.?)", lambda found: root if root == "." else root + found[1], text)
+    return re.sub(r"@(\.?)", lambda match: root if root == "." else root + match[1], text)

@@ -49,8 +49,8 @@ def values_of(document: ClusterDocument) -> dict[str, Any]:
 def chart_files(document: ClusterDocument, chart: Chart) -> dict[str, str]:
     """Return every file of the chart by its path; the same input gives the same text."""
     value, cluster = document.value, document.cluster
-    found = _templated()
-    own = _own_values(chart, found)
+    templated = _templated()
+    own = _own_values(chart, templated)
     text = canonical_json(chart_values(value))
     files = {
         ".helmignore": _IGNORED,
@@ -61,8 +61,8 @@ def chart_files(document: ClusterDocument, chart: Chart) -> dict[str, str]:
         "files/plan.txt": _plan_text(cluster, chart.stack),
         f"templates/tests/{_TEST}": _packaged(_TEST),
         **{f"templates/{name}": _filled(name, generation(text)) for name in _TEMPLATES},
-        **{f"templates/{name}": body for name, body in template_files(found.objects).items()},
-        **found.files,
+        **{f"templates/{name}": body for name, body in template_files(templated.objects).items()},
+        **templated.files,
     }
     return dict(sorted(files.items()))
 
@@ -72,11 +72,11 @@ def _templated() -> TemplatedObjects:
     return templated_objects()
 
 
-def _own_values(chart: Chart, found: TemplatedObjects) -> dict[str, Any]:
+def _own_values(chart: Chart, templated: TemplatedObjects) -> dict[str, Any]:
     repository, _, digest = (chart.image or "").partition("@")
     return {
         "image": {"repository": repository, "digest": digest},
-        **{key: found.defaults[key] for key in ("agent", "nodeRuntime")},
+        **{key: templated.defaults[key] for key in ("agent", "nodeRuntime")},
         "rbac": {"create": True},
         "admissionPolicy": {"create": True},
         "tests": {"image": chart.workloads or "", "resources": []},

@@ -46,17 +46,17 @@ def plain(node: Any) -> Any:
 
 def _conditional_list(full: Sequence[Any], without: Sequence[Any], opening: str) -> list[Any]:
     left = list(without)
-    found = []
+    items = []
     for item in full:
         partner = next((other for other in left if _name(other) == _name(plain(item))), None)
         if partner is None:
-            found.append(_once(item, opening))
+            items.append(_once(item, opening))
         else:
             left.remove(partner)
-            found.append(conditional(item, partner, opening))
+            items.append(conditional(item, partner, opening))
     if left:
         raise CannotTemplate(f"{opening}: {left} appears without")
-    return found
+    return items
 
 
 def _once(node: Any, opening: str) -> Conditional:

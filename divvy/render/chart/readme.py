@@ -71,8 +71,8 @@ def readme(stack: str, namespace: str, own: Mapping[str, Any]) -> str:
     return _TEXT.format(stack=stack, namespace=namespace, rows="\n".join(rows))
 
 
-def _rows(found: ValueDoc, own: Mapping[str, Any]) -> Iterator[str]:
-    for path, below in walk(found):
+def _rows(doc: ValueDoc, own: Mapping[str, Any]) -> Iterator[str]:
+    for path, below in walk(doc):
         default: Any = own
         for key in path.split("."):
             default = default.get(key) if isinstance(default, Mapping) else None

@@ -32,7 +32,7 @@ def value_doc(key: str, schema: Mapping[str, Any], parts: Mapping[str, Any]) -> 
         None if default is _NONE else default,
         default is not _NONE,
         tuple(
-            value_doc(below, found, parts) for below, found in target.get("properties", {}).items()
+            value_doc(below, part, parts) for below, part in target.get("properties", {}).items()
         ),
         entry,
     )
@@ -54,11 +54,11 @@ def _target(schema: Mapping[str, Any], parts: Mapping[str, Any]) -> tuple[Mappin
         return schema, ""
     for key, entry in (("items", "[]"), ("additionalProperties", ".<name>")):
         if isinstance(schema.get(key), Mapping):
-            found, _ = _target(schema[key], parts)
-            return (found, entry) if found.get("properties") else (schema, "")
+            resolved, _ = _target(schema[key], parts)
+            return (resolved, entry) if resolved.get("properties") else (schema, "")
     for choices in ("anyOf", "oneOf"):
         for choice in schema.get(choices, ()):
-            found, entry = _target(choice, parts)
-            if found.get("properties"):
-                return found, entry
+            resolved, entry = _target(choice, parts)
+            if resolved.get("properties"):
+                return resolved, entry
     return schema, ""

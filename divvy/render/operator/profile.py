@@ -68,10 +68,10 @@ def nvidia_profile(
             reason = f"{sharing.resource_name}: NVIDIA's plugin only adds {SHARED_SUFFIX}"
             refuse("timeSlicing.resourceName", reason)
     strategies = frozenset(part.rule.mig.strategy for part in parts if part.rule.mig is not None)
-    found, reason = _sharing(parts)
+    nvidia_sharing, reason = _sharing(parts)
     if reason:
         refuse("timeSlicing", reason)
-    return NvidiaProfile(found, _cut(parts), strategies), refusals
+    return NvidiaProfile(nvidia_sharing, _cut(parts), strategies), refusals
 
 
 def _parts(profile: Profile, hardware: Hardware | None) -> list[_Part] | None:
