@@ -84,10 +84,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[_SIMULATED] = host.simulated
         config.stash[_REPORT] = Report(host.describe(), only=only)
     else:
-        found = open_cluster(config)
-        config.stash[CLUSTER] = found
-        config.stash[_SIMULATED] = found.simulated
-        config.stash[_REPORT] = Report(found.describe(), only=only)
+        under_test = open_cluster(config)
+        config.stash[CLUSTER] = under_test
+        config.stash[_SIMULATED] = under_test.simulated
+        config.stash[_REPORT] = Report(under_test.describe(), only=only)
     if config.getoption("--divvy-progress"):
         config.stash[_PROGRESS] = Progress()
         config.pluginmanager.register(config.stash[_PROGRESS])
@@ -110,18 +110,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         parts = [one for one in config.stash[HOST].devices if one.is_mig]
         metafunc.parametrize("mig_device", parts, ids=str)
     elif "pool" in names:
-        found = config.stash[CLUSTER]
-        pools = [*found.cluster.pools, NO_POOL] if found.pool is None else [found.pool]
+        under_test = config.stash[CLUSTER]
+        pools = (
+            [*under_test.cluster.pools, NO_POOL] if under_test.pool is None else [under_test.pool]
+        )
         metafunc.parametrize("pool", pools, ids=str)
     elif "promise" in names:
         modes = _modes(metafunc)
-        cases = [found for found in config.stash[CLUSTER].devices if found.mode in modes]
+        cases = [one for one in config.stash[CLUSTER].devices if one.mode in modes]
         metafunc.parametrize("promise", cases, ids=str)
     elif "node" in names:
-        found = config.stash[CLUSTER]
+        under_test = config.stash[CLUSTER]
         modes = _modes(metafunc)
-        fitting = {one.node.name for one in found.devices if one.mode in modes}
-        nodes = [one for one in found.nodes if modes == EVERY or one.name in fitting]
+        fitting = {one.node.name for one in under_test.devices if one.mode in modes}
+        nodes = [one for one in under_test.nodes if modes == EVERY or one.name in fitting]
         metafunc.parametrize("node", nodes, ids=str)
 
 
@@ -151,9 +153,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _why_not(item: pytest.Item) -> tuple[Missed, str] | None:
     """Return why a check is not made, and how much it is missed; None where it is made."""
     config = item.config
-    found = _check(item)
+    check = _check(item)
     gated = not config.getoption("--hardware-checks-anyway")
-    if found is not None and found.needs_hardware and gated and config.stash[_SIMULATED]:
+    if check is not None and check.needs_hardware and gated and config.stash[_SIMULATED]:
         return "not applicable", "needs hardware: the GPUs are simulated"
     for option in ("exclusive", "disruptive"):
         if item.get_closest_marker(option) and not config.getoption(f"--{option}"):
@@ -170,19 +172,19 @@ def pytest_runtest_makereport(
 ) -> Generator[None, Any, Any]:
     """Record the outcome of every check."""
     outcome = yield
-    found = _check(item)
+    check = _check(item)
     relevant = outcome.when == "call" or (outcome.when == "setup" and not outcome.passed)
-    if found is None or not relevant:
+    if check is None or not relevant:
         return outcome
     seen = item.stash.get(EVIDENCE, Evidence())
     host = item.config.stash.get(HOST, None)
     only = "cluster" if host is None else host.name
     case = item.callspec.id if hasattr(item, "callspec") else only
-    status, reason, missed = _what_came(item, found, outcome, call)
-    record = Record(found, case, status, reason, seen, outcome.duration, missed)
+    status, reason, missed = _what_came(item, check, outcome, call)
+    record = Record(check, case, status, reason, seen, outcome.duration, missed)
     item.config.stash[_REPORT].records.append(record)
     if _PROGRESS in item.config.stash:
-        item.config.stash[_PROGRESS].done(found, status)
+        item.config.stash[_PROGRESS].done(check, status)
     return outcome
 
 
@@ -233,9 +235,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     report = session.config.stash[_REPORT]
     report.ended = time.time()
     if CLUSTER in session.config.stash:
-        found = session.config.stash[CLUSTER]
+        under_test = session.config.stash[CLUSTER]
         # What pods saw of the drivers is known by now.
-        report.target = {**found.describe(), "requests": dict(found.api.requests)}
+        report.target = {**under_test.describe(), "requests": dict(under_test.api.requests)}
     if _PROGRESS in session.config.stash:
         session.config.stash[_PROGRESS].end()
     folder = session.config.getoption("--divvy-report")
@@ -259,8 +261,8 @@ def _require_known(selected: str | None) -> None:
 
 
 def _now_simulated(config: pytest.Config) -> bool:
-    found = config.stash.get(CLUSTER, None)
-    return config.stash[_SIMULATED] or (found is not None and found.simulated)
+    under_test = config.stash.get(CLUSTER, None)
+    return config.stash[_SIMULATED] or (under_test is not None and under_test.simulated)
 
 
 def _check(item: pytest.Item) -> Check | None:
@@ -279,6 +281,6 @@ def _is_asked_for(item: pytest.Item) -> bool:
 
 
 def _identity(item: pytest.Item) -> str:
-    found = _check(item)
-    assert found is not None, f"{item.nodeid} proves no check of the catalogue"
-    return found.id
+    check = _check(item)
+    assert check is not None, f"{item.nodeid} proves no check of the catalogue"
+    return check.id

@@ -56,8 +56,8 @@ def namespaces(target: ClusterUnderTest) -> Iterator[PodNamespaces]:
     if target.image is None:
         not_made("no workload image: give --workload-image, or plugin.image.registry")
     secrets = target.cluster.image_pull_secrets
-    with pod_namespaces(target.api, target.image, target.cluster.namespace, secrets) as found:
-        yield found
+    with pod_namespaces(target.api, target.image, target.cluster.namespace, secrets) as own:
+        yield own
 
 
 @pytest.fixture(scope="session")
@@ -69,9 +69,9 @@ def pods(namespaces: PodNamespaces) -> PodNamespace:
 @pytest.fixture
 def evidence(request: pytest.FixtureRequest) -> Evidence:
     """Give the place for what a check sees."""
-    found = Evidence()
-    request.node.stash[EVIDENCE] = found
-    return found
+    own = Evidence()
+    request.node.stash[EVIDENCE] = own
+    return own
 
 
 def free(

@@ -82,7 +82,7 @@ def node_promises(
 
     ``unready`` says of nodes, by name, why no pod can run there.
     """
-    plans = {found.name: found for found in plan.pools}
+    plans = {pool.name: pool for pool in plan.pools}
     promises = []
     for live in sorted(nodes, key=lambda node: node.name):
         facts = NodeFacts(live.name, live.labels)
@@ -120,9 +120,9 @@ def device_promises(nodes: Sequence[NodePromise]) -> list[DevicePromise]:
     promises = []
     for node in nodes:
         for resource, count in node.plan.per_node.items():
-            devices = [found for found in node.plan.devices if found.resource == resource]
+            devices = [device for device in node.plan.devices if device.resource == resource]
             if devices[0].gpu is None:
                 continue  # device files of other vendors have no GPU workloads
-            kinds = len({(found.gpu, found.placement) for found in devices})
+            kinds = len({(device.gpu, device.placement) for device in devices})
             promises.append(DevicePromise(node, resource, count, devices[0], kinds))
     return promises

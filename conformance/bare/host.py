@@ -79,8 +79,8 @@ class BareHost:
             command = (
                 f"export LD_LIBRARY_PATH={self.folder} PATH={self.root}/usr/bin:$PATH; {command}"
             )
-        found = self.connection.run(command)
-        return CommandResult(found.rc, found.stdout + found.stderr)
+        result = self.connection.run(command)
+        return CommandResult(result.rc, result.stdout + result.stderr)
 
     @property
     def simulated(self) -> bool:
@@ -94,16 +94,16 @@ class BareHost:
         """Return the version that nvidia-smi tells, "" where it tells none."""
         if self.problem is not None:
             return ""
-        found = self.run("nvidia-smi --query-gpu=driver_version --format=csv,noheader")
-        return found.log.strip().splitlines()[0] if found.code == 0 and found.log.strip() else ""
+        smi = self.run("nvidia-smi --query-gpu=driver_version --format=csv,noheader")
+        return smi.log.strip().splitlines()[0] if smi.code == 0 and smi.log.strip() else ""
 
     def users(self, device: Device) -> str:
         """Return the processes on a device's GPU, "" where there are none."""
-        found = self.run(
+        table = self.run(
             f"nvidia-smi -i {device.gpu} --query-compute-apps=pid,process_name "
             "--format=csv,noheader"
         )
-        return "; ".join(found.log.strip().splitlines()) if found.code == 0 else ""
+        return "; ".join(table.log.strip().splitlines()) if table.code == 0 else ""
 
     def describe(self) -> dict[str, Any]:
         """Return the identity of what was tested, for the report."""
@@ -155,8 +155,8 @@ def open_host(config: pytest.Config) -> BareHost:
 
 def _library_folder(connection: Any, root: str) -> str:
     loop = f"for each in {_FOLDERS}; do [ -e {shlex.quote(root)}/$each/libnvidia-ml.so.1 ] && "
-    found = connection.run(f"{loop} echo {shlex.quote(root.rstrip('/'))}/$each && break; done")
-    return str(found.stdout).strip()
+    result = connection.run(f"{loop} echo {shlex.quote(root.rstrip('/'))}/$each && break; done")
+    return str(result.stdout).strip()
 
 
 def _devices(host: BareHost) -> tuple[Device, ...]:
@@ -168,7 +168,7 @@ def _devices(host: BareHost) -> tuple[Device, ...]:
 
 def devices_of(host: str, listed: str, memory: dict[str, int]) -> tuple[Device, ...]:
     """Return what programs can use, given `nvidia-smi -L` and the memory of each GPU in MiB."""
-    found: list[Device] = []
+    devices: list[Device] = []
     cut: set[str] = set()
     number, product, gpu = "", "", ""
     for line in listed.splitlines():
@@ -176,16 +176,16 @@ def devices_of(host: str, listed: str, memory: dict[str, int]) -> tuple[Device, 
             number, product, gpu = match.groups()
             model = model_of_product(product, memory.get(gpu, 0))
             size = None if model is None else model.memory_mib
-            found.append(Device(host, f"GPU {number}", gpu, gpu, product, size))
+            devices.append(Device(host, f"GPU {number}", gpu, gpu, product, size))
         elif match := _MIG.match(line):
             profile, index, uuid = match.groups()
             cut.add(gpu)
             known = model.mig.profile(profile) if model is not None and model.mig else None
             size = None if known is None else known.memory_mib
             name = f"GPU {number} MIG {index} ({profile})"
-            found.append(Device(host, name, uuid, gpu, product, size))
+            devices.append(Device(host, name, uuid, gpu, product, size))
     # Where a GPU is cut, programs see its parts only.
-    return tuple(device for device in found if device.is_mig or device.gpu not in cut)
+    return tuple(device for device in devices if device.is_mig or device.gpu not in cut)
 
 
 @contextlib.contextmanager

@@ -22,10 +22,10 @@ _PROJECT = Path(__file__).resolve().parents[2]
 @pytest.fixture(scope="session")
 def host(pytestconfig: pytest.Config) -> BareHost:
     """Give the host under test."""
-    found = pytestconfig.stash[HOST]
-    if found.problem is not None:
-        pytest.skip(found.problem)
-    return found
+    host = pytestconfig.stash[HOST]
+    if host.problem is not None:
+        pytest.skip(host.problem)
+    return host
 
 
 @pytest.fixture(scope="session")
@@ -68,11 +68,13 @@ def test_discovery_finds_what_nvidia_smi_lists(host: BareHost, evidence: Evidenc
     if not host.is_here:
         pytest.skip("discovery looks at the host it runs on")
     listed = host.run("nvidia-smi -L")
-    found = host.run(f"cd {_PROJECT} && {sys.executable} -m divvy.agent.nvml.discovery {host.root}")
+    discovery = host.run(
+        f"cd {_PROJECT} && {sys.executable} -m divvy.agent.nvml.discovery {host.root}"
+    )
     evidence.command = "the agent's discovery; nvidia-smi -L"
     evidence.add(listed.log)
-    evidence.add(found.log)
-    seen = _listed(_uuids(found.log)) if found.code == 0 else str(found)
+    evidence.add(discovery.log)
+    seen = _listed(_uuids(discovery.log)) if discovery.code == 0 else str(discovery)
     evidence.require(_listed(re.findall(r"UUID: (\S+?)\)", listed.log)), seen)
 
 

@@ -32,12 +32,12 @@ _NO_AGENT = "no agent on the node"
 def test_metrics_name_every_gpu(
     target: ClusterUnderTest, node: NodePromise, evidence: Evidence
 ) -> None:
-    found = scrape(target, node.name)
-    if found is None:
+    metrics = scrape(target, node.name)
+    if metrics is None:
         evidence.require("an agent", _NO_AGENT)
         return
-    evidence.add(found.lines("DCGM_FI_DEV_FB_USED{"))
-    named = found.label_values("DCGM_FI_DEV_FB_USED", "UUID")
+    evidence.add(metrics.lines("DCGM_FI_DEV_FB_USED{"))
+    named = metrics.label_values("DCGM_FI_DEV_FB_USED", "UUID")
     devices = driver_devices(target, node.name) or frozenset()
     gpus = sorted(uuid for uuid in devices if uuid.startswith("GPU-"))
     evidence.require(
@@ -96,9 +96,9 @@ def test_every_pod_of_a_shared_device_has_a_series(
     target: ClusterUnderTest, pods: PodNamespace, promise: DevicePromise, evidence: Evidence
 ) -> None:
     require_free(target, promise)
-    found = sample_sharers(target, pods, promise)
-    assert found is not None, _NO_AGENT
-    names, series = found
+    sample = sample_sharers(target, pods, promise)
+    assert sample is not None, _NO_AGENT
+    names, series = sample
     evidence.add("\n".join(f"{one['pod']}: {one['device']} on {one['uuid']}" for one in series))
     evidence.require(*each_has_a_series(names, series))
 
@@ -116,7 +116,7 @@ def test_metrics_reach_a_scraper_in_another_namespace(
     evidence.command = f"http-get {address} {METRICS_PORT} /metrics"
     outcome = pods.run(node.name, ["http-get", address, str(METRICS_PORT), "/metrics"])
     evidence.add(outcome.log[-2000:])
-    found = "divvy_devices{" in outcome.log and f'node="{node.name}"' in outcome.log
+    has_metrics = "divvy_devices{" in outcome.log and f'node="{node.name}"' in outcome.log
     evidence.require_that(
-        outcome.code == 0 and found, "an answer with this node's metrics", outcome
+        outcome.code == 0 and has_metrics, "an answer with this node's metrics", outcome
     )

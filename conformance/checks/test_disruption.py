@@ -40,8 +40,8 @@ def workload(
     promises = target.devices_of(node)
     for promise in promises:
         require_free(target, promise)
-    with workload_pods(pods, promises) as found:
-        yield found
+    with workload_pods(pods, promises) as running:
+        yield running
 
 
 @check("DISR-01")

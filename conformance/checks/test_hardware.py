@@ -47,16 +47,16 @@ def test_a_broken_program_leaves_neighbours_alone(
     if sum(one.count for one in kinds) < 2:
         not_applicable("it has no neighbour")
     evidence.command = "bad-access beside gpu-burn"
-    found = at_once(pods, kinds, BURN, promise, ["bad-access"])
-    assert found.other is not None
-    burns = [log for own in found.logs.values() for log in own]
-    evidence.add(found.other.log)
+    result = at_once(pods, kinds, BURN, promise, ["bad-access"])
+    assert result.other is not None
+    burns = [log for own in result.logs.values() for log in own]
+    evidence.add(result.other.log)
     evidence.add("\n".join(log.strip().rpartition("\n")[2] for log in burns))
-    broken = "an illegal address" if found.other.code == 0 else found.other
+    broken = "an illegal address" if result.other.code == 0 else result.other
     evidence.require(
         f"the broken program ended with an illegal address, {len(burns)} of {len(burns)} burns OK",
         f"the broken program ended with {broken}, "
-        f"{len(burns) - found.errors} of {len(burns)} burns OK",
+        f"{len(burns) - result.errors} of {len(burns)} burns OK",
     )
 
 

@@ -30,10 +30,10 @@ def test_a_pod_without_a_request_sees_no_gpu(
 def test_a_pod_sees_its_own_device_only(
     probes: Probes, promise: DevicePromise, evidence: Evidence
 ) -> None:
-    found = part(probes[promise], "look")
-    evidence.add(found.log)
-    if found.code is None:
-        evidence.require("a pod that looks around", str(found))
+    look = part(probes[promise], "look")
+    evidence.add(look.log)
+    if look.code is None:
+        evidence.require("a pod that looks around", str(look))
     is_mig = promise.mode.startswith("mig")
     patterns = {
         "GPUs": (r"^node /dev/nvidia\d+$", 1),
@@ -43,7 +43,7 @@ def test_a_pod_sees_its_own_device_only(
     }
     wanted = {name: count for name, (_, count) in patterns.items()}
     seen = {
-        name: len(re.findall(pattern, found.log, re.MULTILINE))
+        name: len(re.findall(pattern, look.log, re.MULTILINE))
         for name, (pattern, _) in patterns.items()
     }
     evidence.require(_words(wanted), _words(seen))
@@ -79,12 +79,12 @@ def test_a_pod_opens_no_device_by_its_number(
 def test_nvidia_smi_shows_what_the_guarantee_says(
     probes: Probes, promise: DevicePromise, evidence: Evidence
 ) -> None:
-    found = part(probes[promise], "nvidia-smi")
+    smi = part(probes[promise], "nvidia-smi")
     evidence.command = "nvidia-smi"
-    evidence.add(found.log)
-    _, _, slices = found.log.partition("MIG devices:")
+    evidence.add(smi.log)
+    _, _, slices = smi.log.partition("MIG devices:")
     is_mig = promise.mode.startswith("mig")
-    sizes = [int(one) for one in _TOTAL.findall(slices if is_mig else found.log)]
+    sizes = [int(one) for one in _TOTAL.findall(slices if is_mig else smi.log)]
     planned = promise.device.memory_mib or 0
     allowed = _deviation(promise)
     # Below a MIG device's memory stands its window for the processor: not the first line, so left.
@@ -93,7 +93,7 @@ def test_nvidia_smi_shows_what_the_guarantee_says(
     what = "a MIG device" if is_mig else "a whole card"
     if promise.mode in LIMITED:
         what = "a share"
-    seen = f"{what} of {shown[0]} MiB" if shown else str(found)
+    seen = f"{what} of {shown[0]} MiB" if shown else str(smi)
     evidence.require_that(close, f"{what} of {planned} MiB within {allowed:.0%}", seen)
 
 
@@ -134,7 +134,7 @@ def test_replicas_are_of_the_same_devices(
 ) -> None:
     filled = fills[promise]
     evidence.add(f"devices {filled.devices}")
-    each = sorted({filled.devices.count(found) for found in filled.devices})
+    each = sorted({filled.devices.count(device) for device in filled.devices})
     evidence.require(
         f"{promise.count} pods at once, {promise.device.shares} on each of {promise.kinds} devices",
         f"{filled.running} pods at once, {' or '.join(map(str, each)) or 0} on "
@@ -147,15 +147,15 @@ def test_replicas_are_of_the_same_devices(
 def test_a_mig_device_refuses_more_than_its_slice(
     overcommits: Overcommits, promise: DevicePromise, evidence: Evidence
 ) -> None:
-    found = overcommits[promise]
-    evidence.command = " ".join(found.command)
-    evidence.add(found.greedy.log)
-    said = found.greedy.log.strip().splitlines()[-1:] or [str(found.greedy)]
-    evidence.add(found.words)
+    overcommit = overcommits[promise]
+    evidence.command = " ".join(overcommit.command)
+    evidence.add(overcommit.greedy.log)
+    said = overcommit.greedy.log.strip().splitlines()[-1:] or [str(overcommit.greedy)]
+    evidence.add(overcommit.words)
     evidence.require_that(
-        found.greedy.code == _OUT_OF_MEMORY and found.undisturbed,
+        overcommit.greedy.code == _OUT_OF_MEMORY and overcommit.undisturbed,
         "exit code 12 (out of memory), neighbours on the same GPU compute on",
-        f"exit code {found.greedy.code}, {said[0]}; {found.words}",
+        f"exit code {overcommit.greedy.code}, {said[0]}; {overcommit.words}",
     )
 
 
@@ -163,15 +163,15 @@ def test_a_mig_device_refuses_more_than_its_slice(
 def test_memory_is_what_the_plan_says(
     probes: Probes, promise: DevicePromise, evidence: Evidence
 ) -> None:
-    found = part(probes[promise], "memory")
-    evidence.add(found.log)
-    said = re.search(r"device: (\d+) MiB total", found.log)
+    memory = part(probes[promise], "memory")
+    evidence.add(memory.log)
+    said = re.search(r"device: (\d+) MiB total", memory.log)
     mib = int(said.group(1)) if said else None
     planned, allowed = promise.device.memory_mib or 0, _deviation(promise)
     evidence.require_that(
         memory_fits(promise, mib),
         f"{planned} MiB within {allowed:.0%}",
-        found if mib is None else f"{mib} MiB",
+        memory if mib is None else f"{mib} MiB",
     )
 
 

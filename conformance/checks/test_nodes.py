@@ -50,21 +50,23 @@ def test_the_nodes_of_a_pool_are_those_of_the_file(
 ) -> None:
     if pool != NO_POOL and target.cluster.pools[pool].hardware is None:
         not_made("the stack file does not say which GPUs the pool has: its nodes are not checked")
-    found = compare_live(target.cluster, target.stack, target.all_nodes)
-    evidence.require("nothing amiss", "; ".join(_amiss(target, found, pool)) or "nothing amiss")
+    difference = compare_live(target.cluster, target.stack, target.all_nodes)
+    evidence.require(
+        "nothing amiss", "; ".join(_amiss(target, difference, pool)) or "nothing amiss"
+    )
 
 
-def _amiss(target: ClusterUnderTest, found: LiveDifference, pool: str) -> list[str]:
+def _amiss(target: ClusterUnderTest, difference: LiveDifference, pool: str) -> list[str]:
     """Say what of the nodes of a pool, or of GPU nodes in no pool, is not as in the file."""
     counts = [
         f"{count.found} of {count.expected} nodes are there"
-        for count in found.counts
+        for count in difference.counts
         if count.pool == pool
     ]
     unpooled = pool == NO_POOL
     nodes = [
         f"{one.node}: {words}"
-        for one in found.nodes
+        for one in difference.nodes
         if one.pool == (None if unpooled else pool)
         for words in (one.problem, f"follows the label {one.bypass}" if one.bypass else "")
         if words
@@ -79,14 +81,14 @@ def test_labels_describe_the_gpus(
 ) -> None:
     labels = target.live(node.name)["metadata"]["labels"]
     wanted = _labels(node)
-    found = {name: labels.get(name) for name in wanted}
-    product = found["nvidia.com/gpu.product"] or ""
-    found["nvidia.com/gpu.product"] = product.removesuffix("-SHARED")
-    memory = parse_count(found["nvidia.com/gpu.memory"])
+    live = {name: labels.get(name) for name in wanted}
+    product = live["nvidia.com/gpu.product"] or ""
+    live["nvidia.com/gpu.product"] = product.removesuffix("-SHARED")
+    memory = parse_count(live["nvidia.com/gpu.memory"])
     if memory is not None and is_memory_of(node.plan.gpus[0].model, memory):
         # Drivers and ECC settings move it by a few percent.
         wanted["nvidia.com/gpu.memory"] = str(memory)
-    evidence.require(_listed(wanted), _listed(found))
+    evidence.require(_listed(wanted), _listed(live))
 
 
 def _labels(node: NodePromise) -> dict[str, str]:
@@ -119,21 +121,21 @@ def _labels(node: NodePromise) -> dict[str, str]:
 def test_the_cdi_specification_names_every_device(
     target: ClusterUnderTest, node: NodePromise, evidence: Evidence
 ) -> None:
-    found = specification(target, node.name)
+    cdi = specification(target, node.name)
     lacks = runtime_lacks(target, node.name)
     if lacks is None:
         evidence.add("Divvy does not prepare this node's runtime; WORK-01 shows that it takes CDI")
     devices = driver_devices(target, node.name)
     cut = sum(len(gpu.placements or ()) for gpu in node.plan.gpus)
-    if found is None or devices is None:
+    if cdi is None or devices is None:
         evidence.require("an agent on the node", "no agent on the node")
         return
-    evidence.add(f"{found.files} files are named; the driver lists {', '.join(sorted(devices))}")
+    evidence.add(f"{cdi.files} files are named; the driver lists {', '.join(sorted(devices))}")
     evidence.require(
         f"{len(node.plan.gpus)} GPUs, {cut} MIG devices, those of the driver; files that are gone: "
         "none; the runtime lacks: nothing",
-        f"{found.gpus} GPUs, {found.mig_devices} MIG devices, {_those(found.names, devices)}; "
-        f"files that are gone: {', '.join(found.gone) or 'none'}; "
+        f"{cdi.gpus} GPUs, {cdi.mig_devices} MIG devices, {_those(cdi.names, devices)}; "
+        f"files that are gone: {', '.join(cdi.gone) or 'none'}; "
         f"the runtime lacks: {lacks or 'nothing'}",
     )
 
@@ -153,16 +155,16 @@ def test_the_driver_is_the_named_one(
     wanted = target.cluster.driver
     if wanted.version is None and wanted.min_version is None:
         not_applicable("the stack file names no version of the driver")
-    found = part(probes[promise], "nvidia-smi")
-    evidence.add(found.log)
-    version = driver_version(found.log)
+    smi = part(probes[promise], "nvidia-smi")
+    evidence.add(smi.log)
+    version = driver_version(smi.log)
     is_right = version is not None and (
         (wanted.version is None or version == wanted.version)
         and (wanted.min_version is None or not is_older(version, wanted.min_version))
     )
     named = [wanted.version] if wanted.version else []
     named += [f"at least {wanted.min_version}"] if wanted.min_version else []
-    evidence.require_that(is_right, ", ".join(named), version or found)
+    evidence.require_that(is_right, ", ".join(named), version or smi)
 
 
 @check("NODE-06")
@@ -171,12 +173,12 @@ def test_kernel_module_and_libraries_are_of_one_version(
     target: ClusterUnderTest, probes: Probes, promise: DevicePromise, evidence: Evidence
 ) -> None:
     kernel = kernel_module(target, promise.node.name)
-    found = part(probes[promise], "nvidia-smi")
-    evidence.add(found.log)
-    libraries = driver_version(found.log)
+    smi = part(probes[promise], "nvidia-smi")
+    evidence.add(smi.log)
+    libraries = driver_version(smi.log)
     evidence.require(
         f"kernel module {kernel}, libraries in a pod {kernel}",
-        f"kernel module {kernel or 'unknown'}, libraries in a pod {libraries or found}",
+        f"kernel module {kernel or 'unknown'}, libraries in a pod {libraries or smi}",
     )
 
 
@@ -185,12 +187,12 @@ def test_kernel_module_and_libraries_are_of_one_version(
 def test_no_memory_has_errors_that_wait(
     target: ClusterUnderTest, node: NodePromise, evidence: Evidence
 ) -> None:
-    found = memory_errors(target, node.name)
-    if found is None:
+    errors = memory_errors(target, node.name)
+    if errors is None:
         evidence.require("an agent on the node", "no agent on the node")
         return
-    evidence.add(json.dumps(found, indent=1))
-    evidence.require(*memory_is_sound(found, len(node.plan.gpus)))
+    evidence.add(json.dumps(errors, indent=1))
+    evidence.require(*memory_is_sound(errors, len(node.plan.gpus)))
 
 
 @check("NODE-08")
@@ -198,12 +200,12 @@ def test_no_memory_has_errors_that_wait(
 def test_gpus_behind_switches_are_in_their_fabric(
     target: ClusterUnderTest, node: NodePromise, evidence: Evidence
 ) -> None:
-    found = read_fabric(target, node.name)
-    if found is None:
+    fabric = read_fabric(target, node.name)
+    if fabric is None:
         evidence.require("an agent on the node", "no agent on the node")
         return
-    evidence.add(json.dumps(found, indent=1))
-    evidence.require(*fabric_is_up(found))
+    evidence.add(json.dumps(fabric, indent=1))
+    evidence.require(*fabric_is_up(fabric))
 
 
 @check("PLUG-01")
@@ -224,14 +226,14 @@ def test_allocatable_is_the_plan(
 ) -> None:
     wanted = dict(node.plan.per_node)
     deadline = time.monotonic() + _STATUS_PERIOD
-    found: dict[str, int] = {}
+    shown: dict[str, int] = {}
     while time.monotonic() < deadline:
         advertised = target.advertised(node.name)
-        found = {name: advertised.get(name, 0) for name in wanted}
-        if found == wanted:
+        shown = {name: advertised.get(name, 0) for name in wanted}
+        if shown == wanted:
             break
         time.sleep(0.5)
-    evidence.require(_words(wanted), _words(found))
+    evidence.require(_words(wanted), _words(shown))
 
 
 def _listed(labels: Mapping[str, object]) -> str:

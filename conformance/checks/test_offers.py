@@ -131,11 +131,11 @@ def test_nobody_else_offers_the_same_gpus(
 def test_the_kubelet_knows_the_numa_node_of_every_device(
     target: ClusterUnderTest, node: NodePromise, evidence: Evidence
 ) -> None:
-    found = read_numa(target, node.name)
-    if found is None:
+    numa = read_numa(target, node.name)
+    if numa is None:
         evidence.require("an agent on the node", "no agent on the node")
         return
-    evidence.add(f"by the bus: {json.dumps(found.places)}")
-    evidence.add(f"by the kubelet: {json.dumps(found.hints)}")
+    evidence.add(f"by the bus: {json.dumps(numa.places)}")
+    evidence.add(f"by the kubelet: {json.dumps(numa.hints)}")
     devices = sum(one.gpu is not None for one in node.plan.devices)
-    evidence.require(*hints_are_right(found, devices))
+    evidence.require(*hints_are_right(numa, devices))

@@ -15,10 +15,10 @@ from conformance.promise import DevicePromise
 @check("WORK-01")
 def test_vector_add_passes(probes: Probes, promise: DevicePromise, evidence: Evidence) -> None:
     evidence.command = "cuda-vector-add"
-    found = part(probes[promise], "vector-add")
-    evidence.add(found.log)
-    passed = found.code == 0 and "Test PASSED" in found.log
-    evidence.require_that(passed, "exit code 0, `Test PASSED`", found)
+    vector_add = part(probes[promise], "vector-add")
+    evidence.add(vector_add.log)
+    passed = vector_add.code == 0 and "Test PASSED" in vector_add.log
+    evidence.require_that(passed, "exit code 0, `Test PASSED`", vector_add)
 
 
 @check("WORK-02")
@@ -34,13 +34,11 @@ def test_gpu_burn_is_ok(fills: Fills, promise: DevicePromise, evidence: Evidence
 @check("WORK-03")
 def test_nvidia_smi_answers(probes: Probes, promise: DevicePromise, evidence: Evidence) -> None:
     evidence.command = "nvidia-smi"
-    found = part(probes[promise], "nvidia-smi")
-    evidence.add(found.log)
+    smi = part(probes[promise], "nvidia-smi")
+    evidence.add(smi.log)
     words = ("NVIDIA-SMI", "Driver Version:", "CUDA Version:")
-    missing = [word for word in words if word not in found.log]
-    evidence.require_that(
-        found.code == 0 and not missing, f"exit code 0 and {', '.join(words)}", found
-    )
+    missing = [word for word in words if word not in smi.log]
+    evidence.require_that(smi.code == 0 and not missing, f"exit code 0 and {', '.join(words)}", smi)
 
 
 @check("WORK-07")

@@ -38,8 +38,8 @@ class Api:
         """Return objects and the version of the list, from which a watch goes on."""
 
         def ask() -> tuple[list[Any], str]:
-            found = self._client.list(kind, **selection)
-            return list(found), found.resourceVersion
+            listed = self._client.list(kind, **selection)
+            return list(listed), listed.resourceVersion
 
         return self._ask("list", ask)
 

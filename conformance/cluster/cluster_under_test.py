@@ -84,8 +84,8 @@ class ClusterUnderTest:
 
     def live(self, node: str) -> Mapping[str, Any]:
         """Read a node now."""
-        found: Mapping[str, Any] = self.api.get(Node, node)
-        return found
+        live: Mapping[str, Any] = self.api.get(Node, node)
+        return live
 
     def status(self, node: str) -> Mapping[str, Any]:
         """Return what the agent says of a node, {} where it says nothing."""

@@ -33,16 +33,16 @@ class ImagePulls:
         """Go on when the node has the image; not made where it cannot get or run it."""
         with self._lock:
             first = (node, image) not in self._known
-            found = self._known.setdefault((node, image), Future())
+            pulled = self._known.setdefault((node, image), Future())
         if first:
             try:
-                found.set_result(pull())
+                pulled.set_result(pull())
             except BaseException as problem:
                 with self._lock:
                     del self._known[node, image]
-                found.set_exception(problem)
+                pulled.set_exception(problem)
                 raise
-        why = found.result()
+        why = pulled.result()
         if why:
             not_made(f"{node} cannot run the image: {why}")
 

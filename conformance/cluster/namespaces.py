@@ -86,11 +86,11 @@ class PodNamespaces:
 
 def _copy_secret(api: Api, name: str, home: str, namespace: str) -> None:
     try:
-        found = api.get(Secret, name, home)
+        secret = api.get(Secret, name, home)
     except ApiError as problem:
         not_made(f"the image pull secret {home}/{name} cannot be read: {problem.status.message}")
     metadata: Any = {"name": name, "namespace": namespace, "labels": OWN}
-    api.create(Secret(metadata=metadata, type=found.get("type"), data=found.get("data")))
+    api.create(Secret(metadata=metadata, type=secret.get("type"), data=secret.get("data")))
 
 
 def _priority_class(name: str) -> dict[str, Any]:
@@ -145,12 +145,12 @@ def clear_leftovers(api: Api) -> None:
         if CONFORMANCE_PROFILE in annotations:
             marked[node["metadata"]["name"]] = node
     # Those that are being removed are nobody's any more; those of another name are not of a run.
-    found = [
+    names = [
         one["metadata"]["name"]
         for one in api.find(Namespace, labels=OWN)
         if _NAME.fullmatch(one["metadata"]["name"]) and not one["metadata"].get("deletionTimestamp")
     ]
-    alive = living(api, found, lambda line: print(f"  {line}", file=sys.stderr))
+    alive = living(api, names, lambda line: print(f"  {line}", file=sys.stderr))
     runs = {name.rpartition("-")[0] for name in alive}
     for name, node in marked.items():
         annotations = node["metadata"]["annotations"]
@@ -165,12 +165,12 @@ def clear_leftovers(api: Api) -> None:
         _mark(api, name, None if label == profile else label, None, cordon=uncordon)
         print(f"  {name}: a run that was killed had left it on profile {profile}; taken back",
               file=sys.stderr)  # fmt: skip
-    for name in found:
+    for name in names:
         if name.rpartition("-")[0] not in runs:
             api.delete(Namespace, name)
     for one in api.find(PriorityClass, labels=OWN):
         run = one["metadata"]["name"]
-        if run in {name.rpartition("-")[0] for name in found} - runs:
+        if run in {name.rpartition("-")[0] for name in names} - runs:
             api.delete(PriorityClass, run)
 
 

@@ -165,8 +165,8 @@ class PodNamespace:
     def events(self, name: str) -> list[str]:
         """Return "Reason: message" of every event about a pod."""
         fields: Any = {"involvedObject.name": name}
-        found = self._api.find(Event, namespace=self.name, fields=fields)
-        return [f"{event.get('reason')}: {event.get('message')}" for event in found]
+        events = self._api.find(Event, namespace=self.name, fields=fields)
+        return [f"{event.get('reason')}: {event.get('message')}" for event in events]
 
     def remove(self, *names: str, at_once: bool = False) -> None:
         """Delete pods and wait until their devices are free; ``at_once`` deletes by force."""
@@ -194,8 +194,8 @@ class PodNamespace:
     def container(self, name: str) -> tuple[str, int]:
         """Return the id of a pod's container ("" before it is known) and how often it restarted."""
         status = self._watch.last(name).get("status") or {}
-        found = _working(status)
-        return str(found.get("containerID") or ""), int(found.get("restartCount") or 0)
+        container = _working(status)
+        return str(container.get("containerID") or ""), int(container.get("restartCount") or 0)
 
     def unschedulable(self, name: str) -> str:
         """Return why the scheduler finds no node for a pod, "" where it has found one."""
@@ -220,7 +220,7 @@ def outcome_of(pod: Mapping[str, Any], log: str, *, is_there: bool = True) -> Ou
     status = pod.get("status") or {}
     state = _working(status).get("state") or {}
     ended, waiting = state.get("terminated") or {}, state.get("waiting") or {}
-    said = [found.get(key) for found in (status, waiting) for key in ("reason", "message")]
+    said = [source.get(key) for source in (status, waiting) for key in ("reason", "message")]
     reason = ": ".join(str(part) for part in said if part)
     phase = str(status.get("phase") or "Pending")
     if not is_there and phase not in _DONE:

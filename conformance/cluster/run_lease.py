@@ -77,10 +77,10 @@ def living(api: Api, namespaces: Iterable[str], tell: Callable[[str], None]) -> 
 
 def _renewed(api: Api, namespace: str) -> str | None:
     try:
-        found = api.get(Lease, NAME, namespace)
+        lease = api.get(Lease, NAME, namespace)
     except ApiError:
         return None
-    return str((found.get("spec") or {}).get("renewTime"))
+    return str((lease.get("spec") or {}).get("renewTime"))
 
 
 def _now() -> str:

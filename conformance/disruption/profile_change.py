@@ -116,9 +116,9 @@ def _other_profile(target: ClusterUnderTest, node: NodePromise) -> NodePlan | No
 def _other_profiles(target: ClusterUnderTest, node: NodePromise) -> Iterator[NodePlan]:
     for name in target.cluster.profiles:
         if name != node.profile:
-            found = plan_under(target.cluster, node.plan, name)
-            if not found.notes and dict(found.per_node) != dict(node.plan.per_node):
-                yield found
+            plan = plan_under(target.cluster, node.plan, name)
+            if not plan.notes and dict(plan.per_node) != dict(node.plan.per_node):
+                yield plan
 
 
 def _change_of_mig(target: ClusterUnderTest, node: NodePromise) -> tuple[NodePlan, DevicePromise]:

@@ -92,8 +92,8 @@ def gigabytes(log: str) -> float:
 
 
 def _last(pattern: str, log: str) -> float:
-    found = re.findall(pattern, log)
-    return float(found[-1]) if found else 0.0
+    figures = re.findall(pattern, log)
+    return float(figures[-1]) if figures else 0.0
 
 
 def contended(promises: Sequence[DevicePromise]) -> list[DevicePromise]:
@@ -120,14 +120,14 @@ class Round:
 
 def rounds_of(log: str) -> list[Round]:
     """Read the rounds of a pod's log."""
-    found = []
+    rounds = []
     for text in log.split(f"{_BEGIN} ")[1:]:
         began, _, rest = text.partition("\n")
         said, _, end = rest.partition(f"{_END} ")
         words = end.split()
         ended, code = (float(words[0]), int(words[1])) if len(words) >= 2 else (None, None)
-        found.append(Round(float(began), ended, code, said))
-    return found
+        rounds.append(Round(float(began), ended, code, said))
+    return rounds
 
 
 def beside_all(logs: Sequence[str]) -> list[str]:

@@ -81,9 +81,9 @@ class WorkloadPods:
 
     def gpu(self) -> str:
         """Return the UUID of the GPU on which the first pod's device is."""
-        found = re.search(r"^GPU 0: .*UUID: (GPU-\S+)\)", self.pods.log(self._names[0]), re.M)
-        assert found is not None, "the pod's nvidia-smi names no GPU"
-        return found.group(1)
+        line = re.search(r"^GPU 0: .*UUID: (GPU-\S+)\)", self.pods.log(self._names[0]), re.M)
+        assert line is not None, "the pod's nvidia-smi names no GPU"
+        return line.group(1)
 
     def end(self, *resources: str) -> None:
         """Remove the pods that hold these resources."""
@@ -106,10 +106,10 @@ class WorkloadPods:
 @contextlib.contextmanager
 def workload_pods(pods: PodNamespace, promises: Sequence[DevicePromise]) -> Iterator[WorkloadPods]:
     """Give pods on devices, and remove them."""
-    found = WorkloadPods(pods, promises)
+    workloads = WorkloadPods(pods, promises)
     try:
-        found.start()
-        found.settle()
-        yield found
+        workloads.start()
+        workloads.settle()
+        yield workloads
     finally:
-        found.end_all()
+        workloads.end_all()

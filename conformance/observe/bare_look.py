@@ -34,9 +34,9 @@ class BareLook:
 def nvidia_runtime_classes(api: Api) -> tuple[str, ...]:
     """Return the names of the runtime classes that lead to NVIDIA's container runtime."""
     return tuple(
-        found["metadata"]["name"]
-        for found in api.find_known(RuntimeClass)
-        if "nvidia" in f"{found['metadata']['name']} {found.get('handler')}"
+        runtime["metadata"]["name"]
+        for runtime in api.find_known(RuntimeClass)
+        if "nvidia" in f"{runtime['metadata']['name']} {runtime.get('handler')}"
     )
 
 

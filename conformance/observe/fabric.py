@@ -29,16 +29,16 @@ def fabric(gpu):
         if said is not None:
             return {"state": info.state, "status": info.status}
     return None
-found = {}
+states = {}
 for index in range(nvml.nvmlDeviceGetCount()):
     gpu = ask(nvml.nvmlDeviceGetHandleByIndex, index)
     if isinstance(gpu, str):
-        found[f"GPU {index}"] = gpu
+        states[f"GPU {index}"] = gpu
         continue
     mig = ask(nvml.nvmlDeviceGetMigMode, gpu)
     in_mig = isinstance(mig, (list, tuple)) and mig[0] == 1
-    found[nvml.nvmlDeviceGetUUID(gpu)] = None if in_mig else fabric(gpu)
-print(json.dumps(found))
+    states[nvml.nvmlDeviceGetUUID(gpu)] = None if in_mig else fabric(gpu)
+print(json.dumps(states))
 """
 )
 # Of a GPU: its state and the status of its registration, the driver's words, or None.
@@ -51,12 +51,12 @@ def read_fabric(target: ClusterUnderTest, node: str) -> FabricStates | None:
     return states
 
 
-def fabric_is_up(found: FabricStates) -> Verdict:
+def fabric_is_up(fabric: FabricStates) -> Verdict:
     """Judge the GPUs of a node that are in a fabric; not applicable where none is."""
-    states = {uuid: _state(said) for uuid, said in found.items()}
+    states = {uuid: _state(said) for uuid, said in fabric.items()}
     inside = {uuid: state for uuid, state in states.items() if state != _STATES[0]}
     # A GPU that answers nothing is of the fabric only where others are: NODE-07 names it too.
-    if not any(isinstance(found[uuid], dict) for uuid in inside):
+    if not any(isinstance(fabric[uuid], dict) for uuid in inside):
         not_applicable("no GPU of the node is behind an NVSwitch whose fabric the driver tells")
     down = [f"{uuid}: {state}" for uuid, state in inside.items() if state != _STATES[3]]
     up = len(inside) - len(down)

@@ -26,14 +26,14 @@ def part(answer, index):
     return answer[index] if isinstance(answer, tuple) else answer
 def pages(answer):
     return len(answer) if isinstance(answer, list) else answer
-found = {}
+counters = {}
 for index in range(nvml.nvmlDeviceGetCount()):
     gpu = ask(nvml.nvmlDeviceGetHandleByIndex, index)
     if isinstance(gpu, str):
-        found[f"GPU {index}"] = {"uncorrected": gpu}
+        counters[f"GPU {index}"] = {"uncorrected": gpu}
         continue
     rows = ask(nvml.nvmlDeviceGetRemappedRows, gpu)
-    found[ask(nvml.nvmlDeviceGetUUID, gpu)] = {
+    counters[ask(nvml.nvmlDeviceGetUUID, gpu)] = {
         "uncorrected": ask(nvml.nvmlDeviceGetTotalEccErrors, gpu, 1, 0),
         "uncorrected_ever": ask(nvml.nvmlDeviceGetTotalEccErrors, gpu, 1, 1),
         "remapped": part(rows, 1),
@@ -42,7 +42,7 @@ for index in range(nvml.nvmlDeviceGetCount()):
         "retired": pages(ask(nvml.nvmlDeviceGetRetiredPages, gpu, 1)),
         "retirement_pending": ask(nvml.nvmlDeviceGetRetiredPagesPendingStatus, gpu),
     }
-print(json.dumps(found))
+print(json.dumps(counters))
 """
 )
 
@@ -53,12 +53,19 @@ def memory_errors(target: ClusterUnderTest, node: str) -> Mapping[str, Counters]
     return counters
 
 
-def memory_is_sound(found: Mapping[str, Counters], gpus: int) -> Verdict:
+def memory_is_sound(gpu_counters: Mapping[str, Counters], gpus: int) -> Verdict:
     """Judge the counters of a node's GPUs; not applicable where none of them counts anything."""
-    if found and not any(_asked(counters) for counters in found.values()):
+    if gpu_counters and not any(_asked(counters) for counters in gpu_counters.values()):
         not_applicable("no GPU of the node counts memory errors: no ECC, or it is off")
-    bad = [f"{uuid}: {', '.join(words)}" for uuid, one in found.items() if (words := _amiss(one))]
-    return f"{gpus} GPUs, nothing amiss", f"{len(found)} GPUs, {'; '.join(bad) or 'nothing amiss'}"
+    bad = [
+        f"{uuid}: {', '.join(words)}"
+        for uuid, one in gpu_counters.items()
+        if (words := _amiss(one))
+    ]
+    return (
+        f"{gpus} GPUs, nothing amiss",
+        f"{len(gpu_counters)} GPUs, {'; '.join(bad) or 'nothing amiss'}",
+    )
 
 
 def _asked(counters: Counters) -> Sequence[str]:

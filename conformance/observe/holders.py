@@ -33,7 +33,7 @@ def holders(pods: Iterable[Any], node: str, resource: str) -> Mapping[str, int]:
     Pods of this and of other runs of the suite count as all others: whatever is left of them
     holds its device.
     """
-    found = {}
+    counts = {}
     for pod in pods:
         metadata, spec = pod["metadata"], pod["spec"]
         ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
@@ -43,8 +43,8 @@ def holders(pods: Iterable[Any], node: str, resource: str) -> Mapping[str, int]:
         limits = [(one.get("resources") or {}).get("limits") or {} for one in containers]
         held = sum(parse_count(limit.get(resource, 0)) or 0 for limit in limits)
         if held:
-            found[f"{metadata['namespace']}/{metadata['name']}"] = held
-    return found
+            counts[f"{metadata['namespace']}/{metadata['name']}"] = held
+    return counts
 
 
 def claimants(
@@ -60,7 +60,7 @@ def claimants(
         if pod["spec"].get("nodeName") == node
         and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
     }
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for claim in claims:
         status = claim.get("status") or {}
         results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or []
@@ -71,8 +71,8 @@ def claimants(
         for consumer in status.get("reservedFor") or []:
             name = f"{claim['metadata']['namespace']}/{consumer['name']}"
             if count and consumer.get("resource") == "pods" and name in here:
-                found[name] = found.get(name, 0) + count
-    return found
+                counts[name] = counts.get(name, 0) + count
+    return counts
 
 
 def require_free(target: ClusterUnderTest, promise: DevicePromise) -> None:

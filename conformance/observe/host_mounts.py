@@ -46,7 +46,7 @@ class HostMount:
 def host_mounts(log: str) -> list[HostMount]:
     """Read what the script printed."""
     return [
-        HostMount(found[3], found[1] == "ro", found[2] == "written")
-        for found in map(_LINE.fullmatch, log.splitlines())
-        if found is not None
+        HostMount(match[3], match[1] == "ro", match[2] == "written")
+        for match in map(_LINE.fullmatch, log.splitlines())
+        if match is not None
     ]

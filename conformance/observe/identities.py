@@ -13,12 +13,12 @@ def visible_devices(listed: str) -> tuple[str, ...]:
     devices: list[str] = []
     gpu = ""
     for line in listed.splitlines():
-        if found := _GPU.match(line):
-            gpu = found[1]
+        if match := _GPU.match(line):
+            gpu = match[1]
             devices.append(gpu)
-        elif found := _MIG.match(line):
+        elif match := _MIG.match(line):
             devices = [uuid for uuid in devices if uuid != gpu]
-            devices.append(found[1])
+            devices.append(match[1])
     return tuple(devices)
 
 
@@ -34,5 +34,5 @@ def physical(device_id: str) -> str:
 
 def driver_version(table: str) -> str | None:
     """Return the driver's version in nvidia-smi's table, None where there is none."""
-    found = re.search(r"Driver Version: (\S+)", table)
-    return found[1] if found else None
+    version = re.search(r"Driver Version: (\S+)", table)
+    return version[1] if version else None

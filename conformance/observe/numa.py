@@ -84,12 +84,12 @@ def parts(gpu):
         except nvml.NVMLError:
             continue
         yield nvml.nvmlDeviceGetUUID(part)
-found = {}
+places = {}
 for index in range(nvml.nvmlDeviceGetCount()):
     gpu = nvml.nvmlDeviceGetHandleByIndex(index)
-    found |= dict.fromkeys([nvml.nvmlDeviceGetUUID(gpu), *parts(gpu)], numa(gpu))
+    places |= dict.fromkeys([nvml.nvmlDeviceGetUUID(gpu), *parts(gpu)], numa(gpu))
 nodes = len(glob.glob("/sys/devices/system/node/node[0-9]*"))
-print(json.dumps({"devices": found, "nodes": nodes}))
+print(json.dumps({"devices": places, "nodes": nodes}))
 """
 
 
@@ -117,19 +117,18 @@ def read_numa(target: ClusterUnderTest, node: str) -> Numa | None:
     return Numa(known, bus["devices"], bus["nodes"])
 
 
-def hints_are_right(found: Numa, devices: int) -> Verdict:
+def hints_are_right(numa: Numa, devices: int) -> Verdict:
     """Judge the kubelet's hints of so many devices; not applicable where nothing can be told."""
-    if found.hints is None:
+    if numa.hints is None:
         not_applicable("this kubelet does not tell the NUMA nodes of devices")
-    places = found.places
+    places = numa.places
     if not any(place is not None for place in places.values()):
         not_applicable("the bus tells the NUMA node of no GPU")
-    own = {device: hint for device, hint in found.hints.items() if physical(device) in places}
+    own = {device: hint for device, hint in numa.hints.items() if physical(device) in places}
     wrong = [
         f"{device}: kubelet {_words(hint)}, bus {_words((place,) if place >= 0 else ())}"
         for device, hint in sorted(own.items())
-        if (place := places[physical(device)]) is not None
-        and hint not in _right(place, found.nodes)
+        if (place := places[physical(device)]) is not None and hint not in _right(place, numa.nodes)
     ]
     right = len(own) - len(wrong)
     return (

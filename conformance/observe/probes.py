@@ -72,10 +72,10 @@ class Part:
 def part(pod: Outcome, name: str) -> Part:
     """Return what one command of a probe said."""
     pattern = rf"^{_MARK}{name}\n(.*?)^{_MARK}(\d+)$"
-    found = re.search(pattern, pod.log, re.MULTILINE | re.DOTALL)
-    if found is None:
+    match = re.search(pattern, pod.log, re.MULTILINE | re.DOTALL)
+    if match is None:
         return Part(None, pod.log, pod)
-    return Part(int(found.group(2)), found.group(1), pod)
+    return Part(int(match.group(2)), match.group(1), pod)
 
 
 def look_around(pods: PodNamespace, promise: DevicePromise) -> Outcome:
@@ -101,8 +101,8 @@ def shown_memory(pod: Outcome) -> dict[str, int | None]:
 
 def is_simulated(log: str) -> bool | None:
     """Return whether a pod found the simulated driver; None where it found none."""
-    found = re.search(r"^driver (simulated|real)$", log, re.MULTILINE)
-    return None if found is None else found[1] == "simulated"
+    driver = re.search(r"^driver (simulated|real)$", log, re.MULTILINE)
+    return None if driver is None else driver[1] == "simulated"
 
 
 class AtOnce(Generic[Case, Result]):

@@ -40,22 +40,22 @@ folders = ("usr/lib/*-linux-gnu", "usr/lib64", "usr/lib", "lib64")
 paths = [path for one in folders for path in glob.glob(f"{sys.argv[1]}/{one}/libnvidia-ml.so.1")]
 nvml.nvmlLib = ctypes.CDLL(paths[0])
 nvml.nvmlInit()
-found = []
+uuids = []
 for index in range(nvml.nvmlDeviceGetCount()):
     gpu = nvml.nvmlDeviceGetHandleByIndex(index)
-    found.append(nvml.nvmlDeviceGetUUID(gpu))
+    uuids.append(nvml.nvmlDeviceGetUUID(gpu))
     try:
         places = nvml.nvmlDeviceGetMaxMigDeviceCount(gpu)
     except nvml.NVMLError:
         places = 0
     for place in range(places):
         try:
-            found.append(
+            uuids.append(
                 nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, place))
             )
         except nvml.NVMLError:
             continue
-print(json.dumps(found))
+print(json.dumps(uuids))
 """
 _HELD = """
 import asyncio, json, os
@@ -63,11 +63,11 @@ from pathlib import Path
 from divvy.agent.kubelet.pod_resources import PodResources
 async def ask():
     client = PodResources(Path("/var/lib/kubelet/pod-resources/kubelet.sock"))
-    found = {}
+    held = {}
     for one in await client.holders():
-        found.setdefault(one.pod, []).append(one.device_id)
+        held.setdefault(one.pod, []).append(one.device_id)
     await client.close()
-    print(json.dumps(found))
+    print(json.dumps(held))
 asyncio.run(ask())
 """
 
@@ -103,8 +103,10 @@ def specification(target: ClusterUnderTest, node: str) -> Specification | None:
     )
     if text is None:
         return None
-    found = json.loads(text)
-    return Specification(tuple(found["names"]), tuple(found["gone"]), found["files"])
+    specification = json.loads(text)
+    return Specification(
+        tuple(specification["names"]), tuple(specification["gone"]), specification["files"]
+    )
 
 
 def driver_devices(target: ClusterUnderTest, node: str) -> frozenset[str] | None:
@@ -120,8 +122,8 @@ def kernel_module(target: ClusterUnderTest, node: str) -> str | None:
     """Return the version of the loaded kernel module, None where nothing tells it."""
     own = f"{DRIVER_ROOT}/proc/driver/nvidia/version"
     text = target.enter(node, "cat %s 2>/dev/null || cat /proc/driver/nvidia/version", own)
-    found = re.search(r"\d+\.\d+(\.\d+)?", text or "")
-    return None if found is None else found.group()
+    version = re.search(r"\d+\.\d+(\.\d+)?", text or "")
+    return None if version is None else version.group()
 
 
 def held_devices(target: ClusterUnderTest, node: str) -> Mapping[str, tuple[str, ...]] | None:

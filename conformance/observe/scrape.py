@@ -75,8 +75,10 @@ def scrape(target: ClusterUnderTest, node: str) -> Scrape | None:
 def service_address(target: ClusterUnderTest, node: str) -> str | None:
     """Return the address to which the agents' Service leads for a node, None for nowhere."""
     labels = {"kubernetes.io/service-name": AGENT}
-    for found in target.api.find(EndpointSlice, namespace=target.cluster.namespace, labels=labels):
-        for endpoint in found.get("endpoints") or []:
+    for endpoint_slice in target.api.find(
+        EndpointSlice, namespace=target.cluster.namespace, labels=labels
+    ):
+        for endpoint in endpoint_slice.get("endpoints") or []:
             if endpoint.get("nodeName") == node and endpoint["conditions"].get("ready"):
                 return str(endpoint["addresses"][0])
     return None
@@ -105,12 +107,12 @@ def sample_metrics(
             pods.until(lambda: "allocated" in pods.log(name), _STARTED)  # noqa: B023
         deadline = time.monotonic() + _REPORTED
         while True:
-            found = scrape(target, node)
-            if found is None:
+            metrics = scrape(target, node)
+            if metrics is None:
                 return None
-            complete = all(found.values("divvy_device_held", pod=name) for name in names.values())
+            complete = all(metrics.values("divvy_device_held", pod=name) for name in names.values())
             if complete or time.monotonic() > deadline:
-                return MetricsSample(found, names)
+                return MetricsSample(metrics, names)
             time.sleep(1)
     finally:
         pods.remove(*names.values())
@@ -134,10 +136,10 @@ def sample_sharers(
             pods.until(lambda: "allocated" in pods.log(name), _STARTED)  # noqa: B023
         deadline = time.monotonic() + _REPORTED
         while True:
-            found = scrape(target, promise.node.name)
-            if found is None:
+            metrics = scrape(target, promise.node.name)
+            if metrics is None:
                 return None
-            series = found.series(
+            series = metrics.series(
                 "divvy_device_held", resource=promise.resource, namespace=pods.name
             )
             named = {one["pod"] for one in series}
