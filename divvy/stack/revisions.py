@@ -22,7 +22,7 @@ def read_side(text: str, other: str | None) -> StackFile:
     except StackError as unknown:
         if not _is_revision(text):
             raise StackError(
-                f"{text} is not a file, a stack, or a git revision: {unknown}"
+                f"{text} is not a file, a stack, or a git revision: {unknown}{_why_unknown()}"
             ) from None
     if other is None or _is_only_revision(other):
         raise StackError(
@@ -49,7 +49,7 @@ def _read_revision(revision: str, path: Path) -> StackFile:
     )
     if done.returncode:
         reason = done.stderr.strip().removeprefix("fatal: ")
-        raise StackError(f"git has no {revision}:{path}: {reason}")
+        raise StackError(f"git has no {revision}:{path}: {reason}{_why_unknown()}")
     return StackFile(f"{revision}:{path}", done.stdout, f"{stack_name(path)}@{revision}")
 
 
@@ -60,6 +60,19 @@ def _in_tree(path: Path) -> str:
 
 def _is_revision(text: str) -> bool:
     return _git("rev-parse", "--verify", "--quiet", f"{text}^{{commit}}").returncode == 0
+
+
+def _why_unknown() -> str:
+    """Return what keeps git from knowing a revision, "" where nothing does."""
+    done = _git("rev-parse", "--is-shallow-repository")
+    if done.returncode:
+        return f"; git: {done.stderr.strip().removeprefix('fatal: ')}"
+    if done.stdout.strip() == "true":
+        return (
+            "; this clone is shallow and may lack the revision: git fetch --unshallow, or in CI"
+            " fetch the whole history (GitHub: fetch-depth: 0, GitLab: GIT_DEPTH: 0)"
+        )
+    return ""
 
 
 def _git(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -1,0 +1,69 @@
+"""The two sides of a comparison, out of a repository as CI has it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from divvy.stack.errors import StackError
+from divvy.stack.revisions import read_side
+
+
+def git(folder: Path, *arguments: str) -> None:
+    name = ["-c", "user.name=a", "-c", "user.email=a@b.example"]
+    subprocess.run(["git", *name, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Path:
+    """Give a repository with two revisions of `stacks/Pulumi.lab.yaml`."""
+    folder = tmp_path / "history"
+    (folder / "stacks").mkdir(parents=True)
+    (folder / "Pulumi.yaml").write_text("name: x\nruntime: python\nstackConfigDir: stacks\n")
+    git(folder, "init", "--quiet")
+    for text in ("first", "second"):
+        (folder / "stacks/Pulumi.lab.yaml").write_text(f"config: {{note:x: {text}}}\n")
+        git(folder, "add", ".")
+        git(folder, "commit", "--quiet", "--message", text)
+    return folder
+
+
+def test_a_revision_has_the_stack_of_the_other_side(
+    history: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(history)
+    side = read_side("HEAD~1", "lab")
+    assert "first" in side.text
+    assert side.name == "lab@HEAD~1"
+
+
+def test_a_revision_that_a_whole_clone_lacks_is_just_unknown(
+    history: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(history)
+    with pytest.raises(StackError) as unknown:
+        read_side("HEAD~7", "lab")
+    assert "HEAD~7 is not a file, a stack, or a git revision" in str(unknown.value)
+    assert "shallow" not in str(unknown.value)
+
+
+@pytest.mark.parametrize("side", ["HEAD~1", "HEAD~1:stacks/Pulumi.lab.yaml"])
+def test_a_shallow_clone_says_that_it_is_one(
+    side: str, history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(tmp_path, "clone", "--quiet", "--depth=1", history.as_uri(), "shallow")
+    monkeypatch.chdir(tmp_path / "shallow")
+    with pytest.raises(StackError, match=r"this clone is shallow .* git fetch --unshallow"):
+        read_side(side, "lab")
+
+
+def test_outside_of_a_repository_git_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: x\nruntime: python\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    with pytest.raises(StackError, match="git: not a git repository"):
+        read_side("HEAD", "lab")
