@@ -180,7 +180,7 @@ def test_who_cuts_its_page_off_ends_nobody_else(tenants):
             file.write(struct.pack("<Q", beats))
             time.sleep(0.002)
         file.truncate(0)
-    assert float(line(honest)) > 0.2
+    assert float(line(honest)) > 0
 
 
 def test_who_was_killed_while_it_waited_for_the_gpu_waits_no_more(tenants):
