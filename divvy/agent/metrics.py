@@ -154,6 +154,11 @@ def _shares(page: _Page, shares: Mapping[str, ShareFigures], held: Iterable[Hold
         "Launches let through although another's turn did not end.",
         labels,
     )
+    to_host = page.gauge(
+        "divvy_share_requests_to_host_memory",
+        "Requests for memory that the GPU had no room for and the host's memory took.",
+        labels,
+    )
     holders = {holder.device_id: holder for holder in held}
     for share in shares.values():
         holder = next((holders[each] for each in share.device_ids if each in holders), None)
@@ -167,6 +172,7 @@ def _shares(page: _Page, shares: Mapping[str, ShareFigures], held: Iterable[Hold
             refused.set(share.figures.refused[at], *where)
             waited.set(share.figures.waited[at], *where)
             opened.set(share.figures.opened[at], *where)
+            to_host.set(share.figures.to_host[at], *where)
 
 
 def _excesses(page: _Page, excesses: Sequence[Excess]) -> None:

@@ -145,23 +145,26 @@ def _layout_fits(
 
 def _limit_fits(rule: Rule, keys: Keys, model: GpuModel) -> Iterator[Problem]:
     limit = rule.time_slicing.memory_limit if rule.time_slicing else None
-    if limit is None or limit.limit == "auto":
+    if limit is None:
         return
     for offer in offers(rule, model.memory_mib, model):
         known = model.mig.profile(offer.mig_profile) if model.mig and offer.mig_profile else None
         memory = known.memory_mib if known else model.memory_mib
         limit_mib, name = offer.memory_limit_mib or 0, offer.mig_profile or model.name
+        room = int(memory * limit.oversubscribe)
         where: Keys = (*keys, "timeSlicing", "memoryLimit")
         if limit_mib > memory:
-            yield problem(
-                where, f"is more than the {memory} MiB of {name}", "lower it, or write auto"
-            )
-        elif offer.memory_prevented and limit_mib * offer.replicas > memory:
+            cure = "lower it, or write auto"
+            if limit.limit == "auto":
+                cure = f"`oversubscribe: {offer.replicas}` at most"
+            yield problem(where, f"is {limit_mib} MiB, more than the {memory} MiB of {name}", cure)
+        elif offer.memory_prevented and limit_mib * offer.replicas > room:
             yield problem(
                 where,
                 f"for {offer.replicas} replicas is {limit_mib * offer.replicas} MiB, more than the "
-                f"{memory} MiB of {name}: the last to come would not get theirs",
-                f"{memory // offer.replicas}Mi at most, or write auto",
+                f"{room} MiB of {name}: the last to come would not get theirs",
+                f"{room // offer.replicas}Mi at most, or write auto; or `oversubscribe`, so that "
+                "the host's memory takes what the GPU has no room for",
             )
 
 

@@ -59,11 +59,22 @@ class MemoryLimit(StackPart):
     """A size, or auto for an equal part of the device."""
     action: Literal["warn", "enforce", "prevent"] = "warn"
     """warn: report it; enforce: end the processes above it; prevent: refuse them more."""
+    oversubscribe: Annotated[float, Field(strict=True, ge=1, le=16, allow_inf_nan=False)] = 1.0
+    """Let the limits add up to so many times the device: the rest goes to the host's memory."""
 
     @model_validator(mode="before")
     @classmethod
     def _short_form(cls, value: Any) -> Any:
         return value if isinstance(value, dict) else {"limit": value}
+
+    @model_validator(mode="after")
+    def _by_the_limiter(self) -> "MemoryLimit":
+        if self.oversubscribe > 1 and self.action != "prevent":
+            raise ValueError(
+                "has `oversubscribe`, which takes the limiter: write `action: prevent`, or leave "
+                "it out"
+            )
+        return self
 
     @field_validator("limit")
     @classmethod

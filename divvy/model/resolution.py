@@ -60,7 +60,8 @@ class Offer:
 
     ``replicas`` is 1 for an unshared device; ``memory_limit_mib`` is watched
     per replica, and processes exceeding it are terminated if ``memory_enforced``; if
-    ``memory_prevented``, the limiter refuses more. ``compute`` is how it divides the GPU's time.
+    ``memory_prevented``, the limiter refuses more. ``memory_oversubscribed``: the limits add up to
+    more than the device has. ``compute`` is how the limiter divides the GPU's time.
     """
 
     resource: str
@@ -71,6 +72,7 @@ class Offer:
     memory_limit_mib: int | None
     memory_enforced: bool = False
     memory_prevented: bool = False
+    memory_oversubscribed: bool = False
     compute: Literal["share", "cap"] | None = None
 
 
@@ -209,7 +211,7 @@ def _offer(
     if limit is None or (limit.limit == "auto" and memory is None):
         watched = None
     elif limit.limit == "auto":
-        watched = (memory or 0) // sharing.replicas
+        watched = int((memory or 0) * limit.oversubscribe) // sharing.replicas
     else:
         watched = memory_mib(limit.limit)
     return Offer(
@@ -221,6 +223,7 @@ def _offer(
         watched,
         watched is not None and limit is not None and limit.action == "enforce",
         watched is not None and limit is not None and limit.action == "prevent",
+        watched is not None and limit is not None and limit.oversubscribe > 1,
         sharing.compute,
     )
 

@@ -95,7 +95,7 @@ def _parts(kind: type[BaseModel]) -> Iterator[type[BaseModel]]:
 def _show_default(value: dict[str, Any]) -> None:
     """Write a default as a stack file would; those of whole parts stand at their keys."""
     default = value.get("default")
-    if isinstance(default, float):
+    if isinstance(default, float) and value.get("type") == "string":  # a duration
         value["default"] = f"{default:g}s"
     elif default is None or isinstance(default, dict):
         value.pop("default", None)

@@ -61,6 +61,8 @@ def guarantees(offer: Offer) -> Guarantees:
             f"prevented: the driver library in the container refuses more than "
             f"{offer.memory_limit_mib} MiB; a program that goes round it is noticed, not stopped"
         )
+        if offer.memory_oversubscribed:
+            memory += f"; what the {device} has no room for goes to the host's memory, and is slow"
     elif offer.memory_enforced:
         limit = f"{offer.memory_limit_mib} MiB"
         memory = f"watched: a container above {limit} is terminated, but not before it exceeds it"

@@ -35,14 +35,19 @@ def tenants(driver: DriverRoot, limiter: Path, tmp_path: Path) -> Iterator[Tenan
     """Return a function that makes a tenant: `tenants(1024)` has that many MiB of the first GPU."""
     names = iter(range(100))
 
-    def make(*mib: int, compute: Compute = Compute.FREE, weight: int = 100) -> Tenant:
+    def make(
+        *mib: int,
+        compute: Compute = Compute.FREE,
+        weight: int = 100,
+        oversubscribed: bool = False,
+    ) -> Tenant:
         uuids = driver.smi("--query-gpu=uuid", "--format=csv,noheader").split()
         made = Tenant(driver, tmp_path / f"tenant{next(names)}", limiter)
         stopping.callback(made.stop)
         page = "-" if compute is Compute.FREE else made.root.name
         made.install(
             [
-                DeviceShare(uuid, each, compute, weight, page)
+                DeviceShare(uuid, each, compute, weight, page, oversubscribed)
                 for uuid, each in zip(uuids, mib, strict=False)
             ]
         )

@@ -191,15 +191,39 @@ print(cuda.code('cuGetProcAddress', b'cuNothing', c.byref(found), 12000, c.c_uin
         ("", "not understood"),
         ("divvy-share 2\n", "not understood"),
         ("divvy-share 1\n", "not understood"),
-        ("divvy-share 1\ndevice GPU-1 memory 1 compute free weight 100 page -\n", "not understood"),
-        ("divvy-share 1\n{device} memory 0 compute free weight 100 page -\n", "not understood"),
-        ("divvy-share 1\n{device} memory 5 compute half weight 100 page -\n", "not understood"),
-        ("divvy-share 1\n{device} memory 5 compute free weight 101 page -\n", "not understood"),
-        ("divvy-share 1\n{device} memory 5 compute free weight 100 page -", "not understood"),
-        ("divvy-share 1\n{device} memory 5 compute free weight 9\n", "not understood"),
-        ("divvy-share 1\n{device} memory 5 compute cap weight 9 page ../a\n", "not understood"),
         (
-            "divvy-share 1\n" + "{device} memory 5 compute free weight 9 page -\n" * 2,
+            "divvy-share 1\ndevice GPU-1 memory 1 compute free weight 9 page - oversubscribed no\n",
+            "not understood",
+        ),
+        (
+            "divvy-share 1\n{device} memory 0 compute free weight 100 page - oversubscribed no\n",
+            "not understood",
+        ),
+        (
+            "divvy-share 1\n{device} memory 5 compute half weight 100 page - oversubscribed no\n",
+            "not understood",
+        ),
+        (
+            "divvy-share 1\n{device} memory 5 compute free weight 101 page - oversubscribed no\n",
+            "not understood",
+        ),
+        (
+            "divvy-share 1\n{device} memory 5 compute free weight 100 page - oversubscribed no",
+            "not understood",
+        ),
+        ("divvy-share 1\n{device} memory 5 compute free weight 9\n", "not understood"),
+        ("divvy-share 1\n{device} memory 5 compute free weight 9 page -\n", "not understood"),
+        (
+            "divvy-share 1\n{device} memory 5 compute free weight 9 page - oversubscribed 2\n",
+            "not understood",
+        ),
+        (
+            "divvy-share 1\n{device} memory 5 compute cap weight 9 page ../a oversubscribed no\n",
+            "not understood",
+        ),
+        (
+            "divvy-share 1\n"
+            + "{device} memory 5 compute free weight 9 page - oversubscribed no\n" * 2,
             "not understood",
         ),
     ],

@@ -188,6 +188,17 @@ def test_a_memory_limit_may_say_what_follows_from_it():
     assert (only.memory_limit_mib, only.memory_enforced) == (10240, True)
 
 
+@pytest.mark.parametrize(
+    ("limit", "mib"), [("auto", 15360), ("10Gi", 10240), ("15Gi", 15360)], ids=str
+)
+def test_the_limits_of_oversubscribed_replicas_add_up_to_more_than_the_gpu(limit, mib):
+    limits = {"limit": limit, "action": "prevent", "oversubscribe": 1.5}
+    sharing = {"timeSlicing": {"replicas": 4, "memoryLimit": limits}}
+    parsed = parse_cluster({"profiles": {"p": sharing}, "pools": {"a": {"profile": "p"}}})
+    (only,) = resolve(parsed, chosen("p", "a"), gpus(1)).gpus[0].offers
+    assert (only.memory_limit_mib, only.memory_oversubscribed) == (mib, True)
+
+
 def test_a_node_of_no_pool_offers_nothing():
     only_main = cluster(
         pools={"main": {"select": {"pool": "main"}, "profile": "whole"}},

@@ -197,6 +197,32 @@ WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
+        "Oversubscription without the limiter, and by less than one",
+        _stack(
+            "p: {timeSlicing: {replicas: 4, memoryLimit: {limit: auto, oversubscribe: 2}}}\n"
+            "q: {timeSlicing: {replicas: 4, memoryLimit: {limit: auto, action: prevent,\n"
+            "  oversubscribe: 0.5}}}",
+        ),
+        (
+            "profiles.p.timeSlicing.memoryLimit",
+            "profiles.q.timeSlicing.memoryLimit.oversubscribe",
+        ),
+    ),
+    (
+        "Oversubscription that is not enough for the limits, and more than a GPU for each",
+        _stack(
+            "p:\n"
+            "- {devices: [0], timeSlicing: {replicas: 4, memoryLimit:\n"
+            "    {limit: 20Gi, action: prevent, oversubscribe: 1.5}}}\n"
+            "- {devices: [1], timeSlicing: {replicas: 2, resourceName: half, memoryLimit:\n"
+            "    {limit: auto, action: prevent, oversubscribe: 3}}}",
+        ),
+        (
+            "profiles.p[0].timeSlicing.memoryLimit",
+            "profiles.p[1].timeSlicing.memoryLimit",
+        ),
+    ),
+    (
         "More memory than there is, an old driver, an image in two ways",
         _stack(
             "p: {mig: {1g.5gb: 7}, timeSlicing: {replicas: 2, memoryLimit: 5Gi}}",

@@ -21,6 +21,12 @@ PROFILES = {
             "compute": "cap",
         }
     },
+    "oversubscribed": {
+        "timeSlicing": {
+            "replicas": 4,
+            "memoryLimit": {"limit": "auto", "action": "prevent", "oversubscribe": 2},
+        }
+    },
     "mix": {"mig": {"2g.10gb": 2, "1g.5gb": 3}},
     "seven": {"mig": {"1g.5gb": 7}},
     "single": {"mig": {"layout": {"1g.5gb": 7}, "strategy": "single"}},
@@ -128,6 +134,7 @@ def levels(profile):
         ("slice-4", ["none", "time-shared", "shared", "whole card"]),
         ("watched", ["watched", "time-shared", "shared", "whole card"]),
         ("prevented", ["prevented", "capped", "shared", "share"]),
+        ("oversubscribed", ["prevented", "time-shared", "shared", "share"]),
         ("seven", ["hard", "hard", "isolated", "slice"]),
         ("single", ["hard", "hard", "isolated", "slice"]),
         ("sliced-mig", ["none", "time-shared", "shared", "slice"]),
@@ -150,6 +157,14 @@ def test_a_limited_share_is_not_called_a_boundary():
     assert only.node.devices[0].guarantees.memory == (
         "prevented: the driver library in the container refuses more than 3000 MiB; "
         "a program that goes round it is noticed, not stopped"
+    )
+
+
+def test_an_oversubscribed_share_is_not_said_to_be_on_the_gpu():
+    (only,) = planned(PROFILES, main=pool("oversubscribed")).pools
+    assert only.node.devices[0].memory_mib == 20480
+    assert only.node.devices[0].guarantees.memory.endswith(
+        "; what the GPU has no room for goes to the host's memory, and is slow"
     )
 
 

@@ -44,6 +44,7 @@ class Resource:
     memory_limit_mib: int | None = None
     memory_enforced: bool = False
     memory_prevented: bool = False
+    memory_oversubscribed: bool = False
     compute: Literal["share", "cap"] | None = None
     files: tuple[str, ...] = ()
 
@@ -99,6 +100,7 @@ def inventory(
             memory_limit_mib=offers[name].memory_limit_mib,
             memory_enforced=offers[name].memory_enforced,
             memory_prevented=offers[name].memory_prevented,
+            memory_oversubscribed=offers[name].memory_oversubscribed,
             compute=offers[name].compute,
         )
         for name, devices in sorted(listed.items())

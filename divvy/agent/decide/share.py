@@ -27,6 +27,7 @@ class DeviceShare:
     """What a container holds of one GPU or MIG device; ``weight`` in per cent of its time.
 
     ``page`` names the file by which the share tells others of its use, "-" where compute is free.
+    ``oversubscribed``: what the GPU has no room for goes to the host's memory.
     """
 
     uuid: str
@@ -34,6 +35,7 @@ class DeviceShare:
     compute: Compute = Compute.FREE
     weight: int = 100
     page: str = "-"
+    oversubscribed: bool = False
 
 
 def share_name(device_ids: Iterable[str]) -> str:
@@ -54,6 +56,7 @@ def device_shares(resource: Resource, device_ids: Sequence[str]) -> tuple[Device
             max(1, 100 * count // resource.replicas),
             # Of two GPUs' pages each has a name of its own.
             "-" if compute is Compute.FREE else f"{name}-{at}",
+            resource.memory_oversubscribed,
         )
         for at, (uuid, count) in enumerate(sorted(held.items()))
     )
@@ -63,7 +66,8 @@ def limits_text(devices: Iterable[DeviceShare]) -> str:
     """Render the file of limits that the limiter reads (plugin_image/limiter/share/share.c)."""
     lines = (
         f"device {each.uuid} memory {each.memory_mib << 20} "
-        f"compute {each.compute.value} weight {each.weight} page {each.page}\n"
+        f"compute {each.compute.value} weight {each.weight} page {each.page} "
+        f"oversubscribed {'yes' if each.oversubscribed else 'no'}\n"
         for each in devices
     )
     return "divvy-share 1\n" + "".join(lines)

@@ -19,7 +19,7 @@ from divvy.agent.decide.share import MAX_DEVICES
 from divvy.agent.inject.atomic_file import replace_file
 
 MAX_SLOTS = 512
-_MAGIC = 0x31545041
+_MAGIC = 0x32545041
 _HEADER = struct.Struct("<II")
 _FIGURES = struct.Struct(f"<{MAX_DEVICES}Q")
 _SLOT_HEAD = struct.Struct("<IIQ")
@@ -27,7 +27,8 @@ _OUTSIDE = _HEADER.size
 _REFUSED = _OUTSIDE + _FIGURES.size
 _WAITED = _REFUSED + _FIGURES.size
 _OPENED = _WAITED + _FIGURES.size
-_SLOTS = _OPENED + _FIGURES.size
+_TO_HOST = _OPENED + _FIGURES.size
+_SLOTS = _TO_HOST + _FIGURES.size
 _BYTES = _SLOT_HEAD.size
 _BEYOND = _BYTES + _FIGURES.size
 _SLOT = _BEYOND + _FIGURES.size
@@ -50,13 +51,17 @@ class Slot:
 
 @dataclass(frozen=True)
 class Figures:
-    """What an account tells, by device: bytes, requests refused, seconds waited, gates opened."""
+    """What an account tells, by device: bytes, requests refused, seconds waited, gates opened.
+
+    ``to_host`` counts the requests that the GPU had no room for and the host's memory took.
+    """
 
     slots: tuple[Slot, ...]
     used: tuple[int, ...]
     refused: tuple[int, ...]
     waited: tuple[float, ...]
     opened: tuple[int, ...]
+    to_host: tuple[int, ...]
 
 
 class AccountProblem(Exception):
@@ -88,6 +93,7 @@ def read_account(path: Path) -> Figures:
             _FIGURES.unpack_from(data, _REFUSED),
             tuple(each / 1e9 for each in _FIGURES.unpack_from(data, _WAITED)),
             _FIGURES.unpack_from(data, _OPENED),
+            _FIGURES.unpack_from(data, _TO_HOST),
         )
 
 

@@ -29,7 +29,10 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
 _CLEAN_LOOKS = 60
 _PROC = Path("/proc")
-_DEVICE = re.compile(r"^device (\S+) memory (\d+) compute \S+ weight \d+ page (\S+)$", re.MULTILINE)
+_DEVICE = re.compile(
+    r"^device (\S+) memory (\d+) compute \S+ weight \d+ page (\S+) oversubscribed \S+$",
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True)

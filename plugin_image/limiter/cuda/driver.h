@@ -13,6 +13,7 @@ CUresult cuDeviceGetCount(int *count);
 CUresult cuDeviceGetUuid(void *uuid, CUdevice device);
 CUresult cuDeviceGetUuid_v2(void *uuid, CUdevice device);
 CUresult cuDeviceGetMemPool(CUpool *pool, CUdevice device);
+CUresult cuMemAdvise(CUdeviceptr pointer, size_t bytes, int advice, CUdevice device);
 CUresult cuMemPoolGetAttribute(CUpool pool, int which, void *value);
 
 #endif

@@ -6,6 +6,8 @@
 #include "driver.h"
 
 #define GRAIN 512u /* the driver's smallest piece */
+#define ATTACH_GLOBAL 1u
+#define PREFER_LOCATION 3 /* of cuMemAdvise */
 
 EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes);
 EXPORT CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned flags);
@@ -31,6 +33,22 @@ static CUresult settle(CUresult result, const CUdeviceptr *pointer, const struct
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* What the GPU has no room for becomes managed memory, if the share may have more than there is:
+ * on the host, and on the GPU whenever there is room. */
+static CUresult oversubscribe(CUresult result, CUdeviceptr *pointer, uint64_t bytes, const struct charge *charge)
+{
+    CUdevice ordinal;
+    if (result != CUDA_ERROR_OUT_OF_MEMORY || !tenant_share(charge->device)->oversubscribed)
+        return result;
+    result = CALL(cuMemAllocManaged, pointer, bytes, ATTACH_GLOBAL);
+    if (result == 0) {
+        if (CALL(cuCtxGetDevice, &ordinal) == 0)
+            CALL(cuMemAdvise, *pointer, bytes, PREFER_LOCATION, ordinal);
+        account_count_to_host(charge->device);
+    }
+    return result;
+}
+
 EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 {
     struct charge charge = {.bytes = pointer == NULL ? 0 : whole(bytes)};
@@ -38,7 +56,9 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
     if (reservation == REFUSED)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = CALL(cuMemAlloc_v2, pointer, bytes);
-    return reservation == RESERVED ? settle(result, pointer, &charge) : result;
+    if (reservation != RESERVED)
+        return result;
+    return settle(oversubscribe(result, pointer, bytes, &charge), pointer, &charge);
 }
 
 /* In full, although the driver may keep a part of it on the host. */
@@ -62,6 +82,11 @@ EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t w
     CUresult result = CALL(cuMemAllocPitch_v2, pointer, pitch, width, height, element);
     if (reservation != RESERVED)
         return result;
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        result = oversubscribe(result, pointer, charge.bytes, &charge);
+        if (result == 0)
+            *pitch = whole(width);
+    }
     uint64_t taken = result == 0 ? whole(product(*pitch, height)) : charge.bytes;
     if (taken > charge.bytes && !tenant_reserve(charge.device, taken - charge.bytes)) {
         CALL(cuMemFree_v2, *pointer);

@@ -21,11 +21,12 @@ EXPORT CUresult cuMemGetInfo_v2(size_t *unused, size_t *total)
         return result;
     int device = tenant_current_device();
     if (device >= 0) {
-        uint64_t limit = tenant_share((unsigned)device)->memory;
+        const struct share_device *share = tenant_share((unsigned)device);
+        uint64_t limit = share->memory;
         pools_refresh();
         uint64_t used = account_used((unsigned)device), left = used < limit ? limit - used : 0;
         /* Others may have left less than the share promises. */
-        driver_unused = left < driver_unused ? left : driver_unused;
+        driver_unused = left < driver_unused || share->oversubscribed ? left : driver_unused;
         driver_total = limit < driver_total ? limit : driver_total;
     }
     if (unused != NULL)

@@ -216,6 +216,12 @@ void account_count_refusal(unsigned device)
         __atomic_add_fetch(&account->refused[device], 1, __ATOMIC_RELAXED);
 }
 
+void account_count_to_host(unsigned device)
+{
+    if (account_attached())
+        __atomic_add_fetch(&account->to_host[device], 1, __ATOMIC_RELAXED);
+}
+
 void account_count_wait(unsigned device, uint64_t nanoseconds, bool opened)
 {
     if (!account_attached())

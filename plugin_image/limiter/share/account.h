@@ -10,7 +10,7 @@
 
 #include "share.h"
 
-#define ACCOUNT_MAGIC 0x31545041u
+#define ACCOUNT_MAGIC 0x32545041u
 #define MAX_SLOTS 512
 
 struct slot {
@@ -28,6 +28,7 @@ struct account {
     uint64_t refused[MAX_DEVICES];  /* how many requests were */
     uint64_t waited[MAX_DEVICES];   /* nanoseconds at the compute gate */
     uint64_t opened[MAX_DEVICES];   /* how often the gate opened for want of an answer */
+    uint64_t to_host[MAX_DEVICES];  /* how many requests the host's memory took */
     struct slot slot[MAX_SLOTS];
 };
 
@@ -43,6 +44,7 @@ bool account_reserve(unsigned device, uint64_t bytes, uint64_t limit);
 void account_add(unsigned device, uint64_t bytes);
 void account_release(unsigned device, uint64_t bytes);
 void account_count_refusal(unsigned device);
+void account_count_to_host(unsigned device);
 void account_count_wait(unsigned device, uint64_t nanoseconds, bool opened);
 
 /* Bytes of a device that the living processes have, and those that have no slot. */

@@ -1,6 +1,6 @@
 /* The file of limits: one line "divvy-share 1", then one line per device:
  *
- *     device UUID memory BYTES compute free|share|cap weight PER-CENT page FILE
+ *     device UUID memory BYTES compute free|share|cap weight PER-CENT page FILE oversubscribed no|yes
  *
  * The agent writes it and the container has it read-only. Nothing is guessed: a line that is not
  * understood makes the whole file unsound.
@@ -43,14 +43,17 @@ static bool compute_of(const char *word, enum compute *compute)
 
 static bool device_of(const char *line, struct share_device *device)
 {
-    char word[8];
+    char word[8], answer[4];
     unsigned long long memory;
     int length = 0;
     memset(device, 0, sizeof *device);
-    if (sscanf(line, "device %63s memory %llu compute %7s weight %u page %79s%n", device->uuid, &memory, word,
-               &device->weight, device->page, &length) != 5 || line[length] != '\n')
+    if (sscanf(line, "device %63s memory %llu compute %7s weight %u page %79s oversubscribed %3s%n", device->uuid,
+               &memory, word, &device->weight, device->page, answer, &length) != 6 || line[length] != '\n')
         return false;
     device->memory = memory;
+    device->oversubscribed = strcmp(answer, "yes") == 0;
+    if (!device->oversubscribed && strcmp(answer, "no") != 0)
+        return false;
     return memory > 0 && strchr(device->page, '/') == NULL && device->weight >= 1 && device->weight <= 100 && compute_of(word, &device->compute) &&
            uuid_bytes(device->uuid, device->bytes);
 }

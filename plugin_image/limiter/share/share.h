@@ -19,6 +19,7 @@ struct share_device {
     enum compute compute;
     unsigned weight;     /* per cent */
     char page[MAX_PAGE]; /* file of the share's own page, "-" where compute is free */
+    bool oversubscribed; /* what the GPU has no room for goes to the host's memory */
 };
 
 struct share {

@@ -34,7 +34,8 @@ def test_without_compute_there_is_no_page() -> None:
     (share,) = device_shares(limited(1, 3, 100), ["GPU-0::1"])
     assert share == DeviceShare("GPU-0", 100, Compute.FREE, 33, "-")
     assert limits_text([share]) == (
-        "divvy-share 1\ndevice GPU-0 memory 104857600 compute free weight 33 page -\n"
+        "divvy-share 1\ndevice GPU-0 memory 104857600 compute free weight 33 page - "
+        "oversubscribed no\n"
     )
 
 
