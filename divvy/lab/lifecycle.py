@@ -19,7 +19,7 @@ from divvy.lab.description import Lab, lab_of
 from divvy.lab.errors import LabFailed
 from divvy.lab.identities import ensure_identities
 from divvy.lab.images import IMAGES
-from divvy.lab.inotify import shortage
+from divvy.lab.inotify import ensure_instances, shortage
 from divvy.lab.machine import Machine
 from divvy.lab.paths import STATE, name_problem
 from divvy.lab.tools import CONTAINERD, KUBERNETES
@@ -43,6 +43,9 @@ def up(lab: Lab, tell: Tell, patience: float = 90.0) -> bool:
         _check_same(lab)
         network.check_free(lab)
         _check_ports(lab)
+        raised = ensure_instances()
+        if raised:
+            tell(raised)
         _DESCRIPTION.write_text(json.dumps(lab.document()))
         ensure_identities(lab)
         network.ensure_bridge(lab)

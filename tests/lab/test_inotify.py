@@ -1,10 +1,10 @@
-"""Nodes that cannot start for want of inotify instances are explained."""
+"""A lab has inotify instances enough; where it has not, it says so."""
 
 from pathlib import Path
 
 import pytest
 
-from divvy.lab.inotify import shortage
+from divvy.lab.inotify import ensure_instances, shortage
 
 
 def machine(folder: Path, instances: int, allowed: int) -> tuple[Path, Path]:
@@ -26,3 +26,17 @@ def test_a_shortage_names_the_setting(tmp_path: Path, instances: int, short: boo
     if found:
         assert f"{instances} of 128" in found
         assert "fs.inotify.max_user_instances=1024" in found
+
+
+@pytest.mark.parametrize(("allowed", "after"), [(128, 1024), (1024, 1024), (8192, 8192)])
+def test_a_low_limit_is_raised_and_no_other(tmp_path: Path, allowed: int, after: int) -> None:
+    _, limit = machine(tmp_path, 0, allowed)
+    said = ensure_instances(limit)
+    assert int(limit.read_text()) == after
+    changed = f"fs.inotify.max_user_instances raised from {allowed} to {after}"
+    assert said == (changed if allowed < after else None)
+
+
+def test_a_limit_that_cannot_be_raised_ends_nothing() -> None:
+    # A number that the kernel lets nobody write.
+    assert ensure_instances(Path("/proc/sys/kernel/cap_last_cap")) is None
