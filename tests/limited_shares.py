@@ -1,7 +1,8 @@
 """Nodes of the deployed lab whose GPUs are given in limited shares for a while."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from tests.deployment import Deployment
 
@@ -17,9 +18,16 @@ LIMITED = {
 @contextmanager
 def limited_shares(deployed: Deployment, *pools: str, one_each: bool = True) -> Iterator[None]:
     """Let pools follow a profile of limited shares, of which a container gets ``one_each``."""
-    before = {pool: deployed.cluster["pools"][pool]["profile"] for pool in pools}
     slicing = {**LIMITED["timeSlicing"], "failRequestsGreaterThanOne": one_each}
-    deployed.cluster["profiles"]["limited"] = {"timeSlicing": slicing}
+    with followed(deployed, {"timeSlicing": slicing}, *pools):
+        yield
+
+
+@contextmanager
+def followed(deployed: Deployment, rule: Mapping[str, Any], *pools: str) -> Iterator[None]:
+    """Let pools follow a profile of one rule."""
+    before = {pool: deployed.cluster["pools"][pool]["profile"] for pool in pools}
+    deployed.cluster["profiles"]["limited"] = dict(rule)
     for pool in pools:
         deployed.set_profile(pool, "limited")
     deployed.up()

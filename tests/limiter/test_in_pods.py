@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from divvy.model.contract import METRICS_PORT
 from tests.deployment import Deployment
-from tests.limited_shares import limited_shares
+from tests.limited_shares import followed, limited_shares
 from tests.running_lab import RunningLab
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
@@ -39,10 +41,12 @@ def limited(deployed: Deployment) -> Iterator[Deployment]:
         yield deployed
 
 
-def tenant(lab: RunningLab, name: str, node: str, image: str, count: int) -> dict[str, Any]:
+def tenant(
+    lab: RunningLab, name: str, node: str, image: str, count: int, program: str = TENANT
+) -> dict[str, Any]:
     container = {
         "image": image,
-        "command": ["python3", "-c", TENANT],
+        "command": ["python3", "-c", program],
         "resources": {"limits": {"nvidia.com/gpu.shared": count}},
         # Whom the image runs as makes no difference.
         "securityContext": {"runAsUser": 1000},
@@ -88,3 +92,43 @@ def test_two_replicas_have_both_sizes(limited: Deployment) -> None:
         told = json.loads(said(lab, "both", namespace))
     # The two replicas may be of one GPU or of both.
     assert told["info"][1] in (3000, 6000)
+
+
+# 3 × 7,000 MiB on a T4 of 15,360 MiB.
+OVERSUBSCRIBED = {
+    "timeSlicing": {
+        "replicas": 3,
+        "memoryLimit": {"limit": "auto", "action": "prevent", "oversubscribe": 1.5},
+    }
+}
+GREEDY = r"""
+import ctypes as c, time
+cuda, pointer, context, MIB = c.CDLL("libcuda.so.1"), c.c_uint64(), c.c_void_p(), 1 << 20
+codes = [cuda.cuInit(0), cuda.cuCtxCreate_v2(c.byref(context), 0, 0)]
+codes += [cuda.cuMemAlloc_v2(c.byref(pointer), c.c_size_t(s * MIB)) for s in (7000, 700)]
+print(codes, flush=True)
+time.sleep(600)
+"""
+
+
+def test_oversubscribed_pods_all_get_their_share(deployed: Deployment) -> None:
+    lab = deployed.lab
+    with followed(deployed, OVERSUBSCRIBED, "notebooks"), lab.namespace() as namespace:
+        names = [f"greedy-{number}" for number in range(6)]
+        pods = [tenant(lab, n, "gpu-t4", deployed.base_image, 1, GREEDY) for n in names]
+        for each in pods:
+            each["metadata"]["namespace"] = namespace
+        lab.apply(*pods)
+        lab.until(lambda: all(said(lab, name, namespace) for name in names), 120)
+        # All have 7,000 MiB, none has more than its 7,680.
+        assert [said(lab, name, namespace).strip() for name in names] == ["[0, 0, 0, 2]"] * 6
+        lab.until(lambda: to_host(deployed, namespace) == 2)
+
+
+def to_host(deployed: Deployment, namespace: str) -> float:
+    """Return how many requests of a namespace's pods the host's memory took."""
+    address = f"http://{deployed.agent('gpu-t4')['status']['podIP']}:{METRICS_PORT}/metrics"
+    read = f"from urllib.request import urlopen; print(urlopen({address!r}).read().decode())"
+    page = deployed.on_node("gpu-t4", "python3", "-c", read)
+    figures = re.findall(r"^divvy_share_requests_to_host_memory\{(.*)\} (\S+)$", page, re.M)
+    return sum(float(value) for labels, value in figures if f'namespace="{namespace}"' in labels)
