@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static void *map_own(const char *path)
@@ -35,8 +37,34 @@ bool peer_read(const struct peer *peer, struct page *page)
     return pread(peer->file, page, sizeof *page, 0) == (ssize_t)sizeof *page && page->magic == PAGE_MAGIC;
 }
 
+/* By number: fstat is a symbol that old C libraries do not have. */
+static bool look_up(int file, struct stat *found)
+{
+    return syscall(SYS_fstat, file, found) == 0;
+}
+
+/* Let go of pages that the agent has removed: there is room for so many, and no more. */
+static void drop_removed(struct peers *peers)
+{
+    for (unsigned i = 0; i < peers->count;) {
+        struct peer *peer = &peers->peer[i];
+        struct stat found;
+        /* A program may close all its files, and open its own under our number. */
+        bool ours = look_up(peer->file, &found) && found.st_dev == peer->device && found.st_ino == peer->inode;
+        if (ours && found.st_nlink > 0) {
+            i++;
+            continue;
+        }
+        if (ours)
+            close(peer->file);
+        munmap((void *)peer->map, PAGE_SIZE);
+        *peer = peers->peer[--peers->count];
+    }
+}
+
 void peers_scan(struct peers *peers)
 {
+    drop_removed(peers);
     char path[sizeof peers->folder + 300];
     DIR *folder = opendir(peers->folder);
     if (folder == NULL)
@@ -47,12 +75,13 @@ void peers_scan(struct peers *peers)
             continue;
         snprintf(path, sizeof path, "%s/%s", peers->folder, found->d_name);
         struct page page;
+        struct stat opened;
         struct peer *peer = &peers->peer[peers->count];
         memset(peer, 0, sizeof *peer);
         /* A neighbour with a lease on its page would make others wait. */
         peer->file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
         void *map = peer->file < 0 ? MAP_FAILED : mmap(NULL, PAGE_SIZE, PROT_READ, MAP_SHARED, peer->file, 0);
-        if (map == MAP_FAILED || !peer_read(peer, &page)) {
+        if (map == MAP_FAILED || !peer_read(peer, &page) || !look_up(peer->file, &opened)) {
             if (map != MAP_FAILED)
                 munmap(map, PAGE_SIZE);
             if (peer->file >= 0)
@@ -61,6 +90,8 @@ void peers_scan(struct peers *peers)
         }
         memcpy(peer->name, found->d_name, strlen(found->d_name) + 1);
         peer->map = map;
+        peer->device = opened.st_dev;
+        peer->inode = opened.st_ino;
         peer->beats = page.beats;
         peers->count++;
     }

@@ -3,6 +3,7 @@
 #define DIVVY_PEERS_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "../share/page.h"
 
@@ -12,6 +13,8 @@
  * off, and memory behind its end is a signal. The map is for the futex, which the kernel looks at. */
 struct peer {
     int file;
+    dev_t device; /* of the file, and its number: to know it again */
+    ino_t inode;
     const struct page *map;
     char name[80];
     uint64_t beats, changed_at; /* as last looked at */
@@ -29,6 +32,6 @@ struct peers {
 /* False where there is no page of our own: then nothing can be agreed with anybody. */
 bool peers_open(struct peers *peers, const char *share_folder, const char *uuid, const char *own_name);
 bool peer_read(const struct peer *peer, struct page *page); /* false: no page at the moment */
-void peers_scan(struct peers *peers); /* for shares that are new */
+void peers_scan(struct peers *peers); /* for shares that are new, and those that are gone */
 
 #endif
