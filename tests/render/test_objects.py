@@ -91,6 +91,15 @@ def test_the_agent_has_a_read_only_root_and_its_own_process_namespace() -> None:
     assert {"container-logs", "host-dev"}.isdisjoint(volume["name"] for volume in spec["volumes"])
 
 
+def test_an_agent_that_answers_late_is_not_restarted() -> None:
+    """With Kubernetes' 1 s, a node whose processors are all taken loses its agent for no fault."""
+    (agent,) = pod(objects_of(lab(), IMAGE))["containers"]
+    alive = agent["livenessProbe"]
+    assert [agent["readinessProbe"]["timeoutSeconds"], alive["timeoutSeconds"]] == [5, 5]
+    # It is restarted only after a minute without any answer.
+    assert alive["periodSeconds"] * alive["failureThreshold"] >= 60
+
+
 def test_the_agent_writes_to_four_folders_of_the_host() -> None:
     (container,) = pod(objects_of(lab(), IMAGE))["containers"]
     mounts = {mount["name"]: mount for mount in container["volumeMounts"]}
