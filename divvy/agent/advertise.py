@@ -88,7 +88,7 @@ class Advertiser:
             await self.plugins.advertise(files)
             return
         try:
-            make_cap_nodes(self._settings.driver_root)
+            make_cap_nodes(self._settings.driver_root, snapshot.cap_minors)
             problems.pop("capabilities", None)
         except OSError as error:
             problems["capabilities"] = f"device nodes of MIG cannot be made: {error}"

@@ -80,6 +80,18 @@ class Snapshot:
         """Return the GPU with this UUID, or None."""
         return next((gpu for gpu in self.gpus if gpu.uuid == uuid), None)
 
+    @property
+    def cap_minors(self) -> frozenset[int]:
+        """Return the minors of the capability nodes of all MIG devices."""
+        return frozenset(
+            minor
+            for gpu in self.gpus
+            if gpu.present
+            for instance in gpu.instances
+            for minor in (instance.gi_cap, instance.ci_cap)
+            if minor is not None
+        )
+
 
 def gpu_from(raw: Mapping[str, Any]) -> Gpu:
     """Build a GPU from plain JSON values: the NVML process's, or the checkpoint's."""

@@ -169,13 +169,13 @@ def links(bus_ids: list[str]) -> list[tuple[str, str, int]]:
 
 
 def _instances(handle: Any, gpu_minor: int, root: Path) -> list[dict[str, Any]]:
-    caps = cap_minors(root)
+    caps = cap_minors(root, gpu_minor)
     migs = _mig_devices(handle)
     instances = []
     for gi_handle in _gpu_instances(handle):
         info = nvml.nvmlGpuInstanceGetInfo(gi_handle)
         ci, uuid, memory_mib, sms = migs.get(info.id, (None, None, 0, 0))
-        prefix = f"gpu{gpu_minor}/gi{info.id}"
+        prefix = f"gi{info.id}"
         instances.append(
             {
                 "gi": info.id,

@@ -5,33 +5,36 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 
-def cap_minors(root: Path) -> dict[str, int]:
-    """Read ``proc/driver/nvidia-caps/mig-minors``: access path → device minor."""
+def cap_minors(root: Path, gpu_minor: int) -> dict[str, int]:
+    """Return the device minors of one GPU's capabilities by access path ("gi1/ci0/access").
+
+    From ``proc/driver/nvidia-caps/mig-minors``, which has those of every instance there could be.
+    """
     try:
         text = (root / "proc/driver/nvidia-caps/mig-minors").read_text()
     except OSError:
         return {}
-    return {path: int(minor) for path, minor in re.findall(r"^(\S+) (\d+)$", text, re.MULTILINE)}
+    found = re.findall(rf"^gpu{gpu_minor}/(\S+) (\d+)$", text, re.MULTILINE)
+    return {path: int(minor) for path, minor in found}
 
 
-def make_cap_nodes(root: Path) -> list[str]:
+def make_cap_nodes(root: Path, minors: Iterable[int]) -> list[str]:
     """Create ``dev/nvidia-caps/nvidia-cap<N>`` nodes that are missing or wrong; return their names.
 
-    The driver announces the minors in ``proc/driver/nvidia-caps/mig-minors`` and
-    the major in ``proc/devices``; without the nodes no container can open a MIG
-    device.
+    The driver announces the major in ``proc/devices``; without the nodes no container can open a
+    MIG device. Raises OSError.
     """
-    major = _caps_major(root)
+    wanted = sorted(minors)
+    major = _caps_major(root) if wanted else None
     if major is None:
         return []
-    minors = cap_minors(root)
     folder = root / "dev/nvidia-caps"
     created = []
-    for minor in sorted(minors[access] for access in _in_use(root) if access in minors):
+    for minor in wanted:
         node = folder / f"nvidia-cap{minor}"
         device = os.makedev(major, minor)
         if _is_device(node, device):
@@ -51,14 +54,6 @@ def _is_device(node: Path, device: int) -> bool:
     except FileNotFoundError:
         return False
     return stat.S_ISCHR(found.st_mode) and found.st_rdev == device
-
-
-def _in_use(root: Path) -> Iterator[str]:
-    """Yield the capabilities that exist now: mig-minors has a thousand, nearly all of nothing."""
-    capabilities = root / "proc/driver/nvidia/capabilities"
-    for file in capabilities.glob("gpu*/mig/gi*/**/access"):
-        gpu, _, *instance = file.relative_to(capabilities).parts
-        yield "/".join((gpu, *instance))
 
 
 def _caps_major(root: Path) -> int | None:
