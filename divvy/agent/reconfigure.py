@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from time import monotonic
@@ -17,6 +18,8 @@ from divvy.agent.nvml.process import DriverProblem
 
 _log = logging.getLogger(__name__)
 _EVICTION_SECONDS = 10.0
+# How long what has changed of one GPU may wait for the plans of others: a look shows them all.
+_TOGETHER_SECONDS = 0.2
 
 
 class Reconfigurer:
@@ -31,6 +34,8 @@ class Reconfigurer:
         self._on_end = on_end
         self._applying: dict[str, asyncio.Task[None]] = {}
         self._evicting: dict[str, asyncio.Task[None]] = {}
+        self._at_work: set[str] = set()
+        self._all_ended = asyncio.Event()
         self.failures: dict[str, Failure] = {}
 
     @property
@@ -46,6 +51,8 @@ class Reconfigurer:
                     self._evicting[pod_uid] = asyncio.create_task(self._evict(pod, pod_uid))
             gpu = snapshot.gpu(uuid)
             if decision.apply is not None and gpu is not None and uuid not in self._applying:
+                self._at_work.add(uuid)
+                self._all_ended.clear()
                 task = asyncio.create_task(self._apply(gpu, decision.apply))
                 self._applying[uuid] = task
 
@@ -67,6 +74,7 @@ class Reconfigurer:
             _log.exception("GPU %s: repartitioning failed", gpu.index)
             reason = f"{type(error).__name__}: {error}"
             self.failures[gpu.uuid] = Failure(plan, reason, monotonic())
+        await self._ended(gpu.uuid)
         try:
             await self._driver.rescan()
         except DriverProblem as problem:
@@ -74,6 +82,15 @@ class Reconfigurer:
         finally:
             self._applying.pop(gpu.uuid, None)
             self._on_end()
+
+    async def _ended(self, uuid: str) -> None:
+        """Wait a moment until the plans of the other GPUs have ended too."""
+        self._at_work.discard(uuid)
+        if not self._at_work:
+            self._all_ended.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_TOGETHER_SECONDS):
+                await self._all_ended.wait()
 
     async def _evict(self, pod: str, uid: str) -> None:
         try:

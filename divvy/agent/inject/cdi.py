@@ -44,7 +44,8 @@ def cdi_spec(
 
 def spec_bytes(spec: dict[str, Any]) -> bytes:
     """Render a specification; the same value gives the same bytes."""
-    return (json.dumps(spec, indent=1, sort_keys=True) + "\n").encode()
+    # In one line: Python indents in Python, 50 times as slow as json's C.
+    return (json.dumps(spec, sort_keys=True) + "\n").encode()
 
 
 def _edits(edits: ContainerEdits) -> dict[str, Any]:

@@ -145,6 +145,7 @@ class Driver:
         async with self._scanning:
             if self._scans_done > begun:
                 return
+            await asyncio.sleep(0)  # who asks at the same instant shares this one
             self._scans_begun += 1
             await self._scan()
             self._scans_done = self._scans_begun

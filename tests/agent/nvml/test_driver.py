@@ -102,6 +102,8 @@ def test_who_asks_while_a_look_is_under_way_shares_the_next(
             assert len(looks) == 2
             await at.driver.rescan()
             assert len(looks) == 3
+            await asyncio.gather(*(at.driver.rescan() for _ in range(8)))
+            assert len(looks) == 4
 
     play(scene)
 
