@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -19,7 +20,8 @@ from divvy.agent.decide.desired import DesiredState, desired_state
 from divvy.agent.decide.hardware import Snapshot
 from divvy.agent.decide.health import restored
 from divvy.agent.decide.node import NodeView
-from divvy.agent.decide.reconciliation import Observation, decisions, under_way
+from divvy.agent.decide.pace import IDLE_SECONDS, pause
+from divvy.agent.decide.reconciliation import Observation, decisions
 from divvy.agent.decide.status import NodeStatus, gpu_states, healthy_counts
 from divvy.agent.decide.transition import Decision
 from divvy.agent.kubelet.device_holders import DeviceHolders
@@ -36,9 +38,8 @@ from divvy.model import generation
 from divvy.model.contract import State
 
 _log = logging.getLogger(__name__)
-_CHANGING_SECONDS = 0.1
-_WAITING_SECONDS = 1.0
-_IDLE_SECONDS = 30.0
+# What wakes reconciliation comes in bursts: all GPUs that were repartitioned together, for one.
+_TOGETHER_SECONDS = 0.005
 _RESEND_SECONDS = 5.0
 _RESTART_SECONDS = (1.0, 5.0, 30.0)
 # Without a reconciliation for so long, something in the agent hangs.
@@ -62,8 +63,8 @@ class Agent:
         self._problems: dict[str, str] = {}
         self._resent = 0.0
         self._reconciled = monotonic()
-        checkpoint = self._checkpoint
-        health = restored(checkpoint.faults, checkpoint.last_seen, self._boot)
+        saved = self._checkpoint
+        health = restored(saved.faults, saved.last_seen, self._boot)
         self._health = HealthWatch(health, self._on_health)
         self._health_changed = asyncio.Event()
         self._advertising = asyncio.Lock()
@@ -183,30 +184,29 @@ class Agent:
         await self._advertiser.tried()
         while True:
             self._wake.clear()
-            pause = await self._reconcile()
+            longest = await self._reconcile()
             self._reconciled = monotonic()
             self._problems.pop("reconciliation", None)
-            try:
-                async with asyncio.timeout(pause):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(longest):
                     await self._wake.wait()
-            except TimeoutError:
-                pass
+                    await asyncio.sleep(_TOGETHER_SECONDS)
 
     async def _reconcile(self) -> float:
         """Observe, decide, advertise, apply, report; return how long the next may wait."""
         snapshot = self.driver.snapshot
         self._desire(snapshot)
         if snapshot is None and not self.driver.problem:
-            return _IDLE_SECONDS  # the first look at the driver wakes it up
+            return IDLE_SECONDS  # the first look at the driver wakes it up
         if others := others_at_work(self.plugins.rivals, self._node.annotations):
             await self._advertiser.withdraw()
             self._report(snapshot, others)
-            return _IDLE_SECONDS
+            return IDLE_SECONDS
         no_driver = self.driver.problem or self._desired.driver_problem(snapshot)
         if snapshot is None or no_driver:
             await self._advertise(None)
             self._report(snapshot, no_driver)
-            return _IDLE_SECONDS
+            return IDLE_SECONDS
         observed = await self._observer.observe(self._desired, snapshot, self._node)
         now = monotonic()
         if self._decide(observed, now):
@@ -215,7 +215,13 @@ class Agent:
         self._reconfigurer.execute(snapshot, self._decisions)
         self._report(snapshot)
         self._refresh_holders(observed, now)
-        return self._pause(observed)
+        return pause(
+            self._decisions.values(),
+            observed,
+            monotonic() - self.plugins.listed,
+            applying=bool(self._reconfigurer.applying),
+            well=not self._problems,
+        )
 
     def _desire(self, snapshot: Snapshot | None) -> None:
         self._desired = desired_state(
@@ -336,12 +342,3 @@ class Agent:
             # It writes when a list arrives: without pods that have ended, whole where it was not.
             self._resent = now
             self.plugins.resend()
-
-    def _pause(self, observed: Observation) -> float:
-        decided = self._decisions.values()
-        if under_way(decided) and not self._reconfigurer.applying:
-            changing = any(decision.state is State.CHANGING for decision in decided)
-            return _CHANGING_SECONDS if changing else _WAITING_SECONDS
-        settled = all(decision.state is State.READY for decision in decided)
-        unknown = isinstance(observed.kubelet, str) or not observed.api_in_touch
-        return _IDLE_SECONDS if settled and not unknown and not self._problems else _WAITING_SECONDS

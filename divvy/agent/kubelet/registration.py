@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 
 import grpc
 
@@ -42,6 +43,7 @@ class DevicePlugins:
         self._wake = asyncio.Event()
         self._on_change = on_change
         self._reported = ""
+        self.listed = 0.0  # when a list became another last (monotonic)
         self.rivals: dict[str, str] = {}
 
     @property
@@ -83,6 +85,8 @@ class DevicePlugins:
             self._unregistered.add(name)
             changed = True
             self._wake.set()
+        if changed:
+            self.listed = monotonic()
         return changed
 
     async def watch(self) -> None:
