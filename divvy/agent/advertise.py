@@ -28,6 +28,7 @@ from divvy.agent.nvml.cap_nodes import make_cap_nodes
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.health_watch import HealthWatch
 from divvy.agent.settings import Settings
+from divvy.agent.ticks import next_tick
 
 _INSTALL_SECONDS = 5.0
 
@@ -61,10 +62,11 @@ class Advertiser:
         """
         while True:
             if not self.injection.installed:
-                await asyncio.to_thread(self.injection.install)
+                changed = await asyncio.to_thread(self.injection.install)
                 self._tried.set()
-                self._on_change()
-            await asyncio.sleep(_INSTALL_SECONDS)
+                if changed:
+                    self._on_change()
+            await next_tick(_INSTALL_SECONDS)
 
     async def tried(self) -> None:
         """Wait until it is known what containers can be given: before that, nothing is listed."""

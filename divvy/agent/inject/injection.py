@@ -54,12 +54,21 @@ class Injection:
         """Return whether hook and limiter are on the host."""
         return self._has_hook and self._has_limiter
 
-    def install(self) -> None:
-        """Install and try what is not installed yet: takes up to 20 s, for a thread of its own."""
+    def install(self) -> bool:
+        """Install and try what is not installed yet; return whether anything is otherwise now.
+
+        Takes up to 20 s, for a thread of its own.
+        """
+        before = self._installation
         if not self._has_hook:
             self._install_hook()
         if not self._has_limiter:
             self._install_limiter()
+        return self._installation != before
+
+    @property
+    def _installation(self) -> tuple[object, ...]:
+        return self._hook, self._limiter, self.problem, self._limiter_problem
 
     @property
     def _has_hook(self) -> bool:
@@ -140,9 +149,9 @@ class Injection:
         return ContainerAllocation((), without_cdi(self._common, devices))
 
     def _install_hook(self) -> None:
-        self._hook = None
+        hook = None
         try:
-            self._hook = install_hook(self._settings.hook_program, self._settings.state_folder)
+            hook = install_hook(self._settings.hook_program, self._settings.state_folder)
             self.problem = ""
         except InjectionProblem as problem:
             text = (
@@ -152,11 +161,14 @@ class Injection:
             if text != self.problem:
                 _log.error("%s", text)
             self.problem = text
+        # At once: a specification that is written meanwhile goes on with the one there was.
+        self._hook = hook
 
     def _install_limiter(self) -> None:
         folder = self._settings.limiter_folder
-        self._limiter = None
+        limiter = None
         try:
-            self._limiter = install_limiter(folder, self._settings.state_folder)
+            limiter = install_limiter(folder, self._settings.state_folder)
         except InjectionProblem as problem:
             self._limiter_problem = str(problem)
+        self._limiter = limiter

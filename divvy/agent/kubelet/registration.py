@@ -16,6 +16,7 @@ from divvy.agent.kubelet.api import deviceplugin_pb2 as api
 from divvy.agent.kubelet.api import deviceplugin_pb2_grpc as stubs
 from divvy.agent.kubelet.device_plugin import API_VERSION, Allocator, ResourceServer, options
 from divvy.agent.kubelet.plugin_sockets import serving_sockets
+from divvy.agent.ticks import next_tick_or
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.5
@@ -97,11 +98,7 @@ class DevicePlugins:
             except OSError as error:
                 self._report(f"the kubelet's plugin folder: {error}")
             pause = _RETRY_SECONDS if self._unregistered else _LOOK_SECONDS
-            try:
-                async with asyncio.timeout(pause):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
+            await next_tick_or(self._wake, pause)
             self._wake.clear()
 
     async def stop(self) -> None:

@@ -24,6 +24,7 @@ from divvy.agent.inject.page import cut_page
 from divvy.agent.kubelet.device_holders import DeviceHolders, HoldersUnknown
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.process import DriverProblem
+from divvy.agent.ticks import next_tick
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
@@ -59,8 +60,8 @@ class ShareAccounts:
         """Look for ever."""
         looks = 0
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            names = [path.name for path in self._shares.glob("*")]
+            await next_tick(_LOOK_SECONDS)
+            names = self._names()
             if not names:
                 self.figures = {}
                 continue
@@ -72,6 +73,12 @@ class ShareAccounts:
             if looks % _CLEAN_LOOKS == 0:
                 with contextlib.suppress(HoldersUnknown):
                     await self._clean()
+
+    def _names(self) -> list[str]:
+        try:
+            return [path.name for path in self._shares.iterdir()]
+        except OSError:
+            return []  # there has been no share yet
 
     def _before(self, names: list[str]) -> dict[str, ShareFigures]:
         for page in self._pages.glob("*/*"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from collections.abc import Iterable
@@ -27,6 +26,7 @@ from divvy.agent.kubelet.registration import DevicePlugins
 from divvy.agent.memory.processes import find_process, send
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.process import DriverProblem
+from divvy.agent.ticks import next_tick
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 5.0
@@ -57,7 +57,7 @@ class MemoryWatch:
     async def run(self) -> None:
         """Look for ever."""
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await next_tick(_LOOK_SECONDS)
             limited = [r for r in self._plugins.advertised() if r.memory_limit_mib is not None]
             try:
                 found = await self._excesses(limited) if limited else ()

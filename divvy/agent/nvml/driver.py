@@ -23,6 +23,7 @@ from divvy.agent.nvml.process import (
     NvmlProcess,
     Xid,
 )
+from divvy.agent.ticks import next_tick
 
 _log = logging.getLogger(__name__)
 _MODULE_SECONDS = 1.0
@@ -93,9 +94,10 @@ class Driver:
             try:
                 if await self._follow_module() or not self._nvml.running:
                     next_scan = 0.0
-                if monotonic() >= next_scan:
+                now = monotonic()
+                if now + _MODULE_SECONDS > next_scan:  # the next look would be too late
+                    next_scan = now + self.scan_seconds
                     await self.rescan()
-                    next_scan = monotonic() + self.scan_seconds
                 failures = 0
             except DriverProblem as problem:
                 self._fail(str(problem))
@@ -104,7 +106,7 @@ class Driver:
                 failures += 1
                 await asyncio.sleep(pause)
                 continue
-            await asyncio.sleep(min(_MODULE_SECONDS, max(0.0, next_scan - monotonic())))
+            await next_tick(_MODULE_SECONDS)
 
     async def _follow_module(self) -> bool:
         """Replace the NVML process where the driver is another, or a call never returns."""

@@ -207,6 +207,17 @@ def test_without_the_limiter_nobody_gets_a_share_that_is_none(settings: Settings
         injection.limited_allocation(["GPU-0::2"], shares)
 
 
+def test_a_retry_that_comes_to_nothing_changes_nothing(settings: Settings) -> None:
+    """Else the node would be reconciled at each, for as long as its image has no limiter."""
+    injection = Injection(settings)
+    assert injection.install()
+    assert not injection.install()
+    settings.limiter_folder.mkdir()
+    for name in LIBRARIES:
+        (settings.limiter_folder / name).touch()
+    assert injection.install()
+
+
 @pytest.mark.usefixtures("limiter")
 def test_installed_files_that_were_removed_come_back(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
