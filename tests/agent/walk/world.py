@@ -1,0 +1,350 @@
+"""A node on a walk, and everything that can happen to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import uuid as uuids
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from divvy.model import canonical_json
+from tests.agent.walk.layouts import GPUS, PROFILES
+from tests.agent.walk.oracle import Oracle, boards
+from tests.fakes.agent import MODEL, VERSION, AgentNode
+from tests.fakes.kubelet import AdmissionFailed, Container
+from tests.simulator.driver_root import HOLDER, OTHER_VERSION
+
+_LABEL = "divvy.gpu/profile"
+
+
+@dataclass
+class World:
+    """One node with its kubelet, its API and its GPUs, and what was asked for of it."""
+
+    node: AgentNode
+    random: Random
+    oracle: Oracle
+    profile: str = "whole"
+    label: str | None = None
+    policy: str = "wait"
+    driver: str = VERSION
+    processes: list[tuple[str, subprocess.Popen[str]]] = field(default_factory=list)
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    admitted: int = 0
+    _pods: int = 0
+    _moving: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def later(self, seconds: float, act: Callable[[], Any]) -> None:
+        """Do something later, while the walk goes on."""
+
+        async def wait() -> None:
+            await asyncio.sleep(seconds)
+            done = act()
+            if isinstance(done, Awaitable):
+                await done
+
+        self.tasks.add(asyncio.create_task(wait()))
+
+    async def edit(self) -> str:
+        self.profile = self.random.choice(list(PROFILES))
+        if self.random.random() < 0.4:
+            self.policy = self.random.choice(("wait", "wait", "evict", "never"))
+        self.configure()
+        return f"{self.profile} {self.policy}"
+
+    def configure(self) -> None:
+        """Write the stack file as it is meant now."""
+        hardware = {"model": MODEL, "gpus": GPUS, "count": 1}
+        stack = {
+            "profiles": {name: rule for name, (rule, _) in PROFILES.items()},
+            "pools": {"all": {"hardware": hardware, "profile": self.profile}},
+            "plugin": {"image": {"registry": "localhost:5000"}},
+            "change": {"policy": self.policy, "deadline": self.random.choice(("1s", "3s", "600s"))},
+            "health": {"recoverAfter": "1s"},
+        }
+        self._ask()
+        self.node.api.configure(canonical_json(stack))
+
+    def _ask(self) -> None:
+        self.oracle.ask(PROFILES[self.label or self.profile][1], self.policy)
+        if self.node.api.silent or self.node.agent is None:
+            self.oracle.linger()
+
+    async def flip_label(self) -> str:
+        self.label = self.random.choice((None, None, *PROFILES))
+        self._ask()
+        self.node.api.label(**{_LABEL: self.label})
+        return str(self.label)
+
+    async def admit(self) -> str:
+        """Admit a pod of one of many kinds, while the walk goes on."""
+        kubelet = self.node.kubelet
+        for _ in range(20):
+            offered = sorted(
+                {e.resource for e in kubelet.endpoints.values() if e.alive and e.healthy}
+            )
+            if offered:
+                break
+            await asyncio.sleep(0.1)
+        wanted = self.random.random(), self.random.random(), self.random.random()
+        kind = self.random.choice(("plain", "plain", "init", "init", "two", "both", "pair", "mix"))
+        if not offered or not kubelet.alive:
+            return "nothing to allocate"
+        resource = offered[int(wanted[0] * len(offered))]
+        other = offered[int(wanted[1] * len(offered))]
+        whole = "shared" not in resource and "team" not in resource
+        containers = {
+            "plain": (Container("main", {resource: 1}),),
+            "two": (Container("main", {resource: 2 if whole else 1}),),
+            "init": (Container("prepare", {resource: 1}, init=True), Container("main", {})),
+            "both": (
+                Container("prepare", {resource: 1}, init=True),
+                Container("main", {resource: 1}),
+            ),
+            "pair": (Container("a", {resource: 1}), Container("b", {other: 1})),
+            "mix": (Container("main", dict.fromkeys((resource, other), 1)),),
+        }[kind]
+        self._pods += 1
+        name = f"team/pod-{self._pods}"
+        kubelet.admission_seconds = self.random.choice((0, 0, 0, 0.3, 2))
+        self.later(0, lambda: self._admitted(name, containers, running=wanted[2] < 0.9))
+        return f"{name} {kind} {resource} {other}"
+
+    async def _admitted(
+        self, name: str, containers: tuple[Container, ...], *, running: bool
+    ) -> None:
+        with suppress(AdmissionFailed):
+            await self.node.kubelet.admit_pod(name, containers, running=running)
+            self.admitted += 1
+
+    async def settle(self) -> str:
+        """Let the node come to where it wants to be: what hurts most comes after."""
+        for seconds in range(40):
+            if len(self.oracle.settled) == GPUS:
+                return f"after {seconds / 10} s"
+            await asyncio.sleep(0.1)
+        return "not in time"
+
+    async def end_pod(self) -> str:
+        pods = sorted(self.node.kubelet.pods)
+        if not pods:
+            return "none"
+        name = pods[self.random.randrange(1 << 16) % len(pods)]
+        self.end(name)
+        return name
+
+    def end(self, name: str) -> None:
+        for _, process in [each for each in self.processes if each[0] == name]:
+            end_process(process)
+        self.processes = [each for each in self.processes if each[0] != name]
+        self.node.kubelet.end(name)
+
+    async def compute(self) -> str:
+        """Let a pod, or a program of the host's, take a context on its device."""
+        held = [(pod.name, device) for pod, _, device in self.node.kubelet.holders()]
+        choice = self.random.randrange(1 << 16)
+        if self.random.random() < 0.1:
+            held = [("host", board.uuid) for board in boards(self.node)]
+        if not held or len(self.processes) > 4:
+            return "none"
+        name, device = held[choice % len(held)]
+        library = self.node.driver / "usr/lib/x86_64-linux-gnu/libcuda.so.1"
+        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": device.split("::")[0]}
+        process = subprocess.Popen(
+            [sys.executable, "-S", str(HOLDER), str(library), "8"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+        )
+        self.processes.append((name, process))
+        if name == "host":
+            self.later(2.0, lambda: self.end(name))
+        return f"{name} on {device}"
+
+    async def restart_kubelet(self) -> str:
+        seconds = self.random.choice((0, 0, 0.5, 2.0))
+        self.oracle.touch()
+        await self.node.kubelet.restart(ready=seconds == 0)
+        self.later(seconds, self._kubelet_has_pods)
+        return f"has its pods after {seconds} s"
+
+    def _kubelet_has_pods(self) -> None:
+        self.node.kubelet.ready = True
+
+    async def stop_kubelet(self) -> str:
+        seconds = self.random.choice((0.2, 1.0, 3.0))
+        self.oracle.touch()
+        async with self._moving:
+            await self.node.kubelet.stop()
+            await asyncio.sleep(seconds)
+            await self.node.kubelet.start()
+        return f"for {seconds} s"
+
+    async def freeze_kubelet(self) -> str:
+        seconds = self.random.choice((0.3, 1.0, 7.0, 12.0))
+        self.node.kubelet.freeze()
+        self.later(seconds, self.node.kubelet.thaw)
+        return f"for {seconds} s"
+
+    async def slow_kubelet(self) -> str:
+        self.node.kubelet.answer_seconds = self.random.choice((0, 0, 0.5, 4.0))
+        return f"{self.node.kubelet.answer_seconds} s"
+
+    async def damage_checkpoint(self) -> str:
+        """The kubelet has it in memory, and writes it again when a list arrives."""
+        way = self.random.choice(("deleted", "half", "empty"))
+        path = self.node.kubelet.checkpoint
+        if way == "deleted":
+            path.unlink(missing_ok=True)
+        elif path.exists():
+            text = path.read_text()
+            path.write_text(text[: len(text) // 2] if way == "half" else "")
+        return way
+
+    async def kill_agent(self) -> str:
+        """Now, or while something changes; it comes back soon."""
+        wait = self.random.choice((0, 0, 0.1, 0.3))
+        away = self.random.choice((0, 0, 0.5, 2.0))
+        await asyncio.sleep(wait)
+        async with self._moving:
+            await self._away()
+            await asyncio.sleep(away)
+            await self.node.start()
+        return f"after {wait} s for {away} s"
+
+    async def _away(self) -> None:
+        self.oracle.touch()
+        if self.random.random() < 0.3 and self.node.agent is not None:
+            with suppress(ProcessLookupError):
+                self.node.agent.terminate()
+            await self.node.agent.wait()
+        await self.node.kill()
+
+    async def silence_api(self) -> str:
+        seconds = self.random.choice((0.5, 3.0, 8.0))
+        self.node.api.silent = True
+        if self.random.random() < 0.5:
+            self.node.api.forget_connections()
+        self.oracle.linger()
+        self.later(seconds, self.api_back)
+        return f"for {seconds} s"
+
+    def api_back(self) -> None:
+        self.node.api.silent = False
+        self.node.api.drop_connections()
+
+    async def fault(self) -> str:
+        gpu = self.random.randrange(GPUS)
+        fault = self.random.choice(
+            (("lost",), ("xid", "48"), ("xid", "79"), ("slow", "6000"), ("slow", "300"),
+             ("code", "16"), ("code", "17"), ("code", "999"), ("no-activation",),
+             ("no-activation",))
+        )  # fmt: skip
+        self.oracle.touch(gpu, float("inf"))
+        self.node.simulate("fault", fault[0], str(gpu), *fault[1:])
+        return f"{fault} GPU {gpu}"
+
+    async def clear(self) -> str:
+        gpu = self.random.randrange(GPUS)
+        self.heal(gpu)
+        return f"GPU {gpu}"
+
+    def heal(self, gpu: int) -> None:
+        self.oracle.heal(gpu)
+        self.node.simulate("fault", "clear", str(gpu))
+
+    async def slow_resets(self) -> str:
+        seconds = self.random.choice((0, 1, 4))
+        (self.node.folder / "reset-seconds").write_text(str(seconds))
+        return f"{seconds} s"
+
+    async def full_disk(self) -> str:
+        """A folder lies where the agent writes its state: no write succeeds."""
+        scratch = self.node.folder / "state/.state.json.new"
+        if scratch.is_dir():
+            scratch.rmdir()
+            return "no more"
+        with suppress(OSError):
+            scratch.mkdir(parents=True)
+        return "full"
+
+    async def reload_driver(self) -> str:
+        """Take another version of the driver; MIG instances are lost."""
+        self.driver = OTHER_VERSION if self.driver == VERSION else VERSION
+        self._lose_instances()
+        self.node.simulate("driver", self.driver)
+        return self.driver
+
+    def _lose_instances(self) -> None:
+        self.oracle.touch()
+        for _, process in self.processes:
+            end_process(process)
+        self.processes = []
+        self.oracle.excused |= {part for board in boards(self.node) for part in board.parts}
+        self.oracle.excused |= {
+            device.split("::")[0]
+            for _, _, device in self.node.kubelet.holders()
+            if device.startswith("MIG-")
+        }
+
+    async def reboot(self) -> str:
+        """End everything; pods come back as the API has them, their containers not running."""
+        async with self._moving:
+            await self._away()
+            await self.node.kubelet.stop()
+            self._lose_instances()
+            self.node.simulate("driver", self.driver)
+            set_boot(self.node, self.random)
+            for pod in self.node.kubelet.pods.values():
+                pod.running = False
+            await self.node.kubelet.start()
+            await self.node.start()
+        return ""
+
+    async def exchange(self) -> str:
+        """The GPUs of the agent's memory were others, in the same slots."""
+        which = self.random.sample(range(GPUS), self.random.choice((1, GPUS)))
+        async with self._moving:
+            await self._away()
+            path = self.node.folder / "state/state.json"
+            if path.exists():
+                text = path.read_text()
+                for index in which:
+                    old = json.loads(text)["assignment"].get(str(index))
+                    if old:
+                        text = text.replace(
+                            old, f"GPU-{uuids.UUID(int=self.random.getrandbits(128))}"
+                        )
+                path.write_text(text)
+            set_boot(self.node, self.random)
+            await self.node.start()
+        return f"GPUs {which}"
+
+    async def forget_state(self) -> str:
+        async with self._moving:
+            await self._away()
+            (self.node.folder / "state/state.json").unlink(missing_ok=True)
+            await self.node.start()
+        return ""
+
+
+def end_process(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait()
+    if process.stdin is not None:
+        process.stdin.close()
+
+
+def set_boot(node: AgentNode, random: Random) -> None:
+    """Give the node another boot ID."""
+    path = node.driver / "proc/sys/kernel/random/boot_id"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{uuids.UUID(int=random.getrandbits(128))}\n")
