@@ -9,7 +9,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -165,9 +165,9 @@ def test_a_driver_folder_on_a_volume_is_read_only(container: Container, tmp_path
 
 @pytest.fixture(scope="module")
 def hanging(sanitized: Path) -> Path:
-    """Build a hook that gives an image up after a second."""
+    """Build a hook that gives an image up soon, and is there to be looked at on busy cores."""
     quick = sanitized / "quick"
-    command = ["make", "--silent", "-C", SOURCE, f"BUILD={quick}", "CFLAGS=-DDIVVY_HOOK_SECONDS=1"]
+    command = ["make", "--silent", "-C", SOURCE, f"BUILD={quick}", "CFLAGS=-DDIVVY_HOOK_SECONDS=4"]
     subprocess.run(command, check=True)
     return quick / "divvy-hook"
 
@@ -183,7 +183,7 @@ def test_a_hanging_image_is_given_up(container: Container, hanging: Path) -> Non
     _hang(container)
     done = container.call()
     assert done.returncode == 1
-    assert "did not end within 1 s" in done.stderr
+    assert "did not end within 4 s" in done.stderr
 
 
 @contextmanager
@@ -203,15 +203,15 @@ def _at_work(container: Container, *prefix: str) -> Iterator[tuple[int, int]]:
 
 def _process(ancestor: int, words: bytes) -> int:
     """Wait for a descendant whose command line has these words, and is no shell's."""
-    for _ in range(100):
+    for _ in range(400):
         below = [ancestor]
         for parent in below:
-            children = Path(f"/proc/{parent}/task/{parent}/children")
-            below += map(int, children.read_text().split())
-        for each in below:
-            line = Path(f"/proc/{each}/cmdline").read_bytes()
-            if words in line and not line.startswith((b"sh\0", b"setpriv\0", b"unshare\0")):
-                return each
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+                children = Path(f"/proc/{parent}/task/{parent}/children")
+                below += map(int, children.read_text().split())
+                line = Path(f"/proc/{parent}/cmdline").read_bytes()
+                if words in line and not line.startswith((b"sh\0", b"setpriv\0", b"unshare\0")):
+                    return parent
         time.sleep(0.01)
     raise AssertionError(f"nothing has {words!r} on its command line")
 
