@@ -34,6 +34,7 @@ from divvy.model.resolution import (
     Selection,
     pool_of,
     resolve,
+    rule_for,
     select_profile,
 )
 from divvy.model.resource_names import gpu_resource, mig_resource
@@ -107,5 +108,6 @@ __all__ = [
     "place",
     "pool_of",
     "resolve",
+    "rule_for",
     "select_profile",
 ]

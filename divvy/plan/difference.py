@@ -2,11 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from divvy.plan.disruption import Disruption, disruption
 from divvy.plan.guarantees import Guarantees
 from divvy.plan.prediction import NodePlan, Plan, PoolPlan
-from divvy.plan.settings import SettingChange, profile_changes, setting_changes
+from divvy.plan.profiles import follower_changes, follower_path, profile_changes
+from divvy.plan.settings import SettingChange, setting_changes
+
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,11 @@ def diff(before: Plan, after: Plan) -> Difference:
         _totals(before, after),
         (
             *setting_changes(_as_renamed(before.settings, now), after.settings),
+            *follower_changes(
+                _as_renamed(before.profiles.followers, now),
+                after.profiles.followers,
+                frozenset(follower_path(change.pool, change.node) for change in changes),
+            ),
             *profile_changes(before.profiles, after.profiles),
         ),
         renamed,
@@ -108,15 +117,15 @@ def _renamed(before: Plan, after: Plan) -> dict[str, str]:
     return renamed
 
 
-def _as_renamed(settings: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
-    """Return settings with the pools under their new names."""
+def _as_renamed(by_path: Mapping[str, _Value], now: Mapping[str, str]) -> dict[str, _Value]:
+    """Return what stands at paths with the pools under their new names."""
     result = {}
-    for path, text in settings.items():
+    for path, value in by_path.items():
         for old, new in now.items():
             if path.startswith(f"pools.{old}."):
                 path = f"pools.{new}.{path.removeprefix(f'pools.{old}.')}"
                 break
-        result[path] = text
+        result[path] = value
     return result
 
 

@@ -17,7 +17,8 @@ from divvy.model import (
     resolve,
 )
 from divvy.plan.guarantees import FILES, Guarantees, guarantees
-from divvy.plan.settings import Profiles, profiles_of, settings_of
+from divvy.plan.profiles import Profiles, profiles_of
+from divvy.plan.settings import settings_of
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ class Plan:
     pools: tuple[PoolPlan, ...]
     settings: Mapping[str, str] = field(default_factory=dict)
     policy: str = "wait"
-    profiles: Profiles = Profiles({}, frozenset())
+    profiles: Profiles = Profiles({}, frozenset(), {})
 
     @property
     def totals(self) -> Mapping[str, int]:
