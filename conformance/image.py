@@ -42,5 +42,5 @@ def build_and_push(registry: str, base: str, *, insecure: bool = False) -> str:
 if __name__ == "__main__":
     try:
         print(build_and_push(sys.argv[1], sys.argv[2], insecure="--insecure" in sys.argv[3:]))
-    except (BuildFailed, subprocess.CalledProcessError) as problem:
+    except (BuildFailed, OSError, subprocess.CalledProcessError) as problem:
         sys.exit(f"the workloads' image cannot be built and pushed: {problem}")

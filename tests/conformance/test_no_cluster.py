@@ -1,0 +1,158 @@
+"""Where divvy verify cannot begin: each time one sentence that says why."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from conformance.cluster import api
+from conformance.cluster.cluster_under_test import open_cluster
+from divvy.cli.main import app
+from divvy.lab.paths import REPOSITORY
+
+FORBIDDEN = {
+    "kind": "Status",
+    "apiVersion": "v1",
+    "status": "Failure",
+    "reason": "Forbidden",
+    "code": 403,
+    "message": "nodes is forbidden: User viewer cannot list resource nodes",
+}
+EMPTY = {"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []}
+
+
+@pytest.fixture(name="answers")
+def _answers() -> Iterator[tuple[dict[str, Any], int]]:
+    """Give what an API server answers to everything, and its port."""
+    answers: dict[str, Any] = {}
+
+    class Server(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            text = json.dumps(answers).encode()
+            self.send_response(answers.get("code", 200))
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield answers, server.server_address[1]
+        server.shutdown()
+        thread.join()
+
+
+def stack_file(folder: Path, kubeconfig: Path) -> Path:
+    pools = {"training": {"profile": "whole"}}
+    cluster = {"kubeconfig": str(kubeconfig), "profiles": {"whole": {}}, "pools": pools}
+    path = folder / "Pulumi.c.yaml"
+    path.write_text(yaml.safe_dump({"config": {"divvy:cluster": cluster}}))
+    return path
+
+
+def kubeconfig(folder: Path, port: int) -> Path:
+    path = folder / "kubeconfig"
+    context = {"cluster": "c", "user": "u"}
+    value = {
+        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "c", "context": context}],
+        "current-context": "c",
+    }
+    path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", **value}))
+    return path
+
+
+class Options:
+    """Pytest's configuration with the options of a run."""
+
+    def __init__(self, **given: Any) -> None:
+        self.given = given
+
+    def getoption(self, name: str) -> Any:
+        return self.given.get(name.removeprefix("--divvy-").replace("-", "_"))
+
+
+def refused(file: Path, **options: Any) -> str:
+    with pytest.raises(pytest.UsageError) as refusal:
+        open_cluster(Options(file=str(file), stack="c", **options))  # type: ignore[arg-type]
+    return str(refusal.value)
+
+
+def test_a_kubeconfig_that_is_not_there(tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    said = refused(stack_file(tmp_path, missing))
+    assert said.startswith("no usable kubeconfig: ")
+    assert str(missing) in said
+
+
+def test_an_account_without_rights(tmp_path: Path, answers: tuple[dict[str, Any], int]) -> None:
+    answers[0].update(FORBIDDEN)
+    said = refused(stack_file(tmp_path, kubeconfig(tmp_path, answers[1])))
+    assert said == f"the cluster refuses: {FORBIDDEN['message']}"
+
+
+def test_a_cluster_that_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "_PAUSES", ())
+    with socket.socket() as taken:
+        # Bound and not listening: connections are refused, and nobody else gets the port.
+        taken.bind(("127.0.0.1", 0))
+        said = refused(stack_file(tmp_path, kubeconfig(tmp_path, taken.getsockname()[1])))
+    assert said.startswith("the cluster cannot be reached: ")
+
+
+def test_a_pool_that_the_stack_file_has_not(
+    tmp_path: Path, answers: tuple[dict[str, Any], int]
+) -> None:
+    answers[0].update(EMPTY)
+    file = stack_file(tmp_path, kubeconfig(tmp_path, answers[1]))
+    said = refused(file, pool="trainig")
+    assert said == "the stack file has no pool trainig; it has: training"
+
+
+def test_a_suite_that_cannot_begin_is_a_failure(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = stack_file(tmp_path, tmp_path / "missing")
+    result = CliRunner().invoke(app, ["verify", f"--file={file}", f"--out={tmp_path / 'out'}"])
+    assert result.exit_code == 1
+    assert "ERROR: no usable kubeconfig: " in capfd.readouterr().err
+    assert "error: the suite exited with 4 before it wrote a report" in result.output
+
+
+def test_an_installed_package_has_no_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("divvy.cli.verify.__file__", str(tmp_path / "divvy/cli/verify.py"))
+    result = CliRunner().invoke(app, ["verify", "--bare"])
+    assert result.exit_code == 1
+    said = "error: the conformance suite is not beside the package: run from a checkout"
+    assert said in result.output
+
+
+def test_a_host_that_does_not_answer(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    options = ["verify", "--bare", "--host=ssh://nobody@127.0.0.1:1", f"--out={tmp_path}"]
+    assert CliRunner().invoke(app, options).exit_code == 1
+    assert "ERROR: ssh://nobody@127.0.0.1:1 does not answer: " in capfd.readouterr().err
+
+
+def test_workloads_that_cannot_be_built() -> None:
+    command = [sys.executable, "-m", "conformance.image", "r:5000", "r:5000/base"]
+    ended = subprocess.run(
+        command, cwd=REPOSITORY, env={"PATH": ""}, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("the workloads' image cannot be built and pushed: ")
