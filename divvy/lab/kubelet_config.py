@@ -39,6 +39,8 @@ def kubelet(lab: Lab, node: Node) -> str:
             "imagefs.available": "1%",
         },
         "imageGCHighThresholdPercent": 100,
+        # By default a container that has ended three times waits for 40 s, and later for minutes.
+        "crashLoopBackOff": {"maxContainerRestartPeriod": "2s"},
         "nodeStatusUpdateFrequency": lab.node_status_update_frequency,
         "resolvConf": "/etc/resolv.conf",
     }
