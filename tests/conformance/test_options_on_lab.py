@@ -1,6 +1,11 @@
 """Options that change what is run: images from elsewhere, checks that need hardware."""
 
+import hashlib
+import http.client
+import json
 import re
+import struct
+from collections.abc import Callable
 
 import pytest
 
@@ -10,6 +15,7 @@ from tests.conformance.scene import Scene
 from tests.conformance.test_known_images import ADDED, BURNT
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
+OCI = "application/vnd.oci.image"
 
 
 def image_that_prints(scene: Scene, name: str, text: str, command: str) -> str:
@@ -21,6 +27,49 @@ def image_that_prints(scene: Scene, name: str, text: str, command: str) -> str:
     (context / "Containerfile").write_text(script)
     registry, _, _ = scene.image.partition("/")
     return push_context(context, registry, f"divvy/{name}", scene.image, insecure=True)
+
+
+def program_for_arm64() -> bytes:
+    """Return the beginning of a program, which is all that a kernel for x86 reads of it."""
+    identity = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
+    return struct.pack("<16sHHIQQQIHHHHHH", identity, 2, 183, 1, 0, 64, 0, 0, 64, 56, 1, 64, 0, 0)
+
+
+def image_for_arm64(scene: Scene) -> str:
+    """Build an image as one built on an arm64 machine: its programs are for that."""
+    context = scene.folder / "arm64"
+    context.mkdir()
+    program = context / "true"
+    program.write_bytes(program_for_arm64())
+    program.chmod(0o755)
+    (context / "Containerfile").write_text(f"FROM {scene.image}\nCOPY true /usr/bin/true\n")
+    registry, _, _ = scene.image.partition("/")
+    return push_context(context, registry, "divvy/arm64", scene.image, insecure=True)
+
+
+def image_without_amd64(scene: Scene) -> str:
+    """Push an image for several architectures, of which none is the nodes'."""
+    registry, _, rest = scene.image.partition("/")
+    name, _, digest = rest.partition("@")
+    connection = http.client.HTTPConnection(registry, timeout=10)
+    connection.request(
+        "GET", f"/v2/{name}/manifests/{digest}", headers={"Accept": f"{OCI}.manifest.v1+json"}
+    )
+    answer = connection.getresponse()
+    size = len(answer.read())
+    platform = {"architecture": "arm64", "os": "linux"}
+    kind = answer.headers["Content-Type"]
+    only = {"mediaType": kind, "digest": digest, "size": size, "platform": platform}
+    index = {"schemaVersion": 2, "mediaType": f"{OCI}.index.v1+json", "manifests": [only]}
+    text = json.dumps(index).encode()
+    pushed = f"sha256:{hashlib.sha256(text).hexdigest()}"
+    connection.request(
+        "PUT", f"/v2/{name}/manifests/{pushed}", text, {"Content-Type": f"{OCI}.index.v1+json"}
+    )
+    answer = connection.getresponse()
+    assert answer.status == http.HTTPStatus.CREATED, answer.read()
+    connection.close()
+    return f"{registry}/{name}@{pushed}"
 
 
 @pytest.fixture
@@ -51,6 +100,18 @@ def test_images_from_elsewhere(scene: Scene, images: dict[str, str]) -> None:
     assert "GPU 0: FAULTY" in report["checks"][0]["actual"]
     report = scene.verify(*options, f"--vector-add-image={images['faulty']}")
     assert [(one["id"], one["status"]) for one in report["checks"]] == [("WORK-04", "failed")]
+
+
+@pytest.mark.parametrize("build", [image_for_arm64, image_without_amd64])
+def test_an_image_for_another_architecture_shows_nothing(
+    scene: Scene, build: Callable[[Scene], str]
+) -> None:
+    image = build(scene)
+    options = ("--pool=training", "--select=WORK-01", f"--workload-image={image}")
+    report = scene.verify(*options, expect=2)
+    (check,) = report["checks"]
+    assert (check["status"], check["missed"]) == ("skipped", "not made")
+    assert f"the node is amd64, and {image} is not for it" in check["reason"]
 
 
 def test_checks_that_need_hardware_run_but_never_pass_on_simulated_gpus(scene: Scene) -> None:
