@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -18,6 +19,15 @@ from tests.divvy_command import divvy_command, divvy_environment
 
 # Below /run: a link on the node, as /var/run is, would lead to this machine's own.
 CDI = "run/cdi/divvy.gpu-gpu.json"
+ROOT = "/run/nvidia/driver"
+GPUS = f"{ROOT}/etc/divvy-simd.conf"
+RELOAD = f"""
+cat > {GPUS}
+old=$(cat {ROOT}/run/divvy-simd.pid)
+kill "$old"
+while kill -0 "$old" 2>/dev/null; do sleep 0.05; done
+{ROOT}/usr/bin/divvy-simd --root {ROOT} --description {GPUS}
+"""
 LIMITED_CDI = "run/cdi/divvy.gpu-limited-gpu.json"
 
 
@@ -116,6 +126,22 @@ class Scene:
     def driver(self, node: str, *command: str) -> str:
         """Ask the simulated driver of a node for something."""
         return self.deployed.on_node(node, "divvy-sim", *command)
+
+    @contextlib.contextmanager
+    def other_gpus(self, node: str, product: str) -> Iterator[None]:
+        """Put other cards into the slots of a node for a while; each has a UUID of its own."""
+        before = self.deployed.on_node(node, "cat", GPUS)
+        after = re.sub(r"(?m)^  product .*", f"  product {product}", before)
+        after = re.sub(r"(?m)^  uuid GPU-........", "  uuid GPU-0badcafe", after)
+        self._load_driver(node, after)
+        try:
+            yield
+        finally:
+            self._load_driver(node, before)
+
+    def _load_driver(self, node: str, gpus: str) -> None:
+        """End the simulated driver of a node, and start it for these GPUs."""
+        self.on_node_with(node, gpus, "sh", "-c", RELOAD)
 
     def patch_agents(self, kind: str, patch: Iterable[Any] | dict[str, Any]) -> None:
         """Change the agents' DaemonSet behind Divvy's back."""

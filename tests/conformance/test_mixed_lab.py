@@ -1,4 +1,4 @@
-"""A cluster as clusters are: default pool, CPU node, taints, a cordon, other vendors' devices."""
+"""A cluster as clusters are: default pool, CPU node, taint, cordon, other vendors, unknown GPUs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from tests.conformance.faults import A100, H100, T4
 from tests.conformance.scene import Scene
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
+# No model of Divvy's table.
+UNKNOWN = "NVIDIA Z9000 96GB"
 TAINT = "example.org/research"
 
 
@@ -48,8 +50,14 @@ def mixed_lab(scene: Scene) -> Iterator[None]:
         scene.deployed.up()
 
 
+def product(scene: Scene, node: str) -> str | None:
+    labels = scene.deployed.lab.get("node", node)["metadata"]["labels"]
+    return None if (found := labels.get("nvidia.com/gpu.product")) is None else str(found)
+
+
 def test_a_sound_cluster_of_all_kinds_of_nodes_passes(scene: Scene) -> None:
-    with mixed_lab(scene):
+    with mixed_lab(scene), scene.other_gpus(H100, UNKNOWN):
+        scene.deployed.until(lambda: product(scene, H100) == UNKNOWN.replace(" ", "-"), 60)
         # What is not known is not checked, and with --require that is not enough.
         report = scene.verify("--require", expect=3)
     failed = {(one["id"], one["case"]) for one in report["checks"] if one["status"] == "failed"}
