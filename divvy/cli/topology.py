@@ -11,7 +11,7 @@ from divvy.engine.values import unwrapped
 from divvy.engine.watcher import Summary
 from divvy.model import Cluster, InvalidCluster, NewerSchema, parse_canonical
 from divvy.model.contract import CONFIG_KEY, State
-from divvy.plan import compare_live, diff, plan
+from divvy.plan import NodeDifference, compare_live, diff, plan
 from divvy.render.live import live_text
 from divvy.render.terminal import difference_text, plan_text
 
@@ -96,9 +96,19 @@ def wait_advertised(summary: Summary, stack: str) -> str | None:
         took = time.monotonic() - began
         if not difference.nodes:
             return f"the nodes advertise what the plan says, {took:.1f} s after the last step"
-        if took > _PATIENCE or all(node.state in _SETTLED for node in difference.nodes):
+        if took > _PATIENCE or not any(map(_may_change, difference.nodes)):
             return _plain(live_text(difference))
         time.sleep(0.25)
+
+
+def _may_change(node: NodeDifference) -> bool:
+    """Return whether a node's agent may still bring it to what the file says.
+
+    That it bypasses the file, or that the file does not say what it has, does not go by waiting.
+    """
+    if node.state in _SETTLED:
+        return False
+    return bool(node.resources) or node.state not in (None, State.READY)
 
 
 def _plain(view: Any) -> str:

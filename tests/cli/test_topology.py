@@ -1,0 +1,80 @@
+"""For how long `divvy up` waits for the nodes."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from divvy.cli import topology
+from divvy.model import parse_cluster
+from divvy.plan import LiveNode
+
+CLUSTER = parse_cluster(
+    {
+        "profiles": {"whole": {}, "slices": {"timeSlicing": {"replicas": 4}}},
+        "pools": {
+            "known": {
+                "select": {"pool": "known"},
+                "hardware": {"model": "T4", "gpus": 2, "count": 1},
+                "profile": "whole",
+            },
+            "unknown": {"select": {"pool": "unknown"}, "profile": "whole"},
+        },
+    }
+)
+WHOLE = {"nvidia.com/gpu": 2}
+
+
+class Waited(Exception):
+    pass
+
+
+def node(pool: str, allocatable: dict[str, int], state: str = "Ready", **labels: str) -> LiveNode:
+    return LiveNode(pool, {"pool": pool, **labels}, allocatable, state, "", gpus=2)
+
+
+@pytest.fixture(name="said")
+def _said(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Give what `up` says of nodes; raises Waited where it would look once more."""
+    summary: Any = SimpleNamespace(changes=1)
+    monkeypatch.setattr(topology, "configured", lambda _: (None, CLUSTER))
+    monkeypatch.setattr(topology, "_connection", lambda _: (None, None))
+
+    def sleep(_seconds: float) -> None:
+        raise Waited
+
+    monkeypatch.setattr("time.sleep", sleep)
+
+    def say(*nodes: LiveNode) -> str | None:
+        monkeypatch.setattr(topology, "live_nodes", lambda *_: nodes)
+        return topology.wait_advertised(summary, "s")
+
+    return say
+
+
+def test_nodes_of_which_the_file_says_nothing_are_named_and_not_waited_for(said: Any) -> None:
+    text = said(node("known", WHOLE), node("unknown", WHOLE))
+    assert "the stack file does not say which GPUs it has" in text
+    shared = {"nvidia.com/gpu.shared": 8}
+    text = said(node("known", shared, **{"divvy.gpu/profile": "slices"}))
+    assert "bypasses the file: label divvy.gpu/profile=slices" in text
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        node("known", {}),
+        node("known", WHOLE, "Changing"),
+        node("unknown", WHOLE, "Changing"),
+        node("known", {"nvidia.com/gpu": 2}, "Changing", **{"divvy.gpu/profile": "slices"}),
+    ],
+)
+def test_an_agent_at_work_is_waited_for(said: Any, late: LiveNode) -> None:
+    with pytest.raises(Waited):
+        said(node("unknown", WHOLE), late)
+
+
+def test_an_agent_that_waits_for_pods_is_not_waited_for(said: Any) -> None:
+    assert "Waiting" in said(node("known", {}, "Waiting"))
