@@ -19,11 +19,11 @@ Options = dict[str, Any]
 class Fault:
     """What is wrong, how it is brought about, and which checks have to fail.
 
-    ``pool`` limits the run to the nodes of one; None: all take part.
+    ``pool`` limits the run to the nodes of one.
     """
 
     title: str
-    pool: str | None
+    pool: str
     checks: tuple[str, ...]
     inflict: Callable[[Scene], AbstractContextManager[Options]]
 
@@ -178,13 +178,9 @@ def _no_pod_resources(scene: Scene) -> Iterator[Options]:
 
 
 def _move_pod_resources(scene: Scene, folder: str) -> None:
-    nodes = (A100, H100, T4)
-    before = {node: _agent_id(scene, node) for node in nodes}
     volumes = [{"name": "pod-resources", "hostPath": {"path": folder}}]
     scene.patch_agents("strategic", {"spec": {"template": {"spec": {"volumes": volumes}}}})
-    scene.deployed.until(
-        lambda: all(_agent_id(scene, node) not in (None, before[node]) for node in nodes), 90
-    )
+    scene.replace_agents()
     scene.deployed.until(lambda: scene.deployed.offered(H100) == {"nvidia.com/gpu": 2}, 60)
 
 
@@ -460,7 +456,8 @@ def _signature(scene: Scene, node: str) -> tuple[object, ...]:
 
 
 FAULTS = (
-    Fault("the agents are gone", "training", ("NODE-01", "PLUG-02", "OBS-01"), _no_agents),
+    # Not PLUG-02, which waits a minute for allocatable: it is seen where a GPU is missing.
+    Fault("the agents are gone", "training", ("NODE-01", "OBS-01"), _no_agents),
     Fault("the node has other GPUs than the stack file says", "training",
           ("NODE-02", "ISO-06"), _with_file(_other_gpus)),
     Fault("the node's driver is another version", "training",
@@ -510,7 +507,7 @@ FAULTS = (
           ("ISO-07",), _with_cdi(H100, _unnamed_gpu)),
     Fault("the CDI specification gives the folder of a daemon's socket writable", "training",
           ("ISO-09",), _with_cdi(H100, _writable_sockets)),
-    Fault("the agent cannot ask the kubelet who holds what", None,
+    Fault("the agent cannot ask the kubelet who holds what", "research",
           ("OBS-02", "OBS-03", "OBS-05"), _no_pod_resources),
     Fault("pods on GPUs are ended by whatever happens to their node", "training",
           ("DISR-01", "DISR-02", "DISR-03", "DISR-04", "DISR-08"), _killed_pods),

@@ -150,8 +150,13 @@ class Scene:
             "--patch", json.dumps(patch),
         )  # fmt: skip
 
-    def until_agents_are_new(self) -> None:
-        """Wait until every agent's pod is of the DaemonSet's present template, and ready."""
+    def replace_agents(self) -> None:
+        """End the agents' pods of another template all at once: a rollout takes one at a time.
+
+        Return when the new ones are ready.
+        """
+        selector = "--selector=app.kubernetes.io/component=agent"
+        self.deployed.lab.kubectl("delete", "pods", f"-n={NAMESPACE}", selector, "--wait=false")
         self.deployed.lab.kubectl(
             "rollout", "status", "daemonset/divvy-agent", f"-n={NAMESPACE}", "--timeout=120s"
         )

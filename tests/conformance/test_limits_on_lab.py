@@ -36,12 +36,12 @@ def agents_that_see_no_processes(scene: Scene) -> Iterator[None]:
     """Run the agents in a PID namespace of their own: NVML's processes have no containers."""
     path = "/spec/template/spec/hostPID"
     scene.patch_agents("json", [{"op": "replace", "path": path, "value": False}])
-    scene.until_agents_are_new()
+    scene.replace_agents()
     try:
         yield
     finally:
         scene.patch_agents("json", [{"op": "replace", "path": path, "value": True}])
-        scene.until_agents_are_new()
+        scene.replace_agents()
 
 
 def test_limited_shares_are_proven_and_their_faults_are_seen(scene: Scene) -> None:

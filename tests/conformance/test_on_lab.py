@@ -74,7 +74,7 @@ def test_a_fault_is_named_by_its_checks(scene: Scene, fault: Fault) -> None:
     with fault.inflict(scene) as options:
         image = [f"--workload-image={options['image']}"] if "image" in options else []
         report = scene.verify(
-            *([f"--pool={fault.pool}"] if fault.pool else []),
+            f"--pool={fault.pool}",
             f"--select={','.join(fault.checks)}",
             "--exclusive",
             "--disruptive",
