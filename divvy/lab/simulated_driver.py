@@ -1,5 +1,6 @@
 """Install the simulated driver below a driver root and start its daemon."""
 
+import fcntl
 import os
 import shutil
 import stat
@@ -28,7 +29,10 @@ _LINKS = {
 def build() -> Path:
     """Build what is out of date and return the folder with libraries and programs."""
     command = ["make", "--silent", f"--jobs={os.cpu_count()}", "-C", str(SOURCE), "all"]
-    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    # Two that build the same tree at once would link what the other is still writing.
+    with (SOURCE / "Makefile").open() as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        made = subprocess.run(command, capture_output=True, text=True, check=False)
     if made.returncode != 0:
         raise DriverInstallationFailed(f"building {SOURCE} failed:\n{made.stderr.strip()}")
     return BUILT
