@@ -26,6 +26,7 @@ enum boolean { BOOLEAN_NONE, BOOLEAN_AND, BOOLEAN_OR, BOOLEAN_XOR };
 
 struct exec;
 struct insn;
+struct symbol;
 typedef void (*op_fn)(struct exec *x, const struct insn *i);
 
 struct insn {
@@ -40,6 +41,7 @@ struct insn {
     uint8_t control, boolean, space, count, width, mode;
     uint32_t target, line, number;
     int64_t offset;
+    const struct symbol *label; /* of a branch, until the place is known */
 };
 
 enum special {
@@ -50,8 +52,8 @@ enum special {
 struct filled { /* a register that has its value before the first instruction */
     uint32_t offset;
     uint8_t width;
-    bool is_special;
-    uint64_t value; /* or enum special */
+    enum filling { WITH_VALUE, WITH_SPECIAL, WITH_DYNAMIC_SHARED } with;
+    uint64_t value; /* or enum special, or what is added to where dynamic shared memory begins */
 };
 
 struct parameter {
@@ -72,7 +74,7 @@ struct ptx_kernel {
     struct filled *filled;
     unsigned filled_count;
     unsigned shared_bytes, local_bytes, max_threads;
-    bool dynamic_shared;
+    unsigned dynamic_align; /* of dynamic shared memory; 0 where there is none */
     struct ptx_kernel *next;
 };
 

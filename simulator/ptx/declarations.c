@@ -36,11 +36,11 @@ static bool directive_type(struct parser *p, enum type *type)
     return true;
 }
 
-static bool add_register(struct parser *p, const char *name, enum type type)
+static bool add_register(struct parser *p, const struct token *name, enum type type)
 {
     struct symbol *known = symbol_find(p, name);
     if (known != NULL && known->level == p->level)
-        return refuse(p, "%s is declared twice", name);
+        return refuse(p, "%.*s is declared twice", SHOWN(*name));
     struct symbol *symbol = symbol_add(p, name, IS_REGISTER);
     if (symbol == NULL)
         return false;
@@ -52,20 +52,31 @@ static bool add_register(struct parser *p, const char *name, enum type type)
     return true;
 }
 
+static bool add_numbered(struct parser *p, const struct token *stem, unsigned number, enum type type)
+{
+    char *text = NULL;
+    int length = asprintf(&text, "%.*s%u", (int)stem->length, stem->text, number);
+    if (length < 0)
+        return refuse(p, "out of memory");
+    const struct token name = {.kind = TOKEN_WORD, .text = text, .length = (size_t)length};
+    bool sound = add_register(p, &name, type);
+    free(text);
+    return sound;
+}
+
 /* .reg .b32 %r<8>, %x; */
 bool parse_registers(struct parser *p)
 {
     enum type type;
-    char name[128], numbered[160];
     if (!directive_type(p, &type))
         return false;
     do {
         if (p->lexer.token.kind != TOKEN_WORD)
             return refuse(p, "the name of a register is expected");
-        token_copy(&p->lexer.token, name, sizeof name);
+        const struct token name = p->lexer.token;
         lexer_next(&p->lexer);
         if (!accept(p, '<')) {
-            if (!add_register(p, name, type))
+            if (!add_register(p, &name, type))
                 return false;
             continue;
         }
@@ -73,11 +84,9 @@ bool parse_registers(struct parser *p)
         if (p->lexer.token.kind != TOKEN_INTEGER || count > MAX_REGISTERS)
             return refuse(p, "a number of registers up to %d is expected", MAX_REGISTERS);
         lexer_next(&p->lexer);
-        for (uint64_t i = 0; i < count; i++) {
-            snprintf(numbered, sizeof numbered, "%s%llu", name, (unsigned long long)i);
-            if (!add_register(p, numbered, type))
+        for (uint64_t i = 0; i < count; i++)
+            if (!add_numbered(p, &name, (unsigned)i, type))
                 return false;
-        }
         if (!expect(p, '>'))
             return false;
     } while (accept(p, ','));
@@ -166,7 +175,7 @@ static bool initial_values(struct parser *p, enum type type, uint8_t *memory, ui
     return true;
 }
 
-static bool add_variable(struct parser *p, const char *name, enum type type, uint64_t count)
+static bool add_variable(struct parser *p, const struct token *name, enum type type, uint64_t count)
 {
     struct variable *made = calloc(1, sizeof *made);
     if (made == NULL)
@@ -174,47 +183,65 @@ static bool add_variable(struct parser *p, const char *name, enum type type, uin
     made->next = p->module->variables;
     p->module->variables = made;
     made->size = count * type_width(type);
-    made->name = strdup(name);
+    made->name = strndup(name->text, name->length);
     made->memory = aligned_alloc(256, (made->size + 256) / 256 * 256);
     if (made->name == NULL || made->memory == NULL)
         return refuse(p, "out of memory");
     memset(made->memory, 0, made->size);
     unsigned level = p->level;
-    p->level = 0; /* variables are the module's */
+    p->level = MODULE_LEVEL; /* variables are the module's */
     struct symbol *symbol = symbol_add(p, name, IS_VARIABLE);
     p->level = level;
     if (symbol == NULL)
         return false;
     symbol->defined = true;
+    symbol->width = (uint8_t)type_width(type);
     symbol->value = (uint64_t)(uintptr_t)made->memory;
     return !accept(p, '=') || initial_values(p, type, made->memory, count);
 }
 
-static bool add_window_variable(struct parser *p, const char *name, enum space space, uint64_t align,
-                                uint64_t size, bool is_open)
+static bool take_room(struct parser *p, unsigned *used, const struct symbol *symbol, unsigned most,
+                      const char *space, uint64_t *place)
 {
-    if (p->kernel == NULL && !is_open)
-        return refuse(p, "shared memory is declared within its kernel, or open-ended");
-    struct symbol *symbol = symbol_add(p, name, space == SPACE_SHARED ? IS_SHARED : IS_LOCAL);
+    uint64_t at = (*used + symbol->align - 1) / symbol->align * symbol->align;
+    if (at + symbol->size > most)
+        return refuse(p, "more than %u bytes of %s memory", most, space);
+    *place = at;
+    *used = (unsigned)(at + symbol->size);
+    return true;
+}
+
+/* A module's shared memory is in those of its kernels that use it; a kernel's own is in that one. */
+bool place_shared(struct parser *p, struct symbol *symbol)
+{
+    if (symbol->placed_in == p->kernel)
+        return true;
+    symbol->placed_in = p->kernel;
+    return take_room(p, &p->kernel->shared_bytes, symbol, MAX_SHARED, "shared", &symbol->value);
+}
+
+static bool add_window_variable(struct parser *p, const struct token *name, enum space space, uint64_t align,
+                                uint64_t size, unsigned width, bool is_open)
+{
+    struct symbol *symbol = symbol_add(p, name, space == SPACE_SHARED  ? IS_SHARED
+                                                : space == SPACE_PARAM ? IS_ARGUMENT
+                                                                       : IS_LOCAL);
     if (symbol == NULL)
         return false;
-    symbol->defined = !is_open; /* an open one begins where the others end: known at the end */
+    symbol->defined = !is_open; /* an open one begins where the others end: known at the launch */
+    symbol->width = (uint8_t)width;
+    symbol->align = align;
+    symbol->size = size;
     if (is_open)
         return space == SPACE_SHARED || refuse(p, "local memory has a size");
-    unsigned *used = space == SPACE_SHARED ? &p->kernel->shared_bytes : &p->kernel->local_bytes;
-    uint64_t at = (*used + align - 1) / align * align, most = space == SPACE_SHARED ? MAX_SHARED : MAX_LOCAL;
-    if (at + size > most)
-        return refuse(p, "more than %llu bytes of %s memory", (unsigned long long)most,
-                      space == SPACE_SHARED ? "shared" : "local");
-    symbol->value = at;
-    *used = (unsigned)(at + size);
-    return true;
+    if (space == SPACE_SHARED)
+        return p->kernel == NULL || place_shared(p, symbol);
+    return take_room(p, &p->kernel->local_bytes, symbol, MAX_LOCAL, "local", &symbol->value);
 }
 
 bool parse_variable(struct parser *p, enum space space)
 {
     enum type type;
-    char name[256];
     uint64_t align = 0, count, vector = 1;
     bool is_open;
     if (!alignment(p, &align))
@@ -230,18 +257,48 @@ bool parse_variable(struct parser *p, enum space space)
     do {
         if (p->lexer.token.kind != TOKEN_WORD)
             return refuse(p, "the name of a variable is expected");
-        token_copy(&p->lexer.token, name, sizeof name);
+        const struct token name = p->lexer.token;
         lexer_next(&p->lexer);
         if (!dimensions(p, &count, &is_open))
             return false;
         count *= vector;
         bool sound = space == SPACE_GLOBAL || space == SPACE_CONST
-                         ? add_variable(p, name, type, count)
-                         : add_window_variable(p, name, space, align, count * type_width(type), is_open);
+                         ? add_variable(p, &name, type, count)
+                         : add_window_variable(p, &name, space, align, count * type_width(type),
+                                               type_width(type), is_open);
         if (!sound)
             return false;
     } while (accept(p, ','));
     return expect(p, ';');
+}
+
+/* .param .u64 .ptr .global .align 8 name[16] */
+bool parse_parameter(struct parser *p, struct token *name, uint64_t *align, uint64_t *size)
+{
+    enum type type;
+    bool is_open;
+    if (!token_is(&p->lexer.token, ".param"))
+        return refuse(p, ".param is expected");
+    lexer_next(&p->lexer);
+    *align = 0;
+    if (!alignment(p, align) || !directive_type(p, &type))
+        return false;
+    while (p->lexer.token.kind == TOKEN_WORD && p->lexer.token.text[0] == '.') {
+        bool is_align = token_is(&p->lexer.token, ".align");
+        lexer_next(&p->lexer);
+        if (is_align)
+            lexer_next(&p->lexer);
+    }
+    *name = p->lexer.token;
+    if (name->kind != TOKEN_WORD)
+        return refuse(p, "the name of a parameter is expected");
+    lexer_next(&p->lexer);
+    if (!dimensions(p, size, &is_open) || is_open)
+        return p->problem == PTX_FINE ? refuse(p, "a parameter has a size") : false;
+    *size *= type_width(type);
+    if (*align == 0)
+        *align = type_width(type);
+    return true;
 }
 
 /* (.param .u64 a, .param .align 8 .b8 b[16]) */
@@ -253,38 +310,21 @@ bool parse_parameters(struct parser *p)
     if (accept(p, ')'))
         return true;
     do {
-        enum type type;
-        char name[256];
-        uint64_t align = 0, count;
-        bool is_open;
-        if (!token_is(&p->lexer.token, ".param"))
-            return refuse(p, ".param is expected");
-        lexer_next(&p->lexer);
-        if (!alignment(p, &align) || !directive_type(p, &type))
+        struct token name;
+        uint64_t align, size;
+        if (!parse_parameter(p, &name, &align, &size))
             return false;
-        while (p->lexer.token.kind == TOKEN_WORD && p->lexer.token.text[0] == '.') { /* .ptr .global .align 8 */
-            bool is_align = token_is(&p->lexer.token, ".align");
-            lexer_next(&p->lexer);
-            if (is_align)
-                lexer_next(&p->lexer);
-        }
-        token_copy(&p->lexer.token, name, sizeof name);
-        lexer_next(&p->lexer);
-        if (!dimensions(p, &count, &is_open) || is_open)
-            return p->problem == PTX_FINE ? refuse(p, "a parameter has a size") : false;
-        if (align == 0)
-            align = type_width(type);
         struct parameter *grown = realloc(kernel->parameters, (kernel->parameter_count + 1) * sizeof *grown);
         if (grown == NULL)
             return refuse(p, "out of memory");
         kernel->parameters = grown;
         struct parameter *made = &grown[kernel->parameter_count++];
-        *made = (struct parameter){strdup(name), (kernel->parameter_bytes + align - 1) / align * align,
-                                   count * type_width(type)};
+        *made = (struct parameter){strndup(name.text, name.length),
+                                   (kernel->parameter_bytes + align - 1) / align * align, size};
         kernel->parameter_bytes = made->offset + made->size;
         if (kernel->parameter_bytes > 4096)
             return refuse(p, "a kernel has at most 4096 bytes of parameters");
-        struct symbol *symbol = symbol_add(p, name, IS_PARAMETER);
+        struct symbol *symbol = symbol_add(p, &name, IS_PARAMETER);
         if (symbol == NULL)
             return false;
         symbol->value = made->offset;

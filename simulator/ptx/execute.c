@@ -64,11 +64,12 @@ static void fill_registers(struct exec *x, const unsigned *block, bool first)
 {
     for (unsigned f = 0; f < x->kernel->filled_count; f++) {
         const struct filled *fill = &x->kernel->filled[f];
-        bool changes = fill->is_special && fill->value >= CTAID_X && fill->value <= CTAID_Z;
+        bool is_special = fill->with == WITH_SPECIAL;
+        bool changes = is_special && fill->value >= CTAID_X && fill->value <= CTAID_Z;
+        uint64_t value = fill->value + (fill->with == WITH_DYNAMIC_SHARED ? x->kernel->shared_bytes : 0);
         for (unsigned t = 0; (first || changes) && t < x->threads; t++)
             load_value(x, fill->offset, fill->width, t,
-                       fill->is_special ? special_value(x->launch, (enum special)fill->value, t, block)
-                                        : fill->value);
+                       is_special ? special_value(x->launch, (enum special)value, t, block) : value);
     }
 }
 

@@ -29,7 +29,7 @@ static const struct meaning meanings[] = {
     {"ldu", LOAD, 0}, {"st", STORE, 0}, {"atom", ATOMIC_RESULT, 0},
     {"red", ATOMIC_ONLY, 0}, {"shfl", SHUFFLE, 0}, {"prmt", PERMUTE, 0},
     {"lop3", LOGIC3, 0}, {"shf", FUNNEL, 0}, {"bra", JUMP, 0},
-    {"ret", RETURN, 0}, {"exit", RETURN, 0}, {"bar", WAIT, 0},
+    {"call", CALL, 0}, {"ret", RETURN, 0}, {"exit", LEAVE_KERNEL, 0}, {"bar", WAIT, 0},
     {"barrier", WAIT, 0}, {"trap", STOP, 0}, {"membar", NOTHING, 0},
     {"fence", NOTHING, 0}, {"nanosleep", SLEEP, 0},
 };
@@ -54,30 +54,17 @@ struct insn *emit(struct parser *p)
 
 static bool jump(struct parser *p, struct opcode *o, struct insn *i)
 {
-    char name[160];
     take(o, "uni");
     if (!all_taken(p, o))
         return false;
     if (p->lexer.token.kind != TOKEN_WORD)
         return refuse(p, "a label is expected");
-    token_copy(&p->lexer.token, name, sizeof name);
+    struct symbol *label = symbol_label(p, &p->lexer.token);
+    if (label == NULL)
+        return false;
     lexer_next(&p->lexer);
-    struct symbol *label = symbol_find(p, name);
-    if (label == NULL) {
-        /* Labels are the kernel's, wherever a block in braces first names one. */
-        unsigned level = p->level;
-        p->level = 1;
-        label = symbol_add(p, name, IS_LABEL);
-        p->level = level;
-        if (label == NULL)
-            return false;
-        label->width = 0;
-    }
-    if (label->kind != IS_LABEL)
-        return refuse(p, "%s is no label", name);
     i->control = BRANCH;
-    /* Until the kernel's end the symbol stands for the place. */
-    i->offset = (int64_t)(uintptr_t)label;
+    i->label = label;
     return true;
 }
 
@@ -135,8 +122,14 @@ static bool parse_by_form(struct parser *p, struct opcode *o, const struct meani
         return parse_three_words(p, o, i, m->form);
     case JUMP:
         return jump(p, o, i);
+    case CALL:
+        return parse_call(p, o, i);
     case RETURN:
         take(o, "uni");
+        i->control = p->return_label != NULL ? BRANCH : LEAVE;
+        i->label = p->return_label;
+        return all_taken(p, o);
+    case LEAVE_KERNEL:
         i->control = LEAVE;
         return all_taken(p, o);
     case WAIT:

@@ -26,6 +26,9 @@ struct lexer {
     bool broken;        /* something that is no word of PTX */
 };
 
+/* A word for "%.*s"; the beginning is enough of one that a compiler has made thousands of letters long. */
+#define SHOWN(token) (int)((token).length < 100 ? (token).length : 100), (token).text
+
 void lexer_start(struct lexer *lexer, const char *text, size_t length);
 void lexer_next(struct lexer *lexer);
 bool token_is(const struct token *token, const char *word);

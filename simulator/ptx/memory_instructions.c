@@ -68,13 +68,13 @@ bool parse_load_store(struct parser *p, struct opcode *o, struct insn *i, bool s
         return refuse(p, "a type is expected");
     if (!all_taken(p, o))
         return false;
-    if (store && (i->space == SPACE_PARAM || i->space == SPACE_CONST))
-        return refuse(p, "nothing is stored in this space");
     if (type_width(type) * i->count > 16)
         return refuse(p, "an access is at most 16 bytes wide");
     if (store) {
         if (!parse_address(p, i) || !expect(p, ',') || !data(p, type, i, i->count, true, &width))
             return false;
+        if (i->space == SPACE_PARAM || i->space == SPACE_CONST)
+            return refuse(p, "nothing is stored in this space");
         i->run = p->handlers->memory->store[type][width];
     } else {
         if (!data(p, type, i, i->count, false, &width) || !expect(p, ',') || !parse_address(p, i))

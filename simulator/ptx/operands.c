@@ -13,12 +13,12 @@ uint32_t new_register(struct parser *p, unsigned width)
     return at;
 }
 
-static uint32_t filled_register(struct parser *p, unsigned width, bool is_special, uint64_t value)
+static uint32_t filled_register(struct parser *p, unsigned width, enum filling with, uint64_t value)
 {
     struct ptx_kernel *kernel = p->kernel;
     for (unsigned i = 0; i < kernel->filled_count; i++) {
         const struct filled *known = &kernel->filled[i];
-        if (known->width == width && known->is_special == is_special && known->value == value)
+        if (known->width == width && known->with == with && known->value == value)
             return known->offset;
     }
     struct filled *grown = realloc(kernel->filled, (kernel->filled_count + 1) * sizeof *grown);
@@ -29,22 +29,22 @@ static uint32_t filled_register(struct parser *p, unsigned width, bool is_specia
     kernel->filled = grown;
     uint32_t offset = new_register(p, width);
     kernel->register_count--; /* not one of the program's */
-    grown[kernel->filled_count++] = (struct filled){offset, (uint8_t)width, is_special, value};
+    grown[kernel->filled_count++] = (struct filled){offset, (uint8_t)width, with, value};
     return offset;
 }
 
 uint32_t constant_register(struct parser *p, unsigned width, uint64_t value)
 {
-    return filled_register(p, width, false, width < 8 ? value & ((1ull << width * 8) - 1) : value);
+    return filled_register(p, width, WITH_VALUE, width < 8 ? value & ((1ull << width * 8) - 1) : value);
 }
 
-static bool special(const char *name, enum special *which)
+static bool special(const struct token *token, enum special *which)
 {
     static const char *const names[SPECIALS] = {"%tid.x", "%tid.y", "%tid.z", "%ntid.x", "%ntid.y",
         "%ntid.z", "%ctaid.x", "%ctaid.y", "%ctaid.z", "%nctaid.x", "%nctaid.y", "%nctaid.z",
         "%laneid", "%warpid", "%nwarpid", "%smid", "%nsmid", "%gridid"};
     for (int i = 0; i < SPECIALS; i++)
-        if (strcmp(names[i], name) == 0) {
+        if (token_is(token, names[i])) {
             *which = (enum special)i;
             return true;
         }
@@ -53,13 +53,13 @@ static bool special(const char *name, enum special *which)
 
 bool parse_register(struct parser *p, unsigned width, bool predicate, uint32_t *offset)
 {
-    char name[160];
-    token_copy(&p->lexer.token, name, sizeof name);
-    struct symbol *symbol = p->lexer.token.kind == TOKEN_WORD ? symbol_find(p, name) : NULL;
+    const struct token *name = &p->lexer.token;
+    struct symbol *symbol = symbol_find(p, name);
     if (symbol == NULL || symbol->kind != IS_REGISTER)
-        return refuse(p, "%s is no register", name);
+        return refuse(p, "%.*s is no register", SHOWN(*name));
     if (symbol->predicate != predicate || (!predicate && symbol->width != width))
-        return refuse(p, predicate ? "%s is no predicate" : "%s is not a register of %u bits", name, width * 8);
+        return refuse(p, predicate ? "%.*s is no predicate" : "%.*s is not a register of %u bits", SHOWN(*name),
+                      width * 8);
     *offset = (uint32_t)symbol->value;
     lexer_next(&p->lexer);
     return true;
@@ -67,11 +67,9 @@ bool parse_register(struct parser *p, unsigned width, bool predicate, uint32_t *
 
 bool parse_any_register(struct parser *p, uint32_t *offset, unsigned *width)
 {
-    char name[160];
-    token_copy(&p->lexer.token, name, sizeof name);
-    struct symbol *symbol = p->lexer.token.kind == TOKEN_WORD ? symbol_find(p, name) : NULL;
+    struct symbol *symbol = symbol_find(p, &p->lexer.token);
     if (symbol == NULL || symbol->kind != IS_REGISTER || symbol->predicate)
-        return refuse(p, "%s is no register for numbers", name);
+        return refuse(p, "%.*s is no register for numbers", SHOWN(p->lexer.token));
     *offset = (uint32_t)symbol->value;
     *width = symbol->width;
     lexer_next(&p->lexer);
@@ -115,52 +113,65 @@ static bool immediate(struct parser *p, enum type type, uint32_t *offset)
     return p->problem == PTX_FINE;
 }
 
-/* The address of a variable, possibly with an offset: name, name+8. */
-static bool variable_address(struct parser *p, const struct symbol *symbol, uint64_t *value)
+/* The address of a variable, possibly with an offset: name, name+8, name[2]. What the launch adds to it
+ * is said too: where dynamic shared memory begins is not known before. */
+static bool variable_address(struct parser *p, struct symbol *symbol, uint64_t *value, enum filling *with)
 {
     int64_t more = 0;
-    *value = symbol->value;
-    if (!symbol->defined && symbol->kind == IS_SHARED) {
-        p->kernel->dynamic_shared = true;
-        /* It begins behind all that is declared with a size; PTX declares before it uses. */
-        *value = (p->kernel->shared_bytes + 15) / 16 * 16;
-        p->kernel->shared_bytes = (unsigned)*value;
-    }
-    if (accept(p, '+') && !parse_constant(p, &more))
+    lexer_next(&p->lexer);
+    *with = WITH_VALUE;
+    if (symbol->kind == IS_SHARED && !symbol->defined) {
+        unsigned align = symbol->align < 16 ? 16 : (unsigned)symbol->align;
+        if (p->kernel->dynamic_align < align)
+            p->kernel->dynamic_align = align;
+        *with = WITH_DYNAMIC_SHARED;
+    } else if (symbol->kind == IS_SHARED && !place_shared(p, symbol))
         return false;
-    *value += (uint64_t)more;
+    if (accept(p, '[')) {
+        if (!parse_constant(p, &more) || !expect(p, ']'))
+            return false;
+        more *= symbol->width;
+    } else if (accept(p, '+') && !parse_constant(p, &more))
+        return false;
+    *value = symbol->value + (uint64_t)more;
     return true;
+}
+
+static bool has_address(const struct symbol *symbol)
+{
+    return symbol != NULL && (symbol->kind == IS_SHARED || symbol->kind == IS_LOCAL || symbol->kind == IS_VARIABLE);
 }
 
 bool parse_operand(struct parser *p, enum type type, uint32_t *offset)
 {
     const struct token *token = &p->lexer.token;
     unsigned width = type == U8 || type == S8 ? 2 : type_width(type);
-    char name[160];
     enum special which;
+    enum filling with;
     uint64_t address;
     if (token->kind == TOKEN_INTEGER || token->kind == TOKEN_FLOAT || token_is_mark(token, '-'))
         return immediate(p, type, offset);
-    token_copy(token, name, sizeof name);
-    if (token->kind == TOKEN_WORD && special(name, &which)) {
+    if (special(token, &which)) {
         if (width < 4 || type == F32 || type == F64)
-            return refuse(p, "%s is a number of 32 bits", name);
-        *offset = filled_register(p, width, true, which);
+            return refuse(p, "%.*s is a number of 32 bits", SHOWN(*token));
+        *offset = filled_register(p, width, WITH_SPECIAL, which);
         lexer_next(&p->lexer);
         return p->problem == PTX_FINE;
     }
-    if (token->kind == TOKEN_WORD && strcmp(name, "WARP_SZ") == 0) {
+    if (token_is(token, "WARP_SZ")) {
         *offset = constant_register(p, width, 32);
         lexer_next(&p->lexer);
         return true;
     }
-    struct symbol *symbol = token->kind == TOKEN_WORD ? symbol_find(p, name) : NULL;
-    if (symbol != NULL && (symbol->kind == IS_SHARED || symbol->kind == IS_LOCAL || symbol->kind == IS_VARIABLE)) {
-        lexer_next(&p->lexer);
-        if (!variable_address(p, symbol, &address))
+    struct symbol *symbol = symbol_find(p, token);
+    if (has_address(symbol)) {
+        if (width < 4)
+            return refuse(p, "%.*s is an address", SHOWN(*token));
+        if (!variable_address(p, symbol, &address, &with))
             return false;
-        *offset = constant_register(p, width, address);
-        return true;
+        *offset = with == WITH_VALUE ? constant_register(p, width, address)
+                                     : filled_register(p, width, with, address);
+        return p->problem == PTX_FINE;
     }
     return parse_register(p, width, type == PRED, offset);
 }
@@ -168,63 +179,73 @@ bool parse_operand(struct parser *p, enum type type, uint32_t *offset)
 /* Like parse_operand; a register may also be wider than the type. */
 bool parse_wide_operand(struct parser *p, enum type type, uint32_t *offset, unsigned *width)
 {
-    char name[160];
-    token_copy(&p->lexer.token, name, sizeof name);
-    struct symbol *symbol = p->lexer.token.kind == TOKEN_WORD ? symbol_find(p, name) : NULL;
+    const struct token name = p->lexer.token;
+    struct symbol *symbol = symbol_find(p, &name);
     if (symbol != NULL && symbol->kind == IS_REGISTER) {
         if (!parse_any_register(p, offset, width))
             return false;
-        return *width >= type_width(type) || refuse(p, "%s is narrower than the type", name);
+        return *width >= type_width(type) || refuse(p, "%.*s is narrower than the type", SHOWN(name));
     }
     *width = type == U8 || type == S8 ? 2 : type_width(type);
     return parse_operand(p, type, offset);
 }
 
+/* A place that is known by its name; `base` is what is added to nothing, or to dynamic shared memory. */
+static bool named_place(struct parser *p, struct symbol *symbol, struct insn *i, uint64_t *base, enum filling *with)
+{
+    const struct token name = p->lexer.token;
+    *with = WITH_VALUE;
+    if (symbol->kind == IS_PARAMETER || symbol->kind == IS_ARGUMENT) {
+        if (i->space != SPACE_PARAM)
+            return refuse(p, "%.*s is a parameter", SHOWN(name));
+        if (symbol->kind == IS_ARGUMENT)
+            i->space = SPACE_LOCAL;
+        *base = symbol->value;
+        lexer_next(&p->lexer);
+        return true;
+    }
+    bool fits = symbol->kind == IS_SHARED  ? i->space == SPACE_SHARED
+                : symbol->kind == IS_LOCAL ? i->space == SPACE_LOCAL
+                                           : i->space == SPACE_GLOBAL || i->space == SPACE_CONST ||
+                                                 i->space == SPACE_GENERIC;
+    if (!fits)
+        return refuse(p, "%.*s lies in another space", SHOWN(name));
+    return variable_address(p, symbol, base, with);
+}
+
 /* [%rd1+4], [name+4], [4] */
 bool parse_address(struct parser *p, struct insn *i)
 {
-    char name[160];
     unsigned width = 8;
     if (!expect(p, '['))
         return false;
     i->offset = 0;
     i->address_is_narrow = false;
-    token_copy(&p->lexer.token, name, sizeof name);
-    struct symbol *symbol = p->lexer.token.kind == TOKEN_WORD ? symbol_find(p, name) : NULL;
+    const struct token name = p->lexer.token;
+    struct symbol *symbol = symbol_find(p, &name);
     if (symbol != NULL && symbol->kind == IS_REGISTER) {
         if (!parse_any_register(p, &i->a, &width))
             return false;
         if (width < 4)
-            return refuse(p, "%s is too narrow for an address", name);
+            return refuse(p, "%.*s is too narrow for an address", SHOWN(name));
         i->address_is_narrow = width == 4;
         if (i->space == SPACE_PARAM)
             return refuse(p, "parameters are addressed by name");
     } else {
         uint64_t base = 0;
-        if (symbol != NULL && symbol->kind == IS_PARAMETER) {
-            if (i->space != SPACE_PARAM)
-                return refuse(p, "%s is a parameter", name);
-            base = symbol->value;
-            lexer_next(&p->lexer);
-        } else if (symbol != NULL && symbol->kind != IS_LABEL) {
-            bool fits = symbol->kind == IS_SHARED  ? i->space == SPACE_SHARED
-                        : symbol->kind == IS_LOCAL ? i->space == SPACE_LOCAL
-                                                   : i->space == SPACE_GLOBAL || i->space == SPACE_CONST ||
-                                                         i->space == SPACE_GENERIC;
-            if (!fits)
-                return refuse(p, "%s lies in another space", name);
-            lexer_next(&p->lexer);
-            if (!variable_address(p, symbol, &base))
+        enum filling with = WITH_VALUE;
+        if (symbol != NULL && symbol->kind != IS_LABEL) {
+            if (!named_place(p, symbol, i, &base, &with))
                 return false;
         } else {
             int64_t absolute = 0;
-            if (p->lexer.token.kind == TOKEN_WORD)
-                return refuse(p, "%s is unknown", name);
+            if (name.kind == TOKEN_WORD)
+                return refuse(p, "%.*s is unknown", SHOWN(name));
             if (!parse_constant(p, &absolute))
                 return false;
             base = (uint64_t)absolute;
         }
-        i->a = constant_register(p, 8, 0);
+        i->a = with == WITH_VALUE ? constant_register(p, 8, 0) : filled_register(p, 8, with, 0);
         i->offset = (int64_t)base;
     }
     bool plus = accept(p, '+');

@@ -46,19 +46,13 @@ bool expect(struct parser *p, char mark)
     return refuse(p, "'%c' is expected before '%s'", mark, found);
 }
 
-static bool place_label(struct parser *p, const char *name)
+static bool place_label(struct parser *p, const struct token *name)
 {
-    struct symbol *label = symbol_find(p, name);
-    if (label == NULL) {
-        unsigned level = p->level;
-        p->level = 1;
-        label = symbol_add(p, name, IS_LABEL);
-        p->level = level;
-    }
+    struct symbol *label = symbol_label(p, name);
     if (label == NULL)
-        return false;
-    if (label->kind != IS_LABEL || label->defined)
-        return refuse(p, "%s is declared twice", name);
+        return refuse(p, "%.*s is declared twice", SHOWN(*name));
+    if (label->defined)
+        return refuse(p, "%.*s is declared twice", SHOWN(*name));
     label->defined = true;
     label->value = p->kernel->length;
     return true;
@@ -91,6 +85,8 @@ static bool statement(struct parser *p)
             return parse_variable(p, SPACE_SHARED);
         if (token_is(&token, ".local"))
             return parse_variable(p, SPACE_LOCAL);
+        if (token_is(&token, ".param"))
+            return parse_variable(p, SPACE_PARAM);
         token_copy(&token, p->opcode, sizeof p->opcode);
         p->line = token.line;
         return refuse(p, "the directive is not supported within a kernel");
@@ -98,82 +94,56 @@ static bool statement(struct parser *p)
     if (token.kind == TOKEN_WORD) {
         struct lexer before = p->lexer;
         lexer_next(&p->lexer);
-        if (accept(p, ':')) {
-            char name[160];
-            token_copy(&token, name, sizeof name);
-            return place_label(p, name);
-        }
+        if (accept(p, ':'))
+            return place_label(p, &token);
         p->lexer = before;
     }
     return parse_instruction(p);
 }
 
-static bool resolve_labels(struct parser *p)
+static bool resolve_labels(struct parser *p, uint32_t from)
 {
     struct ptx_kernel *kernel = p->kernel;
-    for (uint32_t n = 0; n < kernel->length; n++) {
+    for (uint32_t n = from; n < kernel->length; n++) {
         struct insn *i = &kernel->code[n];
-        if (i->control != BRANCH)
+        if (i->label == NULL)
             continue;
-        const struct symbol *label = (const struct symbol *)(uintptr_t)i->offset;
-        if (!label->defined) {
+        if (!i->label->defined) {
             p->line = i->line;
             snprintf(p->opcode, sizeof p->opcode, "bra");
-            return refuse(p, "label %s is nowhere", label->name);
+            return refuse(p, "label %.100s is nowhere", i->label->name);
         }
-        i->target = (uint32_t)label->value;
+        i->target = (uint32_t)i->label->value;
+        i->label = NULL; /* it ends with its body */
     }
     return true;
 }
 
-static bool kernel_body(struct parser *p)
+/* What stands in the braces of a kernel or a function. */
+bool parse_body(struct parser *p)
 {
+    const unsigned outside = p->level;
+    const uint32_t from = p->kernel->length;
     if (!expect(p, '{'))
         return false;
-    p->level = 2;
-    while (p->level > 1) {
+    p->level++;
+    while (p->level > outside) {
         if (p->lexer.token.kind == TOKEN_END)
             return refuse(p, "'}' is missing");
         if (!statement(p) || p->lexer.broken)
             return refuse(p, "this is no PTX");
     }
     p->opcode[0] = '\0';
+    if (p->return_label != NULL) {
+        p->return_label->defined = true;
+        p->return_label->value = p->kernel->length;
+        return resolve_labels(p, from);
+    }
     struct insn *end = emit(p); /* falling off the end is returning */
     if (end == NULL)
         return false;
     end->control = LEAVE;
-    return resolve_labels(p);
-}
-
-static bool entry(struct parser *p)
-{
-    char name[512];
-    lexer_next(&p->lexer);
-    if (p->lexer.token.kind != TOKEN_WORD)
-        return refuse(p, "the name of a kernel is expected");
-    token_copy(&p->lexer.token, name, sizeof name);
-    lexer_next(&p->lexer);
-    struct ptx_kernel *kernel = calloc(1, sizeof *kernel);
-    if (kernel == NULL)
-        return refuse(p, "out of memory");
-    kernel->module = p->module;
-    kernel->next = p->module->kernels;
-    kernel->max_threads = MAX_THREADS;
-    p->module->kernels = kernel;
-    kernel->name = strdup(name);
-    p->kernel = kernel;
-    p->level = 1;
-    if (!parse_parameters(p))
-        return false;
-    while (p->lexer.token.kind == TOKEN_WORD && p->lexer.token.text[0] == '.')
-        if (token_is(&p->lexer.token, ".pragma") ? !parse_pragma(p) : !parse_performance_directive(p))
-            return false;
-    if (!kernel_body(p))
-        return false;
-    symbols_leave(p, 0);
-    p->kernel = NULL;
-    p->level = 0;
-    return true;
+    return resolve_labels(p, from);
 }
 
 static bool module_statement(struct parser *p)
@@ -185,8 +155,8 @@ static bool module_statement(struct parser *p)
         return refuse(p, "PTX begins with .version");
     if (token_is(&token, ".target"))
         return parse_target(p);
-    if (token_is(&token, ".entry"))
-        return entry(p);
+    if (token_is(&token, ".entry") || token_is(&token, ".func"))
+        return note_body(p, token_is(&token, ".entry"));
     if (token_is(&token, ".file") || token_is(&token, ".loc"))
         return skip_line(p);
     if (token_is(&token, ".section"))
@@ -225,6 +195,7 @@ struct ptx_module *ptx_load(const char *text, size_t length, unsigned capability
         return NULL;
     }
     p->module = module;
+    p->level = MODULE_LEVEL;
     p->capability = capability;
     p->message = message;
     p->message_size = message_size;
@@ -237,16 +208,11 @@ struct ptx_module *ptx_load(const char *text, size_t length, unsigned capability
     }
     if (p->problem == PTX_FINE && !p->seen_version)
         refuse(p, "PTX begins with .version");
+    if (p->problem == PTX_FINE)
+        parse_kernels(p);
     *problem = p->problem;
-    p->level = 0;
     symbols_leave(p, 0);
-    for (unsigned i = 0; i < BUCKETS; i++)
-        while (p->buckets[i] != NULL) {
-            struct symbol *gone = p->buckets[i];
-            p->buckets[i] = gone->next;
-            free(gone->name);
-            free(gone);
-        }
+    bodies_free(p);
     free(p);
     if (*problem == PTX_FINE)
         return module;

@@ -5,27 +5,41 @@
 #include "code.h"
 #include "lexer.h"
 
-enum symbol_kind { IS_REGISTER, IS_PARAMETER, IS_SHARED, IS_LOCAL, IS_VARIABLE, IS_LABEL };
+/* An argument is a .param of a call: a place in local memory that caller and callee share. */
+enum symbol_kind { IS_REGISTER, IS_PARAMETER, IS_ARGUMENT, IS_SHARED, IS_LOCAL, IS_VARIABLE, IS_LABEL };
 
 struct symbol {
     char *name;
     enum symbol_kind kind;
     bool defined;   /* labels are used before */
-    uint8_t width;  /* of a register, in bytes; predicates 1 */
+    uint8_t width;  /* of a register or an element of a variable, in bytes; predicates 1 */
     bool predicate;
     unsigned level; /* of the scope it belongs to */
     uint64_t value; /* offset, address or code position */
+    uint64_t size, align;                /* of shared memory and of arguments */
+    const struct ptx_kernel *placed_in;  /* shared memory has a place in each kernel that uses it */
     struct symbol *next;
 };
 
 #define BUCKETS 4096
+#define MODULE_LEVEL 1
+
+struct body { /* text that is read when all that it can name is known */
+    struct lexer at;   /* behind .entry or .func */
+    struct token name; /* of a function */
+    bool is_kernel, is_open; /* open: it is being read, further up the chain of calls */
+    struct body *next;
+};
 
 struct parser {
     struct lexer lexer;
     struct ptx_module *module;
     struct ptx_kernel *kernel; /* within a kernel */
+    struct body *bodies;       /* in the order of the text */
     struct symbol *buckets[BUCKETS];
     unsigned level;
+    unsigned body_level;         /* the level of the labels of the kernel or function at hand */
+    struct symbol *return_label; /* of the function at hand; NULL in a kernel */
     unsigned capability;
     enum ptx_problem problem;
     char *message;
@@ -33,7 +47,7 @@ struct parser {
     char opcode[64]; /* at hand */
     unsigned line;   /* of the instruction at hand */
     const struct handlers *handlers;
-    uint32_t zero; /* a 64-bit register that is 0, for absolute addresses; NO_REGISTER at first */
+    uint32_t carry; /* the carry flag of the kernel at hand; NO_REGISTER before its first use */
     bool seen_version;
 };
 
@@ -43,15 +57,28 @@ bool expect(struct parser *p, char mark);
 bool accept(struct parser *p, char mark);
 void token_copy(const struct token *token, char *target, size_t size);
 
+bool parse_body(struct parser *p);
+
+struct opcode;
+
 /* symbols.c */
-struct symbol *symbol_find(struct parser *p, const char *name);
-struct symbol *symbol_add(struct parser *p, const char *name, enum symbol_kind kind);
+struct symbol *symbol_find(struct parser *p, const struct token *token);
+struct symbol *symbol_add(struct parser *p, const struct token *token, enum symbol_kind kind);
+struct symbol *symbol_label(struct parser *p, const struct token *token);
 void symbols_leave(struct parser *p, unsigned level); /* forget what is deeper than `level` */
+
+/* bodies.c */
+bool note_body(struct parser *p, bool is_kernel);
+bool parse_kernels(struct parser *p);
+bool parse_call(struct parser *p, struct opcode *o, struct insn *i);
+void bodies_free(struct parser *p);
 
 /* declarations.c */
 bool parse_registers(struct parser *p);
 bool parse_variable(struct parser *p, enum space space);
+bool parse_parameter(struct parser *p, struct token *name, uint64_t *align, uint64_t *size);
 bool parse_parameters(struct parser *p);
+bool place_shared(struct parser *p, struct symbol *symbol);
 bool type_of_word(const char *word, enum type *type);
 
 /* directives.c */
