@@ -41,20 +41,15 @@ static bool operands(struct parser *p, struct insn *i, enum type d, enum type a,
 bool parse_plain(struct parser *p, struct opcode *o, const struct meaning *m, struct insn *i)
 {
     enum type type;
-    const void *set = m->form == FUNCTION ? (const void *)p->handlers->floating
-                                          : (const void *)p->handlers->arithmetic;
     take_float_modifiers(o);
     if (!take_type(o, &type))
         return refuse(p, "a type is expected");
     if (!all_taken(p, o))
         return false;
-    size_t table = m->table;
-    if (m->form == FUNCTION && table >= offsetof(struct floating, sin)) { /* these have one handler, for f32 */
-        if (type != F32)
-            return no_such(p, NULL);
-        memcpy(&i->run, (const char *)set + table, sizeof i->run);
-    } else
-        i->run = handler(set, table, type);
+    const void *set = m->form == FUNCTION
+                          ? type_is_half(type) ? p->handlers->half_floating : p->handlers->floating
+                      : type_is_half(type) ? (const void *)p->handlers->half_arithmetic : p->handlers->arithmetic;
+    i->run = handler(set, m->table, type);
     if (!no_such(p, i->run))
         return false;
     switch (m->form) {
@@ -66,7 +61,7 @@ bool parse_plain(struct parser *p, struct opcode *o, const struct meaning *m, st
     case SHIFT:
         return operands(p, i, type, type, U32, type, 2);
     case TERNARY:
-        if (type != F32 && type != F64)
+        if (type != F32 && type != F64 && !type_is_half(type))
             return no_such(p, NULL);
         return operands(p, i, type, type, type, type, 3);
     case COUNT_BITS:
@@ -87,7 +82,6 @@ static enum type wider(enum type type)
 
 bool parse_multiply(struct parser *p, struct opcode *o, bool add, struct insn *i)
 {
-    const struct arithmetic *set = p->handlers->arithmetic;
     enum type type;
     bool wide = take(o, "wide"), high = take(o, "hi"), low = take(o, "lo");
     take_float_modifiers(o);
@@ -95,7 +89,8 @@ bool parse_multiply(struct parser *p, struct opcode *o, bool add, struct insn *i
         return refuse(p, "a type is expected");
     if (!all_taken(p, o))
         return false;
-    bool is_float = type == F32 || type == F64;
+    const struct arithmetic *set = type_is_half(type) ? p->handlers->half_arithmetic : p->handlers->arithmetic;
+    bool is_float = type == F32 || type == F64 || type_is_half(type);
     if (is_float ? wide || high || low : wide + high + low != 1)
         return refuse(p, "one of .lo, .hi and .wide is expected of integers, none of floats");
     i->run = add ? wide ? set->mad_wide[type] : high ? set->mad_hi[type] : set->mad[type]
@@ -126,20 +121,25 @@ bool parse_compare(struct parser *p, struct opcode *o, struct insn *i)
     take(o, "ftz");
     if (!take_type(o, &type))
         return refuse(p, "a type is expected");
+    const enum type given = type;
+    if (type == F16 || type == BF16) /* as f32, which holds them all */
+        type = F32;
     i->run = type == PRED ? NULL : p->handlers->comparing->setp[names[found].comparison][type];
     if (!all_taken(p, o) || !no_such(p, i->run) || !parse_register(p, 1, true, &i->d[0]))
         return false;
     if (accept(p, '|') && !parse_register(p, 1, true, &i->q))
         return false;
-    if (!expect(p, ',') || !parse_operand(p, type, &i->a) || !expect(p, ',') ||
-        !parse_operand(p, type, &i->b))
+    if (!expect(p, ',') || !parse_operand(p, given, &i->a) || !expect(p, ',') ||
+        !parse_operand(p, given, &i->b))
         return false;
-    if (i->boolean == BOOLEAN_NONE)
-        return true;
-    if (!expect(p, ','))
-        return false;
-    i->negate_c = accept(p, '!');
-    return parse_operand(p, PRED, &i->c);
+    if (i->boolean != BOOLEAN_NONE) {
+        if (!expect(p, ','))
+            return false;
+        i->negate_c = accept(p, '!');
+        if (!parse_operand(p, PRED, &i->c))
+            return false;
+    }
+    return given == type || widen_operands(p, given, i);
 }
 
 bool parse_three_words(struct parser *p, struct opcode *o, struct insn *i, enum form form)

@@ -9,7 +9,7 @@
 
 #include "ptx.h"
 
-enum type { U8, U16, U32, U64, S8, S16, S32, S64, F32, F64, PRED, TYPES };
+enum type { U8, U16, U32, U64, S8, S16, S32, S64, F16, BF16, F16X2, BF16X2, F32, F64, PRED, TYPES };
 
 enum space { SPACE_GENERIC, SPACE_GLOBAL, SPACE_SHARED, SPACE_LOCAL, SPACE_PARAM, SPACE_CONST };
 
@@ -46,7 +46,8 @@ struct insn {
 
 enum special {
     TID_X, TID_Y, TID_Z, NTID_X, NTID_Y, NTID_Z, CTAID_X, CTAID_Y, CTAID_Z, NCTAID_X, NCTAID_Y,
-    NCTAID_Z, LANEID, WARPID, NWARPID, SMID, NSMID, GRIDID, SPECIALS
+    NCTAID_Z, LANEID, WARPID, NWARPID, SMID, NSMID, GRIDID, LANEMASK_EQ, LANEMASK_LE, LANEMASK_LT,
+    LANEMASK_GE, LANEMASK_GT, SPECIALS
 };
 
 struct filled { /* a register that has its value before the first instruction */
@@ -154,7 +155,19 @@ struct arithmetic {
 };
 
 struct floating {
-    op_fn sqrt[TYPES], rcp[TYPES], rsqrt[TYPES], sin, cos, lg2, ex2, tanh;
+    op_fn sqrt[TYPES], rcp[TYPES], rsqrt[TYPES], sin[TYPES], cos[TYPES], lg2[TYPES], ex2[TYPES], tanh[TYPES];
+};
+
+/* Sums and products of more than one word: the carry goes from one instruction to the next. */
+#define CARRY_IN 1u
+#define CARRY_OUT 2u
+struct carrying {
+    op_fn add[TYPES], sub[TYPES], mad[TYPES], mad_hi[TYPES];
+};
+
+enum vote { VOTE_ALL, VOTE_ANY, VOTE_UNI, VOTE_BALLOT, VOTES };
+struct warp { /* what a warp's threads find out together */
+    op_fn vote[VOTES], match_any[TYPES], match_all[TYPES], active;
 };
 
 struct comparing {
@@ -163,6 +176,7 @@ struct comparing {
 
 struct converting {
     op_fn cvt[TYPES][TYPES]; /* [to][from] */
+    op_fn pair[TYPES];       /* of two f32 */
     op_fn to_shared_window, to_local_window, from_shared_window, from_local_window;
 };
 
@@ -179,9 +193,16 @@ struct handlers {
     const struct comparing *comparing;
     const struct converting *converting;
     const struct memory_access *memory;
+    const struct carrying *carrying;
+    const struct warp *warp;
+    /* Floats of 16 bits, alone and in pairs. */
+    const struct arithmetic *half_arithmetic;
+    const struct floating *half_floating;
+    const struct converting *half_converting;
 };
 const struct handlers *handlers_for_this_processor(void);
 
 unsigned type_width(enum type type);
+bool type_is_half(enum type type);
 
 #endif

@@ -16,12 +16,18 @@ bool parse_convert(struct parser *p, struct opcode *o, struct insn *i)
                             : take(o, "rmi") ? ROUND_DOWN
                             : take(o, "rpi") ? ROUND_UP
                                              : ROUND_NONE;
-    bool nearest = take(o, "rn"), saturate = take(o, "sat");
+    bool nearest = take(o, "rn"), toward_zero = take(o, "rz"), saturate = take(o, "sat");
     take(o, "ftz");
     if (!take_type(o, &to) || !take_type(o, &from) || to == PRED || from == PRED)
         return refuse(p, "two types are expected");
     if (!all_taken(p, o))
         return false;
+    if (type_is_half(to) || type_is_half(from)) {
+        const struct conversion c = {to, from, integer_mode, nearest, toward_zero, saturate};
+        return parse_half_conversion(p, &c, i);
+    }
+    if (toward_zero)
+        return refuse(p, ".rz is not supported");
     bool to_integer = !is_float(to) && is_float(from);
     if (to_integer != (integer_mode != ROUND_NONE) && !(is_float(to) && to == from))
         return refuse(p, to_integer ? "rounding to integers is expected" : "no rounding to integers here");

@@ -17,7 +17,8 @@ bool type_of_word(const char *word, enum type *type)
         enum type type;
     } names[] = {{"b8", U8}, {"b16", U16}, {"b32", U32}, {"b64", U64}, {"u8", U8}, {"u16", U16},
                  {"u32", U32}, {"u64", U64}, {"s8", S8}, {"s16", S16}, {"s32", S32}, {"s64", S64},
-                 {"f32", F32}, {"f64", F64}, {"pred", PRED}};
+                 {"f16", F16}, {"bf16", BF16},
+                 {"f16x2", F16X2}, {"bf16x2", BF16X2}, {"f32", F32}, {"f64", F64}, {"pred", PRED}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i].name, word) == 0) {
             *type = names[i].type;

@@ -55,6 +55,16 @@ static uint64_t special_value(const struct ptx_launch *l, enum special which, un
         return (threads + 31) / 32;
     case NSMID:
         return 1;
+    case LANEMASK_EQ:
+        return 1u << (t & 31);
+    case LANEMASK_LE:
+        return (2ull << (t & 31)) - 1;
+    case LANEMASK_LT:
+        return (1u << (t & 31)) - 1;
+    case LANEMASK_GE:
+        return (uint32_t)(0xFFFFFFFFull << (t & 31));
+    case LANEMASK_GT:
+        return (uint32_t)(0xFFFFFFFEull << (t & 31));
     default:
         return 0;
     }

@@ -17,6 +17,7 @@ static const struct meaning meanings[] = {
     {"xor", BINARY, A(bit_xor)}, {"not", UNARY, A(bit_not)},
     {"abs", UNARY, A(abs)}, {"neg", UNARY, A(neg)},
     {"shl", SHIFT, A(shl)}, {"shr", SHIFT, A(shr)},
+    {"addc", CARRY, 0}, {"subc", CARRY, 0}, {"madc", CARRY, 0},
     {"mul", MULTIPLY, 0}, {"mad", MULTIPLY_ADD, 0}, {"fma", TERNARY, A(mad)},
     {"sqrt", FUNCTION, F(sqrt)}, {"rcp", FUNCTION, F(rcp)},
     {"rsqrt", FUNCTION, F(rsqrt)}, {"sin", FUNCTION, F(sin)},
@@ -27,7 +28,8 @@ static const struct meaning meanings[] = {
     {"selp", SELECT, A(selp)}, {"setp", COMPARE, 0}, {"cvt", CONVERT, 0},
     {"mov", MOVE, 0}, {"cvta", CONVERT_ADDRESS, 0}, {"ld", LOAD, 0},
     {"ldu", LOAD, 0}, {"st", STORE, 0}, {"atom", ATOMIC_RESULT, 0},
-    {"red", ATOMIC_ONLY, 0}, {"shfl", SHUFFLE, 0}, {"prmt", PERMUTE, 0},
+    {"red", ATOMIC_ONLY, 0}, {"shfl", SHUFFLE, 0}, {"vote", VOTE, 0},
+    {"match", MATCH, 0}, {"activemask", ACTIVE, 0}, {"prmt", PERMUTE, 0},
     {"lop3", LOGIC3, 0}, {"shf", FUNNEL, 0}, {"bra", JUMP, 0},
     {"call", CALL, 0}, {"ret", RETURN, 0}, {"exit", LEAVE_KERNEL, 0}, {"bar", WAIT, 0},
     {"barrier", WAIT, 0}, {"trap", STOP, 0}, {"membar", NOTHING, 0},
@@ -95,6 +97,8 @@ static bool wait(struct parser *p, struct opcode *o, struct insn *i)
 
 static bool parse_by_form(struct parser *p, struct opcode *o, const struct meaning *m, struct insn *i)
 {
+    if (takes_carry(o))
+        return parse_carry(p, o, m, i);
     switch (m->form) {
     case MULTIPLY:
     case MULTIPLY_ADD:
@@ -116,6 +120,12 @@ static bool parse_by_form(struct parser *p, struct opcode *o, const struct meani
         return parse_atomic(p, o, i, m->form == ATOMIC_RESULT);
     case SHUFFLE:
         return parse_shuffle(p, o, i);
+    case VOTE:
+        return parse_vote(p, o, i);
+    case MATCH:
+        return parse_match(p, o, i);
+    case ACTIVE:
+        return parse_active(p, o, i);
     case PERMUTE:
     case LOGIC3:
     case FUNNEL:

@@ -1,4 +1,4 @@
-/* ld, st, atom, red, cvta, shfl. */
+/* ld, st, atom, red, cvta. */
 #include <stdio.h>
 #include <string.h>
 
@@ -149,27 +149,4 @@ bool parse_cvta(struct parser *p, struct opcode *o, struct insn *i)
     else
         i->run = p->handlers->arithmetic->mov[U64];
     return true;
-}
-
-/* shfl.sync.mode.b32 d{|p}, a, b, c, mask */
-bool parse_shuffle(struct parser *p, struct opcode *o, struct insn *i)
-{
-    static const char *const names[] = {"up", "down", "bfly", "idx"};
-    enum type type;
-    uint32_t mask;
-    unsigned mode = 0;
-    if (!take(o, "sync"))
-        return refuse(p, "only the .sync form is supported");
-    while (mode < 4 && !take(o, names[mode]))
-        mode++;
-    if (mode == 4 || !take_type(o, &type) || type != U32)
-        return refuse(p, "no such form");
-    if (!all_taken(p, o) || !parse_register(p, 4, false, &i->d[0]))
-        return false;
-    if (accept(p, '|') && !parse_register(p, 1, true, &i->q))
-        return false;
-    i->run = p->handlers->memory->shuffle[mode];
-    return expect(p, ',') && parse_operand(p, U32, &i->a) && expect(p, ',') &&
-           parse_operand(p, U32, &i->b) && expect(p, ',') && parse_operand(p, U32, &i->c) &&
-           expect(p, ',') && parse_operand(p, U32, &mask);
 }

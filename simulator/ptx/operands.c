@@ -42,7 +42,8 @@ static bool special(const struct token *token, enum special *which)
 {
     static const char *const names[SPECIALS] = {"%tid.x", "%tid.y", "%tid.z", "%ntid.x", "%ntid.y",
         "%ntid.z", "%ctaid.x", "%ctaid.y", "%ctaid.z", "%nctaid.x", "%nctaid.y", "%nctaid.z",
-        "%laneid", "%warpid", "%nwarpid", "%smid", "%nsmid", "%gridid"};
+        "%laneid", "%warpid", "%nwarpid", "%smid", "%nsmid", "%gridid",
+        "%lanemask_eq", "%lanemask_le", "%lanemask_lt", "%lanemask_ge", "%lanemask_gt"};
     for (int i = 0; i < SPECIALS; i++)
         if (token_is(token, names[i])) {
             *which = (enum special)i;
@@ -102,6 +103,8 @@ static bool immediate(struct parser *p, enum type type, uint32_t *offset)
         bits = narrow;
     } else if (type == F64)
         memcpy(&bits, &number, sizeof bits);
+    else if (type_is_half(type))
+        return refuse(p, "floats of 16 bits have no immediates");
     else if (token.kind == TOKEN_FLOAT) {
         /* 0f… and 0d… are allowed where bits are asked for. */
         if ((!token.exact_f32 && !token.exact_f64) || negative)

@@ -28,5 +28,6 @@ const struct floating VARIANT(floating) = {
     .sqrt = {[F32] = sqrt_f32, [F64] = sqrt_f64},
     .rcp = {[F32] = rcp_f32, [F64] = rcp_f64},
     .rsqrt = {[F32] = rsqrt_f32, [F64] = rsqrt_f64},
-    .sin = sin_f32, .cos = cos_f32, .lg2 = lg2_f32, .ex2 = ex2_f32, .tanh = tanh_f32,
+    .sin = {[F32] = sin_f32}, .cos = {[F32] = cos_f32}, .lg2 = {[F32] = lg2_f32}, .ex2 = {[F32] = ex2_f32},
+    .tanh = {[F32] = tanh_f32},
 };

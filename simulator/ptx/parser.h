@@ -122,6 +122,5 @@ bool parse_sleep(struct parser *p, struct opcode *o, struct insn *i);
 bool parse_load_store(struct parser *p, struct opcode *o, struct insn *i, bool store);
 bool parse_atomic(struct parser *p, struct opcode *o, struct insn *i, bool has_result);
 bool parse_cvta(struct parser *p, struct opcode *o, struct insn *i);
-bool parse_shuffle(struct parser *p, struct opcode *o, struct insn *i);
 
 #endif

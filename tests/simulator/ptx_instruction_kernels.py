@@ -19,7 +19,18 @@ WIDTH = {
 # type of PTX → its register's, where that has another name
 REGISTER = {"u16": "b16", "s16": "b16", "u32": "b32", "s32": "b32", "u64": "b64", "s64": "b64"}
 # kind of operand that is no type of PTX → the type in which arrays hold it
-STORED = {"byte": "u32", "half": "u32", "small": "f32", "positive": "f32", "f32~": "f32"}
+STORED = {
+    "any f16": "u16",
+    "small f16": "u16",
+    "any bf16": "u16",
+    "any f16x2": "u32",
+    "any bf16x2": "u32",
+    "byte": "u32",
+    "half": "u32",
+    "small": "f32",
+    "positive": "f32",
+    "f32~": "f32",
+}
 
 
 def kernel(number: int, text: str, inputs: list[str], output: str) -> str:
@@ -46,5 +57,16 @@ def kernel(number: int, text: str, inputs: list[str], output: str) -> str:
     return "\n".join([*lines, "    ret;", "}"])
 
 
-# A module with one kernel for each instruction: k0, k1 and so on, in the table's order.
-KERNELS = HEAD + "\n".join(kernel(n, *each[:3]) for n, each in enumerate(CASES.values()))
+def _module(head: str, of_halves: bool) -> str:
+    texts = [
+        kernel(number, *each[:3])
+        for number, each in enumerate(CASES.values())
+        if ("f16" in each[0]) == of_halves
+    ]
+    return head + "\n".join(texts)
+
+
+# Modules with one kernel for each instruction: k0, k1 and so on, in the table's order.
+KERNELS = _module(HEAD, of_halves=False)
+# bf16 has sums and differences from compute capability 9.0 on.
+HALVES = _module(HEAD.replace("7.0", "7.8").replace("sm_75", "sm_90"), of_halves=True)

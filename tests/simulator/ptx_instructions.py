@@ -2,6 +2,8 @@
 
 import math
 import struct
+from collections.abc import Callable
+from fractions import Fraction
 
 INTEGERS = ["u16", "s16", "u32", "s32", "u64", "s64"]
 # instruction → (instruction, kinds of its operands, kind of its result, model)
@@ -201,7 +203,101 @@ def _bytes_and_pairs() -> None:
     )
 
 
+def half(value: float, kind: str) -> int:
+    """Round to a float of 16 bits: its bits."""
+    fraction, bias = (10, 15) if kind == "f16" else (7, 127)
+    if math.isnan(value):
+        return 0x7FFF
+    sign = 0x8000 if math.copysign(1, value) < 0 else 0
+    infinity = (2 * bias + 1) << fraction
+    if math.isinf(value):
+        return sign | infinity
+    exponent = max(math.frexp(value)[1] - 1 if value else 1 - bias, 1 - bias)
+    # Python's round takes the even one of two neighbours, as the hardware does.
+    bits = (exponent + bias - 1 << fraction) + round(
+        Fraction(abs(value)) * Fraction(2) ** (fraction - exponent)
+    )
+    return sign | min(bits, infinity)
+
+
+def single(bits: int, kind: str) -> float:
+    """Return what a float of 16 bits is worth."""
+    if kind == "f16":
+        return float(struct.unpack("e", struct.pack("H", bits))[0])
+    return float(struct.unpack("f", struct.pack("I", bits << 16))[0])
+
+
+def each_half(model: Callable[..., int]) -> Callable[..., int]:
+    """Apply a model to both halves of words."""
+
+    def both(*operands: int) -> int:
+        low, high = (model(*(each >> shift & 0xFFFF for each in operands)) for shift in (0, 16))
+        return high << 16 | low
+
+    return both
+
+
+def _halves() -> None:
+    for t in ("f16", "bf16"):
+        models: dict[str, tuple[int, Callable[..., int]]] = {
+            "add": (2, lambda a, b, t=t: half(single(a, t) + single(b, t), t)),
+            "sub": (2, lambda a, b, t=t: half(single(a, t) - single(b, t), t)),
+            "mul": (2, lambda a, b, t=t: half(single(a, t) * single(b, t), t)),
+            "fma.rn": (3, lambda a, b, k, t=t: _fused(a, b, k, t)),
+            "min": (2, lambda a, b, t=t: min(a, b, key=lambda each: _order(each, t))),
+            "max": (2, lambda a, b, t=t: max(a, b, key=lambda each: _order(each, t))),
+            "neg": (1, lambda a: a ^ 0x8000),
+            "abs": (1, lambda a: a & 0x7FFF),
+        }
+        for name, (count, model) in models.items():
+            case(f"{name}.{t}", [f"any {t}"] * count, "u16", model)
+            case(f"{name}.{t}x2", [f"any {t}x2"] * count, "u32", each_half(model))
+        for mode in ("rn", "rz"):
+            case(
+                f"cvt.{mode}.{t}x2.f32",
+                ["f32", "f32"],
+                "u32",
+                lambda a, b, t=t, m=mode: _narrow(a, t, m) << 16 | _narrow(b, t, m),
+            )
+            case(f"cvt.{mode}.{t}.f32", ["f32"], "u16", lambda a, t=t, m=mode: _narrow(a, t, m))
+        case(f"cvt.f32.{t}", [f"any {t}"], "f32", lambda a, t=t: single(a, t))
+    case("ex2.approx.f16", ["small f16"], "u16", lambda a: half(2.0 ** single(a, "f16"), "f16"))
+    case(
+        "tanh.approx.f16", ["small f16"], "u16", lambda a: half(math.tanh(single(a, "f16")), "f16")
+    )
+    case("cvt.rn.f16.f64", ["f64"], "u16", lambda a: half(a, "f16"))
+    case("cvt.f64.f16", ["any f16"], "f64", lambda a: single(a, "f16"))
+    for t in INTEGERS:
+        case(f"cvt.rn.f16.{t}", [t], "u16", lambda a: half(float(a), "f16"))
+        case(f"cvt.rzi.{t}.f16", ["small f16"], t, lambda a, t=t: clamp(int(single(a, "f16")), t))
+    case("cvt.rni.f16.f16", ["small f16"], "u16", lambda a: half(_rounded(single(a, "f16")), "f16"))
+
+
+def _rounded(value: float) -> float:
+    return math.copysign(round(value), value)
+
+
+def _order(bits: int, kind: str) -> tuple[float, int]:
+    return single(bits, kind), -(bits >> 15)
+
+
+def _fused(a: int, b: int, c: int, kind: str) -> int:
+    exact = Fraction(single(a, kind)) * Fraction(single(b, kind)) + Fraction(single(c, kind))
+    product_sign = (a ^ b) & 0x8000
+    if exact == 0:
+        return 0x8000 if product_sign and c & 0x8000 else 0
+    return half(exact, kind)  # type: ignore[arg-type]
+
+
+def _narrow(value: float, kind: str, mode: str) -> int:
+    nearest = half(value, kind)
+    if mode == "rn" or abs(single(nearest, kind)) <= abs(value):
+        return nearest
+    return nearest - 1
+
+
 _arithmetic()
 _floats()
+_halves()
 _conversions()
 _bytes_and_pairs()

@@ -5,14 +5,16 @@ import math
 import random
 import struct
 
-from tests.simulator.ptx_instruction_kernels import KERNELS, STORED, WIDTH
-from tests.simulator.ptx_instructions import CASES, f32
+from tests.simulator.ptx_instruction_kernels import HALVES, KERNELS, STORED, WIDTH
+from tests.simulator.ptx_instructions import CASES, f32, half
 
 LANES = 96
 
 
 def values(kind: str, generator: random.Random) -> list:
     """Draw an operand of this kind for every lane, the edges of its range among them."""
+    if kind.endswith(("f16", "f16x2")):
+        return [half_of_a_kind(kind, generator) for _ in range(LANES)]
     if kind == "byte":
         return [generator.randrange(34) for _ in range(LANES)]
     if kind == "half":
@@ -34,6 +36,23 @@ def values(kind: str, generator: random.Random) -> list:
     ]
 
 
+def half_of_a_kind(kind: str, generator: random.Random) -> int:
+    """Draw the bits of a float of 16 bits, or of two: subnormal, large, zero; no NaN."""
+    if kind.endswith("x2"):
+        high = half_of_a_kind(kind[:-2], generator)
+        return high << 16 | half_of_a_kind(kind[:-2], generator)
+    if kind.startswith("small"):
+        return half(generator.randrange(-1000, 1000) / 128, "f16")
+    edges = [0, 0x8000, 1, 0x8001, 0x3C00, 0x3F80, 0x7BFF]
+    if generator.randrange(8) == 0:
+        return generator.choice(edges)
+    top = 0x7C00 if kind == "any f16" else 0x7F80
+    # Near each other more often than not: sums that cancel, products that stay in range.
+    near = top // 2 + generator.randrange(-0x800, 0x800)
+    drawn = near if generator.randrange(2) else generator.randrange(top)
+    return drawn | generator.choice([0, 0x8000])
+
+
 def close(one: float, other: float, exact: bool) -> bool:
     """Say whether two results are the same, exactly or nearly."""
     if math.isnan(one) or math.isnan(other):
@@ -42,8 +61,11 @@ def close(one: float, other: float, exact: bool) -> bool:
 
 
 def test_every_instruction_against_python(kept_gpu):
-    module = kept_gpu.module(KERNELS)
-    assert len(CASES) > 200
+    modules = {
+        False: kept_gpu.module(KERNELS),
+        True: kept_gpu.module(HALVES.replace("sm_90", "sm_80")),  # the GPU's
+    }
+    assert len(CASES) > 270
     for number, (text, inputs, output, model) in enumerate(CASES.values()):
         generator = random.Random(text)
         drawn = [values(kind, generator) for kind in inputs]
@@ -54,7 +76,7 @@ def test_every_instruction_against_python(kept_gpu):
         stored = STORED.get(output, output)
         size = struct.calcsize(WIDTH[stored])
         pointers.append(kept_gpu.allocate(LANES * size))
-        function = kept_gpu.function(module, f"k{number}")
+        function = kept_gpu.function(modules["f16" in text], f"k{number}")
         kept_gpu.launch(function, [1], [LANES], *(c.c_uint64(each) for each in pointers))
         result = struct.unpack(
             f"{LANES}{WIDTH[stored]}", kept_gpu.download(pointers[-1], LANES * size)

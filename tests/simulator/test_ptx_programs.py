@@ -3,6 +3,7 @@
 import array
 import ctypes as c
 import math
+import random
 import struct
 
 import pytest
@@ -72,6 +73,122 @@ def test_shuffles(kept_gpu):
     result = words(kept_gpu, out, 128)
     assert result[0::2] == [496] * 32 + [496 + 1024] * 32
     assert result[1::2] == [999, *range(31), 999, *range(32, 63)]
+
+
+def test_votes_and_matches(kept_gpu):
+    out = kept_gpu.allocate(48 * 48)
+    kept_gpu.launch(program(kept_gpu, "votes"), [1], [48], c.c_uint64(out))
+    result = words(kept_gpu, out, 48 * 12)
+    for t in range(48):
+        warp = [each for each in range(48) if each // 32 == t // 32]
+        here = sum(1 << each % 32 for each in warp)
+        ones = sum(1 << each % 32 for each in warp if each % 4 == 1)
+        alike = sum(1 << each % 32 for each in warp if each % 4 == t % 4)
+        assert result[12 * t : 12 * t + 10] == [
+            here,
+            ones,
+            ~ones & 0xFF,
+            (1 if t < 32 else 0) | 2,
+            alike,
+            here,
+            0,
+            1,
+            (1 << t % 32) - 1,
+            ones if t % 4 == 1 else 0,
+        ]
+
+
+def test_carries(kept_gpu):
+    generator = random.Random(5)
+    edges = [0, 1, (1 << 64) - 1, 1 << 63, (1 << 128) - 1, 1 << 64]
+    drawn = [generator.getrandbits(128) >> generator.randrange(100) for _ in range(58)]
+    numbers = edges + drawn
+    others = list(reversed(numbers))
+    mask = (1 << 64) - 1
+    pairs = zip(numbers, others, strict=True)
+    data = b"".join(struct.pack("4Q", a & mask, a >> 64, b & mask, b >> 64) for a, b in pairs)
+    out = kept_gpu.allocate(48 * 64)
+    carry = program(kept_gpu, "carry")
+    kept_gpu.launch(carry, [1], [64], c.c_uint64(kept_gpu.upload(data)), c.c_uint64(out))
+    result = kept_gpu.download(out, 48 * 64)
+    for at, (a, b) in enumerate(zip(numbers, others, strict=True)):
+        expected = [a + b, a - b, (a & mask) * (b & mask)]
+        assert result[48 * at : 48 * at + 48] == b"".join(
+            (each & (1 << 128) - 1).to_bytes(16, "little") for each in expected
+        )
+
+
+def test_functions(kept_gpu):
+    count = 64
+
+    def twice(a: float) -> float:
+        return -1.0 if a < 0 else 2 * a
+
+    def first(t: int) -> float:
+        v = twice(float(t - 2))
+        return sum((twice(v + i) for i in range(t)), 0.0) if t & 1 else v
+
+    out = kept_gpu.allocate(4 * count)
+    kept_gpu.launch(program(kept_gpu, "functions"), [1], [count], c.c_uint64(out))
+    expected = [
+        first(t) + twice(first((t + 1) % count) + sum((1, 2, 4)[(k + t) % 3] for k in range(t % 5)))
+        for t in range(count)
+    ]
+    assert array.array("f", kept_gpu.download(out, 4 * count)).tolist() == expected
+
+
+def test_names_of_any_length(kept_gpu):
+    """A compiler's names hold whole types; two differ in their last letter alone."""
+    long = "_ZN" + "5boost" * 700
+    text = (
+        ".version 7.0\n.target sm_75\n.address_size 64\n"
+        f".global .b32 {long}v;\n.shared .b32 {long}s[4];\n"
+        f".func (.param .b32 r) {long}f(.param .b32 {long}p)\n{{\n.reg .b32 %r<2>;\n"
+        f"ld.param.b32 %r1, [{long}p];\nadd.s32 %r1, %r1, 1;\nst.param.b32 [r], %r1;\nret;\n}}\n"
+        + "".join(
+            f".visible .entry {long}{n}(.param .u64 {long}p)\n{{\n"
+            f".reg .b32 %{long}a<2>, %{long}b<2>;\n.reg .b64 %rd<3>;\n.param .b32 {long}q, r;\n"
+            f"ld.param.u64 %rd1, [{long}p];\nbra {long}l{n};\ntrap;\n{long}l{n}:\n"
+            f"st.shared.b32 [{long}s+4], {n};\nld.shared.b32 %{long}a1, [{long}s+4];\n"
+            f"st.param.b32 [{long}q], %{long}a1;\ncall (r), {long}f, ({long}q);\n"
+            f"ld.param.b32 %{long}b1, [r];\nst.global.b32 [%rd1], %{long}b1;\n"
+            f"mov.u64 %rd2, {long}v;\nst.global.b32 [%rd2], %{long}b1;\nret;\n}}\n"
+            for n in (7, 8)
+        )
+    )
+    module = kept_gpu.module(text)
+    out = kept_gpu.allocate(4)
+    for n in (7, 8):
+        kept_gpu.launch(kept_gpu.function(module, f"{long}{n}"), [1], [1], c.c_uint64(out))
+        assert words(kept_gpu, out, 1) == [n + 1]
+    pointer, size = c.c_uint64(), c.c_size_t()
+    kept_gpu.call(
+        "cuModuleGetGlobal_v2", c.byref(pointer), c.byref(size), module, f"{long}v".encode()
+    )
+    assert words(kept_gpu, pointer.value, 1) == [9]
+
+
+def test_shared_memory_of_a_module_is_in_the_kernels_that_use_it(kept_gpu):
+    text = (
+        ".version 7.0\n.target sm_75\n.address_size 64\n.shared .align 4 .b8 board[400];\n"
+        ".extern .shared .align 16 .b8 rest[];\n"
+        ".visible .entry uses(.param .u64 out)\n{\n.reg .b32 %r<4>;\n.reg .b64 %rd<2>;\n"
+        # The open-ended one is named first, and begins behind the other all the same.
+        "mov.u32 %r1, rest;\nmov.u32 %r2, board[8];\nmov.u32 %r3, rest;\n"
+        "st.shared.u32 [rest+4], %r1;\nld.shared.u32 %r3, [rest+4];\n"
+        "ld.param.u64 %rd1, [out];\nst.global.v2.b32 [%rd1], {%r2, %r3};\nret;\n}\n"
+        ".visible .entry does_not()\n{\nret;\n}\n"
+    )
+    module = kept_gpu.module(text)
+    uses, does_not = (kept_gpu.function(module, name) for name in ("uses", "does_not"))
+    size = c.c_int()
+    kept_gpu.call("cuFuncGetAttribute", c.byref(size), 1, does_not)
+    assert size.value == 0
+    kept_gpu.call("cuFuncGetAttribute", c.byref(size), 1, uses)
+    assert size.value == 400
+    out = kept_gpu.allocate(8)
+    kept_gpu.launch(uses, [1], [1], c.c_uint64(out), shared=8)
+    assert words(kept_gpu, out, 2) == [8, 400]
 
 
 def test_three_dimensions(kept_gpu):

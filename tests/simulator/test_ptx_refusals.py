@@ -52,9 +52,11 @@ def test_faults_are_errors_not_crashes(kept_gpu, line, code):
         ("here: here: ret;", "declared twice"),
         ("cvt.f32.s32 %r1, %r1;", "rounding is expected"),
         ("shl.b32 %r1, %r1, 0f3F800000zz;", ""),
-        ("call foo;", "not supported"),
+        ("call foo;", "foo is no function with a body in this module"),
         (".shared .b8 huge[9999999];", "bytes of shared memory"),
-        ("vote.sync.all.pred %p, %p, -1;", "not supported"),
+        ("vote.all.pred %p, %p;", "only the .sync form"),
+        ("add.f16x2 %r1, %r1, 1;", "no immediates"),
+        ("cvt.f16.f32 %r1, %r1;", "rounding is expected"),
     ],
 )
 def test_what_is_not_in_the_subset_is_refused(kept_gpu, body, words_of_refusal):
@@ -66,10 +68,32 @@ def test_what_is_not_in_the_subset_is_refused(kept_gpu, body, words_of_refusal):
     assert "line 7" in str(refused.value) or words_of_refusal == ""
 
 
-def test_mutilated_ptx_is_refused_or_runs(kept_gpu):
+def test_a_call_that_does_not_fit_or_comes_back_is_refused(kept_gpu):
+    functions = (
+        ".func one(.param .b32 a)\n{\nret;\n}\n"
+        ".func again()\n{\ncall again;\nret;\n}\n"
+        ".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);\n"
+    )
+    for body, words in (
+        ("call one;", "does not fit"),
+        (".param .b64 a; .param .b64 b; call one, (a, b);", "does not fit"),
+        (".param .b16 a; call one, (a);", "does not fit"),
+        ("call one, (at);", "at is no .param of the caller"),
+        ("call again;", "again calls itself"),
+        ("call vprintf;", "vprintf is no function with a body"),
+    ):
+        text = f"{HEAD}{functions}.visible .entry k(.param .u64 at)\n{{\n{body}\nret;\n}}\n"
+        with pytest.raises(CudaError) as refused:
+            kept_gpu.module(text)
+        assert refused.value.code == codes.INVALID_PTX
+        assert words in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["matrix_product", "functions"])
+def test_mutilated_ptx_is_refused_or_runs(kept_gpu, name):
     """No text brings the library down, whatever is cut, doubled or turned."""
     generator = random.Random(7)
-    source = ptx_module("matrix_product")
+    source = ptx_module(name)
     refused = 0
     for _ in range(300):
         text = list(source)
