@@ -21,6 +21,8 @@ typedef unsigned long long CUdeviceptr;
 typedef struct cuda_context *CUcontext;
 typedef struct cuda_module *CUmodule;
 typedef struct cuda_function *CUfunction;
+typedef struct cuda_library *CUlibrary;
+typedef struct cuda_kernel *CUkernel;
 typedef struct cuda_stream *CUstream;
 typedef struct cuda_event *CUevent;
 typedef struct cuda_pool *CUmemoryPool;

@@ -139,9 +139,14 @@ static CUresult kernel_node(const struct kernel_parameters *p, struct cuda_node 
     memcpy(node->launch.block, p->block, sizeof p->block);
     node->launch.shared = p->shared;
     driver_lock();
-    CUresult result = launch_check(&node->launch);
+    CUcontext context = NULL;
+    CUresult result = function_is_known(p->function) ? 0 : context_current(&context);
     if (result == 0)
-        result = launch_parameters(p->function, p->pointers, p->extra, node->launch.parameters);
+        result = function_resolve(context, &node->launch.function);
+    if (result == 0)
+        result = launch_check(&node->launch);
+    if (result == 0)
+        result = launch_parameters(node->launch.function, p->pointers, p->extra, node->launch.parameters);
     FINISH(result);
 }
 

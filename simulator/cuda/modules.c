@@ -10,13 +10,6 @@
 /* Options of cuModuleLoadDataEx that are honoured. */
 enum { JIT_INFO_LOG = 3, JIT_INFO_LOG_SIZE = 4, JIT_ERROR_LOG = 5, JIT_ERROR_LOG_SIZE = 6 };
 
-struct logs {
-    char *error;
-    size_t error_size;
-    void **error_length; /* where to say how much was written */
-    void **info_length;
-};
-
 static CUmodule modules;
 
 static bool module_is_known(CUmodule wanted)
@@ -62,7 +55,16 @@ void modules_drop(CUcontext context)
     }
 }
 
-static CUresult find_logs(unsigned count, const int *options, void **values, struct logs *logs)
+void modules_drop_library(CUlibrary library)
+{
+    for (CUmodule module = modules, next; module != NULL; module = next) {
+        next = module->next;
+        if (module->library == library)
+            free_module(module);
+    }
+}
+
+CUresult jit_logs_find(unsigned count, const int *options, void **values, struct jit_logs *logs)
 {
     memset(logs, 0, sizeof *logs);
     if (count > 0 && (options == NULL || values == NULL))
@@ -78,7 +80,7 @@ static CUresult find_logs(unsigned count, const int *options, void **values, str
     return 0;
 }
 
-static void write_logs(const struct logs *logs, const char *message)
+static void write_logs(const struct jit_logs *logs, const char *message)
 {
     size_t written = 0;
     if (logs->error != NULL && logs->error_size > 0) {
@@ -91,32 +93,20 @@ static void write_logs(const struct logs *logs, const char *message)
         *logs->info_length = NULL;
 }
 
-static CUresult load_text(CUcontext context, const char *text, size_t length, const struct logs *logs,
-                          CUmodule *made)
+static CUresult parse_text(const struct sim_gpu *gpu, const char *text, size_t length,
+                           const struct jit_logs *logs, struct ptx_module **made)
 {
     static const CUresult results[] = {[PTX_FINE] = 0, [PTX_INVALID] = CUDA_ERROR_INVALID_PTX,
         [PTX_NEWER_ISA] = CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
         [PTX_NEWER_TARGET] = CUDA_ERROR_NO_BINARY_FOR_GPU};
-    const struct sim_gpu *gpu = &context->device->gpu;
     char message[512];
     enum ptx_problem problem;
-    struct ptx_module *ptx = ptx_load(text, length, gpu->cc_major * 10 + gpu->cc_minor, &problem, message,
-                                      sizeof message);
+    *made = ptx_load(text, length, gpu->cc_major * 10 + gpu->cc_minor, &problem, message, sizeof message);
     write_logs(logs, message);
-    if (ptx == NULL)
-        return results[problem];
-    CUmodule module = calloc(1, sizeof *module);
-    if (module == NULL) {
-        ptx_free(ptx);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    *module = (struct cuda_module){.context = context, .ptx = ptx, .next = modules};
-    modules = module;
-    *made = module;
-    return 0;
+    return *made == NULL ? results[problem] : 0;
 }
 
-static CUresult load_image(CUcontext context, const void *image, const struct logs *logs, CUmodule *made)
+CUresult image_parse(const struct sim_gpu *gpu, const void *image, const struct jit_logs *logs, struct ptx_module **made)
 {
     uint32_t magic;
     memcpy(&magic, image, sizeof magic);
@@ -125,18 +115,42 @@ static CUresult load_image(CUcontext context, const void *image, const struct lo
         write_logs(logs, "machine code of GPUs does not run on a simulated one; PTX does");
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     }
-    return load_text(context, image, strnlen(image, MAX_PTX), logs, made);
+    return parse_text(gpu, image, strnlen(image, MAX_PTX), logs, made);
+}
+
+CUresult module_add(CUcontext context, struct ptx_module *ptx, CUlibrary library, CUmodule *made)
+{
+    CUmodule module = calloc(1, sizeof *module);
+    if (module == NULL) {
+        ptx_free(ptx);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *module = (struct cuda_module){.context = context, .library = library, .ptx = ptx, .next = modules};
+    modules = module;
+    *made = module;
+    return 0;
+}
+
+CUmodule module_of_library(CUlibrary library, CUcontext context)
+{
+    CUmodule module = modules;
+    while (module != NULL && (module->library != library || module->context != context))
+        module = module->next;
+    return module;
 }
 
 EXPORT CUresult cuModuleLoadDataEx(CUmodule *made, const void *image, unsigned count, int *options,
                                    void **values)
 {
     WITH_CONTEXT(context);
-    struct logs logs;
+    struct jit_logs logs;
     if (made == NULL || image == NULL)
         FINISH(CUDA_ERROR_INVALID_VALUE);
-    CUresult result = find_logs(count, options, values, &logs);
-    FINISH(result != 0 ? result : load_image(context, image, &logs, made));
+    struct ptx_module *ptx;
+    CUresult result = jit_logs_find(count, options, values, &logs);
+    if (result == 0)
+        result = image_parse(&context->device->gpu, image, &logs, &ptx);
+    FINISH(result != 0 ? result : module_add(context, ptx, NULL, made));
 }
 
 EXPORT CUresult cuModuleLoadData(CUmodule *made, const void *image)
@@ -149,32 +163,46 @@ EXPORT CUresult cuModuleLoadFatBinary(CUmodule *made, const void *image)
     return cuModuleLoadDataEx(made, image, 0, NULL, NULL);
 }
 
+/* The whole file, with a zero behind it. */
+CUresult file_read(const char *name, char **text)
+{
+    FILE *file = fopen(name, "re");
+    *text = NULL;
+    if (file == NULL)
+        return CUDA_ERROR_FILE_NOT_FOUND;
+    size_t room = 0, length = 0, got = 1;
+    while (got > 0 && length < MAX_PTX) {
+        if (room - length < 65536) {
+            char *grown = realloc(*text, room = room * 2 + 131072);
+            if (grown == NULL)
+                break;
+            *text = grown;
+        }
+        got = fread(*text + length, 1, 65535, file);
+        length += got;
+        (*text)[length] = '\0';
+    }
+    fclose(file);
+    CUresult result = *text == NULL || got > 0 ? CUDA_ERROR_OUT_OF_MEMORY
+                      : length < 4             ? CUDA_ERROR_INVALID_IMAGE
+                                               : 0;
+    if (result != 0) {
+        free(*text);
+        *text = NULL;
+    }
+    return result;
+}
+
 EXPORT CUresult cuModuleLoad(CUmodule *made, const char *name)
 {
     WITH_CONTEXT(context);
     (void)context;
+    char *text;
     if (made == NULL || name == NULL)
         FINISH(CUDA_ERROR_INVALID_VALUE);
-    FILE *file = fopen(name, "re");
-    if (file == NULL)
-        FINISH(CUDA_ERROR_FILE_NOT_FOUND);
-    char *text = NULL;
-    size_t room = 0, length = 0, got = 1;
-    while (got > 0 && length < MAX_PTX) {
-        if (room - length < 65536) {
-            char *grown = realloc(text, room = room * 2 + 131072);
-            if (grown == NULL)
-                break;
-            text = grown;
-        }
-        got = fread(text + length, 1, 65535, file);
-        length += got;
-        text[length] = '\0';
-    }
-    fclose(file);
-    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    if (text != NULL && got == 0)
-        result = length < 4 ? CUDA_ERROR_INVALID_IMAGE : cuModuleLoadData(made, text);
+    CUresult result = file_read(name, &text);
+    if (result == 0)
+        result = cuModuleLoadData(made, text);
     free(text);
     FINISH(result);
 }
@@ -185,8 +213,39 @@ EXPORT CUresult cuModuleUnload(CUmodule module)
     (void)context;
     if (!module_is_known(module))
         FINISH(CUDA_ERROR_INVALID_HANDLE);
+    if (module->library != NULL) /* cuLibraryUnload ends it */
+        FINISH(CUDA_ERROR_NOT_PERMITTED);
     free_module(module);
     FINISH(0);
+}
+
+CUresult module_function(CUmodule module, const char *name, CUfunction *made)
+{
+    struct ptx_kernel *kernel = ptx_kernel_named(module->ptx, name);
+    if (kernel == NULL)
+        return CUDA_ERROR_NOT_FOUND;
+    CUfunction function = module->functions;
+    while (function != NULL && function->kernel != kernel)
+        function = function->next;
+    if (function == NULL) {
+        function = calloc(1, sizeof *function);
+        if (function == NULL)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        ptx_facts(kernel, &function->facts);
+        function->parameters = calloc(1, function->facts.parameter_bytes + 1);
+        if (function->parameters == NULL) {
+            free(function);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        function->module = module;
+        function->kernel = kernel;
+        function->max_dynamic_shared = function_default_shared(&function->facts);
+        function->block[0] = function->block[1] = function->block[2] = 1;
+        function->next = module->functions;
+        module->functions = function;
+    }
+    *made = function;
+    return 0;
 }
 
 EXPORT CUresult cuModuleGetFunction(CUfunction *made, CUmodule module, const char *name)
@@ -195,34 +254,7 @@ EXPORT CUresult cuModuleGetFunction(CUfunction *made, CUmodule module, const cha
     (void)context;
     if (made == NULL || name == NULL)
         FINISH(CUDA_ERROR_INVALID_VALUE);
-    if (!module_is_known(module))
-        FINISH(CUDA_ERROR_INVALID_HANDLE);
-    struct ptx_kernel *kernel = ptx_kernel_named(module->ptx, name);
-    if (kernel == NULL)
-        FINISH(CUDA_ERROR_NOT_FOUND);
-    CUfunction function = module->functions;
-    while (function != NULL && function->kernel != kernel)
-        function = function->next;
-    if (function == NULL) {
-        function = calloc(1, sizeof *function);
-        if (function == NULL)
-            FINISH(CUDA_ERROR_OUT_OF_MEMORY);
-        ptx_facts(kernel, &function->facts);
-        function->parameters = calloc(1, function->facts.parameter_bytes + 1);
-        if (function->parameters == NULL) {
-            free(function);
-            FINISH(CUDA_ERROR_OUT_OF_MEMORY);
-        }
-        function->module = module;
-        function->kernel = kernel;
-        function->max_dynamic_shared =
-            function->facts.shared_bytes < 48u << 10 ? (48u << 10) - function->facts.shared_bytes : 0;
-        function->block[0] = function->block[1] = function->block[2] = 1;
-        function->next = module->functions;
-        module->functions = function;
-    }
-    *made = function;
-    FINISH(0);
+    FINISH(module_is_known(module) ? module_function(module, name, made) : CUDA_ERROR_INVALID_HANDLE);
 }
 
 EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, CUmodule module, const char *name)

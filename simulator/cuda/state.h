@@ -9,6 +9,8 @@
 #include "cuda.h"
 
 #define MAX_DEVICES SIM_MAX_GPUS
+/* Shared memory that a block may have by choice, in bytes. */
+#define OPT_IN(gpu) (((gpu)->cc_major == 7 ? 64u : (gpu)->cc_major == 8 ? ((gpu)->cc_minor == 0 ? 163u : 99u) : 227u) << 10)
 
 struct device { /* a GPU, or a MIG device */
     CUdevice ordinal;
@@ -46,6 +48,7 @@ struct cuda_function {
 
 struct cuda_module {
     CUcontext context;
+    CUlibrary library; /* that it is the context's own of; NULL when the program loaded it */
     struct ptx_module *ptx;
     struct cuda_function *functions;
     CUmodule next;
@@ -163,8 +166,31 @@ CUresult fill_check(CUdeviceptr to, unsigned width, size_t elements);
 void fill_run(CUdeviceptr to, uint32_t value, unsigned width, size_t elements);
 
 /* modules.c */
+struct jit_logs {
+    char *error;
+    size_t error_size;
+    void **error_length; /* where to say how much was written */
+    void **info_length;
+};
+CUresult jit_logs_find(unsigned count, const int *options, void **values, struct jit_logs *logs);
+CUresult image_parse(const struct sim_gpu *gpu, const void *image, const struct jit_logs *logs, struct ptx_module **made);
+CUresult file_read(const char *name, char **text);
+CUresult module_add(CUcontext context, struct ptx_module *ptx, CUlibrary library, CUmodule *made);
+CUmodule module_of_library(CUlibrary library, CUcontext context); /* NULL where it has not been used yet */
+CUresult module_function(CUmodule module, const char *name, CUfunction *made);
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, CUmodule module, const char *name);
 void modules_drop(CUcontext context);
+void modules_drop_library(CUlibrary library);
 bool function_is_known(CUfunction function);
+
+/* libraries.c */
+CUresult function_resolve(CUcontext context, CUfunction *function); /* a kernel is one in each context */
+
+/* functions.c */
+CUresult function_fact(const struct sim_gpu *gpu, const struct ptx_kernel_facts *facts, unsigned max_dynamic_shared,
+                       int which, int *value);
+bool function_takes_shared(const struct sim_gpu *gpu, const struct ptx_kernel_facts *facts, int bytes);
+unsigned function_default_shared(const struct ptx_kernel_facts *facts);
 
 /* streams.c */
 bool stream_is_known(CUstream stream);

@@ -42,6 +42,16 @@ struct ptx_kernel *ptx_kernel_named(struct ptx_module *module, const char *name)
     return kernel;
 }
 
+struct ptx_kernel *ptx_kernel_after(struct ptx_module *module, const struct ptx_kernel *kernel)
+{
+    return kernel == NULL ? module->kernels : kernel->next;
+}
+
+const char *ptx_kernel_name(const struct ptx_kernel *kernel)
+{
+    return kernel->name;
+}
+
 bool ptx_variable(struct ptx_module *module, const char *name, uint64_t *address, uint64_t *size)
 {
     for (struct variable *v = module->variables; v != NULL; v = v->next)

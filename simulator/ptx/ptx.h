@@ -23,6 +23,8 @@ struct ptx_module *ptx_load(const char *text, size_t length, unsigned capability
 void ptx_free(struct ptx_module *module);
 
 struct ptx_kernel *ptx_kernel_named(struct ptx_module *module, const char *name);
+struct ptx_kernel *ptx_kernel_after(struct ptx_module *module, const struct ptx_kernel *kernel); /* NULL: the first */
+const char *ptx_kernel_name(const struct ptx_kernel *kernel);
 
 /* Module variables in global and constant memory; false if there is none of that name. */
 bool ptx_variable(struct ptx_module *module, const char *name, uint64_t *address, uint64_t *size);

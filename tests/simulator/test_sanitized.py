@@ -165,6 +165,7 @@ def test_the_libraries_under_the_sanitizers():
         "test_cuda_gpu_time.py",
         "test_cuda_contexts.py",
         "test_cuda_modules.py",
+        "test_cuda_libraries.py",
         "test_cuda_launches.py",
         "test_cuda_entry_points.py",
         "test_cuda_faults.py",
