@@ -1,4 +1,4 @@
-"""Build and push the image with the workloads."""
+"""Build and push the image with the workloads: our programs, and tinygrad to train with."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from plugin_image.build import BuildFailed, push_context
@@ -22,9 +23,31 @@ _PROGRAMS = (
 )
 
 
+# Of tinygrad's bindings to drivers, which are most of it, those of CUDA and what they import.
+_BINDINGS = "tinygrad/runtime/autogen/"
+_NEEDED = {f"{_BINDINGS}{name}.py" for name in ("__init__", "cuda", "nvrtc", "nvjitlink", "libc")}
+
+
 def compile_workloads() -> None:
     """Build the workloads' programs in workloads/build."""
     subprocess.run(["make", "--silent", "-C", str(WORKLOADS)], check=True)
+
+
+def lay_tinygrad(folder: Path) -> None:
+    """Copy what training needs of the installed tinygrad, which requirements/dev.txt pins."""
+    try:
+        installed = distribution("tinygrad")
+    except PackageNotFoundError:
+        raise BuildFailed("tinygrad is missing: install divvy with [verify]") from None
+    for file in installed.files or ():
+        parts = file.as_posix()
+        is_licence = file.name.startswith("LICENSE")
+        is_source = parts.startswith("tinygrad/") and file.suffix == ".py"
+        is_needed = not parts.startswith(_BINDINGS) or parts in _NEEDED
+        if is_licence or (is_source and is_needed):
+            target = folder / parts
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(str(file.locate()), target)
 
 
 def build_and_push(registry: str, base: str, *, insecure: bool = False) -> str:
@@ -36,6 +59,8 @@ def build_and_push(registry: str, base: str, *, insecure: bool = False) -> str:
         (context / "bin").mkdir()
         for name in _PROGRAMS:
             shutil.copy(WORKLOADS / "build" / name, context / "bin" / name)
+        shutil.copy(WORKLOADS / "train.py", context / "bin" / "train")
+        lay_tinygrad(context / "training")
         return push_context(context, registry, "divvy/workloads", base, insecure=insecure)
 
 

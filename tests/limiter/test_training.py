@@ -1,0 +1,70 @@
+"""A framework that nobody here wrote, tinygrad, trains on shares: within them, and side by side."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from divvy.agent.decide.share import Compute
+from tests.limiter.conftest import Tenants
+from tests.limiter.tenant import Tenant
+from tests.simulator.driver_root import DriverRoot
+
+TRAIN = Path(__file__).parents[2] / "conformance/workloads/train.py"
+_PATIENCE = 300  # a hang, not a slow machine
+
+
+def start(tenant: Tenant, *arguments: str) -> subprocess.Popen[str]:
+    """Start the training with a tenant's libraries and its nvidia-smi."""
+    process = subprocess.Popen(
+        [sys.executable, str(TRAIN), *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={
+            **os.environ,
+            "LD_LIBRARY_PATH": str(tenant.library("")),
+            "PATH": f"{tenant.root / 'usr/bin'}:{os.environ['PATH']}",
+        },
+    )
+    tenant.processes.append(process)
+    return process
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Wait for the end; return the exit code and what was said."""
+    out, errors = process.communicate(timeout=_PATIENCE)
+    return process.returncode, out + errors
+
+
+def test_two_tenants_train_side_by_side_each_within_its_share(tenants: Tenants) -> None:
+    sizes = (1000, 3000)
+    shares = [tenants(mib, compute=Compute.SHARE, weight=mib // 100) for mib in sizes]
+    trainings = [start(share, f"--ask={mib}") for share, mib in zip(shares, sizes, strict=True)]
+    for mib, (code, log) in zip(sizes, [ended(each) for each in trainings], strict=True):
+        assert code == 0, log
+        first, last = map(float, re.findall(r"^loss (\S+) -> (\S+) in \d+ steps$", log, re.M)[0])
+        assert last < first / 10
+        assert "the same again: equal" in log
+        # What CUDA tells, and what nvidia-smi beside it shows, is the share.
+        used, total = map(int, re.findall(r"^memory (\d+) of (\d+) MiB$", log, re.M)[0])
+        assert total == mib
+        assert 0 < used <= mib
+        assert re.search(rf"(\d+)MiB\s*/\s*{mib}MiB", log), log
+        # A framework's own error, from the driver's.
+        assert f"{mib} MiB more: refused" in log
+    assert all(share.figures.refused[0] > 0 for share in shares)
+
+
+@pytest.mark.usefixtures("administrator")
+def test_a_gpu_that_computes_wrong_is_found(driver: DriverRoot, tenants: Tenants) -> None:
+    driver.sim("fault", "bad-math", "0")
+    code, log = ended(start(tenants(1000)))
+    assert code == 1
+    assert re.search(r"^the same again: differs from step \d+ on$", log, re.M), log
