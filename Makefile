@@ -3,6 +3,8 @@ BIN := .venv/bin
 DEMO_KUBECTL = $(BIN)/kubectl --kubeconfig "$$($(BIN)/divvy lab kubeconfig)"
 DEMO_COLUMNS = 'NODE:.metadata.name,GPU:.status.allocatable.nvidia\.com/gpu,REPLICAS:.status.allocatable.nvidia\.com/gpu\.shared,3G:.status.allocatable.nvidia\.com/mig-3g\.20gb,2G:.status.allocatable.nvidia\.com/mig-2g\.10gb,1G:.status.allocatable.nvidia\.com/mig-1g\.5gb'
 
+DEMO_TRAINING = conformance/workloads/manifests/pod-training.yaml
+
 .PHONY: setup setup-lab demo demo-down test unit lint bench clean
 
 setup:             ## everything this machine needs, from a fresh Debian 12
@@ -22,6 +24,13 @@ demo: setup-lab    ## from nothing to a proven cluster on this machine; no GPU n
 	@$(DEMO_KUBECTL) get nodes -o custom-columns=$(DEMO_COLUMNS)
 	@echo; echo "== 5. divvy verify -s lab: does it hold? Small pods run on every kind of device"
 	@$(BIN)/divvy verify -s lab
+	@echo; echo "== 6. A framework (tinygrad) trains on a quarter of a T4: its memory, its nvidia-smi"
+	@$(DEMO_KUBECTL) patch --local --filename=$(DEMO_TRAINING) --output=yaml --patch \
+		'{"spec": {"nodeName": "gpu-t4", "containers": [{"name": "training", "image": "10.123.0.1:5000/divvy/workloads"}]}}' \
+		| $(DEMO_KUBECTL) replace --force --filename=- >/dev/null
+	@$(DEMO_KUBECTL) wait pod/training --for=condition=Ready --timeout=60s >/dev/null
+	@$(DEMO_KUBECTL) logs --follow training
+	@$(DEMO_KUBECTL) delete pod training --wait=false >/dev/null
 	@echo; echo "== Done. The report: $(CURDIR)/out/conformance/report.html"
 	@echo "   Try next:"
 	@echo "     edit a profile of stacks/Pulumi.lab.yaml, for example research to cern-mix, then"

@@ -79,7 +79,8 @@ allow (20 where GPUs are simulated; 10 pods at least).
 The workloads are small programs of this project on the CUDA driver API, the same for
 hardware and simulation: `cuda-vector-add`, `gpu-burn` (the well-known tool's options and
 output; it exits with 1 if a GPU is faulty), `mem-hog`, `mem-bandwidth`, `bad-access`,
-`open-devices` and `http-get`. They are built and pushed to `plugin.image.registry`, or given with
+`open-devices` and `http-get`. `train` is a framework's work: it trains a small network with
+tinygrad, twice the same. They are built and pushed to `plugin.image.registry`, or given with
 `--workload-image`. `conformance/workloads/manifests` has pods to apply by hand.
 
 This page is generated: python -m docs.generate.
@@ -108,6 +109,8 @@ _ELSEWHERE = {
     "HW-02": _SLOWED,
     "ISO-10": "the driver's own libraries in the place of the limiter's (test_limits_on_lab.py)",
     "ISO-11": "the driver's own libraries in the place of the limiter's (test_limits_on_lab.py)",
+    "WORK-06": "the driver's own libraries in the place of the limiter's, and bad arithmetic "
+    "(test_limits_on_lab.py)",
     "ISO-12": "agents that do not see the host's processes (test_limits_on_lab.py)",
     "HW-05": "a share that is halted, with hardware checks forced (test_limits_on_lab.py)",
     "HW-03": "bad arithmetic beside it, with hardware checks forced (test_options_on_lab.py)",

@@ -38,6 +38,8 @@ class Deployment:
         self.cluster["kubeconfig"] = str(self.lab.kubeconfig)
         image = {"registry": self.registry, "base": self.base_image, "insecure": True}
         self.cluster["plugin"]["image"] = image
+        # Tests put faults into plain shares; for limited ones they ask (tests/limited_shares.py).
+        self.set_profile("notebooks", "slice-4")
 
     @property
     def registry(self) -> str:

@@ -1,4 +1,4 @@
-"""Limited shares: the limiter refuses, shows the share, and what goes round it is noticed."""
+"""Limited shares: the limiter refuses, shows the share, lets work; what goes round is noticed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from conformance.cluster.pods import PodNamespace
 from conformance.evidence import Evidence
 from conformance.fixtures import Probes
 from conformance.load.share_limit import ask, go_past, judge_requests
+from conformance.load.training import judge_training, side_by_side, train
 from conformance.not_made import not_made
 from conformance.observe.device_memory import memory_fits
 from conformance.observe.holders import require_idle
@@ -44,6 +45,21 @@ def test_everything_shows_the_share(
     words = ", ".join(f"{what}: {mib} MiB" for what, mib in shown.items())
     expected = f"{', '.join(shown)}: all {promise.device.memory_mib} MiB, the share's limit"
     evidence.require_that(fits, expected, words)
+
+
+@check("WORK-06")
+@pytest.mark.exclusive
+def test_a_framework_trains_within_its_share(
+    target: ClusterUnderTest, pods: PodNamespace, promise: DevicePromise, evidence: Evidence
+) -> None:
+    require_idle(target, promise)
+    outcomes = train(pods, promise)
+    evidence.command = "train, in pods side by side"
+    for outcome in outcomes:
+        evidence.add(outcome.log)
+    evidence.require(*judge_training(promise, outcomes))
+    if not side_by_side(outcomes):
+        not_made("the pods did not train at the same time")
 
 
 @check("ISO-12")

@@ -115,7 +115,9 @@ def main() -> int:
     parser.add_argument("--ask", type=int, metavar="MIB", help="then ask for so much memory more")
     arguments = parser.parse_args()
     prepare()
+    began = time.time()
     losses = train(arguments.seconds)
+    print(f"trained from {began:.1f} to {time.time():.1f}", flush=True)
     subprocess.run(["nvidia-smi"], check=False)
     learns = losses[-1] < losses[0] * FALLS_TO
     print(f"loss {losses[0]:.6f} -> {losses[-1]:.6f} in {len(losses)} steps", flush=True)

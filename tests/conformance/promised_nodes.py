@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from conformance.promise import NodePromise, node_promises
+from conformance.promise import DevicePromise, NodePromise, device_promises, node_promises
 from divvy.model import parse_cluster
 from divvy.plan import LiveNode, live_node, plan
 
@@ -22,3 +22,14 @@ def live(name: str, allocatable: dict[str, str] | None = None, **labels: str) ->
     return live_node(
         name, {key.replace("__", "/"): text for key, text in labels.items()}, {}, counts
     )
+
+
+def limited_share(mib: int) -> DevicePromise:
+    """Promise shares of one T4 that are limited to a size."""
+    limit = {"limit": f"{mib}Mi", "action": "prevent"}
+    cluster = {
+        "profiles": {"limited": {"timeSlicing": {"replicas": 4, "memoryLimit": limit}}},
+        "pools": {"p": {"hardware": {"model": "T4", "gpus": 1, "count": 1}, "profile": "limited"}},
+    }
+    (found,) = device_promises(promised(cluster, live("n", {"nvidia.com/gpu.shared": "4"})))
+    return found

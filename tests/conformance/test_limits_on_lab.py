@@ -12,7 +12,7 @@ from tests.conformance.scene import LIMITED_CDI, Scene
 from tests.limited_shares import limited_shares
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
-CHECKS = "--select=ISO-06,ISO-08,ISO-10,ISO-11,ISO-12,WORK-01"
+CHECKS = "--select=ISO-06,ISO-08,ISO-10,ISO-11,ISO-12,WORK-01,WORK-06"
 
 
 def results(report: dict[str, Any]) -> set[tuple[str, str]]:
@@ -55,10 +55,18 @@ def test_limited_shares_are_proven_and_their_faults_are_seen(scene: Scene) -> No
 
         spec = scene.read_cdi("gpu-a100", LIMITED_CDI)
         with scene.kept_cdi("gpu-a100", of_the_driver(spec), LIMITED_CDI):
-            options = ("--pool=research", "--select=ISO-10,ISO-11", "--exclusive")
+            options = ("--pool=research", "--select=ISO-10,ISO-11,WORK-06", "--exclusive")
             faulty = scene.verify(*options, expect=1)
         scene.write_cdi("gpu-a100", spec, LIMITED_CDI)
-        assert results(faulty) == {("ISO-10", "failed"), ("ISO-11", "failed")}, scene.said
+        of_the_limiter = ("ISO-10", "ISO-11", "WORK-06")
+        assert results(faulty) == {(check, "failed") for check in of_the_limiter}, scene.said
+
+        scene.driver("gpu-t4", "fault", "bad-math", "all")
+        try:
+            wrong = scene.verify("--pool=notebooks", "--select=WORK-06", "--exclusive", expect=1)
+        finally:
+            scene.driver("gpu-t4", "fault", "clear", "all")
+        assert "not the same again: it computes wrong" in str(wrong["checks"]), scene.said
 
         with agents_that_see_no_processes(scene):
             blind = scene.verify("--pool=notebooks", "--select=ISO-12", "--exclusive", expect=1)

@@ -14,6 +14,7 @@ MANIFESTS = Path(__file__).resolve().parents[2] / "conformance/workloads/manifes
 SAYS = {
     "pod-whole-gpu.yaml": (1, "Test PASSED"),
     "replicaset-shared.yaml": (4, "Test PASSED"),
+    "pod-training.yaml": (1, "the same again: equal"),
     "replicaset-mig.yaml": (2, "GPU 0: OK"),
 }
 

@@ -1,0 +1,97 @@
+"""Train with a framework on shares of one GPU, side by side."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from conformance.cluster.pods import Outcome, PodNamespace
+from conformance.evidence import Verdict
+from conformance.observe.device_memory import memory_fits
+from conformance.promise import DevicePromise
+
+# Long enough that pods that start one after the other train at the same time.
+_SECONDS = 15
+_PATIENCE = 300
+# More than the share, beside the little that the network takes.
+_BEYOND = 64
+
+
+def train(pods: PodNamespace, promise: DevicePromise) -> list[Outcome]:
+    """Train on one device more than there are GPUs or instances, so that two share one."""
+    count = min(promise.kinds + 1, promise.count)
+    ask = (promise.device.memory_mib or 0) + _BEYOND
+    command = ["train", f"--seconds={_SECONDS}", f"--ask={ask}"]
+    names: list[str] = []
+    try:
+        for _ in range(count):
+            names.append(pods.start(promise.node.name, command, promise.resource))
+        return [pods.wait(name, _PATIENCE) for name in names]
+    finally:
+        pods.remove(*names)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What one training said: of the loss, of its memory in MiB, and when, on the node's clock.
+
+    ``total`` and ``used`` are CUDA's word, ``shown`` is nvidia-smi's; None: it said nothing.
+    """
+
+    learns: bool
+    is_repeated: bool
+    refused: bool
+    total: int | None
+    used: int | None
+    shown: int | None
+    began: float
+    ended: float
+
+
+def read_training(outcome: Outcome) -> Trained:
+    """Read the log of ``train``."""
+    log = outcome.log
+    loss = re.search(r"^loss (\S+) -> (\S+) in \d+ steps$", log, re.MULTILINE)
+    memory = re.search(r"^memory (\d+) of (\d+) MiB$", log, re.MULTILINE)
+    shown = re.search(r"\d+MiB\s*/\s*(\d+)MiB", log)
+    times = re.search(r"^trained from (\S+) to (\S+)$", log, re.MULTILINE)
+    return Trained(
+        learns=loss is not None and float(loss[2]) < float(loss[1]) / 10,
+        is_repeated="the same again: equal" in log,
+        refused=bool(re.search(r"^\d+ MiB more: refused", log, re.MULTILINE)),
+        total=int(memory[2]) if memory else None,
+        used=int(memory[1]) if memory else None,
+        shown=int(shown[1]) if shown else None,
+        began=float(times[1]) if times else 0.0,
+        ended=float(times[2]) if times else 0.0,
+    )
+
+
+def side_by_side(outcomes: Sequence[Outcome]) -> bool:
+    """Return whether all trained at the same time for a while."""
+    read = [read_training(outcome) for outcome in outcomes]
+    return max(one.began for one in read) < min(one.ended for one in read)
+
+
+def judge_training(promise: DevicePromise, outcomes: Sequence[Outcome]) -> Verdict:
+    """Judge the trainings of ``train``: what is expected of each, and what came of it."""
+    limit = promise.device.memory_mib or 0
+    expected = (
+        f"learns, the same again, CUDA and nvidia-smi show {limit} MiB, uses no more, more refused"
+    )
+    found = []
+    for outcome in outcomes:
+        read = read_training(outcome)
+        shows = all(memory_fits(promise, one) for one in (read.total, read.shown))
+        sizes = f"CUDA shows {read.total} MiB and nvidia-smi {read.shown} MiB"
+        words = [
+            "learns" if read.learns else f"does not learn ({outcome})",
+            "the same again" if read.is_repeated else "not the same again: it computes wrong",
+            f"CUDA and nvidia-smi show {limit} MiB" if shows else sizes,
+            "uses no more" if read.used is not None and read.used <= limit else "uses more",
+            "more refused" if read.refused else "more not refused",
+        ]
+        found.append(", ".join(words))
+    one = expected if all(each == expected for each in found) else "; ".join(found)
+    return f"{len(outcomes)} trainings: {expected}", f"{len(outcomes)} trainings: {one}"

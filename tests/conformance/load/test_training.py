@@ -1,0 +1,65 @@
+"""What has to come of trainings on shares."""
+
+import pytest
+
+from conformance.cluster.pods import Outcome
+from conformance.load.training import judge_training, read_training, side_by_side
+from conformance.promise import DevicePromise
+from tests.conformance.promised_nodes import limited_share
+
+SOUND = """\
+   1 s   step    87   loss 0.142210   memory 1 of 3000 MiB
+trained from 1000.0 to 1015.0
+| N/A   37C    P0             21W /   70W |       1MiB /   3000MiB |     18%      Default |
+loss 1.652950 -> 0.051367 in 1417 steps
+the same again: equal
+memory 1 of 3000 MiB
+3064 MiB more: refused, Allocation of 2.99 GB failed on CUDA. Used: 24 KB
+"""
+
+
+@pytest.fixture
+def promise() -> DevicePromise:
+    return limited_share(3000)
+
+
+def ended(log: str) -> Outcome:
+    return Outcome("Succeeded", 0, log, "")
+
+
+def test_trainings_within_their_shares_are_sound(promise: DevicePromise) -> None:
+    expected, actual = judge_training(promise, [ended(SOUND), ended(SOUND)])
+    assert expected == actual
+    assert expected.startswith("2 trainings: learns")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("-> 0.051367", "-> 0.2", "does not learn (phase Succeeded, exit code 0)"),
+        ("-> 0.051367", "-> nan", "does not learn"),
+        ("equal", "differs from step 3 on", "not the same again: it computes wrong"),
+        (
+            "\nmemory 1 of 3000",
+            "\nmemory 1 of 15360",
+            "CUDA shows 15360 MiB and nvidia-smi 3000 MiB",
+        ),
+        ("/   3000MiB", "/  15360MiB", "CUDA shows 3000 MiB and nvidia-smi 15360 MiB"),
+        ("/   3000MiB", "", "CUDA shows 3000 MiB and nvidia-smi None MiB"),
+        ("\nmemory 1 of 3000", "\nmemory 3001 of 3000", "uses more"),
+        ("refused, Allocation", "granted", "more not refused"),
+        (SOUND, "", "does not learn"),
+    ],
+)
+def test_each_of_its_words_counts(promise: DevicePromise, old: str, new: str, says: str) -> None:
+    expected, actual = judge_training(promise, [ended(SOUND), ended(SOUND.replace(old, new))])
+    assert expected != actual
+    assert says in actual
+
+
+def test_trainings_one_after_the_other_are_told_from_those_side_by_side() -> None:
+    later = SOUND.replace("from 1000.0 to 1015.0", "from 1010.0 to 1030.0")
+    last = SOUND.replace("from 1000.0 to 1015.0", "from 1016.0 to 1030.0")
+    assert side_by_side([ended(SOUND), ended(later)])
+    assert not side_by_side([ended(SOUND), ended(last)])
+    assert read_training(ended("")).used is None
