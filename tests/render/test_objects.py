@@ -83,7 +83,7 @@ def test_no_role_may_do_everything() -> None:
 
 def test_the_agent_has_a_read_only_root_and_its_own_process_namespace() -> None:
     without = lab()
-    without["profiles"]["split"] = {}
+    without["profiles"] |= {"split": {}, "quarters": {}}
     spec = pod(objects_of(without, IMAGE))
     assert spec["containers"][0]["securityContext"]["readOnlyRootFilesystem"] is True
     assert "hostPID" not in spec
