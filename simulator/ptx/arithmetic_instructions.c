@@ -127,7 +127,7 @@ bool parse_compare(struct parser *p, struct opcode *o, struct insn *i)
     i->run = type == PRED ? NULL : p->handlers->comparing->setp[names[found].comparison][type];
     if (!all_taken(p, o) || !no_such(p, i->run) || !parse_register(p, 1, true, &i->d[0]))
         return false;
-    if (accept(p, '|') && !parse_register(p, 1, true, &i->q))
+    if (given == type && accept(p, '|') && !parse_register(p, 1, true, &i->q))
         return false;
     if (!expect(p, ',') || !parse_operand(p, given, &i->a) || !expect(p, ',') ||
         !parse_operand(p, given, &i->b))

@@ -131,6 +131,14 @@ def _arithmetic() -> None:
                 (k & ~(((1 << n) - 1) << p) | (a & ((1 << n) - 1)) << p) & ((1 << w) - 1)
             ),
         )
+        for s in (t, f"s{t[1:]}"):
+            case(f"mad.lo.cc.{s}", [s, s, s], s, lambda a, b, k, s=s: wrap(a * b + k, s))
+            case(
+                f"mad.hi.cc.{s}",
+                [s, s, s],
+                s,
+                lambda a, b, k, s=s: wrap((a * b >> int(s[1:])) + k, s),
+            )
     case("bfe.s32", ["s32", "byte", "byte"], "s32", signed_field)
 
 

@@ -220,3 +220,21 @@ def test_comparisons(kept_gpu, x, y, expected):
         program(kept_gpu, "compare"), [1], [1], c.c_uint64(out), c.c_float(x), c.c_float(y)
     )
     assert words(kept_gpu, out, 1) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        (0x3C00, 0x4000, 1 + 2 + 8),  # 1 and 2; as bf16 both less than 3
+        (0x4000, 0x3C00, 2 + 4),
+        (0x8000, 0x0000, 16),  # zeros are equal, and neither is not
+        (0x7C01, 0x3C00, 2),  # a NaN of f16, a large number of bf16
+        (0x7FC0, 0x3C00, 2 + 32),  # a NaN of both
+    ],
+)
+def test_comparisons_of_floats_of_16_bits(kept_gpu, a, b, expected):
+    out = kept_gpu.allocate(4)
+    text = ptx_module("compare_halves").replace("sm_90", "sm_80")  # the GPU's
+    compare = kept_gpu.function(kept_gpu.module(text), "compare_halves")
+    kept_gpu.launch(compare, [1], [1], c.c_uint64(out), c.c_uint16(a), c.c_uint16(b))
+    assert words(kept_gpu, out, 1) == [expected]
