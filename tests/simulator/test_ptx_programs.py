@@ -10,7 +10,7 @@ import pytest
 
 from tests.simulator import cuda as codes
 from tests.simulator.cuda import Cuda, CudaError
-from tests.simulator.ptx_modules import ptx_module
+from tests.simulator.ptx_modules import HEAD, ptx_module
 
 
 def program(gpu: Cuda, name: str) -> c.c_void_p:
@@ -88,7 +88,7 @@ def test_votes_and_matches(kept_gpu):
             here,
             ones,
             ~ones & 0xFF,
-            (1 if t < 32 else 0) | 2,
+            (1 if t < 32 else 0) | 2 | 16,
             alike,
             here,
             0,
@@ -135,6 +135,25 @@ def test_functions(kept_gpu):
         for t in range(count)
     ]
     assert array.array("f", kept_gpu.download(out, 4 * count)).tolist() == expected
+
+
+def test_a_guarded_call_and_labels_of_one_name(kept_gpu):
+    """Caller and functions have a label END and a register %r1 each; odd threads do not call."""
+    text = (
+        f"{HEAD}.func (.param .b32 r) plus(.param .b32 a)\n{{\n.reg .b32 %r<2>;\n"
+        ".reg .pred %p;\nld.param.b32 %r1, [a];\nsetp.gt.u32 %p, %r1, 8;\n@%p bra END;\n"
+        "add.u32 %r1, %r1, 100;\nEND:\nst.param.b32 [r], %r1;\n@%p ret;\n"
+        "st.param.b32 [r], %r1;\n}\n"
+        ".visible .entry k(.param .u64 out)\n{\n.reg .b32 %r<4>;\n.reg .b64 %rd<3>;\n"
+        ".reg .pred %p<3>;\n.param .b32 a, r;\nmov.u32 %r1, %tid.x;\nand.b32 %r2, %r1, 1;\n"
+        "setp.eq.u32 %p1, %r2, 1;\nsetp.eq.u32 %p2, %r1, 4;\nst.param.b32 [r], 7;\n"
+        "@%p2 bra END;\nst.param.b32 [a], %r1;\n@!%p1 call.uni (r), plus, (a);\nEND:\n"
+        "ld.param.b32 %r3, [r];\nld.param.u64 %rd1, [out];\nmul.wide.u32 %rd2, %r1, 4;\n"
+        "add.s64 %rd1, %rd1, %rd2;\nst.global.u32 [%rd1], %r3;\nret;\n}\n"
+    )
+    out = kept_gpu.allocate(4 * 12)
+    kept_gpu.launch(kept_gpu.function(kept_gpu.module(text), "k"), [1], [12], c.c_uint64(out))
+    assert words(kept_gpu, out, 12) == [100, 7, 102, 7, 7, 7, 106, 7, 108, 7, 10, 7]
 
 
 def test_names_of_any_length(kept_gpu):
