@@ -26,6 +26,8 @@ while read -r _ _ _ _ place options _; do
   echo "mount ${options%%,*} $tried $place"
 done < /proc/self/mountinfo
 """
+# What a container of a limited share writes by design: its account, and its page on each GPU.
+_OF_ITS_SHARE = re.compile(r"/usr/lib/divvy/share/(account|[0-9a-f]{16}-\d+)")
 _LINE = re.compile(r"mount (ro|rw) (refused|written) (.+)")
 
 
@@ -41,6 +43,11 @@ class HostMount:
     def writable(self) -> bool:
         """Return whether its flags or a try say so."""
         return self.written or not self.read_only
+
+    @property
+    def of_its_share(self) -> bool:
+        """Return whether it is a file in which a limited share's container does its accounts."""
+        return _OF_ITS_SHARE.fullmatch(self.place) is not None
 
 
 def host_mounts(log: str) -> list[HostMount]:

@@ -12,7 +12,7 @@ from tests.conformance.scene import LIMITED_CDI, Scene
 from tests.limited_shares import limited_shares
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
-CHECKS = "--select=ISO-06,ISO-08,ISO-10,ISO-11,ISO-12,WORK-01,WORK-06"
+CHECKS = "--select=ISO-06,ISO-08,ISO-09,ISO-10,ISO-11,ISO-12,WORK-01,WORK-06"
 
 
 def results(report: dict[str, Any]) -> set[tuple[str, str]]:

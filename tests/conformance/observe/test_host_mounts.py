@@ -16,6 +16,13 @@ def test_a_mount_is_writable_by_its_flags_or_by_a_try() -> None:
     ]  # fmt: skip
 
 
+def test_what_a_limited_share_writes_is_its_account_and_its_pages_alone() -> None:
+    places = ("account", "7b6c245f061228b6-0", "limits", "GPU-1/7b6c245f061228b6-1", "account/x")
+    log = "".join(f"mount rw written /usr/lib/divvy/share/{place}\n" for place in places)
+    of_its_share = [mount.of_its_share for mount in host_mounts(log)]
+    assert of_its_share == [True, True, False, False, False]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes mounts")
 def test_a_mount_is_found_and_tried(tmp_path: Path) -> None:
     for name in ("open", "closed"):
