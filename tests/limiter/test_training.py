@@ -10,25 +10,37 @@ from pathlib import Path
 
 import pytest
 
+from conformance.image import lay_tinygrad
 from divvy.agent.decide.share import Compute
 from tests.limiter.conftest import Tenants
 from tests.limiter.tenant import Tenant
 from tests.simulator.driver_root import DriverRoot
 
+# As long as all other tests of the limiter together, so not among those for a moment between.
+pytestmark = pytest.mark.lab
 TRAIN = Path(__file__).parents[2] / "conformance/workloads/train.py"
 _PATIENCE = 300  # a hang, not a slow machine
 
 
-def start(tenant: Tenant, *arguments: str) -> subprocess.Popen[str]:
-    """Start the training with a tenant's libraries and its nvidia-smi."""
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give that part of tinygrad which the workloads' image has."""
+    folder = tmp_path_factory.mktemp("training")
+    lay_tinygrad(folder)
+    return folder
+
+
+def start(library: Path, tenant: Tenant, *arguments: str) -> subprocess.Popen[str]:
+    """Start the training with a tenant's libraries and its nvidia-smi, and no other packages."""
     process = subprocess.Popen(
-        [sys.executable, str(TRAIN), *arguments],
+        [sys.executable, "-S", str(TRAIN), *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={
             **os.environ,
+            "PYTHONPATH": str(library),
             "LD_LIBRARY_PATH": str(tenant.library("")),
             "PATH": f"{tenant.root / 'usr/bin'}:{os.environ['PATH']}",
         },
@@ -43,10 +55,14 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, out + errors
 
 
-def test_two_tenants_train_side_by_side_each_within_its_share(tenants: Tenants) -> None:
+def test_two_tenants_train_side_by_side_each_within_its_share(
+    tenants: Tenants, library: Path
+) -> None:
     sizes = (1000, 3000)
     shares = [tenants(mib, compute=Compute.SHARE, weight=mib // 100) for mib in sizes]
-    trainings = [start(share, f"--ask={mib}") for share, mib in zip(shares, sizes, strict=True)]
+    trainings = [
+        start(library, share, f"--ask={mib}") for share, mib in zip(shares, sizes, strict=True)
+    ]
     for mib, (code, log) in zip(sizes, [ended(each) for each in trainings], strict=True):
         assert code == 0, log
         first, last = map(float, re.findall(r"^loss (\S+) -> (\S+) in \d+ steps$", log, re.M)[0])
@@ -63,8 +79,18 @@ def test_two_tenants_train_side_by_side_each_within_its_share(tenants: Tenants) 
 
 
 @pytest.mark.usefixtures("administrator")
-def test_a_gpu_that_computes_wrong_is_found(driver: DriverRoot, tenants: Tenants) -> None:
+def test_a_gpu_that_computes_wrong_is_found(
+    driver: DriverRoot, tenants: Tenants, library: Path
+) -> None:
     driver.sim("fault", "bad-math", "0")
-    code, log = ended(start(tenants(1000)))
+    code, log = ended(start(library, tenants(1000)))
     assert code == 1
     assert re.search(r"^the same again: differs from step \d+ on$", log, re.M), log
+
+
+def test_the_image_gets_of_tinygrad_what_cuda_needs_and_its_licence(library: Path) -> None:
+    found = {path.relative_to(library).as_posix() for path in library.rglob("*.*")}
+    assert "tinygrad/runtime/autogen/cuda.py" in found
+    assert not any("amd" in name for name in found if name.startswith("tinygrad/runtime/autogen/"))
+    assert [path.name for path in library.rglob("LICENSE")] == ["LICENSE"]
+    assert sum(path.stat().st_size for path in library.rglob("*")) < 4 << 20
