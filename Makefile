@@ -3,6 +3,8 @@ BIN := .venv/bin
 DEMO_KUBECTL = $(BIN)/kubectl --kubeconfig "$$($(BIN)/divvy lab kubeconfig)"
 DEMO_COLUMNS = 'NODE:.metadata.name,GPU:.status.allocatable.nvidia\.com/gpu,REPLICAS:.status.allocatable.nvidia\.com/gpu\.shared,3G:.status.allocatable.nvidia\.com/mig-3g\.20gb,2G:.status.allocatable.nvidia\.com/mig-2g\.10gb,1G:.status.allocatable.nvidia\.com/mig-1g\.5gb'
 
+# The image that verify has just pushed.
+DEMO_WORKLOADS = $$(sed --quiet "s/^  image: //p" out/conformance/report.yaml)
 DEMO_TRAINING = conformance/workloads/manifests/pod-training.yaml
 
 .PHONY: setup setup-lab demo demo-down test unit lint bench clean
@@ -26,7 +28,7 @@ demo: setup-lab    ## from nothing to a proven cluster on this machine; no GPU n
 	@$(BIN)/divvy verify -s lab
 	@echo; echo "== 6. A framework (tinygrad) trains on a quarter of a T4: its memory, its nvidia-smi"
 	@$(DEMO_KUBECTL) patch --local --filename=$(DEMO_TRAINING) --output=yaml --patch \
-		'{"spec": {"nodeName": "gpu-t4", "containers": [{"name": "training", "image": "10.123.0.1:5000/divvy/workloads"}]}}' \
+		'{"spec": {"nodeName": "gpu-t4", "containers": [{"name": "training", "image": "'$(DEMO_WORKLOADS)'"}]}}' \
 		| $(DEMO_KUBECTL) replace --force --filename=- >/dev/null
 	@$(DEMO_KUBECTL) wait pod/training --for=condition=Ready --timeout=60s >/dev/null
 	@$(DEMO_KUBECTL) logs --follow training
