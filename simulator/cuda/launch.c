@@ -132,7 +132,8 @@ CUresult launch_parameters(CUfunction f, void **pointers, void **extra, uint8_t 
 static CUresult launch(struct launch *wanted, CUstream stream, void **pointers, void **extra, bool together)
 {
     WITH_CONTEXT(context);
-    CUresult result = stream_is_known(stream) ? function_resolve(context, &wanted->function) : CUDA_ERROR_INVALID_HANDLE;
+    CUresult result = stream_is_known(stream) ? function_resolve(context, &wanted->function)
+                                              : CUDA_ERROR_INVALID_HANDLE;
     if (result == 0)
         result = launch_check(wanted);
     if (result == 0)

@@ -106,7 +106,8 @@ static CUresult parse_text(const struct sim_gpu *gpu, const char *text, size_t l
     return *made == NULL ? results[problem] : 0;
 }
 
-CUresult image_parse(const struct sim_gpu *gpu, const void *image, const struct jit_logs *logs, struct ptx_module **made)
+CUresult image_parse(const struct sim_gpu *gpu, const void *image, const struct jit_logs *logs,
+                     struct ptx_module **made)
 {
     uint32_t magic;
     memcpy(&magic, image, sizeof magic);

@@ -173,7 +173,8 @@ struct jit_logs {
     void **info_length;
 };
 CUresult jit_logs_find(unsigned count, const int *options, void **values, struct jit_logs *logs);
-CUresult image_parse(const struct sim_gpu *gpu, const void *image, const struct jit_logs *logs, struct ptx_module **made);
+CUresult image_parse(const struct sim_gpu *gpu, const void *image, const struct jit_logs *logs,
+                     struct ptx_module **made);
 CUresult file_read(const char *name, char **text);
 CUresult module_add(CUcontext context, struct ptx_module *ptx, CUlibrary library, CUmodule *made);
 CUmodule module_of_library(CUlibrary library, CUcontext context); /* NULL where it has not been used yet */

@@ -33,7 +33,8 @@ const struct handlers *handlers_for_this_processor(void)
 unsigned type_width(enum type type)
 {
     static const unsigned widths[TYPES] = {[U8] = 1, [U16] = 2, [U32] = 4, [U64] = 8, [S8] = 1,
-        [S16] = 2, [S32] = 4, [S64] = 8, [F16] = 2, [BF16] = 2, [F16X2] = 4, [BF16X2] = 4, [F32] = 4, [F64] = 8, [PRED] = 1};
+        [S16] = 2, [S32] = 4, [S64] = 8, [F16] = 2, [BF16] = 2, [F16X2] = 4, [BF16X2] = 4, [F32] = 4,
+        [F64] = 8, [PRED] = 1};
     return widths[type];
 }
 
