@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import shutil
 import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -33,7 +34,7 @@ def install_files(folder: Path, kind: str, contents: Mapping[str, bytes]) -> Pat
 
 def all_there(*files: Path) -> bool:
     """Return whether nobody has removed installed files since."""
-    return all(file.exists() for file in files)
+    return all(file.is_file() for file in files)
 
 
 def digest(contents: Iterable[bytes]) -> str:
@@ -50,4 +51,6 @@ def _install(path: Path, content: bytes) -> None:
     wanted = (stat.S_IFREG | _MODE, os.geteuid())
     if (found.st_mode, found.st_uid) != wanted or path.read_bytes() != content:
         _log.warning("%s is not as it was installed: it is replaced", path)
+        if stat.S_ISDIR(found.st_mode):
+            shutil.rmtree(path)  # made by a container runtime that found no source of a mount
         replace_file(path, content, _MODE)
