@@ -44,9 +44,6 @@ METRICS_PORT = 9410
 CDI_FOLDER = "/var/run/cdi"
 CDI_KIND = f"{DOMAIN}/gpu"
 CDI_FILE = f"{DOMAIN}-gpu.json"
-# Devices of containers that have the limiter in front of their driver.
-LIMITED_CDI_KIND = f"{DOMAIN}/limited-gpu"
-LIMITED_CDI_FILE = f"{DOMAIN}-limited-gpu.json"
 STATE_FOLDER = "/var/lib/divvy"
 # In the agent's pod.
 DRIVER_ROOT = "/driver-root"
@@ -92,6 +89,16 @@ class Mode(StrEnum):
     MIG_TIME_SLICING = "mig+time-slicing"
     MIG_TIME_SLICING_LIMIT = "mig+time-slicing+limit"
     FILES = "files"
+
+
+def limited_cdi_kind(version: str) -> str:
+    """Return the kind of devices of containers that have this limiter in front of their driver."""
+    return f"{DOMAIN}/limited-gpu-{version}"
+
+
+def limited_cdi_file(version: str) -> str:
+    """Return the name of the specification of that kind."""
+    return f"{DOMAIN}-limited-gpu-{version}.json"
 
 
 def component_labels(component: Component) -> dict[str, str]:

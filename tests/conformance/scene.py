@@ -28,7 +28,6 @@ kill "$old"
 while kill -0 "$old" 2>/dev/null; do sleep 0.05; done
 {ROOT}/usr/bin/divvy-simd --root {ROOT} --description {GPUS}
 """
-LIMITED_CDI = "run/cdi/divvy.gpu-limited-gpu.json"
 
 
 @dataclass
@@ -86,6 +85,11 @@ class Scene:
         """Return the CDI specification that the agent wrote on a node."""
         found: dict[str, Any] = json.loads(self._cdi(node, name).read_text())
         return found
+
+    def limited_cdi(self, node: str) -> list[str]:
+        """Return the CDI specifications of limited shares on a node: one for each limiter."""
+        files = self._cdi(node, "run/cdi").glob("divvy.gpu-limited-gpu-*.json")
+        return [f"run/cdi/{file.name}" for file in sorted(files)]
 
     def write_cdi(self, node: str, spec: dict[str, Any], name: str = CDI) -> None:
         """Replace the CDI specification on a node."""

@@ -2,13 +2,13 @@
 
 import copy
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
 
 from tests.conformance.halted_burn import with_a_halted_burn
-from tests.conformance.scene import LIMITED_CDI, Scene
+from tests.conformance.scene import Scene
 from tests.limited_shares import limited_shares
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
@@ -53,11 +53,14 @@ def test_limited_shares_are_proven_and_their_faults_are_seen(scene: Scene) -> No
         uneven = with_a_halted_burn(scene, "gpu-t4", "notebooks", "HW-05")
         assert (uneven["id"], uneven["status"]) == ("HW-05", "failed"), uneven
 
-        spec = scene.read_cdi("gpu-a100", LIMITED_CDI)
-        with scene.kept_cdi("gpu-a100", of_the_driver(spec), LIMITED_CDI):
+        specs = {name: scene.read_cdi("gpu-a100", name) for name in scene.limited_cdi("gpu-a100")}
+        with ExitStack() as faults:
+            for name, spec in specs.items():
+                faults.enter_context(scene.kept_cdi("gpu-a100", of_the_driver(spec), name))
             options = ("--pool=research", "--select=ISO-10,ISO-11,WORK-06", "--exclusive")
             faulty = scene.verify(*options, expect=1)
-        scene.write_cdi("gpu-a100", spec, LIMITED_CDI)
+        for name, spec in specs.items():
+            scene.write_cdi("gpu-a100", spec, name)
         of_the_limiter = ("ISO-10", "ISO-11", "WORK-06")
         assert results(faulty) == {(check, "failed") for check in of_the_limiter}, scene.said
 

@@ -23,10 +23,10 @@ from divvy.agent.inject.cdi_support import cdi_is_on
 from divvy.agent.inject.driver_files import find_driver_files
 from divvy.agent.inject.hook import Hook, hook_call, install_hook, remove_older
 from divvy.agent.inject.installed_files import all_there
-from divvy.agent.inject.limiter import Limiter, install_limiter, lay_share
+from divvy.agent.inject.limiter import Limiter, install_limiter, lay_share, limiters
 from divvy.agent.inject.problem import InjectionProblem
 from divvy.agent.settings import Settings
-from divvy.model.contract import CDI_KIND, LIMITED_CDI_FILE, LIMITED_CDI_KIND
+from divvy.model.contract import CDI_KIND, limited_cdi_file, limited_cdi_kind
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +44,7 @@ class Injection:
         self._limiter: Limiter | None = None
         self._common = ContainerEdits()
         self._limited: ContainerEdits | None = None  # until the specification has them
+        self._limited_kind = ""
         self._devices: dict[str, ContainerEdits] = {}
         self._limiter_problem = "the limiter is not installed yet"
         self.by_cdi = False
@@ -101,11 +102,14 @@ class Injection:
         call = None if hook is None else hook_call(hook, snapshot, files)
         whole = bare if call is None else common
         spec = cdi_spec(whole, devices, call)
+        for limiter in limiters(settings.state_folder):
+            edits = limited_edits(whole, PurePosixPath(limiter.folder))
+            limited = cdi_spec(edits, devices, call, limited_cdi_kind(limiter.version))
+            file = limited_cdi_file(limiter.version)
+            write_spec(settings.cdi_folder, spec_bytes(limited), file)
         if installed is not None:
-            limiter = PurePosixPath(installed.folder)
-            limited = cdi_spec(limited_edits(whole, limiter), devices, call, LIMITED_CDI_KIND)
-            write_spec(settings.cdi_folder, spec_bytes(limited), LIMITED_CDI_FILE)
-            self._limited = limited_edits(bare, limiter)
+            self._limited_kind = limited_cdi_kind(installed.version)
+            self._limited = limited_edits(bare, PurePosixPath(installed.folder))
         if write_spec(settings.cdi_folder, spec_bytes(spec)) and hook is not None:
             remove_older(settings.state_folder, hook)
         self._common, self._devices = bare, devices
@@ -130,7 +134,7 @@ class Injection:
         except InjectionProblem as problem:
             raise Refused(str(problem)) from problem
         if self.by_cdi:
-            names = tuple(f"{LIMITED_CDI_KIND}={uuid}" for uuid in uuids)
+            names = tuple(f"{self._limited_kind}={uuid}" for uuid in uuids)
             return ContainerAllocation(names, ContainerEdits(mounts=files))
         edits = without_cdi(self._limited, (self._devices[uuid] for uuid in uuids))
         return ContainerAllocation((), replace(edits, mounts=(*edits.mounts, *files)))

@@ -15,6 +15,7 @@ from divvy.agent.inject.page import create_page
 from divvy.agent.inject.problem import InjectionProblem
 
 LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
+_KIND = "limiter"
 _MODE = 0o444
 
 
@@ -25,6 +26,11 @@ class Limiter:
     folder: Path
 
     @property
+    def version(self) -> str:
+        """Return what tells it from the limiters of other images."""
+        return self.folder.name.removeprefix(f"{_KIND}-")
+
+    @property
     def libraries(self) -> tuple[Path, ...]:
         """Return the files."""
         return tuple(self.folder / name for name in LIBRARIES)
@@ -33,13 +39,19 @@ class Limiter:
 def install_limiter(source: Path, folder: Path) -> Limiter:
     """Copy the image's libraries below ``folder``; raises InjectionProblem.
 
-    Those of earlier images stay: a container that starts again without CDI asks for them by path.
+    Those of earlier images stay: the files of a share are for the limiter that was installed when
+    they were written, and a container that starts again has them as they were.
     """
     try:
         contents = {name: (source / name).read_bytes() for name in LIBRARIES}
-        return Limiter(install_files(folder, "limiter", contents))
+        return Limiter(install_files(folder, _KIND, contents))
     except OSError as error:
         raise InjectionProblem(f"the limiter is not installed: {error}") from error
+
+
+def limiters(folder: Path) -> tuple[Limiter, ...]:
+    """Return those of this image and of earlier ones, as they are installed below ``folder``."""
+    return tuple(Limiter(place) for place in sorted(folder.glob(f"{_KIND}-*")))
 
 
 def lay_share(

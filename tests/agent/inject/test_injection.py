@@ -20,7 +20,7 @@ from divvy.agent.inject.injection import Injection
 from divvy.agent.inject.limiter import LIBRARIES, install_limiter
 from divvy.agent.inject.problem import InjectionProblem
 from divvy.agent.settings import Settings, settings_from
-from divvy.model.contract import CDI_FILE, LIMITED_CDI_FILE, LIMITED_CDI_KIND
+from divvy.model.contract import CDI_FILE, limited_cdi_file, limited_cdi_kind
 from tests.agent.devices import gpu, instance, limited, snapshot
 
 VERSION = "550.163.01"
@@ -148,8 +148,10 @@ def hosts(mounts: Any) -> dict[str, str]:
 def test_a_limited_container_has_the_limiter_in_front_of_the_driver(settings: Settings) -> None:
     injection = installed(settings)
     injection.renew(BOTH, WITH_CDI)
-    spec = json.loads((settings.cdi_folder / LIMITED_CDI_FILE).read_text())
-    assert spec["kind"] == LIMITED_CDI_KIND
+    (place,) = settings.state_folder.glob("limiter-*")
+    version = place.name.removeprefix("limiter-")
+    spec = json.loads((settings.cdi_folder / limited_cdi_file(version)).read_text())
+    assert spec["kind"] == limited_cdi_kind(version)
     assert [device["name"] for device in spec["devices"]] == ["GPU-0", "GPU-1", "MIG-3"]
     mounts = hosts(spec["containerEdits"]["mounts"])
     for stem in ("libcuda", "libnvidia-ml"):
@@ -173,7 +175,9 @@ def test_a_share_is_its_own_account_and_pages(settings: Settings, runtime: str) 
     answer = injection.limited_allocation(ids, shares)
     mounts = {mount.path: mount for mount in answer.edits.mounts}
     if runtime == WITH_CDI:
-        assert answer.cdi_names == (f"{LIMITED_CDI_KIND}=GPU-0",)
+        (place,) = settings.state_folder.glob("limiter-*")
+        kind = limited_cdi_kind(place.name.removeprefix("limiter-"))
+        assert answer.cdi_names == (f"{kind}=GPU-0",)
         assert answer.edits.nodes == ()
         assert "/usr/lib64/libcuda.so.1" not in mounts
     else:
@@ -197,6 +201,29 @@ def test_a_share_is_its_own_account_and_pages(settings: Settings, runtime: str) 
     assert Path(share[page].host).parent == Path(share["GPU-0"].host)
     # As for an init container, then for its pod's own, before either starts.
     assert injection.limited_allocation(ids, shares) == answer
+
+
+@pytest.mark.usefixtures("limiter")
+@pytest.mark.parametrize("runtime", [WITH_CDI, WITHOUT])
+def test_a_container_that_starts_again_has_the_limiter_of_its_share(
+    settings: Settings, runtime: str
+) -> None:
+    """The kubelet keeps what Allocate answered; a later image's limiter may know other files."""
+    injection = installed(settings)
+    injection.renew(BOTH, runtime)
+    shares = device_shares(limited(1, 4, 3000), ["GPU-0::2"])
+    answer = injection.limited_allocation(["GPU-0::2"], shares)
+    for name in LIBRARIES:
+        (settings.limiter_folder / name).write_text("of a new image")
+    shutil.rmtree(settings.cdi_folder)  # as a reboot does
+    installed(settings).renew(BOTH, runtime)
+    mounts = {mount.path: mount.host for mount in answer.edits.mounts}
+    specs = [json.loads(file.read_text()) for file in settings.cdi_folder.iterdir()]
+    for name in answer.cdi_names:
+        (spec,) = [each for each in specs if each["kind"] == name.partition("=")[0]]
+        mounts |= hosts(spec["containerEdits"]["mounts"])
+    for name in LIBRARIES:
+        assert Path(mounts[f"/usr/lib64/{name}"]).read_text() == f"limiter's {name}"
 
 
 def test_without_the_limiter_nobody_gets_a_share_that_is_none(settings: Settings) -> None:
@@ -256,15 +283,28 @@ def test_installed_libraries_that_were_changed_are_replaced(settings: Settings) 
     assert library.exists()  # for containers that start again
 
 
+@pytest.mark.usefixtures("limiter")
+def test_folders_in_the_place_of_installed_libraries_are_replaced(settings: Settings) -> None:
+    """Where the source of a mount is gone, the container runtime makes a folder."""
+    injection = installed(settings)
+    (library,) = settings.state_folder.glob("limiter-*/libcuda.so.1")
+    library.unlink()
+    library.mkdir()
+    injection.install()
+    assert library.read_text() == "limiter's libcuda.so.1"
+
+
 def test_a_share_is_refused_until_the_specification_has_the_limiter(settings: Settings) -> None:
     injection = installed(settings)
     injection.renew(BOTH, WITH_CDI)
     settings.limiter_folder.mkdir()
     for name in LIBRARIES:
         (settings.limiter_folder / name).touch()
-    scratch = settings.cdi_folder / f".{LIMITED_CDI_FILE}.new"
-    scratch.mkdir()  # no write succeeds
     injection.install()
+    (place,) = settings.state_folder.glob("limiter-*")
+    name = limited_cdi_file(place.name.removeprefix("limiter-"))
+    scratch = settings.cdi_folder / f".{name}.new"
+    scratch.mkdir()  # no write succeeds
     with pytest.raises(InjectionProblem, match="the CDI specification is not written"):
         injection.renew(BOTH, WITH_CDI)
     shares = device_shares(limited(1, 4, 3000), ["GPU-0::2"])
