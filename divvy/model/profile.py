@@ -22,8 +22,8 @@ from divvy.model.stack_part import Count, MemorySize, StackPart, Text
 # Of 16 GPUs, each with 7 MIG devices, these are 3.8 MB in ListAndWatch; gRPC refuses 4 MiB.
 # A B200 has 384 MiB for each of them: hardly a CUDA context.
 MAX_REPLICAS = 512
-# Parts of a GPU's time are whole per cents.
-MAX_GATED_REPLICAS = 100
+# A limiter looks at so many pages of a GPU: MAX_PEERS of plugin_image/limiter/cuda/peers.h.
+MAX_GATED_REPLICAS = 64
 
 
 def _within_maximum(replicas: int) -> int:
@@ -116,7 +116,7 @@ class TimeSlicing(StackPart):
         if self.replicas > MAX_GATED_REPLICAS:
             raise ValueError(
                 f"has `compute` for {self.replicas} replicas: {MAX_GATED_REPLICAS} is the maximum, "
-                "since a part is at least 1 %"
+                "since a share looks at no more others"
             )
         return self
 

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from divvy.agent.inject.page import create_page
+from divvy.model.profile import MAX_GATED_REPLICAS
 from tests.limiter.tenant import LIMITER, line, tell
-
-MAX_PEERS = 64
 
 
 @pytest.fixture(scope="session")
@@ -71,7 +70,7 @@ def test_shares_that_are_gone_make_room_for_new_ones(program: Path, pages: Path)
     with looking(program, pages) as process:
         before = open_files(process)
         for generation in range(3):
-            names = {f"{generation}-{number}" for number in range(MAX_PEERS)}
+            names = {f"{generation}-{number}" for number in range(MAX_GATED_REPLICAS)}
             for name in names:
                 create_page(pages / name, 50)
             assert known(process) == names
@@ -112,3 +111,8 @@ def test_a_program_that_closes_its_files_keeps_those_that_it_opens_then(
         tell(process, "its own")
         assert known(process) == {"a", "b"}
         assert open_files(process) == before + 2
+
+
+def test_no_share_has_more_neighbours_than_a_limiter_looks_at():
+    header = (LIMITER / "cuda/peers.h").read_text()
+    assert f"#define MAX_PEERS {MAX_GATED_REPLICAS}\n" in header
