@@ -44,6 +44,9 @@ whether they are its own.
 **Use MIG where tenants do not trust each other or need a fixed part of a GPU.** Time-slicing is for
 people who share by agreement: notebooks, tests, small inference. A replica is a turn on the GPU,
 not a part of it: two replicas give a container no more than one.
+
+What the driver library in the container sees to (*prevented*, *weighted*, *capped*) holds for
+containers that have no other GPU resource: [limiter.md](limiter.md) says why.
 """
 _END = """\
 
