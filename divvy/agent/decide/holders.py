@@ -158,19 +158,6 @@ def by_uuid(holders: Iterable[Holder]) -> Held:
     return {uuid: tuple(group) for uuid, group in grouped.items()}
 
 
-def held_together(device_ids: Iterable[str], holders: Iterable[Holder]) -> bool:
-    """Return whether one container holds all of these devices, as far as is known.
-
-    A holder whose pod's UID is not known may be any container's.
-    """
-    owners: dict[str, set[tuple[str, str]]] = {}
-    for holder in holders:
-        owners.setdefault(holder.device_id, set()).add((holder.pod_uid, holder.container))
-    of_each = [owners.get(device_id, set()) for device_id in device_ids]
-    known = [of_one for of_one in of_each if all(uid for uid, _ in of_one)]
-    return bool(of_each) and (not known or bool(set.intersection(*known)))
-
-
 def on_gpu(gpu: Gpu, held: Held) -> dict[str, tuple[Holder, ...]]:
     """Return the holders of this GPU and of its MIG devices."""
     uuids = [gpu.uuid, *(instance.uuid for instance in gpu.instances if instance.uuid)]

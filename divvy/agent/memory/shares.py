@@ -13,7 +13,6 @@ from pathlib import Path
 
 from divvy.agent.decide.beyond import InNamespace, Look, NvmlUse, beyond, settled
 from divvy.agent.decide.hardware import Gpu
-from divvy.agent.decide.holders import held_together
 from divvy.agent.decide.share import MAX_DEVICES
 from divvy.agent.inject.account import (
     AccountProblem,
@@ -142,11 +141,10 @@ class ShareAccounts:
 
     async def _clean(self) -> None:
         """Remove the files of shares that no container holds and no process uses."""
-        holders = await self._holders.holders()
+        held = {holder.device_id for holder in await self._holders.holders()}
         for folder in self._shares.glob("*"):
             share = self.figures.get(folder.name)
-            held = held_together(_device_ids(folder), holders)
-            if not held and not (share and share.figures.slots):
+            if held.isdisjoint(_device_ids(folder)) and not (share and share.figures.slots):
                 shutil.rmtree(folder, ignore_errors=True)
                 for page in self._pages.glob(f"*/{folder.name}-*"):
                     _remove(page)

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from divvy.agent.decide.holders import Holder, held_together
 from divvy.agent.decide.share import Compute, DeviceShare
 from divvy.agent.inject.limiter import lay_share
 from divvy.agent.kubelet.device_holders import HoldersUnknown
@@ -46,10 +45,7 @@ class Held:
     async def holders(self) -> tuple[Any, ...]:
         if self.device_ids is None:
             raise HoldersUnknown("the kubelet does not answer")
-        return tuple(
-            Holder("ns/pod", "main", "nvidia.com/gpu.shared", each, f"uid-{number}")
-            for number, each in enumerate(self.device_ids)
-        )
+        return tuple(SimpleNamespace(device_id=each) for each in self.device_ids)
 
 
 async def cleaned(folder: Path, held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,25 +77,6 @@ def test_the_files_of_a_share_go_when_nobody_holds_it(
     asyncio.run(cleaned(tmp_path, held, monkeypatch))
     assert not folder.exists()
     assert not any((tmp_path / "pages/GPU-0").iterdir())
-
-
-def test_the_files_of_two_replicas_go_when_two_others_hold_one_each(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else there is a page for each pair that there ever was, and limiters look at 64 of them."""
-    both = ["GPU-0::0", "GPU-0::1"]
-    lay_share(tmp_path, both, [DeviceShare("GPU-0", 2000, Compute.SHARE, 50, "page")])
-    held = Held()
-    held.device_ids = tuple(both)
-    asyncio.run(cleaned(tmp_path, held, monkeypatch))
-    assert not any((tmp_path / "shares").iterdir())
-
-
-@pytest.mark.parametrize("uids", [("a", "a"), ("a", ""), ("", "")])
-def test_what_one_container_may_hold_is_held(uids: tuple[str, str]) -> None:
-    one, other = (Holder("", "main", "r", str(at), uid) for at, uid in enumerate(uids))
-    assert held_together(["0", "1"], [one, other, Holder("", "main", "r", "0", "ended")])
-    assert not held_together(["0", "2"], [one, other])
 
 
 def test_a_share_can_be_given_after_its_files_were_removed_by_hand(
