@@ -86,10 +86,10 @@ def judge_training(promise: DevicePromise, outcomes: Sequence[Outcome]) -> Verdi
         shows = all(memory_fits(promise, one) for one in (read.total, read.shown))
         sizes = f"CUDA shows {read.total} MiB and nvidia-smi {read.shown} MiB"
         words = [
-            "learns" if read.learns else f"does not learn ({outcome})",
+            "learns" if read.learns and outcome.code == 0 else f"does not learn ({outcome})",
             "the same again" if read.is_repeated else "not the same again: it computes wrong",
             f"CUDA and nvidia-smi show {limit} MiB" if shows else sizes,
-            "uses no more" if read.used is not None and read.used <= limit else "uses more",
+            "uses no more" if read.used and read.used <= limit else "uses more, or nothing",
             "more refused" if read.refused else "more not refused",
         ]
         found.append(", ".join(words))

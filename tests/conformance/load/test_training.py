@@ -47,6 +47,7 @@ def test_trainings_within_their_shares_are_sound(promise: DevicePromise) -> None
         ("/   3000MiB", "/  15360MiB", "CUDA shows 3000 MiB and nvidia-smi 15360 MiB"),
         ("/   3000MiB", "", "CUDA shows 3000 MiB and nvidia-smi None MiB"),
         ("\nmemory 1 of 3000", "\nmemory 3001 of 3000", "uses more"),
+        ("\nmemory 1 of 3000", "\nmemory 0 of 3000", "uses more, or nothing"),
         ("refused, Allocation", "granted", "more not refused"),
         (SOUND, "", "does not learn"),
     ],
@@ -55,6 +56,16 @@ def test_each_of_its_words_counts(promise: DevicePromise, old: str, new: str, sa
     expected, actual = judge_training(promise, [ended(SOUND), ended(SOUND.replace(old, new))])
     assert expected != actual
     assert says in actual
+
+
+@pytest.mark.parametrize("code", [139, None])
+def test_one_that_crashes_or_hangs_after_its_last_line_is_not_sound(
+    promise: DevicePromise, code: int | None
+) -> None:
+    crashed = Outcome("Failed", code, SOUND, "")
+    expected, actual = judge_training(promise, [ended(SOUND), crashed])
+    assert expected != actual
+    assert "does not learn" in actual
 
 
 def test_trainings_one_after_the_other_are_told_from_those_side_by_side() -> None:
