@@ -91,6 +91,25 @@ class Mode(StrEnum):
     FILES = "files"
 
 
+# Claims: what the driver of the DRA publishes, what classes select, what the policies write.
+CLAIMS_DRIVER = DOMAIN
+TENANT_LABEL = f"{DOMAIN}/tenant"
+USE_TYPES, NO_TYPES = "nvidia.com/use-gputype", "nvidia.com/nouse-gputype"
+TEMPLATE_PREFIX = "divvy-"
+PLUGIN_FOLDER = f"/var/lib/kubelet/plugins/{CLAIMS_DRIVER}"
+REGISTRY_FOLDER = "/var/lib/kubelet/plugins_registry"
+CLAIM_CDI_KIND = f"{DOMAIN}/claim"
+
+
+def claims_pool(node: str) -> str:
+    """Return the name of a node's pool of devices for claims.
+
+    Up to Kubernetes 1.36.3 the scheduler keeps counters by the pool's name alone, so it must
+    differ from that of every other driver.
+    """
+    return f"{node}/divvy"
+
+
 def limited_cdi_kind(version: str) -> str:
     """Return the kind of devices of containers that have this limiter in front of their driver."""
     return f"{DOMAIN}/limited-gpu-{version}"

@@ -12,6 +12,7 @@ from pydantic import (
     model_validator,
 )
 
+from divvy.model.claims import Claims
 from divvy.model.devices import SCHEMA as DEVICES_SCHEMA
 from divvy.model.devices import DeviceSelector, parse_devices
 from divvy.model.quantities import (
@@ -134,6 +135,24 @@ class Rule(StackPart):
     """Partition the GPU into MIG instances."""
     time_slicing: TimeSlicing | None = None
     """Share the GPU, or each of its MIG devices."""
+    claims: Claims | None = None
+    """Serve the GPU to ResourceClaims: whole, by size or as MIG devices, as pods ask."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "Rule":
+        if self.claims is None:
+            return self
+        beside = [
+            name
+            for name, value in (("mig", self.mig), ("timeSlicing", self.time_slicing))
+            if value is not None
+        ]
+        if beside:
+            raise ValueError(
+                f"has `claims` and `{beside[0]}`: what pods claim is made when they ask; "
+                "write `mig` below `claims`, or leave one of them out"
+            )
+        return self
 
     @model_validator(mode="after")
     def _gated_gpus(self) -> "Rule":
@@ -149,3 +168,13 @@ class Profile(StackPart):
     """How the GPUs of one node are partitioned and shared: each GPU takes the first rule for it."""
 
     rules: tuple[Rule, ...]
+
+    @property
+    def by_claims(self) -> bool:
+        """Return whether the nodes are served by claims instead of the device plugin.
+
+        A node is served by one of the two: a resource name served by both could hand out one GPU
+        twice. So a single rule with claims makes all GPUs of the node claims, whole where no rule
+        says more.
+        """
+        return any(rule.claims is not None for rule in self.rules)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
 
+from divvy.model.claims import Claims
 from divvy.model.contract import ALIAS_LABELS, PROFILE_LABEL
 from divvy.model.gpu_models import GpuModel, UnknownGpuModel, gpu_model
 from divvy.model.mig_placement import NoPlacement, place
@@ -80,7 +81,8 @@ class Offer:
 class DesiredGpu:
     """What one GPU should be: MIG instances (None: MIG off) and what is advertised of it.
 
-    ``rule`` is the number of the rule that selected it, WHOLE if none did.
+    ``rule`` is the number of the rule that selected it, WHOLE if none did. With ``claims`` the
+    device plugin offers nothing of it, and its MIG instances come and go with claims.
     """
 
     uuid: str
@@ -88,6 +90,7 @@ class DesiredGpu:
     rule: int
     mig: Mapping[str, int] | None
     offers: tuple[Offer, ...]
+    claims: Claims | None = None
 
 
 @dataclass(frozen=True)
@@ -233,6 +236,10 @@ def _desired_gpu(
 ) -> tuple[DesiredGpu, str | None]:
     names = (gpu.product, gpu.model.name) if gpu.model else (gpu.product,)
     number = rule_for(profile, index, gpu.uuid, names)
+    if profile.by_claims:
+        rule = Rule() if number == WHOLE else profile.rules[number]
+        claims = rule.claims or Claims()
+        return DesiredGpu(gpu.uuid, gpu.index, number, None, (), claims), _lacking(claims, gpu)
     whole = DesiredGpu(gpu.uuid, gpu.index, WHOLE, None, offers(Rule(), gpu.memory_mib, gpu.model))
     if number == WHOLE:
         return whole, None
@@ -244,6 +251,18 @@ def _desired_gpu(
     layout = None if rule.mig is None else rule.mig.layout
     offered = offers(rule, gpu.memory_mib, gpu.model)
     return DesiredGpu(gpu.uuid, gpu.index, number, layout, offered), None
+
+
+def _lacking(claims: Claims, gpu: GpuFacts) -> str | None:
+    """Say which MIG profiles of a rule a GPU does not have, None if it has them all."""
+    geometry = None if gpu.model is None else gpu.model.mig
+    missing = [name for name in claims.mig if geometry is None or not geometry.profile(name)]
+    if not missing:
+        return None
+    return (
+        f"GPU {gpu.index} ({gpu.product}) has no MIG profile {', '.join(missing)}: "
+        "claims get the rest"
+    )
 
 
 def _misfit(rule: Rule, gpu: GpuFacts) -> str | None:

@@ -9,6 +9,7 @@ from pydantic import (
 )
 
 from divvy.model.profile import Profile
+from divvy.model.resource_names import GPU, VENDOR
 from divvy.model.reading import Matches
 from divvy.model.stack_part import (
     DevicePath,
@@ -137,6 +138,28 @@ class FileDevices(StackPart):
     """Containers of a node that may hold them at once, 1000 at most."""
 
 
+class Names(StackPart):
+    """Extended resources with which pods ask for GPUs by size, where profiles have claims."""
+
+    gpu: Text = GPU
+    """GPUs, or shares where one of the others stands beside it."""
+    memory: Text = f"{VENDOR}/gpumem"
+    """Memory of each share in MiB."""
+    memory_percentage: Text = f"{VENDOR}/gpumem-percentage"
+    """Memory of each share in per cent of the GPU."""
+    cores: Text = f"{VENDOR}/gpucores"
+    """Compute time of each share in per cent of the GPU."""
+
+    def listed(self) -> tuple[tuple[str, str], ...]:
+        """Return the names by the keys of the stack file."""
+        return (
+            ("gpu", self.gpu),
+            ("memory", self.memory),
+            ("memoryPercentage", self.memory_percentage),
+            ("cores", self.cores),
+        )
+
+
 class PluginImage(StackPart):
     """The agent's image: built and pushed to a registry, or one that exists."""
 
@@ -210,6 +233,8 @@ class Cluster(StackPart):
     """Where replicas come from."""
     devices: tuple[FileDevices, ...] = ()
     """Other vendors' device files."""
+    names: Names = Names()
+    """Resource names for GPUs by size."""
     plugin: Plugin = Plugin()
     """The agent."""
     image_pull_secrets: tuple[Text, ...] = ()
