@@ -9,8 +9,8 @@ from pydantic import (
 )
 
 from divvy.model.profile import Profile
-from divvy.model.resource_names import GPU, VENDOR
 from divvy.model.reading import Matches
+from divvy.model.resource_names import GPU, VENDOR
 from divvy.model.stack_part import (
     DevicePath,
     Duration,

@@ -1,0 +1,103 @@
+"""Names that claims go by: attributes and capacities of devices, device classes, templates."""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from divvy.model.contract import TEMPLATE_PREFIX
+from divvy.model.mig_names import resource_part
+
+# Attributes of a device, in the driver's own domain.
+KIND, WHOLE, UUID, INDEX = "kind", "whole", "uuid", "index"
+PRODUCT, TYPE, ARCHITECTURE = "product", "type", "architecture"
+TENANT, PROFILE, START, SIMULATED = "tenant", "profile", "start", "simulated"
+# Capacities of a device: bytes, per cent of the GPU's time, turns (a share takes one).
+MEMORY, CORES, SHARES = "memory", "cores", "shares"
+
+GPU_CLASS, SHARE_CLASS = "divvy-gpu", "divvy-share"
+
+# What stands before lists in the name of a template. No GPU type is called so.
+_USE, _NO, _TENANT = "use", "no", "tenant"
+RESERVED_TYPES = (_USE, _NO, _TENANT)
+_TYPE = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+_SIZE = re.compile(
+    rf"{TEMPLATE_PREFIX}(?P<count>[1-9]\d{{0,3}})x(?P<amount>[1-9]\d{{0,9}})(?P<unit>[mp])"
+    r"(-(?P<cores>[1-9]\d{0,2})c)?"
+)
+
+
+@dataclass(frozen=True)
+class SizedRequest:
+    """What the name of a template says: so many shares, each of this size, on GPUs of these types.
+
+    ``amount`` is MiB, or per cent of the GPU's memory where ``unit`` is ``p``; ``cores`` is per
+    cent of its time, None where nothing was asked for.
+    """
+
+    count: int
+    amount: int
+    unit: Literal["m", "p"]
+    cores: int | None = None
+    use_types: tuple[str, ...] = ()
+    no_types: tuple[str, ...] = ()
+    tenant: str | None = None
+
+
+def share_class(tenant: str | None) -> str:
+    """Return the class of shares that no tenant has, or of those of a tenant."""
+    return SHARE_CLASS if tenant is None else f"{SHARE_CLASS}-{tenant}"
+
+
+def mig_class(profile: str) -> str:
+    """Return the class of MIG devices of a profile."""
+    return f"divvy-mig-{resource_part(profile)}"
+
+
+def type_of_product(product: str) -> str:
+    """Return a product's name as types are compared: ``nvidia-a100-sxm4-40gb``."""
+    return "-".join(re.findall(r"[a-z0-9]+", product.lower()))
+
+
+def template_name(request: SizedRequest) -> str:
+    """Return the name of the template of a request: equal requests share one."""
+    cores = "" if request.cores is None else f"-{request.cores}c"
+    parts = [f"{TEMPLATE_PREFIX}{request.count}x{request.amount}{request.unit}{cores}"]
+    for word, values in ((_USE, request.use_types), (_NO, request.no_types)):
+        if values:
+            parts += [word, *values]
+    if request.tenant is not None:
+        parts += [_TENANT, request.tenant]
+    return ".".join(parts)
+
+
+def parse_template_name(name: str) -> SizedRequest | None:
+    """Read the name of a template, None if it is none of ours."""
+    size, *rest = name.split(".")
+    match = _SIZE.fullmatch(size)
+    if match is None or (match["unit"] == "p" and int(match["amount"]) > 100):
+        return None
+    if match["cores"] is not None and int(match["cores"]) > 100:
+        return None
+    lists: dict[str, list[str]] = {_USE: [], _NO: [], _TENANT: []}
+    order = [word for word in rest if word in lists]
+    if order != [word for word in lists if word in order]:
+        return None
+    current: list[str] | None = None
+    for part in rest:
+        if part in lists:
+            current = lists[part]
+        elif current is None or not _TYPE.fullmatch(part):
+            return None
+        else:
+            current.append(part)
+    if any(not lists[word] for word in order) or len(lists[_TENANT]) > 1:
+        return None
+    return SizedRequest(
+        int(match["count"]),
+        int(match["amount"]),
+        "m" if match["unit"] == "m" else "p",
+        None if match["cores"] is None else int(match["cores"]),
+        tuple(lists[_USE]),
+        tuple(lists[_NO]),
+        lists[_TENANT][0] if lists[_TENANT] else None,
+    )

@@ -1,0 +1,76 @@
+"""Names of templates say what was asked for, and nothing else is read as one."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from divvy.model.claim_names import (
+    RESERVED_TYPES,
+    SizedRequest,
+    parse_template_name,
+    template_name,
+    type_of_product,
+)
+
+_TYPES = st.lists(
+    st.from_regex(r"[a-z0-9]([a-z0-9-]{0,10}[a-z0-9])?", fullmatch=True).filter(
+        lambda text: text not in RESERVED_TYPES
+    ),
+    max_size=4,
+).map(tuple)
+_REQUESTS = st.builds(
+    SizedRequest,
+    count=st.integers(1, 9999),
+    amount=st.integers(1, 100),
+    unit=st.sampled_from("mp"),
+    cores=st.none() | st.integers(1, 100),
+    use_types=_TYPES,
+    no_types=_TYPES,
+    tenant=st.none() | st.sampled_from(("prod", "dev", "team-7")),
+)
+
+
+@given(_REQUESTS)
+def test_a_request_is_read_back_from_its_name(request_of: SizedRequest) -> None:
+    assert parse_template_name(template_name(request_of)) == request_of
+
+
+def test_a_name_as_a_person_sees_it() -> None:
+    request_of = SizedRequest(2, 3000, "m", 30, ("a100", "h100-pcie"), ("t4",), "prod")
+    name = "divvy-2x3000m-30c.use.a100.h100-pcie.no.t4.tenant.prod"
+    assert template_name(request_of) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mine",
+        "divvy-",
+        "divvy-2x3000",
+        "divvy-0x3000m",
+        "divvy-1x0m",
+        "divvy-1x101p",
+        "divvy-1x3000m-101c",
+        "divvy-1x3000m.use",
+        "divvy-1x3000m.use.no.t4",
+        "divvy-1x3000m.tenant.prod.dev",
+        "divvy-1x3000m.no.t4.use.a100",
+        "divvy-1x3000m.use.a100.use.t4",
+        "divvy-1x3000m.a100",
+        "divvy-1x3000m.use.A100",
+    ],
+)
+def test_what_is_no_name_of_ours(name: str) -> None:
+    assert parse_template_name(name) is None
+
+
+@pytest.mark.parametrize(
+    ("product", "kind"),
+    [
+        ("NVIDIA A100-SXM4-40GB", "nvidia-a100-sxm4-40gb"),
+        ("Tesla T4", "tesla-t4"),
+        ("NVIDIA H100 80GB HBM3", "nvidia-h100-80gb-hbm3"),
+    ],
+)
+def test_types_of_products(product: str, kind: str) -> None:
+    assert type_of_product(product) == kind
