@@ -1,10 +1,11 @@
 """The page about guarantees: what each way of sharing promises, in the plan's own words."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from divvy.model import gpu_model, parse_cluster
-from divvy.plan import Device, level, predict_node
+from divvy.plan import Guarantees, level, predict_node
 
 _MODEL = "A100-SXM4-40GB"
 _WAYS: Mapping[str, tuple[str, Any]] = {
@@ -26,6 +27,7 @@ _WAYS: Mapping[str, tuple[str, Any]] = {
     ),
     "mig": ("MIG", {"mig": {"1g.5gb": 7}}),
     "mig-slices": ("MIG + time-slicing", {"mig": {"3g.20gb": 2}, "timeSlicing": {"replicas": 4}}),
+    "shares": ("share by claim", {"claims": {"shares": {}, "tenants": ["prod", "dev"]}}),
 }
 _NAMES = {"nvidiaSmi": "nvidia-smi shows"}
 _PROVEN = {
@@ -68,18 +70,31 @@ def _table() -> Iterator[str]:
     yield f"| | {' | '.join(title for title, _ in _WAYS.values())} |"
     yield f"|---|{'---|' * len(_WAYS)}"
     yield f"| resource | {' | '.join(f'`{one.resource}`' for one in devices.values())} |"
-    sizes = [f"{one.memory_mib:,} MiB, {one.sms} SMs" for one in devices.values()]
-    yield f"| a device reaches | {' | '.join(sizes)} |"
+    yield f"| a device reaches | {' | '.join(one.reaches for one in devices.values())} |"
     for key, proof in _PROVEN.items():
         words = [dict(one.guarantees.items())[key] for one in devices.values()]
         cells = [f"**{level(text)}**:{text.partition(':')[2]}" for text in words]
         yield f"| {_NAMES.get(key, key)}<br>*checked by {proof}* | {' | '.join(cells)} |"
 
 
-def _devices() -> Iterator[tuple[str, Device]]:
+@dataclass(frozen=True)
+class _Column:
+    resource: str
+    reaches: str
+    guarantees: Guarantees
+
+
+def _devices() -> Iterator[tuple[str, _Column]]:
     profiles = {name: profile for name, (_, profile) in _WAYS.items()}
     hardware = {"model": _MODEL, "gpus": 1, "count": 1}
     pools = {"p": {"hardware": hardware, "profile": "whole"}}
     cluster = parse_cluster({"profiles": profiles, "pools": pools})
     for name in profiles:
-        yield name, predict_node(cluster, name, gpu_model(_MODEL), 1).devices[0]
+        node = predict_node(cluster, name, gpu_model(_MODEL), 1)
+        if node.devices:
+            one = node.devices[0]
+            reaches = f"{one.memory_mib:,} MiB, {one.sms} SMs"
+            yield name, _Column(one.resource, reaches, one.guarantees)
+        else:
+            share = node.claimable[-1]
+            yield name, _Column("nvidia.com/gpumem", "the size it asks for", share.guarantees)

@@ -180,6 +180,8 @@ def _one_meaning(
     meanings: dict[str, tuple[Offer, _Use]] = {}
     for use in uses:
         profile = cluster.profiles[use.profile]
+        if profile.by_claims:
+            continue
         numbers = _rules_by_gpu(profile, hardware, model)
         rules = {
             gpu: None if number == WHOLE else profile.rules[number]

@@ -235,4 +235,5 @@ def _offered(node: NodePlan | None) -> dict[str, tuple[int, Guarantees]]:
     if node is None:
         return {}
     promises = {device.resource: device.guarantees for device in reversed(node.devices)}
-    return {name: (number, promises[name]) for name, number in node.per_node.items()}
+    promises |= {one.name: one.guarantees for one in node.claimable}
+    return {name: (number, promises[name]) for name, number in node.offered.items()}

@@ -66,6 +66,8 @@ def _hardware(node: NodePlan) -> tuple[str, ...]:
 
 
 def _step(before: GpuPlan, after: GpuPlan) -> Disruption:
+    if before.claims is not None or after.claims is not None:
+        return _claims_step(before, after)
     if before.placements is None or after.placements is None:
         if (before.placements is None) == (after.placements is None):
             return _sharing(before, after)
@@ -81,6 +83,18 @@ def _step(before: GpuPlan, after: GpuPlan) -> Disruption:
     if Counter(_names(after)) != Counter(_names(before)):
         return Disruption("new pods only", (), "MIG devices are added, the others stay")
     return _sharing(before, after)
+
+
+def _claims_step(before: GpuPlan, after: GpuPlan) -> Disruption:
+    if before.claims == after.claims:
+        return NONE
+    if before.claims is None:
+        reason = "claims get a GPU when no pod of the device plugin holds it"
+        return Disruption("GPUs must be idle", (), reason)
+    if after.claims is None:
+        reason = "the device plugin gets a GPU when no claim holds it"
+        return Disruption("GPUs must be idle", (), reason)
+    return Disruption("new pods only", (), "claims that are held keep what they have")
 
 
 def _sharing(before: GpuPlan, after: GpuPlan) -> Disruption:

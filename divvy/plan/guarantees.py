@@ -1,6 +1,7 @@
 """What a way of sharing guarantees, in words that are never stronger than the mechanism."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from divvy.model import Offer
 
@@ -95,4 +96,33 @@ def guarantees(offer: Offer) -> Guarantees:
         "share: its own memory and processes"
         if offer.memory_prevented
         else "slice: the undivided MIG device, whatever the replica",
+    )
+
+
+def share_guarantees(
+    compute: Literal["share", "cap"], oversubscribed: bool, tenants: bool
+) -> Guarantees:
+    """Return what a share of a GPU, claimed by its size, guarantees its container."""
+    memory = (
+        "prevented: the driver library in the container refuses more than the share's size; a "
+        "program that goes round it is noticed, not stopped"
+    )
+    if oversubscribed:
+        memory += "; what the GPU has no room for goes to the host's memory, and is slow"
+    if compute == "cap":
+        words = (
+            "capped: about the share's part of the GPU's time at most; the driver library in the "
+            "container sees to it"
+        )
+    else:
+        words = (
+            "weighted: about the share's part of the GPU's time while others want theirs, more "
+            "while they do not; the driver library in the container sees to it"
+        )
+    whom = "every container of the same tenant" if tenants else "every container"
+    return Guarantees(
+        memory,
+        words,
+        f"shared: a fault can end {whom} on the GPU",
+        "share: its own memory and processes",
     )

@@ -16,6 +16,8 @@ from divvy.model import (
     place,
     resolve,
 )
+from divvy.model.claims import Claims
+from divvy.plan.claimable import Claimable, claimable
 from divvy.plan.guarantees import FILES, Guarantees, guarantees
 from divvy.plan.profiles import Profiles, profiles_of
 from divvy.plan.settings import settings_of
@@ -42,28 +44,33 @@ class Device:
 
 @dataclass(frozen=True)
 class GpuPlan:
-    """One GPU of a node: how it is partitioned (None: MIG off) and what it advertises."""
+    """One GPU of a node: how it is partitioned (None: MIG off) and what it advertises.
+
+    With ``claims`` it advertises nothing: it becomes what pods claim.
+    """
 
     index: int
     model: GpuModel
     placements: tuple[Placement, ...] | None
     offers: tuple[Offer, ...]
     devices: tuple[Device, ...]
+    claims: Claims | None = None
 
     @property
     def shape(self) -> tuple[object, ...]:
         """Return what has to be equal for two GPUs to look and behave the same."""
-        return (self.model.name, self.placements, self.offers)
+        return (self.model.name, self.placements, self.offers, self.claims)
 
 
 @dataclass(frozen=True)
 class NodePlan:
-    """What one node advertises."""
+    """What one node advertises, and what pods can claim of it at most, each kind alone."""
 
     profile: str
     gpus: tuple[GpuPlan, ...]
     other_devices: tuple[Device, ...]
     notes: tuple[str, ...]
+    claimable: tuple[Claimable, ...] = ()
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -74,6 +81,12 @@ class NodePlan:
     def per_node(self) -> Mapping[str, int]:
         """Return the number of devices under each resource name."""
         return dict(sorted(Counter(device.resource for device in self.devices).items()))
+
+    @property
+    def offered(self) -> Mapping[str, int]:
+        """Return the devices by resource name, with those that can be claimed at most."""
+        claimable = {one.name: one.at_most for one in self.claimable}
+        return dict(sorted((*self.per_node.items(), *claimable.items())))
 
 
 @dataclass(frozen=True)
@@ -98,10 +111,10 @@ class PoolPlan:
         """Return the devices of all its nodes by resource."""
         totals: Counter[str] = Counter()
         if self.node is not None and self.alike:
-            for resource, number in self.node.per_node.items():
+            for resource, number in self.node.offered.items():
                 totals[resource] += number * self.alike
         for node in self.overrides.values():
-            totals.update(node.per_node)
+            totals.update(node.offered)
         return dict(sorted(totals.items()))
 
 
@@ -187,13 +200,21 @@ def predict_node(cluster: Cluster, profile: str, model: GpuModel, gpus: int) -> 
     )
     return NodePlan(
         profile=profile,
-        gpus=tuple(_gpu(gpu.index, model, gpu.mig, gpu.offers) for gpu in desired.gpus),
+        gpus=tuple(
+            GpuPlan(gpu.index, model, None, (), (), gpu.claims)
+            if gpu.claims is not None
+            else _gpu(gpu.index, model, gpu.mig, gpu.offers)
+            for gpu in desired.gpus
+        ),
         other_devices=tuple(
             Device(other.resource, None, "file", None, None, FILES, None, share, other.count)
             for other in cluster.devices
             for share in range(other.count)
         ),
         notes=(*by_uuid, *desired.problems),
+        claimable=claimable(
+            [(model, gpu.claims) for gpu in desired.gpus if gpu.claims is not None], cluster.names
+        ),
     )
 
 

@@ -142,6 +142,8 @@ def _rule(number: int, rule: Rule) -> dict[str, str]:
     value = rule.model_dump(mode="json", by_alias=True)
     value["devices"] |= {name: sorted(value["devices"][name]) for name in ("indices", "uuids")}
     leaves = dict(flat((f"[{number}]",), value))
+    if rule.claims is not None:
+        leaves[f"[{number}].claims"] = "by claims"
     return leaves or {f"[{number}]": _WHOLE}
 
 

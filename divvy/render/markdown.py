@@ -130,7 +130,7 @@ def _node(node: NodePlan, count: int) -> Iterable[str]:
     yield "|---|--:|--:|---|---|"
     for row in resource_rows(node):
         yield (
-            f"| `{row.resource}` | {row.per_node:,} | {row.per_node * count:,} "
+            f"| `{row.resource}` | {row.count()} | {row.count(count)} "
             f"| {row.device} | {levels(row.guarantees)} |"
         )
     yield ""

@@ -50,6 +50,7 @@ def _pool(pool: PoolPlan) -> dict[str, Any]:
         "profile": pool.profile,
         "perNode": dict(pool.node.per_node) if pool.node else {},
         "devices": [_device(device) for device in pool.node.devices] if pool.node else [],
+        "claimable": _claimable(pool.node) if pool.node else [],
         "overrides": {name: _node(node) for name, node in pool.overrides.items()},
     }
 
@@ -59,7 +60,20 @@ def _node(node: NodePlan) -> dict[str, Any]:
         "profile": node.profile,
         "perNode": dict(node.per_node),
         "devices": [_device(device) for device in node.devices],
+        "claimable": _claimable(node),
     }
+
+
+def _claimable(node: NodePlan) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": one.name,
+            "atMost": one.at_most,
+            "words": one.words,
+            "guarantees": _guarantees(one.guarantees),
+        }
+        for one in node.claimable
+    ]
 
 
 def _device(device: Device) -> dict[str, Any]:

@@ -97,7 +97,7 @@ def _node(node: NodePlan, count: int) -> RenderableType:
     heading = f"{'resource':<{name}}  per node     all  each device"
     lines.append(Text(heading, style="underline"))
     for row in rows:
-        numbers = f"{row.resource:<{name}}  {row.per_node:>8,}  {row.per_node * count:>6,}"
+        numbers = f"{row.resource:<{name}}  {row.count():>8}  {row.count(count):>6}"
         if len(numbers) + len(row.device) + 4 <= _WIDTH:
             lines.append(Text(f"{numbers}  {row.device}"))
         else:

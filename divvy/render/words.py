@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from divvy.model import Placement
+from divvy.model.claims import Claims
 from divvy.plan import (
     Change,
     Device,
@@ -20,12 +21,20 @@ from divvy.plan import (
 
 @dataclass(frozen=True)
 class ResourceRow:
-    """One resource of a node with what each device of it is."""
+    """One resource of a node with what each device of it is.
+
+    ``at_most``: it is made when pods claim it, and this is how many there can be.
+    """
 
     resource: str
     per_node: int
     device: str
     guarantees: Guarantees
+    at_most: bool = False
+
+    def count(self, nodes: int = 1) -> str:
+        """Return how many there are on some nodes: ``28``, or ``≤ 28`` where pods claim them."""
+        return f"{'≤ ' if self.at_most else ''}{self.per_node * nodes:,}"
 
 
 @dataclass(frozen=True)
@@ -59,10 +68,15 @@ def resource_rows(node: NodePlan) -> tuple[ResourceRow, ...]:
     first: dict[str, Device] = {}
     for device in node.devices:
         first.setdefault(device.resource, device)
-    return tuple(
+    advertised = (
         ResourceRow(name, number, device_words(first[name]), first[name].guarantees)
         for name, number in node.per_node.items()
     )
+    claimed = (
+        ResourceRow(one.name, one.at_most, one.words, one.guarantees, at_most=True)
+        for one in node.claimable
+    )
+    return (*advertised, *claimed)
 
 
 def device_words(device: Device) -> str:
@@ -120,6 +134,10 @@ def gpu_range(indices: Iterable[int]) -> str:
 
 def segments(gpu: GpuPlan) -> tuple[Segment, ...]:
     """Cut a GPU into the pieces of its bar, free memory slices among them."""
+    if gpu.claims is not None:
+        kinds = claim_kinds(gpu.claims)
+        words = f"as pods claim it: {kinds}"
+        return (Segment(0, bar_slices(gpu), "as pods claim it", words, "", 1, words),)
     if gpu.placements is None or gpu.model.mig is None:
         offer = gpu.offers[0]
         words = device_words(gpu.devices[0])
@@ -147,6 +165,12 @@ def segments(gpu: GpuPlan) -> tuple[Segment, ...]:
     if position < gpu.model.mig.memory_slices:
         pieces.append(_free(position, gpu.model.mig.memory_slices - position))
     return tuple(pieces)
+
+
+def claim_kinds(claims: Claims) -> str:
+    """Say what pods can claim of a GPU: ``whole, by size, 1g.5gb``."""
+    shares = ["by size"] if claims.shares is not None else []
+    return ", ".join(["whole", *shares, *claims.mig])
 
 
 def bar_cells(gpu: GpuPlan, width: int = 48) -> tuple[tuple[str, bool], ...]:

@@ -231,4 +231,51 @@ WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
         ("profiles.p.timeSlicing.memoryLimit", "driver.version", "plugin.image.reference"),
     ),
+    (
+        "A profile for claims and for the device plugin",
+        _stack(
+            "p:\n- {devices: [0], claims: {}}\n- {timeSlicing: {replicas: 4}}\n"
+            "q: {claims: {}, mig: {1g.5gb: 7}}"
+        ),
+        ("profiles.p[1]", "profiles.q"),
+    ),
+    (
+        "Claims for what a GPU does not have",
+        _stack(
+            "p: {claims: {shares: {default: 50Gi}, mig: [1g.10gb, 3g.40gb]}}\n"
+            "q: {claims: {tenants: [prod]}}\n"
+            "r: {claims: {shares: {memory: {step: 3Gi}, default: 4Gi}, mig: [small]}}"
+        ),
+        (
+            "profiles.p.claims.mig",
+            "profiles.p.claims.shares.default",
+            "profiles.q.claims.tenants",
+            "profiles.r.claims.mig",
+            "profiles.r.claims.shares.default",
+        ),
+    ),
+    (
+        "Sizes, numbers and tenants that claims cannot have",
+        _stack(
+            "p: {claims: {shares: {memory: {step: auto, oversubscribe: 0.5}, max: 100, "
+            "default: half}, mig: [1g.5gb, 1g.5gb], tenants: [Prod]}}"
+        ),
+        (
+            "profiles.p.claims.shares.memory.step",
+            "profiles.p.claims.shares.memory.oversubscribe",
+            "profiles.p.claims.shares.max",
+            "profiles.p.claims.shares.default",
+            "profiles.p.claims.mig",
+            "profiles.p.claims.tenants",
+        ),
+    ),
+    (
+        "Resource names for sizes that are none, or stand for two things",
+        _stack(
+            "p: {claims: {shares: {}}}",
+            more="names: {gpu: nvidia.com/gpu.shared, memory: gpumem, cores: nvidia.com/gpucores, "
+            "memoryPercentage: nvidia.com/gpucores}",
+        ),
+        ("names.gpu", "names.memory", "names.cores"),
+    ),
 )

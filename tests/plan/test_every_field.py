@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from divvy.model import Cluster, InvalidCluster, parse_cluster
+from divvy.model import claims as claims_types
 from divvy.model import profile as profile_types
 from divvy.model import stack as stack_types
 from divvy.model.stack_part import StackPart, camel_case
@@ -50,6 +51,19 @@ FIELDS: dict[str, Any] = {
         "next": {"timeSlicing": {"replicas": 7, "resourceName": "gpu.seventh"}},
         "plain": {},
         "label": {"timeSlicing": {"replicas": 4}},
+        "claimed": {
+            "claims": {
+                "shares": {
+                    "memory": {"step": "256Mi", "oversubscribe": 1.5},
+                    "compute": "share",
+                    "max": 8,
+                    "default": "1Gi",
+                    "placement": "spread",
+                },
+                "mig": ["1g.5gb", "3g.20gb"],
+                "tenants": ["prod", "dev"],
+            }
+        },
     },
     "pools": {
         "predicted": {
@@ -74,12 +88,19 @@ FIELDS: dict[str, Any] = {
             "profile": "next",
             "overrides": {"node-2": "plain"},
         },
+        "claimed": {"select": {"role": "d"}, "hardware": HARDWARE, "profile": "claimed"},
         "unknown": {"profile": "later", "overrides": {"node-3": "plain"}},
     },
     "driver": {"version": "550.163.01", "minVersion": "535.104", "root": "/run/nvidia/driver"},
     "health": {"ignoreXids": [13, 31], "recoverAfter": "45s"},
     "change": {"policy": "evict", "deadline": "500s"},
     "placement": {"replicas": "pack"},
+    "names": {
+        "gpu": "nvidia.com/gpu",
+        "memory": "nvidia.com/gpumem",
+        "memoryPercentage": "nvidia.com/gpumem-percentage",
+        "cores": "nvidia.com/gpucores",
+    },
     "devices": [{"resource": "rdma/hca", "paths": ["/dev/fuse"], "count": 8}],
     "plugin": {"image": {"registry": "r:5000", "base": "r:5000/base", "insecure": True}},
     "imagePullSecrets": ["pull"],
@@ -96,7 +117,7 @@ NOT_OF_NODES = ("kubeconfig", "context")
 OTHERS: tuple[Any, ...] = (
     *("x", "/other", "/dev/kvm", "v/x", "30s", "512Mi", "L40S*", f"x@sha256:{'1' * 64}", "1.2"),
     *("label", "never", "spread", "docker", "enforce", "cap", "single", "Equal", "NoSchedule"),
-    *("A100-SXM4-80GB", True, False, 0, 2, 5),
+    *("A100-SXM4-80GB", True, False, 0, 2, 5, "2g.10gb", "pack", "all", "1Gi"),
 )
 
 
@@ -136,7 +157,7 @@ def schema() -> set[str]:
     """Return the name of every field as files write it."""
     types = [
         kind
-        for module in (stack_types, profile_types)
+        for module in (stack_types, profile_types, claims_types)
         for kind in vars(module).values()
         if isinstance(kind, type) and issubclass(kind, StackPart)
     ]

@@ -75,7 +75,8 @@ def test_the_json_of_a_plan_has_the_documented_shape():
     document = json.loads(plan_json(MIXED))
     assert list(document) == ["cluster", "pools", "totals"]
     for each in document["pools"]:
-        assert list(each) == ["name", "count", "profile", "perNode", "devices", "overrides"]
+        keys = ["name", "count", "profile", "perNode", "devices", "claimable", "overrides"]
+        assert list(each) == keys
         for node in (each, *each["overrides"].values()):
             for device in node["devices"]:
                 keys = ["resource", "gpu", "kind", "memoryMiB", "sms", "guarantees"]

@@ -1,0 +1,131 @@
+"""What claims in a stack file cannot mean: names, MIG profiles, sizes that no GPU has."""
+
+from collections.abc import Iterator
+
+from divvy.model.claims import Claims
+from divvy.model.gpu_models import GpuModel, UnknownGpuModel, gpu_model
+from divvy.model.mig_names import is_profile_name
+from divvy.model.problems import Keys, Problem, problem
+from divvy.model.profile import Profile
+from divvy.model.resolution import WHOLE, rule_for
+from divvy.model.resource_names import gpu_resource, resource_name_error
+from divvy.model.stack import Cluster, Hardware, Names
+
+
+def check_claims(cluster: Cluster) -> list[Problem]:
+    """Return what is wrong with the claims of profiles and with the names that pods ask by."""
+    problems = [*_names(cluster.names)]
+    for name, profile in cluster.profiles.items():
+        for index, rule in enumerate(profile.rules):
+            if rule.claims is not None:
+                problems += _alone(rule.claims, _keys(name, profile, index))
+            elif profile.by_claims and (rule.mig is not None or rule.time_slicing is not None):
+                problems.append(_mixed(name, profile, index))
+    return [*problems, *_on_hardware(cluster)]
+
+
+def _keys(name: str, profile: Profile, index: int) -> Keys:
+    return ("profiles", name, index) if len(profile.rules) > 1 else ("profiles", name)
+
+
+def _names(names: Names) -> Iterator[Problem]:
+    seen = {gpu_resource(shared=True): "the shares without a size"}
+    for key, name in names.listed():
+        error = resource_name_error(name)
+        if error:
+            yield problem(("names", key), "is not a resource name", error)
+        elif name in seen:
+            yield problem(
+                ("names", key),
+                f"{name} stands for {seen[name]} too",
+                "every resource needs a name of its own",
+            )
+        seen.setdefault(name, f"`names.{key}`")
+
+
+def _alone(claims: Claims, keys: Keys) -> Iterator[Problem]:
+    for name in claims.mig:
+        if not is_profile_name(name):
+            yield problem(
+                (*keys, "claims", "mig"),
+                f"{name!r} is not a MIG profile name",
+                "one looks like 1g.5gb, or 1g.5gb+me",
+            )
+    if claims.tenants and claims.shares is None:
+        yield problem(
+            (*keys, "claims", "tenants"),
+            "keeps shares of tenants apart, and there are no shares",
+            "add `shares: {}`, or leave `tenants` out: whole GPUs and MIG devices are apart",
+        )
+    if claims.shares is not None and claims.shares.default_mib is not None:
+        step, default = claims.shares.memory.step_mib, claims.shares.default_mib
+        if default % step:
+            yield problem(
+                (*keys, "claims", "shares", "default"),
+                f"is {default} MiB, no multiple of the step of {step} MiB",
+                f"{default // step * step or step}Mi or {-(-default // step) * step}Mi",
+            )
+
+
+def _mixed(name: str, profile: Profile, index: int) -> Problem:
+    return problem(
+        _keys(name, profile, index),
+        "is for the device plugin beside a rule with `claims`",
+        "a node is served by one of them: write `claims` in every rule, or in none",
+    )
+
+
+def _on_hardware(cluster: Cluster) -> Iterator[Problem]:
+    for pool_name, pool in cluster.pools.items():
+        if pool.hardware is None:
+            continue
+        try:
+            model = gpu_model(pool.hardware.model)
+        except UnknownGpuModel:
+            continue
+        for name in dict.fromkeys((pool.profile, *pool.overrides.values())):
+            profile = cluster.profiles.get(name)
+            if profile is None or not profile.by_claims:
+                continue
+            where = f"{model.name} (pool {pool_name})"
+            for index in sorted(_taken(profile, pool.hardware, model)):
+                claims = profile.rules[index].claims
+                if claims is not None:
+                    yield from _fits(claims, _keys(name, profile, index), model, where)
+
+
+def _taken(profile: Profile, hardware: Hardware, model: GpuModel) -> set[int]:
+    names = (model.name, *model.products)
+    return {rule_for(profile, gpu, "", names) for gpu in range(hardware.gpus)} - {WHOLE}
+
+
+def _fits(claims: Claims, keys: Keys, model: GpuModel, where: str) -> Iterator[Problem]:
+    for name in claims.mig:
+        if not is_profile_name(name):
+            continue
+        if model.mig is None:
+            yield problem(
+                (*keys, "claims", "mig"),
+                f"{where} has no MIG",
+                "leave `mig` out for it, or write a rule of its own for other models",
+            )
+            break
+        if model.mig.profile(name) is None:
+            has = ", ".join(profile.name for profile in model.mig.profiles)
+            yield problem(
+                (*keys, "claims", "mig"), f"{where} has no MIG profile {name}", f"it has {has}"
+            )
+    shares = claims.shares
+    if shares is None:
+        return
+    sizes = (
+        (("memory", "step"), shares.memory.step_mib),
+        (("default",), shares.default_mib or 0),
+    )
+    for key, size in sizes:
+        if size > model.memory_mib:
+            yield problem(
+                (*keys, "claims", "shares", *key),
+                f"is {size} MiB, more than the {model.memory_mib} MiB of {where}",
+                f"{model.memory_mib}Mi at most",
+            )

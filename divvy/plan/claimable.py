@@ -1,0 +1,86 @@
+"""What pods can claim of a node at most, each kind of device alone, and what it guarantees."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from divvy.model import GpuModel, NoPlacement, gpu_resource, mig_resource, place
+from divvy.model.claim_devices import ClaimDevice, claimable_gpu
+from divvy.model.claims import Claims
+from divvy.model.stack import Names
+from divvy.plan.guarantees import MIG, WHOLE, Guarantees, share_guarantees
+
+# Beside the name of a resource: the device plugin advertises none of these.
+BY_CLAIMS = " (claims)"
+
+
+@dataclass(frozen=True)
+class Claimable:
+    """One kind of device of a node that pods can claim.
+
+    ``at_most``: so many at once where nothing else is claimed. ``words`` say what one is.
+    """
+
+    name: str
+    at_most: int
+    words: str
+    guarantees: Guarantees
+
+
+def claimable(gpus: Sequence[tuple[GpuModel, Claims]], names: Names) -> tuple[Claimable, ...]:
+    """Return what can be claimed of the GPUs of one node, by name."""
+    kinds: dict[str, Claimable] = {}
+    for model, claims in gpus:
+        for one in _of_gpu(model, claims, names):
+            known = kinds.get(one.name)
+            at_most = one.at_most + (known.at_most if known else 0)
+            kinds[one.name] = Claimable(one.name, at_most, one.words, one.guarantees)
+    return tuple(kinds[name] for name in sorted(kinds))
+
+
+def _of_gpu(model: GpuModel, claims: Claims, names: Names) -> list[Claimable]:
+    listed: dict[str, Claimable] = {}
+    for device in claimable_gpu("gpu", model.memory_mib, model, claims).devices:
+        if device.whole:
+            name = names.gpu + BY_CLAIMS
+            words = f"whole GPU: {model.memory_mib:,} MiB, {model.sms} SMs"
+            listed[name] = Claimable(name, 1, words, WHOLE)
+        if device.share is not None:
+            one = _share(device, claims)
+            listed.setdefault(one.name, one)
+        if device.profile is not None:
+            name = mig_resource(device.profile.name) + BY_CLAIMS
+            size = f"{device.profile.memory_mib:,} MiB, {device.profile.sms} SMs"
+            words = f"MIG {device.profile.name}: {size}"
+            listed.setdefault(
+                name, Claimable(name, _instances(model, device.profile.name), words, MIG)
+            )
+    return list(listed.values())
+
+
+def _share(device: ClaimDevice, claims: Claims) -> Claimable:
+    size, shares = device.share, claims.shares
+    assert size is not None
+    assert shares is not None
+    least, total = size.step_mib, size.memory_mib
+    words = f"share of a GPU: {least:,} to {total:,} MiB in steps of {least:,}, 1 to 100 % of time"
+    if claims.tenants:
+        words += f"; tenants {', '.join(claims.tenants)} never on one GPU"
+    promise = share_guarantees(
+        shares.compute, shares.memory.oversubscribe > 1, tenants=bool(claims.tenants)
+    )
+    at_most = min(size.most, total // least)
+    return Claimable(gpu_resource(shared=True) + BY_CLAIMS, at_most, words, promise)
+
+
+def _instances(model: GpuModel, profile: str) -> int:
+    """Return how many instances of a profile a GPU holds at once."""
+    assert model.mig is not None
+    known = model.mig.profile(profile)
+    assert known is not None
+    for number in range(known.max_count, 0, -1):
+        try:
+            place(model.mig, {profile: number})
+        except NoPlacement:
+            continue
+        return number
+    return 0
