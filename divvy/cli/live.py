@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import httpx2
-
+from divvy.cli.cluster_reader import reading
 from divvy.cli.errors import fail
 from divvy.cli.output import Format, write
-from divvy.engine.kubernetes.kubeconfig import client, cluster_config
 from divvy.model import Cluster
 from divvy.plan import LiveNode, compare_live, live_node
 from divvy.render.live import live_json, live_text
@@ -26,7 +24,8 @@ def show_live(cluster: Cluster, name: str, output: Format, out: Path | None) -> 
 
 def live_nodes(kubeconfig: str | None, context: str | None) -> list[LiveNode]:
     """Read every node of the cluster that the engine would deploy to; raises EngineError."""
-    return [live_node_of(node) for node in _nodes(kubeconfig, context)]
+    with reading(kubeconfig, context) as reader:
+        return [live_node_of(node) for node in reader.listed("/api/v1/nodes")]
 
 
 def live_node_of(node: Mapping[str, Any]) -> LiveNode:
@@ -38,15 +37,3 @@ def live_node_of(node: Mapping[str, Any]) -> LiveNode:
         metadata.get("annotations") or {},
         node.get("status", {}).get("allocatable") or {},
     )
-
-
-def _nodes(kubeconfig: str | None, context: str | None) -> list[dict[str, Any]]:
-    with client(cluster_config(kubeconfig, context), timeout=30) as http:
-        try:
-            answer = http.get("/api/v1/nodes")
-        except httpx2.HTTPError as error:
-            fail(f"the cluster cannot be reached: {error}")
-    if not answer.is_success:
-        fail(f"the cluster refuses to list nodes: {answer.text.strip()}")
-    found: list[dict[str, Any]] = answer.json()["items"]
-    return found

@@ -43,11 +43,22 @@ def parse_count(quantity: object) -> int | None:
 
     The API server writes quantities in their shortest form: 1000 replicas are ``1k``.
     """
+    try:
+        count = parse_quantity(quantity)
+    except ValueError:
+        return None
+    return int(count) if count.denominator == 1 else None
+
+
+def parse_quantity(quantity: object) -> Fraction:
+    """Return a Kubernetes quantity (``3000Mi``, ``1500m``, ``3k``) as a number.
+
+    Raises ValueError where it is none, or negative.
+    """
     match = _COUNT.fullmatch(str(quantity))
     if match is None:
-        return None
-    count = Fraction(match[1]) * _factor(match[2] or "")
-    return int(count) if count.denominator == 1 else None
+        raise ValueError(f"is {shown(quantity)}; a quantity such as 3000Mi is expected")
+    return Fraction(match[1]) * _factor(match[2] or "")
 
 
 def _factor(suffix: str) -> Fraction:

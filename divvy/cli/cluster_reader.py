@@ -1,0 +1,57 @@
+"""Reads objects of the cluster that a stack is for, each failure as one error."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx2
+
+from divvy.cli.errors import fail
+from divvy.engine.kubernetes.kubeconfig import client, cluster_config
+
+_NOT_FOUND = 404
+_FORBIDDEN = 403
+
+
+class ClusterReader:
+    """The API of one cluster, for reading."""
+
+    def __init__(self, http: httpx2.Client) -> None:
+        self._http = http
+
+    def listed(self, path: str) -> list[dict[str, Any]]:
+        """Return the items of a list; a resource that this cluster does not have has none."""
+        found = self._get(path)
+        return [] if found is None else found["items"]
+
+    def one(self, path: str) -> dict[str, Any] | None:
+        """Return one object, None if there is none."""
+        found: dict[str, Any] | None = self._get(path)
+        return found
+
+    def _get(self, path: str) -> Any:
+        try:
+            answer = self._http.get(path)
+        except httpx2.HTTPError as error:
+            fail(f"the cluster cannot be reached: {error}")
+        if answer.status_code == _NOT_FOUND:
+            return None
+        if answer.status_code == _FORBIDDEN:
+            fail(f"this user may not read {path.partition('?')[0]}: {_message(answer)}")
+        if not answer.is_success:
+            fail(f"the cluster refuses {path.partition('?')[0]}: {_message(answer)}")
+        return answer.json()
+
+
+@contextmanager
+def reading(kubeconfig: str | None, context: str | None) -> Iterator[ClusterReader]:
+    """Read the cluster that the engine would deploy to; raises EngineError."""
+    with client(cluster_config(kubeconfig, context), timeout=30) as http:
+        yield ClusterReader(http)
+
+
+def _message(answer: httpx2.Response) -> str:
+    try:
+        return str(answer.json()["message"])
+    except (ValueError, KeyError, TypeError):
+        return answer.text.strip()

@@ -1,0 +1,214 @@
+"""What pods claim now: the devices of the cluster's slices and who holds them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from divvy.model.claim_names import (
+    CORES,
+    INDEX,
+    KIND,
+    MEMORY,
+    PRODUCT,
+    PROFILE,
+    SHARES,
+    TENANT,
+    TYPE,
+    UUID,
+    WHOLE,
+)
+from divvy.model.contract import CLAIMS_DRIVER
+from divvy.model.quantities import parse_quantity
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A claim that holds a device: whose it is, and how much of a share it takes.
+
+    ``pods`` are those that it is reserved for; none while it waits for them, or is being released.
+    """
+
+    namespace: str
+    claim: str
+    pods: tuple[str, ...]
+    memory_mib: int | None = None
+    cores: int | None = None
+
+    @property
+    def words(self) -> str:
+        """Return who holds and how much: ``team/train (3,000 MiB, 30 %)``."""
+        names = ", ".join(f"{self.namespace}/{pod}" for pod in self.pods)
+        who = names or f"claim {self.namespace}/{self.claim}"
+        if self.memory_mib is None:
+            return who
+        return f"{who} ({self.memory_mib:,} MiB, {self.cores} %)"
+
+
+@dataclass(frozen=True)
+class LiveDevice:
+    """One device of a slice, and the claims that hold it."""
+
+    name: str
+    kind: str
+    whole: bool
+    tenant: str | None
+    profile: str | None
+    memory_mib: int
+    cores: int
+    most: int
+    consumes: Mapping[str, int]
+    taints: tuple[str, ...]
+    holders: tuple[Holder, ...] = ()
+
+    @property
+    def free_mib(self) -> int:
+        """Return the memory that no share has."""
+        return self.memory_mib - sum(holder.memory_mib or 0 for holder in self.holders)
+
+    @property
+    def free_cores(self) -> int:
+        """Return the per cent of compute time that no share has."""
+        return self.cores - sum(holder.cores or 0 for holder in self.holders)
+
+
+@dataclass(frozen=True)
+class ClaimedGpu:
+    """One GPU that is served by claims: its devices and what of its counters is free."""
+
+    node: str
+    index: int
+    uuid: str
+    product: str
+    type: str
+    devices: tuple[LiveDevice, ...]
+    free: Mapping[str, int]
+
+    @property
+    def name(self) -> str:
+        """Return the GPU as a person finds it: ``gpu-a100 GPU 0``."""
+        return f"{self.node} GPU {self.index}"
+
+    @property
+    def holders(self) -> tuple[tuple[LiveDevice, Holder], ...]:
+        """Return who holds something of the GPU, with the device."""
+        return tuple((device, holder) for device in self.devices for holder in device.holders)
+
+
+def claimed_gpus(
+    slices: Iterable[Mapping[str, Any]], claims: Iterable[Mapping[str, Any]]
+) -> tuple[ClaimedGpu, ...]:
+    """Read the GPUs of Divvy's slices (newest generation of each pool), by node and index."""
+    held = _held(claims)
+    devices: dict[tuple[str, str], list[tuple[Mapping[str, Any], LiveDevice]]] = {}
+    counters: dict[tuple[str, str], dict[str, int]] = {}
+    for one in _current(slices):
+        node, pool = str(one.get("nodeName", "")), one["pool"]["name"]
+        for counter_set in one.get("sharedCounters", ()):
+            counters[(node, counter_set["name"])] = {
+                name: int(parse_quantity(value["value"]))
+                for name, value in counter_set["counters"].items()
+            }
+        for raw in one.get("devices", ()):
+            attributes = {key: _value(value) for key, value in raw["attributes"].items()}
+            device = _device(raw, attributes, held.get((pool, raw["name"]), ()))
+            key = (node, str(attributes[UUID]))
+            devices.setdefault(key, []).append((attributes, device))
+    gpus = [_gpu(node, uuid, listed, counters) for (node, uuid), listed in devices.items()]
+    return tuple(sorted(gpus, key=lambda gpu: (gpu.node, gpu.index)))
+
+
+def _current(slices: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    specs = [one["spec"] for one in slices if one["spec"].get("driver") == CLAIMS_DRIVER]
+    newest: dict[str, int] = {}
+    for spec in specs:
+        pool = spec["pool"]
+        newest[pool["name"]] = max(newest.get(pool["name"], 0), pool["generation"])
+    return [spec for spec in specs if spec["pool"]["generation"] == newest[spec["pool"]["name"]]]
+
+
+def _held(claims: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], tuple[Holder, ...]]:
+    held: dict[tuple[str, str], tuple[Holder, ...]] = {}
+    for claim in claims:
+        status = claim.get("status") or {}
+        results = (status.get("allocation") or {}).get("devices", {}).get("results") or ()
+        meta = claim["metadata"]
+        pods = tuple(
+            one["name"] for one in status.get("reservedFor") or () if one.get("resource") == "pods"
+        )
+        for result in results:
+            if result["driver"] != CLAIMS_DRIVER:
+                continue
+            consumed = result.get("consumedCapacity") or {}
+            holder = Holder(
+                meta["namespace"],
+                meta["name"],
+                pods,
+                _mib(consumed[MEMORY]) if MEMORY in consumed else None,
+                int(parse_quantity(consumed[CORES])) if CORES in consumed else None,
+            )
+            key = (result["pool"], result["device"])
+            held[key] = (*held.get(key, ()), holder)
+    return held
+
+
+def _device(
+    raw: Mapping[str, Any], attributes: Mapping[str, Any], holders: tuple[Holder, ...]
+) -> LiveDevice:
+    capacity = {name: one["value"] for name, one in (raw.get("capacity") or {}).items()}
+    consumes = {
+        name: int(parse_quantity(one["value"]))
+        for taken in raw.get("consumesCounters") or ()
+        for name, one in taken["counters"].items()
+    }
+    tenant, profile = attributes.get(TENANT), attributes.get(PROFILE)
+    return LiveDevice(
+        name=raw["name"],
+        kind=str(attributes[KIND]),
+        whole=bool(attributes.get(WHOLE)),
+        tenant=None if tenant is None else str(tenant),
+        profile=None if profile is None else str(profile),
+        memory_mib=_mib(capacity.get(MEMORY, "0")),
+        cores=int(parse_quantity(capacity.get(CORES, "0"))),
+        most=int(parse_quantity(capacity.get(SHARES, "1"))),
+        consumes=consumes,
+        taints=tuple(
+            f"{one['key']}={one['value']}" if one.get("value") else one["key"]
+            for one in raw.get("taints") or ()
+        ),
+        holders=holders,
+    )
+
+
+def _gpu(
+    node: str,
+    uuid: str,
+    listed: list[tuple[Mapping[str, Any], LiveDevice]],
+    counters: Mapping[tuple[str, str], Mapping[str, int]],
+) -> ClaimedGpu:
+    attributes = listed[0][0]
+    free = dict(counters.get((node, uuid.lower()), {}))
+    for _, device in listed:
+        # A device takes its counters once, however many claims share it.
+        for name, number in (device.consumes if device.holders else {}).items():
+            free[name] = free.get(name, 0) - number
+    return ClaimedGpu(
+        node,
+        int(attributes.get(INDEX, 0)),
+        uuid,
+        str(attributes.get(PRODUCT, "")),
+        str(attributes.get(TYPE, "")),
+        tuple(device for _, device in listed),
+        free,
+    )
+
+
+def _value(attribute: Mapping[str, Any]) -> object:
+    """Return an attribute's value, whatever its type."""
+    return next(iter(attribute.values()))
+
+
+def _mib(quantity: str) -> int:
+    return int(Fraction(parse_quantity(quantity)) // _MIB)

@@ -1,0 +1,60 @@
+"""What a pod's own state says of why it does not run."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_SCHEDULED = "PodScheduled"
+
+
+def notes_of(
+    pod: Mapping[str, Any],
+    claims: Sequence[Mapping[str, Any]],
+    events: Sequence[Mapping[str, Any]],
+) -> tuple[str, ...]:
+    """Return what is known beside the GPUs: phase, claims that are missing, the node's troubles."""
+    status = pod.get("status") or {}
+    phase = status.get("phase", "Unknown")
+    if phase != "Pending":
+        return (f"it is not waiting: its phase is {phase}",)
+    notes = []
+    if pod["metadata"].get("deletionTimestamp"):
+        notes.append("it is being deleted")
+    notes += _missing(events)
+    node = pod["spec"].get("nodeName")
+    if node:
+        allocated = all((claim.get("status") or {}).get("allocation") for claim in claims)
+        what = "its devices are allocated" if claims and allocated else "it is scheduled"
+        notes.append(f"{what} on {node}, and it starts when that node has prepared them")
+        notes += _last(events, ("FailedPrepareDynamicResources", "Failed", "FailedMount"))
+    elif not notes:
+        notes += _unscheduled(status)
+    return tuple(notes)
+
+
+def _missing(events: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [
+        f"its claim is not made yet: {text}"
+        for text in _last(events, ("FailedResourceClaimCreation",))
+    ]
+
+
+def _unscheduled(status: Mapping[str, Any]) -> list[str]:
+    conditions = status.get("conditions") or ()
+    for condition in conditions:
+        if condition["type"] == _SCHEDULED and condition["status"] == "False":
+            return [f"the scheduler says: {condition.get('message', '')}"]
+    return ["the scheduler has not looked at it yet"]
+
+
+def _last(events: Sequence[Mapping[str, Any]], reasons: tuple[str, ...]) -> list[str]:
+    """Return the message of the newest event for one of these reasons."""
+    found = [event for event in events if event.get("reason") in reasons]
+    if not found:
+        return []
+    newest = max(found, key=_time)
+    return [str(newest.get("message", ""))]
+
+
+def _time(event: Mapping[str, Any]) -> str:
+    times = (event.get(key) for key in ("lastTimestamp", "eventTime", "firstTimestamp"))
+    return next((str(time) for time in times if time), "")

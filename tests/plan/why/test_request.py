@@ -1,0 +1,100 @@
+"""What a pod asks for, from limits, templates and claims."""
+
+from typing import Any
+
+import pytest
+
+from divvy.model.stack import Names
+from divvy.plan.why import Request, requests_of
+from divvy.plan.why.pod import notes_of
+
+
+def _pod(limits: dict | None = None, claims: list | None = None, **status: Any) -> dict:
+    container = {"name": "c", "resources": {"limits": limits or {}}}
+    return {
+        "metadata": {"name": "p", "namespace": "team", "uid": "u"},
+        "spec": {"containers": [container], "resourceClaims": claims or []},
+        "status": {"phase": "Pending", **status},
+    }
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({"nvidia.com/gpu": "2", "cpu": "1"}, Request(2, "gpu")),
+        ({"nvidia.com/gpu.shared": "1"}, Request(1, "share")),
+        ({"nvidia.com/mig-1g.5gb": "3"}, Request(3, "mig", profile="1g.5gb")),
+    ],
+)
+def test_extended_resources(limits: dict, expected: Request) -> None:
+    assert requests_of(_pod(limits), (), Names()) == (expected,)
+
+
+def test_names_of_ones_own() -> None:
+    names = Names.model_validate({"gpu": "team.example/gpu"})
+    assert requests_of(_pod({"team.example/gpu": "1", "nvidia.com/gpu": "0"}), (), names) == (
+        Request(1, "gpu"),
+    )
+
+
+def test_the_template_says_what_was_asked_for_and_its_claim_is_not_counted_twice() -> None:
+    entry = {
+        "name": "gpu-c0",
+        "resourceClaimTemplateName": "divvy-2x3000m-30c.use.a100.tenant.prod",
+    }
+    pod = _pod(
+        claims=[entry],
+        resourceClaimStatuses=[{"name": "gpu-c0", "resourceClaimName": "p-gpu-c0-x"}],
+    )
+    made = {
+        "metadata": {"name": "p-gpu-c0-x", "namespace": "team"},
+        "spec": {"devices": {"requests": [{"exactly": {"deviceClassName": "divvy-share-prod"}}]}},
+    }
+    (request_of,) = requests_of(pod, [made], Names())
+    assert request_of.words == (
+        "2 shares of 3,000 MiB and 30 % of a GPU's time for tenant prod on a100"
+    )
+
+
+def test_a_claim_by_hand() -> None:
+    capacity = {"requests": {"memory": "3000000000", "cores": "30"}}
+    exact = {
+        "deviceClassName": "divvy-share",
+        "capacity": capacity,
+        "selectors": [{"cel": {"expression": "true"}}],
+    }
+    claim = {
+        "metadata": {"name": "mine", "namespace": "team"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": exact}]}},
+    }
+    assert requests_of(_pod(), [claim], Names()) == (
+        Request(1, "share", 2862, None, 30, selectors=("true",)),
+    )
+
+
+def test_classes_of_others_are_not_ours() -> None:
+    exact = {"deviceClassName": "nic.example.com"}
+    claim = {
+        "metadata": {"name": "nic", "namespace": "team"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": exact}]}},
+    }
+    assert requests_of(_pod(), [claim], Names()) == ()
+
+
+def test_a_template_that_does_not_exist_is_told() -> None:
+    event = {"reason": "FailedResourceClaimCreation", "message": "template not found"}
+    assert notes_of(_pod(), (), [event]) == ("its claim is not made yet: template not found",)
+
+
+def test_a_pod_that_runs_does_not_wait() -> None:
+    assert notes_of(_pod(phase="Running"), (), ()) == ("it is not waiting: its phase is Running",)
+
+
+def test_the_newest_trouble_of_the_node_is_told() -> None:
+    events = [
+        {"reason": "FailedPrepareDynamicResources", "message": "old", "lastTimestamp": "1"},
+        {"reason": "FailedPrepareDynamicResources", "message": "new", "lastTimestamp": "2"},
+    ]
+    pod = _pod()
+    pod["spec"]["nodeName"] = "n"
+    assert notes_of(pod, (), events)[-1] == "new"
