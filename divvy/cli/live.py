@@ -1,6 +1,7 @@
 """Reads what the nodes of a cluster advertise, for ``divvy diff --live``."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,23 +10,35 @@ from divvy.cli.errors import fail
 from divvy.cli.output import Format, write
 from divvy.model import Cluster
 from divvy.plan import LiveNode, compare_live, live_node
+from divvy.plan.live_claims import ClaimedGpu, claimed_gpus, offered_kinds
 from divvy.render.live import live_json, live_text
+
+_SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
 
 def show_live(cluster: Cluster, name: str, output: Format, out: Path | None) -> bool:
     """Compare the live nodes with a cluster's file and show it; tell whether they differ."""
     if output not in (Format.TEXT, Format.JSON):
         fail(f"--live has no view in {output.value}; it has text and json")
-    nodes = live_nodes(cluster.kubeconfig, cluster.context)
+    nodes = live_nodes(cluster, cluster.kubeconfig, cluster.context)
     difference = compare_live(cluster, name, nodes)
     write(live_json(difference) if output is Format.JSON else live_text(difference), out)
     return bool(difference)
 
 
-def live_nodes(kubeconfig: str | None, context: str | None) -> list[LiveNode]:
+def live_nodes(cluster: Cluster, kubeconfig: str | None, context: str | None) -> list[LiveNode]:
     """Read every node of the cluster that the engine would deploy to; raises EngineError."""
     with reading(kubeconfig, context) as reader:
-        return [live_node_of(node) for node in reader.listed("/api/v1/nodes")]
+        nodes = [live_node_of(node) for node in reader.listed("/api/v1/nodes")]
+        # A cluster before 1.34 has none, and is asked all the same: claims may have gone.
+        gpus = claimed_gpus(reader.listed(_SLICES), ())
+    by_node: dict[str, list[ClaimedGpu]] = {}
+    for gpu in gpus:
+        by_node.setdefault(gpu.node, []).append(gpu)
+    return [
+        replace(node, claimable=offered_kinds(by_node.get(node.name, ()), cluster.names))
+        for node in nodes
+    ]
 
 
 def live_node_of(node: Mapping[str, Any]) -> LiveNode:

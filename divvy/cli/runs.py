@@ -17,6 +17,8 @@ from divvy.engine.program import Program
 from divvy.engine.urn import urn_name
 from divvy.engine.values import masked
 from divvy.engine.watcher import SILENT, Summary, Watcher
+from divvy.stack.errors import StackError
+from divvy.stack.file import read_path
 
 
 def run_preview(
@@ -29,6 +31,7 @@ def run_preview(
 ) -> None:
     """Preview a stack and show what would change; exits with CHANGES where something would."""
     target = target_of(stack, targets)
+    _check_claims(target)
     if as_json:
         summary = operations.preview(target, SILENT, program)
         typer.echo(json.dumps(preview_digest(summary), indent=1))
@@ -52,8 +55,10 @@ def preview_and_confirm(
     diff: bool,
 ) -> bool:
     """Preview an update and ask whether to go on; tell whether there is something to do."""
+    target = target_of(stack, targets)
+    _check_claims(target)
     with watching(preview=True) as watcher:
-        planned = operations.preview(target_of(stack, targets), watcher, program)
+        planned = operations.preview(target, watcher, program)
     conclude(planned, preview=True, diff=diff)
     if expect_no_changes and planned.changes:
         raise typer.Exit(FAILED)
@@ -67,8 +72,10 @@ def preview_and_confirm(
 
 def run_up(program: Program, stack: str, targets: list[str] | None, yes: bool, diff: bool) -> None:
     """Update a stack, then wait until the nodes advertise what its plan says."""
+    target = target_of(stack, targets)
+    _check_claims(target)
     with watching(preview=False) as watcher:
-        summary = operations.up(target_of(stack, targets), watcher, program)
+        summary = operations.up(target, watcher, program)
     if yes:
         _show_topology(summary, stack)
     conclude(summary, preview=False, diff=diff)
@@ -79,6 +86,19 @@ def run_up(program: Program, stack: str, targets: list[str] | None, yes: bool, d
         outcome = wait_advertised(summary, stack)
         if outcome:
             typer.echo(outcome)
+
+
+def _check_claims(target: operations.Target) -> None:
+    """Refuse claims on a cluster that is too old for them, while nothing has changed yet."""
+    path = target.project.stack_path(target.stack)
+    # Most stacks have no claims, and their runs need not load the model.
+    if not path.is_file() or b"claims" not in path.read_bytes():
+        return
+    from divvy.cli.claims_floor import check_floor  # noqa: PLC0415
+    from divvy.stack.sections import read_cluster  # noqa: PLC0415
+
+    with contextlib.suppress(StackError):  # the program says what is wrong with the file
+        check_floor(read_cluster(read_path(path)))
 
 
 @contextlib.contextmanager

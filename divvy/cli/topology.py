@@ -92,7 +92,7 @@ def wait_advertised(summary: Summary, stack: str) -> str | None:
     kubeconfig, context = _connection(summary)
     began = time.monotonic()
     while True:
-        difference = compare_live(after, stack, live_nodes(kubeconfig, context))
+        difference = compare_live(after, stack, live_nodes(after, kubeconfig, context))
         took = time.monotonic() - began
         if not difference.nodes:
             return f"the nodes advertise what the plan says, {took:.1f} s after the last step"

@@ -1,7 +1,7 @@
 """What pods can claim of a node at most, each kind of device alone, and what it guarantees."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from divvy.model import GpuModel, NoPlacement, gpu_resource, mig_resource, place
 from divvy.model.claim_devices import ClaimDevice, claimable_gpu
@@ -17,13 +17,15 @@ BY_CLAIMS = " (claims)"
 class Claimable:
     """One kind of device of a node that pods can claim.
 
-    ``at_most``: so many at once where nothing else is claimed. ``words`` say what one is.
+    ``at_most``: so many at once where nothing else is claimed, on ``gpus`` that offer it.
+    ``words`` say what one is.
     """
 
     name: str
     at_most: int
     words: str
     guarantees: Guarantees
+    gpus: int = 1
 
 
 def claimable(gpus: Sequence[tuple[GpuModel, Claims]], names: Names) -> tuple[Claimable, ...]:
@@ -32,8 +34,11 @@ def claimable(gpus: Sequence[tuple[GpuModel, Claims]], names: Names) -> tuple[Cl
     for model, claims in gpus:
         for one in _of_gpu(model, claims, names):
             known = kinds.get(one.name)
-            at_most = one.at_most + (known.at_most if known else 0)
-            kinds[one.name] = Claimable(one.name, at_most, one.words, one.guarantees)
+            kinds[one.name] = (
+                one
+                if known is None
+                else replace(one, at_most=known.at_most + one.at_most, gpus=known.gpus + 1)
+            )
     return tuple(kinds[name] for name in sorted(kinds))
 
 

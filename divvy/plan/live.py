@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from divvy.model import Cluster, NodeFacts, Selection, gpu_model, parse_count, select_profile
@@ -19,6 +19,7 @@ class LiveNode:
     """What the API says of a node: labels, allocatable devices, the agent's status.
 
     ``gpus`` is how many GPUs its agent sees: an agent of a default pool runs on every node.
+    ``claimable`` is how many GPUs offer each kind of device to claims.
     """
 
     name: str
@@ -27,6 +28,7 @@ class LiveNode:
     state: str | None
     reason: str
     gpus: int = 0
+    claimable: Mapping[str, int] = field(default_factory=dict)
 
 
 def live_node(
@@ -70,6 +72,8 @@ def node_status(annotations: Mapping[str, str]) -> Mapping[str, Any]:
 @dataclass(frozen=True)
 class NodeDifference:
     """How one node differs: ``before`` of a resource is what it advertises, ``after`` the file's.
+
+    What claims get is counted by the GPUs that offer it.
 
     ``bypass`` names the label that overrides the file; ``problem`` says why the
     node could not be compared; ``state`` is what its agent says, None if nothing.
@@ -141,7 +145,9 @@ def concerns(cluster: Cluster, node: LiveNode, selection: Selection) -> bool:
     """
     chosen = selection.pool is not None and cluster.pools[selection.pool].select is not None
     files = {device.resource for device in cluster.devices}
-    has_gpus = not files.issuperset(offered_resources(cluster, node.allocatable))
+    has_gpus = bool(node.claimable) or not files.issuperset(
+        offered_resources(cluster, node.allocatable)
+    )
     labelled = selection.source.startswith("label:")
     labelled = labelled or node.labels.get(_PCI_LABEL) == "true"
     return chosen or node.gpus > 0 or has_gpus or labelled
@@ -155,11 +161,15 @@ def _node(cluster: Cluster, node: LiveNode, selection: Selection) -> NodeDiffere
         problem = problem or "the stack file does not say which GPUs it has: nothing to compare"
     elif selection.profile is not None and hardware is not None:
         model = gpu_model(hardware.model)
-        expected = predict_node(cluster, selection.profile, model, hardware.gpus).per_node
+        predicted = predict_node(cluster, selection.profile, model, hardware.gpus)
+        expected = {
+            **predicted.per_node,
+            **{one.name: one.gpus for one in predicted.claimable},
+        }
     elif not problem and selection.pool is None:
         problem = "no pool of the stack file selects it"
     label = selection.source.partition(":")[2]
-    offered = offered_resources(cluster, node.allocatable)
+    offered = {**offered_resources(cluster, node.allocatable), **node.claimable}
     return NodeDifference(
         node=node.name,
         pool=selection.pool,

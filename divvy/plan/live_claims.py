@@ -1,6 +1,7 @@
 """What pods claim now: the devices of the cluster's slices and who holds them."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -20,6 +21,9 @@ from divvy.model.claim_names import (
 )
 from divvy.model.contract import CLAIMS_DRIVER
 from divvy.model.quantities import parse_quantity
+from divvy.model.resource_names import gpu_resource, mig_resource
+from divvy.model.stack import Names
+from divvy.plan.claimable import BY_CLAIMS
 
 _MIB = 1 << 20
 
@@ -118,6 +122,33 @@ def claimed_gpus(
             devices.setdefault(key, []).append((attributes, device))
     gpus = [_gpu(node, uuid, listed, counters) for (node, uuid), listed in devices.items()]
     return tuple(sorted(gpus, key=lambda gpu: (gpu.node, gpu.index)))
+
+
+def offered_kinds(gpus: Iterable[ClaimedGpu], names: Names) -> Mapping[str, int]:
+    """Return how many GPUs offer each kind of device to new claims, by the plan's names."""
+    kinds: Counter[str] = Counter()
+    for gpu in gpus:
+        kinds.update({_kind_name(one, whole, names) for one, whole in _kinds(gpu)})
+    return dict(sorted(kinds.items()))
+
+
+def _kinds(gpu: ClaimedGpu) -> Iterator[tuple[LiveDevice, bool]]:
+    for device in gpu.devices:
+        # One that takes no new pods is not offered.
+        if device.taints:
+            continue
+        if device.whole:
+            yield device, True
+        if device.kind != "gpu":
+            yield device, False
+
+
+def _kind_name(device: LiveDevice, whole: bool, names: Names) -> str:
+    if whole:
+        return names.gpu + BY_CLAIMS
+    if device.profile is not None:
+        return mig_resource(device.profile) + BY_CLAIMS
+    return gpu_resource(shared=True) + BY_CLAIMS
 
 
 def _current(slices: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

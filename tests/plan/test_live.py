@@ -1,5 +1,6 @@
 """The comparison with live nodes."""
 
+from divvy.model import parse_cluster
 from divvy.plan import LiveNode, compare_live
 from tests.plan.stacks import example
 
@@ -68,3 +69,36 @@ def test_gpus_outside_every_pool_are_told():
     difference = compared(*map(node, GOOD), node("other", {"nvidia.com/gpu": 4}, state=None))
     (found,) = difference.nodes
     assert found.problem == "no pool of the stack file selects it"
+
+
+CLAIMED = parse_cluster(
+    {
+        "profiles": {"sizes": {"claims": {"shares": {}}}},
+        "pools": {
+            "sizes": {
+                "select": {"pool": "sizes"},
+                "hardware": {"model": "A100-SXM4-40GB", "gpus": 2, "count": 1},
+                "profile": "sizes",
+            }
+        },
+    }
+)
+
+
+def _claimed(allocatable: dict, claimable: dict) -> LiveNode:
+    return LiveNode("n", {"pool": "sizes"}, allocatable, "Ready", "", 2, claimable)
+
+
+def test_a_node_served_by_claims_advertises_nothing_and_offers_its_gpus():
+    offered = {"nvidia.com/gpu (claims)": 2, "nvidia.com/gpu.shared (claims)": 2}
+    assert not compare_live(CLAIMED, "s", [_claimed({}, offered)])
+    assert not compare_live(CLAIMED, "s", [_claimed({"nvidia.com/gpu": 0}, offered)])
+
+
+def test_gpus_that_claims_do_not_get_are_a_difference():
+    (node,) = compare_live(CLAIMED, "s", [_claimed({"nvidia.com/gpu": 2}, {})]).nodes
+    assert [(row.resource, row.before, row.after) for row in node.resources] == [
+        ("nvidia.com/gpu", 2, 0),
+        ("nvidia.com/gpu (claims)", 0, 2),
+        ("nvidia.com/gpu.shared (claims)", 0, 2),
+    ]
