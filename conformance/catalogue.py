@@ -21,7 +21,7 @@ class Check:
     """One entry of the catalogue.
 
     ``level`` is MUST or SHOULD; ``modes`` are those in which it applies: whole, time-slicing,
-    mig and mig+time-slicing, the shared ones also with +limit, or a bare host; ``cncf`` are ids
+    mig and mig+time-slicing, the shared ones also with +limit, claims, or a bare host; ``cncf`` ids
     of the CNCF AI conformance list to which it contributes.
     """
 
@@ -39,6 +39,7 @@ LIMITED = (Mode.TIME_SLICING_LIMIT, Mode.MIG_TIME_SLICING_LIMIT)
 SHARED = (Mode.TIME_SLICING, Mode.MIG_TIME_SLICING, *LIMITED)
 PARTITIONED = (Mode.MIG, Mode.MIG_TIME_SLICING, Mode.MIG_TIME_SLICING_LIMIT)
 EVERY = (Mode.WHOLE, Mode.MIG, *SHARED)
+CLAIMED = (Mode.CLAIMS,)
 BARE = ("bare host",)
 
 _ALL = (
@@ -136,6 +137,26 @@ _ALL = (
     Check("ISO-13", "a pod sees the very device that the kubelet allocated to it", "MUST", EVERY,
           f"compare {CDI_FOLDER}/{CDI_FILE} with the devices that nvidia-smi lists on the node",
           cncf=("secure_accelerator_access",)),
+    Check("CLM-01", "claims get every GPU, in each way that the plan promises", "MUST", CLAIMED,
+          "the status annotation says which GPU is not as it should be; see `divvy diff --live`",
+          cncf=("dra_support",)),
+    Check("CLM-02", "a share has the size that its pod asked for, and refuses more", "MUST",
+          CLAIMED, "the limiter's libraries must come before the driver's: see docs/limiter.md",
+          cncf=("gpu_sharing",)),
+    Check("CLM-03", "two shares of one container are on two GPUs, each with its size", "MUST",
+          CLAIMED, "see the claim of the pod: its results name the devices"),
+    Check("CLM-04", "what no GPU can give is refused when the pod is created, with the reason",
+          "MUST", CLAIMED, "the admission policies of Divvy are missing or not bound: `divvy up`"),
+    Check("CLM-05", "a whole GPU by claim is one whole GPU", "MUST", CLAIMED,
+          "see `divvy why` for a pod that waits; compare with CLM-02",
+          cncf=("secure_accelerator_access",)),
+    Check("CLM-06", "a burst of shares of many sizes never takes more than a GPU has", "MUST",
+          CLAIMED, "shares need Kubernetes 1.36.2 or newer: older ones allocate a device twice"),
+    Check("CLM-07", "a MIG device is made when a pod asks for it, and goes with the pod", "MUST",
+          CLAIMED, "the pod's events name what the node's driver waits for"),
+    Check("CLM-08", "shares of two tenants are never on one GPU", "MUST", CLAIMED,
+          "is the namespace labelled divvy.gpu/tenant? see the classes of the pod's claims",
+          cncf=("gpu_sharing",)),
     Check("OBS-01", "the agent's metrics name every GPU", "SHOULD", EVERY,
           "compare with `nvidia-smi -L` on the node, then see the agent's log",
           cncf=("accelerator_metrics",)),

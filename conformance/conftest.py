@@ -40,6 +40,7 @@ from conformance.options import add_options
 from conformance.promise import NO_POOL, NodePromise
 from conformance.report.progress import Progress
 from conformance.report.report import Record, Report
+from divvy.model.contract import Mode
 
 _REPORT = pytest.StashKey[Report]()
 _PROGRESS = pytest.StashKey[Progress]()
@@ -123,6 +124,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         under_test = config.stash[CLUSTER]
         modes = _modes(metafunc)
         fitting = {one.node.name for one in under_test.devices if one.mode in modes}
+        if Mode.CLAIMS in modes:
+            fitting |= {one.name for one in under_test.nodes if one.plan.claimable}
         nodes = [one for one in under_test.nodes if modes == EVERY or one.name in fitting]
         metafunc.parametrize("node", nodes, ids=str)
 

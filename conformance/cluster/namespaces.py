@@ -68,10 +68,13 @@ class PodNamespaces:
             # Pods are refused until the controllers have made the namespace's account.
             place.until(lambda: _has_account(self._api, name), _PATIENCE)
         if labels:
-            patch = {"metadata": {"labels": dict(labels)}}
-            name = self._namespaces[level].name
-            self._api.patch(Namespace, name, patch, patch_type=PatchType.MERGE)
+            self.label(self._namespaces[level], labels)
         return self._namespaces[level]
+
+    def label(self, place: PodNamespace, labels: Mapping[str, str | None]) -> None:
+        """Set labels of one of the namespaces; None removes one."""
+        patch = {"metadata": {"labels": dict(labels)}}
+        self._api.patch(Namespace, place.name, patch, patch_type=PatchType.MERGE)
 
     def remove(self) -> None:
         """Remove everything of this run."""

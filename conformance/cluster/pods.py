@@ -191,6 +191,19 @@ class PodNamespace:
         self.remove(name)
         return None
 
+    def denial(self, node: str, resources: dict[str, Any]) -> str | None:
+        """Return how admission refuses a pod with these resources, None if it does not."""
+        try:
+            name = self._create(
+                PodRequest(node, image=self._image, command=["true"], resources=resources)
+            )
+        except ApiError as error:
+            if error.status.code in (_FORBIDDEN, _INVALID):
+                return str(error.status.message)
+            raise
+        self.remove(name)
+        return None
+
     def container(self, name: str) -> tuple[str, int]:
         """Return the id of a pod's container ("" before it is known) and how often it restarted."""
         status = self._watch.last(name).get("status") or {}

@@ -88,6 +88,7 @@ class Mode(StrEnum):
     MIG = "mig"
     MIG_TIME_SLICING = "mig+time-slicing"
     MIG_TIME_SLICING_LIMIT = "mig+time-slicing+limit"
+    CLAIMS = "claims"
     FILES = "files"
 
 

@@ -1,0 +1,254 @@
+"""GPUs by claims: whole, by size and as MIG devices, when a pod asks for them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from conformance.catalogue import check
+from conformance.cluster.cluster_under_test import ClusterUnderTest
+from conformance.cluster.namespaces import PodNamespaces
+from conformance.cluster.pods import PodNamespace
+from conformance.evidence import Evidence
+from conformance.load.claims import (
+    Size,
+    ask_and_exceed,
+    burst,
+    burst_sizes,
+    gpus_shown,
+    judge_size,
+    limits,
+    shares_of,
+    sizes_shown,
+    usual_size,
+)
+from conformance.not_made import not_applicable
+from conformance.observe.claims import (
+    claimed_now,
+    overcommitted,
+    require_unclaimed,
+    tenants_together,
+)
+from conformance.promise import NodePromise
+from divvy.model import mig_resource
+from divvy.model.claims import Shares
+from divvy.model.contract import TENANT_LABEL
+from divvy.plan.live_claims import offered_kinds
+
+_STARTED = 90
+_HELD = 120
+
+
+@check("CLM-01")
+def test_claims_get_every_gpu(
+    target: ClusterUnderTest, node: NodePromise, evidence: Evidence
+) -> None:
+    gpus = claimed_now(target, node)
+    for gpu in gpus:
+        evidence.add(f"{gpu.name}: {gpu.uuid}, {len(gpu.devices)} devices")
+    expected = {one.name: one.gpus for one in node.plan.claimable}
+    uuids = len({gpu.uuid for gpu in gpus})
+    evidence.require(
+        f"{len(node.plan.gpus)} GPUs: {_listed(expected)}",
+        f"{uuids} GPUs: {_listed(dict(offered_kinds(gpus, target.cluster.names)))}",
+    )
+
+
+@check("CLM-02")
+@pytest.mark.exclusive
+def test_a_share_has_its_size(
+    target: ClusterUnderTest, pods: PodNamespace, node: NodePromise, evidence: Evidence
+) -> None:
+    size = usual_size(node, _open_shares(node))
+    require_unclaimed(target, node)
+    outcome = ask_and_exceed(pods, node, target.cluster.names, size)
+    evidence.add(outcome.log)
+    evidence.add(outcome)
+    evidence.require(*judge_size(size, outcome))
+
+
+@check("CLM-03")
+@pytest.mark.exclusive
+def test_two_shares_of_a_container_are_on_two_gpus(
+    target: ClusterUnderTest, pods: PodNamespace, node: NodePromise, evidence: Evidence
+) -> None:
+    if len(node.plan.gpus) < 2:
+        not_applicable("the node has one GPU")
+    size = usual_size(node, _open_shares(node))
+    require_unclaimed(target, node)
+    resources = limits(target.cluster.names, 2, size)
+    command = ["/bin/sh", "-c", "nvidia-smi; nvidia-smi -L"]
+    outcome = pods.run(node.name, command, None, _STARTED, resources=resources)
+    evidence.add(outcome.log)
+    evidence.add(outcome)
+    evidence.require(
+        f"2 GPUs of {size.memory_mib}, {size.memory_mib} MiB",
+        f"{len(set(gpus_shown(outcome.log)))} GPUs of "
+        f"{', '.join(map(str, sizes_shown(outcome.log)))} MiB",
+    )
+
+
+@check("CLM-04")
+def test_what_no_gpu_can_give_is_refused(
+    target: ClusterUnderTest, pods: PodNamespace, node: NodePromise, evidence: Evidence
+) -> None:
+    shares = _open_shares(node)
+    names, size = target.cluster.names, usual_size(node, shares)
+    bodies = {
+        "more memory than any GPU has": limits(names, 1, Size(10**8)),
+        "a unit": {"limits": {names.gpu: "1", names.memory: "4Gi"}},
+        "more time than a GPU has": limits(names, 1, Size(size.memory_mib, 101)),
+        "no memory at all": limits(names, 1, Size(0)),
+    }
+    refusals = {what: pods.denial(node.name, body) for what, body in bodies.items()}
+    evidence.add("\n".join(f"{what}: {refusal}" for what, refusal in refusals.items()))
+    # A sentence that names neither of our resources is about something else.
+    ours = (names.memory, names.cores)
+    accepted = [
+        what
+        for what, refusal in refusals.items()
+        if refusal is None or not any(name in refusal for name in ours)
+    ]
+    evidence.require("accepted: nothing", f"accepted: {', '.join(accepted) or 'nothing'}")
+
+
+@check("CLM-05")
+@pytest.mark.exclusive
+def test_a_whole_gpu_is_whole(
+    target: ClusterUnderTest, pods: PodNamespace, node: NodePromise, evidence: Evidence
+) -> None:
+    require_unclaimed(target, node)
+    command = ["/bin/sh", "-c", "nvidia-smi; nvidia-smi -L; cuda-vector-add"]
+    outcome = pods.run(node.name, command, target.cluster.names.gpu, _STARTED)
+    evidence.add(outcome.log)
+    evidence.add(outcome)
+    planned = {gpu.model.memory_mib for gpu in node.plan.gpus}
+    shown = sizes_shown(outcome.log)
+    close = len(shown) == 1 and any(abs(shown[0] - one) <= one * 0.08 for one in planned)
+    computes = outcome.code == 0 and "Test PASSED" in outcome.log
+    evidence.require_that(
+        close and computes and len(gpus_shown(outcome.log)) == 1,
+        f"1 GPU of {' or '.join(map(str, sorted(planned)))} MiB, which computes",
+        f"{len(gpus_shown(outcome.log))} GPUs of {shown} MiB, exit code {outcome.code}",
+    )
+
+
+@check("CLM-06")
+@pytest.mark.exclusive
+def test_a_burst_never_takes_more_than_there_is(
+    target: ClusterUnderTest, pods: PodNamespace, node: NodePromise, evidence: Evidence
+) -> None:
+    sizes = burst_sizes(node, _open_shares(node))
+    require_unclaimed(target, node)
+    started = burst(pods, node, target.cluster.names, sizes, _HELD)
+    try:
+        gpus = claimed_now(target, node)
+        held = [holder.words for gpu in gpus for _, holder in gpu.holders]
+        evidence.add("\n".join(held))
+        ran = {name: sizes_shown(pods.log(name)) for name in started}
+        wrong = [
+            f"{name} shows {shown} MiB, not {started[name].memory_mib}"
+            for name, shown in ran.items()
+            if shown and shown != [started[name].memory_mib]
+        ]
+        waiting = [name for name, shown in ran.items() if not shown]
+        undecided = [name for name in waiting if not pods.unschedulable(name)]
+        problems = [*overcommitted(gpus), *wrong, *(f"{name} hangs" for name in undecided)]
+        evidence.add(f"{len(started) - len(waiting)} run, {len(waiting)} wait")
+        if len(waiting) == len(started):
+            problems.append("no pod runs")
+        evidence.require("nothing wrong", "; ".join(problems) or "nothing wrong")
+    finally:
+        pods.remove(*started)
+
+
+@check("CLM-07")
+@pytest.mark.exclusive
+def test_a_mig_device_comes_and_goes_with_its_pod(
+    target: ClusterUnderTest, pods: PodNamespace, node: NodePromise, evidence: Evidence
+) -> None:
+    profiles = {name for gpu in node.plan.gpus if gpu.claims for name in gpu.claims.mig}
+    if not profiles:
+        not_applicable("the profile has no MIG devices")
+    require_unclaimed(target, node)
+    command = ["/bin/sh", "-c", "nvidia-smi -L; cuda-vector-add"]
+    seen = []
+    for profile in sorted(profiles):
+        outcome = pods.run(node.name, command, mig_resource(profile), _STARTED)
+        evidence.add(f"{profile}: {outcome.log}{outcome}")
+        there = f" MIG {profile} " in outcome.log and "Test PASSED" in outcome.log
+        seen.append(f"{profile} {'computes' if there else f'does not: {outcome}'}")
+    # All GPUs at once, whole: no instance is left on any of them, nor MIG mode.
+    every = len(node.plan.gpus)
+    whole = pods.run(node.name, command, target.cluster.names.gpu, _STARTED, count=every)
+    evidence.add(f"whole: {whole.log}{whole}")
+    left = " MIG " in whole.log or whole.code != 0
+    free = "held or divided" if left else f"{len(set(gpus_shown(whole.log)))} GPUs whole"
+    evidence.require(
+        f"{', '.join(f'{profile} computes' for profile in sorted(profiles))}, then "
+        f"{every} GPUs whole",
+        f"{', '.join(seen)}, then {free}",
+    )
+
+
+@check("CLM-08")
+@pytest.mark.exclusive
+def test_tenants_are_never_on_one_gpu(
+    target: ClusterUnderTest, namespaces: PodNamespaces, node: NodePromise, evidence: Evidence
+) -> None:
+    tenants = [name for gpu in node.plan.gpus if gpu.claims for name in gpu.claims.tenants]
+    two = list(dict.fromkeys(tenants))[:2]
+    if len(two) < 2:
+        not_applicable("the profile has no two tenants")
+    shares = shares_of(node)
+    assert shares is not None, "tenants without shares are no valid profile"
+    require_unclaimed(target, node)
+    size = usual_size(node, shares)
+    places = dict(zip(two, (namespaces.at("restricted"), namespaces.at("baseline")), strict=True))
+    started: dict[str, list[str]] = {tenant: [] for tenant in two}
+    resources = limits(target.cluster.names, 1, Size(size.memory_mib, 10))
+    script = ["/bin/sh", "-c", f"nvidia-smi -L; sleep {_HELD}"]
+    try:
+        for tenant, place in places.items():
+            namespaces.label(place, {TENANT_LABEL: tenant})
+        for _ in node.plan.gpus:
+            for tenant, place in places.items():
+                started[tenant].append(place.start(node.name, script, None, resources=resources))
+        for tenant, place in places.items():
+            for name in started[tenant]:
+                place.until(partial(_decided, place, name), _STARTED)
+        gpus = claimed_now(target, node)
+        seen = {
+            tenant: {uuid for name in started[tenant] for uuid in gpus_shown(place.log(name))}
+            for tenant, place in places.items()
+        }
+        evidence.add(seen)
+        together = [*tenants_together(gpus), *sorted(set.intersection(*seen.values()))]
+        without = [tenant for tenant, uuids in seen.items() if not uuids]
+        if len(node.plan.gpus) > 1:
+            together += [f"no pod of {tenant} runs" for tenant in without]
+        evidence.require("apart", "; ".join(together) or "apart")
+    finally:
+        for tenant, place in places.items():
+            place.remove(*started[tenant])
+            namespaces.label(place, {TENANT_LABEL: None})
+
+
+def _decided(place: PodNamespace, name: str) -> bool:
+    """Return whether a pod has seen its GPU, or the scheduler has found none for it."""
+    return bool(gpus_shown(place.log(name)) or place.unschedulable(name))
+
+
+def _open_shares(node: NodePromise) -> Shares:
+    """Return how a node's GPUs are shared; shares of tenants are none of this suite's pods'."""
+    shares = shares_of(node)
+    if shares is None:
+        not_applicable("the profile has no shares")
+    if all(gpu.claims is not None and gpu.claims.tenants for gpu in node.plan.gpus):
+        not_applicable("the profile's shares are for its tenants alone: CLM-08 has some")
+    return shares
+
+
+def _listed(kinds: dict[str, int]) -> str:
+    return ", ".join(f"{name} on {number}" for name, number in sorted(kinds.items())) or "nothing"

@@ -1,0 +1,127 @@
+"""Pods that claim GPUs by size, whole or as MIG devices, and what comes of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from conformance.cluster.pods import Outcome, PodNamespace
+from conformance.evidence import Verdict
+from conformance.promise import NodePromise
+from divvy.model.claims import Shares
+from divvy.model.stack import Names
+
+GRANTED, REFUSED = 0, 12
+_USUAL_MIB = 3000
+_CORES = 30
+_STARTED = 90
+_CODE = re.compile(r"^code (\w+) (\d+)$", re.MULTILINE)
+_UUID = re.compile(r"^GPU \d+: .*UUID: (GPU-\S+)\)", re.MULTILINE)
+_SHOWN = re.compile(r"\d+MiB\s*/\s*(\d+)MiB")
+# Of each GPU these parts, in the order in which pods ask for them.
+_PARTS = (0.3, 0.05, 0.2, 0.4, 0.1, 0.25, 0.15, 0.35)
+
+
+@dataclass(frozen=True)
+class Size:
+    """A share: MiB, and per cent of a GPU's time."""
+
+    memory_mib: int
+    cores: int = _CORES
+
+
+def limits(names: Names, count: int, size: Size) -> dict[str, Any]:
+    """Return the resources of a container that asks for shares."""
+    asked = {
+        names.gpu: str(count),
+        names.memory: str(size.memory_mib),
+        names.cores: str(size.cores),
+    }
+    return {"limits": {**asked, "memory": "2Gi"}}
+
+
+def shares_of(node: NodePromise) -> Shares | None:
+    """Return how the GPUs of a node are shared by size, None where they are not."""
+    every = (gpu.claims.shares for gpu in node.plan.gpus if gpu.claims is not None)
+    return next((shares for shares in every if shares is not None), None)
+
+
+def usual_size(node: NodePromise, shares: Shares) -> Size:
+    """Return a size that every GPU of the node has several times."""
+    total = min(gpu.model.memory_mib for gpu in node.plan.gpus)
+    return Size(rounded(min(_USUAL_MIB, total // 4), shares))
+
+
+def rounded(memory_mib: int, shares: Shares) -> int:
+    """Return a size as it is granted: the next multiple of the step."""
+    step = shares.memory.step_mib
+    return -(-memory_mib // step) * step
+
+
+def ask_and_exceed(pods: PodNamespace, node: NodePromise, names: Names, size: Size) -> Outcome:
+    """Look at a share of a size, take half of it, then ask for more than all of it."""
+    half, more = size.memory_mib // 2, size.memory_mib * 11 // 10
+    script = (
+        "nvidia-smi; nvidia-smi -L; "
+        f"mem-hog --mib {half} --chunk 64; echo code half $?; "
+        f"mem-hog --mib {more} --chunk 64; echo code beyond $?"
+    )
+    return pods.run(
+        node.name, ["/bin/sh", "-c", script], None, _STARTED, resources=limits(names, 1, size)
+    )
+
+
+def judge_size(size: Size, outcome: Outcome) -> Verdict:
+    """Judge the output of ``ask_and_exceed``."""
+    codes = {name: int(code) for name, code in _CODE.findall(outcome.log)}
+    shown = sizes_shown(outcome.log)
+    words = {GRANTED: "granted", REFUSED: "refused"}
+    half, beyond = codes.get("half"), codes.get("beyond")
+    return (
+        f"{size.memory_mib} MiB shown, half of it granted, more than it refused",
+        f"{', '.join(map(str, shown)) or 'no'} MiB shown, "
+        f"half of it {words.get(half if half is not None else -1, half)}, "
+        f"more than it {words.get(beyond if beyond is not None else -1, beyond)}",
+    )
+
+
+def sizes_shown(log: str) -> list[int]:
+    """Return the total memory of each GPU in the output of nvidia-smi."""
+    return [int(one) for one in _SHOWN.findall(log)]
+
+
+def gpus_shown(log: str) -> list[str]:
+    """Return the UUIDs in the output of `nvidia-smi -L`."""
+    return _UUID.findall(log)
+
+
+def burst(
+    pods: PodNamespace, node: NodePromise, names: Names, sizes: Sequence[Size], seconds: int
+) -> Mapping[str, Size]:
+    """Start a pod for each size at once; return them by name when all have started or wait."""
+    script = f"nvidia-smi; sleep {seconds}"
+    started = {
+        pods.start(
+            node.name, ["/bin/sh", "-c", script], None, resources=limits(names, 1, size)
+        ): size
+        for size in sizes
+    }
+    pods.until(lambda: all(_decided(pods, name) for name in started), _STARTED)
+    return started
+
+
+def _decided(pods: PodNamespace, name: str) -> bool:
+    return "MiB" in pods.log(name) or bool(pods.unschedulable(name))
+
+
+def burst_sizes(node: NodePromise, shares: Shares) -> list[Size]:
+    """Return sizes that together are more than the node has, so that some pods have to wait."""
+    total = min(gpu.model.memory_mib for gpu in node.plan.gpus)
+    gpus = len(node.plan.gpus)
+    return [
+        Size(rounded(int(total * part), shares), max(1, int(100 * part)))
+        for _ in range(gpus)
+        for part in _PARTS
+    ][: 6 * gpus]

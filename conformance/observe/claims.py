@@ -1,0 +1,54 @@
+"""What the API shows of claims: GPUs that are offered, and who holds how much of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from conformance.cluster.cluster_under_test import ClusterUnderTest
+from conformance.not_made import not_made
+from conformance.observe.holders import ResourceClaim
+from conformance.observe.other_offers import ResourceSlice
+from conformance.promise import NodePromise
+from divvy.plan.live_claims import ClaimedGpu, claimed_gpus
+
+_NAMED = 3
+
+
+def claimed_now(target: ClusterUnderTest, node: NodePromise) -> tuple[ClaimedGpu, ...]:
+    """Return the GPUs of a node that are offered to claims, with their holders."""
+    slices = target.api.find_known(ResourceSlice)
+    claims = target.api.find_known(ResourceClaim, namespace="*")
+    return tuple(gpu for gpu in claimed_gpus(slices, claims) if gpu.node == node.name)
+
+
+def require_unclaimed(target: ClusterUnderTest, node: NodePromise) -> None:
+    """Skip where claims of others hold something of a node's GPUs."""
+    held = [holder.words for gpu in claimed_now(target, node) for _, holder in gpu.holders]
+    if held:
+        more = f" and {len(held) - _NAMED} more" if len(held) > _NAMED else ""
+        not_made(f"its GPUs are held: {', '.join(held[:_NAMED])}{more}")
+
+
+def overcommitted(gpus: Sequence[ClaimedGpu]) -> list[str]:
+    """Say of which shares more is given out than there is."""
+    found = []
+    for gpu in gpus:
+        for device in gpu.devices:
+            shares = [holder for holder in device.holders if holder.memory_mib is not None]
+            memory = sum(one.memory_mib or 0 for one in shares)
+            cores = sum(one.cores or 0 for one in shares)
+            if memory > device.memory_mib or cores > device.cores or len(shares) > device.most:
+                given = f"{memory} MiB, {cores} % in {len(shares)} shares"
+                there = f"{device.memory_mib} MiB, {device.cores} % in {device.most}"
+                found.append(f"{gpu.name}: {given}, of {there}")
+    return found
+
+
+def tenants_together(gpus: Sequence[ClaimedGpu]) -> list[str]:
+    """Name the GPUs on which two tenants have shares at once."""
+    found = []
+    for gpu in gpus:
+        tenants = sorted({device.tenant for device, _ in gpu.holders if device.tenant})
+        if len(tenants) > 1:
+            found.append(f"{gpu.name}: {' and '.join(tenants)}")
+    return found

@@ -1,0 +1,71 @@
+"""What comes of pods that claim by size is judged by their output."""
+
+import pytest
+
+from conformance.cluster.pods import Outcome
+from conformance.load.claims import Size, burst_sizes, judge_size, rounded
+from conformance.observe.claims import overcommitted, tenants_together
+from conformance.promise import NodePromise
+from divvy.model import gpu_model, parse_cluster
+from divvy.model.claims import Shares
+from divvy.plan import predict_node
+from divvy.plan.live_claims import claimed_gpus
+from tests.plan.claimed import claim, slices
+
+SMI = "| 0% | 0MiB / {}MiB | 0% |\ncode half {}\ncode beyond {}\n"
+
+
+@pytest.mark.parametrize(
+    ("shown", "half", "beyond", "holds"),
+    [(3000, 0, 12, True), (40960, 0, 12, False), (3000, 12, 12, False), (3000, 0, 0, False)],
+)
+def test_a_share_is_judged_by_what_it_shows_grants_and_refuses(
+    shown: int, half: int, beyond: int, holds: bool
+) -> None:
+    log = SMI.format(shown, half, beyond)
+    expected, actual = judge_size(Size(3000), Outcome("Succeeded", 0, log, ""))
+    assert (expected == actual) is holds
+
+
+def test_a_pod_that_never_ran_shows_nothing() -> None:
+    expected, actual = judge_size(Size(3000), Outcome("Pending", None, "", "Unschedulable"))
+    assert expected != actual
+
+
+def test_more_memory_or_time_or_shares_than_there_is() -> None:
+    def held(memory: str, cores: str, number: int) -> list[str]:
+        claims = [claim(f"c{i}", "n", "gpu-n-0-share", memory, cores) for i in range(number)]
+        return overcommitted(claimed_gpus(slices("n", {"shares": {"max": 4}}), claims))
+
+    assert held("20480Mi", "50", 2) == []
+    assert held("20481Mi", "50", 2) == [
+        "n GPU 0: 40962 MiB, 100 % in 2 shares, of 40960 MiB, 100 % in 4"
+    ]
+    assert len(held("1Gi", "51", 2)) == 1
+    assert len(held("1Gi", "1", 5)) == 1
+
+
+def test_two_tenants_on_one_gpu() -> None:
+    both = slices("n", {"shares": {}, "tenants": ["prod", "dev"]})
+    apart = [
+        claim("a", "n", "gpu-n-0-share-prod", "1Gi", "1"),
+        claim("b", "n", "gpu-n-1-share-dev", "1Gi", "1"),
+    ]
+    assert tenants_together(claimed_gpus(both, apart)) == []
+    together = [*apart, claim("c", "n", "gpu-n-0-share-dev", "1Gi", "1")]
+    assert tenants_together(claimed_gpus(both, together)) == ["n GPU 0: dev and prod"]
+
+
+def test_a_burst_is_more_than_the_node_has() -> None:
+    cluster = parse_cluster(
+        {"profiles": {"p": {"claims": {"shares": {}}}}, "pools": {"p": {"profile": "p"}}}
+    )
+    plan = predict_node(cluster, "p", gpu_model("A100-SXM4-40GB"), 2)
+    sizes = burst_sizes(NodePromise("n", "p", "p", plan), Shares())
+    assert sum(size.memory_mib for size in sizes) > 2 * 40960
+    assert all(size.memory_mib <= 40960 for size in sizes)
+
+
+def test_sizes_are_granted_in_steps() -> None:
+    shares = Shares.model_validate({"memory": {"step": "256Mi"}})
+    assert [rounded(size, shares) for size in (1, 256, 3000)] == [256, 256, 3072]
