@@ -14,6 +14,7 @@ from divvy.agent.advertise import Advertiser
 from divvy.agent.api_server.client import ApiServer
 from divvy.agent.api_server.node_status import NodeStatusWriter
 from divvy.agent.checkpoint_file import CheckpointFile
+from divvy.agent.claims.service import Claims
 from divvy.agent.decide.checkpoint import Checkpoint, changing, misleading
 from divvy.agent.decide.coexistence import feature_discovery_beside, others_at_work
 from divvy.agent.decide.desired import DesiredState, desired_state
@@ -84,13 +85,30 @@ class Agent:
         )
         self.plugins = self._advertiser.plugins
         self._reconfigurer = Reconfigurer(self.driver, api, self._wake.set)
-        self._observer = Observer(api, self.driver, self.plugins, self.holders, self._reconfigurer)
+        self.claims = Claims(
+            settings,
+            self.driver,
+            self._health,
+            self._advertiser.injection,
+            pod_resources,
+            self._wake.set,
+        )
+        self._observer = Observer(
+            api,
+            self.driver,
+            self.plugins,
+            self.holders,
+            self._reconfigurer,
+            lambda: self.claims.holders,
+        )
         self._status_writer = NodeStatusWriter(api)
         self._state_clock = StateClock()
         self.memory_watch = MemoryWatch(
             self.driver, self.plugins, self.holders, api, settings.container_logs
         )
-        self.share_accounts = ShareAccounts(self.driver, self.holders, settings.state_folder)
+        self.share_accounts = ShareAccounts(
+            self.driver, self.holders, settings.state_folder, lambda: self.claims.share_ids
+        )
         self.status: NodeStatus | None = None
 
     def state_seconds(self, now: float) -> Mapping[tuple[str, str], float]:
@@ -125,6 +143,7 @@ class Agent:
                 "resources": self.plugins.advertised(),
             },
             "memoryLimit": self.memory_watch.excesses,
+            "claims": self.claims.record,
             "problems": self._problems,
             "monotonic": monotonic(),
         }
@@ -140,6 +159,10 @@ class Agent:
             "the memory watch": self.memory_watch.run,
             "the accounts of shares": self.share_accounts.run,
             "the installation": self._advertiser.keep_installed,
+            "the driver of claims": self.claims.serve,
+            "the slices": self.claims.publish,
+            "the change of what claims are offered": self.claims.retire,
+            "the claims of nobody": self.claims.give_up,
             "reconciliation": self._reconcile_for_ever,
             "the health of devices": self._advertise_health,
         }
@@ -200,11 +223,13 @@ class Agent:
             return IDLE_SECONDS  # the first look at the driver wakes it up
         if others := others_at_work(self.plugins.rivals, self._node.annotations):
             await self._advertiser.withdraw()
+            self.claims.suspend(others, self._node.uid, withdraw=True)
             self._report(snapshot, others)
             return IDLE_SECONDS
         no_driver = self.driver.problem or self._desired.driver_problem(snapshot)
         if snapshot is None or no_driver:
             await self._advertise(None)
+            self.claims.suspend(no_driver, self._node.uid)
             self._report(snapshot, no_driver)
             return IDLE_SECONDS
         observed = await self._observer.observe(self._desired, snapshot, self._node)
@@ -212,6 +237,9 @@ class Agent:
         if self._decide(observed, now):
             self._forget_replaced()
         await self._advertise(snapshot)
+        self.claims.consider(
+            self._desired, snapshot, observed.kubelet, self._decisions, self._node.uid
+        )
         self._reconfigurer.execute(snapshot, self._decisions)
         self._report(snapshot)
         self._refresh_holders(observed, now)
@@ -220,7 +248,7 @@ class Agent:
             observed,
             monotonic() - self.plugins.listed,
             applying=bool(self._reconfigurer.applying),
-            well=not self._problems,
+            well=not self._problems and not self.claims.waited_for(self._desired),
         )
 
     def _desire(self, snapshot: Snapshot | None) -> None:
@@ -255,7 +283,12 @@ class Agent:
             # In here: what was decided last is what is advertised last.
             gpus = [decision.advertise for decision in self._decisions.values()]
             await self._advertiser.advertise(
-                self._desired, gpus, snapshot, self._node.runtime, self._problems
+                self._desired,
+                gpus,
+                snapshot,
+                self._node.runtime,
+                self._problems,
+                to_claims=self.claims.waited_for(self._desired),
             )
 
     def _decide(self, observed: Observation, now: float) -> bool:
@@ -315,6 +348,7 @@ class Agent:
             self._desired.problem,
             *(() if snapshot is None else snapshot.unreadable),
             self._advertiser.injection.problem,
+            self.claims.problem,
             *self._problems.values(),
         )
         resources = self.plugins.advertised()
@@ -326,7 +360,9 @@ class Agent:
             problem="; ".join(filter(None, problems)),
             driver="" if snapshot is None else snapshot.driver_version,
             simulated=snapshot is not None and snapshot.simulated,
-            gpus=gpu_states(snapshot, self._decisions, self._health.health),
+            gpus=gpu_states(
+                snapshot, self._decisions, self._health.health, self.claims.status(snapshot)
+            ),
             resources=healthy_counts(resources),
         )
         self._state_clock.observe(self.status.gpus, monotonic())

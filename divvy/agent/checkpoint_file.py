@@ -14,6 +14,7 @@ from divvy.agent.decide.hardware import gpu_from
 from divvy.agent.decide.holders import Holder
 from divvy.agent.inject.atomic_file import replace_file
 from divvy.model import DesiredGpu, Offer
+from divvy.model.claims import Claims
 
 _log = logging.getLogger(__name__)
 _FILE = "state.json"
@@ -47,7 +48,8 @@ class CheckpointFile:
         elif checkpoint == self.saved:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"version": _VERSION, **asdict(checkpoint)}, sort_keys=True)
+        plain = {"version": _VERSION, **asdict(checkpoint)}
+        text = json.dumps(plain, sort_keys=True, default=_claims_value)
         replace_file(self._folder / _FILE, text.encode(), _MODE)
         self.saved = checkpoint
 
@@ -79,4 +81,13 @@ def _text(value: Any) -> str | None:
 
 
 def _desired(raw: Mapping[str, Any]) -> DesiredGpu:
-    return DesiredGpu(**{**raw, "offers": tuple(Offer(**offer) for offer in raw["offers"])})
+    offers = tuple(Offer(**offer) for offer in raw["offers"])
+    # Agents before this one wrote none.
+    claims = None if raw.get("claims") is None else Claims.model_validate(raw["claims"])
+    return DesiredGpu(**{**raw, "offers": offers, "claims": claims})
+
+
+def _claims_value(value: object) -> Any:
+    if isinstance(value, Claims):
+        return value.model_dump(mode="json")
+    raise TypeError(f"{value!r} is no value of a checkpoint")

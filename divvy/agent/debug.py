@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
+from pydantic import BaseModel
+
 from divvy.agent.web import Answer
 
 SOCKET = "debug.sock"
@@ -30,6 +32,8 @@ def plain(value: Any) -> Any:
         return [plain(each) for each in value]
     if isinstance(value, set | frozenset):
         return sorted((plain(each) for each in value), key=str)
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
     return str(value) if isinstance(value, PurePath) else value
 
 

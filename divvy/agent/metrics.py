@@ -14,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from divvy.agent.agent import Agent
+from divvy.agent.decide.claim_record import ClaimRecord
 from divvy.agent.decide.hardware import Gpu
 from divvy.agent.decide.holders import Holder
 from divvy.agent.decide.inventory import Resource
@@ -55,7 +56,9 @@ async def metrics_page(agent: Agent, node: str) -> bytes:
     # Whom the kubelet's checkpoint alone knows has no name, and may have ended.
     named = [holder for holder in held if holder.pod]
     _holders(page, resources, named, memory)
-    _shares(page, agent.share_accounts.figures, named)
+    _claims(page, agent.claims.record)
+    claimed = [holder for group in agent.claims.holders.values() for holder in group if holder.pod]
+    _shares(page, agent.share_accounts.figures, (*named, *claimed))
     return generate_latest(page.registry)
 
 
@@ -136,6 +139,25 @@ def _holders(
         holding.set(1, *labels)
         if resource.replicas == 1 and device.uuid in memory:
             using.set(memory[device.uuid], *labels)
+
+
+def _claims(page: _Page, record: ClaimRecord) -> None:
+    """Show what claims hold of each GPU that they are offered."""
+    labels = ["gpu", "uuid"]
+    held = page.gauge("divvy_claims_held", "Claims that hold something of a GPU.", labels)
+    memory = page.gauge(
+        "divvy_claims_memory_mib", "Memory of a GPU that claims hold, in MiB.", labels
+    )
+    cores = page.gauge(
+        "divvy_claims_cores", "Compute time of a GPU that claims hold, in per cent.", labels
+    )
+    for gpu in record.offered.values():
+        claims = record.of_gpu(gpu.uuid)
+        devices = [each for claim in claims for each in claim.devices if each.uuid == gpu.uuid]
+        where = (str(gpu.index), gpu.uuid)
+        held.set(len(claims), *where)
+        memory.set(sum(each.memory_mib for each in devices), *where)
+        cores.set(sum(each.cores for each in devices), *where)
 
 
 def _shares(page: _Page, shares: Mapping[str, ShareFigures], held: Iterable[Holder]) -> None:

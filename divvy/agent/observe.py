@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from divvy.agent.api_server.client import ApiServer
 from divvy.agent.decide.desired import DesiredState
 from divvy.agent.decide.hardware import Snapshot
@@ -26,12 +28,14 @@ class Observer:
         plugins: DevicePlugins,
         holders: DeviceHolders,
         reconfigurer: Reconfigurer,
+        claimed: Callable[[], Held] = dict,
     ) -> None:
         self._api = api
         self._driver = driver
         self._plugins = plugins
         self._holders = holders
         self._reconfigurer = reconfigurer
+        self._claimed = claimed
 
     async def observe(
         self, desired: DesiredState, snapshot: Snapshot, node: NodeView
@@ -41,10 +45,13 @@ class Observer:
         applying = self._reconfigurer.applying
         kubelet = await self._kubelet()
         held: Held = {} if isinstance(kubelet, str) else kubelet.held
+        claimed = self._claimed()
         busy = {}
         for uuid, plan in plans(desired, snapshot, held).items():
             # What is being executed was decided; the driver is at work on that GPU.
-            if isinstance(plan, MigPlan) and plan.idle and uuid not in applying:
+            if uuid in applying or uuid in claimed:
+                continue
+            if isinstance(plan, MigPlan) and plan.idle:
                 busy[uuid] = await self._busy(snapshot, uuid, held)
         return Observation(
             snapshot=snapshot,
@@ -54,6 +61,7 @@ class Observer:
             busy=busy,
             applying=applying,
             failures=self._reconfigurer.failures,
+            claimed=claimed,
         )
 
     async def _kubelet(self) -> KubeletView | str:

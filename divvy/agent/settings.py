@@ -12,6 +12,8 @@ from divvy.model.contract import (
     DRIVER_ROOT,
     DRIVER_ROOT_VARIABLE,
     METRICS_PORT,
+    PLUGIN_FOLDER,
+    REGISTRY_FOLDER,
     STATE_FOLDER,
 )
 
@@ -29,7 +31,8 @@ class Settings:
     ``device_folder`` is the host's /dev and ``containerd_folder`` its
     /etc/containerd as this process sees them. ``state_folder`` has the same path
     on the host: containers' hook is run from there. A watch of the API that is
-    silent for ``watch_seconds`` is opened again.
+    silent for ``watch_seconds`` is opened again. ``claims_folder`` is that of the driver's socket,
+    ``registry_folder`` where the kubelet finds drivers; both have the same paths on the host.
     """
 
     node: str
@@ -49,6 +52,8 @@ class Settings:
     listen: str
     port: int
     watch_seconds: float
+    claims_folder: Path
+    registry_folder: Path
 
 
 _DEFAULTS = {
@@ -67,6 +72,8 @@ _DEFAULTS = {
     "DIVVY_LISTEN": "0.0.0.0",  # noqa: S104 (the pod's own address)
     "DIVVY_PORT": str(METRICS_PORT),
     "DIVVY_WATCH_SECONDS": "240",
+    "DIVVY_CLAIMS_FOLDER": PLUGIN_FOLDER,
+    "DIVVY_REGISTRY_FOLDER": REGISTRY_FOLDER,
 }
 
 
@@ -102,4 +109,6 @@ def settings_from(environment: Mapping[str, str]) -> Settings:
         listen=values["DIVVY_LISTEN"],
         port=int(port),
         watch_seconds=float(watch),
+        claims_folder=Path(values["DIVVY_CLAIMS_FOLDER"]),
+        registry_folder=Path(values["DIVVY_REGISTRY_FOLDER"]),
     )

@@ -7,11 +7,14 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from divvy.agent.decide.claim_offers import claim_holders
+from divvy.agent.decide.claim_record import ClaimRecord
 from divvy.agent.decide.holders import Holder
 from divvy.agent.decide.inventory import Device, Resource
 from divvy.agent.decide.status import GpuStatus, NodeStatus
 from divvy.agent.metrics import metrics_page, mode
 from divvy.agent.state_clock import StateClock
+from tests.agent.claim_values import claim, claim_record, held, offered_gpu
 
 WHOLE = Resource("nvidia.com/gpu", (Device("GPU-a", "GPU-a", "GPU-a"),), 1, "gpu", False)
 SHARED = Resource(
@@ -30,6 +33,16 @@ HELD = (
 
 def gpu(uuid: str, minor: int) -> Any:
     return SimpleNamespace(uuid=uuid, index=minor, minor=minor, product="T4", present=True)
+
+
+def _claimed() -> ClaimRecord:
+    gpus = (offered_gpu(0), offered_gpu(1))
+    first = claim("first", held(gpus[0], "-share", 3000, 30), held(gpus[1], "-share", 3000, 30))
+    second = claim("second", held(gpus[0], "-share", 1000, 20))
+    return claim_record(*gpus, claims=(first, second))
+
+
+CLAIMED = _claimed()
 
 
 def scrape(state: str = "Ready") -> dict[str, list[tuple[dict[str, str], float]]]:
@@ -52,6 +65,7 @@ def scrape(state: str = "Ready") -> dict[str, list[tuple[dict[str, str], float]]
             readings=readings,
         ),
         holders=SimpleNamespace(holders=holders),
+        claims=SimpleNamespace(record=CLAIMED, holders=claim_holders(CLAIMED)),
     )
     page = asyncio.run(metrics_page(agent, "node-1")).decode()
     found: dict[str, list[tuple[dict[str, str], float]]] = {}
@@ -107,3 +121,16 @@ def test_a_state_of_a_moment_counts_although_nobody_looked() -> None:
     assert round(spent["GPU-a", "Changing"], 6) == 0.2
     clock.observe([], 30.0)
     assert clock.seconds(99.0) == clock.seconds(30.0)
+
+
+def test_what_claims_hold_of_each_gpu_is_shown() -> None:
+    found = scrape()
+    by_gpu = {
+        name: {labels["gpu"]: value for labels, value in found[f"divvy_claims_{name}"]}
+        for name in ("held", "memory_mib", "cores")
+    }
+    assert by_gpu == {
+        "held": {"0": 2, "1": 1},
+        "memory_mib": {"0": 4000, "1": 3000},
+        "cores": {"0": 50, "1": 30},
+    }

@@ -25,6 +25,7 @@ from divvy.model import canonical_json
 from divvy.model.gpu_models import gpu_model
 from plugin_image.build import compile_hook
 from tests.fakes.api import NAMESPACE, FakeApi, fake_api
+from tests.fakes.dra_kubelet import FakeDraKubelet, fake_dra_kubelet
 from tests.fakes.kubelet import FakeKubelet, fake_kubelet
 
 MODEL = "A100-SXM4-40GB"
@@ -47,6 +48,7 @@ class AgentNode:
 
     folder: Path
     kubelet: FakeKubelet
+    claims: FakeDraKubelet
     api: FakeApi
     gpus: int
     agent: asyncio.subprocess.Process | None = None
@@ -90,6 +92,8 @@ class AgentNode:
             "DIVVY_HOST_DRIVER_ROOT": str(self.driver),
             "DIVVY_PLUGIN_FOLDER": str(self.kubelet.plugins),
             "DIVVY_POD_RESOURCES": str(self.kubelet.pod_resources),
+            "DIVVY_CLAIMS_FOLDER": str(self.claims.plugins),
+            "DIVVY_REGISTRY_FOLDER": str(self.claims.registry),
             "DIVVY_CDI_FOLDER": str(self.folder / "cdi"),
             "DIVVY_STATE_FOLDER": str(self.folder / "state"),
             "DIVVY_DEVICE_FOLDER": str(self.folder / "dev"),
@@ -185,9 +189,10 @@ async def agent_node(gpus: int, profile: Any, **more: Any) -> AsyncIterator[Agen
     async with (
         simulated_driver(gpus) as folder,
         fake_kubelet(folder) as kubelet,
+        fake_dra_kubelet(folder) as claims,
         fake_api(NODE) as api,
     ):
-        node = AgentNode(folder, kubelet, api, gpus)
+        node = AgentNode(folder, kubelet, claims, api, gpus)
         node.configure(profile, **more)
         await node.start()
         try:

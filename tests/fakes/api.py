@@ -16,6 +16,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.fakes.resources import FakeResources
+
 NAMESPACE = "divvy-system"
 RUNTIME = {"containerRuntimeVersion": "containerd://2.3.0"}
 _NODE_INFO = (
@@ -35,6 +37,7 @@ class FakeApi:
             "status": {"nodeInfo": {**dict.fromkeys(_NODE_INFO, ""), **RUNTIME}},
         }
         self.config: dict[str, Any] | None = None
+        self.resources = FakeResources(node)
         self.events: list[dict[str, Any]] = []
         self.evictions: list[tuple[str, dict[str, Any]]] = []
         self.evictions_hang = False
@@ -111,6 +114,10 @@ class FakeApi:
             body = json.loads(await reader.readexactly(size)) if size else None
             if self.silent:
                 await asyncio.Event().wait()
+            if "/resource.k8s.io/" in target:
+                await self.resources.answer(method, target, body, writer)
+                await writer.drain()
+                return
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
             writer.write(b"Connection: close\r\n\r\n")
             await self._answer(method, target, body, writer)

@@ -10,7 +10,7 @@ from typing import Literal
 from divvy.agent.decide.device_id import device_ids
 from divvy.agent.decide.hardware import Gpu, Snapshot
 from divvy.agent.decide.mig_plan import profile_name
-from divvy.model import DesiredGpu, Offer
+from divvy.model import DesiredGpu, Offer, gpu_resource
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,11 @@ def inventory(
         )
         for name, devices in sorted(listed.items())
     )
+
+
+def no_gpus() -> Resource:
+    """Return the resource of whole GPUs without any."""
+    return Resource(gpu_resource(), (), 1, "gpu", one_per_container=False)
 
 
 def without_limiter(resources: Iterable[Resource], reason: str) -> Iterator[Resource]:

@@ -37,7 +37,8 @@ class Observation:
     ``kubelet`` is why its view is unknown where it is: no answer is never an empty answer.
     ``busy`` maps GPUs to the UUIDs on them that have processes but no holder; ``applying`` are
     GPUs whose plan is being executed; ``failures`` the last refusals of the driver, by GPU;
-    ``unrecorded`` GPUs whose change the agent's own checkpoint could not be told of.
+    ``unrecorded`` GPUs whose change the agent's own checkpoint could not be told of; ``claimed``
+    the GPUs that claims are offered or hold, with who does.
     """
 
     snapshot: Snapshot
@@ -48,6 +49,7 @@ class Observation:
     applying: frozenset[str] = frozenset()
     failures: Mapping[str, Failure] = field(default_factory=dict)
     unrecorded: frozenset[str] = frozenset()
+    claimed: Held = field(default_factory=dict)
 
 
 def plans(
@@ -71,7 +73,10 @@ def decisions(
 ) -> dict[str, Decision]:
     """Decide about every GPU of the node; ``checkpoint`` tells what was advertised of each last."""
     applied = checkpoint.applied
-    held: Held = {} if isinstance(observed.kubelet, str) else observed.kubelet.held
+    kubelet: Held = {} if isinstance(observed.kubelet, str) else observed.kubelet.held
+    held = {**kubelet}
+    for uuid, holders in observed.claimed.items():
+        held[uuid] = (*holders, *held.get(uuid, ()))
     decided = {}
     for layout in desired.node.gpus:
         gpu = observed.snapshot.gpu(layout.uuid)
@@ -80,6 +85,11 @@ def decisions(
             continue
         if gpu.uuid in observed.applying:
             decided[gpu.uuid] = _in_work(layout, before)
+            continue
+        if layout.claims is not None and (
+            gpu.uuid in observed.claimed or _is_claimed(applied, gpu)
+        ):
+            decided[gpu.uuid] = Decision(AdvertisedGpu(layout))
             continue
         if not gpu.present:
             decided[gpu.uuid] = _as_it_was(gpu, applied.get(gpu.uuid, layout), before)
@@ -102,6 +112,16 @@ def decisions(
         )
         decided[gpu.uuid] = decide(facts, before, desired.policy, now)
     return decided
+
+
+def _is_claimed(applied: Mapping[str, DesiredGpu], gpu: Gpu) -> bool:
+    """Return whether a GPU is not the device plugin's: its instances come and go with claims.
+
+    Of one that was never seen nothing is removed: the claims of an agent that lost its state may
+    have it.
+    """
+    before = applied.get(gpu.uuid)
+    return before is None or before.claims is not None
 
 
 def _in_work(layout: DesiredGpu, before: Decision | None) -> Decision:

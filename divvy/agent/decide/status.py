@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from divvy.agent.decide.claim_status import ClaimsStatus
 from divvy.agent.decide.hardware import Snapshot
 from divvy.agent.decide.health import Health, gpu_fault
 from divvy.agent.decide.inventory import Resource
@@ -89,21 +90,27 @@ def gpu_states(
     snapshot: Snapshot | None,
     decisions: Mapping[str, Decision],
     health: Health,
+    claims: Mapping[str, ClaimsStatus],
 ) -> tuple[GpuStatus, ...]:
-    """Return the state of every GPU that was decided about."""
+    """Return the state of every GPU that was decided about; ``claims`` is of those that have it."""
     states = []
     for gpu in () if snapshot is None else snapshot.gpus:
         decision = decisions.get(gpu.uuid)
         if decision is None:
             continue
-        state, reason = decision.state, decision.reason
+        state, reason, mig = decision.state, decision.reason, decision.advertise.layout.mig
+        of_claims = claims.get(gpu.uuid)
+        if of_claims is not None:
+            mig = of_claims.layout
+            state = max(state, of_claims.state, key=severity)
+            reason = "; ".join(filter(None, (reason, of_claims.reason)))
         fault = gpu_fault(gpu, health)
         if fault:
             state = max(state, State.DEGRADED, key=severity)
             reason = f"{fault}; {reason}" if reason else fault
         layout = decision.advertise.layout
         names = tuple(sorted({offer.resource for offer in layout.offers}))
-        states.append(GpuStatus(gpu.index, gpu.uuid, state, reason, layout.mig, names))
+        states.append(GpuStatus(gpu.index, gpu.uuid, state, reason, mig, names))
     return tuple(states)
 
 

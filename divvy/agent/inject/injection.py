@@ -20,6 +20,7 @@ from divvy.agent.decide.hardware import Snapshot
 from divvy.agent.decide.share import DeviceShare
 from divvy.agent.inject.cdi import cdi_spec, spec_bytes, write_spec
 from divvy.agent.inject.cdi_support import cdi_is_on
+from divvy.agent.inject.claim_cdi import ClaimEdits
 from divvy.agent.inject.driver_files import find_driver_files
 from divvy.agent.inject.hook import Hook, hook_call, install_hook, remove_older
 from divvy.agent.inject.installed_files import all_there
@@ -46,6 +47,7 @@ class Injection:
         self._limited: ContainerEdits | None = None  # until the specification has them
         self._limited_kind = ""
         self._devices: dict[str, ContainerEdits] = {}
+        self._claims: ClaimEdits | None = None
         self._limiter_problem = "the limiter is not installed yet"
         self.by_cdi = False
         self.problem = ""
@@ -107,16 +109,33 @@ class Injection:
             limited = cdi_spec(edits, devices, call, limited_cdi_kind(limiter.version))
             file = limited_cdi_file(limiter.version)
             write_spec(settings.cdi_folder, spec_bytes(limited), file)
+        behind = None
         if installed is not None:
             self._limited_kind = limited_cdi_kind(installed.version)
             self._limited = limited_edits(bare, PurePosixPath(installed.folder))
+            behind = limited_edits(whole, PurePosixPath(installed.folder))
         if write_spec(settings.cdi_folder, spec_bytes(spec)) and hook is not None:
             remove_older(settings.state_folder, hook)
         self._common, self._devices = bare, devices
+        self._claims = ClaimEdits(whole, behind, devices, call)
         by_cdi = cdi_is_on(runtime, settings.containerd_folder)
         if by_cdi != self.by_cdi:
             _log.info("devices are given %s", "by CDI names" if by_cdi else "without CDI")
         self.by_cdi = by_cdi
+
+    def claim_edits(self, snapshot: Snapshot) -> ClaimEdits:
+        """Return what containers of claims get of a snapshot; raises InjectionProblem.
+
+        It may be newer than what was described last.
+        """
+        if self._claims is None:
+            raise InjectionProblem("the driver's files have not been described yet")
+        devices = device_edits(snapshot, self._settings.host_driver_root)
+        return replace(self._claims, devices=devices)
+
+    def described_as(self, snapshot: Snapshot) -> object:
+        """Return what containers of claims are given of a snapshot, to be compared."""
+        return None if self._claims is None else (self.by_cdi, self.claim_edits(snapshot))
 
     def limited_allocation(
         self, device_ids: Sequence[str], shares: Sequence[DeviceShare]

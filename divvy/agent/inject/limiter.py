@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,33 @@ def install_limiter(source: Path, folder: Path) -> Limiter:
 def limiters(folder: Path) -> tuple[Limiter, ...]:
     """Return those of this image and of earlier ones, as they are installed below ``folder``."""
     return tuple(Limiter(place) for place in sorted(folder.glob(f"{_KIND}-*")))
+
+
+def laid_share(
+    folder: Path, device_ids: Sequence[str], devices: Sequence[DeviceShare]
+) -> tuple[Mount, ...] | None:
+    """Return the mounts of a share whose files are there as they should be, None where not.
+
+    Its containers may be at work: what they have open stays theirs.
+    """
+    share, pages = folder / "shares" / share_name(device_ids), folder / "pages"
+    files = [share / "account"]
+    files += [pages / each.uuid / each.page for each in devices if each.page != "-"]
+    try:
+        same = (share / "limits").read_text() == limits_text(devices)
+    except OSError:
+        return None
+    if not same or not all(file.is_file() for file in files):
+        return None
+    return share_mounts(share, pages, devices)
+
+
+def remove_share(folder: Path, device_ids: Sequence[str]) -> None:
+    """Remove the files of a share that nobody will have again."""
+    name = share_name(device_ids)
+    shutil.rmtree(folder / "shares" / name, ignore_errors=True)
+    for page in (folder / "pages").glob(f"*/{name}-*"):
+        page.unlink(missing_ok=True)
 
 
 def lay_share(

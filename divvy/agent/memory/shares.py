@@ -7,7 +7,7 @@ import contextlib
 import logging
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,9 +48,16 @@ class ShareFigures:
 class ShareAccounts:
     """Looks after the accounts below the state folder; needs the host's PIDs."""
 
-    def __init__(self, driver: Driver, holders: DeviceHolders, state_folder: Path) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        holders: DeviceHolders,
+        state_folder: Path,
+        claimed: Callable[[], frozenset[str]] = frozenset,
+    ) -> None:
         self._driver = driver
         self._holders = holders
+        self._claimed = claimed
         self._shares = state_folder / "shares"
         self._pages = state_folder / "pages"
         self._earlier: dict[str, Look] = {}
@@ -141,7 +148,7 @@ class ShareAccounts:
 
     async def _clean(self) -> None:
         """Remove the files of shares that no container holds and no process uses."""
-        held = {holder.device_id for holder in await self._holders.holders()}
+        held = {holder.device_id for holder in await self._holders.holders()} | self._claimed()
         for folder in self._shares.glob("*"):
             share = self.figures.get(folder.name)
             if held.isdisjoint(_device_ids(folder)) and not (share and share.figures.slots):

@@ -20,6 +20,7 @@ from tests.agent.walk.oracle import Broken, Expected, Oracle
 from tests.agent.walk.world import World, end_process, set_boot
 from tests.fakes.agent import NODE, AgentNode, simulated_driver
 from tests.fakes.api import fake_api
+from tests.fakes.dra_kubelet import fake_dra_kubelet
 from tests.fakes.kubelet import fake_kubelet
 from tests.simulator.driver_root import OTHER_VERSION
 
@@ -165,9 +166,10 @@ async def walking(seed: int) -> AsyncIterator[Walk]:
     async with (
         simulated_driver(GPUS, [OTHER_VERSION]) as folder,
         fake_kubelet(folder) as kubelet,
+        fake_dra_kubelet(folder) as claims,
         fake_api(NODE) as api,
     ):
-        node = AgentNode(folder, kubelet, api, GPUS)
+        node = AgentNode(folder, kubelet, claims, api, GPUS)
         node.environment["DIVVY_WATCH_SECONDS"] = "5"
         random = Random(seed)
         set_boot(node, random)

@@ -1,0 +1,1 @@
+"""The driver of Dynamic Resource Allocation: slices, claims prepared and given back, health."""

@@ -1,0 +1,295 @@
+"""Prepare claims and give them back: whatever happens in between, the next call goes on.
+
+What is about to be done is written down before it is done. A preparation that meets what is not
+given back yet, or a GPU that is at work, waits: the kubelet repeats one that failed only after a
+minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from time import monotonic
+from weakref import WeakValueDictionary
+
+from divvy.agent.api_server.claims import ClaimsApi
+from divvy.agent.api_server.client import AWAY
+from divvy.agent.claims.checkpoint_file import ClaimsFile
+from divvy.agent.decide.claim_conflicts import in_the_way
+from divvy.agent.decide.claim_mig import ForeignInstance, device_uuid, plan_device, plan_return
+from divvy.agent.decide.claim_record import BadAllocation, HeldClaim, HeldDevice, held_claim
+from divvy.agent.decide.claim_share import claim_id, claim_shares
+from divvy.agent.decide.container_edits import Mount
+from divvy.agent.decide.hardware import Gpu
+from divvy.agent.decide.mig_plan import MigPlan
+from divvy.agent.inject.claim_cdi import remove_claim, write_claim, written_claims
+from divvy.agent.inject.injection import Injection
+from divvy.agent.inject.limiter import laid_share, lay_share, remove_share
+from divvy.agent.inject.problem import InjectionProblem
+from divvy.agent.nvml.cap_nodes import make_cap_nodes
+from divvy.agent.nvml.driver import Driver
+from divvy.agent.nvml.mig_apply import apply_plan
+from divvy.agent.nvml.process import DriverProblem
+from divvy.agent.settings import Settings
+from divvy.model.contract import claims_pool
+
+_log = logging.getLogger(__name__)
+# The kubelet gives up a call after 45 s, and repeats a failed one after 60 to 90.
+WAIT_SECONDS = 40.0
+_PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)
+
+
+class ClaimProblem(Exception):
+    """A claim cannot be prepared or given back; the text reaches the pod's events."""
+
+
+class Preparation:
+    """Prepares claims, one call for a claim at a time, and one change of a GPU at a time."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: ClaimsFile,
+        api: ClaimsApi,
+        driver: Driver,
+        injection: Injection,
+        wait_seconds: float = WAIT_SECONDS,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._api = api
+        self._driver = driver
+        self._injection = injection
+        self._wait_seconds = wait_seconds
+        self._claims: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._gpus: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._unwanted: set[str] = set()
+        self._returned = asyncio.Event()
+
+    async def prepare(
+        self, namespace: str, name: str, uid: str
+    ) -> tuple[HeldClaim, Mapping[str, str]]:
+        """Return the claim, and the GPU or MIG device behind each device; raises ClaimProblem."""
+        deadline = monotonic() + self._wait_seconds
+        async with _lock(self._claims, uid):
+            try:
+                claim = await self._known(namespace, name, uid, deadline)
+                for at in range(len(claim.devices)):
+                    claim = await self._make(claim, at, deadline)
+                uuids = await self._described(claim, deadline)
+                if not claim.done:
+                    claim = self._put(replace(claim, done=True))
+            except (BadAllocation, InjectionProblem) as problem:
+                raise ClaimProblem(str(problem)) from problem
+            except OSError as error:
+                raise ClaimProblem(f"the driver's state cannot be saved: {error}") from error
+            return claim, uuids
+
+    async def unprepare(self, uid: str) -> None:
+        """Give back whatever a claim has; one that is not known has nothing. Raises ClaimProblem.
+
+        A preparation of the claim that still waits is given up.
+        """
+        deadline = monotonic() + self._wait_seconds
+        self._unwanted.add(uid)
+        self._tell_returned()
+        try:
+            async with _lock(self._claims, uid):
+                await self._give_back(uid, deadline)
+        except OSError as error:
+            raise ClaimProblem(f"the driver's state cannot be saved: {error}") from error
+        except InjectionProblem as problem:
+            raise ClaimProblem(str(problem)) from problem
+        finally:
+            self._unwanted.discard(uid)
+
+    def refresh(self) -> None:
+        """Write the CDI specifications of all prepared claims, and remove those of no claim."""
+        claims = self._store.record.claims
+        for claim in claims.values():
+            if claim.done:
+                with contextlib.suppress(InjectionProblem, BadAllocation, OSError):
+                    self._write(claim)
+        for uid in written_claims(self._settings.cdi_folder):
+            if uid not in claims:
+                with contextlib.suppress(InjectionProblem):
+                    remove_claim(self._settings.cdi_folder, uid)
+
+    async def _known(self, namespace: str, name: str, uid: str, deadline: float) -> HeldClaim:
+        """Return the claim as it is written down, at once or when nobody is in its way."""
+        known = self._store.record.claims.get(uid)
+        if known is not None and known.done:
+            return known
+        claim = await self._allocated(namespace, name, uid, deadline)
+        if known is not None:
+            if _names(known) == _names(claim):
+                return known
+            await self._give_back(uid, deadline)  # it was allocated something else since
+        while others := in_the_way(
+            claim, self._store.record.claims.values(), self._store.record.offered
+        ):
+            if self._is_over(uid, deadline):
+                raise ClaimProblem(
+                    f"{claim.devices[0].device.name} is still held by {others[0].text}, which was "
+                    "not given back on this node yet"
+                )
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, deadline - monotonic())):
+                    await self._returned.wait()
+        return self._put(claim)
+
+    async def _allocated(self, namespace: str, name: str, uid: str, deadline: float) -> HeldClaim:
+        pool = claims_pool(self._settings.node)
+        pauses = iter(_PAUSES)
+        while True:
+            try:
+                found = await self._api.claim(namespace, name)
+            except AWAY as error:
+                if self._is_over(uid, deadline):
+                    raise ClaimProblem(f"the claim cannot be read: {error}") from error
+                await asyncio.sleep(next(pauses, _PAUSES[-1]))
+                continue
+            if found is None:
+                raise ClaimProblem(f"there is no claim {namespace}/{name}")
+            return held_claim(found, uid, pool, self._store.record.offered)
+
+    async def _make(self, claim: HeldClaim, at: int, deadline: float) -> HeldClaim:
+        """Bring one device about; what does not work now is tried again until the deadline."""
+        pauses = iter(_PAUSES)
+        looked = False
+        while True:
+            held = claim.devices[at]
+            try:
+                async with _lock(self._gpus, held.uuid):
+                    plan = plan_device(self._gpu(held), held, self._store.record)
+                    if plan.create and not held.made:
+                        claim = self._put(_made(claim, at))
+                    await self._apply(held, plan)
+                    return claim
+            except ForeignInstance as problem:
+                if looked:
+                    raise ClaimProblem(str(problem)) from problem
+                looked = True  # they may be gone since the last look
+            except (DriverProblem, OSError) as problem:
+                if self._is_over(claim.uid, deadline):
+                    raise ClaimProblem(f"GPU {held.uuid}: {problem}") from problem
+                await asyncio.sleep(next(pauses, _PAUSES[-1]))
+            with contextlib.suppress(DriverProblem):
+                await self._driver.rescan()
+
+    async def _apply(self, held: HeldDevice, plan: MigPlan) -> None:
+        if plan.nothing:
+            return
+        await apply_plan(self._driver, self._gpu(held), plan)
+        await self._driver.rescan()
+        snapshot = self._driver.snapshot
+        if snapshot is not None:
+            make_cap_nodes(self._settings.driver_root, snapshot.cap_minors)
+
+    def _gpu(self, held: HeldDevice) -> Gpu:
+        snapshot = self._driver.snapshot
+        gpu = None if snapshot is None else snapshot.gpu(held.uuid)
+        if gpu is None or not gpu.present:
+            raise DriverProblem(self._driver.problem or "the GPU does not answer")
+        return gpu
+
+    async def _described(self, claim: HeldClaim, deadline: float) -> Mapping[str, str]:
+        """Write what containers are given as soon as that can be; return the UUIDs."""
+        pauses = iter(_PAUSES)
+        while True:
+            try:
+                return self._write(claim)
+            except (InjectionProblem, OSError) as problem:
+                if self._is_over(claim.uid, deadline):
+                    raise ClaimProblem(str(problem)) from problem
+                await asyncio.sleep(next(pauses, _PAUSES[-1]))
+
+    def _write(self, claim: HeldClaim) -> Mapping[str, str]:
+        """Lay the files of a share and write the CDI specification; return UUIDs by device."""
+        injection, snapshot = self._injection, self._driver.snapshot
+        if snapshot is None or not injection.by_cdi:
+            raise InjectionProblem("the container runtime of this node resolves no CDI names")
+        # The snapshot may be newer than what was described last.
+        edits = injection.claim_edits(snapshot)
+        uuids = {}
+        for held in claim.devices:
+            gpu = snapshot.gpu(held.uuid)
+            uuid = None if gpu is None else device_uuid(gpu, held)
+            if uuid is None:
+                raise InjectionProblem(f"{held.device.name} does not exist now")
+            uuids[held.device.name] = uuid
+        shares = claim_shares(claim, uuids)
+        mounts: tuple[Mount, ...] = ()
+        if shares:
+            whose = (self._settings.state_folder, [claim_id(claim.uid)], shares)
+            mounts = laid_share(*whose) or lay_share(*whose)
+        write_claim(self._settings.cdi_folder, claim, uuids, mounts, edits)
+        return uuids
+
+    async def _give_back(self, uid: str, deadline: float) -> None:
+        remove_claim(self._settings.cdi_folder, uid)
+        claim = self._store.record.claims.get(uid)
+        if claim is None:
+            return
+        if claim.done:
+            self._store.put(replace(claim, done=False))
+        for held in claim.devices:
+            if held.made:
+                await self._return_instance(held, deadline)
+        remove_share(self._settings.state_folder, [claim_id(uid)])
+        self._store.drop(uid)
+        self._tell_returned()
+
+    async def _return_instance(self, held: HeldDevice, deadline: float) -> None:
+        """Destroy the instance of a device; processes that are ending may still have it open."""
+        pauses = iter(_PAUSES)
+        while True:
+            if self._is_lost(held):
+                return  # with the GPU
+            try:
+                async with _lock(self._gpus, held.uuid):
+                    await self._apply(held, plan_return(self._gpu(held), held))
+            except DriverProblem as problem:
+                if monotonic() > deadline:
+                    raise ClaimProblem(f"GPU {held.uuid}: {problem}") from problem
+                await asyncio.sleep(next(pauses, _PAUSES[-1]))
+            else:
+                return
+            with contextlib.suppress(DriverProblem):
+                await self._driver.rescan()
+
+    def _is_lost(self, held: HeldDevice) -> bool:
+        snapshot = self._driver.snapshot
+        gpu = None if snapshot is None else snapshot.gpu(held.uuid)
+        return snapshot is not None and (gpu is None or gpu.lost)
+
+    def _put(self, claim: HeldClaim) -> HeldClaim:
+        self._store.put(claim)
+        return claim
+
+    def _is_over(self, uid: str, deadline: float) -> bool:
+        return uid in self._unwanted or monotonic() > deadline
+
+    def _tell_returned(self) -> None:
+        returned, self._returned = self._returned, asyncio.Event()
+        returned.set()
+
+
+def _lock(locks: WeakValueDictionary[str, asyncio.Lock], key: str) -> asyncio.Lock:
+    lock = locks.get(key)
+    if lock is None:
+        lock = locks[key] = asyncio.Lock()
+    return lock
+
+
+def _made(claim: HeldClaim, at: int) -> HeldClaim:
+    devices = list(claim.devices)
+    devices[at] = replace(devices[at], made=True)
+    return replace(claim, devices=tuple(devices))
+
+
+def _names(claim: HeldClaim) -> list[str]:
+    return sorted(held.device.name for held in claim.devices)

@@ -1,0 +1,267 @@
+"""Claims on this node: what is offered to them, what they hold, and what the API is told of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from time import monotonic
+
+from divvy.agent.api_server.claims import ClaimsApi
+from divvy.agent.api_server.client import AWAY
+from divvy.agent.claims.checkpoint_file import ClaimsFile
+from divvy.agent.claims.preparation import ClaimProblem, Preparation
+from divvy.agent.claims.server import ClaimServer, DeviceHealth
+from divvy.agent.claims.slices import SlicePublisher
+from divvy.agent.decide.claim_faults import device_faults, taints
+from divvy.agent.decide.claim_offers import (
+    claim_holders,
+    next_offers,
+    plugin_is_done,
+    wanted_offers,
+)
+from divvy.agent.decide.claim_record import ClaimRecord, OfferedGpu, allocated_gpus, given_up
+from divvy.agent.decide.claim_share import claim_id
+from divvy.agent.decide.claim_slices import slice_specs
+from divvy.agent.decide.claim_status import ClaimsStatus, claims_status
+from divvy.agent.decide.desired import DesiredState
+from divvy.agent.decide.hardware import Snapshot
+from divvy.agent.decide.holders import Held
+from divvy.agent.decide.reconciliation import KubeletView
+from divvy.agent.decide.transition import Decision
+from divvy.agent.inject.injection import Injection
+from divvy.agent.kubelet.pod_resources import PodResources
+from divvy.agent.nvml.driver import Driver
+from divvy.agent.nvml.health_watch import HealthWatch
+from divvy.agent.settings import Settings
+from divvy.agent.ticks import next_tick
+from divvy.model.contract import claims_pool
+
+_log = logging.getLogger(__name__)
+_RETIRE_SECONDS = 1.0
+# A scheduler that has not heard of a taint may still write an allocation for so long.
+_SETTLED_SECONDS = 3.0
+_LOOK_SECONDS = 60.0
+# A pod that was deleted by force ends within its grace period, and then gives its claims back.
+_GIVEN_UP_SECONDS = 600.0
+
+
+class Claims:
+    """The driver of claims; calls ``on_change`` where something of it waits for the agent."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        driver: Driver,
+        health: HealthWatch,
+        injection: Injection,
+        pod_resources: PodResources,
+        on_change: Callable[[], None],
+    ) -> None:
+        self._node = settings.node
+        self._pool = claims_pool(settings.node)
+        self._driver = driver
+        self._health = health
+        self._injection = injection
+        self._pod_resources = pod_resources
+        self._on_change = on_change
+        self._store = ClaimsFile(settings.state_folder, self._record_changed)
+        self._api = ClaimsApi(settings.node, settings.watch_seconds)
+        self._publisher = SlicePublisher(self._api, settings.node)
+        self._preparation = Preparation(settings, self._store, self._api, driver, injection)
+        self._server = ClaimServer(
+            settings.claims_folder,
+            settings.registry_folder,
+            self._pool,
+            self._preparation,
+            self._device_health,
+            self._render,
+        )
+        self._owner = ""
+        self._away: str | None = None  # until the first look
+        self._wanted: Mapping[str, OfferedGpu] = {}
+        self._retiring: frozenset[str] = frozenset()
+        self._unallocated: frozenset[str] = frozenset()
+        self._tainted_since: float | None = None
+        self._faults: Mapping[str, str] = {}
+        self._begun = bool(self._store.record.offered)
+        self._gone_since: dict[str, float] = {}
+        self._refreshed: object = None
+        self._save_problem = ""
+
+    @property
+    def record(self) -> ClaimRecord:
+        """Return what is offered and what is held."""
+        return self._store.record
+
+    @property
+    def holders(self) -> Held:
+        """Return who holds GPUs by claims: while anybody may, the device plugin has none of it."""
+        return claim_holders(self.record)
+
+    @property
+    def share_ids(self) -> frozenset[str]:
+        """Return the names under which shares of claims have files."""
+        return frozenset(claim_id(uid) for uid in self.record.claims)
+
+    @property
+    def problem(self) -> str:
+        """Say what keeps claims from being served, "" where nothing does."""
+        return self._save_problem or self._server.problem or self._publisher.problem
+
+    def status(self, snapshot: Snapshot | None) -> Mapping[str, ClaimsStatus]:
+        """Return the state of every GPU that claims have or should have, by UUID."""
+        registered = self._server.registered
+        return claims_status(self.record, self._wanted, self._retiring, snapshot, registered)
+
+    def waited_for(self, desired: DesiredState) -> bool:
+        """Return whether a GPU that should be offered is not yet: the device plugin may have it."""
+        offered = self.record.offered
+        return any(gpu.claims and gpu.uuid not in offered for gpu in desired.node.gpus)
+
+    def consider(
+        self,
+        desired: DesiredState,
+        snapshot: Snapshot,
+        kubelet: KubeletView | str,
+        decided: Mapping[str, Decision],
+        owner: str,
+    ) -> None:
+        """Offer what is desired now, as far as nobody has what it would replace."""
+        self._owner, self._away = owner, ""
+        if desired.config is not None:
+            self._wanted = wanted_offers(desired, snapshot, self.record.offered)
+            done = plugin_is_done(desired, snapshot, kubelet, decided)
+            self._offer(add=done and self._injection.by_cdi)
+        self._refresh(snapshot)
+        self._render()
+
+    def suspend(self, reason: str, owner: str, *, withdraw: bool = False) -> None:
+        """Let nothing further be allocated: no GPU of the node can be used, or others use them.
+
+        With ``withdraw`` the GPUs leave the slices as claims give them back.
+        """
+        self._owner, self._away = owner or self._owner, reason
+        if withdraw:
+            self._wanted = {}
+            self._offer(add=False)
+        self._render()
+
+    async def serve(self) -> None:
+        """Serve the kubelet, for ever."""
+        try:
+            await self._server.run()
+        finally:
+            await self._server.stop()
+
+    async def publish(self) -> None:
+        """Keep the slices, for ever."""
+        await self._publisher.run()
+
+    async def retire(self) -> None:
+        """Find out which GPUs whose profile has changed nobody was allocated, for ever."""
+        while True:
+            await next_tick(_RETIRE_SECONDS)
+            if not self._retiring or not self._publisher.current:
+                self._tainted_since = None
+                continue
+            if self._tainted_since is None:
+                self._tainted_since = monotonic()
+            if monotonic() - self._tainted_since < _SETTLED_SECONDS:
+                continue
+            try:
+                allocated = allocated_gpus(await self._api.claims(), self._pool)
+            except AWAY as error:
+                _log.warning("it is not known who was allocated what: %s", error)
+                continue
+            self._unallocated = frozenset(
+                uuid
+                for uuid in self._retiring
+                if allocated.isdisjoint(each.name for each in self.record.offered[uuid].gpu.devices)
+            )
+            if any(not self.record.of_gpu(uuid) for uuid in self._unallocated):
+                self._on_change()
+
+    async def give_up(self) -> None:
+        """Give back what claims hold of which nobody knows any more, for ever."""
+        while True:
+            await next_tick(_LOOK_SECONDS)
+            if not self.record.claims:
+                continue
+            gone = await self._gone()
+            now = monotonic()
+            self._gone_since = {uid: self._gone_since.get(uid, now) for uid in gone}
+            for claim in given_up(self.record, gone, self._gone_since, now, _GIVEN_UP_SECONDS):
+                _log.warning("%s is gone and was never given back: it is now", claim.text)
+                try:
+                    await self._preparation.unprepare(claim.uid)
+                except ClaimProblem as problem:
+                    _log.warning("%s: %s", claim.text, problem)
+
+    async def _gone(self) -> frozenset[str]:
+        """Return the claims that neither the kubelet nor the API has; none where it is unknown."""
+        gone = set()
+        try:
+            shown = await self._pod_resources.claims()
+            for uid, claim in self.record.claims.items():
+                if (claim.namespace, claim.name) in shown:
+                    continue
+                found = await self._api.claim(claim.namespace, claim.name)
+                if found is None or found["metadata"]["uid"] != uid:
+                    gone.add(uid)
+        except (*AWAY, OSError) as error:
+            _log.debug("it is not known which claims are gone: %s", error)
+            return frozenset()
+        return frozenset(gone)
+
+    def _offer(self, *, add: bool) -> None:
+        record = self.record
+        free = {uuid for uuid in self._unallocated if not record.of_gpu(uuid)}
+        offers = next_offers(record.offered, self._wanted, free, add)
+        try:
+            self._store.save(replace(record, offered=offers.offered))
+            self._save_problem = ""
+        except OSError as error:
+            self._save_problem = f"the driver's state cannot be saved: {error}"
+        if offers.retiring != self._retiring:
+            self._tainted_since = None
+        self._retiring = offers.retiring & self.record.offered.keys()
+        self._unallocated &= self._retiring
+
+    def _refresh(self, snapshot: Snapshot) -> None:
+        """Write the CDI specifications again where what they are made of has changed."""
+        made_of = self._injection.described_as(snapshot)
+        if made_of != self._refreshed:
+            self._refreshed = made_of
+            self._preparation.refresh()
+
+    def _record_changed(self) -> None:
+        if self._away is not None:
+            self._render()
+        if self._retiring:
+            self._on_change()
+
+    def _render(self) -> None:
+        """Tell the API and the kubelet how devices are now."""
+        record, snapshot, away = self.record, self._driver.snapshot, self._away
+        self._server.serving = bool(record.offered or record.claims or not self._publisher.current)
+        if away is None or not self._owner:
+            return
+        described = self._injection.described
+        faults = device_faults(record, snapshot, self._health.health, described, away)
+        if faults != self._faults:
+            self._faults = faults
+            self._server.tell_health()
+        # A pod that is allocated a device before the kubelet knows the driver waits for a minute.
+        self._begun = bool(record.offered) and (self._begun or self._server.registered)
+        if self._begun or not record.offered:
+            tainted = taints(record, snapshot, faults, self._retiring)
+            specs = slice_specs(self._node, record.offered.values(), tainted, record.tasks())
+            self._publisher.publish(specs, self._owner)
+
+    def _device_health(self) -> Iterable[DeviceHealth]:
+        return [
+            DeviceHealth(device.name, self._faults.get(device.name, ""))
+            for gpu in self.record.offered.values()
+            for device in gpu.gpu.devices
+        ]

@@ -1,0 +1,175 @@
+"""Keep this node's ResourceSlices as they should be: write what changes, restore what others do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from lightkube import ApiError
+
+from divvy.agent.api_server.claims import CONFLICT, NOT_FOUND, ClaimsApi
+from divvy.agent.api_server.client import AWAY
+from divvy.agent.decide.claim_slices import same_spec
+
+_log = logging.getLogger(__name__)
+_RETRY_SECONDS = 1.0
+# Somebody else has written a slice meanwhile: look again at once.
+_WRITTEN_BY_OTHERS = (NOT_FOUND, CONFLICT)
+_Slices = dict[str, dict[str, Any]]
+
+
+class SlicePublisher:
+    """Publishes the specs that it was given last; ``problem`` says why it cannot, "" if it can."""
+
+    def __init__(self, api: ClaimsApi, node: str) -> None:
+        self._api = api
+        self._node = node
+        self._owner = ""
+        self._wanted: Mapping[str, dict[str, Any]] = {}
+        self._have: _Slices = {}
+        self._generation = 0
+        # What the API server made of a spec that it does not keep as it is.
+        self._accepted: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
+        self._wake = asyncio.Event()
+        self._changes = 0
+        self._published = 0
+        self.problem = ""
+
+    @property
+    def current(self) -> bool:
+        """Return whether the API server has what was given last."""
+        return self._published == self._changes
+
+    def publish(self, specs: Mapping[str, dict[str, Any]], owner: str) -> None:
+        """Publish these specs by name from now on; ``owner`` is the node's UID."""
+        if specs == self._wanted and owner == self._owner:
+            return
+        self._wanted, self._owner = specs, owner
+        self._changes += 1
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Publish and watch, for ever; a node that never had a claim asks the API nothing."""
+        while True:
+            await self._wake.wait()
+            try:
+                await self._follow()
+            except AWAY as error:
+                self._wake.set()
+                wrote = isinstance(error, ApiError) and error.status.code in _WRITTEN_BY_OTHERS
+                if not wrote:
+                    await self._pause(error)
+
+    async def _pause(self, error: Exception) -> None:
+        text = f"the slices of this node are not published: {error}"
+        if text != self.problem:
+            _log.warning("%s", text)
+            self.problem = text
+        await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _follow(self) -> None:
+        """Publish until the watch breaks, or there is nothing to publish any more."""
+        self._have, version = await self._api.slices()
+        watching = asyncio.create_task(self._watch(version))
+        waiting: asyncio.Task[Any] | None = None
+        try:
+            while True:
+                self._wake.clear()
+                changes = self._changes
+                await self._write()
+                self._published = changes
+                if not self._wanted and not self._have and self.current:
+                    return
+                waiting = asyncio.create_task(self._wake.wait())
+                await asyncio.wait({watching, waiting}, return_when=asyncio.FIRST_COMPLETED)
+                waiting.cancel()
+                if watching.done():
+                    watching.result()
+                    self._wake.set()
+                    return
+        finally:
+            for task in (watching, waiting):
+                if task is not None:
+                    task.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    async def _watch(self, version: str) -> None:
+        async for kind, seen in self._api.watch_slices(version):
+            name = seen["metadata"]["name"]
+            if kind == "DELETED":
+                self._have.pop(name, None)
+            elif kind in ("ADDED", "MODIFIED"):
+                self._have[name] = seen
+            else:
+                return
+            self._wake.set()
+
+    async def _write(self) -> None:
+        """Write what is not as it should be.
+
+        One slice may change, or come back, within the pool's generation. Otherwise all of them
+        are written with a new one, and no scheduler uses the pool before it has them all.
+        """
+        wanted, owner = self._wanted, self._owner
+        if not owner and wanted:
+            return  # the node has not been seen yet
+        stale = [name for name, spec in wanted.items() if not self._is(name, spec, owner)]
+        extra = sorted(self._have.keys() - wanted.keys())
+        generations = {slice_["spec"]["pool"]["generation"] for slice_ in self._have.values()}
+        if stale or (len(generations) > 1 and wanted):
+            last = max((self._generation, *generations))
+            alone = len(stale) == 1 and not extra and len(generations) == 1
+            self._generation = last if alone else last + 1
+            for name in stale if alone else wanted:
+                self._have[name] = await self._put(name, wanted[name], owner)
+        for name in extra:
+            await self._api.delete_slice(name)
+            self._have.pop(name, None)
+        self.problem = self._loss()
+
+    def _is(self, name: str, spec: dict[str, Any], owner: str) -> bool:
+        have = self._have.get(name)
+        if have is None:
+            return False
+        owners = [each["uid"] for each in have["metadata"].get("ownerReferences") or ()]
+        if owners != [owner]:
+            return False
+        if same_spec(have["spec"], spec):
+            return True
+        given, kept = self._accepted.get(name, ({}, {}))
+        return bool(given) and same_spec(given, spec) and same_spec(have["spec"], kept)
+
+    async def _put(self, name: str, spec: dict[str, Any], owner: str) -> dict[str, Any]:
+        metadata: dict[str, Any] = {
+            "name": name,
+            "ownerReferences": [
+                {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": owner}
+            ],
+        }
+        pool = {**spec["pool"], "generation": self._generation}
+        slice_ = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": metadata,
+            "spec": {**spec, "pool": pool},
+        }
+        if name in self._have:
+            metadata["resourceVersion"] = self._have[name]["metadata"]["resourceVersion"]
+            written = await self._api.replace_slice(slice_)
+        else:
+            written = await self._api.create_slice(slice_)
+        self._accepted.pop(name, None)
+        if not same_spec(written["spec"], spec):
+            self._accepted[name] = (spec, written["spec"])
+        return written
+
+    def _loss(self) -> str:
+        lossy = sorted(name for name in self._accepted if name in self._wanted)
+        if not lossy:
+            return ""
+        return (
+            f"the API server does not keep slice {lossy[0]} as it was written: claims by size need "
+            "Kubernetes 1.36.2 or later with its default features"
+        )

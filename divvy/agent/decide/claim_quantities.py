@@ -1,0 +1,29 @@
+"""Quantities as claims have them: read from allocations, and written into slices."""
+
+from __future__ import annotations
+
+from divvy.model.quantities import parse_count
+
+_MI = 1 << 20
+
+
+def amount(text: str) -> int:
+    """Read a whole quantity; raises ValueError."""
+    number = parse_count(text)
+    if number is None:
+        raise ValueError(f"{text!r} is no whole quantity")
+    return number
+
+
+def mib_of(text: str) -> int:
+    """Read a quantity of bytes as MiB, rounded up; raises ValueError."""
+    return -(-amount(text) // _MI)
+
+
+def mib_quantity(mib: int) -> str:
+    """Write MiB as the API server writes them back: in the largest unit that has no fraction."""
+    for unit in ("Mi", "Gi", "Ti"):
+        if mib % 1024 or not mib:
+            return f"{mib}{unit}"
+        mib //= 1024
+    return f"{mib}Pi"

@@ -1,0 +1,242 @@
+"""What claims hold of this node's GPUs, as the driver's checkpoint keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from divvy.agent.decide.claim_quantities import amount, mib_of
+from divvy.model.claim_devices import CORES, ClaimableGpu, ClaimDevice, ShareSize
+from divvy.model.claim_names import CORES as CORES_CAPACITY
+from divvy.model.claim_names import MEMORY
+from divvy.model.contract import CLAIMS_DRIVER
+from divvy.model.gpu_models import MigProfile
+
+
+class BadAllocation(Exception):
+    """An allocation that this node cannot serve; the text reaches the pod's events."""
+
+
+@dataclass(frozen=True)
+class OfferedGpu:
+    """A GPU as it stands in the slices: facts for attributes, and its devices with counters.
+
+    ``spread`` says that shares go to the GPU with the fewest tasks, ``compute`` how they divide its
+    time, ``oversubscribed`` that their memory may add up to more than the GPU has.
+    """
+
+    gpu: ClaimableGpu
+    index: int
+    product: str
+    architecture: str
+    simulated: bool
+    spread: bool = True
+    compute: Literal["share", "cap"] = "share"
+    oversubscribed: bool = False
+
+    @property
+    def uuid(self) -> str:
+        """Return the GPU's UUID."""
+        return self.gpu.uuid
+
+
+@dataclass(frozen=True)
+class HeldDevice:
+    """One device of a claim: as it was offered, and how much of it was allocated.
+
+    ``memory_mib`` and ``cores`` (per cent) are what the claim may use. ``made`` says that the MIG
+    instance at the device's placement is the claim's, or is about to be.
+    """
+
+    request: str
+    pool: str
+    device: ClaimDevice
+    memory_mib: int
+    cores: int
+    share_id: str = ""
+    compute: Literal["share", "cap"] = "share"
+    oversubscribed: bool = False
+    made: bool = False
+
+    @property
+    def uuid(self) -> str:
+        """Return the GPU's UUID."""
+        return self.device.uuid
+
+
+@dataclass(frozen=True)
+class HeldClaim:
+    """A claim that was prepared, or (not ``done``) is being prepared or given back.
+
+    ``pods`` are those it was reserved for when it was prepared: (name, UID).
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    devices: tuple[HeldDevice, ...]
+    pods: tuple[tuple[str, str], ...] = ()
+    done: bool = False
+
+    @property
+    def text(self) -> str:
+        """Name the claim for a person."""
+        return f"claim {self.namespace}/{self.name}"
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """Return the UUIDs of its GPUs, sorted."""
+        return tuple(sorted({held.uuid for held in self.devices}))
+
+
+@dataclass(frozen=True)
+class ClaimRecord:
+    """What survives the agent: the GPUs as they were published, and the claims by UID."""
+
+    offered: Mapping[str, OfferedGpu] = field(default_factory=dict)
+    claims: Mapping[str, HeldClaim] = field(default_factory=dict)
+
+    def of_gpu(self, uuid: str) -> tuple[HeldClaim, ...]:
+        """Return the claims that hold something of a GPU, sorted by name."""
+        claims = (claim for claim in self.claims.values() if uuid in claim.gpus)
+        return tuple(sorted(claims, key=lambda claim: (claim.namespace, claim.name, claim.uid)))
+
+    def tasks(self) -> Mapping[str, int]:
+        """Return how many claims hold something of each offered GPU."""
+        return {uuid: len(self.of_gpu(uuid)) for uuid in self.offered}
+
+
+def held_claim(
+    claim: Mapping[str, Any], uid: str, pool: str, offered: Mapping[str, OfferedGpu]
+) -> HeldClaim:
+    """Read what a ResourceClaim was allocated of this node; raises BadAllocation."""
+    meta: Mapping[str, Any] = claim["metadata"]
+    name, namespace = meta["name"], meta["namespace"]
+    if meta["uid"] != uid:
+        raise BadAllocation(
+            f"claim {namespace}/{name} is another one now: its UID is {meta['uid']}, not {uid}"
+        )
+    status: Mapping[str, Any] = claim.get("status") or {}
+    allocation = status.get("allocation")
+    if allocation is None:
+        raise BadAllocation(f"claim {namespace}/{name} is not allocated")
+    results = [
+        result
+        for result in (allocation.get("devices") or {}).get("results") or ()
+        if result["driver"] == CLAIMS_DRIVER
+    ]
+    if foreign := [result["pool"] for result in results if result["pool"] != pool]:
+        raise BadAllocation(f"pool {foreign[0]} is not this node's: that is {pool}")
+    devices = {each.name: (gpu, each) for gpu in offered.values() for each in gpu.gpu.devices}
+    return HeldClaim(
+        uid,
+        namespace,
+        name,
+        tuple(_held_device(result, devices) for result in results),
+        tuple(
+            (consumer["name"], consumer["uid"])
+            for consumer in status.get("reservedFor") or ()
+            if consumer.get("resource") == "pods"
+        ),
+    )
+
+
+def _held_device(
+    result: Mapping[str, Any], devices: Mapping[str, tuple[OfferedGpu, ClaimDevice]]
+) -> HeldDevice:
+    if result.get("adminAccess"):
+        raise BadAllocation(f"{result['device']}: admin access is not offered")
+    if result["device"] not in devices:
+        raise BadAllocation(
+            f"device {result['device']} is not offered on this node any more: delete the pod"
+        )
+    gpu, device = devices[result["device"]]
+    memory, cores = device.memory_mib, CORES
+    if device.share is not None:
+        consumed = _unqualified(result.get("consumedCapacity") or {})
+        memory = mib_of(consumed[MEMORY]) if MEMORY in consumed else device.share.memory_mib
+        cores = amount(consumed[CORES_CAPACITY]) if CORES_CAPACITY in consumed else CORES
+    return HeldDevice(
+        # Of a request with alternatives, pods name the request alone.
+        result["request"].split("/")[0],
+        result["pool"],
+        device,
+        memory,
+        cores,
+        result.get("shareID") or "",
+        gpu.compute,
+        gpu.oversubscribed,
+    )
+
+
+def allocated_gpus(claims: Iterable[Mapping[str, Any]], pool: str) -> frozenset[str]:
+    """Return the devices of a node's pool that any of these ResourceClaims is allocated."""
+    return frozenset(
+        result["device"]
+        for claim in claims
+        for result in (
+            (((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}).get(
+                "results"
+            )
+            or ()
+        )
+        if (result["driver"], result["pool"]) == (CLAIMS_DRIVER, pool)
+    )
+
+
+def given_up(
+    record: ClaimRecord, gone: Collection[str], since: Mapping[str, float], now: float, after: float
+) -> tuple[HeldClaim, ...]:
+    """Return the claims that nobody will give back: ``gone`` for so many seconds.
+
+    ``gone`` are the UIDs of claims that neither the API nor the kubelet knows, ``since`` says when
+    each was first seen so (monotonic).
+    """
+    return tuple(
+        claim
+        for uid, claim in sorted(record.claims.items())
+        if uid in gone and now - since.get(uid, now) >= after
+    )
+
+
+def _unqualified(values: Mapping[str, str]) -> dict[str, str]:
+    return {name.removeprefix(f"{CLAIMS_DRIVER}/"): value for name, value in values.items()}
+
+
+def encoded(record: ClaimRecord) -> dict[str, Any]:
+    """Return a record as plain JSON values."""
+    return {
+        "offered": [asdict(gpu) for _, gpu in sorted(record.offered.items())],
+        "claims": [asdict(claim) for _, claim in sorted(record.claims.items())],
+    }
+
+
+def decoded(raw: Mapping[str, Any]) -> ClaimRecord:
+    """Read what ``encoded`` wrote; raises KeyError, TypeError or ValueError."""
+    offered = [_offered_gpu(gpu) for gpu in raw["offered"]]
+    claims = [_claim(claim) for claim in raw["claims"]]
+    return ClaimRecord({gpu.uuid: gpu for gpu in offered}, {claim.uid: claim for claim in claims})
+
+
+def _offered_gpu(raw: Mapping[str, Any]) -> OfferedGpu:
+    gpu = raw["gpu"]
+    devices = tuple(_device(device) for device in gpu["devices"])
+    return OfferedGpu(**{**raw, "gpu": ClaimableGpu(gpu["uuid"], gpu["counters"], devices)})
+
+
+def _claim(raw: Mapping[str, Any]) -> HeldClaim:
+    devices = tuple(
+        HeldDevice(**{**held, "device": _device(held["device"])}) for held in raw["devices"]
+    )
+    pods = tuple((str(name), str(uid)) for name, uid in raw["pods"])
+    return HeldClaim(**{**raw, "devices": devices, "pods": pods})
+
+
+def _device(raw: Mapping[str, Any]) -> ClaimDevice:
+    share, profile = raw["share"], raw["profile"]
+    if profile is not None:
+        tuples = {name: tuple(profile[name]) for name in ("starts", "attributes")}
+        profile = MigProfile(**{**profile, **tuples})
+    share = None if share is None else ShareSize(**share)
+    return ClaimDevice(**{**raw, "share": share, "profile": profile})

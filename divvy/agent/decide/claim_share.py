@@ -1,0 +1,59 @@
+"""What the limiter is told of a claim: one account for all of it, a line for each GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from divvy.agent.decide.claim_offers import CLAIM_ID
+from divvy.agent.decide.claim_record import BadAllocation, HeldClaim, HeldDevice
+from divvy.agent.decide.share import MAX_DEVICES, Compute, DeviceShare, share_name
+from divvy.model.claim_devices import CORES
+
+
+def claim_id(uid: str) -> str:
+    """Return what stands for a claim where a share's replicas stand otherwise."""
+    return f"{CLAIM_ID}{uid}"
+
+
+def is_limited(held: HeldDevice) -> bool:
+    """Return whether a device is less than its GPU: all of a GPU needs no limiter."""
+    size = held.device.share
+    if size is None:
+        return False
+    everything = held.memory_mib >= size.memory_mib and held.cores >= CORES
+    return held.oversubscribed or not everything
+
+
+def claim_shares(claim: HeldClaim, uuids: Mapping[str, str]) -> tuple[DeviceShare, ...]:
+    """Return what a claim may use of each GPU or MIG device; none where nothing is limited.
+
+    ``uuids`` maps its devices to the UUIDs that CUDA knows. A container may get all of a claim, so
+    what is not limited stands beside what is, with all that it has. Two shares of one GPU add up.
+    Raises BadAllocation.
+    """
+    if not any(is_limited(held) for held in claim.devices):
+        return ()
+    by_uuid: dict[str, list[HeldDevice]] = {}
+    for held in claim.devices:
+        by_uuid.setdefault(uuids[held.device.name], []).append(held)
+    if len(by_uuid) > MAX_DEVICES:
+        raise BadAllocation(
+            f"{claim.text} has {len(by_uuid)} devices, at most {MAX_DEVICES} can stand beside a "
+            "share: ask for them in several claims of several containers"
+        )
+    name = share_name([claim_id(claim.uid)])
+    return tuple(
+        _device_share(uuid, by_uuid[uuid], f"{name}-{at}")
+        for at, uuid in enumerate(sorted(by_uuid))
+    )
+
+
+def _device_share(uuid: str, held: list[HeldDevice], page: str) -> DeviceShare:
+    memory = sum(each.memory_mib for each in held)
+    cores = min(CORES, sum(each.cores for each in held))
+    if not any(is_limited(each) for each in held):
+        return DeviceShare(uuid, memory)
+    first = held[0]
+    return DeviceShare(
+        uuid, memory, Compute(first.compute), max(1, cores), page, first.oversubscribed
+    )

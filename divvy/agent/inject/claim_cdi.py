@@ -1,0 +1,89 @@
+"""The CDI specification of a claim: a file of its own, written whenever the claim is prepared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from divvy.agent.decide.claim_record import HeldClaim, HeldDevice
+from divvy.agent.decide.container_edits import ContainerEdits, Mount
+from divvy.agent.inject.cdi import cdi_spec, spec_bytes, write_spec
+from divvy.agent.inject.hook import HookCall
+from divvy.agent.inject.problem import InjectionProblem
+from divvy.model.contract import CLAIM_CDI_KIND, CLAIMS_DRIVER
+
+_PREFIX, _SUFFIX = f"{CLAIMS_DRIVER}-claim-", ".json"
+
+
+@dataclass(frozen=True)
+class ClaimEdits:
+    """What containers of claims get: the driver, or (``limited``) the limiter in front of it.
+
+    ``limited`` is None where the limiter is not installed. ``devices`` are by UUID.
+    """
+
+    common: ContainerEdits
+    limited: ContainerEdits | None
+    devices: Mapping[str, ContainerEdits]
+    hook: HookCall | None
+
+
+def cdi_name(claim: HeldClaim, held: HeldDevice, uuid: str) -> str:
+    """Return the name of a device: whose it is, what it is, and which GPU or MIG device."""
+    share = f"_{held.share_id[:8]}" if held.share_id else ""
+    return f"{claim.uid}_{held.device.name}_{uuid}{share}"
+
+
+def qualified_name(name: str) -> str:
+    """Return a device's name as the container runtime is told it."""
+    return f"{CLAIM_CDI_KIND}={name}"
+
+
+def write_claim(
+    folder: Path,
+    claim: HeldClaim,
+    uuids: Mapping[str, str],
+    share: tuple[Mount, ...],
+    edits: ClaimEdits,
+) -> None:
+    """Write the specification of a claim; raises InjectionProblem.
+
+    ``uuids`` maps its devices to GPUs and MIG devices, ``share`` are the files of its limits, none
+    where it has none. Each device brings them along: what a container gets twice it has once.
+    """
+    common = edits.limited if share else edits.common
+    if common is None:
+        raise InjectionProblem("the limiter is not installed yet")
+    missing = [uuid for uuid in uuids.values() if uuid not in edits.devices]
+    if missing:
+        raise InjectionProblem(f"{missing[0]} has no device node on this node now")
+    devices = {
+        cdi_name(claim, held, uuids[held.device.name]): replace(
+            edits.devices[uuids[held.device.name]], mounts=share
+        )
+        for held in claim.devices
+    }
+    spec = cdi_spec(common, devices, edits.hook, CLAIM_CDI_KIND)
+    write_spec(folder, spec_bytes(spec), claim_file(claim.uid))
+
+
+def remove_claim(folder: Path, uid: str) -> None:
+    """Remove the specification of a claim; raises InjectionProblem."""
+    try:
+        (folder / claim_file(uid)).unlink(missing_ok=True)
+    except OSError as error:
+        raise InjectionProblem(f"the CDI specification is not removed: {error}") from error
+
+
+def written_claims(folder: Path) -> Iterable[str]:
+    """Return the UIDs of the claims that have a specification."""
+    return [
+        path.name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
+        for path in folder.glob(f"{_PREFIX}*{_SUFFIX}")
+    ]
+
+
+def claim_file(uid: str) -> str:
+    """Return the name of the specification of a claim."""
+    return f"{_PREFIX}{uid}{_SUFFIX}"

@@ -1,0 +1,39 @@
+"""GPUs that claims are offered, and what claims hold of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from divvy.agent.decide.claim_record import ClaimRecord, HeldClaim, HeldDevice, OfferedGpu
+from divvy.model.claim_devices import claimable_gpu
+from divvy.model.claims import Claims
+from divvy.model.gpu_models import gpu_model
+
+BY_SIZE = {"shares": {}}
+ON_DEMAND = {"shares": {}, "mig": ["1g.5gb", "2g.10gb", "3g.20gb"]}
+MEMORY = 40960
+
+
+def offered_gpu(index: int = 0, claims: Any = BY_SIZE, model: str = "A100-SXM4-40GB") -> OfferedGpu:
+    known = gpu_model(model)
+    claimable = claimable_gpu(f"GPU-{index}", MEMORY, known, Claims.model_validate(claims))
+    return OfferedGpu(claimable, index, known.product, known.architecture, simulated=True)
+
+
+def held(
+    gpu: OfferedGpu, suffix: str, memory: int = MEMORY, cores: int = 100, **more: Any
+) -> HeldDevice:
+    """Hold a device of a GPU by the end of its name: "" is the whole GPU."""
+    name = gpu.uuid.lower() + suffix
+    device = next(each for each in gpu.gpu.devices if each.name == name)
+    share_id = "0123456789" if device.share is not None else ""
+    return HeldDevice("gpu", "node/divvy", device, memory, cores, share_id, **more)
+
+
+def claim(name: str, *devices: HeldDevice, done: bool = True) -> HeldClaim:
+    pods = ((name, f"pod-uid-{name}"),)
+    return HeldClaim(f"uid-{name}", "default", name, devices, pods, done)
+
+
+def claim_record(*gpus: OfferedGpu, claims: tuple[HeldClaim, ...] = ()) -> ClaimRecord:
+    return ClaimRecord({gpu.uuid: gpu for gpu in gpus}, {each.uid: each for each in claims})

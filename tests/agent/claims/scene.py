@@ -1,0 +1,89 @@
+"""A node that is served by claims: the agent's process over a fake kubelet and a fake API."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from divvy.lab.paths import REPOSITORY
+from divvy.lab.simulated_driver import SOURCE
+from tests.fakes.agent import AgentNode, agent_node
+
+BY_SIZE = {"claims": {"shares": {}}}
+ON_DEMAND = {"claims": {"shares": {}, "mig": ["1g.5gb", "2g.10gb", "3g.20gb"]}}
+NEEDS_DRIVER = [
+    pytest.mark.agent_process,
+    pytest.mark.skipif(
+        not Path(SOURCE / "build/divvy-simd").exists(), reason="the simulated driver is not built"
+    ),
+]
+_LIMITER = REPOSITORY / "plugin_image/limiter"
+
+
+@asynccontextmanager
+async def claims_node(gpus: int, profile: Any, **more: Any) -> AsyncIterator[AgentNode]:
+    """Run the agent on a node whose slices are published, and whose driver is registered."""
+    subprocess.run(["make", "--silent", "-C", str(_LIMITER)], check=True)
+    async with agent_node(gpus, profile, **more) as node:
+        await node.kill()
+        node.environment["DIVVY_LIMITER"] = str(REPOSITORY / "build/limiter")
+        await node.start()
+        await offered(node)
+        yield node
+
+
+async def offered(node: AgentNode) -> None:
+    """Wait until the slices are there and the kubelet has taken the driver in."""
+    await node.until(
+        lambda: node.claims.registered and len(devices(node)) >= node.gpus and untainted(node), 30
+    )
+
+
+def devices(node: AgentNode) -> dict[str, dict[str, Any]]:
+    """Return the devices of the slices by name."""
+    return {each["name"]: each for each in node.api.resources.devices()}
+
+
+def untainted(node: AgentNode) -> bool:
+    return not any(each.get("taints") for each in devices(node).values())
+
+
+def names(node: AgentNode, kind: str) -> list[str]:
+    """Return the names of the devices of a kind, in the slices' order."""
+    return [
+        each["name"]
+        for each in node.api.resources.devices()
+        if each["attributes"]["kind"]["string"] == kind
+    ]
+
+
+def specifications(node: AgentNode) -> list[dict[str, Any]]:
+    """Return the CDI specifications of claims."""
+    files = sorted((node.folder / "cdi").glob("divvy.gpu-claim-*.json"))
+    return [json.loads(path.read_text()) for path in files]
+
+
+def record(node: AgentNode) -> dict[str, Any]:
+    """Return the driver's checkpoint."""
+    return dict(json.loads((node.folder / "state/claims.json").read_text()))
+
+
+def nothing_left(node: AgentNode) -> Callable[[], bool]:
+    """Return whether a node has nothing of any claim."""
+
+    def met() -> bool:
+        shares = node.folder / "state/shares"
+        return (
+            not record(node)["claims"]
+            and not specifications(node)
+            and "MIG" not in node.mig_devices()
+            and not (shares.exists() and any(shares.iterdir()))
+        )
+
+    return met
