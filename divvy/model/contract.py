@@ -61,6 +61,7 @@ class Component(StrEnum):
     AGENT = "agent"
     NODE_RUNTIME = "node-runtime"
     OBSERVABILITY = "observability"
+    CLAIMS = "claims"
 
 
 class State(StrEnum):
@@ -97,6 +98,11 @@ CLAIMS_DRIVER = DOMAIN
 TENANT_LABEL = f"{DOMAIN}/tenant"
 USE_TYPES, NO_TYPES = "nvidia.com/use-gputype", "nvidia.com/nouse-gputype"
 TEMPLATE_PREFIX = "divvy-"
+# On pods whose limits have become claims: so the template maker need not watch all others.
+BY_SIZE_LABEL = f"{DOMAIN}/by-size"
+TEMPLATE_MAKER = "divvy-claim-templates"
+# What the API server takes of devices for one claim, and of alternatives in one request.
+MAX_CLAIMED_DEVICES, MAX_ALTERNATIVES = 32, 8
 PLUGIN_FOLDER = f"/var/lib/kubelet/plugins/{CLAIMS_DRIVER}"
 REGISTRY_FOLDER = "/var/lib/kubelet/plugins_registry"
 CLAIM_CDI_KIND = f"{DOMAIN}/claim"

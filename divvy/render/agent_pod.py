@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from divvy.model import Cluster
+from divvy.model.contract import PLUGIN_FOLDER, REGISTRY_FOLDER
 
 _NAME = "divvy-agent"
 _LABELS = {"app.kubernetes.io/name": "divvy", "app.kubernetes.io/component": "agent"}
@@ -16,7 +17,8 @@ def agent_daemon_set(cluster: Cluster, image: Any) -> dict[str, Any]:
 
     No profile or layout is part of it: a change of the stack file never restarts
     an agent, only a change of image, of the driver's place, of the pools' labels, or the
-    first ``memoryLimit`` or ``devices`` (and the last), for which it sees more of the host.
+    first ``memoryLimit``, ``devices`` or ``claims`` (and the last), for which it sees more of the
+    host.
     """
     return {
         "apiVersion": "apps/v1",
@@ -121,6 +123,7 @@ def _container(cluster: Cluster, image: Any) -> dict[str, Any]:
                 {"name": name, "mountPath": mount, "readOnly": True}
                 for name, (_, mount) in _where_needed(cluster).items()
             ),
+            *({"name": name, "mountPath": path} for name, path in _sockets(cluster).items()),
         ],
     }
 
@@ -136,6 +139,7 @@ def _volumes(cluster: Cluster) -> list[dict[str, Any]]:
         "state": "/var/lib/divvy",
         "containerd": "/etc/containerd",
         **{name: host for name, (host, _) in _where_needed(cluster).items()},
+        **_sockets(cluster),
     }
     return [
         {"name": name, "hostPath": {"path": path, "type": "DirectoryOrCreate"}}
@@ -153,9 +157,20 @@ def _where_needed(cluster: Cluster) -> dict[str, tuple[str, str]]:
     return mounts
 
 
+def _sockets(cluster: Cluster) -> dict[str, str]:
+    """Return name → folder of the sockets by which the kubelet finds a driver of claims."""
+    if not any(profile.by_claims for profile in cluster.profiles.values()):
+        return {}
+    return {"claims-driver": PLUGIN_FOLDER, "plugin-registry": REGISTRY_FOLDER}
+
+
 def _watches_memory(cluster: Cluster) -> bool:
     rules = [rule for profile in cluster.profiles.values() for rule in profile.rules]
-    return any(rule.time_slicing and rule.time_slicing.memory_limit for rule in rules)
+    return any(
+        (rule.time_slicing and rule.time_slicing.memory_limit)
+        or (rule.claims and rule.claims.shares)
+        for rule in rules
+    )
 
 
 def _affinity(cluster: Cluster) -> dict[str, Any] | None:

@@ -15,10 +15,25 @@ from divvy.model.contract import (
 )
 from divvy.render.admission import admission_policy
 from divvy.render.agent_pod import agent_daemon_set
+from divvy.render.claims import claim_objects
+from divvy.render.claims.slice_policy import slice_policy
 from divvy.render.node_runtime import node_runtime_objects
 from divvy.render.observability import observability_objects
 
 _AGENT_LABELS = component_labels(Component.AGENT)
+# The driver of claims: it reads what the scheduler has allocated, and says what there is.
+_CLAIM_RULES = [
+    {
+        "apiGroups": ["resource.k8s.io"],
+        "resources": ["resourceclaims"],
+        "verbs": ["get", "list", "watch"],
+    },
+    {
+        "apiGroups": ["resource.k8s.io"],
+        "resources": ["resourceslices"],
+        "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"],
+    },
+]
 
 
 def objects(document: ClusterDocument, image: Any) -> list[dict[str, Any]]:
@@ -29,15 +44,18 @@ def objects(document: ClusterDocument, image: Any) -> list[dict[str, Any]]:
     """
     cluster = document.cluster
     configuration = canonical_json(document.value)
+    by_claims = any(profile.by_claims for profile in cluster.profiles.values())
     return [
         _namespace(cluster),
         _service_account(cluster),
-        *_roles(cluster),
+        *_roles(cluster, by_claims=by_claims),
         *admission_policy(cluster.namespace, AGENT),
+        *(slice_policy(cluster.namespace) if by_claims else ()),
         _config_map(cluster, configuration),
         *node_runtime_objects(cluster, image),
         agent_daemon_set(cluster, image),
         _service(cluster),
+        *claim_objects(cluster, image),
         *observability_objects(cluster, generation(configuration)),
     ]
 
@@ -63,13 +81,15 @@ def _service_account(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def _roles(cluster: Cluster) -> list[dict[str, Any]]:
+def _roles(cluster: Cluster, *, by_claims: bool) -> list[dict[str, Any]]:
     rules = [
         {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch", "patch"]},
         {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
     ]
     if cluster.change.policy == "evict":
         rules.append({"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]})
+    if by_claims:
+        rules += _CLAIM_RULES
     name = f"{cluster.namespace}-{AGENT}"
     subject = {"kind": "ServiceAccount", "name": AGENT, "namespace": cluster.namespace}
     group = "rbac.authorization.k8s.io"

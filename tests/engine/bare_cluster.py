@@ -67,8 +67,11 @@ class BareCluster:
 
 
 @contextlib.contextmanager
-def bare_cluster() -> Iterator[BareCluster]:
-    """Start a cluster, yield it when it serves, end it and remove what it kept."""
+def bare_cluster(*controllers: str) -> Iterator[BareCluster]:
+    """Start a cluster, yield it when it serves, end it and remove what it kept.
+
+    ``controllers`` run beside those that every cluster of the engine's tests has.
+    """
     with tempfile.TemporaryDirectory(prefix="bare-cluster-") as text, contextlib.ExitStack() as run:
         folder = Path(text)
         etcd, peer, api = (_free_port() for _ in range(3))
@@ -112,7 +115,7 @@ def bare_cluster() -> Iterator[BareCluster]:
             folder,
             str(KUBERNETES.bin / "kube-controller-manager"),
             f"--kubeconfig={cluster.kubeconfig}",
-            f"--controllers={_CONTROLLERS}",
+            f"--controllers={','.join((_CONTROLLERS, *controllers))}",
             "--leader-elect=false",
             "--secure-port=0",
         )

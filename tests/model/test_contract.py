@@ -16,12 +16,11 @@ IMAGE = f"x@sha256:{'0' * 64}"
 
 @pytest.fixture(scope="module")
 def rendered() -> dict[tuple[str, str], dict]:
-    """Give the lab stack's objects by kind and name."""
+    """Give the objects of the lab's stack, with a profile of claims, by kind and name."""
     stack = yaml.safe_load((REPOSITORY / "stacks/Pulumi.lab.yaml").read_text())
-    return {
-        (found["kind"], found["metadata"]["name"]): found
-        for found in objects_of(stack["config"]["divvy:cluster"], IMAGE)
-    }
+    value = stack["config"]["divvy:cluster"]
+    value["profiles"]["by-size"] = {"claims": {"shares": {}}}
+    return {(found["kind"], found["metadata"]["name"]): found for found in objects_of(value, IMAGE)}
 
 
 def test_the_agent_finds_things_where_they_are() -> None:

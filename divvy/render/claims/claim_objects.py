@@ -1,0 +1,32 @@
+"""What a cluster with profiles of claims has beside its agents, in the order of creation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from divvy.model import Cluster
+from divvy.render.claims.claimable import claimable
+from divvy.render.claims.device_classes import device_classes
+from divvy.render.claims.refusals import refusal_policies
+from divvy.render.claims.sized_limits import sized_limits_policy
+from divvy.render.claims.template_maker import template_maker
+
+
+def claim_objects(cluster: Cluster, image: Any) -> list[dict[str, Any]]:
+    """Return the objects, none where no profile has claims.
+
+    The policies over pods are there where pods can ask by size, which only shares can serve.
+    """
+    offered = claimable(cluster)
+    if not offered.any:
+        return []
+    classes = device_classes(cluster, offered)
+    if not offered.shares:
+        return classes
+    return [
+        *classes,
+        # What refuses, and what makes templates, before what lets pods ask.
+        *refusal_policies(cluster, offered),
+        *template_maker(cluster, image),
+        *sized_limits_policy(cluster, offered),
+    ]

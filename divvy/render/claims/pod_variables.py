@@ -1,0 +1,288 @@
+"""What both policies over pods compute: who asks for GPUs by size, whether rightly, and templates.
+
+One of them writes claims into a pod that has no problem, the other refuses a pod that has one. As
+both read the same variables, there is no third kind of pod.
+"""
+
+from __future__ import annotations
+
+from divvy.model import Cluster
+from divvy.model.claim_names import RESERVED_TYPES
+from divvy.model.contract import (
+    MAX_CLAIMED_DEVICES,
+    NO_TYPES,
+    TEMPLATE_PREFIX,
+    TENANT_LABEL,
+    USE_TYPES,
+)
+from divvy.model.resource_names import VENDOR
+from divvy.render.claims.cel import first_of, line, text, texts
+from divvy.render.claims.claimable import UNKNOWN_LARGEST_MIB, Claimable
+
+# Variables whose values follow from the profiles, and not from the names of resources alone.
+DERIVED = ("largest", "types", "tenants", "tenantsOnly")
+MAX_TYPES = 16
+_MAX_NAME = 253
+_SHOWN = 40
+# What a person may have copied of a product's name.
+_TYPE = "^[A-Za-z0-9]([A-Za-z0-9 ()/._-]*[A-Za-z0-9)])?$"
+_ALL_CONTAINERS = "object.spec.containers + object.spec.?initContainers.orValue([])"
+_DEVICE_CLASS_RESOURCE = "deviceclass.resource.kubernetes.io/"
+# More MiB than this were meant as bytes: as a number of MiB they would be 64 TiB.
+_BYTES = 1 << 26
+_WHOLE = "quantity(l[k]).isInteger()"
+
+
+def asks_by_size(cluster: Cluster) -> str:
+    """Return whether a pod asks for GPUs by size, without variables: for conditions of policies."""
+    return f"({_ALL_CONTAINERS}).exists(c, {_limits(_sized_by_name(cluster))})"
+
+
+def pod_variables(cluster: Cluster, offered: Claimable) -> list[dict[str, str]]:
+    """Return the variables of the policies over pods; each reads only those before it."""
+    expressions = {
+        **{name: text(resource) for name, resource in _named(cluster).items()},
+        "sizes": "[variables.memory, variables.percentage, variables.cores]",
+        "keys": "[variables.gpu] + variables.sizes",
+        "largest": str(offered.largest_mib),
+        "types": texts(offered.types),
+        "tenants": texts(offered.tenants),
+        "tenantsOnly": "true" if offered.tenants_only else "false",
+        "containers": _ALL_CONTAINERS,
+        "sized": f"variables.containers.exists(c, {_limits(_SIZED)})",
+        "label": f"namespaceObject.metadata.?labels[?{text(TENANT_LABEL)}].orValue('')",
+        "tenant": "variables.tenants.size() == 0 ? '' : variables.label",
+        "use": _items(USE_TYPES),
+        "no": _items(NO_TYPES),
+        "useTypes": _types("use"),
+        "noTypes": _types("no"),
+        "wrongSizes": line(f"variables.containers.map(c, {_container_problem()})"),
+        "wrongTypes": line(_types_problem()),
+        "wrongTenant": line(_tenant_problem()),
+        "wrong": "!variables.sized ? [] : (variables.wrongSizes + [variables.wrongTypes, "
+        "variables.wrongTenant]).filter(p, p != '')",
+        "templates": line(f"variables.containers.map(c, {_limits(_sized_or_none(_name()))})"),
+        "problems": line(
+            f"variables.wrong.size() > 0 ? variables.wrong : "
+            f"variables.templates.filter(t, t.size() > {_MAX_NAME}).map(t, "
+            + _said("the annotations name too many GPU types: ", "string(t.size())")
+            + f" + ' characters with the sizes, {_MAX_NAME} at most are possible')"
+        ),
+    }
+    return [{"name": name, "expression": value} for name, value in expressions.items()]
+
+
+_SIZED = "variables.sizes.exists(k, k in l)"
+
+
+def _sized_or_none(expression: str) -> str:
+    return f"!{_SIZED} ? '' : {expression}"
+
+
+def _named(cluster: Cluster) -> dict[str, str]:
+    names = cluster.names
+    return {
+        "gpu": names.gpu,
+        "memory": names.memory,
+        "percentage": names.memory_percentage,
+        "cores": names.cores,
+    }
+
+
+def _sized_by_name(cluster: Cluster) -> str:
+    named = [resource for name, resource in _named(cluster).items() if name != "gpu"]
+    return " || ".join(f"{text(resource)} in l" for resource in named)
+
+
+def _limits(expression: str) -> str:
+    """Return an expression over ``l``, the limits of the container ``c``."""
+    return f"[c.?resources.?limits.orValue({{}})].map(l, {expression})[0]"
+
+
+def _items(annotation: str) -> str:
+    return (
+        f"object.metadata.?annotations[?{text(annotation)}].orValue('')"
+        ".split(',').map(t, t.trim()).filter(t, t != '')"
+    )
+
+
+def _types(listed: str) -> str:
+    # As type_of_product writes a product's name; in one order, so that equal requests are equal.
+    return (
+        f"variables.{listed}.map(t, t.lowerAscii().findAll('[a-z0-9]+').join('-'))"
+        ".distinct().sort()"
+    )
+
+
+def _name() -> str:
+    """Return the name of the template for ``l``: the grammar of claim_names.template_name."""
+
+    def number(key: str) -> str:
+        return f"string(quantity(l[variables.{key}]).asInteger())"
+
+    return line(
+        f"{text(TEMPLATE_PREFIX)} + (variables.gpu in l ? {number('gpu')} : '1') + 'x' "
+        f"+ (variables.memory in l ? {number('memory')} + 'm' "
+        f": (variables.percentage in l ? {number('percentage')} : '100') + 'p') "
+        f"+ (variables.cores in l ? '-' + {number('cores')} + 'c' : '') "
+        "+ (variables.useTypes.size() == 0 ? '' : '.use.' + variables.useTypes.join('.')) "
+        "+ (variables.noTypes.size() == 0 ? '' : '.no.' + variables.noTypes.join('.')) "
+        "+ (variables.tenant == '' ? '' : '.tenant.' + variables.tenant)"
+    )
+
+
+def _container_problem() -> str:
+    """Return the first thing that is wrong with a container's sizes, '' if nothing is."""
+
+    def value(key: str) -> str:
+        return f"quantity(l[variables.{key}]).asInteger()"
+
+    def outside(key: str, most: str) -> str:
+        return f"variables.{key} in l && ({value(key)} < 1 || {value(key)} > {most})"
+
+    def told(key: str, *parts: str) -> str:
+        here = f"'container ' + c.name + ': ' + variables.{key}"
+        return " + ".join([here, text(" is "), f"string({value(key)})", *parts])
+
+    requests = "c.?resources.?requests.orValue({})"
+    fractions = f"variables.keys.filter(k, k in l && !{_WHOLE})"
+    unequal = (
+        f"variables.keys.filter(k, k in {requests} && (!(k in l) || "
+        f"quantity({requests}[k]).compareTo(quantity(l[k])) != 0))"
+    )
+    others = (
+        f"l.filter(k, !(k in variables.keys) && (k.startsWith('{VENDOR}/gpu') || "
+        f"k.startsWith('{VENDOR}/mig-') || k.startsWith('{_DEVICE_CLASS_RESOURCE}divvy-')))"
+    )
+    here = "'container ' + c.name + "
+    mib = f"string({value('memory')} / 1048576)"
+    of_time = text("; 1 to 100 per cent of a GPU's time are expected")
+    cases = [
+        (f"!{_SIZED}", text("")),
+        (
+            f"{fractions}.size() > 0",
+            f"{here}': ' + {fractions}[0] + ' is ' + l[{fractions}[0]] + "
+            + text("; a whole number such as 3000 is expected"),
+        ),
+        (
+            f"{unequal}.size() > 0",
+            f"{here}': ' + {unequal}[0] + "
+            + text(" is another in requests than in limits; leave it out of requests"),
+        ),
+        (
+            f"{others}.size() > 0",
+            f"{here}' has ' + {others}[0] + ' beside ' + {_SIZE_NAMED} + "
+            + text("; a container asks for GPUs in one way"),
+        ),
+        (
+            "variables.memory in l && variables.percentage in l",
+            f"{here}' has both ' + variables.memory + ' and ' + variables.percentage + "
+            + text("; leave one of them out"),
+        ),
+        (
+            f"variables.gpu in l && ({value('gpu')} < 1 || {value('gpu')} > {MAX_CLAIMED_DEVICES})",
+            told("gpu", f"'; 1 to {MAX_CLAIMED_DEVICES} are expected beside ' + {_SIZE_NAMED}"),
+        ),
+        (
+            f"variables.memory in l && {value('memory')} < 1",
+            told("memory", text("; 1 or more MiB are expected, or leave it out for all memory")),
+        ),
+        (
+            "variables.memory in l && (l[variables.memory].endsWith('i') || "
+            f"{value('memory')} >= {_BYTES})",
+            f"{here}': ' + variables.memory + ' is ' + l[variables.memory] + "
+            + f"', but counts MiB; write ' + ({value('memory')} < 1048576 ? '1' : {mib})",
+        ),
+        (
+            # The memory that a driver reports may differ from the data sheet's by so much.
+            f"variables.memory in l && {value('memory')} > variables.largest * 27 / 25",
+            told("memory", "' (MiB); 1 to '", "string(variables.largest)", _largest()),
+        ),
+        (
+            outside("percentage", "100"),
+            told("percentage", text("; 1 to 100 per cent of a GPU's memory are expected")),
+        ),
+        (outside("cores", "100"), told("cores", of_time)),
+    ]
+    return _limits(first_of(cases, text("")))
+
+
+# The first of the sizes that a container names.
+_SIZE_NAMED = "variables.sizes.filter(k, k in l)[0]"
+
+
+def _largest() -> str:
+    return (
+        f"(variables.largest == {UNKNOWN_LARGEST_MIB} ? {text(' are possible')} : "
+        f"{text(', as much as the largest GPU of the cluster has, are possible')})"
+    )
+
+
+def _types_problem() -> str:
+    """Return the first thing that is wrong with the annotations, '' if nothing is."""
+    both = ((USE_TYPES, "use"), (NO_TYPES, "no"))
+    cases = []
+    for annotation, listed in both:
+        odd = f"variables.{listed}.filter(t, !t.matches({text(_TYPE)}))"
+        reserved = f"variables.{listed}Types.filter(t, t in {texts(RESERVED_TYPES)})"
+        shown = f"({odd}[0].size() > {_SHOWN} ? {odd}[0].substring(0, {_SHOWN}) : {odd}[0])"
+        cases += [
+            (
+                f"variables.{listed}.size() > {MAX_TYPES}",
+                _said(f"the annotation {annotation} has ", f"string(variables.{listed}.size())")
+                + f" + ' GPU types; {MAX_TYPES} at most are possible'",
+            ),
+            (
+                f"{odd}.size() > 0",
+                _said(f"the annotation {annotation} has ", rf"{shown}.replace('\n', ' ')")
+                + " + "
+                + text("; GPU types such as A100 or H100-PCIe, separated by commas, are expected"),
+            ),
+            (
+                f"{reserved}.size() > 0",
+                _said(f"the annotation {annotation} has ", f"{reserved}[0]")
+                + " + "
+                + text(", which is no GPU type"),
+            ),
+        ]
+    cases += [
+        (
+            "variables.useTypes.exists(t, t in variables.noTypes)",
+            _said(
+                "the annotations name ", "variables.useTypes.filter(t, t in variables.noTypes)[0]"
+            )
+            + " + "
+            + text(f" in {USE_TYPES} and in {NO_TYPES}; name it in one of them"),
+        ),
+        (
+            "variables.types.size() > 0 && variables.useTypes.size() > 0 && "
+            "!variables.useTypes.exists(t, variables.types.exists(n, "
+            "('-' + n + '-').contains('-' + t + '-')))",
+            _said(f"the annotation {USE_TYPES} has ", "variables.useTypes.join(', ')")
+            + " + '; this cluster has ' + variables.types.join(', ')",
+        ),
+    ]
+    return first_of(cases, text(""))
+
+
+def _tenant_problem() -> str:
+    """Return why the namespace cannot have GPUs by size, '' if it can."""
+    label = text(f" has the label {TENANT_LABEL}: ")
+    cases = [
+        (
+            "variables.tenant != '' && !(variables.tenant in variables.tenants)",
+            f"'the namespace ' + namespaceObject.metadata.name + {label} + variables.tenant + "
+            "'; the tenants of this cluster are ' + variables.tenants.join(', ')",
+        ),
+        (
+            "variables.tenant == '' && variables.tenants.size() > 0 && variables.tenantsOnly",
+            "'the namespace ' + namespaceObject.metadata.name + "
+            + text(f" has no label {TENANT_LABEL}, and GPUs by size are for the tenants ")
+            + " + variables.tenants.join(', ')",
+        ),
+    ]
+    return first_of(cases, text(""))
+
+
+def _said(start: str, expression: str) -> str:
+    return f"{text(start)} + {expression}"

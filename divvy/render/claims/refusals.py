@@ -1,0 +1,181 @@
+"""Policies that refuse, in a sentence, what could only wait for ever or is another tenant's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from divvy.model import Cluster
+from divvy.model.claim_names import SHARE_CLASS
+from divvy.model.contract import (
+    TEMPLATE_MAKER,
+    TEMPLATE_PREFIX,
+    TENANT_LABEL,
+    Component,
+    component_labels,
+)
+from divvy.render.claims.cel import line, text, texts
+from divvy.render.claims.claimable import Claimable
+from divvy.render.claims.pod_variables import asks_by_size, pod_variables
+from divvy.render.claims.sized_limits import NAME as SIZED_LIMITS
+
+PODS, TENANTS, TEMPLATES = "divvy-gpu-requests", "divvy-tenants", "divvy-templates"
+_TENANT_CLASS = f"{SHARE_CLASS}-"
+_RESOURCE = f"deviceclass.resource.kubernetes.io/{_TENANT_CLASS}"
+_TENANT = "variables.tenant"
+
+
+def refusal_policies(cluster: Cluster, offered: Claimable) -> list[dict[str, Any]]:
+    """Return the policies with their bindings."""
+    return [
+        *_policy(
+            PODS,
+            _rule("", "pods"),
+            [{"name": "asks-for-gpus", "expression": _asks(cluster)}],
+            pod_variables(cluster, offered),
+            [
+                ("variables.problems.size() == 0", "variables.problems[0]"),
+                ("!variables.sized", _left()),
+                (f"{_foreign_templates()}.size() == 0", _not_yours(_foreign_templates())),
+                (f"{_foreign_resources()}.size() == 0", _not_yours(_foreign_resources())),
+            ],
+        ),
+        *_policy(
+            TENANTS,
+            _rule("resource.k8s.io", "resourceclaims", "resourceclaimtemplates"),
+            [],
+            _class_variables(offered),
+            [("variables.foreign.size() == 0", _not_yours("variables.foreign"))],
+        ),
+        *_policy(
+            TEMPLATES,
+            _rule("resource.k8s.io", "resourceclaimtemplates"),
+            [
+                {
+                    "name": "named-as-ours",
+                    "expression": f"object.metadata.name.startsWith({text(TEMPLATE_PREFIX)})",
+                }
+            ],
+            [],
+            [
+                (
+                    "request.userInfo.username == "
+                    + text(f"system:serviceaccount:{cluster.namespace}:{TEMPLATE_MAKER}"),
+                    "object.metadata.name + "
+                    + text(
+                        f": names that begin with {TEMPLATE_PREFIX} are for the templates that "
+                        "Divvy makes; give the template another name"
+                    ),
+                )
+            ],
+        ),
+    ]
+
+
+def _asks(cluster: Cluster) -> str:
+    """Return whether a pod asks for GPUs by size, or for what only Divvy names."""
+    limits = "[c.?resources.?limits.orValue({})].map(l, "
+    return line(
+        f"{asks_by_size(cluster)} || object.spec.?resourceClaims.orValue([]).exists(r, "
+        f"r.?resourceClaimTemplateName.orValue('').startsWith({text(TEMPLATE_PREFIX)})) || "
+        "(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c, "
+        f"{limits}l.exists(k, k.startsWith({text(_RESOURCE)})))[0])"
+    )
+
+
+def _left() -> str:
+    kept = "variables.keys.filter(k, variables.containers.exists(c, "
+    return line(
+        f"{kept}k in c.?resources.?limits.orValue({{}}))).join(', ') + "
+        + text(
+            f" has not become a claim: the policy {SIZED_LIMITS} is missing, or ran before what "
+            "wrote it into the pod"
+        )
+    )
+
+
+def _foreign_templates() -> str:
+    """Return the tenants of the templates that a pod names, those of its namespace left out."""
+    return line(
+        "object.spec.?resourceClaims.orValue([]).map(r, "
+        "r.?resourceClaimTemplateName.orValue('')).filter(t, "
+        f"t.startsWith({text(TEMPLATE_PREFIX)}) && t.contains('.tenant.'))"
+        f".map(t, t.split('.tenant.')[1]).filter(t, t != {_TENANT})"
+    )
+
+
+def _foreign_resources() -> str:
+    return line(
+        "variables.containers.map(c, [c.?resources.?limits.orValue({})].map(l, "
+        f"l.filter(k, k.startsWith({text(_RESOURCE)})))[0]).flatten()"
+        f".map(k, k.substring({len(_RESOURCE)})).filter(t, t != {_TENANT})"
+    )
+
+
+def _class_variables(offered: Claimable) -> list[dict[str, str]]:
+    expressions = {
+        "tenants": texts(offered.tenants),
+        "tenant": f"namespaceObject.metadata.?labels[?{text(TENANT_LABEL)}].orValue('')",
+        "requests": "(has(object.spec.spec) ? object.spec.spec : object.spec)"
+        ".?devices.?requests.orValue([])",
+        "foreign": "variables.requests.map(r, r.?firstAvailable.orValue([])"
+        ".map(s, s.deviceClassName) + [r.?exactly.?deviceClassName.orValue('')]).flatten()"
+        f".filter(k, k.startsWith({text(_TENANT_CLASS)}))"
+        f".map(k, k.substring({len(_TENANT_CLASS)}))"
+        f".filter(t, t in variables.tenants && t != {_TENANT})",
+    }
+    return [{"name": name, "expression": value} for name, value in expressions.items()]
+
+
+def _not_yours(tenants: str) -> str:
+    return (
+        f"'the shares of the tenant ' + {tenants}[0] + "
+        f"' are for namespaces with the label {TENANT_LABEL}: ' + {tenants}[0] + "
+        "', and ' + namespaceObject.metadata.name + ' has it not'"
+    )
+
+
+def _rule(group: str, *resources: str) -> dict[str, Any]:
+    return {
+        "apiGroups": [group],
+        "apiVersions": ["v1"],
+        # What these policies read of an object never changes after its creation.
+        "operations": ["CREATE"],
+        "resources": list(resources),
+    }
+
+
+def _policy(
+    name: str,
+    rule: dict[str, Any],
+    conditions: list[dict[str, str]],
+    variables: list[dict[str, str]],
+    validations: Sequence[tuple[str, str]],
+) -> list[dict[str, Any]]:
+    api, labels = "admissionregistration.k8s.io/v1", component_labels(Component.CLAIMS)
+    spec: dict[str, Any] = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [rule]},
+        "validations": [
+            {"expression": expression, "messageExpression": message}
+            for expression, message in validations
+        ],
+    }
+    if conditions:
+        spec["matchConditions"] = conditions
+    if variables:
+        spec["variables"] = variables
+    return [
+        {
+            "apiVersion": api,
+            "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": name, "labels": labels},
+            "spec": spec,
+        },
+        {
+            "apiVersion": api,
+            "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": {"name": name, "labels": labels},
+            "spec": {"policyName": name, "validationActions": ["Deny"]},
+        },
+    ]

@@ -1,0 +1,116 @@
+"""The policy that turns limits such as ``nvidia.com/gpumem: 3000`` into claims.
+
+It runs in the API server, without a webhook: there is no server to keep and no certificate to
+renew. It names templates that say what was asked for, which the template maker then writes.
+A pod with a problem is left as it is, for the policy of refusals to say so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from divvy.model import Cluster
+from divvy.model.contract import BY_SIZE_LABEL, Component, component_labels
+from divvy.render.claims.cel import line, text
+from divvy.render.claims.claimable import Claimable
+from divvy.render.claims.pod_variables import asks_by_size, pod_variables
+
+NAME = "divvy-sized-limits"
+_PLACES = (("containers", "0"), ("initContainers", "object.spec.containers.size()"))
+
+
+def sized_limits_policy(cluster: Cluster, offered: Claimable) -> list[dict[str, Any]]:
+    """Return the policy and its binding."""
+    api, labels = "admissionregistration.k8s.io/v1", component_labels(Component.CLAIMS)
+    return [
+        {
+            "apiVersion": api,
+            "kind": "MutatingAdmissionPolicy",
+            "metadata": {"name": NAME, "labels": labels},
+            "spec": {
+                "failurePolicy": "Fail",
+                # Webhooks may add containers that ask for GPUs by size.
+                "reinvocationPolicy": "IfNeeded",
+                "matchConstraints": {
+                    "resourceRules": [
+                        {
+                            "apiGroups": [""],
+                            "apiVersions": ["v1"],
+                            "operations": ["CREATE"],
+                            "resources": ["pods"],
+                        }
+                    ]
+                },
+                "matchConditions": [{"name": "asks-by-size", "expression": asks_by_size(cluster)}],
+                "variables": [*pod_variables(cluster, offered), *_claim_variables()],
+                "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": _patches()}}],
+            },
+        },
+        {
+            "apiVersion": api,
+            "kind": "MutatingAdmissionPolicyBinding",
+            "metadata": {"name": NAME, "labels": labels},
+            "spec": {"policyName": NAME},
+        },
+    ]
+
+
+def _claim_variables() -> list[dict[str, str]]:
+    """Return the claim of each container: '' for none.
+
+    An init container that is over before the others start uses the claim of the first container
+    that asks for the same, or else of the first such init container; a sidecar has its own.
+    """
+    apps = "variables.templates.slice(0, object.spec.containers.size())"
+    inits = (
+        "variables.templates.slice(object.spec.containers.size(), variables.templates.size())"
+        ".transformList(i, t, "
+        "object.spec.initContainers[i].?restartPolicy.orValue('') == 'Always' ? '' : t)"
+    )
+    claims = """
+        variables.templates.transformList(i, t, t == '' ? ''
+        : i < variables.apps.size() ? 'divvy-c' + string(i)
+        : variables.inits[i - variables.apps.size()] == '' ? 'divvy-i' + string(i)
+        : variables.apps.exists(a, a == t) ? 'divvy-c' + string(variables.apps.indexOf(t))
+        : 'divvy-i' + string(variables.apps.size() + variables.inits.indexOf(t)))
+    """
+    own = """
+        variables.templates.transformList(i, t, t != '' && variables.claims[i] ==
+        (i < variables.apps.size() ? 'divvy-c' : 'divvy-i') + string(i),
+        {'name': variables.claims[i], 'resourceClaimTemplateName': t})
+    """
+    expressions = {"apps": apps, "inits": inits, "claims": claims, "podClaims": own}
+    return [{"name": name, "expression": line(value)} for name, value in expressions.items()]
+
+
+def _patches() -> str:
+    key = text(BY_SIZE_LABEL)
+    parts = [
+        f"""(has(object.metadata.labels)
+            ? [JSONPatch{{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey({key}),
+              value: 'true'}}]
+            : [JSONPatch{{op: 'add', path: '/metadata/labels', value: {{{key}: 'true'}}}}])""",
+        """(has(object.spec.resourceClaims)
+            ? variables.podClaims.map(c, JSONPatch{op: 'add', path: '/spec/resourceClaims/-',
+              value: c})
+            : [JSONPatch{op: 'add', path: '/spec/resourceClaims', value: variables.podClaims}])""",
+        *(_container_patches(place, offset) for place, offset in _PLACES),
+    ]
+    return line(f"variables.problems.size() > 0 ? [] : {' + '.join(parts)}")
+
+
+def _container_patches(place: str, offset: str) -> str:
+    path = f"'/spec/{place}/' + string(i) + '/resources/"
+    claim = f"{{'name': variables.claims[i + {offset}]}}"
+    removed = " + ".join(
+        f"""variables.keys.filter(k, k in c.resources.?{part}.orValue({{}})).map(k,
+            JSONPatch{{op: 'remove', path: {path}{part}/' + jsonpatch.escapeKey(k)}})"""
+        for part in ("limits", "requests")
+    )
+    return f"""object.spec.?{place}.orValue([]).transformList(i, c,
+        variables.templates[i + {offset}] != '',
+        {removed}
+        + [has(c.resources.claims)
+           ? JSONPatch{{op: 'add', path: {path}claims/-', value: {claim}}}
+           : JSONPatch{{op: 'add', path: {path}claims', value: [{claim}]}}]
+        ).flatten()"""

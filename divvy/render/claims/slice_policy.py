@@ -1,0 +1,70 @@
+"""The policy that holds each agent to the ResourceSlices of its own node.
+
+RBAC cannot say "your own node"; the token of a pod carries the node's name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from divvy.model.contract import AGENT, CLAIMS_DRIVER, Component, component_labels
+from divvy.render.claims.cel import text
+
+_KEY = "authentication.kubernetes.io/node-name"
+_OBJECTS = (
+    "request.operation == 'CREATE' ? [object] "
+    ": request.operation == 'DELETE' ? [oldObject] : [oldObject, object]"
+)
+
+
+def slice_policy(namespace: str) -> list[dict[str, Any]]:
+    """Return the policy and its binding."""
+    user = f"system:serviceaccount:{namespace}:{AGENT}"
+    name = f"{namespace}-{AGENT}-slices"
+    api, labels = "admissionregistration.k8s.io/v1", component_labels(Component.AGENT)
+    return [
+        {
+            "apiVersion": api,
+            "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": name, "labels": labels},
+            "spec": {
+                "failurePolicy": "Fail",
+                "matchConstraints": {
+                    "resourceRules": [
+                        {
+                            "apiGroups": ["resource.k8s.io"],
+                            "apiVersions": ["v1"],
+                            "operations": ["CREATE", "UPDATE", "DELETE"],
+                            "resources": ["resourceslices"],
+                        }
+                    ]
+                },
+                "matchConditions": [
+                    {"name": "agent", "expression": f"request.userInfo.username == {text(user)}"}
+                ],
+                "variables": [
+                    {"name": "slices", "expression": _OBJECTS},
+                    {"name": "node", "expression": f"request.userInfo.?extra[?{text(_KEY)}]"},
+                ],
+                "validations": [
+                    {
+                        "expression": "variables.node.hasValue() && variables.slices.all(s, "
+                        "s.spec.?nodeName.orValue('') == variables.node.value()[0])",
+                        "message": "a divvy agent may write ResourceSlices of its own node only",
+                    },
+                    {
+                        "expression": "variables.slices.all(s, "
+                        f"s.spec.driver == {text(CLAIMS_DRIVER)})",
+                        "message": f"a divvy agent may write ResourceSlices of {CLAIMS_DRIVER} "
+                        "only",
+                    },
+                ],
+            },
+        },
+        {
+            "apiVersion": api,
+            "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": {"name": name, "labels": labels},
+            "spec": {"policyName": name, "validationActions": ["Deny"]},
+        },
+    ]

@@ -1,0 +1,175 @@
+"""The objects that profiles of claims add, and when."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from divvy.model import parse_cluster
+from divvy.render.claims.claimable import UNKNOWN_LARGEST_MIB, claimable
+from tests.render.charts import example
+from tests.render.documents import objects_of
+
+IMAGE = "registry.example/divvy/agent@sha256:" + "0" * 64
+SHARES: dict[str, Any] = {"shares": {}}
+
+
+def cluster(*claims: Any, **more: Any) -> dict[str, Any]:
+    profiles = {f"p{number}": {"claims": one} for number, one in enumerate(claims)}
+    profiles["plugin"] = {}
+    return {"profiles": profiles, "pools": {"all": {"profile": "plugin"}}, **more}
+
+
+def kinds(value: dict[str, Any]) -> set[tuple[str, str]]:
+    return {(one["kind"], one["metadata"]["name"]) for one in objects_of(value, IMAGE)}
+
+
+def classes(value: dict[str, Any]) -> dict[str, tuple[str | None, str]]:
+    """Return the extended resource and the selector of each class."""
+    found = {}
+    for one in objects_of(value, IMAGE):
+        if one["kind"] == "DeviceClass":
+            (selector,) = one["spec"]["selectors"]
+            resource = one["spec"].get("extendedResourceName")
+            found[one["metadata"]["name"]] = (resource, selector["cel"]["expression"])
+    return found
+
+
+def test_without_claims_there_is_nothing_of_them() -> None:
+    text = json.dumps(objects_of(example("lab"), IMAGE))
+    for word in ("resource.k8s.io", "DeviceClass", "Mutating", "plugins_registry", 'templates"'):
+        assert word not in text, word
+
+
+def test_whole_gpus_by_claims_need_one_class_alone() -> None:
+    added = kinds(cluster({})) - kinds(cluster())
+    assert added == {
+        ("DeviceClass", "divvy-gpu"),
+        ("ValidatingAdmissionPolicy", "divvy-system-divvy-agent-slices"),
+        ("ValidatingAdmissionPolicyBinding", "divvy-system-divvy-agent-slices"),
+    }
+    assert classes(cluster({}))["divvy-gpu"][0] == "nvidia.com/gpu"
+
+
+def test_classes_of_everything() -> None:
+    found = classes(
+        cluster(
+            {**SHARES, "tenants": ["prod"]},
+            {**SHARES, "tenants": ["dev"], "mig": ["1g.5gb", "1g.5gb+me"]},
+            names={"gpu": "example.com/gpu"},
+        )
+    )
+    assert {name: resource for name, (resource, _) in found.items()} == {
+        "divvy-gpu": "example.com/gpu",
+        "divvy-share": "nvidia.com/gpu.shared",
+        "divvy-share-dev": None,
+        "divvy-share-prod": None,
+        "divvy-mig-1g.5gb": "nvidia.com/mig-1g.5gb",
+        "divvy-mig-1g.5gb.me": "nvidia.com/mig-1g.5gb.me",
+    }
+    for _, selector in found.values():
+        assert selector.startswith('device.driver == "divvy.gpu" && device.attributes["divvy.gpu"]')
+    assert '.?profile.orValue("") == "1g.5gb+me"' in found["divvy-mig-1g.5gb.me"][1]
+
+
+def test_what_refuses_is_made_before_what_lets_ask() -> None:
+    made = [(one["kind"], one["metadata"]["name"]) for one in objects_of(cluster(SHARES), IMAGE)]
+    order = [
+        made.index(("DeviceClass", "divvy-share")),
+        made.index(("ValidatingAdmissionPolicyBinding", "divvy-gpu-requests")),
+        made.index(("Deployment", "divvy-claim-templates")),
+        made.index(("MutatingAdmissionPolicy", "divvy-sized-limits")),
+    ]
+    assert order == sorted(order)
+
+
+def test_the_agent_has_the_sockets_and_rights_of_a_driver_with_claims_alone() -> None:
+    def agent(value: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
+        found = {(one["kind"], one["metadata"]["name"]): one for one in objects_of(value, IMAGE)}
+        pod = found["DaemonSet", "divvy-agent"]["spec"]["template"]["spec"]
+        paths = {one["name"]: one["hostPath"] for one in pod["volumes"]}
+        mounts = {one["mountPath"] for one in pod["containers"][0]["volumeMounts"]}
+        assert {path["path"] for name, path in paths.items() if "plugin" in name} <= mounts
+        rules = found["ClusterRole", "divvy-system-divvy-agent"]["rules"]
+        return {name: path["path"] for name, path in paths.items()}, [
+            (rule["resources"], rule["verbs"])
+            for rule in rules
+            if rule["apiGroups"] == ["resource.k8s.io"]
+        ]
+
+    paths, rules = agent(cluster({}))
+    assert paths["claims-driver"] == "/var/lib/kubelet/plugins/divvy.gpu"
+    assert paths["plugin-registry"] == "/var/lib/kubelet/plugins_registry"
+    reads = ["get", "list", "watch"]
+    assert rules == [
+        (["resourceclaims"], reads),
+        (["resourceslices"], [*reads, "create", "update", "patch", "delete"]),
+    ]
+    paths, rules = agent(cluster())
+    assert "claims-driver" not in paths
+    assert rules == []
+
+
+@pytest.mark.parametrize(("claims", "sees"), [(SHARES, True), ({}, False)])
+def test_only_shares_let_the_agent_see_the_hosts_processes(claims: Any, sees: bool) -> None:
+    (agent,) = (one for one in objects_of(cluster(claims), IMAGE) if one["kind"] == "DaemonSet")
+    assert ("hostPID" in agent["spec"]["template"]["spec"]) is sees
+
+
+def test_the_template_maker_has_no_privilege() -> None:
+    (maker,) = (one for one in objects_of(cluster(SHARES), IMAGE) if one["kind"] == "Deployment")
+    spec = maker["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    assert "volumes" not in spec
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert container["image"] == IMAGE
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("pools", "largest", "known"),
+    [
+        ({"a": {"model": "A100-SXM4-40GB", "gpus": 1, "count": 1}}, 61440, True),
+        (
+            {
+                "a": {"model": "T4", "gpus": 1, "count": 1},
+                "b": {"model": "A100-SXM4-40GB", "gpus": 1, "count": 1},
+            },
+            61440,
+            True,
+        ),
+        (
+            {"a": {"model": "A100-SXM4-40GB", "gpus": 1, "count": 1}, "b": None},
+            UNKNOWN_LARGEST_MIB,
+            False,
+        ),
+    ],
+)
+def test_what_is_largest_is_known_where_every_pool_says_its_hardware(
+    pools: dict[str, Any], largest: int, known: bool
+) -> None:
+    value = cluster({"shares": {"memory": {"oversubscribe": 1.5}}}, SHARES)
+    value["pools"] = {
+        name: {
+            "profile": "plugin",
+            "select": {"pool": name},
+            **({} if hardware is None else {"hardware": hardware}),
+        }
+        for name, hardware in pools.items()
+    }
+    found = claimable(parse_cluster(value))
+    assert found.largest_mib == largest
+    assert ("nvidia-a100-sxm4-40gb" in found.types) is known
+
+
+def test_tenants_alone() -> None:
+    both = claimable(parse_cluster(cluster(SHARES, {**SHARES, "tenants": ["b", "a"]})))
+    assert (both.tenants, both.tenants_only) == (("a", "b"), False)
+    alone = claimable(parse_cluster(cluster({**SHARES, "tenants": ["a"]}, {"mig": ["1g.5gb"]})))
+    assert (alone.tenants, alone.tenants_only) == (("a",), True)

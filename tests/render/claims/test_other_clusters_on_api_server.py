@@ -1,0 +1,53 @@
+"""Clusters with names of their own, with tenants alone, of unknown hardware."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.render.claims.api_server import GPU, MEMORY, USE, ApiServer, pod
+from tests.render.claims.conftest import serving
+
+pytestmark = pytest.mark.lab
+OWN, OWN_MEMORY, OWN_CORES = "example.com/vgpu", "example.com/vgpu-memory", "example.com/vgpu-cores"
+APART = {
+    "names": {"gpu": OWN, "memory": OWN_MEMORY, "cores": OWN_CORES},
+    "profiles": {"apart": {"claims": {"shares": {}, "tenants": ["prod", "dev"]}}},
+    "pools": {"all": {"profile": "apart"}},
+}
+
+
+@pytest.fixture(scope="module")
+def other() -> Iterator[ApiServer]:
+    with serving(APART, memory=OWN_MEMORY) as found:
+        yield found
+
+
+def test_names_of_the_stack_file(other: ApiServer) -> None:
+    answer = other.dry_run(pod({OWN: 2, OWN_MEMORY: 300, OWN_CORES: 7}, namespace="dev"))
+    assert answer.templates == {"divvy-c0": "divvy-2x300m-7c.tenant.dev"}
+    assert "limits" not in answer.resources()[0]
+
+
+def test_the_usual_names_mean_nothing_then(other: ApiServer) -> None:
+    assert other.dry_run(pod({GPU: 1, MEMORY: 300})).refusal == ""
+    said = other.dry_run(pod({GPU: 1, OWN_MEMORY: 300}, namespace="dev")).refusal
+    assert said == (
+        f"container main-0 has {GPU} beside {OWN_MEMORY}; a container asks for GPUs in one way"
+    )
+
+
+def test_where_all_shares_are_for_tenants_a_namespace_is_one(other: ApiServer) -> None:
+    assert other.dry_run(pod({OWN_MEMORY: 300})).refusal == (
+        "the namespace default has no label divvy.gpu/tenant, and GPUs by size are for the "
+        "tenants dev, prod"
+    )
+    assert other.dry_run(pod({OWN: 1})).refusal == ""
+
+
+def test_without_hardware_only_what_no_gpu_has_is_refused(other: ApiServer) -> None:
+    known = other.dry_run(pod({OWN_MEMORY: 2_000_000}, namespace="dev", annotations={USE: "B900"}))
+    assert known.refusal == ""
+    said = other.dry_run(pod({OWN_MEMORY: 5_000_000}, namespace="dev")).refusal
+    assert said == f"container main-0: {OWN_MEMORY} is 5000000 (MiB); 1 to 4194304 are possible"

@@ -1,0 +1,264 @@
+"""What could only wait for ever, or is another tenant's, is refused in a sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.render.claims.api_server import (
+    CORES,
+    GPU,
+    MEMORY,
+    NO,
+    PERCENTAGE,
+    USE,
+    ApiServer,
+    Limits,
+    init,
+    pod,
+)
+
+pytestmark = pytest.mark.lab
+MAKER = "divvy-system:divvy-claim-templates"
+_CLAIMS = "/apis/resource.k8s.io/{}/namespaces/{}/{}"
+_TYPES = "; GPU types such as A100 or H100-PCIe, separated by commas, are expected"
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({MEMORY: "4Gi"}, f"{MEMORY} is 4Gi, but counts MiB; write 4096"),
+        ({MEMORY: "1536Mi"}, f"{MEMORY} is 1536Mi, but counts MiB; write 1536"),
+        ({MEMORY: "4Ki"}, f"{MEMORY} is 4Ki, but counts MiB; write 1"),
+        ({MEMORY: "4G"}, f"{MEMORY} is 4G, but counts MiB; write 3814"),
+        (
+            {MEMORY: 45000},
+            f"{MEMORY} is 45000 (MiB); 1 to 40960, as much as the largest GPU of the cluster has, "
+            "are possible",
+        ),
+        (
+            {MEMORY: 0},
+            f"{MEMORY} is 0; 1 or more MiB are expected, or leave it out for all memory",
+        ),
+        (
+            {PERCENTAGE: 0},
+            f"{PERCENTAGE} is 0; 1 to 100 per cent of a GPU's memory are expected",
+        ),
+        (
+            {PERCENTAGE: 101},
+            f"{PERCENTAGE} is 101; 1 to 100 per cent of a GPU's memory are expected",
+        ),
+        (
+            {MEMORY: 1, CORES: 0},
+            f"{CORES} is 0; 1 to 100 per cent of a GPU's time are expected",
+        ),
+        (
+            {CORES: 1000},
+            f"{CORES} is 1000; 1 to 100 per cent of a GPU's time are expected",
+        ),
+        ({GPU: 0, MEMORY: 1}, f"{GPU} is 0; 1 to 32 are expected beside {MEMORY}"),
+        ({GPU: 33, CORES: 1}, f"{GPU} is 33; 1 to 32 are expected beside {CORES}"),
+        ({MEMORY: "100E"}, f"{MEMORY} is 100E; a whole number such as 3000 is expected"),
+    ],
+)
+def test_values_out_of_range(server: ApiServer, limits: Limits, said: str) -> None:
+    assert server.dry_run(pod({"cpu": 1}, limits)).refusal == f"container main-1: {said}"
+    answer = server.dry_run(pod({"cpu": 1}, initContainers=[init(limits)]))
+    assert answer.refusal == f"container init-0: {said}"
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({MEMORY: 1, PERCENTAGE: 3}, f"has both {MEMORY} and {PERCENTAGE}; leave one of them out"),
+        *(
+            (
+                {MEMORY: 1, other: 1},
+                f"has {other} beside {MEMORY}; a container asks for GPUs in one way",
+            )
+            for other in (
+                "nvidia.com/mig-1g.5gb",
+                "nvidia.com/gpu.shared",
+                "deviceclass.resource.kubernetes.io/divvy-gpu",
+            )
+        ),
+    ],
+)
+def test_two_ways_to_ask_in_one_container(server: ApiServer, limits: Limits, said: str) -> None:
+    assert server.dry_run(pod(limits)).refusal == f"container main-0 {said}"
+
+
+def test_two_ways_to_ask_in_two_containers_are_possible(server: ApiServer) -> None:
+    assert server.dry_run(pod({MEMORY: 1}, {"nvidia.com/mig-1g.5gb": 1})).refusal == ""
+
+
+@pytest.mark.parametrize("value", ["1500m", "0.5", "-1"])
+def test_what_kubernetes_itself_refuses_is_not_made_a_claim(server: ApiServer, value: str) -> None:
+    said = server.dry_run(pod({MEMORY: value})).refusal
+    assert f"spec.containers[0].resources.limits[{MEMORY}]: Invalid value" in said
+    assert "must be" in said
+
+
+def test_requests_other_than_limits_are_not_lost(server: ApiServer) -> None:
+    found = pod({MEMORY: 3000})
+    found["spec"]["containers"][0]["resources"]["requests"] = {MEMORY: 2000}
+    assert f"must be equal to {MEMORY} limit of 3k" in server.dry_run(found).refusal
+
+
+@pytest.mark.parametrize(
+    ("annotations", "said"),
+    [
+        ({USE: "A100!"}, f"the annotation {USE} has A100!{_TYPES}"),
+        ({NO: "T4;V100"}, f"the annotation {NO} has T4;V100{_TYPES}"),
+        ({USE: "A100,a\nb"}, f"the annotation {USE} has a b{_TYPES}"),
+        ({USE: "-" * 100}, f"the annotation {USE} has {'-' * 40}{_TYPES}"),
+        ({USE: "A100,Tenant"}, f"the annotation {USE} has tenant, which is no GPU type"),
+        ({NO: "use"}, f"the annotation {NO} has use, which is no GPU type"),
+        (
+            {USE: ",".join(f"A100-{n}" for n in range(17))},
+            f"the annotation {USE} has 17 GPU types; 16 at most are possible",
+        ),
+        (
+            {NO: ",".join(f"{'x' * 30}{n}" for n in range(16))},
+            "the annotations name too many GPU types: 531 characters with the sizes, 253 at most "
+            "are possible",
+        ),
+        (
+            {USE: "A100", NO: "T4, a100"},
+            f"the annotations name a100 in {USE} and in {NO}; name it in one of them",
+        ),
+        (
+            {USE: "H100,A10"},
+            f"the annotation {USE} has a10, h100; this cluster has a100-pcie-40gb, "
+            "a100-sxm4-40gb, nvidia-a100-pcie-40gb, nvidia-a100-sxm4-40gb, nvidia-a800-sxm4-40gb",
+        ),
+    ],
+)
+def test_types_that_are_none(server: ApiServer, annotations: dict[str, str], said: str) -> None:
+    answer = server.dry_run(pod({MEMORY: 1}, annotations=annotations))
+    assert answer.refusal == said
+
+
+def test_a_long_annotation_is_refused_and_not_computed(server: ApiServer) -> None:
+    said = server.dry_run(pod({MEMORY: 1}, annotations={USE: "A100," * 20_000})).refusal
+    assert said.endswith("GPU types; 16 at most are possible")
+
+
+def test_a_tenant_that_the_cluster_does_not_know(server: ApiServer) -> None:
+    assert server.dry_run(pod({MEMORY: 1}, namespace="qa")).refusal == (
+        "the namespace qa has the label divvy.gpu/tenant: qa; the tenants of this cluster are "
+        "dev, prod"
+    )
+
+
+def foreign(tenant: str, namespace: str) -> str:
+    return (
+        f"the shares of the tenant {tenant} are for namespaces with the label "
+        f"divvy.gpu/tenant: {tenant}, and {namespace} has it not"
+    )
+
+
+@pytest.mark.parametrize(
+    ("template", "namespace", "said"),
+    [
+        ("divvy-1x10m.tenant.prod", "dev", foreign("prod", "dev")),
+        ("divvy-1x10m.use.a100.tenant.prod", "default", foreign("prod", "default")),
+        ("divvy-1x10m.tenant.prod", "prod", ""),
+        ("divvy-1x10m", "dev", ""),
+        ("mine.tenant.prod", "dev", ""),
+    ],
+)
+def test_a_pod_that_names_another_tenants_template(
+    server: ApiServer, template: str, namespace: str, said: str
+) -> None:
+    claims = [{"name": "x", "resourceClaimTemplateName": template}]
+    assert server.dry_run(pod({}, namespace=namespace, resourceClaims=claims)).refusal == said
+
+
+def test_a_pod_that_asks_for_another_tenants_class_as_a_resource(server: ApiServer) -> None:
+    limits = {"deviceclass.resource.kubernetes.io/divvy-share-prod": 1}
+    assert server.dry_run(pod(limits)).refusal == foreign("prod", "default")
+    assert server.dry_run(pod(limits, namespace="prod")).refusal == ""
+
+
+def claim(device_class: str, *, first_available: bool = False) -> dict[str, Any]:
+    """Return the specification of a claim for one device of a class."""
+    if not first_available:
+        asked: dict[str, Any] = {"name": "gpu", "exactly": {"deviceClassName": device_class}}
+    else:
+        chosen = ("divvy-share", device_class)
+        alternatives = [{"name": f"a{n}", "deviceClassName": one} for n, one in enumerate(chosen)]
+        asked = {"name": "gpu", "firstAvailable": alternatives}
+    return {"devices": {"requests": [asked]}}
+
+
+def made_by_hand(
+    server: ApiServer, kind: str, spec: dict[str, Any], namespace: str, **more: str
+) -> str:
+    """Return what the API server says to a claim, or to a template of one."""
+    version = more.get("version", "v1")
+    template = kind == "ResourceClaimTemplate"
+    body = {
+        "apiVersion": f"resource.k8s.io/{version}",
+        "kind": kind,
+        "metadata": {"name": more.get("name", "mine"), "namespace": namespace},
+        "spec": {"spec": spec} if template else spec,
+    }
+    path = _CLAIMS.format(version, namespace, f"{kind.lower()}s")
+    account = more.get("account", "")
+    return server.send("POST", path, body, dryRun="All", account=account).refusal
+
+
+@pytest.mark.parametrize("kind", ["ResourceClaim", "ResourceClaimTemplate"])
+@pytest.mark.parametrize("first_available", [False, True])
+def test_another_tenants_class_is_not_claimed_by_hand(
+    server: ApiServer, kind: str, first_available: bool
+) -> None:
+    spec = claim("divvy-share-prod", first_available=first_available)
+    assert made_by_hand(server, kind, spec, "dev") == foreign("prod", "dev")
+    assert made_by_hand(server, kind, spec, "default") == foreign("prod", "default")
+    assert made_by_hand(server, kind, spec, "prod") == ""
+    shared = claim("divvy-share", first_available=first_available)
+    assert made_by_hand(server, kind, shared, "dev") == ""
+
+
+def test_an_older_version_of_the_api_is_no_way_around(server: ApiServer) -> None:
+    served = server.send("GET", "/apis/resource.k8s.io").body["versions"]
+    for version in {one["version"] for one in served} & {"v1beta2"}:
+        said = made_by_hand(
+            server, "ResourceClaim", claim("divvy-share-prod"), "dev", version=version
+        )
+        assert said == foreign("prod", "dev")
+
+
+def test_only_the_template_maker_uses_our_names(server: ApiServer) -> None:
+    name = "divvy-1x10m"
+    refused = (
+        f"{name}: names that begin with divvy- are for the templates that Divvy makes; give the "
+        "template another name"
+    )
+    spec, kind = claim("divvy-share"), "ResourceClaimTemplate"
+    assert made_by_hand(server, kind, spec, "default", name=name) == refused
+    assert made_by_hand(server, kind, spec, "default", name=name, account=MAKER) == ""
+    assert made_by_hand(server, kind, spec, "default", name="divers") == ""
+
+
+def test_the_template_maker_itself_makes_none_of_another_tenant(server: ApiServer) -> None:
+    said = made_by_hand(
+        *(server, "ResourceClaimTemplate", claim("divvy-share-prod"), "dev"),
+        name="divvy-1x10m.tenant.prod",
+        account=MAKER,
+    )
+    assert said == foreign("prod", "dev")
+
+
+def test_a_made_up_name_is_looked_at_as_it_is(server: ApiServer) -> None:
+    body = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"generateName": "divvy-", "namespace": "default"},
+        "spec": {"spec": claim("divvy-share")},
+    }
+    path = _CLAIMS.format("v1", "default", "resourceclaimtemplates")
+    assert "names that begin with divvy-" in server.send("POST", path, body, dryRun="All").refusal

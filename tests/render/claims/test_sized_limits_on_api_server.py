@@ -1,0 +1,144 @@
+"""Limits by size become claims: what a real API server makes of pods (dry runs)."""
+
+from __future__ import annotations
+
+import pytest
+
+from divvy.model.claim_names import SizedRequest, parse_template_name, template_name
+from tests.render.claims.api_server import (
+    CORES,
+    GPU,
+    MEMORY,
+    NO,
+    PERCENTAGE,
+    USE,
+    ApiServer,
+    Limits,
+    init,
+    pod,
+)
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.mark.parametrize(
+    ("limits", "annotations", "asked"),
+    [
+        ({GPU: 2, MEMORY: 3000, CORES: 30}, {}, SizedRequest(2, 3000, "m", 30)),
+        ({MEMORY: 3000}, {}, SizedRequest(1, 3000, "m")),
+        ({MEMORY: "3k"}, {}, SizedRequest(1, 3000, "m")),
+        ({GPU: 1, MEMORY: 4096}, {}, SizedRequest(1, 4096, "m")),
+        ({GPU: 1, CORES: 30}, {}, SizedRequest(1, 100, "p", 30)),
+        ({PERCENTAGE: 25, CORES: 100}, {}, SizedRequest(1, 25, "p", 100)),
+        ({GPU: 32, PERCENTAGE: 100}, {}, SizedRequest(32, 100, "p")),
+        # Drivers report a little more or less than data sheets say.
+        ({MEMORY: 41000}, {}, SizedRequest(1, 41000, "m")),
+        ({MEMORY: 1}, {USE: "A100"}, SizedRequest(1, 1, "m", use_types=("a100",))),
+        ({MEMORY: 1}, {USE: " "}, SizedRequest(1, 1, "m")),
+        ({MEMORY: 1}, {NO: ",T4, ,"}, SizedRequest(1, 1, "m", no_types=("t4",))),
+        (
+            {MEMORY: 1},
+            {USE: "H100,NVIDIA A100-SXM4-40GB,a100,A100", NO: "T4, Tesla_V100"},
+            SizedRequest(
+                *(1, 1, "m", None, ("a100", "h100", "nvidia-a100-sxm4-40gb")),
+                no_types=("t4", "tesla-v100"),
+            ),
+        ),
+    ],
+)
+def test_limits_become_a_template_that_says_what_was_asked_for(
+    server: ApiServer, limits: Limits, annotations: dict[str, str], asked: SizedRequest
+) -> None:
+    answer = server.dry_run(pod({**limits, "cpu": "100m"}, annotations=annotations))
+    assert answer.templates == {"divvy-c0": template_name(asked)}
+    assert parse_template_name(template_name(asked)) == asked
+    assert answer.claims_of() == [["divvy-c0"]]
+    # What the API server has made of limits as requests is gone, too.
+    assert answer.resources()[0]["limits"] == {"cpu": "100m"}
+    assert answer.resources()[0]["requests"] == {"cpu": "100m"}
+    assert answer.body["metadata"]["labels"] == {"divvy.gpu/by-size": "true"}
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{GPU: 1}, {GPU: 2, "cpu": 1}, {}, {"nvidia.com/mig-1g.5gb": 1}, {"nvidia.com/gpu.shared": 1}],
+)
+def test_who_does_not_ask_by_size_is_left_alone(server: ApiServer, limits: Limits) -> None:
+    answer = server.dry_run(pod(limits, annotations={USE: "odd!"}))
+    assert "resourceClaims" not in answer.body["spec"]
+    assert "labels" not in answer.body["metadata"]
+    assert set(answer.resources()[0].get("limits", {})) == set(limits)
+
+
+def test_each_container_has_its_own_claim(server: ApiServer) -> None:
+    answer = server.dry_run(pod({MEMORY: 10}, {"cpu": 1}, {MEMORY: 20}, {GPU: 1}, {MEMORY: 10}))
+    assert answer.templates == {
+        "divvy-c0": "divvy-1x10m",
+        "divvy-c2": "divvy-1x20m",
+        "divvy-c4": "divvy-1x10m",
+    }
+    assert answer.claims_of() == [["divvy-c0"], [], ["divvy-c2"], [], ["divvy-c4"]]
+    assert answer.resources()[3]["limits"] == {GPU: "1"}
+
+
+def test_an_init_container_uses_the_claim_of_who_comes_after_it(server: ApiServer) -> None:
+    before = [
+        init({MEMORY: 20}, number=0),
+        init({MEMORY: 20}, sidecar=True, number=1),
+        init({MEMORY: 30}, number=2),
+        init({MEMORY: 30}, number=3),
+        init({"cpu": 1}, number=4),
+    ]
+    answer = server.dry_run(pod({MEMORY: 10}, {MEMORY: 20}, initContainers=before))
+    claims = answer.claims_of("initContainers")
+    assert claims == [["divvy-c1"], ["divvy-i3"], ["divvy-i4"], ["divvy-i4"], []]
+    assert answer.claims_of() == [["divvy-c0"], ["divvy-c1"]]
+    assert answer.templates == {
+        "divvy-c0": "divvy-1x10m",
+        "divvy-c1": "divvy-1x20m",
+        "divvy-i3": "divvy-1x20m",
+        "divvy-i4": "divvy-1x30m",
+    }
+
+
+def test_a_sidecar_before_an_init_container_keeps_its_claim_to_itself(server: ApiServer) -> None:
+    before = [init({MEMORY: 20}, sidecar=True), init({MEMORY: 20}, number=1)]
+    answer = server.dry_run(pod({"cpu": 1}, initContainers=before))
+    assert answer.claims_of("initContainers") == [["divvy-i1"], ["divvy-i2"]]
+
+
+def test_claims_that_a_pod_has_already_stay(server: ApiServer) -> None:
+    mine = {"name": "mine", "resourceClaimName": "made-before"}
+    found = pod({MEMORY: 10}, resourceClaims=[mine])
+    found["spec"]["containers"][0]["resources"]["claims"] = [{"name": "mine"}]
+    found["metadata"]["labels"] = {"app": "x"}
+    answer = server.dry_run(found)
+    assert answer.body["spec"]["resourceClaims"][0] == mine
+    assert answer.templates == {"divvy-c0": "divvy-1x10m"}
+    assert answer.claims_of() == [["mine", "divvy-c0"]]
+    assert answer.body["metadata"]["labels"] == {"app": "x", "divvy.gpu/by-size": "true"}
+
+
+def test_a_name_that_the_api_server_makes_up_is_as_good_as_one_given(server: ApiServer) -> None:
+    found = pod({MEMORY: 10})
+    found["metadata"]["generateName"] = "job-"
+    del found["metadata"]["name"]
+    assert server.dry_run(found).templates == {"divvy-c0": "divvy-1x10m"}
+
+
+def test_requests_that_equal_the_limits_are_taken_out_with_them(server: ApiServer) -> None:
+    found = pod({GPU: 1, MEMORY: 3000})
+    found["spec"]["containers"][0]["resources"]["requests"] = {MEMORY: "3k", "cpu": "1"}
+    assert server.dry_run(found).resources()[0]["requests"] == {"cpu": "1"}
+
+
+def test_the_tenant_is_that_of_the_namespace(server: ApiServer) -> None:
+    assert server.dry_run(pod({MEMORY: 10})).templates == {"divvy-c0": "divvy-1x10m"}
+    answer = server.dry_run(pod({MEMORY: 10}, namespace="prod", annotations={NO: "t4"}))
+    assert answer.templates == {"divvy-c0": "divvy-1x10m.no.t4.tenant.prod"}
+
+
+def test_a_pod_of_many_containers_and_types_is_within_the_limits_of_cel(server: ApiServer) -> None:
+    limits = [{GPU: 1, MEMORY: 100 + number, CORES: 10} for number in range(40)]
+    types = {USE: ",".join(f"A100-{n}" for n in range(15)) + ",A100", NO: "T4,V100,P100"}
+    assert len(server.dry_run(pod(*limits, annotations=types)).templates) == 40

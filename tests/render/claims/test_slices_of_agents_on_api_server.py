@@ -1,0 +1,61 @@
+"""An agent writes ResourceSlices of its own node and of no other driver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.render.claims.api_server import Answer, ApiServer
+
+pytestmark = pytest.mark.lab
+AGENT = "divvy-system:divvy-agent"
+NODE_ONLY = "a divvy agent may write ResourceSlices of its own node only"
+DRIVER_ONLY = "a divvy agent may write ResourceSlices of divvy.gpu only"
+_PATH = "/apis/resource.k8s.io/v1/resourceslices"
+
+
+def a_slice(name: str, *, driver: str = "divvy.gpu", **where: Any) -> dict[str, Any]:
+    pool = {"name": "n1/divvy", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": driver, "pool": pool, **(where or {"nodeName": "n1"})}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def create(server: ApiServer, body: dict[str, Any], *, node: str) -> Answer:
+    return server.send("POST", _PATH, body, account=AGENT, node=node, dryRun="All")
+
+
+def test_an_agent_creates_slices_of_its_own_node(server: ApiServer) -> None:
+    server.until(lambda: create(server, a_slice("x"), node="n2").refusal == NODE_ONLY)
+    assert create(server, a_slice("x"), node="n1").refusal == ""
+
+
+def test_a_token_that_names_no_node_creates_none(server: ApiServer) -> None:
+    assert create(server, a_slice("x"), node="").refusal == NODE_ONLY
+
+
+def test_a_slice_of_all_nodes_is_no_agents(server: ApiServer) -> None:
+    assert create(server, a_slice("x", allNodes=True), node="n1").refusal == NODE_ONLY
+
+
+def test_another_driver_is_not_the_agents(server: ApiServer) -> None:
+    found = a_slice("x", driver="gpu.nvidia.com")
+    assert create(server, found, node="n1").refusal == DRIVER_ONLY
+
+
+def test_an_agent_changes_and_deletes_slices_of_its_own_node(server: ApiServer) -> None:
+    server.apply(a_slice("kept"))
+    found = server.send("GET", f"{_PATH}/kept").body
+    found["spec"]["pool"]["generation"] = 2
+    for method, body in (("PUT", found), ("DELETE", None)):
+        path = f"{_PATH}/kept"
+        other = server.send(method, path, body, account=AGENT, node="n2", dryRun="All")
+        assert other.refusal == NODE_ONLY
+        own = server.send(method, path, body, account=AGENT, node="n1", dryRun="All")
+        assert own.refusal == ""
+    server.send("DELETE", f"{_PATH}/kept")
