@@ -11,7 +11,7 @@ from tests.conformance.halted_burn import with_a_halted_burn
 from tests.conformance.scene import Scene
 from tests.limited_shares import LIMITED, followed, limited_shares
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
 CHECKS = "--select=ISO-06,ISO-08,ISO-09,ISO-10,ISO-11,ISO-12,WORK-01,WORK-06"
 
 
