@@ -48,7 +48,7 @@ people who share by agreement: notebooks, tests, small inference. A replica is a
 not a part of it: two replicas give a container no more than one.
 
 What the driver library in the container sees to (*prevented*, *weighted*, *capped*) holds for
-containers that have no other GPU resource: [limiter.md](limiter.md) says why.
+containers that have no other GPU resource, and others do not start: [limiter.md](limiter.md).
 """
 _END = """\
 

@@ -26,8 +26,17 @@ def limited_shares(deployed: Deployment, *pools: str, one_each: bool = True) -> 
 @contextmanager
 def followed(deployed: Deployment, rule: Mapping[str, Any], *pools: str) -> Iterator[None]:
     """Let pools follow a profile of one rule."""
+    with followed_rules(deployed, dict(rule), *pools):
+        yield
+
+
+@contextmanager
+def followed_rules(
+    deployed: Deployment, rules: dict[str, Any] | list[dict[str, Any]], *pools: str
+) -> Iterator[None]:
+    """Let pools follow a profile of these rules."""
     before = {pool: deployed.cluster["pools"][pool]["profile"] for pool in pools}
-    deployed.cluster["profiles"]["limited"] = dict(rule)
+    deployed.cluster["profiles"]["limited"] = rules
     for pool in pools:
         deployed.set_profile(pool, "limited")
     deployed.up()

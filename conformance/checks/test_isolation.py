@@ -11,12 +11,11 @@ from conformance.checks.verdicts import lines_like, sees_nothing
 from conformance.evidence import Evidence
 from conformance.fixtures import Allocations, Bare, Fills, Overcommits, Probes
 from conformance.observe.device_memory import MAX_DEVIATION, MAX_DEVIATION_OF_MIG, memory_fits
-from conformance.observe.host_mounts import host_mounts
-from conformance.observe.probes import part
+from conformance.observe.host_mounts import host_mounts, of_one_share
+from conformance.observe.probes import part, smi_total
 from conformance.promise import DevicePromise, NodePromise
 
 _OUT_OF_MEMORY = 12
-_TOTAL = re.compile(r"\d+MiB\s*/\s*(\d+)MiB")
 
 
 @check("ISO-01")
@@ -82,18 +81,15 @@ def test_nvidia_smi_shows_what_the_guarantee_says(
     smi = part(probes[promise], "nvidia-smi")
     evidence.command = "nvidia-smi"
     evidence.add(smi.log)
-    _, _, slices = smi.log.partition("MIG devices:")
     is_mig = promise.mode.startswith("mig")
-    sizes = [int(one) for one in _TOTAL.findall(slices if is_mig else smi.log)]
+    size = smi_total(smi.log, is_mig=is_mig)
     planned = promise.device.memory_mib or 0
     allowed = _deviation(promise)
-    # Below a MIG device's memory stands its window for the processor: not the first line, so left.
-    shown = sizes[:1]
-    close = shown and abs(shown[0] - planned) <= planned * allowed
+    close = size is not None and abs(size - planned) <= planned * allowed
     what = "a MIG device" if is_mig else "a whole card"
     if promise.mode in LIMITED:
         what = "a share"
-    seen = f"{what} of {shown[0]} MiB" if shown else str(smi)
+    seen = str(smi) if size is None else f"{what} of {size} MiB"
     evidence.require_that(close, f"{what} of {planned} MiB within {allowed:.0%}", seen)
 
 
@@ -107,10 +103,8 @@ def test_nothing_of_the_hosts_is_writable(
     mounts = host_mounts(outcome.log)
     if outcome.code != 0 or not mounts:
         evidence.require("a pod that sees the driver's files", str(outcome))
-    limited = promise.mode in LIMITED
-    writable = [
-        mount.place for mount in mounts if mount.writable and not (limited and mount.of_its_share)
-    ]
+    by_design = of_one_share(mounts) if promise.mode in LIMITED else ()
+    writable = [mount.place for mount in mounts if mount.writable and mount not in by_design]
     evidence.require(
         "mounts from the host: none writable",
         f"mounts from the host: {', '.join(writable) or 'none'} writable",

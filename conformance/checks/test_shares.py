@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from conformance.catalogue import check
+from conformance.catalogue import PARTITIONED, check
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.pods import PodNamespace
 from conformance.evidence import Evidence
@@ -36,7 +36,7 @@ def test_a_share_refuses_memory_beyond_its_limit(
 def test_everything_shows_the_share(
     probes: Probes, promise: DevicePromise, evidence: Evidence
 ) -> None:
-    shown = shown_memory(probes[promise])
+    shown = shown_memory(probes[promise], is_mig=promise.mode in PARTITIONED)
     evidence.add(probes[promise].log)
     sizes = [mib for mib in shown.values() if mib is not None]
     # Some tools print megabytes of a million bytes: equal but for rounding.

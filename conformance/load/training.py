@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from conformance.catalogue import PARTITIONED
 from conformance.cluster.pods import Outcome, PodNamespace
 from conformance.evidence import Verdict
 from conformance.observe.device_memory import memory_fits
+from conformance.observe.probes import smi_total
 from conformance.promise import DevicePromise
 
 # Long enough that pods that start one after the other train at the same time.
@@ -16,6 +19,8 @@ _SECONDS = 15
 _PATIENCE = 300
 # More than the share, beside the little that the network takes.
 _BEYOND = 64
+# CUDA_ERROR_OUT_OF_MEMORY (cuda.h); another error may have been anything's.
+_REFUSED = r"^\d+ MiB more: refused with CUDA's code 2,"
 
 
 def train(pods: PodNamespace, promise: DevicePromise) -> list[Outcome]:
@@ -36,12 +41,14 @@ def train(pods: PodNamespace, promise: DevicePromise) -> list[Outcome]:
 class Trained:
     """What one training said: of the loss, of its memory in MiB, and when, on the node's clock.
 
+    ``refused``: with CUDA's code for out of memory; ``goes_on``: it trained a step after that.
     ``total`` and ``used`` are CUDA's word, ``shown`` is nvidia-smi's; None: it said nothing.
     """
 
     learns: bool
     is_repeated: bool
     refused: bool
+    goes_on: bool
     total: int | None
     used: int | None
     shown: int | None
@@ -49,20 +56,23 @@ class Trained:
     ended: float
 
 
-def read_training(outcome: Outcome) -> Trained:
-    """Read the log of ``train``."""
+def read_training(outcome: Outcome, *, is_mig: bool = False) -> Trained:
+    """Read the log of ``train`` on a share of a GPU, or of a MIG device."""
     log = outcome.log
     loss = re.search(r"^loss (\S+) -> (\S+) in \d+ steps$", log, re.MULTILINE)
     memory = re.search(r"^memory (\d+) of (\d+) MiB$", log, re.MULTILINE)
-    shown = re.search(r"\d+MiB\s*/\s*(\d+)MiB", log)
+    more = re.search(r"^one step more: loss (\S+)$", log, re.MULTILINE)
     times = re.search(r"^trained from (\S+) to (\S+)$", log, re.MULTILINE)
     return Trained(
-        learns=loss is not None and float(loss[2]) < float(loss[1]) / 10,
+        learns=loss is not None
+        and float(loss[2]) < float(loss[1]) / 10
+        and "\nlosses: all finite" in log,
         is_repeated="the same again: equal" in log,
-        refused=bool(re.search(r"^\d+ MiB more: refused", log, re.MULTILINE)),
+        refused=bool(re.search(_REFUSED, log, re.MULTILINE)),
+        goes_on=more is not None and math.isfinite(float(more[1])),
         total=int(memory[2]) if memory else None,
         used=int(memory[1]) if memory else None,
-        shown=int(shown[1]) if shown else None,
+        shown=smi_total(log, is_mig=is_mig),
         began=float(times[1]) if times else 0.0,
         ended=float(times[2]) if times else 0.0,
     )
@@ -78,11 +88,13 @@ def judge_training(promise: DevicePromise, outcomes: Sequence[Outcome]) -> Verdi
     """Judge the trainings of ``train``: what is expected of each, and what came of it."""
     limit = promise.device.memory_mib or 0
     expected = (
-        f"learns, the same again, CUDA and nvidia-smi show {limit} MiB, uses no more, more refused"
+        f"learns, the same again, CUDA and nvidia-smi show {limit} MiB, uses no more, "
+        "more refused with CUDA's code 2, trains on"
     )
+    is_mig = promise.mode in PARTITIONED
     found = []
     for outcome in outcomes:
-        read = read_training(outcome)
+        read = read_training(outcome, is_mig=is_mig)
         shows = all(memory_fits(promise, one) for one in (read.total, read.shown))
         sizes = f"CUDA shows {read.total} MiB and nvidia-smi {read.shown} MiB"
         words = [
@@ -90,7 +102,8 @@ def judge_training(promise: DevicePromise, outcomes: Sequence[Outcome]) -> Verdi
             "the same again" if read.is_repeated else "not the same again: it computes wrong",
             f"CUDA and nvidia-smi show {limit} MiB" if shows else sizes,
             "uses no more" if read.used and read.used <= limit else "uses more, or nothing",
-            "more refused" if read.refused else "more not refused",
+            "more refused with CUDA's code 2" if read.refused else "more not refused with it",
+            "trains on" if read.goes_on else "does not train on",
         ]
         found.append(", ".join(words))
     one = expected if all(each == expected for each in found) else "; ".join(found)

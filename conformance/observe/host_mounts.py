@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 # Every container has these, with a device or without: the kernel's file systems, and the files
 # that the kubelet makes for it. What else is mounted came with the device. Device nodes are
 # told by the devices' checks.
 SCRIPT = r"""
-while read -r _ _ _ _ place options _; do
+while read -r _ _ _ source place options _; do
   case "$place" in
     / | /proc | /proc/* | /sys | /sys/* | /dev | /dev/pts | /dev/shm | /dev/mqueue) continue ;;
     /dev/termination-log | /etc/hosts | /etc/hostname | /etc/resolv.conf) continue ;;
@@ -23,18 +24,21 @@ while read -r _ _ _ _ place options _; do
     tried=written
     [ -d "$place" ] && rm -f "$target"
   fi
-  echo "mount ${options%%,*} $tried $place"
+  echo "mount ${options%%,*} $tried $source $place"
 done < /proc/self/mountinfo
 """
-# What a container of a limited share writes by design: its account, and its page on each GPU.
-_OF_ITS_SHARE = re.compile(r"/usr/lib/divvy/share/(account|[0-9a-f]{16}-\d+)")
-_LINE = re.compile(r"mount (ro|rw) (refused|written) (.+)")
+_SHARE = "/usr/lib/divvy/share"
+_LINE = re.compile(r"mount (ro|rw) (refused|written) (\S+) (.+)")
 
 
 @dataclass(frozen=True)
 class HostMount:
-    """A mount from the host, and whether the container can write there."""
+    """A mount from the host, and whether the container can write there.
 
+    ``source`` is its path in the host's file system, as far as the kernel tells a container.
+    """
+
+    source: str
     place: str
     read_only: bool
     written: bool
@@ -44,16 +48,26 @@ class HostMount:
         """Return whether its flags or a try say so."""
         return self.written or not self.read_only
 
-    @property
-    def of_its_share(self) -> bool:
-        """Return whether it is a file in which a limited share's container does its accounts."""
-        return _OF_ITS_SHARE.fullmatch(self.place) is not None
-
 
 def host_mounts(log: str) -> list[HostMount]:
     """Read what the script printed."""
     return [
-        HostMount(match[3], match[1] == "ro", match[2] == "written")
+        HostMount(match[3], match[4], match[1] == "ro", match[2] == "written")
         for match in map(_LINE.fullmatch, log.splitlines())
         if match is not None
     ]
+
+
+def of_one_share(mounts: Sequence[HostMount]) -> list[HostMount]:
+    """Return what a container of a limited share writes by design: its account and its pages.
+
+    They are of the share whose limits the container has; those of another are not its own.
+    """
+    limits = next((each.source for each in mounts if each.place == f"{_SHARE}/limits"), "")
+    share = re.search(r"/shares/([0-9a-f]{16})/limits$", limits)
+    if share is None:
+        return []
+    account = re.compile(rf"\S*/shares/{share[1]}/account {_SHARE}/account")
+    page = re.compile(rf"\S*/pages/[^/\s]+/({share[1]}-\d+) {_SHARE}/\1")
+    named = {each: f"{each.source} {each.place}" for each in mounts}
+    return [one for one, text in named.items() if account.fullmatch(text) or page.fullmatch(text)]

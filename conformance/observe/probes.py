@@ -83,12 +83,22 @@ def look_around(pods: PodNamespace, promise: DevicePromise) -> Outcome:
     return pods.run(promise.node.name, ["/bin/sh", "-c", script(_PARTS)], promise.resource, 120)
 
 
-def shown_memory(pod: Outcome) -> dict[str, int | None]:
+def smi_total(log: str, *, is_mig: bool) -> int | None:
+    """Return the total memory, in MiB, that nvidia-smi shows first; None: it shows none.
+
+    With ``is_mig`` of a MIG device: above those stands their card, which has more.
+    """
+    # Below a MIG device's memory stands its window for the processor.
+    _, _, slices = log.partition("MIG devices:")
+    found = re.search(r"\d+MiB\s*/\s*(\d+)MiB", slices if is_mig else log)
+    return None if found is None else int(found[1])
+
+
+def shown_memory(pod: Outcome, *, is_mig: bool) -> dict[str, int | None]:
     """Return the memory, in MiB, that CUDA and nvidia-smi show in a probe; None: not shown."""
     patterns = {
         "cuDeviceTotalMem": ("look", r"^cuda ID 0: .*, (\d+)MB "),
         "cuMemGetInfo": ("memory", r"device: (\d+) MiB total"),
-        "nvidia-smi": ("nvidia-smi", r"\d+MiB\s*/\s*(\d+)MiB"),
     }
     shown: dict[str, int | None] = {}
     for what, (name, pattern) in patterns.items():
@@ -96,6 +106,7 @@ def shown_memory(pod: Outcome) -> dict[str, int | None]:
         # gpu-burn's megabytes are millions of bytes.
         unit = 10**6 if what == "cuDeviceTotalMem" else 1 << 20
         shown[what] = None if match is None else round(int(match[1]) * unit / (1 << 20))
+    shown["nvidia-smi"] = smi_total(part(pod, "nvidia-smi").log, is_mig=is_mig)
     return shown
 
 

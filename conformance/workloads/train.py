@@ -4,15 +4,17 @@
 usage: train [--seconds N] [--ask MIB]
 
 Trains the same network twice from the same numbers, at least 200 steps each and `--seconds` the
-first time: the loss must fall to a tenth, and what the GPU computes must be the same again. `--ask`
-then asks for so much memory more. The lines are for people and for the suite; the exit code is 0
-where the network learns, 1 where it does not or where the GPU computes differently.
+first time, counted from the first step: the loss must fall to a tenth, and what the GPU computes
+must be the same again. `--ask` then asks for so much memory more, and trains one step after it. The
+lines are for people and for the suite; the exit code is 0 where the network learns, 1 where it does
+not, where a loss is no number or where the GPU computes differently.
 """
 
 import argparse
 import ctypes
 import math
 import os
+import re
 import subprocess
 import sys
 import time
@@ -79,7 +81,8 @@ def memory() -> tuple[int, int]:
 def train(seconds: float) -> list[float]:
     """Train, with a line each second; return the loss of each step."""
     training = Training()
-    began = time.monotonic()
+    training.step()  # before it the kernels are made, and others may not train yet
+    began, since = time.monotonic(), time.time()
     told = 0
     while len(training.losses) < STEPS or time.monotonic() - began < seconds:
         training.step()
@@ -92,6 +95,7 @@ def train(seconds: float) -> list[float]:
                 f"memory {used} of {total} MiB",
                 flush=True,
             )
+    print(f"trained from {since:.1f} to {time.time():.1f}", flush=True)
     return training.losses
 
 
@@ -103,9 +107,19 @@ def ask(mib: int) -> None:
     try:
         Buffer(Device.DEFAULT, mib << 20, dtypes.uint8).allocate()
     except (MemoryError, RuntimeError) as refused:
-        print(f"{mib} MiB more: refused, {refused}")
+        print(f"{mib} MiB more: refused with {cuda_code(refused)}, {refused}")
     else:
         print(f"{mib} MiB more: granted")
+
+
+def cuda_code(error: BaseException | None) -> str:
+    """Return the code of CUDA's that an error, or one behind it, tells."""
+    while error is not None:
+        found = re.search(r"CUDA Error (\d+)", str(error))
+        if found:
+            return f"CUDA's code {found[1]}"
+        error = error.__cause__ or error.__context__
+    return "no code of CUDA's"
 
 
 def main() -> int:
@@ -115,9 +129,7 @@ def main() -> int:
     parser.add_argument("--ask", type=int, metavar="MIB", help="then ask for so much memory more")
     arguments = parser.parse_args()
     prepare()
-    began = time.time()
     losses = train(arguments.seconds)
-    print(f"trained from {began:.1f} to {time.time():.1f}", flush=True)
     subprocess.run(["nvidia-smi"], check=False)
     learns = losses[-1] < losses[0] * FALLS_TO
     print(f"loss {losses[0]:.6f} -> {losses[-1]:.6f} in {len(losses)} steps", flush=True)
@@ -130,7 +142,11 @@ def main() -> int:
     print(f"memory {used} of {total} MiB")
     if arguments.ask:
         ask(arguments.ask)
-    return 0 if learns and not differing else 1
+        again.step()
+        print(f"one step more: loss {again.losses[-1]:.6f}")
+    finite = all(map(math.isfinite, [*losses, *again.losses]))
+    print(f"losses: {'all finite' if finite else 'not all finite'}")
+    return 0 if learns and finite and not differing else 1
 
 
 if __name__ == "__main__":

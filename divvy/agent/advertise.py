@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 
-from divvy.agent.decide.allocation import ContainerAllocation, allocated_uuids
+from divvy.agent.decide.allocation import ContainerAllocation, Refused, allocated_uuids
 from divvy.agent.decide.container_edits import file_edits
+from divvy.agent.decide.container_start import require_no_other_gpu
 from divvy.agent.decide.desired import DesiredState
 from divvy.agent.decide.hardware import Snapshot
 from divvy.agent.decide.health import unhealthy_devices
@@ -23,7 +24,7 @@ from divvy.agent.decide.share import device_shares
 from divvy.agent.inject.device_files import device_files, file_resources
 from divvy.agent.inject.injection import Injection
 from divvy.agent.inject.problem import InjectionProblem
-from divvy.agent.kubelet.device_holders import DeviceHolders
+from divvy.agent.kubelet.device_holders import DeviceHolders, HoldersUnknown
 from divvy.agent.kubelet.registration import DevicePlugins
 from divvy.agent.nvml.cap_nodes import make_cap_nodes
 from divvy.agent.nvml.driver import Driver
@@ -142,3 +143,16 @@ class Advertiser:
             allocation = self.injection.allocation(uuids)
         self._holders.allocated(resource.name, device_ids)
         return allocation
+
+    async def start_container(self, resource: Resource, device_ids: Sequence[str]) -> None:
+        """Refuse a container that has a limited share beside another GPU, and one unknown."""
+        if not resource.memory_prevented:
+            return
+        try:
+            holders = await self._holders.containers()
+        except HoldersUnknown as unknown:
+            raise Refused(
+                f"{resource.name}: what the container has besides is not known: {unknown}; the "
+                "start is tried again"
+            ) from unknown
+        require_no_other_gpu(resource.name, device_ids, holders)

@@ -59,6 +59,7 @@ async def metrics_page(agent: Agent, node: str) -> bytes:
     _claims(page, agent.claims.record)
     claimed = [holder for group in agent.claims.holders.values() for holder in group if holder.pod]
     _shares(page, agent.share_accounts.figures, (*named, *claimed))
+    _unreadable(page, agent.share_accounts.unreadable, (*named, *claimed))
     return generate_latest(page.registry)
 
 
@@ -195,6 +196,21 @@ def _shares(page: _Page, shares: Mapping[str, ShareFigures], held: Iterable[Hold
             waited.set(share.figures.waited[at], *where)
             opened.set(share.figures.opened[at], *where)
             to_host.set(share.figures.to_host[at], *where)
+
+
+def _unreadable(page: _Page, shares: Mapping[str, tuple[str, ...]], held: Iterable[Holder]) -> None:
+    """Show whose limiter writes an account that this agent does not read."""
+    gauge = page.gauge(
+        "divvy_share_account_unreadable",
+        "1 for a container whose account has another format than the agent's.",
+        ["namespace", "pod", "container"],
+    )
+    holders = {holder.device_id: holder for holder in held}
+    for device_ids in shares.values():
+        holder = next((holders[each] for each in device_ids if each in holders), None)
+        if holder is not None:
+            namespace, _, pod = holder.pod.partition("/")
+            gauge.set(1, namespace, pod, holder.container)
 
 
 def _excesses(page: _Page, excesses: Sequence[Excess]) -> None:

@@ -6,7 +6,8 @@ from uuid import NAMESPACE_DNS, uuid5
 
 from divvy.model.gpu_models import GpuModel, MigProfile
 
-# Bus numbers as on an eight-GPU board; further GPUs follow above them.
+# Bus numbers as on an eight-GPU board; further GPUs follow above them and the switches, which
+# simulator/nvml/topology.c has at 0xC0 to 0xC5.
 _BUSES = (0x07, 0x0F, 0x47, 0x4E, 0x87, 0x90, 0xB7, 0xBD)
 # More GPUs than this are joined by switches instead of links of their own.
 _DIRECTLY_LINKED = 4

@@ -1,37 +1,38 @@
 """What profiles say beyond the prediction: to GPUs and nodes that are not there by now."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 
-from divvy.model import Cluster, Hardware, Profile, Rule, gpu_model, rule_for
+from divvy.model import Cluster, DeviceSelector, Hardware, Rule, gpu_model
+from divvy.plan.canonical_rules import canonical_rules, content, order_counts, outcome, rank
 from divvy.plan.settings import SettingChange, flat, setting_changes
 
 _WHOLE = "whole GPUs"
+_WHOLE_BY_CLAIMS = "whole GPUs by claims"
+_VARIOUS = "as the other rules say"
 
 
 @dataclass(frozen=True)
 class Follower:
-    """The profile of a pool, or of one node of it, as text by the path below it.
+    """The profile of a pool, or of one node of it, as canonical rules.
 
-    ``predicted``: the prediction shows nodes that follow it, and so all of ``rules`` but
-    ``beyond``: what the rules say to GPUs that the pool's hardware does not name; ``further`` is
-    what one more GPU of its model would be.
+    ``predicted`` are the rules that take the GPUs which the prediction shows, by their indices; ()
+    where it shows none.
     """
 
-    predicted: bool
-    rules: Mapping[str, str]
-    beyond: Mapping[str, str]
-    further: str
+    rules: tuple[Rule, ...]
+    predicted: tuple[Rule, ...]
 
 
 @dataclass(frozen=True)
 class Profiles:
-    """Every profile as text by its path below it; ``followed`` are the names that pools name.
+    """Every profile as canonical rules; ``followed`` are the names that pools name.
 
     ``followers`` are by their paths: ``pools.<pool>.profile``, ``pools.<pool>.overrides.<node>``.
     """
 
-    rules: Mapping[str, Mapping[str, str]]
+    rules: Mapping[str, tuple[Rule, ...]]
     followed: frozenset[str]
     followers: Mapping[str, Follower]
 
@@ -45,15 +46,15 @@ def profiles_of(cluster: Cluster) -> Profiles:
     """Return the profiles; a label on a node may choose those, too, that no pool names."""
     pools = cluster.pools.values()
     followed = {name for pool in pools for name in (pool.profile, *pool.overrides.values())}
-    texts = {name: _rules(profile.rules) for name, profile in cluster.profiles.items()}
+    rules = {name: canonical_rules(one.rules) for name, one in cluster.profiles.items()}
     known: dict[tuple[str, str, int], Follower] = {}
 
     def follower(name: str, hardware: Hardware | None, nodes: int) -> Follower:
         if hardware is None or nodes <= 0:
-            return Follower(False, texts[name], {}, "")
+            return Follower(rules[name], ())
         key = (name, hardware.model, hardware.gpus)
         if key not in known:
-            known[key] = _predicted(cluster.profiles[name], hardware, texts[name])
+            known[key] = Follower(rules[name], _predicted(rules[name], hardware))
         return known[key]
 
     followers: dict[str, Follower] = {}
@@ -63,29 +64,21 @@ def profiles_of(cluster: Cluster) -> Profiles:
         followers[path] = follower(pool.profile, pool.hardware, count - len(pool.overrides))
         for node, profile in pool.overrides.items():
             followers[follower_path(name, node)] = follower(profile, pool.hardware, count)
-    return Profiles(
-        {name: {f"rules{path}": one for path, one in text.items()} for name, text in texts.items()},
-        frozenset(followed),
-        followers,
-    )
+    return Profiles(rules, frozenset(followed), followers)
 
 
 def profile_changes(before: Profiles, after: Profiles) -> tuple[SettingChange, ...]:
     """Return what becomes of profiles that no pool follows; a new name alone is no change."""
     changes: list[SettingChange] = []
     for name in sorted({*before.rules, *after.rules} - before.followed - after.followed):
+        path = f"profiles.{name}"
         older, newer = before.rules.get(name), after.rules.get(name)
-        if older is None or newer is None:
-            there, elsewhere = (before, after) if newer is None else (after, before)
-            if there.rules[name] not in elsewhere.rules.values():
-                words = "in the stack file"
-                sides = (words, "") if newer is None else ("", words)
-                changes.append(SettingChange(f"profiles.{name}", *sides))
-            continue
-        changes += [
-            SettingChange(f"profiles.{name}.{one.path}", one.before, one.after)
-            for one in setting_changes(older, newer)
-        ]
+        if older is not None and newer is not None:
+            changes += _rule_changes(path, Follower(older, ()), Follower(newer, ()), shown=False)
+        elif older is not None and older not in after.rules.values():
+            changes.append(SettingChange(path, "in the stack file", ""))
+        elif newer is not None and newer not in before.rules.values():
+            changes.append(SettingChange(path, "", "in the stack file"))
     return tuple(changes)
 
 
@@ -99,54 +92,97 @@ def follower_changes(
     changes: list[SettingChange] = []
     for path in sorted({*before, *after}):
         older, newer = before.get(path), after.get(path)
-        there = [one for one in (older, newer) if one is not None]
-        predicted = all(one.predicted for one in there)
-        sides = [
-            {} if one is None else one.beyond if predicted else one.rules for one in (older, newer)
-        ]
-        changes += [
-            SettingChange(path + one.path, one.before, one.after) for one in setting_changes(*sides)
-        ]
-        further = [one.further for one in there if predicted]
-        # Where the others change it follows them, and that is shown.
-        if path not in shown and len(set(further)) > 1:
-            changes.append(SettingChange(f"{path} of further GPUs", *further))
+        if older is not None and newer is not None:
+            changes += _rule_changes(path, older, newer, shown=path in shown)
+        elif older is not None:
+            changes += [SettingChange(one, text, "") for one, text in _alone(path, older)]
+        elif newer is not None:
+            changes += [SettingChange(one, "", text) for one, text in _alone(path, newer)]
     return tuple(changes)
 
 
-def _predicted(profile: Profile, hardware: Hardware, rules: Mapping[str, str]) -> Follower:
+def _predicted(rules: tuple[Rule, ...], hardware: Hardware) -> tuple[Rule, ...]:
     model = gpu_model(hardware.model)
     names = (model.product, model.name)
-    taken = {rule_for(profile, gpu, "", names) for gpu in range(hardware.gpus)}
-    beyond: dict[str, str] = {}
-    for number, rule in enumerate(profile.rules):
-        if number not in taken:
-            beyond |= _rule(number, rule)
+    return tuple(
+        next(rule for rule in rules if rule.devices.takes(index, "", names))
+        for index in range(hardware.gpus)
+    )
+
+
+def _alone(path: str, follower: Follower) -> Iterator[tuple[str, str]]:
+    """Yield the rules of a follower that the other side lacks, but for what is predicted."""
+    for rule in follower.rules:
+        if follower.predicted and (rule in follower.predicted or rule == Rule()):
             continue
-        selector = {"uuids": sorted(rule.devices.uuids), "model": rule.devices.model}
-        beyond |= dict(flat((f"[{number}]", "devices"), selector))
-    further = rule_for(profile, None, "", names)
-    text = _WHOLE if further < 0 else _content(profile.rules[further])
-    return Follower(True, rules, beyond, text)
+        yield f"{path}[{_name(rule.devices)}]", _text(rule)
 
 
-def _rules(rules: tuple[Rule, ...]) -> dict[str, str]:
-    leaves: dict[str, str] = {}
-    for number, rule in enumerate(rules):
-        leaves |= _rule(number, rule)
-    return leaves
+def _rule_changes(
+    path: str, before: Follower, after: Follower, *, shown: bool
+) -> Iterator[SettingChange]:
+    """Yield what becomes of each selector's GPUs, then of those that two selectors share."""
+    steps = tuple(zip(before.predicted, after.predicted, strict=False)) if shown else ()
+    older = {rule.devices: rule for rule in before.rules}
+    newer = {rule.devices: rule for rule in after.rules}
+    for selector in sorted({*older, *newer}, key=rank):
+        sides = _made(before.rules, selector), _made(after.rules, selector)
+        taken = (step for step in steps if selector in (step[0].devices, step[1].devices))
+        seen = any(_is_step(sides, step) for step in taken) and not _both_by_claims(*sides)
+        if sides[0] != sides[1] and not seen:
+            yield from _content_changes(f"{path}[{_name(selector)}]", *sides)
+    same = [rule for rule in after.rules if older.get(rule.devices) == rule]
+    for now, then in combinations(same, 2):
+        turned = before.rules.index(then) < before.rules.index(now)
+        if turned and order_counts(then, now) and (then, now) not in steps:
+            names = " and ".join(map(_name, sorted((then.devices, now.devices), key=rank)))
+            yield SettingChange(f"{path}[{names}]", _text(then), _text(now))
 
 
-def _rule(number: int, rule: Rule) -> dict[str, str]:
-    """Return a rule as text; one that changes nothing about its GPUs says so."""
-    value = rule.model_dump(mode="json", by_alias=True)
-    value["devices"] |= {name: sorted(value["devices"][name]) for name in ("indices", "uuids")}
-    leaves = dict(flat((f"[{number}]",), value))
-    if rule.claims is not None:
-        leaves[f"[{number}].claims"] = "by claims"
-    return leaves or {f"[{number}]": _WHOLE}
+def _made(rules: tuple[Rule, ...], selector: DeviceSelector) -> Rule | None:
+    """Return what a selector's own rule makes of its GPUs, else the others, None if several."""
+    own = next((content(rule) for rule in rules if rule.devices == selector), None)
+    return outcome(rules, selector) if own is None else own
 
 
-def _content(rule: Rule) -> str:
+def _both_by_claims(before: Rule | None, after: Rule | None) -> bool:
+    """Return whether the prediction shows only how much of two rules can be claimed at most."""
+    rules = (before, after)
+    return all(rule is not None and rule.claims is not None for rule in rules)
+
+
+def _is_step(sides: tuple[Rule | None, Rule | None], step: tuple[Rule, Rule]) -> bool:
+    return all(
+        side is None or side == content(rule) for side, rule in zip(sides, step, strict=True)
+    )
+
+
+def _content_changes(path: str, before: Rule | None, after: Rule | None) -> Iterator[SettingChange]:
+    """Yield the values that differ where both are of one kind, else the two as a whole."""
+    older, newer = _leaves(before), _leaves(after)
+    if older.keys() == newer.keys() and older:
+        for one in setting_changes(older, newer):
+            yield SettingChange(f"{path}.{one.path}", one.before, one.after)
+    else:
+        yield SettingChange(path, _text(before), _text(after))
+
+
+def _leaves(rule: Rule | None) -> dict[str, str]:
+    if rule is None:
+        return {}
+    leaves = dict(flat((), rule.model_dump(mode="json", by_alias=True, exclude={"devices"})))
+    return leaves if rule.claims is None else {**leaves, "by": "claims"}
+
+
+def _text(rule: Rule | None) -> str:
+    if rule is None:
+        return _VARIOUS
     value = rule.model_dump(mode="json", by_alias=True, exclude={"devices"}, exclude_defaults=True)
-    return ", ".join(f"{path} {text}" for path, text in sorted(flat((), value))) or _WHOLE
+    text = ", ".join(f"{path} {text}" for path, text in sorted(flat((), value)))
+    return text or (_WHOLE if rule.claims is None else _WHOLE_BY_CLAIMS)
+
+
+def _name(selector: DeviceSelector) -> str:
+    if selector.everything:
+        return "all"
+    return selector.model or str((*selector.uuids, *selector.indices)[0])

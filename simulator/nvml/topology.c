@@ -3,7 +3,9 @@
 
 #include "handles.h"
 
-#define SWITCH_BUS 0xc4u /* where the simulated NVSwitches are */
+/* Where the simulated NVSwitches are: between the GPUs of divvy/lab/flat_file.py. */
+#define SWITCH_BUS 0xc0u
+#define SWITCHES 6
 
 EXPORT nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t one, nvmlDevice_t other,
                                                         unsigned *level)
@@ -123,9 +125,9 @@ EXPORT nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, uns
     if (state.link_peer[link] == SIM_LINK_NONE)
         return SIM_ERR_NOT_SUPPORTED;
     if (state.link_peer[link] == SIM_LINK_SWITCH) {
-        info->bus = SWITCH_BUS + link % 6;
-        strcpy(info->busId, "00000000:C4:00.0");
-        info->busId[10] = (char)('4' + link % 6);
+        info->bus = SWITCH_BUS + link % SWITCHES;
+        strcpy(info->busId, "00000000:C0:00.0");
+        info->busId[10] = (char)('0' + link % SWITCHES);
         strcpy(info->busIdLegacy, info->busId + 4);
         return 0;
     }

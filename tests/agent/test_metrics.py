@@ -56,7 +56,9 @@ def scrape(state: str = "Ready") -> dict[str, list[tuple[dict[str, str], float]]
     agent: Any = SimpleNamespace(
         plugins=SimpleNamespace(advertised=lambda: (WHOLE, SHARED)),
         memory_watch=SimpleNamespace(excesses=()),
-        share_accounts=SimpleNamespace(figures={}),
+        share_accounts=SimpleNamespace(
+            figures={}, unreadable={"a": ("GPU-b::0", "GPU-b::1"), "b": ("GPU-c::0",)}
+        ),
         status=NodeStatus("abc", "pool", "split", "pool", "", "550", True, gpus, {}),
         state_seconds=lambda _now: {("GPU-a", "Changing"): 1.5},
         driver=SimpleNamespace(
@@ -87,6 +89,12 @@ def test_a_device_names_its_holder_and_a_device_of_the_past_does_not() -> None:
 def test_memory_is_a_pods_only_where_it_is_alone_on_the_device() -> None:
     used = scrape()["divvy_pod_memory_used_mib"]
     assert [(labels["pod"], value) for labels, value in used] == [("one", 100.0)]
+
+
+def test_an_account_of_another_format_names_who_holds_the_share() -> None:
+    (found,) = scrape()["divvy_share_account_unreadable"]
+    labels = {"node": "node-1", "namespace": "team", "pod": "two", "container": "main"}
+    assert found == (labels, 1)
 
 
 def test_states_are_one_of_all_and_their_time_adds_up() -> None:

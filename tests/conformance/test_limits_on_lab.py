@@ -9,9 +9,9 @@ import pytest
 
 from tests.conformance.halted_burn import with_a_halted_burn
 from tests.conformance.scene import Scene
-from tests.limited_shares import limited_shares
+from tests.limited_shares import LIMITED, followed, limited_shares
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
 CHECKS = "--select=ISO-06,ISO-08,ISO-09,ISO-10,ISO-11,ISO-12,WORK-01,WORK-06"
 
 
@@ -74,3 +74,16 @@ def test_limited_shares_are_proven_and_their_faults_are_seen(scene: Scene) -> No
         with agents_that_see_no_processes(scene):
             blind = scene.verify("--pool=notebooks", "--select=ISO-12", "--exclusive", expect=1)
         assert results(blind) == {("ISO-12", "failed")}, scene.said
+
+
+def test_limited_shares_of_mig_devices_are_proven(scene: Scene) -> None:
+    sharing = {"replicas": 2, "memoryLimit": LIMITED["timeSlicing"]["memoryLimit"]}
+    rule = {"mig": {"3g.20gb": 2}, "timeSlicing": sharing}
+    with followed(scene.deployed, rule, "research"):
+        select = "--select=ISO-06,ISO-08,ISO-09,ISO-10,ISO-11,WORK-06"
+        sound = scene.verify("--pool=research", select, "--exclusive", expect=0)
+    assert len(sound["checks"]) == 6
+    assert {status for _, status in results(sound)} == {"passed"}, scene.said
+    assert {check["case"] for check in sound["checks"]} == {
+        "gpu-a100:nvidia.com/mig-3g.20gb.shared"
+    }

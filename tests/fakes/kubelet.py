@@ -8,6 +8,7 @@ It follows the real one (1.36) where plugins can tell the difference, above all 
 * GetPreferredAllocation's answer is intersected with what is free; admission fails when Allocate
   fails, and keeps what the pod's other containers were given until the pod is seen to be gone.
   What ordinary init containers were given is given to the pod's later containers again.
+* Before each start of a container it asks the plugins that registered for it.
 * Allocations live in its checkpoint, written when all devices of a container are allocated and
   whenever a list arrives. An entry leaves it only when the pods are known, the pod is not among
   them, and somebody asks for the list. Without a whole checkpoint a new kubelet knows of none.
@@ -42,6 +43,10 @@ class AdmissionFailed(Exception):
     """The pod would end as Failed with UnexpectedAdmissionError."""
 
 
+class StartFailed(Exception):
+    """The container would wait with CreateContainerConfigError, and be tried again."""
+
+
 @dataclass
 class Endpoint:
     """A registered resource: its plugin's socket and the devices it listed last."""
@@ -52,6 +57,7 @@ class Endpoint:
     devices: dict[str, Any] = field(default_factory=dict)
     lists: int = 0
     alive: bool = True
+    pre_start: bool = False
     watch: asyncio.Task[None] | None = None
 
     @property
@@ -228,8 +234,10 @@ class FakeKubelet(stubs.RegistrationServicer, pods_stubs.PodResourcesListerServi
         socket = self.plugins / request.endpoint
         channel = grpc.aio.insecure_channel(f"unix:{socket}")
         stub = stubs.DevicePluginStub(channel)
-        await stub.GetDevicePluginOptions(api.Empty(), timeout=10)
-        endpoint = Endpoint(request.resource_name, socket, channel)
+        # It does not look at the request's options.
+        options = await stub.GetDevicePluginOptions(api.Empty(), timeout=10)
+        asks = options.pre_start_required
+        endpoint = Endpoint(request.resource_name, socket, channel, pre_start=asks)
         endpoint.watch = asyncio.create_task(self._watch(endpoint))
         self.endpoints[request.resource_name] = endpoint
         self.registrations.append(request.resource_name)
@@ -358,6 +366,24 @@ class FakeKubelet(stubs.RegistrationServicer, pods_stubs.PodResourcesListerServi
         )
         wanted = [name for name in answer.container_responses[0].deviceIDs if name in free]
         return (wanted + [name for name in free if name not in wanted])[:count]
+
+    async def start_container(self, pod: str, container: str = "main") -> None:
+        """Ask the plugins that want it before a container starts, for the first time or again."""
+        uid = self.pods[pod].uid
+        for each in self._allocations:
+            if (each.uid, each.container) != (uid, container):
+                continue
+            endpoint = self.endpoints.get(each.resource)
+            if endpoint is None:
+                raise StartFailed(f"endpoint not found for {each.resource}")
+            if not endpoint.pre_start:
+                continue
+            stub = stubs.DevicePluginStub(endpoint.channel)
+            request = api.PreStartContainerRequest(devices_ids=each.device_ids)
+            try:
+                await stub.PreStartContainer(request, timeout=30)
+            except grpc.RpcError as error:
+                raise StartFailed(str(error.details())) from None
 
     async def _until_thawed(self, life: int) -> None:
         await self._thawed.wait()

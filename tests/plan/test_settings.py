@@ -90,7 +90,7 @@ def test_a_rule_for_a_model_that_the_hardware_does_not_name_shows() -> None:
 
     before = changed(profiles__w=rules(4), pools__auto__hardware=NODES)
     after = changed(profiles__w=rules(8), pools__auto__hardware=NODES)
-    expected = ("pools.auto.profile[1].timeSlicing.replicas", "4", "8")
+    expected = ("pools.auto.profile[t4*].timeSlicing.replicas", "4", "8")
     assert expected in settings(before, after)
     assert not compare(before, after).changes
     # What the prediction shows is not said twice.
@@ -108,7 +108,7 @@ def test_a_rule_for_all_gpus_that_becomes_one_for_these_shows() -> None:
     before = changed(profiles__four=four, pools__auto__hardware=NODES, pools__auto__profile="four")
     after = copy.deepcopy(before)
     after["profiles"]["four"] = {"devices": [0, 1], **four}
-    expected = ("pools.auto.profile of further GPUs", "timeSlicing.replicas 4", "whole GPUs")
+    expected = ("pools.auto.profile[all]", "timeSlicing.replicas 4", "whole GPUs")
     assert settings(before, after) == [expected]
     after["profiles"]["four"] = {"timeSlicing": {"replicas": 8}}
     assert settings(before, after) == []
@@ -117,7 +117,7 @@ def test_a_rule_for_all_gpus_that_becomes_one_for_these_shows() -> None:
 def test_whole_gpus_for_one_node_show() -> None:
     before = changed(pools__q__profile="seven")
     after = changed(pools__q__profile="seven", pools__q__overrides={"node-1": "w"})
-    assert settings(before, after) == [("pools.q.overrides.node-1[0]", "", "whole GPUs")]
+    assert settings(before, after) == [("pools.q.overrides.node-1[all]", "", "whole GPUs")]
 
 
 def test_the_profile_of_the_nodes_to_come_shows() -> None:
@@ -126,7 +126,8 @@ def test_the_profile_of_the_nodes_to_come_shows() -> None:
     before = changed(pools__auto__hardware=hardware, pools__auto__overrides={"node-1": "four"})
     after = copy.deepcopy(before)
     after["pools"]["auto"]["profile"] = "seven"
-    assert ("pools.auto.profile[0].mig.layout.1g.5gb", "", "7") in settings(before, after)
+    expected = ("pools.auto.profile[all]", "whole GPUs", "mig.layout.1g.5gb 7")
+    assert settings(before, after) == [expected]
 
 
 @pytest.mark.parametrize(

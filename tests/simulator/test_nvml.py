@@ -5,11 +5,13 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pynvml as nvml
 import pytest
 
 from divvy.lab.flat_file import gpu_uuid
+from divvy.lab.simulated_driver import SOURCE
 from tests.simulator.driver_root import VERSION
 
 
@@ -280,3 +282,37 @@ def test_sixteen_gpus(install):
     assert nvml.nvmlDeviceGetCount() == 16
     gpus = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(16)]
     assert len({nvml.nvmlDeviceGetPciInfo(gpu).busId for gpu in gpus}) == 16
+
+
+@pytest.mark.parametrize("count", range(2, 17))
+def test_no_gpu_is_where_a_switch_is(install, count):
+    install("H100-80GB-HBM3", count).nvml()
+    gpus = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
+    buses = [nvml.nvmlDeviceGetPciInfo(gpu).busId for gpu in gpus]
+    assert len(set(buses)) == count
+    behind = {
+        (nvml.nvmlDeviceGetNvLinkRemotePciInfo(gpu, link).bus, remote)
+        for gpu in gpus
+        for link in range(18)
+        if (remote := nvml.nvmlDeviceGetNvLinkRemotePciInfo(gpu, link).busId) not in buses
+    }
+    assert len(behind) == (6 if count > 4 else 0)
+    assert all(int(remote.split(":")[1], 16) == bus for bus, remote in behind)
+
+
+def test_what_gpus_do_not_support_is_answered_so_and_not_missing(install):
+    names = re.findall(
+        r"^NOT_SUPPORTED\((\w+)\)$", (SOURCE / "nvml/not_supported.c").read_text(), re.M
+    )
+    assert len(set(names)) == len(names) > 100
+    interface = Path(nvml.__file__).read_text()
+    assert [name for name in names if f'"{name}"' not in interface] == []
+    driver = install()
+    library = ctypes.CDLL(str(driver.library("libnvidia-ml.so.1")))
+    assert {getattr(library, name)() for name in names} == {nvml.NVML_ERROR_UNINITIALIZED}
+    driver.nvml()
+    gpu = nvml.nvmlDeviceGetHandleByIndex(0)
+    value = ctypes.c_ulonglong(7)
+    answers = {name: getattr(library, name)(gpu, ctypes.byref(value)) for name in names}
+    assert {*answers.values()} == {nvml.NVML_ERROR_NOT_SUPPORTED}, answers
+    assert value.value == 7

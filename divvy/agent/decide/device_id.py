@@ -24,6 +24,11 @@ def physical(device_id: str) -> str:
     return device_id.split(SEPARATOR, 1)[0]
 
 
+def is_gpu(device_id: str) -> bool:
+    """Return whether a GPU, a MIG device or a replica of one has this ID."""
+    return device_id.startswith(("GPU-", "MIG-"))
+
+
 def is_share(device_id: str) -> bool:
     """Return whether it is one replica of several."""
     return SEPARATOR in device_id

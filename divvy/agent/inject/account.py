@@ -68,6 +68,10 @@ class AccountProblem(Exception):
     """An account cannot be used; the text says why."""
 
 
+class OtherFormat(AccountProblem):
+    """The file is no account as this agent makes them: another agent's, or spoilt by its tenant."""
+
+
 def create_account(path: Path) -> None:
     """Put an empty account in the place of an earlier tenant's; raises OSError.
 
@@ -126,7 +130,7 @@ def _opened(path: Path) -> Iterator[tuple[int, bytes]]:
         # Read, not mapped: a tenant can cut the file off, and who then touches the map is ended.
         data = os.pread(file, SIZE, 0)
         if len(data) < SIZE or _HEADER.unpack_from(data)[0] != _MAGIC:
-            raise AccountProblem(f"{path}: no account")
+            raise OtherFormat(f"{path}: an account of another format than this agent's")
         yield file, data
     except OSError as error:
         raise AccountProblem(f"{path}: {error}") from error

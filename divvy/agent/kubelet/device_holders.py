@@ -68,6 +68,27 @@ class DeviceHolders:
         self._last = (*known, *lost)
         return (*self._last, *self.ledger.pending(known, version, monotonic()))
 
+    async def containers(self) -> tuple[Holder, ...]:
+        """Return what the kubelet's list or its checkpoint shows now; raises HoldersUnknown.
+
+        Each may lack what the other has. What a container is about to start with is in the
+        checkpoint: it is written before.
+        """
+        problems: list[str] = []
+        listed: tuple[Holder, ...] = ()
+        recorded: tuple[Holder, ...] = ()
+        try:
+            listed = await self._pod_resources.holders()
+        except grpc.RpcError:
+            problems.append(_SILENT)
+        try:
+            recorded = self._read()
+        except HoldersUnknown as problem:
+            problems.append(str(problem))
+        if len(problems) == 2:
+            raise HoldersUnknown("; ".join(problems))
+        return joined(listed, recorded, {})
+
     def _forgotten(
         self, known: tuple[Holder, ...], containers: frozenset[tuple[str, str]]
     ) -> tuple[Holder, ...]:
@@ -88,13 +109,16 @@ class DeviceHolders:
             raise HoldersUnknown(_UNWRITTEN)
         self._found = _NO_VERSION
         if version is None or version != self._parsed[0]:
-            try:
-                self._parsed = (version, recorded_holders(self._checkpoint.read_bytes()))
-            except OSError as error:
-                raise HoldersUnknown(f"the kubelet's checkpoint cannot be read: {error}") from error
-            except UnreadableCheckpoint as problem:
-                raise HoldersUnknown(str(problem)) from problem
+            self._parsed = (version, self._read())
         return self._parsed[1]
+
+    def _read(self) -> tuple[Holder, ...]:
+        try:
+            return recorded_holders(self._checkpoint.read_bytes())
+        except OSError as error:
+            raise HoldersUnknown(f"the kubelet's checkpoint cannot be read: {error}") from error
+        except UnreadableCheckpoint as problem:
+            raise HoldersUnknown(str(problem)) from problem
 
     def _version(self) -> Version:
         return _version(self._checkpoint)

@@ -31,6 +31,9 @@ class Allocator(Protocol):
     def allocate(self, resource: Resource, device_ids: Sequence[str]) -> ContainerAllocation:
         """Answer an Allocate, or raise Refused."""
 
+    async def start_container(self, resource: Resource, device_ids: Sequence[str]) -> None:
+        """Raise Refused where the container of these devices may not start."""
+
 
 class ResourceServer(stubs.DevicePluginServicer):
     """Serves one resource on its own socket; a new list goes out on the open stream."""
@@ -96,8 +99,16 @@ class ResourceServer(stubs.DevicePluginServicer):
         self.socket.unlink(missing_ok=True)
 
     async def GetDevicePluginOptions(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
-        """Say that preferred allocation is answered and PreStartContainer is not needed."""
-        return options()
+        """Say what the kubelet may ask, and must."""
+        return self.options
+
+    @property
+    def options(self) -> Any:
+        """Return the options told to the kubelet: it asks before each start of a limited share."""
+        return api.DevicePluginOptions(
+            get_preferred_allocation_available=True,
+            pre_start_required=self._resource.memory_prevented,
+        )
 
     async def ListAndWatch(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802, ARG002
         """Send the list now and after every change."""
@@ -129,7 +140,7 @@ class ResourceServer(stubs.DevicePluginServicer):
         return answer
 
     async def Allocate(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """ContainerAllocation the devices, or fail with device and reason."""
+        """Allocate the devices, or fail with device and reason."""
         answer = api.AllocateResponse()
         try:
             for container in request.container_requests:
@@ -139,14 +150,13 @@ class ResourceServer(stubs.DevicePluginServicer):
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
         return answer
 
-    async def PreStartContainer(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
-        """Answer, although it is never requested."""
+    async def PreStartContainer(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Let a container start, or fail with the reason: the kubelet tries again."""
+        try:
+            await self._allocator.start_container(self._resource, request.devices_ids)
+        except Refused as refusal:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
         return api.PreStartContainerResponse()
-
-
-def options() -> Any:
-    """Return the options told to the kubelet."""
-    return api.DevicePluginOptions(get_preferred_allocation_available=True)
 
 
 def socket_name(resource: str) -> str:

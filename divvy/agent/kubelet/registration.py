@@ -14,7 +14,7 @@ import grpc
 from divvy.agent.decide.inventory import Resource
 from divvy.agent.kubelet.api import deviceplugin_pb2 as api
 from divvy.agent.kubelet.api import deviceplugin_pb2_grpc as stubs
-from divvy.agent.kubelet.device_plugin import API_VERSION, Allocator, ResourceServer, options
+from divvy.agent.kubelet.device_plugin import API_VERSION, Allocator, ResourceServer
 from divvy.agent.kubelet.plugin_sockets import serving_sockets
 from divvy.agent.ticks import next_tick_or
 
@@ -29,7 +29,7 @@ class DevicePlugins:
     A resource that is no longer advertised goes on being served with an empty list,
     so that the node shows 0 at once instead of a stale number for five minutes.
     Registration is repeated when the kubelet's socket is a new one, when ours
-    was removed, and when the kubelet ends a stream. While another device plugin
+    was removed, when the kubelet ends a stream, and for other options. While another device plugin
     serves the same GPUs (``rivals``), nothing of ours is served or registered:
     the kubelet would take whichever registered last.
     """
@@ -77,7 +77,13 @@ class DevicePlugins:
         for name, resource in advertised.items():
             known = self._servers.get(name)
             if known is not None:
+                options = known.options
                 changed |= known.advertise(resource)
+                if known.options != options:
+                    # It learns of them when it connects. The stream that is open stays: with its
+                    # end the kubelet would disconnect the one that took its place.
+                    self._unregistered.add(name)
+                    self._wake.set()
                 continue
             server = ResourceServer(resource, self._folder, self._allocator, self._stream_ended)
             if not self.rivals:
@@ -149,7 +155,7 @@ class DevicePlugins:
             version=API_VERSION,
             endpoint=server.socket.name,
             resource_name=resource,
-            options=options(),
+            options=server.options,
         )
         async with grpc.aio.insecure_channel(f"unix:{self._socket}") as channel:
             try:

@@ -17,6 +17,7 @@ from divvy.agent.decide.share import MAX_DEVICES
 from divvy.agent.inject.account import (
     AccountProblem,
     Figures,
+    OtherFormat,
     read_account,
     write_beyond,
 )
@@ -61,7 +62,10 @@ class ShareAccounts:
         self._shares = state_folder / "shares"
         self._pages = state_folder / "pages"
         self._earlier: dict[str, Look] = {}
+        self._told: frozenset[str] = frozenset()
         self.figures: Mapping[str, ShareFigures] = {}
+        self.unreadable: Mapping[str, tuple[str, ...]] = {}
+        """Replicas of the shares whose accounts have another format, by share."""
 
     async def run(self) -> None:
         """Look for ever."""
@@ -69,8 +73,9 @@ class ShareAccounts:
         while True:
             await next_tick(_LOOK_SECONDS)
             names = self._names()
+            self._told &= frozenset(names)
             if not names:
-                self.figures = {}
+                self.figures, self.unreadable = {}, {}
                 continue
             # In a thread: how long a look takes is in the hands of those whose files they are.
             before = await asyncio.to_thread(self._before, names)
@@ -90,25 +95,41 @@ class ShareAccounts:
     def _before(self, names: list[str]) -> dict[str, ShareFigures]:
         for page in self._pages.glob("*/*"):
             cut_page(page)
-        return self._read(names)
+        unreadable: dict[str, tuple[str, ...]] = {}
+        found = self._read(names, unreadable)
+        self.unreadable = unreadable
+        return found
 
-    def _read(self, names: Iterable[str]) -> dict[str, ShareFigures]:
+    def _read(
+        self, names: Iterable[str], unreadable: dict[str, tuple[str, ...]]
+    ) -> dict[str, ShareFigures]:
+        """Read the accounts of shares; those of another format go into ``unreadable``."""
         found = {}
         for name in names:
             folder = self._shares / name
             try:
                 limits = _DEVICE.findall((folder / "limits").read_text())
                 figures = read_account(folder / "account")
+            except OtherFormat as problem:
+                unreadable[name] = _device_ids(folder)
+                self._tell(name, problem)
+                continue
             except (OSError, AccountProblem):
                 continue  # being made, or spoilt by its tenant: then it holds only the tenant up
             sizes = {uuid: int(size) for uuid, size, _ in limits}
             found[name] = ShareFigures(_device_ids(folder), sizes, figures)
         return found
 
+    def _tell(self, name: str, problem: OtherFormat) -> None:
+        """Log it once for each share: its tenant can spoil its account as often as it likes."""
+        if name not in self._told:
+            self._told |= {name}
+            _log.warning("%s: the figures of this share are not known", problem)
+
     def _after(
         self, before: Mapping[str, ShareFigures], uses: list[tuple[InNamespace, str, int]]
     ) -> tuple[dict[str, Look], dict[str, ShareFigures]]:
-        after = self._read(before)
+        after = self._read(before, {})
         looked: dict[str, Look] = {}
         for name, share in after.items():
             devices = {uuid: at for at, uuid in enumerate(share.limits)}

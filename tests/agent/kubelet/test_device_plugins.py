@@ -44,6 +44,9 @@ class Allocator:
             (), file_edits(resource.files) if resource.kind == "file" else EDITS
         )
 
+    async def start_container(self, resource: Resource, device_ids: Sequence[str]) -> None:
+        """Let every container start."""
+
 
 @asynccontextmanager
 async def serving(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -77,6 +78,51 @@ def test_the_files_of_a_share_go_when_nobody_holds_it(
     asyncio.run(cleaned(tmp_path, held, monkeypatch))
     assert not folder.exists()
     assert not any((tmp_path / "pages/GPU-0").iterdir())
+
+
+@pytest.mark.parametrize("content", [b"", b"\1" * 200_000])
+def test_an_account_of_another_format_is_told_once_and_shown_until_it_is_sound(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    content: bytes,
+) -> None:
+    monkeypatch.setattr("divvy.agent.memory.shares._LOOK_SECONDS", 0.01)
+    lay_share(tmp_path, ["GPU-0::0"], [DeviceShare("GPU-0", 1000)])
+    lay_share(tmp_path, ["GPU-0::1"], [DeviceShare("GPU-0", 1000)])
+    (folder,) = (
+        each
+        for each in (tmp_path / "shares").iterdir()
+        if (each / "devices").read_text() == "GPU-0::0\n"
+    )
+    sound = (folder / "account").read_bytes()
+    (folder / "account").write_bytes(content)
+    unfinished = tmp_path / "shares/unfinished"  # by an Allocate that is under way
+    unfinished.mkdir()
+    (unfinished / "limits").touch()
+
+    async def look() -> None:
+        driver = SimpleNamespace(snapshot=None)
+        accounts = ShareAccounts(driver, Held(), tmp_path)  # type: ignore[arg-type]
+        loop = asyncio.create_task(accounts.run())
+        await until(lambda: accounts.unreadable == {folder.name: ("GPU-0::0",)})
+        await until(lambda: len(accounts.figures) == 1)
+        (folder / "account").write_bytes(sound)
+        await until(lambda: not accounts.unreadable and len(accounts.figures) == 2)
+        (folder / "account").write_bytes(content)
+        await until(lambda: bool(accounts.unreadable))
+        loop.cancel()
+
+    asyncio.run(look())
+    (line,) = caplog.messages
+    assert f"{folder / 'account'}: an account of another format" in line
+
+
+async def until(met: Callable[[], bool]) -> None:
+    """Wait for something."""
+    async with asyncio.timeout(30):
+        while not met():
+            await asyncio.sleep(0.01)
 
 
 def test_a_share_can_be_given_after_its_files_were_removed_by_hand(

@@ -14,7 +14,9 @@ trained from 1000.0 to 1015.0
 loss 1.652950 -> 0.051367 in 1417 steps
 the same again: equal
 memory 1 of 3000 MiB
-3064 MiB more: refused, Allocation of 2.99 GB failed on CUDA. Used: 24 KB
+3064 MiB more: refused with CUDA's code 2, Allocation of 2.99 GB failed on CUDA. Used: 24 KB
+one step more: loss 0.051311
+losses: all finite
 """
 
 
@@ -48,7 +50,12 @@ def test_trainings_within_their_shares_are_sound(promise: DevicePromise) -> None
         ("/   3000MiB", "", "CUDA shows 3000 MiB and nvidia-smi None MiB"),
         ("\nmemory 1 of 3000", "\nmemory 3001 of 3000", "uses more"),
         ("\nmemory 1 of 3000", "\nmemory 0 of 3000", "uses more, or nothing"),
-        ("refused, Allocation", "granted", "more not refused"),
+        ("refused with CUDA's code 2, Allocation", "granted", "more not refused"),
+        ("code 2,", "code 700,", "more not refused with it"),
+        ("code 2,", "code 20,", "more not refused with it"),
+        ("one step more: loss 0.051311", "", "does not train on"),
+        ("one step more: loss 0.051311", "one step more: loss nan", "does not train on"),
+        ("losses: all finite", "losses: not all finite", "does not learn"),
         (SOUND, "", "does not learn"),
     ],
 )
@@ -56,6 +63,15 @@ def test_each_of_its_words_counts(promise: DevicePromise, old: str, new: str, sa
     expected, actual = judge_training(promise, [ended(SOUND), ended(SOUND.replace(old, new))])
     assert expected != actual
     assert says in actual
+
+
+def test_on_a_mig_device_its_own_row_counts() -> None:
+    card = (
+        "|       1MiB /  81559MiB |     18%\n| MIG devices:\n|   1MiB /  3000MiB |  2MiB / 65536MiB"
+    )
+    log = SOUND.replace("|       1MiB /   3000MiB |", card)
+    assert read_training(ended(log)).shown == 81559
+    assert read_training(ended(log), is_mig=True).shown == 3000
 
 
 @pytest.mark.parametrize("code", [139, None])

@@ -6,21 +6,42 @@ from pathlib import Path
 
 import pytest
 
-from conformance.observe.host_mounts import SCRIPT, host_mounts
+from conformance.observe.host_mounts import SCRIPT, host_mounts, of_one_share
 
 
 def test_a_mount_is_writable_by_its_flags_or_by_a_try() -> None:
-    log = "mount ro refused /usr/bin/nvidia-smi\nmount rw refused /run/a b\nmount ro written /c\n"
+    log = (
+        "mount ro refused /usr/bin/nvidia-smi /usr/bin/nvidia-smi\n"
+        "mount rw refused /run/a /run/a b\nmount ro written /x/c /c\n"
+    )
     assert [(mount.place, mount.writable) for mount in host_mounts(log)] == [
         ("/usr/bin/nvidia-smi", False), ("/run/a b", True), ("/c", True),
     ]  # fmt: skip
 
 
 def test_what_a_limited_share_writes_is_its_account_and_its_pages_alone() -> None:
-    places = ("account", "7b6c245f061228b6-0", "limits", "GPU-1/7b6c245f061228b6-1", "account/x")
-    log = "".join(f"mount rw written /usr/lib/divvy/share/{place}\n" for place in places)
-    of_its_share = [mount.of_its_share for mount in host_mounts(log)]
-    assert of_its_share == [True, True, False, False, False]
+    own, other = "7b6c245f061228b6", "0f6c245f061228b6"
+    by_design = {
+        f"shares/{own}/account": "account",
+        f"pages/GPU-1/{own}-0": f"{own}-0",
+    }
+    others = {
+        f"shares/{own}/limits": "limits",
+        f"shares/{other}/account": "account",
+        f"pages/GPU-1/{other}-0": f"{own}-0",
+        f"pages/GPU-2/{other}-1": f"{other}-1",
+        f"pages/GPU-2/{own}-1": f"GPU-2/{own}-1",
+        f"shares/{own}/account/x": "account/x",
+    }
+    log = "".join(
+        f"mount rw written /var/lib/divvy/{source} /usr/lib/divvy/share/{place}\n"
+        for source, place in (*by_design.items(), *others.items())
+    )
+    assert [mount.source for mount in of_one_share(host_mounts(log))] == [
+        f"/var/lib/divvy/{source}" for source in by_design
+    ]
+    without = "".join(line for line in log.splitlines(True) if "/limits" not in line)
+    assert of_one_share(host_mounts(without)) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes mounts")

@@ -1,0 +1,60 @@
+"""Whether a container with a limited share may start: what else it holds decides."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from divvy.agent.decide.allocation import Refused
+from divvy.agent.decide.device_id import is_gpu
+from divvy.agent.decide.holders import Holder
+
+
+def require_no_other_gpu(
+    resource: str, device_ids: Sequence[str], holders: Collection[Holder]
+) -> None:
+    """Raise Refused where the container of these devices has a GPU of another resource, too.
+
+    An init container and one after it may have the same devices: then neither may start.
+    """
+    containers = _containers(resource, device_ids, holders)
+    if not containers:
+        raise Refused(
+            f"{resource}: the kubelet does not show which container has {', '.join(device_ids)}; "
+            "the start is tried again"
+        )
+    others = {
+        holder.resource: holder.container
+        for holder in sorted(holders)
+        if holder.resource != resource and is_gpu(holder.device_id)
+        if any(_in_one_container(holder, each) for each in containers)
+    }
+    for other, container in others.items():
+        raise Refused(
+            f"{resource}: container {container} also has {other}, and the driver's library that "
+            "comes with it may take the place of the limiter of this share; request them in two "
+            "containers"
+        )
+
+
+def _containers(
+    resource: str, device_ids: Sequence[str], holders: Iterable[Holder]
+) -> tuple[Holder, ...]:
+    """Return one holder of each container that has all of these devices."""
+    held: dict[tuple[str, str, str], set[str]] = {}
+    for each in holders:
+        if each.resource == resource:
+            held.setdefault((each.pod, each.container, each.pod_uid), set()).add(each.device_id)
+    return tuple(
+        Holder(pod, container, resource, "", uid)
+        for (pod, container, uid), found in held.items()
+        if found.issuperset(device_ids)
+    )
+
+
+def _in_one_container(one: Holder, other: Holder) -> bool:
+    if one.container != other.container:
+        return False
+    # The next pod of a StatefulSet has the name of the last one.
+    if one.pod_uid and other.pod_uid:
+        return one.pod_uid == other.pod_uid
+    return bool(one.pod) and one.pod == other.pod

@@ -1,0 +1,141 @@
+"""Containers with a limited share start alone, whatever the kubelet shows and when."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from divvy.agent.inject.limiter import LIBRARIES
+from divvy.lab.simulated_driver import SOURCE
+from tests.fakes.agent import AgentNode, agent_node
+from tests.fakes.kubelet import Container, StartFailed
+from tests.fakes.scene import play
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+SHARED, GPU, OTHER = "nvidia.com/gpu.shared", "nvidia.com/gpu", "nvidia.com/gpu.other"
+PREVENT = {"limit": "3000Mi", "action": "prevent"}
+pytestmark = [
+    pytest.mark.agent_process,
+    pytest.mark.skipif(
+        not Path(SOURCE / "build/divvy-simd").exists(), reason="the simulated driver is not built"
+    ),
+]
+
+
+def limited(devices: list[int], **more: object) -> dict[str, object]:
+    sharing = {"replicas": 4, "memoryLimit": PREVENT, "failRequestsGreaterThanOne": False, **more}
+    return {"devices": devices, "timeSlicing": sharing}
+
+
+@asynccontextmanager
+async def node_with(rules: object) -> AsyncIterator[AgentNode]:
+    """Run an agent that has a limiter to install, empty as it is."""
+    async with agent_node(2, {}) as node:
+        await node.kill()
+        libraries = node.folder / "limiter"
+        libraries.mkdir()
+        for name in LIBRARIES:
+            (libraries / name).touch()
+        node.environment["DIVVY_LIMITER"] = str(libraries)
+        node.configure(rules)
+        await node.start()
+        await node.offered(SHARED, 4)
+        await node.until(lambda: node.status.get("state") == "Ready")
+        yield node
+
+
+@pytest.mark.parametrize("order", [(SHARED, GPU), (GPU, SHARED)])
+def test_a_container_with_a_share_and_another_gpu_waits_with_the_sentence(
+    order: tuple[str, str],
+) -> None:
+    async def scene() -> None:
+        async with node_with([limited([0]), {"devices": [1]}]) as node:
+            kubelet = node.kubelet
+            await node.offered(GPU, 1)
+            both = Container("main", dict.fromkeys(order, 1))
+            beside = Container("beside", {SHARED: 1})
+            await kubelet.admit_pod("team/both", (both, beside))
+            for _ in range(2):  # the kubelet tries again
+                with pytest.raises(StartFailed, match="also has nvidia.com/gpu, .*two containers"):
+                    await kubelet.start_container("team/both")
+            await kubelet.start_container("team/both", "beside")
+            kubelet.end("team/both")
+            # The next pod of a StatefulSet has its name, and perhaps its share.
+            await kubelet.admit("team/both", SHARED)
+            await kubelet.start_container("team/both")
+            await kubelet.admit("team/whole", GPU)
+            await kubelet.start_container("team/whole")
+
+    play(scene)
+
+
+def test_shares_of_two_resources_wait_and_two_replicas_of_one_start() -> None:
+    async def scene() -> None:
+        rules = [limited([0]), limited([1], resourceName="gpu.other")]
+        async with node_with(rules) as node:
+            await node.offered(OTHER, 4)
+            await node.kubelet.admit_pod("team/two", (Container("main", {SHARED: 1, OTHER: 1}),))
+            with pytest.raises(StartFailed, match="two containers"):
+                await node.kubelet.start_container("team/two")
+            await node.kubelet.admit("team/twice", SHARED, 2)
+            await node.kubelet.start_container("team/twice")
+
+    play(scene)
+
+
+def test_the_kubelets_list_is_enough_and_nothing_is_not() -> None:
+    async def scene() -> None:
+        async with node_with([limited([0]), {"devices": [1]}]) as node:
+            kubelet = node.kubelet
+            await node.offered(GPU, 1)
+            await kubelet.admit("team/alone", SHARED)
+            await kubelet.admit_pod("team/both", (Container("main", {SHARED: 1, GPU: 1}),))
+            kubelet.checkpoint.write_text("{")
+            await kubelet.start_container("team/alone")
+            with pytest.raises(StartFailed, match="also has"):
+                await kubelet.start_container("team/both")
+            kubelet.ready = False  # its list is empty
+            with pytest.raises(StartFailed, match="does not show .* tried again"):
+                await kubelet.start_container("team/alone")
+            kubelet.ready = True
+            await kubelet.start_container("team/alone")
+
+    play(scene)
+
+
+def test_a_profile_that_limits_and_one_that_does_not_tell_the_kubelet() -> None:
+    async def scene() -> None:
+        watched = {"timeSlicing": {"replicas": 2}}
+        async with node_with([limited([0]), {"devices": [1]}]) as node:
+            endpoints = node.kubelet.endpoints
+            assert endpoints[SHARED].pre_start
+            assert not endpoints[GPU].pre_start
+            node.configure([{"devices": [0], **watched}, {"devices": [1]}])
+            await node.until(lambda: not endpoints[SHARED].pre_start)
+            await node.offered(SHARED, 2)
+            node.configure([limited([0]), {"devices": [1]}])
+            await node.until(lambda: endpoints[SHARED].pre_start)
+            await node.offered(SHARED, 4)
+
+    play(scene)
+
+
+def test_while_the_agent_is_away_a_container_with_a_share_does_not_start() -> None:
+    async def scene() -> None:
+        async with node_with([limited([0]), {"devices": [1]}]) as node:
+            kubelet = node.kubelet
+            await kubelet.admit("team/alone", SHARED)
+            await kubelet.start_container("team/alone")
+            await node.kill()
+            with pytest.raises(StartFailed):
+                await kubelet.start_container("team/alone")
+            await node.start()
+            await node.offered(SHARED, 4)
+            await kubelet.start_container("team/alone")
+
+    play(scene)
