@@ -50,6 +50,15 @@ def devices(node: AgentNode) -> dict[str, dict[str, Any]]:
     return {each["name"]: each for each in node.api.resources.devices()}
 
 
+def tainted(node: AgentNode, key: str) -> list[str]:
+    """Return the devices with a taint of ours."""
+    return [
+        name
+        for name, device in devices(node).items()
+        if any(taint["key"] == f"divvy.gpu/{key}" for taint in device.get("taints", ()))
+    ]
+
+
 def untainted(node: AgentNode) -> bool:
     return not any(each.get("taints") for each in devices(node).values())
 
