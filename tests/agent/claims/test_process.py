@@ -178,6 +178,7 @@ def test_slices_come_back_when_somebody_deletes_or_changes_them() -> None:
             for name in before:
                 resources.delete(name)  # as the kubelet does when it starts
             await node.until(lambda: resources.slices.keys() == before.keys())
+            assert all(each["metadata"]["ownerReferences"] for each in resources.slices.values())
             name = sorted(before)[-1]
             resources.change(name, {**resources.slices[name]["spec"], "devices": []})
             await node.until(lambda: specs(resources.slices) == specs(before))
