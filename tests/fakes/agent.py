@@ -136,6 +136,11 @@ class AgentNode:
         done = subprocess.run([str(program), "-L"], capture_output=True, text=True, check=True)
         return done.stdout
 
+    def smi(self, *arguments: str) -> None:
+        """Run nvidia-smi on the node, as an administrator does."""
+        program = self.driver / "usr/bin/nvidia-smi"
+        subprocess.run([str(program), *arguments], check=True, capture_output=True)
+
     async def kill(self) -> None:
         """End the agent as a crash does."""
         if self.agent is not None and self.agent.returncode is None:

@@ -21,7 +21,7 @@ from divvy.agent.claims.checkpoint_file import ClaimsFile
 from divvy.agent.decide.claim_conflicts import in_the_way
 from divvy.agent.decide.claim_mig import ForeignInstance, device_uuid, plan_device, plan_return
 from divvy.agent.decide.claim_record import BadAllocation, HeldClaim, HeldDevice, held_claim
-from divvy.agent.decide.claim_share import claim_id, claim_shares
+from divvy.agent.decide.claim_share import claim_id, claim_shares, is_limited
 from divvy.agent.decide.container_edits import Mount
 from divvy.agent.decide.hardware import Gpu
 from divvy.agent.decide.mig_plan import MigPlan
@@ -79,7 +79,7 @@ class Preparation:
                 claim = await self._known(namespace, name, uid, deadline)
                 for at in range(len(claim.devices)):
                     claim = await self._make(claim, at, deadline)
-                uuids = await self._described(claim, deadline)
+                claim, uuids = await self._described(claim, deadline)
                 if not claim.done:
                     claim = self._put(replace(claim, done=True))
             except (BadAllocation, InjectionProblem) as problem:
@@ -196,12 +196,18 @@ class Preparation:
             raise DriverProblem(self._driver.problem or "the GPU does not answer")
         return gpu
 
-    async def _described(self, claim: HeldClaim, deadline: float) -> Mapping[str, str]:
-        """Write what containers are given as soon as that can be; return the UUIDs."""
+    async def _described(
+        self, claim: HeldClaim, deadline: float
+    ) -> tuple[HeldClaim, Mapping[str, str]]:
+        """Write what containers are given as soon as that can be; return the UUIDs with it."""
         pauses = iter(_PAUSES)
         while True:
             try:
-                return self._write(claim)
+                limiter = self._injection.limiter
+                if limiter and not claim.limiter and any(map(is_limited, claim.devices)):
+                    # A container that starts again after an update needs the one its files are of.
+                    claim = self._put(replace(claim, limiter=limiter))
+                return claim, self._write(claim)
             except (InjectionProblem, OSError) as problem:
                 if self._is_over(claim.uid, deadline):
                     raise ClaimProblem(str(problem)) from problem

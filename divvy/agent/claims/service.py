@@ -75,7 +75,7 @@ class Claims:
             self._pool,
             self._preparation,
             self._device_health,
-            self._render,
+            self._registration_changed,
         )
         self._owner = ""
         self._away: str | None = None  # until the first look
@@ -234,6 +234,10 @@ class Claims:
         if made_of != self._refreshed:
             self._refreshed = made_of
             self._preparation.refresh()
+
+    def _registration_changed(self) -> None:
+        self._render()
+        self._on_change()  # the node's status says it
 
     def _record_changed(self) -> None:
         if self._away is not None:

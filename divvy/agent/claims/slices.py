@@ -109,8 +109,8 @@ class SlicePublisher:
     async def _write(self) -> None:
         """Write what is not as it should be.
 
-        One slice may change, or come back, within the pool's generation. Otherwise all of them
-        are written with a new one, and no scheduler uses the pool before it has them all.
+        One slice may change within the pool's generation, and any may come back. Otherwise all
+        of them are written with a new one, and no scheduler uses the pool before it has them all.
         """
         wanted, owner = self._wanted, self._owner
         if not owner and wanted:
@@ -120,9 +120,10 @@ class SlicePublisher:
         generations = {slice_["spec"]["pool"]["generation"] for slice_ in self._have.values()}
         if stale or (len(generations) > 1 and wanted):
             last = max((self._generation, *generations))
-            alone = len(stale) == 1 and not extra and len(generations) == 1
-            self._generation = last if alone else last + 1
-            for name in stale if alone else wanted:
+            few = len(stale) == 1 or self._have.keys().isdisjoint(stale)
+            same = last > 0 and generations <= {last} and few and not extra
+            self._generation = last if same else last + 1
+            for name in stale if same else wanted:
                 self._have[name] = await self._put(name, wanted[name], owner)
         for name in extra:
             await self._api.delete_slice(name)

@@ -69,7 +69,8 @@ class HeldDevice:
 class HeldClaim:
     """A claim that was prepared, or (not ``done``) is being prepared or given back.
 
-    ``pods`` are those it was reserved for when it was prepared: (name, UID).
+    ``pods`` are those it was reserved for when it was prepared: (name, UID). ``limiter`` is the
+    version of the limiter that the files of its limits were written for.
     """
 
     uid: str
@@ -78,6 +79,7 @@ class HeldClaim:
     devices: tuple[HeldDevice, ...]
     pods: tuple[tuple[str, str], ...] = ()
     done: bool = False
+    limiter: str = ""
 
     @property
     def text(self) -> str:

@@ -18,13 +18,15 @@ _PREFIX, _SUFFIX = f"{CLAIMS_DRIVER}-claim-", ".json"
 
 @dataclass(frozen=True)
 class ClaimEdits:
-    """What containers of claims get: the driver, or (``limited``) the limiter in front of it.
+    """What containers of claims get: the driver, or (``limited``) a limiter in front of it.
 
-    ``limited`` is None where the limiter is not installed. ``devices`` are by UUID.
+    ``limited`` is by version, ``limiter`` the version of this agent's image, "" where it is not
+    installed yet. ``devices`` are by UUID.
     """
 
     common: ContainerEdits
-    limited: ContainerEdits | None
+    limited: Mapping[str, ContainerEdits]
+    limiter: str
     devices: Mapping[str, ContainerEdits]
     hook: HookCall | None
 
@@ -52,7 +54,7 @@ def write_claim(
     ``uuids`` maps its devices to GPUs and MIG devices, ``share`` are the files of its limits, none
     where it has none. Each device brings them along: what a container gets twice it has once.
     """
-    common = edits.limited if share else edits.common
+    common = edits.limited.get(claim.limiter) if share else edits.common
     if common is None:
         raise InjectionProblem("the limiter is not installed yet")
     missing = [uuid for uuid in uuids.values() if uuid not in edits.devices]

@@ -104,24 +104,30 @@ class Injection:
         call = None if hook is None else hook_call(hook, snapshot, files)
         whole = bare if call is None else common
         spec = cdi_spec(whole, devices, call)
+        behind: dict[str, ContainerEdits] = {}
         for limiter in limiters(settings.state_folder):
             edits = limited_edits(whole, PurePosixPath(limiter.folder))
+            behind[limiter.version] = edits
             limited = cdi_spec(edits, devices, call, limited_cdi_kind(limiter.version))
             file = limited_cdi_file(limiter.version)
             write_spec(settings.cdi_folder, spec_bytes(limited), file)
-        behind = None
         if installed is not None:
             self._limited_kind = limited_cdi_kind(installed.version)
             self._limited = limited_edits(bare, PurePosixPath(installed.folder))
-            behind = limited_edits(whole, PurePosixPath(installed.folder))
         if write_spec(settings.cdi_folder, spec_bytes(spec)) and hook is not None:
             remove_older(settings.state_folder, hook)
         self._common, self._devices = bare, devices
-        self._claims = ClaimEdits(whole, behind, devices, call)
+        newest = "" if installed is None else installed.version
+        self._claims = ClaimEdits(whole, behind, newest, devices, call)
         by_cdi = cdi_is_on(runtime, settings.containerd_folder)
         if by_cdi != self.by_cdi:
             _log.info("devices are given %s", "by CDI names" if by_cdi else "without CDI")
         self.by_cdi = by_cdi
+
+    @property
+    def limiter(self) -> str:
+        """Return the version of this image's limiter, "" where it is not installed yet."""
+        return "" if self._limiter is None else self._limiter.version
 
     def claim_edits(self, snapshot: Snapshot) -> ClaimEdits:
         """Return what containers of claims get of a snapshot; raises InjectionProblem.

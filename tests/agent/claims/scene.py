@@ -41,8 +41,20 @@ async def claims_node(gpus: int, profile: Any, **more: Any) -> AsyncIterator[Age
 async def offered(node: AgentNode) -> None:
     """Wait until the slices are there and the kubelet has taken the driver in."""
     await node.until(
-        lambda: node.claims.registered and len(devices(node)) >= node.gpus and untainted(node), 30
+        lambda: (
+            node.claims.registered
+            and complete(node)
+            and len(devices(node)) >= node.gpus
+            and not any(each.get("taints") for each in devices(node).values())
+        ),
+        30,
     )
+
+
+def complete(node: AgentNode) -> bool:
+    """Return whether all slices of the pool are there, in one generation."""
+    pools = [each["spec"]["pool"] for each in node.api.resources.slices.values()]
+    return all(pool == {**pools[0], "resourceSliceCount": len(pools)} for pool in pools)
 
 
 def devices(node: AgentNode) -> dict[str, dict[str, Any]]:
@@ -50,8 +62,13 @@ def devices(node: AgentNode) -> dict[str, dict[str, Any]]:
     return {each["name"]: each for each in node.api.resources.devices()}
 
 
-def untainted(node: AgentNode) -> bool:
-    return not any(each.get("taints") for each in devices(node).values())
+def tainted(node: AgentNode, key: str) -> list[str]:
+    """Return the devices with a taint of ours."""
+    return [
+        name
+        for name, device in devices(node).items()
+        if any(taint["key"] == f"divvy.gpu/{key}" for taint in device.get("taints", ()))
+    ]
 
 
 def names(node: AgentNode, kind: str) -> list[str]:
