@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from components.kubernetes_objects import DevicePlugin, NodeRuntime, Observability
+from components.kubernetes_objects import Claims, DevicePlugin, NodeRuntime, Observability
 from components.plugin_image import PluginImage
 from divvy.model import Cluster, parse_document
 from divvy.model.contract import Component, component_of
@@ -32,6 +32,7 @@ class GpuCluster(pulumi.ComponentResource):
     * PluginImage, unless the stack file names an image
     * DevicePlugin
     * NodeRuntime, where a pool asks for it
+    * Claims, where a profile has claims
     * Observability, for what `observability` asks for
 
     ``image`` is the agent's image by digest, ``advertised`` what all nodes together
@@ -60,6 +61,8 @@ class GpuCluster(pulumi.ComponentResource):
         after = pulumi.ResourceOptions.merge(own, pulumi.ResourceOptions(depends_on=[agent]))
         if NodeRuntime in parts:
             NodeRuntime(f"{name}-runtime", {"objects": parts[NodeRuntime]}, after)
+        if Claims in parts:
+            Claims(f"{name}-claims", {"objects": parts[Claims]}, after)
         if Observability in parts:
             Observability(f"{name}-observability", {"objects": parts[Observability]}, after)
         self.register_outputs({"image": self.image, "advertised": self.advertised})
@@ -105,6 +108,7 @@ class GpuCluster(pulumi.ComponentResource):
 # Everything else is the agent's.
 _PARTS: Mapping[str | None, type] = {
     Component.NODE_RUNTIME: NodeRuntime,
+    Component.CLAIMS: Claims,
     Component.OBSERVABILITY: Observability,
 }
 

@@ -11,7 +11,7 @@ import pulumi
 from divvy.model.contract import POOL_LABEL
 
 # A pod needs its account, rights and configuration first.
-_WAITS_FOR_ALL = "DaemonSet"
+_WAIT_FOR_ALL = ("DaemonSet", "Deployment")
 _SDK = "pulumi-kubernetes"
 
 
@@ -51,12 +51,11 @@ class ObjectsComponent(pulumi.ComponentResource):
         super().__init__(self.token, name, {}, opts)
         registered: list[pulumi.Resource] = []
         namespaces: list[pulumi.Resource] = []
-        for obj in args["objects"]:
+        for own, obj in zip(object_names(args["objects"]), args["objects"], strict=True):
             kind = obj["kind"]
-            depends = registered if kind == _WAITS_FOR_ALL else namespaces
-            pool = (obj["metadata"].get("labels") or {}).get(POOL_LABEL)
+            depends = registered if kind in _WAIT_FOR_ALL else namespaces
             resource = KubernetesObject(
-                f"{name}-{kind.lower()}" + (f"-{pool}" if pool else ""),
+                f"{name}-{own}",
                 obj,
                 pulumi.ResourceOptions(parent=self, depends_on=list(depends)),
             )
@@ -66,12 +65,28 @@ class ObjectsComponent(pulumi.ComponentResource):
         self.register_outputs({})
 
 
+def object_names(objects: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what each object of a component is called in it: its kind, and what tells it apart.
+
+    That is its pool, or its own name where it is not the first of its kind.
+    """
+    seen: set[str] = set()
+    names = []
+    for obj in objects:
+        kind, metadata = obj["kind"].lower(), obj["metadata"]
+        pool = (metadata.get("labels") or {}).get(POOL_LABEL)
+        apart = pool or (metadata["name"] if kind in seen else None)
+        names.append(f"{kind}-{apart}" if apart else kind)
+        seen.add(kind)
+    return names
+
+
 class DevicePlugin(ObjectsComponent):
     """The agent and everything it needs in the cluster.
 
     Creates:
     * Namespace, ServiceAccount, roles and bindings
-    * the admission policy that holds an agent to its own node
+    * the admission policies that hold an agent to its own node
     * the ConfigMap with the stack's configuration
     * the DaemonSet and the Service for its metrics
     """
@@ -99,3 +114,15 @@ class Observability(ObjectsComponent):
     """
 
     token = "divvy:index:Observability"
+
+
+class Claims(ObjectsComponent):
+    """What lets pods claim GPUs, where a profile has `claims`.
+
+    Creates:
+    * a DeviceClass for whole GPUs, for shares (of each tenant) and for each MIG profile
+    * for shares, the policies that turn limits by size into claims, or refuse them in a sentence
+    * for shares, the template maker: ServiceAccount, role, binding and Deployment
+    """
+
+    token = "divvy:index:Claims"

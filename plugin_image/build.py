@@ -17,7 +17,7 @@ _HERE = Path(__file__).resolve().parent
 _PROJECT = _HERE.parent
 _HOOK = _HERE / "hook"
 _LIMITER = _HERE / "limiter"
-_ROOMS = ("agent", "model")
+_ROOMS = ("agent", "claim_templates", "model")
 _NAME = "divvy/agent"
 # What registries answer, in skopeo's words, where an image is not there.
 _ABSENT = ("manifest unknown", "name unknown")

@@ -18,6 +18,7 @@ ROOMS = {
     "divvy/model": (),
     "divvy/plan": (),
     "divvy/agent": ("agent",),
+    "divvy/claim_templates": ("agent",),
     "divvy/stack": ("cli",),
     "divvy/render": ("cli",),
     "divvy/lab": ("cli",),

@@ -64,7 +64,7 @@ def parse_quantity(quantity: object) -> Fraction:
 def _factor(suffix: str) -> Fraction:
     if suffix == "m":
         return Fraction(1, 1000)
-    if suffix[:1] in ("e", "E") and suffix[1:]:
+    if suffix[:1] in ("e", "E") and suffix[1:].isdigit():
         return Fraction(10 ** int(suffix[1:]))
     if suffix.endswith("i"):
         return Fraction(1024 ** _BINARY.index(suffix[0]))

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from divvy.lab.paths import REPOSITORY
+from tests.render.charts import example
 
 
 def registered(**changes: Any) -> list[str]:
@@ -34,6 +35,24 @@ def test_objects_are_children_of_the_component_that_they_belong_to() -> None:
     assert {"lab-agent", "lab-runtime", "lab-observability"} <= names
     assert {"lab-agent-daemonset", "lab-agent-configmap", "lab-agent-service"} <= names
     assert {"lab-runtime-daemonset-notebooks", "lab-observability-configmap"} <= names
+
+
+def test_claims_are_a_component_of_their_own() -> None:
+    assert not any("claims" in name for name in registered())
+    profiles = example("lab")["profiles"]
+    names = registered(profiles={**profiles, "by-size": {"claims": {"shares": {}}}})
+    found = {name for name in names if name.startswith("lab-claims")}
+    assert {
+        "lab-claims-deviceclass",
+        "lab-claims-deviceclass-divvy-share",
+        "lab-claims-deployment",
+        "lab-claims-mutatingadmissionpolicy",
+        "lab-claims-validatingadmissionpolicy",
+        "lab-claims-validatingadmissionpolicy-divvy-tenants",
+    } <= found
+    assert len(names) == len(set(names))
+    # What was there keeps its name in the state.
+    assert set(registered()) <= set(names)
 
 
 def test_components_that_nothing_asks_for_are_absent() -> None:

@@ -1,0 +1,69 @@
+"""Start the template maker: ``python -m divvy.claim_templates``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+
+from divvy.agent.web import Answer, serve, text
+from divvy.claim_templates.client import Api
+from divvy.claim_templates.maker import Maker
+from divvy.claim_templates.metrics import metrics_page
+from divvy.model.contract import METRICS_PORT
+
+_LISTEN, _PORT = "DIVVY_LISTEN", "DIVVY_PORT"
+_UNUSED, _WATCH = "DIVVY_UNUSED_SECONDS", "DIVVY_WATCH_SECONDS"
+_DEFAULTS = {_LISTEN: "0.0.0.0", _PORT: str(METRICS_PORT), _UNUSED: "600", _WATCH: "240"}
+_UNAVAILABLE = "503 Service Unavailable"
+_log = logging.getLogger("divvy.claim_templates")
+
+
+async def _run(listen: str, port: int, unused_seconds: float, watch_seconds: float) -> None:
+    api = Api(watch_seconds)
+    maker = Maker(api, unused_seconds)
+
+    async def health() -> Answer:
+        return text(_UNAVAILABLE, "hanging\n") if maker.hanging else text("200 OK", "alive\n")
+
+    async def ready() -> Answer:
+        if maker.ready:
+            return text("200 OK", "ready\n")
+        return text(_UNAVAILABLE, "pods, templates and slices are not all known\n")
+
+    async def metrics() -> Answer:
+        return "200 OK", "text/plain; version=0.0.4", metrics_page(maker)
+
+    pages = {"/healthz": health, "/readyz": ready, "/metrics": metrics}
+    work = asyncio.ensure_future(maker.run())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, work.cancel)
+    server = await serve(listen, port, pages)
+    try:
+        await work
+    except asyncio.CancelledError:
+        _log.info("stopping")
+    finally:
+        server.close()
+        await api.close()
+
+
+def main() -> None:
+    """Read the settings and run until told to stop."""
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    found = {name: os.environ.get(name, default) for name, default in _DEFAULTS.items()}
+    try:
+        numbers = int(found[_PORT]), float(found[_UNUSED]), float(found[_WATCH])
+    except ValueError as problem:
+        sys.exit(f"divvy claim templates: {', '.join(list(_DEFAULTS)[1:])}: {problem}")
+    asyncio.run(_run(found[_LISTEN], *numbers))
+
+
+if __name__ == "__main__":
+    main()

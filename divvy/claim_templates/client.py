@@ -1,0 +1,217 @@
+"""The template maker's link to the Kubernetes API: lists that are kept up by watches."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from typing import Any, cast
+
+import httpx2
+from lightkube import ALL_NS, ApiError, AsyncClient
+from lightkube.generic_resource import create_global_resource, create_namespaced_resource
+from lightkube.resources.core_v1 import Pod
+
+from divvy.claim_templates.offered import Share, shares_of
+from divvy.claim_templates.wanted import Key
+from divvy.model.contract import (
+    BY_SIZE_LABEL,
+    CLAIMS_DRIVER,
+    TEMPLATE_MAKER,
+    TEMPLATE_PREFIX,
+    Component,
+    component_labels,
+)
+
+_log = logging.getLogger(__name__)
+_GROUP, _VERSION = "resource.k8s.io", "v1"
+_Template: Any = create_namespaced_resource(
+    _GROUP, _VERSION, "ResourceClaimTemplate", "resourceclaimtemplates"
+)
+_Slice: Any = create_global_resource(_GROUP, _VERSION, "ResourceSlice", "resourceslices")
+_OVER = ("Succeeded", "Failed")
+_CHUNK = 200
+_RETRY_SECONDS = 1.0
+AWAY = (ApiError, httpx2.HTTPError)
+
+
+class Api:
+    """Lists, watches, creates and deletes; while the API is away it tries again.
+
+    A watch that is silent for about ``watch_seconds`` is opened again, from a new list: a
+    connection that a load balancer has dropped without a word is silent for ever.
+    """
+
+    def __init__(self, watch_seconds: float = 240.0) -> None:
+        # Its overloads know no resource that is made at run time.
+        self._client: Any = AsyncClient(field_manager=TEMPLATE_MAKER)
+        self._watch_seconds = watch_seconds
+        self._in_touch: set[str] = set()
+
+    @property
+    def in_touch(self) -> bool:
+        """Return whether pods, templates and slices are known as they are now."""
+        return self._in_touch == {"pods", "templates", "slices"}
+
+    async def watch_pods(
+        self,
+        replace: Callable[[Mapping[str, frozenset[Key]]], None],
+        change: Callable[[str, frozenset[Key]], None],
+    ) -> None:
+        """Tell which templates pods name, by the pods' uid, for ever."""
+
+        def options() -> dict[str, Any]:
+            return {"namespace": ALL_NS, "labels": {BY_SIZE_LABEL: "true"}}
+
+        def on_list(pods: Iterable[Pod]) -> None:
+            replace({_uid(pod): templates_of(pod) for pod in pods})
+
+        def on_event(kind: str, pod: Pod) -> None:
+            change(_uid(pod), frozenset() if kind == "DELETED" else templates_of(pod))
+
+        await self._keep("pods", Pod, options(), on_list, on_event)
+
+    async def watch_templates(
+        self,
+        replace: Callable[[Mapping[Key, Mapping[str, Any]]], None],
+        change: Callable[[Key, Mapping[str, Any] | None], None],
+    ) -> None:
+        """Tell the specifications of the templates whose names begin as ours do, for ever."""
+
+        def key(found: Any) -> Key:
+            return Key(found.metadata.namespace, found.metadata.name)
+
+        def on_list(templates: Iterable[Any]) -> None:
+            ours = (one for one in templates if key(one).name.startswith(TEMPLATE_PREFIX))
+            replace({key(one): _spec(one) for one in ours})
+
+        def on_event(kind: str, found: Any) -> None:
+            if key(found).name.startswith(TEMPLATE_PREFIX):
+                change(key(found), None if kind == "DELETED" else _spec(found))
+
+        await self._keep("templates", _Template, {"namespace": ALL_NS}, on_list, on_event)
+
+    async def watch_slices(
+        self,
+        replace: Callable[[Mapping[str, frozenset[Share]]], None],
+        change: Callable[[str, frozenset[Share]], None],
+    ) -> None:
+        """Tell what the slices of our driver offer, by their names, for ever."""
+
+        def on_list(slices: Iterable[Any]) -> None:
+            replace({one.metadata.name: shares_of(one) for one in slices})
+
+        def on_event(kind: str, found: Any) -> None:
+            gone = kind == "DELETED"
+            change(found.metadata.name, frozenset() if gone else shares_of(found))
+
+        await self._keep(
+            "slices", _Slice, {"fields": {"spec.driver": CLAIMS_DRIVER}}, on_list, on_event
+        )
+
+    async def _keep(
+        self,
+        what: str,
+        resource: Any,
+        options: Mapping[str, Any],
+        on_list: Callable[[Iterable[Any]], None],
+        on_event: Callable[[str, Any], None],
+    ) -> None:
+        reported = ""
+        while True:
+            told = False
+            try:
+                # A list is whole however long ago the last watch broke.
+                async with asyncio.timeout(self._watch_seconds):
+                    listed = self._client.list(resource, chunk_size=_CHUNK, **options)
+                    found = [one async for one in listed]
+                on_list(found)
+                del found
+                told = True
+                self._in_touch.add(what)
+                reported = ""
+                await self._follow(resource, options, listed.resourceVersion, on_event)
+            except TimeoutError:
+                if not told:
+                    self._in_touch.discard(what)
+                continue  # silence after a list is most often that nothing has happened
+            except (*AWAY, StopAsyncIteration) as error:
+                self._in_touch.discard(what)
+                if str(error) != reported:
+                    reported = str(error)
+                    _log.warning("the watch of the %s broke: %s", what, reported or "closed")
+            await asyncio.sleep(_RETRY_SECONDS * random.uniform(0.5, 1.5))
+
+    async def _follow(
+        self,
+        resource: Any,
+        options: Mapping[str, Any],
+        version: str,
+        on_event: Callable[[str, Any], None],
+    ) -> None:
+        """Tell every change since a version, until nothing has arrived for long."""
+        opened = self._client.watch(resource, resource_version=version, **options)
+        events = cast("AsyncGenerator[tuple[str, Any], None]", opened)
+        async with contextlib.aclosing(events):
+            while True:
+                patience = self._watch_seconds * random.uniform(0.8, 1.2)
+                async with asyncio.timeout(patience):
+                    kind, found = await anext(events)
+                on_event(kind, found)
+
+    async def create(self, key: Key, spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Create a template; return what is there now, None if another one was first."""
+        template = _Template(
+            apiVersion=f"{_GROUP}/{_VERSION}",
+            kind="ResourceClaimTemplate",
+            metadata={
+                "name": key.name,
+                "namespace": key.namespace,
+                "labels": component_labels(Component.CLAIMS),
+            },
+            spec=spec,
+        )
+        try:
+            made = await self._client.create(template, namespace=key.namespace)
+        except ApiError as error:
+            if error.status.code == 409:
+                return None
+            raise
+        return _spec(made)
+
+    async def delete(self, key: Key) -> None:
+        """Delete a template; it may be gone."""
+        try:
+            await self._client.delete(_Template, key.name, namespace=key.namespace)
+        except ApiError as error:
+            if error.status.code != 404:
+                raise
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+
+def templates_of(pod: Pod) -> frozenset[Key]:
+    """Return the templates that a pod names and still needs."""
+    if pod.spec is None or pod.metadata is None or pod.metadata.deletionTimestamp is not None:
+        return frozenset()
+    if pod.status is not None and pod.status.phase in _OVER:
+        return frozenset()
+    names = (claim.resourceClaimTemplateName for claim in pod.spec.resourceClaims or ())
+    return frozenset(
+        Key(pod.metadata.namespace or "", name)
+        for name in names
+        if name and name.startswith(TEMPLATE_PREFIX)
+    )
+
+
+def _spec(template: Any) -> Mapping[str, Any]:
+    """Return what a template says; the API server adds empty parts."""
+    return {key: value for key, value in template["spec"].items() if value}
+
+
+def _uid(pod: Pod) -> str:
+    return (pod.metadata.uid if pod.metadata else None) or ""

@@ -1,0 +1,136 @@
+"""The loop of the template maker: does what has been decided, as soon as something changes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from lightkube import ApiError
+
+from divvy.claim_templates.client import AWAY, Api
+from divvy.claim_templates.offered import OfferedShares, Share
+from divvy.claim_templates.wanted import Key, Step, Templates
+
+_log = logging.getLogger(__name__)
+_AT_ONCE = 8
+_TICK_SECONDS = 5.0
+_HANGING_SECONDS = 120.0
+# Until something else has changed, a refusal stays one.
+_REFUSED_SECONDS, _AWAY_SECONDS = 30.0, 1.0
+
+
+class Maker:
+    """Makes and removes templates.
+
+    ``created``, ``deleted`` and ``failed`` count since its start. A template goes when no pod has
+    named it for ``unused_seconds``; sizes that no slice has any more count for as long.
+    """
+
+    def __init__(self, api: Api, unused_seconds: float = 600.0) -> None:
+        self._api = api
+        self.templates = Templates(unused_seconds, OfferedShares(unused_seconds))
+        self._wake = asyncio.Event()
+        self._known: set[str] = set()
+        self._reported: dict[Key, str] = {}
+        self._alive = time.monotonic()
+        self.created = self.deleted = self.failed = 0
+
+    @property
+    def ready(self) -> bool:
+        """Return whether all that decides is known as it is now."""
+        return self.templates.complete and self._api.in_touch
+
+    @property
+    def hanging(self) -> bool:
+        """Return whether the loop has not come around for long."""
+        return time.monotonic() - self._alive > _HANGING_SECONDS
+
+    async def run(self) -> None:
+        """Work for ever."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._api.watch_pods(self._pods, self._pod))
+            tasks.create_task(self._api.watch_templates(self._templates, self._template))
+            tasks.create_task(self._api.watch_slices(self._slices, self._slice))
+            tasks.create_task(self._work())
+
+    async def _work(self) -> None:
+        turns = asyncio.Semaphore(_AT_ONCE)
+        while True:
+            try:
+                async with asyncio.timeout(_TICK_SECONDS):
+                    await self._wake.wait()
+            except TimeoutError:
+                # Some of it is due by time alone.
+                self.templates.look_again()
+            self._wake.clear()
+            self._alive = time.monotonic()
+            steps = self.templates.steps(time.monotonic())
+            await asyncio.gather(*(self._take(step, turns) for step in steps))
+
+    async def _take(self, step: Step, turns: asyncio.Semaphore) -> None:
+        key = step.key
+        async with turns:
+            try:
+                if step.delete:
+                    await self._api.delete(key)
+                    self.templates.template(key, None)
+                    self.deleted += 1
+                if step.create is not None:
+                    made = await self._api.create(key, step.create)
+                    if made is not None:
+                        self.templates.template(key, made)
+                        self.created += 1
+                self._reported.pop(key, None)
+            except AWAY as error:
+                self.failed += 1
+                self._report(key, error)
+                self._again(key, error)
+
+    def _report(self, key: Key, error: Exception) -> None:
+        text = str(error) or type(error).__name__
+        if self._reported.get(key) != text:
+            self._reported[key] = text
+            _log.warning("template %s/%s: %s", key.namespace, key.name, text)
+
+    def _again(self, key: Key, error: Exception) -> None:
+        refused = isinstance(error, ApiError) and 400 <= (error.status.code or 0) < 429
+        delay = _REFUSED_SECONDS if refused else _AWAY_SECONDS
+
+        def look_again() -> None:
+            self.templates.look_again([key])
+            self._wake.set()
+
+        asyncio.get_running_loop().call_later(delay, look_again)
+
+    def _told(self, what: str = "") -> None:
+        if what:
+            self._known.add(what)
+            self.templates.complete = self._known == {"pods", "templates", "slices"}
+        self._wake.set()
+
+    def _pods(self, found: Mapping[str, frozenset[Key]]) -> None:
+        self.templates.pods(found)
+        self._told("pods")
+
+    def _pod(self, uid: str, named: frozenset[Key]) -> None:
+        self.templates.pod(uid, named)
+        self._told()
+
+    def _templates(self, found: Mapping[Key, Mapping[str, Any]]) -> None:
+        self.templates.templates(found)
+        self._told("templates")
+
+    def _template(self, key: Key, spec: Mapping[str, Any] | None) -> None:
+        self.templates.template(key, spec)
+        self._told()
+
+    def _slices(self, found: Mapping[str, frozenset[Share]]) -> None:
+        self.templates.slices(found, time.monotonic())
+        self._told("slices")
+
+    def _slice(self, name: str, shares: frozenset[Share]) -> None:
+        self.templates.slice(name, shares, time.monotonic())
+        self._told()

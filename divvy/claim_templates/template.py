@@ -1,0 +1,102 @@
+"""The template that a request by size means: one value from another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from divvy.claim_templates.offered import Share
+from divvy.model.claim_names import (
+    CORES,
+    MEMORY,
+    TYPE,
+    SizedRequest,
+    is_of_type,
+    share_class,
+)
+from divvy.model.contract import CLAIMS_DRIVER, MAX_ALTERNATIVES
+
+_REQUEST = "gpu"
+_ALL, _LEAST = 100, 1
+_UNITS = ("Mi", "Gi", "Ti", "Pi", "Ei")
+
+
+def template_of(request: SizedRequest, offered: Mapping[Share, int]) -> dict[str, Any] | None:
+    """Return the specification of the template of a request, as the API server keeps it.
+
+    A percentage is an alternative for each size of share that is ``offered``, those in most slices
+    if there are more than a request may have; None where there are none.
+    """
+    if request.unit == "m":
+        asked = _asked(request, request.amount, _types(request))
+        return _specification({"exactly": asked})
+    sizes = _sizes(request, offered)
+    if not sizes:
+        return None
+    alternatives = []
+    for number, size in enumerate(sizes):
+        amount = max(1, size * request.amount // 100)
+        selectors = [*_types(request), _of_size(size)]
+        alternatives.append({"name": f"size-{number}", **_asked(request, amount, selectors)})
+    return _specification({"firstAvailable": alternatives})
+
+
+def _specification(asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {"spec": {"devices": {"requests": [{"name": _REQUEST, **asked}]}}}
+
+
+def _asked(request: SizedRequest, memory_mib: int, selectors: list[str]) -> dict[str, Any]:
+    cores = request.cores
+    if cores is None:
+        cores = _ALL if request.unit == "p" and request.amount == 100 else _LEAST
+    asked: dict[str, Any] = {
+        "deviceClassName": share_class(request.tenant),
+        "allocationMode": "ExactCount",
+        "count": request.count,
+        "capacity": {"requests": {CORES: str(cores), MEMORY: canonical_mib(memory_mib)}},
+    }
+    if selectors:
+        asked["selectors"] = [{"cel": {"expression": one}} for one in selectors]
+    return asked
+
+
+def _types(request: SizedRequest) -> list[str]:
+    """Return the selectors by type: exact parts of a product's name, unlike substrings."""
+    # Not optional: the API server knows how long an attribute can be, and of an optional one it
+    # does not, so that the expression would count as too costly. Shares always have a type.
+    own = f'("-" + device.attributes["{CLAIMS_DRIVER}"].{TYPE} + "-")'
+    use, no = (
+        " || ".join(f'{own}.contains("-{one}-")' for one in types)
+        for types in (request.use_types, request.no_types)
+    )
+    return [*([use] if use else []), *([f"!({no})"] if no else [])]
+
+
+def _of_size(memory_mib: int) -> str:
+    quantity = f'quantity("{canonical_mib(memory_mib)}")'
+    return f'device.capacity["{CLAIMS_DRIVER}"].{MEMORY}.compareTo({quantity}) == 0'
+
+
+def _sizes(request: SizedRequest, offered: Mapping[Share, int]) -> list[int]:
+    counts: dict[int, int] = {}
+    for share, count in offered.items():
+        if share.tenant == request.tenant and _fits(request, share.type):
+            counts[share.memory_mib] = counts.get(share.memory_mib, 0) + count
+    most = sorted(counts, key=lambda size: (-counts[size], size))[:MAX_ALTERNATIVES]
+    # The scheduler prefers what comes first: the smaller GPUs, which leaves the larger ones free.
+    return sorted(most)
+
+
+def _fits(request: SizedRequest, type_: str) -> bool:
+    if any(is_of_type(type_, one) for one in request.no_types):
+        return False
+    used = request.use_types
+    return not used or any(is_of_type(type_, one) for one in used)
+
+
+def canonical_mib(memory_mib: int) -> str:
+    """Return a size as the API server writes it: 3072 MiB are ``3Gi``."""
+    amount, unit = memory_mib, 0
+    while amount % 1024 == 0 and unit + 1 < len(_UNITS):
+        amount, unit = amount // 1024, unit + 1
+    return f"{amount}{_UNITS[unit]}"

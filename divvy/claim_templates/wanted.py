@@ -1,0 +1,133 @@
+"""Which templates there should be: decided from pods, slices and templates, all of them values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from divvy.claim_templates.offered import OfferedShares, Share
+from divvy.claim_templates.template import template_of
+from divvy.model.claim_names import SizedRequest, parse_template_name
+
+
+class Key(NamedTuple):
+    """A template's place."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """What to do about a template: delete what is there, create what should be; maybe both."""
+
+    key: Key
+    delete: bool
+    create: Mapping[str, Any] | None
+
+
+class Templates:
+    """What is known of pods, slices and templates, and what is to be done about it.
+
+    A template that no pod has named for ``unused_seconds`` goes. ``complete`` is set once all
+    pods, slices and templates have been told: nothing is deleted before.
+    """
+
+    def __init__(self, unused_seconds: float, offered: OfferedShares) -> None:
+        self._unused_seconds = unused_seconds
+        self._offered = offered
+        self._pods: dict[str, frozenset[Key]] = {}
+        self._live: dict[Key, Mapping[str, Any]] = {}
+        self._idle_since: dict[Key, float] = {}
+        self._due: set[Key] = set()
+        self.complete = False
+
+    @property
+    def live(self) -> int:
+        """Return how many templates there are."""
+        return len(self._live)
+
+    def waiting(self) -> list[Key]:
+        """Return the templates that pods name and that are not there."""
+        return sorted(key for key in self._named() if key not in self._live and _request(key))
+
+    def pod(self, uid: str, named: frozenset[Key]) -> None:
+        """Note which templates a pod names, none where it is over or gone."""
+        self._due |= self._pods.pop(uid, frozenset()) ^ named
+        if named:
+            self._pods[uid] = named
+
+    def pods(self, found: Mapping[str, frozenset[Key]]) -> None:
+        """Note that there are these pods and no others."""
+        for uid in self._pods.keys() | found.keys():
+            self.pod(uid, found.get(uid, frozenset()))
+
+    def template(self, key: Key, spec: Mapping[str, Any] | None) -> None:
+        """Note what a template is, None where it is gone."""
+        if _request(key) is None:
+            return
+        self._due.add(key)
+        if spec is None:
+            self._live.pop(key, None)
+        else:
+            self._live[key] = spec
+
+    def templates(self, found: Mapping[Key, Mapping[str, Any]]) -> None:
+        """Note that there are these templates and no others."""
+        for key in self._live.keys() | found.keys():
+            self.template(key, found.get(key))
+
+    def slice(self, name: str, shares: frozenset[Share], now: float) -> None:
+        """Note what a slice offers, nothing where it is gone."""
+        self._news(self._offered.put(name, shares, now))
+
+    def slices(self, found: Mapping[str, frozenset[Share]], now: float) -> None:
+        """Note that there are these slices and no others."""
+        self._news(self._offered.replace(found, now))
+
+    def look_again(self, keys: Iterable[Key] | None = None) -> None:
+        """Have templates looked at once more: these, or all."""
+        self._due.update(self._named() | self._live.keys() if keys is None else keys)
+
+    def steps(self, now: float) -> list[Step]:
+        """Return what is to be done now about all that has changed, and forget that it has."""
+        due, self._due = sorted(self._due), set()
+        if not due:
+            return []
+        named, offered = self._named(), self._offered.counted(now)
+        steps = (self._step(key, key in named, offered, now) for key in due)
+        return [step for step in steps if step is not None]
+
+    def _step(self, key: Key, named: bool, offered: Mapping[Share, int], now: float) -> Step | None:
+        request = _request(key)
+        if request is None:
+            return None
+        live = self._live.get(key)
+        spec = template_of(request, offered)
+        if named:
+            self._idle_since.pop(key, None)
+        if live is None:
+            if not named:
+                self._idle_since.pop(key, None)
+            return Step(key, delete=False, create=spec) if named and spec is not None else None
+        if not self.complete:
+            return None
+        if not named and now - self._idle_since.setdefault(key, now) >= self._unused_seconds:
+            return Step(key, delete=True, create=None)
+        # The sizes of GPUs have changed, or somebody has made it before our policy kept the name.
+        if spec is not None and live != spec:
+            return Step(key, delete=True, create=spec)
+        return None
+
+    def _named(self) -> set[Key]:
+        return {key for named in self._pods.values() for key in named}
+
+    def _news(self, news: bool) -> None:
+        if news:
+            keys = self._named() | self._live.keys()
+            self._due |= {key for key in keys if (one := _request(key)) and one.unit == "p"}
+
+
+def _request(key: Key) -> SizedRequest | None:
+    return parse_template_name(key.name)

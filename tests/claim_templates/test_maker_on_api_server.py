@@ -1,0 +1,296 @@
+"""The template maker's process at a real API server, with its own account and rights."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from divvy.claim_templates.offered import Share
+from divvy.claim_templates.template import template_of
+from divvy.model.claim_names import SizedRequest, template_name
+from tests.claim_templates.conftest import MakerProcess
+from tests.claim_templates.link import Link
+from tests.render.claims.api_server import CORES, MEMORY, PERCENTAGE, ApiServer, Limits, pod
+
+pytestmark = pytest.mark.lab
+MAKER = "divvy-system:divvy-claim-templates"
+GROUP = "/apis/resource.k8s.io/v1"
+TEMPLATES = GROUP + "/namespaces/{}/resourceclaimtemplates"
+
+
+def create(server: ApiServer, namespace: str, name: str, *limits: Limits) -> None:
+    body = pod(*limits, namespace=namespace)
+    body["metadata"]["name"] = name
+    answer = server.send("POST", f"/api/v1/namespaces/{namespace}/pods", body)
+    assert answer.status == 201, answer.body
+
+
+def delete(server: ApiServer, namespace: str, name: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+    server.send("DELETE", path, gracePeriodSeconds="0")
+
+
+def template(server: ApiServer, namespace: str, name: str) -> dict[str, Any] | None:
+    answer = server.send("GET", f"{TEMPLATES.format(namespace)}/{name}")
+    return answer.body if answer.status == 200 else None
+
+
+def said(found: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in found["spec"].items() if value}
+
+
+def claims(server: ApiServer, namespace: str) -> list[dict[str, Any]]:
+    found = server.send("GET", f"{GROUP}/namespaces/{namespace}/resourceclaims").body["items"]
+    return list(found)
+
+
+def resource_slice(server: ApiServer, name: str, *memory: str) -> None:
+    """Make or change a slice with a share of each of the sizes."""
+    devices = [
+        {
+            "name": f"d{number}",
+            "allowMultipleAllocations": True,
+            "attributes": {"kind": {"string": "share"}, "type": {"string": "nvidia-a100"}},
+            "capacity": {"memory": {"value": size}},
+        }
+        for number, size in enumerate(memory)
+    ]
+    pool = {"name": f"{name}/divvy", "generation": 1, "resourceSliceCount": 1}
+    server.apply(
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"name": name},
+            "spec": {"driver": "divvy.gpu", "nodeName": name, "pool": pool, "devices": devices},
+        }
+    )
+
+
+def started(server: ApiServer, maker: MakerProcess) -> None:
+    maker.start()
+    server.until(maker.ready)
+
+
+def test_a_pod_gets_its_template_and_its_claim(
+    server: ApiServer, maker: MakerProcess, namespace: str
+) -> None:
+    started(server, maker)
+    create(server, namespace, "one", {MEMORY: 3072, CORES: 30}, {MEMORY: 3000})
+    server.until(lambda: len(claims(server, namespace)) == 2)
+    found = template(server, namespace, "divvy-1x3072m-30c")
+    assert found is not None
+    # As the API server keeps it: a template that differs would be made again for ever.
+    assert said(found) == template_of(SizedRequest(1, 3072, "m", 30), {})
+    assert found["metadata"]["labels"]["app.kubernetes.io/component"] == "claims"
+    server.until(lambda: maker.figure("divvy_claim_templates") == 2)
+    assert maker.figure("divvy_claim_templates_deleted_total") == 0
+    assert maker.figure("divvy_claim_templates_failures_total") == 0
+    assert maker.page("/healthz")[0] == 200
+    assert maker.stop() == 0
+
+
+def test_a_pod_that_was_there_before_the_maker_gets_its_template(
+    server: ApiServer, maker: MakerProcess, namespace: str
+) -> None:
+    create(server, namespace, "early", {MEMORY: 3000})
+    assert maker.page("/readyz")[0] == 0
+    started(server, maker)
+    server.until(lambda: len(claims(server, namespace)) == 1)
+    maker.kill()
+    # What happens meanwhile is seen by the next one.
+    create(server, namespace, "late", {MEMORY: 4000})
+    path = f"{TEMPLATES.format(namespace)}/divvy-1x3000m"
+    assert server.send("DELETE", path).status == 200
+    started(server, maker)
+    server.until(lambda: len(claims(server, namespace)) == 2)
+    server.until(lambda: template(server, namespace, "divvy-1x3000m") is not None)
+
+
+def test_a_percentage_follows_the_sizes_of_the_gpus(
+    server: ApiServer, maker: MakerProcess, namespace: str
+) -> None:
+    started(server, maker)
+    create(server, namespace, "part", {PERCENTAGE: 25})
+    server.until(lambda: maker.figure("divvy_claim_templates_waiting") == 1)
+    resource_slice(server, "node-1", "40Gi")
+
+    def amounts() -> list[str]:
+        found = template(server, namespace, "divvy-1x25p")
+        if found is None:
+            return []
+        (asked,) = found["spec"]["spec"]["devices"]["requests"]
+        return [one["capacity"]["requests"]["memory"] for one in asked["firstAvailable"]]
+
+    server.until(lambda: amounts() == ["10Gi"])
+    server.until(lambda: len(claims(server, namespace)) == 1)
+    resource_slice(server, "node-1", "40Gi", "81559Mi")
+    server.until(lambda: amounts() == ["10Gi", "20389Mi"])
+    server.send("DELETE", f"{GROUP}/resourceslices/node-1")
+
+
+def test_what_nobody_names_goes_and_comes_back_when_it_is_named(
+    server: ApiServer, maker: MakerProcess, namespace: str
+) -> None:
+    started(server, maker)
+    create(server, namespace, "one", {MEMORY: 3000})
+    server.until(lambda: template(server, namespace, "divvy-1x3000m") is not None)
+    delete(server, namespace, "one")
+    server.until(lambda: template(server, namespace, "divvy-1x3000m") is None)
+    create(server, namespace, "two", {MEMORY: 3000})
+    server.until(lambda: template(server, namespace, "divvy-1x3000m") is not None)
+
+
+def test_a_template_that_says_something_else_is_replaced(
+    server: ApiServer, maker: MakerProcess, namespace: str
+) -> None:
+    """Somebody has made it before the policy kept these names."""
+    asked = {"name": "gpu", "exactly": {"deviceClassName": "divvy-gpu"}}
+    forged = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "divvy-1x3000m", "namespace": namespace},
+        "spec": {"spec": {"devices": {"requests": [asked]}}},
+    }
+    made = server.send("POST", TEMPLATES.format(namespace), forged, account=MAKER)
+    assert made.status == 201, made.body
+    started(server, maker)
+    create(server, namespace, "one", {MEMORY: 3000})
+
+    def right() -> bool:
+        found = template(server, namespace, "divvy-1x3000m")
+        return found is not None and said(found) == template_of(SizedRequest(1, 3000, "m"), {})
+
+    server.until(right)
+
+
+def test_a_silent_api_server_is_found_again(
+    server: ApiServer, maker: MakerProcess, namespace: str, link: Link
+) -> None:
+    started(server, maker)
+    link.silent = True
+    create(server, namespace, "one", {MEMORY: 3000})
+    server.until(lambda: not maker.ready())
+    assert template(server, namespace, "divvy-1x3000m") is None
+    assert maker.page("/healthz")[0] == 200
+    link.silent = False
+    server.until(lambda: template(server, namespace, "divvy-1x3000m") is not None)
+    server.until(maker.ready)
+
+
+def test_a_connection_that_dies_without_a_word_is_noticed(
+    server: ApiServer, maker: MakerProcess, namespace: str, link: Link
+) -> None:
+    started(server, maker)
+    # What was open stays silent, and new connections work.
+    link.silent = True
+    link.silent = False
+    create(server, namespace, "one", {MEMORY: 3000})
+    server.until(lambda: template(server, namespace, "divvy-1x3000m") is not None)
+    link.cut()
+    create(server, namespace, "two", {MEMORY: 4000})
+    server.until(lambda: template(server, namespace, "divvy-1x4000m") is not None)
+
+
+def refuse_templates(server: ApiServer, namespace: str) -> None:
+    api, name = "admissionregistration.k8s.io/v1", f"none-{namespace}"
+    rule = {
+        "apiGroups": ["resource.k8s.io"],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE"],
+        "resources": ["resourceclaimtemplates"],
+    }
+    only = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    policy = {
+        "apiVersion": api,
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "matchConstraints": {"resourceRules": [rule], "namespaceSelector": only},
+            "validations": [{"expression": "false", "message": "none here"}],
+        },
+    }
+    binding = {
+        "apiVersion": api,
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": name},
+        "spec": {"policyName": name, "validationActions": ["Deny"]},
+    }
+    server.apply(policy, binding)
+    asked = {"name": "gpu", "exactly": {"deviceClassName": "divvy-gpu"}}
+    probe = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "probe", "namespace": namespace},
+        "spec": {"spec": {"devices": {"requests": [asked]}}},
+    }
+    path = TEMPLATES.format(namespace)
+    server.until(lambda: server.send("POST", path, probe, dryRun="All").refusal == "none here")
+
+
+def test_a_refusal_of_one_template_holds_up_no_other(
+    server: ApiServer, maker: MakerProcess, namespace: str
+) -> None:
+    """A quota, a policy of somebody else's: what is refused is said once."""
+    refuse_templates(server, namespace)
+    other = server.namespace(f"{namespace}-b")
+    started(server, maker)
+    create(server, namespace, "one", {MEMORY: 3000})
+    server.until(lambda: maker.figure("divvy_claim_templates_failures_total") > 0)
+    create(server, other, "two", {MEMORY: 3000})
+    server.until(lambda: template(server, other, "divvy-1x3000m") is not None)
+    assert maker.log.count("none here") == 1
+    assert maker.ready()
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        SizedRequest(32, 3000, "m", 30, tenant="prod"),
+        SizedRequest(2, 50, "p", 30),
+        SizedRequest(1, 100, "p"),
+        SizedRequest(1, 3000, "m", 1, ("a100",), ("t4",)),
+        # The costliest expressions that a name has room for.
+        SizedRequest(1, 50, "p", 30, ("x",), tuple(f"b{n}" for n in range(16))),
+        SizedRequest(
+            *(1, 50, "p", 30, ("x", *(f"nvidia-{n}" for n in range(15)))),
+            no_types=tuple(f"b{n}" for n in range(16)),
+        ),
+        SizedRequest(1, 3000, "m", 30, (f"a{'-a' * 110}",)),
+    ],
+    ids=template_name,
+)
+def test_the_api_server_takes_every_template_and_keeps_it_as_it_is(
+    server: ApiServer, namespace: str, asked: SizedRequest
+) -> None:
+    own = {"divvy.gpu/tenant": asked.tenant} if asked.tenant else {}
+    server.namespace(namespace, **own)
+    shares = {Share(1001 * n, "nvidia-x", None): 1 for n in range(1, 10)}
+    body = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": template_name(asked), "namespace": namespace},
+        "spec": template_of(asked, shares),
+    }
+    made = server.send("POST", TEMPLATES.format(namespace), body, account=MAKER, dryRun="All")
+    assert made.refusal == ""
+    assert said(made.body) == body["spec"]
+
+
+def test_templates_follow_their_pods_at_once(
+    server: ApiServer, maker: MakerProcess, namespace: str
+) -> None:
+    started(server, maker)
+    waits = []
+    for number in range(20):
+        size = 1000 + number
+        create(server, namespace, f"p{number}", {MEMORY: size})
+        begun = time.monotonic()
+        deadline = begun + 60
+        while template(server, namespace, f"divvy-1x{size}m") is None:
+            assert time.monotonic() < deadline
+        waits.append(time.monotonic() - begun)
+    # At rest it is 5 to 20 ms and the look of the test's own; this machine may be busy.
+    print("template after its pod, median ms:", round(sorted(waits)[10] * 1000))
+    assert sorted(waits)[10] < 2

@@ -1,0 +1,190 @@
+"""What is to be done about templates, from what is known of pods, slices and templates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from divvy.claim_templates.offered import OfferedShares, Share
+from divvy.claim_templates.template import template_of
+from divvy.claim_templates.wanted import Key, Step, Templates
+from divvy.model.claim_names import SizedRequest
+
+SIZED, PART, FOREIGN = Key("a", "divvy-1x10m"), Key("a", "divvy-1x50p"), Key("a", "divvy-mine")
+SHARE = frozenset({Share(1000, "x", None)})
+LARGER = frozenset({Share(2000, "x", None)})
+SPEC = template_of(SizedRequest(1, 10, "m"), {})
+UNUSED = 60.0
+
+
+@pytest.fixture
+def templates() -> Templates:
+    found = Templates(UNUSED, OfferedShares(UNUSED))
+    found.complete = True
+    return found
+
+
+def done(templates: Templates, now: float) -> list[Step]:
+    """Take the steps that are due, as the API would take them."""
+    steps = templates.steps(now)
+    for step in steps:
+        templates.template(step.key, step.create)
+    assert templates.steps(now) == []
+    return steps
+
+
+def test_a_pods_template_is_made_once(templates: Templates) -> None:
+    templates.pod("1", frozenset({SIZED}))
+    assert templates.waiting() == [SIZED]
+    assert done(templates, 0) == [Step(SIZED, delete=False, create=SPEC)]
+    templates.pod("2", frozenset({SIZED}))
+    assert done(templates, 1) == []
+    assert templates.waiting() == []
+
+
+def test_a_name_that_is_none_of_ours_is_left_alone(templates: Templates) -> None:
+    templates.pod("1", frozenset({FOREIGN}))
+    templates.template(FOREIGN, {"spec": {}})
+    assert done(templates, 0) == []
+    templates.pod("1", frozenset())
+    templates.look_again()
+    assert done(templates, 10 * UNUSED) == []
+    assert templates.live == 0
+
+
+def test_before_all_is_known_templates_are_made_and_none_is_deleted(templates: Templates) -> None:
+    templates.complete = False
+    templates.template(PART, {"spec": {}})
+    templates.template(SIZED._replace(namespace="b"), {"spec": {}})
+    templates.pod("1", frozenset({SIZED}))
+    assert [step.key for step in done(templates, 0)] == [SIZED]
+    templates.look_again()
+    assert done(templates, 10 * UNUSED) == []
+
+
+def test_what_no_pod_names_goes_after_a_while(templates: Templates) -> None:
+    templates.pod("1", frozenset({SIZED}))
+    done(templates, 0)
+    templates.pod("1", frozenset())
+    assert done(templates, 1) == []
+    templates.look_again()
+    assert done(templates, UNUSED) == []
+    templates.look_again()
+    assert done(templates, 1 + UNUSED) == [Step(SIZED, delete=True, create=None)]
+    templates.look_again()
+    assert done(templates, 2 + UNUSED) == []
+
+
+def test_a_pod_that_comes_meanwhile_keeps_its_template(templates: Templates) -> None:
+    templates.pod("1", frozenset({SIZED}))
+    done(templates, 0)
+    templates.pod("1", frozenset())
+    done(templates, 1)
+    templates.pod("2", frozenset({SIZED}))
+    done(templates, UNUSED)
+    templates.pod("2", frozenset())
+    done(templates, UNUSED + 1)
+    templates.look_again()
+    assert done(templates, UNUSED + 2) == []
+
+
+def test_a_template_that_somebody_deletes_comes_back(templates: Templates) -> None:
+    templates.pod("1", frozenset({SIZED}))
+    done(templates, 0)
+    templates.template(SIZED, None)
+    assert done(templates, 1) == [Step(SIZED, delete=False, create=SPEC)]
+
+
+def test_a_template_that_is_not_ours_by_what_it_says_is_replaced(templates: Templates) -> None:
+    templates.template(SIZED, {"spec": {"devices": {}}})
+    assert done(templates, 0) == [Step(SIZED, delete=True, create=SPEC)]
+
+
+def test_a_percentage_waits_for_the_first_gpu(templates: Templates) -> None:
+    templates.pod("1", frozenset({PART}))
+    assert done(templates, 0) == []
+    assert templates.waiting() == [PART]
+    templates.slice("s", SHARE, 1)
+    (step,) = done(templates, 1)
+    assert step.key == PART
+    assert not step.delete
+
+
+def test_a_percentage_is_made_again_when_sizes_have_changed(templates: Templates) -> None:
+    templates.slices({"s": SHARE}, 0)
+    templates.pod("1", frozenset({PART, SIZED}))
+    done(templates, 0)
+    templates.slice("t", SHARE, 1)
+    assert done(templates, 1) == []
+    templates.slice("t", LARGER, 2)
+    (step,) = done(templates, 2)
+    assert (step.key, step.delete) == (PART, True)
+    assert step.create == template_of(SizedRequest(1, 50, "p"), dict.fromkeys([*SHARE, *LARGER], 1))
+
+
+def test_a_percentage_stays_when_no_gpu_is_left(templates: Templates) -> None:
+    templates.slices({"s": SHARE}, 0)
+    templates.pod("1", frozenset({PART}))
+    done(templates, 0)
+    templates.slices({}, 1)
+    templates.look_again()
+    assert done(templates, 10 * UNUSED) == []
+
+
+def test_lists_replace_what_was_known(templates: Templates) -> None:
+    templates.pod("gone", frozenset({SIZED}))
+    templates.template(PART, {"spec": {}})
+    templates.pods({"new": frozenset({PART})})
+    templates.templates({})
+    assert templates.waiting() == [PART]
+    assert templates.live == 0
+
+
+_KEYS = st.sampled_from([SIZED, PART, Key("b", "divvy-1x10m"), FOREIGN])
+_EVENTS = st.lists(
+    st.tuples(st.just("pod"), st.sampled_from("123"), st.frozensets(_KEYS, max_size=2))
+    | st.tuples(st.just("template"), _KEYS, st.sampled_from([None, {"spec": {}}]))
+    | st.tuples(st.just("slice"), st.sampled_from("st"), st.sampled_from([SHARE, LARGER]))
+    | st.tuples(st.just("time"), st.floats(0, 100), st.none()),
+    max_size=30,
+)
+
+
+@given(_EVENTS)
+def test_whatever_happens_pods_have_their_templates_and_nothing_else_stays(events: Any) -> None:
+    templates = Templates(UNUSED, OfferedShares(UNUSED))
+    templates.complete = True
+    templates.slice("first", SHARE, 0)
+    now, pods, live = 0.0, {}, {}
+
+    def work() -> None:
+        for step in templates.steps(now):
+            live[step.key] = step.create
+            templates.template(step.key, step.create)
+
+    for kind, what, value in events:
+        if kind == "pod":
+            pods[what] = value
+            templates.pod(what, value)
+        elif kind == "template":
+            live[what] = value
+            templates.template(what, value)
+        elif kind == "slice":
+            templates.slice(what, value, now)
+        else:
+            now += what
+            templates.look_again()
+        work()
+    named = {key for keys in pods.values() for key in keys} - {FOREIGN}
+    assert named <= {key for key, spec in live.items() if spec is not None}
+    for _ in range(3):
+        now += UNUSED + 1
+        templates.look_again()
+        work()
+    kept = {key for key, spec in live.items() if spec is not None} - {FOREIGN}
+    assert kept == named
+    for key in kept & {SIZED}:
+        assert live[key] == SPEC
