@@ -27,6 +27,7 @@ from divvy.agent.decide.status import NodeStatus, gpu_states, healthy_counts
 from divvy.agent.decide.transition import Decision
 from divvy.agent.kubelet.device_holders import DeviceHolders
 from divvy.agent.kubelet.pod_resources import PodResources
+from divvy.agent.loops import Loops
 from divvy.agent.memory.shares import ShareAccounts
 from divvy.agent.memory.watch import MemoryWatch
 from divvy.agent.nvml.driver import Driver, boot_id
@@ -42,7 +43,6 @@ _log = logging.getLogger(__name__)
 # What wakes reconciliation comes in bursts: all GPUs that were repartitioned together, for one.
 _TOGETHER_SECONDS = 0.005
 _RESEND_SECONDS = 5.0
-_RESTART_SECONDS = (1.0, 5.0, 30.0)
 # Without a reconciliation for so long, something in the agent hangs.
 _HANGING_SECONDS = 120.0
 
@@ -62,6 +62,7 @@ class Agent:
         self._desired = DesiredState()
         self._decisions: dict[str, Decision] = {}
         self._problems: dict[str, str] = {}
+        self._loops = Loops(self._wake.set)
         self._resent = 0.0
         self._reconciled = monotonic()
         saved = self._checkpoint
@@ -145,6 +146,7 @@ class Agent:
             "memoryLimit": self.memory_watch.excesses,
             "claims": self.claims.record,
             "problems": self._problems,
+            "loops": self._loops.problems,
             "monotonic": monotonic(),
         }
 
@@ -169,27 +171,11 @@ class Agent:
         try:
             async with asyncio.TaskGroup() as tasks:
                 for name, loop in loops.items():
-                    tasks.create_task(self._keep_up(name, loop))
+                    tasks.create_task(self._loops.keep_up(name, loop))
         finally:
             await self._reconfigurer.stop()
             await self.plugins.stop()
             await self.driver.stop()
-
-    async def _keep_up(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
-        """Run a loop for ever: an error in one is reported and takes nothing else away."""
-        failures = 0
-        while True:
-            began = monotonic()
-            try:
-                await loop()
-            except Exception as error:
-                _log.exception("%s failed", name)
-                self._problems[name] = f"internal error in {name}: {type(error).__name__}: {error}"
-                self._wake.set()
-            if monotonic() - began > _HANGING_SECONDS:
-                failures = 0
-            await asyncio.sleep(_RESTART_SECONDS[min(failures, len(_RESTART_SECONDS) - 1)])
-            failures += 1
 
     def _on_node(self, node: NodeView) -> None:
         beside = feature_discovery_beside(node.labels)
@@ -209,7 +195,7 @@ class Agent:
             self._wake.clear()
             longest = await self._reconcile()
             self._reconciled = monotonic()
-            self._problems.pop("reconciliation", None)
+            self._loops.is_well("reconciliation")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(longest):
                     await self._wake.wait()
@@ -248,7 +234,9 @@ class Agent:
             observed,
             monotonic() - self.plugins.listed,
             applying=bool(self._reconfigurer.applying),
-            well=not self._problems and not self.claims.waited_for(self._desired),
+            well=not self._problems
+            and not self._loops.problems
+            and not self.claims.waited_for(self._desired),
         )
 
     def _desire(self, snapshot: Snapshot | None) -> None:
@@ -350,6 +338,7 @@ class Agent:
             self._advertiser.injection.problem,
             self.claims.problem,
             *self._problems.values(),
+            *self._loops.problems,
         )
         resources = self.plugins.advertised()
         self.status = NodeStatus(

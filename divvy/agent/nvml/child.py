@@ -4,7 +4,7 @@ Started by ``divvy.agent.nvml.process`` as ``python -m divvy.agent.nvml.child <l
 Each input line is ``{"id", "call", "lane", "args"}``; each output line is ``{"id", "ok"|"error"}``
 or ``{"xid": …}`` for an event that arrived. Calls of one lane run one after the other in a thread
 of their own, so that a GPU that does not answer holds up its own lane alone. The process ends when
-its input closes, whatever its threads are waiting for.
+its input or its output closes, whatever its threads are waiting for.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Table = dict[str, Callable[..., Any]]
 
 
 class _Lines:
-    """Writes whole JSON lines from several threads."""
+    """Writes whole JSON lines from several threads; ends the process where nobody reads them."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -35,8 +35,12 @@ class _Lines:
 
     def write(self, value: dict[str, Any]) -> None:
         with self._lock:
-            self._stream.write(json.dumps(value, separators=(",", ":")) + "\n")
-            self._stream.flush()
+            try:
+                self._stream.write(json.dumps(value, separators=(",", ":")) + "\n")
+                self._stream.flush()
+            except BrokenPipeError:
+                # The agent was killed; a traceback of ours would be the last line of its log.
+                os._exit(0)
 
 
 class _Lane:

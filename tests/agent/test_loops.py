@@ -1,0 +1,126 @@
+"""An error of a loop is reported, and no longer than it is one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from divvy.agent.loops import WELL_SECONDS, LoopHealth, Loops
+
+
+def failed(at: float = 0.0) -> LoopHealth:
+    health = LoopHealth()
+    health.started(at)
+    health.ended("broken", at)
+    return health
+
+
+def test_an_error_is_reported_until_its_loop_has_run_for_two_minutes() -> None:
+    health = failed()
+    assert health.reported(1000.0) == "broken"  # it has not started again
+    health.started(1000.0)
+    assert WELL_SECONDS == 120.0
+    assert health.reported(1119.9) == "broken"
+    assert health.reported(1120.0) == ""
+
+
+def test_the_time_counts_from_the_last_start() -> None:
+    health = failed()
+    health.started(1.0)
+    health.ended("broken again", 100.0)
+    health.started(105.0)
+    assert health.reported(200.0) == "broken again"
+    assert health.reported(225.0) == ""
+
+
+def test_a_loop_that_ends_without_an_error_is_not_well_for_that() -> None:
+    health = failed()
+    health.started(1.0)
+    health.ended("", 2.0)
+    health.started(3.0)
+    assert health.reported(100.0) == "broken"
+
+
+def test_one_that_ends_after_it_was_well_has_no_old_error() -> None:
+    health = failed()
+    health.started(1.0)
+    health.ended("", 500.0)
+    assert health.reported(501.0) == ""
+
+
+def test_a_loop_waits_longer_each_time_and_short_again_once_it_was_well() -> None:
+    health = LoopHealth()
+    pauses = []
+    for now in (0.0, 10.0, 20.0, 30.0):
+        health.started(now)
+        pauses.append(health.ended("broken", now + 1))
+    health.started(100.0)
+    pauses.append(health.ended("broken", 220.0))
+    assert pauses == [1.0, 5.0, 30.0, 30.0, 1.0]
+
+
+class Clock:
+    """Time that passes only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        await asyncio.sleep(0)
+
+
+def test_a_loop_that_fails_is_started_again_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    clock, told = Clock(), []
+    loops = Loops(lambda: told.append(loops.problems), lambda: clock.now, clock.sleep)
+    seen: dict[float, tuple[str, ...]] = {}
+    starts: list[float] = []
+
+    async def sick() -> None:
+        starts.append(clock.now)
+        if len(starts) < 3:
+            raise ValueError("no such figure")
+        for _ in range(130):
+            await clock.sleep(1.0)
+            seen[clock.now] = loops.problems
+
+    async def scene() -> None:
+        async with asyncio.timeout(30):
+            running = asyncio.create_task(loops.keep_up("the metrics", sick))
+            while len(starts) < 4:
+                await asyncio.sleep(0)
+            running.cancel()
+
+    asyncio.run(scene())
+    text = "internal error in the metrics: ValueError: no such figure"
+    assert told == [(text,), (text,)]
+    assert starts[:3] == [0.0, 1.0, 6.0]
+    assert [now for now, problems in seen.items() if problems == (text,)][-1] == 125.0
+    assert seen[126.0] == ()
+    assert [record.message for record in caplog.records] == ["the metrics failed"] * 2
+
+
+def test_one_that_has_done_its_work_is_well_at_once() -> None:
+    clock = Clock()
+    loops = Loops(lambda: None, lambda: clock.now, clock.sleep)
+
+    def raising(error: Exception) -> Callable[[], Awaitable[None]]:
+        async def loop() -> None:
+            raise error
+
+        return loop
+
+    async def scene() -> None:
+        names = ("one", "other")
+        tasks = [asyncio.create_task(loops.keep_up(name, raising(OSError("x")))) for name in names]
+        await asyncio.sleep(0)
+        assert len(loops.problems) == 2
+        loops.is_well("one")
+        loops.is_well("nobody")
+        assert loops.problems == ("internal error in other: OSError: x",)
+        for task in tasks:
+            task.cancel()
+
+    asyncio.run(scene())
