@@ -12,7 +12,7 @@ from divvy.cli.output import write
 from divvy.model import Cluster
 from divvy.plan.live_claims import claimed_gpus
 from divvy.plan.why import Explanation, explain, requests_of
-from divvy.plan.why.pod import notes_of
+from divvy.plan.why.pod import is_waiting, notes_of
 from divvy.render.why import why_text
 from divvy.stack.file import stack_path
 from divvy.stack.revisions import read_side
@@ -40,6 +40,8 @@ def _explanation(reader: ClusterReader, cluster: Cluster, namespace: str, name: 
     pod = reader.one(f"/api/v1/namespaces/{namespace}/pods/{name}")
     if pod is None:
         fail(f"there is no pod {name} in namespace {namespace}")
+    if not is_waiting(pod):
+        return Explanation(f"{namespace}/{name}", notes_of(pod, (), ()), ())
     claims = reader.listed(f"{_RESOURCES}/resourceclaims")
     slices = reader.listed(f"{_RESOURCES}/resourceslices")
     own = [claim for claim in claims if _is_of(claim, pod)]

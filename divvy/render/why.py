@@ -11,7 +11,7 @@ def why_text(explanation: Explanation) -> RenderableType:
     """Return what a pod asks for, whom it waits for, and every GPU with what is in the way."""
     parts: list[RenderableType] = []
     if not explanation.verdicts:
-        parts.append(Text.assemble((explanation.pod, "bold"), ": asks for nothing of Divvy's"))
+        parts.append(Text.assemble((explanation.pod, "bold"), ": waits for no GPU of Divvy's"))
     for verdict in explanation.verdicts:
         parts.append(
             Text.assemble((explanation.pod, "bold"), f": asks for {verdict.request.words}")

@@ -53,7 +53,10 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a pod does not run, request by request; ``notes`` are about the pod as a whole."""
+    """Why a pod does not run, request by request; ``notes`` are about the pod as a whole.
+
+    Without verdicts it waits for nothing of Divvy's.
+    """
 
     pod: str
     notes: tuple[str, ...]
@@ -169,9 +172,11 @@ def _counters_free(gpu: ClaimedGpu, device: LiveDevice) -> bool:
 def _in_the_way(gpu: ClaimedGpu, device: LiveDevice) -> tuple[str, ...]:
     """Return the holders of devices that take what this device would."""
     return tuple(
-        f"{holder.words} holds {_called(other)}"
-        for other, holder in gpu.holders
-        if other.name != device.name and set(other.consumes) & set(device.consumes)
+        dict.fromkeys(
+            f"{holder.words} holds {_called(other)}"
+            for other, holder in gpu.holders
+            if other.name != device.name and set(other.consumes) & set(device.consumes)
+        )
     )
 
 

@@ -6,6 +6,11 @@ from typing import Any
 _SCHEDULED = "PodScheduled"
 
 
+def is_waiting(pod: Mapping[str, Any]) -> bool:
+    """Return whether a pod has not started yet."""
+    return (pod.get("status") or {}).get("phase", "Unknown") == "Pending"
+
+
 def notes_of(
     pod: Mapping[str, Any],
     claims: Sequence[Mapping[str, Any]],
@@ -13,9 +18,8 @@ def notes_of(
 ) -> tuple[str, ...]:
     """Return what is known beside the GPUs: phase, claims that are missing, the node's troubles."""
     status = pod.get("status") or {}
-    phase = status.get("phase", "Unknown")
-    if phase != "Pending":
-        return (f"it is not waiting: its phase is {phase}",)
+    if not is_waiting(pod):
+        return (f"it is not waiting: its phase is {status.get('phase', 'Unknown')}",)
     notes = []
     if pod["metadata"].get("deletionTimestamp"):
         notes.append("it is being deleted")
