@@ -8,7 +8,7 @@ _SCHEDULED = "PodScheduled"
 
 def is_waiting(pod: Mapping[str, Any]) -> bool:
     """Return whether a pod has not started yet."""
-    return (pod.get("status") or {}).get("phase", "Unknown") == "Pending"
+    return bool((pod.get("status") or {}).get("phase") == "Pending")
 
 
 def notes_of(
