@@ -10,7 +10,7 @@
 
 #include "json.h"
 
-enum { LARGEST_TEXT = 16 << 20, MAX_VARIABLES = 65536 };
+enum { LARGEST_TEXT = 16 << 20, MAX_VARIABLES = 65536, MAX_MOUNTS = 65536 };
 
 /* Read everything; NULL where it fails or is larger than a specification ever is. */
 static char *read_all(int file, size_t *size)
@@ -82,6 +82,43 @@ static char **environment(struct json text)
     return NULL;
 }
 
+static void free_mounts(struct mount *mounts)
+{
+    for (struct mount *each = mounts; each != NULL && each->path != NULL; each++) {
+        free(each->path);
+        free(each->source);
+    }
+    free(mounts);
+}
+
+static struct mount *mounts(struct json text)
+{
+    struct mount *found = calloc(1, sizeof *found);
+    if (!json_member(&text, "mounts") || !json_enter(&text))
+        return found;
+    for (size_t count = 0; found != NULL && count < MAX_MOUNTS; count++) {
+        struct mount one = {member_string(text, "destination", NULL), member_string(text, "source", NULL)};
+        if (one.source == NULL)
+            one.source = strdup("");
+        struct mount *larger = realloc(found, (count + 2) * sizeof *found);
+        if (larger != NULL) {
+            found = larger;
+            found[count] = one;
+            found[count + 1] = (struct mount){NULL, NULL};
+        }
+        if (larger == NULL || one.path == NULL || one.source == NULL) {
+            if (larger == NULL)
+                free(one.path);
+            free(one.source);
+            break;
+        }
+        if (!json_skip(&text) || !json_next(&text))
+            return found;
+    }
+    free_mounts(found);
+    return NULL;
+}
+
 static bool read_specification(const char *bundle, struct container *container)
 {
     char path[PATH_MAX];
@@ -95,8 +132,9 @@ static bool read_specification(const char *bundle, struct container *container)
     struct json json = {text, text + size};
     char *root = member_string(json, "root", "path");
     container->environment = environment(json);
+    container->mounts = mounts(json);
     free(text);
-    if (root == NULL || container->environment == NULL) {
+    if (root == NULL || container->environment == NULL || container->mounts == NULL) {
         fprintf(stderr, "divvy: %s has no root.path, or is broken\n", path);
         free(root);
         return false;
@@ -138,4 +176,5 @@ void container_free(struct container *container)
     for (char **each = container->environment; each != NULL && *each != NULL; each++)
         free(*each);
     free(container->environment);
+    free_mounts(container->mounts);
 }

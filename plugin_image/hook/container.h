@@ -4,9 +4,15 @@
 
 #include <stdbool.h>
 
+struct mount {
+    char *path;   /* in the container; NULL ends a list */
+    char *source; /* on the host, "" where it is none of its files */
+};
+
 struct container {
     char *rootfs;       /* path of its root file system, as the host sees it */
     char **environment; /* of its process, ended by NULL */
+    struct mount *mounts;
 };
 
 /* Read the OCI state on `state` and the specification in the bundle that it names;

@@ -22,17 +22,20 @@
 #include "ldcache.h"
 #include "require.h"
 #include "sealed.h"
+#include "share.h"
 
 struct options {
     struct given given;
     struct loader loader;
+    const char *limits, *limiter;
     bool check;
 };
 
 static int usage(void)
 {
     fputs("usage: divvy-hook [--cuda X.Y] [--driver X.Y.Z] [--brand NAME] [--arch X.Y]\n"
-          "                  [--ldconfig PROGRAM --folder FOLDER] < state.json\n"
+          "                  [--ldconfig PROGRAM --folder FOLDER]\n"
+          "                  [--limits FILE --limiter FOLDER] < state.json\n"
           "       divvy-hook --check\n",
           stderr);
     return 2;
@@ -40,7 +43,7 @@ static int usage(void)
 
 static int parse(int count, char **words, struct options *options)
 {
-    enum { CUDA, DRIVER, BRAND, ARCH, LDCONFIG, FOLDER, CHECK };
+    enum { CUDA, DRIVER, BRAND, ARCH, LDCONFIG, FOLDER, LIMITS, LIMITER, CHECK };
     static const struct option known[] = {
         {"cuda", required_argument, NULL, CUDA},
         {"driver", required_argument, NULL, DRIVER},
@@ -48,6 +51,8 @@ static int parse(int count, char **words, struct options *options)
         {"arch", required_argument, NULL, ARCH},
         {"ldconfig", required_argument, NULL, LDCONFIG},
         {"folder", required_argument, NULL, FOLDER},
+        {"limits", required_argument, NULL, LIMITS},
+        {"limiter", required_argument, NULL, LIMITER},
         {"check", no_argument, NULL, CHECK},
         {NULL, 0, NULL, 0},
     };
@@ -65,12 +70,17 @@ static int parse(int count, char **words, struct options *options)
             options->loader.ldconfig = optarg;
         else if (option == FOLDER)
             options->loader.driver = optarg;
+        else if (option == LIMITS)
+            options->limits = optarg;
+        else if (option == LIMITER)
+            options->limiter = optarg;
         else if (option == CHECK)
             options->check = true;
         else
             return -1;
     }
     bool both = (options->loader.ldconfig == NULL) == (options->loader.driver == NULL);
+    both = both && (options->limits == NULL) == (options->limiter == NULL);
     return optind == count && both ? 0 : -1;
 }
 
@@ -113,6 +123,12 @@ static int judge(const struct container *container, int image, struct options *o
 
 static int prepare(const struct container *container, struct options *options)
 {
+    if (options->limits != NULL && !share_holds(container, options->limits, options->limiter)) {
+        fputs("divvy: this container has a claim for a share of a GPU and another claim for a GPU, and the limits of "
+              "one would not hold: ask for them in two containers\n",
+              stderr);
+        return 1;
+    }
     int image = inside_image(container->rootfs);
     if (image < 0) {
         fprintf(stderr, "divvy: cannot open %s: %s\n", container->rootfs, strerror(errno));

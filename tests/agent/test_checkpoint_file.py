@@ -11,6 +11,8 @@ import pytest
 
 from divvy.agent.checkpoint_file import CheckpointFile
 from divvy.agent.decide.checkpoint import Checkpoint
+from divvy.model import DesiredGpu
+from divvy.model.claims import Claims
 
 FULL = Checkpoint(
     config="{}",
@@ -19,6 +21,7 @@ FULL = Checkpoint(
     last_seen={"GPU-0": "boot"},
     faults=(("GPU-0", None, "XID 79"), ("GPU-0", 3, "XID 94")),
     changing=("GPU-1",),
+    applied={"GPU-0": DesiredGpu("GPU-0", 0, 0, None, (), Claims(mig=("1g.5gb",)))},
 )
 
 

@@ -139,7 +139,7 @@ class Preparation:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, deadline - monotonic())):
                     await self._returned.wait()
-        return self._put(claim)
+        return self._put(self._with_limiter(claim))
 
     async def _allocated(self, namespace: str, name: str, uid: str, deadline: float) -> HeldClaim:
         pool = claims_pool(self._settings.node)
@@ -203,15 +203,21 @@ class Preparation:
         pauses = iter(_PAUSES)
         while True:
             try:
-                limiter = self._injection.limiter
-                if limiter and not claim.limiter and any(map(is_limited, claim.devices)):
-                    # A container that starts again after an update needs the one its files are of.
-                    claim = self._put(replace(claim, limiter=limiter))
+                claim = self._put(self._with_limiter(claim))
                 return claim, self._write(claim)
             except (InjectionProblem, OSError) as problem:
                 if self._is_over(claim.uid, deadline):
                     raise ClaimProblem(str(problem)) from problem
                 await asyncio.sleep(next(pauses, _PAUSES[-1]))
+
+    def _with_limiter(self, claim: HeldClaim) -> HeldClaim:
+        """Note the limiter that the claim's files are for.
+
+        A container that starts again needs it, also after an update of the agent.
+        """
+        if claim.limiter or not any(map(is_limited, claim.devices)):
+            return claim
+        return replace(claim, limiter=self._injection.limiter)
 
     def _write(self, claim: HeldClaim) -> Mapping[str, str]:
         """Lay the files of a share and write the CDI specification; return UUIDs by device."""

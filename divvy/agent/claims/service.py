@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from time import monotonic
 
+import grpc
+
 from divvy.agent.api_server.claims import ClaimsApi
 from divvy.agent.api_server.client import AWAY
 from divvy.agent.claims.checkpoint_file import ClaimsFile
@@ -209,7 +211,7 @@ class Claims:
                 found = await self._api.claim(claim.namespace, claim.name)
                 if found is None or found["metadata"]["uid"] != uid:
                     gone.add(uid)
-        except (*AWAY, OSError) as error:
+        except (*AWAY, grpc.RpcError) as error:
             _log.debug("it is not known which claims are gone: %s", error)
             return frozenset()
         return frozenset(gone)

@@ -32,6 +32,9 @@ class SlicePublisher:
         self._generation = 0
         # What the API server made of a spec that it does not keep as it is.
         self._accepted: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
+        # What the watch has told of each slice since a write of it began: its version, if any.
+        self._told: dict[str, str | None] = {}
+        self._overtaken = False
         self._wake = asyncio.Event()
         self._changes = 0
         self._published = 0
@@ -72,6 +75,7 @@ class SlicePublisher:
     async def _follow(self) -> None:
         """Publish until the watch breaks, or there is nothing to publish any more."""
         self._have, version = await self._api.slices()
+        self._overtaken = False
         watching = asyncio.create_task(self._watch(version))
         waiting: asyncio.Task[Any] | None = None
         try:
@@ -79,6 +83,9 @@ class SlicePublisher:
                 self._wake.clear()
                 changes = self._changes
                 await self._write()
+                if self._overtaken:
+                    self._wake.set()
+                    return
                 self._published = changes
                 if not self._wanted and not self._have and self.current:
                     return
@@ -97,13 +104,15 @@ class SlicePublisher:
 
     async def _watch(self, version: str) -> None:
         async for kind, seen in self._api.watch_slices(version):
+            if kind not in ("ADDED", "MODIFIED", "DELETED"):
+                return
             name = seen["metadata"]["name"]
             if kind == "DELETED":
+                self._told[name] = None
                 self._have.pop(name, None)
-            elif kind in ("ADDED", "MODIFIED"):
-                self._have[name] = seen
             else:
-                return
+                self._told[name] = seen["metadata"]["resourceVersion"]
+                self._have[name] = seen
             self._wake.set()
 
     async def _write(self) -> None:
@@ -156,11 +165,15 @@ class SlicePublisher:
             "metadata": metadata,
             "spec": {**spec, "pool": pool},
         }
+        self._told.pop(name, None)
         if name in self._have:
             metadata["resourceVersion"] = self._have[name]["metadata"]["resourceVersion"]
             written = await self._api.replace_slice(slice_)
         else:
             written = await self._api.create_slice(slice_)
+        version = written["metadata"]["resourceVersion"]
+        # Somebody may have written or deleted it before our answer arrived.
+        self._overtaken |= self._told.get(name, version) != version
         self._accepted.pop(name, None)
         if not same_spec(written["spec"], spec):
             self._accepted[name] = (spec, written["spec"])

@@ -23,9 +23,20 @@ def in_the_way(
         counters = offered[uuid].gpu.counters if uuid in offered else None
         asked = _of_gpu(claim, uuid)
         everything = [*asked, *(each for other in on_gpu for each in _of_gpu(other, uuid))]
-        for other in on_gpu:
-            if _excluded(asked, _of_gpu(other, uuid), everything, counters):
-                found[other.uid] = other
+        excluded = [
+            other
+            for other in on_gpu
+            if _excluded(asked, _of_gpu(other, uuid), everything, counters)
+        ]
+        if not excluded and counters is not None and _exceed(everything, counters):
+            # Each fits beside this one alone, and not all together.
+            names = {one.device.name for one in asked}
+            excluded = [
+                other
+                for other in on_gpu
+                if not names.issuperset(each.device.name for each in _of_gpu(other, uuid))
+            ]
+        found |= {other.uid: other for other in excluded}
     return tuple(sorted(found.values(), key=lambda other: (other.namespace, other.name)))
 
 
@@ -41,15 +52,9 @@ def _excluded(
             if one.device.name == another.device.name:
                 if one.device.share is None or _overfull(one, everything):
                     return True
-            elif one.device.share is not None or another.device.share is not None:
-                return True  # whole beside a share, or shares of two tenants
             elif _exceed((one, another), counters):
                 return True
-    if counters is None or not _exceed(everything, counters):
-        return False
-    # Each fits beside this one alone, and not all together.
-    names = {one.device.name for one in asked}
-    return any(another.device.name not in names for another in other)
+    return False
 
 
 def _overfull(share: HeldDevice, everything: Sequence[HeldDevice]) -> bool:

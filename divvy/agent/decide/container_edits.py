@@ -19,6 +19,7 @@ _WRITABLE = ("rw", "nosuid", "nodev", "noexec", "bind", "rprivate")
 _LIMITED = ("libcuda", "libnvidia-ml")
 _DRIVER_FOLDER = "/usr/lib/divvy/driver"
 _SHARE_FOLDER = "/usr/lib/divvy/share"
+LIMITS = f"{_SHARE_FOLDER}/limits"
 # The folders that a loader searches without a cache: Debian's and Ubuntu's, everybody else's.
 _SEARCHED = ("usr/lib/x86_64-linux-gnu", "usr/lib64")
 
@@ -157,7 +158,7 @@ def share_mounts(
     The pages of the other shares of a GPU can be read alone.
     """
     mounts = [
-        Mount(f"{_SHARE_FOLDER}/limits", str(share / "limits"), _READ_ONLY),
+        Mount(LIMITS, str(share / "limits"), _READ_ONLY),
         Mount(f"{_SHARE_FOLDER}/account", str(share / "account"), _WRITABLE),
     ]
     for device in devices:

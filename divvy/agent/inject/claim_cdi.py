@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from divvy.agent.decide.claim_record import HeldClaim, HeldDevice
-from divvy.agent.decide.container_edits import ContainerEdits, Mount
+from divvy.agent.decide.container_edits import LIMITS, ContainerEdits, Mount
 from divvy.agent.inject.cdi import cdi_spec, spec_bytes, write_spec
 from divvy.agent.inject.hook import HookCall
 from divvy.agent.inject.problem import InjectionProblem
@@ -20,15 +20,15 @@ _PREFIX, _SUFFIX = f"{CLAIMS_DRIVER}-claim-", ".json"
 class ClaimEdits:
     """What containers of claims get: the driver, or (``limited``) a limiter in front of it.
 
-    ``limited`` is by version, ``limiter`` the version of this agent's image, "" where it is not
-    installed yet. ``devices`` are by UUID.
+    ``limited`` is by the limiter's version, and where its libraries are in ``limiters``.
+    ``devices`` are by UUID.
     """
 
     common: ContainerEdits
     limited: Mapping[str, ContainerEdits]
-    limiter: str
     devices: Mapping[str, ContainerEdits]
     hook: HookCall | None
+    limiters: Mapping[str, Path]
 
 
 def cdi_name(claim: HeldClaim, held: HeldDevice, uuid: str) -> str:
@@ -66,7 +66,13 @@ def write_claim(
         )
         for held in claim.devices
     }
-    spec = cdi_spec(common, devices, edits.hook, CLAIM_CDI_KIND)
+    hook = edits.hook
+    if share and hook is not None:
+        # Where a container has a second claim, one of two mounts at a place is the other's.
+        (limits,) = (mount.host for mount in share if mount.path == LIMITS)
+        alone = (f"--limits={limits}", f"--limiter={edits.limiters[claim.limiter]}")
+        hook = replace(hook, arguments=(*hook.arguments, *alone))
+    spec = cdi_spec(common, devices, hook, CLAIM_CDI_KIND)
     write_spec(folder, spec_bytes(spec), claim_file(claim.uid))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from divvy.agent.decide.allocation import ContainerAllocation, Refused
 from divvy.agent.decide.container_edits import (
@@ -105,9 +105,10 @@ class Injection:
         whole = bare if call is None else common
         spec = cdi_spec(whole, devices, call)
         behind: dict[str, ContainerEdits] = {}
+        places: dict[str, Path] = {}
         for limiter in limiters(settings.state_folder):
             edits = limited_edits(whole, PurePosixPath(limiter.folder))
-            behind[limiter.version] = edits
+            behind[limiter.version], places[limiter.version] = edits, limiter.folder
             limited = cdi_spec(edits, devices, call, limited_cdi_kind(limiter.version))
             file = limited_cdi_file(limiter.version)
             write_spec(settings.cdi_folder, spec_bytes(limited), file)
@@ -117,8 +118,7 @@ class Injection:
         if write_spec(settings.cdi_folder, spec_bytes(spec)) and hook is not None:
             remove_older(settings.state_folder, hook)
         self._common, self._devices = bare, devices
-        newest = "" if installed is None else installed.version
-        self._claims = ClaimEdits(whole, behind, newest, devices, call)
+        self._claims = ClaimEdits(whole, behind, devices, call, places)
         by_cdi = cdi_is_on(runtime, settings.containerd_folder)
         if by_cdi != self.by_cdi:
             _log.info("devices are given %s", "by CDI names" if by_cdi else "without CDI")

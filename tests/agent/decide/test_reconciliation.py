@@ -6,9 +6,12 @@ from dataclasses import replace
 
 from divvy.agent.decide.checkpoint import Checkpoint, changing, misleading
 from divvy.agent.decide.desired import DesiredState
+from divvy.agent.decide.holders import Holder
+from divvy.agent.decide.mig_plan import MigPlan
 from divvy.agent.decide.reconciliation import KubeletView, Observation, decisions
 from divvy.model import DesiredGpu, DesiredNode, Offer
-from tests.agent.devices import gpu, snapshot
+from divvy.model.claims import Claims
+from tests.agent.devices import gpu, instance, snapshot
 
 WHOLE = Offer("nvidia.com/gpu", "gpu", None, 1, False, None)
 LAYOUT = DesiredGpu("GPU-0", 0, 0, None, (WHOLE,))
@@ -71,3 +74,39 @@ def test_a_gpu_whose_plan_is_executed_is_not_advertised_by_who_forgot_the_decisi
     decided = decisions(DesiredState(node=NODE), observed, before, {}, 0.0)["GPU-0"]
     assert (decided.state, decided.apply) == ("Changing", None)
     assert decided.advertise.withheld == {"GPU-0"}
+
+
+CLAIMED = DesiredGpu("GPU-0", 0, 0, None, (), Claims())
+BY_CLAIMS = DesiredState(node=replace(NODE, gpus=(CLAIMED,)))
+TWO = gpu(0, mig=True, instances=(instance(1, 14, 2, 2),))
+FREE = Observation(snapshot(TWO), KubeletView({}, frozenset(), fence=True), True)
+
+
+def test_the_instances_of_claims_are_left_to_them() -> None:
+    claimed = replace(FREE, claimed={"GPU-0": ()})
+    for applied, observed in (({}, FREE), ({"GPU-0": CLAIMED}, FREE), ({"GPU-0": SHARES}, claimed)):
+        decided = decisions(BY_CLAIMS, observed, Checkpoint(applied=applied), {}, 0.0)["GPU-0"]
+        assert (decided.state, decided.apply) == ("Ready", None)
+
+
+def test_what_the_device_plugin_has_made_goes_before_claims_come() -> None:
+    plugin = Checkpoint(applied={"GPU-0": replace(LAYOUT, mig={"2g.10gb": 1})})
+    decided = decisions(BY_CLAIMS, FREE, plugin, {}, 0.0)["GPU-0"]
+    assert decided.apply == MigPlan("GPU-0", destroy=TWO.instances, mode=False)
+    pod = Holder("team/pod", "main", "nvidia.com/mig-2g.10gb", "MIG-1", "uid")
+    held = replace(FREE, kubelet=KubeletView({"MIG-1": (pod,)}, frozenset(), fence=True))
+    decided = decisions(BY_CLAIMS, held, plugin, {}, 0.0)["GPU-0"]
+    assert (decided.state, decided.reason) == ("Waiting", "held by team/pod")
+
+
+def test_the_device_plugin_waits_for_who_holds_a_gpu_by_claims() -> None:
+    """Whoever may be allocated it holds it: one that is in the slices, and nobody has yet."""
+    before = Checkpoint(applied={"GPU-0": CLAIMED})
+    free = replace(FREE, snapshot=snapshot(gpu(0)))
+    pod = Holder("team/pod", "", "", "claim:uid", "pod-uid")
+    for holder in (pod, Holder("", "", "", "GPU-0")):
+        held = replace(free, claimed={"GPU-0": (holder,)})
+        decided = decisions(DesiredState(node=NODE), held, before, {}, 0.0)["GPU-0"]
+        assert (decided.state, decided.apply) == ("Waiting", None)
+        assert "GPU-0" in decided.advertise.withheld
+    assert decisions(DesiredState(node=NODE), free, before, {}, 0.0)["GPU-0"].state == "Ready"

@@ -35,6 +35,8 @@ class Container:
     ldconfig: Path = LDCONFIG
     mounted: str = ":"
     """What the runtime mounts in the container, as a shell command."""
+    mounts: list[dict[str, str]] = field(default_factory=list)
+    arguments: tuple[str, ...] = ()
 
     @property
     def root(self) -> Path:
@@ -50,9 +52,13 @@ class Container:
 
     def command(self, *, cache: bool = True) -> list[str]:
         """Return the call as a runtime makes it: in a PID namespace with its /proc."""
-        specification = {"root": {"path": "rootfs"}, "process": {"env": self.environment}}
+        specification = {
+            "root": {"path": "rootfs"},
+            "process": {"env": self.environment},
+            "mounts": self.mounts,
+        }
         (self.folder / "bundle/config.json").write_text(json.dumps(specification))
-        command = [str(self.program), *GIVEN]
+        command = [str(self.program), *GIVEN, *self.arguments]
         if cache:
             command += [f"--ldconfig={self.ldconfig}", f"--folder={FOLDER}"]
         proc = self.root / "proc"

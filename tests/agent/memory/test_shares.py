@@ -49,11 +49,17 @@ class Held:
         return tuple(SimpleNamespace(device_id=each) for each in self.device_ids)
 
 
-async def cleaned(folder: Path, held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+async def cleaned(
+    folder: Path,
+    held: Held,
+    monkeypatch: pytest.MonkeyPatch,
+    claimed: frozenset[str] = frozenset(),
+) -> None:
     """Let it look twice, and clean after each."""
     monkeypatch.setattr("divvy.agent.memory.shares._LOOK_SECONDS", 0.01)
     monkeypatch.setattr("divvy.agent.memory.shares._CLEAN_LOOKS", 1)
-    accounts = ShareAccounts(SimpleNamespace(snapshot=None), held, folder)  # type: ignore[arg-type]
+    driver: Any = SimpleNamespace(snapshot=None)
+    accounts = ShareAccounts(driver, held, folder, lambda: claimed)  # type: ignore[arg-type]
     loop = asyncio.create_task(accounts.run())
     await asyncio.sleep(0.5)
     assert not loop.done()
@@ -123,6 +129,18 @@ async def until(met: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
         while not met():
             await asyncio.sleep(0.01)
+
+
+def test_the_files_of_a_claims_share_stay_while_it_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kubelet shows no device of a claim."""
+    lay_share(tmp_path, ["claim:uid"], [DeviceShare("GPU-0", 1000, Compute.SHARE, 25, "page")])
+    (folder,) = (tmp_path / "shares").iterdir()
+    asyncio.run(cleaned(tmp_path, Held(), monkeypatch, frozenset({"claim:uid"})))
+    assert folder.exists()
+    asyncio.run(cleaned(tmp_path, Held(), monkeypatch))
+    assert not folder.exists()
 
 
 def test_a_share_can_be_given_after_its_files_were_removed_by_hand(

@@ -1,0 +1,164 @@
+"""The publisher against an API of its own: few writes, and nothing left as it should not be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from divvy.agent.api_server.claims import ClaimsApi
+from divvy.agent.claims.slices import SlicePublisher
+from divvy.agent.decide.claim_slices import slice_specs
+from tests.agent.claim_values import ON_DEMAND, offered_gpu
+from tests.fakes.api import FakeApi, fake_api
+from tests.fakes.scene import play
+
+GPUS = [offered_gpu(index, ON_DEMAND) for index in range(3)]
+
+
+def specs(**tasks: int) -> dict[str, dict[str, Any]]:
+    by_gpu = {name.replace("_", "-"): number for name, number in tasks.items()}
+    return slice_specs("node", GPUS, {}, by_gpu)
+
+
+@asynccontextmanager
+async def publishing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[FakeApi, SlicePublisher]]:
+    """Run a publisher that has published once."""
+    async with fake_api("node") as api:
+        monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig(folder / "kubeconfig")))
+        claims = ClaimsApi("node")
+        publisher = SlicePublisher(claims, "node")
+        running = asyncio.create_task(publisher.run())
+        publisher.publish(specs(), "uid")
+        await until(lambda: publisher.current)
+        try:
+            yield api, publisher
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            await claims.close()
+
+
+async def until(met: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not met():
+            await asyncio.sleep(0.01)
+
+
+def published(api: FakeApi) -> list[tuple[int, Any]]:
+    """Return generation and content of every slice."""
+    slices = api.resources.slices
+    return [
+        (
+            slices[name]["spec"]["pool"]["generation"],
+            slices[name]["spec"].get("devices", slices[name]["spec"].get("sharedCounters")),
+        )
+        for name in sorted(slices)
+    ]
+
+
+def test_one_slice_changes_within_its_generation_and_several_begin_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        async with publishing(tmp_path, monkeypatch) as (api, publisher):
+            assert len(api.resources.writes) == 3
+            assert {generation for generation, _ in published(api)} == {1}
+            publisher.publish(specs(GPU_0=2), "uid")
+            await until(lambda: publisher.current)
+            assert api.resources.writes[3:] == [("PUT", "node-divvy.gpu-shares-0")]
+            assert {generation for generation, _ in published(api)} == {1}
+            fewer = slice_specs("node", GPUS[:2], {}, {})
+            publisher.publish(fewer, "uid")
+            await until(lambda: publisher.current)
+            assert {generation for generation, _ in published(api)} == {2}
+            publisher.publish({}, "uid")
+            await until(lambda: publisher.current)
+            assert not api.resources.slices
+
+    play(scene)
+
+
+def test_what_was_deleted_before_the_answer_to_its_creation_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The watch tells of the deletion first, and then the answer would count for what there is."""
+
+    async def scene() -> None:
+        async with publishing(tmp_path, monkeypatch) as (api, publisher):
+            before = published(api)
+            resources, name = api.resources, "node-divvy.gpu-shares-0"
+            answer = resources.answer
+
+            async def late(method: str, target: str, body: Any, writer: Any) -> None:
+                await answer(method, target, body, writer)
+                if method == "POST":
+                    resources.answer = answer  # type: ignore[method-assign]
+                    resources.delete(name)
+                    await asyncio.sleep(0.5)
+
+            resources.answer = late  # type: ignore[method-assign]
+            resources.delete(name)
+            await until(lambda: len(resources.writes) >= 5 and name in resources.slices)
+            await until(lambda: publisher.current)
+            assert published(api) == before
+
+    play(scene)
+
+
+def test_the_api_may_be_away_and_slices_may_be_there_from_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        async with publishing(tmp_path, monkeypatch) as (api, publisher):
+            api.resources.away = True
+            publisher.publish(specs(GPU_0=1), "uid")
+            await until(lambda: "not published" in publisher.problem)
+            assert not publisher.current
+            api.resources.away = False
+            await until(lambda: publisher.current)
+            assert not publisher.problem
+            writes = len(api.resources.writes)
+            claims = ClaimsApi("node")
+            another = SlicePublisher(claims, "node")
+            running = asyncio.create_task(another.run())
+            another.publish(specs(GPU_0=1), "uid")
+            await until(lambda: another.current)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            await claims.close()
+            assert len(api.resources.writes) == writes
+
+    play(scene)
+
+
+def test_a_server_that_keeps_less_than_it_was_given_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An API server without the feature drops a field: shares would be whole GPUs."""
+
+    async def scene() -> None:
+        async with publishing(tmp_path, monkeypatch) as (api, publisher):
+            stored = api.resources._stored
+
+            def less(body: dict[str, Any]) -> dict[str, Any]:
+                kept = stored(body)
+                for device in kept["spec"].get("devices", ()):
+                    device.pop("allowMultipleAllocations", None)
+                return kept
+
+            monkeypatch.setattr(api.resources, "_stored", less)
+            publisher.publish(specs(GPU_0=1), "uid")
+            await until(lambda: "does not keep slice" in publisher.problem)
+            writes = len(api.resources.writes)
+            publisher.publish(specs(GPU_0=1), "uid")
+            await asyncio.sleep(0.3)
+            assert len(api.resources.writes) == writes
+
+    play(scene)
