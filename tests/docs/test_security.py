@@ -22,6 +22,7 @@ DEVICES = [{"resource": "rdma/hca", "paths": ["/dev/infiniband/uverbs*"]}]
 @pytest.fixture(scope="module")
 def made() -> list[dict[str, Any]]:
     value = yaml.safe_load(STACK.read_text())["config"]["divvy:cluster"]
+    value["profiles"]["by-size"] = {"claims": {"shares": {}}}
     return objects_of({**value, "devices": DEVICES}, "image")
 
 

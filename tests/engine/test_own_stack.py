@@ -5,11 +5,13 @@ On API servers without nodes: what the agents do is other tests' matter.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -32,7 +34,11 @@ KINDS = (
     "validatingadmissionpolicybindings",
     "configmaps",
     "daemonsets",
+    "deployments",
+    "deviceclasses",
     "leases",
+    "mutatingadmissionpolicies",
+    "mutatingadmissionpolicybindings",
     "namespaces",
     "roles",
     "rolebindings",
@@ -122,6 +128,63 @@ def test_the_namespace_is_deleted_outside_while_a_profile_is_edited(
     own.run("up", "--yes")
     assert left(cluster) == before
     own.run("preview")
+
+
+@contextlib.contextmanager
+def ready_deployments(cluster: BareCluster) -> Iterator[None]:
+    """Say of the template maker that it is ready, as a controller and a kubelet would."""
+    done = threading.Event()
+    place = ("deployment", "divvy-claim-templates", f"--namespace={NAMESPACE}")
+
+    def say() -> None:
+        while not done.wait(0.2):
+            found = cluster.try_kubectl("get", *place, "--output=jsonpath={.metadata.generation}")
+            replicas = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas"), 1)
+            status = {"observedGeneration": int(found.stdout or 0), **replicas}
+            patch = json.dumps({"status": status})
+            cluster.try_kubectl(
+                *("patch", *place, "--subresource=status", "--type=merge", f"--patch={patch}")
+            )
+
+    thread = threading.Thread(target=say)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_a_stack_gets_claims_changes_them_and_gives_them_up(
+    own: OwnStack, cluster: BareCluster
+) -> None:
+    own.run("up", "--yes")
+    before = left(cluster)
+    with ready_deployments(cluster):
+        own.value["profiles"]["by-size"] = {"claims": {"shares": {}, "mig": ["1g.5gb"]}}
+        own.run("up", "--yes")
+        added = left(cluster) - before
+        assert {
+            "DeviceClass divvy-share",
+            "DeviceClass divvy-mig-1g.5gb",
+            "Deployment divvy-claim-templates",
+            "MutatingAdmissionPolicy divvy-sized-limits",
+            "ValidatingAdmissionPolicy divvy-gpu-requests",
+        } <= added
+        # What the API server adds to policies and classes is no difference.
+        own.run("preview")
+        assert "unchanged" in own.run("up", "--yes")
+        own.value["profiles"]["by-size"]["claims"] = {"shares": {}, "tenants": ["prod"]}
+        own.value["names"] = {"memory": "example.com/vgpu-memory"}
+        own.run("up", "--yes")
+        assert "DeviceClass divvy-share-prod" in left(cluster)
+        assert "DeviceClass divvy-mig-1g.5gb" not in left(cluster)
+        policy = cluster.get("mutatingadmissionpolicy", "divvy-sized-limits")
+        assert "example.com/vgpu-memory" in json.dumps(policy["spec"])
+        own.run("preview")
+    del own.value["profiles"]["by-size"]
+    own.run("up", "--yes")
+    assert left(cluster) == before
 
 
 @pytest.mark.parametrize("gone", [1, 6, 14])

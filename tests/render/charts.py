@@ -94,6 +94,21 @@ _NAMED = _TIME_SLICING.map(lambda found: {**found, "resourceName": "nvidia.com/g
 _MIG = st.sampled_from(_MIG_A100) | st.fixed_dictionaries(
     {"layout": st.sampled_from(_MIG_A100)}, optional={"strategy": st.just("mixed")}
 )
+_SHARES = st.fixed_dictionaries(
+    {},
+    optional={
+        "memory": st.fixed_dictionaries(
+            {}, optional={"step": st.just("256Mi"), "oversubscribe": st.sampled_from([1, 1.1, 1.5])}
+        ),
+        "default": st.sampled_from(["all", "8Gi"]),
+        "max": st.integers(1, 64),
+    },
+)
+_TENANTS = st.lists(st.sampled_from(["prod", "dev", "a-1", "7"]), unique=True, max_size=3)
+_PROFILES = st.lists(st.sampled_from(["1g.5gb", "1g.5gb+me", "3g.20gb"]), unique=True)
+_CLAIMS = st.fixed_dictionaries({}, optional={"mig": _PROFILES}) | st.fixed_dictionaries(
+    {"shares": _SHARES}, optional={"tenants": _TENANTS, "mig": _PROFILES}
+)
 _RULE = st.fixed_dictionaries({}, optional={"mig": _MIG, "timeSlicing": _TIME_SLICING | _NAMED})
 _SINGLE = st.just({"mig": {"layout": {"1g.5gb": 7}, "strategy": "single"}})
 _TOLERATION = st.sampled_from(
@@ -109,11 +124,14 @@ _TOLERATION = st.sampled_from(
 @st.composite
 def _profile(draw: st.DrawFn) -> Any:
     if draw(st.booleans()):
-        return draw(_RULE | _SINGLE)
+        return draw(_RULE | _SINGLE | st.fixed_dictionaries({"claims": _CLAIMS}))
     cuts = sorted(draw(st.sets(st.integers(1, 4), max_size=3)))
     starts = [0, *cuts]
     rules = [
-        {"devices": list(range(first, last)), **draw(_RULE)}
+        {
+            "devices": list(range(first, last)),
+            **draw(_RULE | st.fixed_dictionaries({"claims": _CLAIMS})),
+        }
         for first, last in zip(starts, cuts, strict=False)
     ]
     return rules or [{"devices": "A100*", **draw(_RULE)}]
@@ -145,7 +163,8 @@ def cluster_values(draw: st.DrawFn) -> dict[str, Any]:
         if number or draw(st.booleans()):
             pool["select"] = {"example.com/pool": str(number), "on": draw(st.sampled_from("xy"))}
         if draw(st.booleans()):
-            pool["hardware"] = {"model": "A100-SXM4-40GB", "gpus": 4, "count": count}
+            model = draw(st.sampled_from(["A100-SXM4-40GB", "A100-SXM4-40GB", "t4"]))
+            pool["hardware"] = {"model": model, "gpus": 4, "count": count}
             nodes = st.dictionaries(
                 st.sampled_from([f"node-{number}", f"n.{number}"]),
                 st.sampled_from(sorted(profiles)),
@@ -170,6 +189,14 @@ def cluster_values(draw: st.DrawFn) -> dict[str, Any]:
                         {"policy": st.sampled_from(["wait", "evict", "never"])}
                     ),
                     "placement": st.just({"replicas": "pack"}),
+                    "names": st.fixed_dictionaries(
+                        {},
+                        optional={
+                            "gpu": st.just("example.com/vgpu"),
+                            "memory": st.just("example.com/vgpu-memory"),
+                            "cores": st.just("nvidia.com/cores"),
+                        },
+                    ),
                     "devices": st.lists(
                         st.just(
                             {

@@ -5,16 +5,28 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from divvy.model.stack import Names
+
 IMAGE = "image.invalid/agent"
 GENERATION = "generation-of-the-configuration"
 POOL = "pool-of-the-range"
 RUNTIME = "containerd"
+TENANT, MIG_PROFILE = "tenant-of-range", "1g.5gb+me"
 _NAMESPACE = "release-namespace"
 _DRIVER = "/driver-root-of-the-values"
 
 EVERYTHING: dict[str, Any] = {
     "namespace": _NAMESPACE,
-    "profiles": {"watched": {"timeSlicing": {"replicas": 2, "memoryLimit": "auto"}}},
+    "profiles": {
+        "watched": {"timeSlicing": {"replicas": 2, "memoryLimit": "auto"}},
+        "claimed": {"claims": {"shares": {}, "tenants": [TENANT], "mig": [MIG_PROFILE]}},
+    },
+    "names": {
+        "gpu": "gpu.names.invalid/one",
+        "memory": "memory.names.invalid/one",
+        "memoryPercentage": "percentage.names.invalid/one",
+        "cores": "cores.names.invalid/one",
+    },
     "pools": {
         "another": {"select": {"example": "another"}, "profile": "watched"},
         POOL: {
@@ -46,6 +58,10 @@ _ACTIONS = (
     (IMAGE, 'include "divvy.image" @', ""),
     (POOL, "$name", ""),
     (GENERATION, 'include "divvy.generation" @', ""),
+    *(
+        (EVERYTHING["names"][key], f'dig "names" "{key}" "{default}" @.Values.AsMap', "")
+        for key, default in Names().listed()
+    ),
 )
 
 

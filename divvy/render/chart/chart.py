@@ -11,7 +11,15 @@ from typing import Any
 
 from rich.console import Console
 
-from divvy.model import SCHEMA_VERSION, Cluster, ClusterDocument, canonical_json, generation
+from divvy.model import (
+    SCHEMA_VERSION,
+    Cluster,
+    ClusterDocument,
+    canonical_json,
+    generation,
+    gpu_model,
+    gpu_models,
+)
 from divvy.plan import plan
 from divvy.render.chart.readme import readme
 from divvy.render.chart.templated_objects import TemplatedObjects, templated_objects
@@ -19,6 +27,7 @@ from divvy.render.chart.templates import template_files
 from divvy.render.chart.values import chart_values, values_text
 from divvy.render.chart.values_schema import DEPLOYMENT_KEYS, stack_values, values_schema
 from divvy.render.chart.yaml_text import scalar
+from divvy.render.claims.claimable import UNKNOWN_LARGEST_MIB, types_of
 from divvy.render.terminal import plan_text
 
 NAME = "divvy"
@@ -58,6 +67,7 @@ def chart_files(document: ClusterDocument, chart: Chart) -> dict[str, str]:
         "README.md": readme(chart.stack, cluster.namespace, own),
         "values.yaml": values_text(value, own),
         "values.schema.json": _json(values_schema()),
+        "files/gpu-models.json": _gpu_models(),
         "files/plan.txt": _plan_text(cluster, chart.stack),
         f"templates/tests/{_TEST}": _packaged(_TEST),
         **{f"templates/{name}": _filled(name, generation(text)) for name in _TEMPLATES},
@@ -76,7 +86,7 @@ def _own_values(chart: Chart, templated: TemplatedObjects) -> dict[str, Any]:
     repository, _, digest = (chart.image or "").partition("@")
     return {
         "image": {"repository": repository, "digest": digest},
-        **{key: templated.defaults[key] for key in ("agent", "nodeRuntime")},
+        **{key: templated.defaults[key] for key in ("agent", "nodeRuntime", "claimTemplates")},
         "rbac": {"create": True},
         "admissionPolicy": {"create": True},
         "tests": {"image": chart.workloads or "", "resources": []},
@@ -97,6 +107,21 @@ keywords: [gpu, mig, time-slicing, device-plugin]
 """
 
 
+def _gpu_models() -> str:
+    """Return memory and types of every model by the names that stack files have for it."""
+    named = {
+        name.casefold(): gpu_model(name)
+        for model in gpu_models().values()
+        for name in (*model.spellings, model.name)
+    }
+    return _json(
+        {
+            name: {"memory": model.memory_mib, "types": sorted(types_of(model))}
+            for name, model in sorted(named.items())
+        }
+    )
+
+
 def _filled(name: str, named: str) -> str:
     keys = [key for key in stack_values()[0] if key not in DEPLOYMENT_KEYS]
     return (
@@ -104,6 +129,7 @@ def _filled(name: str, named: str) -> str:
         .replace("CLUSTER_KEYS", " ".join(f'"{key}"' for key in keys))
         .replace("SCHEMA_VERSION", str(SCHEMA_VERSION))
         .replace("PLANNED_VALUES", named)
+        .replace("UNKNOWN_LARGEST_MIB", str(UNKNOWN_LARGEST_MIB))
     )
 
 

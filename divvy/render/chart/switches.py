@@ -38,6 +38,19 @@ def _false(*keys: str) -> Callable[[dict[str, Any]], None]:
     return off
 
 
+def _without_all(*offs: Callable[[dict[str, Any]], None]) -> Callable[[dict[str, Any]], None]:
+    def off(value: dict[str, Any]) -> None:
+        for one in offs:
+            one(value)
+
+    return off
+
+
+_without_shares = _without_all(
+    *(_without("profiles", "claimed", "claims", key) for key in ("shares", "tenants"))
+)
+
+
 def _value(*keys: str, default: str) -> str:
     words = " ".join(f'"{key}"' for key in keys)
     return f"dig {words} {default} @.Values.AsMap"
@@ -52,8 +65,19 @@ SWITCHES = (
     ),
     Switch(
         'if include "divvy.watchesMemory" @',
-        _without("profiles", "watched", "timeSlicing", "memoryLimit"),
+        _without_all(
+            _without("profiles", "watched", "timeSlicing", "memoryLimit"),
+            _without_shares,
+        ),
+        "agent",
     ),
+    Switch('if include "divvy.byClaims" @', _without("profiles", "claimed"), "agent"),
+    Switch(
+        'if include "divvy.sharesByClaims" @',
+        _without_shares,
+        "claims",
+    ),
+    Switch('if include "divvy.byClaims" @', _without("profiles", "claimed"), "claims"),
     Switch("if @.Values.devices", _without("devices")),
     Switch("with @.Values.imagePullSecrets", _without("imagePullSecrets")),
     Switch('with include "divvy.tolerations" @', _without("pools", POOL, "tolerations"), "agent"),

@@ -18,13 +18,15 @@ from divvy.render.chart.actions import EVERYTHING, GENERATION, IMAGE, RUNTIME
 from divvy.render.chart.conditionals import conditional
 from divvy.render.chart.switches import READERS, SWITCHES
 from divvy.render.chart.yaml_text import Conditional, Expression, Lines
+from divvy.render.claims.pod_variables import DERIVED
 from divvy.render.objects import objects
 
 _LABEL = "app.kubernetes.io/name"
 _POD = ("spec", "template", "spec")
 _REQUIRED = (*_POD, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
 _CONTAINER = (*_POD, "containers", 0)
-_VALUES = {"agent": "agent", "node-runtime": "nodeRuntime"}
+_VALUES = {"agent": "agent", "node-runtime": "nodeRuntime", "claims": "claimTemplates"}
+_WORKLOADS = ("DaemonSet", "Deployment")
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def templated_objects() -> TemplatedObjects:
     defaults = {
         _VALUES[str(component_of(unwrap(pattern)))]: _defaults(pod_spec_of(unwrap(pattern)))
         for pattern in full.values()
-        if unwrap(pattern)["kind"] == "DaemonSet"
+        if unwrap(pattern)["kind"] in _WORKLOADS
     }
     return TemplatedObjects(
         tuple(_filled(pattern, files) for pattern in full.values()), files, defaults
@@ -66,9 +68,9 @@ def unwrap(pattern: Any) -> Any:
     return unwrap(pattern.node) if isinstance(pattern, Conditional) else pattern
 
 
-def pod_spec_of(daemon_set: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the pod of a DaemonSet."""
-    pod: Mapping[str, Any] = daemon_set["spec"]["template"]["spec"]
+def pod_spec_of(workload: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the pod of a DaemonSet or a Deployment."""
+    pod: Mapping[str, Any] = workload["spec"]["template"]["spec"]
     return pod
 
 
@@ -114,8 +116,12 @@ def _filled(pattern: Any, files: dict[str, str]) -> Any:
         (ingress,) = template["spec"]["ingress"]
         readers = Lines(f"{{{{- toYaml ({READERS}) | nindent %d }}}}")
         ingress["from"][0]["namespaceSelector"]["matchLabels"] = readers
-    if template["kind"] == "DaemonSet":
-        _fill_daemon_set(template, str(component_of(pattern)))
+    for variable in template.get("spec", {}).get("variables", ()):
+        if variable["name"] in DERIVED:
+            computed = f'{{{{ include "divvy.claims.{variable["name"]}" @ | quote }}}}'
+            variable["expression"] = Expression(computed)
+    if template["kind"] in _WORKLOADS:
+        _fill_workload(template, str(component_of(pattern)))
     return template
 
 
@@ -132,26 +138,28 @@ def _data(config_map: Mapping[str, Any], files: dict[str, str]) -> dict[str, Any
     return {"": Lines("\n".join(lines))}
 
 
-def _fill_daemon_set(daemon_set: dict[str, Any], component: str) -> None:
+def _fill_workload(workload: dict[str, Any], component: str) -> None:
     values = f"@.Values.{_VALUES[component]}"
     resources = Lines(f"{{{{- toYaml {values}.resources | nindent %d }}}}")
-    _put(daemon_set, (*_CONTAINER, "resources"), resources)
+    _put(workload, (*_CONTAINER, "resources"), resources)
     _put(
-        daemon_set,
+        workload,
         (*_POD, "priorityClassName"),
         Expression(f"{{{{ {values}.priorityClassName }}}}"),
     )
     names = Lines("{{- range . }}\n- name: {{ . | quote }}\n{{- end }}")
-    _put(daemon_set, (*_POD, "imagePullSecrets"), names)
+    _put(workload, (*_POD, "imagePullSecrets"), names)
+    if component == "claims":
+        return
     if component == "agent":
-        _put(daemon_set, (*_POD, "tolerations"), Lines("{{- . | nindent %d }}"))
+        _put(workload, (*_POD, "tolerations"), Lines("{{- . | nindent %d }}"))
         terms = Lines('{{- include "divvy.nodeSelectorTerms" @ | nindent %d }}')
-        _put(daemon_set, (*_REQUIRED, "nodeSelectorTerms"), terms)
+        _put(workload, (*_REQUIRED, "nodeSelectorTerms"), terms)
         return
     listed = Lines('{{- include "divvy.tolerationList" . | nindent %d }}')
-    _put(daemon_set, (*_POD, "tolerations"), listed)
-    _put(daemon_set, (*_POD, "nodeSelector"), Lines("{{- toYaml . | nindent %d }}"))
-    for variable in pod_spec_of(daemon_set)["containers"][0]["env"]:
+    _put(workload, (*_POD, "tolerations"), listed)
+    _put(workload, (*_POD, "nodeSelector"), Lines("{{- toYaml . | nindent %d }}"))
+    for variable in pod_spec_of(workload)["containers"][0]["env"]:
         if variable.get("value") == RUNTIME:
             variable["value"] = Expression(f'{{{{ dig "runtime" "name" "{RUNTIME}" $pool }}}}')
 

@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from divvy.model.contract import component_of
-from divvy.render.chart.actions import with_actions
+from divvy.model.mig_names import resource_part
+from divvy.render.chart.actions import MIG_PROFILE, TENANT, with_actions
 from divvy.render.chart.templated_objects import unwrap
 from divvy.render.chart.yaml_text import Conditional, yaml_text
 
 _RBAC = {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
 _ADMISSION = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+_CLASSES = "device-classes.yaml"
 _NODE_RUNTIME = "node-runtime.yaml"
 _DASHBOARD = ("observability", "ConfigMap")
 _FILES = {
     **dict.fromkeys(_RBAC, "rbac.yaml"),
     **dict.fromkeys(_ADMISSION, "admission-policy.yaml"),
 }
+_OF_CLAIMS = {
+    "DeviceClass": _CLASSES,
+    "ServiceAccount": "claim-templates.yaml",
+    "Deployment": "claim-templates.yaml",
+    **dict.fromkeys(_RBAC, "rbac.yaml"),
+}
 _ABOUT = {
+    _CLASSES: "What pods can claim.",
+    "claim-policies.yaml": "Limits by size become claims; what could only wait is refused.",
+    "claim-templates.yaml": "The template maker: writes the claims that pods ask for by size.",
     "configmap.yaml": "What the agents read: changing it restarts none of them.",
     "daemonset.yaml": "The agent: device plugin and partitioner, one on every node of the pools.",
     "node-runtime.yaml": "Prepares the container runtime of pools with runtime.configure.",
-    "rbac.yaml": "What an agent may do in the cluster.",
+    "rbac.yaml": "What an agent may do in the cluster, and the template maker.",
     "admission-policy.yaml": "Holds each agent to its own node and the keys it owns.",
     "service.yaml": "Where the agents' metrics are.",
     "networkpolicy.yaml": "Who may read the agents' metrics.",
@@ -40,7 +52,7 @@ def template_files(patterns: Sequence[Any]) -> dict[str, str]:
     for pattern in patterns:
         sorted_out.setdefault(_file_of(unwrap(pattern)), []).append(pattern)
     return {
-        name: _about(name) + (_node_runtime(own) if name == _NODE_RUNTIME else _file(name, own))
+        name: _about(name) + _WRITERS.get(name, _file)(name, own)
         for name, own in sorted_out.items()
     }
 
@@ -53,6 +65,8 @@ def _file_of(document: dict[str, Any]) -> str:
     component = component_of(document)
     if component == "node-runtime":
         return _NODE_RUNTIME
+    if component == "claims":
+        return _OF_CLAIMS.get(document["kind"], "claim-policies.yaml")
     name = _FILES.get(document["kind"], f"{document['kind'].lower()}.yaml")
     return f"dashboard-{name}" if (component, document["kind"]) == _DASHBOARD else name
 
@@ -68,7 +82,34 @@ def _file(name: str, patterns: Sequence[Any]) -> str:
     return with_actions((_CHECK if name == "configmap.yaml" else "") + text)
 
 
-def _node_runtime(patterns: Sequence[Any]) -> str:
+def _device_classes(_: str, patterns: Sequence[Any]) -> str:
+    """Return the file in which a class is there once for every tenant, or MIG profile."""
+    ranges = (
+        (TENANT, "divvy.tenants", "$tenant", {TENANT: "$tenant"}),
+        (
+            resource_part(MIG_PROFILE),
+            "divvy.claimedMig",
+            "$profile",
+            {
+                MIG_PROFILE: "$profile",
+                resource_part(MIG_PROFILE): '$profile | replace "+" "."',
+            },
+        ),
+    )
+    text = ""
+    for at, pattern in enumerate(patterns):
+        document, each = yaml_text(unwrap(pattern)), []
+        for stands, listed, variable, actions in ranges:
+            if unwrap(pattern)["metadata"]["name"].endswith(stands):
+                for stand_in, action in actions.items():
+                    document = document.replace(stand_in, f"{{{{ {action} }}}}")
+                each = [f"range {variable} := include {json.dumps(listed)} @ | fromJsonArray"]
+        document = ("---\n" if at else "") + document
+        text += _wrapped(document, [*each, *_openings(pattern)[:-1]])
+    return with_actions(_wrapped(text, _openings(patterns[0])), root="$")
+
+
+def _node_runtime(_: str, patterns: Sequence[Any]) -> str:
     """Return the file in which a part is there once for every pool that asks for it."""
     once = [unwrap(pattern) for pattern in patterns if unwrap(pattern)["kind"] != "DaemonSet"]
     each = [unwrap(pattern) for pattern in patterns if unwrap(pattern)["kind"] == "DaemonSet"]
@@ -81,6 +122,9 @@ def _node_runtime(patterns: Sequence[Any]) -> str:
     per_pool = ["range $name, $pool := .Values.pools", 'if dig "runtime" "configure" false $pool']
     text += _wrapped(pods, per_pool[::-1])
     return _wrapped(text, ['if include "divvy.configuresRuntime" .'])
+
+
+_WRITERS = {_NODE_RUNTIME: _node_runtime, _CLASSES: _device_classes}
 
 
 def _openings(pattern: Any) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 from divvy.model import Cluster, UnknownGpuModel, gpu_model
 from divvy.model.claim_names import type_of_product
@@ -37,8 +38,14 @@ def claimable(cluster: Cluster) -> Claimable:
     shared = [one for one in claims if one.shares is not None]
     tenants = sorted({tenant for one in shared for tenant in one.tenants})
     models = _models(cluster)
+    # Exact, as the chart computes it.
     oversubscribed = max(
-        (one.shares.memory.oversubscribe for one in shared if one.shares is not None), default=1.0
+        (
+            Fraction(str(one.shares.memory.oversubscribe))
+            for one in shared
+            if one.shares is not None
+        ),
+        default=Fraction(1),
     )
     return Claimable(
         any=bool(claims),

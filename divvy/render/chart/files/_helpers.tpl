@@ -34,7 +34,106 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- include "divvy.configuration" . | sha256sum | trunc 12 -}}
 {{- end }}
 
-{{/* Whether any profile watches GPU memory. */}}
+{{/* The rules of all profiles that serve GPUs by claims, as JSON. */}}
+{{- define "divvy.claims" -}}
+{{- $claims := list -}}
+{{- range $profile := .Values.profiles -}}
+  {{- range $rule := kindIs "slice" $profile | ternary $profile (list $profile) -}}
+    {{- if kindIs "map" (get ($rule | default dict) "claims") }}{{ $claims = append $claims $rule.claims }}{{ end -}}
+  {{- end -}}
+{{- end -}}
+{{- toJson $claims -}}
+{{- end }}
+
+{{/* Whether any profile is served by claims. */}}
+{{- define "divvy.byClaims" -}}
+{{- if include "divvy.claims" . | fromJsonArray }}true{{ end -}}
+{{- end }}
+
+{{/* The claims that have shares, as JSON. */}}
+{{- define "divvy.claimsWithShares" -}}
+{{- $found := list -}}
+{{- range $claims := include "divvy.claims" . | fromJsonArray -}}
+  {{- if kindIs "map" (get $claims "shares") }}{{ $found = append $found $claims }}{{ end -}}
+{{- end -}}
+{{- toJson $found -}}
+{{- end }}
+
+{{/* Whether any profile has shares by claims. */}}
+{{- define "divvy.sharesByClaims" -}}
+{{- if include "divvy.claimsWithShares" . | fromJsonArray }}true{{ end -}}
+{{- end }}
+
+{{/* The tenants of all shares, as JSON. */}}
+{{- define "divvy.tenants" -}}
+{{- $tenants := list -}}
+{{- range $claims := include "divvy.claimsWithShares" . | fromJsonArray -}}
+  {{- $tenants = concat $tenants ($claims.tenants | default list) -}}
+{{- end -}}
+{{- $tenants | uniq | sortAlpha | toJson -}}
+{{- end }}
+
+{{/* The MIG profiles that pods can claim, as JSON. */}}
+{{- define "divvy.claimedMig" -}}
+{{- $profiles := list -}}
+{{- range $claims := include "divvy.claims" . | fromJsonArray -}}
+  {{- $profiles = concat $profiles ($claims.mig | default list) -}}
+{{- end -}}
+{{- $profiles | uniq | sortAlpha | toJson -}}
+{{- end }}
+
+{{/* A list in JSON as one of CEL. */}}
+{{- define "divvy.inCel" -}}
+{{- $quoted := list -}}
+{{- range . | fromJsonArray }}{{ $quoted = append $quoted (squote .) }}{{ end -}}
+[{{ join ", " $quoted }}]
+{{- end }}
+
+{{/* What the policies compute with: the tenants. */}}
+{{- define "divvy.claims.tenants" -}}
+{{- include "divvy.tenants" . | include "divvy.inCel" -}}
+{{- end }}
+
+{{/* Whether no share is for a namespace without a tenant. */}}
+{{- define "divvy.claims.tenantsOnly" -}}
+{{- $only := true -}}
+{{- range $claims := include "divvy.claimsWithShares" . | fromJsonArray -}}
+  {{- if not $claims.tenants }}{{ $only = false }}{{ end -}}
+{{- end -}}
+{{- $only -}}
+{{- end }}
+
+{{/* The models of all pools, as JSON: none where one pool does not say, or of an unknown model. */}}
+{{- define "divvy.models" -}}
+{{- $known := .Files.Get "files/gpu-models.json" | fromJson -}}
+{{- $models := list -}}
+{{- $all := true -}}
+{{- range $pool := .Values.pools -}}
+  {{- $model := get $known (dig "hardware" "model" "" $pool | lower) -}}
+  {{- if $model }}{{ $models = append $models $model }}{{ else }}{{ $all = false }}{{ end -}}
+{{- end -}}
+{{- ternary $models list $all | toJson -}}
+{{- end }}
+
+{{/* The types of the GPUs of all pools. */}}
+{{- define "divvy.claims.types" -}}
+{{- $types := list -}}
+{{- range $model := include "divvy.models" . | fromJsonArray }}{{ $types = concat $types $model.types }}{{ end -}}
+{{- $types | uniq | sortAlpha | toJson | include "divvy.inCel" -}}
+{{- end }}
+
+{{/* The memory of the largest share in MiB. */}}
+{{- define "divvy.claims.largest" -}}
+{{- $memory := 0 -}}
+{{- range $model := include "divvy.models" . | fromJsonArray }}{{ $memory = max $memory ($model.memory | int64) }}{{ end -}}
+{{- $times := 1.0 -}}
+{{- range $claims := include "divvy.claimsWithShares" . | fromJsonArray -}}
+  {{- $times = maxf $times (dig "shares" "memory" "oversubscribe" 1.0 $claims) -}}
+{{- end -}}
+{{- if $memory }}{{ mulf $memory $times | floor | int64 }}{{ else }}UNKNOWN_LARGEST_MIB{{ end -}}
+{{- end }}
+
+{{/* Whether the agents look at what uses a GPU: a memory limit, or shares by claims. */}}
 {{- define "divvy.watchesMemory" -}}
 {{- $found := false -}}
 {{- range $profile := .Values.profiles -}}
@@ -42,7 +141,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
     {{- if dig "timeSlicing" "memoryLimit" "" $rule }}{{ $found = true }}{{ end -}}
   {{- end -}}
 {{- end -}}
-{{- if $found }}true{{ end -}}
+{{- if or $found (include "divvy.sharesByClaims" .) }}true{{ end -}}
 {{- end }}
 
 {{/* Whether any pool has its container runtime prepared. */}}

@@ -1,6 +1,7 @@
 {{/*
 The resources that the pools offer, separated by blanks. A rule counts if a GPU of the pool is
-left for it: by index, or by a pattern over models; a UUID counts as found.
+left for it: by index, or by a pattern over models; a UUID counts as found. What claims serve is
+no resource of a node.
 */}}
 {{- define "divvy.resources" -}}
 {{- $found := list -}}
@@ -13,6 +14,11 @@ left for it: by index, or by a pattern over models; a UUID counts as found.
   {{- end -}}
   {{- range $profile := uniq $profiles -}}
     {{- $rules := get $.Values.profiles $profile -}}
+    {{- $claimed := false -}}
+    {{- range $rule := kindIs "slice" $rules | ternary $rules (list $rules) -}}
+      {{- if kindIs "map" (get ($rule | default dict) "claims") }}{{ $claimed = true }}{{ end -}}
+    {{- end -}}
+    {{- if $claimed }}{{ continue }}{{ end -}}
     {{- $left := list -}}
     {{- range $index := until ($gpus | default 64) }}{{ $left = append $left (toString $index) }}{{ end -}}
     {{- range $rule := kindIs "slice" $rules | ternary $rules (list $rules) -}}
