@@ -121,6 +121,8 @@ def _rule_changes(
     path: str, before: Follower, after: Follower, *, shown: bool
 ) -> Iterator[SettingChange]:
     """Yield what becomes of each selector's GPUs, then of those that two selectors share."""
+    if before.rules == after.rules:
+        return
     steps = tuple(zip(before.predicted, after.predicted, strict=False)) if shown else ()
     older = {rule.devices: rule for rule in before.rules}
     newer = {rule.devices: rule for rule in after.rules}
