@@ -1,6 +1,6 @@
 """What profiles say beyond the prediction: to GPUs and nodes that are not there by now."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -74,7 +74,8 @@ def profile_changes(before: Profiles, after: Profiles) -> tuple[SettingChange, .
         path = f"profiles.{name}"
         older, newer = before.rules.get(name), after.rules.get(name)
         if older is not None and newer is not None:
-            changes += _rule_changes(path, Follower(older, ()), Follower(newer, ()), shown=False)
+            found = _rule_changes(Follower(older, ()), Follower(newer, ()), shown=False)
+            changes += _below(path, found)
         elif older is not None and older not in after.rules.values():
             changes.append(SettingChange(path, "in the stack file", ""))
         elif newer is not None and newer not in before.rules.values():
@@ -90,10 +91,15 @@ def follower_changes(
     ``shown`` are the paths of those whose change the prediction shows.
     """
     changes: list[SettingChange] = []
+    # Many nodes follow one profile, and change alike.
+    known: dict[tuple[int, int, bool], tuple[SettingChange, ...]] = {}
     for path in sorted({*before, *after}):
         older, newer = before.get(path), after.get(path)
         if older is not None and newer is not None:
-            changes += _rule_changes(path, older, newer, shown=path in shown)
+            key = (id(older), id(newer), path in shown)
+            if key not in known:
+                known[key] = tuple(_rule_changes(older, newer, shown=path in shown))
+            changes += _below(path, known[key])
         elif older is not None:
             changes += [SettingChange(one, text, "") for one, text in _alone(path, older)]
         elif newer is not None:
@@ -118,10 +124,15 @@ def _alone(path: str, follower: Follower) -> Iterator[tuple[str, str]]:
         yield f"{path}[{_name(rule.devices)}]", _text(rule)
 
 
-def _rule_changes(
-    path: str, before: Follower, after: Follower, *, shown: bool
-) -> Iterator[SettingChange]:
+def _below(path: str, changes: Iterable[SettingChange]) -> Iterator[SettingChange]:
+    for one in changes:
+        yield SettingChange(path + one.path, one.before, one.after)
+
+
+def _rule_changes(before: Follower, after: Follower, *, shown: bool) -> Iterator[SettingChange]:
     """Yield what becomes of each selector's GPUs, then of those that two selectors share."""
+    if before.rules == after.rules:
+        return
     steps = tuple(zip(before.predicted, after.predicted, strict=False)) if shown else ()
     older = {rule.devices: rule for rule in before.rules}
     newer = {rule.devices: rule for rule in after.rules}
@@ -130,13 +141,13 @@ def _rule_changes(
         taken = (step for step in steps if selector in (step[0].devices, step[1].devices))
         seen = any(_is_step(sides, step) for step in taken) and not _both_by_claims(*sides)
         if sides[0] != sides[1] and not seen:
-            yield from _content_changes(f"{path}[{_name(selector)}]", *sides)
+            yield from _content_changes(f"[{_name(selector)}]", *sides)
     same = [rule for rule in after.rules if older.get(rule.devices) == rule]
     for now, then in combinations(same, 2):
         turned = before.rules.index(then) < before.rules.index(now)
         if turned and order_counts(then, now) and (then, now) not in steps:
             names = " and ".join(map(_name, sorted((then.devices, now.devices), key=rank)))
-            yield SettingChange(f"{path}[{names}]", _text(then), _text(now))
+            yield SettingChange(f"[{names}]", _text(then), _text(now))
 
 
 def _made(rules: tuple[Rule, ...], selector: DeviceSelector) -> Rule | None:

@@ -22,18 +22,15 @@ def require_no_other_gpu(
             f"{resource}: the kubelet does not show which container has {', '.join(device_ids)}; "
             "the start is tried again"
         )
-    others = {
-        holder.resource: holder.container
-        for holder in sorted(holders)
-        if holder.resource != resource and is_gpu(holder.device_id)
-        if any(_in_one_container(holder, each) for each in containers)
-    }
-    for other, container in others.items():
-        raise Refused(
-            f"{resource}: container {container} also has {other}, and the driver's library that "
-            "comes with it may take the place of the limiter of this share; request them in two "
-            "containers"
-        )
+    for other in sorted(holders):
+        if other.resource == resource or not is_gpu(other.device_id):
+            continue
+        if any(_in_one_container(other, each) for each in containers):
+            raise Refused(
+                f"{resource}: container {other.container} also has {other.resource}, and the "
+                "driver's library that comes with it may take the place of the limiter of this "
+                "share; request them in two containers"
+            )
 
 
 def _containers(
