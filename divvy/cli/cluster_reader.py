@@ -17,7 +17,11 @@ _PAGE = 500
 
 
 class NotAllowed(CommandError):
-    """What a user may not read; the text says what that is."""
+    """What a user may not read; ``reason`` is what the API server says of it."""
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(f"this user may not read {what}: {reason}")
+        self.reason = reason
 
 
 class Silent(Exception):
@@ -51,7 +55,7 @@ class ClusterReader:
         except httpx2.HTTPError as error:
             raise Silent(str(error) or type(error).__name__) from None
         if answer.status_code == _FORBIDDEN:
-            raise NotAllowed(_message(answer))
+            raise NotAllowed(path, _message(answer))
         if not answer.is_success:
             raise Silent(_message(answer))
         return answer.text
@@ -69,8 +73,7 @@ class ClusterReader:
         if answer.status_code == _NOT_FOUND:
             return None
         if answer.status_code == _FORBIDDEN:
-            what = path.partition("?")[0]
-            raise NotAllowed(f"this user may not read {what}: {_message(answer)}")
+            raise NotAllowed(path.partition("?")[0], _message(answer))
         if not answer.is_success:
             fail(f"the cluster refuses {path.partition('?')[0]}: {_message(answer)}")
         return answer.json()

@@ -1,12 +1,13 @@
 """Reads who holds which GPU: nodes, pods and claims of the API, and the agents' metrics."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import starmap
+from itertools import chain, starmap
 from time import monotonic
 from typing import Any
+from urllib.parse import quote
 
 from divvy.cli.agent_metrics import samples_of
 from divvy.cli.cluster_reader import ClusterReader, NotAllowed, Silent
@@ -15,7 +16,7 @@ from divvy.model import Cluster
 from divvy.model.contract import METRICS_PORT, Component, component_labels
 from divvy.plan.live import named_resources
 from divvy.plan.live_claims import ClaimedGpu, claimed_gpus
-from divvy.plan.live_pods import LivePod, live_pod
+from divvy.plan.live_pods import Claims, live_pod
 from divvy.plan.live_usage import read_usage
 from divvy.plan.seen import AgentAnswer, Seen, SeenNode, seen_node
 from divvy.plan.usage import Usage
@@ -42,72 +43,77 @@ class UsageReader:
         now = datetime.now(UTC)
         notes: list[str] = []
         nodes = self._nodes()
-        raw_claims = self._where_allowed(f"{_RESOURCES}/resourceclaims", "claims", notes)
-        gpus = self._gpus(raw_claims, notes)
-        claims = {
-            (one["metadata"]["namespace"], one["metadata"]["name"]): one for one in raw_claims
-        }
-        pods = list(self._pods(claims, now, notes))
+        claims, gpus = self._claims(notes)
+        raw_pods, has_all_pods = self._raw_pods(notes)
+        named, names = named_resources(self.cluster), self.cluster.names
+        found = (live_pod(raw, named, names, claims, now) for raw in raw_pods)
+        pods = [pod for pod in found if pod is not None]
         agents = self._agents(notes)
-        return read_usage(
-            self.cluster, self.name, Seen(nodes, pods, gpus, agents, tuple(notes)), now
+        seen = Seen(
+            nodes,
+            pods,
+            gpus,
+            {} if agents is None else agents,
+            has_all_pods=has_all_pods,
+            notes=tuple(notes),
         )
+        if agents is None:
+            seen = replace(seen, no_answer="this user may not list the agents")
+        return read_usage(self.cluster, self.name, seen, now)
 
     def _nodes(self) -> list[SeenNode]:
         if self.node is None:
             return [seen_node(raw) for raw in self.reader.paged("/api/v1/nodes")]
-        raw = self.reader.one(f"/api/v1/nodes/{self.node}")
+        raw = self.reader.one(f"/api/v1/nodes/{quote(self.node, safe='')}")
         if raw is None:
             fail(f"there is no node {self.node} in the cluster")
         return [seen_node(raw)]
 
-    def _gpus(
-        self, claims: Iterable[Mapping[str, Any]], notes: list[str]
-    ) -> tuple[ClaimedGpu, ...]:
-        query = "" if self.node is None else f"?fieldSelector=spec.nodeName%3D{self.node}"
-        path = f"{_RESOURCES}/resourceslices{query}"
-        return claimed_gpus(self._where_allowed(path, "what pods can claim", notes), claims)
-
-    def _where_allowed(self, path: str, what: str, notes: list[str]) -> list[Mapping[str, Any]]:
+    def _claims(self, notes: list[str]) -> tuple[Claims, tuple[ClaimedGpu, ...]]:
+        only = "" if self.node is None else f"?fieldSelector=spec.nodeName%3D{quote(self.node)}"
         try:
-            return list(self.reader.paged(path))
+            claims = list(self.reader.paged(f"{_RESOURCES}/resourceclaims"))
+            slices = list(self.reader.paged(f"{_RESOURCES}/resourceslices{only}"))
         except NotAllowed as refused:
-            notes.append(f"{what} are not shown: {refused}")
+            if any(rule.claims for one in self.cluster.profiles.values() for rule in one.rules):
+                notes.append(f"what pods claim is not shown: {refused.reason}")
+            return {}, ()
+        named = {(one["metadata"]["namespace"], one["metadata"]["name"]): one for one in claims}
+        return named, claimed_gpus(slices, claims)
+
+    def _raw_pods(self, notes: list[str]) -> tuple[Iterable[Mapping[str, Any]], bool]:
+        """Return the pods that have not ended, and whether these are those of all namespaces."""
+        only = "" if self.node is None else f",spec.nodeName%3D{quote(self.node)}"
+        query = f"pods?fieldSelector={_NOT_ENDED}{only}"
+        pages = self.reader.paged(f"/api/v1/{query}")
+        try:
+            first = next(pages, None)
+        except NotAllowed as refused:
+            if self.namespace is None:
+                notes.append(f"what pods ask for is not shown without -n: {refused.reason}")
+                return (), False
+            return self._of_namespace(f"namespaces/{quote(self.namespace)}/{query}", notes), False
+        return (() if first is None else chain((first,), pages)), True
+
+    def _of_namespace(self, query: str, notes: list[str]) -> list[Mapping[str, Any]]:
+        try:
+            return list(self.reader.paged(f"/api/v1/{query}"))
+        except NotAllowed as refused:
+            notes.append(f"what pods ask for is not shown: {refused.reason}")
             return []
 
-    def _pods(
-        self, claims: Mapping[tuple[str, str], Mapping[str, Any]], now: datetime, notes: list[str]
-    ) -> Iterator[LivePod]:
-        named = named_resources(self.cluster)
-        for raw in self._raw_pods(notes):
-            pod = live_pod(raw, named, self.cluster.names, claims, now)
-            if pod is not None:
-                yield pod
-
-    def _raw_pods(self, notes: list[str]) -> Iterator[Mapping[str, Any]]:
-        only = "" if self.node is None else f",spec.nodeName%3D{self.node}"
-        query = f"pods?fieldSelector={_NOT_ENDED}{only}"
-        try:
-            yield from self.reader.paged(f"/api/v1/{query}")
-        except NotAllowed as refused:
-            what = "pods that wait, and pods' ages and requests"
-            if self.namespace is None:
-                notes.append(f"{what}, are not shown: {refused}; -n shows those of one namespace")
-                return
-            notes.append(f"{what} of other namespaces are not counted: {refused}")
-            yield from self.reader.paged(f"/api/v1/namespaces/{self.namespace}/{query}")
-
-    def _agents(self, notes: list[str]) -> dict[str, AgentAnswer]:
+    def _agents(self, notes: list[str]) -> dict[str, AgentAnswer] | None:
+        """Return what the agents answer, by node; None where this user may not list them."""
         labels = ",".join(
             f"{key}%3D{value}" for key, value in component_labels(Component.AGENT).items()
         )
-        only = "" if self.node is None else f"&fieldSelector=spec.nodeName%3D{self.node}"
+        only = "" if self.node is None else f"&fieldSelector=spec.nodeName%3D{quote(self.node)}"
         path = f"/api/v1/namespaces/{self.cluster.namespace}/pods?labelSelector={labels}{only}"
         try:
             found = [_agent(raw) for raw in self.reader.paged(path)]
         except NotAllowed as refused:
-            notes.append(f"the agents are not asked what is in use: {refused}")
-            return {}
+            notes.append(f"what is in use on the GPUs is not shown: {refused.reason}")
+            return None
         return self._asked(sorted(pod for pod in found if pod[0]), notes)
 
     def _asked(self, agents: list[tuple[str, str]], notes: list[str]) -> dict[str, AgentAnswer]:
@@ -122,7 +128,7 @@ class UsageReader:
         try:
             first = self._ask(agents[0][1])
         except NotAllowed as refused:
-            notes.append(f"what is in use on the GPUs is not shown: {refused}")
+            notes.append(f"what is in use on the GPUs is not shown: {refused.reason}")
             refusal = AgentAnswer(problem="this user may not read its agent's metrics")
             return {node: refusal for node, _ in agents}
         pool = ThreadPoolExecutor(max_workers=_AT_ONCE)

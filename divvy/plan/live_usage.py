@@ -20,7 +20,6 @@ from divvy.plan.seen import AgentAnswer, Seen, SeenNode, gpu_entries
 from divvy.plan.usage import Holding, ResourceUse, Usage, UsedGpu, UsedNode, UsingPod
 
 _PRODUCT, _MEMORY = f"{VENDOR}/gpu.product", f"{VENDOR}/gpu.memory"
-_NO_AGENT = "no agent of Divvy runs on it"
 _MIG = (Mode.MIG, Mode.MIG_TIME_SLICING, Mode.MIG_TIME_SLICING_LIMIT)
 
 
@@ -39,10 +38,10 @@ def read_usage(cluster: Cluster, name: str, seen: Seen, now: datetime) -> Usage:
             node,
             pods_of.get(node.name, ()),
             gpus_of.get(node.name, ()),
-            seen.agents.get(node.name, AgentAnswer(problem=_NO_AGENT)),
+            seen.agents.get(node.name, AgentAnswer(problem=seen.no_answer)),
         )
         if view.has_gpus:
-            nodes.append(view.used_node())
+            nodes.append(view.used_node(has_all_pods=seen.has_all_pods))
     waiting = tuple(one.pod for one in pods_of.get(None, ()) if one.pod.requests)
     read = now.isoformat(timespec="seconds").replace("+00:00", "Z")
     return Usage(printable(name), read, tuple(nodes), waiting, seen.notes)
@@ -78,7 +77,7 @@ class _View:
             or any(count for resource, count in self.offered.items() if resource not in files)
         )
 
-    def used_node(self) -> UsedNode:
+    def used_node(self, *, has_all_pods: bool) -> UsedNode:
         uuids = dict.fromkeys((*self.told, *self.claimed, *self.readings.memory))
         gpus = sorted((self._gpu(uuid) for uuid in uuids), key=lambda gpu: (gpu.index, gpu.uuid))
         status = self.node.status
@@ -95,10 +94,11 @@ class _View:
             state=printable(status.get("state") or ""),
             reason=printable(status.get("reason") or ""),
             simulated=status.get("simulated") is True,
+            gpu_count=len(gpus),
             unknown=printable(self.answer.problem),
             gpus=tuple(gpus),
             resources=tuple(
-                ResourceUse(resource, count, requested[resource])
+                ResourceUse(resource, count, requested[resource] if has_all_pods else None)
                 for resource, count in sorted(self.offered.items())
                 if count or requested[resource]
             ),

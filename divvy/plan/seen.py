@@ -32,13 +32,16 @@ class AgentAnswer:
 class Seen:
     """What was read of a cluster; agents by the names of their nodes.
 
-    ``notes`` are what this user may not see, and why.
+    ``has_all_pods`` is False where this user may not read all of them; ``no_answer`` says why a
+    node has no answer; ``notes`` are what else this user may not see, and why.
     """
 
     nodes: Sequence[SeenNode]
     pods: Sequence[LivePod]
     gpus: Sequence[ClaimedGpu]
     agents: Mapping[str, AgentAnswer]
+    has_all_pods: bool = True
+    no_answer: str = "no agent of Divvy runs on it"
     notes: tuple[str, ...] = ()
 
 

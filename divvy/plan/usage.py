@@ -74,16 +74,19 @@ class UsedGpu:
 
 @dataclass(frozen=True)
 class ResourceUse:
-    """How many devices of a resource a node has, and how many its pods ask for."""
+    """How many devices of a resource a node has, and how many its pods ask for.
+
+    ``requested`` is None where not all pods could be read.
+    """
 
     resource: str
     allocatable: int
-    requested: int
+    requested: int | None
 
 
 @dataclass(frozen=True)
 class UsedNode:
-    """A node with GPUs.
+    """A node with GPUs: ``gpu_count`` of them, however many are looked at.
 
     ``unknown`` says why use and holders are not known, empty where its agent has told. ``unplaced``
     are pods on the node of which it is not known which GPU they hold, or that hold none yet.
@@ -96,6 +99,7 @@ class UsedNode:
     state: str = ""
     reason: str = ""
     simulated: bool = False
+    gpu_count: int = 0
     unknown: str = ""
     gpus: tuple[UsedGpu, ...] = ()
     resources: tuple[ResourceUse, ...] = ()

@@ -23,6 +23,7 @@ from divvy.render.usage_words import (
     holding_state,
     node_title,
     percent,
+    resource_title,
     resource_words,
     state_words,
     unplaced_title,
@@ -84,7 +85,7 @@ def _node(node: UsedNode, widths: _Widths) -> Iterator[RenderableType]:
     if node.unplaced:
         lines += [Text(unplaced_title(node), style="italic"), *_pods(node.unplaced)]
     if node.resources:
-        lines.append(Text(f"requested: {resource_words(node)}", style="dim"))
+        lines.append(Text(f"{resource_title(node)}: {resource_words(node)}", style="dim"))
     yield Padding(Group(*lines), (0, 0, 0, 2))
 
 

@@ -17,14 +17,15 @@ def usage_title(usage: Usage) -> str:
     words = f"{plural(len(usage.nodes), 'node')}, {plural(whole.gpus, 'GPU')}"
     if whole.total_mib:
         words += f", {gib(whole.used_mib)} of {gib(whole.total_mib)} GiB in use"
-    return f"{words}, {plural(whole.pods, 'pod')}"
+    # A user who may read no pods does not read that there are none.
+    return f"{words}, {plural(whole.pods, 'pod')}" if whole.pods or not usage.notes else words
 
 
 def node_title(node: UsedNode) -> str:
     """Say what a node is: pool, profile, GPUs."""
     parts = [f"pool {node.pool}" if node.pool else "in no pool"]
     parts += [f"profile {node.profile}"] if node.profile else []
-    parts += [f"{len(node.gpus)} × {node.product or 'GPU'}"] if node.gpus else []
+    parts += [f"{node.gpu_count} × {node.product or 'GPU'}"] if node.gpu_count else []
     return ", ".join(parts)
 
 
@@ -41,10 +42,18 @@ def first_sentence(reason: str) -> str:
 
 
 def resource_words(node: UsedNode) -> str:
-    """Say how many devices of each resource are requested."""
+    """Say how many devices of each resource are requested, or just how many there are."""
     return ", ".join(
-        f"{one.resource} {one.requested:,} of {one.allocatable:,}" for one in node.resources
+        f"{one.resource} {one.allocatable:,}"
+        if one.requested is None
+        else f"{one.resource} {one.requested:,} of {one.allocatable:,}"
+        for one in node.resources
     )
+
+
+def resource_title(node: UsedNode) -> str:
+    """Say what the numbers of devices are."""
+    return "offered" if any(one.requested is None for one in node.resources) else "requested"
 
 
 def gpu_memory(gpu: UsedGpu) -> str:
