@@ -3,14 +3,29 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 
-from divvy.cli.errors import fail
+from divvy.cli.errors import CommandError, fail
 from divvy.engine.kubernetes.kubeconfig import client, cluster_config
 
 _NOT_FOUND = 404
 _FORBIDDEN = 403
+# The API server sends this many objects at a time: all pods of a large cluster are gigabytes.
+_PAGE = 500
+
+
+class NotAllowed(CommandError):
+    """What a user may not read; ``reason`` is what the API server says of it."""
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(f"this user may not read {what}: {reason}")
+        self.reason = reason
+
+
+class Silent(Exception):
+    """Behind the API server nobody answers; the text says what came instead."""
 
 
 class ClusterReader:
@@ -23,6 +38,27 @@ class ClusterReader:
         """Return the items of a list; a resource that this cluster does not have has none."""
         found = self._get(path)
         return [] if found is None else found["items"]
+
+    def paged(self, path: str) -> Iterator[dict[str, Any]]:
+        """Yield the items of a list, page by page; raises NotAllowed."""
+        query = f"{path}{'&' if '?' in path else '?'}limit={_PAGE}"
+        going_on: str | None = ""
+        while going_on is not None:
+            found = self._get(f"{query}&continue={quote(going_on)}" if going_on else query)
+            yield from () if found is None else found["items"]
+            going_on = None if found is None else found["metadata"].get("continue") or None
+
+    def proxied(self, path: str, seconds: float) -> str:
+        """Return what a pod answers behind the API server; raises NotAllowed and Silent."""
+        try:
+            answer = self._http.get(path, timeout=seconds)
+        except httpx2.HTTPError as error:
+            raise Silent(str(error) or type(error).__name__) from None
+        if answer.status_code == _FORBIDDEN:
+            raise NotAllowed(path, _message(answer))
+        if not answer.is_success:
+            raise Silent(_message(answer))
+        return answer.text
 
     def one(self, path: str) -> dict[str, Any] | None:
         """Return one object, None if there is none."""
@@ -37,7 +73,7 @@ class ClusterReader:
         if answer.status_code == _NOT_FOUND:
             return None
         if answer.status_code == _FORBIDDEN:
-            fail(f"this user may not read {path.partition('?')[0]}: {_message(answer)}")
+            raise NotAllowed(path.partition("?")[0], _message(answer))
         if not answer.is_success:
             fail(f"the cluster refuses {path.partition('?')[0]}: {_message(answer)}")
         return answer.json()

@@ -23,6 +23,7 @@ COMMANDS = {
     "diff": ("diff", "Show what changes between two stack files, or from the live nodes."),
     "preview": ("preview", "Show what `up` would do."),
     "up": ("up", "Bring the cluster to the state in the stack file."),
+    "top": ("top", "Show who holds which GPU, and how much of it is in use."),
     "why": ("why", "Say why a pod waits for a GPU that it claims."),
     "verify": ("verify", "Prove on live nodes what the plan promises."),
     "refresh": ("refresh", "Read the cluster's state into the stack's."),

@@ -49,6 +49,11 @@ def _shown(key: object) -> str:
     return text if _PLAIN.fullmatch(text) else repr(text)
 
 
+def printable(text: object) -> str:
+    """Return a text from outside as one that no terminal or page takes for more than text."""
+    return "".join(char if char.isprintable() else "\ufffd" for char in str(text))
+
+
 def shown(value: object) -> str:
     """Return a value as errors show it: short, and in the file's words."""
     if value is None:

@@ -184,6 +184,16 @@ def _node(cluster: Cluster, node: LiveNode, selection: Selection) -> NodeDiffere
 
 def offered_resources(cluster: Cluster, allocatable: Mapping[str, int]) -> Mapping[str, int]:
     """Return those allocatable resources of a node that the file speaks about."""
+    named = named_resources(cluster)
+    return {
+        resource: number
+        for resource, number in allocatable.items()
+        if resource.startswith(VENDOR + "/") or resource in named
+    }
+
+
+def named_resources(cluster: Cluster) -> frozenset[str]:
+    """Return the resources that the file names itself: of rules, and of devices' files."""
     files = {device.resource for device in cluster.devices}
     named = {
         rule.time_slicing.resource_name
@@ -191,8 +201,4 @@ def offered_resources(cluster: Cluster, allocatable: Mapping[str, int]) -> Mappi
         for rule in profile.rules
         if rule.time_slicing is not None and rule.time_slicing.resource_name is not None
     }
-    return {
-        resource: number
-        for resource, number in allocatable.items()
-        if resource.startswith(VENDOR + "/") or resource in files | named
-    }
+    return frozenset(files | named)

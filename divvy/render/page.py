@@ -75,12 +75,12 @@ class Figure:
 
 def plan_page(plan: Plan) -> str:
     """Return a plan as an HTML page."""
-    return _template("plan.html.j2").render(plan=plan, title=plan_title(plan))
+    return template("plan.html.j2").render(plan=plan, title=plan_title(plan))
 
 
 def difference_page(difference: Difference) -> str:
     """Return a diff as an HTML page."""
-    return _template("difference.html.j2").render(
+    return template("difference.html.j2").render(
         difference=difference, count=count_changes(difference)
     )
 
@@ -125,6 +125,23 @@ def _figure(title: str, sides: Iterable[tuple[str, NodePlan]]) -> Figure:
             listed = "; ".join(piece.words for piece in pieces)
             descriptions.append(f"{side + ', ' if side else ''}{group.label}: {listed}")
             y += _HEIGHT + _GAP
+    return Figure(title, ". ".join(descriptions), tuple(bars))
+
+
+def drawn(title: str, rows: Iterable[tuple[str, Iterable[tuple[float, str, str, str]]]]) -> Figure:
+    """Draw bars of any pieces: part of the bar, label (if it has room), kind and words of each."""
+    bars: list[Bar] = []
+    descriptions: list[str] = []
+    for number, (label, parts) in enumerate(rows):
+        pieces: list[Piece] = []
+        x = _LABEL
+        for part, text, kind, words in parts:
+            width = part * _BAR
+            shown = text if len(text) * _CHARACTER < width else ""
+            pieces.append(Piece(x, width, shown, kind, (), words))
+            x += width
+        bars.append(Bar(1.0 + number * (_HEIGHT + _GAP), label, "", tuple(pieces)))
+        descriptions.append(f"{label}: {'; '.join(piece.words for piece in pieces)}")
     return Figure(title, ". ".join(descriptions), tuple(bars))
 
 
@@ -179,5 +196,6 @@ def _environment() -> Environment:
     return environment
 
 
-def _template(name: str) -> Template:
+def template(name: str) -> Template:
+    """Return a template of this folder by its file's name."""
     return _environment().get_template(name)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from divvy.model import Placement
 from divvy.model.claims import Claims
+from divvy.model.problems import printable
 from divvy.plan import (
     Change,
     Device,
@@ -272,7 +273,7 @@ def code(text: str) -> str:
     """Return text as inert Markdown code, fit for a table; "–" for none."""
     if not text:
         return "–"
-    shown = "".join(char if char.isprintable() else "\ufffd" for char in text).replace("|", "\\|")
+    shown = printable(text).replace("|", "\\|")
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", shown)), default=0))
     pad = " " if "`" in shown else ""
     return f"{fence}{pad}{shown}{pad}{fence}"

@@ -1,0 +1,145 @@
+"""What the API says of a pod that concerns GPUs: its state, its age, what it asks for."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from divvy.model.problems import printable
+from divvy.model.quantities import parse_count
+from divvy.model.resource_names import VENDOR
+from divvy.model.stack import Names
+from divvy.plan.usage import UsingPod
+from divvy.plan.why.request import requests_of
+
+_ENDED = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True)
+class LivePod:
+    """A pod that asks for devices, and where it is.
+
+    ``requests`` are devices by resource; ``claims`` the containers that use each claim, by the
+    claim's name.
+    """
+
+    pod: UsingPod
+    node: str | None
+    requests: Mapping[str, int]
+    claims: Mapping[str, tuple[str, ...]]
+
+
+# Claims of a cluster, by namespace and name.
+Claims = Mapping[tuple[str, str], Mapping[str, Any]]
+
+
+def live_pod(
+    raw: Mapping[str, Any], named: frozenset[str], names: Names, claimed: Claims, now: datetime
+) -> LivePod | None:
+    """Read a pod of the API, None if it has ended or asks for no device of Divvy's.
+
+    ``named`` are the resources that the stack file names beside the vendor's.
+    """
+    spec, status, meta = raw["spec"], raw.get("status") or {}, raw["metadata"]
+    if status.get("phase") in _ENDED:
+        return None
+    requests = {
+        resource: count
+        for resource, count in _requests(spec).items()
+        if resource.startswith(VENDOR + "/") or resource in named
+    }
+    claims = dict(_claims(spec, status))
+    own = [claimed[key] for key in ((meta["namespace"], one) for one in claims) if key in claimed]
+    asked = {"resourceClaims": spec.get("resourceClaims") or ()}
+    sized = requests_of({"spec": asked, "status": status}, own, names)
+    if not requests and not sized:
+        return None
+    state, reason = _state(meta, status)
+    created = printable(meta.get("creationTimestamp") or "")
+    words = [f"{resource} ×{count}" for resource, count in sorted(requests.items())]
+    words += [one.words for one in sized]
+    pod = UsingPod(
+        namespace=printable(meta["namespace"]),
+        name=printable(meta["name"]),
+        state=printable(state),
+        reason=printable(reason),
+        created=created or None,
+        age_seconds=_age(created, now),
+        requests=tuple(printable(one) for one in words),
+    )
+    return LivePod(pod, spec.get("nodeName") or None, requests, claims)
+
+
+def _state(meta: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[str, str]:
+    """Return a pod's state and its reason, as kubectl sums them up."""
+    if meta.get("deletionTimestamp"):
+        return "Terminating", ""
+    for one in (*_list(status, "initContainerStatuses"), *_list(status, "containerStatuses")):
+        waiting = (one.get("state") or {}).get("waiting")
+        if waiting and waiting.get("reason") not in (None, "PodInitializing"):
+            return str(waiting["reason"]), str(waiting.get("message") or "")
+    for condition in _list(status, "conditions"):
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return str(condition.get("reason") or "Pending"), str(condition.get("message") or "")
+    return str(status.get("phase") or "Unknown"), str(status.get("message") or "")
+
+
+def _requests(spec: Mapping[str, Any]) -> dict[str, int]:
+    """Return what the scheduler counts: all containers, or an earlier one that takes more."""
+    total = _limits(spec.get("containers") or ())
+    for container in spec.get("initContainers") or ():
+        own = _limits((container,))
+        stays = container.get("restartPolicy") == "Always"
+        for resource, count in own.items():
+            before = total.get(resource, 0)
+            total[resource] = before + count if stays else max(before, count)
+    return total
+
+
+def _limits(containers: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for container in containers:
+        for resource, quantity in ((container.get("resources") or {}).get("limits") or {}).items():
+            count = parse_count(quantity) if "/" in resource else None
+            if count:
+                total[resource] = total.get(resource, 0) + count
+    return total
+
+
+def _claims(
+    spec: Mapping[str, Any], status: Mapping[str, Any]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    made = {
+        one["name"]: one.get("resourceClaimName") for one in _list(status, "resourceClaimStatuses")
+    }
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    for entry in spec.get("resourceClaims") or ():
+        name = entry.get("resourceClaimName") or made.get(entry["name"])
+        if name:
+            yield (
+                name,
+                tuple(
+                    printable(one["name"])
+                    for one in containers
+                    if any(
+                        used["name"] == entry["name"]
+                        for used in (one.get("resources") or {}).get("claims") or ()
+                    )
+                ),
+            )
+    extended = status.get("extendedResourceClaimStatus") or {}
+    if extended.get("resourceClaimName"):
+        mappings = extended.get("requestMappings") or ()
+        using = dict.fromkeys(printable(one["containerName"]) for one in mappings)
+        yield extended["resourceClaimName"], tuple(using)
+
+
+def _list(status: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    return status.get(key) or []
+
+
+def _age(created: str, now: datetime) -> float | None:
+    try:
+        return max((now - datetime.fromisoformat(created)).total_seconds(), 0.0)
+    except (ValueError, TypeError):
+        return None

@@ -1,0 +1,247 @@
+"""Reads who holds which GPU from what the API and the agents' metrics say."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from divvy.model import Cluster, NodeFacts, gpu_model, select_profile
+from divvy.model.contract import Mode
+from divvy.model.gpu_models import gpu_models, is_memory_of
+from divvy.model.problems import printable
+from divvy.model.resource_names import SHARED_SUFFIX, VENDOR
+from divvy.plan.agent_readings import HeldDevice, agent_readings, device_words
+from divvy.plan.live import offered_resources
+from divvy.plan.live_claims import ClaimedGpu, LiveDevice
+from divvy.plan.live_claims import Holder as ClaimHolder
+from divvy.plan.live_pods import LivePod
+from divvy.plan.seen import AgentAnswer, Seen, SeenNode, gpu_entries
+from divvy.plan.usage import Holding, ResourceUse, Usage, UsedGpu, UsedNode, UsingPod
+
+_PRODUCT, _MEMORY = f"{VENDOR}/gpu.product", f"{VENDOR}/gpu.memory"
+_MIG = (Mode.MIG, Mode.MIG_TIME_SLICING, Mode.MIG_TIME_SLICING_LIMIT)
+
+
+def read_usage(cluster: Cluster, name: str, seen: Seen, now: datetime) -> Usage:
+    """Return who holds which GPU of a cluster, by node and index."""
+    pods_of: dict[str | None, list[LivePod]] = defaultdict(list)
+    for pod in sorted(seen.pods, key=lambda one: one.pod.full_name):
+        pods_of[pod.node].append(pod)
+    gpus_of: dict[str, list[ClaimedGpu]] = defaultdict(list)
+    for gpu in seen.gpus:
+        gpus_of[gpu.node].append(gpu)
+    nodes = []
+    for node in sorted(seen.nodes, key=lambda one: one.name):
+        view = _View(
+            cluster,
+            node,
+            pods_of.get(node.name, ()),
+            gpus_of.get(node.name, ()),
+            seen.agents.get(node.name, AgentAnswer(problem=seen.no_answer)),
+        )
+        if view.has_gpus:
+            nodes.append(view.used_node(has_all_pods=seen.has_all_pods))
+    waiting = tuple(one.pod for one in pods_of.get(None, ()) if one.pod.requests)
+    read = now.isoformat(timespec="seconds").replace("+00:00", "Z")
+    return Usage(printable(name), read, tuple(nodes), waiting, seen.notes)
+
+
+class _View:
+    """One node, and all that was read of it."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        node: SeenNode,
+        pods: Sequence[LivePod],
+        claimed: Sequence[ClaimedGpu],
+        answer: AgentAnswer,
+    ) -> None:
+        self.node = node
+        self.pods = {(one.pod.namespace, one.pod.name): one for one in pods}
+        self.claimed = {gpu.uuid: gpu for gpu in claimed}
+        self.answer = answer
+        self.readings = agent_readings(answer.samples)
+        self.told = {one.uuid: one for one in _told_gpus(node.status)}
+        self.offered = offered_resources(cluster, node.allocatable)
+        self.selection = select_profile(cluster, NodeFacts(node.name, node.labels))
+        pool = cluster.pools.get(self.selection.pool or "")
+        hardware = None if pool is None else pool.hardware
+        self.hardware_mib = None if hardware is None else gpu_model(hardware.model).memory_mib
+        files = {device.resource for device in cluster.devices}
+        self.has_gpus = bool(
+            self.told
+            or self.claimed
+            or self.readings.memory
+            or any(count for resource, count in self.offered.items() if resource not in files)
+        )
+
+    def used_node(self, *, has_all_pods: bool) -> UsedNode:
+        uuids = dict.fromkeys((*self.told, *self.claimed, *self.readings.memory))
+        gpus = sorted((self._gpu(uuid) for uuid in uuids), key=lambda gpu: (gpu.index, gpu.uuid))
+        status = self.node.status
+        placed = {one.pod.full_name for gpu in gpus for one in gpu.holdings}
+        requested: dict[str, int] = defaultdict(int)
+        for pod in self.pods.values():
+            for resource, count in pod.requests.items():
+                requested[resource] += count
+        return UsedNode(
+            name=printable(self.node.name),
+            pool=_text(status.get("pool")) or self.selection.pool,
+            profile=_text(status.get("profile")) or self.selection.profile,
+            product=_product(self.node.labels),
+            state=printable(status.get("state") or ""),
+            reason=printable(status.get("reason") or ""),
+            simulated=status.get("simulated") is True,
+            gpu_count=len(gpus),
+            unknown=printable(self.answer.problem),
+            gpus=tuple(gpus),
+            resources=tuple(
+                ResourceUse(resource, count, requested[resource] if has_all_pods else None)
+                for resource, count in sorted(self.offered.items())
+                if count or requested[resource]
+            ),
+            unplaced=tuple(
+                one.pod for one in self.pods.values() if one.pod.full_name not in placed
+            ),
+        )
+
+    def _gpu(self, uuid: str) -> UsedGpu:
+        told = self.told.get(uuid) or UsedGpu(self.readings.indices.get(uuid, 0), printable(uuid))
+        claimed = self.claimed.get(uuid)
+        product = self.readings.products.get(uuid, "")
+        total = self._total(product)
+        if claimed is not None:
+            product = product or printable(claimed.product)
+            total = max((one.memory_mib for one in claimed.devices), default=0) or total
+            told = told if uuid in self.told else replace(told, index=claimed.index)
+        holdings = list(self._claims(claimed)) if claimed is not None else []
+        known = {one.pod.full_name for one in holdings}
+        holdings += [one for one in self._devices(uuid, total) if one.pod.full_name not in known]
+        return replace(
+            told,
+            product=product or _product(self.node.labels),
+            total_mib=total,
+            used_mib=self.readings.memory.get(uuid),
+            utilisation=self.readings.utilisation.get(uuid),
+            holdings=tuple(sorted(holdings, key=lambda one: (one.device, one.holder))),
+            free={} if self.answer.problem or claimed is not None else self._free(uuid),
+        )
+
+    def _total(self, product: str) -> int | None:
+        """Return a GPU's memory. The node's label is of its first GPU, or of a MIG device."""
+        text = self.node.labels.get(_MEMORY, "")
+        label = int(text) if text.isdecimal() and len(text) < 12 else None
+        if label is not None and "-MIG-" in self.node.labels.get(_PRODUCT, ""):
+            label = None
+        known = [one for one in gpu_models().values() if product in one.products]
+        if label is not None and (not known or any(is_memory_of(one, label) for one in known)):
+            return label
+        return known[0].memory_mib if known else self.hardware_mib
+
+    def _pod(self, namespace: str, name: str) -> UsingPod:
+        found = self.pods.get((namespace, name))
+        return UsingPod(namespace, name) if found is None else found.pod
+
+    def _devices(self, uuid: str, total: int | None) -> Iterator[Holding]:
+        """Yield what the agent says is held on a GPU."""
+        readings = self.readings
+        for held in readings.held:
+            if held.gpu != uuid or held.mode == Mode.CLAIMS:
+                continue
+            _, namespace, name, container = held.place
+            limit = readings.limits.get(held.place)
+            if held.mode == Mode.WHOLE:
+                limit = total
+            elif held.mode == Mode.MIG:
+                limit = self._device_memory(held)
+            yield Holding(
+                device=device_words(held),
+                resource=held.resource,
+                pod=self._pod(namespace, name),
+                container=container,
+                used_mib=readings.used.get(held.place),
+                limit_mib=limit,
+                over_mib=readings.over.get(held.place, 0),
+            )
+
+    def _device_memory(self, held: HeldDevice) -> int | None:
+        label = self.node.labels.get(f"{held.resource.removesuffix(SHARED_SUFFIX)}.memory", "")
+        return int(label) if label.isdecimal() and len(label) < 12 else None
+
+    def _claims(self, gpu: ClaimedGpu) -> Iterator[Holding]:
+        """Yield what claims hold of a GPU: a claim that several pods use, once for each."""
+        for device, holder in gpu.holders:
+            for name in holder.pods or ("",):
+                yield self._claim(gpu.uuid, device, holder, name)
+
+    def _claim(self, uuid: str, device: LiveDevice, holder: ClaimHolder, name: str) -> Holding:
+        found = self.pods.get((holder.namespace, name))
+        containers = () if found is None else found.claims.get(holder.claim, ())
+        places = [
+            place
+            for place in self.readings.used
+            if place[0] == uuid and place[1:3] == (holder.namespace, name)
+        ]
+        used = [self.readings.used[place] for place in places]
+        return Holding(
+            device="whole" if device.kind == "gpu" else device.profile or "share",
+            resource="",
+            pod=self._pod(printable(holder.namespace), printable(name)),
+            container=", ".join(containers or dict.fromkeys(place[3] for place in places)),
+            used_mib=sum(used) if used else None,
+            limit_mib=holder.memory_mib or device.memory_mib or None,
+            cores=holder.cores,
+            claim=printable(holder.claim),
+        )
+
+    def _free(self, uuid: str) -> Mapping[str, int]:
+        """Count what nobody holds on a GPU, by kind of device, where the agent tells it."""
+        gpu = next((one for one in gpu_entries(self.node.status) if one["uuid"] == uuid), {})
+        resources = [str(one) for one in gpu.get("resources") or ()]
+        layout = gpu.get("mig") or {}
+        free: dict[str, int] = {}
+        for resource in resources:
+            mode = self.readings.modes.get(resource, "")
+            held = [
+                one for one in self.readings.held if (one.gpu, one.resource) == (uuid, resource)
+            ]
+            for kind, count in self._devices_of(resource, mode, layout):
+                free[kind] = count - sum(one.count for one in held)
+        return {kind: count for kind, count in sorted(free.items()) if count > 0}
+
+    def _devices_of(
+        self, resource: str, mode: str, layout: Mapping[str, Any]
+    ) -> Iterator[tuple[str, int]]:
+        kind = device_words(HeldDevice(resource, mode, "", ("", "", "", ""), 1))
+        if mode == Mode.WHOLE:
+            yield kind, 1
+        elif mode == Mode.MIG and isinstance(layout.get(kind), int):
+            yield kind, layout[kind]
+        elif mode in (Mode.TIME_SLICING, Mode.TIME_SLICING_LIMIT):
+            # A resource means the same on all of its GPUs: as many replicas of each.
+            gpus = sum(
+                resource in (one.get("resources") or ()) for one in gpu_entries(self.node.status)
+            )
+            yield kind, self.readings.devices.get(resource, 0) // max(gpus, 1)
+
+
+def _told_gpus(status: Mapping[str, Any]) -> Iterable[UsedGpu]:
+    return [
+        UsedGpu(
+            index=one["index"],
+            uuid=printable(one["uuid"]),
+            state=printable(one.get("state") or ""),
+            reason=printable(one.get("reason") or ""),
+        )
+        for one in gpu_entries(status)
+    ]
+
+
+def _product(labels: Mapping[str, str]) -> str:
+    return printable(labels.get(_PRODUCT, "").partition("-MIG-")[0].removesuffix("-SHARED"))
+
+
+def _text(value: object) -> str | None:
+    return printable(value) if isinstance(value, str) and value else None

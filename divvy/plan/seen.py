@@ -1,0 +1,71 @@
+"""What was read of a cluster for a look at its GPUs: the API's words, and the agents'."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from divvy.plan.agent_readings import Sample
+from divvy.plan.live import device_counts, node_status
+from divvy.plan.live_claims import ClaimedGpu
+from divvy.plan.live_pods import LivePod
+
+
+@dataclass(frozen=True)
+class SeenNode:
+    """What the API says of a node with GPUs."""
+
+    name: str
+    labels: Mapping[str, str]
+    allocatable: Mapping[str, int]
+    status: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class AgentAnswer:
+    """What an agent answered; ``problem`` says why there are no samples."""
+
+    samples: tuple[Sample, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was read of a cluster; agents by the names of their nodes.
+
+    ``has_all_pods`` is False where this user may not read all of them; ``no_answer`` says why a
+    node has no answer; ``notes`` are what else this user may not see, and why.
+    """
+
+    nodes: Sequence[SeenNode]
+    pods: Sequence[LivePod]
+    gpus: Sequence[ClaimedGpu]
+    agents: Mapping[str, AgentAnswer]
+    has_all_pods: bool = True
+    no_answer: str = "no agent of Divvy runs on it"
+    notes: tuple[str, ...] = ()
+
+
+def seen_node(raw: Mapping[str, Any]) -> SeenNode:
+    """Read a Node of the API: no more than is shown of it."""
+    meta = raw["metadata"]
+    labels = meta.get("labels") or {}
+    return SeenNode(
+        meta["name"],
+        labels,
+        device_counts((raw.get("status") or {}).get("allocatable") or {}),
+        node_status(meta.get("annotations") or {}),
+    )
+
+
+def gpu_entries(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the GPUs of a status that can be read: the annotation may say anything."""
+    listed = status.get("gpus")
+    return [
+        one
+        for one in (listed if isinstance(listed, list) else ())
+        if isinstance(one, dict)
+        and isinstance(one.get("uuid"), str)
+        and isinstance(one.get("index"), int)
+        and isinstance(one.get("resources", []), list)
+        and isinstance(one.get("mig") or {}, dict)
+    ]

@@ -1,0 +1,84 @@
+"""Who holds which GPU, as one self-contained HTML page with a bar for every GPU."""
+
+from divvy.plan.usage import Holding, Usage, UsedGpu, UsedNode, sums
+from divvy.render.page import Figure, drawn, template
+from divvy.render.usage_words import (
+    MAX_NODES_IN_FULL,
+    SIMULATED,
+    age,
+    first_sentence,
+    free_words,
+    gib,
+    gpu_memory,
+    holding_memory,
+    holding_state,
+    memory_words,
+    node_title,
+    percent,
+    resource_title,
+    resource_words,
+    state_words,
+    unplaced_title,
+    usage_title,
+)
+
+
+def usage_page(usage: Usage) -> str:
+    """Return who holds which GPU as an HTML page; of many nodes one line each."""
+    return template("usage.html.j2").render(
+        usage=usage,
+        title=usage_title(usage),
+        in_full=len(usage.nodes) <= MAX_NODES_IN_FULL,
+        simulated=SIMULATED if any(node.simulated for node in usage.nodes) else "",
+        age=age,
+        first_sentence=first_sentence,
+        free_words=free_words,
+        gib=gib,
+        gpu_memory=gpu_memory,
+        holding_memory=holding_memory,
+        holding_state=holding_state,
+        node_title=node_title,
+        percent=percent,
+        resource_title=resource_title,
+        resource_words=resource_words,
+        state_words=state_words,
+        sums=sums,
+        unplaced_title=unplaced_title,
+        use_figure=use_figure,
+    )
+
+
+def use_figure(node: UsedNode) -> Figure:
+    """Draw the GPUs of a node, each filled by what its holders use of its memory."""
+    return drawn(
+        f"Memory in use on the GPUs of {node.name}",
+        [(f"GPU {gpu.index}", _pieces(gpu)) for gpu in node.gpus],
+    )
+
+
+def _pieces(gpu: UsedGpu) -> list[tuple[float, str, str, str]]:
+    """Return the pieces of a bar: part of the whole, label, kind, words."""
+    if gpu.used_mib is None or not gpu.total_mib:
+        return [(1.0, "use is not known", "free", "its use is not known")]
+    whole = max(gpu.total_mib, gpu.used_mib, 1)
+    pieces = []
+    rest = gpu.used_mib
+    for one in gpu.holdings:
+        used = min(one.used_mib or 0, rest)
+        if used:
+            words = f"{one.device}, {one.holder}: {holding_memory(one)}"
+            pieces.append((used / whole, one.pod.name or one.claim, _kind(one), words))
+            rest -= used
+    if rest:
+        others = "used by holders together, and by the driver"
+        pieces.append((rest / whole, f"{rest:,} MiB", "shared", f"{rest:,} MiB {others}"))
+    free = whole - gpu.used_mib
+    if free:
+        words = f"{memory_words(free, None)} not in use"
+        pieces.append((free / whole, words, "free", words))
+    return pieces
+
+
+def _kind(one: Holding) -> str:
+    first = one.device[:1]
+    return f"mig{first}" if first in "12347" and first else "whole"

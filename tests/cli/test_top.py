@@ -1,0 +1,310 @@
+"""divvy top against an API server of a test, and on the lab."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from typer.testing import CliRunner
+
+import divvy.cli.top
+from conformance.image import build_and_push
+from divvy.cli.agent_metrics import samples_of
+from divvy.cli.cluster_reader import ClusterReader
+from divvy.cli.main import app
+from divvy.lab.paths import REPOSITORY
+from tests.agent.tenants import pod as tenant
+from tests.agent.tenants import run as start
+from tests.deployment import Deployment
+from tests.limited_shares import limited_shares
+from tests.plan.used import raw_gpu, raw_node, raw_pod
+
+GPU = "nvidia.com/gpu"
+STACK = """\
+config:
+  divvy:cluster:
+    profiles: {whole: {}}
+    pools: {all: {profile: whole}}
+"""
+METRICS = """\
+# HELP divvy_devices Devices offered, by health.
+# TYPE divvy_devices gauge
+divvy_devices{{healthy="true",mode="whole",node="{node}",resource="nvidia.com/gpu"}} 2.0
+# TYPE divvy_gpu_state gauge
+divvy_gpu_state{{gpu="0",node="{node}",state="Ready",uuid="GPU-{node}-0"}} 1.0
+DCGM_FI_DEV_FB_USED{{UUID="GPU-{node}-0",gpu="0",modelName="NVIDIA A100-SXM4-40GB"}} 1500.0
+DCGM_FI_DEV_GPU_UTIL{{UUID="GPU-{node}-0",gpu="0",modelName="NVIDIA A100-SXM4-40GB"}} 40.0
+divvy_device_held{{container="main",device="GPU-{node}-0",gpu="GPU-{node}-0",mode="whole",\
+namespace="team",node="{node}",pod="train",resource="nvidia.com/gpu",uuid="GPU-{node}-0"}} 1.0
+"""
+
+
+def forbidden(what: str) -> httpx2.Response:
+    return httpx2.Response(403, json={"message": f"{what} is forbidden"})
+
+
+class Api:
+    """An API server: paths with what they answer; the rest is not found."""
+
+    def __init__(self, nodes: int = 1) -> None:
+        names = [f"n{number}" for number in range(nodes)]
+        offered = [raw_node(name, [raw_gpu(name, 0, GPU)], {GPU: "1"}) for name in names]
+        self.asked: list[str] = []
+        self.answers: dict[str, Any] = {
+            "/api/v1/nodes": offered,
+            "/api/v1/pods": [raw_pod("train", "n0", {GPU: "1"}), raw_pod("w", None, {GPU: "1"})],
+            "/api/v1/namespaces/divvy-system/pods": [
+                {"metadata": {"name": f"agent-{name}"}, "spec": {"nodeName": name}}
+                for name in names
+            ],
+        }
+        for name, node in zip(names, offered, strict=True):
+            self.answers[f"/api/v1/nodes/{name}"] = lambda node=node: httpx2.Response(
+                200, json=node
+            )
+            self.answers[self.metrics(name)] = lambda name=name: httpx2.Response(
+                200, text=METRICS.format(node=name)
+            )
+
+    @staticmethod
+    def metrics(name: str) -> str:
+        return f"/api/v1/namespaces/divvy-system/pods/agent-{name}:9410/proxy/metrics"
+
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
+        self.asked.append(str(request.url))
+        found = self.answers.get(request.url.path)
+        if found is None:
+            return httpx2.Response(404, json={"message": "not found"})
+        if isinstance(found, Exception):
+            raise found
+        if callable(found):
+            answer: httpx2.Response = found()
+            return answer
+        return self._page(found, request)
+
+    def _page(self, found: list[Any], request: httpx2.Request) -> httpx2.Response:
+        size = int(request.url.params["limit"])
+        begin = int(request.url.params.get("continue") or 0)
+        more = {"continue": str(begin + size)} if begin + size < len(found) else {}
+        return httpx2.Response(200, json={"metadata": more, "items": found[begin : begin + size]})
+
+
+@pytest.fixture
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Api:
+    """Give the API server that `divvy top` asks, in a project with one stack."""
+    return serving(Api(), tmp_path, monkeypatch)
+
+
+def serving(api: Api, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Api:
+    (folder / "Pulumi.yaml").write_text("name: x\nruntime: python\n")
+    (folder / "Pulumi.a.yaml").write_text(STACK)
+    monkeypatch.chdir(folder)
+
+    @contextmanager
+    def reading(*_: object) -> Any:
+        with httpx2.Client(
+            transport=httpx2.MockTransport(api), base_url="https://api.example"
+        ) as http:
+            yield ClusterReader(http)
+
+    monkeypatch.setattr(divvy.cli.top, "reading", reading)
+    return api
+
+
+def top(*arguments: str, expect: int = 0) -> str:
+    told = CliRunner().invoke(app, ["top", "-s", "a", *arguments])
+    assert told.exit_code == expect, told.output
+    return told.stdout if expect == 0 else told.stderr
+
+
+def nodes_of(*arguments: str) -> list[dict[str, Any]]:
+    return list(json.loads(top("-o", "json", *arguments))["nodes"])
+
+
+@pytest.mark.usefixtures("api")
+def test_it_is_shown_once_where_there_is_no_terminal() -> None:
+    text = top()
+    assert "team/train main" in text
+    assert "1,500 of 40,960 MiB  util  40 %" in text
+    assert "team/w" in text
+    assert "team/train main" in top("--once")
+
+
+@pytest.mark.usefixtures("api")
+def test_json_and_html_on_standard_output_and_in_a_file(tmp_path: Path) -> None:
+    (node,) = nodes_of()
+    assert node["gpus"][0]["holders"][0]["pod"] == "train"
+    assert top("-o", "html").startswith("<!doctype html>")
+    top("-o", "json", "--out", "out.json")
+    assert json.loads((tmp_path / "out.json").read_text())["cluster"] == "a"
+
+
+def test_one_node_is_read_alone(api: Api) -> None:
+    assert [one["node"] for one in nodes_of("--node", "n0")] == ["n0"]
+    assert any("spec.nodeName%3Dn0" in one for one in api.asked)
+    assert not any(re.search(r"/nodes(\?|$)", one) for one in api.asked)
+
+
+@pytest.mark.usefixtures("api")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--node", "x"), "there is no node x in the cluster"),
+        (("--node", "../pods"), "there is no node ../pods in the cluster"),
+        (("--pod", "x"), "no pod x holds a GPU or waits for one"),
+        (("--pod", "w", "--node", "n0"), "no pod w holds a GPU or waits for one on node n0"),
+        (("-o", "md"), "Invalid value for '-o' / '--output'"),
+        (("--sort", "size"), "Invalid value for '--sort'"),
+        (("-s", "nope"), "does not exist; known: a"),
+    ],
+)
+def test_each_mistake_is_one_sentence(arguments: tuple[str, ...], words: str) -> None:
+    told = top(*arguments, expect=1)
+    assert told.startswith("error: ")
+    assert words in told
+
+
+def test_a_node_without_gpus_is_a_mistake(api: Api) -> None:
+    api.answers["/api/v1/nodes/cpu"] = lambda: httpx2.Response(200, json=raw_node("cpu"))
+    assert "node cpu has no GPUs" in top("--node", "cpu", expect=1)
+
+
+def test_without_the_right_to_the_metrics_one_agent_is_asked_and_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = serving(Api(nodes=3), tmp_path, monkeypatch)
+    for name in ("n0", "n1", "n2"):
+        api.answers[api.metrics(name)] = lambda: forbidden("pods/proxy")
+    document = json.loads(top("-o", "json"))
+    assert document["notes"] == ["what is in use on the GPUs is not shown: pods/proxy is forbidden"]
+    node = document["nodes"][0]
+    assert node["unknown"] == "this user may not read its agent's metrics"
+    assert [one["pod"] for one in node["unplaced"]] == ["train"]
+    assert sum("/proxy/" in one for one in api.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (httpx2.ConnectTimeout("timed out"), "does not answer: timed out"),
+        (
+            lambda: httpx2.Response(503, json={"message": "connection refused"}),
+            "does not answer: connection refused",
+        ),
+        (lambda: httpx2.Response(200, text='divvy_devices{a="} x'), "not a page of metrics"),
+    ],
+)
+def test_a_silent_agent_leaves_its_node_unknown_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Any, words: str
+) -> None:
+    api = serving(Api(nodes=2), tmp_path, monkeypatch)
+    api.answers[api.metrics("n0")] = answer
+    first, second = nodes_of()
+    assert words in first["unknown"]
+    assert (first["gpus"][0]["memoryUsedMiB"], second["gpus"][0]["memoryUsedMiB"]) == (None, 1500)
+    assert second["unknown"] == ""
+
+
+def test_without_the_right_to_pods_no_number_stands_for_what_is_not_known(api: Api) -> None:
+    api.answers["/api/v1/pods"] = lambda: forbidden("pods")
+    document = json.loads(top("-o", "json"))
+    assert document["notes"] == ["what pods ask for is not shown without -n: pods is forbidden"]
+    assert document["nodes"][0]["resources"][GPU]["requested"] is None
+    # The agent still tells who holds what.
+    assert document["nodes"][0]["gpus"][0]["holders"][0]["pod"] == "train"
+    api.answers["/api/v1/namespaces/team/pods"] = [raw_pod("train", "n0", {GPU: "1"})]
+    document = json.loads(top("-o", "json", "-n", "team"))
+    assert document["notes"] == []
+    assert document["nodes"][0]["gpus"][0]["holders"][0]["created"] == "2026-01-01T12:00:00Z"
+
+
+def test_without_the_right_to_list_agents_or_claims(api: Api) -> None:
+    api.answers["/api/v1/namespaces/divvy-system/pods"] = lambda: forbidden("pods")
+    api.answers["/apis/resource.k8s.io/v1/resourceclaims"] = lambda: forbidden("resourceclaims")
+    document = json.loads(top("-o", "json"))
+    # This stack has no claims: that they may not be read is no news.
+    assert document["notes"] == ["what is in use on the GPUs is not shown: pods is forbidden"]
+    assert document["nodes"][0]["unknown"] == "this user may not list the agents"
+
+
+def test_without_the_right_to_nodes_there_is_nothing_to_show(api: Api) -> None:
+    api.answers["/api/v1/nodes"] = lambda: forbidden("nodes")
+    assert top(expect=1) == "error: this user may not read /api/v1/nodes: nodes is forbidden\n"
+
+
+def test_lists_are_read_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    api = serving(Api(nodes=501), tmp_path, monkeypatch)
+    assert len(nodes_of()) == 501
+    assert sum("/api/v1/nodes?" in one for one in api.asked) == 2
+    assert sum("/proxy/" in one for one in api.asked) == 501
+
+
+def test_an_interrupt_ends_it_with_130(api: Api) -> None:
+    def interrupted() -> httpx2.Response:
+        raise KeyboardInterrupt
+
+    api.answers["/api/v1/nodes"] = interrupted
+    assert top(expect=130) == ""
+
+
+def test_the_agents_page_is_read_without_what_is_for_dashboards() -> None:
+    names = {sample.name for sample in samples_of(METRICS.format(node="n"))}
+    assert "divvy_device_held" in names
+    assert "divvy_gpu_state" not in names
+    assert samples_of("") == ()
+
+
+def test_kubectl_finds_it() -> None:
+    scripts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts["kubectl-divvy"] == scripts["divvy"]
+
+
+@pytest.mark.lab
+@pytest.mark.timeout(300)
+def test_a_pod_that_holds_memory_is_shown_with_it(deployed: Deployment) -> None:
+    image = build_and_push(deployed.registry, deployed.base_image, insecure=True)
+
+    def holders(namespace: str) -> dict[str, dict[str, Any]]:
+        document = json.loads(deployed.divvy("top", "-s", "lab", "-o", "json", "-n", namespace))
+        return {
+            holder["pod"]: {**holder, "node": node["node"], "gpu": gpu}
+            for node in document["nodes"]
+            for gpu in node["gpus"]
+            for holder in gpu["holders"]
+        }
+
+    with limited_shares(deployed, "notebooks"), deployed.lab.namespace() as namespace:
+        for name, resource, mib, node in (
+            ("own", "nvidia.com/mig-3g.20gb", 4000, "gpu-a100"),
+            ("limited", "nvidia.com/gpu.shared", 2000, "gpu-t4"),
+        ):
+            manifest = tenant(name, resource, f"mem-hog --mib {mib} --hold 300", node)
+            manifest["spec"]["containers"][0]["image"] = image
+            start(deployed, namespace, manifest)
+
+        def both_hold() -> bool:
+            found = holders(namespace)
+            return all(
+                (found.get(name, {}).get("memoryUsedMiB") or 0) >= mib
+                for name, mib in (("own", 4000), ("limited", 2000))
+            )
+
+        deployed.until(both_hold, 120)
+        found = holders(namespace)
+        own, limited = found["own"], found["limited"]
+        assert (own["node"], own["device"], own["container"]) == ("gpu-a100", "3g.20gb", "main")
+        assert own["memoryLimitMiB"] > 19000
+        assert own["gpu"]["memoryUsedMiB"] >= 4000
+        assert own["gpu"]["memoryTotalMiB"] == 40960
+        assert (limited["node"], limited["device"]) == ("gpu-t4", "share")
+        assert limited["memoryLimitMiB"] == 3000
+        assert own["state"] == "Running"
+        text = deployed.divvy("top", "-s", "lab", "--node", "gpu-t4", "--pod", "limited")
+        assert f"{namespace}/limited" in text
+        assert "of 3,000 MiB" in text

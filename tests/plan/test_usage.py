@@ -1,0 +1,250 @@
+"""What divvy top reads of nodes, pods, claims and the agents' metrics."""
+
+import pytest
+
+from divvy.plan.agent_readings import Sample
+from divvy.plan.live_claims import claimed_gpus
+from divvy.plan.usage import ordered, selected, sums
+from tests.plan.claimed import claim, slices
+from tests.plan.used import devices, gpu_samples, held, raw_gpu, raw_node, raw_pod, usage
+
+GPU, SHARED, MIG = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb"
+DAY = 86400.0
+
+
+def two_nodes():
+    """Return node a, whose first GPU is held, and node b, whose only GPU is fuller and busier."""
+    return usage(
+        [
+            raw_node("a", [raw_gpu("a", 0, GPU), raw_gpu("a", 1, GPU)], {GPU: "2"}),
+            raw_node("b", [raw_gpu("b", 0, GPU)], {GPU: "1"}),
+        ],
+        [
+            raw_pod("train", "a", {GPU: "1"}),
+            {
+                **raw_pod("big", "b", {GPU: "1"}),
+                "metadata": {
+                    "namespace": "other",
+                    "name": "big",
+                    "creationTimestamp": "2026-01-02T11:59:00Z",
+                },
+            },
+            raw_pod("later", None, {GPU: "4"}),
+        ],
+        {
+            "a": [
+                devices(GPU, "whole", 2),
+                *gpu_samples("a", 0, 1000, 10),
+                *gpu_samples("a", 1, 2000, 20),
+                *held("a", 0, GPU, "whole", "train", used=1000),
+            ],
+            "b": [*gpu_samples("b", 0, 30000, 90)],
+        },
+    )
+
+
+def test_a_whole_gpu_with_its_holder_and_one_that_is_free() -> None:
+    first, second = two_nodes().nodes[0].gpus
+    (holding,) = first.holdings
+    assert (first.used_mib, first.total_mib, first.utilisation) == (1000, 40960, 10)
+    assert (holding.device, holding.holder, holding.container) == ("whole", "team/train", "main")
+    assert (holding.used_mib, holding.limit_mib) == (1000, 40960)
+    assert (holding.pod.age_seconds, holding.pod.state) == (DAY, "Running")
+    assert (first.free, second.holdings, second.free) == ({}, (), {"whole": 1})
+
+
+def test_resources_say_what_is_requested_of_what_is_allocatable() -> None:
+    (resource,) = two_nodes().nodes[0].resources
+    assert (resource.resource, resource.requested, resource.allocatable) == (GPU, 1, 2)
+
+
+def test_mig_devices_have_their_own_memory_and_the_free_ones_are_counted() -> None:
+    gpu = raw_gpu("n", 0, MIG, mig={"1g.5gb": 3})
+    samples = [
+        devices(MIG, "mig", 3),
+        *gpu_samples("n", 0, 2140),
+        *held("n", 0, MIG, "mig", "a", "MIG-1", 1500),
+    ]
+    (found,) = usage([raw_node("n", [gpu])], agents={"n": samples}).nodes[0].gpus
+    (holding,) = found.holdings
+    assert (holding.device, holding.used_mib, holding.limit_mib) == ("1g.5gb", 1500, 4864)
+    assert (found.free, found.utilisation, found.total_mib) == ({"1g.5gb": 2}, None, 40960)
+
+
+def test_shares_have_what_their_limiter_says_and_replicas_have_no_limit() -> None:
+    gpus = [raw_gpu("n", 0, SHARED), raw_gpu("n", 1, SHARED)]
+    place = {"uuid": "GPU-n-0", "namespace": "team", "pod": "a", "container": "main"}
+    limited = [
+        devices(SHARED, "time-slicing+limit", 8),
+        *gpu_samples("n", 0, 900),
+        *held("n", 0, SHARED, "time-slicing+limit", "a", "GPU-n-0::0"),
+        *held("n", 0, SHARED, "time-slicing+limit", "a", "GPU-n-0::1"),
+        Sample("divvy_share_memory_used_mib", place, 700),
+        Sample("divvy_share_memory_limit_mib", place, 6000),
+    ]
+    first, second = usage([raw_node("n", gpus)], agents={"n": limited}).nodes[0].gpus
+    (holding,) = first.holdings
+    assert (holding.device, holding.used_mib, holding.limit_mib) == ("share ×2", 700, 6000)
+    assert (first.free, second.free) == ({"share": 2}, {"share": 4})
+    plain = [
+        *held("n", 0, SHARED, "time-slicing", "a", "GPU-n-0::0"),
+        Sample("divvy_memory_over_limit_mib", place, 12),
+    ]
+    (holding,) = usage([raw_node("n", gpus)], agents={"n": plain}).nodes[0].gpus[0].holdings
+    assert (holding.device, holding.limit_mib, holding.over_mib) == ("replica", None, 12)
+
+
+def test_a_gpu_of_a_single_strategy_has_its_own_memory_and_not_that_of_a_device() -> None:
+    node = raw_node("n", [raw_gpu("n", 0, GPU)])
+    node["metadata"]["labels"] |= {
+        "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb",
+        "nvidia.com/gpu.memory": "4864",
+    }
+    (gpu,) = usage([node], agents={"n": gpu_samples("n", 0, 640)}).nodes[0].gpus
+    assert (gpu.total_mib, gpu.product) == (40960, "NVIDIA A100-SXM4-40GB")
+
+
+def test_claims_tell_who_holds_how_much_also_without_the_agent() -> None:
+    claims = [claim("c", "n", "gpu-n-0-share", "3000Mi", "30", "a")]
+    pod = raw_pod("a", "n")
+    pod["spec"]["resourceClaims"] = [
+        {"name": "gpu", "resourceClaimTemplateName": "divvy-1x3000m-30c"}
+    ]
+    pod["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpu"}]}
+    pod["status"]["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": "c"}]
+    gpus = claimed_gpus(slices("n", {"shares": {}}), claims)
+    (node,) = usage([raw_node("n")], [pod], gpus=gpus, claims=claims).nodes
+    (holding,) = node.gpus[0].holdings
+    assert (holding.device, holding.holder, holding.container) == ("share", "team/a", "main")
+    assert (holding.limit_mib, holding.cores, holding.used_mib) == (3000, 30, None)
+    assert (node.gpus[0].total_mib, len(node.gpus), node.unplaced) == (40960, 2, ())
+    place = {"uuid": "GPU-n-0", "namespace": "team", "pod": "a", "container": "main"}
+    samples = [Sample("divvy_share_memory_used_mib", place, 700)]
+    (node,) = usage([raw_node("n")], [pod], {"n": samples}, gpus=gpus, claims=claims).nodes
+    assert [one.used_mib for one in node.holdings] == [700]
+
+
+def test_a_claim_that_no_pod_uses_is_named() -> None:
+    held_by = claim("c", "n", "gpu-n-0-share", "3000Mi", "30")
+    held_by["status"]["reservedFor"] = []
+    gpus = claimed_gpus(slices("n", {"shares": {}}), [held_by])
+    (holding,) = usage([raw_node("n")], gpus=gpus).nodes[0].holdings
+    assert holding.holder == "claim team/c"
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({}, "no agent of Divvy runs on it"),
+        ({"problems": {"a": "its agent does not answer"}}, "its agent does not answer"),
+        ({"no_answer": "this user may not list the agents"}, "this user may not list the agents"),
+    ],
+)
+def test_without_the_agent_pods_are_shown_by_node_and_why_no_more_is_known(more, words) -> None:
+    nodes = [raw_node("a", [raw_gpu("a", 0, GPU)], {GPU: "1"})]
+    (node,) = usage(nodes, [raw_pod("train", "a", {GPU: "1"})], **more).nodes
+    assert (node.unknown, node.gpus[0].used_mib, node.gpus[0].free) == (words, None, {})
+    (pod,) = node.unplaced
+    assert (pod.full_name, pod.requests) == ("team/train", (f"{GPU} ×1",))
+
+
+def test_what_is_requested_is_not_said_where_pods_may_not_be_read() -> None:
+    (node,) = usage([raw_node("a", [], {GPU: "1"})], has_all_pods=False).nodes
+    assert node.resources[0].requested is None
+
+
+def test_pods_wait_with_the_schedulers_reason_and_ended_or_other_pods_are_left_out() -> None:
+    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
+    found = usage(
+        [raw_node("cpu")],
+        [
+            raw_pod("w", None, {GPU: "1"}, conditions=[said]),
+            raw_pod("ended", "a", {GPU: "1"}, phase="Succeeded"),
+            raw_pod("web", None, {"cpu": "1"}),
+        ],
+    )
+    assert found.nodes == ()
+    assert [(one.name, one.state, one.reason) for one in found.waiting] == [
+        ("w", "Unschedulable", "no")
+    ]
+
+
+def test_init_containers_count_as_the_scheduler_counts_them() -> None:
+    pod = raw_pod("p", "a", {GPU: "2"})
+    pod["spec"]["initContainers"] = [
+        {"name": "i", "resources": {"limits": {GPU: "3"}}},
+        {"name": "s", "restartPolicy": "Always", "resources": {"limits": {GPU: "1"}}},
+    ]
+    nodes = [raw_node("a", [raw_gpu("a", 0, GPU)], {GPU: "8"})]
+    assert usage(nodes, [pod]).nodes[0].resources[0].requested == 4
+
+
+def test_sums_leave_out_gpus_that_nobody_tells_of() -> None:
+    nodes = two_nodes().nodes
+    whole = sums(nodes)
+    assert (whole.gpus, whole.used_mib, whole.total_mib) == (3, 33000, 3 * 40960)
+    assert (whole.utilisation, whole.pods, whole.unknown) == (40, 2, 0)
+    none = sums(usage([raw_node("a", [raw_gpu("a", 0, GPU)])]).nodes)
+    assert (none.total_mib, none.utilisation, none.unknown) == (0, None, 1)
+
+
+def test_selected_by_node_pod_and_namespace() -> None:
+    found = two_nodes()
+    only = selected(found, node="b")
+    assert ([one.name for one in only.nodes], only.waiting) == (["b"], ())
+    for pod in ("train", "team/train"):
+        only = selected(found, pod=pod)
+        assert [(one.name, [gpu.index for gpu in one.gpus]) for one in only.nodes] == [("a", [0])]
+        assert only.waiting == ()
+    only = selected(found, namespace="other")
+    # Its agent does not say which GPU the pod holds.
+    assert [(one.name, one.gpus, len(one.unplaced)) for one in only.nodes] == [("b", (), 1)]
+    assert selected(found, namespace="team", pod="later").waiting == found.waiting
+    assert selected(found, namespace="other", pod="train").nodes == ()
+
+
+def test_ordered_puts_the_most_used_and_the_longest_held_first() -> None:
+    found = two_nodes()
+    assert ordered(found, "node") is found
+    for order, nodes, gpus in (
+        ("memory", ["b", "a"], [1, 0]),
+        ("utilisation", ["b", "a"], [1, 0]),
+        ("age", ["a", "b"], [0, 1]),
+    ):
+        first = ordered(found, order)
+        assert [one.name for one in first.nodes] == nodes, order
+        node = next(one for one in first.nodes if one.name == "a")
+        assert [gpu.index for gpu in node.gpus] == gpus, order
+
+
+HOSTILE = "\x1b[31m\u202e[bold]x\ud800"
+SHOWN = "\ufffd[31m\ufffd[bold]x\ufffd"
+
+
+def test_what_comes_from_outside_has_no_control_characters() -> None:
+    gpus = [raw_gpu("n", 0, GPU, reason=HOSTILE)]
+    samples = [*gpu_samples("n", 0, 5), *held("n", 0, GPU, "whole", HOSTILE, used=5)]
+    pod = raw_pod("p", "n", {GPU: "1"})
+    pod["status"]["message"] = HOSTILE
+    (node,) = usage([raw_node("n", gpus, reason=HOSTILE)], [pod], {"n": samples}).nodes
+    assert (node.reason, node.gpus[0].reason) == (SHOWN, SHOWN)
+    assert node.holdings[0].pod.name == SHOWN
+    assert node.unplaced[0].reason == SHOWN
+
+
+@pytest.mark.parametrize(
+    "gpus",
+    [None, 3, "x", [3], [{}], [{"uuid": 1, "index": 0}], [{"uuid": "x", "index": "0"}]],
+)
+def test_a_damaged_status_hides_nothing_that_the_agent_tells(gpus) -> None:
+    node = raw_node("n", [])
+    node["metadata"]["annotations"]["divvy.gpu/status"] = f'{{"gpus": {gpus!r}}}'.replace("'", '"')
+    (found,) = usage([node], agents={"n": gpu_samples("n", 0, 5)}).nodes
+    assert [gpu.used_mib for gpu in found.gpus] == [5]
+
+
+def test_samples_that_are_no_numbers_are_left_out() -> None:
+    samples = [*gpu_samples("n", 0, float("nan"), float("inf")), *gpu_samples("n", 1, -1)]
+    nodes = [raw_node("n", [raw_gpu("n", 0, GPU)])]
+    (gpu,) = usage(nodes, agents={"n": samples}).nodes[0].gpus
+    assert (gpu.used_mib, gpu.utilisation) == (None, None)
