@@ -179,6 +179,17 @@ def _lay_out(context: Path) -> None:
         stripdir=str(site),
         invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
     )
+    readable_by_all(context)
+
+
+def readable_by_all(folder: Path) -> None:
+    """Let everybody read what is in a folder, whatever the mask of who laid it out.
+
+    The template maker is not root in its container.
+    """
+    for path in folder.rglob("*"):
+        mode = path.stat().st_mode
+        path.chmod(mode | (0o555 if path.is_dir() or mode & 0o100 else 0o444))
 
 
 def _host(image: str) -> str:

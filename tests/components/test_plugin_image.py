@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from plugin_image import build
-from plugin_image.build import BuildFailed, exists
+from plugin_image.build import BuildFailed, exists, readable_by_all
 from plugin_image.resource import Builder
 
 DIGEST = f"sha256:{'0' * 64}"
@@ -133,3 +133,12 @@ def test_a_registry_that_becomes_insecure_or_secure_is_pushed_to_again(
     olds = common if before is None else {**common, "insecure": before}
     assert Builder().diff("", olds, {**common, "insecure": now}).changes
     assert not Builder().diff("", common, {**common, "insecure": False}).changes
+
+
+def test_who_is_not_root_can_read_the_image(tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir(mode=0o700)
+    (tmp_path / "site/module.py").touch(mode=0o600)
+    (tmp_path / "hook").touch(mode=0o700)
+    readable_by_all(tmp_path)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")}
+    assert modes == {"site": 0o755, "module.py": 0o644, "hook": 0o755}

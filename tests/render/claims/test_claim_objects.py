@@ -11,6 +11,7 @@ from divvy.model import parse_cluster
 from divvy.render.claims.claimable import UNKNOWN_LARGEST_MIB, claimable
 from tests.render.charts import example
 from tests.render.documents import objects_of
+from tests.render.test_objects import rights_of
 
 IMAGE = "registry.example/divvy/agent@sha256:" + "0" * 64
 SHARES: dict[str, Any] = {"shares": {}}
@@ -110,6 +111,18 @@ def test_the_agent_has_the_sockets_and_rights_of_a_driver_with_claims_alone() ->
     paths, rules = agent(cluster())
     assert "claims-driver" not in paths
     assert rules == []
+
+
+def test_the_template_maker_may_do_this_and_no_more() -> None:
+    found = objects_of(cluster(SHARES), IMAGE)
+    assert rights_of(found, "divvy-claim-templates") == {
+        *(("pods", verb, "everywhere") for verb in ("list", "watch")),
+        *(("resourceslices", verb, "everywhere") for verb in ("list", "watch")),
+        *(
+            ("resourceclaimtemplates", verb, "everywhere")
+            for verb in ("list", "watch", "create", "delete")
+        ),
+    }
 
 
 @pytest.mark.parametrize(("claims", "sees"), [(SHARES, True), ({}, False)])

@@ -1,0 +1,128 @@
+"""Lists that are kept up by watches, where the API server has forgotten what a watch follows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from lightkube.resources.core_v1 import Pod
+
+from divvy.claim_templates.client import Api, templates_of
+from divvy.claim_templates.wanted import Key
+
+
+def pod(uid: str, *templates: str, **more: Any) -> dict[str, Any]:
+    claims = [{"name": name, "resourceClaimTemplateName": name} for name in templates]
+    return {
+        "metadata": {"name": uid, "namespace": "n", "uid": uid, **more.get("metadata", {})},
+        "spec": {"containers": [], "resourceClaims": claims},
+        "status": more.get("status", {}),
+    }
+
+
+class PodsApi:
+    """Answers lists and watches of pods; a watch ends with "gone" until ``pods`` is changed."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.pods = [pod("1", "divvy-1x10m")]
+        self.version = 1
+        self.gone = True
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request."""
+        line = (await reader.readline()).decode()
+        while (await reader.readline()).strip():
+            pass
+        self.asked.append(line.split()[1])
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
+        writer.write(b"Connection: close\r\n\r\n")
+        if "watch=true" in line:
+            await self._watch(writer)
+        else:
+            metadata = {"resourceVersion": str(self.version)}
+            writer.write(json.dumps({"metadata": metadata, "items": self.pods}).encode())
+        writer.close()
+
+    async def _watch(self, writer: asyncio.StreamWriter) -> None:
+        if self.gone:
+            status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+            writer.write(json.dumps({"type": "ERROR", "object": status}).encode() + b"\n")
+            self.gone = False
+            self.version += 1
+            self.pods = [pod("2", "divvy-1x20m")]
+            return
+        await writer.drain()
+        await asyncio.sleep(60)
+
+
+@asynccontextmanager
+async def serving(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PodsApi]:
+    found = PodsApi()
+    server = await asyncio.start_server(found.answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    config: Mapping[str, Any] = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "users": [{"name": "u", "user": {}}],
+    }
+    (folder / "kubeconfig").write_text(yaml.safe_dump(config))
+    monkeypatch.setenv("KUBECONFIG", str(folder / "kubeconfig"))
+    yield found
+    server.close()
+
+
+def test_a_watch_that_is_too_old_begins_with_a_new_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[set[Key]] = []
+
+    async def scene() -> list[str]:
+        async with serving(tmp_path, monkeypatch) as server:
+            api = Api()
+            changed = asyncio.Event()
+
+            def replace(found: Mapping[str, frozenset[Key]]) -> None:
+                told.append({key for keys in found.values() for key in keys})
+                if len(told) == 2:
+                    changed.set()
+
+            watching = asyncio.ensure_future(api.watch_pods(replace, lambda _uid, _named: None))
+            async with asyncio.timeout(60):
+                await changed.wait()
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            await api.close()
+            return server.asked
+
+    asked = asyncio.run(scene())
+    # The pod that is gone is not among those of the second list.
+    assert told == [{Key("n", "divvy-1x10m")}, {Key("n", "divvy-1x20m")}]
+    assert "resourceVersion=1" in asked[1]
+    assert "resourceVersion" not in asked[2]
+    assert all("labelSelector=divvy.gpu%2Fby-size%3Dtrue" in path for path in asked)
+
+
+@pytest.mark.parametrize(
+    ("found", "named"),
+    [
+        (pod("1", "divvy-1x10m", "mine"), {"divvy-1x10m"}),
+        (pod("1"), set()),
+        (pod("1", "divvy-1x10m", status={"phase": "Running"}), {"divvy-1x10m"}),
+        (pod("1", "divvy-1x10m", status={"phase": "Succeeded"}), set()),
+        (pod("1", "divvy-1x10m", status={"phase": "Failed"}), set()),
+        (
+            pod("1", "divvy-1x10m", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+            set(),
+        ),
+    ],
+)
+def test_the_templates_that_a_pod_still_needs(found: dict[str, Any], named: set[str]) -> None:
+    assert templates_of(Pod.from_dict(found)) == {Key("n", name) for name in named}
