@@ -113,6 +113,14 @@ _ELSEWHERE = {
     "(test_limits_on_lab.py)",
     "ISO-12": "agents that do not see the host's processes (test_limits_on_lab.py)",
     "HW-05": "a share that is halted, with hardware checks forced (test_limits_on_lab.py)",
+    "CLM-01": "a stack file with one GPU more than the node has (test_claims_on_lab.py)",
+    "CLM-02": "the driver's own libraries in the place of the limiter's (test_claims_on_lab.py)",
+    "CLM-03": "the driver's own libraries in the place of the limiter's (test_claims_on_lab.py)",
+    "CLM-04": "an admission policy that is not bound (test_claims_on_lab.py)",
+    "CLM-05": "claims whose containers get no device nodes (test_claims_on_lab.py)",
+    "CLM-07": "claims whose containers get no device nodes (test_claims_on_lab.py)",
+    "CLM-06": "shares that add up to more than a GPU (load/test_claims.py, no lab)",
+    "CLM-08": "two tenants on one GPU (load/test_claims.py, no lab)",
     "HW-03": "bad arithmetic beside it, with hardware checks forced (test_options_on_lab.py)",
     "HW-04": "a replica that is halted, with hardware checks forced (test_options_on_lab.py)",
     "BARE-01": "a libcuda of another version (test_bare_on_lab.py)",
@@ -124,11 +132,13 @@ _ELSEWHERE = {
 }
 _BY_HAND = """\
 
-Three checks cannot be seen failing on the lab by a fault of their own. Its nodes have no systemd,
-so DISR-07 finds nothing to reload. And simulated GPUs share one processor, so HW-01 and HW-02 fail
-there without any fault (by hand: a MIG device kept 11 % of its bandwidth beside seven others). A HW
-check that passes on simulated GPUs counts as skipped. The lab's GPUs are joined without switches,
-so NODE-08 applies there only with its fault; it passes on eight simulated GPUs in test_fabric.py.
+Some checks cannot be seen failing on the lab by a fault of their own. Its nodes have no systemd,
+so DISR-07 finds nothing to reload. No scheduler of ours can be made to allocate too much, so CLM-06
+and CLM-08 judge made-up allocations. And simulated GPUs share one processor, so HW-01 and HW-02
+fail there without any fault (by hand: a MIG device kept 11 % of its bandwidth beside seven others).
+A HW check that passes on simulated GPUs counts as skipped. The lab's GPUs are joined without
+switches, so NODE-08 applies there only with its fault; it passes on eight simulated GPUs in
+test_fabric.py.
 """
 
 

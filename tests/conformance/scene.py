@@ -93,7 +93,7 @@ class Scene:
 
     def write_cdi(self, node: str, spec: dict[str, Any], name: str = CDI) -> None:
         """Replace the CDI specification on a node."""
-        _replace(self._cdi(node, name), json.dumps(spec))
+        replace_file(self._cdi(node, name), json.dumps(spec))
 
     @contextlib.contextmanager
     def kept_cdi(self, node: str, spec: dict[str, Any], name: str = CDI) -> Iterator[None]:
@@ -107,9 +107,9 @@ class Scene:
         def keep() -> None:
             while not over.wait(0.002):
                 if file.read_text() != text:
-                    _replace(file, text)
+                    replace_file(file, text)
 
-        _replace(file, text)
+        replace_file(file, text)
         keeper = threading.Thread(target=keep)
         keeper.start()
         try:
@@ -166,7 +166,8 @@ class Scene:
         )
 
 
-def _replace(file: Path, text: str) -> None:
+def replace_file(file: Path, text: str) -> None:
+    """Replace a file on a node at once: nobody reads a part of it."""
     new = file.with_suffix(".new")
     new.write_text(text)
     new.replace(file)
