@@ -1,0 +1,116 @@
+"""Claims as `divvy verify` sees them, sound and with faults."""
+
+import copy
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.scene import Scene, replace_file
+from tests.conformance.test_limits_on_lab import of_the_driver, results
+from tests.limited_shares import followed
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
+SHARES: dict[str, Any] = {"memory": {"step": "256Mi"}}
+ON_DEMAND = {"claims": {"shares": SHARES, "mig": ["1g.10gb", "3g.40gb"]}}
+TENANTS = {"claims": {"shares": SHARES, "tenants": ["prod", "dev"]}}
+NODE, POOL = "gpu-h100", "--pool=training"
+POLICY = "validatingadmissionpolicybinding/divvy-gpu-requests"
+
+
+def statuses(report: dict[str, Any]) -> dict[str, str]:
+    return {check["id"]: check["status"] for check in report["checks"]}
+
+
+@contextmanager
+def altered_claims(
+    scene: Scene, node: str, change: Callable[[dict[str, Any]], dict[str, Any]]
+) -> Iterator[None]:
+    """Change the CDI specification of each claim before a container is made from it."""
+    folder = Path(f"/proc/{scene.deployed.lab.machine(node).pid()}/root/run/cdi")
+    over = threading.Event()
+
+    def keep() -> None:
+        altered: dict[Path, str] = {}
+        while not over.wait(0.002):
+            for file in folder.glob("divvy.gpu-claim-*.json"):
+                try:
+                    text = file.read_text()
+                    if altered.get(file) != text:
+                        altered[file] = json.dumps(change(json.loads(text)))
+                        replace_file(file, altered[file])
+                except (FileNotFoundError, json.JSONDecodeError):
+                    continue
+
+    keeper = threading.Thread(target=keep)
+    keeper.start()
+    try:
+        yield
+    finally:
+        over.set()
+        keeper.join()
+
+
+def without_gpus(spec: dict[str, Any]) -> dict[str, Any]:
+    changed = copy.deepcopy(spec)
+    for device in changed["devices"]:
+        device["containerEdits"].pop("deviceNodes", None)
+    return changed
+
+
+@contextmanager
+def without(scene: Scene, binding: str) -> Iterator[None]:
+    """Take a policy's binding away for a while."""
+    saved = scene.deployed.lab.kubectl("get", binding, "--output=json")
+    scene.deployed.lab.kubectl("delete", binding)
+    try:
+        yield
+    finally:
+        kept = json.loads(saved)
+        for name in ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"):
+            kept["metadata"].pop(name, None)
+        scene.deployed.lab.kubectl("create", "--filename=-", stdin=json.dumps(kept))
+
+
+def test_claims_are_proven_and_their_faults_are_seen(scene: Scene) -> None:
+    with followed(scene.deployed, ON_DEMAND, "training"):
+        sound = scene.verify(POOL, "--exclusive", expect=0)
+        found = statuses(sound)
+        assert {check: found[check] for check in found if check.startswith("CLM")} == {
+            **{f"CLM-0{number}": "passed" for number in range(1, 8)},
+            "CLM-08": "skipped",
+        }, scene.said
+        assert "failed" not in found.values(), scene.said
+
+        more = copy.deepcopy(scene.deployed.cluster)
+        more["pools"]["training"]["hardware"]["gpus"] = 3
+        lacking = scene.verify(POOL, "--select=CLM-01", cluster=more, expect=1)
+        assert results(lacking) == {("CLM-01", "failed")}, scene.said
+
+        of_shares = ("CLM-02", "CLM-03")
+        with altered_claims(scene, NODE, of_the_driver):
+            unlimited = scene.verify(
+                POOL, f"--select={','.join(of_shares)}", "--exclusive", expect=1
+            )
+        assert results(unlimited) == {(check, "failed") for check in of_shares}, scene.said
+
+        of_devices = ("CLM-05", "CLM-07")
+        with altered_claims(scene, NODE, without_gpus):
+            blind = scene.verify(POOL, f"--select={','.join(of_devices)}", "--exclusive", expect=1)
+        assert results(blind) == {(check, "failed") for check in of_devices}, scene.said
+
+        with without(scene, POLICY):
+            admitted = scene.verify(POOL, "--select=CLM-04", expect=1)
+        assert results(admitted) == {("CLM-04", "failed")}, scene.said
+
+
+def test_tenants_are_proven_apart(scene: Scene) -> None:
+    with followed(scene.deployed, TENANTS, "training"):
+        apart = scene.verify(POOL, "--select=CLM", "--exclusive", expect=0)
+        found = statuses(apart)
+        passed = {"CLM-01", "CLM-05", "CLM-08"}
+        assert {check for check in found if found[check] == "passed"} == passed, scene.said
