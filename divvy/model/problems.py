@@ -51,7 +51,10 @@ def _shown(key: object) -> str:
 
 def printable(text: object) -> str:
     """Return a text from outside as one that no terminal or page takes for more than text."""
-    return "".join(char if char.isprintable() else "\ufffd" for char in str(text))
+    plain = str(text)
+    if plain.isprintable():
+        return plain
+    return "".join(char if char.isprintable() else "\ufffd" for char in plain)
 
 
 def shown(value: object) -> str:

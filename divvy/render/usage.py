@@ -52,7 +52,7 @@ def usage_text(usage: Usage) -> RenderableType:
         parts.append(Text(SIMULATED, style="dim"))
     parts += [Text(f"note: {note}", style="yellow") for note in usage.notes]
     if len(usage.nodes) > MAX_NODES_IN_FULL:
-        parts += ["", _overview(usage.nodes)]
+        parts += ["", *_overview(usage.nodes)]
     else:
         widths = _widths(usage.nodes)
         for node in usage.nodes:
@@ -130,28 +130,23 @@ def _pods(pods: Iterable[UsingPod]) -> Iterator[RenderableType]:
             yield Padding(Text(words, style="yellow"), (0, 0, 0, 4))
 
 
-def _overview(nodes: Iterable[UsedNode]) -> RenderableType:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="underline", pad_edge=False)
-    table.add_column("node", overflow="fold")
-    for name in ("GPUs", "memory", "GiB", "util", "pods"):
-        table.add_column(name, justify="left" if name == "memory" else "right", no_wrap=True)
-    table.add_column("state", overflow="fold")
-    for node in nodes:
-        whole = sums((node,))
+def _overview(nodes: Iterable[UsedNode]) -> Iterator[RenderableType]:
+    """Yield a line for each node: of thousands, a table would take seconds to lay out."""
+    rows = [(node, sums((node,))) for node in nodes]
+    name = max((cell_len(node.name) for node, _ in rows), default=0)
+    heading = f"{'GPUs':>4}  {'memory':<{_SHORT_BAR + 2}} {'GiB':>14}  {'util':>5}  {'pods':>4}"
+    yield Text(f"{'node':<{name}}  {heading}  state", style="underline")
+    for node, whole in rows:
         told = whole.unknown < whole.gpus
-        memory = f"{gib(whole.used_mib)} of {gib(whole.total_mib)}" if told else "–"
         used, total = (whole.used_mib, whole.total_mib) if told else (None, None)
+        memory = f"{gib(whole.used_mib)} of {gib(whole.total_mib)}" if told else "–"
         state = state_words(node.state, "") or ("use is not known" if node.unknown else "")
-        table.add_row(
-            Text(node.name),
-            str(whole.gpus),
+        yield Text.assemble(
+            f"{node.name}{' ' * (name - cell_len(node.name))}  {whole.gpus:>4}  ",
             _bar(used, total, _SHORT_BAR),
-            memory,
-            percent(whole.utilisation),
-            str(whole.pods),
-            Text(state, style="yellow"),
+            f" {memory:>14}  {percent(whole.utilisation):>5}  {whole.pods:>4}  ",
+            (state, "yellow"),
         )
-    return table
 
 
 def _bar(used: int | None, total: int | None, width: int) -> Text:

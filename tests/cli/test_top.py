@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
 import divvy.cli.top
@@ -258,6 +259,24 @@ def test_the_agents_page_is_read_without_what_is_for_dashboards() -> None:
     assert "divvy_device_held" in names
     assert "divvy_gpu_state" not in names
     assert samples_of("") == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'divvy_device_held{pod="a",uuid="GPU-1"} 1.0',
+        'divvy_device_held{pod="a\\\\\\"b\\n,c=\\"d",uuid="GPU-1"} 1.0',
+        'divvy_device_held{pod="}, x=",uuid="GPU-1"} 1.5e+03',
+        'divvy_device_held{pod="a",uuid="GPU-1"} 1.0 1700000000000',
+        'divvy_device_held{pod="a",} NaN',
+        "divvy_device_held 1",
+    ],
+)
+def test_the_short_way_reads_what_the_parser_reads(line: str) -> None:
+    (family,) = text_string_to_metric_families(line + "\n")
+    (expected,), (found,) = family.samples, samples_of(line)
+    assert (found.name, found.labels) == (expected.name, expected.labels)
+    assert repr(found.value) == repr(float(expected.value))
 
 
 def test_kubectl_finds_it() -> None:
