@@ -55,6 +55,7 @@ class AgentNode:
     began: float = 0.0
     environment: dict[str, str] = field(default_factory=dict)
     port: int = field(default_factory=lambda: free_port())
+    patience: float = 15
 
     @property
     def driver(self) -> Path:
@@ -109,8 +110,9 @@ class AgentNode:
                 *(sys.executable, "-m", "divvy.agent"), env=environment, stderr=log
             )
 
-    async def until(self, met: Callable[[], bool], seconds: float = 15) -> None:
+    async def until(self, met: Callable[[], bool], seconds: float | None = None) -> None:
         """Wait until something is true; fail with the agent's last words."""
+        seconds = self.patience if seconds is None else seconds
         try:
             async with asyncio.timeout(seconds):
                 while not met():

@@ -131,7 +131,7 @@ class FakeDraKubelet:
         assert not missing, f"{method} did not answer about {missing}"
         return answer
 
-    async def until(self, met: Callable[[], bool], seconds: float = 30.0) -> None:
+    async def until(self, met: Callable[[], bool], seconds: float = 60.0) -> None:
         """Wait until something is true."""
         async with asyncio.timeout(seconds):
             while not met():

@@ -31,6 +31,7 @@ async def claims_node(gpus: int, profile: Any, **more: Any) -> AsyncIterator[Age
     """Run the agent on a node whose slices are published, and whose driver is registered."""
     subprocess.run(["make", "--silent", "-C", str(_LIMITER)], check=True)
     async with agent_node(gpus, profile, **more) as node:
+        node.patience = 60  # for machines that are busy
         await node.kill()
         node.environment["DIVVY_LIMITER"] = str(REPOSITORY / "build/limiter")
         await node.start()
@@ -47,7 +48,7 @@ async def offered(node: AgentNode) -> None:
             and len(devices(node)) >= node.gpus
             and not any(each.get("taints") for each in devices(node).values())
         ),
-        30,
+        60,
     )
 
 

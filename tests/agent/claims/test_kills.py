@@ -36,7 +36,7 @@ async def killed(node: AgentNode, call: Any, random: Random) -> None:
         await task
     registrations = node.claims.registrations
     await node.start()
-    await node.until(lambda: node.claims.registrations > registrations, 60)
+    await node.until(lambda: node.claims.registrations > registrations)
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -154,7 +154,7 @@ def test_an_instance_that_somebody_else_has_made_is_left_alone() -> None:
             node.smi("mig", "-i", "0", "-cgi", "14", "-C")
             foreign = node.mig_devices().count("MIG-")
             assert foreign == 2
-            await node.until(lambda: "no claim has made" in node.status["reason"], 30)
+            await node.until(lambda: "no claim has made" in node.status["reason"])
             await node.until(lambda: bool(tainted(node, "foreign-mig-instance")))
             starts = [
                 node.api.resources.allocate(f"at-{n}", f"{gpu}-mig-2g10gb-{n}") for n in (0, 2, 4)
@@ -217,9 +217,9 @@ def test_a_gpu_that_fails_is_tainted_and_its_pods_are_told() -> None:
             node.simulate("fault", "xid", "1", "79")
             await node.until(lambda: tainted(node, "unhealthy") == [shares[1]])
             await node.claims.until(
-                lambda: node.claims.health[shares[1]] == ("Unhealthy", "XID 79"), 10
+                lambda: node.claims.health[shares[1]] == ("Unhealthy", "XID 79")
             )
-            await node.until(lambda: not tainted(node, "unhealthy"), 30)
+            await node.until(lambda: not tainted(node, "unhealthy"))
             await node.claims.until(lambda: node.claims.health[shares[1]][0] == "Healthy")
 
     play(scene)
@@ -228,6 +228,7 @@ def test_a_gpu_that_fails_is_tainted_and_its_pods_are_told() -> None:
 def test_from_the_device_plugin_to_claims_and_back_nobody_has_a_gpu_twice() -> None:
     async def scene() -> None:
         async with agent_node(2, {}) as node:
+            node.patience = 60
             await node.offered(GPU, 2)
             await node.kubelet.admit("default/tenant", GPU)
             node.configure(BY_SIZE)
@@ -263,7 +264,7 @@ def test_a_device_that_was_allocated_and_not_prepared_yet_stays_through_a_change
             await node.claims.prepare(claim)
             await node.claims.unprepare(claim)
             del node.api.resources.claims["default", "late"]
-            await node.until(lambda: bool(names(node, "mig")), 30)
+            await node.until(lambda: bool(names(node, "mig")))
             assert not tainted(node, "profile-change")
 
     play(scene)
