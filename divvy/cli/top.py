@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from divvy.cli.cluster_reader import reading
-from divvy.cli.errors import INTERRUPTED, fail
+from divvy.cli.errors import fail
 from divvy.cli.options import OutFile, Stack
 from divvy.cli.output import write
 from divvy.cli.usage_reader import UsageReader
@@ -61,23 +61,20 @@ def top(
 ) -> None:
     """Show nodes, their GPUs, who holds them, and what is in use; live in a terminal."""
     cluster = read_cluster(read_side(str(stack_path(stack)), None))
-    try:
-        with reading(cluster.kubeconfig, cluster.context) as reader:
-            source = UsageReader(reader, cluster, stack, node, namespace)
+    with reading(cluster.kubeconfig, cluster.context) as reader:
+        source = UsageReader(reader, cluster, stack, node, namespace)
 
-            def look() -> Usage:
-                return ordered(selected(source.read(), node, namespace, pod), sort.value)
+        def look() -> Usage:
+            return ordered(selected(source.read(), node, namespace, pod), sort.value)
 
-            console = Console(highlight=False)
-            live = output is View.TEXT and out is None and not once
-            usage = look()
-            _check(usage, node, pod)
-            if live and console.is_terminal and not console.is_dumb_terminal:
-                _watch(console, usage, look)
-            else:
-                write(_shown(usage, output), out)
-    except KeyboardInterrupt:
-        raise typer.Exit(INTERRUPTED) from None
+        console = Console(highlight=False)
+        live = output is View.TEXT and out is None and not once
+        usage = look()
+        _check(usage, node, pod)
+        if live and console.is_terminal and not console.is_dumb_terminal:
+            _watch(console, usage, look)
+        else:
+            write(_shown(usage, output), out)
 
 
 def _check(usage: Usage, node: str | None, pod: str | None) -> None:

@@ -102,6 +102,8 @@ def test_a_gpu_of_a_single_strategy_has_its_own_memory_and_not_that_of_a_device(
     }
     (gpu,) = usage([node], agents={"n": gpu_samples("n", 0, 640)}).nodes[0].gpus
     assert (gpu.total_mib, gpu.product) == (40960, "NVIDIA A100-SXM4-40GB")
+    (gpu,) = usage([node]).nodes[0].gpus
+    assert gpu.total_mib == 40960
 
 
 def test_claims_tell_who_holds_how_much_also_without_the_agent() -> None:

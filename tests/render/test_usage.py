@@ -172,6 +172,7 @@ def test_more_in_use_than_there_is_does_not_leave_the_bar():
     full = replace(NODE.gpus[0], used_mib=50000, total_mib=40960)
     bar = use_figure(replace(NODE, gpus=(full,))).bars[0]
     assert sum(piece.width for piece in bar.pieces) == pytest.approx(560)
+    assert min(piece.width for piece in bar.pieces) > 0
     text = lines(replace(USAGE, nodes=(replace(NODE, gpus=(full,)),)))
     assert "▕██████████████████████████▏" in text[3]
 
