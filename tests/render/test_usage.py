@@ -113,6 +113,7 @@ def test_twenty_nodes_are_shown_in_full_and_more_in_one_line_each():
     page = usage_page(many(21))
     assert "<svg" not in page
     assert page.count("<meter") == 21
+    assert "the memory of a node’s GPUs together" in page
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
