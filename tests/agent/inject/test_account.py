@@ -181,7 +181,7 @@ def test_a_spoilt_account_is_told_apart(tmp_path: Path, content: bytes) -> None:
     account.write_bytes(content)
     with pytest.raises(AccountProblem, match="of another format"):
         read_account(account)
-    with pytest.raises(AccountProblem, match="no account"):
+    with pytest.raises(AccountProblem, match="an account of another format"):
         write_beyond(account, {}, (0,) * 16)
 
 
