@@ -82,13 +82,13 @@ class Advertiser:
         runtime: str,
         problems: MutableMapping[str, str],
         *,
-        to_claims: bool = False,
+        ask_kubelet: bool = False,
     ) -> None:
         """Advertise these layouts of GPUs, and the device files that the stack file names.
 
-        Without a ``snapshot`` only the files. What does not work goes into ``problems``. Where
-        GPUs go over ``to_claims``, the kubelet is sent an empty list at least: it is then that it
-        shows what earlier lists have led to.
+        Without a ``snapshot`` only the files. What does not work goes into ``problems``. With
+        ``ask_kubelet`` it is sent an empty list at least: it is then that it shows what earlier
+        lists have led to.
         """
         self._desired = desired
         files = file_resources(desired.file_devices, self._find_files)
@@ -114,7 +114,7 @@ class Advertiser:
         if limiter and any(resource.memory_prevented for resource in resources):
             problems["limiter"] = limiter
             resources = tuple(without_limiter(resources, limiter))
-        if to_claims and not resources and not self.plugins.advertised():
+        if ask_kubelet and not resources and not self.plugins.advertised():
             resources = (no_gpus(),)
         await self.plugins.advertise((*resources, *files))
 

@@ -64,6 +64,7 @@ class Agent:
         self._problems: dict[str, str] = {}
         self._loops = Loops(self._wake.set)
         self._resent = 0.0
+        self._kubelet_unknown = False
         self._reconciled = monotonic()
         saved = self._checkpoint
         health = restored(saved.faults, saved.last_seen, self._boot)
@@ -219,6 +220,7 @@ class Agent:
             self._report(snapshot, no_driver)
             return IDLE_SECONDS
         observed = await self._observer.observe(self._desired, snapshot, self._node)
+        self._kubelet_unknown = isinstance(observed.kubelet, str)
         now = monotonic()
         if self._decide(observed, now):
             self._forget_replaced()
@@ -266,6 +268,15 @@ class Agent:
             if self._decisions and self.driver.snapshot is not None:
                 await self._advertise(self.driver.snapshot)
 
+    def _asks_kubelet(self) -> bool:
+        """Return whether a list must go to the kubelet, even an empty one.
+
+        It writes its checkpoint when one arrives: GPUs wait for that on their way to claims, and
+        back where this agent does not know yet who holds what.
+        """
+        unknown = self._kubelet_unknown and not any(g.claims for g in self._desired.node.gpus)
+        return unknown or self.claims.waited_for(self._desired)
+
     async def _advertise(self, snapshot: Snapshot | None) -> None:
         async with self._advertising:
             # In here: what was decided last is what is advertised last.
@@ -276,7 +287,7 @@ class Agent:
                 snapshot,
                 self._node.runtime,
                 self._problems,
-                to_claims=self.claims.waited_for(self._desired),
+                ask_kubelet=self._asks_kubelet(),
             )
 
     def _decide(self, observed: Observation, now: float) -> bool:

@@ -13,7 +13,13 @@ from urllib.parse import parse_qs, urlsplit
 
 from divvy.model.contract import CLAIMS_DRIVER, claims_pool
 
-_REASONS = {200: "OK", 404: "Not Found", 409: "Conflict", 503: "Service Unavailable"}
+_REASONS = {
+    200: "OK",
+    403: "Forbidden",
+    404: "Not Found",
+    409: "Conflict",
+    503: "Service Unavailable",
+}
 
 
 class Refusal(Exception):
@@ -34,6 +40,8 @@ class FakeResources:
     writes: list[tuple[str, str]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
     away: bool = False
+    forbidden: bool = False
+    requests: int = 0
 
     def __post_init__(self) -> None:
         self._versions = itertools.count(1000)
@@ -111,8 +119,11 @@ class FakeResources:
         writer.write(json.dumps(value).encode())
 
     def _request(self, method: str, path: str, body: Any) -> dict[str, Any]:
+        self.requests += 1
         if self.away:
             raise Refusal(503, "away")
+        if self.forbidden:
+            raise Refusal(403, "resourceslices.resource.k8s.io is forbidden")
         claim = re.fullmatch(r".*/namespaces/([^/]+)/resourceclaims/([^/]+)", path)
         if claim is not None:
             return _found(self.claims, (claim[1], claim[2]))

@@ -16,7 +16,12 @@ from divvy.model.contract import CLAIMS_DRIVER
 _GROUP, _VERSION = "resource.k8s.io", "v1"
 _SLICE = create_global_resource(_GROUP, _VERSION, "ResourceSlice", "resourceslices")
 _CLAIM = create_namespaced_resource(_GROUP, _VERSION, "ResourceClaim", "resourceclaims")
-NOT_FOUND, CONFLICT = 404, 409
+FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
+
+
+def is_forbidden(error: Exception) -> bool:
+    """Return whether the agent has no right to what it asked for."""
+    return isinstance(error, ApiError) and error.status.code == FORBIDDEN
 
 
 class ClaimsApi:

@@ -61,14 +61,14 @@ class ClaimServer(
         pool: str,
         preparation: Preparation,
         health: Callable[[], Iterable[DeviceHealth]],
-        on_registration: Callable[[], None],
+        on_change: Callable[[], None],
     ) -> None:
         self._socket = folder / SOCKET
         self._registration = registry / REGISTRATION
         self._pool = pool
         self._preparation = preparation
         self._health = health
-        self._on_registration = on_registration
+        self._on_change = on_change
         self._health_changed = asyncio.Event()
         self._servers: list[grpc.aio.Server] = []
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -81,14 +81,19 @@ class ClaimServer(
         while True:
             try:
                 await self._follow()
-                self.problem = ""
+                self._tell("")
             except (OSError, RuntimeError) as error:
-                text = f"claims are not served: {error}"
-                if text != self.problem:
-                    _log.warning("%s", text)
-                self.problem = text
+                self._tell(f"claims are not served: {error}")
                 await self.stop()
             await next_tick(_LOOK_SECONDS)
+
+    def _tell(self, problem: str) -> None:
+        if problem == self.problem:
+            return
+        if problem:
+            _log.warning("%s", problem)
+        self.problem = problem
+        self._on_change()
 
     async def _follow(self) -> None:
         there = self._socket.exists() and self._registration.exists()
@@ -96,6 +101,8 @@ class ClaimServer(
             await self.stop()
         if self.serving and not self._servers:
             await self._start()
+        if not self.serving and self._registration.exists():
+            self._registration.unlink()  # of an agent that was killed
 
     async def _start(self) -> None:
         for path in (self._registration, self._socket):
@@ -141,7 +148,7 @@ class ClaimServer(
             _log.info("registered the driver of claims with the kubelet")
         else:
             _log.error("the kubelet refused the driver of claims: %s", request.error)
-        self._on_registration()
+        self._on_change()
         return pluginregistration_pb2.RegistrationStatusResponse()
 
     async def NodePrepareResources(self, request: Any, context: Any) -> Any:  # noqa: N802

@@ -9,7 +9,7 @@ from time import monotonic
 
 import grpc
 
-from divvy.agent.api_server.claims import ClaimsApi
+from divvy.agent.api_server.claims import ClaimsApi, is_forbidden
 from divvy.agent.api_server.client import AWAY
 from divvy.agent.claims.checkpoint_file import ClaimsFile
 from divvy.agent.claims.preparation import ClaimProblem, Preparation
@@ -69,7 +69,7 @@ class Claims:
         self._on_change = on_change
         self._store = ClaimsFile(settings.state_folder, self._record_changed)
         self._api = ClaimsApi(settings.node, settings.watch_seconds)
-        self._publisher = SlicePublisher(self._api, settings.node)
+        self._publisher = SlicePublisher(self._api, settings.node, on_change)
         self._preparation = Preparation(settings, self._store, self._api, driver, injection)
         self._server = ClaimServer(
             settings.claims_folder,
@@ -164,7 +164,7 @@ class Claims:
         """Find out which GPUs whose profile has changed nobody was allocated, for ever."""
         while True:
             await next_tick(_RETIRE_SECONDS)
-            if not self._retiring or not self._publisher.current:
+            if not self._retiring or not (self._publisher.current or self._publisher.forbidden):
                 self._tainted_since = None
                 continue
             if self._tainted_since is None:
@@ -174,8 +174,12 @@ class Claims:
             try:
                 allocated = allocated_gpus(await self._api.claims(), self._pool)
             except AWAY as error:
-                _log.warning("it is not known who was allocated what: %s", error)
-                continue
+                if self._wanted or not is_forbidden(error):
+                    _log.warning("it is not known who was allocated what: %s", error)
+                    continue
+                # No profile of the stack file has claims, and with them went rights and classes:
+                # nothing can be allocated any more, and what was prepared is in the record.
+                allocated = frozenset()
             self._unallocated = frozenset(
                 uuid
                 for uuid in self._retiring

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from lightkube import ApiError
 
-from divvy.agent.api_server.claims import CONFLICT, NOT_FOUND, ClaimsApi
+from divvy.agent.api_server.claims import CONFLICT, NOT_FOUND, ClaimsApi, is_forbidden
 from divvy.agent.api_server.client import AWAY
 from divvy.agent.decide.claim_slices import same_spec
 
@@ -21,11 +21,15 @@ _Slices = dict[str, dict[str, Any]]
 
 
 class SlicePublisher:
-    """Publishes the specs that it was given last; ``problem`` says why it cannot, "" if it can."""
+    """Publishes the specs that it was given last; ``problem`` says why it cannot, "" if it can.
 
-    def __init__(self, api: ClaimsApi, node: str) -> None:
+    ``forbidden``: the agent has no right to, as where the stack file has no claims any more.
+    """
+
+    def __init__(self, api: ClaimsApi, node: str, on_change: Callable[[], None]) -> None:
         self._api = api
         self._node = node
+        self._on_change = on_change
         self._owner = ""
         self._wanted: Mapping[str, dict[str, Any]] = {}
         self._have: _Slices = {}
@@ -39,6 +43,7 @@ class SlicePublisher:
         self._changes = 0
         self._published = 0
         self.problem = ""
+        self.forbidden = False
 
     @property
     def current(self) -> bool:
@@ -47,9 +52,10 @@ class SlicePublisher:
 
     def publish(self, specs: Mapping[str, dict[str, Any]], owner: str) -> None:
         """Publish these specs by name from now on; ``owner`` is the node's UID."""
-        if specs == self._wanted and owner == self._owner:
-            return
+        same = specs == self._wanted and (owner == self._owner or not specs)
         self._wanted, self._owner = specs, owner
+        if same:
+            return
         self._changes += 1
         self._wake.set()
 
@@ -60,21 +66,34 @@ class SlicePublisher:
             try:
                 await self._follow()
             except AWAY as error:
+                self.forbidden = is_forbidden(error)
+                if not self._wanted and self.forbidden:
+                    # The stack file has no claims any more, and its rights went with them. The
+                    # kubelet removes the slices of a driver that is gone.
+                    self._published, self._have = self._changes, {}
+                    self._tell("")
+                    continue
                 self._wake.set()
                 wrote = isinstance(error, ApiError) and error.status.code in _WRITTEN_BY_OTHERS
                 if not wrote:
                     await self._pause(error)
 
     async def _pause(self, error: Exception) -> None:
-        text = f"the slices of this node are not published: {error}"
-        if text != self.problem:
-            _log.warning("%s", text)
-            self.problem = text
+        self._tell(f"the slices of this node are not published: {error}")
         await asyncio.sleep(_RETRY_SECONDS)
+
+    def _tell(self, problem: str) -> None:
+        if problem == self.problem:
+            return
+        if problem:
+            _log.warning("%s", problem)
+        self.problem = problem
+        self._on_change()
 
     async def _follow(self) -> None:
         """Publish until the watch breaks, or there is nothing to publish any more."""
         self._have, version = await self._api.slices()
+        self.forbidden = False
         self._overtaken = False
         watching = asyncio.create_task(self._watch(version))
         waiting: asyncio.Task[Any] | None = None
@@ -137,7 +156,7 @@ class SlicePublisher:
         for name in extra:
             await self._api.delete_slice(name)
             self._have.pop(name, None)
-        self.problem = self._loss()
+        self._tell(self._loss())
 
     def _is(self, name: str, spec: dict[str, Any], owner: str) -> bool:
         have = self._have.get(name)

@@ -253,6 +253,38 @@ def test_from_the_device_plugin_to_claims_and_back_nobody_has_a_gpu_twice() -> N
     play(scene)
 
 
+def test_a_node_that_never_had_a_claim_asks_for_nothing_and_needs_no_folder() -> None:
+    async def scene() -> None:
+        async with agent_node(2, {}) as node:
+            await node.offered(GPU, 2)
+            await node.kill()
+            node.api.resources.forbidden = True
+            node.environment["DIVVY_CLAIMS_FOLDER"] = "/proc/none"
+            node.environment["DIVVY_REGISTRY_FOLDER"] = "/proc/none"
+            await node.start()
+            await node.offered(GPU, 2)
+            await node.throughout(3, lambda: node.status.get("state", "Ready") == "Ready")
+            assert node.status["state"] == "Ready"
+            assert not node.api.resources.requests
+
+    play(scene)
+
+
+def test_rights_that_went_with_the_last_profile_with_claims_keep_no_gpu() -> None:
+    async def scene() -> None:
+        async with claims_node(2, BY_SIZE) as node:
+            await node.kill()
+            node.api.resources.forbidden = True
+            node.environment["DIVVY_CLAIMS_FOLDER"] = "/proc/none"
+            node.environment["DIVVY_REGISTRY_FOLDER"] = "/proc/none"
+            node.configure({})
+            await node.start()
+            await node.offered(GPU, 2)
+            await node.until(lambda: node.status["state"] == "Ready")
+
+    play(scene)
+
+
 def test_a_device_that_was_allocated_and_not_prepared_yet_stays_through_a_change() -> None:
     async def scene() -> None:
         async with claims_node(1, BY_SIZE) as node:

@@ -33,7 +33,7 @@ async def publishing(
     async with fake_api("node") as api:
         monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig(folder / "kubeconfig")))
         claims = ClaimsApi("node")
-        publisher = SlicePublisher(claims, "node")
+        publisher = SlicePublisher(claims, "node", lambda: None)
         running = asyncio.create_task(publisher.run())
         publisher.publish(specs(), "uid")
         await until(lambda: publisher.current)
@@ -126,7 +126,7 @@ def test_the_api_may_be_away_and_slices_may_be_there_from_before(
             assert not publisher.problem
             writes = len(api.resources.writes)
             claims = ClaimsApi("node")
-            another = SlicePublisher(claims, "node")
+            another = SlicePublisher(claims, "node", lambda: None)
             running = asyncio.create_task(another.run())
             another.publish(specs(GPU_0=1), "uid")
             await until(lambda: another.current)
