@@ -125,7 +125,7 @@ class Preparation:
             return known
         claim = await self._allocated(namespace, name, uid, deadline)
         if known is not None:
-            if _names(known) == _names(claim):
+            if _allocation(known) == _allocation(claim):
                 return known
             await self._give_back(uid, deadline)  # it was allocated something else since
         while others := in_the_way(
@@ -303,5 +303,9 @@ def _made(claim: HeldClaim, at: int) -> HeldClaim:
     return replace(claim, devices=tuple(devices))
 
 
-def _names(claim: HeldClaim) -> list[str]:
-    return sorted(held.device.name for held in claim.devices)
+def _allocation(claim: HeldClaim) -> list[tuple[str, str, str, int, int]]:
+    """Return what the scheduler decided: a claim may get the same device in another size."""
+    return sorted(
+        (held.device.name, held.request, held.share_id, held.memory_mib, held.cores)
+        for held in claim.devices
+    )
