@@ -259,7 +259,7 @@ class Preparation:
         """Destroy the instance of a device; processes that are ending may still have it open."""
         pauses = iter(_PAUSES)
         while True:
-            if self._is_lost(held):
+            if self._is_lost(held, deadline):
                 return  # with the GPU
             try:
                 async with _lock(self._gpus, held.uuid):
@@ -273,10 +273,13 @@ class Preparation:
             with contextlib.suppress(DriverProblem):
                 await self._driver.rescan()
 
-    def _is_lost(self, held: HeldDevice) -> bool:
+    def _is_lost(self, held: HeldDevice, deadline: float) -> bool:
         snapshot = self._driver.snapshot
         gpu = None if snapshot is None else snapshot.gpu(held.uuid)
-        return snapshot is not None and (gpu is None or gpu.lost)
+        if snapshot is None or gpu is not None:
+            return gpu is not None and gpu.lost
+        # To an agent that has just started, a GPU that does not answer yet has no UUID.
+        return not snapshot.unreadable or monotonic() > deadline
 
     def _put(self, claim: HeldClaim) -> HeldClaim:
         self._store.put(claim)
