@@ -81,13 +81,15 @@ class Maker:
                 if step.create is not None:
                     made = await self._api.create(key, step.create)
                     if made is not None:
-                        self.templates.template(key, made)
+                        self.templates.created(key, step.create, made)
                         self.created += 1
                 self._reported.pop(key, None)
             except AWAY as error:
                 self.failed += 1
                 self._report(key, error)
                 self._again(key, error)
+            # A flood of them at a slow API server is no standstill.
+            self._alive = time.monotonic()
 
     def _report(self, key: Key, error: Exception) -> None:
         text = str(error) or type(error).__name__

@@ -39,6 +39,8 @@ class Templates:
         self._offered = offered
         self._pods: dict[str, frozenset[Key]] = {}
         self._live: dict[Key, Mapping[str, Any]] = {}
+        # What the API server made of a specification, where it does not keep it as it is.
+        self._kept: dict[Key, tuple[Mapping[str, Any], Mapping[str, Any]]] = {}
         self._idle_since: dict[Key, float] = {}
         self._due: set[Key] = set()
         self.complete = False
@@ -72,6 +74,16 @@ class Templates:
             self._live.pop(key, None)
         else:
             self._live[key] = spec
+
+    def created(self, key: Key, given: Mapping[str, Any], kept: Mapping[str, Any]) -> None:
+        """Note what has become of a template that was just created.
+
+        A server of another version, or a policy of somebody's, may add to what it was given.
+        """
+        self._kept.pop(key, None)
+        if kept != given and _request(key) is not None:
+            self._kept[key] = (given, kept)
+        self.template(key, kept)
 
     def templates(self, found: Mapping[Key, Mapping[str, Any]]) -> None:
         """Note that there are these templates and no others."""
@@ -114,9 +126,10 @@ class Templates:
         if not self.complete:
             return None
         if not named and now - self._idle_since.setdefault(key, now) >= self._unused_seconds:
+            self._kept.pop(key, None)
             return Step(key, delete=True, create=None)
         # The sizes of GPUs have changed, or somebody has made it before our policy kept the name.
-        if spec is not None and live != spec:
+        if spec is not None and live != spec and (spec, live) != self._kept.get(key):
             return Step(key, delete=True, create=spec)
         return None
 

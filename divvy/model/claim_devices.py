@@ -62,8 +62,11 @@ def claimable_gpu(
     """Return what a GPU offers to claims, in the order in which a scheduler should try it.
 
     ``memory_mib`` is what NVML reports; ``model`` is None for a GPU that no data describes, which
-    has no MIG. MIG profiles that the model lacks are left out.
+    has no MIG. MIG profiles that the model lacks are left out, and shares where the GPU has less
+    memory than one step.
     """
+    if claims.shares is not None and not _share_memory(memory_mib, claims.shares):
+        claims = claims.model_copy(update={"shares": None})
     if not claims.counted:
         if claims.shares is None:
             whole = ClaimDevice(gpu_name(uuid), "gpu", uuid, memory_mib, whole=True)
@@ -103,8 +106,7 @@ def _share(
     tenant: str | None,
     counters: Mapping[str, int] | None,
 ) -> ClaimDevice:
-    step = shares.memory.step_mib
-    total = int(memory_mib * shares.memory.oversubscribe) // step * step
+    step, total = shares.memory.step_mib, _share_memory(memory_mib, shares)
     default = shares.default_mib
     rounded = total if default is None else min(total, -(-default // step) * step)
     # Without a size of its own a request takes the GPU; with one it leaves time for the others.
@@ -120,6 +122,12 @@ def _share(
         tenant=tenant,
         consumes=counters,
     )
+
+
+def _share_memory(memory_mib: int, shares: Shares) -> int:
+    """Return the memory that all shares of a GPU have together, in whole steps (MiB)."""
+    step = shares.memory.step_mib
+    return int(memory_mib * shares.memory.oversubscribe) // step * step
 
 
 def _counters(geometry: MigGeometry | None) -> Mapping[str, int]:

@@ -57,7 +57,7 @@ def outcome(rules: tuple[Rule, ...], selector: DeviceSelector) -> Rule | None:
 
 def order_counts(one: Rule, other: Rule) -> bool:
     """Return whether it matters which of two canonical rules comes first."""
-    return content(one) != content(other) and meet(one.devices, other.devices)
+    return meet(one.devices, other.devices) and content(one) != content(other)
 
 
 def rank(devices: DeviceSelector) -> tuple[int, int, str]:

@@ -143,8 +143,9 @@ def _rule_changes(before: Follower, after: Follower, *, shown: bool) -> Iterator
         if sides[0] != sides[1] and not seen:
             yield from _content_changes(f"[{_name(selector)}]", *sides)
     same = [rule for rule in after.rules if older.get(rule.devices) == rule]
+    place = {rule.devices: number for number, rule in enumerate(before.rules)}
     for now, then in combinations(same, 2):
-        turned = before.rules.index(then) < before.rules.index(now)
+        turned = place[then.devices] < place[now.devices]
         if turned and order_counts(then, now) and (then, now) not in steps:
             names = " and ".join(map(_name, sorted((then.devices, now.devices), key=rank)))
             yield SettingChange(f"[{names}]", _text(then), _text(now))

@@ -103,6 +103,21 @@ def test_a_template_that_is_not_ours_by_what_it_says_is_replaced(templates: Temp
     assert done(templates, 0) == [Step(SIZED, delete=True, create=SPEC)]
 
 
+def test_what_the_api_server_adds_to_a_template_is_no_reason_to_make_it_again(
+    templates: Templates,
+) -> None:
+    assert SPEC is not None
+    added = {**SPEC, "metadata": {"labels": {"added": "by-a-policy"}}}
+    templates.pod("1", frozenset({SIZED}))
+    (step,) = templates.steps(0)
+    assert step.create is not None
+    templates.created(SIZED, step.create, added)
+    templates.template(SIZED, added)  # the watch tells it, too
+    assert done(templates, 1) == []
+    templates.template(SIZED, {"spec": {"devices": {}}})
+    assert done(templates, 2) == [Step(SIZED, delete=True, create=SPEC)]
+
+
 def test_a_percentage_waits_for_the_first_gpu(templates: Templates) -> None:
     templates.pod("1", frozenset({PART}))
     assert done(templates, 0) == []

@@ -106,3 +106,11 @@ def test_a_model_without_mig_offers_the_rest() -> None:
     gpu = _gpu({"shares": {}, "mig": ["1g.5gb"]}, "T4")
     assert gpu.counters == {"whole": 1}
     assert [device.kind for device in gpu.devices] == ["gpu", "share"]
+
+
+@pytest.mark.parametrize("more", [{}, {"default": "200Gi"}, {"default": "200Gi", "max": 2}])
+def test_a_gpu_with_less_memory_than_a_step_has_no_shares(more: dict) -> None:
+    gpu = _gpu({"shares": {"memory": {"step": "100Gi"}, **more}}, "T4")
+    assert [(device.kind, device.whole) for device in gpu.devices] == [("gpu", True)]
+    apart = _gpu({"shares": {"memory": {"step": "100Gi"}}, "tenants": ["prod"]}, "T4")
+    assert [(device.kind, device.whole) for device in apart.devices] == [("gpu", True)]

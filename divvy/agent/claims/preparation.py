@@ -125,7 +125,7 @@ class Preparation:
             return known
         claim = await self._allocated(namespace, name, uid, deadline)
         if known is not None:
-            if _names(known) == _names(claim):
+            if _allocation(known) == _allocation(claim):
                 return known
             await self._give_back(uid, deadline)  # it was allocated something else since
         while others := in_the_way(
@@ -259,7 +259,7 @@ class Preparation:
         """Destroy the instance of a device; processes that are ending may still have it open."""
         pauses = iter(_PAUSES)
         while True:
-            if self._is_lost(held):
+            if self._is_lost(held, deadline):
                 return  # with the GPU
             try:
                 async with _lock(self._gpus, held.uuid):
@@ -273,10 +273,13 @@ class Preparation:
             with contextlib.suppress(DriverProblem):
                 await self._driver.rescan()
 
-    def _is_lost(self, held: HeldDevice) -> bool:
+    def _is_lost(self, held: HeldDevice, deadline: float) -> bool:
         snapshot = self._driver.snapshot
         gpu = None if snapshot is None else snapshot.gpu(held.uuid)
-        return snapshot is not None and (gpu is None or gpu.lost)
+        if snapshot is None or gpu is not None:
+            return gpu is not None and gpu.lost
+        # To an agent that has just started, a GPU that does not answer yet has no UUID.
+        return not snapshot.unreadable or monotonic() > deadline
 
     def _put(self, claim: HeldClaim) -> HeldClaim:
         self._store.put(claim)
@@ -303,5 +306,9 @@ def _made(claim: HeldClaim, at: int) -> HeldClaim:
     return replace(claim, devices=tuple(devices))
 
 
-def _names(claim: HeldClaim) -> list[str]:
-    return sorted(held.device.name for held in claim.devices)
+def _allocation(claim: HeldClaim) -> list[tuple[str, str, str, int, int]]:
+    """Return what the scheduler decided: a claim may get the same device in another size."""
+    return sorted(
+        (held.device.name, held.request, held.share_id, held.memory_mib, held.cores)
+        for held in claim.devices
+    )

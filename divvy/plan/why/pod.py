@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from divvy.model.problems import printable
+
 _SCHEDULED = "PodScheduled"
 
 
@@ -46,7 +48,7 @@ def _unscheduled(status: Mapping[str, Any]) -> list[str]:
     conditions = status.get("conditions") or ()
     for condition in conditions:
         if condition["type"] == _SCHEDULED and condition["status"] == "False":
-            return [f"the scheduler says: {condition.get('message', '')}"]
+            return [f"the scheduler says: {_on_one_line(condition.get('message'))}"]
     return ["the scheduler has not looked at it yet"]
 
 
@@ -56,7 +58,12 @@ def _last(events: Sequence[Mapping[str, Any]], reasons: tuple[str, ...]) -> list
     if not found:
         return []
     newest = max(found, key=_time)
-    return [str(newest.get("message", ""))]
+    return [_on_one_line(newest.get("message"))]
+
+
+def _on_one_line(message: object) -> str:
+    """Return a text that whoever may write events of the pod has chosen, for a terminal."""
+    return printable(" ".join(str(message or "").split()))
 
 
 def _time(event: Mapping[str, Any]) -> str:

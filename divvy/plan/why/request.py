@@ -13,6 +13,7 @@ from divvy.model.claim_names import (
     mig_class,
     parse_template_name,
 )
+from divvy.model.problems import printable
 from divvy.model.quantities import parse_count, parse_quantity
 from divvy.model.resource_names import SHARED_SUFFIX, VENDOR, gpu_resource
 from divvy.model.stack import Names
@@ -125,7 +126,9 @@ def _of_class(exact: Mapping[str, Any]) -> Request | None:
     name = str(exact["deviceClassName"])
     sizes = (exact.get("capacity") or {}).get("requests") or {}
     selectors = tuple(
-        one["cel"]["expression"] for one in exact.get("selectors") or () if "cel" in one
+        printable(" ".join(one["cel"]["expression"].split()))
+        for one in exact.get("selectors") or ()
+        if "cel" in one
     )
     count = int(exact.get("count") or 1)
     plain = Request(count, "gpu", selectors=selectors)

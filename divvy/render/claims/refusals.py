@@ -23,6 +23,8 @@ PODS, TENANTS, TEMPLATES = "divvy-gpu-requests", "divvy-tenants", "divvy-templat
 _TENANT_CLASS = f"{SHARE_CLASS}-"
 _RESOURCE = f"deviceclass.resource.kubernetes.io/{_TENANT_CLASS}"
 _TENANT = "variables.tenant"
+# The scheduler reads requests, and takes those of a class without limits, too.
+_ASKED = "[c.?resources.?limits.orValue({}), c.?resources.?requests.orValue({})]"
 
 
 def refusal_policies(cluster: Cluster, offered: Claimable) -> list[dict[str, Any]]:
@@ -74,12 +76,11 @@ def refusal_policies(cluster: Cluster, offered: Claimable) -> list[dict[str, Any
 
 def _asks(cluster: Cluster) -> str:
     """Return whether a pod asks for GPUs by size, or for what only Divvy names."""
-    limits = "[c.?resources.?limits.orValue({})].map(l, "
     return line(
         f"{asks_by_size(cluster)} || object.spec.?resourceClaims.orValue([]).exists(r, "
         f"r.?resourceClaimTemplateName.orValue('').startsWith({text(TEMPLATE_PREFIX)})) || "
         "(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c, "
-        f"{limits}l.exists(k, k.startsWith({text(_RESOURCE)})))[0])"
+        f"{_ASKED}.exists(l, l.exists(k, k.startsWith({text(_RESOURCE)}))))"
     )
 
 
@@ -106,8 +107,8 @@ def _foreign_templates() -> str:
 
 def _foreign_resources() -> str:
     return line(
-        "variables.containers.map(c, [c.?resources.?limits.orValue({})].map(l, "
-        f"l.filter(k, k.startsWith({text(_RESOURCE)})))[0]).flatten()"
+        f"variables.containers.map(c, {_ASKED}.map(l, "
+        f"l.filter(k, k.startsWith({text(_RESOURCE)}))).flatten()).flatten()"
         f".map(k, k.substring({len(_RESOURCE)})).filter(t, t != {_TENANT})"
     )
 

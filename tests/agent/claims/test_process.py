@@ -62,6 +62,33 @@ def test_two_shares_of_one_claim_stand_in_one_file_of_limits() -> None:
     play(scene)
 
 
+def test_a_claim_that_was_given_back_in_part_gets_what_it_is_allocated_now() -> None:
+    """The same device of the same claim, in the size of another alternative."""
+
+    async def scene() -> None:
+        async with claims_node(1, BY_SIZE) as node:
+            (share,) = names(node, "share")
+            claim = node.api.resources.allocate("part", share, memory="3000Mi", cores="30")
+            await node.claims.prepare(claim)
+            await node.kill()
+            file = node.folder / "state/claims.json"
+            file.write_text(file.read_text().replace('"done": true', '"done": false'))
+            registrations = node.claims.registrations
+            await node.start()
+            await node.until(lambda: node.claims.registrations > registrations, 60)
+            results = claim["status"]["allocation"]["devices"]["results"]
+            results[0]["consumedCapacity"] |= {"memory": "2000Mi", "cores": "20"}
+            await node.claims.prepare(claim)
+            (limits,) = (node.folder / "state/shares").glob("*/limits")
+            assert f"memory {2000 << 20} compute share weight 20" in limits.read_text()
+            (held,) = record(node)["claims"]
+            assert held["devices"][0]["memory_mib"] == 2000
+            await node.claims.unprepare(claim)
+            await node.until(nothing_left(node))
+
+    play(scene)
+
+
 def test_all_of_a_gpu_has_no_limiter_in_front() -> None:
     async def scene() -> None:
         async with claims_node(1, BY_SIZE) as node:

@@ -98,3 +98,21 @@ def test_the_newest_trouble_of_the_node_is_told() -> None:
     pod = _pod()
     pod["spec"]["nodeName"] = "n"
     assert notes_of(pod, (), events)[-1] == "new"
+
+
+def test_what_tenants_write_reaches_no_terminal_as_more_than_text() -> None:
+    hostile = "\x1b]0;title\x07\x1b[2Jno\n  \u202ewell"
+    pod = _pod()
+    pod["spec"]["nodeName"] = "node"
+    (_, said) = notes_of(pod, (), [{"reason": "Failed", "message": hostile}])
+    condition = {"type": "PodScheduled", "status": "False", "message": hostile}
+    (waits,) = notes_of(_pod(conditions=[condition]), (), ())
+    asked = {
+        "deviceClassName": "divvy-gpu",
+        "selectors": [{"cel": {"expression": f'"{hostile}" != ""'}}],
+    }
+    claim = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [{"exactly": asked}]}}}
+    (request,) = requests_of(_pod(), [claim], Names())
+    for text in (said, waits, *request.selectors):
+        assert text.isprintable()
+        assert "no \ufffdwell" in text

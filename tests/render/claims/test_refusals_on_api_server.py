@@ -180,6 +180,9 @@ def test_a_pod_that_asks_for_another_tenants_class_as_a_resource(server: ApiServ
     limits = {"deviceclass.resource.kubernetes.io/divvy-share-prod": 1}
     assert server.dry_run(pod(limits)).refusal == foreign("prod", "default")
     assert server.dry_run(pod(limits, namespace="prod")).refusal == ""
+    without = pod({})
+    without["spec"]["containers"][0]["resources"] = {"requests": limits}
+    assert server.dry_run(without).refusal == foreign("prod", "default")
 
 
 def claim(device_class: str, *, first_available: bool = False) -> dict[str, Any]:

@@ -1,0 +1,76 @@
+"""What is given back when its GPU does not answer: nothing stays behind that could be removed."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from divvy.agent.claims.checkpoint_file import ClaimsFile
+from divvy.agent.claims.preparation import Preparation
+from divvy.agent.decide.hardware import Gpu, Snapshot
+from tests.agent.claim_values import ON_DEMAND, claim, claim_record, held, offered_gpu
+from tests.agent.devices import gpu, instance, snapshot
+
+OFFERED = offered_gpu(0, ON_DEMAND)
+MADE = replace(held(OFFERED, "-mig-2g10gb-2"), made=True)
+
+
+class Driver:
+    """Shows what it is given at each look, and notes what is destroyed."""
+
+    problem = ""
+
+    def __init__(self, *looks: Snapshot) -> None:
+        self.snapshot, *self._looks = looks
+        self.destroyed: list[int] = []
+
+    async def rescan(self) -> None:
+        if self._looks:
+            self.snapshot = self._looks.pop(0)
+
+
+def unreadable(*gpus: Gpu) -> Snapshot:
+    return replace(snapshot(*gpus), unreadable=("GPU 0: it does not answer",))
+
+
+@pytest.mark.parametrize(
+    ("looks", "destroyed"),
+    [
+        # The agent has just started: which GPU it is that does not answer is not known yet.
+        ((unreadable(), unreadable(), "there"), [1]),
+        ((unreadable(),), []),  # it never answers: the pod ends all the same
+        ((snapshot(),), []),
+    ],
+)
+def test_a_claim_on_a_gpu_that_answers_later_leaves_no_instance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks: tuple[Any, ...], destroyed: list[int]
+) -> None:
+    there = snapshot(gpu(mig=True, instances=(instance(1, 14, 2, 2),)))
+    driver = Driver(*(there if look == "there" else look for look in looks))
+
+    async def apply(_: Any, __: Any, plan: Any) -> None:
+        driver.destroyed += [one.gi for one in plan.destroy]
+
+    monkeypatch.setattr("divvy.agent.claims.preparation.apply_plan", apply)
+    monkeypatch.setattr("divvy.agent.claims.preparation.make_cap_nodes", lambda *_: None)
+    settings = SimpleNamespace(cdi_folder=tmp_path, state_folder=tmp_path, driver_root=tmp_path)
+    store = ClaimsFile(tmp_path, lambda: None)
+    store.save(claim_record(OFFERED, claims=(claim("gone", MADE),)))
+    unused: Any = None
+    wait = 20.0 if destroyed else 0.3
+    preparation = Preparation(
+        settings,
+        store,
+        unused,
+        driver,
+        unused,
+        wait,  # type: ignore[arg-type]
+    )
+    asyncio.run(preparation.unprepare("uid-gone"))
+    assert driver.destroyed == destroyed
+    assert not store.record.claims
