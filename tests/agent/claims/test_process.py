@@ -323,8 +323,9 @@ def test_a_device_that_was_allocated_and_not_prepared_yet_stays_through_a_change
             await node.claims.prepare(claim)
             await node.claims.unprepare(claim)
             del node.api.resources.claims["default", "late"]
-            await node.until(lambda: bool(names(node, "mig")))
-            assert not tainted(node, "profile-change")
+            await node.until(lambda: bool(names(node, "mig")), 30)
+            # The slices of a new generation are written one after the other.
+            await node.until(lambda: not tainted(node, "profile-change"))
 
     play(scene)
 
