@@ -165,7 +165,6 @@ class Agent:
             "the driver of claims": self.claims.serve,
             "the slices": self.claims.publish,
             "the change of what claims are offered": self.claims.retire,
-            "the claims of nobody": self.claims.give_up,
             "reconciliation": self._reconcile_for_ever,
             "the health of devices": self._advertise_health,
         }

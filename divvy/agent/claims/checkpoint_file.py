@@ -20,16 +20,24 @@ _MODE = 0o600
 class ClaimsFile:
     """What claims hold; ``record`` is what a driver that starts now would find.
 
-    ``on_change`` is called after each change that is saved.
+    ``on_change`` is called after each change that is saved. A file that cannot be read stays as it
+    is, and nothing is saved over it: it may name holders that are still there.
     """
 
     def __init__(self, folder: Path, on_change: Callable[[], None]) -> None:
         self._path = folder / _FILE
         self._on_change = on_change
+        self._damage = ""
         self.record = self._read()
 
+    @property
+    def damage(self) -> str:
+        """Say that the file cannot be read, "" where it can or somebody has removed it."""
+        if self._damage and not self._path.exists():
+            self._damage = ""
+        return self._damage
+
     def _read(self) -> ClaimRecord:
-        """Read it; without it the kubelet prepares again what it still knows of."""
         try:
             raw = json.loads(self._path.read_text())
             if raw["version"] != _VERSION:
@@ -38,13 +46,19 @@ class ClaimsFile:
         except FileNotFoundError:
             return ClaimRecord()
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            _log.error("%s is unreadable (%s): starting without it", self._path, error)
+            self._damage = (
+                f"{self._path} cannot be read ({error}): no claim is prepared or given back; when "
+                "no pod on this node holds a claim, remove it"
+            )
+            _log.error("%s", self._damage)
             return ClaimRecord()
 
     def save(self, record: ClaimRecord) -> None:
         """Replace it atomically and durably where it is another; raises OSError."""
         if record == self.record:
             return
+        if self.damage:
+            raise OSError(self.damage)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps({"version": _VERSION, **encoded(record)}, sort_keys=True)
         replace_file(self._path, text.encode(), _MODE)

@@ -73,6 +73,7 @@ class Preparation:
         self, namespace: str, name: str, uid: str
     ) -> tuple[HeldClaim, Mapping[str, str]]:
         """Return the claim, and the GPU or MIG device behind each device; raises ClaimProblem."""
+        self._require_record()
         deadline = monotonic() + self._wait_seconds
         async with _lock(self._claims, uid):
             try:
@@ -93,6 +94,7 @@ class Preparation:
 
         A preparation of the claim that still waits is given up.
         """
+        self._require_record()
         deadline = monotonic() + self._wait_seconds
         self._unwanted.add(uid)
         self._tell_returned()
@@ -106,8 +108,18 @@ class Preparation:
         finally:
             self._unwanted.discard(uid)
 
+    def written(self) -> frozenset[str]:
+        """Return the UIDs of the claims that have a CDI specification."""
+        return frozenset(written_claims(self._settings.cdi_folder))
+
+    def _require_record(self) -> None:
+        if self._store.damage:
+            raise ClaimProblem(self._store.damage)
+
     def refresh(self) -> None:
         """Write the CDI specifications of all prepared claims, and remove those of no claim."""
+        if self._store.damage:
+            return
         claims = self._store.record.claims
         for claim in claims.values():
             if claim.done:

@@ -7,12 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from time import monotonic
 
-import grpc
-
 from divvy.agent.api_server.claims import ClaimsApi, is_forbidden
 from divvy.agent.api_server.client import AWAY
 from divvy.agent.claims.checkpoint_file import ClaimsFile
-from divvy.agent.claims.preparation import ClaimProblem, Preparation
+from divvy.agent.claims.preparation import Preparation
 from divvy.agent.claims.server import ClaimServer, DeviceHealth
 from divvy.agent.claims.slices import SlicePublisher
 from divvy.agent.decide.claim_faults import device_faults, taints
@@ -22,7 +20,7 @@ from divvy.agent.decide.claim_offers import (
     plugin_is_done,
     wanted_offers,
 )
-from divvy.agent.decide.claim_record import ClaimRecord, OfferedGpu, allocated_gpus, given_up
+from divvy.agent.decide.claim_record import ClaimRecord, OfferedGpu, allocated_gpus
 from divvy.agent.decide.claim_share import claim_id
 from divvy.agent.decide.claim_slices import slice_specs
 from divvy.agent.decide.claim_status import ClaimsStatus, claims_status
@@ -45,7 +43,6 @@ _RETIRE_SECONDS = 1.0
 _SETTLED_SECONDS = 3.0
 _LOOK_SECONDS = 60.0
 # A pod that was deleted by force ends within its grace period, and then gives its claims back.
-_GIVEN_UP_SECONDS = 600.0
 
 
 class Claims:
@@ -87,7 +84,6 @@ class Claims:
         self._tainted_since: float | None = None
         self._faults: Mapping[str, str] = {}
         self._begun = bool(self._store.record.offered)
-        self._gone_since: dict[str, float] = {}
         self._refreshed: object = None
         self._save_problem = ""
 
@@ -104,12 +100,15 @@ class Claims:
     @property
     def share_ids(self) -> frozenset[str]:
         """Return the names under which shares of claims have files."""
+        if self._store.damage:
+            return frozenset(map(claim_id, self._preparation.written()))
         return frozenset(claim_id(uid) for uid in self.record.claims)
 
     @property
     def problem(self) -> str:
         """Say what keeps claims from being served, "" where nothing does."""
-        return self._save_problem or self._server.problem or self._publisher.problem
+        problems = (self._store.damage, self._save_problem, self._server.problem)
+        return next(filter(None, problems), "") or self._publisher.problem
 
     def status(self, snapshot: Snapshot | None) -> Mapping[str, ClaimsStatus]:
         """Return the state of every GPU that claims have or should have, by UUID."""
@@ -187,38 +186,6 @@ class Claims:
             )
             if any(not self.record.of_gpu(uuid) for uuid in self._unallocated):
                 self._on_change()
-
-    async def give_up(self) -> None:
-        """Give back what claims hold of which nobody knows any more, for ever."""
-        while True:
-            await next_tick(_LOOK_SECONDS)
-            if not self.record.claims:
-                continue
-            gone = await self._gone()
-            now = monotonic()
-            self._gone_since = {uid: self._gone_since.get(uid, now) for uid in gone}
-            for claim in given_up(self.record, gone, self._gone_since, now, _GIVEN_UP_SECONDS):
-                _log.warning("%s is gone and was never given back: it is now", claim.text)
-                try:
-                    await self._preparation.unprepare(claim.uid)
-                except ClaimProblem as problem:
-                    _log.warning("%s: %s", claim.text, problem)
-
-    async def _gone(self) -> frozenset[str]:
-        """Return the claims that neither the kubelet nor the API has; none where it is unknown."""
-        gone = set()
-        try:
-            shown = await self._pod_resources.claims()
-            for uid, claim in self.record.claims.items():
-                if (claim.namespace, claim.name) in shown:
-                    continue
-                found = await self._api.claim(claim.namespace, claim.name)
-                if found is None or found["metadata"]["uid"] != uid:
-                    gone.add(uid)
-        except (*AWAY, grpc.RpcError) as error:
-            _log.debug("it is not known which claims are gone: %s", error)
-            return frozenset()
-        return frozenset(gone)
 
     def _offer(self, *, add: bool) -> None:
         record = self.record

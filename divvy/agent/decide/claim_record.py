@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -184,21 +184,6 @@ def allocated_gpus(claims: Iterable[Mapping[str, Any]], pool: str) -> frozenset[
             or ()
         )
         if (result["driver"], result["pool"]) == (CLAIMS_DRIVER, pool)
-    )
-
-
-def given_up(
-    record: ClaimRecord, gone: Collection[str], since: Mapping[str, float], now: float, after: float
-) -> tuple[HeldClaim, ...]:
-    """Return the claims that nobody will give back: ``gone`` for so many seconds.
-
-    ``gone`` are the UIDs of claims that neither the API nor the kubelet knows, ``since`` says when
-    each was first seen so (monotonic).
-    """
-    return tuple(
-        claim
-        for uid, claim in sorted(record.claims.items())
-        if uid in gone and now - since.get(uid, now) >= after
     )
 
 

@@ -53,16 +53,6 @@ class PodResources:
         )
         return holders, containers
 
-    async def claims(self) -> frozenset[tuple[str, str]]:
-        """Return the ResourceClaims of all active pods' containers: (namespace, name)."""
-        answer = await self._stub.List(api.ListPodResourcesRequest(), timeout=_DEADLINE)
-        return frozenset(
-            (claim.claim_namespace, claim.claim_name)
-            for pod in answer.pod_resources
-            for container in pod.containers
-            for claim in container.dynamic_resources
-        )
-
     async def allocatable(self) -> frozenset[str]:
         """Return the IDs of all devices the kubelet would allocate."""
         answer = await self._stub.GetAllocatableResources(

@@ -280,6 +280,34 @@ def test_from_the_device_plugin_to_claims_and_back_nobody_has_a_gpu_twice() -> N
     play(scene)
 
 
+def test_a_damaged_checkpoint_takes_nothing_from_whom_it_named() -> None:
+    async def scene() -> None:
+        async with claims_node(1, BY_SIZE) as node:
+            (share,) = names(node, "share")
+            held = node.api.resources.allocate("held", share, memory="3000Mi", cores="30")
+            await node.claims.prepare(held)
+            await node.kill()
+            file = node.folder / "state/claims.json"
+            whole = file.read_text()
+            file.write_text(whole[: len(whole) // 2])
+            await node.start()
+            await node.until(lambda: "claims.json cannot be read" in node.status["reason"])
+            assert len(specifications(node)) == 1
+            late = node.api.resources.allocate("late", share, memory="3000Mi", cores="30")
+            with pytest.raises(Failed):
+                await node.claims.prepare(late)
+            with pytest.raises(Failed):
+                await node.claims.unprepare(held)
+            assert len(specifications(node)) == 1
+            assert file.read_text() == whole[: len(whole) // 2]
+            file.unlink()
+            await offered(node)
+            await node.claims.prepare(late)
+            assert "claims.json" not in node.status["reason"]
+
+    play(scene)
+
+
 def test_a_node_that_never_had_a_claim_asks_for_nothing_and_needs_no_folder() -> None:
     async def scene() -> None:
         async with agent_node(2, {}) as node:

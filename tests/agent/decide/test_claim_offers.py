@@ -14,7 +14,6 @@ from divvy.agent.decide.claim_record import (
     allocated_gpus,
     decoded,
     encoded,
-    given_up,
     held_claim,
 )
 from divvy.agent.decide.desired import DesiredState
@@ -147,10 +146,3 @@ def test_what_cannot_be_served_is_refused_with_a_sentence(
 ) -> None:
     with pytest.raises(BadAllocation, match=text):
         held_claim(value, "u", "node/divvy", by_uuid(OLD))
-
-
-def test_a_claim_is_given_up_when_nobody_has_known_it_for_long() -> None:
-    one, other = claim("one", held(OLD, "-share", 1, 1)), claim("other", held(OLD, "-share", 1, 1))
-    record = claim_record(OLD, claims=(one, other))
-    assert given_up(record, {one.uid}, {one.uid: 0.0}, 599.0, 600.0) == ()
-    assert given_up(record, {one.uid}, {one.uid: 0.0}, 600.0, 600.0) == (one,)
