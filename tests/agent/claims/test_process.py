@@ -318,8 +318,8 @@ def test_a_node_that_never_had_a_claim_asks_for_nothing_and_needs_no_folder() ->
             node.environment["DIVVY_REGISTRY_FOLDER"] = "/proc/none"
             await node.start()
             await node.offered(GPU, 2)
-            await node.throughout(3, lambda: node.status.get("state", "Ready") == "Ready")
-            assert node.status["state"] == "Ready"
+            await node.until(lambda: node.status["state"] == "Ready")
+            await node.throughout(3, lambda: node.status["state"] == "Ready")
             assert not node.api.resources.requests
 
     play(scene)
