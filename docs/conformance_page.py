@@ -116,7 +116,7 @@ _ELSEWHERE = {
     "CLM-01": "a stack file with one GPU more than the node has (test_claims_on_lab.py)",
     "CLM-02": "the driver's own libraries in the place of the limiter's (test_claims_on_lab.py)",
     "CLM-03": "the driver's own libraries in the place of the limiter's (test_claims_on_lab.py)",
-    "CLM-04": "an admission policy that is not bound (test_claims_on_lab.py)",
+    "CLM-04": "an admission policy that refuses nothing (test_claims_on_lab.py)",
     "CLM-05": "claims whose containers get no device nodes (test_claims_on_lab.py)",
     "CLM-07": "claims whose containers get no device nodes (test_claims_on_lab.py)",
     "CLM-06": "shares that add up to more than a GPU (load/test_claims.py, no lab)",

@@ -63,17 +63,18 @@ def without_gpus(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def without(scene: Scene, binding: str) -> Iterator[None]:
-    """Take a policy's binding away for a while."""
-    saved = scene.deployed.lab.kubectl("get", binding, "--output=json")
-    scene.deployed.lab.kubectl("delete", binding)
+def audited_only(scene: Scene, binding: str) -> Iterator[None]:
+    """Let a policy refuse nothing for a while; its binding stays that of who made it."""
+
+    def act(*actions: str) -> None:
+        patch = json.dumps({"spec": {"validationActions": actions}})
+        scene.deployed.lab.kubectl("patch", binding, "--type=merge", f"--patch={patch}")
+
+    act("Audit")
     try:
         yield
     finally:
-        kept = json.loads(saved)
-        for name in ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"):
-            kept["metadata"].pop(name, None)
-        scene.deployed.lab.kubectl("create", "--filename=-", stdin=json.dumps(kept))
+        act("Deny")
 
 
 def test_claims_are_proven_and_their_faults_are_seen(scene: Scene) -> None:
@@ -103,7 +104,7 @@ def test_claims_are_proven_and_their_faults_are_seen(scene: Scene) -> None:
             blind = scene.verify(POOL, f"--select={','.join(of_devices)}", "--exclusive", expect=1)
         assert results(blind) == {(check, "failed") for check in of_devices}, scene.said
 
-        with without(scene, POLICY):
+        with audited_only(scene, POLICY):
             admitted = scene.verify(POOL, "--select=CLM-04", expect=1)
         assert results(admitted) == {("CLM-04", "failed")}, scene.said
 
