@@ -21,6 +21,7 @@ from divvy.model.gpu_models import (
     is_memory_of,
     model_of_product,
 )
+from divvy.model.hardware_model import hardware_model
 from divvy.model.mig_placement import NoPlacement, Placement, nearest_layouts, place
 from divvy.model.problems import InvalidCluster, InvalidValue, NewerSchema, Problem
 from divvy.model.profile import MigRule, Profile, Rule, TimeSlicing
@@ -97,6 +98,7 @@ __all__ = [
     "gpu_model",
     "gpu_models",
     "gpu_resource",
+    "hardware_model",
     "is_memory_of",
     "mig_resource",
     "model_of_product",

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 
+from divvy.model.claim_devices import LEAST_STEPS, memory_for_shares
 from divvy.model.claims import Claims
-from divvy.model.gpu_models import GpuModel, UnknownGpuModel, gpu_model
+from divvy.model.gpu_models import GpuModel, UnknownGpuModel
+from divvy.model.hardware_model import hardware_model
 from divvy.model.mig_names import is_profile_name
 from divvy.model.problems import Keys, Problem, problem
 from divvy.model.profile import Profile
@@ -80,7 +82,7 @@ def _on_hardware(cluster: Cluster) -> Iterator[Problem]:
         if pool.hardware is None:
             continue
         try:
-            model = gpu_model(pool.hardware.model)
+            model = hardware_model(pool.hardware)
         except UnknownGpuModel:
             continue
         for name in dict.fromkeys((pool.profile, *pool.overrides.values())):
@@ -118,14 +120,18 @@ def _fits(claims: Claims, keys: Keys, model: GpuModel, where: str) -> Iterator[P
     shares = claims.shares
     if shares is None:
         return
-    sizes = (
-        (("memory", "step"), shares.memory.step_mib),
-        (("default",), shares.default_mib or 0),
-    )
-    for key, size in sizes:
-        if size > model.memory_mib:
-            yield problem(
-                (*keys, "claims", "shares", *key),
-                f"is {size} MiB, more than the {model.memory_mib} MiB of {where}",
-                f"{model.memory_mib}Mi at most",
-            )
+    step, memory = shares.memory.step_mib, memory_for_shares(model.memory_mib, shares)
+    if memory < LEAST_STEPS * step:
+        yield problem(
+            (*keys, "claims", "shares", "memory", "step"),
+            f"is {step} MiB, and Kubernetes wants a GPU to hold two steps: {where} has {memory} "
+            "MiB for shares",
+            f"{memory // LEAST_STEPS}Mi at most",
+        )
+    default = shares.default_mib or 0
+    if default > model.memory_mib:
+        yield problem(
+            (*keys, "claims", "shares", "default"),
+            f"is {default} MiB, more than the {model.memory_mib} MiB of {where}",
+            f"{model.memory_mib}Mi at most",
+        )

@@ -11,7 +11,10 @@ from divvy.model.mig_placement import MEDIA_EXTENSIONS
 
 Kind = Literal["gpu", "share", "mig"]
 COMPUTE, MEDIA, WHOLE = "compute-slices", "media", "whole"
+MEDIA_ENGINES = "media-engines"
 CORES = 100
+# The API server takes a range of sizes only where one more step fits above the least size.
+LEAST_STEPS = 2
 
 
 @dataclass(frozen=True)
@@ -62,10 +65,10 @@ def claimable_gpu(
     """Return what a GPU offers to claims, in the order in which a scheduler should try it.
 
     ``memory_mib`` is what NVML reports; ``model`` is None for a GPU that no data describes, which
-    has no MIG. MIG profiles that the model lacks are left out, and shares where the GPU has less
-    memory than one step.
+    has no MIG. MIG profiles that the model lacks are left out, and shares where the GPU holds
+    fewer than LEAST_STEPS of their size.
     """
-    if claims.shares is not None and not _share_memory(memory_mib, claims.shares):
+    if claims.shares is not None and not _has_shares(memory_mib, claims.shares):
         claims = claims.model_copy(update={"shares": None})
     if not claims.counted:
         if claims.shares is None:
@@ -124,10 +127,19 @@ def _share(
     )
 
 
+def memory_for_shares(memory_mib: int, shares: Shares) -> int:
+    """Return the MiB that shares of a GPU may add up to."""
+    return int(memory_mib * shares.memory.oversubscribe)
+
+
+def _has_shares(memory_mib: int, shares: Shares) -> bool:
+    return memory_for_shares(memory_mib, shares) >= LEAST_STEPS * shares.memory.step_mib
+
+
 def _share_memory(memory_mib: int, shares: Shares) -> int:
     """Return the memory that all shares of a GPU have together, in whole steps (MiB)."""
     step = shares.memory.step_mib
-    return int(memory_mib * shares.memory.oversubscribe) // step * step
+    return memory_for_shares(memory_mib, shares) // step * step
 
 
 def _counters(geometry: MigGeometry | None) -> Mapping[str, int]:
@@ -137,22 +149,40 @@ def _counters(geometry: MigGeometry | None) -> Mapping[str, int]:
     counters[COMPUTE] = geometry.compute_slices
     if any(MEDIA_EXTENSIONS in profile.attributes for profile in geometry.profiles):
         counters[MEDIA] = 1
+    engines = _media_engines(geometry)
+    if engines:
+        counters[MEDIA_ENGINES] = engines
     return counters
+
+
+def _media_engines(geometry: MigGeometry) -> int:
+    """Return how many media engines of a kind the MIG devices of a card share.
+
+    0 where each has those of its slices, so that the slices alone say what fits.
+    """
+    whole = geometry.whole
+    if whole is None:
+        return 0
+    parts = [one for one in geometry.profiles if one.memory_slices < geometry.memory_slices]
+    return whole.decoders if any(one.decoders == whole.decoders for one in parts) else 0
 
 
 def _mig_devices(uuid: str, geometry: MigGeometry, names: Sequence[str]) -> list[ClaimDevice]:
     """List every placement: the smallest first, each from its lowest start, so that they pack."""
     profiles = [profile for profile in geometry.profiles if profile.name in names]
     profiles.sort(key=lambda known: (known.memory_slices, known.compute_slices, known.name))
-    return [_mig(uuid, profile, start) for profile in profiles for start in profile.starts]
+    engines = _media_engines(geometry) > 0
+    return [_mig(uuid, profile, start, engines) for profile in profiles for start in profile.starts]
 
 
-def _mig(uuid: str, profile: MigProfile, start: int) -> ClaimDevice:
+def _mig(uuid: str, profile: MigProfile, start: int, engines: bool) -> ClaimDevice:
     slices = range(start, start + profile.memory_slices)
     consumes = {memory_slice(number): 1 for number in slices}
     consumes[COMPUTE] = profile.compute_slices
     if MEDIA_EXTENSIONS in profile.attributes:
         consumes[MEDIA] = 1
+    if engines and profile.decoders:
+        consumes[MEDIA_ENGINES] = profile.decoders
     part = resource_part(profile.name).replace(".", "")
     return ClaimDevice(
         f"{gpu_name(uuid)}-mig-{part}-{start}",

@@ -1,10 +1,11 @@
 """Names that claims go by: attributes and capacities of devices, device classes, templates."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from divvy.model.contract import TEMPLATE_PREFIX
+from divvy.model.contract import CLAIMS_DRIVER, TEMPLATE_PREFIX
 from divvy.model.mig_names import resource_part
 
 # Attributes of a device, in the driver's own domain.
@@ -19,9 +20,13 @@ GPU_CLASS, SHARE_CLASS = "divvy-gpu", "divvy-share"
 # What stands before lists in the name of a template. No GPU type is called so.
 _USE, _NO, _TENANT = "use", "no", "tenant"
 RESERVED_TYPES = (_USE, _NO, _TENANT)
+# What an annotation may have copied of a product's name, and how many of them.
+TYPE_IN_ANNOTATION = "^[A-Za-z0-9]([A-Za-z0-9 ()/._-]*[A-Za-z0-9)])?$"
+MAX_TYPES, MAX_TEMPLATE_NAME = 16, 253
 _TYPE = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+_UNITS: dict[str, Literal["m", "p", "g"]] = {"m": "m", "p": "p", "g": "g"}
 _SIZE = re.compile(
-    rf"{TEMPLATE_PREFIX}(?P<count>[1-9]\d{{0,3}})x(?P<amount>[1-9]\d{{0,9}})(?P<unit>[mp])"
+    rf"{TEMPLATE_PREFIX}(?P<count>[1-9]\d{{0,3}})x(?P<amount>[1-9]\d{{0,9}})(?P<unit>[mpg])"
     r"(-(?P<cores>[1-9]\d{0,2})c)?"
 )
 
@@ -30,13 +35,13 @@ _SIZE = re.compile(
 class SizedRequest:
     """What the name of a template says: so many shares, each of this size, on GPUs of these types.
 
-    ``amount`` is MiB, or per cent of the GPU's memory where ``unit`` is ``p``; ``cores`` is per
-    cent of its time, None where nothing was asked for.
+    ``amount`` is MiB, or per cent of the GPU's memory where ``unit`` is ``p``; where it is ``g``,
+    1 for the whole GPU. ``cores`` is per cent of its time, None where nothing was asked for.
     """
 
     count: int
     amount: int
-    unit: Literal["m", "p"]
+    unit: Literal["m", "p", "g"]
     cores: int | None = None
     use_types: tuple[str, ...] = ()
     no_types: tuple[str, ...] = ()
@@ -51,6 +56,11 @@ def share_class(tenant: str | None) -> str:
 def mig_class(profile: str) -> str:
     """Return the class of MIG devices of a profile."""
     return f"divvy-mig-{resource_part(profile)}"
+
+
+def unqualified(values: Mapping[str, str]) -> dict[str, str]:
+    """Return capacities by name alone: claims may say ``divvy.gpu/memory`` for ``memory``."""
+    return {name.removeprefix(f"{CLAIMS_DRIVER}/"): value for name, value in values.items()}
 
 
 def type_of_product(product: str) -> str:
@@ -86,6 +96,8 @@ def parse_template_name(name: str) -> SizedRequest | None:
         return None
     if match["cores"] is not None and int(match["cores"]) > 100:
         return None
+    if match["unit"] == "g" and (match["amount"] != "1" or match["cores"] is not None):
+        return None
     lists: dict[str, list[str]] = {_USE: [], _NO: [], _TENANT: []}
     order = [word for word in rest if word in lists]
     if order != [word for word in lists if word in order]:
@@ -103,7 +115,7 @@ def parse_template_name(name: str) -> SizedRequest | None:
     return SizedRequest(
         int(match["count"]),
         int(match["amount"]),
-        "m" if match["unit"] == "m" else "p",
+        _UNITS[match["unit"]],
         None if match["cores"] is None else int(match["cores"]),
         tuple(lists[_USE]),
         tuple(lists[_NO]),

@@ -21,7 +21,7 @@ class ShareMemory(StackPart):
     """How the memory of a GPU is divided among shares."""
 
     step: MemorySize = "1Mi"
-    """Sizes are rounded up to a multiple of this."""
+    """Sizes are rounded up to a multiple of this, of which a GPU holds at least two."""
     oversubscribe: Annotated[float, Field(strict=True, ge=1, le=16, allow_inf_nan=False)] = 1.0
     """Let the shares add up to so many times the GPU: the rest goes to the host's memory."""
 

@@ -36,6 +36,8 @@ class MigProfile:
     ``profile_id`` is what nvidia-smi prints, ``nvml_profile`` the number of
     ``NVML_GPU_INSTANCE_PROFILE_*``. ``memory_slices`` is the size of a
     placement and ``starts`` the memory slices at which one may begin.
+    ``attributes`` are what its name ends with: ``me`` with media extensions,
+    ``me.all`` with all media engines of the card, ``-me`` with none, ``gfx`` with graphics.
     """
 
     name: str
@@ -69,6 +71,11 @@ class MigGeometry:
         """Return the profile of that name, None if the model lacks it."""
         return next((profile for profile in self.profiles if profile.name == name), None)
 
+    @property
+    def whole(self) -> MigProfile | None:
+        """Return the profile that takes the whole card, None where its data is not published."""
+        return next((one for one in self.profiles if one.memory_slices == self.memory_slices), None)
+
 
 @dataclass(frozen=True)
 class GpuModel:
@@ -77,7 +84,8 @@ class GpuModel:
     ``name`` is the key in stack files, ``product`` the name NVML gives;
     ``products`` are all names under which the same silicon and MIG geometry is
     sold, ``pci_device_ids`` their device numbers; ``derived`` lists the numbers
-    that were computed instead of read.
+    that were computed instead of read. ``mig_unpublished`` says which MIG profiles
+    the card has whose figures are not published: they are not in ``mig``.
     """
 
     name: str
@@ -85,9 +93,9 @@ class GpuModel:
     products: tuple[str, ...]
     spellings: tuple[str, ...]
     architecture: str
-    compute_capability: tuple[int, int]
+    compute_capability: tuple[int, int] | None
     memory_mib: int
-    sms: int
+    sms: int | None
     pci_device_id: int
     pci_device_ids: tuple[int, ...]
     pci_subsystem_id: int
@@ -98,6 +106,12 @@ class GpuModel:
     mig: MigGeometry | None
     sources: tuple[str, ...]
     derived: tuple[str, ...]
+    mig_unpublished: str = ""
+
+    @property
+    def is_described(self) -> bool:
+        """Return whether there is data for the model, and not just what a stack file says."""
+        return bool(self.sources)
 
 
 @cache
@@ -112,9 +126,16 @@ def gpu_models() -> Mapping[str, GpuModel]:
     return MappingProxyType({model.name: model for model in sorted(models, key=lambda m: m.name)})
 
 
-@cache
 def gpu_model(name: str) -> GpuModel:
     """Return a model by its stack-file name or another common spelling of it."""
+    model = _find(name)
+    if model is None:
+        raise UnknownGpuModel(name, tuple(gpu_models()))
+    return model
+
+
+@cache
+def _find(name: str) -> GpuModel | None:
     models = gpu_models()
     if name in models:
         return models[name]
@@ -122,7 +143,38 @@ def gpu_model(name: str) -> GpuModel:
     for model in models.values():
         if wanted in (known.casefold() for known in (model.name, *model.spellings)):
             return model
-    raise UnknownGpuModel(name, tuple(models))
+    return None
+
+
+@cache
+def model_or_undescribed(name: str, memory_mib: int | None) -> GpuModel:
+    """Return a model by its name; one without data has no more than its name and its memory.
+
+    Raises UnknownGpuModel where there is no data and no memory is given.
+    """
+    model = _find(name)
+    if model is not None or memory_mib is None:
+        return model or gpu_model(name)
+    return GpuModel(
+        name=name,
+        product=name,
+        products=(name,),
+        spellings=(),
+        architecture="unknown",
+        compute_capability=None,
+        memory_mib=memory_mib,
+        sms=None,
+        pci_device_id=0,
+        pci_device_ids=(),
+        pci_subsystem_id=0,
+        power_limit_w=0,
+        sm_clock_mhz=0,
+        memory_clock_mhz=0,
+        nvlinks=0,
+        mig=None,
+        sources=(),
+        derived=(),
+    )
 
 
 @cache

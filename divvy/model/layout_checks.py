@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from divvy.model.gpu_models import GpuModel, UnknownGpuModel, gpu_model, gpu_models
+from divvy.model.gpu_models import GpuModel, UnknownGpuModel, gpu_models, is_memory_of
+from divvy.model.hardware_model import hardware_model
 from divvy.model.mig_names import is_profile_name
 from divvy.model.mig_placement import NoPlacement, describe_layout, nearest_layouts, place
 from divvy.model.problems import Keys, Problem, problem
@@ -32,13 +33,20 @@ def check_pool_hardware(cluster: Cluster) -> list[Problem]:
         if pool.hardware is None:
             continue
         try:
-            model = gpu_model(pool.hardware.model)
+            model = hardware_model(pool.hardware)
         except UnknownGpuModel as unknown:
             guess = f"did you mean {unknown.nearest[0]}? " if unknown.nearest else ""
-            remedy = f"{guess}known: {', '.join(unknown.known)}"
+            remedy = (
+                f"{guess}known: {', '.join(unknown.known)}; for another one write its `memory`, too"
+            )
             keys = ("pools", name, "hardware", "model")
             problems.append(problem(keys, f"unknown GPU model {unknown.name!r}", remedy))
             continue
+        memory = pool.hardware.memory_mib
+        if memory is not None and not is_memory_of(model, memory):
+            keys = ("pools", name, "hardware", "memory")
+            wrong = f"is {memory} MiB, and {model.name} has {model.memory_mib}"
+            problems.append(problem(keys, wrong, "leave it out: it is known"))
         uses = [_Use(name, pool.profile, None)]
         uses += [_Use(name, profile, node) for node, profile in pool.overrides.items()]
         first_use = {use.profile: use for use in reversed(uses) if use.profile in cluster.profiles}
@@ -122,6 +130,14 @@ def _fits(profile: Profile, use: _Use, hardware: Hardware, model: GpuModel) -> I
 def _layout_fits(
     layout: Mapping[str, int], keys: Keys, model: GpuModel, where: str
 ) -> Iterator[Problem]:
+    if model.mig is None and (model.mig_unpublished or not model.is_described):
+        yield problem(
+            (*keys, "mig"),
+            f"the MIG profiles of {where} are not known"
+            + (f": {model.mig_unpublished}" if model.mig_unpublished else ""),
+            "offer it whole or with timeSlicing",
+        )
+        return
     if model.mig is None:
         able = ", ".join(name for name, known in gpu_models().items() if known.mig)
         yield problem((*keys, "mig"), f"{where} has no MIG", f"models with MIG: {able}")
@@ -129,6 +145,7 @@ def _layout_fits(
     lacking = [name for name in layout if is_profile_name(name) and not model.mig.profile(name)]
     for name in lacking:
         has = ", ".join(profile.name for profile in model.mig.profiles)
+        has += f" ({model.mig_unpublished})" if model.mig_unpublished else ""
         yield problem((*keys, "mig", name), f"{where} has no MIG profile {name}", f"it has {has}")
     if lacking or not all(map(is_profile_name, layout)):
         return

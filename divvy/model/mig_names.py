@@ -18,12 +18,14 @@ def profile_name(
 
     The gigabytes are the instance's share in eighths (rounded up) of the card's
     GiB (rounded up), rounded half away from zero: 70.5 is 71, where ``round``
-    says 70.
+    says 70. An attribute that says what an instance lacks has its minus (``-me``).
     """
     eighths = -(-8 * memory_mib // total_memory_mib)
     gibibytes = -(-total_memory_mib // 1024)
     gigabytes = (2 * eighths * gibibytes + 8) // 16
-    suffix = "+" + ",".join(attributes) if attributes else ""
+    suffix = ",".join(attributes)
+    if attributes and not suffix.startswith("-"):
+        suffix = f"+{suffix}"
     return f"{compute_slices}g.{gigabytes}gb{suffix}"
 
 

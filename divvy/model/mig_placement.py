@@ -112,6 +112,28 @@ def _check_profiles(geometry: MigGeometry, wanted: Mapping[str, int]) -> None:
             f"{' and '.join(media)} both want the media extensions, "
             "and only one instance of a card has them"
         )
+    _check_engines(geometry, wanted)
+
+
+def _check_engines(geometry: MigGeometry, wanted: Mapping[str, int]) -> None:
+    """Refuse a layout whose instances take more media engines than a card has.
+
+    Profiles of equal share never do; one that takes all of them leaves none to the others.
+    """
+    whole = geometry.whole
+    if whole is None:
+        return
+    taking = {
+        name: (number, profile.decoders)
+        for name, number in wanted.items()
+        if (profile := geometry.profile(name)) and profile.decoders
+    }
+    needed = sum(number * decoders for number, decoders in taking.values())
+    if needed > whole.decoders:
+        what = " and ".join(f"{number} × {name}" for name, (number, _) in taking.items())
+        raise NoPlacement(
+            f"{what} take {needed} media engines of a kind, and a card has {whole.decoders}"
+        )
 
 
 def _why_at_most(profile: MigProfile) -> str:

@@ -10,8 +10,12 @@ _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _MIB = {"Mi": 1, "Gi": 1024, "Ti": 1024 * 1024}
 _MEMORY = re.compile(r"(\d+)(Mi|Gi|Ti)")
-_COUNT = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)(m|[kMGTPE]|[KMGTPE]i|[eE]\d{1,2})?", re.ASCII)
-_DECIMAL, _BINARY = " kMGTPE", " KMGTPE"
+# k8s.io/apimachinery/pkg/api/resource: a number and a suffix, both may be signed.
+_QUANTITY = re.compile(
+    r"([+-]?(?:\d{1,64}(?:\.\d{0,64})?|\.\d{1,64}))([num]|[kMGTPE]|[KMGTPE]i|[eE][+-]?\d{1,2})?",
+    re.ASCII,
+)
+_DECIMAL, _BINARY, _SMALL = " kMGTPE", " KMGTPE", " mun"
 
 DURATION_PATTERN = r"^(\d+(\.\d+)?(ms|s|m|h))+$"
 MEMORY_PATTERN = r"^(auto|\d+(Mi|Gi|Ti))$"
@@ -39,7 +43,7 @@ def memory_mib(quantity: str) -> int:
 
 
 def parse_count(quantity: object) -> int | None:
-    """Return the whole number that a Kubernetes quantity is (``8``, ``1k``), None for any other.
+    """Return the number of things that a Kubernetes quantity is (``8``, ``1k``), else None.
 
     The API server writes quantities in their shortest form: 1000 replicas are ``1k``.
     """
@@ -47,25 +51,25 @@ def parse_count(quantity: object) -> int | None:
         count = parse_quantity(quantity)
     except ValueError:
         return None
-    return int(count) if count.denominator == 1 else None
+    return int(count) if count.denominator == 1 and count >= 0 else None
 
 
 def parse_quantity(quantity: object) -> Fraction:
-    """Return a Kubernetes quantity (``3000Mi``, ``1500m``, ``3k``) as a number.
+    """Return a Kubernetes quantity (``3000Mi``, ``1500m``, ``5n``, ``-1e3``) as a number.
 
-    Raises ValueError where it is none, or negative.
+    Raises ValueError where it is none.
     """
-    match = _COUNT.fullmatch(str(quantity))
+    match = _QUANTITY.fullmatch(str(quantity))
     if match is None:
         raise ValueError(f"is {shown(quantity)}; a quantity such as 3000Mi is expected")
     return Fraction(match[1]) * _factor(match[2] or "")
 
 
 def _factor(suffix: str) -> Fraction:
-    if suffix == "m":
-        return Fraction(1, 1000)
-    if suffix[:1] in ("e", "E") and suffix[1:].isdigit():
-        return Fraction(10 ** int(suffix[1:]))
+    if suffix in ("m", "u", "n"):
+        return Fraction(1, 1000 ** _SMALL.index(suffix))
+    if suffix[-1:].isdigit():
+        return Fraction(10) ** int(suffix[1:])
     if suffix.endswith("i"):
         return Fraction(1024 ** _BINARY.index(suffix[0]))
     return Fraction(1000 ** _DECIMAL.index(suffix or " "))

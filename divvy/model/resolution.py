@@ -7,7 +7,8 @@ from typing import Literal
 
 from divvy.model.claims import Claims
 from divvy.model.contract import ALIAS_LABELS, PROFILE_LABEL
-from divvy.model.gpu_models import GpuModel, UnknownGpuModel, gpu_model
+from divvy.model.gpu_models import GpuModel, UnknownGpuModel, is_memory_of
+from divvy.model.hardware_model import hardware_model
 from divvy.model.mig_placement import NoPlacement, place
 from divvy.model.profile import Profile, Rule, TimeSlicing
 from divvy.model.quantities import memory_mib
@@ -267,10 +268,11 @@ def _lacking(claims: Claims, gpu: GpuFacts) -> str | None:
 
 def _misfit(rule: Rule, gpu: GpuFacts) -> str | None:
     """Say why a GPU cannot take the MIG layout of a rule, None if it can."""
-    if gpu.model is None:
+    if gpu.model is None or not gpu.model.is_described:
         return "its model is unknown, and with it its MIG geometry"
     if gpu.model.mig is None:
-        return f"{gpu.model.name} has no MIG"
+        unpublished = gpu.model.mig_unpublished
+        return unpublished or f"{gpu.model.name} has no MIG"
     assert rule.mig is not None
     try:
         place(gpu.model.mig, rule.mig.layout)
@@ -288,13 +290,20 @@ def _hardware_problems(pool: Pool, gpus: Sequence[GpuFacts]) -> list[str]:
             f"the node shows {len(gpus)} GPUs, the stack file says {pool.hardware.gpus}"
         )
     try:
-        wanted = gpu_model(pool.hardware.model)
+        wanted = hardware_model(pool.hardware)
     except UnknownGpuModel:
         return problems
-    others = sorted({gpu.product for gpu in gpus if gpu.model != wanted})
+    others = sorted({gpu.product for gpu in gpus if not _is_of(wanted, gpu)})
     if others:
         problems.append(f"the node has {', '.join(others)}, the stack file says {wanted.name}")
     return problems
+
+
+def _is_of(model: GpuModel, gpu: GpuFacts) -> bool:
+    """Return whether a GPU may be of a model: one without data has no name to compare."""
+    if model.is_described:
+        return gpu.model == model
+    return (gpu.model is None or not gpu.model.is_described) and is_memory_of(model, gpu.memory_mib)
 
 
 def _no_profile(selection: Selection) -> tuple[str, ...]:

@@ -5,10 +5,13 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     BeforeValidator,
     Field,
+    field_validator,
     model_validator,
 )
 
+from divvy.model.claims import Claims
 from divvy.model.profile import Profile
+from divvy.model.quantities import memory_mib
 from divvy.model.reading import Matches
 from divvy.model.resource_names import GPU, VENDOR
 from divvy.model.stack_part import (
@@ -16,6 +19,7 @@ from divvy.model.stack_part import (
     Duration,
     ImageDigest,
     Labels,
+    MemorySize,
     StackPart,
     Text,
     Version,
@@ -38,8 +42,24 @@ class Hardware(StackPart):
     """GPUs of each node."""
     count: Annotated[int, Field(strict=True, ge=0, le=MAX_NODES)]
     """Nodes in the pool."""
+    memory: MemorySize | None = None
+    """Memory of a GPU, for a model that is not in the list: whole and time-sliced GPUs only."""
     os: Text | None = None
     """Operating system of the nodes, as their image is called."""
+
+    @field_validator("memory")
+    @classmethod
+    def _size(cls, value: str | None) -> str | None:
+        if value == "auto":
+            raise ValueError("is auto; a size such as 24Gi is expected")
+        if value is not None:
+            memory_mib(value)
+        return value
+
+    @property
+    def memory_mib(self) -> int | None:
+        """Return the memory of a GPU in MiB, None where the file does not say it."""
+        return None if self.memory is None else memory_mib(self.memory)
 
 
 class Runtime(StackPart):
@@ -241,3 +261,13 @@ class Cluster(StackPart):
     """Names of Secrets for pulling images."""
     observability: Observability = Observability()
     """Monitoring."""
+
+    @property
+    def claims(self) -> tuple[Claims, ...]:
+        """Return what the rules of all profiles let pods claim, in the file's order."""
+        return tuple(
+            rule.claims
+            for profile in self.profiles.values()
+            for rule in profile.rules
+            if rule.claims is not None
+        )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from divvy.model import gpu_model
+from divvy.model import gpu_model, gpu_models
 from divvy.model.claim_devices import ClaimableGpu, ClaimDevice, claimable_gpu
 from divvy.model.claims import Claims
 
@@ -84,9 +84,9 @@ def test_mig_placements_are_the_smallest_first_and_take_their_slices() -> None:
 
 
 def test_no_placement_takes_more_than_there_is_and_names_fit() -> None:
-    for name in ("A30", "A100-SXM4-80GB", "H100-80GB-HBM3", "H200", "B200"):
-        model = gpu_model(name)
-        assert model.mig is not None
+    for model in gpu_models().values():
+        if model.mig is None:
+            continue
         every = tuple(profile.name for profile in model.mig.profiles)
         claims = Claims.model_validate(
             {"shares": {}, "mig": every, "tenants": ["a" * 16, "b" * 16]}
@@ -102,6 +102,16 @@ def test_no_placement_takes_more_than_there_is_and_names_fit() -> None:
             assert all(gpu.counters[key] >= value for key, value in device.consumes.items())
 
 
+def test_media_engines_are_counted_where_one_device_may_take_all() -> None:
+    gpu = _gpu({"mig": ["1g.24gb", "1g.24gb+me.all", "1g.24gb-me"]}, "RTX-PRO-6000")
+    assert gpu.counters is not None
+    assert gpu.counters["media-engines"] == 4
+    taken = {name: _device(gpu, f"-mig-{name}-3").consumes for name in ("1g24gb", "1g24gbmeall")}
+    assert [each and each["media-engines"] for each in taken.values()] == [1, 4]
+    assert "media-engines" not in (_device(gpu, "-mig-1g24gb-me-3").consumes or {})
+    assert "media-engines" not in (_gpu({"mig": ["1g.5gb"]}).counters or {})
+
+
 def test_a_model_without_mig_offers_the_rest() -> None:
     gpu = _gpu({"shares": {}, "mig": ["1g.5gb"]}, "T4")
     assert gpu.counters == {"whole": 1}
@@ -109,8 +119,9 @@ def test_a_model_without_mig_offers_the_rest() -> None:
 
 
 @pytest.mark.parametrize("more", [{}, {"default": "200Gi"}, {"default": "200Gi", "max": 2}])
-def test_a_gpu_with_less_memory_than_a_step_has_no_shares(more: dict) -> None:
-    gpu = _gpu({"shares": {"memory": {"step": "100Gi"}, **more}}, "T4")
+@pytest.mark.parametrize("step", ["7681Mi", "15Gi", "100Gi"])
+def test_a_gpu_that_does_not_hold_two_steps_has_no_shares(more: dict, step: str) -> None:
+    gpu = _gpu({"shares": {"memory": {"step": step}, **more}}, "T4")
     assert [(device.kind, device.whole) for device in gpu.devices] == [("gpu", True)]
-    apart = _gpu({"shares": {"memory": {"step": "100Gi"}}, "tenants": ["prod"]}, "T4")
+    apart = _gpu({"shares": {"memory": {"step": step}}, "tenants": ["prod"]}, "T4")
     assert [(device.kind, device.whole) for device in apart.devices] == [("gpu", True)]

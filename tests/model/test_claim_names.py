@@ -35,6 +35,12 @@ def test_a_request_is_read_back_from_its_name(request_of: SizedRequest) -> None:
     assert parse_template_name(template_name(request_of)) == request_of
 
 
+def test_whole_gpus_of_a_type() -> None:
+    request_of = SizedRequest(2, 1, "g", use_types=("a100",))
+    assert template_name(request_of) == "divvy-2x1g.use.a100"
+    assert parse_template_name("divvy-2x1g.use.a100") == request_of
+
+
 def test_a_name_as_a_person_sees_it() -> None:
     request_of = SizedRequest(2, 3000, "m", 30, ("a100", "h100-pcie"), ("t4",), "prod")
     name = "divvy-2x3000m-30c.use.a100.h100-pcie.no.t4.tenant.prod"
@@ -51,6 +57,8 @@ def test_a_name_as_a_person_sees_it() -> None:
         "divvy-1x0m",
         "divvy-1x101p",
         "divvy-1x3000m-101c",
+        "divvy-1x2g",
+        "divvy-1x1g-30c",
         "divvy-1x3000m.use",
         "divvy-1x3000m.use.no.t4",
         "divvy-1x3000m.tenant.prod.dev",

@@ -12,6 +12,8 @@ WITH_MIG = sorted(guide.PRINTED)
 def test_every_card_of_the_round_is_there():
     assert set(gpu_models()) == set(guide.CARDS)
     assert {name for name, model in gpu_models().items() if model.mig} == set(WITH_MIG)
+    told = {name for name, model in gpu_models().items() if model.mig_unpublished}
+    assert told == guide.UNPUBLISHED
 
 
 @pytest.mark.parametrize("card", sorted(guide.CARDS))
@@ -31,7 +33,8 @@ def test_card(card):
     )
     assert set(model.pci_device_ids) == guide.DEVICE_IDS[card]
     assert model.sources
-    assert model_of_product(model.product, model.memory_mib) is model
+    for product in model.products:
+        assert model_of_product(product, model.memory_mib) is model
 
 
 @pytest.mark.parametrize("card", WITH_MIG)
@@ -58,11 +61,13 @@ def test_mig_profiles_are_those_that_the_card_prints(card):
         assert (set(profile.starts), profile.memory_slices) == (starts, size)
         assert profile.nvml_profile == guide.NVML[card][profile.profile_id]
         assert profile.compute_slices == int(profile.name[0])
-        assert profile.attributes == (("me",) if profile.name.endswith("+me") else ())
-        assert profile.encoders == 0
+        rest = profile.name.partition("gb")[2]
+        assert profile.attributes == ((rest.removeprefix("+"),) if rest else ())
+        # Cards with a display have as many encoders as decoders, the others none.
+        assert profile.encoders == (profile.decoders if card in guide.DECODERS else 0)
         # Cards hand memory out in such steps; with them two decimals of GiB mean one number.
         assert profile.memory_mib % 64 == 0
-    assert (mig.memory_slices, mig.compute_slices) == ((4, 4) if card == "A30" else (8, 7))
+    assert (mig.memory_slices, mig.compute_slices) == guide.SLICES[card]
     architecture = gpu_model(card).architecture
     assert (mig.mode_needs_reset, mig.mode_survives_reboot) == guide.MODES[architecture]
 
@@ -71,10 +76,9 @@ def test_nvml_numbers_are_those_of_the_vendors_binding():
     words = {1: "1_SLICE", 2: "2_SLICE", 3: "3_SLICE", 4: "4_SLICE", 7: "7_SLICE"}
     for model in gpu_models().values():
         for profile in model.mig.profiles if model.mig else ():
-            suffix = ""
-            if profile.attributes:
-                suffix = "_REV1"
-            elif profile.compute_slices == 1 and profile.memory_slices == 2:
+            ends = {"me": "_REV1", "gfx": "_GFX", "me.all": "_ALL_ME", "-me": "_NO_ME"}
+            suffix = "".join(ends[attribute] for attribute in profile.attributes)
+            if not suffix and profile.compute_slices == 1 and profile.memory_slices == 2:
                 suffix = "_REV2"
             name = f"NVML_GPU_INSTANCE_PROFILE_{words[profile.compute_slices]}{suffix}"
             assert profile.nvml_profile == getattr(pynvml, name), (model.name, profile.name)
@@ -89,8 +93,13 @@ def test_a_model_has_several_spellings():
 
 def test_an_unknown_model_is_told_with_the_nearest_known_one():
     with pytest.raises(UnknownGpuModel) as refusal:
-        gpu_model("H20")
+        gpu_model("H2000")
     assert "did you mean H200?" in str(refusal.value)
+
+
+def test_a_device_id_means_one_model():
+    ids = [device for model in gpu_models().values() for device in model.pci_device_ids]
+    assert len(ids) == len(set(ids))
 
 
 @pytest.mark.parametrize(

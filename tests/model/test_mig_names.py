@@ -22,6 +22,8 @@ def test_gigabytes_are_rounded_half_away_from_zero(slices, memory, total, expect
 
 def test_attributes_follow_a_plus():
     assert profile_name(1, 4864, 40960, ("me",)) == "1g.5gb+me"
+    assert profile_name(1, 24192, 97887, ("me.all",)) == "1g.24gb+me.all"
+    assert profile_name(1, 24192, 97887, ("-me",)) == "1g.24gb-me"
     assert resource_part("1g.5gb+me") == "1g.5gb.me"
     assert resource_part("1g.24gb-me") == "1g.24gb-me"
 

@@ -105,6 +105,13 @@ def test_media_extensions_of_two_sizes_exclude_each_other():
         place(gpu_model("A30").mig, {"1g.6gb+me": 1, "2g.12gb+me": 1})
 
 
+def test_one_instance_may_take_the_media_engines_of_all():
+    mig = gpu_model("RTX-PRO-6000").mig
+    assert len(place(mig, {"1g.24gb+me.all": 1, "1g.24gb-me": 3})) == 4
+    with pytest.raises(NoPlacement, match=r"1 × 1g\.24gb\+me\.all and 1 × 1g\.24gb take 5 media"):
+        place(mig, {"1g.24gb+me.all": 1, "1g.24gb": 1})
+
+
 def test_an_instance_that_must_stay_can_be_in_the_way():
     with pytest.raises(NoPlacement, match=r"3g\.20gb needs memory slices 0–3 or 4–7"):
         place(

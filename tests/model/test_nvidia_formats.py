@@ -176,7 +176,7 @@ def test_mig_configs_become_profiles():
             ],
             "balanced": [
                 {
-                    "device-filter": ["0x20B210DE", "0x233010DE", "0x234210DE"],
+                    "device-filter": ["0x20B210DE", "0x233010DE", "0x233910DE"],
                     "devices": "all",
                     "mig-enabled": True,
                     "mig-devices": {"1g.10gb": 2},
@@ -201,7 +201,7 @@ def test_mig_configs_become_profiles():
         "last-wins": [{"devices": [0], "mig": {"7g.40gb": 1}}, {}],
     }
     assert imported.left_out == (
-        "balanced[0]: no known GPU model has the PCI id 0x234210DE",
+        "balanced[0]: no known GPU model has the PCI id 0x233910DE",
         "empty[0]: MIG mode without instances has no counterpart",
     )
 

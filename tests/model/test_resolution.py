@@ -147,6 +147,41 @@ def test_an_unknown_card_is_offered_whole():
     assert any("model is unknown" in problem for problem in node.problems)
 
 
+def test_an_unknown_card_is_time_sliced_with_the_memory_that_the_driver_tells():
+    strange = [GpuFacts(0, UUIDS[0], "NVIDIA Z1", 24000, None)]
+    rule = {"timeSlicing": {"replicas": 4, "memoryLimit": "auto"}}
+    hardware = {"model": "Z1", "memory": "24Gi", "gpus": 1, "count": 1}
+    stack = parse_cluster(
+        {"profiles": {"p": rule}, "pools": {"main": {"hardware": hardware, "profile": "p"}}}
+    )
+    node = resolve(stack, Selection("main", "p", "pool", None), strange)
+    (offer,) = node.gpus[0].offers
+    assert (offer.resource, offer.replicas) == ("nvidia.com/gpu.shared", 4)
+    assert offer.memory_limit_mib == 6000
+    assert node.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("product", "memory", "model"),
+    [("NVIDIA Z1", 16000, None), ("Tesla T4", 24000, gpu_model("T4"))],
+)
+def test_a_card_that_cannot_be_the_undescribed_one_is_reported(product, memory, model):
+    hardware = {"model": "Z1", "memory": "24Gi", "gpus": 1, "count": 1}
+    stack = parse_cluster(
+        {"profiles": {"p": {}}, "pools": {"main": {"hardware": hardware, "profile": "p"}}}
+    )
+    seen = [GpuFacts(0, UUIDS[0], product, memory, model)]
+    node = resolve(stack, Selection("main", "p", "pool", None), seen)
+    assert node.problems == (f"the node has {product}, the stack file says Z1",)
+
+
+def test_a_card_whose_mig_table_is_not_published_is_offered_whole():
+    h20 = gpu_model("H20")
+    node = resolve(cluster(), chosen("seven"), gpus(1, h20))
+    assert node.gpus[0].mig is None
+    assert any("are not published" in problem for problem in node.problems)
+
+
 def test_single_strategy_and_names():
     single = {"mig": {"layout": {"1g.5gb": 7}, "strategy": "single"}}
     value = {

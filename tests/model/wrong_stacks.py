@@ -141,6 +141,26 @@ WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
+        "MIG on GPUs whose MIG profiles are not known",
+        _stack(
+            "p: {mig: {1g.12gb: 7}}",
+            "a: {select: {k: a}, hardware: {model: H20, gpus: 8, count: 1}, profile: p}\n"
+            "b: {select: {k: b}, hardware: {model: Z1, memory: 24Gi, gpus: 1, count: 1}, "
+            "profile: p}",
+        ),
+        ("profiles.p.mig",),
+    ),
+    (
+        "Another memory than the model has",
+        _stack("p: {}", "a: {hardware: {model: T4, memory: 24Gi, gpus: 1, count: 1}, profile: p}"),
+        ("pools.a.hardware.memory",),
+    ),
+    (
+        "A memory that is no size",
+        _stack("p: {}", "a: {hardware: {model: Z1, memory: auto, gpus: 1, count: 1}, profile: p}"),
+        ("pools.a.hardware.memory",),
+    ),
+    (
         "Overrides that contradict each other",
         _stack(
             "p: {}",
@@ -244,7 +264,9 @@ WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         _stack(
             "p: {claims: {shares: {default: 50Gi}, mig: [1g.10gb, 3g.40gb]}}\n"
             "q: {claims: {tenants: [prod]}}\n"
-            "r: {claims: {shares: {memory: {step: 3Gi}, default: 4Gi}, mig: [small]}}"
+            "r: {claims: {shares: {memory: {step: 3Gi}, default: 4Gi}, mig: [small]}}\n"
+            "s: {claims: {shares: {memory: {step: 21Gi}}}}",
+            f"main: {{hardware: {HARDWARE}, profile: p, overrides: {{gpu-1: s}}}}",
         ),
         (
             "profiles.p.claims.mig",
@@ -252,6 +274,7 @@ WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
             "profiles.q.claims.tenants",
             "profiles.r.claims.mig",
             "profiles.r.claims.shares.default",
+            "profiles.s.claims.shares.memory.step",
         ),
     ),
     (
