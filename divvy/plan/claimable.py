@@ -42,19 +42,24 @@ def claimable(gpus: Sequence[tuple[GpuModel, Claims]], names: Names) -> tuple[Cl
     return tuple(kinds[name] for name in sorted(kinds))
 
 
+def size_words(memory_mib: int, sms: int | None) -> str:
+    """Return the memory and the SMs that a device reaches, for people."""
+    return f"{memory_mib:,} MiB, {'SMs unknown' if sms is None else f'{sms} SMs'}"
+
+
 def _of_gpu(model: GpuModel, claims: Claims, names: Names) -> list[Claimable]:
     listed: dict[str, Claimable] = {}
     for device in claimable_gpu("gpu", model.memory_mib, model, claims).devices:
         if device.whole:
             name = names.gpu + BY_CLAIMS
-            words = f"whole GPU: {model.memory_mib:,} MiB, {model.sms} SMs"
+            words = f"whole GPU: {size_words(model.memory_mib, model.sms)}"
             listed[name] = Claimable(name, 1, words, WHOLE)
         if device.share is not None:
             one = _share(device, claims)
             listed.setdefault(one.name, one)
         if device.profile is not None:
             name = mig_resource(device.profile.name) + BY_CLAIMS
-            size = f"{device.profile.memory_mib:,} MiB, {device.profile.sms} SMs"
+            size = size_words(device.profile.memory_mib, device.profile.sms)
             words = f"MIG {device.profile.name}: {size}"
             listed.setdefault(
                 name, Claimable(name, _instances(model, device.profile.name), words, MIG)

@@ -62,7 +62,7 @@ class Difference:
     """All changes between two plans; empty if no node will do anything else.
 
     ``settings`` are changes that the topology does not show; ``renamed`` maps the new names of
-    pools to their old ones.
+    pools to their old ones; ``unchanged`` are the pools of which nothing changes.
     """
 
     before: str
@@ -71,6 +71,7 @@ class Difference:
     totals: tuple[TotalChange, ...]
     settings: tuple[SettingChange, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
+    unchanged: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.changes or self.settings or self.renamed)
@@ -85,21 +86,30 @@ def diff(before: Plan, after: Plan) -> Difference:
     changes: list[Change] = []
     for name in (*newer, *(name for name in older if name not in newer)):
         changes += _pool_changes(name, older.get(name), newer.get(name))
+    settings = (
+        *setting_changes(_as_renamed(before.settings, now), after.settings),
+        *follower_changes(
+            _as_renamed(before.profiles.followers, now),
+            after.profiles.followers,
+            frozenset(follower_path(change.pool, change.node) for change in changes),
+        ),
+        *profile_changes(before.profiles, after.profiles),
+    )
+    changed = {*renamed, *(change.pool for change in changes)}
     return Difference(
         before.cluster,
         after.cluster,
         tuple(_under(after.policy, change) for change in changes),
         _totals(before, after),
-        (
-            *setting_changes(_as_renamed(before.settings, now), after.settings),
-            *follower_changes(
-                _as_renamed(before.profiles.followers, now),
-                after.profiles.followers,
-                frozenset(follower_path(change.pool, change.node) for change in changes),
-            ),
-            *profile_changes(before.profiles, after.profiles),
-        ),
+        settings,
         renamed,
+        tuple(
+            name
+            for name in newer
+            if name in older
+            and name not in changed
+            and not any(one.path.startswith(f"pools.{name}.") for one in settings)
+        ),
     )
 
 

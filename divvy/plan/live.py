@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from divvy.model import Cluster, NodeFacts, Selection, gpu_model, parse_count, select_profile
+from divvy.model import Cluster, NodeFacts, Selection, hardware_model, parse_count, select_profile
 from divvy.model.contract import STATUS_ANNOTATION, State
+from divvy.model.problems import printable
 from divvy.model.resource_names import VENDOR
 from divvy.plan.difference import TotalChange, resource_counts
 from divvy.plan.prediction import predict_node
@@ -43,8 +44,8 @@ def live_node(
         name,
         dict(labels),
         device_counts(allocatable),
-        status.get("state"),
-        str(status.get("reason") or ""),
+        None if status.get("state") is None else printable(status["state"]),
+        printable(status.get("reason") or ""),
         len(status.get("gpus") or ()),
     )
 
@@ -62,9 +63,9 @@ def node_status(annotations: Mapping[str, str]) -> Mapping[str, Any]:
         return {}
     try:
         status = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         status = None
-    if not isinstance(status, dict):
+    if not isinstance(status, dict) or not isinstance(status.get("gpus") or [], list):
         return {"state": "Unknown", "reason": f"annotation {STATUS_ANNOTATION} cannot be read"}
     return status
 
@@ -145,9 +146,11 @@ def concerns(cluster: Cluster, node: LiveNode, selection: Selection) -> bool:
     """
     chosen = selection.pool is not None and cluster.pools[selection.pool].select is not None
     files = {device.resource for device in cluster.devices}
-    has_gpus = bool(node.claimable) or not files.issuperset(
-        offered_resources(cluster, node.allocatable)
-    )
+    # A resource that a node had once stays there, with 0 devices.
+    offered = {
+        name for name, count in offered_resources(cluster, node.allocatable).items() if count
+    }
+    has_gpus = bool(node.claimable) or not files.issuperset(offered)
     labelled = selection.source.startswith("label:")
     labelled = labelled or node.labels.get(_PCI_LABEL) == "true"
     return chosen or node.gpus > 0 or has_gpus or labelled
@@ -160,7 +163,7 @@ def _node(cluster: Cluster, node: LiveNode, selection: Selection) -> NodeDiffere
     if selection.profile is not None and hardware is None:
         problem = problem or "the stack file does not say which GPUs it has: nothing to compare"
     elif selection.profile is not None and hardware is not None:
-        model = gpu_model(hardware.model)
+        model = hardware_model(hardware)
         predicted = predict_node(cluster, selection.profile, model, hardware.gpus)
         expected = {
             **predicted.per_node,

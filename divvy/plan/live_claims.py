@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -18,6 +19,7 @@ from divvy.model.claim_names import (
     TYPE,
     UUID,
     WHOLE,
+    unqualified,
 )
 from divvy.model.contract import CLAIMS_DRIVER
 from divvy.model.quantities import parse_quantity
@@ -26,6 +28,10 @@ from divvy.model.stack import Names
 from divvy.plan.claimable import BY_CLAIMS
 
 _MIB = 1 << 20
+
+
+class UnreadableClaims(Exception):
+    """A slice or a claim of Divvy's devices that nothing of Divvy's has written; says which."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,11 @@ class Holder:
 
 @dataclass(frozen=True)
 class LiveDevice:
-    """One device of a slice, and the claims that hold it."""
+    """One device of a slice, and the claims that hold it.
+
+    Of a share: sizes are rounded up to ``step_mib``; ``default_mib`` and ``default_cores`` are what
+    a claim without a size takes, None for all of it.
+    """
 
     name: str
     kind: str
@@ -66,6 +76,9 @@ class LiveDevice:
     consumes: Mapping[str, int]
     taints: tuple[str, ...]
     holders: tuple[Holder, ...] = ()
+    step_mib: int = 1
+    default_mib: int | None = None
+    default_cores: int | None = None
 
     @property
     def free_mib(self) -> int:
@@ -104,24 +117,35 @@ class ClaimedGpu:
 def claimed_gpus(
     slices: Iterable[Mapping[str, Any]], claims: Iterable[Mapping[str, Any]]
 ) -> tuple[ClaimedGpu, ...]:
-    """Read the GPUs of Divvy's slices (newest generation of each pool), by node and index."""
+    """Read the GPUs of Divvy's slices (newest generation of each pool), by node and index.
+
+    Raises UnreadableClaims.
+    """
     held = _held(claims)
     devices: dict[tuple[str, str], list[tuple[Mapping[str, Any], LiveDevice]]] = {}
     counters: dict[tuple[str, str], dict[str, int]] = {}
     for one in _current(slices):
         node, pool = str(one.get("nodeName", "")), one["pool"]["name"]
-        for counter_set in one.get("sharedCounters", ()):
-            counters[(node, counter_set["name"])] = {
-                name: int(parse_quantity(value["value"]))
-                for name, value in counter_set["counters"].items()
-            }
+        with _reading(f"a ResourceSlice of pool {pool}"):
+            for counter_set in one.get("sharedCounters", ()):
+                counters[(node, counter_set["name"])] = {
+                    name: int(parse_quantity(value["value"]))
+                    for name, value in counter_set["counters"].items()
+                }
         for raw in one.get("devices", ()):
-            attributes = {key: _value(value) for key, value in raw["attributes"].items()}
-            device = _device(raw, attributes, held.get((pool, raw["name"]), ()))
-            key = (node, str(attributes[UUID]))
+            with _reading(f"device {raw['name']} of pool {pool}"):
+                attributes = {key: _value(value) for key, value in raw["attributes"].items()}
+                device = _device(raw, attributes, held.get((pool, raw["name"]), ()))
+                key = (node, str(attributes[UUID]))
             devices.setdefault(key, []).append((attributes, device))
     gpus = [_gpu(node, uuid, listed, counters) for (node, uuid), listed in devices.items()]
     return tuple(sorted(gpus, key=lambda gpu: (gpu.node, gpu.index)))
+
+
+def pods_with_claims(claims: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the pods that hold a device of Divvy's, by namespace/name; raises UnreadableClaims."""
+    holders = (holder for group in _held(claims).values() for holder in group)
+    return tuple(sorted({f"{one.namespace}/{pod}" for one in holders for pod in one.pods}))
 
 
 def offered_kinds(gpus: Iterable[ClaimedGpu], names: Names) -> Mapping[str, int]:
@@ -172,14 +196,15 @@ def _held(claims: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], tuple[Ho
         for result in results:
             if result["driver"] != CLAIMS_DRIVER:
                 continue
-            consumed = result.get("consumedCapacity") or {}
-            holder = Holder(
-                meta["namespace"],
-                meta["name"],
-                pods,
-                _mib(consumed[MEMORY]) if MEMORY in consumed else None,
-                int(parse_quantity(consumed[CORES])) if CORES in consumed else None,
-            )
+            consumed = unqualified(result.get("consumedCapacity") or {})
+            with _reading(f"claim {meta['namespace']}/{meta['name']}"):
+                holder = Holder(
+                    meta["namespace"],
+                    meta["name"],
+                    pods,
+                    _mib(consumed[MEMORY]) if MEMORY in consumed else None,
+                    int(parse_quantity(consumed[CORES])) if CORES in consumed else None,
+                )
             key = (result["pool"], result["device"])
             held[key] = (*held.get(key, ()), holder)
     return held
@@ -210,7 +235,24 @@ def _device(
             for one in raw.get("taints") or ()
         ),
         holders=holders,
+        **_policies(raw),
     )
+
+
+def _policies(raw: Mapping[str, Any]) -> dict[str, int]:
+    """Return step and defaults of a share's sizes, as far as it has any."""
+    found = {}
+    capacity = raw.get("capacity") or {}
+    memory, cores = (
+        (capacity.get(name) or {}).get("requestPolicy") or {} for name in (MEMORY, CORES)
+    )
+    if (memory.get("validRange") or {}).get("step"):
+        found["step_mib"] = max(1, _mib(memory["validRange"]["step"]))
+    if memory.get("default"):
+        found["default_mib"] = _mib(memory["default"])
+    if cores.get("default"):
+        found["default_cores"] = int(parse_quantity(cores["default"]))
+    return found
 
 
 def _gpu(
@@ -234,6 +276,17 @@ def _gpu(
         tuple(device for _, device in listed),
         free,
     )
+
+
+@contextmanager
+def _reading(what: str) -> Iterator[None]:
+    """Say of what is not as the agent writes it where it stands."""
+    try:
+        yield
+    except KeyError as missing:
+        raise UnreadableClaims(f"{what} cannot be read: it has no {missing.args[0]}") from None
+    except (ValueError, TypeError, StopIteration) as error:
+        raise UnreadableClaims(f"{what} cannot be read: {error}") from None
 
 
 def _value(attribute: Mapping[str, Any]) -> object:

@@ -1,6 +1,6 @@
 """What the API says of a pod that concerns GPUs: its state, its age, what it asks for."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -9,8 +9,9 @@ from divvy.model.problems import printable
 from divvy.model.quantities import parse_count
 from divvy.model.resource_names import VENDOR
 from divvy.model.stack import Names
+from divvy.plan.claim_requests import requests_of
+from divvy.plan.pod_requests import counted
 from divvy.plan.usage import UsingPod
-from divvy.plan.why.request import requests_of
 
 _ENDED = ("Succeeded", "Failed")
 
@@ -84,26 +85,15 @@ def _state(meta: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[str, str
     return str(status.get("phase") or "Unknown"), str(status.get("message") or "")
 
 
-def _requests(spec: Mapping[str, Any]) -> dict[str, int]:
-    """Return what the scheduler counts: all containers, or an earlier one that takes more."""
-    total = _limits(spec.get("containers") or ())
-    for container in spec.get("initContainers") or ():
-        own = _limits((container,))
-        stays = container.get("restartPolicy") == "Always"
-        for resource, count in own.items():
-            before = total.get(resource, 0)
-            total[resource] = before + count if stays else max(before, count)
-    return total
+def _requests(spec: Mapping[str, Any]) -> Mapping[str, int]:
+    """Return the extended resources that the scheduler counts."""
+    return counted(spec, _limits)
 
 
-def _limits(containers: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for container in containers:
-        for resource, quantity in ((container.get("resources") or {}).get("limits") or {}).items():
-            count = parse_count(quantity) if "/" in resource else None
-            if count:
-                total[resource] = total.get(resource, 0) + count
-    return total
+def _limits(container: Mapping[str, Any]) -> Mapping[str, int]:
+    limits = (container.get("resources") or {}).get("limits") or {}
+    found = {name: parse_count(quantity) for name, quantity in limits.items() if "/" in name}
+    return {name: count for name, count in found.items() if count}
 
 
 def _claims(

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from divvy.model import Cluster, NodeFacts, gpu_model, select_profile
+from divvy.model import Cluster, NodeFacts, hardware_model, select_profile
 from divvy.model.contract import Mode
 from divvy.model.gpu_models import gpu_models, is_memory_of
 from divvy.model.problems import printable
@@ -68,7 +68,7 @@ class _View:
         self.selection = select_profile(cluster, NodeFacts(node.name, node.labels))
         pool = cluster.pools.get(self.selection.pool or "")
         hardware = None if pool is None else pool.hardware
-        self.hardware_mib = None if hardware is None else gpu_model(hardware.model).memory_mib
+        self.hardware_mib = None if hardware is None else hardware_model(hardware).memory_mib
         files = {device.resource for device in cluster.devices}
         self.has_gpus = bool(
             self.told

@@ -12,7 +12,7 @@ from divvy.model import (
     Placement,
     Pool,
     Selection,
-    gpu_model,
+    hardware_model,
     place,
     resolve,
 )
@@ -163,7 +163,7 @@ class _Predictor:
     def pool(self, name: str, pool: Pool) -> PoolPlan:
         if pool.hardware is None:
             return PoolPlan(name, pool.profile, pool.select, None, None, None, {})
-        model = gpu_model(pool.hardware.model)
+        model = hardware_model(pool.hardware)
         gpus = pool.hardware.gpus
         return PoolPlan(
             name=name,
@@ -211,10 +211,21 @@ def predict_node(cluster: Cluster, profile: str, model: GpuModel, gpus: int) -> 
             for other in cluster.devices
             for share in range(other.count)
         ),
-        notes=(*by_uuid, *desired.problems),
+        notes=(*_without_data(model), *by_uuid, *desired.problems),
         claimable=claimable(
             [(model, gpu.claims) for gpu in desired.gpus if gpu.claims is not None], cluster.names
         ),
+    )
+
+
+def _without_data(model: GpuModel) -> tuple[str, ...]:
+    """Say what a plan cannot know of a model that there is no data for."""
+    if model.is_described:
+        return ()
+    return (
+        f"{model.name} is not among the models that Divvy knows: its SMs and its MIG geometry are "
+        "not known, and its memory is what the stack file says; it is offered whole or "
+        "time-sliced",
     )
 
 
@@ -236,7 +247,7 @@ def _gpu(
 
 
 def _shares(
-    offer: Offer, gpu: int, memory_mib: int, sms: int, placement: Placement | None
+    offer: Offer, gpu: int, memory_mib: int, sms: int | None, placement: Placement | None
 ) -> tuple[Device, ...]:
     kind = offer.kind if offer.replicas == 1 else f"{offer.kind}-replica"
     promise = guarantees(offer)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
-from divvy.model import Cluster, DeviceSelector, Hardware, Rule, gpu_model
+from divvy.model import Cluster, DeviceSelector, Hardware, Rule, hardware_model
 from divvy.plan.canonical_rules import canonical_rules, content, order_counts, outcome, rank
 from divvy.plan.settings import SettingChange, flat, setting_changes
 
@@ -108,7 +108,7 @@ def follower_changes(
 
 
 def _predicted(rules: tuple[Rule, ...], hardware: Hardware) -> tuple[Rule, ...]:
-    model = gpu_model(hardware.model)
+    model = hardware_model(hardware)
     names = (model.product, model.name)
     return tuple(
         next(rule for rule in rules if rule.devices.takes(index, "", names))

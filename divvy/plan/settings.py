@@ -7,7 +7,7 @@ from typing import Any
 from divvy.model import Cluster
 
 # What the prediction does not show of a pool's hardware: with nodes, and without any.
-_HARDWARE = {True: ("os",), False: ("os", "model", "gpus")}
+_HARDWARE = {True: ("memory", "os"), False: ("memory", "os", "model", "gpus")}
 # Where the cluster is reached from a machine: it changes nothing on a node.
 _NOT_OF_NODES = frozenset({"kubeconfig", "context"})
 

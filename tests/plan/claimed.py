@@ -64,12 +64,29 @@ def _device(
         attributes["tenant"] = {"string": device.tenant}
     if device.profile is not None:
         attributes["profile"] = {"string": device.profile.name}
-    capacity = {"memory": {"value": f"{device.memory_mib}Mi"}}
+    capacity: dict[str, Any] = {"memory": {"value": f"{device.memory_mib}Mi"}}
     if device.share is not None:
+        step = f"{device.share.step_mib}Mi"
+        sizes = {"min": step, "max": f"{device.share.memory_mib}Mi", "step": step}
         capacity = {
-            "memory": {"value": f"{device.share.memory_mib}Mi"},
-            "cores": {"value": "100"},
-            "shares": {"value": str(device.share.most)},
+            "memory": {
+                "value": f"{device.share.memory_mib}Mi",
+                "requestPolicy": {
+                    "default": f"{device.share.default_mib}Mi",
+                    "validRange": sizes,
+                },
+            },
+            "cores": {
+                "value": "100",
+                "requestPolicy": {
+                    "default": str(device.share.default_cores),
+                    "validRange": {"min": "1", "max": "100", "step": "1"},
+                },
+            },
+            "shares": {
+                "value": str(device.share.most),
+                "requestPolicy": {"default": "1", "validValues": ["1"]},
+            },
         }
     found: dict[str, Any] = {
         "name": device.name,

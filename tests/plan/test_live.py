@@ -1,8 +1,14 @@
 """The comparison with live nodes."""
 
+import json
+
+import pytest
+
 from divvy.model import parse_cluster
-from divvy.plan import LiveNode, compare_live
-from tests.plan.stacks import example
+from divvy.model.contract import STATUS_ANNOTATION
+from divvy.plan import LiveNode, compare_live, live_node
+from tests.plugin_stack import without_claims
+from tests.render.charts import example
 
 GOOD = {
     "gpu-a100": {
@@ -24,7 +30,7 @@ def node(name, allocatable=None, state="Ready", reason="", **labels):
 
 
 def compared(*nodes):
-    return compare_live(example("lab"), "lab", nodes)
+    return compare_live(parse_cluster(without_claims(example("lab"))), "lab", nodes)
 
 
 def test_a_cluster_as_its_file_says():
@@ -65,6 +71,12 @@ def test_missing_nodes_and_unhappy_agents_are_told():
     assert (found.state, found.reason) == ("Blocked", "GPU 0: held by pod x")
 
 
+def test_a_node_that_no_pool_has_any_more_is_left_alone():
+    """The kubelet keeps the names of what it advertised, with 0 devices."""
+    left = node("gpu-l40s", {"nvidia.com/gpu": 0, "nvidia.com/gpu.shared": 0}, state=None)
+    assert not compared(*map(node, GOOD), left)
+
+
 def test_gpus_outside_every_pool_are_told():
     difference = compared(*map(node, GOOD), node("other", {"nvidia.com/gpu": 4}, state=None))
     (found,) = difference.nodes
@@ -102,3 +114,16 @@ def test_gpus_that_claims_do_not_get_are_a_difference():
         ("nvidia.com/gpu (claims)", 0, 2),
         ("nvidia.com/gpu.shared (claims)", 0, 2),
     ]
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"gpus": 5}', "[]", "{"])
+def test_a_status_that_no_agent_has_written_is_said_to_be_unreadable(text: str) -> None:
+    found = live_node("n", {}, {STATUS_ANNOTATION: text}, {})
+    assert (found.state, found.gpus) == ("Unknown", 0)
+    assert found.reason == "annotation divvy.gpu/status cannot be read"
+
+
+def test_a_status_reaches_the_terminal_as_text_alone() -> None:
+    status = json.dumps({"state": "\x1b[2J", "reason": "\x1b]0;x\x07"})
+    found = live_node("n", {}, {STATUS_ANNOTATION: status}, {})
+    assert (found.state, found.reason) == ("\ufffd[2J", "\ufffd]0;x\ufffd")

@@ -1,6 +1,10 @@
 """What is read of slices and claims: devices, who holds them, what is free."""
 
-from divvy.plan.live_claims import claimed_gpus
+import re
+
+import pytest
+
+from divvy.plan.live_claims import UnreadableClaims, claimed_gpus, pods_with_claims
 from tests.plan.claimed import claim, slices
 
 ON_DEMAND = {"shares": {}, "mig": ["1g.5gb", "3g.20gb"]}
@@ -38,3 +42,52 @@ def test_an_older_generation_and_other_drivers_do_not_count() -> None:
     newer = slices("n", {"shares": {}}, gpus=2, generation=2)
     other = [{"spec": {**newer[0]["spec"], "driver": "gpu.example.com"}}]
     assert [gpu.index for gpu in claimed_gpus([*older, *newer, *other], ())] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("consumed", "said"),
+    [
+        ({"memory": "lots"}, "claim team/a cannot be read: is 'lots'"),
+        ({"cores": []}, "claim team/a cannot be read: is []"),
+    ],
+)
+def test_a_claim_that_makes_no_sense_is_named(consumed: dict, said: str) -> None:
+    held = claim("a", "n", "gpu-n-0-share")
+    held["status"]["allocation"]["devices"]["results"][0]["consumedCapacity"] = consumed
+    with pytest.raises(UnreadableClaims, match=re.escape(said)):
+        claimed_gpus(slices("n", {"shares": {}}), [held])
+
+
+def test_a_slice_that_no_agent_has_written_is_named() -> None:
+    listed = slices("n", {"shares": {}}, gpus=1)
+    device = listed[0]["spec"]["devices"][0]
+    taken = device["attributes"].pop("uuid")
+    with pytest.raises(UnreadableClaims) as raised:
+        claimed_gpus(listed, ())
+    said = "device gpu-n-0-share of pool n/divvy cannot be read: it has no uuid"
+    assert str(raised.value) == said
+    device["attributes"]["uuid"] = taken
+    device["capacity"]["memory"]["value"] = "40 Gi"
+    with pytest.raises(UnreadableClaims, match="'40 Gi'; a quantity such as 3000Mi is expected"):
+        claimed_gpus(listed, ())
+
+
+def test_what_is_consumed_may_be_named_in_full() -> None:
+    held = claim("a", "n", "gpu-n-0-share")
+    consumed = {"divvy.gpu/memory": "3000Mi", "divvy.gpu/cores": "30"}
+    held["status"]["allocation"]["devices"]["results"][0]["consumedCapacity"] = consumed
+    (gpu,) = claimed_gpus(slices("n", {"shares": {}}, gpus=1), [held])
+    assert gpu.devices[0].free_mib == 40960 - 3000
+    assert gpu.devices[0].free_cores == 70
+
+
+def test_the_pods_that_hold_claims() -> None:
+    held = [
+        claim("a", "n", "gpu-n-0-share", "3000Mi", "30", pod="train"),
+        claim("b", "m", "gpu-m-0-share", "3000Mi", "30", pod="train"),
+        claim("c", "n", "gpu-n-1-share", pod="also"),
+        {"metadata": {"namespace": "team", "name": "waits"}, "spec": {}},
+    ]
+    other = claim("d", "n", "nic-0", pod="other")
+    other["status"]["allocation"]["devices"]["results"][0]["driver"] = "nic.example.com"
+    assert pods_with_claims([*held, other]) == ("team/also", "team/train")

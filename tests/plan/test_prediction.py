@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from divvy.model import parse_cluster
 from divvy.plan import level, plan
+from divvy.plan.claimable import BY_CLAIMS
+from divvy.render.words import device_words
 from tests.model import guide
 from tests.plan.stacks import example, planned, pool
 
@@ -108,8 +111,9 @@ def _check_sums(prediction):
     for each in prediction.pools:
         nodes = [each.node] * (each.count - len(each.overrides)) + [*each.overrides.values()]
         counted = Counter(device.resource for node in nodes for device in node.devices)
-        assert each.totals == counted
-        total += counted
+        advertised = {n: c for n, c in each.totals.items() if not n.endswith(BY_CLAIMS)}
+        assert advertised == counted
+        total += each.totals
     assert prediction.totals == total
 
 
@@ -185,3 +189,29 @@ def test_rules_by_uuid_are_noted():
     (only,) = planned(profiles, main=pool("u")).pools
     assert only.node.per_node == {"nvidia.com/gpu": 4}
     assert "selects by UUID" in only.node.notes[0]
+
+
+HARDWARE = {"model": "T4", "gpus": 2, "count": 3}
+UNDESCRIBED = {"model": "NVIDIA Z1", "memory": "24Gi", "gpus": 2, "count": 3}
+
+
+def test_a_model_without_data_is_planned_with_the_memory_that_the_file_says():
+    value = {
+        "profiles": {"p": {"timeSlicing": {"replicas": 4, "memoryLimit": "auto"}}},
+        "pools": {"main": {"hardware": UNDESCRIBED, "profile": "p"}},
+    }
+    (main,) = plan(parse_cluster(value), "s").pools
+    assert main.node is not None
+    assert main.totals == {"nvidia.com/gpu.shared": 24}
+    device = main.node.devices[0]
+    assert (device.memory_mib, device.sms) == (24 * 1024, None)
+    assert device_words(device) == "GPU shared by 4: 24,576 MiB, SMs unknown"
+    (note,) = main.node.notes
+    assert "its MIG geometry are not known" in note
+
+
+def test_a_model_with_data_has_no_such_note():
+    value = {"profiles": {"p": {}}, "pools": {"main": {"hardware": HARDWARE, "profile": "p"}}}
+    (main,) = plan(parse_cluster(value), "s").pools
+    assert main.node is not None
+    assert main.node.notes == ()

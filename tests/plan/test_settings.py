@@ -149,6 +149,17 @@ def test_what_concerns_no_node_by_now_shows(after: dict[str, Any]) -> None:
     assert compare(after, BASE).settings
 
 
+def test_the_memory_of_a_model_without_data_shows() -> None:
+    hardware = {"model": "Z1", "memory": "24Gi", "gpus": 1, "count": 1}
+    more = {**hardware, "memory": "48Gi"}
+    difference = compare(
+        changed(pools__auto__hardware=hardware), changed(pools__auto__hardware=more)
+    )
+    assert [(one.path, one.after) for one in difference.settings] == [
+        ("pools.auto.hardware.memory", "48Gi")
+    ]
+
+
 @pytest.mark.parametrize("profile", ["w", "seven"])
 def test_the_first_node_of_a_pool_is_no_new_hardware(profile: str) -> None:
     before = changed(pools__auto__profile=profile)

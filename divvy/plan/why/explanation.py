@@ -3,10 +3,18 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from divvy.model.mig_names import resource_part
+from divvy.plan.claim_matching import (
+    is_kind,
+    is_wanted_type,
+    rounding,
+    share_size,
+    too_much,
+    unknown_capacity,
+)
+from divvy.plan.claim_requests import Request
 from divvy.plan.live_claims import ClaimedGpu, LiveDevice
-from divvy.plan.why.request import Request
 
 
 @dataclass(frozen=True)
@@ -64,16 +72,30 @@ class Explanation:
 
 
 def explain(
-    pod: str, requests: Sequence[Request], gpus: Sequence[ClaimedGpu], notes: Sequence[str] = ()
+    pod: str,
+    requests: Sequence[Request],
+    gpus: Sequence[ClaimedGpu],
+    notes: Sequence[str] = (),
+    closed: Mapping[str, str] = MappingProxyType({}),
 ) -> Explanation:
-    """Compare what a pod asks for with what is free."""
-    return Explanation(pod, tuple(notes), tuple(_verdict(request, gpus) for request in requests))
+    """Compare what a pod asks for with what is free.
+
+    ``closed`` are the nodes that the pod may not go to, each with the reason.
+    """
+    verdicts = tuple(_verdict(request, gpus, closed) for request in requests)
+    return Explanation(pod, tuple(notes), verdicts)
 
 
-def _verdict(request: Request, gpus: Sequence[ClaimedGpu]) -> Verdict:
-    obstacles: list[Obstacle] = []
+def _verdict(request: Request, gpus: Sequence[ClaimedGpu], closed: Mapping[str, str]) -> Verdict:
+    obstacles = [
+        Obstacle(node, closed[node], never=True)
+        for node in dict.fromkeys(gpu.node for gpu in gpus)
+        if node in closed
+    ]
     room: Counter[str] = Counter()
     for gpu in gpus:
+        if gpu.node in closed:
+            continue
         found = _look(request, gpu)
         if isinstance(found, Obstacle):
             obstacles.append(found)
@@ -89,12 +111,9 @@ def _verdict(request: Request, gpus: Sequence[ClaimedGpu]) -> Verdict:
 
 def _look(request: Request, gpu: ClaimedGpu) -> int | Obstacle:
     """Return how many of the request a GPU can give now, or why none."""
-    dashed = f"-{gpu.type}-"
-    if request.use_types and not any(f"-{name}-" in dashed for name in request.use_types):
+    if not is_wanted_type(request, gpu):
         return Obstacle(gpu.name, f"is {gpu.product}", never=True)
-    if any(f"-{name}-" in dashed for name in request.no_types):
-        return Obstacle(gpu.name, f"is {gpu.product}", never=True)
-    devices = [device for device in gpu.devices if _is_kind(request, device)]
+    devices = [device for device in gpu.devices if is_kind(request, device)]
     if not devices:
         return Obstacle(gpu.name, _not_offered(request, gpu), never=True)
     free = [found for found in (_try(request, gpu, device) for device in devices) if found is True]
@@ -104,15 +123,6 @@ def _look(request: Request, gpu: ClaimedGpu) -> int | Obstacle:
     first = next(found for found in (_try(request, gpu, device) for device in devices))
     assert isinstance(first, Obstacle)
     return first
-
-
-def _is_kind(request: Request, device: LiveDevice) -> bool:
-    if request.kind == "gpu":
-        return device.whole
-    if request.kind == "mig":
-        known = device.profile
-        return known is not None and resource_part(known) == resource_part(request.profile or "")
-    return device.kind == "share" and device.tenant == request.tenant
 
 
 def _not_offered(request: Request, gpu: ClaimedGpu) -> str:
@@ -129,10 +139,9 @@ def _not_offered(request: Request, gpu: ClaimedGpu) -> str:
 
 def _try(request: Request, gpu: ClaimedGpu, device: LiveDevice) -> bool | Obstacle:
     """Return True where a device is free for the request, else what is in the way."""
-    memory, cores = _size(request, device)
-    if memory > device.memory_mib:
-        reason = f"{memory:,} MiB are more than its {device.memory_mib:,}"
-        return Obstacle(gpu.name, reason, never=True)
+    never = unknown_capacity(request, device) or too_much(request, device)
+    if never:
+        return Obstacle(gpu.name, never, never=True)
     if device.taints:
         return Obstacle(gpu.name, f"takes no new pods: {', '.join(device.taints)}")
     if not _counters_free(gpu, device):
@@ -144,22 +153,12 @@ def _try(request: Request, gpu: ClaimedGpu, device: LiveDevice) -> bool | Obstac
     names = tuple(holder.words for holder in device.holders)
     if len(device.holders) >= device.most:
         return Obstacle(gpu.name, f"has its {device.most} shares", names)
+    memory, cores = share_size(request, device)
     if memory > device.free_mib or cores > device.free_cores:
-        reason = f"{device.free_mib:,} MiB and {device.free_cores} % are free"
-        return Obstacle(gpu.name, reason, names)
+        rounded = rounding(request, device)
+        free = f"{device.free_mib:,} MiB and {device.free_cores} % are free"
+        return Obstacle(gpu.name, f"{rounded}; {free}" if rounded else free, names)
     return True
-
-
-def _size(request: Request, device: LiveDevice) -> tuple[int, int]:
-    """Return the MiB and per cent that a request takes of a device."""
-    if device.kind != "share":
-        return 0, 0
-    cores = 1 if request.cores is None else request.cores
-    if request.kind == "gpu":
-        return device.memory_mib, device.cores
-    if request.percent is not None:
-        return device.memory_mib * request.percent // 100, cores
-    return request.memory_mib or 0, cores
 
 
 def _counters_free(gpu: ClaimedGpu, device: LiveDevice) -> bool:

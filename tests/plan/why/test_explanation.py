@@ -2,8 +2,9 @@
 
 import pytest
 
+from divvy.plan.claim_requests import Request
 from divvy.plan.live_claims import claimed_gpus
-from divvy.plan.why import Request, explain
+from divvy.plan.why import explain
 from divvy.plan.why.explanation import Verdict
 from tests.plan.claimed import claim, slices
 
@@ -23,6 +24,20 @@ def test_what_is_free_is_said_to_be_free() -> None:
     assert verdict.conclusion == "free on n"
 
 
+def test_a_free_gpu_on_a_node_that_the_pod_may_not_go_to_is_not_free() -> None:
+    both = [*slices("n", ON_DEMAND, gpus=1), *slices("m", ON_DEMAND, gpus=1)]
+    held = [claim("s", "n", "gpu-n-0", None, None)]
+    closed = {"m": "has no label kind=a, which the pod wants"}
+    gpus = claimed_gpus(both, held)
+    (verdict,) = explain("team/pod", [Request(1, "gpu")], gpus, closed=closed).verdicts
+    assert verdict.nodes == ()
+    assert verdict.conclusion == "waits until one of these ends or makes room: team/s"
+    assert [one.words for one in verdict.obstacles] == [
+        "m: has no label kind=a, which the pod wants",
+        "n GPU 0: is held: team/s",
+    ]
+
+
 def test_a_whole_gpu_waits_for_the_pods_with_shares() -> None:
     held = [claim(f"share-{i}", "n", f"gpu-n-{i}-share", "3000Mi", "30") for i in (0, 1)]
     verdict = _verdict(Request(1, "gpu"), held)
@@ -37,6 +52,34 @@ def test_a_share_that_is_too_large_now_names_what_is_free_and_the_holders() -> N
     verdict = _verdict(SHARE, held)
     assert verdict.obstacles[0].reason == "1,960 MiB and 70 % are free"
     assert verdict.obstacles[0].holders == ("team/s0 (39,000 MiB, 30 %)",)
+
+
+def test_a_share_without_cores_takes_all_of_the_gpus_time() -> None:
+    one = slices("n", {"shares": {}}, gpus=1)
+    held = [claim("s", "n", "gpu-n-0-share", "1000Mi", "1")]
+    (obstacle,) = _verdict(Request(1, "share", 1000), held, one).obstacles
+    assert obstacle.reason == "39,960 MiB and 99 % are free"
+
+
+def test_a_size_is_rounded_up_as_the_scheduler_does() -> None:
+    one = slices("n", {"shares": {"memory": {"step": "4Gi"}}}, gpus=1)
+    held = [claim("s", "n", "gpu-n-0-share", "32Gi", "1")]
+    for asked, nodes in ((8192, ("n",)), (4097, ("n",)), (1, ("n",))):
+        assert _verdict(Request(1, "share", asked, None, 1), held, one).nodes == nodes
+    more = [*held, claim("t", "n", "gpu-n-0-share", "4Gi", "1")]
+    verdict = _verdict(Request(1, "share", 4097, None, 1), more, one)
+    assert verdict.nodes == ()
+    assert verdict.obstacles[0].reason == (
+        "4,097 MiB take 8,192, in steps of 4,096; 4,096 MiB and 98 % are free"
+    )
+
+
+def test_a_size_that_is_too_large_when_it_is_rounded_up_is_never_waited_for() -> None:
+    one = slices("n", {"shares": {"memory": {"step": "3Gi"}}}, gpus=1)
+    assert _verdict(Request(1, "share", 39936, None, 1), [], one).nodes == ("n",)
+    assert _verdict(Request(1, "share", 39937, None, 1), [], one).conclusion == (
+        "no GPU can ever give it: 39,937 MiB take 43,008, in steps of 3,072, more than its 39,936"
+    )
 
 
 def test_a_share_that_no_gpu_can_give_is_never_waited_for() -> None:
@@ -86,6 +129,23 @@ def test_the_eighth_mig_device_names_the_seven() -> None:
         (Request(1, "share", 10, tenant="prod"), "has no shares for tenant prod (2 GPUs)"),
         (Request(1, "share", 10, use_types=("t4",)), "is NVIDIA A100-SXM4-40GB (2 GPUs)"),
         (Request(1, "share", 10, no_types=("a100",)), "is NVIDIA A100-SXM4-40GB (2 GPUs)"),
+        (
+            Request(1, "share", unknown=("divvy.gpu/memory",)),
+            "has no divvy.gpu/memory; the claim has to call it memory (2 GPUs)",
+        ),
+        (
+            Request(1, "share", 10, unknown=("tflops",)),
+            "has no tflops, only memory and cores (2 GPUs)",
+        ),
+        (Request(1, "share", 10, cores=101), "101 % of its time are asked for (2 GPUs)"),
+        (Request(1, "share", 10, turns=2), "a claim gets one share of it, not 2 (2 GPUs)"),
+        (Request(1, "gpu", 40961), "40,961 MiB are more than its 40,960 (2 GPUs)"),
+        (Request(1, "gpu", cores=10), "has no cores, only memory (2 GPUs)"),
+        (Request(1, "gpu", turns=1), "has no shares, only memory (2 GPUs)"),
+        (
+            Request(1, "mig", 4865, profile="1g.5gb"),
+            "4,865 MiB are more than its 4,864 (2 GPUs)",
+        ),
     ],
 )
 def test_what_is_not_offered_at_all(request_of: Request, reason: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from divvy.model.stack import Names
-from divvy.plan.why import Request, requests_of
+from divvy.plan.claim_requests import Request, requests_of
 from divvy.plan.why.pod import notes_of
 
 
@@ -37,6 +37,12 @@ def test_names_of_ones_own() -> None:
     )
 
 
+def test_whole_gpus_of_a_type() -> None:
+    entry = {"name": "divvy-c0", "resourceClaimTemplateName": "divvy-2x1g.use.a100.no.t4"}
+    (request,) = requests_of(_pod(claims=[entry]), (), Names())
+    assert request.words == "2 whole GPUs on a100 not on t4"
+
+
 def test_the_template_says_what_was_asked_for_and_its_claim_is_not_counted_twice() -> None:
     entry = {
         "name": "gpu-c0",
@@ -56,6 +62,55 @@ def test_the_template_says_what_was_asked_for_and_its_claim_is_not_counted_twice
     )
 
 
+def _by_hand(sizes: dict[str, str], device_class: str = "divvy-share") -> dict[str, Any]:
+    exact: dict[str, Any] = {"deviceClassName": device_class, "capacity": {"requests": sizes}}
+    return {
+        "metadata": {"name": "mine", "namespace": "team"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": exact}]}},
+    }
+
+
+def test_capacities_that_no_device_has_are_noted() -> None:
+    claim = _by_hand({"divvy.gpu/memory": "3000Mi", "cores": "30", "shares": "1"})
+    (request,) = requests_of(_pod(), [claim], Names())
+    assert request == Request(1, "share", None, None, 30, unknown=("divvy.gpu/memory",), turns=1)
+
+
+@pytest.mark.parametrize("kind", ["gpu", "mig-1g.5gb"])
+def test_capacities_count_whatever_the_class(kind: str) -> None:
+    claim = _by_hand({"memory": "3Gi", "cores": "30", "shares": "1500m", "x": "1"}, f"divvy-{kind}")
+    (request,) = requests_of(_pod(), [claim], Names())
+    asked = (request.memory_mib, request.cores, request.turns, request.unknown)
+    assert asked == (3072, 30, 2, ("x",))
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"allocationMode": "All"}, "all devices of a kind (allocationMode)"),
+        ({"adminAccess": True}, "devices that others have (adminAccess)"),
+        ({"tolerations": [{"operator": "Exists"}]}, "devices with taints (tolerations)"),
+    ],
+)
+def test_what_is_not_looked_at_is_said(more: dict[str, Any], said: str) -> None:
+    claim = _by_hand({})
+    claim["spec"]["devices"]["requests"][0]["exactly"] |= more
+    (request,) = requests_of(_pod(), [claim], Names())
+    assert request.unread == (said,)
+
+
+def test_alternatives_and_constraints_are_not_looked_at() -> None:
+    first, second = ({"name": n, "deviceClassName": f"divvy-{n}"} for n in ("gpu", "share"))
+    asked = [{"name": "r", "firstAvailable": [first, second]}]
+    constraints = [{"matchAttribute": "divvy.gpu/type"}]
+    spec = {"devices": {"requests": asked, "constraints": constraints}}
+    claim = {"metadata": {"name": "mine", "namespace": "team"}, "spec": spec}
+    (request,) = requests_of(_pod(), [claim], Names())
+    assert request.kind == "gpu"
+    assert request.unread == ("alternatives (firstAvailable)",)
+    assert request.narrowed == ("constraints",)
+
+
 def test_a_claim_by_hand() -> None:
     capacity = {"requests": {"memory": "3000000000", "cores": "30"}}
     exact = {
@@ -70,6 +125,20 @@ def test_a_claim_by_hand() -> None:
     assert requests_of(_pod(), [claim], Names()) == (
         Request(1, "share", 2862, None, 30, selectors=("true",)),
     )
+
+
+@pytest.mark.parametrize(
+    ("memory", "cores", "asked"),
+    [
+        ("5n", "5u", (1, 1)),
+        ("-1", "-5", (1, 1)),  # the scheduler raises these to the least there is
+        ("3000000000u", "1500m", (1, 2)),
+        ("3e9", "30e-1", (2862, 3)),
+    ],
+)
+def test_every_quantity_of_a_claim_by_hand(memory: str, cores: str, asked: tuple[int, int]) -> None:
+    claim = _by_hand({"memory": memory, "cores": cores})
+    assert requests_of(_pod(), [claim], Names()) == (Request(1, "share", asked[0], None, asked[1]),)
 
 
 def test_classes_of_others_are_not_ours() -> None:

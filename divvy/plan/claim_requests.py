@@ -9,6 +9,7 @@ from divvy.model.claim_names import (
     GPU_CLASS,
     MEMORY,
     SHARE_CLASS,
+    SHARES,
     SizedRequest,
     mig_class,
     parse_template_name,
@@ -25,8 +26,11 @@ _MIG_PREFIX = f"{VENDOR}/mig-"
 class Request:
     """So many devices of a kind on one node.
 
-    ``memory_mib`` and ``cores`` are of each share, None for the default of the device; ``percent``
-    is of each GPU's memory. ``selectors`` are conditions of a claim that somebody wrote by hand.
+    ``memory_mib`` and ``cores`` are of each device, None for the default of a share; ``percent``
+    is of each GPU's memory. The rest is of a claim that somebody wrote by hand: ``turns`` is how
+    many shares of a device, ``unknown`` are capacities that no device of ours has. Not looked at
+    are ``selectors`` and what ``narrowed`` names, which leave fewer devices, and what ``unread``
+    names, with which it may get others.
     """
 
     count: int
@@ -39,6 +43,10 @@ class Request:
     use_types: tuple[str, ...] = ()
     no_types: tuple[str, ...] = ()
     selectors: tuple[str, ...] = ()
+    turns: int | None = None
+    unknown: tuple[str, ...] = ()
+    narrowed: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
@@ -101,6 +109,10 @@ def _claim_name(pod: Mapping[str, Any], entry: str) -> str:
 
 
 def _of_template(sized: SizedRequest) -> Request:
+    """Return what a request by size asks for."""
+    if sized.unit == "g":
+        use, no = sized.use_types, sized.no_types
+        return Request(sized.count, "gpu", use_types=use, no_types=no)
     whole = sized.unit == "p" and sized.amount == 100
     return Request(
         sized.count,
@@ -115,38 +127,77 @@ def _of_template(sized: SizedRequest) -> Request:
 
 
 def _of_claim(spec: Mapping[str, Any]) -> Iterator[Request]:
-    for one in spec.get("devices", {}).get("requests") or ():
-        exact = one.get("exactly") or next(iter(one.get("firstAvailable") or ()), None)
-        request = None if exact is None else _of_class(exact)
+    devices = spec.get("devices") or {}
+    narrowed = ("constraints",) if devices.get("constraints") else ()
+    for one in devices.get("requests") or ():
+        alternatives = one.get("firstAvailable") or ()
+        exact = one.get("exactly") or next(iter(alternatives), None)
+        if exact is None:
+            continue
+        request = _of_class(exact)
         if request is not None:
-            yield request
+            unread = ("alternatives (firstAvailable)",) if len(alternatives) > 1 else ()
+            yield replace(request, narrowed=narrowed, unread=(*unread, *_unread(exact)))
+
+
+def classes_of_others(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Yield in words what a claim asks for that is none of our classes."""
+    for one in (spec.get("devices") or {}).get("requests") or ():
+        for exact in (one.get("exactly"), *(one.get("firstAvailable") or ())):
+            if exact and _kind(str(exact["deviceClassName"])) is None:
+                yield f"devices of the class {exact['deviceClassName']}"
+
+
+def _unread(exact: Mapping[str, Any]) -> Iterator[str]:
+    if exact.get("allocationMode") == "All":
+        yield "all devices of a kind (allocationMode)"
+    if exact.get("adminAccess"):
+        yield "devices that others have (adminAccess)"
+    if exact.get("tolerations"):
+        yield "devices with taints (tolerations)"
 
 
 def _of_class(exact: Mapping[str, Any]) -> Request | None:
     name = str(exact["deviceClassName"])
-    sizes = (exact.get("capacity") or {}).get("requests") or {}
-    selectors = tuple(
-        printable(" ".join(one["cel"]["expression"].split()))
-        for one in exact.get("selectors") or ()
-        if "cel" in one
-    )
-    count = int(exact.get("count") or 1)
-    plain = Request(count, "gpu", selectors=selectors)
-    if name == GPU_CLASS:
-        return plain
-    if name.startswith(mig_class("")):
-        return replace(plain, kind="mig", profile=name.removeprefix(mig_class("")))
-    if name != SHARE_CLASS and not name.startswith(SHARE_CLASS + "-"):
+    kind = _kind(name)
+    if kind is None:
         return None
-    memory = sizes.get(MEMORY)
-    cores = sizes.get(CORES)
-    return replace(
-        plain,
-        kind="share",
-        memory_mib=None if memory is None else -int(-parse_quantity(memory) // (1 << 20)),
-        cores=None if cores is None else -int(-parse_quantity(cores) // 1),
-        tenant=name.removeprefix(SHARE_CLASS).removeprefix("-") or None,
+    sizes = (exact.get("capacity") or {}).get("requests") or {}
+    memory, cores, turns = (sizes.get(one) for one in (MEMORY, CORES, SHARES))
+    return Request(
+        int(exact.get("count") or 1),
+        kind,
+        memory_mib=None if memory is None else _rounded_up(memory, 1 << 20),
+        cores=None if cores is None else _rounded_up(cores, 1),
+        profile=name.removeprefix(mig_class("")) if kind == "mig" else None,
+        tenant=(name.removeprefix(SHARE_CLASS).removeprefix("-") or None)
+        if kind == "share"
+        else None,
+        selectors=tuple(
+            printable(" ".join(one["cel"]["expression"].split()))
+            for one in exact.get("selectors") or ()
+            if "cel" in one
+        ),
+        turns=None if turns is None else _rounded_up(turns, 1),
+        # Kubernetes 1.36 compares names as they are written: divvy.gpu/memory is not memory.
+        unknown=tuple(sorted(sizes.keys() - {MEMORY, CORES, SHARES})),
     )
+
+
+def _kind(device_class: str) -> Literal["gpu", "share", "mig"] | None:
+    """Return what a class of ours selects, None for one of others."""
+    if device_class == GPU_CLASS:
+        return "gpu"
+    if device_class.startswith(mig_class("")):
+        return "mig"
+    if device_class == SHARE_CLASS or device_class.startswith(f"{SHARE_CLASS}-"):
+        return "share"
+    return None
+
+
+def _rounded_up(quantity: str, unit: int) -> int:
+    """Return a request in units, at least one: the scheduler raises less to the least there is."""
+    return max(1, -int(-parse_quantity(quantity) // unit))
 
 
 def _of_limits(containers: Sequence[Mapping[str, Any]], names: Names) -> Iterator[Request]:

@@ -1,0 +1,139 @@
+"""Which devices of a node's GPUs claims would get: the search that the scheduler makes."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from divvy.plan.claim_matching import (
+    is_kind,
+    is_wanted_type,
+    share_size,
+    too_much,
+    unknown_capacity,
+)
+from divvy.plan.claim_requests import Request
+from divvy.plan.live_claims import ClaimedGpu, LiveDevice
+
+# A search that is not over by now is given up; the scheduler gives up after ten seconds.
+_MOST_STEPS = 20_000
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A device that a claim takes, or a part of it: MiB and per cent of the GPU's time."""
+
+    gpu: ClaimedGpu
+    device: LiveDevice
+    memory_mib: int = 0
+    cores: int = 0
+
+    @property
+    def words(self) -> str:
+        """Return what it is: ``GPU 0: 3,000 MiB, 30 %``."""
+        if self.device.kind == "share" and self.memory_mib < self.device.memory_mib:
+            return f"GPU {self.gpu.index}: {self.memory_mib:,} MiB, {self.cores} %"
+        if self.device.kind == "mig":
+            return f"GPU {self.gpu.index}: MIG {self.device.profile}"
+        return f"GPU {self.gpu.index}: whole"
+
+
+@dataclass
+class NodeDevices:
+    """The GPUs of one node that claims are offered, and what is taken of them.
+
+    With ``spread`` the agent lists the shares of the least used GPU first.
+    """
+
+    gpus: Sequence[ClaimedGpu]
+    spread: bool = True
+    taken: list[Taken] = field(default_factory=list)
+    _steps: int = 0
+
+    def claim(self, requests: Sequence[Request]) -> tuple[Taken, ...] | None:
+        """Take devices for all requests of a pod, None and nothing where there is no way.
+
+        The first way that is found, requests in their order, devices in the order of the slices
+        (k8s.io/dynamic-resource-allocation/structured, allocateOne): those of one request are
+        distinct and in ascending order.
+        """
+        self._steps = 0
+        before = len(self.taken)
+        if self._search(requests, 0, requests[0].count if requests else 0, 0, before):
+            return tuple(self.taken[before:])
+        del self.taken[before:]
+        return None
+
+    def _search(
+        self, requests: Sequence[Request], at: int, left: int, start: int, before: int
+    ) -> bool:
+        if at == len(requests):
+            return True
+        if left == 0:
+            following = at + 1
+            count = requests[following].count if following < len(requests) else 0
+            return self._search(requests, following, count, 0, before)
+        listed = self._listed(requests[at], before)
+        for number in range(start, len(listed) - left + 1):
+            self._steps += 1
+            if self._steps > _MOST_STEPS:
+                return False
+            taken = self._try(requests[at], *listed[number])
+            if taken is None:
+                continue
+            self.taken.append(taken)
+            if self._search(requests, at, left - 1, number + 1, before):
+                return True
+            self.taken.remove(taken)
+        return False
+
+    def _listed(self, request: Request, before: int) -> list[tuple[ClaimedGpu, LiveDevice]]:
+        """Return the devices of a request's kind in the order in which they are tried.
+
+        The first ``before`` of what is taken was taken by the time the slices were written.
+        """
+        gpus: Sequence[ClaimedGpu] = self.gpus
+        if self.spread and request.kind == "share":
+            tasks = Counter(one.gpu.uuid for one in self.taken[:before])
+            tasks.update({gpu.uuid: len(gpu.holders) for gpu in gpus})
+            gpus = sorted(gpus, key=lambda gpu: tasks[gpu.uuid])
+        return [
+            (gpu, one)
+            for gpu in gpus
+            if is_wanted_type(request, gpu)
+            for one in gpu.devices
+            if is_kind(request, one)
+            and not unknown_capacity(request, one)
+            and not too_much(request, one)
+        ]
+
+    def _try(self, request: Request, gpu: ClaimedGpu, device: LiveDevice) -> Taken | None:
+        own = [one for one in self.taken if _same(one, gpu, device)]
+        if device.taints:
+            return None
+        if not own and not device.holders and not self._has_counters(gpu, device):
+            return None
+        if device.kind != "share":
+            return None if own or device.holders else Taken(gpu, device)
+        memory, cores = share_size(request, device)
+        used = sum(one.memory_mib for one in own), sum(one.cores for one in own)
+        fits = (
+            memory <= device.free_mib - used[0]
+            and cores <= device.free_cores - used[1]
+            and len(own) + len(device.holders) < device.most
+        )
+        return Taken(gpu, device, memory, cores) if fits else None
+
+    def _has_counters(self, gpu: ClaimedGpu, device: LiveDevice) -> bool:
+        used: Counter[str] = Counter()
+        counted = {(one.gpu.uuid, one.device.name): one for one in self.taken}
+        for one in counted.values():
+            # What others hold already has taken its counters.
+            if one.gpu.uuid == gpu.uuid and not one.device.holders:
+                used.update(one.device.consumes)
+        return all(
+            gpu.free.get(name, 0) - used[name] >= number for name, number in device.consumes.items()
+        )
+
+
+def _same(taken: Taken, gpu: ClaimedGpu, device: LiveDevice) -> bool:
+    return taken.gpu.uuid == gpu.uuid and taken.device.name == device.name

@@ -1,0 +1,284 @@
+"""Puts pods on nodes as the scheduler would, and says what is in the way of the others."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from divvy.model import Cluster
+from divvy.model.problems import nearest
+from divvy.model.resource_names import gpu_resource, mig_resource
+from divvy.plan.claim_requests import Request
+from divvy.plan.fit.nodes import FitNode
+from divvy.plan.fit.pods import AskingPod
+from divvy.plan.fit.room import AlikeNodes, Room, room_of
+from divvy.plan.fit.shortage import Lack, Shortage
+from divvy.plan.where import UNSCHEDULABLE
+
+# What every pod of a DaemonSet tolerates of nodes that take no others.
+_DAEMON = (
+    {"key": UNSCHEDULABLE, "operator": "Exists"},
+    {"key": "node.kubernetes.io/not-ready", "operator": "Exists"},
+    {"key": "node.kubernetes.io/unreachable", "operator": "Exists"},
+    {"key": "node.kubernetes.io/disk-pressure", "operator": "Exists"},
+    {"key": "node.kubernetes.io/memory-pressure", "operator": "Exists"},
+    {"key": "node.kubernetes.io/pid-pressure", "operator": "Exists"},
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where pods would go: so many of them, what each gets, what is not known of the nodes."""
+
+    nodes: str
+    pool: str | None
+    node: str | None
+    count: int
+    devices: tuple[str, ...]
+    unless: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Why nodes do not take a pod; ``count`` of them."""
+
+    nodes: str
+    pool: str | None
+    count: int
+    reason: str
+    lack: Lack
+
+
+@dataclass(frozen=True)
+class PodsFit:
+    """What becomes of pods that are alike; ``reason`` says what is in the way of those left."""
+
+    pod: AskingPod
+    wanted: int
+    places: tuple[Place, ...]
+    reason: str
+    obstacles: tuple[Obstacle, ...]
+
+    @property
+    def fitting(self) -> int:
+        """Return how many of them fit."""
+        return self._placed - self.unknown if self.places else 0
+
+    @property
+    def unknown(self) -> int:
+        """Return of how many it depends on what is not looked at."""
+        if self.pod.held_back:
+            return 0
+        if self.pod.unread:
+            return self.wanted
+        return self._placed if self.pod.narrowed else 0
+
+    @property
+    def left(self) -> int:
+        """Return how many do not fit."""
+        return self.wanted - self.fitting - self.unknown
+
+    @property
+    def _placed(self) -> int:
+        return sum(place.count for place in self.places)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What becomes of pods, in the order in which the scheduler looks at them."""
+
+    cluster: str
+    is_live: bool
+    pods: tuple[PodsFit, ...]
+    notes: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return all(one.fitting == one.wanted for one in self.pods)
+
+
+def fit(cluster: Cluster, name: str, nodes: Sequence[FitNode], pods: Iterable[AskingPod]) -> Fit:
+    """Put pods on nodes one after the other, those of a higher priority first.
+
+    Of several nodes that could take a pod it gets the least loaded one, the first where they are
+    equal: there the scheduler takes any.
+    """
+    groups = [AlikeNodes(node) for node in nodes]
+    kinds = claim_kinds(cluster)
+    order = sorted(pods, key=lambda pod: -pod.priority)
+    found = tuple(_fit(pod, groups, kinds) for pod in order)
+    return Fit(name, any(node.is_live for node in nodes), found)
+
+
+def claim_kinds(cluster: Cluster) -> dict[str, Request]:
+    """Return what stands for an extended resource where a node serves it by claims."""
+    claims = cluster.claims
+    if not claims:
+        return {}
+    kinds = {cluster.names.gpu: Request(1, "gpu")}
+    if any(one.shares for one in claims):
+        kinds[gpu_resource(shared=True)] = Request(1, "share")
+    for profile in sorted({profile for one in claims for profile in one.mig}):
+        kinds[mig_resource(profile)] = Request(1, "mig", profile=profile)
+    return kinds
+
+
+def _fit(pod: AskingPod, groups: Sequence[AlikeNodes], kinds: Mapping[str, Request]) -> PodsFit:
+    if pod.held_back:
+        return PodsFit(pod, pod.copies, (), pod.held_back, ())
+    if pod.unread:
+        return PodsFit(pod, pod.copies, (), "; ".join((*pod.unread, *pod.narrowed)), ())
+    if pod.on_every_node:
+        return _fit_everywhere(pod, groups, kinds)
+    search = _Search(pod, groups, kinds)
+    places: Counter[Place] = Counter()
+    for _ in range(pod.copies):
+        place = search.put()
+        if place is None:
+            # What is taken stays taken: whatever is like this pod does not fit either.
+            obstacles = search.obstacles()
+            reason = "; ".join((_reason(pod, obstacles, groups), *pod.narrowed))
+            return PodsFit(pod, pod.copies, _counted(places), reason, _merged(obstacles))
+        places[place] += 1
+    return PodsFit(pod, pod.copies, _counted(places), "; ".join(pod.narrowed), ())
+
+
+class _Search:
+    """Looks for nodes for pods that are alike, one pod after the other."""
+
+    def __init__(
+        self, pod: AskingPod, groups: Sequence[AlikeNodes], kinds: Mapping[str, Request]
+    ) -> None:
+        self._pod, self._kinds = pod, kinds
+        self._suitable: list[tuple[AlikeNodes, tuple[str, ...]]] = []
+        self._refused: list[tuple[FitNode, str]] = []
+        # Nodes that did not take a pod, and of alike ones what the nearest of them lacks.
+        self._failed: set[Room] = set()
+        self._nearest: dict[AlikeNodes, Shortage] = {}
+        for group in groups:
+            suits = pod.where.suits(group.node.labels)
+            refused = suits.problem or _repelled(pod, group.node)
+            if refused:
+                self._refused.append((group.node, refused))
+            else:
+                self._suitable.append((group, suits.unless))
+
+    def put(self) -> Place | None:
+        """Put a pod on the least loaded node that takes it."""
+        rooms = [
+            (room, group, unless)
+            for group, unless in self._suitable
+            for room in group.open()
+            if room not in self._failed
+        ]
+        for room, group, unless in sorted(rooms, key=lambda one: one[0].load):
+            got = room.take(self._pod, self._kinds)
+            if not isinstance(got, Shortage):
+                group.keep(room)
+                return _place(room.node, got, unless)
+            self._failed.add(room)
+            best = self._nearest.get(group)
+            if best is None or (-got.lack, got.missing) < (-best.lack, best.missing):
+                self._nearest[group] = got
+        return None
+
+    def obstacles(self) -> list[tuple[FitNode, Shortage]]:
+        """Return why no node takes a pod."""
+        refusals = [
+            (node, _refusal(self._pod, node, words, self._kinds)) for node, words in self._refused
+        ]
+        suitable = [group for group, _ in self._suitable]
+        return refusals + [(group.node, self._nearest[group]) for group in suitable]
+
+
+def _fit_everywhere(
+    pod: AskingPod, groups: Sequence[AlikeNodes], kinds: Mapping[str, Request]
+) -> PodsFit:
+    """Put one pod on each node that the pod may go to."""
+    where = replace(pod.where, tolerations=(*pod.where.tolerations, *_DAEMON))
+    daemon = replace(pod, where=where)
+    places: Counter[Place] = Counter()
+    obstacles = []
+    wanted = 0
+    for group in groups:
+        suits = where.suits(group.node.labels)
+        if suits.problem or _repelled(daemon, group.node):
+            continue
+        for room in group.all():
+            wanted += 1
+            got = room.take(daemon, kinds)
+            if isinstance(got, Shortage):
+                obstacles.append((group.node, got))
+            else:
+                places[_place(room.node, got, suits.unless)] += 1
+    reasons = (*([_reason(pod, obstacles, groups)] if obstacles else []), *pod.narrowed)
+    reason = "; ".join(reasons)
+    return PodsFit(pod, wanted, _counted(places), reason, _merged(obstacles, each=True))
+
+
+def _repelled(pod: AskingPod, node: FitNode) -> str:
+    taint = pod.where.untolerated(node.taints)
+    if taint is None:
+        return ""
+    return f"has the taint {taint.words}, which the pod does not tolerate"
+
+
+def _refusal(pod: AskingPod, node: FitNode, words: str, kinds: Mapping[str, Request]) -> Shortage:
+    """Return what a node lacks at all, or else why the pod may not go there."""
+    empty = replace(node, used={}, pods=0, holders={})
+    got = room_of(empty).take(pod, kinds)
+    if isinstance(got, Shortage) and got.lack < Lack.NOT_ALLOWED:
+        return got
+    return Shortage(Lack.NOT_ALLOWED, words)
+
+
+def _reason(
+    pod: AskingPod, obstacles: Sequence[tuple[FitNode, Shortage]], groups: Sequence[AlikeNodes]
+) -> str:
+    """Say in one sentence what is in the way."""
+    if not obstacles:
+        return "there are no nodes"
+    offered = {name for group in groups for name in group.node.capacity}
+    what = "node" if groups[0].node.is_live else "pool"
+    asked = sorted(name for name in pod.requests if "/" in name)
+    unknown = next((name for name in asked if name not in offered), "")
+    most = max(one.lack for _, one in obstacles)
+    if most is Lack.NOT_OFFERED and unknown:
+        devices = sorted(name for name in offered if "/" in name)
+        return f"no {what} offers {unknown}; {nearest(unknown, devices)}"
+    if most is Lack.NOT_OFFERED and len(asked) > 1:
+        return f"no {what} offers all of it: {' and '.join(asked)}"
+    last = _merged([one for one in obstacles if one[1].lack is most])
+    words = "; ".join(f"{one.nodes} {one.reason}" for one in last[:2])
+    more = f"; and {len(last) - 2} more" if len(last) > 2 else ""
+    ended = [node.lowest_priority for node, one in obstacles if one.lack is Lack.NOT_FREE]
+    if any(lowest is not None and lowest < pod.priority for lowest in ended):
+        more += "; the scheduler may end pods of a lower priority for it"
+    return words + more
+
+
+def _merged(
+    obstacles: Sequence[tuple[FitNode, Shortage]], *, each: bool = False
+) -> tuple[Obstacle, ...]:
+    """Return obstacles with equal ones of a pool as one; ``each`` is one node of its group."""
+    count: Counter[tuple[str, str | None, Shortage]] = Counter()
+    first: dict[tuple[str | None, str], tuple[str, Shortage]] = {}
+    for node, found in obstacles:
+        nodes, shortage = first.setdefault((node.pool, found.words), (node.words, found))
+        count[nodes, node.pool, shortage] += 1 if each else node.count
+    return tuple(
+        Obstacle(
+            nodes if number == 1 or nodes.startswith("pool ") else f"{nodes} and {number - 1} more",
+            pool,
+            number,
+            shortage.words,
+            shortage.lack,
+        )
+        for (nodes, pool, shortage), number in count.items()
+    )
+
+
+def _place(node: FitNode, devices: tuple[str, ...], unless: tuple[str, ...]) -> Place:
+    return Place(node.words, node.pool, node.labels.name, 1, devices, unless)
+
+
+def _counted(places: Mapping[Place, int]) -> tuple[Place, ...]:
+    return tuple(replace(place, count=number) for place, number in places.items())

@@ -1,0 +1,198 @@
+"""A pod as the scheduler sees it: what it asks for, and where it may go."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from divvy.model import Cluster
+from divvy.model.problems import printable
+from divvy.plan.claim_requests import Request, classes_of_others, requests_of
+from divvy.plan.fit.sizes import read_sizes
+from divvy.plan.pod_requests import claim_requests, most_of_one, pod_requests
+from divvy.plan.where import Where, where_of
+
+# Numbers of priority classes that every cluster has.
+SYSTEM_PRIORITIES = {
+    "system-node-critical": 2_000_001_000,
+    "system-cluster-critical": 2_000_000_000,
+}
+
+
+@dataclass(frozen=True)
+class AskingPod:
+    """Pods that are alike: ``copies`` of them.
+
+    ``requests`` are cpu in cores, memory in bytes, extended resources in numbers; ``most`` is the
+    most that one container asks for. ``by_claim`` is how a node that offers no such resource could
+    serve one with a claim: each request with its name and count. ``claims`` are what the pod claims
+    on any node. ``on_every_node``: one on each node that it may
+    go to. ``held_back`` says why the scheduler would not look at it. Of its claims is not looked at
+    what ``narrowed`` names, which leaves fewer devices, and what ``unread`` names, with which it
+    may get others.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    copies: int
+    requests: Mapping[str, Fraction]
+    most: Mapping[str, int]
+    by_claim: Mapping[str, tuple[tuple[str, int], ...]]
+    claims: tuple[Request, ...]
+    where: Where
+    priority: int = 0
+    on_every_node: bool = False
+    held_back: str = ""
+    narrowed: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def full_name(self) -> str:
+        """Return ``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Around:
+    """What else decides about a pod: labels of namespaces, priorities, claims and templates.
+
+    ``claims`` are specifications of claims by namespace and name, ``templates`` of templates;
+    ``shared`` are claims that several pods have, or that have their devices already.
+    """
+
+    namespaces: Mapping[str, Mapping[str, str]]
+    priorities: Mapping[str, int]
+    default_priority: int
+    claims: Mapping[tuple[str, str], Mapping[str, Any]]
+    templates: Mapping[tuple[str, str], Mapping[str, Any]]
+    shared: frozenset[tuple[str, str]] = frozenset()
+
+
+def claims_by_name(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the claims that a pod names, which other pods may have, too."""
+    entries = spec.get("resourceClaims") or ()
+    names = (entry.get("resourceClaimName") for entry in entries)
+    return tuple(dict.fromkeys(str(name) for name in names if name))
+
+
+def asking_pod(
+    raw: Mapping[str, Any],
+    cluster: Cluster,
+    around: Around,
+    *,
+    kind: str = "Pod",
+    name: str = "",
+    copies: int = 1,
+) -> AskingPod:
+    """Read a pod, or the template of one; its shape has been checked."""
+    meta, spec = raw.get("metadata") or {}, raw["spec"]
+    namespace = str(meta.get("namespace") or "default")
+    notes: list[str] = []
+    sizes = read_sizes(spec, meta, cluster, around.namespaces.get(namespace, {}))
+    spec = sizes.spec
+    requests = pod_requests(spec)
+    claims, missing = _claims(spec, cluster, around, namespace)
+    gates = [str(one.get("name")) for one in spec.get("schedulingGates") or ()]
+    held_back = f"its scheduling gates are closed: {', '.join(gates)}" if gates else missing
+    held_back = sizes.refused or held_back
+    notes += _not_looked_at(spec)
+    return AskingPod(
+        kind=kind,
+        namespace=printable(namespace),
+        name=printable(name or meta.get("name") or meta.get("generateName") or ""),
+        copies=copies,
+        requests=requests,
+        most=most_of_one(spec),
+        by_claim={one: claim_requests(spec, one) for one in requests if "/" in one},
+        claims=(*sizes.requests, *claims.requests),
+        where=where_of(spec),
+        priority=_priority(spec, around, notes),
+        on_every_node=kind == "DaemonSet",
+        held_back=printable(held_back),
+        narrowed=_words(claims.narrowed),
+        unread=_words(claims.unread),
+        notes=tuple(map(printable, notes)),
+    )
+
+
+@dataclass
+class _Claims:
+    """What the claims of a pod ask for; by claim what is not looked at."""
+
+    requests: list[Request] = field(default_factory=list)
+    narrowed: dict[str, list[str]] = field(default_factory=dict)
+    unread: dict[str, list[str]] = field(default_factory=dict)
+
+
+def _claims(
+    spec: Mapping[str, Any], cluster: Cluster, around: Around, namespace: str
+) -> tuple[_Claims, str]:
+    """Return what the pod's own claims ask for, and which of them are missing."""
+    found, missing = _Claims(), ""
+    for entry in spec.get("resourceClaims") or ():
+        template, claim = entry.get("resourceClaimTemplateName"), entry.get("resourceClaimName")
+        ours = requests_of({"spec": {"resourceClaims": [entry]}}, (), cluster.names)
+        if ours:
+            found.requests += ours
+        elif template and (namespace, template) in around.templates:
+            _read(found, template, around.templates[namespace, template], cluster)
+        elif claim and (namespace, claim) in around.claims:
+            _read(found, claim, around.claims[namespace, claim], cluster)
+            if (namespace, claim) in around.shared:
+                found.unread.setdefault(claim, []).append("which pods share it")
+        else:
+            what = f"ResourceClaimTemplate {template}" if template else f"ResourceClaim {claim}"
+            missing = missing or f"there is no {what} in namespace {namespace}"
+    return found, missing
+
+
+def _read(found: _Claims, name: str, spec: Mapping[str, Any], cluster: Cluster) -> None:
+    """Add what a claim asks for."""
+    made = {"metadata": {"name": name}, "spec": spec}
+    asked = requests_of({"spec": {}}, [made], cluster.names)
+    narrowed = list(classes_of_others(spec))
+    if any(request.selectors for request in asked):
+        narrowed.append("conditions (CEL)")
+    narrowed += [word for request in asked for word in request.narrowed]
+    unread = [word for request in asked for word in request.unread]
+    found.requests += asked
+    for kept, words in ((found.narrowed, narrowed), (found.unread, unread)):
+        if words:
+            kept.setdefault(name, []).extend(dict.fromkeys(words))
+
+
+def _words(by_claim: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    return tuple(
+        printable(f"not looked at in claim {name}: {', '.join(words)}")
+        for name, words in by_claim.items()
+    )
+
+
+def _priority(spec: Mapping[str, Any], around: Around, notes: list[str]) -> int:
+    if isinstance(spec.get("priority"), int):
+        return int(spec["priority"])
+    name = spec.get("priorityClassName")
+    if not name:
+        return around.default_priority
+    known = {**SYSTEM_PRIORITIES, **around.priorities}
+    if name not in known:
+        notes.append(f"its priority class {name} is not known here; it counts as 0")
+    return known.get(name, 0)
+
+
+def _not_looked_at(spec: Mapping[str, Any]) -> list[str]:
+    affinity = spec.get("affinity") or {}
+    found = [f"affinity.{key}" for key in ("podAffinity", "podAntiAffinity") if affinity.get(key)]
+    found += ["topologySpreadConstraints"] if spec.get("topologySpreadConstraints") else []
+    containers: Sequence[Mapping[str, Any]] = spec.get("containers") or ()
+    if any(port.get("hostPort") for one in containers for port in one.get("ports") or ()):
+        found.append("host ports")
+    if any("persistentVolumeClaim" in one for one in spec.get("volumes") or ()):
+        found.append("volumes")
+    scheduler = spec.get("schedulerName") or "default-scheduler"
+    notes = [f"not looked at: {', '.join(found)}"] if found else []
+    if scheduler != "default-scheduler":
+        notes.append(f"its scheduler is {scheduler}; what is said here is Kubernetes' own")
+    return notes

@@ -1,0 +1,123 @@
+"""Whether pods fit, for the terminal and as JSON; docs/fit.md describes it."""
+
+import json
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from divvy.plan.fit import Fit, Obstacle, Place, PodsFit
+from divvy.plan.fit.shortage import Lack
+
+# So many of the nodes that do not take a pod are shown.
+_MOST = 10
+
+
+def fit_text(fit: Fit) -> RenderableType:
+    """Return for each pod where it would go, or what is in the way."""
+    wanted = sum(one.wanted for one in fit.pods)
+    fitting = sum(one.fitting for one in fit.pods)
+    unknown = sum(one.unknown for one in fit.pods)
+    against = "beside what is held now" if fit.is_live else "where nothing is held"
+    said = f": {fitting} of {_pods(wanted)} fit {against}"
+    said += f", {unknown:,} {'is' if unknown == 1 else 'are'} unknown" if unknown else ""
+    heading = Text.assemble((fit.cluster, "bold"), said)
+    parts: list[RenderableType] = [heading]
+    for one in fit.pods:
+        parts += _pods_fit(one)
+    parts += [Text(f"note: {note}", style="dim") for note in fit.notes]
+    return Group(*parts)
+
+
+def fit_json(fit: Fit) -> str:
+    """Return whether pods fit as JSON text."""
+    document = {
+        "cluster": fit.cluster,
+        "live": fit.is_live,
+        "fits": bool(fit),
+        "pods": [_pods_document(one) for one in fit.pods],
+        "notes": list(fit.notes),
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _pods(number: int) -> str:
+    return "1 pod" if number == 1 else f"{number:,} pods"
+
+
+def _pods_fit(one: PodsFit) -> list[RenderableType]:
+    pod = one.pod
+    kind = "" if pod.kind == "Pod" and one.wanted == 1 else f" ({pod.kind}, {_pods(one.wanted)})"
+    verdict = Text("fits" if one.wanted == 1 else "fit", style="green")
+    if one.left == one.wanted and one.wanted:
+        verdict = Text("does not fit" if one.wanted == 1 else "do not fit", style="yellow")
+    elif one.unknown == one.wanted and one.wanted:
+        verdict = Text("unknown", style="yellow")
+    elif one.unknown:
+        left = f"{one.left:,} {'does' if one.left == 1 else 'do'} not fit"
+        verdict = Text(f"{one.unknown:,} unknown, {left}", style="yellow")
+    elif one.left:
+        verdict = Text(f"{one.fitting:,} fit, {one.left:,} not", style="yellow")
+    parts: list[RenderableType] = [
+        "",
+        Text.assemble((pod.full_name, "bold"), f"{kind}: ", verdict),
+    ]
+    parts += [_indented(_place(place, one.wanted)) for place in one.places]
+    if one.reason:
+        parts.append(_indented(one.reason))
+        others = [each for each in one.obstacles if _adds(each, one.reason)]
+        parts += [_indented(_obstacle(each), 4, "dim") for each in others[:_MOST]]
+        if len(others) > _MOST:
+            parts.append(_indented(f"and {len(others) - _MOST} more", 4, "dim"))
+    parts += [_indented(note, 2, "dim") for note in pod.notes]
+    return parts
+
+
+def _place(place: Place, wanted: int) -> str:
+    number = "" if wanted == 1 else f"{place.count:,} on "
+    devices = f": {', '.join(place.devices)}" if place.devices else ""
+    unless = f", if its nodes {' and '.join(place.unless)}" if place.unless else ""
+    return f"{number}{place.nodes}{devices}{unless}"
+
+
+def _adds(one: Obstacle, reason: str) -> bool:
+    """Return whether an obstacle says more than the reason, and than that nothing is there."""
+    return one.lack is not Lack.NOT_OFFERED and f"{one.nodes} {one.reason}" not in reason
+
+
+def _obstacle(one: Obstacle) -> str:
+    nodes = f" ({one.count:,} nodes)" if one.count > 1 and one.nodes.startswith("pool ") else ""
+    return f"{one.nodes}{nodes}: {one.reason}"
+
+
+def _indented(text: str, by: int = 2, style: str = "") -> RenderableType:
+    return Padding(Text(text, style=style), (0, 0, 0, by))
+
+
+def _pods_document(one: PodsFit) -> dict[str, Any]:
+    return {
+        "kind": one.pod.kind,
+        "namespace": one.pod.namespace,
+        "name": one.pod.name,
+        "priority": one.pod.priority,
+        "pods": one.wanted,
+        "fit": one.fitting,
+        "unknown": one.unknown,
+        "places": [
+            {
+                "pool": place.pool,
+                "node": place.node,
+                "pods": place.count,
+                "devices": list(place.devices),
+                "if": list(place.unless),
+            }
+            for place in one.places
+        ],
+        "reason": one.reason,
+        "obstacles": [
+            {"pool": each.pool, "where": each.nodes, "nodes": each.count, "reason": each.reason}
+            for each in one.obstacles
+        ],
+        "notes": list(one.pod.notes),
+    }

@@ -1,0 +1,458 @@
+"""Where pods go, and the sentence that says what is in the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from divvy.model import Cluster, parse_cluster
+from divvy.plan import plan
+from divvy.plan.fit import Fit, fit, nodes_of_cluster, nodes_of_plan, read_manifests
+from divvy.plan.fit.manifests import Document
+
+SHARED = "nvidia.com/gpu.shared"
+PROFILES = {
+    "whole": {},
+    "slices": {"timeSlicing": {"replicas": 4}},
+    "mix": {"mig": {"2g.10gb": 2, "1g.5gb": 3}},
+    "by-size": {"claims": {"shares": {"memory": {"step": "256Mi"}, "max": 3}}},
+    "on-demand": {"claims": {"mig": ["1g.5gb", "2g.10gb", "3g.20gb"]}},
+    "apart": {"claims": {"shares": {}, "tenants": ["prod", "dev"]}},
+}
+
+
+def cluster(**pools: Any) -> Cluster:
+    """Return a cluster of pools: profile, GPUs, nodes, and what else a pool has."""
+    value = {}
+    for name, (profile, gpus, count, *more) in pools.items():
+        hardware = {"model": "A100-SXM4-40GB", "gpus": gpus, "count": count}
+        rest = more[0] if more else {}
+        value[name] = {"select": {"pool": name}, "profile": profile, "hardware": hardware, **rest}
+    return parse_cluster({"profiles": PROFILES, "pools": value})
+
+
+def pod(name: str = "train", *, limits: Any = None, **more: Any) -> dict[str, Any]:
+    """Return a pod; ``requests`` and ``annotations`` beside what its spec has."""
+    metadata = {"name": name, "annotations": more.pop("annotations", {})}
+    resources = {"limits": limits or {}, "requests": more.pop("requests", {})}
+    containers = [{"name": "main", "image": "image", "resources": resources}]
+    return {"kind": "Pod", "metadata": metadata, "spec": {"containers": containers, **more}}
+
+
+def deployment(copies: int, limits: Any, name: str = "web") -> dict[str, Any]:
+    spec = {"replicas": copies, "template": pod(limits=limits)}
+    return {"kind": "Deployment", "metadata": {"name": name, "namespace": "team"}, "spec": spec}
+
+
+def fitted(known: Cluster, *manifests: Any) -> Fit:
+    documents = [Document(f"pods.yaml: document {n}", one) for n, one in enumerate(manifests, 1)]
+    nodes = nodes_of_plan(known, plan(known, "test"))
+    return fit(known, "test", nodes, read_manifests(documents, known).pods)
+
+
+def reason(known: Cluster, *manifests: Any) -> str:
+    return fitted(known, *manifests).pods[-1].reason
+
+
+def test_a_pod_goes_where_its_resource_is_offered() -> None:
+    known = cluster(research=("mix", 1, 1), training=("whole", 4, 2))
+    found = fitted(known, pod(limits={"nvidia.com/gpu": 2}))
+    assert found
+    (place,) = found.pods[0].places
+    assert (place.pool, place.count, place.devices) == ("training", 1, ("nvidia.com/gpu ×2",))
+
+
+def test_a_resource_that_nobody_offers_is_named_with_the_nearest() -> None:
+    known = cluster(research=("mix", 1, 1))
+    assert reason(known, pod(limits={"nvidia.com/mig-9g.40gb": 1})) == (
+        "no pool offers nvidia.com/mig-9g.40gb; did you mean nvidia.com/mig-2g.10gb?"
+    )
+
+
+def test_more_than_any_node_has_and_more_than_is_left_are_told_apart() -> None:
+    known = cluster(training=("whole", 4, 2))
+    eight = pod(limits={"nvidia.com/gpu": 8})
+    assert reason(known, eight) == "pool training offers 4 nvidia.com/gpu, it needs 8"
+    three, four = pod("three", limits={"nvidia.com/gpu": 1}), pod(limits={"nvidia.com/gpu": 4})
+    found = fitted(known, three, pod("other", limits={"nvidia.com/gpu": 1}), four)
+    # The least loaded node is taken first, so that both have one pod, as the scheduler does.
+    assert found.pods[-1].reason == (
+        "pool training offers 4 nvidia.com/gpu, 3 are free, it needs 4; held by default/three"
+    )
+
+
+def test_a_workload_says_how_many_of_its_pods_fit() -> None:
+    found = fitted(cluster(research=("mix", 1, 2)), deployment(5, {"nvidia.com/mig-2g.10gb": 1}))
+    (one,) = found.pods
+    assert (one.fitting, one.left, one.pod.full_name) == (4, 1, "team/web")
+    assert not found
+
+
+def test_a_higher_priority_goes_first() -> None:
+    low, high = deployment(4, {"nvidia.com/gpu": 1}), pod("high", limits={"nvidia.com/gpu": 1})
+    high["spec"]["priorityClassName"] = "urgent"
+    urgent = {"kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 10}
+    found = fitted(cluster(training=("whole", 4, 1)), low, high, urgent)
+    assert [(one.pod.name, one.left) for one in found.pods] == [("high", 0), ("web", 1)]
+
+
+def test_a_taint_a_label_and_a_node_name_keep_pods_away() -> None:
+    tainted = {"tolerations": [{"key": "team", "operator": "Exists", "effect": "NoSchedule"}]}
+    known = cluster(training=("whole", 4, 1, {**tainted, "overrides": {"n-1": "slices"}}))
+    gpu = {SHARED: 1}
+    assert reason(known, pod(limits=gpu)) == (
+        "node n-1 (training) has the taint team, which the pod does not tolerate"
+    )
+    tolerating = {"tolerations": [{"key": "team", "value": "any"}]}
+    assert fitted(known, pod(limits=gpu, **tolerating))
+    elsewhere = pod(limits=gpu, nodeSelector={"pool": "research"}, **tolerating)
+    assert "has pool=training, and the pod wants research" in reason(known, elsewhere)
+    named = pod(limits=gpu, nodeName="n-2")
+    assert "node n-1 (training) is not n-2, which the pod names" in reason(known, named)
+
+
+def test_what_the_stack_file_does_not_say_of_nodes_is_a_condition() -> None:
+    known = cluster(training=("whole", 4, 1))
+    limits = {"nvidia.com/gpu": 1}
+    (one,) = fitted(known, pod(limits=limits, nodeSelector={"disk": "ssd"})).pods
+    assert one.places[0].unless == ("have the label disk=ssd",)
+    product = "nvidia.com/gpu.product"
+    other = pod(limits=limits, nodeSelector={product: "Tesla-T4"})
+    assert "and the pod wants Tesla-T4" in reason(known, other)
+    same = pod(limits=limits, nodeSelector={product: "NVIDIA-A100-SXM4-40GB"})
+    assert fitted(known, same)
+
+
+def test_a_container_gets_one_replica_where_more_are_refused() -> None:
+    known = cluster(notebooks=("slices", 1, 1))
+    assert reason(known, pod(limits={SHARED: 2})) == (
+        f"pool notebooks gives a container 1 {SHARED}, it asks for 2 (failRequestsGreaterThanOne)"
+    )
+    two = pod(limits={SHARED: 1})
+    two["spec"]["containers"] *= 2
+    assert fitted(known, two)
+
+
+@pytest.mark.parametrize(
+    ("inits", "needed"),
+    [
+        ([(3, False)], 3),
+        ([(1, True)], 3),
+        ([(2, False), (2, True)], 4),
+        ([(2, True), (2, False)], 4),
+        ([(3, False), (1, True)], 3),
+    ],
+)
+def test_init_containers_and_sidecars_count_as_the_scheduler_counts(
+    inits: list[tuple[int, bool]], needed: int
+) -> None:
+    one = pod(limits={"nvidia.com/gpu": 2})
+    one["spec"]["initContainers"] = [
+        {
+            "name": f"init-{number}",
+            "resources": {"limits": {"nvidia.com/gpu": count}},
+            **({"restartPolicy": "Always"} if stays else {}),
+        }
+        for number, (count, stays) in enumerate(inits)
+    ]
+    for gpus in (needed - 1, needed):
+        assert bool(fitted(cluster(training=("whole", gpus, 1)), one)) == (gpus == needed)
+
+
+def test_shares_go_to_gpus_until_no_gpu_has_room() -> None:
+    known = cluster(shared=("by-size", 2, 1))
+    sized = {"nvidia.com/gpumem": 30000, "nvidia.com/gpucores": 60}
+    found = fitted(known, deployment(3, sized))
+    (one,) = found.pods
+    assert [place.devices for place in one.places] == [
+        ("GPU 0: 30,208 MiB, 60 %",),
+        ("GPU 1: 30,208 MiB, 60 %",),
+    ]
+    assert one.reason == (
+        "pool shared has not free what it claims: 1 share of 30,000 MiB and 60 % of a GPU's time; "
+        "held by team/web"
+    )
+    whole = pod(limits={"nvidia.com/gpu": 1})
+    assert not fitted(known, deployment(2, sized), whole)
+    assert fitted(known, deployment(1, sized), whole)
+
+
+def test_an_init_container_uses_the_claim_of_one_that_asks_alike() -> None:
+    known = cluster(shared=("by-size", 1, 1))
+    one = pod(limits={"nvidia.com/gpumem": 30000})
+    resources = {"limits": {"nvidia.com/gpumem": 30000}}
+    one["spec"]["initContainers"] = [{"name": "init", "resources": resources}] * 2
+    assert fitted(known, one)
+    one["spec"]["initContainers"] = [
+        {"name": "sidecar", "restartPolicy": "Always", "resources": resources}
+    ]
+    assert not fitted(known, one)
+    resources["limits"]["nvidia.com/gpumem"] = 20000
+    one["spec"]["initContainers"] = [{"name": "init", "resources": resources}]
+    assert not fitted(known, one)
+
+
+def test_a_mig_device_by_claim_takes_what_a_whole_gpu_would() -> None:
+    known = cluster(demand=("on-demand", 1, 1))
+    slices = deployment(7, {"nvidia.com/mig-1g.5gb": 1})
+    assert fitted(known, slices)
+    assert not fitted(known, slices, pod(limits={"nvidia.com/gpu": 1}))
+    assert reason(known, pod(limits={"nvidia.com/gpu.shared": 1})).startswith("no pool offers")
+
+
+@pytest.mark.parametrize(("first", "fits"), [("1g.5gb", True), ("3g.20gb", False)])
+def test_claims_are_served_in_the_order_of_the_containers(first: str, fits: bool) -> None:
+    """The instance of 1g lies at slice 0 before one of 3g, and behind it at slice 4."""
+    known = cluster(demand=("on-demand", 1, 1))
+    both = pod()
+    both["spec"]["containers"] = [
+        {"name": one, "resources": {"limits": {f"nvidia.com/mig-{one}": 1}}}
+        for one in sorted(("1g.5gb", "3g.20gb"), key=lambda one: one != first)
+    ]
+    assert bool(fitted(known, both, pod("next", limits={"nvidia.com/mig-2g.10gb": 1}))) == fits
+
+
+def test_shares_of_tenants_are_for_namespaces_with_their_label() -> None:
+    known = cluster(apart=("apart", 1, 1))
+    labels = {"divvy.gpu/tenant": "prod"}
+    namespace = {"kind": "Namespace", "metadata": {"name": "default", "labels": labels}}
+    asking = pod(limits={"nvidia.com/gpumem": 1000})
+    assert fitted(known, namespace, asking)
+    assert reason(known, asking) == "pool apart offers no share to claims"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ({"nvidia.com/gpucores": 200}, "nvidia.com/gpucores is 200; 1 to 100 is expected"),
+        ({"nvidia.com/gpumem": 0}, "nvidia.com/gpumem is 0; 1 or more is expected"),
+        ({"nvidia.com/gpumem": 1, "nvidia.com/gpu": 33}, "nvidia.com/gpu is 33; 1 to 32"),
+        ({"nvidia.com/gpumem": 1, "nvidia.com/gpumem-percentage": 5}, "leave one of them out"),
+        ({"nvidia.com/gpumem": "1e30"}, "but counts MiB"),
+    ],
+)
+def test_sizes_that_the_cluster_would_refuse_are_told(sizes: Any, words: str) -> None:
+    told = reason(cluster(shared=("by-size", 1, 1)), pod(limits=sizes))
+    assert told.startswith("it would be refused: ")
+    assert words in told
+    # Where nothing is served by claims they are resources that nobody offers.
+    without = parse_cluster({"profiles": {"whole": {}}, "pools": {"all": {"profile": "whole"}}})
+    assert reason(without, pod(limits=sizes)) == "there are no nodes"
+
+
+def test_types_are_whole_words_of_a_models_name() -> None:
+    known = cluster(shared=("by-size", 1, 1))
+    for limit in ("nvidia.com/gpumem", "nvidia.com/gpu"):
+        for types, fits in (("A100", True), ("A10", False)):
+            asking = pod(limits={limit: 1}, annotations={"nvidia.com/use-gputype": types})
+            assert bool(fitted(known, asking)) == fits
+
+
+@pytest.mark.parametrize(
+    ("use", "no", "words"),
+    [
+        ("use", "", "nvidia.com/use-gputype has 'use'; GPU types such as A100 are expected"),
+        ("A100;H100", "", "nvidia.com/use-gputype has 'A100;H100'; GPU types such as A100"),
+        ("", "\x1b[31m", "nvidia.com/nouse-gputype has '\\x1b[31m'; GPU types such as A100"),
+        (",".join(["A100"] * 17), "", "has 17 GPU types; 16 at most are possible"),
+        ("A100", "a100", "a100 is in nvidia.com/use-gputype and in nvidia.com/nouse-gputype"),
+    ],
+)
+def test_types_that_the_cluster_would_refuse_are_told(use: str, no: str, words: str) -> None:
+    annotations = {"nvidia.com/use-gputype": use, "nvidia.com/nouse-gputype": no}
+    known = cluster(shared=("by-size", 1, 1))
+    told = reason(known, pod(limits={"nvidia.com/gpu": 1}, annotations=annotations))
+    assert told.startswith("it would be refused: ")
+    assert words in told
+    assert fitted(known, pod(limits={"nvidia.com/gpu": 0}, annotations=annotations))
+
+
+def test_a_claim_whose_template_is_in_the_file_counts() -> None:
+    known = cluster(shared=("by-size", 1, 1))
+    request = {"name": "gpu", "exactly": {"deviceClassName": "divvy-gpu", "count": 2}}
+    template = {
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "two"},
+        "spec": {"spec": {"devices": {"requests": [request]}}},
+    }
+    claiming = pod(resourceClaims=[{"name": "gpus", "resourceClaimTemplateName": "two"}])
+    assert "2 whole GPUs, even with nothing held" in reason(known, template, claiming)
+    missing = "there is no ResourceClaimTemplate two in namespace default"
+    assert reason(known, claiming) == missing
+
+
+def by_hand(**asked: Any) -> list[dict[str, Any]]:
+    """Return a template of a claim, and a pod with it; ``asked`` is the request, or constraints."""
+    constraints = asked.pop("constraints", ())
+    request = asked.pop("request", None) or {"exactly": {"deviceClassName": "divvy-share", **asked}}
+    devices = {"requests": [{"name": "gpu", **request}], "constraints": constraints}
+    template = {
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "mine"},
+        "spec": {"spec": {"devices": devices}},
+    }
+    return [template, pod(resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "mine"}])]
+
+
+def sizes(**requests: str) -> dict[str, Any]:
+    return {"requests": requests}
+
+
+@pytest.mark.parametrize(
+    ("capacity", "words"),
+    [
+        (
+            {"divvy.gpu/memory": "1Gi", "cores": "1"},
+            "pool shared has no divvy.gpu/memory; the claim has to call it memory",
+        ),
+        ({"tflops": "1"}, "pool shared has no tflops, only memory and cores"),
+        (
+            {"memory": "41Gi"},
+            "pool shared has no GPU that gives 1 share of 41,984 MiB: "
+            "41,984 MiB are more than its 40,960",
+        ),
+        (
+            {"memory": "1Gi", "cores": "101"},
+            "pool shared has no GPU that gives 1 share of 1,024 MiB and 101 % of a GPU's time: "
+            "101 % of its time are asked for",
+        ),
+        (
+            {"shares": "2"},
+            "pool shared has no GPU that gives 1 share of the default size: "
+            "a claim gets one share of it, not 2",
+        ),
+    ],
+)
+def test_a_claim_by_hand_that_no_gpu_can_give_does_not_fit(
+    capacity: dict[str, str], words: str
+) -> None:
+    known = cluster(shared=("by-size", 2, 1))
+    assert fitted(known, *by_hand(capacity=sizes(memory="1Gi", cores="1", shares="1")))
+    found = fitted(known, *by_hand(capacity=sizes(**capacity)))
+    assert (found.pods[0].left, found.pods[0].unknown) == (1, 0)
+    assert found.pods[0].reason == words
+
+
+_CONDITIONS = {"selectors": [{"cel": {"expression": "device.driver == 'x'"}}]}
+_BOTH = [
+    {"name": "one", "deviceClassName": "divvy-gpu"},
+    {"name": "two", "deviceClassName": "divvy-share"},
+]
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (_CONDITIONS, "conditions (CEL)"),
+        ({"constraints": [{"matchAttribute": "divvy.gpu/type"}]}, "constraints"),
+        ({"allocationMode": "All"}, "all devices of a kind (allocationMode)"),
+        ({"adminAccess": True}, "devices that others have (adminAccess)"),
+        ({"tolerations": [{"operator": "Exists"}]}, "devices with taints (tolerations)"),
+        ({"request": {"firstAvailable": _BOTH}}, "alternatives (firstAvailable)"),
+        ({"deviceClassName": "nic.example.com"}, "devices of the class nic.example.com"),
+    ],
+)
+def test_what_a_claim_asks_beyond_what_is_looked_at_is_unknown(
+    asked: dict[str, Any], words: str
+) -> None:
+    found = fitted(cluster(shared=("by-size", 1, 1)), *by_hand(**asked))
+    (one,) = found.pods
+    assert (one.wanted, one.fitting, one.unknown, one.left) == (1, 0, 1, 0)
+    assert one.reason == f"not looked at in claim mine: {words}"
+    assert not found
+
+
+def test_conditions_cannot_make_a_claim_fit() -> None:
+    known = cluster(shared=("by-size", 1, 1))
+    large = by_hand(capacity=sizes(memory="41Gi"), **_CONDITIONS)
+    (one,) = fitted(known, *large).pods
+    assert (one.unknown, one.left) == (0, 1)
+    # One that may have another's device, or another alternative, is not known either way.
+    admin = by_hand(capacity=sizes(memory="41Gi"), adminAccess=True)
+    assert fitted(known, *admin).pods[0].unknown == 1
+
+
+def test_a_claim_that_several_pods_have_is_unknown() -> None:
+    known = cluster(shared=("by-size", 1, 1))
+    template, one = by_hand(capacity=sizes(memory="30Gi", cores="1"))
+    claim = {
+        "kind": "ResourceClaim",
+        "metadata": {"name": "mine", "namespace": "team"},
+        "spec": template["spec"]["spec"],
+    }
+    web = deployment(2, {})
+    named = [{"name": "gpu", "resourceClaimName": "mine"}]
+    web["spec"]["template"]["spec"]["resourceClaims"] = named
+    (found,) = fitted(known, claim, web).pods
+    assert (found.wanted, found.unknown) == (2, 2)
+    assert found.reason == "not looked at in claim mine: which pods share it"
+    web["spec"]["replicas"] = 1
+    assert fitted(known, claim, web)
+    other = {**one, "metadata": {**one["metadata"], "namespace": "team"}}
+    other["spec"] = {**other["spec"], "resourceClaims": named}
+    assert [each.unknown for each in fitted(known, claim, web, other).pods] == [1, 1]
+
+
+def test_a_pod_with_closed_gates_waits() -> None:
+    gated = pod(limits={"nvidia.com/gpu": 1}, schedulingGates=[{"name": "quota"}])
+    gates = "its scheduling gates are closed: quota"
+    assert reason(cluster(training=("whole", 4, 1)), gated) == gates
+
+
+def test_a_daemon_set_is_on_every_node_that_it_may_go_to() -> None:
+    known = cluster(research=("mix", 1, 1), training=("whole", 2, 3))
+    daemon = {
+        "kind": "DaemonSet",
+        "metadata": {"name": "probe"},
+        "spec": {"template": pod(limits={"nvidia.com/gpu": 1}, nodeSelector={"pool": "training"})},
+    }
+    (one,) = fitted(known, daemon).pods
+    assert (one.wanted, one.fitting) == (3, 3)
+    taken = deployment(6, {"nvidia.com/gpu": 1})
+    found = fitted(known, taken, daemon)
+    assert (found.pods[1].left, found.pods[1].obstacles[0].count) == (3, 3)
+
+
+def live_node(name: str, *, gpus: int, **spec: Any) -> dict[str, Any]:
+    allocatable = {"nvidia.com/gpu": str(gpus), "cpu": "4", "memory": "16Gi", "pods": "5"}
+    metadata = {"name": name, "labels": {"pool": "training"}}
+    return {"metadata": metadata, "spec": spec, "status": {"allocatable": allocatable}}
+
+
+def beside(known: Cluster, nodes: list[Any], held: list[Any], asking: Any) -> Fit:
+    found = nodes_of_cluster(known, plan(known, "test"), nodes, held, ())
+    return fit(known, "test", found, read_manifests([Document("pod", asking)], known).pods)
+
+
+def test_what_is_held_and_nodes_that_take_no_pods_are_in_the_way() -> None:
+    known = cluster(training=("whole", 2, 2))
+    nodes = [live_node("a", gpus=2), live_node("b", gpus=2, unschedulable=True)]
+    held = pod("old", limits={"nvidia.com/gpu": 1}, nodeName="a", priority=0)
+    held["metadata"]["namespace"] = "team"
+    ended = {**held, "status": {"phase": "Succeeded"}}
+    asking = pod(limits={"nvidia.com/gpu": 2})
+    assert beside(known, nodes, [ended], asking)
+    found = beside(known, nodes, [held], asking)
+    assert found.pods[0].reason == (
+        "node a (training) offers 2 nvidia.com/gpu, 1 is free, it needs 2; held by team/old"
+    )
+    words = "has the taint node.kubernetes.io/unschedulable, which the pod does not tolerate"
+    assert words in {one.reason for one in found.pods[0].obstacles}
+    asking["spec"]["priority"] = 5
+    assert "may end pods of a lower priority" in beside(known, nodes, [held], asking).pods[0].reason
+
+
+def test_cpu_memory_and_the_number_of_pods_count_on_nodes_that_there_are() -> None:
+    known = cluster(training=("whole", 2, 2))
+    many = {"cpu": "3500m", "memory": "20Gi"}
+    assert fitted(known, pod(requests=many))
+    nodes = [live_node("a", gpus=2)]
+    found = beside(known, nodes, [], pod(requests=many))
+    assert found.pods[0].reason == (
+        "node a (training) offers 16,384 MiB memory, it needs 20,480 MiB"
+    )
+    full = [pod(f"p{number}", nodeName="a") | {"status": {}} for number in range(5)]
+    for one in full:
+        one["metadata"]["namespace"] = "team"
+    assert "5 pods, 0 are free" in beside(known, nodes, full, pod()).pods[0].reason

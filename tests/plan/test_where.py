@@ -1,0 +1,34 @@
+"""Which nodes of the API a pod of the API may not go to, and why."""
+
+from typing import Any
+
+import pytest
+
+from divvy.plan.where import closed_to
+
+POD: dict[str, Any] = {"spec": {"nodeSelector": {"kind": "a100"}}}
+
+
+def node(labels: dict[str, str], **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "n", "labels": labels}, "spec": spec}
+
+
+TAINT = {"key": "team", "value": "x", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (node({"kind": "a100"}), ""),
+        (node({"kind": "t4"}), "has kind=t4, and the pod wants a100"),
+        (node({}), "has no label kind=a100, which the pod wants"),
+        (node({"kind": "a100"}, unschedulable=True), "is cordoned"),
+        (
+            node({"kind": "a100"}, taints=[TAINT]),
+            "has the taint team=x, which the pod does not tolerate",
+        ),
+        (node({"kind": "a100"}, taints=[{**TAINT, "effect": "PreferNoSchedule"}]), ""),
+    ],
+)
+def test_why_a_node_is_closed(found: dict[str, Any], reason: str) -> None:
+    assert closed_to(POD, found) == reason
