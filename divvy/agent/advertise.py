@@ -33,6 +33,8 @@ from divvy.agent.settings import Settings
 from divvy.agent.ticks import next_tick
 
 _INSTALL_SECONDS = 5.0
+# So soon after an Allocate the kubelet shows who has the device, as a rule.
+_SHOWN_SECONDS = 1.0
 
 
 class Advertiser:
@@ -54,6 +56,7 @@ class Advertiser:
         self._desired = DesiredState()
         self._on_change = on_change
         self._tried = asyncio.Event()
+        self._look: asyncio.TimerHandle | None = None
         self.injection = Injection(settings)
         self.plugins = DevicePlugins(settings.plugin_folder, self, on_change)
 
@@ -142,10 +145,20 @@ class Advertiser:
         else:
             allocation = self.injection.allocation(uuids)
         self._holders.allocated(resource.name, device_ids)
+        self._look_soon()
         return allocation
 
+    def _look_soon(self) -> None:
+        """Have somebody see who holds it before a kubelet restarts that has lost its checkpoint."""
+        if self._look is None:
+            self._look = asyncio.get_running_loop().call_later(_SHOWN_SECONDS, self._look_now)
+
+    def _look_now(self) -> None:
+        self._look = None
+        self._on_change()
+
     async def start_container(self, resource: Resource, device_ids: Sequence[str]) -> None:
-        """Refuse a container that has a limited share beside another GPU, and one unknown."""
+        """Refuse a container that has a limiter beside another GPU, and one unknown."""
         if not resource.memory_prevented:
             return
         try:
@@ -155,4 +168,5 @@ class Advertiser:
                 f"{resource.name}: what the container has besides is not known: {unknown}; the "
                 "start is tried again"
             ) from unknown
-        require_no_other_gpu(resource.name, device_ids, holders)
+        bare = self._holders.without_limiter()
+        require_no_other_gpu(resource.name, device_ids, holders, bare)

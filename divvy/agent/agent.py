@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from time import monotonic
 from typing import Any
 
@@ -15,16 +14,15 @@ from divvy.agent.api_server.client import ApiServer
 from divvy.agent.api_server.node_status import NodeStatusWriter
 from divvy.agent.checkpoint_file import CheckpointFile
 from divvy.agent.claims.service import Claims
-from divvy.agent.decide.checkpoint import Checkpoint, changing, misleading
 from divvy.agent.decide.coexistence import feature_discovery_beside, others_at_work
 from divvy.agent.decide.desired import DesiredState, desired_state
 from divvy.agent.decide.hardware import Snapshot
 from divvy.agent.decide.health import restored
 from divvy.agent.decide.node import NodeView
 from divvy.agent.decide.pace import IDLE_SECONDS, pause
-from divvy.agent.decide.reconciliation import Observation, decisions
+from divvy.agent.decide.reconciliation import Observation
 from divvy.agent.decide.status import NodeStatus, gpu_states, healthy_counts
-from divvy.agent.decide.transition import Decision
+from divvy.agent.decision_record import DecisionRecord
 from divvy.agent.kubelet.device_holders import DeviceHolders
 from divvy.agent.kubelet.pod_resources import PodResources
 from divvy.agent.loops import Loops
@@ -37,7 +35,6 @@ from divvy.agent.reconfigure import Reconfigurer
 from divvy.agent.settings import Settings
 from divvy.agent.state_clock import StateClock
 from divvy.model import generation
-from divvy.model.contract import State
 
 _log = logging.getLogger(__name__)
 # What wakes reconciliation comes in bursts: all GPUs that were repartitioned together, for one.
@@ -54,34 +51,31 @@ class Agent:
         self._settings = settings
         self._api = api
         self._wake = asyncio.Event()
-        self._checkpoint_file = CheckpointFile(settings.state_folder)
-        self._checkpoint = self._checkpoint_file.saved
-        self._config = self._checkpoint.config
-        self._node = NodeView("", self._checkpoint.labels, {}, self._checkpoint.runtime)
         self._boot = boot_id(settings.driver_root)
-        self._desired = DesiredState()
-        self._decisions: dict[str, Decision] = {}
         self._problems: dict[str, str] = {}
+        checkpoint_file = CheckpointFile(settings.state_folder)
+        self._record = DecisionRecord(checkpoint_file, self._boot, self._problems)
+        saved = checkpoint_file.saved
+        self._config = saved.config
+        self._node = NodeView("", saved.labels, {}, saved.runtime)
+        self._desired = DesiredState()
         self._loops = Loops(self._wake.set)
         self._resent = 0.0
         self._kubelet_unknown = False
         self._reconciled = monotonic()
-        saved = self._checkpoint
         health = restored(saved.faults, saved.last_seen, self._boot)
         self._health = HealthWatch(health, self._on_health)
         self._health_changed = asyncio.Event()
         self._advertising = asyncio.Lock()
         self.driver = Driver(
             settings.driver_root,
-            self._checkpoint.gpus,
+            saved.gpus,
             on_change=self._wake.set,
             on_xid=self._health.on_xid,
             on_scan=self._health.on_scan,
         )
         pod_resources = PodResources(settings.pod_resources_socket)
-        self.holders = DeviceHolders(
-            pod_resources, settings.plugin_folder, self._checkpoint.forgotten
-        )
+        self.holders = DeviceHolders(pod_resources, settings.plugin_folder, saved.forgotten)
         self._advertiser = Advertiser(
             settings, self.driver, self._health, self.holders, self._wake.set
         )
@@ -106,7 +100,12 @@ class Agent:
         self._status_writer = NodeStatusWriter(api)
         self._state_clock = StateClock()
         self.memory_watch = MemoryWatch(
-            self.driver, self.plugins, self.holders, api, settings.container_logs
+            self.driver,
+            self.plugins,
+            self.holders,
+            api,
+            settings.container_logs,
+            self.claims.limits,
         )
         self.share_accounts = ShareAccounts(
             self.driver, self.holders, settings.state_folder, lambda: self.claims.share_ids
@@ -128,12 +127,12 @@ class Agent:
         return {
             "status": self.status,
             "desired": self._desired,
-            "checkpoint": self._checkpoint,
+            "checkpoint": self._record.checkpoint,
             "node": self._node,
             "apiInTouch": self._api.in_touch,
             "driver": {"problem": self.driver.problem, "snapshot": self.driver.snapshot},
             "health": self._health.health.faults,
-            "decisions": self._decisions,
+            "decisions": self._record.decisions,
             "applying": self._reconfigurer.applying,
             "failures": self._reconfigurer.failures,
             "allocated": self.holders.ledger.allocations,
@@ -225,13 +224,13 @@ class Agent:
             self._forget_replaced()
         await self._advertise(snapshot)
         self.claims.consider(
-            self._desired, snapshot, observed.kubelet, self._decisions, self._node.uid
+            self._desired, snapshot, observed.kubelet, self._record.decisions, self._node.uid
         )
-        self._reconfigurer.execute(snapshot, self._decisions)
+        self._reconfigurer.execute(snapshot, self._record.decisions)
         self._report(snapshot)
         self._refresh_holders(observed, now)
         return pause(
-            self._decisions.values(),
+            self._record.decisions.values(),
             observed,
             monotonic() - self.plugins.listed,
             applying=bool(self._reconfigurer.applying),
@@ -242,10 +241,25 @@ class Agent:
 
     def _desire(self, snapshot: Snapshot | None) -> None:
         self._desired = desired_state(
-            self._config, self._settings.node, self._node, snapshot, self._checkpoint, self._boot
+            self._config,
+            self._settings.node,
+            self._node,
+            snapshot,
+            self._record.checkpoint,
+            self._boot,
         )
         self._health.rules = self._desired.health
         self.driver.scan_seconds = self._health.scan_seconds
+
+    def _decide(self, observed: Observation, now: float) -> bool:
+        return self._record.decide(
+            self._desired,
+            observed,
+            self._node,
+            self._health.health,
+            self.holders.forgotten,
+            now,
+        )
 
     def _forget_replaced(self) -> None:
         """Forget GPUs once it is saved which others have their indices."""
@@ -262,9 +276,8 @@ class Agent:
         while True:
             await self._health_changed.wait()
             self._health_changed.clear()
-            self._checkpoint = replace(self._checkpoint, faults=self._health.health.saved())
-            self._save(self._checkpoint)
-            if self._decisions and self.driver.snapshot is not None:
+            self._record.save_health(self._health.health)
+            if self._record.decisions and self.driver.snapshot is not None:
                 await self._advertise(self.driver.snapshot)
 
     def _asks_kubelet(self) -> bool:
@@ -279,7 +292,7 @@ class Agent:
     async def _advertise(self, snapshot: Snapshot | None) -> None:
         async with self._advertising:
             # In here: what was decided last is what is advertised last.
-            gpus = [decision.advertise for decision in self._decisions.values()]
+            gpus = [decision.advertise for decision in self._record.decisions.values()]
             await self._advertiser.advertise(
                 self._desired,
                 gpus,
@@ -289,58 +302,10 @@ class Agent:
                 ask_kubelet=self._asks_kubelet(),
             )
 
-    def _decide(self, observed: Observation, now: float) -> bool:
-        """Decide, and save it before anything is done about it; return whether it is saved.
-
-        An agent that starts after a crash must not take what is held as the new layout has it for
-        something that the old one advertised. So where nothing can be saved, nothing changes.
-        """
-        desired, before, previous = self._desired, self._checkpoint, self._decisions
-        decided = decisions(desired, observed, before, previous, now)
-        checkpoint = self._checkpoint_after(observed.snapshot, decided)
-        saved = self._save(checkpoint)
-        if not saved:
-            unrecorded = misleading(self._checkpoint_file.saved, decided)
-            observed = replace(observed, unrecorded=unrecorded)
-            decided = decisions(desired, observed, before, previous, now)
-            checkpoint = self._checkpoint_after(observed.snapshot, decided)
-        self._decisions, self._checkpoint = decided, checkpoint
-        return saved
-
-    def _checkpoint_after(self, snapshot: Snapshot, decided: Mapping[str, Decision]) -> Checkpoint:
-        replaced = self._desired.replaced
-        applied = {u: gpu for u, gpu in self._checkpoint.applied.items() if u not in replaced}
-        for uuid, decision in decided.items():
-            if decision.state is State.READY and not decision.provisional:
-                applied[uuid] = decision.advertise.layout
-        seen = {gpu.uuid: self._boot for gpu in snapshot.gpus if not gpu.lost}
-        return Checkpoint(
-            config=self._desired.config,
-            labels=dict(self._node.labels),
-            profile=self._desired.profile,
-            assignment=self._desired.assignment,
-            applied=applied,
-            gpus=tuple(gpu for gpu in snapshot.gpus if gpu.uuid not in replaced),
-            runtime=self._node.runtime,
-            last_seen={**self._checkpoint.last_seen, **seen},
-            faults=self._health.health.saved(),
-            changing=tuple(u for u in changing(self._checkpoint, decided) if u not in replaced),
-            forgotten=self.holders.forgotten,
-        )
-
-    def _save(self, checkpoint: Checkpoint) -> bool:
-        try:
-            self._checkpoint_file.save(checkpoint)
-        except OSError as error:
-            self._problems["checkpoint"] = f"the agent's state cannot be saved: {error}"
-            return False
-        self._problems.pop("checkpoint", None)
-        return True
-
     def _report(self, snapshot: Snapshot | None, unusable: str = "") -> None:
         """Say how the node is; ``unusable`` is why no GPU of it is advertised."""
         if unusable:
-            self._decisions = {}
+            self._record.forget()
         problems = (
             unusable,
             self._desired.problem,
@@ -360,7 +325,7 @@ class Agent:
             driver="" if snapshot is None else snapshot.driver_version,
             simulated=snapshot is not None and snapshot.simulated,
             gpus=gpu_states(
-                snapshot, self._decisions, self._health.health, self.claims.status(snapshot)
+                snapshot, self._record.decisions, self._health.health, self.claims.status(snapshot)
             ),
             resources=healthy_counts(resources),
         )
@@ -372,7 +337,9 @@ class Agent:
     def _refresh_holders(self, observed: Observation, now: float) -> None:
         """Let the kubelet write its checkpoint now and then, where a change waits for it."""
         unknown = isinstance(observed.kubelet, str)
-        waiting = unknown or any(decision.in_the_way for decision in self._decisions.values())
+        waiting = unknown or any(
+            decision.in_the_way for decision in self._record.decisions.values()
+        )
         if waiting and now - self._resent > _RESEND_SECONDS:
             # It writes when a list arrives: without pods that have ended, whole where it was not.
             self._resent = now

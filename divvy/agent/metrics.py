@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from divvy.agent.agent import Agent
-from divvy.agent.decide.claim_record import ClaimRecord
+from divvy.agent.claims.metrics import claim_gauges
 from divvy.agent.decide.hardware import Gpu
 from divvy.agent.decide.holders import Holder
 from divvy.agent.decide.inventory import Resource
@@ -22,6 +22,7 @@ from divvy.agent.decide.memory_limit import Excess
 from divvy.agent.decide.status import NodeStatus
 from divvy.agent.kubelet.device_holders import HoldersUnknown
 from divvy.agent.memory.shares import ShareFigures
+from divvy.agent.metrics_page import Page
 from divvy.agent.nvml.process import DriverProblem
 from divvy.model.contract import Mode, State
 
@@ -38,7 +39,7 @@ _HOLDER = ["resource", "mode", "device", "uuid", "gpu", "namespace", "pod", "con
 
 async def metrics_page(agent: Agent, node: str) -> bytes:
     """Render all metrics now."""
-    page = _Page(node)
+    page = Page(node)
     resources = agent.plugins.advertised()
     _devices(page, resources)
     _excesses(page, agent.memory_watch.excesses)
@@ -56,8 +57,9 @@ async def metrics_page(agent: Agent, node: str) -> bytes:
     # Whom the kubelet's checkpoint alone knows has no name, and may have ended.
     named = [holder for holder in held if holder.pod]
     _holders(page, resources, named, memory)
-    _claims(page, agent.claims.record)
-    claimed = [holder for group in agent.claims.holders.values() for holder in group if holder.pod]
+    claim_gauges(page, agent.claims.record)
+    page.registry.register(agent.claims.prepare_seconds)
+    claimed = await agent.claims.named_holders()
     _shares(page, agent.share_accounts.figures, (*named, *claimed))
     _unreadable(page, agent.share_accounts.unreadable, (*named, *claimed))
     return generate_latest(page.registry)
@@ -75,29 +77,7 @@ def mode(resource: Resource) -> Mode:
     return Mode.MIG_TIME_SLICING if is_mig else Mode.TIME_SLICING
 
 
-class _Page:
-    """One scrape: gauges that all carry the node's name."""
-
-    def __init__(self, node: str) -> None:
-        self.node = node
-        self.registry = CollectorRegistry()
-
-    def gauge(self, name: str, text: str, labels: Sequence[str]) -> _NodeGauge:
-        return _NodeGauge(Gauge(name, text, ["node", *labels], registry=self.registry), self.node)
-
-
-class _NodeGauge:
-    """A gauge of this node."""
-
-    def __init__(self, gauge: Gauge, node: str) -> None:
-        self._gauge = gauge
-        self._node = node
-
-    def set(self, value: float, *labels: str) -> None:
-        self._gauge.labels(self._node, *labels).set(value)
-
-
-def _devices(page: _Page, resources: Sequence[Resource]) -> None:
+def _devices(page: Page, resources: Sequence[Resource]) -> None:
     gauge = page.gauge(
         "divvy_devices", "Devices offered, by health.", ["resource", "mode", "healthy"]
     )
@@ -108,7 +88,7 @@ def _devices(page: _Page, resources: Sequence[Resource]) -> None:
 
 
 def _holders(
-    page: _Page,
+    page: Page,
     resources: Sequence[Resource],
     held: Iterable[Holder],
     memory: Mapping[str, float],
@@ -142,26 +122,7 @@ def _holders(
             using.set(memory[device.uuid], *labels)
 
 
-def _claims(page: _Page, record: ClaimRecord) -> None:
-    """Show what claims hold of each GPU that they are offered."""
-    labels = ["gpu", "uuid"]
-    held = page.gauge("divvy_claims_held", "Claims that hold something of a GPU.", labels)
-    memory = page.gauge(
-        "divvy_claims_memory_mib", "Memory of a GPU that claims hold, in MiB.", labels
-    )
-    cores = page.gauge(
-        "divvy_claims_cores", "Compute time of a GPU that claims hold, in per cent.", labels
-    )
-    for gpu in record.offered.values():
-        claims = record.of_gpu(gpu.uuid)
-        devices = [each for claim in claims for each in claim.devices if each.uuid == gpu.uuid]
-        where = (str(gpu.index), gpu.uuid)
-        held.set(len(claims), *where)
-        memory.set(sum(each.memory_mib for each in devices), *where)
-        cores.set(sum(each.cores for each in devices), *where)
-
-
-def _shares(page: _Page, shares: Mapping[str, ShareFigures], held: Iterable[Holder]) -> None:
+def _shares(page: Page, shares: Mapping[str, ShareFigures], held: Iterable[Holder]) -> None:
     """Show what the limiter in each container says, by its own account."""
     labels = ["uuid", "namespace", "pod", "container"]
     used = page.gauge("divvy_share_memory_used_mib", "Memory that a share uses, in MiB.", labels)
@@ -198,7 +159,7 @@ def _shares(page: _Page, shares: Mapping[str, ShareFigures], held: Iterable[Hold
             to_host.set(share.figures.to_host[at], *where)
 
 
-def _unreadable(page: _Page, shares: Mapping[str, tuple[str, ...]], held: Iterable[Holder]) -> None:
+def _unreadable(page: Page, shares: Mapping[str, tuple[str, ...]], held: Iterable[Holder]) -> None:
     """Show whose limiter writes an account that this agent does not read."""
     gauge = page.gauge(
         "divvy_share_account_unreadable",
@@ -213,7 +174,7 @@ def _unreadable(page: _Page, shares: Mapping[str, tuple[str, ...]], held: Iterab
             gauge.set(1, namespace, pod, holder.container)
 
 
-def _excesses(page: _Page, excesses: Sequence[Excess]) -> None:
+def _excesses(page: Page, excesses: Sequence[Excess]) -> None:
     gauge = page.gauge(
         "divvy_memory_over_limit_mib",
         "GPU memory that a container uses beyond the memoryLimit of its shares, in MiB.",
@@ -225,7 +186,7 @@ def _excesses(page: _Page, excesses: Sequence[Excess]) -> None:
         gauge.set(over, namespace, pod, excess.container, excess.resource, excess.uuid)
 
 
-def _states(page: _Page, status: NodeStatus) -> None:
+def _states(page: Page, status: NodeStatus) -> None:
     gauge = page.gauge("divvy_gpu_state", "1 for the state a GPU is in.", ["gpu", "uuid", "state"])
     for gpu in status.gpus:
         for state in State:

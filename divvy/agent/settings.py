@@ -33,6 +33,7 @@ class Settings:
     on the host: containers' hook is run from there. A watch of the API that is
     silent for ``watch_seconds`` is opened again. ``claims_folder`` is that of the driver's socket,
     ``registry_folder`` where the kubelet finds drivers; both have the same paths on the host.
+    ``ldconfig_program`` is a static one: the hook runs it in containers.
     """
 
     node: str
@@ -48,6 +49,7 @@ class Settings:
     container_logs: Path
     containerd_folder: Path
     hook_program: Path
+    ldconfig_program: Path
     limiter_folder: Path
     listen: str
     port: int
@@ -68,6 +70,7 @@ _DEFAULTS = {
     "DIVVY_CONTAINER_LOGS": "/var/log/containers",
     "DIVVY_CONTAINERD_FOLDER": "/host-containerd",
     "DIVVY_HOOK": "/opt/divvy-hook",
+    "DIVVY_LDCONFIG": "/sbin/ldconfig",
     "DIVVY_LIMITER": "/opt/divvy-limiter",
     "DIVVY_LISTEN": "0.0.0.0",  # noqa: S104 (the pod's own address)
     "DIVVY_PORT": str(METRICS_PORT),
@@ -105,6 +108,7 @@ def settings_from(environment: Mapping[str, str]) -> Settings:
         container_logs=Path(values["DIVVY_CONTAINER_LOGS"]),
         containerd_folder=Path(values["DIVVY_CONTAINERD_FOLDER"]),
         hook_program=Path(values["DIVVY_HOOK"]),
+        ldconfig_program=Path(values["DIVVY_LDCONFIG"]),
         limiter_folder=Path(values["DIVVY_LIMITER"]),
         listen=values["DIVVY_LISTEN"],
         port=int(port),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
 from dataclasses import replace
 from time import monotonic
 from weakref import WeakValueDictionary
@@ -18,6 +17,7 @@ from weakref import WeakValueDictionary
 from divvy.agent.api_server.claims import ClaimsApi
 from divvy.agent.api_server.client import AWAY
 from divvy.agent.claims.checkpoint_file import ClaimsFile
+from divvy.agent.claims.copies import copied_claims, remove_copy, write_copy
 from divvy.agent.decide.claim_conflicts import in_the_way
 from divvy.agent.decide.claim_mig import ForeignInstance, device_uuid, plan_device, plan_return
 from divvy.agent.decide.claim_record import BadAllocation, HeldClaim, HeldDevice, held_claim
@@ -69,10 +69,8 @@ class Preparation:
         self._unwanted: set[str] = set()
         self._returned = asyncio.Event()
 
-    async def prepare(
-        self, namespace: str, name: str, uid: str
-    ) -> tuple[HeldClaim, Mapping[str, str]]:
-        """Return the claim, and the GPU or MIG device behind each device; raises ClaimProblem."""
+    async def prepare(self, namespace: str, name: str, uid: str) -> HeldClaim:
+        """Return the claim as it is prepared; raises ClaimProblem."""
         self._require_record()
         deadline = monotonic() + self._wait_seconds
         async with _lock(self._claims, uid):
@@ -80,14 +78,14 @@ class Preparation:
                 claim = await self._known(namespace, name, uid, deadline)
                 for at in range(len(claim.devices)):
                     claim = await self._make(claim, at, deadline)
-                claim, uuids = await self._described(claim, deadline)
+                claim = await self._described(claim, deadline)
                 if not claim.done:
                     claim = self._put(replace(claim, done=True))
             except (BadAllocation, InjectionProblem) as problem:
                 raise ClaimProblem(str(problem)) from problem
             except OSError as error:
                 raise ClaimProblem(f"the driver's state cannot be saved: {error}") from error
-            return claim, uuids
+            return claim
 
     async def unprepare(self, uid: str) -> None:
         """Give back whatever a claim has; one that is not known has nothing. Raises ClaimProblem.
@@ -120,15 +118,16 @@ class Preparation:
         """Write the CDI specifications of all prepared claims, and remove those of no claim."""
         if self._store.damage:
             return
-        claims = self._store.record.claims
+        claims, folder = self._store.record.claims, self._settings.cdi_folder
         for claim in claims.values():
             if claim.done:
                 with contextlib.suppress(InjectionProblem, BadAllocation, OSError):
                     self._write(claim)
-        for uid in written_claims(self._settings.cdi_folder):
+        for uid in {*written_claims(folder), *copied_claims(folder)}:
             if uid not in claims:
-                with contextlib.suppress(InjectionProblem):
-                    remove_claim(self._settings.cdi_folder, uid)
+                with contextlib.suppress(InjectionProblem, OSError):
+                    remove_claim(folder, uid)
+                    remove_copy(folder, uid)
 
     async def _known(self, namespace: str, name: str, uid: str, deadline: float) -> HeldClaim:
         """Return the claim as it is written down, at once or when nobody is in its way."""
@@ -208,19 +207,19 @@ class Preparation:
             raise DriverProblem(self._driver.problem or "the GPU does not answer")
         return gpu
 
-    async def _described(
-        self, claim: HeldClaim, deadline: float
-    ) -> tuple[HeldClaim, Mapping[str, str]]:
-        """Write what containers are given as soon as that can be; return the UUIDs with it."""
+    async def _described(self, claim: HeldClaim, deadline: float) -> HeldClaim:
+        """Write what containers are given as soon as that can be."""
         pauses = iter(_PAUSES)
         while True:
             try:
                 claim = self._put(self._with_limiter(claim))
-                return claim, self._write(claim)
+                self._write(claim)
             except (InjectionProblem, OSError) as problem:
                 if self._is_over(claim.uid, deadline):
                     raise ClaimProblem(str(problem)) from problem
                 await asyncio.sleep(next(pauses, _PAUSES[-1]))
+            else:
+                return claim
 
     def _with_limiter(self, claim: HeldClaim) -> HeldClaim:
         """Note the limiter that the claim's files are for.
@@ -231,8 +230,8 @@ class Preparation:
             return claim
         return replace(claim, limiter=self._injection.limiter)
 
-    def _write(self, claim: HeldClaim) -> Mapping[str, str]:
-        """Lay the files of a share and write the CDI specification; return UUIDs by device."""
+    def _write(self, claim: HeldClaim) -> None:
+        """Lay the files of a share and write the CDI specification."""
         injection, snapshot = self._injection, self._driver.snapshot
         if snapshot is None or not injection.by_cdi:
             raise InjectionProblem("the container runtime of this node resolves no CDI names")
@@ -250,8 +249,8 @@ class Preparation:
         if shares:
             whose = (self._settings.state_folder, [claim_id(claim.uid)], shares)
             mounts = laid_share(*whose) or lay_share(*whose)
+        write_copy(self._settings.cdi_folder, claim, self._store.record)
         write_claim(self._settings.cdi_folder, claim, uuids, mounts, edits)
-        return uuids
 
     async def _give_back(self, uid: str, deadline: float) -> None:
         remove_claim(self._settings.cdi_folder, uid)
@@ -264,6 +263,8 @@ class Preparation:
             if held.made:
                 await self._return_instance(held, deadline)
         remove_share(self._settings.state_folder, [claim_id(uid)])
+        # Before the record: a copy of a claim that is not in it says that the record is older.
+        remove_copy(self._settings.cdi_folder, uid)
         self._store.drop(uid)
         self._tell_returned()
 

@@ -62,6 +62,7 @@ class ClaimServer(
         preparation: Preparation,
         health: Callable[[], Iterable[DeviceHealth]],
         on_change: Callable[[], None],
+        on_prepared: Callable[[float], None],
     ) -> None:
         self._socket = folder / SOCKET
         self._registration = registry / REGISTRATION
@@ -69,6 +70,7 @@ class ClaimServer(
         self._preparation = preparation
         self._health = health
         self._on_change = on_change
+        self._on_prepared = on_prepared
         self._health_changed = asyncio.Event()
         self._servers: list[grpc.aio.Server] = []
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -194,9 +196,11 @@ class ClaimServer(
 
     async def _prepare(self, claim: Any) -> list[Any]:
         began = time.monotonic()
-        held, uuids = await self._preparation.prepare(claim.namespace, claim.name, claim.uid)
-        _log.info("prepared %s in %.0f ms", held.text, 1000 * (time.monotonic() - began))
-        return _devices(held, uuids)
+        held = await self._preparation.prepare(claim.namespace, claim.name, claim.uid)
+        seconds = time.monotonic() - began
+        self._on_prepared(seconds)
+        _log.info("prepared %s in %.0f ms", held.text, 1000 * seconds)
+        return _devices(held)
 
     async def _unprepare(self, claim: Any) -> None:
         await self._preparation.unprepare(claim.uid)
@@ -239,13 +243,13 @@ def _result(task: asyncio.Task[Any]) -> tuple[Any, str]:
     return None, f"internal error: {type(error).__name__}: {error}"
 
 
-def _devices(claim: HeldClaim, uuids: Mapping[str, str]) -> list[Any]:
+def _devices(claim: HeldClaim) -> list[Any]:
     return [
         dra_pb2.Device(
             request_names=[held.request],
             pool_name=held.pool,
             device_name=held.device.name,
-            cdi_device_ids=[qualified_name(cdi_name(claim, held, uuids[held.device.name]))],
+            cdi_device_ids=[qualified_name(cdi_name(claim, held))],
             share_id=held.share_id or None,
         )
         for held in claim.devices

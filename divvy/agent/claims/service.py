@@ -7,13 +7,22 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from time import monotonic
 
+import grpc
+
 from divvy.agent.api_server.claims import ClaimsApi, is_forbidden
 from divvy.agent.api_server.client import AWAY
 from divvy.agent.claims.checkpoint_file import ClaimsFile
+from divvy.agent.claims.metrics import prepare_seconds
 from divvy.agent.claims.preparation import Preparation
 from divvy.agent.claims.server import ClaimServer, DeviceHealth
 from divvy.agent.claims.slices import SlicePublisher
 from divvy.agent.decide.claim_faults import device_faults, taints
+from divvy.agent.decide.claim_holders import (
+    ClaimLimits,
+    Containers,
+    claim_limits,
+    named_holders,
+)
 from divvy.agent.decide.claim_offers import (
     claim_holders,
     next_offers,
@@ -26,7 +35,7 @@ from divvy.agent.decide.claim_slices import slice_specs
 from divvy.agent.decide.claim_status import ClaimsStatus, claims_status
 from divvy.agent.decide.desired import DesiredState
 from divvy.agent.decide.hardware import Snapshot
-from divvy.agent.decide.holders import Held
+from divvy.agent.decide.holders import Held, Holder
 from divvy.agent.decide.reconciliation import KubeletView
 from divvy.agent.decide.transition import Decision
 from divvy.agent.inject.injection import Injection
@@ -42,7 +51,6 @@ _RETIRE_SECONDS = 1.0
 # A scheduler that has not heard of a taint may still write an allocation for so long.
 _SETTLED_SECONDS = 3.0
 _LOOK_SECONDS = 60.0
-# A pod that was deleted by force ends within its grace period, and then gives its claims back.
 
 
 class Claims:
@@ -64,7 +72,7 @@ class Claims:
         self._injection = injection
         self._pod_resources = pod_resources
         self._on_change = on_change
-        self._store = ClaimsFile(settings.state_folder, self._record_changed)
+        self._store = ClaimsFile(settings.state_folder, settings.cdi_folder, self._record_changed)
         self._api = ClaimsApi(settings.node, settings.watch_seconds)
         self._publisher = SlicePublisher(self._api, settings.node, on_change)
         self._preparation = Preparation(settings, self._store, self._api, driver, injection)
@@ -75,7 +83,9 @@ class Claims:
             self._preparation,
             self._device_health,
             self._registration_changed,
+            self._prepared,
         )
+        self.prepare_seconds = prepare_seconds()
         self._owner = ""
         self._away: str | None = None  # until the first look
         self._wanted: Mapping[str, OfferedGpu] = {}
@@ -95,7 +105,23 @@ class Claims:
     @property
     def holders(self) -> Held:
         """Return who holds GPUs by claims: while anybody may, the device plugin has none of it."""
-        return claim_holders(self.record)
+        return claim_holders(self._store.held)
+
+    async def named_holders(self) -> tuple[Holder, ...]:
+        """Return who holds each claim, with containers as far as the kubelet tells them."""
+        return named_holders(self._store.held, await self._containers())
+
+    async def limits(self) -> Mapping[str, ClaimLimits]:
+        """Return what containers may use of each GPU by claims, by the GPU's UUID."""
+        return claim_limits(self.record, await self._containers())
+
+    async def _containers(self) -> Containers:
+        if not self._store.held.claims:
+            return {}
+        try:
+            return await self._pod_resources.claim_containers()
+        except grpc.RpcError:
+            return {}  # the kubelet is restarting
 
     @property
     def share_ids(self) -> frozenset[str]:
@@ -207,6 +233,9 @@ class Claims:
         if made_of != self._refreshed:
             self._refreshed = made_of
             self._preparation.refresh()
+
+    def _prepared(self, seconds: float) -> None:
+        self.prepare_seconds.labels(self._node).observe(seconds)
 
     def _registration_changed(self) -> None:
         self._render()

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from divvy.agent.decide.claim_quantities import amount, mib_of
 from divvy.model.claim_devices import CORES, ClaimableGpu, ClaimDevice, ShareSize
 from divvy.model.claim_names import CORES as CORES_CAPACITY
-from divvy.model.claim_names import MEMORY
+from divvy.model.claim_names import MEMORY, unqualified
 from divvy.model.contract import CLAIMS_DRIVER
 from divvy.model.gpu_models import MigProfile
 
@@ -109,6 +109,18 @@ class ClaimRecord:
         return {uuid: len(self.of_gpu(uuid)) for uuid in self.offered}
 
 
+def put_right(record: ClaimRecord, copies: ClaimRecord) -> ClaimRecord:
+    """Return what is held, where copies of prepared claims may tell of later ones than a record.
+
+    A claim is in the record before it has a copy, and as long as it has one. So a record that lacks
+    a claim of the copies is older than they are, such as a backup: they are right, and claims
+    without a copy have been given back since.
+    """
+    if copies.claims.keys() <= record.claims.keys():
+        return record
+    return ClaimRecord({**record.offered, **copies.offered}, copies.claims)
+
+
 def held_claim(
     claim: Mapping[str, Any], uid: str, pool: str, offered: Mapping[str, OfferedGpu]
 ) -> HeldClaim:
@@ -156,9 +168,12 @@ def _held_device(
     gpu, device = devices[result["device"]]
     memory, cores = device.memory_mib, CORES
     if device.share is not None:
-        consumed = _unqualified(result.get("consumedCapacity") or {})
-        memory = mib_of(consumed[MEMORY]) if MEMORY in consumed else device.share.memory_mib
-        cores = amount(consumed[CORES_CAPACITY]) if CORES_CAPACITY in consumed else CORES
+        consumed = unqualified(result.get("consumedCapacity") or {})
+        try:
+            memory = mib_of(consumed[MEMORY]) if MEMORY in consumed else device.share.memory_mib
+            cores = amount(consumed[CORES_CAPACITY]) if CORES_CAPACITY in consumed else CORES
+        except ValueError as error:
+            raise BadAllocation(f"device {device.name} was allocated in part: {error}") from error
     return HeldDevice(
         # Of a request with alternatives, pods name the request alone.
         result["request"].split("/")[0],
@@ -185,10 +200,6 @@ def allocated_gpus(claims: Iterable[Mapping[str, Any]], pool: str) -> frozenset[
         )
         if (result["driver"], result["pool"]) == (CLAIMS_DRIVER, pool)
     )
-
-
-def _unqualified(values: Mapping[str, str]) -> dict[str, str]:
-    return {name.removeprefix(f"{CLAIMS_DRIVER}/"): value for name, value in values.items()}
 
 
 def encoded(record: ClaimRecord) -> dict[str, Any]:

@@ -10,11 +10,16 @@ from divvy.agent.decide.holders import Holder
 
 
 def require_no_other_gpu(
-    resource: str, device_ids: Sequence[str], holders: Collection[Holder]
+    resource: str,
+    device_ids: Sequence[str],
+    holders: Collection[Holder],
+    without_limiter: Collection[tuple[str, str, str]] = (),
 ) -> None:
     """Raise Refused where the container of these devices has a GPU of another resource, too.
 
     An init container and one after it may have the same devices: then neither may start.
+    ``without_limiter`` are those that were allocated their devices before there was a limit, as
+    (pod UID, container, resource): they start again as they were.
     """
     containers = _containers(resource, device_ids, holders)
     if not containers:
@@ -22,10 +27,15 @@ def require_no_other_gpu(
             f"{resource}: the kubelet does not show which container has {', '.join(device_ids)}; "
             "the start is tried again"
         )
+    limited = [
+        each
+        for each in containers
+        if (each.pod_uid, each.container, resource) not in without_limiter
+    ]
     for other in sorted(holders):
         if other.resource == resource or not is_gpu(other.device_id):
             continue
-        if any(_in_one_container(other, each) for each in containers):
+        if any(_in_one_container(other, each) for each in limited):
             raise Refused(
                 f"{resource}: container {other.container} also has {other.resource}, and the "
                 "driver's library that comes with it may take the place of the limiter of this "

@@ -42,6 +42,11 @@ class Holder:
     pod_uid: str = ""
 
     @property
+    def only_allocated(self) -> bool:
+        """Return whether nothing but an Allocate tells of it."""
+        return not (self.pod or self.pod_uid)
+
+    @property
     def text(self) -> str:
         """Name the holder for a person."""
         if self.pod:

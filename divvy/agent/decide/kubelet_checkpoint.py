@@ -7,6 +7,7 @@ has its pods from the API and the pod is not among them: it is never too short, 
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -34,9 +35,30 @@ def recorded_holders(content: bytes) -> tuple[Holder, ...]:
             for device_id in _device_ids(entry["DeviceIDs"])
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise UnreadableCheckpoint(
-            f"the kubelet's checkpoint has an unknown form ({type(error).__name__}: {error})"
-        ) from error
+        raise _unknown_form(error) from error
+
+
+def allocate_answers(content: bytes) -> Mapping[tuple[str, str, str], bytes]:
+    """Return what Allocate answered: (pod UID, container, resource) → a ContainerAllocateResponse.
+
+    It is what the container is made with whenever it starts. Raises UnreadableCheckpoint.
+    """
+    try:
+        return {
+            (entry["PodUID"], entry["ContainerName"], entry["ResourceName"]): base64.b64decode(
+                entry["AllocResp"], validate=True
+            )
+            for entry in json.loads(content)["Data"]["PodDeviceEntries"] or ()
+            if entry.get("AllocResp")
+        }
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise _unknown_form(error) from error
+
+
+def _unknown_form(error: Exception) -> UnreadableCheckpoint:
+    return UnreadableCheckpoint(
+        f"the kubelet's checkpoint has an unknown form ({type(error).__name__}: {error})"
+    )
 
 
 def _device_ids(value: Any) -> Iterator[str]:

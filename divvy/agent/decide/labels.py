@@ -23,6 +23,7 @@ _FAMILIES_BY_MAJOR = {
     9: "hopper",
     10: "blackwell",
     12: "blackwell",
+    13: "rubin",
 }
 _PREFIX = "nvidia.com"
 _MAX_VALUE = 63

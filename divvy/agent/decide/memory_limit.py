@@ -56,10 +56,14 @@ class Process:
 
 @dataclass(frozen=True)
 class Limit:
-    """What each replica of a resource may use, and whether a container above it is ended."""
+    """What each replica of a resource may use, and whether a container above it is ended.
+
+    ``source`` says for people where it comes from.
+    """
 
     mib: int
     enforced: bool = False
+    source: str = "memoryLimit of the stack file"
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,7 @@ class Excess:
     limit_mib: int
     enforced: bool
     processes: tuple[Process, ...]
+    source: str = Limit.source
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -97,7 +102,7 @@ class Excess:
         follows = ": its processes on the device are terminated" if self.enforced else ""
         return (
             f"container {self.container} uses {self.used_mib} MiB of {self.uuid}; its limit for "
-            f"{self.resource} is {self.limit_mib} MiB (memoryLimit of the stack file){follows}"
+            f"{self.resource} is {self.limit_mib} MiB ({self.source}){follows}"
         )
 
 
@@ -149,6 +154,7 @@ def excesses(
                 *(container.pod, who.pod_uid, container.name, resource, uuid, used, allowed),
                 enforced=limits[resource].enforced,
                 processes=tuple(sorted(use.process for use in mine)),
+                source=limits[resource].source,
             )
         )
     return tuple(sorted(found))

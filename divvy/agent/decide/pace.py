@@ -34,6 +34,14 @@ def pause(
     unknown = isinstance(observed.kubelet, str)
     if unknown and listed < LISTED_SECONDS:
         return CHANGING_SECONDS
-    settled = all(decision.state is State.READY for decision in decided)
+    settled = all(decision.state is State.READY for decision in decided) and not _admitting(
+        observed
+    )
     calm = settled and well and not unknown and observed.api_in_touch
     return IDLE_SECONDS if calm else WAITING_SECONDS
+
+
+def _admitting(observed: Observation) -> bool:
+    """Return whether the kubelet does not show yet who has what it was given."""
+    held = {} if isinstance(observed.kubelet, str) else observed.kubelet.held
+    return any(holder.only_allocated for holders in held.values() for holder in holders)

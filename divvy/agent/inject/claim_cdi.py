@@ -31,10 +31,18 @@ class ClaimEdits:
     limiters: Mapping[str, Path]
 
 
-def cdi_name(claim: HeldClaim, held: HeldDevice, uuid: str) -> str:
-    """Return the name of a device: whose it is, what it is, and which GPU or MIG device."""
+def cdi_name(claim: HeldClaim, held: HeldDevice) -> str:
+    """Return the name of a device: whose it is, what it is, and of which GPU.
+
+    The UUID of a MIG device is not in it. Instances that are made again after a boot have others,
+    and the kubelet asks for all names that it was ever told of a claim.
+    """
     share = f"_{held.share_id[:8]}" if held.share_id else ""
-    return f"{claim.uid}_{held.device.name}_{uuid}{share}"
+    return f"{claim.uid}_{held.device.name}_{held.uuid}{share}"
+
+
+def _earlier_name(claim: HeldClaim, held: HeldDevice, uuid: str) -> str:
+    return cdi_name(claim, held).replace(held.uuid, uuid)
 
 
 def qualified_name(name: str) -> str:
@@ -61,10 +69,11 @@ def write_claim(
     if missing:
         raise InjectionProblem(f"{missing[0]} has no device node on this node now")
     devices = {
-        cdi_name(claim, held, uuids[held.device.name]): replace(
-            edits.devices[uuids[held.device.name]], mounts=share
-        )
+        name: replace(edits.devices[uuid], mounts=share)
         for held in claim.devices
+        for uuid in (uuids[held.device.name],)
+        # What the kubelet was told by agents before: containers of such pods start again, too.
+        for name in (cdi_name(claim, held), _earlier_name(claim, held, uuid))
     }
     hook = edits.hook
     if share and hook is not None:

@@ -178,9 +178,11 @@ class Injection:
         return ContainerAllocation((), without_cdi(self._common, devices))
 
     def _install_hook(self) -> None:
-        hook = None
+        hook, settings = None, self._settings
         try:
-            hook = install_hook(self._settings.hook_program, self._settings.state_folder)
+            hook = install_hook(
+                settings.hook_program, settings.state_folder, settings.ldconfig_program
+            )
             self.problem = ""
         except InjectionProblem as problem:
             text = (

@@ -7,9 +7,16 @@ from pathlib import Path
 from time import monotonic
 
 import grpc
+from google.protobuf.message import DecodeError
 
+from divvy.agent.decide.container_edits import LIMITS
 from divvy.agent.decide.holders import Holder, Ledger, Version, forgotten, joined
-from divvy.agent.decide.kubelet_checkpoint import UnreadableCheckpoint, recorded_holders
+from divvy.agent.decide.kubelet_checkpoint import (
+    UnreadableCheckpoint,
+    allocate_answers,
+    recorded_holders,
+)
+from divvy.agent.kubelet.api import deviceplugin_pb2 as api
 from divvy.agent.kubelet.pod_resources import PodResources
 
 CHECKPOINT = "kubelet_internal_checkpoint"
@@ -89,6 +96,17 @@ class DeviceHolders:
             raise HoldersUnknown("; ".join(problems))
         return joined(listed, recorded, {})
 
+    def without_limiter(self) -> frozenset[tuple[str, str, str]]:
+        """Return who was allocated devices without the limiter: (pod UID, container, resource).
+
+        Who is not in the checkpoint, or without an answer that can be read, is not among them.
+        """
+        try:
+            answers = allocate_answers(self._checkpoint.read_bytes())
+        except (OSError, UnreadableCheckpoint):
+            return frozenset()
+        return frozenset(key for key, answer in answers.items() if not _may_have_limiter(answer))
+
     def _forgotten(
         self, known: tuple[Holder, ...], containers: frozenset[tuple[str, str]]
     ) -> tuple[Holder, ...]:
@@ -129,6 +147,14 @@ class DeviceHolders:
             return await self._pod_resources.allocatable()
         except grpc.RpcError as error:
             raise HoldersUnknown(_SILENT) from error
+
+
+def _may_have_limiter(answer: bytes) -> bool:
+    try:
+        mounts = api.ContainerAllocateResponse.FromString(answer).mounts
+    except DecodeError:
+        return True
+    return any(mount.container_path == LIMITS for mount in mounts)
 
 
 def _version(path: Path) -> Version:

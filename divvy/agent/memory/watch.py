@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from time import monotonic
 
 from divvy.agent.api_server.client import ApiServer
+from divvy.agent.decide.claim_holders import ClaimLimits
 from divvy.agent.decide.hardware import Gpu
 from divvy.agent.decide.holders import by_uuid
 from divvy.agent.decide.inventory import Resource
@@ -35,7 +36,8 @@ _LOOK_SECONDS = 5.0
 class MemoryWatch:
     """Watches containers with a limit; needs the host's PIDs and /var/log/containers' names.
 
-    ``plugins`` advertise the limits, ``holders`` say whose they are.
+    ``plugins`` advertise the limits, ``holders`` say whose they are; ``claimed`` tells both of
+    claims, by GPU.
     """
 
     def __init__(
@@ -45,12 +47,14 @@ class MemoryWatch:
         holders: DeviceHolders,
         api: ApiServer,
         container_logs: Path,
+        claimed: Callable[[], Awaitable[Mapping[str, ClaimLimits]]],
     ) -> None:
         self._driver = driver
         self._plugins = plugins
         self._holders = holders
         self._api = api
         self._container_logs = container_logs
+        self._claimed = claimed
         self._told_to_end: dict[Process, float] = {}
         self.excesses: tuple[Excess, ...] = ()
 
@@ -60,7 +64,8 @@ class MemoryWatch:
             await next_tick(_LOOK_SECONDS)
             limited = [r for r in self._plugins.advertised() if r.memory_limit_mib is not None]
             try:
-                found = await self._excesses(limited) if limited else ()
+                claimed = await self._claimed()
+                found = await self._excesses(limited, claimed) if limited or claimed else ()
             except (HoldersUnknown, OSError):
                 continue  # told elsewhere; the next look is in a moment
             known = {excess.key for excess in self.excesses}
@@ -82,7 +87,9 @@ class MemoryWatch:
             if send(process, number):
                 _log.warning("%s to process %s: above its memory limit", number.name, process)
 
-    async def _excesses(self, limited: Iterable[Resource]) -> tuple[Excess, ...]:
+    async def _excesses(
+        self, limited: Iterable[Resource], claimed: Mapping[str, ClaimLimits]
+    ) -> tuple[Excess, ...]:
         limits = {
             each.name: Limit(each.memory_limit_mib or 0, each.memory_enforced) for each in limited
         }
@@ -96,7 +103,11 @@ class MemoryWatch:
             return ()
         held = by_uuid(await self._holders.holders())
         containers = containers_by_id(link.name for link in self._container_logs.iterdir())
-        return excesses(uses, containers, held, limits)
+        found = list(excesses(uses, containers, held, limits))
+        for uuid, of_gpu in claimed.items():
+            mine = [use for use in uses if use.uuid == uuid]
+            found += excesses(mine, containers, {uuid: of_gpu.holders}, of_gpu.limits)
+        return tuple(sorted(found))
 
     async def _uses(self, gpu: Gpu) -> list[Use]:
         if not gpu.present:

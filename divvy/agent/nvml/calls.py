@@ -6,13 +6,13 @@ Runs in the child process only (see ``divvy.agent.nvml.child``).
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pynvml as nvml
 
-from divvy.agent.nvml.cap_nodes import cap_minors
+from divvy.agent.nvml.mig_calls import HiddenDevice, handle, instances, mig_handles, mig_mode
 
 # Scores of the common ancestor of two GPUs, as NVIDIA's allocator weighs them
 # (a higher score is a closer pair), plus 100 for every NVLink between them.
@@ -25,9 +25,6 @@ _ANCESTOR_SCORE = {
     nvml.NVML_TOPOLOGY_SYSTEM: 10,
 }
 _NVLINK_SCORE = 100
-# The compute-instance profile that fills a GPU instance of a profile, by its
-# NVML number (nvml.h: GPU_INSTANCE_PROFILE_* → COMPUTE_INSTANCE_PROFILE_*).
-_WHOLE_COMPUTE_INSTANCE = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 5, 6: 6, 7: 0, 8: 1, 9: 0}
 # NVML's brands (nvml.h: nvmlBrandType_t) as NVIDIA_REQUIRE_CUDA of its images names them.
 _BRANDS = {
     1: "quadro",
@@ -71,18 +68,10 @@ def driver() -> dict[str, Any]:
     }
 
 
-def handle(bus_id: str) -> Any:
-    """Return the handle of a GPU by its PCI address.
-
-    The only lookup that opens no other GPU (nvml.h, nvmlDeviceGetHandleByPciBusId and …ByUUID).
-    """
-    return nvml.nvmlDeviceGetHandleByPciBusId(bus_id)
-
-
 def describe(root: Path, *, bus_id: str = "", index: int = 0) -> dict[str, Any]:
     """Describe one GPU, named by its PCI address or, where that is not known yet, its index.
 
-    A GPU that answers in part is described by what it told, with the NVML error as "error".
+    A GPU that answers in part is described by what it told, with the reason as "error".
     """
     opened = handle(bus_id) if bus_id else nvml.nvmlDeviceGetHandleByIndex(index)
     gpu = {
@@ -94,12 +83,14 @@ def describe(root: Path, *, bus_id: str = "", index: int = 0) -> dict[str, Any]:
         gpu |= _facts(opened, root)
     except nvml.NVMLError as error:
         gpu["error"] = {"code": error.value, "text": str(error)}
+    except HiddenDevice as hidden:
+        gpu["error"] = {"code": None, "text": str(hidden)}
     return gpu
 
 
 def _facts(handle: Any, root: Path) -> dict[str, Any]:
     minor = nvml.nvmlDeviceGetMinorNumber(handle)
-    current, pending = _mig_mode(handle)
+    current, pending = mig_mode(handle)
     return {
         "product": nvml.nvmlDeviceGetName(handle),
         "memory_mib": nvml.nvmlDeviceGetMemoryInfo(handle).total >> 20,
@@ -108,7 +99,7 @@ def _facts(handle: Any, root: Path) -> dict[str, Any]:
         "numa": _numa(handle),
         "mig_mode": current,
         "mig_pending": pending,
-        "instances": _instances(handle, minor, root) if current else [],
+        "instances": instances(handle, minor, root) if current else [],
         "brand": _brand(handle),
     }
 
@@ -118,14 +109,6 @@ def _brand(handle: Any) -> str:
         return _BRANDS.get(nvml.nvmlDeviceGetBrand(handle), "unknown")
     except nvml.NVMLError:
         return "unknown"
-
-
-def _mig_mode(handle: Any) -> tuple[bool | None, bool | None]:
-    try:
-        current, pending = nvml.nvmlDeviceGetMigMode(handle)
-    except nvml.NVMLError_NotSupported:
-        return None, None
-    return bool(current), bool(pending)
 
 
 def _numa(handle: Any) -> int | None:
@@ -168,137 +151,6 @@ def links(bus_ids: list[str]) -> list[tuple[str, str, int]]:
     return scores
 
 
-def _instances(handle: Any, gpu_minor: int, root: Path) -> list[dict[str, Any]]:
-    caps = cap_minors(root, gpu_minor)
-    migs = _mig_devices(handle)
-    instances = []
-    for gi_handle in _gpu_instances(handle):
-        info = nvml.nvmlGpuInstanceGetInfo(gi_handle)
-        ci, uuid, memory_mib, sms = migs.get(info.id, (None, None, 0, 0))
-        prefix = f"gi{info.id}"
-        instances.append(
-            {
-                "gi": info.id,
-                "profile_id": info.profileId,
-                "start": info.placement.start,
-                "size": info.placement.size,
-                "ci": ci,
-                "uuid": uuid,
-                "memory_mib": memory_mib,
-                "sms": sms,
-                "gi_cap": caps.get(f"{prefix}/access"),
-                "ci_cap": None if ci is None else caps.get(f"{prefix}/ci{ci}/access"),
-            }
-        )
-    return sorted(instances, key=lambda instance: (instance["start"], instance["gi"]))
-
-
-def _mig_devices(handle: Any) -> dict[int, tuple[int, str, int, int]]:
-    devices = {}
-    for mig in _mig_handles(handle):
-        attributes = nvml.nvmlDeviceGetAttributes(mig)
-        devices[nvml.nvmlDeviceGetGpuInstanceId(mig)] = (
-            nvml.nvmlDeviceGetComputeInstanceId(mig),
-            nvml.nvmlDeviceGetUUID(mig),
-            attributes.memorySizeMB,
-            attributes.multiprocessorCount,
-        )
-    return devices
-
-
-def _mig_handles(handle: Any) -> Iterator[Any]:
-    for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
-        try:
-            yield nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
-        except nvml.NVMLError_NotFound:
-            continue
-
-
-def _mig_uuid(handle: Any, gi: int) -> str | None:
-    """Return the UUID of the MIG device on a GPU instance, None where there is none."""
-    for mig in _mig_handles(handle):
-        if nvml.nvmlDeviceGetGpuInstanceId(mig) == gi:
-            return str(nvml.nvmlDeviceGetUUID(mig))
-    return None
-
-
-def _gpu_instances(handle: Any) -> list[Any]:
-    handles = []
-    for profile in range(nvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
-        try:
-            info = nvml.nvmlDeviceGetGpuInstanceProfileInfo(handle, profile)
-        except (nvml.NVMLError_NotSupported, nvml.NVMLError_InvalidArgument):
-            continue
-        instances = (nvml.c_nvmlGpuInstance_t * info.instanceCount)()
-        count = ctypes.c_uint(info.instanceCount)
-        nvml.nvmlDeviceGetGpuInstances(handle, info.id, instances, ctypes.byref(count))
-        handles.extend(instances[: count.value])
-    return handles
-
-
-def set_mig_mode(bus_id: str, *, enabled: bool) -> dict[str, Any]:
-    """Ask for MIG mode on or off; ``pending`` says whether a reset is still needed."""
-    gpu = handle(bus_id)
-    nvml.nvmlDeviceSetMigMode(gpu, int(enabled))
-    current, pending = nvml.nvmlDeviceGetMigMode(gpu)
-    return {"current": bool(current), "pending": bool(pending)}
-
-
-def create_instance(bus_id: str, nvml_profile: int, start: int, size: int) -> dict[str, Any]:
-    """Create a GPU instance at this placement with one compute instance filling it."""
-    gpu = handle(bus_id)
-    profile = nvml.nvmlDeviceGetGpuInstanceProfileInfo(gpu, nvml_profile)
-    placement = nvml.c_nvmlGpuInstancePlacement_t(start, size)
-    # The binding passes the placement on as it is, and the library wants its address.
-    gi = nvml.nvmlDeviceCreateGpuInstanceWithPlacement(gpu, profile.id, ctypes.byref(placement))
-    return {"gi": nvml.nvmlGpuInstanceGetInfo(gi).id, **_fill(gi, nvml_profile)}
-
-
-def complete_instance(bus_id: str, gi: int, nvml_profile: int) -> dict[str, Any]:
-    """Create the compute instance of a GPU instance that has none."""
-    gpu = handle(bus_id)
-    return _fill(nvml.nvmlDeviceGetGpuInstanceById(gpu, gi), nvml_profile)
-
-
-def _fill(gi: Any, nvml_profile: int) -> dict[str, Any]:
-    whole = _WHOLE_COMPUTE_INSTANCE[nvml_profile]
-    shared = nvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED
-    profile = nvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(gi, whole, shared)
-    ci = nvml.nvmlGpuInstanceCreateComputeInstance(gi, profile.id)
-    return {"ci": nvml.nvmlComputeInstanceGetInfo(ci).id}
-
-
-class OtherInstance(Exception):
-    """A GPU instance is not the one that it is taken for."""
-
-
-def destroy_instance(bus_id: str, gi: int, uuid: str | None) -> dict[str, Any]:
-    """Destroy a GPU instance and its compute instances.
-
-    ``uuid`` is its MIG device's: the driver gives the number ``gi`` to another instance when one
-    is gone. Raises OtherInstance.
-    """
-    gpu = handle(bus_id)
-    present = _mig_uuid(gpu, gi)
-    if present is not None and present != uuid:
-        raise OtherInstance(f"GPU instance {gi} is {present}, not {uuid}")
-    instance = nvml.nvmlDeviceGetGpuInstanceById(gpu, gi)
-    for profile in range(nvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
-        try:
-            info = nvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(
-                instance, profile, nvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED
-            )
-        except (nvml.NVMLError_NotSupported, nvml.NVMLError_InvalidArgument):
-            continue
-        instances = (nvml.c_nvmlComputeInstance_t * info.instanceCount)()
-        count = ctypes.c_uint(info.instanceCount)
-        nvml.nvmlGpuInstanceGetComputeInstances(instance, info.id, instances, ctypes.byref(count))
-        for compute in instances[: count.value]:
-            nvml.nvmlComputeInstanceDestroy(compute)
-    nvml.nvmlGpuInstanceDestroy(instance)
-    return {}
-
-
 def processes(bus_id: str) -> list[dict[str, Any]]:
     """List the processes of a GPU: pid, used memory in MiB, GPU instance or None.
 
@@ -325,8 +177,8 @@ def readings(bus_id: str) -> dict[str, dict[str, float]]:
     """
     gpu = handle(bus_id)
     by_uuid = {nvml.nvmlDeviceGetUUID(gpu): _readings(gpu)}
-    if _mig_mode(gpu)[0]:
-        for mig in _mig_handles(gpu):
+    if mig_mode(gpu)[0]:
+        for mig in mig_handles(gpu):
             by_uuid[nvml.nvmlDeviceGetUUID(mig)] = _readings(mig)
     return by_uuid
 

@@ -20,7 +20,7 @@ from typing import Any, TextIO
 
 import pynvml as nvml
 
-from divvy.agent.nvml import calls
+from divvy.agent.nvml import calls, mig_calls
 
 _EVENT_WAIT_MS = 60_000
 _Table = dict[str, Callable[..., Any]]
@@ -85,10 +85,10 @@ def main() -> None:
         "driver": calls.driver,
         "describe": lambda **args: calls.describe(root, **args),
         "links": calls.links,
-        "set_mig_mode": calls.set_mig_mode,
-        "create_instance": calls.create_instance,
-        "complete_instance": calls.complete_instance,
-        "destroy_instance": calls.destroy_instance,
+        "set_mig_mode": mig_calls.set_mig_mode,
+        "create_instance": mig_calls.create_instance,
+        "complete_instance": mig_calls.complete_instance,
+        "destroy_instance": mig_calls.destroy_instance,
         "processes": calls.processes,
         "readings": calls.readings,
         "watch": lambda bus_id: _watch(bus_id, lines),
@@ -106,7 +106,7 @@ def main() -> None:
 
 def _watch(bus_id: str, lines: _Lines) -> dict[str, Any]:
     """Report the XID events of one GPU from a thread; a GPU without them is only probed."""
-    handle = calls.handle(bus_id)
+    handle = mig_calls.handle(bus_id)
     supported = nvml.nvmlDeviceGetSupportedEventTypes(handle)
     if not supported & nvml.nvmlEventTypeXidCriticalError:
         return {"watched": False}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from divvy.agent.decide.hardware import Gpu
+from divvy.agent.decide.hardware import Gpu, MigInstance
 from divvy.agent.decide.mig_plan import MigPlan, nvml_profile, profile_name
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.process import DriverProblem
@@ -20,8 +20,7 @@ async def apply_plan(driver: Driver, gpu: Gpu, plan: MigPlan) -> None:
     if plan.mode is not None:
         await _set_mode(driver, gpu, enabled=plan.mode)
     for instance in plan.complete:
-        number = nvml_profile(gpu, profile_name(gpu, instance) or "")
-        await driver.change("complete_instance", gpu, gi=instance.gi, nvml_profile=number)
+        await _complete(driver, gpu, instance)
     for placement in plan.create:
         _log.info("GPU %s: creating %s at slice %s", gpu.index, placement.profile, placement.start)
         await driver.change(
@@ -31,6 +30,19 @@ async def apply_plan(driver: Driver, gpu: Gpu, plan: MigPlan) -> None:
             start=placement.start,
             size=placement.size,
         )
+
+
+async def _complete(driver: Driver, gpu: Gpu, instance: MigInstance) -> None:
+    """Create the compute instance that a GPU instance lacks; remove what cannot be completed."""
+    number = nvml_profile(gpu, profile_name(gpu, instance) or "")
+    try:
+        await driver.change("complete_instance", gpu, gi=instance.gi, nvml_profile=number)
+    except DriverProblem as problem:
+        # The next plan makes another; with this one the GPU would stay as it is for ever. Nobody
+        # holds it: where it has a MIG device by now, it is not destroyed.
+        _log.warning("GPU %s: GPU instance %s is removed: %s", gpu.index, instance.gi, problem)
+        await driver.change("destroy_instance", gpu, gi=instance.gi, uuid=None)
+        raise
 
 
 async def _set_mode(driver: Driver, gpu: Gpu, *, enabled: bool) -> None:

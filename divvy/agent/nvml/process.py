@@ -18,6 +18,8 @@ from divvy.agent.driver_libraries import nvml_library
 _log = logging.getLogger(__name__)
 # A process inside a driver call that never returns cannot even be killed.
 _KILL_SECONDS = 2.0
+# What has come from the child is read within so many passes of the event loop.
+_READING_PASSES = 5
 # The lane of calls that concern no single GPU.
 SYSTEM = ""
 
@@ -176,6 +178,12 @@ class NvmlProcess:
             async with asyncio.timeout(deadline):
                 return await asyncio.shield(future)
         except TimeoutError:
+            # It may lie there, where this process had no processor for so long. And a lane whose
+            # answer has been read would hang on: there will be no other that ends it.
+            for _ in range(_READING_PASSES):
+                await asyncio.sleep(0)
+            if future.done():
+                return future.result()
             if lane != SYSTEM:
                 self._hanging[lane] = _Hanging(number, name, time.monotonic() - deadline)
                 # The same sentence each time: it stands in the node's status.

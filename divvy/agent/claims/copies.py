@@ -1,0 +1,98 @@
+"""Copies of what claims hold, one file beside each claim's CDI specification.
+
+They last as long as the claim's containers can: until the node boots. Where the checkpoint is gone,
+they say what the pods of this node still hold, and as what their GPUs were offered.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import stat
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from divvy.agent.decide.claim_record import ClaimRecord, HeldClaim, OfferedGpu, decoded, encoded
+from divvy.agent.inject.atomic_file import replace_file
+from divvy.model.contract import CLAIMS_DRIVER
+
+_log = logging.getLogger(__name__)
+# No ending that a container runtime reads.
+_PREFIX, _SUFFIX = f"{CLAIMS_DRIVER}-claim-", ".held"
+_VERSION = 1
+_MODE = 0o600
+# A claim has at most 32 devices, each described in a few KiB with the GPU that it is of.
+_MAX_BYTES = 16 << 20
+
+
+def write_copy(folder: Path, claim: HeldClaim, record: ClaimRecord) -> None:
+    """Copy a prepared claim, and its GPUs as they are offered; raises OSError."""
+    offered = {uuid: gpu for uuid, gpu in record.offered.items() if uuid in claim.gpus}
+    copied = ClaimRecord(offered, {claim.uid: replace(claim, done=True)})
+    content = json.dumps({"version": _VERSION, **encoded(copied)}, sort_keys=True).encode()
+    path = _file(folder, claim.uid)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        is_written = _content(path) == content
+    except OSError:
+        is_written = False  # whatever is there instead is replaced
+    if not is_written:
+        replace_file(path, content, _MODE)
+
+
+def remove_copy(folder: Path, uid: str) -> None:
+    """Remove the copy of a claim that was given back; raises OSError."""
+    _file(folder, uid).unlink(missing_ok=True)
+
+
+def copied_claims(folder: Path) -> Iterable[str]:
+    """Return the UIDs of the claims that have a copy."""
+    return [
+        path.name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
+        for path in folder.glob(f"{_PREFIX}*{_SUFFIX}")
+    ]
+
+
+def read_copies(folder: Path) -> ClaimRecord:
+    """Return what all copies say together; one that cannot be read is left out."""
+    offered: dict[str, OfferedGpu] = {}
+    claims: dict[str, HeldClaim] = {}
+    for uid in sorted(copied_claims(folder)):
+        path = _file(folder, uid)
+        try:
+            found = _copied(_content(path), uid)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            _log.error("%s cannot be read: %s", path, error)
+            continue
+        offered |= found.offered
+        claims |= found.claims
+    return ClaimRecord(offered, claims)
+
+
+def _copied(content: bytes, uid: str) -> ClaimRecord:
+    """Read the copy of a claim; raises ValueError, KeyError, TypeError or AttributeError."""
+    raw = json.loads(content)
+    if raw["version"] != _VERSION:
+        raise ValueError(f"version {raw['version']}")
+    found = decoded(raw)
+    if found.claims.keys() != {uid}:
+        raise ValueError("it is of another claim")
+    return found
+
+
+def _content(path: Path) -> bytes:
+    """Return what a file has; raises OSError where it is none, or larger than any copy."""
+    # What is no file, such as a pipe, may keep whoever opens it waiting for ever.
+    opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with os.fdopen(opened, "rb") as file:
+        found = os.fstat(opened)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_BYTES:
+            raise OSError(errno.EINVAL, "it is no copy of a claim", str(path))
+        return file.read(_MAX_BYTES)
+
+
+def _file(folder: Path, uid: str) -> Path:
+    return folder / f"{_PREFIX}{uid}{_SUFFIX}"

@@ -1,0 +1,66 @@
+"""Metrics of claims: how each GPU is used, what of it is free, whose claims hold it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from prometheus_client import Histogram
+
+from divvy.agent.decide.claim_record import ClaimRecord
+from divvy.agent.decide.claim_use import USES, gpu_use
+from divvy.agent.metrics_page import Page
+
+_GPU = ["gpu", "uuid"]
+# A share takes milliseconds, a MIG device some hundred; what waits for another pod up to 40 s.
+_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0)
+
+
+def prepare_seconds() -> Histogram:
+    """Return what counts how long preparations take; it starts at 0 with the agent."""
+    return Histogram(
+        "divvy_claims_prepare_seconds",
+        "Time until a claim was prepared.",
+        ["node"],
+        registry=None,
+        buckets=_BUCKETS,
+    )
+
+
+def claim_gauges(page: Page, record: ClaimRecord) -> None:
+    """Show every GPU that claims are offered, and who holds it."""
+    held = page.gauge("divvy_claims_held", "Claims that hold something of a GPU.", _GPU)
+    memory = page.gauge(
+        "divvy_claims_memory_mib", "Memory of a GPU that claims hold, in MiB.", _GPU
+    )
+    cores = page.gauge(
+        "divvy_claims_cores", "Compute time of a GPU that claims hold, in per cent.", _GPU
+    )
+    free = page.gauge(
+        "divvy_claims_memory_free_mib", "Memory of a GPU that claims can still get, in MiB.", _GPU
+    )
+    idle = page.gauge(
+        "divvy_claims_cores_free",
+        "Compute time of a GPU that claims can still get, in per cent.",
+        _GPU,
+    )
+    used = page.gauge(
+        "divvy_claims_gpu_use", "1 for the way in which claims use a GPU now.", [*_GPU, "use"]
+    )
+    for gpu in record.offered.values():
+        where = (str(gpu.index), gpu.uuid)
+        use = gpu_use(record, gpu)
+        held.set(len(record.of_gpu(gpu.uuid)), *where)
+        memory.set(use.memory_mib, *where)
+        cores.set(use.cores, *where)
+        free.set(use.free_mib, *where)
+        idle.set(use.free_cores, *where)
+        for kind in USES:
+            used.set(kind == use.kind, *where, kind)
+    by_tenant = page.gauge(
+        "divvy_claims_of_tenant", "Claims that are held, by tenant (empty: none).", ["tenant"]
+    )
+    tenants = Counter(
+        claim.devices[0].device.tenant or "" for claim in record.claims.values() if claim.devices
+    )
+    for tenant, number in sorted(tenants.items()):
+        by_tenant.set(number, tenant)

@@ -1,0 +1,64 @@
+"""Who uses what claims hold: the containers that the kubelet lists with each claim."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from divvy.agent.decide.claim_offers import CLAIM_ID
+from divvy.agent.decide.claim_record import ClaimRecord, HeldClaim
+from divvy.agent.decide.claim_share import is_limited
+from divvy.agent.decide.holders import Holder
+from divvy.agent.decide.memory_limit import Limit
+
+# (namespace, claim) → (namespace/pod, container)
+Containers = Mapping[tuple[str, str], Iterable[tuple[str, str]]]
+_SOURCE = "the size of its share"
+
+
+@dataclass(frozen=True)
+class ClaimLimits:
+    """Holders of shares of one GPU, and the limit of each claim by the name that they go by."""
+
+    holders: tuple[Holder, ...]
+    limits: Mapping[str, Limit]
+
+
+def named_holders(record: ClaimRecord, containers: Containers) -> tuple[Holder, ...]:
+    """Return who holds each claim, by the claim's ID; a container is "" where none is known.
+
+    Where several containers of a pod have a claim, all of them are named.
+    """
+    found = []
+    for claim in record.claims.values():
+        used = list(containers.get((claim.namespace, claim.name), ()))
+        for pod, uid in claim.pods:
+            name = f"{claim.namespace}/{pod}"
+            mine = ", ".join(sorted({container for where, container in used if where == name}))
+            found.append(Holder(name, mine, "", f"{CLAIM_ID}{claim.uid}", uid))
+    return tuple(found)
+
+
+def claim_limits(record: ClaimRecord, containers: Containers) -> dict[str, ClaimLimits]:
+    """Return what containers may use of each GPU by claims that are less than the GPU."""
+    found: dict[str, ClaimLimits] = {}
+    for claim in record.claims.values():
+        for uuid, mib in _sizes(claim).items():
+            known = found.get(uuid, ClaimLimits((), {}))
+            holders = tuple(
+                Holder(pod, container, claim.text, f"{CLAIM_ID}{claim.uid}")
+                for pod, container in containers.get((claim.namespace, claim.name), ())
+            )
+            found[uuid] = ClaimLimits(
+                (*known.holders, *holders),
+                {**known.limits, claim.text: Limit(mib, source=_SOURCE)},
+            )
+    return found
+
+
+def _sizes(claim: HeldClaim) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for held in claim.devices:
+        if is_limited(held):
+            sizes[held.uuid] = sizes.get(held.uuid, 0) + held.memory_mib
+    return sizes

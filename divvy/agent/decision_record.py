@@ -1,0 +1,108 @@
+"""What was decided about each GPU last: it is on the disk before anything is done about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from dataclasses import replace
+
+from divvy.agent.checkpoint_file import CheckpointFile
+from divvy.agent.decide.checkpoint import Checkpoint, changing, misleading
+from divvy.agent.decide.desired import DesiredState
+from divvy.agent.decide.hardware import Snapshot
+from divvy.agent.decide.health import Health
+from divvy.agent.decide.holders import Holder
+from divvy.agent.decide.node import NodeView
+from divvy.agent.decide.reconciliation import Observation, decisions
+from divvy.agent.decide.transition import Decision
+from divvy.model.contract import State
+
+
+class DecisionRecord:
+    """Decides, and keeps the decisions and the checkpoint that an agent after this one needs.
+
+    ``boot`` is what the kernel calls this boot. What cannot be saved goes into ``problems``.
+    """
+
+    def __init__(self, file: CheckpointFile, boot: str, problems: MutableMapping[str, str]) -> None:
+        self._file = file
+        self._boot = boot
+        self._problems = problems
+        self.checkpoint = file.saved
+        self.decisions: dict[str, Decision] = {}
+
+    def decide(
+        self,
+        desired: DesiredState,
+        observed: Observation,
+        node: NodeView,
+        health: Health,
+        forgotten: tuple[Holder, ...],
+        now: float,
+    ) -> bool:
+        """Decide, and save it before anything is done about it; return whether it is saved.
+
+        An agent that starts after a crash must not take what is held as the new layout has it for
+        something that the old one advertised. So where nothing can be saved, nothing changes.
+        ``forgotten`` are the holders that the kubelet has forgotten.
+        """
+        before, previous = self.checkpoint, self.decisions
+        base = Checkpoint(
+            config=desired.config,
+            labels=dict(node.labels),
+            profile=desired.profile,
+            assignment=desired.assignment,
+            runtime=node.runtime,
+            last_seen=before.last_seen,
+            faults=health.saved(),
+            forgotten=forgotten,
+        )
+        decided = decisions(desired, observed, before, previous, now)
+        checkpoint = self._after(base, desired.replaced, observed.snapshot, decided)
+        saved = self._save(checkpoint)
+        if not saved:
+            unrecorded = misleading(self._file.saved, decided)
+            observed = replace(observed, unrecorded=unrecorded)
+            decided = decisions(desired, observed, before, previous, now)
+            checkpoint = self._after(base, desired.replaced, observed.snapshot, decided)
+        self.decisions, self.checkpoint = decided, checkpoint
+        return saved
+
+    def save_health(self, health: Health) -> None:
+        """Save why devices are unhealthy."""
+        self.checkpoint = replace(self.checkpoint, faults=health.saved())
+        self._save(self.checkpoint)
+
+    def forget(self) -> None:
+        """Forget the decisions: nothing of the GPUs is advertised."""
+        self.decisions = {}
+
+    def _after(
+        self,
+        base: Checkpoint,
+        replaced: frozenset[str],
+        snapshot: Snapshot,
+        decided: Mapping[str, Decision],
+    ) -> Checkpoint:
+        """Return ``base`` with what follows for it from decisions about a snapshot's GPUs."""
+        before = self.checkpoint
+        applied = {u: gpu for u, gpu in before.applied.items() if u not in replaced}
+        for uuid, decision in decided.items():
+            if decision.state is State.READY and not decision.provisional:
+                applied[uuid] = decision.advertise.layout
+        seen = {gpu.uuid: self._boot for gpu in snapshot.gpus if not gpu.lost}
+        return replace(
+            base,
+            applied=applied,
+            gpus=tuple(gpu for gpu in snapshot.gpus if gpu.uuid not in replaced),
+            last_seen={**before.last_seen, **seen},
+            changing=tuple(u for u in changing(before, decided) if u not in replaced),
+        )
+
+    def _save(self, checkpoint: Checkpoint) -> bool:
+        try:
+            self._file.save(checkpoint)
+        except OSError as error:
+            self._problems["checkpoint"] = f"the agent's state cannot be saved: {error}"
+            return False
+        self._problems.pop("checkpoint", None)
+        return True
