@@ -1,12 +1,12 @@
 """Plan and diff as Markdown, fit for a comment on a pull request."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 
-from divvy.plan import Change, Difference, Guarantees, NodePlan, Plan, PoolPlan
+from divvy.plan import Difference, Guarantees, NodePlan, Plan, PoolPlan
 from divvy.render.words import (
+    AlikeChanges,
+    alike_changes,
     bar_cells,
-    change_title,
     code,
     count_changes,
     disruption_words,
@@ -19,12 +19,12 @@ from divvy.render.words import (
     promise_lines,
     resource_rows,
     signed,
+    unchanged_words,
 )
 
 # GitHub refuses longer comments; a character may count as several there.
 MAX_COMMENT = 65_536
 _ROOM = 60_000
-_NAMED = 20
 
 _MARK = {"none": "✅", "new pods only": "🔶", "GPUs must be idle": "🛑"}
 
@@ -53,7 +53,7 @@ def difference_markdown(difference: Difference) -> str:
         return f"## GPU topology {names}: no change\n\nNo node will do anything else.\n"
     count = count_changes(difference)
     head = [f"## GPU topology {names}: {count}", ""]
-    changes = [list(_change(change, nodes)) for change, nodes in _alike(difference.changes)]
+    changes = [list(_change(alike)) for alike in alike_changes(difference.changes)]
     return _fitting(head, changes, _summary(difference))
 
 
@@ -75,24 +75,9 @@ def _fitting(head: list[str], changes: list[list[str]], summary: list[str]) -> s
     return f"{cut}\n\nThe rest is not shown here: `divvy diff` shows all of it.\n"
 
 
-def _alike(changes: Sequence[Change]) -> list[tuple[Change, list[str]]]:
-    """Return the changes, each with its nodes: overrides that change alike are one."""
-    groups: list[tuple[Change, list[str]]] = []
-    for change in changes:
-        match = next((group for group in groups if _is_alike(group[0], change)), None)
-        if change.node is not None and match is not None:
-            match[1].append(change.node)
-        else:
-            groups.append((change, [] if change.node is None else [change.node]))
-    return groups
-
-
-def _is_alike(first: Change, second: Change) -> bool:
-    return first.node is not None and replace(first, node=second.node) == second
-
-
 def _summary(difference: Difference) -> list[str]:
-    lines: list[str] = []
+    unchanged = unchanged_words(difference)
+    lines: list[str] = [unchanged, ""] if unchanged else []
     if difference.settings or difference.renamed:
         lines += ["### Settings", "", "| setting | before | after |", "|---|---|---|"]
         lines += [
@@ -146,9 +131,11 @@ def _bars(node: NodePlan) -> Iterable[str]:
         yield f"{group.label:<{width}} ▕{cells}▏"
 
 
-def _change(change: Change, nodes: Sequence[str]) -> Iterable[str]:
+def _change(alike: AlikeChanges) -> Iterable[str]:
+    change = alike.change
     mark = _MARK[change.disruption.level]
-    yield f"### Pool `{change.pool}`: {_title(change, nodes)}, {profile_change(change)}"
+    whose = alike.pool_words if len(alike.pools) > 1 else f"Pool `{change.pool}`"
+    yield f"### {whose}: {alike.title}, {profile_change(change)}"
     yield ""
     older = change.before if change.nodes_before else None
     newer = change.after if change.nodes_after else None
@@ -166,19 +153,6 @@ def _change(change: Change, nodes: Sequence[str]) -> Iterable[str]:
             f"| {_promised(row.guarantees_before, row.guarantees_after)} |"
         )
     yield ""
-
-
-def _title(change: Change, nodes: Sequence[str]) -> str:
-    if len(nodes) < 2:
-        return change_title(change)
-    named = ", ".join(nodes[:_NAMED])
-    more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
-    verb = (
-        ""
-        if change.nodes_before and change.nodes_after
-        else (" go" if change.nodes_before else " come")
-    )
-    return f"{len(nodes)} nodes{verb}, each so: {named}{more}"
 
 
 def _promised(before: Guarantees | None, after: Guarantees | None) -> str:

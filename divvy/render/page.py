@@ -10,8 +10,8 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from divvy.plan import Change, Difference, NodePlan, Plan, level
 from divvy.render.words import (
     Segment,
+    alike_changes,
     bar_slices,
-    change_title,
     count_changes,
     disruption_words,
     gpu_groups,
@@ -22,6 +22,7 @@ from divvy.render.words import (
     resource_rows,
     segments,
     signed,
+    unchanged_words,
 )
 
 _LABEL = 92.0
@@ -184,7 +185,8 @@ def _environment() -> Environment:
         change_figure=change_figure,
         pool_title=pool_title,
         resource_rows=resource_rows,
-        change_title=change_title,
+        alike_changes=alike_changes,
+        unchanged_words=unchanged_words,
         profile_change=profile_change,
         disruption_words=disruption_words,
         promise_changes=promise_changes,

@@ -7,8 +7,10 @@ from typing import Any
 
 import yaml
 
+from divvy.stack.yaml_flow import TextDumper
 
-class _Dumper(yaml.SafeDumper):
+
+class _Dumper(TextDumper):
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)
 

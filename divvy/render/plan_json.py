@@ -40,6 +40,7 @@ def difference_document(difference: Difference) -> dict[str, Any]:
             for setting in difference.settings
         ],
         "renamedPools": dict(difference.renamed),
+        "unchangedPools": list(difference.unchanged),
     }
 
 

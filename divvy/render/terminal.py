@@ -7,10 +7,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from divvy.plan import Change, Difference, Guarantees, NodePlan, Plan, PoolPlan
+from divvy.plan import Difference, Guarantees, NodePlan, Plan, PoolPlan
 from divvy.render.words import (
+    AlikeChanges,
+    alike_changes,
     bar_cells,
-    change_title,
     count_changes,
     disruption_words,
     gpu_groups,
@@ -22,6 +23,7 @@ from divvy.render.words import (
     promise_lines,
     resource_rows,
     signed,
+    unchanged_words,
 )
 
 _WIDTH = 80
@@ -50,8 +52,10 @@ def difference_text(difference: Difference) -> RenderableType:
     if not difference:
         return Group(heading.append(": no change, no node will do anything else"))
     parts: list[RenderableType] = [heading.append(f": {count_changes(difference)}")]
-    for change in difference.changes:
-        parts += ["", *_change(change)]
+    for alike in alike_changes(difference.changes):
+        parts += ["", *_change(alike)]
+    if unchanged := unchanged_words(difference):
+        parts += ["", Text(unchanged)]
     if difference.settings or difference.renamed:
         table = _table("setting", "before", "after")
         for name, old in difference.renamed.items():
@@ -118,9 +122,9 @@ def _bars(node: NodePlan) -> Iterable[Text]:
         yield bar
 
 
-def _change(change: Change) -> Iterable[RenderableType]:
-    words = f"{change_title(change)}, {profile_change(change)}"
-    yield _headline(f"pool {change.pool}", words)
+def _change(alike: AlikeChanges) -> Iterable[RenderableType]:
+    change = alike.change
+    yield _headline(alike.pool_words, f"{alike.title}, {profile_change(change)}")
     older = change.before if change.nodes_before else None
     newer = change.after if change.nodes_after else None
     for sign, node in (("-", older), ("+", newer)):

@@ -23,5 +23,9 @@ def why_text(explanation: Explanation) -> RenderableType:
             own = "; ".join(verdict.request.selectors)
             note = f"its claim has conditions that are not looked at here: {own}"
             parts.append(Padding(Text(note, style="dim"), (0, 0, 0, 2)))
+        unread = (*verdict.request.unread, *verdict.request.narrowed)
+        if unread:
+            note = f"not looked at in its claim: {', '.join(unread)}"
+            parts.append(Padding(Text(note, style="dim"), (0, 0, 0, 2)))
     parts += [Padding(Text(note, style="dim"), (0, 0, 0, 2)) for note in explanation.notes]
     return Group(*parts)

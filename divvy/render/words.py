@@ -1,8 +1,8 @@
 """How plans are put into words: the same in every view."""
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from divvy.model import Placement
 from divvy.model.claims import Claims
@@ -18,6 +18,10 @@ from divvy.plan import (
     PoolPlan,
     level,
 )
+from divvy.plan.claimable import size_words
+
+# So many pools or nodes of many are named.
+_NAMED = 20
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ def device_words(device: Device) -> str:
     """Say what a container gets with one device."""
     if device.memory_mib is None:
         return f"device files, up to {plural(device.shares, 'holder')}"
-    size = f"{device.memory_mib:,} MiB, {device.sms} SMs"
+    size = size_words(device.memory_mib, device.sms)
     if device.placement is None:
         what = "whole GPU" if device.shares == 1 else f"GPU shared by {device.shares}"
     else:
@@ -259,6 +263,71 @@ def promise_changes(before: Guarantees, after: Guarantees) -> tuple[tuple[str, s
         for (key, older), (_, newer) in zip(before.items(), after.items(), strict=True)
         if older != newer
     )
+
+
+@dataclass(frozen=True)
+class AlikeChanges:
+    """A change, and the pools or the single nodes of its pool that change in the same way."""
+
+    change: Change
+    pools: tuple[str, ...]
+    nodes: tuple[str, ...]
+
+    @property
+    def pool_words(self) -> str:
+        """Return whose change it is: ``Pool a``, ``3 pools, each so: a, b, c``."""
+        if len(self.pools) == 1:
+            return f"pool {self.pools[0]}"
+        return f"{len(self.pools):,} pools, each so: {some(self.pools)}"
+
+    @property
+    def title(self) -> str:
+        """Say which nodes of the pool change."""
+        if len(self.nodes) < 2:
+            return change_title(self.change)
+        verb = ""
+        if not (self.change.nodes_before and self.change.nodes_after):
+            verb = " go" if self.change.nodes_before else " come"
+        return f"{len(self.nodes):,} nodes{verb}, each so: {some(self.nodes)}"
+
+
+def alike_changes(changes: Iterable[Change]) -> tuple[AlikeChanges, ...]:
+    """Group pools that change alike, and single nodes of a pool that do, each at its first."""
+    groups: list[tuple[Change, list[Change]]] = []
+    for change in changes:
+        match = next((one for one in groups if _is_alike(one[0], change)), None)
+        if match is None:
+            groups.append((change, [change]))
+        else:
+            match[1].append(change)
+    return tuple(
+        AlikeChanges(
+            first,
+            tuple(dict.fromkeys(one.pool for one in alike)),
+            tuple(one.node for one in alike if one.node is not None),
+        )
+        for first, alike in groups
+    )
+
+
+def _is_alike(first: Change, second: Change) -> bool:
+    if (first.node is None) != (second.node is None):
+        return False
+    if first.node is not None:
+        return replace(first, node=second.node) == second
+    return replace(first, pool=second.pool) == second
+
+
+def some(names: Sequence[str]) -> str:
+    """Return names, the first ones where there are many."""
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def unchanged_words(difference: Difference) -> str:
+    """Say in one line which pools do not change, "" where all of them do."""
+    names = difference.unchanged
+    return f"{plural(len(names), 'pool')} unchanged: {some(names)}" if names else ""
 
 
 def count_changes(difference: Difference) -> str:

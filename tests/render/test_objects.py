@@ -12,6 +12,7 @@ import yaml
 
 from divvy.agent.node_runtime.prepare import MAX_CHANGE_SECONDS
 from divvy.model import parse_canonical
+from tests.plugin_stack import without_claims
 from tests.render.documents import objects_of
 
 STACKS = sorted((Path(__file__).parents[2] / "stacks").glob("Pulumi.*.yaml"))
@@ -25,7 +26,7 @@ def value(path: Path) -> dict[str, Any]:
 
 def lab(**changes: Any) -> dict[str, Any]:
     found = value(next(path for path in STACKS if path.name == "Pulumi.lab.yaml"))
-    return {**found, **changes}
+    return {**without_claims(found), **changes}
 
 
 def by_kind(kind: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:

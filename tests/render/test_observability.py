@@ -14,7 +14,8 @@ from divvy.render.dashboard import dashboard_json
 from tests.render.documents import objects_of
 
 STACK = Path(__file__).parents[2] / "stacks/Pulumi.lab.yaml"
-AGENT = Path(__file__).parents[2] / "divvy/agent/metrics.py"
+AGENT = Path(__file__).parents[2] / "divvy/agent"
+METRICS = (AGENT / "metrics.py", AGENT / "claims/metrics.py")
 METRIC = re.compile(r"\b(?:divvy|DCGM_FI)_[A-Za-z_]+")
 
 
@@ -82,8 +83,8 @@ def test_panels_have_titles_numbers_and_places_of_their_own() -> None:
 
 
 def test_every_metric_asked_for_is_one_that_the_agent_has() -> None:
-    known = set(METRIC.findall(AGENT.read_text()))
-    known |= {f"{name}_total" for name in known}
+    known = {name for file in METRICS for name in METRIC.findall(file.read_text())}
+    known |= {f"{name}_{suffix}" for name in known for suffix in ("total", "bucket")}
     asked = {
         name
         for panel in panels()

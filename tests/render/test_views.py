@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 import pytest
 from rich.console import Console
 
+from divvy.model import parse_cluster
 from divvy.plan import diff, plan
 from divvy.render.markdown import difference_markdown, plan_markdown
 from divvy.render.page import difference_page, plan_page
@@ -87,6 +88,14 @@ def test_the_json_of_a_plan_has_the_documented_shape():
     assert list(document["pools"][0]["overrides"]) == ["h100-4"]
     kinds = {d["kind"] for p in document["pools"] for d in p["devices"]}
     assert kinds == {"gpu", "gpu-replica", "mig", "mig-replica"}
+
+
+def test_the_json_of_a_card_without_data_has_no_sms():
+    hardware = {"model": "Z9000", "memory": "24Gi", "gpus": 1, "count": 1}
+    pools = {"new": {"select": {"a": "b"}, "profile": "whole", "hardware": hardware}}
+    cluster = parse_cluster({"profiles": {"whole": {}}, "pools": pools})
+    ((device,),) = (p["devices"] for p in json.loads(plan_json(plan(cluster, "x")))["pools"])
+    assert (device["memoryMiB"], device["sms"]) == (24_576, None)
 
 
 def test_the_json_is_the_same_every_time():

@@ -33,8 +33,7 @@ class Claimable:
 
 def claimable(cluster: Cluster) -> Claimable:
     """Return what the profiles of a cluster let pods claim."""
-    rules = [rule for profile in cluster.profiles.values() for rule in profile.rules]
-    claims = [rule.claims for rule in rules if rule.claims is not None]
+    claims = cluster.claims
     shared = [one for one in claims if one.shares is not None]
     tenants = sorted({tenant for one in shared for tenant in one.tenants})
     models = _models(cluster)

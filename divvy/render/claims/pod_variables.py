@@ -7,7 +7,12 @@ both read the same variables, there is no third kind of pod.
 from __future__ import annotations
 
 from divvy.model import Cluster
-from divvy.model.claim_names import RESERVED_TYPES
+from divvy.model.claim_names import (
+    MAX_TEMPLATE_NAME,
+    MAX_TYPES,
+    RESERVED_TYPES,
+    TYPE_IN_ANNOTATION,
+)
 from divvy.model.contract import (
     MAX_CLAIMED_DEVICES,
     NO_TYPES,
@@ -21,11 +26,9 @@ from divvy.render.claims.claimable import UNKNOWN_LARGEST_MIB, Claimable
 
 # Variables whose values follow from the profiles, and not from the names of resources alone.
 DERIVED = ("largest", "types", "tenants", "tenantsOnly")
-MAX_TYPES = 16
-_MAX_NAME = 253
+# What claims of containers and of init containers are called, before the container's number.
+CLAIM_PREFIXES = APP_CLAIM, INIT_CLAIM = ("divvy-c", "divvy-i")
 _SHOWN = 40
-# What a person may have copied of a product's name.
-_TYPE = "^[A-Za-z0-9]([A-Za-z0-9 ()/._-]*[A-Za-z0-9)])?$"
 _ALL_CONTAINERS = "object.spec.containers + object.spec.?initContainers.orValue([])"
 _DEVICE_CLASS_RESOURCE = "deviceclass.resource.kubernetes.io/"
 # More MiB than this were meant as bytes: as a number of MiB they would be 64 TiB.
@@ -34,8 +37,16 @@ _WHOLE = "quantity(l[k]).isInteger()"
 
 
 def asks_by_size(cluster: Cluster) -> str:
-    """Return whether a pod asks for GPUs by size, without variables: for conditions of policies."""
-    return f"({_ALL_CONTAINERS}).exists(c, {_limits(_sized_by_name(cluster))})"
+    """Return whether a pod may ask for GPUs by size or type: for conditions of policies.
+
+    It needs no variables, which conditions have none of.
+    """
+    annotated = " || ".join(
+        f"{text(name)} in object.metadata.?annotations.orValue({{}})"
+        for name in (USE_TYPES, NO_TYPES)
+    )
+    asked = f"{_sized_by_name(cluster)} || ({text(cluster.names.gpu)} in l && ({annotated}))"
+    return f"({_ALL_CONTAINERS}).exists(c, {_limits(asked)})"
 
 
 def pod_variables(cluster: Cluster, offered: Claimable) -> list[dict[str, str]]:
@@ -49,11 +60,13 @@ def pod_variables(cluster: Cluster, offered: Claimable) -> list[dict[str, str]]:
         "tenants": texts(offered.tenants),
         "tenantsOnly": "true" if offered.tenants_only else "false",
         "containers": _ALL_CONTAINERS,
+        "use": _items(USE_TYPES),
+        "no": _items(NO_TYPES),
+        "typed": "variables.use.size() + variables.no.size() > 0",
+        "bySize": f"variables.containers.exists(c, {_limits(_BY_SIZE)})",
         "sized": f"variables.containers.exists(c, {_limits(_SIZED)})",
         "label": f"namespaceObject.metadata.?labels[?{text(TENANT_LABEL)}].orValue('')",
         "tenant": "variables.tenants.size() == 0 ? '' : variables.label",
-        "use": _items(USE_TYPES),
-        "no": _items(NO_TYPES),
         "useTypes": _types("use"),
         "noTypes": _types("no"),
         "wrongSizes": line(f"variables.containers.map(c, {_container_problem()})"),
@@ -62,17 +75,26 @@ def pod_variables(cluster: Cluster, offered: Claimable) -> list[dict[str, str]]:
         "wrong": "!variables.sized ? [] : (variables.wrongSizes + [variables.wrongTypes, "
         "variables.wrongTenant]).filter(p, p != '')",
         "templates": line(f"variables.containers.map(c, {_limits(_sized_or_none(_name()))})"),
+        "taken": line(_taken()),
         "problems": line(
             f"variables.wrong.size() > 0 ? variables.wrong : "
-            f"variables.templates.filter(t, t.size() > {_MAX_NAME}).map(t, "
+            f"variables.templates.filter(t, t.size() > {MAX_TEMPLATE_NAME}).map(t, "
             + _said("the annotations name too many GPU types: ", "string(t.size())")
-            + f" + ' characters with the sizes, {_MAX_NAME} at most are possible')"
+            + f" + ' characters with the sizes, {MAX_TEMPLATE_NAME} at most are possible') "
+            f"+ variables.taken.map(n, {_said('the pod has a claim called ', 'n')} + "
+            + text(", as Divvy calls the one of a container that asks for GPUs by size; ")
+            + " + 'call it by another name')"
         ),
     }
     return [{"name": name, "expression": value} for name, value in expressions.items()]
 
 
-_SIZED = "variables.sizes.exists(k, k in l)"
+_BY_SIZE = "variables.sizes.exists(k, k in l)"
+# A resource name cannot carry types: whole GPUs of some types become a claim, too.
+_SIZED = (
+    f"({_BY_SIZE} || (variables.typed && variables.gpu in l && "
+    "quantity(l[variables.gpu]).isGreaterThan(quantity('0'))))"
+)
 
 
 def _sized_or_none(expression: str) -> str:
@@ -92,6 +114,15 @@ def _named(cluster: Cluster) -> dict[str, str]:
 def _sized_by_name(cluster: Cluster) -> str:
     named = [resource for name, resource in _named(cluster).items() if name != "gpu"]
     return " || ".join(f"{text(resource)} in l" for resource in named)
+
+
+def _taken() -> str:
+    """Return the names of claims in the pod that claims of its containers are about to have."""
+    own = " || ".join(f"n == '{prefix}' + string(i)" for prefix in CLAIM_PREFIXES)
+    return (
+        "object.spec.?resourceClaims.orValue([]).map(r, r.name)"
+        f".filter(n, variables.templates.exists(i, t, t != '' && ({own})))"
+    )
 
 
 def _limits(expression: str) -> str:
@@ -122,12 +153,12 @@ def _name() -> str:
 
     return line(
         f"{text(TEMPLATE_PREFIX)} + (variables.gpu in l ? {number('gpu')} : '1') + 'x' "
-        f"+ (variables.memory in l ? {number('memory')} + 'm' "
+        f"+ (!{_BY_SIZE} ? '1g' : variables.memory in l ? {number('memory')} + 'm' "
         f": (variables.percentage in l ? {number('percentage')} : '100') + 'p') "
         f"+ (variables.cores in l ? '-' + {number('cores')} + 'c' : '') "
         "+ (variables.useTypes.size() == 0 ? '' : '.use.' + variables.useTypes.join('.')) "
         "+ (variables.noTypes.size() == 0 ? '' : '.no.' + variables.noTypes.join('.')) "
-        "+ (variables.tenant == '' ? '' : '.tenant.' + variables.tenant)"
+        f"+ (variables.tenant == '' || !{_BY_SIZE} ? '' : '.tenant.' + variables.tenant)"
     )
 
 
@@ -170,7 +201,7 @@ def _container_problem() -> str:
             + text(" is another in requests than in limits; leave it out of requests"),
         ),
         (
-            f"{others}.size() > 0",
+            f"{_BY_SIZE} && {others}.size() > 0",
             f"{here}' has ' + {others}[0] + ' beside ' + {_SIZE_NAMED} + "
             + text("; a container asks for GPUs in one way"),
         ),
@@ -208,7 +239,7 @@ def _container_problem() -> str:
 
 
 # The first of the sizes that a container names.
-_SIZE_NAMED = "variables.sizes.filter(k, k in l)[0]"
+_SIZE_NAMED = "(variables.sizes.filter(k, k in l) + ['GPU types'])[0]"
 
 
 def _largest() -> str:
@@ -223,9 +254,9 @@ def _types_problem() -> str:
     both = ((USE_TYPES, "use"), (NO_TYPES, "no"))
     cases = []
     for annotation, listed in both:
-        odd = f"variables.{listed}.filter(t, !t.matches({text(_TYPE)}))"
+        odd = f"variables.{listed}.filter(t, !t.matches({text(TYPE_IN_ANNOTATION)}))"
         reserved = f"variables.{listed}Types.filter(t, t in {texts(RESERVED_TYPES)})"
-        shown = f"({odd}[0].size() > {_SHOWN} ? {odd}[0].substring(0, {_SHOWN}) : {odd}[0])"
+        shown = _shortened(f"{odd}[0]")
         cases += [
             (
                 f"variables.{listed}.size() > {MAX_TYPES}",
@@ -249,7 +280,8 @@ def _types_problem() -> str:
         (
             "variables.useTypes.exists(t, t in variables.noTypes)",
             _said(
-                "the annotations name ", "variables.useTypes.filter(t, t in variables.noTypes)[0]"
+                "the annotations name ",
+                _shortened("variables.useTypes.filter(t, t in variables.noTypes)[0]"),
             )
             + " + "
             + text(f" in {USE_TYPES} and in {NO_TYPES}; name it in one of them"),
@@ -258,7 +290,9 @@ def _types_problem() -> str:
             "variables.types.size() > 0 && variables.useTypes.size() > 0 && "
             "!variables.useTypes.exists(t, variables.types.exists(n, "
             "('-' + n + '-').contains('-' + t + '-')))",
-            _said(f"the annotation {USE_TYPES} has ", "variables.useTypes.join(', ')")
+            _said(
+                f"the annotation {USE_TYPES} has ", _shortened("variables.useTypes.join(', ')", 160)
+            )
             + " + '; this cluster has ' + variables.types.join(', ')",
         ),
     ]
@@ -269,6 +303,7 @@ def _tenant_problem() -> str:
     """Return why the namespace cannot have GPUs by size, '' if it can."""
     label = text(f" has the label {TENANT_LABEL}: ")
     cases = [
+        ("!variables.bySize", text("")),  # whole GPUs are for everybody
         (
             "variables.tenant != '' && !(variables.tenant in variables.tenants)",
             f"'the namespace ' + namespaceObject.metadata.name + {label} + variables.tenant + "
@@ -282,6 +317,11 @@ def _tenant_problem() -> str:
         ),
     ]
     return first_of(cases, text(""))
+
+
+def _shortened(expression: str, characters: int = _SHOWN) -> str:
+    """Return an expression for the beginning of a text that a user has written."""
+    return f"[{expression}].map(s, s.size() > {characters} ? s.substring(0, {characters}) : s)[0]"
 
 
 def _said(start: str, expression: str) -> str:

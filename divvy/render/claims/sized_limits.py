@@ -13,7 +13,12 @@ from divvy.model import Cluster
 from divvy.model.contract import BY_SIZE_LABEL, Component, component_labels
 from divvy.render.claims.cel import line, text
 from divvy.render.claims.claimable import Claimable
-from divvy.render.claims.pod_variables import asks_by_size, pod_variables
+from divvy.render.claims.pod_variables import (
+    APP_CLAIM,
+    INIT_CLAIM,
+    asks_by_size,
+    pod_variables,
+)
 
 NAME = "divvy-sized-limits"
 _PLACES = (("containers", "0"), ("initContainers", "object.spec.containers.size()"))
@@ -67,17 +72,18 @@ def _claim_variables() -> list[dict[str, str]]:
         ".transformList(i, t, "
         "object.spec.initContainers[i].?restartPolicy.orValue('') == 'Always' ? '' : t)"
     )
-    claims = """
+    app, init = text(APP_CLAIM), text(INIT_CLAIM)
+    claims = f"""
         variables.templates.transformList(i, t, t == '' ? ''
-        : i < variables.apps.size() ? 'divvy-c' + string(i)
-        : variables.inits[i - variables.apps.size()] == '' ? 'divvy-i' + string(i)
-        : variables.apps.exists(a, a == t) ? 'divvy-c' + string(variables.apps.indexOf(t))
-        : 'divvy-i' + string(variables.apps.size() + variables.inits.indexOf(t)))
+        : i < variables.apps.size() ? {app} + string(i)
+        : variables.inits[i - variables.apps.size()] == '' ? {init} + string(i)
+        : variables.apps.exists(a, a == t) ? {app} + string(variables.apps.indexOf(t))
+        : {init} + string(variables.apps.size() + variables.inits.indexOf(t)))
     """
-    own = """
+    own = f"""
         variables.templates.transformList(i, t, t != '' && variables.claims[i] ==
-        (i < variables.apps.size() ? 'divvy-c' : 'divvy-i') + string(i),
-        {'name': variables.claims[i], 'resourceClaimTemplateName': t})
+        (i < variables.apps.size() ? {app} : {init}) + string(i),
+        {{'name': variables.claims[i], 'resourceClaimTemplateName': t}})
     """
     expressions = {"apps": apps, "inits": inits, "claims": claims, "podClaims": own}
     return [{"name": name, "expression": line(value)} for name, value in expressions.items()]
@@ -96,7 +102,7 @@ def _patches() -> str:
             : [JSONPatch{op: 'add', path: '/spec/resourceClaims', value: variables.podClaims}])""",
         *(_container_patches(place, offset) for place, offset in _PLACES),
     ]
-    return line(f"variables.problems.size() > 0 ? [] : {' + '.join(parts)}")
+    return line(f"!variables.sized || variables.problems.size() > 0 ? [] : {' + '.join(parts)}")
 
 
 def _container_patches(place: str, offset: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from divvy.model import Cluster, Pool, gpu_model
+from divvy.model import Cluster, Pool, hardware_model
 from divvy.model.contract import DEVICE_PLUGIN_ALIAS, MIG_ALIAS
 from divvy.model.stack import IGNORED_XIDS
 from divvy.render.operator.translation import Translation
@@ -139,7 +139,7 @@ def _labels(translation: Translation, pool: Pool, profile: str) -> dict[str, str
     """Return the labels of a node; None: it must not have the label."""
     shared = translation.profiles[profile].sharing is not None or _default_shares(translation)
     labels: dict[str, str | None] = {DEVICE_PLUGIN_ALIAS: profile if shared else None}
-    capable = pool.hardware is None or gpu_model(pool.hardware.model).mig is not None
+    capable = pool.hardware is None or hardware_model(pool.hardware).mig is not None
     if capable and _any_cut(translation):
         labels[MIG_ALIAS] = profile if translation.profiles[profile].cut else _off(translation)
     return labels

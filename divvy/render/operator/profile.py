@@ -6,7 +6,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from divvy.model import GpuModel, Profile, Rule, TimeSlicing, gpu_model, gpu_resource, mig_resource
+from divvy.model import (
+    GpuModel,
+    Profile,
+    Rule,
+    TimeSlicing,
+    gpu_resource,
+    hardware_model,
+    mig_resource,
+)
 from divvy.model.resolution import WHOLE, rule_for
 from divvy.model.resource_names import SHARED_SUFFIX, qualified
 from divvy.model.stack import Hardware
@@ -81,7 +89,7 @@ def _parts(profile: Profile, hardware: Hardware | None) -> list[_Part] | None:
     if hardware is None:
         only = profile.rules[0]
         return [_Part(only, "all")] if only.devices.everything else None
-    model = gpu_model(hardware.model)
+    model = hardware_model(hardware)
     taken: dict[int, list[int]] = {}
     for index in range(hardware.gpus):
         number = rule_for(profile, index, "", _names(hardware, model))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,6 +118,12 @@ class ApiServer:
         while not holds():
             assert time.monotonic() < deadline, "it does not come true"
             time.sleep(0.05)
+
+    def events(self, path: str) -> Iterator[dict[str, Any]]:
+        """Yield the events of a watch until the server ends it."""
+        with self._http.stream("GET", path, params={"watch": "1"}, timeout=None) as answer:
+            for line in answer.iter_lines():
+                yield json.loads(line)
 
     def close(self) -> None:
         """Close the connections."""

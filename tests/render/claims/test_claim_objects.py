@@ -9,6 +9,7 @@ import pytest
 
 from divvy.model import parse_cluster
 from divvy.render.claims.claimable import UNKNOWN_LARGEST_MIB, claimable
+from tests.plugin_stack import without_claims
 from tests.render.charts import example
 from tests.render.documents import objects_of
 from tests.render.test_objects import rights_of
@@ -39,7 +40,7 @@ def classes(value: dict[str, Any]) -> dict[str, tuple[str | None, str]]:
 
 
 def test_without_claims_there_is_nothing_of_them() -> None:
-    text = json.dumps(objects_of(example("lab"), IMAGE))
+    text = json.dumps(objects_of(without_claims(example("lab")), IMAGE))
     for word in ("resource.k8s.io", "DeviceClass", "Mutating", "plugins_registry", 'templates"'):
         assert word not in text, word
 

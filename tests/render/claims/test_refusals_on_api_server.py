@@ -131,13 +131,29 @@ def test_requests_other_than_limits_are_not_lost(server: ApiServer) -> None:
         (
             {USE: "H100,A10"},
             f"the annotation {USE} has a10, h100; this cluster has a100-pcie-40gb, "
-            "a100-sxm4-40gb, nvidia-a100-pcie-40gb, nvidia-a100-sxm4-40gb, nvidia-a800-sxm4-40gb",
+            "a100-sxm4-40gb, nvidia-a100-pcie-40gb, nvidia-a100-sxm4-40gb, "
+            "nvidia-a800-40gb-active, nvidia-a800-sxm4-40gb",
         ),
     ],
 )
 def test_types_that_are_none(server: ApiServer, annotations: dict[str, str], said: str) -> None:
     answer = server.dry_run(pod({MEMORY: 1}, annotations=annotations))
     assert answer.refusal == said
+
+
+@pytest.mark.parametrize(
+    ("count", "types", "said"),
+    [
+        (33, "A100", f"container main-0: {GPU} is 33; 1 to 32 are expected beside GPU types"),
+        (1, "A100!", f"the annotation {USE} has A100!{_TYPES}"),
+        (1, "H200", f"the annotation {USE} has h200; this cluster has a100-pcie-40gb, "),
+    ],
+)
+def test_whole_gpus_of_types_that_are_none(
+    server: ApiServer, count: int, types: str, said: str
+) -> None:
+    answer = server.dry_run(pod({GPU: count}, annotations={USE: types}))
+    assert answer.refusal.startswith(said)
 
 
 def test_a_long_annotation_is_refused_and_not_computed(server: ApiServer) -> None:
@@ -150,6 +166,22 @@ def test_a_tenant_that_the_cluster_does_not_know(server: ApiServer) -> None:
         "the namespace qa has the label divvy.gpu/tenant: qa; the tenants of this cluster are "
         "dev, prod"
     )
+
+
+def test_a_claim_with_the_name_of_one_of_ours(server: ApiServer) -> None:
+    def said(name: str) -> str:
+        claims = [{"name": name, "resourceClaimName": "mine"}]
+        asked = pod({MEMORY: 1}, {"cpu": 1}, initContainers=[init({MEMORY: 2})])
+        asked["spec"]["resourceClaims"] = claims
+        return server.dry_run(asked).refusal
+
+    for name in ("divvy-c0", "divvy-i2"):
+        assert said(name) == (
+            f"the pod has a claim called {name}, as Divvy calls the one of a container that asks "
+            "for GPUs by size; call it by another name"
+        )
+    for name in ("divvy-c1", "divvy-c9", "divvy-x0", "mine"):
+        assert said(name) == ""
 
 
 def foreign(tenant: str, namespace: str) -> str:

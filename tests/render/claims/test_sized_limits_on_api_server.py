@@ -35,6 +35,8 @@ pytestmark = pytest.mark.lab
         ({MEMORY: 41000}, {}, SizedRequest(1, 41000, "m")),
         ({MEMORY: 1}, {USE: "A100"}, SizedRequest(1, 1, "m", use_types=("a100",))),
         ({MEMORY: 1}, {USE: " "}, SizedRequest(1, 1, "m")),
+        ({GPU: 1}, {USE: "A100"}, SizedRequest(1, 1, "g", use_types=("a100",))),
+        ({GPU: 4}, {NO: "T4"}, SizedRequest(4, 1, "g", no_types=("t4",))),
         ({MEMORY: 1}, {NO: ",T4, ,"}, SizedRequest(1, 1, "m", no_types=("t4",))),
         (
             {MEMORY: 1},
@@ -61,7 +63,7 @@ def test_limits_become_a_template_that_says_what_was_asked_for(
 
 @pytest.mark.parametrize(
     "limits",
-    [{GPU: 1}, {GPU: 2, "cpu": 1}, {}, {"nvidia.com/mig-1g.5gb": 1}, {"nvidia.com/gpu.shared": 1}],
+    [{GPU: 0}, {"cpu": 1}, {}, {"nvidia.com/mig-1g.5gb": 1}, {"nvidia.com/gpu.shared": 1}],
 )
 def test_who_does_not_ask_by_size_is_left_alone(server: ApiServer, limits: Limits) -> None:
     answer = server.dry_run(pod(limits, annotations={USE: "odd!"}))
@@ -142,3 +144,28 @@ def test_a_pod_of_many_containers_and_types_is_within_the_limits_of_cel(server: 
     limits = [{GPU: 1, MEMORY: 100 + number, CORES: 10} for number in range(40)]
     types = {USE: ",".join(f"A100-{n}" for n in range(15)) + ",A100", NO: "T4,V100,P100"}
     assert len(server.dry_run(pod(*limits, annotations=types)).templates) == 40
+
+
+@pytest.mark.parametrize("annotations", [{}, {USE: " "}, {"other": "A100"}])
+def test_whole_gpus_of_any_type_stay_a_resource(
+    server: ApiServer, annotations: dict[str, str]
+) -> None:
+    answer = server.dry_run(pod({GPU: 1}, annotations=annotations))
+    assert "resourceClaims" not in answer.body["spec"]
+    assert "labels" not in answer.body["metadata"]
+    assert answer.resources()[0]["limits"] == {GPU: "1"}
+
+
+def test_types_are_for_the_containers_that_have_gpus(server: ApiServer) -> None:
+    answer = server.dry_run(
+        pod({GPU: 0}, {GPU: 1}, {"nvidia.com/mig-1g.5gb": 1}, annotations={USE: "A100"})
+    )
+    assert answer.templates == {"divvy-c1": "divvy-1x1g.use.a100"}
+    assert answer.resources()[0]["limits"] == {GPU: "0"}
+    assert "limits" not in answer.resources()[1]
+
+
+def test_whole_gpus_of_a_type_have_no_tenant(server: ApiServer) -> None:
+    for namespace in ("prod", "qa"):  # the cluster does not know the tenant qa
+        asked = pod({GPU: 1}, namespace=namespace, annotations={USE: "A100"})
+        assert server.dry_run(asked).templates == {"divvy-c0": "divvy-1x1g.use.a100"}

@@ -1,0 +1,85 @@
+"""Every spelling of GPU types is taken as it was meant or refused in a sentence, as fit says."""
+
+from __future__ import annotations
+
+import pytest
+
+from divvy.model import parse_cluster
+from divvy.model.claim_names import parse_template_name
+from divvy.plan.fit.sizes import read_sizes
+from tests.render.claims.api_server import GPU, MEMORY, NO, USE, ApiServer, Limits, pod
+from tests.render.claims.conftest import CLUSTER
+
+pytestmark = pytest.mark.lab
+TAKEN = {
+    "A100": ("a100",),
+    " a100 ": ("a100",),
+    "\tA100\n": ("a100",),
+    "\u00a0A100": ("a100",),
+    "A100,,a100, ,": ("a100",),
+    "NVIDIA A100-SXM4-40GB": ("nvidia-a100-sxm4-40gb",),
+    "nvidia_a100.sxm4/40gb": ("nvidia-a100-sxm4-40gb",),
+    "NVIDIA (A100)": ("nvidia-a100",),
+    "sxm4,40GB": ("40gb", "sxm4"),
+    "": (),
+    " , ,": (),
+}
+ODD = (
+    *("*", "A100*", ".*", "^A100", "A100$", "A100|T4", "A100;T4", "-", "-a100", "a100-", "(A100)"),
+    *("A100\nT4", "A100\u200b", "\u0410100", "\uff21100", "\U0001f600", "\x00", "\x7f", "\\n"),
+    *("A100' || true || '", '"A100"', "${A100}", "%s", "use", "No", " TENANT ", "a100,tenant,dev"),
+    *("A100," * 17, "A100\u2028T4", "e\u0301"),
+)
+WAYS: tuple[Limits, ...] = ({GPU: 1}, {MEMORY: 5})
+
+
+@pytest.mark.parametrize("annotation", [USE, NO])
+@pytest.mark.parametrize("limits", WAYS)
+def test_types_in_every_spelling_of_their_names(
+    server: ApiServer, limits: Limits, annotation: str
+) -> None:
+    for spelling, types in TAKEN.items():
+        asked = pod(limits, annotations={annotation: spelling})
+        answer = server.dry_run(asked)
+        assert answer.refusal == "", spelling
+        found = [parse_template_name(name) for name in answer.templates.values()]
+        named = [one.use_types if annotation == USE else one.no_types for one in found if one]
+        # A whole GPU of any type stays a resource.
+        assert named == ([] if limits == {GPU: 1} and not types else [types]), spelling
+        said = read_sizes(asked["spec"], asked["metadata"], parse_cluster(CLUSTER), {})
+        assert said.refused == ""
+        one = [one.use_types if annotation == USE else one.no_types for one in said.requests]
+        assert one == named
+
+
+@pytest.mark.parametrize("annotation", [USE, NO])
+@pytest.mark.parametrize("limits", WAYS)
+def test_what_is_no_types_name_is_refused_in_a_sentence(
+    server: ApiServer, limits: Limits, annotation: str
+) -> None:
+    for spelling in ODD:
+        asked = pod(limits, annotations={annotation: spelling})
+        said = server.dry_run(asked).refusal
+        assert said.startswith(("the annotation", "the annotations name")), spelling
+        assert len(said) < 250, spelling
+        assert "\n" not in said, spelling
+        fitted = read_sizes(asked["spec"], asked["metadata"], parse_cluster(CLUSTER), {})
+        assert fitted.refused.startswith("it would be refused: "), spelling
+
+
+@pytest.mark.parametrize("named", [(USE,), (USE, NO)])
+def test_a_long_name_does_not_make_a_long_sentence(
+    server: ApiServer, named: tuple[str, ...]
+) -> None:
+    for limits in WAYS:
+        annotations = dict.fromkeys(named, "x" * 60_000)
+        said = server.dry_run(pod(limits, annotations=annotations)).refusal
+        assert said.startswith("the annotation")
+        assert len(said) < 400
+
+
+@pytest.mark.parametrize("limits", [{"nvidia.com/mig-1g.5gb": 1}, {"nvidia.com/gpu.shared": 1}])
+def test_resources_that_carry_no_types_are_left_alone(server: ApiServer, limits: Limits) -> None:
+    answer = server.dry_run(pod(limits, annotations={USE: "A100"}))
+    assert answer.templates == {}
+    assert set(answer.resources()[0]["limits"]) == set(limits)
