@@ -49,6 +49,8 @@ def _read_revision(revision: str, path: Path) -> StackFile:
     )
     if done.returncode:
         reason = done.stderr.strip().removeprefix("fatal: ")
+        if _is_revision(revision):
+            reason += f"; a new stack file has no older side: divvy plan --file {path} shows it"
         raise StackError(f"git has no {revision}:{path}: {reason}{_why_unknown()}")
     return StackFile(f"{revision}:{path}", done.stdout, f"{stack_name(path)}@{revision}")
 

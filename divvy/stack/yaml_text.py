@@ -7,14 +7,35 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TextIO
 
 import yaml
 
 from divvy.stack.errors import StackError
 
+# Deeper than any file of ours or of Kubernetes'.
+_MAX_DEPTH = 200
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+
+class SafeLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Refuses what is nested too deeply: libyaml recurses without a limit, and the process dies."""
+
+    _depth = 0
+
+    def descend_resolver(self, parent: yaml.Node | None, index: object) -> None:
+        """Go into a node, as the composer says."""
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise RecursionError
+        super().descend_resolver(parent, index)
+
+    def ascend_resolver(self) -> None:
+        """Leave a node."""
+        self._depth -= 1
+        super().ascend_resolver()
+
+
+class _Loader(SafeLoader):
     """Takes plain scalars for what the official CLI takes them for (gopkg.in/yaml.v3, resolve.go).
 
     PyYAML's own rules are those of YAML 1.1, where `yes` is true and 1:30 is ninety.
@@ -52,9 +73,10 @@ for _tag, _pattern, _first in (
         f"tag:yaml.org,2002:{_tag}", re.compile(rf"^(?:{_pattern})$", re.X), list(_first)
     )
 _Loader.add_constructor("tag:yaml.org,2002:int", _number)
+STACK_RESOLVERS = _Loader.yaml_implicit_resolvers
 
 # The parser trips over dates, numbers and tags that are none, each time in another way.
-_NOT_YAML = (
+NOT_YAML = (
     yaml.YAMLError,
     ValueError,
     TypeError,
@@ -89,8 +111,8 @@ class YamlText:
         """Return the mapping; raises StackError if the text is not one."""
         try:
             document = yaml.load(self.text, Loader=_Loader)
-        except _NOT_YAML as error:
-            raise StackError(f"{self.source} is not YAML: {_reason(error)}") from None
+        except NOT_YAML as error:
+            raise StackError(f"{self.source} is not YAML: {reason_of(error)}") from None
         if not isinstance(document, dict):
             raise StackError(f"{self.source} is not a mapping")
         return document
@@ -124,25 +146,32 @@ class YamlText:
     def _tree(self) -> yaml.Node | None:
         try:
             return yaml.compose(self.text, Loader=_Loader)
-        except _NOT_YAML as error:
-            raise StackError(f"{self.source} is not YAML: {_reason(error)}") from None
+        except NOT_YAML as error:
+            raise StackError(f"{self.source} is not YAML: {reason_of(error)}") from None
 
 
 def read_text(path: Path) -> str:
     """Return a file's text; raises StackError if it cannot be read."""
     try:
         with path.open(encoding="utf-8") as file:
-            text = file.read(MAX_CHARACTERS + 1)
+            return text_of(file, str(path))
     except OSError as error:
         raise StackError(f"cannot read {path}: {error.strerror}") from None
+
+
+def text_of(file: TextIO, source: str) -> str:
+    """Return the text of an open file; raises StackError if it is none, or endless."""
+    try:
+        text = file.read(MAX_CHARACTERS + 1)
     except UnicodeDecodeError:
-        raise StackError(f"{path} is not text in UTF-8") from None
+        raise StackError(f"{source} is not text in UTF-8") from None
     if len(text) > MAX_CHARACTERS:
-        raise StackError(f"{path} is longer than {MAX_CHARACTERS:,} characters: what is it?")
+        raise StackError(f"{source} is longer than {MAX_CHARACTERS:,} characters: what is it?")
     return text
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """Say in one line why a text is not YAML."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     if not isinstance(error, yaml.YAMLError):

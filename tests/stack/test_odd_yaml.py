@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -98,3 +99,18 @@ def test_a_file_without_an_end_is_refused() -> None:
     )
     assert done.returncode == 1
     assert done.stderr.startswith("error: /dev/zero is longer than 16,777,216 characters")
+
+
+def test_nesting_without_end_is_one_error_and_no_crash(tmp_path: Path) -> None:
+    file = tmp_path / "deep.yaml"
+    file.write_text("[" * 200_000)
+    done = subprocess.run(
+        divvy_command("validate", "--file", str(file)),
+        env=divvy_environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"error: {file} is not YAML: it is nested too deeply\n"

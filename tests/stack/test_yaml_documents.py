@@ -1,0 +1,39 @@
+"""Documents of Kubernetes' programs: plain scalars as kubectl takes them, and text that is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from divvy.stack.errors import StackError
+from divvy.stack.yaml_documents import yaml_documents
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2026-11-22", "2026-11-22"),
+        ("2026-13-45", "2026-13-45"),
+        ("1:30", "1:30"),
+        ("1:30.5", "1:30.5"),
+        ("yes", True),
+        ("010", 8),
+        ("1.5", 1.5),
+        ("-3", -3),
+        ("~", None),
+        ("a: &a [1]\nb: *a", {"a": [1], "b": [1]}),
+    ],
+)
+def test_scalars_are_what_kubectl_takes_them_for(text: str, value: object) -> None:
+    assert yaml_documents("x", text) == [value]
+
+
+@pytest.mark.parametrize(
+    "text", ["a: [", "!!int x", "9" * 5000, "!!timestamp x", "[" * 100_000, "{a: " * 500, "\udc80"]
+)
+def test_what_is_no_yaml_is_one_error(text: str) -> None:
+    with pytest.raises(StackError) as raised:
+        yaml_documents("x.yaml", text)
+    told = str(raised.value)
+    assert told.startswith("x.yaml is not YAML: ")
+    assert "\n" not in told
+    assert len(told) < 300
