@@ -4,10 +4,10 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 from divvy.cli.errors import fail
 from divvy.model import Cluster
+from divvy.sources import CONFORMANCE
 
 _BY_DIGEST = r"\S+@sha256:[0-9a-f]{64}"
 
@@ -22,8 +22,8 @@ class Images:
 
 def images(cluster: Cluster, agent: str | None, workloads: str | None, *, build: bool) -> Images:
     """Find the images; with ``build``, what is not given is built and pushed."""
-    if agent is not None and not re.fullmatch(_BY_DIGEST, agent):
-        fail(f"--image is {agent!r}; an image by digest is expected: …@sha256:<64 hex digits>")
+    if agent is not None:
+        require_digest(agent)
     image = cluster.plugin.image
     if agent is None and image is not None:
         agent = image.reference
@@ -33,19 +33,22 @@ def images(cluster: Cluster, agent: str | None, workloads: str | None, *, build:
         fail("--build needs plugin.image.registry and plugin.image.base in the stack file")
     where = (image.registry, image.base, *(["--insecure"] if image.insecure else []))
     return Images(
-        agent or _built("plugin_image.build", *where),
+        agent or _built("divvy.image.build", *where),
         workloads or _built("conformance.image", *where),
     )
 
 
+def require_digest(image: str) -> None:
+    """Fail where --image is not an image by digest."""
+    if not re.fullmatch(_BY_DIGEST, image):
+        fail(f"--image is {image!r}; an image by digest is expected: …@sha256:<64 hex digits>")
+
+
 def _built(module: str, *where: str) -> str:
-    """Run one of the checkout's image builds; return the image by digest."""
-    root = Path(__file__).resolve().parents[2]
-    if not (root / module.partition(".")[0]).is_dir():
-        fail(f"--build: {module} is not beside the package: run from a checkout")
+    """Run one of the image builds; return the image by digest."""
     done = subprocess.run(
         [sys.executable, "-m", module, *where],
-        cwd=root,
+        cwd=CONFORMANCE.parent,
         capture_output=True,
         text=True,
         check=False,

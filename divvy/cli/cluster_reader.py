@@ -9,6 +9,7 @@ import httpx2
 
 from divvy.cli.errors import CommandError, fail
 from divvy.engine.kubernetes.kubeconfig import client, cluster_config
+from divvy.plan.live_claims import UnreadableClaims
 
 _NOT_FOUND = 404
 _FORBIDDEN = 403
@@ -83,7 +84,10 @@ class ClusterReader:
 def reading(kubeconfig: str | None, context: str | None) -> Iterator[ClusterReader]:
     """Read the cluster that the engine would deploy to; raises EngineError."""
     with client(cluster_config(kubeconfig, context), timeout=30) as http:
-        yield ClusterReader(http)
+        try:
+            yield ClusterReader(http)
+        except UnreadableClaims as unreadable:
+            fail(str(unreadable))
 
 
 def _message(answer: httpx2.Response) -> str:

@@ -1,6 +1,6 @@
 """Reads what the nodes of a cluster advertise, for ``divvy diff --live``."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,13 @@ def live_nodes(cluster: Cluster, kubeconfig: str | None, context: str | None) ->
         nodes = [live_node_of(node) for node in reader.listed("/api/v1/nodes")]
         # A cluster before 1.34 has none, and is asked all the same: claims may have gone.
         gpus = claimed_gpus(reader.listed(_SLICES), ())
+    return with_claims(nodes, gpus, cluster)
+
+
+def with_claims(
+    nodes: Iterable[LiveNode], gpus: Iterable[ClaimedGpu], cluster: Cluster
+) -> list[LiveNode]:
+    """Return nodes with what their GPUs offer to claims."""
     by_node: dict[str, list[ClaimedGpu]] = {}
     for gpu in gpus:
         by_node.setdefault(gpu.node, []).append(gpu)

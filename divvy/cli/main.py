@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -18,11 +19,13 @@ from divvy.stack.errors import StackError
 
 # Name of the command → its module in divvy.cli, and what `divvy --help` says of it.
 COMMANDS = {
+    "init": ("init", "Write a stack file and a project for a cluster that is there."),
     "validate": ("validate", "Check stack files and report every error at once."),
     "plan": ("plan", "Predict what every node will advertise and guarantee."),
     "diff": ("diff", "Show what changes between two stack files, or from the live nodes."),
     "preview": ("preview", "Show what `up` would do."),
     "up": ("up", "Bring the cluster to the state in the stack file."),
+    "fit": ("fit", "Say whether pods would fit, where, and what is in the way."),
     "top": ("top", "Show who holds which GPU, and how much of it is in use."),
     "why": ("why", "Say why a pod waits for a GPU that it claims."),
     "verify": ("verify", "Prove on live nodes what the plan promises."),
@@ -38,9 +41,10 @@ COMMANDS = {
 }
 _EXIT_CODES = """\
 Exit codes:
-0: done; `preview`, `refresh`, `diff`: no difference
+0: done; `preview`, `refresh`, `diff`: no difference; `fit`: all pods fit
 1: an error, a usage error included; `verify`: a check failed
-2: `preview`, `refresh`, `diff`: there are changes; `verify`: nothing checked
+2: `preview`, `refresh`, `diff`: there are changes; `fit`: not all pods fit;
+   `verify`: nothing checked
 3: `verify --require`: a check that must hold could not be made
 130: interrupted"""
 
@@ -95,6 +99,7 @@ class DivvyGroup(TyperGroup):
         """Run a command line and end the process with its exit code."""
         arguments = list(sys.argv[1:] if args is None else args) or ["--help"]
         try:
+            _require_folder()
             result = super().main(arguments, **{**extra, "standalone_mode": False})
             sys.stdout.flush()  # while a full disk can still be reported
         except typer.TyperException as usage:
@@ -103,6 +108,12 @@ class DivvyGroup(TyperGroup):
             result = _failed("aborted")
         except (CommandError, StackError, EngineError, LabError) as error:
             result = _failed(str(error))
+        except ModuleNotFoundError as missing:
+            if (brings := _extra_of(missing)) is None:
+                raise
+            result = _failed(
+                f"this needs the package {missing.name}: pip install 'divvy[{brings}]'"
+            )
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
@@ -110,6 +121,24 @@ class DivvyGroup(TyperGroup):
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             result = _failed(f"cannot write {error.filename or 'the output'}: {error.strerror}")
         sys.exit(result if isinstance(result, int) else 0)
+
+
+def _require_folder() -> None:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise CommandError("the current directory has been removed; change to another") from None
+
+
+def _extra_of(missing: ModuleNotFoundError) -> str | None:
+    """Return what brings a package that is not installed; None where the fault is our own."""
+    match (missing.name or "divvy").partition(".")[0]:
+        case "divvy":
+            return None
+        case "pulumi" | "pulumi_kubernetes":
+            return "cli,pulumi"
+        case _:
+            return "cli"
 
 
 def _usage_error(usage: Any) -> str:

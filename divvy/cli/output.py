@@ -1,6 +1,8 @@
 """Where results of the commands go."""
 
+import sys
 from enum import StrEnum
+from io import TextIOWrapper
 from pathlib import Path
 
 import typer
@@ -18,22 +20,38 @@ class Format(StrEnum):
     HTML = "html"
 
 
+# Of lines that no terminal shows.
+_PIPED, _FILED = 80, 100
+
+
 def write(result: str | RenderableType, out: Path | None) -> None:
-    """Write a result to a file or to standard output; terminals get colour, files never."""
+    """Write a result to a file or to standard output; terminals get colour, files never.
+
+    What is no terminal gets the same bytes on every machine: UTF-8, lines of one length.
+    """
     if out is None:
-        if isinstance(result, str):
-            typer.echo(result, nl=False)
-        else:
-            Console(highlight=False, soft_wrap=False).print(result)
+        _print(result)
         return
     try:
         with out.open("w", encoding="utf-8") as file:
             if isinstance(result, str):
                 file.write(result)
             else:
-                Console(file=file, width=100, no_color=True, highlight=False).print(result)
+                Console(file=file, width=_FILED, no_color=True, highlight=False).print(result)
     except OSError as error:
         fail(f"cannot write {out}: {error.strerror}")
+
+
+def _print(result: str | RenderableType) -> None:
+    terminal = sys.stdout.isatty()
+    if not terminal and isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+    if isinstance(result, str):
+        typer.echo(result, nl=False)
+    elif terminal:
+        Console(highlight=False, soft_wrap=False).print(result)
+    else:
+        Console(width=_PIPED, force_terminal=False, no_color=True, highlight=False).print(result)
 
 
 def counted(number: int, thing: str) -> str:

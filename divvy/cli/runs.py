@@ -31,7 +31,7 @@ def run_preview(
 ) -> None:
     """Preview a stack and show what would change; exits with CHANGES where something would."""
     target = target_of(stack, targets)
-    _check_claims(target)
+    _check_claims(target, preview=True)
     if as_json:
         summary = operations.preview(target, SILENT, program)
         typer.echo(json.dumps(preview_digest(summary), indent=1))
@@ -88,17 +88,39 @@ def run_up(program: Program, stack: str, targets: list[str] | None, yes: bool, d
             typer.echo(outcome)
 
 
-def _check_claims(target: operations.Target) -> None:
-    """Refuse claims on a cluster that is too old for them, while nothing has changed yet."""
+def check_claims_go(target: operations.Target) -> None:
+    """Refuse to take the driver of claims away from pods that hold some."""
+    path = target.project.stack_path(target.stack)
+    if not path.is_file() or not _deployed_claims(target):
+        return
+    from divvy.cli.claims_held import check_held  # noqa: PLC0415
+    from divvy.stack.sections import read_cluster  # noqa: PLC0415
+
+    with contextlib.suppress(StackError):
+        check_held(read_cluster(read_path(path)), preview=False)
+
+
+def _check_claims(target: operations.Target, *, preview: bool = False) -> None:
+    """Refuse what a cluster cannot do for claims, while nothing has changed yet."""
     path = target.project.stack_path(target.stack)
     # Most stacks have no claims, and their runs need not load the model.
-    if not path.is_file() or b"claims" not in path.read_bytes():
+    if not path.is_file() or not (_deployed_claims(target) or b"claims" in path.read_bytes()):
         return
     from divvy.cli.claims_floor import check_floor  # noqa: PLC0415
+    from divvy.cli.claims_held import check_held  # noqa: PLC0415
     from divvy.stack.sections import read_cluster  # noqa: PLC0415
 
     with contextlib.suppress(StackError):  # the program says what is wrong with the file
-        check_floor(read_cluster(read_path(path)))
+        cluster = read_cluster(read_path(path))
+        check_floor(cluster)
+        if not any(profile.by_claims for profile in cluster.profiles.values()):
+            check_held(cluster, preview=preview)
+
+
+def _deployed_claims(target: operations.Target) -> bool:
+    """Return whether a stack has device classes in its cluster."""
+    checkpoint = target.store().checkpoint_path
+    return checkpoint.is_file() and b":DeviceClass::" in checkpoint.read_bytes()
 
 
 @contextlib.contextmanager

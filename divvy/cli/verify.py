@@ -3,8 +3,10 @@
 import signal
 import subprocess
 import sys
+import threading
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 
 import typer
 import yaml
@@ -20,9 +22,16 @@ from divvy.cli.errors import (
 from divvy.cli.options import StackName, StackPath
 from divvy.model import PluginImage
 from divvy.render.conformance import baseline_lines, summary_lines
+from divvy.sources import CONFORMANCE
 from divvy.stack.file import read_stack
 from divvy.stack.sections import read_cluster
 
+# What the extra `verify` brings and the suite imports.
+_PACKAGES = ("pytest", "testinfra")
+# What pytest writes before a usage error.
+_REFUSAL = "ERROR: "
+# A process that the suite has left behind may hold its output open.
+_LAST_WORDS_SECONDS = 2.0
 _Pool = Annotated[str | None, typer.Option("--pool", help="Only this pool.")]
 _Select = Annotated[
     str | None, typer.Option("--select", help="Only checks with these ids: PLUG, or ISO-01,WORK.")
@@ -46,6 +55,10 @@ _Host = Annotated[
 ]
 _Root = Annotated[
     str | None, typer.Option("--driver-root", help="With --bare, where the driver is.")
+]
+_Workloads = Annotated[
+    Path | None,
+    typer.Option("--workloads", help="With --bare, a folder with the workloads, for no compiler."),
 ]
 _Image = Annotated[str | None, typer.Option("--workload-image", help="Image with the workloads.")]
 _VectorAdd = Annotated[
@@ -80,6 +93,7 @@ def verify(
     bare: _Bare = False,
     host: _Host = None,
     driver_root: _Root = None,
+    workloads: _Workloads = None,
     workload_image: _Image = None,
     vector_add_image: _VectorAdd = None,
     gpu_burn_image: _Burn = None,
@@ -91,9 +105,9 @@ def verify(
 
     With --require, exit 3: something that must hold could not be checked.
     """
-    if not bare and (host or driver_root):
-        fail("--host and --driver-root are for --bare")
-    root = _suite()
+    if not bare and (host or driver_root or workloads):
+        fail("--host, --driver-root and --workloads are for --bare")
+    _require_suites_packages()
     # The stack file is checked before anything is built for it.
     source = None if bare and not stack and not file else read_stack(stack, file)
     cluster = None if source is None else read_cluster(source)
@@ -104,13 +118,15 @@ def verify(
         arguments += [f"--divvy-file={Path(source.source).resolve()}"]
         arguments += [f"--divvy-stack={source.name}"]
         if not bare and not workload_image:
-            workload_image = _built(root, cluster.plugin.image)
+            workload_image = _built(cluster.plugin.image)
     for name, value in (
         ("--divvy-pool", pool),
         ("--divvy-nodes", nodes),
         ("--divvy-select", select),
         ("--bare-host", host),
         ("--driver-root", driver_root),
+        # The suite runs from a folder of its own.
+        ("--workloads", None if workloads is None else workloads.absolute()),
         ("--workload-image", workload_image),
         ("--vector-add-image", vector_add_image),
         ("--gpu-burn-image", gpu_burn_image),
@@ -123,9 +139,9 @@ def verify(
         ("--no-exec", no_exec),
     ):
         arguments += [flag] if given else []
-    ended = _run_suite(root, [f"--divvy-report={out.resolve()}", *arguments])
+    ended, refusal = _run_suite([f"--divvy-report={out.resolve()}", *arguments])
     if not report.exists():
-        fail(f"the suite exited with {ended} before it wrote a report")
+        fail(refusal or f"the suite exited with {ended} before it wrote a report")
     document = yaml.safe_load(report.read_text())
     _conclude(document, out, earlier)
     codes = {"failure": FAILED, "nothing checked": NOTHING_CHECKED}
@@ -133,12 +149,12 @@ def verify(
     raise typer.Exit(codes.get(document["result"], REQUIRED_NOT_CHECKED if missing else 0))
 
 
-def _suite() -> Path:
-    """Return the folder that holds the suite: the project around Divvy's own package."""
-    root = Path(__file__).resolve().parents[2]
-    if not (root / "conformance").is_dir():
-        fail("the conformance suite is not beside the package: run from a checkout")
-    return root
+def _require_suites_packages() -> None:
+    """Fail where the packages of the conformance suite are not installed."""
+    if missing := [name for name in _PACKAGES if find_spec(name) is None]:
+        fail(
+            f"the conformance suite needs {' and '.join(missing)}: pip install 'divvy[cli,verify]'"
+        )
 
 
 def _place_for_report(out: Path) -> Path:
@@ -152,16 +168,31 @@ def _place_for_report(out: Path) -> Path:
     return report
 
 
-def _run_suite(root: Path, arguments: list[str]) -> int:
-    """Run the suite to its end; a request to stop is passed on, for it to clean up first."""
+def _run_suite(arguments: list[str]) -> tuple[int, str]:
+    """Run the suite to its end; return its exit code, and why it did not begin.
+
+    A request to stop is passed on, for it to clean up first.
+    """
     command = [sys.executable, "-m", "pytest", "conformance", "--divvy-progress"]
     command += ["--override-ini", "addopts="]
     command += ["-p", "no:cacheprovider", "-p", "no:terminal", *arguments]
     # In a session of its own it gets Ctrl-C from here alone, once.
-    suite = subprocess.Popen(command, cwd=root, start_new_session=True)
+    suite = subprocess.Popen(
+        command,
+        cwd=CONFORMANCE.parent,
+        start_new_session=True,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    )
+    refusals: list[str] = []
+    passing_on = threading.Thread(target=_pass_on, args=(suite.stderr, refusals), daemon=True)
+    passing_on.start()
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        return suite.wait()
+        ended = suite.wait()
+        passing_on.join(_LAST_WORDS_SECONDS)
+        return ended, "".join(refusals)
     except KeyboardInterrupt:
         typer.echo("\ncleaning up", err=True)
         suite.send_signal(signal.SIGINT)
@@ -171,7 +202,18 @@ def _run_suite(root: Path, arguments: list[str]) -> int:
         signal.signal(signal.SIGTERM, before)
 
 
-def _built(root: Path, image: PluginImage | None) -> str | None:
+def _pass_on(lines: IO[str] | None, refusals: list[str]) -> None:
+    """Write what the suite says, but for its refusal to begin: that is the command's own error."""
+    assert lines is not None
+    with lines:
+        for line in lines:
+            if line.startswith(_REFUSAL):
+                refusals.append(line.removeprefix(_REFUSAL).strip())
+            elif not refusals or line.strip():
+                typer.echo(line, nl=False, err=True)
+
+
+def _built(image: PluginImage | None) -> str | None:
     """Build the workloads' image where the stack file says images are built."""
     if image is None or image.registry is None or image.base is None:
         return None
@@ -180,7 +222,7 @@ def _built(root: Path, image: PluginImage | None) -> str | None:
             *(sys.executable, "-m", "conformance.image", image.registry, image.base),
             *(["--insecure"] if image.insecure else []),
         ],
-        cwd=root,
+        cwd=CONFORMANCE.parent,
         stdout=subprocess.PIPE,
         text=True,
         check=False,

@@ -10,8 +10,10 @@ from divvy.cli.errors import fail
 from divvy.cli.options import StackName
 from divvy.cli.output import write
 from divvy.model import Cluster
+from divvy.plan.claim_requests import requests_of
 from divvy.plan.live_claims import claimed_gpus
-from divvy.plan.why import Explanation, explain, requests_of
+from divvy.plan.where import closed_to
+from divvy.plan.why import Explanation, explain
 from divvy.plan.why.pod import is_waiting, notes_of
 from divvy.render.why import why_text
 from divvy.stack.file import stack_path
@@ -50,8 +52,15 @@ def _explanation(reader: ClusterReader, cluster: Cluster, namespace: str, name: 
     events = reader.listed(
         f"/api/v1/namespaces/{namespace}/events?fieldSelector=involvedObject.name%3D{name}"
     )
-    notes = notes_of(pod, own, events)
-    return explain(f"{namespace}/{name}", requests_of(pod, own, cluster.names), gpus, notes)
+    nodes = reader.listed("/api/v1/nodes")
+    closed = {node["metadata"]["name"]: closed_to(pod, node) for node in nodes}
+    return explain(
+        f"{namespace}/{name}",
+        requests_of(pod, own, cluster.names),
+        gpus,
+        notes_of(pod, own, events),
+        {node: reason for node, reason in closed.items() if reason},
+    )
 
 
 def _is_of(claim: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:

@@ -208,7 +208,7 @@ def test_without_an_image_the_chart_says_what_to_set(out: Path) -> None:
 
 def test_what_the_operator_cannot_do_writes_nothing(out: Path) -> None:
     said = make(out, "--operator", file=LAB, expect=1).output
-    assert "4 things the GPU Operator cannot do" in said
+    assert "6 things the GPU Operator cannot do" in said
     assert "timeSlicing.memoryLimit" in said
     assert "GPU 2 shared by 6, GPU 3 unshared" in said
     assert "timeSlicing.compute" in said

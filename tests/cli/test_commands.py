@@ -140,6 +140,15 @@ def test_diff_finds_the_change_since_a_revision(sides):
     }
 
 
+def test_diff_says_how_to_see_a_stack_file_that_the_revision_lacks(project: Path) -> None:
+    new = "stacks/Pulumi.new.yaml"
+    (project / new).write_text((project / "stacks/Pulumi.a.yaml").read_text())
+    told = run("diff", "HEAD", new)
+    assert told.exit_code == 1
+    assert "a new stack file has no older side" in told.stderr
+    assert run(*told.stderr.partition("divvy ")[2].split()[:3]).exit_code == 0
+
+
 @pytest.mark.usefixtures("project")
 @pytest.mark.parametrize("sides", [("a", "a"), ("HEAD", "HEAD", "-s", "a")])
 def test_diff_without_a_change_exits_0(sides):
@@ -259,7 +268,7 @@ def test_the_help_lists_every_command_and_the_exit_codes() -> None:
         assert re.search(rf"\b{name}\b", told.stdout)
         assert summary.split()[0] in told.stdout
     assert (
-        "Exit codes: 0: done; `preview`, `refresh`, `diff`: no difference 1: an error, a usage"
+        "0: done; `preview`, `refresh`, `diff`: no difference; `fit`: all pods fit 1: an error"
         in " ".join(told.stdout.split())
     )
     assert run().stdout == told.stdout
@@ -291,6 +300,44 @@ def test_a_usage_error_is_an_error_and_no_pending_change(arguments: list[str], w
     assert told.stdout == ""
     assert told.stderr.startswith(f"error: {words}")
     assert len(told.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("package", "command", "said"),
+    [
+        ("typer", "plan", "divvy's commands need the package typer: pip install 'divvy[cli]'"),
+        ("pulumi", "preview", "this needs the package pulumi: pip install 'divvy[cli,pulumi]'"),
+    ],
+)
+def test_a_package_that_is_not_installed_is_named(
+    package: str, command: str, said: str, project: Path
+) -> None:
+    # None in sys.modules is a package that cannot be found.
+    program = f"import sys; sys.modules['{package}'] = None\n"
+    program += "from divvy.cli.command import main; main()"
+    ended = subprocess.run(
+        [sys.executable, "-c", program, command, "-s", "a"],
+        cwd=project,
+        env=divvy_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (1, f"error: {said}\n")
+
+
+def test_a_folder_that_is_gone_is_one_sentence(tmp_path: Path) -> None:
+    script = 'mkdir gone && cd gone && rmdir ../gone && exec "$@"'
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", *divvy_command("plan", "-s", "a")],
+        cwd=tmp_path,
+        env=divvy_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr == "error: the current directory has been removed; change to another\n"
 
 
 @pytest.mark.parametrize("command", [("validate",), ("plan",), ("plan", "-o", "json")])

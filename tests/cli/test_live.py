@@ -1,8 +1,13 @@
 """What divvy diff --live reads from a Node."""
 
+import json
+
 import pytest
 
+from divvy.cli.cluster_reader import reading
+from divvy.cli.errors import CommandError
 from divvy.cli.live import live_node_of
+from divvy.plan.live_claims import UnreadableClaims
 
 
 def node(annotation=None, allocatable=None):
@@ -31,3 +36,16 @@ def test_a_damaged_status_is_told(text):
     found = live_node_of(node(text))
     assert found.state == "Unknown"
     assert "cannot be read" in found.reason
+
+
+def test_what_cannot_be_read_of_claims_is_one_error_of_the_command(tmp_path):
+    config = {
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "current-context": "c",
+    }
+    file = tmp_path / "kubeconfig"
+    file.write_text(json.dumps(config))
+    with pytest.raises(CommandError, match="claim a/b"), reading(str(file), None):
+        raise UnreadableClaims("claim a/b cannot be read")

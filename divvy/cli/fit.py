@@ -1,0 +1,103 @@
+"""divvy fit: would pods fit the plan, where, and what is in the way."""
+
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from divvy.cli.cluster_reader import reading
+from divvy.cli.errors import CHANGES, fail
+from divvy.cli.fit_reader import FitReader
+from divvy.cli.manifest_files import read_documents
+from divvy.cli.options import OutFile, Stack
+from divvy.cli.output import write
+from divvy.model import Cluster, InvalidValue
+from divvy.plan import plan as predict
+from divvy.plan.fit import AskingPod, Fit, FitNode, nodes_of_plan, read_manifests
+from divvy.plan.fit import fit as put
+from divvy.plan.fit.manifests import Document
+from divvy.render.fit import fit_json, fit_text
+from divvy.stack.file import stack_path
+from divvy.stack.revisions import read_side
+from divvy.stack.sections import read_cluster
+
+
+class View(StrEnum):
+    """How it is shown."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def fit(
+    stack: Stack,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="PODS.yaml", help="Manifests of pods, or of what makes pods; -: stdin."
+        ),
+    ] = None,
+    pending: Annotated[
+        bool, typer.Option("--pending", help="The pods that wait for a node in the cluster.")
+    ] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="On the nodes that there are, beside what is held now.")
+    ] = False,
+    output: Annotated[View, typer.Option("-o", "--output", help="The format.")] = View.TEXT,
+    out: OutFile = None,
+) -> None:
+    """Say whether pods would fit; exit code 0: all of them, 2: not all, 1: an error."""
+    if bool(files) == pending:
+        fail("name files with pods, or use --pending for those of the cluster (one of them)")
+    source = read_side(str(stack_path(stack)), None)
+    cluster = read_cluster(source)
+    documents = read_documents(files or ())
+    if pending or live:
+        with reading(cluster.kubeconfig, cluster.context) as reader:
+            found = _with_cluster(FitReader(reader, cluster), documents, source.name, live=live)
+    else:
+        pods, notes = _read(documents, cluster)
+        found = _against_plan(cluster, source.name, pods, notes)
+    write(fit_json(found) if output is View.JSON else fit_text(found), out)
+    raise typer.Exit(0 if found else CHANGES)
+
+
+def _with_cluster(reader: FitReader, documents: list[Document], name: str, *, live: bool) -> Fit:
+    if documents:
+        try:
+            read = read_manifests(documents, reader.cluster, reader.around)
+        except InvalidValue as invalid:
+            fail(str(invalid))
+        pods, notes = read.pods, read.notes
+    else:
+        pods, notes = reader.pending(), ()
+    if not live:
+        return _against_plan(reader.cluster, name, pods, notes)
+    nodes: tuple[FitNode, ...] = reader.nodes(name)
+    found = put(reader.cluster, name, nodes, pods)
+    return replace(found, is_live=True, notes=(*notes, *reader.differences(name)))
+
+
+def _read(
+    documents: list[Document], cluster: Cluster
+) -> tuple[tuple[AskingPod, ...], tuple[str, ...]]:
+    try:
+        read = read_manifests(documents, cluster)
+    except InvalidValue as invalid:
+        fail(str(invalid))
+    return read.pods, read.notes
+
+
+def _against_plan(
+    cluster: Cluster, name: str, pods: tuple[AskingPod, ...], notes: tuple[str, ...]
+) -> Fit:
+    predicted = predict(cluster, name)
+    unknown = tuple(
+        f"pool {pool.name} is left out: the stack file does not say which hardware it has"
+        for pool in predicted.pools
+        if pool.node is None
+    )
+    found = put(cluster, name, nodes_of_plan(cluster, predicted), pods)
+    return replace(found, notes=(*notes, *unknown))

@@ -1,0 +1,105 @@
+"""Reads what ``divvy fit`` needs of a cluster: nodes, pods, claims, priorities, namespaces."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+from divvy.cli.cluster_reader import ClusterReader
+from divvy.cli.live import live_node_of, with_claims
+from divvy.model import Cluster
+from divvy.plan import compare_live
+from divvy.plan import plan as predict
+from divvy.plan.fit import AskingPod, FitNode, asking_pod, nodes_of_cluster
+from divvy.plan.fit.pods import Around, claims_by_name
+from divvy.plan.live_claims import claimed_gpus
+
+_RESOURCES = "/apis/resource.k8s.io/v1"
+_NOT_ENDED = "fieldSelector=status.phase%21%3DSucceeded,status.phase%21%3DFailed"
+
+
+class FitReader:
+    """What one cluster has, each kind of object read once, where it is needed."""
+
+    def __init__(self, reader: ClusterReader, cluster: Cluster) -> None:
+        self._reader = reader
+        self.cluster = cluster
+
+    @cached_property
+    def around(self) -> Around:
+        """Return what decides about pods beside themselves."""
+        namespaces = self._reader.listed("/api/v1/namespaces")
+        classes = self._reader.listed("/apis/scheduling.k8s.io/v1/priorityclasses")
+        templates = self._reader.listed(f"{_RESOURCES}/resourceclaimtemplates")
+        defaults = [one["value"] for one in classes if one.get("globalDefault")]
+        return Around(
+            {one["metadata"]["name"]: one["metadata"].get("labels") or {} for one in namespaces},
+            {one["metadata"]["name"]: one["value"] for one in classes},
+            defaults[0] if defaults else 0,
+            {_key(one): one["spec"] for one in self._claims},
+            {_key(one): one["spec"]["spec"] for one in templates},
+            frozenset(self._shared()),
+        )
+
+    def _shared(self) -> Iterator[tuple[str, str]]:
+        """Yield the claims that have their devices already, or that several pods name."""
+        yield from (
+            _key(one) for one in self._claims if (one.get("status") or {}).get("allocation")
+        )
+        named = Counter(
+            (pod["metadata"]["namespace"], name)
+            for pod in self._pods
+            for name in claims_by_name(pod["spec"])
+        )
+        yield from (key for key, pods in named.items() if pods > 1)
+
+    def pending(self) -> tuple[AskingPod, ...]:
+        """Return the pods that wait for a node, the oldest first."""
+        waiting = [
+            pod
+            for pod in self._pods
+            if not pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp")
+        ]
+        waiting.sort(key=lambda pod: (pod["metadata"].get("creationTimestamp") or "", _key(pod)))
+        return tuple(asking_pod(pod, self.cluster, self.around) for pod in waiting)
+
+    def nodes(self, name: str) -> tuple[FitNode, ...]:
+        """Return the nodes with what is held of them."""
+        gpus = claimed_gpus(self._slices, self._claims)
+        return nodes_of_cluster(
+            self.cluster, predict(self.cluster, name), self._nodes, self._pods, gpus
+        )
+
+    def differences(self, name: str) -> tuple[str, ...]:
+        """Return a note where nodes advertise other devices than the file says."""
+        gpus = claimed_gpus(self._slices, ())
+        nodes = with_claims(map(live_node_of, self._nodes), gpus, self.cluster)
+        found = compare_live(self.cluster, name, nodes).nodes
+        differing = [one.node for one in found if one.resources]
+        if not differing:
+            return ()
+        shown = ", ".join(differing[:3]) + (" and others" if len(differing) > 3 else "")
+        return (
+            f"{shown}: not what the stack file says; what the nodes advertise counts here"
+            f" (`divvy diff --live -s {name}`)",
+        )
+
+    @cached_property
+    def _nodes(self) -> list[dict[str, Any]]:
+        return list(self._reader.paged("/api/v1/nodes"))
+
+    @cached_property
+    def _pods(self) -> list[dict[str, Any]]:
+        return list(self._reader.paged(f"/api/v1/pods?{_NOT_ENDED}"))
+
+    @cached_property
+    def _claims(self) -> list[dict[str, Any]]:
+        return list(self._reader.paged(f"{_RESOURCES}/resourceclaims"))
+
+    @cached_property
+    def _slices(self) -> list[dict[str, Any]]:
+        return list(self._reader.paged(f"{_RESOURCES}/resourceslices"))
+
+
+def _key(one: Mapping[str, Any]) -> tuple[str, str]:
+    return one["metadata"]["namespace"], one["metadata"]["name"]

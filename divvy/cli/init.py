@@ -1,0 +1,257 @@
+"""divvy init: a stack file and a project out of a cluster that is there."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn
+
+import typer
+
+from divvy.cli.chart_images import require_digest
+from divvy.cli.cluster_survey import Survey, survey
+from divvy.cli.errors import fail
+from divvy.cli.nvidia_files import operator_profiles
+from divvy.init.answers import MAX_GPUS, Answer, Answers, Question
+from divvy.init.draft import Draft, draft
+from divvy.init.gpu_node import gpu_node
+from divvy.init.project import Ci, project_files, stack_file
+from divvy.init.stack_text import remarks, stack_text
+from divvy.model import UnknownGpuModel, gpu_model, gpu_models
+from divvy.model.nvidia import ImportResult
+from divvy.stack.file import StackFile
+from divvy.stack.sections import read_cluster
+
+_Name = Annotated[str, typer.Argument(help="The stack's name: the cluster's.")]
+_Files = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--file",
+        help="Take profiles from a device-plugin or mig-parted configuration (repeatable).",
+    ),
+]
+_Models = Annotated[
+    list[str] | None,
+    typer.Option("--model", help="GPU model: MODEL, or NODES=MODEL with a pattern (repeatable)."),
+]
+_Gpus = Annotated[
+    list[str] | None,
+    typer.Option("--gpus", help="GPUs of each node: NUMBER, or NODES=NUMBER (repeatable)."),
+]
+_Image = Annotated[str | None, typer.Option("--image", help="The agent's image, by digest.")]
+_Registry = Annotated[
+    str | None, typer.Option("--registry", help="Where to push the agent's image.")
+]
+_Base = Annotated[str | None, typer.Option("--base", help="Image that it is built on.")]
+_Kubeconfig = Annotated[
+    str | None, typer.Option("--kubeconfig", help="Default: the usual discovery.")
+]
+_Context = Annotated[str | None, typer.Option("--context", help="Context in the kubeconfig.")]
+_Ci = Annotated[
+    Ci | None, typer.Option("--ci", help="Whose CI files to write; default: by the git remote.")
+]
+_StackOnly = Annotated[
+    bool, typer.Option("--stack-only", help="Write the stack file alone, no project around it.")
+]
+
+
+def init(
+    name: _Name,
+    *,
+    file: _Files = None,
+    model: _Models = None,
+    gpus: _Gpus = None,
+    image: _Image = None,
+    registry: _Registry = None,
+    base: _Base = None,
+    kubeconfig: _Kubeconfig = None,
+    context: _Context = None,
+    ci: _Ci = None,
+    stack_only: _StackOnly = False,
+) -> None:
+    """Write a stack file whose plan is what the cluster offers today, and a project around it.
+
+    It reads the cluster and changes nothing there. What it cannot see it asks; without a terminal,
+    the options answer, for all nodes or for those whose names match a pattern:
+    --model 'gpu-a*=A100-SXM4-40GB' --gpus 'gpu-a*=4'. Nothing is overwritten.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
+        fail(f"{name!r} is not a stack's name; letters, digits, '-', '_' and '.' are expected")
+    answers = Answers((*_answers("model", model), *_answers("gpus", gpus)))
+    imported = operator_profiles(file) if file else ImportResult()
+    shared = {} if stack_only else project_files(Path.cwd().name, ci or _ci_of_remote())
+    _refuse_existing({stack_file(name): None, **shared})
+    given = _image(image, registry, base)
+    seen = survey(kubeconfig, context)
+    found = _complete(seen, answers, imported.profiles)
+    chosen = given or _ask_image()
+    connection = {"kubeconfig": kubeconfig, "context": context}
+    text = stack_text(
+        found, seen.others, {key: one for key, one in connection.items() if one}, chosen
+    )
+    # Nothing is written that the next command would refuse.
+    read_cluster(StackFile(stack_file(name), text, name))
+    written = _write({stack_file(name): text, **shared})
+    _tell(name, written, found, seen, imported.left_out)
+
+
+def _complete(seen: Survey, answers: Answers, profiles: Mapping[str, Any]) -> Draft:
+    """Describe the cluster, and ask until nothing is open."""
+    labels = {one["metadata"]["name"]: one["metadata"].get("labels") or {} for one in seen.nodes}
+    while True:
+        nodes = [
+            found
+            for node in seen.nodes
+            if (found := gpu_node(node, has_gpus=answers.about(node["metadata"]["name"])))
+        ]
+        result = draft(nodes, labels, answers, profiles, seen.claimed)
+        if not result.questions:
+            break
+        if not _is_terminal():
+            options = "\n".join(f"  {one.text}: {one.option}" for one in result.questions)
+            fail(f"what the cluster does not tell, options have to:\n{options}")
+        more = [answer for question in result.questions for answer in _ask(question)]
+        answers = Answers((*answers.given, *more))
+    if not result.cluster:
+        _refuse_empty(len(seen.nodes), result)
+    return result
+
+
+def _refuse_empty(nodes: int, result: Draft) -> NoReturn:
+    reasons = "".join(f"\n  {', '.join(one.nodes)}: {one.reason}" for one in result.left_out)
+    if reasons:
+        fail(f"no node has GPUs that a stack file can describe:{reasons}")
+    fail(
+        f"none of {nodes} nodes tells of a GPU, by nvidia.com/… resources or by labels; name those "
+        "that have some: --gpus 'NODES=NUMBER' --model 'NODES=MODEL'"
+    )
+
+
+def _answers(kind: Literal["model", "gpus"], given: Sequence[str] | None) -> list[Answer]:
+    return [_answer(kind, text) for text in given or ()]
+
+
+def _answer(kind: Literal["model", "gpus"], text: str) -> Answer:
+    nodes, equals, value = text.rpartition("=")
+    error = _error(kind, value)
+    if error or (equals and not nodes):
+        fail(f"--{kind} {text}: {error or 'names no nodes before ='}")
+    return Answer(kind, nodes or "*", value)
+
+
+def _error(kind: str, value: str) -> str | None:
+    if kind == "model":
+        try:
+            gpu_model(value)
+        except UnknownGpuModel as unknown:
+            return str(unknown)
+        return None
+    if value.isdecimal() and 1 <= int(value) <= MAX_GPUS:
+        return None
+    return f"{value!r} is not a number of GPUs from 1 to {MAX_GPUS}"
+
+
+def _ask(question: Question) -> list[Answer]:
+    if question.kind == "model":
+        typer.echo(f"Models that Divvy knows: {', '.join(gpu_models())}")
+    while True:
+        value = str(typer.prompt(question.text, default=question.guess)).strip()
+        error = _error(question.kind, value)
+        if error is None:
+            return [Answer(question.kind, _literal(node), value) for node in question.nodes]
+        typer.echo(error)
+
+
+def _literal(node: str) -> str:
+    """Return a pattern that matches this name alone."""
+    return re.sub(r"([*?[])", r"[\1]", node)
+
+
+def _image(reference: str | None, registry: str | None, base: str | None) -> dict[str, str]:
+    if reference and (registry or base):
+        fail("--image names an image that exists, --registry and --base are to build one")
+    if bool(registry) != bool(base):
+        fail("--registry and --base go together: where the image is pushed, what it is built on")
+    if reference:
+        require_digest(reference)
+        return {"reference": reference}
+    return {"registry": registry, "base": base} if registry and base else {}
+
+
+def _ask_image() -> dict[str, str]:
+    if not _is_terminal():
+        return {}
+    registry = typer.prompt("Registry to push the agent's image to (empty: later)", default="")
+    if not registry:
+        return {}
+    base = typer.prompt("Image to build it on: Debian 12 with its Python")
+    return {"registry": registry, "base": base}
+
+
+def _ci_of_remote() -> Ci:
+    asked = ["git", "config", "--get", "remote.origin.url"]
+    try:
+        remote = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+    except OSError:
+        remote = ""
+    return Ci.GITLAB if "gitlab" in remote else Ci.GITHUB
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+def _refuse_existing(files: Mapping[str, str | None]) -> None:
+    """Fail where a file exists with another content; what a second stack shares may be there."""
+    existing = [path for path, text in files.items() if _differs(Path(path), text)]
+    if existing:
+        way = "--stack-only leaves the project's files alone"
+        own = next(iter(files))
+        fail(
+            f"{', '.join(existing)} exist{'s' if len(existing) == 1 else ''} already; nothing is "
+            f"overwritten. {'Choose another name' if own in existing else way}"
+        )
+
+
+def _differs(path: Path, text: str | None) -> bool:
+    if not path.exists():
+        return False
+    return text is None or not path.is_file() or path.read_bytes() != text.encode()
+
+
+def _write(files: Mapping[str, str]) -> list[str]:
+    """Write the files that are not there, all of them or none."""
+    written: list[str] = []
+    for name, text in files.items():
+        path = Path(name)
+        if path.exists():
+            continue
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("x", encoding="utf-8") as file:
+                written.append(name)
+                file.write(text)
+        except OSError as error:
+            for one in written:
+                Path(one).unlink(missing_ok=True)
+            fail(f"cannot write {path}: {error.strerror}")
+    return written
+
+
+def _tell(
+    name: str, written: Sequence[str], found: Draft, seen: Survey, left_out: Sequence[str]
+) -> None:
+    typer.echo(f"written: {', '.join(written)}")
+    for remark in (
+        *remarks(found, seen.others),
+        *(f"Not imported: {reason}." for reason in left_out),
+        *(f"You may not list {what}: there may be more at work." for what in seen.unseen),
+    ):
+        typer.echo(f"  {remark}")
+    typer.echo(
+        f"next:\n"
+        f"  divvy plan -s {name}        # what the nodes advertise: the same as today\n"
+        f"  divvy preview -s {name}     # what would be made\n"
+        f"  divvy up -s {name}"
+    )

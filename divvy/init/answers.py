@@ -1,0 +1,78 @@
+"""What `divvy init` cannot see and is told: GPU models and numbers of GPUs, by nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from divvy.model import GpuModel, gpu_model
+
+MAX_GPUS = 64
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The value for nodes whose names match a pattern."""
+
+    kind: Literal["model", "gpus"]
+    nodes: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Everything that was told; the first that matches a node counts."""
+
+    given: Sequence[Answer] = ()
+
+    def model(self, node: str) -> GpuModel | None:
+        """Return the GPU model of a node; raises UnknownGpuModel."""
+        told = self._told("model", node)
+        return None if told is None else gpu_model(told)
+
+    def gpus(self, node: str) -> int | None:
+        """Return how many GPUs a node has."""
+        told = self._told("gpus", node)
+        return None if told is None else int(told)
+
+    def about(self, node: str) -> bool:
+        """Return whether anything is told of a node by name, or by a pattern for some nodes."""
+        return any(one.nodes != "*" and fnmatchcase(node, one.nodes) for one in self.given)
+
+    def _told(self, kind: str, node: str) -> str | None:
+        return next(
+            (one.value for one in self.given if one.kind == kind and fnmatchcase(node, one.nodes)),
+            None,
+        )
+
+
+@dataclass(frozen=True)
+class Question:
+    """What has to be known of nodes that are alike; ``guess`` is a number that explains them."""
+
+    kind: Literal["model", "gpus"]
+    nodes: tuple[str, ...]
+    offers: str
+    guess: int | None = None
+
+    @property
+    def who(self) -> str:
+        """Return the nodes in a few words."""
+        if len(self.nodes) <= 3:
+            return ", ".join(self.nodes)
+        return f"{self.nodes[0]}, {self.nodes[1]} and {len(self.nodes) - 2} more"
+
+    @property
+    def text(self) -> str:
+        """Return the question."""
+        if self.kind == "model":
+            return f"GPU model of {self.who} (they offer {self.offers})"
+        return f"GPUs in each of {self.who} (they offer {self.offers})"
+
+    @property
+    def option(self) -> str:
+        """Return the option that answers it without a terminal."""
+        value = self.guess or ("MODEL" if self.kind == "model" else "NUMBER")
+        return f"--{self.kind} '{self.nodes[0]}={value}'"

@@ -1,0 +1,50 @@
+"""The files of a new project: the Pulumi project, its program, and what CI runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from importlib.resources import files
+
+from divvy.stack.yaml_flow import flow
+
+_PULUMI = """\
+name: {name}
+description: How every GPU is partitioned and shared.
+runtime: python
+stackConfigDir: stacks
+"""
+
+
+class Ci(StrEnum):
+    """Whose CI reviews and proves the stacks."""
+
+    GITHUB = "github"
+    GITLAB = "gitlab"
+    NONE = "none"
+
+
+_CI_FILES = {
+    Ci.GITHUB: ".github/workflows/divvy.yaml",
+    Ci.GITLAB: ".gitlab-ci.yml",
+}
+
+
+def project_files(folder_name: str, ci: Ci) -> Mapping[str, str]:
+    """Return the files that all stacks of a project share, by path."""
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", folder_name).strip("-.") or "gpus"
+    templates = files("divvy.init") / "templates"
+    shared = {
+        # In quotes where YAML would take it for a number or a date.
+        "Pulumi.yaml": _PULUMI.format(name=flow(name)),
+        "__main__.py": (templates / "program.py.txt").read_text(encoding="utf-8"),
+    }
+    if ci is not Ci.NONE:
+        shared[_CI_FILES[ci]] = (templates / f"{ci}.yaml").read_text(encoding="utf-8")
+    return shared
+
+
+def stack_file(name: str) -> str:
+    """Return the path of a stack's file in the project."""
+    return f"stacks/Pulumi.{name}.yaml"

@@ -1,0 +1,132 @@
+"""The stack file that `divvy init` writes: a draft as YAML, with what a reader should know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from textwrap import wrap
+from typing import Any
+
+from divvy.init.draft import Draft
+from divvy.init.other_software import DRIVER_CONTAINERS, Other
+from divvy.init.selectors import HOSTNAME
+from divvy.model.problems import printable
+from divvy.stack.yaml_flow import flow
+
+_WIDTH = 98
+_OLDEST = (1, 32)
+
+
+def stack_text(
+    draft: Draft,
+    others: Sequence[Other],
+    connection: Mapping[str, Any],
+    image: Mapping[str, Any],
+) -> str:
+    """Return the file; ``connection`` are keys of the cluster that come first.
+
+    ``image`` is the agent's image as `plugin.image` writes it, empty where it is not known yet.
+    """
+    notes = ["Written by `divvy init` from what the nodes offered; `divvy plan` says the same."]
+    notes += remarks(draft, others)
+    if not image:
+        notes.append(
+            "`preview` and `up` need the agent's image: add `plugin: {image: {registry: …, base: "
+            "…}}` to build and push it, or `plugin: {image: {reference: …@sha256:…}}`."
+        )
+    lines = [f"# {line}" for note in notes for line in wrap(note, _WIDTH, subsequent_indent="  ")]
+    lines += ["config:", "  divvy:cluster:"]
+    cluster = {**connection, **draft.cluster, **_driver(draft, others)}
+    if image:
+        cluster["plugin"] = {"image": dict(image)}
+    for key, value in cluster.items():
+        if key in ("profiles", "pools"):
+            lines.append(f"    {key}:")
+            for name, entry in value.items():
+                lines += _pool(name, entry) if key == "pools" else _profile(name, entry)
+        else:
+            lines.append(f"    {key}: {flow(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def remarks(draft: Draft, others: Sequence[Other]) -> list[str]:
+    """Return what a reader should know, one sentence or two for each thing."""
+    said = []
+    for other in others:
+        remedy = f": {other.remedy}" if other.remedy else ""
+        said.append(f"At work: {other.name} ({other.where}){remedy}.")
+    said += [f"Left out: {_names(one.nodes)}: {one.reason}." for one in draft.left_out]
+    if draft.idle:
+        said.append(f"Nothing is offered yet by {_names(draft.idle)}.")
+    if draft.reduced:
+        said.append(
+            f"Fewer devices than they have are allocatable on {_names(draft.reduced)}: the plan is "
+            "that of healthy nodes."
+        )
+    if draft.assumed:
+        said.append(
+            f"Which GPU of a node has which part of {', '.join(draft.assumed)}, the API does not "
+            "tell: compare with `nvidia-smi -L` on a node, and move the indices."
+        )
+    chosen = [pool.get("select", {}) for pool in draft.cluster.get("pools", {}).values()]
+    if any(HOSTNAME in select for select in chosen):
+        said.append(
+            "No label tells nodes with other GPUs apart, so every node is a pool: label them, and "
+            "write the file again."
+        )
+    if draft.unknown:
+        said.append(
+            f"Divvy does not know the model {', '.join(draft.unknown)}: for its pools nothing is "
+            "predicted, unless you write their `hardware` with the `memory` of a GPU."
+        )
+    said += _old_kubelets(draft)
+    # A node says of itself what it wants: no line break may end the comment that this becomes.
+    return [printable(one) for one in said]
+
+
+def _old_kubelets(draft: Draft) -> list[str]:
+    versions = {node.kubelet for node in draft.nodes if _minor(node.kubelet) < _OLDEST}
+    if not versions:
+        return []
+    return [
+        f"Divvy needs Kubernetes 1.32 or later; there are kubelets {', '.join(sorted(versions))}."
+    ]
+
+
+def _minor(version: str) -> tuple[int, ...]:
+    parts = version.removeprefix("v").split(".")[:2]
+    return tuple(map(int, parts)) if len(parts) == 2 and all(map(str.isdecimal, parts)) else _OLDEST
+
+
+def _driver(draft: Draft, others: Sequence[Other]) -> dict[str, Any]:
+    versions = {node.driver for node in draft.nodes}
+    driver: dict[str, Any] = {}
+    if len(versions) == 1 and None not in versions:
+        driver["version"] = versions.pop()
+    if any(other.name == DRIVER_CONTAINERS for other in others):
+        driver["root"] = "/run/nvidia/driver"
+    return {"driver": driver} if driver else {}
+
+
+def _profile(name: str, profile: Any) -> list[str]:
+    if isinstance(profile, list):
+        return [f"      {flow(name)}:", *(f"        - {flow(rule)}" for rule in profile)]
+    return [f"      {flow(name)}: {flow(profile)}"]
+
+
+def _pool(name: str, pool: Mapping[str, Any]) -> list[str]:
+    lines = [f"      {flow(name)}:"]
+    for key, value in pool.items():
+        if key == "tolerations":
+            lines += [f"        {key}:", *(f"          - {flow(one)}" for one in value)]
+        elif key == "overrides":
+            lines += [f"        {key}:"]
+            lines += [f"          {flow(node)}: {flow(own)}" for node, own in value.items()]
+        else:
+            lines.append(f"        {key}: {flow(value)}")
+    return lines
+
+
+def _names(names: Sequence[str]) -> str:
+    if len(names) <= 4:
+        return ", ".join(names)
+    return f"{', '.join(names[:3])} and {len(names) - 3} more"

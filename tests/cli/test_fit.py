@@ -1,0 +1,250 @@
+"""divvy fit with files, with an API server of a test, and on the lab."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from typer.testing import CliRunner
+
+import divvy.cli.fit
+from divvy.cli.cluster_reader import ClusterReader
+from divvy.cli.main import app
+
+GPU = "nvidia.com/gpu"
+STACK = """\
+config:
+  divvy:cluster:
+    profiles: {whole: {}, slices: {timeSlicing: {replicas: 4}}}
+    pools:
+      training:
+        select: {pool: training}
+        hardware: {model: A100-SXM4-40GB, gpus: 4, count: 2}
+        profile: whole
+      unknown: {select: {pool: unknown}, profile: slices}
+"""
+PODS = """\
+kind: Pod
+metadata: {name: train}
+spec: {containers: [{resources: {limits: {nvidia.com/gpu: 3}}}]}
+---
+kind: Pod
+metadata: {name: odd}
+spec: {containers: [{resources: {limits: {nvidia.com/gpus: 1}}}]}
+"""
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: x\nruntime: python\n")
+    (tmp_path / "Pulumi.prod.yaml").write_text(STACK)
+    (tmp_path / "pods.yaml").write_text(PODS)
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*arguments: str, stdin: str | None = None) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["fit", *arguments], input=stdin)
+    return result.exit_code, "\n".join(one.rstrip() for one in result.output.splitlines())
+
+
+class Api:
+    """An API server: lists by path; what it does not have is not found."""
+
+    def __init__(self) -> None:
+        allocatable = {GPU: "4", "cpu": "8", "memory": "32Gi", "pods": "20"}
+        meta = {"name": "n1", "labels": {"pool": "training"}}
+        self.lists: dict[str, list[Any]] = {
+            "/api/v1/nodes": [
+                {"metadata": meta, "spec": {}, "status": {"allocatable": allocatable}}
+            ],
+            "/api/v1/pods": [],
+            "/api/v1/namespaces": [{"metadata": {"name": "team"}}],
+        }
+
+    def pod(self, name: str, gpus: int, node: str | None) -> None:
+        resources = {"limits": {GPU: str(gpus)}, "requests": {GPU: str(gpus)}}
+        spec = {"containers": [{"name": "main", "resources": resources}], "nodeName": node}
+        meta = {
+            "name": name,
+            "namespace": "team",
+            "creationTimestamp": f"2026-01-0{gpus}T00:00:00Z",
+        }
+        self.lists["/api/v1/pods"].append({"metadata": meta, "spec": spec, "status": {}})
+
+    def answer(self, request: httpx2.Request) -> httpx2.Response:
+        items = self.lists.get(request.url.path)
+        if items is None:
+            return httpx2.Response(404, json={"message": "not found"})
+        return httpx2.Response(200, json={"items": items, "metadata": {}})
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Api:
+    found = Api()
+
+    @contextmanager
+    def reading(*_: object) -> Any:
+        transport = httpx2.MockTransport(found.answer)
+        with httpx2.Client(transport=transport, base_url="http://api") as http:
+            yield ClusterReader(http)
+
+    monkeypatch.setattr(divvy.cli.fit, "reading", reading)
+    return found
+
+
+def test_what_fits_and_what_does_not_is_said_in_text_and_in_the_exit_code() -> None:
+    assert run("pods.yaml", "-s", "prod") == (
+        2,
+        """\
+prod: 1 of 2 pods fit where nothing is held
+
+default/train: fits
+  pool training: nvidia.com/gpu ×3
+
+default/odd: does not fit
+  no pool offers nvidia.com/gpus; did you mean nvidia.com/gpu?
+note: pool unknown is left out: the stack file does not say which hardware it
+has""",
+    )
+    first = PODS.partition("---")[0]
+    code, text = run("-", "-s", "prod", stdin=first)
+    assert (code, text.splitlines()[0]) == (0, "prod: 1 of 1 pod fit where nothing is held")
+
+
+CLAIM = """\
+kind: ResourceClaimTemplate
+metadata: {name: mine}
+spec:
+  spec:
+    devices:
+      requests:
+      - name: gpu
+        exactly:
+          deviceClassName: divvy-gpu
+          selectors: [{cel: {expression: "true"}}]
+---
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 3
+  template:
+    spec:
+      containers: [{name: main}]
+      resourceClaims: [{name: gpu, resourceClaimTemplateName: mine}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("gpus", "said"),
+    [
+        (
+            4,
+            """\
+prod: 0 of 3 pods fit where nothing is held, 3 are unknown
+
+default/web (Deployment, 3 pods): unknown
+  2 on pool training: GPU 0: whole
+  1 on pool training: GPU 1: whole
+  not looked at in claim mine: conditions (CEL)""",
+        ),
+        (
+            1,
+            """\
+prod: 0 of 3 pods fit where nothing is held, 2 are unknown
+
+default/web (Deployment, 3 pods): 2 unknown, 1 does not fit
+  2 on pool training: GPU 0: whole
+  pool training has not free what it claims: 1 whole GPU; held by default/web;
+  not looked at in claim mine: conditions (CEL)""",
+        ),
+    ],
+)
+def test_what_claims_ask_for_that_is_not_looked_at_is_unknown(
+    tmp_path: Path, gpus: int, said: str
+) -> None:
+    stack = STACK.replace("whole: {}", "whole: {claims: {}}").replace("gpus: 4", f"gpus: {gpus}")
+    (tmp_path / "Pulumi.prod.yaml").write_text(stack.partition("      unknown:")[0])
+    code, text = run("-", "-s", "prod", stdin=CLAIM)
+    assert code == 2
+    assert text == said
+
+
+def test_json_has_everything_that_is_said(tmp_path: Path) -> None:
+    code, text = run("pods.yaml", "-s", "prod", "-o", "json")
+    assert code == 2
+    found = json.loads(text)
+    assert (found["cluster"], found["live"], found["fits"]) == ("prod", False, False)
+    assert list(found) == ["cluster", "live", "fits", "pods", "notes"]
+    train, odd = found["pods"]
+    of_pods = ["kind", "namespace", "name", "priority", "pods", "fit", "unknown"]
+    assert list(train) == [*of_pods, "places", "reason", "obstacles", "notes"]
+    assert list(odd["obstacles"][0]) == ["pool", "where", "nodes", "reason"]
+    place = {"pool": "training", "node": None, "pods": 1, "devices": ["nvidia.com/gpu ×3"]}
+    assert train["places"] == [{**place, "if": []}]
+    assert (odd["fit"], odd["reason"][:14]) == (0, "no pool offers")
+    assert [one["nodes"] for one in odd["obstacles"]] == [2]
+    run("pods.yaml", "-s", "prod", "-o", "json", "--out", "fit.json")
+    assert json.loads((tmp_path / "fit.json").read_text()) == found
+
+
+def test_live_counts_what_is_held_on_the_nodes_that_there_are(api: Api) -> None:
+    api.pod("old", 2, "n1")
+    code, text = run("pods.yaml", "-s", "prod", "--live")
+    assert code == 2
+    assert "prod: 0 of 2 pods fit beside what is held now" in text
+    assert (
+        "node n1 (training) offers 4 nvidia.com/gpu, 2 are free, it needs 3; held by team/old"
+        in " ".join(text.split())
+    )
+    api.lists["/api/v1/pods"].clear()
+    _, text = run("pods.yaml", "-s", "prod", "--live")
+    assert "node n1 (training): nvidia.com/gpu ×3" in text
+
+
+def test_a_node_that_differs_from_the_file_is_noted(api: Api) -> None:
+    assert "divvy diff --live" not in run("pods.yaml", "-s", "prod", "--live")[1]
+    api.lists["/api/v1/nodes"][0]["status"]["allocatable"][GPU] = "3"
+    code, text = run("pods.yaml", "-s", "prod", "--live")
+    assert "note: n1: not what the stack file says" in text
+    assert code == 2
+
+
+def test_pending_pods_are_those_of_the_cluster_without_a_node(api: Api) -> None:
+    api.pod("waits", 3, None)
+    api.pod("waits-longer", 1, None)
+    api.pod("runs", 2, "n1")
+    code, text = run("--pending", "-s", "prod")
+    assert (code, text.splitlines()[0]) == (0, "prod: 2 of 2 pods fit where nothing is held")
+    assert text.index("waits-longer") < text.index("waits:")
+    code, text = run("--pending", "--live", "-s", "prod")
+    assert (code, text.splitlines()[0]) == (2, "prod: 1 of 2 pods fit beside what is held now")
+
+
+@pytest.mark.usefixtures("api")
+def test_nothing_pending_is_no_error() -> None:
+    code, text = run("--pending", "-s", "prod")
+    assert (code, text.splitlines()[0]) == (0, "prod: 0 of 0 pods fit where nothing is held")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("-s", "prod"), "name files with pods, or use --pending"),
+        (("pods.yaml", "--pending", "-s", "prod"), "(one of them)"),
+        (("none.yaml", "-s", "prod"), "cannot read none.yaml: No such file or directory"),
+        (("Pulumi.prod.yaml", "-s", "prod"), "document 1: kind: is empty; a kind such as Pod"),
+        (("bad.yaml", "-s", "prod"), "bad.yaml is not YAML"),
+        (("wrong.yaml", "-s", "prod"), "wrong.yaml: document 2: spec.containers: is empty"),
+    ],
+)
+def test_wrong_calls_and_wrong_files_get_one_error(arguments: tuple[str, ...], words: str) -> None:
+    Path("bad.yaml").write_text("a: [")
+    Path("wrong.yaml").write_text("{kind: Service}\n---\n{kind: Pod, spec: {}}")
+    code, text = run(*arguments)
+    assert code == 1
+    assert text.startswith("error: ")
+    assert words in text

@@ -1,0 +1,319 @@
+"""divvy init against an API server of a test: what it writes, asks and refuses."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+import divvy.cli.cluster_survey
+import divvy.cli.init
+from divvy.cli.cluster_reader import ClusterReader
+from divvy.cli.main import app
+from divvy.stack.project import find_project
+from tests.divvy_command import divvy_environment
+from tests.init.nodes import gfd, node
+
+GPU = "nvidia.com/gpu"
+SHARED = gfd("Tesla-T4-SHARED", 2, 15360, replicas=4)
+
+
+def daemon_set(name: str, image: str) -> dict[str, Any]:
+    containers = [{"name": "main", "image": image}]
+    return {
+        "metadata": {"name": name, "namespace": "gpu-operator"},
+        "spec": {"template": {"spec": {"containers": containers}}},
+    }
+
+
+class Api:
+    """An API server: paths with the items that they list, or a status."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Any] = {
+            "/api/v1/nodes": [
+                node("gpu-1", {GPU: 8}, SHARED),
+                node("gpu-2", {GPU: 8}, SHARED, kubelet="v1.31.4"),
+                node("cpu-1", {}, machine="cpu"),
+            ],
+            "/apis/apps/v1/daemonsets": [
+                daemon_set("nvidia-device-plugin", "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"),
+                daemon_set("driver", "nvcr.io/nvidia/driver:550.163.01-ubuntu22.04"),
+            ],
+            "/apis/apps/v1/deployments": 403,
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions": [
+                {"metadata": {"name": "queues.scheduling.run.ai"}}
+            ],
+        }
+
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
+        found = self.answers.get(request.url.path, 404)
+        if isinstance(found, int):
+            return httpx2.Response(found, json={"message": "no"})
+        return httpx2.Response(200, json={"metadata": {}, "items": found})
+
+
+@pytest.fixture
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Api:
+    """Give the cluster, and an empty folder to work in."""
+    served = Api()
+
+    @contextmanager
+    def reading(*_: object) -> Any:
+        with httpx2.Client(
+            transport=httpx2.MockTransport(served), base_url="https://api.example"
+        ) as http:
+            yield ClusterReader(http)
+
+    monkeypatch.setattr(divvy.cli.cluster_survey, "reading", reading)
+    (tmp_path / "my gpus").mkdir()
+    monkeypatch.chdir(tmp_path / "my gpus")
+    return served
+
+
+def init(*arguments: str, expect: int = 0, typed: str = "") -> Result:
+    result = CliRunner().invoke(app, ["init", *arguments], input=typed)
+    assert result.exit_code == expect, result.output
+    return result
+
+
+def cluster() -> dict[str, Any]:
+    document = yaml.safe_load(Path("stacks/Pulumi.prod.yaml").read_text())
+    return dict(document["config"]["divvy:cluster"])
+
+
+@pytest.mark.usefixtures("api")
+def test_a_project_is_written_that_the_next_commands_take() -> None:
+    told = init("prod", "--context", "prod-admin").stdout
+    assert cluster() == {
+        "context": "prod-admin",
+        "profiles": {
+            "slice-4": {
+                "timeSlicing": {
+                    "replicas": 4,
+                    "renameByDefault": False,
+                    "failRequestsGreaterThanOne": False,
+                }
+            }
+        },
+        "pools": {
+            "gpu": {
+                "select": {"node.kubernetes.io/instance-type": "gpu"},
+                "hardware": {"model": "T4", "gpus": 2, "count": 2},
+                "profile": "slice-4",
+            }
+        },
+        "driver": {"version": "550.163.01", "root": "/run/nvidia/driver"},
+    }
+    assert yaml.safe_load(Path("Pulumi.yaml").read_text())["name"] == "my-gpus"
+    assert len(Path("__main__.py").read_text().splitlines()) == 5
+    assert "divvy verify" in Path(".github/workflows/divvy.yaml").read_text()
+    for command in ("plan", "validate"):
+        assert CliRunner().invoke(app, [command, "-s", "prod"]).exit_code == 0
+    assert [line.split("  #")[0].strip() for line in told.splitlines()[-3:]] == [
+        "divvy plan -s prod",
+        "divvy preview -s prod",
+        "divvy up -s prod",
+    ]
+
+
+@pytest.mark.usefixtures("api")
+def test_what_else_works_on_the_gpus_is_told_and_written() -> None:
+    told = init("prod").stdout
+    text = " ".join(Path("stacks/Pulumi.prod.yaml").read_text().replace("# ", "").split())
+    for sentence in (
+        "At work: NVIDIA's device plugin (DaemonSet gpu-operator/nvidia-device-plugin): take it "
+        "off a pool's nodes before `divvy up`",
+        "At work: KAI Scheduler (CustomResourceDefinition queues.scheduling.run.ai)",
+        "Divvy needs Kubernetes 1.32 or later; there are kubelets v1.31.4.",
+    ):
+        assert sentence in told
+        assert sentence in text
+    assert "You may not list deployments" in told
+
+
+@pytest.mark.usefixtures("api")
+def test_nothing_is_overwritten() -> None:
+    Path("stacks").mkdir()
+    Path("stacks/Pulumi.prod.yaml").write_text("mine")
+    Path("__main__.py").write_text("mine")
+    said = init("prod", expect=1).stderr
+    assert said == (
+        "error: stacks/Pulumi.prod.yaml, __main__.py exist already; nothing is overwritten. Choose "
+        "another name\n"
+    )
+    said = init("other", expect=1).stderr
+    assert "__main__.py exists already; nothing is overwritten. --stack-only leaves" in said
+    assert sorted(map(str, Path().rglob("*.*"))) == ["__main__.py", "stacks/Pulumi.prod.yaml"]
+    init("other", "--stack-only")
+    assert Path("__main__.py").read_text() == "mine"
+    assert Path("stacks/Pulumi.other.yaml").exists()
+
+
+@pytest.mark.usefixtures("api")
+def test_a_file_that_is_no_text_is_not_overwritten() -> None:
+    Path("Pulumi.yaml").write_bytes(b"\xff")
+    assert "Pulumi.yaml exists already" in init("prod", expect=1).output
+    assert not Path("stacks").exists()
+
+
+@pytest.mark.usefixtures("api")
+def test_what_cannot_be_written_whole_is_not_written() -> None:
+    Path(".github").write_text("in the way")
+    assert init("prod", expect=1).output.startswith("error: cannot write .github/workflows/divvy")
+    assert [path for path in Path().rglob("*") if path.is_file()] == [Path(".github")]
+    Path(".github").unlink()
+    init("prod")
+
+
+@pytest.mark.parametrize("folder", ["2024", "null", "2026-11-22", "1e3", "on"])
+def test_the_folders_name_is_the_projects(
+    folder: str, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert api
+    Path(folder).mkdir()
+    monkeypatch.chdir(folder)
+    init("prod")
+    assert find_project(Path.cwd()).name == folder
+
+
+@pytest.mark.usefixtures("api")
+def test_a_second_cluster_shares_the_project() -> None:
+    init("prod")
+    assert "written: stacks/Pulumi.other.yaml\n" in init("other").stdout
+
+
+def test_what_cannot_be_seen_has_options(api: Api) -> None:
+    api.answers["/api/v1/nodes"] = [node("a-1", {GPU: 8}), node("a-2", {GPU: 8})]
+    said = init("prod", expect=1).stderr
+    assert "GPU model of a-1, a-2 (they offer 8 × nvidia.com/gpu): --model 'a-1=MODEL'" in said
+    said = init("prod", "--model", "T4", expect=1).stderr
+    assert "GPUs in each of a-1, a-2 (they offer 8 × nvidia.com/gpu): --gpus 'a-1=8'" in said
+    assert not list(Path().iterdir())
+    init("prod", "--model", "T4", "--gpus", "a-*=2")
+    assert cluster()["pools"]["gpu"]["hardware"] == {"model": "T4", "gpus": 2, "count": 2}
+
+
+def test_what_cannot_be_seen_is_asked_in_a_terminal(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.answers["/api/v1/nodes"] = [node("a-1", {GPU: 8}), node("a-2", {GPU: 8})]
+    monkeypatch.setattr(divvy.cli.init, "_is_terminal", lambda: True)
+    typed = "T5\nT4\n0\n\nregistry.example/gpus\nregistry.example/python\n"
+    told = init("prod", typed=typed).stdout
+    assert "unknown GPU model 'T5'; did you mean T4?" in told
+    assert "'0' is not a number of GPUs from 1 to 64" in told
+    assert cluster()["pools"]["gpu"]["hardware"]["gpus"] == 8
+    image = {"registry": "registry.example/gpus", "base": "registry.example/python"}
+    assert cluster()["plugin"] == {"image": image}
+
+
+@pytest.mark.usefixtures("api")
+def test_profiles_come_from_files(tmp_path: Path) -> None:
+    plugin = tmp_path / "notebooks.yaml"
+    shared = {"failRequestsGreaterThanOne": True, "resources": [{"name": GPU, "replicas": 4}]}
+    plugin.write_text(yaml.safe_dump({"version": "v1", "sharing": {"timeSlicing": shared}}))
+    parted = tmp_path / "mig.yaml"
+    layouts = {
+        "all-1g.5gb": [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.5gb": 7}}]
+    }
+    parted.write_text(yaml.safe_dump({"version": "v1", "mig-configs": layouts}))
+    init("prod", "--file", str(plugin), "--file", str(parted))
+    value = cluster()
+    assert value["pools"]["gpu"]["profile"] == "notebooks"
+    assert value["profiles"]["notebooks"]["timeSlicing"]["failRequestsGreaterThanOne"] is True
+    assert value["profiles"]["all-1g.5gb"] == {"mig": {"1g.5gb": 7}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("a/b",), "'a/b' is not a stack's name"),
+        (("x", "--model", "T5"), "--model T5: unknown GPU model 'T5'; did you mean T4?"),
+        (("x", "--gpus", "n=0"), "--gpus n=0: '0' is not a number of GPUs from 1 to 64"),
+        (("x", "--gpus", "=4"), "--gpus =4: names no nodes before ="),
+        (("x", "--registry", "r"), "--registry and --base go together"),
+        (("x", "--image", "i", "--registry", "r"), "--image names an image that exists"),
+        (("x", "--image", "i:latest"), "--image is 'i:latest'; an image by digest is expected"),
+        (("x", "--file", "absent.yaml"), "cannot read absent.yaml: No such file"),
+    ],
+)
+@pytest.mark.usefixtures("api")
+def test_a_wrong_option_is_one_error_and_writes_nothing(
+    arguments: tuple[str, ...], said: str
+) -> None:
+    told = init(*arguments, expect=1).stderr
+    assert said in told
+    assert told.startswith("error: ")
+    assert not list(Path().iterdir())
+
+
+def test_a_cluster_without_gpus(api: Api) -> None:
+    api.answers["/api/v1/nodes"] = [node("cpu-1", {}), node("cpu-2", {})]
+    said = init("prod", expect=1).stderr
+    assert "none of 2 nodes tells of a GPU" in said
+    init("prod", "--gpus", "cpu-1=2", "--model", "cpu-1=T4")
+    assert cluster()["profiles"] == {"whole": {}}
+
+
+def test_a_cluster_that_says_no(api: Api) -> None:
+    api.answers["/api/v1/nodes"] = 403
+    assert "this user may not read /api/v1/nodes" in init("prod", expect=1).stderr
+
+
+@pytest.mark.usefixtures("api")
+def test_ci_follows_the_git_remote() -> None:
+    subprocess.run(["git", "init", "--quiet"], check=True)
+    remote = ["git", "remote", "add", "origin", "git@gitlab.example:team/gpus.git"]
+    subprocess.run(remote, check=True)
+    init("prod")
+    assert "CI_MERGE_REQUEST_IID" in Path(".gitlab-ci.yml").read_text()
+    assert not Path(".github").exists()
+
+
+@pytest.mark.parametrize("ci", ["github", "gitlab"])
+@pytest.mark.usefixtures("api")
+def test_what_ci_posts_is_the_diff(ci: str, tmp_path: Path) -> None:
+    """Run the snippet's own lines, over a branch that changes one stack and adds another."""
+
+    def git(*arguments: str) -> str:
+        who = ("-c", "user.name=x", "-c", "user.email=x@example")
+        command = ["git", *who, *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    init("prod", f"--ci={ci}")
+    git("init", "--quiet")
+    git("add", ".")
+    git("commit", "--quiet", "--message=first")
+    base = git("rev-parse", "HEAD")
+    stack = Path("stacks/Pulumi.prod.yaml")
+    Path("stacks/Pulumi.new.yaml").write_text(stack.read_text())
+    stack.write_text(stack.read_text().replace("replicas: 4", "replicas: 6"))
+    if ci == "github":
+        workflow = yaml.safe_load(Path(".github/workflows/divvy.yaml").read_text())
+        steps = workflow["jobs"]["diff"]["steps"]
+        (script,) = [step["run"] for step in steps if step.get("name") == "Diff"]
+    else:
+        workflow = yaml.safe_load(Path(".gitlab-ci.yml").read_text())
+        script = workflow["divvy diff"]["script"][1]
+    program = tmp_path / "divvy"
+    program.write_text(
+        "#!/bin/sh\nexec python -c 'from divvy.cli.main import main; main()' \"$@\"\n"
+    )
+    program.chmod(0o755)
+    environment = divvy_environment({"BASE": base, "CI_MERGE_REQUEST_DIFF_BASE_SHA": base})
+    environment["PATH"] = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    subprocess.run(["bash", "-e", "-c", script], check=True, env=environment)
+    posted = Path("diff.md").read_text()
+    assert "16" in posted
+    assert "24" in posted
+    assert posted.count("## ") >= 1
+    assert "new" in posted

@@ -1,0 +1,332 @@
+"""The plan of what `divvy init` writes is what the nodes offer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+import yaml
+
+from divvy.cli.live import live_node_of
+from divvy.init.answers import Answer, Answers
+from divvy.init.draft import Draft, draft
+from divvy.init.gpu_node import gpu_node
+from divvy.init.stack_text import remarks, stack_text
+from divvy.model import Cluster, parse_cluster
+from divvy.plan import compare_live
+from tests.init.nodes import TYPE, gfd, hami, node, status
+
+GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
+A100 = ("NVIDIA-A100-SXM4-40GB", 4, 40960)
+CPU = node("cpu-1", {}, machine="cpu")
+
+
+def drafted(
+    nodes: Sequence[Mapping[str, Any]],
+    *told: Answer,
+    imported: Mapping[str, Any] | None = None,
+    claimed: Mapping[str, str] | None = None,
+) -> Draft:
+    answers = Answers(told)
+    read = [gpu_node(one, has_gpus=answers.about(one["metadata"]["name"])) for one in nodes]
+    labels = {one["metadata"]["name"]: one["metadata"]["labels"] for one in nodes}
+    gpu_nodes = [one for one in read if one is not None]
+    return draft(gpu_nodes, labels, answers, imported or {}, claimed or {})
+
+
+def written(found: Draft) -> Cluster:
+    """Return what the file says that is written for a draft."""
+    text = stack_text(found, (), {}, {})
+    return parse_cluster(yaml.safe_load(text)["config"]["divvy:cluster"])
+
+
+def equal(found: Draft, nodes: Sequence[Mapping[str, Any]]) -> Cluster:
+    """Require that the plan is what these nodes offer, and return the cluster."""
+    assert not found.questions
+    cluster = written(found)
+    left_out = {name for one in found.left_out for name in one.nodes}
+    live = [live_node_of(one) for one in nodes if one["metadata"]["name"] not in left_out]
+    difference = compare_live(cluster, "test", live)
+    assert not difference, difference
+    assert difference.compared == len(found.nodes)
+    return cluster
+
+
+def profile(found: Draft) -> Any:
+    """Return the only profile."""
+    (value,) = found.cluster["profiles"].values()
+    return value
+
+
+NVIDIA = {"failRequestsGreaterThanOne": False}
+OFFERS = {
+    "whole": ({GPU: 4}, gfd(*A100), {}),
+    "time-slicing": (
+        {GPU: 16},
+        gfd("NVIDIA-A100-SXM4-40GB-SHARED", 4, 40960, replicas=4),
+        {"timeSlicing": {"replicas": 4, "renameByDefault": False, **NVIDIA}},
+    ),
+    "time-slicing, renamed": (
+        {GPU: 0, SHARED: 16},
+        gfd(*A100, replicas=4),
+        {"timeSlicing": {"replicas": 4, **NVIDIA}},
+    ),
+    "MPS": (
+        {GPU: 40},
+        gfd("NVIDIA-A100-SXM4-40GB-SHARED", 4, 40960, replicas=10, sharing="mps"),
+        {
+            "timeSlicing": {
+                "replicas": 10,
+                "renameByDefault": False,
+                "memoryLimit": {"limit": "auto", "action": "prevent"},
+                "compute": "share",
+            }
+        },
+    ),
+    "MIG, mixed": (
+        {"nvidia.com/mig-2g.10gb": 8, "nvidia.com/mig-1g.5gb": 12},
+        gfd(*A100, strategy="mixed", mig_1g_5gb=(12, 1), mig_2g_10gb=(8, 1)),
+        {"mig": {"1g.5gb": 3, "2g.10gb": 2}},
+    ),
+    "MIG, mixed, on some GPUs": (
+        {GPU: 2, "nvidia.com/mig-1g.5gb": 14},
+        gfd(*A100, strategy="mixed", mig_1g_5gb=(14, 1)),
+        [{"devices": [0, 1], "mig": {"1g.5gb": 7}}, {"devices": [2, 3]}],
+    ),
+    "MIG, mixed, shared and renamed": (
+        {"nvidia.com/mig-3g.20gb.shared": 32},
+        gfd(*A100, strategy="mixed", mig_3g_20gb=(8, 4)),
+        {"mig": {"3g.20gb": 2}, "timeSlicing": {"replicas": 4, **NVIDIA}},
+    ),
+    "MIG with attributes": (
+        {"nvidia.com/mig-1g.5gb.me": 4, "nvidia.com/mig-1g.5gb": 24},
+        gfd(*A100, strategy="mixed"),
+        {"mig": {"1g.5gb": 6, "1g.5gb+me": 1}},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OFFERS)
+def test_gpu_operators_nodes(case: str) -> None:
+    offered, labels, expected = OFFERS[case]
+    nodes = [node("gpu-1", offered, labels), node("gpu-2", offered, labels), CPU]
+    found = drafted(nodes)
+    assert profile(found) == expected
+    cluster = equal(found, nodes)
+    pool = cluster.pools["gpu"]
+    assert pool.select == {TYPE: "gpu"}
+    assert (pool.hardware.model, pool.hardware.gpus, pool.hardware.count) == (
+        "A100-SXM4-40GB",
+        4,
+        2,
+    )
+
+
+SINGLE = gfd("NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", 28, 4864, strategy="single")
+
+
+def test_single_strategy_hides_how_many_gpus_there_are() -> None:
+    nodes = [node("gpu-1", {GPU: 28}, SINGLE)]
+    (question,) = drafted(nodes).questions
+    assert (question.kind, question.guess, question.option) == ("gpus", 4, "--gpus 'gpu-1=4'")
+    found = drafted(nodes, Answer("gpus", "*", "4"))
+    assert profile(found) == {"mig": {"layout": {"1g.5gb": 7}, "strategy": "single"}}
+    equal(found, nodes)
+
+
+def test_single_strategy_shared() -> None:
+    labels = gfd("NVIDIA-A100-SXM4-40GB-MIG-3g.20gb", 4, 20096, replicas=2, strategy="single")
+    nodes = [node("gpu-1", {SHARED: 8}, labels)]
+    found = drafted(nodes, Answer("gpus", "gpu-*", "2"))
+    assert profile(found)["timeSlicing"] == {"replicas": 2, **NVIDIA}
+    equal(found, nodes)
+
+
+def test_a_plugin_without_feature_labels_has_to_be_explained() -> None:
+    nodes = [node("gpu-1", {GPU: 16}), node("gpu-2", {GPU: 16}), CPU]
+    (question,) = drafted(nodes).questions
+    assert question.text == "GPU model of gpu-1, gpu-2 (they offer 16 × nvidia.com/gpu)"
+    (question,) = drafted(nodes, model := Answer("model", "*", "T4")).questions
+    assert question.guess == 16
+    found = drafted(nodes, model, Answer("gpus", "*", "4"))
+    assert profile(found)["timeSlicing"]["replicas"] == 4
+    equal(found, nodes)
+    equal(drafted(nodes, model, Answer("gpus", "*", "16")), nodes)
+
+
+def test_mig_without_feature_labels() -> None:
+    offered = {"nvidia.com/mig-3g.20gb": 2, "nvidia.com/mig-1g.5gb": 14}
+    nodes = [node("gpu-1", offered)]
+    model = Answer("model", "*", "A100-40GB")
+    (question,) = drafted(nodes, model).questions
+    assert question.guess == 3
+    found = drafted(nodes, model, Answer("gpus", "*", "3"))
+    equal(found, nodes)
+    assert found.assumed == ("split",)
+
+
+def test_divvys_own_labels_on_a_node_with_everything() -> None:
+    offered = {
+        GPU: 1,
+        SHARED: 6,
+        "nvidia.com/mig-1g.5gb": 4,
+        "nvidia.com/mig-2g.10gb": 2,
+        "nvidia.com/mig-3g.20gb": 2,
+    }
+    labels = {
+        "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB",
+        "nvidia.com/gpu.memory": "40960",
+        "nvidia.com/gpu.count": "4",
+        "nvidia.com/gpu.replicas": "6",
+        "nvidia.com/mig.strategy": "mixed",
+    }
+    nodes = [node("gpu-a100", offered, labels, annotations=status(4))]
+    found = drafted(nodes)
+    equal(found, nodes)
+    (rules,) = found.cluster["profiles"].values()
+    # The agent's own defaults: nothing to write out.
+    assert {"devices": [2], "timeSlicing": {"replicas": 6}} in rules
+
+
+def test_pools_of_other_hardware_and_other_sharing() -> None:
+    t4 = gfd("Tesla-T4-SHARED", 1, 15360, replicas=8)
+    nodes = [
+        node("a-1", {GPU: 4}, gfd(*A100), machine="p4"),
+        node("a-2", {SHARED: 16}, gfd(*A100, replicas=4), machine="p4"),
+        node("a-3", {GPU: 4}, gfd(*A100), machine="p4"),
+        node("t-1", {GPU: 8}, t4, machine="g4"),
+        CPU,
+    ]
+    cluster = equal(drafted(nodes), nodes)
+    assert set(cluster.pools) == {"p4", "g4"}
+    assert cluster.pools["p4"].overrides == {"a-2": "slice-4"}
+
+
+def test_a_label_that_tells_sharing_apart_makes_pools_of_it() -> None:
+    nodes = [
+        node("a-1", {GPU: 4}, {**gfd(*A100), "team": "train"}),
+        node("a-2", {SHARED: 16}, {**gfd(*A100, replicas=4), "team": "notebooks"}),
+        node("cpu", {}, {"team": "train"}, machine="cpu"),
+    ]
+    cluster = equal(drafted(nodes), nodes)
+    assert set(cluster.pools) == {"gpu-train", "gpu-notebooks"}
+
+
+def test_labels_that_change_with_the_gpu_software_choose_no_pool() -> None:
+    nodes = [node("a-1", {GPU: 4}, gfd(*A100), machine=None), node("cpu", {}, machine=None)]
+    cluster = equal(drafted(nodes), nodes)
+    assert cluster.pools["gpus"].select is None
+
+
+def test_without_a_telling_label_every_node_of_other_hardware_is_a_pool() -> None:
+    nodes = [
+        node("A.1", {GPU: 4}, gfd(*A100), machine=None),
+        node("a-1", {GPU: 1}, gfd("Tesla-T4", 1, 15360), machine=None),
+    ]
+    found = drafted(nodes)
+    assert set(equal(found, nodes).pools) == {"a-1", "a-1-2"}  # their names clash
+    assert any("every node is a pool: label them" in one for one in remarks(found, ()))
+
+
+def test_a_profile_has_no_name_that_a_nodes_label_would_choose() -> None:
+    label = {"nvidia.com/device-plugin.config": "slice-4"}
+    nodes = [
+        node("a-1", {SHARED: 16}, gfd(*A100, replicas=4)),
+        node("a-2", {GPU: 4}, {**gfd(*A100), **label}),
+    ]
+    cluster = equal(drafted(nodes), nodes)
+    assert "slice-4" not in cluster.profiles
+    assert "slice-4-2" in cluster.profiles
+
+
+def test_profiles_of_files_are_used_where_they_offer_the_same() -> None:
+    imported = {
+        "sliced": {"timeSlicing": {"replicas": 4, "failRequestsGreaterThanOne": True}},
+        "all-1g.5gb": {"mig": {"1g.5gb": 7}},
+        "all-1g.34gb": {"mig": {"1g.34gb": 7}},  # for a model that is not here
+    }
+    nodes = [
+        node("a-1", {SHARED: 16}, gfd(*A100, replicas=4), machine="p4"),
+        node("a-2", {GPU: 28}, SINGLE, machine="p4-mig"),
+    ]
+    found = drafted(nodes, Answer("gpus", "a-2", "4"), imported=imported)
+    cluster = equal(found, nodes)
+    assert cluster.pools["p4"].profile == "sliced"
+    assert cluster.pools["p4-mig"].profile == "all-1g.5gb"
+    assert "all-1g.34gb" not in cluster.profiles
+
+
+def test_hami_registers_what_it_splits() -> None:
+    nodes = [node("gpu-1", {GPU: 20}, annotations=hami("Tesla T4", 2, 10))]
+    found = drafted(nodes)
+    assert profile(found)["timeSlicing"]["replicas"] == 10
+    equal(found, nodes)
+
+
+def test_nodes_that_no_file_can_describe_are_left_out_by_name() -> None:
+    fine = node("a-1", {GPU: 4}, gfd(*A100), machine="p4")
+    nodes = [
+        fine,
+        node("a-2", {"nvidia.com/gpu-vm": 4}, gfd(*A100), machine="p4"),
+        node("a-3", {GPU: 2, "nvidia.com/mig-1g.5gb": 15}, gfd(*A100), machine="p4"),
+        node("a-4", {}, gfd(*A100), machine="p4", annotations=status(4)),
+        node("a-5", {}, gfd(*A100), machine="p4"),
+    ]
+    found = drafted(nodes, claimed={"a-5": "gpu.nvidia.com"})
+    reasons = {one.nodes: one.reason for one in found.left_out}
+    assert "offers nvidia.com/gpu-vm" in reasons[("a-2",)]
+    assert "have no place for 15 × nvidia.com/mig-1g.5gb" in reasons[("a-3",)]
+    assert "served by Divvy already" in reasons[("a-4",)]
+    assert "by gpu.nvidia.com" in reasons[("a-5",)]
+    # No label tells a-1 from them, so it is a pool of its own.
+    cluster = written(found)
+    assert [pool.select for pool in cluster.pools.values()] == [{"kubernetes.io/hostname": "a-1"}]
+
+
+def test_a_sick_gpu_is_planned_as_healthy() -> None:
+    nodes = [node("a-1", {GPU: 3}, {**gfd(*A100)}, capacity={GPU: 4})]
+    found = drafted(nodes)
+    assert found.reduced == ("a-1",)
+    assert profile(found) == {}
+
+
+def test_a_node_that_offers_nothing_yet_gets_whole_gpus() -> None:
+    nodes = [node("a-1", {}, gfd(*A100)), node("b-1", {}, machine="b")]
+    found = drafted(nodes, Answer("gpus", "b-*", "2"), Answer("model", "b-*", "T4"))
+    assert found.idle == ("a-1", "b-1")
+    cluster = written(found)
+    assert {pool.hardware.model for pool in cluster.pools.values()} == {"A100-SXM4-40GB", "T4"}
+
+
+def test_a_model_that_divvy_does_not_know_is_not_predicted() -> None:
+    nodes = [node("a-1", {SHARED: 8}, gfd("NVIDIA-RTX-A5000", 2, 24564, replicas=4))]
+    found = drafted(nodes, imported={"wrong": {"timeSlicing": {"replicas": 2}}})
+    assert found.unknown == ("NVIDIA-RTX-A5000",)
+    assert found.cluster["pools"]["gpu"] == {"select": {TYPE: "gpu"}, "profile": "slice-4"}
+
+
+def test_taints_runtime_and_system_of_a_pool() -> None:
+    taints = (
+        {"key": "nvidia.com/gpu", "effect": "NoSchedule"},
+        {"key": "team", "value": "ml", "effect": "NoExecute"},
+        {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"},
+    )
+    system = {
+        "feature.node.kubernetes.io/system-os_release.ID": "ubuntu",
+        "feature.node.kubernetes.io/system-os_release.VERSION_ID": "22.04",
+    }
+    nodes = [
+        node("a-1", {GPU: 4}, {**gfd(*A100), **system}, taints=taints, runtime="cri-o://1.34.0")
+    ]
+    pool = equal(drafted(nodes), nodes).pools["gpu"]
+    assert [(one.key, one.operator, one.value, one.effect) for one in pool.tolerations] == [
+        ("nvidia.com/gpu", "Exists", None, "NoSchedule"),
+        ("team", "Equal", "ml", "NoExecute"),
+    ]
+    assert pool.runtime.name == "cri-o"
+    assert pool.hardware.os == "ubuntu22.04"
+
+
+def test_nothing_tells_of_gpus() -> None:
+    assert drafted([CPU]) == Draft()
