@@ -1,5 +1,9 @@
-"""Pulumi components: each hands the objects of ``divvy.render`` to Pulumi and decides nothing."""
+"""Pulumi components: each hands the objects of ``divvy.render`` to Pulumi and decides nothing.
 
-from components.gpu_cluster import GpuCluster, GpuClusterArgs
+Programs import them as ``divvy.components``.
+"""
 
-__all__ = ["GpuCluster", "GpuClusterArgs"]
+from .gpu_cluster import GpuCluster, GpuClusterArgs
+from .stack_cluster import cluster_of_stack
+
+__all__ = ["GpuCluster", "GpuClusterArgs", "cluster_of_stack"]

@@ -9,12 +9,13 @@ from typing import Any, TypedDict
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from components.kubernetes_objects import Claims, DevicePlugin, NodeRuntime, Observability
-from components.plugin_image import PluginImage
 from divvy.model import Cluster, parse_document
 from divvy.model.contract import Component, component_of
 from divvy.plan import plan
 from divvy.render.objects import objects
+
+from .kubernetes_objects import Claims, DevicePlugin, NodeRuntime, Observability
+from .plugin_image import PluginImage
 
 
 class GpuClusterArgs(TypedDict):

@@ -6,8 +6,8 @@ from typing import TypedDict
 
 import pulumi
 
-from plugin_image.build import input_digest
-from plugin_image.resource import Image
+from divvy.image.build import input_digest
+from divvy.image.resource import Image
 
 
 class PluginImageArgs(TypedDict):

@@ -157,6 +157,8 @@ _ALL = (
     Check("CLM-08", "shares of two tenants are never on one GPU", "MUST", CLAIMED,
           "is the namespace labelled divvy.gpu/tenant? see the classes of the pod's claims",
           cncf=("gpu_sharing",)),
+    Check("CLM-09", "a kubelet that asked about a claim too early asks again within seconds",
+          "SHOULD", CLAIMED, "set `syncFrequency: 10s` in the kubelet's configuration"),
     Check("OBS-01", "the agent's metrics name every GPU", "SHOULD", EVERY,
           "compare with `nvidia-smi -L` on the node, then see the agent's log",
           cncf=("accelerator_metrics",)),

@@ -9,28 +9,24 @@ import tempfile
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from plugin_image.build import BuildFailed, push_context
+from divvy.image.build import BUILD_TOOLS, BuildFailed, push_context, require_tools
 
 WORKLOADS = Path(__file__).resolve().parent / "workloads"
-_PROGRAMS = (
-    "cuda-vector-add",
-    "gpu-burn",
-    "mem-hog",
-    "mem-bandwidth",
-    "bad-access",
-    "open-devices",
-    "http-get",
-)
-
 
 # Of tinygrad's bindings to drivers, which are most of it, those of CUDA and what they import.
 _BINDINGS = "tinygrad/runtime/autogen/"
 _NEEDED = {f"{_BINDINGS}{name}.py" for name in ("__init__", "cuda", "nvrtc", "nvjitlink", "libc")}
 
 
-def compile_workloads() -> None:
-    """Build the workloads' programs in workloads/build."""
-    subprocess.run(["make", "--silent", "-C", str(WORKLOADS)], check=True)
+def compile_workloads(folder: Path) -> None:
+    """Build the workloads' programs into a folder; raises BuildFailed."""
+    require_tools("the workloads", "make", "cc")
+    command = ["make", "--silent", "-C", str(WORKLOADS), f"BUILD={folder.resolve()}"]
+    done = subprocess.run(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False
+    )
+    if done.returncode:
+        raise BuildFailed(f"the workloads do not compile: {done.stderr.strip()}")
 
 
 def lay_tinygrad(folder: Path) -> None:
@@ -52,13 +48,11 @@ def lay_tinygrad(folder: Path) -> None:
 
 def build_and_push(registry: str, base: str, *, insecure: bool = False) -> str:
     """Compile the workloads, build their image, push it; return the reference by digest."""
-    compile_workloads()
+    require_tools("the workloads' image", *BUILD_TOOLS)
     with tempfile.TemporaryDirectory(prefix="divvy-workloads-") as scratch:
         context = Path(scratch)
         shutil.copy(WORKLOADS / "Containerfile", context)
-        (context / "bin").mkdir()
-        for name in _PROGRAMS:
-            shutil.copy(WORKLOADS / "build" / name, context / "bin" / name)
+        compile_workloads(context / "bin")
         shutil.copy(WORKLOADS / "train.py", context / "bin" / "train")
         lay_tinygrad(context / "training")
         return push_context(context, registry, "divvy/workloads", base, insecure=insecure)
@@ -67,5 +61,5 @@ def build_and_push(registry: str, base: str, *, insecure: bool = False) -> str:
 if __name__ == "__main__":
     try:
         print(build_and_push(sys.argv[1], sys.argv[2], insecure="--insecure" in sys.argv[3:]))
-    except (BuildFailed, OSError, subprocess.CalledProcessError) as problem:
+    except (BuildFailed, OSError) as problem:
         sys.exit(f"the workloads' image cannot be built and pushed: {problem}")

@@ -27,6 +27,7 @@ def add_options(parser: pytest.Parser) -> None:
     add("--bare", action="store_true", help="Check a host without Kubernetes.")
     add("--bare-host", default="local://", help="The host for --bare, as testinfra names it.")
     add("--driver-root", default=None, help="Where the driver is, for --bare.")
+    add("--workloads", default=None, help="Folder with the compiled workloads, for --bare.")
     add(
         "--hardware-checks-anyway",
         action="store_true",

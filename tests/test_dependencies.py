@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-OURS = {"divvy", "components", "conformance", "plugin_image", "tests", "docs", "benchmarks"}
+OURS = {
+    *("divvy", "components", "conformance", "plugin_image"),
+    *("hardware_kit", "tests", "docs", "benchmarks"),
+}
 # Folder → the extras that it may use.
 ROOMS = {
     "divvy/model": (),
@@ -25,8 +28,10 @@ ROOMS = {
     "divvy/engine": ("cli", "pulumi"),
     "divvy/cli": ("cli",),
     "components": ("cli", "pulumi"),
-    "plugin_image": ("pulumi",),
+    "divvy/image": ("pulumi",),
+    "divvy/init": (),
     "conformance": ("verify", "cli"),
+    "hardware_kit": ("agent", "cli", "verify", "dev"),
     "tests": ("agent", "cli", "pulumi", "verify", "dev"),
     "docs": ("cli", "dev"),
     "benchmarks": ("agent", "cli", "dev"),
@@ -34,7 +39,7 @@ ROOMS = {
 # Part of pydantic, of the same version.
 ALIASES = {"pydantic-core": "pydantic"}
 # The dashboard is built in development; what is installed reads the built file.
-DEVELOPMENT = {"divvy/render/dashboard/panels.py"}
+DEVELOPMENT = {"divvy/render/dashboard/panel_kinds.py", "divvy/render/dashboard/panels.py"}
 
 
 def name_of(requirement: str) -> str:
@@ -80,3 +85,9 @@ def test_the_docs_say_why_each_package_is_needed() -> None:
     for name in set().union(*map(declared, extras)) - expected.keys():
         expected[name] = ", ".join(extra for extra in extras if name in declared(extra))
     assert rows == expected
+
+
+def test_a_wheels_stubs_are_those_of_the_pinned_generator() -> None:
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    (generator,) = [one for one in build if name_of(one) == "grpcio-tools"]
+    assert f"{generator} " in (ROOT / "requirements/dev.txt").read_text()

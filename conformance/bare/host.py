@@ -7,7 +7,7 @@ import contextlib
 import gzip
 import re
 import shlex
-import subprocess
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 import testinfra
 
-from conformance.image import WORKLOADS, compile_workloads
+from conformance.image import compile_workloads
+from divvy.image.build import BuildFailed
 from divvy.model import model_of_product
 from divvy.stack.errors import StackError
 from divvy.stack.file import read_path
@@ -189,19 +190,31 @@ def devices_of(host: str, listed: str, memory: dict[str, int]) -> tuple[Device, 
 
 
 @contextlib.contextmanager
-def programs(host: BareHost) -> Iterator[str]:
-    """Give the folder on the host that has the workloads."""
-    try:
-        compile_workloads()
-    except (OSError, subprocess.CalledProcessError) as problem:
-        pytest.skip(f"the workloads cannot be built here (make and a C compiler?): {problem}")
-    built = WORKLOADS / "build"
+def programs(host: BareHost, compiled: str | None = None) -> Iterator[str]:
+    """Give the folder on the host that has the workloads: those compiled already, or from here."""
+    if compiled is not None:
+        with _on_host(host, Path(compiled)) as folder:
+            yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="divvy-workloads-") as scratch:
+        built = Path(scratch)
+        try:
+            compile_workloads(built)
+        except BuildFailed as problem:
+            pytest.skip(str(problem))
+        with _on_host(host, built) as folder:
+            yield folder
+
+
+@contextlib.contextmanager
+def _on_host(host: BareHost, built: Path) -> Iterator[str]:
+    """Give the folder on the host that has the programs: this one, or a copy."""
     if host.is_here:
         yield str(built)
         return
     folder = host.connection.check_output("mktemp -d")
     try:
-        for program in sorted(built.iterdir()):
+        for program in sorted(each for each in built.iterdir() if each.is_file()):
             text = base64.b64encode(gzip.compress(program.read_bytes())).decode()
             target = shlex.quote(f"{folder}/{program.name}")
             host.connection.check_output(

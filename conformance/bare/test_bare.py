@@ -6,17 +6,16 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from conformance.bare.host import HOST, BareHost, CommandResult, Device, programs
 from conformance.catalogue import check
 from conformance.evidence import Evidence
+from divvy.sources import PACKAGE
 
 MAX_DEVIATION = 0.02
 _BURN = "gpu-burn -m 64 -stts 1 3"
-_PROJECT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="session")
@@ -29,9 +28,9 @@ def host(pytestconfig: pytest.Config) -> BareHost:
 
 
 @pytest.fixture(scope="session")
-def workloads(host: BareHost) -> Iterator[str]:
+def workloads(host: BareHost, pytestconfig: pytest.Config) -> Iterator[str]:
     """Give the folder with the workloads."""
-    with programs(host) as folder:
+    with programs(host, pytestconfig.getoption("--workloads")) as folder:
         yield folder
 
 
@@ -69,7 +68,7 @@ def test_discovery_finds_what_nvidia_smi_lists(host: BareHost, evidence: Evidenc
         pytest.skip("discovery looks at the host it runs on")
     listed = host.run("nvidia-smi -L")
     discovery = host.run(
-        f"cd {_PROJECT} && {sys.executable} -m divvy.agent.nvml.discovery {host.root}"
+        f"cd {PACKAGE.parent} && {sys.executable} -m divvy.agent.nvml.discovery {host.root}"
     )
     evidence.command = "the agent's discovery; nvidia-smi -L"
     evidence.add(listed.log)

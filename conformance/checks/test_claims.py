@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 
 import pytest
@@ -30,6 +31,7 @@ from conformance.observe.claims import (
     require_unclaimed,
     tenants_together,
 )
+from conformance.observe.kubelet_settings import kubelet_settings, syncs_soon
 from conformance.promise import NodePromise
 from divvy.model import mig_resource
 from divvy.model.claims import Shares
@@ -252,3 +254,12 @@ def _open_shares(node: NodePromise) -> Shares:
 
 def _listed(kinds: dict[str, int]) -> str:
     return ", ".join(f"{name} on {number}" for name, number in sorted(kinds.items())) or "nothing"
+
+
+@check("CLM-09")
+def test_a_kubelet_asks_again_soon(
+    target: ClusterUnderTest, node: NodePromise, evidence: Evidence
+) -> None:
+    settings = kubelet_settings(target.api, node.name)
+    evidence.add(json.dumps(settings, indent=1))
+    evidence.require(*syncs_soon(settings))

@@ -84,8 +84,12 @@ def test_labels_describe_the_gpus(
     live = {name: labels.get(name) for name in wanted}
     product = live["nvidia.com/gpu.product"] or ""
     live["nvidia.com/gpu.product"] = product.removesuffix("-SHARED")
+    model = node.plan.gpus[0].model
+    if live["nvidia.com/gpu.product"] in {name.replace(" ", "-") for name in model.products}:
+        # The same model is sold under several names.
+        wanted["nvidia.com/gpu.product"] = live["nvidia.com/gpu.product"]
     memory = parse_count(live["nvidia.com/gpu.memory"])
-    if memory is not None and is_memory_of(node.plan.gpus[0].model, memory):
+    if memory is not None and is_memory_of(model, memory):
         # Drivers and ECC settings move it by a few percent.
         wanted["nvidia.com/gpu.memory"] = str(memory)
     evidence.require(_listed(wanted), _listed(live))
@@ -100,12 +104,13 @@ def _labels(node: NodePromise) -> dict[str, str]:
         "gpu.count": len(node.plan.gpus),
         "gpu.product": model.product.replace(" ", "-"),
         "gpu.memory": model.memory_mib,
-        "gpu.compute.major": model.compute_capability[0],
-        "gpu.compute.minor": model.compute_capability[1],
         "gpu.replicas": shares,
         "gpu.sharing-strategy": "time-slicing" if shares > 1 else "none",
-        "mig.capable": str(model.mig is not None).lower(),
     }
+    if model.compute_capability is not None:
+        wanted["gpu.compute.major"], wanted["gpu.compute.minor"] = model.compute_capability
+    if model.is_described and not model.mig_unpublished:
+        wanted["mig.capable"] = str(model.mig is not None).lower()
     for one in node.plan.devices:
         # Where MIG devices go by another name (`single`), the labels do too.
         name = one.resource.removeprefix("nvidia.com/").removesuffix(".shared")

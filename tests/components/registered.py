@@ -14,7 +14,7 @@ from typing import Any
 import pulumi
 import pulumi_kubernetes
 
-from components import GpuCluster
+from divvy.components import GpuCluster
 from divvy.model import InvalidCluster
 from tests.render.charts import example
 

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from divvy.lab.paths import REPOSITORY
+from tests.plugin_stack import without_claims
 from tests.render.charts import example
 
 
@@ -38,9 +39,10 @@ def test_objects_are_children_of_the_component_that_they_belong_to() -> None:
 
 
 def test_claims_are_a_component_of_their_own() -> None:
-    assert not any("claims" in name for name in registered())
-    profiles = example("lab")["profiles"]
-    names = registered(profiles={**profiles, "by-size": {"claims": {"shares": {}}}})
+    plugin = without_claims(example("lab"))
+    without = registered(profiles=plugin["profiles"], pools=plugin["pools"])
+    assert not any("claims" in name for name in without)
+    names = registered()
     found = {name for name in names if name.startswith("lab-claims")}
     assert {
         "lab-claims-deviceclass",
@@ -52,7 +54,7 @@ def test_claims_are_a_component_of_their_own() -> None:
     } <= found
     assert len(names) == len(set(names))
     # What was there keeps its name in the state.
-    assert set(registered()) <= set(names)
+    assert set(without) <= set(names)
 
 
 def test_components_that_nothing_asks_for_are_absent() -> None:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from plugin_image import build
-from plugin_image.build import BuildFailed, exists, readable_by_all
-from plugin_image.resource import Builder
+from divvy.image import build
+from divvy.image.build import BuildFailed, exists, readable_by_all
+from divvy.image.resource import Builder
+from plugin_image import resource as earlier
 
 DIGEST = f"sha256:{'0' * 64}"
 UNKNOWN = b'{"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}'
@@ -88,6 +89,21 @@ def test_without_skopeo_a_registry_with_a_name_cannot_be_asked(
     monkeypatch.setenv("PATH", "")
     with pytest.raises(BuildFailed, match="skopeo is not installed"):
         exists(f"registry.example/divvy/agent@{DIGEST}")
+
+
+def test_states_of_before_still_find_their_provider() -> None:
+    """They have recorded it by this name."""
+    assert earlier.Builder is Builder
+
+
+def test_a_machine_that_cannot_build_is_told_everything_it_lacks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(BuildFailed) as failed:
+        build.build_and_push("registry.example", "base")
+    assert "buildah, make, cc not found" in str(failed.value)
+    assert "plugin.image.reference" in str(failed.value)
 
 
 def test_a_registry_without_tls_is_not_used_unless_the_stack_file_says_so(

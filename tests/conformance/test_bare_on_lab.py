@@ -92,4 +92,4 @@ def test_a_host_without_a_driver(tmp_path: Path) -> None:
 def test_options_of_a_bare_host_need_bare() -> None:
     result = CliRunner().invoke(app, ["verify", "--host=ssh://somewhere"])
     assert result.exit_code == 1
-    assert "--host and --driver-root are for --bare" in result.output
+    assert "--host, --driver-root and --workloads are for --bare" in result.output

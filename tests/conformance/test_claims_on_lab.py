@@ -55,10 +55,12 @@ def altered_claims(
         keeper.join()
 
 
-def without_gpus(spec: dict[str, Any]) -> dict[str, Any]:
+def without_mounts(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return a specification that brings neither libraries nor nvidia-smi."""
     changed = copy.deepcopy(spec)
+    changed["containerEdits"].pop("mounts", None)
     for device in changed["devices"]:
-        device["containerEdits"].pop("deviceNodes", None)
+        device["containerEdits"].pop("mounts", None)
     return changed
 
 
@@ -77,6 +79,23 @@ def audited_only(scene: Scene, binding: str) -> Iterator[None]:
         act("Deny")
 
 
+@contextmanager
+def synced_each_minute(scene: Scene, node: str) -> Iterator[None]:
+    """Give a node's kubelet its default period for a while."""
+    config = "/etc/kubernetes/kubelet.yaml"
+
+    def sync(old: str, new: str) -> None:
+        change = f's/"syncFrequency": "{old}"/"syncFrequency": "{new}"/'
+        scene.deployed.on_node(node, "sed", "--in-place", change, config)
+        scene.deployed.divvy("lab", "restart", node, "kubelet")
+
+    sync("10s", "1m")
+    try:
+        yield
+    finally:
+        sync("1m", "10s")
+
+
 def test_claims_are_proven_and_their_faults_are_seen(scene: Scene) -> None:
     with followed(scene.deployed, ON_DEMAND, "training"):
         sound = scene.verify(POOL, "--exclusive", expect=0)
@@ -84,6 +103,7 @@ def test_claims_are_proven_and_their_faults_are_seen(scene: Scene) -> None:
         assert {check: found[check] for check in found if check.startswith("CLM")} == {
             **{f"CLM-0{number}": "passed" for number in range(1, 8)},
             "CLM-08": "skipped",
+            "CLM-09": "passed",
         }, scene.said
         assert "failed" not in found.values(), scene.said
 
@@ -100,9 +120,13 @@ def test_claims_are_proven_and_their_faults_are_seen(scene: Scene) -> None:
         assert results(unlimited) == {(check, "failed") for check in of_shares}, scene.said
 
         of_devices = ("CLM-05", "CLM-07")
-        with altered_claims(scene, NODE, without_gpus):
+        with altered_claims(scene, NODE, without_mounts):
             blind = scene.verify(POOL, f"--select={','.join(of_devices)}", "--exclusive", expect=1)
         assert results(blind) == {(check, "failed") for check in of_devices}, scene.said
+
+        with synced_each_minute(scene, NODE):
+            late = scene.verify(POOL, "--select=CLM-09", expect=0)
+        assert results(late) == {("CLM-09", "failed")}, scene.said
 
         with audited_only(scene, POLICY):
             admitted = scene.verify(POOL, "--select=CLM-04", expect=1)
@@ -113,5 +137,5 @@ def test_tenants_are_proven_apart(scene: Scene) -> None:
     with followed(scene.deployed, TENANTS, "training"):
         apart = scene.verify(POOL, "--select=CLM", "--exclusive", expect=0)
         found = statuses(apart)
-        passed = {"CLM-01", "CLM-05", "CLM-08"}
+        passed = {"CLM-01", "CLM-05", "CLM-08", "CLM-09"}
         assert {check for check in found if found[check] == "passed"} == passed, scene.said

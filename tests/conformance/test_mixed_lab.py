@@ -1,4 +1,4 @@
-"""A cluster as clusters are: default pool, CPU node, taint, cordon, other vendors, unknown GPUs."""
+"""A cluster as clusters are: default pool, CPU node, claims, taint, cordon, unknown GPUs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import pytest
 
 from tests.conformance.faults import A100, H100, T4
 from tests.conformance.scene import Scene
+from tests.deployment import NODES_OF_CLAIMS
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 # No model of Divvy's table.
 UNKNOWN = "NVIDIA Z9000 96GB"
 TAINT = "example.org/research"
@@ -40,6 +41,8 @@ def mixed_lab(scene: Scene) -> Iterator[None]:
     lab.kubectl("cordon", T4)
     lab.kubectl("taint", "node", A100, f"{TAINT}=yes:NoSchedule")
     scene.deployed.cluster = mixed(before)
+    # The default pool would take their nodes.
+    scene.deployed.add_claims()
     try:
         scene.deployed.up()
         yield
@@ -47,7 +50,7 @@ def mixed_lab(scene: Scene) -> Iterator[None]:
         lab.kubectl("uncordon", T4)
         lab.kubectl("taint", "node", A100, f"{TAINT}-")
         scene.deployed.cluster = before
-        scene.deployed.up()
+        scene.deployed.end_claims()
 
 
 def product(scene: Scene, node: str) -> str | None:
@@ -63,7 +66,8 @@ def test_a_sound_cluster_of_all_kinds_of_nodes_passes(scene: Scene) -> None:
     failed = {(one["id"], one["case"]) for one in report["checks"] if one["status"] == "failed"}
     assert failed == set(), scene.said
     cases = {one["case"].partition(":")[0] for one in report["checks"]}
-    assert cases == {A100, H100, T4, "research", "training", "notebooks", "no pool"}
+    pools = {"research", "training", "notebooks", "sizes", "experiments", "no pool"}
+    assert cases == {A100, H100, T4, *NODES_OF_CLAIMS, *pools}
     missed = [one for one in report["checks"] if one.get("missed") == "not made"]
     assert {one["case"] for one in missed} == {"training", H100}
     assert {one["id"] for one in missed if one["case"] == H100} >= {"NODE-01", "PLUG-02", "ISO-01"}

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from plugin_image.build import push_context
+from divvy.image.build import push_context
 from tests.conformance.halted_burn import with_a_halted_burn
 from tests.conformance.scene import Scene
 from tests.conformance.test_known_images import ADDED, BURNT

@@ -46,9 +46,9 @@ def test_every_program_with_a_kernel_has_its_ptx() -> None:
 
 def burnt(driver: DriverRoot, seconds: int) -> subprocess.CompletedProcess[str]:
     """Burn the GPUs of a driver root with the program that the image has."""
-    compile_workloads()
+    compile_workloads(built := driver.root / "workloads")
     environment = {"LD_LIBRARY_PATH": str(driver.library(""))}
-    command = [WORKLOADS / "build/gpu-burn", "-m", "16", "-stts", "1", str(seconds)]
+    command = [built / "gpu-burn", "-m", "16", "-stts", "1", str(seconds)]
     return subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=60, check=False
     )

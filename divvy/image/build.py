@@ -13,12 +13,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-_HERE = Path(__file__).resolve().parent
-_PROJECT = _HERE.parent
-_HOOK = _HERE / "hook"
-_LIMITER = _HERE / "limiter"
+from divvy.sources import AGENT_REQUIREMENTS, PACKAGE, PLUGIN_IMAGE
+
+_HOOK = PLUGIN_IMAGE / "hook"
+_LIMITER = PLUGIN_IMAGE / "limiter"
 _ROOMS = ("agent", "claim_templates", "model")
 _NAME = "divvy/agent"
+BUILD_TOOLS = ("buildah", "make", "cc")
+"""Programs that building an image takes; none of them needs root."""
 # What registries answer, in skopeo's words, where an image is not there.
 _ABSENT = ("manifest unknown", "name unknown")
 # What buildah and skopeo say of a registry that needs leave to be insecure.
@@ -46,41 +48,51 @@ class BuildFailed(Exception):
 def input_digest(base: str) -> str:
     """Return a digest of everything that goes into the image, less the compiler of its C parts."""
     digest = hashlib.sha256(base.encode())
-    for path in _inputs():
-        digest.update(f"\0{path.relative_to(_PROJECT)}\0".encode())
+    for name, path in _inputs().items():
+        digest.update(f"\0{name}\0".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
-def _inputs() -> list[Path]:
-    paths = [_HERE / "Containerfile", _HERE / "build.py", _PROJECT / "requirements/agent.txt"]
+def _inputs() -> dict[str, Path]:
+    """Return every input by a name that is the same in a checkout and in an installed package."""
+    paths = [PLUGIN_IMAGE / "Containerfile", AGENT_REQUIREMENTS]
     paths += [path for path in _HOOK.iterdir() if path.suffix in (".c", ".h", "")]
     paths += [path for path in _LIMITER.rglob("*") if path.suffix in (".c", ".h", "")]
-    paths = [path for path in paths if path.is_file()]
-    paths += [_PROJECT / "divvy/__init__.py", _PROJECT / "divvy/py.typed"]
+    paths += [PACKAGE / "__init__.py", PACKAGE / "py.typed", PACKAGE / "image/build.py"]
     for room in _ROOMS:
-        paths += [
-            path
-            for path in (_PROJECT / "divvy" / room).rglob("*")
-            if path.is_file() and "__pycache__" not in path.parts
-        ]
-    return sorted(paths)
+        paths += [path for path in (PACKAGE / room).rglob("*") if "__pycache__" not in path.parts]
+    named = {str(path.relative_to(PACKAGE)): path for path in paths if path.is_file()}
+    return dict(sorted(named.items()))
+
+
+def _is_of_the_agent(name: str) -> bool:
+    """Return whether an input is part of the package that the image carries."""
+    return name.partition("/")[0] in (*_ROOMS, "__init__.py", "py.typed")
+
+
+def require_tools(what: str, *tools: str) -> None:
+    """Raise BuildFailed with every program that this machine lacks to build something."""
+    missing = [tool for tool in tools if shutil.which(tool) is None]
+    if missing:
+        raise BuildFailed(
+            f"{what} cannot be built on this machine: {', '.join(missing)} not found. Install "
+            f"{'it' if len(missing) == 1 else 'them'}, or build the image elsewhere and name it by "
+            "digest (plugin.image.reference in the stack file)"
+        )
 
 
 def compile_hook(folder: Path) -> Path:
     """Compile the container hook into ``folder`` and return it; raises BuildFailed."""
-    if shutil.which("make") is None:
-        raise BuildFailed("the hook needs make and a C compiler (gcc, libc6-dev)")
+    require_tools("the container hook", "make", "cc")
     _run("make", "--silent", "-C", str(_HOOK), f"BUILD={folder.resolve()}")
     return folder / "divvy-hook"
 
 
 def compile_limiter(folder: Path) -> Path:
     """Compile the limiter's libraries into ``folder`` and return it; raises BuildFailed."""
-    try:
-        _run("make", "--silent", "-C", str(_LIMITER), f"BUILD={folder.resolve()}")
-    except FileNotFoundError as missing:
-        raise BuildFailed("the limiter needs make and a C compiler (gcc, libc6-dev)") from missing
+    require_tools("the limiter", "make", "cc")
+    _run("make", "--silent", "-C", str(_LIMITER), f"BUILD={folder.resolve()}")
     return folder
 
 
@@ -92,6 +104,7 @@ def build_and_push(
     ``inputs`` is the digest that the image will be known by: what was edited since
     it was taken must not be hidden behind it. ``insecure``: the registry may speak plain HTTP.
     """
+    require_tools("the agent's image", *BUILD_TOOLS)
     with tempfile.TemporaryDirectory(prefix="divvy-image-") as scratch:
         context = Path(scratch)
         _lay_out(context)
@@ -152,7 +165,7 @@ def _manifest_status(registry: str, reference: str) -> int | None:
 
 
 def _lay_out(context: Path) -> None:
-    shutil.copy(_HERE / "Containerfile", context)
+    shutil.copy(PLUGIN_IMAGE / "Containerfile", context)
     compile_hook(context)
     with tempfile.TemporaryDirectory(prefix="divvy-limiter-") as scratch:
         built = compile_limiter(Path(scratch))
@@ -163,12 +176,12 @@ def _lay_out(context: Path) -> None:
     _run(
         *(sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--no-deps"),
         *("--disable-pip-version-check", "--root-user-action=ignore", "--require-hashes"),
-        *(*_WHEELS, "--target", str(site), "-r", str(_PROJECT / "requirements/agent.txt")),
+        *(*_WHEELS, "--target", str(site), "-r", str(AGENT_REQUIREMENTS)),
     )
     shutil.rmtree(site / "bin", ignore_errors=True)
-    for path in _inputs():
-        if path.is_relative_to(_PROJECT / "divvy"):
-            target = site / path.relative_to(_PROJECT)
+    for name, path in _inputs().items():
+        if _is_of_the_agent(name):
+            target = site / "divvy" / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, target)
     # Bytecode that does not depend on file times starts the agent sooner and stays the same.

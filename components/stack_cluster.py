@@ -1,0 +1,28 @@
+"""The cluster that the stack file of the running Pulumi program describes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pulumi
+
+from divvy.model import InvalidCluster
+
+from .gpu_cluster import GpuCluster
+
+
+def cluster_of_stack(opts: pulumi.ResourceOptions | None = None) -> GpuCluster:
+    """Return the cluster of ``divvy:cluster`` in the stack file, named after the stack.
+
+    What is wrong with the file ends the program, each mistake with its line.
+    """
+    stack = pulumi.get_stack()
+    value = pulumi.Config("divvy").require_object("cluster")
+    try:
+        return GpuCluster(stack, {"cluster": value}, opts)
+    except InvalidCluster as invalid:
+        # Loaded for errors alone: it reads the file again, with its lines.
+        from divvy.stack.sections import invalid_cluster  # noqa: PLC0415
+
+        project = Path(pulumi.get_root_directory())
+        raise pulumi.RunError(str(invalid_cluster(project, stack, invalid))) from None

@@ -1,0 +1,46 @@
+"""What a node's kubelet says of its own configuration, through the API server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lightkube import ApiError
+from lightkube.core.resource import ApiInfo, ResourceDef
+from lightkube.generic_resource import GenericGlobalResource
+
+from conformance.cluster.api import Api
+from conformance.not_made import not_made
+from divvy.model.quantities import parse_duration
+
+_FORBIDDEN = 403
+MAX_SYNC_SECONDS = 10.0
+"""A pod whose claim the kubelet asked about too early waits for so long at most."""
+
+
+class _Configz(GenericGlobalResource):
+    _api_info = ApiInfo(
+        resource=ResourceDef("", "v1", "Node"),
+        plural="nodes",
+        verbs=["get"],
+        action="proxy/configz",
+    )
+
+
+def kubelet_settings(api: Api, node: str) -> dict[str, Any]:
+    """Return the kubelet's KubeletConfiguration; skips the check where it may not be read."""
+    try:
+        found = api.get(_Configz, node)
+    except ApiError as problem:
+        if problem.status.code == _FORBIDDEN:
+            not_made("this account may not `get nodes/proxy`: the kubelet's configuration is open")
+        raise
+    settings: dict[str, Any] = found["kubeletconfig"]
+    return settings
+
+
+def syncs_soon(settings: dict[str, Any]) -> tuple[str, str]:
+    """Judge how soon a kubelet tries again to start a pod."""
+    found = settings["syncFrequency"]
+    soon = parse_duration(found) <= MAX_SYNC_SECONDS
+    expected = f"syncFrequency {MAX_SYNC_SECONDS:.0f}s or less"
+    return expected, expected if soon else f"syncFrequency {found}"
