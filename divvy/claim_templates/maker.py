@@ -54,42 +54,47 @@ class Maker:
             tasks.create_task(self._api.watch_pods(self._pods, self._pod))
             tasks.create_task(self._api.watch_templates(self._templates, self._template))
             tasks.create_task(self._api.watch_slices(self._slices, self._slice))
-            tasks.create_task(self._work())
+            tasks.create_task(self._tick())
+            for _ in range(_AT_ONCE):
+                tasks.create_task(self._work())
+
+    async def _tick(self) -> None:
+        """Look at everything now and then: some of it is due by time alone."""
+        while True:
+            await asyncio.sleep(_TICK_SECONDS)
+            self.templates.look_again()
+            self._wake.set()
 
     async def _work(self) -> None:
-        turns = asyncio.Semaphore(_AT_ONCE)
         while True:
-            try:
-                async with asyncio.timeout(_TICK_SECONDS):
-                    await self._wake.wait()
-            except TimeoutError:
-                # Some of it is due by time alone.
-                self.templates.look_again()
             self._wake.clear()
-            self._alive = time.monotonic()
-            steps = self.templates.steps(time.monotonic())
-            await asyncio.gather(*(self._take(step, turns) for step in steps))
-
-    async def _take(self, step: Step, turns: asyncio.Semaphore) -> None:
-        key = step.key
-        async with turns:
+            now = self._alive = time.monotonic()
+            step = self.templates.next_step(now)
+            if step is None:
+                await self._wake.wait()
+                continue
             try:
-                if step.delete:
-                    await self._api.delete(key)
-                    self.templates.template(key, None)
-                    self.deleted += 1
-                if step.create is not None:
-                    made = await self._api.create(key, step.create)
-                    if made is not None:
-                        self.templates.created(key, step.create, made)
-                        self.created += 1
-                self._reported.pop(key, None)
-            except AWAY as error:
-                self.failed += 1
-                self._report(key, error)
-                self._again(key, error)
-            # A flood of them at a slow API server is no standstill.
-            self._alive = time.monotonic()
+                await self._take(step)
+            finally:
+                self.templates.finished(step.key)
+
+    async def _take(self, step: Step) -> None:
+        key = step.key
+        try:
+            if step.delete:
+                await self._api.delete(key)
+                self.templates.template(key, None)
+                self.deleted += 1
+            if step.create is not None:
+                made = await self._api.create(key, step.create)
+                if made is not None:
+                    self.templates.created(key, step.create, made)
+                    self.created += 1
+            self._reported.pop(key, None)
+        except AWAY as error:
+            self.failed += 1
+            self._report(key, error)
+            self._again(key, error)
 
     def _report(self, key: Key, error: Exception) -> None:
         text = str(error) or type(error).__name__

@@ -8,6 +8,7 @@ from typing import Any
 from divvy.claim_templates.offered import Share
 from divvy.model.claim_names import (
     CORES,
+    GPU_CLASS,
     MEMORY,
     TYPE,
     SizedRequest,
@@ -27,6 +28,8 @@ def template_of(request: SizedRequest, offered: Mapping[Share, int]) -> dict[str
     A percentage is an alternative for each size of share that is ``offered``, those in most slices
     if there are more than a request may have; None where there are none.
     """
+    if request.unit == "g":
+        return _specification({"exactly": _counted(request, GPU_CLASS, _types(request))})
     if request.unit == "m":
         asked = _asked(request, request.amount, _types(request))
         return _specification({"exactly": asked})
@@ -49,11 +52,16 @@ def _asked(request: SizedRequest, memory_mib: int, selectors: list[str]) -> dict
     cores = request.cores
     if cores is None:
         cores = _ALL if request.unit == "p" and request.amount == 100 else _LEAST
+    asked = _counted(request, share_class(request.tenant), selectors)
+    asked["capacity"] = {"requests": {CORES: str(cores), MEMORY: canonical_mib(memory_mib)}}
+    return asked
+
+
+def _counted(request: SizedRequest, device_class: str, selectors: list[str]) -> dict[str, Any]:
     asked: dict[str, Any] = {
-        "deviceClassName": share_class(request.tenant),
+        "deviceClassName": device_class,
         "allocationMode": "ExactCount",
         "count": request.count,
-        "capacity": {"requests": {CORES: str(cores), MEMORY: canonical_mib(memory_mib)}},
     }
     if selectors:
         asked["selectors"] = [{"cel": {"expression": one}} for one in selectors]
@@ -63,7 +71,7 @@ def _asked(request: SizedRequest, memory_mib: int, selectors: list[str]) -> dict
 def _types(request: SizedRequest) -> list[str]:
     """Return the selectors by type: exact parts of a product's name, unlike substrings."""
     # Not optional: the API server knows how long an attribute can be, and of an optional one it
-    # does not, so that the expression would count as too costly. Shares always have a type.
+    # does not, so that the expression would count as too costly. Our devices always have a type.
     own = f'("-" + device.attributes["{CLAIMS_DRIVER}"].{TYPE} + "-")'
     use, no = (
         " || ".join(f'{own}.contains("-{one}-")' for one in types)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -31,18 +32,22 @@ class Templates:
     """What is known of pods, slices and templates, and what is to be done about it.
 
     A template that no pod has named for ``unused_seconds`` goes. ``complete`` is set once all
-    pods, slices and templates have been told: nothing is deleted before.
+    pods, slices and templates have been told: nothing is deleted before. Namespaces take turns: one
+    that floods the cluster with sizes keeps no other one waiting.
     """
 
     def __init__(self, unused_seconds: float, offered: OfferedShares) -> None:
         self._unused_seconds = unused_seconds
         self._offered = offered
         self._pods: dict[str, frozenset[Key]] = {}
+        self._named: Counter[Key] = Counter()
         self._live: dict[Key, Mapping[str, Any]] = {}
         # What the API server made of a specification, where it does not keep it as it is.
         self._kept: dict[Key, tuple[Mapping[str, Any], Mapping[str, Any]]] = {}
         self._idle_since: dict[Key, float] = {}
-        self._due: set[Key] = set()
+        # By namespace, in the order of their turns; both are sets that keep their order.
+        self._due: dict[str, dict[Key, None]] = {}
+        self._taken: set[Key] = set()
         self.complete = False
 
     @property
@@ -52,13 +57,19 @@ class Templates:
 
     def waiting(self) -> list[Key]:
         """Return the templates that pods name and that are not there."""
-        return sorted(key for key in self._named() if key not in self._live and _request(key))
+        return sorted(key for key in self._named if key not in self._live and _request(key))
 
     def pod(self, uid: str, named: frozenset[Key]) -> None:
         """Note which templates a pod names, none where it is over or gone."""
-        self._due |= self._pods.pop(uid, frozenset()) ^ named
+        before = self._pods.pop(uid, frozenset())
+        for key in before - named:
+            self._named[key] -= 1
+            if not self._named[key]:
+                del self._named[key]
+        self._named.update(named - before)
         if named:
             self._pods[uid] = named
+        self._is_due(sorted(before ^ named))
 
     def pods(self, found: Mapping[str, frozenset[Key]]) -> None:
         """Note that there are these pods and no others."""
@@ -69,7 +80,7 @@ class Templates:
         """Note what a template is, None where it is gone."""
         if _request(key) is None:
             return
-        self._due.add(key)
+        self._is_due([key])
         if spec is None:
             self._live.pop(key, None)
         else:
@@ -100,22 +111,48 @@ class Templates:
 
     def look_again(self, keys: Iterable[Key] | None = None) -> None:
         """Have templates looked at once more: these, or all."""
-        self._due.update(self._named() | self._live.keys() if keys is None else keys)
+        self._is_due(sorted(self._named.keys() | self._live.keys()) if keys is None else keys)
 
-    def steps(self, now: float) -> list[Step]:
-        """Return what is to be done now about all that has changed, and forget that it has."""
-        due, self._due = sorted(self._due), set()
-        if not due:
-            return []
-        named, offered = self._named(), self._offered.counted(now)
-        steps = (self._step(key, key in named, offered, now) for key in due)
-        return [step for step in steps if step is not None]
+    def next_step(self, now: float) -> Step | None:
+        """Return what is to be done next, None where nothing is.
 
-    def _step(self, key: Key, named: bool, offered: Mapping[Share, int], now: float) -> Step | None:
+        Until ``finished`` is called nothing else is to be done about the same template.
+        """
+        while (key := self._next_key()) is not None:
+            step = self._step(key, key in self._named, now)
+            if step is not None:
+                self._taken.add(key)
+                return step
+        return None
+
+    def finished(self, key: Key) -> None:
+        """Note that a step has been taken, or has failed."""
+        self._taken.discard(key)
+
+    def _next_key(self) -> Key | None:
+        """Take a template out of what is due, from the namespace whose turn it is."""
+        for namespace in list(self._due):
+            keys = self._due.pop(namespace)
+            key = next((one for one in keys if one not in self._taken), None)
+            if key is not None:
+                del keys[key]
+            if keys:
+                self._due[namespace] = keys
+            if key is not None:
+                return key
+        return None
+
+    def _is_due(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self._due.setdefault(key.namespace, {})[key] = None
+
+    def _step(self, key: Key, named: bool, now: float) -> Step | None:
         request = _request(key)
         if request is None:
             return None
         live = self._live.get(key)
+        # Only a percentage is of what is offered.
+        offered = self._offered.counted(now) if request.unit == "p" else {}
         spec = template_of(request, offered)
         if named:
             self._idle_since.pop(key, None)
@@ -133,13 +170,10 @@ class Templates:
             return Step(key, delete=True, create=spec)
         return None
 
-    def _named(self) -> set[Key]:
-        return {key for named in self._pods.values() for key in named}
-
     def _news(self, news: bool) -> None:
         if news:
-            keys = self._named() | self._live.keys()
-            self._due |= {key for key in keys if (one := _request(key)) and one.unit == "p"}
+            keys = sorted(self._named.keys() | self._live.keys())
+            self._is_due(key for key in keys if (one := _request(key)) and one.unit == "p")
 
 
 def _request(key: Key) -> SizedRequest | None:

@@ -17,7 +17,7 @@ import yaml
 
 from tests.claim_templates.link import Link
 from tests.engine.bare_cluster import bare_cluster
-from tests.render.claims.api_server import ApiServer, policies_of
+from tests.render.claims.api_server import MEMORY, ApiServer, pod, policies_of
 from tests.render.claims.conftest import CLUSTER
 
 ACCOUNT = "divvy-claim-templates"
@@ -27,7 +27,14 @@ UNUSED_SECONDS = 1.5
 class MakerProcess:
     """The template maker as its pod runs it, with its own account's token."""
 
-    def __init__(self, folder: Path, server: ApiServer, address: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        server: ApiServer,
+        address: str,
+        unused_seconds: float = UNUSED_SECONDS,
+    ) -> None:
+        self._unused_seconds = unused_seconds
         self._folder = folder
         self._server = server
         self._process: subprocess.Popen[bytes] | None = None
@@ -49,7 +56,7 @@ class MakerProcess:
             "KUBECONFIG": str(self._folder / "kubeconfig"),
             "DIVVY_LISTEN": "127.0.0.1",
             "DIVVY_PORT": str(self.port),
-            "DIVVY_UNUSED_SECONDS": str(UNUSED_SECONDS),
+            "DIVVY_UNUSED_SECONDS": str(self._unused_seconds),
             "DIVVY_WATCH_SECONDS": "4",
         }
         with (self._folder / "log").open("ab") as log:
@@ -109,8 +116,18 @@ def server() -> Iterator[ApiServer]:
     with bare_cluster("resourceclaim-controller") as cluster:
         found = ApiServer(cluster)
         found.apply(*policies_of(CLUSTER))
+        found.until(lambda: _gets_a_claim(found))
         yield found
         found.close()
+
+
+def _gets_a_claim(server: ApiServer) -> bool:
+    """Return whether all policies have taken effect; a pod before that never gets a claim.
+
+    The one that refuses may be there before the one that makes claims of limits.
+    """
+    answer = server.dry_run(pod({MEMORY: 1}))
+    return not answer.refusal and bool(answer.templates)
 
 
 @pytest.fixture

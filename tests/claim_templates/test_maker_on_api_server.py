@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -130,6 +131,28 @@ def test_a_percentage_follows_the_sizes_of_the_gpus(
     server.send("DELETE", f"{GROUP}/resourceslices/node-1")
 
 
+def test_a_flood_of_sizes_keeps_no_other_namespace_waiting(
+    server: ApiServer, maker: MakerProcess, namespace: str
+) -> None:
+    flood, quiet = namespace, server.namespace(f"z-{namespace}")
+    with ThreadPoolExecutor(4) as pool:
+        sizes = range(1000, 1200)
+        list(pool.map(lambda n: create(server, flood, f"p{n}", {MEMORY: n}), sizes))
+    create(server, quiet, "one", {MEMORY: 3000})
+    started(server, maker)
+
+    def made(where: str) -> list[int]:
+        items = server.send("GET", TEMPLATES.format(where)).body["items"]
+        return [int(one["metadata"]["resourceVersion"]) for one in items]
+
+    server.until(lambda: len(made(flood)) == len(sizes))
+    mine, others = made(quiet), made(flood)
+    before = sum(other < mine[0] for other in others)
+    print(f"templates of the flood before the other namespace's: {before} of {len(others)}")
+    assert before < 50
+    assert len(mine) == 1
+
+
 def test_what_nobody_names_goes_and_comes_back_when_it_is_named(
     server: ApiServer, maker: MakerProcess, namespace: str
 ) -> None:
@@ -249,6 +272,7 @@ def test_a_refusal_of_one_template_holds_up_no_other(
     [
         SizedRequest(32, 3000, "m", 30, tenant="prod"),
         SizedRequest(2, 50, "p", 30),
+        SizedRequest(8, 1, "g", None, ("a100",), ("t4",)),
         SizedRequest(1, 100, "p"),
         SizedRequest(1, 3000, "m", 1, ("a100",), ("t4",)),
         # The costliest expressions that a name has room for.

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from divvy.lab.tools import KUBERNETES
 from tests.claim_templates.conftest import MakerProcess
+from tests.claim_templates.stock_scheduler import make_node, running_scheduler
 from tests.claim_templates.test_maker_on_api_server import claims, create
 from tests.render.claims.api_server import CORES, GPU, MEMORY, NO, PERCENTAGE, ApiServer, pod
 
@@ -21,32 +20,15 @@ NODE = "claims-node"
 @pytest.fixture
 def scheduler(server: ApiServer, tmp_path: Path) -> Iterator[None]:
     """Run the stock scheduler, with a node of two A100 and one T4 that nobody has."""
-    metadata = {"name": NODE}
-    quantities = {"pods": "100", "cpu": "100", "memory": "100Gi"}
-    server.apply({"apiVersion": "v1", "kind": "Node", "metadata": metadata})
-    ready = {"type": "Ready", "status": "True"}
-    status = {"allocatable": quantities, "capacity": quantities, "conditions": [ready]}
-    body = server.send("GET", f"/api/v1/nodes/{NODE}").body | {"status": status}
-    body["spec"].pop("taints", None)
-    assert server.send("PUT", f"/api/v1/nodes/{NODE}/status", body).status == 200
-    body = server.send("GET", f"/api/v1/nodes/{NODE}").body
-    body["spec"].pop("taints", None)
-    assert server.send("PUT", f"/api/v1/nodes/{NODE}", body).status == 200
+    make_node(server, NODE)
     server.apply(
         share_slice(
             *(share(f"a100-{n}", "nvidia-a100-sxm4-40gb", 40960) for n in range(2)),
             share("t4-0", "tesla-t4", 15360),
         )
     )
-    command = [
-        *("setpriv", "--pdeathsig", "KILL", str(KUBERNETES.bin / "kube-scheduler")),
-        *(f"--kubeconfig={server.cluster.kubeconfig}", "--leader-elect=false", "--secure-port=0"),
-    ]
-    with (tmp_path / "scheduler.log").open("w") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    yield
-    process.kill()
-    process.wait()
+    with running_scheduler(server, tmp_path):
+        yield
     server.send("DELETE", f"/apis/resource.k8s.io/v1/resourceslices/{NODE}")
     server.send("DELETE", f"/api/v1/nodes/{NODE}")
 

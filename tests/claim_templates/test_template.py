@@ -55,6 +55,16 @@ def test_who_asks_for_no_time_gets_the_least_and_with_all_memory_all(
     assert exactly["capacity"]["requests"]["cores"] == cores
 
 
+def test_whole_gpus_of_a_type() -> None:
+    template = template_of(SizedRequest(2, 1, "g", use_types=("a100",)), {})
+    assert request_of(template)["exactly"] == {
+        "deviceClassName": "divvy-gpu",
+        "allocationMode": "ExactCount",
+        "count": 2,
+        "selectors": [{"cel": {"expression": f'{TYPE}.contains("-a100-")'}}],
+    }
+
+
 def test_a_tenant_has_a_class_of_its_own() -> None:
     template = template_of(SizedRequest(1, 10, "m", tenant="prod"), {})
     assert request_of(template)["exactly"]["deviceClassName"] == "divvy-share-prod"

@@ -28,11 +28,12 @@ def templates() -> Templates:
 
 
 def done(templates: Templates, now: float) -> list[Step]:
-    """Take the steps that are due, as the API would take them."""
-    steps = templates.steps(now)
-    for step in steps:
+    """Take the steps that are due, one after the other, as the API would take them."""
+    steps = []
+    while (step := templates.next_step(now)) is not None:
+        steps.append(step)
         templates.template(step.key, step.create)
-    assert templates.steps(now) == []
+        templates.finished(step.key)
     return steps
 
 
@@ -109,9 +110,11 @@ def test_what_the_api_server_adds_to_a_template_is_no_reason_to_make_it_again(
     assert SPEC is not None
     added = {**SPEC, "metadata": {"labels": {"added": "by-a-policy"}}}
     templates.pod("1", frozenset({SIZED}))
-    (step,) = templates.steps(0)
+    step = templates.next_step(0)
+    assert step is not None
     assert step.create is not None
     templates.created(SIZED, step.create, added)
+    templates.finished(SIZED)
     templates.template(SIZED, added)  # the watch tells it, too
     assert done(templates, 1) == []
     templates.template(SIZED, {"spec": {"devices": {}}})
@@ -149,6 +152,37 @@ def test_a_percentage_stays_when_no_gpu_is_left(templates: Templates) -> None:
     assert done(templates, 10 * UNUSED) == []
 
 
+def test_namespaces_take_turns(templates: Templates) -> None:
+    for number in range(100):
+        templates.pod(f"a{number}", frozenset({Key("a", f"divvy-1x{number + 1}m")}))
+    templates.pod("b", frozenset({Key("b", "divvy-1x7m"), Key("b", "divvy-1x8m")}))
+    templates.pod("c", frozenset({Key("c", "divvy-1x7m")}))
+    order = [step.key.namespace for step in done(templates, 0)]
+    assert "".join(order) == "abcab" + "a" * 98
+    assert templates.waiting() == []
+
+
+def test_a_template_has_one_step_at_a_time(templates: Templates) -> None:
+    templates.pod("1", frozenset({SIZED}))
+    assert templates.next_step(0) == Step(SIZED, delete=False, create=SPEC)
+    templates.look_again()
+    assert templates.next_step(0) is None
+    templates.finished(SIZED)  # it has failed
+    assert templates.next_step(0) == Step(SIZED, delete=False, create=SPEC)
+
+
+def test_a_template_is_named_until_the_last_pod_has_gone(templates: Templates) -> None:
+    for pods in ({"1", "2"}, {"2"}):
+        templates.pods(dict.fromkeys(pods, frozenset({SIZED})))
+        done(templates, 0)
+        templates.look_again()
+        assert done(templates, 10 * UNUSED) == []
+    templates.pods({})
+    done(templates, 0)
+    templates.look_again()
+    assert done(templates, UNUSED) == [Step(SIZED, delete=True, create=None)]
+
+
 def test_lists_replace_what_was_known(templates: Templates) -> None:
     templates.pod("gone", frozenset({SIZED}))
     templates.template(PART, {"spec": {}})
@@ -176,9 +210,8 @@ def test_whatever_happens_pods_have_their_templates_and_nothing_else_stays(event
     now, pods, live = 0.0, {}, {}
 
     def work() -> None:
-        for step in templates.steps(now):
+        for step in done(templates, now):
             live[step.key] = step.create
-            templates.template(step.key, step.create)
 
     for kind, what, value in events:
         if kind == "pod":

@@ -118,6 +118,9 @@ def bare_cluster(*controllers: str) -> Iterator[BareCluster]:
             f"--controllers={','.join((_CONTROLLERS, *controllers))}",
             "--leader-elect=false",
             "--secure-port=0",
+            # With the default, a burst of pods and of their claims takes seconds.
+            "--kube-api-qps=300",
+            "--kube-api-burst=600",
         )
         yield cluster
 

@@ -311,6 +311,19 @@ def test_a_workload_is_settled_when_its_pods_have_stayed_ready(
     assert (not_stable([pod], now) is None) is settled
 
 
+def test_a_pod_that_does_not_say_since_when_it_is_ready_is_so_since_it_was_made() -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    made = (now - timedelta(seconds=60)).isoformat()
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": None}
+    pod = {
+        "metadata": {"name": "p", "creationTimestamp": made},
+        "spec": {"containers": [{"name": "c"}]},
+        "status": {"phase": "Running", "conditions": [ready]},
+    }
+    assert not_stable([pod], now) is None
+    assert not_stable([pod], now - timedelta(seconds=59)) == "pod p has just become ready"
+
+
 @pytest.mark.parametrize(
     ("code", "ready_for", "settled"), [(0, 3, True), (3, 3, False), (3, 9, False), (3, 11, True)]
 )

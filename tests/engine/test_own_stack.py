@@ -24,6 +24,7 @@ import yaml
 from divvy.lab.paths import REPOSITORY
 from tests.divvy_command import divvy_command, divvy_environment
 from tests.engine.bare_cluster import BareCluster
+from tests.plugin_stack import without_claims
 
 pytestmark = pytest.mark.lab
 NAMESPACE = "divvy-system"
@@ -61,7 +62,8 @@ class OwnStack:
         project |= {"main": str(REPOSITORY), "stackConfigDir": "."}
         (self.folder / "Pulumi.yaml").write_text(yaml.safe_dump(project))
         whole = yaml.safe_load((REPOSITORY / "stacks/Pulumi.lab.yaml").read_text())
-        self.value = copy.deepcopy(whole["config"]["divvy:cluster"])
+        # No node here could run the template maker, for which `up` would wait.
+        self.value = without_claims(copy.deepcopy(whole["config"]["divvy:cluster"]))
         self.value["plugin"] = {"image": {"reference": IMAGE}}
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
@@ -155,6 +157,27 @@ def ready_deployments(cluster: BareCluster) -> Iterator[None]:
         thread.join()
 
 
+def hold_claim(cluster: BareCluster) -> None:
+    """Let a pod hold a device, as scheduler and kubelet would."""
+    asked = {"name": "gpu", "exactly": {"deviceClassName": "divvy-gpu"}}
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "held", "namespace": "default"},
+        "spec": {"devices": {"requests": [asked]}},
+    }
+    cluster.kubectl("create", "--filename=-", stdin=json.dumps(claim))
+    result = {"request": "gpu", "driver": "divvy.gpu", "pool": "n/divvy", "device": "gpu-0"}
+    status = {
+        "allocation": {"devices": {"results": [result]}},
+        "reservedFor": [{"resource": "pods", "name": "train", "uid": "u"}],
+    }
+    cluster.kubectl(
+        *("patch", "resourceclaim", "held", "--subresource=status", "--type=merge"),
+        f"--patch={json.dumps({'status': status})}",
+    )
+
+
 def test_a_stack_gets_claims_changes_them_and_gives_them_up(
     own: OwnStack, cluster: BareCluster
 ) -> None:
@@ -182,7 +205,14 @@ def test_a_stack_gets_claims_changes_them_and_gives_them_up(
         policy = cluster.get("mutatingadmissionpolicy", "divvy-sized-limits")
         assert "example.com/vgpu-memory" in json.dumps(policy["spec"])
         own.run("preview")
-    del own.value["profiles"]["by-size"]
+        hold_claim(cluster)
+        del own.value["profiles"]["by-size"]
+        held = "pods hold claims: default/train; without a profile with `claims` nobody gives"
+        assert f"warning: {held}" in own.run("preview", expect=2)
+        assert f"error: {held}" in own.run("up", "--yes", expect=1)
+        assert f"error: {held}" in own.run("destroy", "--yes", expect=1)
+        assert added - {"DeviceClass divvy-mig-1g.5gb"} <= left(cluster)
+    cluster.kubectl("delete", "resourceclaim", "held")
     own.run("up", "--yes")
     assert left(cluster) == before
 
@@ -210,7 +240,7 @@ PROGRAM = """import json
 from pathlib import Path
 import pulumi
 import pulumi_kubernetes as kubernetes
-from components import GpuCluster
+from divvy.components import GpuCluster
 
 site = kubernetes.Provider("site", kubeconfig="{0}", enable_config_map_mutable=True)
 value = json.loads(Path("cluster.json").read_text())

@@ -202,7 +202,7 @@ def not_stable(pods: Sequence[Mapping[str, Any]], now: datetime) -> str | None:
         if leaving or status.get("phase") in ("Succeeded", "Failed"):
             continue
         name = pod["metadata"]["name"]
-        since = _ready_since(status)
+        since = _ready_since(pod)
         if since is None:
             return f"pod {name} is not ready"
         containers = pod["spec"].get("containers") or ()
@@ -222,10 +222,12 @@ def _has_failed(status: Mapping[str, Any]) -> bool:
     return False
 
 
-def _ready_since(status: Mapping[str, Any]) -> datetime | None:
-    for condition in status.get("conditions") or ():
+def _ready_since(pod: Mapping[str, Any]) -> datetime | None:
+    for condition in (pod.get("status") or {}).get("conditions") or ():
         if condition["type"] == "Ready" and condition["status"] == "True":
-            return datetime.fromisoformat(condition["lastTransitionTime"])
+            # The API does not demand the time; a virtual kubelet may leave it out.
+            since = condition.get("lastTransitionTime") or pod["metadata"]["creationTimestamp"]
+            return datetime.fromisoformat(since)
     return None
 
 
