@@ -54,6 +54,7 @@ class Lab:
     network: ipaddress.IPv4Network = ipaddress.IPv4Network("10.123.0.0/16")
     ports: Ports = field(default_factory=Ports)
     node_status_update_frequency: str = "10s"
+    sync_frequency: str = "1m"
 
     def node(self, name: str) -> Node:
         """Return the node of that name."""
@@ -87,4 +88,5 @@ def lab_of(document: Mapping[str, Any]) -> Lab:
         network=ipaddress.IPv4Network(document["network"]),
         ports=Ports(**document["ports"]),
         node_status_update_frequency=document["node_status_update_frequency"],
+        sync_frequency=document["sync_frequency"],
     )

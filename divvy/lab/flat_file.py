@@ -27,6 +27,7 @@ def driver_description(node: str, driver_version: str, gpus: Sequence[GpuModel])
 
 
 def _gpu(node: str, index: int, count: int, model: GpuModel) -> list[str]:
+    assert model.compute_capability is not None
     bus = _BUSES[index] if index < len(_BUSES) else 0xC8 + 4 * (index - len(_BUSES))
     lines = [
         f"product {model.product}",

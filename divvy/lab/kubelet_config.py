@@ -42,6 +42,7 @@ def kubelet(lab: Lab, node: Node) -> str:
         # By default a container that has ended three times waits for 40 s, and later for minutes.
         "crashLoopBackOff": {"maxContainerRestartPeriod": "2s"},
         "nodeStatusUpdateFrequency": lab.node_status_update_frequency,
+        "syncFrequency": lab.sync_frequency,
         "resolvConf": "/etc/resolv.conf",
     }
     return json.dumps(configuration, indent=1)

@@ -21,7 +21,7 @@ from divvy.lab.identities import ensure_identities
 from divvy.lab.images import IMAGES
 from divvy.lab.inotify import ensure_instances, shortage
 from divvy.lab.machine import Machine
-from divvy.lab.paths import STATE, name_problem
+from divvy.lab.paths import REPOSITORY, STATE, name_problem
 from divvy.lab.tools import CONTAINERD, KUBERNETES
 
 _DESCRIPTION = STATE / "description.json"
@@ -150,6 +150,11 @@ def _check_name_and_root() -> None:
 
 
 def _check_machine() -> None:
+    if not (REPOSITORY / "tools").is_dir():
+        raise LabFailed(
+            "the lab is built from Divvy's sources, which an installed package does not have: "
+            "clone Divvy's repository and run `make setup-lab` there"
+        )
     _check_name_and_root()
     missing = [name for name in _NEEDED if shutil.which(name) is None]
     unbuilt = [tool.name for tool in (KUBERNETES, CONTAINERD) if not tool.bin.is_dir()]

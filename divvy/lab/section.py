@@ -146,6 +146,10 @@ class LabSection(StackPart):
         str, Field(strict=True), Matches(DURATION_PATTERN, "a duration such as 10s")
     ] = "10s"
     """How often a kubelet reports its node's status."""
+    sync_frequency: Annotated[
+        str, Field(strict=True), Matches(DURATION_PATTERN, "a duration such as 10s")
+    ] = "1m"
+    """How often a kubelet tries again to start a pod whose claim it could not read."""
 
     @field_validator("nodes")
     @classmethod
@@ -171,6 +175,7 @@ def parse_lab(value: object) -> Lab:
         network=section.network,
         ports=Ports(ports.api_server, ports.etcd, ports.registry),
         node_status_update_frequency=section.node_status_update_frequency,
+        sync_frequency=section.sync_frequency,
     )
 
 

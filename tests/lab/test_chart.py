@@ -12,11 +12,11 @@ import pytest
 import yaml
 
 from conformance.image import build_and_push as push_workloads
+from divvy.image.build import build_and_push as push_agent
 from divvy.lab.tools import HELM
 from divvy.model import parse_cluster, parse_document
 from divvy.plan import plan
 from divvy.render.chart import Chart, chart_files
-from plugin_image.build import build_and_push as push_agent
 from tests.deployment import NAMESPACE, Deployment
 from tests.render.charts import (
     STACKS,

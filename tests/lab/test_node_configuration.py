@@ -22,7 +22,7 @@ def _config(version: int, cdi: bool = True, may_lower: bool = True) -> dict[str,
 def described() -> Lab:
     labels = {"node.kubernetes.io/instance-type": "x", "a": "b"}
     nodes = [{"name": "n-0"}, {"name": "n-1", "labels": labels}]
-    return parse_lab({"nodes": nodes, "nodeStatusUpdateFrequency": "3s"})
+    return parse_lab({"nodes": nodes, "nodeStatusUpdateFrequency": "3s", "syncFrequency": "7s"})
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
@@ -54,6 +54,7 @@ def test_kubelet_keeps_strangers_out_and_the_chosen_frequency(described: Lab) ->
     assert config["authentication"]["anonymous"] == {"enabled": False}
     assert config["authorization"] == {"mode": "Webhook"}
     assert config["nodeStatusUpdateFrequency"] == "3s"
+    assert config["syncFrequency"] == "7s"
     assert config["cgroupRoot"] == "/divvy-lab/n-1"
     arguments = kubelet_config.kubelet_arguments(described, described.nodes[1])
     assert "--node-labels=a=b,node.kubernetes.io/instance-type=x" in arguments

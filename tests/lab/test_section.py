@@ -32,8 +32,10 @@ def test_the_lab_of_this_repository() -> None:
         ("gpu-h100", ("H100-80GB-HBM3", 2)),
         ("gpu-t4", ("T4", 2)),
         ("cpu-1", None),
+        ("gpu-on-demand", ("A100-SXM4-40GB", 1)),
+        ("gpu-by-size", ("L40S", 2)),
     ]
-    assert lab.node_status_update_frequency == "1s"
+    assert (lab.node_status_update_frequency, lab.sync_frequency) == ("1s", "10s")
     assert [n.name for n in lab.nodes if not n.containerd.cdi] == ["gpu-t4"]
     assert all(n.driver == "simulated" for n in lab.nodes)
 
@@ -47,7 +49,8 @@ def test_defaults() -> None:
 
 
 def test_a_kept_description_is_the_same_lab() -> None:
-    lab = parse_lab(_with(network="10.9.0.0/16", ports={"etcd": 1}, nodeStatusUpdateFrequency="1s"))
+    frequencies = {"nodeStatusUpdateFrequency": "1s", "syncFrequency": "2s"}
+    lab = parse_lab(_with(network="10.9.0.0/16", ports={"etcd": 1}, **frequencies))
     assert lab_of(json.loads(json.dumps(lab.document()))) == lab
 
 
