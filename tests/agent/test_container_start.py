@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from divvy.agent.inject.limiter import LIBRARIES
-from divvy.lab.simulated_driver import SOURCE
 from tests.fakes.agent import AgentNode, agent_node
-from tests.fakes.kubelet import Container, StartFailed
+from tests.fakes.device_manager import Container, StartFailed
 from tests.fakes.scene import play
+from tests.fakes.simulator import needs_simulator
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -21,9 +20,7 @@ SHARED, GPU, OTHER = "nvidia.com/gpu.shared", "nvidia.com/gpu", "nvidia.com/gpu.
 PREVENT = {"limit": "3000Mi", "action": "prevent"}
 pytestmark = [
     pytest.mark.agent_process,
-    pytest.mark.skipif(
-        not Path(SOURCE / "build/divvy-simd").exists(), reason="the simulated driver is not built"
-    ),
+    needs_simulator,
 ]
 
 
@@ -121,6 +118,32 @@ def test_a_profile_that_limits_and_one_that_does_not_tell_the_kubelet() -> None:
             node.configure([limited([0]), {"devices": [1]}])
             await node.until(lambda: endpoints[SHARED].pre_start)
             await node.offered(SHARED, 4)
+
+    play(scene)
+
+
+def test_a_container_from_before_the_limit_starts_again_beside_another_gpu() -> None:
+    """It has no limiter that anything could take the place of."""
+
+    async def scene() -> None:
+        bare = {"timeSlicing": {"replicas": 4, "failRequestsGreaterThanOne": False}}
+        async with node_with([{"devices": [0], **bare}, {"devices": [1]}]) as node:
+            kubelet = node.kubelet
+            await node.offered(GPU, 1)
+            await kubelet.admit_pod("team/both", (Container("main", {SHARED: 1, GPU: 1}),))
+            await kubelet.start_container("team/both")
+            node.configure([limited([0]), {"devices": [1]}])
+            await node.until(lambda: kubelet.endpoints[SHARED].pre_start)
+            await node.offered(SHARED, 4)
+            await kubelet.start_container("team/both")
+            await kubelet.restart()
+            await node.offered(SHARED, 4)
+            await kubelet.start_container("team/both")
+            # The next pod has the limiter.
+            kubelet.end("team/both")
+            await kubelet.admit_pod("team/both", (Container("main", {SHARED: 1, GPU: 1}),))
+            with pytest.raises(StartFailed, match="two containers"):
+                await kubelet.start_container("team/both")
 
     play(scene)
 

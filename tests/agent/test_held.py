@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from pathlib import Path
 
 import pytest
 
-from divvy.lab.simulated_driver import SOURCE
+from tests.agent.walk.oracle import boards
 from tests.fakes.agent import AgentNode, agent_node
 from tests.fakes.scene import play
+from tests.fakes.simulator import needs_simulator
 
 SEVEN, TWO = {"mig": {"1g.5gb": 7}}, {"mig": {"3g.20gb": 2}}
 MIG = "nvidia.com/mig-1g.5gb"
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 pytestmark = [
     pytest.mark.agent_process,
-    pytest.mark.skipif(
-        not Path(SOURCE / "build/divvy-simd").exists(), reason="the simulated driver is not built"
-    ),
+    needs_simulator,
 ]
 
 
@@ -67,6 +65,25 @@ def test_a_kubelet_that_lost_its_checkpoint_takes_no_device_from_its_pod() -> No
             await node.until(lambda: node.status["reason"] == "GPU 0: held by team/notebook")
             node.kubelet.end("team/notebook")
             await node.offered("nvidia.com/mig-3g.20gb", 2)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("seconds", [3, 14])
+def test_a_device_of_just_now_stays_though_the_kubelet_loses_its_checkpoint(seconds: float) -> None:
+    async def scene() -> None:
+        async with agent_node(1, SEVEN) as node:
+            await node.offered(MIG, 7)
+            await node.until(lambda: node.status.get("state") == "Ready")
+            await node.kubelet.admit("team/notebook", MIG)
+            (device,) = node.kubelet.held("team/notebook")[MIG]
+            await asyncio.sleep(seconds)
+            await node.kubelet.stop()
+            node.kubelet.checkpoint.unlink()
+            await node.kubelet.start()
+            node.configure(TWO)
+            await node.throughout(25, lambda: device in node.mig_devices())
+            assert node.status["reason"] == "GPU 0: held by team/notebook"
 
     play(scene)
 
@@ -179,6 +196,24 @@ def test_shares_and_whole_devices_of_one_name_are_never_given_out_together() -> 
             node.configure({})
             await node.offered(GPU, 1)
             assert held.split("::")[0] not in node.kubelet.endpoints[GPU].healthy
+
+    play(scene)
+
+
+def test_a_device_stays_whose_device_nodes_somebody_removed() -> None:
+    """The driver shows instances then, but no MIG device on them, as if they were incomplete."""
+
+    async def scene() -> None:
+        async with agent_node(1, SEVEN) as node:
+            await node.offered(MIG, 7)
+            await node.kubelet.admit("team/notebook", MIG)
+            (device,) = node.kubelet.held("team/notebook")[MIG]
+            await asyncio.sleep(11)  # longer than an Allocate is remembered
+            for path in (node.driver / "dev/nvidia-caps").iterdir():
+                path.unlink()
+            await node.throughout(15, lambda: device in boards(node)[0].parts)
+            await node.offered(MIG, 7)
+            assert device in node.kubelet.endpoints[MIG].healthy
 
     play(scene)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from plugin_image import build
+from divvy.image import build
 
 
 def test_an_edit_between_digest_and_build_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,5 +27,5 @@ def test_the_hook_is_the_same_wherever_it_is_compiled(tmp_path: Path) -> None:
 
 
 def test_the_images_sources_are_those_of_the_hook_too() -> None:
-    names = {path.name for path in build._inputs()}
+    names = {path.name for path in build._inputs().values()}
     assert {"ldcache.c", "require.h", "Makefile", "Containerfile"} <= names

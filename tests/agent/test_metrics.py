@@ -7,11 +7,14 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from divvy.agent.decide.claim_offers import claim_holders
+from divvy.agent.claims.metrics import prepare_seconds
+from divvy.agent.decide.claim_holders import named_holders
 from divvy.agent.decide.claim_record import ClaimRecord
 from divvy.agent.decide.holders import Holder
 from divvy.agent.decide.inventory import Device, Resource
 from divvy.agent.decide.status import GpuStatus, NodeStatus
+from divvy.agent.inject.account import Figures
+from divvy.agent.memory.shares import ShareFigures
 from divvy.agent.metrics import metrics_page, mode
 from divvy.agent.state_clock import StateClock
 from tests.agent.claim_values import claim, claim_record, held, offered_gpu
@@ -43,11 +46,21 @@ def _claimed() -> ClaimRecord:
 
 
 CLAIMED = _claimed()
+FIGURES = Figures((), (0,), (0,), (0.0,), (0,), (0,))
+
+
+def _prepared() -> Any:
+    found = prepare_seconds()
+    found.labels("node-1").observe(0.3)
+    return found
 
 
 def scrape(state: str = "Ready") -> dict[str, list[tuple[dict[str, str], float]]]:
     async def holders() -> tuple[Holder, ...]:
         return HELD
+
+    async def claim_holders() -> tuple[Holder, ...]:
+        return named_holders(CLAIMED, {("default", "first"): [("default/first", "main")]})
 
     async def readings(of: Any) -> dict[str, dict[str, float]]:
         return {of.uuid: {"memory_used_mib": 100.0 if of.uuid == "GPU-a" else 700.0}}
@@ -57,7 +70,8 @@ def scrape(state: str = "Ready") -> dict[str, list[tuple[dict[str, str], float]]
         plugins=SimpleNamespace(advertised=lambda: (WHOLE, SHARED)),
         memory_watch=SimpleNamespace(excesses=()),
         share_accounts=SimpleNamespace(
-            figures={}, unreadable={"a": ("GPU-b::0", "GPU-b::1"), "b": ("GPU-c::0",)}
+            figures={"c": ShareFigures(("claim:uid-first",), {"GPU-0": 3000 << 20}, FIGURES)},
+            unreadable={"a": ("GPU-b::0", "GPU-b::1"), "b": ("GPU-c::0",)},
         ),
         status=NodeStatus("abc", "pool", "split", "pool", "", "550", True, gpus, {}),
         state_seconds=lambda _now: {("GPU-a", "Changing"): 1.5},
@@ -67,7 +81,9 @@ def scrape(state: str = "Ready") -> dict[str, list[tuple[dict[str, str], float]]
             readings=readings,
         ),
         holders=SimpleNamespace(holders=holders),
-        claims=SimpleNamespace(record=CLAIMED, holders=claim_holders(CLAIMED)),
+        claims=SimpleNamespace(
+            record=CLAIMED, named_holders=claim_holders, prepare_seconds=_prepared()
+        ),
     )
     page = asyncio.run(metrics_page(agent, "node-1")).decode()
     found: dict[str, list[tuple[dict[str, str], float]]] = {}
@@ -95,6 +111,12 @@ def test_an_account_of_another_format_names_who_holds_the_share() -> None:
     (found,) = scrape()["divvy_share_account_unreadable"]
     labels = {"node": "node-1", "namespace": "team", "pod": "two", "container": "main"}
     assert found == (labels, 1)
+
+
+def test_the_share_of_a_claim_names_its_pod_and_container() -> None:
+    (found,) = scrape()["divvy_share_memory_limit_mib"]
+    where = {"uuid": "GPU-0", "namespace": "default", "pod": "first", "container": "main"}
+    assert found == ({"node": "node-1", **where}, 3000)
 
 
 def test_states_are_one_of_all_and_their_time_adds_up() -> None:
@@ -142,3 +164,13 @@ def test_what_claims_hold_of_each_gpu_is_shown() -> None:
         "memory_mib": {"0": 4000, "1": 3000},
         "cores": {"0": 50, "1": 30},
     }
+
+
+def test_what_claims_can_still_get_is_shown() -> None:
+    found = scrape()
+    free = {labels["gpu"]: value for labels, value in found["divvy_claims_memory_free_mib"]}
+    assert free == {"0": 40960 - 4000, "1": 40960 - 3000}
+    assert found["divvy_claims_of_tenant"] == [({"node": "node-1", "tenant": ""}, 2)]
+    uses = [labels["use"] for labels, value in found["divvy_claims_gpu_use"] if value]
+    assert uses == ["shares", "shares"]
+    assert found["divvy_claims_prepare_seconds_count"] == [({"node": "node-1"}, 1)]

@@ -5,21 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-from divvy.lab.simulated_driver import SOURCE
 from tests.fakes.agent import agent_node, configuration
-from tests.fakes.kubelet import AdmissionFailed
+from tests.fakes.device_manager import AdmissionFailed
 from tests.fakes.scene import play
+from tests.fakes.simulator import needs_simulator
 
 SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"
 pytestmark = [
     pytest.mark.agent_process,
-    pytest.mark.skipif(
-        not Path(SOURCE / "build/divvy-simd").exists(), reason="the simulated driver is not built"
-    ),
+    needs_simulator,
 ]
 
 
@@ -133,6 +130,22 @@ def test_what_was_unhealthy_is_so_after_a_restart_of_the_agent() -> None:
             await node.offered(GPU, 1)
             await node.throughout(3, lambda: node.kubelet.allocatable(GPU) == 1)
             assert "XID 48" in node.status["gpus"][1]["reason"]
+            await node.offered(GPU, 2)
+
+    play(scene)
+
+
+def test_input_nested_too_deeply_changes_nothing() -> None:
+    async def scene() -> None:
+        async with agent_node(2, {}) as node:
+            await node.offered(GPU, 2)
+            node.api.configure("[" * 100_000)
+            await node.until(lambda: "nested too deeply" in node.status.get("reason", ""))
+            assert node.kubelet.allocatable(GPU) == 2
+            await node.kill()
+            (node.folder / "state/state.json").write_text("[" * 100_000)
+            await node.start()
+            node.configure({})
             await node.offered(GPU, 2)
 
     play(scene)

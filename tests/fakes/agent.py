@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from divvy.image.build import compile_hook
 from divvy.lab.paths import REPOSITORY
 from divvy.lab.simulated_driver import install_simulated_driver
 from divvy.model import canonical_json
 from divvy.model.gpu_models import gpu_model
-from plugin_image.build import compile_hook
 from tests.fakes.api import NAMESPACE, FakeApi, fake_api
 from tests.fakes.dra_kubelet import FakeDraKubelet, fake_dra_kubelet
 from tests.fakes.kubelet import FakeKubelet, fake_kubelet
@@ -56,11 +56,12 @@ class AgentNode:
     environment: dict[str, str] = field(default_factory=dict)
     port: int = field(default_factory=lambda: free_port())
     patience: float = 15
+    driver_root: Path | None = None
 
     @property
     def driver(self) -> Path:
         """Return the driver root."""
-        return self.folder / "driver"
+        return self.driver_root or self.folder / "driver"
 
     @property
     def pid(self) -> int:
@@ -99,11 +100,12 @@ class AgentNode:
             "DIVVY_STATE_FOLDER": str(self.folder / "state"),
             "DIVVY_DEVICE_FOLDER": str(self.folder / "dev"),
             "DIVVY_CONTAINERD_FOLDER": str(self.folder / "containerd"),
-            "DIVVY_HOOK": str(compile_hook(_HOOK_BUILD)),
             "DIVVY_LISTEN": "127.0.0.1",
             "DIVVY_PORT": str(self.port),
         }
         environment |= self.environment
+        if "DIVVY_HOOK" not in self.environment:
+            environment["DIVVY_HOOK"] = str(compile_hook(_HOOK_BUILD))
         self.began = time.perf_counter()
         with (self.folder / "agent.log").open("a") as log:
             self.agent = await asyncio.create_subprocess_exec(

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from divvy.agent.claims.checkpoint_file import ClaimsFile
-from divvy.agent.claims.preparation import Preparation
+from divvy.agent.claims.copies import write_copy
+from divvy.agent.claims.preparation import ClaimProblem, Preparation
 from divvy.agent.decide.hardware import Gpu, Snapshot
-from tests.agent.claim_values import ON_DEMAND, claim, claim_record, held, offered_gpu
+from tests.agent.claim_values import BY_SIZE, ON_DEMAND, claim, claim_record, held, offered_gpu
 from tests.agent.devices import gpu, instance, snapshot
 
 OFFERED = offered_gpu(0, ON_DEMAND)
@@ -59,7 +60,7 @@ def test_a_claim_on_a_gpu_that_answers_later_leaves_no_instance(
     monkeypatch.setattr("divvy.agent.claims.preparation.apply_plan", apply)
     monkeypatch.setattr("divvy.agent.claims.preparation.make_cap_nodes", lambda *_: None)
     settings = SimpleNamespace(cdi_folder=tmp_path, state_folder=tmp_path, driver_root=tmp_path)
-    store = ClaimsFile(tmp_path, lambda: None)
+    store = ClaimsFile(tmp_path, tmp_path, lambda: None)
     store.save(claim_record(OFFERED, claims=(claim("gone", MADE),)))
     unused: Any = None
     wait = 20.0 if destroyed else 0.3
@@ -74,3 +75,29 @@ def test_a_claim_on_a_gpu_that_answers_later_leaves_no_instance(
     asyncio.run(preparation.unprepare("uid-gone"))
     assert driver.destroyed == destroyed
     assert not store.record.claims
+
+
+def test_a_copy_goes_before_the_claim_leaves_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy of a claim that the record lacks would bring the claim back."""
+    share = offered_gpu(0, BY_SIZE)
+    taken = claim("train", held(share, "-share", 3000, 30))
+    store = ClaimsFile(tmp_path, tmp_path, lambda: None)
+    store.save(claim_record(share, claims=(taken,)))
+    write_copy(tmp_path, taken, store.record)
+    settings = SimpleNamespace(cdi_folder=tmp_path, state_folder=tmp_path, driver_root=tmp_path)
+    unused: Any = None
+    preparation = Preparation(settings, store, unused, unused, unused, 0.1)  # type: ignore[arg-type]
+    where = "divvy.agent.claims.preparation"
+    with monkeypatch.context() as patched:
+        patched.setattr(f"{where}.remove_copy", _fail)
+        with pytest.raises(ClaimProblem):
+            asyncio.run(preparation.unprepare(taken.uid))
+    assert list(store.record.claims) == [taken.uid]
+    asyncio.run(preparation.unprepare(taken.uid))
+    assert not ClaimsFile(tmp_path, tmp_path, lambda: None).record.claims
+
+
+def _fail(*_: Any) -> None:
+    raise OSError("read-only")

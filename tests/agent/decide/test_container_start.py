@@ -62,6 +62,15 @@ def test_who_is_not_shown_waits() -> None:
     assert "does not show which container has GPU-0::1; the start is tried again" in refusal()
 
 
+def test_who_was_allocated_it_without_a_limiter_starts_again() -> None:
+    beside = Holder("team/web-0", "main", GPU, "GPU-1", "uid-2")
+    holders = [SHARE, beside]
+    require_no_other_gpu(SHARED, ["GPU-0::1"], holders, {("uid-2", "main", SHARED)})
+    for other in (("uid-1", "main", SHARED), ("uid-2", "main", GPU), ("uid-2", "init", SHARED)):
+        with pytest.raises(Refused):
+            require_no_other_gpu(SHARED, ["GPU-0::1"], holders, {other})
+
+
 def test_an_init_container_waits_with_the_one_that_has_its_share_after_it() -> None:
     init = Holder("", "init", SHARED, "GPU-0::1", "uid-2")
     beside = Holder("team/web-0", "main", GPU, "GPU-1", "uid-2")

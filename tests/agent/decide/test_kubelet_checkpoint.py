@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from divvy.agent.decide.kubelet_checkpoint import UnreadableCheckpoint, recorded_holders
+from divvy.agent.decide.kubelet_checkpoint import (
+    UnreadableCheckpoint,
+    allocate_answers,
+    recorded_holders,
+)
 
 
 def checkpoint(**changed: Any) -> bytes:
@@ -34,3 +38,17 @@ def test_devices_are_listed_by_numa_node_or_plainly(device_ids: Any) -> None:
 def test_another_form_is_unknown(changed: dict[str, Any]) -> None:
     with pytest.raises(UnreadableCheckpoint):
         recorded_holders(checkpoint(**changed))
+
+
+def test_what_allocate_answered_is_kept_by_container_and_resource() -> None:
+    assert allocate_answers(checkpoint(AllocResp="Kgk=")) == {
+        ("uid", "main", "nvidia.com/gpu"): b"*\t"
+    }
+    assert allocate_answers(checkpoint(AllocResp=None)) == {}
+    assert allocate_answers(checkpoint()) == {}
+
+
+@pytest.mark.parametrize("answer", ["no base64!", 5, ["Kgk="]])
+def test_an_answer_of_another_form_is_unknown(answer: Any) -> None:
+    with pytest.raises(UnreadableCheckpoint):
+        allocate_answers(checkpoint(AllocResp=answer))

@@ -96,3 +96,26 @@ def test_what_is_no_label_value_is_never_written(product: str) -> None:
     ):
         for value in feature_labels(snapshot(card), resources, "mixed").values():
             assert re.fullmatch(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", value)
+
+
+def test_what_is_not_written_and_what_follows_from_the_first_gpu() -> None:
+    """The differences from GPU feature discovery that docs/agent.md lists."""
+    other = replace(gpu(1), product="Tesla T4", memory_mib=15360)
+    labels = feature_labels(snapshot(gpu(0), other), [replicas(2, 4), whole(1)], None)
+    assert labels["nvidia.com/gpu.product"] == "NVIDIA-A100-SXM4-40GB"
+    assert (labels["nvidia.com/gpu.count"], labels["nvidia.com/gpu.replicas"]) == ("2", "4")
+    cut = snapshot(gpu(0, mig=True, instances=(seventh(0),)))
+    labels |= feature_labels(cut, [mig("mig-1g.5gb", 1)], None)
+    ours = {name.removeprefix("nvidia.com/") for name in labels}
+    assert "mig.strategy" not in ours
+    absent = r"cuda\.(driver|runtime)\.|gpu\.(machine|mode)|vgpu|gfd|mps|.*\.(engines|slices)\."
+    assert not [name for name in ours if re.match(absent, name)]
+
+
+def test_families_are_named_as_gfd_names_them() -> None:
+    of = {(7, 0): "volta", (7, 5): "turing", (8, 6): "ampere", (8, 9): "ada-lovelace"}
+    of |= {(9, 0): "hopper", (10, 3): "blackwell", (12, 0): "blackwell", (13, 0): "rubin"}
+    for capability, family in of.items():
+        card = replace(gpu(0), compute_capability=capability)
+        labels = feature_labels(snapshot(card), [whole(1)], None)
+        assert labels["nvidia.com/gpu.family"] == family

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from divvy.agent.decide.holders import Holder
 from divvy.agent.decide.inventory import AdvertisedGpu
 from divvy.agent.decide.pace import CHANGING_SECONDS, IDLE_SECONDS, WAITING_SECONDS, pause
 from divvy.agent.decide.reconciliation import KubeletView, Observation
@@ -20,6 +21,10 @@ TRANSITION = Transition(LAYOUT, Policy("wait", 600), 0.0)
 WAITING = replace(READY, transition=TRANSITION, state=State.WAITING)
 SEEN = Observation(snapshot(gpu(0)), KubeletView({}, frozenset(), fence=True), api_in_touch=True)
 SILENT = replace(SEEN, kubelet="the kubelet has not written its checkpoint")
+HOLDER = Holder("team/train", "main", "nvidia.com/gpu", "GPU-0")
+HELD = replace(SEEN, kubelet=KubeletView({"GPU-0": (HOLDER,)}, frozenset(), fence=True))
+ALLOCATED = replace(HOLDER, pod="", container="")
+ADMITTING = replace(SEEN, kubelet=KubeletView({"GPU-0": (ALLOCATED,)}, frozenset(), fence=True))
 LONG_AGO = 1000.0
 
 
@@ -27,6 +32,8 @@ LONG_AGO = 1000.0
     ("decision", "observed", "seconds"),
     [
         (READY, SEEN, IDLE_SECONDS),
+        (READY, HELD, IDLE_SECONDS),
+        (READY, ADMITTING, WAITING_SECONDS),
         (READY, SILENT, WAITING_SECONDS),
         (READY, replace(SEEN, api_in_touch=False), WAITING_SECONDS),
         (WAITING, SEEN, WAITING_SECONDS),

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from plugin_image.build import compile_hook
+from divvy.image.build import compile_hook
 from tests.agent.inject.bundle import (
     BUILD,
     CONF,

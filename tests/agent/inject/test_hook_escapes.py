@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from plugin_image.build import compile_hook
+from divvy.image.build import compile_hook
 from tests.agent.inject.bundle import (
     BUILD,
     C_SOURCES,

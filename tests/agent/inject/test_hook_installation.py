@@ -12,8 +12,8 @@ import pytest
 
 from divvy.agent.inject.hook import Hook, install_hook, remove_older
 from divvy.agent.inject.problem import InjectionProblem
+from divvy.image.build import compile_hook
 from divvy.lab.paths import REPOSITORY
-from plugin_image.build import compile_hook
 from tests.agent.inject.bundle import (
     BUILD,
     C_SOURCES,

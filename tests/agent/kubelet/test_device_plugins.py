@@ -17,7 +17,8 @@ from divvy.agent.decide.inventory import Resource
 from divvy.agent.decide.preferred_allocation import preferred_allocation
 from divvy.agent.kubelet.registration import DevicePlugins
 from tests.agent.devices import replicas, whole
-from tests.fakes.kubelet import AdmissionFailed, FakeKubelet, fake_kubelet
+from tests.fakes.device_manager import AdmissionFailed
+from tests.fakes.kubelet import FakeKubelet, fake_kubelet
 from tests.fakes.scene import play
 
 SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"

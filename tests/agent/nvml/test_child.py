@@ -11,13 +11,11 @@ from pathlib import Path
 import pytest
 
 from divvy.agent.driver_libraries import nvml_library
-from divvy.lab.simulated_driver import SOURCE
 from tests.fakes.agent import simulate, simulated_driver
 from tests.fakes.scene import play
+from tests.fakes.simulator import needs_simulator
 
-pytestmark = pytest.mark.skipif(
-    not Path(SOURCE / "build/divvy-simd").exists(), reason="the simulated driver is not built"
-)
+pytestmark = needs_simulator
 PATIENCE = 60
 
 

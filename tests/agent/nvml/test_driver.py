@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -15,13 +16,9 @@ import pytest
 from divvy.agent.decide.hardware import Snapshot
 from divvy.agent.nvml.driver import Driver, loaded_module
 from divvy.agent.nvml.process import DriverProblem, GpuHangs, Xid
-from divvy.lab.simulated_driver import SOURCE
 from tests.fakes.agent import simulate, simulated_driver
 from tests.fakes.scene import play
-
-simulator = pytest.mark.skipif(
-    not Path(SOURCE / "build/divvy-simd").exists(), reason="the simulated driver is not built"
-)
+from tests.fakes.simulator import needs_simulator
 
 
 @dataclass
@@ -61,7 +58,7 @@ async def watched(gpus: int) -> AsyncIterator[Watched]:
             await driver.stop()
 
 
-@simulator
+@needs_simulator
 @pytest.mark.parametrize("code", [1, 3, 8, 9, 10, 11, 14, 16, 17, 18, 19, 20, 999])
 def test_any_code_of_one_gpu_is_its_own_fault(code: int) -> None:
     async def scene() -> None:
@@ -76,7 +73,7 @@ def test_any_code_of_one_gpu_is_its_own_fault(code: int) -> None:
     play(scene)
 
 
-@simulator
+@needs_simulator
 def test_who_asks_while_a_look_is_under_way_shares_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -108,7 +105,7 @@ def test_who_asks_while_a_look_is_under_way_shares_the_next(
     play(scene)
 
 
-@simulator
+@needs_simulator
 def test_a_gpu_that_fails_from_the_start_is_reported_and_the_others_are_there() -> None:
     async def scene() -> None:
         async with simulated_driver(3) as folder:
@@ -129,7 +126,7 @@ def test_a_gpu_that_fails_from_the_start_is_reported_and_the_others_are_there() 
     play(scene)
 
 
-@simulator
+@needs_simulator
 def test_a_gpu_that_hangs_takes_no_other_with_it() -> None:
     async def scene() -> None:
         async with watched(4) as at:
@@ -150,7 +147,7 @@ def test_a_gpu_that_hangs_takes_no_other_with_it() -> None:
     play(scene)
 
 
-@simulator
+@needs_simulator
 def test_only_the_instance_that_is_meant_is_destroyed() -> None:
     """Numbers of GPU instances are given again: one alone says nothing about which it is."""
 
@@ -177,7 +174,37 @@ def test_only_the_instance_that_is_meant_is_destroyed() -> None:
     play(scene)
 
 
-@simulator
+@needs_simulator
+def test_a_mig_device_that_the_driver_does_not_show_is_not_destroyed() -> None:
+    """It shows none without device nodes. They are made; where that fails, nothing is known."""
+
+    async def scene() -> None:
+        async with watched(1) as at:
+            await at.driver.change("set_mig_mode", at.snapshot.gpus[0], enabled=True)
+            made = await at.driver.change(
+                "create_instance", at.snapshot.gpus[0], nvml_profile=0, start=6, size=1
+            )
+            await at.driver.rescan()
+            (gpu,) = at.snapshot.gpus
+            nodes = at.root / "dev/nvidia-caps"
+            shutil.rmtree(nodes)
+            with pytest.raises(DriverProblem, match="not shown"):
+                await at.driver.change("destroy_instance", gpu, gi=made["gi"], uuid=None)
+            nodes.touch()
+            await at.driver.rescan()
+            assert "Not a directory" in at.snapshot.gpus[0].fault
+            nodes.unlink()
+            (at.root / "proc/devices").rename(at.root / "proc/away")
+            await at.driver.rescan()
+            assert "not shown" in at.snapshot.gpus[0].fault
+            (at.root / "proc/away").rename(at.root / "proc/devices")
+            await at.driver.rescan()
+            assert at.snapshot.gpus == (gpu,)
+
+    play(scene)
+
+
+@needs_simulator
 def test_a_slow_reset_is_in_nobodys_way_and_finds_the_gpu_closed() -> None:
     async def scene() -> None:
         async with watched(2) as at:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from plugin_image.build import push_context
+from divvy.image.build import push_context
 from tests.agent.tenants import NODE, SHARED, events, kill_agent, phase, pod, run
 from tests.deployment import Deployment
 from tests.running_lab import RunningLab

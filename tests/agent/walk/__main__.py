@@ -17,5 +17,6 @@ except Broken as broken:
     sys.exit(f"seed {seed}: broken after {monotonic() - began:.0f} s\n{broken}")
 print(
     f"seed {seed}: {steps} steps, {walk.oracle.samples} looks, {walk.admitted} pods admitted, "
+    f"{walk.oracle.clock.lost:.0f} s without a processor, "
     f"{monotonic() - began:.0f} s: nothing broken"
 )

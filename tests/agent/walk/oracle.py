@@ -7,20 +7,21 @@ kubelet has, the evictions that the API was asked for, and the agent as a proces
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import combinations, zip_longest
-from time import monotonic
+from itertools import zip_longest
 
+from tests.agent.walk.choices import max_kept
+from tests.agent.walk.clock import NodeClock
 from tests.agent.walk.layouts import Layout
+from tests.agent.walk.memory import Memory
 from tests.fakes.agent import AgentNode
-from tests.fakes.kubelet import Pod
-from tests.model.guide import spans
+from tests.fakes.device_manager import Pod
 
-_CARD = "A100-SXM4-40GB"
 _MAX_GONE = 1.0  # how long a device of an untouched GPU may be gone
 
 
@@ -56,7 +57,10 @@ def boards(node: AgentNode) -> list[Board]:
 
 @dataclass
 class Expected:
-    """What was asked for lately: layouts per GPU, policy, and until when it may still count."""
+    """What was asked for lately: layouts per GPU, policy, and until when it may still count.
+
+    Times are the node's, as everywhere here (see ``clock``).
+    """
 
     layouts: tuple[Layout, ...]
     policy: str
@@ -74,6 +78,8 @@ class Oracle:
     profiles: dict[str, str] = field(default_factory=dict)
     settled: set[int] = field(default_factory=set)
     samples: int = 0
+    clock: NodeClock = field(init=False)
+    memory: Memory = field(init=False)
     _before: list[Board] = field(default_factory=list)
     _gone: dict[int, float] = field(default_factory=dict)
     _touched: dict[int, float] = field(default_factory=dict)
@@ -81,9 +87,15 @@ class Oracle:
     _resets: int = 0
     _log: int = 0
 
+    def __post_init__(self) -> None:
+        daemon = self.node.driver / "run/divvy-simd.pid"
+        self.memory = Memory(self.node)
+        # The agent is one of ours.
+        self.clock = NodeClock(lambda: [os.getpid(), int(daemon.read_text())])
+
     def ask(self, layouts: tuple[Layout, ...], policy: str) -> None:
         """Note another desired state; the one before may still be acted on for a moment."""
-        now = monotonic()
+        now = self.clock.now
         for one in self.asked:
             one.until = min(one.until, now + 8)
         self.asked = [one for one in self.asked if one.until > now]
@@ -97,7 +109,7 @@ class Oracle:
 
     def touch(self, gpu: int | None = None, seconds: float = 3.0) -> None:
         """A step touches a GPU, or all: what is offered may change now, and for some seconds."""
-        until = monotonic() + seconds
+        until = self.clock.now + seconds
         for index in range(16) if gpu is None else (gpu,):
             self.settled.discard(index)
             self._touched[index] = max(until, self._touched.get(index, 0.0))
@@ -110,6 +122,7 @@ class Oracle:
     def look(self) -> None:
         """Judge this instant; raises Broken."""
         self.samples += 1
+        self.clock.tick()
         # A lost GPU tells nothing of its parts: they are judged again when it is back.
         now = [
             before if board.lost and before.uuid == board.uuid else board
@@ -122,11 +135,15 @@ class Oracle:
             for part, (profile, _) in board.parts.items():
                 self.parents[part] = board.uuid
                 self.profiles[part] = profile
+        self.memory.look(self.clock.now)
         held = [
             (pod, resource, device, device.split("::")[0])
             for pod, resource, device in self.node.kubelet.holders()
         ]
-        self._held_devices_exist(now, held)
+        forgotten = [
+            (p, "", device, device.split("::")[0]) for p, device in self.memory.forgotten()
+        ]
+        self._held_devices_exist(now, held + forgotten)
         self._nothing_is_reset_that_is_held(held)
         self._nothing_is_offered_twice(held)
         self._only_who_must_go_is_evicted(now)
@@ -202,27 +219,41 @@ class Oracle:
                 one.policy == "evict" and self._must_go(pod, one, now) for one in self.asked
             ):
                 raise Broken(
-                    f"(c) {pod.name} was evicted, holding {self.node.kubelet.held(pod.name)}; "
+                    f"(c) {pod.name} was evicted, holding {self.memory.given.get(pod.uid)}; "
                     f"asked for: {self.asked}"
                 )
 
     def _must_go(self, pod: Pod, asked: Expected, now: list[Board]) -> bool:
-        """Tell whether a pod holds anything that is in the way, by trying every choice."""
-        holders = self.node.kubelet.holders()
+        """Tell whether a pod holds anything that is in the way, by what the kubelet knows or not.
+
+        An agent may remember what a kubelet has forgotten, of all pods or of some.
+        """
+        known = [
+            (pod.uid, resource, device) for pod, resource, device in self.node.kubelet.holders()
+        ]
+        given = [(uid, *device) for uid, devices in self.memory.given.items() for device in devices]
+        return any(self._in_the_way(pod, asked, now, holders) for holders in (known, given))
+
+    def _in_the_way(
+        self, pod: Pod, asked: Expected, now: list[Board], holders: list[tuple[str, str, str]]
+    ) -> bool:
+        """Tell whether a pod must go, by trying every choice of who stays."""
         for board, layout in zip(now, asked.layouts, strict=True):
-            uuids = {board.uuid, *board.parts}
+            # A device that went with the driver a moment ago: the agent may still see it there.
+            lost = {uuid for uuid in self.excused if self.parents.get(uuid) == board.uuid}
+            uuids = {board.uuid, *board.parts, *lost}
             mine: set[str] = set()
             stays: set[str] = set()
             for holder, resource, device in holders:
                 uuid = device.split("::")[0]
                 if uuid not in uuids:
                     continue
-                if holder.uid == pod.uid:
+                if holder == pod.uid:
                     mine.add(uuid)
                 profile = self.profiles.get(uuid, "")
                 if layout.accepts(profile, resource, "::" in device):
                     stays.add(uuid)
-                elif holder.uid == pod.uid:
+                elif holder == pod.uid:
                     return True
             if not mine or layout.mig is None:
                 continue
@@ -247,12 +278,12 @@ class Oracle:
             )
             if offered == layouts[index].count:
                 self._gone.pop(index, None)
-                quiet = monotonic() > self._touched.get(index, 0.0)
+                quiet = self.clock.now > self._touched.get(index, 0.0)
                 if states.get(board.uuid) == "Ready" and quiet:
                     self.settled.add(index)
             elif index in self.settled:
-                since = self._gone.setdefault(index, monotonic())
-                if monotonic() - since > _MAX_GONE:
+                since = self._gone.setdefault(index, self.clock.now)
+                if self.clock.now - since > _MAX_GONE:
                     raise Broken(f"(d) devices of GPU {index}, which no step touched, are gone")
             else:
                 self._gone.pop(index, None)
@@ -295,37 +326,3 @@ class Oracle:
         for resource, _, _ in self._offered():
             offered[resource] += 1
         return "" if offered == wanted else f"{dict(offered)} instead of {dict(wanted)}"
-
-
-def max_kept(
-    layout: Mapping[str, int], parts: Mapping[str, tuple[str, int]]
-) -> list[tuple[str, ...]]:
-    """Return every largest choice of parts with which the layout can be made."""
-    for count in range(len(parts), -1, -1):
-        best = [
-            choice
-            for choice in combinations(sorted(parts), count)
-            if _fits(layout, [parts[uuid] for uuid in choice])
-        ]
-        if best:
-            return best
-    return []
-
-
-def _fits(layout: Mapping[str, int], kept: list[tuple[str, int]]) -> bool:
-    table = spans(_CARD)
-    rest = dict(layout)
-    taken = 0
-    for profile, start in kept:
-        if not rest.get(profile):
-            return False
-        rest[profile] -= 1
-        taken |= next(mask for mask in table[profile] if mask & -mask == 1 << start)
-    return _room([name for name, number in rest.items() for _ in range(number)], taken)
-
-
-def _room(more: list[str], taken: int) -> bool:
-    """Tell whether these instances have room beside what is taken, by trying every place."""
-    if not more:
-        return True
-    return any(not mask & taken and _room(more[1:], taken | mask) for mask in spans(_CARD)[more[0]])

@@ -17,7 +17,8 @@ from typing import Any
 
 from tests.agent.walk.layouts import GPUS, PROFILES
 from tests.agent.walk.oracle import Broken, Expected, Oracle
-from tests.agent.walk.world import World, end_process, set_boot
+from tests.agent.walk.tenants import end_process
+from tests.agent.walk.world import World, set_boot
 from tests.fakes.agent import NODE, AgentNode, simulated_driver
 from tests.fakes.api import fake_api
 from tests.fakes.dra_kubelet import fake_dra_kubelet
@@ -49,6 +50,7 @@ _STEPS: dict[str, tuple[int, _Step]] = {
     "clear": (6, World.clear),
     "slow resets": (1, World.slow_resets),
     "full disk": (2, World.full_disk),
+    "lose device nodes": (1, World.lose_device_nodes),
     "reload the driver": (1, World.reload_driver),
     "reboot": (1, World.reboot),
     "exchange GPUs": (1, World.exchange),
@@ -138,9 +140,9 @@ class Walk(World):
         if self.node.agent is None or self.node.agent.returncode is not None:
             await self.node.start()
         self.configure()
-        began = monotonic()
+        began, calm = monotonic(), self.oracle.clock.now + _CALM_SECONDS
         while said := self.oracle.as_asked():
-            if monotonic() - began > _CALM_SECONDS:
+            if self.oracle.clock.now > calm:
                 raise Broken(f"(f) after {_CALM_SECONDS:.0f} s of rest: {said}")
             await asyncio.sleep(0.1)
         self.steps[-1] = f"rest: {monotonic() - began:.1f} s to {self.label or self.profile}"

@@ -4,53 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 import uuid as uuids
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
 
 from divvy.model import canonical_json
 from tests.agent.walk.layouts import GPUS, PROFILES
-from tests.agent.walk.oracle import Oracle, boards
+from tests.agent.walk.oracle import boards
+from tests.agent.walk.tenants import Tenants, end_process
 from tests.fakes.agent import MODEL, VERSION, AgentNode
-from tests.fakes.kubelet import AdmissionFailed, Container
-from tests.simulator.driver_root import HOLDER, OTHER_VERSION
+from tests.simulator.driver_root import OTHER_VERSION
 
 _LABEL = "divvy.gpu/profile"
 
 
 @dataclass
-class World:
+class World(Tenants):
     """One node with its kubelet, its API and its GPUs, and what was asked for of it."""
 
-    node: AgentNode
-    random: Random
-    oracle: Oracle
     profile: str = "whole"
     label: str | None = None
     policy: str = "wait"
     driver: str = VERSION
-    processes: list[tuple[str, subprocess.Popen[str]]] = field(default_factory=list)
-    tasks: set[asyncio.Task[None]] = field(default_factory=set)
-    admitted: int = 0
-    _pods: int = 0
     _moving: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    def later(self, seconds: float, act: Callable[[], Any]) -> None:
-        """Do something later, while the walk goes on."""
-
-        async def wait() -> None:
-            await asyncio.sleep(seconds)
-            done = act()
-            if isinstance(done, Awaitable):
-                await done
-
-        self.tasks.add(asyncio.create_task(wait()))
 
     async def edit(self) -> str:
         self.profile = self.random.choice(list(PROFILES))
@@ -83,47 +60,6 @@ class World:
         self.node.api.label(**{_LABEL: self.label})
         return str(self.label)
 
-    async def admit(self) -> str:
-        """Admit a pod of one of many kinds, while the walk goes on."""
-        kubelet = self.node.kubelet
-        for _ in range(20):
-            offered = sorted(
-                {e.resource for e in kubelet.endpoints.values() if e.alive and e.healthy}
-            )
-            if offered:
-                break
-            await asyncio.sleep(0.1)
-        wanted = self.random.random(), self.random.random(), self.random.random()
-        kind = self.random.choice(("plain", "plain", "init", "init", "two", "both", "pair", "mix"))
-        if not offered or not kubelet.alive:
-            return "nothing to allocate"
-        resource = offered[int(wanted[0] * len(offered))]
-        other = offered[int(wanted[1] * len(offered))]
-        whole = "shared" not in resource and "team" not in resource
-        containers = {
-            "plain": (Container("main", {resource: 1}),),
-            "two": (Container("main", {resource: 2 if whole else 1}),),
-            "init": (Container("prepare", {resource: 1}, init=True), Container("main", {})),
-            "both": (
-                Container("prepare", {resource: 1}, init=True),
-                Container("main", {resource: 1}),
-            ),
-            "pair": (Container("a", {resource: 1}), Container("b", {other: 1})),
-            "mix": (Container("main", dict.fromkeys((resource, other), 1)),),
-        }[kind]
-        self._pods += 1
-        name = f"team/pod-{self._pods}"
-        kubelet.admission_seconds = self.random.choice((0, 0, 0, 0.3, 2))
-        self.later(0, lambda: self._admitted(name, containers, running=wanted[2] < 0.9))
-        return f"{name} {kind} {resource} {other}"
-
-    async def _admitted(
-        self, name: str, containers: tuple[Container, ...], *, running: bool
-    ) -> None:
-        with suppress(AdmissionFailed):
-            await self.node.kubelet.admit_pod(name, containers, running=running)
-            self.admitted += 1
-
     async def settle(self) -> str:
         """Let the node come to where it wants to be: what hurts most comes after."""
         for seconds in range(40):
@@ -131,43 +67,6 @@ class World:
                 return f"after {seconds / 10} s"
             await asyncio.sleep(0.1)
         return "not in time"
-
-    async def end_pod(self) -> str:
-        pods = sorted(self.node.kubelet.pods)
-        if not pods:
-            return "none"
-        name = pods[self.random.randrange(1 << 16) % len(pods)]
-        self.end(name)
-        return name
-
-    def end(self, name: str) -> None:
-        for _, process in [each for each in self.processes if each[0] == name]:
-            end_process(process)
-        self.processes = [each for each in self.processes if each[0] != name]
-        self.node.kubelet.end(name)
-
-    async def compute(self) -> str:
-        """Let a pod, or a program of the host's, take a context on its device."""
-        held = [(pod.name, device) for pod, _, device in self.node.kubelet.holders()]
-        choice = self.random.randrange(1 << 16)
-        if self.random.random() < 0.1:
-            held = [("host", board.uuid) for board in boards(self.node)]
-        if not held or len(self.processes) > 4:
-            return "none"
-        name, device = held[choice % len(held)]
-        library = self.node.driver / "usr/lib/x86_64-linux-gnu/libcuda.so.1"
-        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": device.split("::")[0]}
-        process = subprocess.Popen(
-            [sys.executable, "-S", str(HOLDER), str(library), "8"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            text=True,
-            env=environment,
-        )
-        self.processes.append((name, process))
-        if name == "host":
-            self.later(2.0, lambda: self.end(name))
-        return f"{name} on {device}"
 
     async def restart_kubelet(self) -> str:
         seconds = self.random.choice((0, 0, 0.5, 2.0))
@@ -200,6 +99,7 @@ class World:
 
     async def damage_checkpoint(self) -> str:
         """The kubelet has it in memory, and writes it again when a list arrives."""
+        self.oracle.memory.disturb(self.oracle.clock.now)
         way = self.random.choice(("deleted", "half", "empty"))
         path = self.node.kubelet.checkpoint
         if way == "deleted":
@@ -215,18 +115,20 @@ class World:
         away = self.random.choice((0, 0, 0.5, 2.0))
         await asyncio.sleep(wait)
         async with self._moving:
-            await self._away()
+            await self.away()
             await asyncio.sleep(away)
             await self.node.start()
         return f"after {wait} s for {away} s"
 
-    async def _away(self) -> None:
+    async def away(self) -> None:
+        """End the agent, as a crash or a person does."""
         self.oracle.touch()
         if self.random.random() < 0.3 and self.node.agent is not None:
             with suppress(ProcessLookupError):
                 self.node.agent.terminate()
             await self.node.agent.wait()
         await self.node.kill()
+        self.oracle.touch()  # it may have taken its time to end
 
     async def silence_api(self) -> str:
         seconds = self.random.choice((0.5, 3.0, 8.0))
@@ -276,6 +178,14 @@ class World:
             scratch.mkdir(parents=True)
         return "full"
 
+    async def lose_device_nodes(self) -> str:
+        """Somebody clears the host's /dev: the driver shows no MIG device then."""
+        self.oracle.touch()
+        nodes = list((self.node.driver / "dev/nvidia-caps").glob("*"))
+        for path in nodes:
+            path.unlink()
+        return str(len(nodes))
+
     async def reload_driver(self) -> str:
         """Take another version of the driver; MIG instances are lost."""
         self.driver = OTHER_VERSION if self.driver == VERSION else VERSION
@@ -298,7 +208,7 @@ class World:
     async def reboot(self) -> str:
         """End everything; pods come back as the API has them, their containers not running."""
         async with self._moving:
-            await self._away()
+            await self.away()
             await self.node.kubelet.stop()
             self._lose_instances()
             self.node.simulate("driver", self.driver)
@@ -313,7 +223,7 @@ class World:
         """The GPUs of the agent's memory were others, in the same slots."""
         which = self.random.sample(range(GPUS), self.random.choice((1, GPUS)))
         async with self._moving:
-            await self._away()
+            await self.away()
             path = self.node.folder / "state/state.json"
             if path.exists():
                 text = path.read_text()
@@ -330,17 +240,10 @@ class World:
 
     async def forget_state(self) -> str:
         async with self._moving:
-            await self._away()
+            await self.away()
             (self.node.folder / "state/state.json").unlink(missing_ok=True)
             await self.node.start()
         return ""
-
-
-def end_process(process: subprocess.Popen[str]) -> None:
-    process.kill()
-    process.wait()
-    if process.stdin is not None:
-        process.stdin.close()
 
 
 def set_boot(node: AgentNode, random: Random) -> None:

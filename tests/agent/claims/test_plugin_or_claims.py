@@ -1,0 +1,97 @@
+"""A node goes from the device plugin to claims and back, or never had any."""
+
+from __future__ import annotations
+
+from tests.agent.claims.scene import (
+    BY_SIZE,
+    NEEDS_DRIVER,
+    ON_DEMAND,
+    claims_node,
+    devices,
+    names,
+    offered,
+    tainted,
+)
+from tests.fakes.agent import agent_node
+from tests.fakes.scene import play
+
+pytestmark = NEEDS_DRIVER
+GPU = "nvidia.com/gpu"
+
+
+def test_from_the_device_plugin_to_claims_and_back_nobody_has_a_gpu_twice() -> None:
+    async def scene() -> None:
+        async with agent_node(2, {}) as node:
+            node.patience = 60
+            await node.offered(GPU, 2)
+            await node.kubelet.admit("default/tenant", GPU)
+            node.configure(BY_SIZE)
+            await node.offered(GPU, 0)
+            await node.throughout(2, lambda: not devices(node))
+            node.kubelet.end("default/tenant")
+            await offered(node)
+            share = names(node, "share")[0]
+            claim = node.api.resources.allocate("tenant", share)
+            await node.claims.prepare(claim)
+            node.configure({})
+            await node.offered(GPU, 1)
+            await node.until(lambda: tainted(node, "profile-change") == [share])
+            await node.throughout(2, lambda: node.kubelet.allocatable(GPU) == 1)
+            assert "default/tenant" in node.status["reason"]
+            await node.claims.unprepare(claim)
+            del node.api.resources.claims["default", "tenant"]
+            await node.offered(GPU, 2)
+            await node.until(lambda: not node.api.resources.slices)
+            await node.claims.until(lambda: not node.claims.registered)
+
+    play(scene)
+
+
+def test_a_node_that_never_had_a_claim_asks_for_nothing_and_needs_no_folder() -> None:
+    async def scene() -> None:
+        async with agent_node(2, {}) as node:
+            await node.offered(GPU, 2)
+            await node.kill()
+            node.api.resources.forbidden = True
+            node.environment["DIVVY_CLAIMS_FOLDER"] = "/proc/none"
+            node.environment["DIVVY_REGISTRY_FOLDER"] = "/proc/none"
+            await node.start()
+            await node.offered(GPU, 2)
+            await node.until(lambda: node.status["state"] == "Ready")
+            await node.throughout(3, lambda: node.status["state"] == "Ready")
+            assert not node.api.resources.requests
+
+    play(scene)
+
+
+def test_rights_that_went_with_the_last_profile_with_claims_keep_no_gpu() -> None:
+    async def scene() -> None:
+        async with claims_node(2, BY_SIZE) as node:
+            await node.kill()
+            node.api.resources.forbidden = True
+            node.environment["DIVVY_CLAIMS_FOLDER"] = "/proc/none"
+            node.environment["DIVVY_REGISTRY_FOLDER"] = "/proc/none"
+            node.configure({})
+            await node.start()
+            await node.offered(GPU, 2)
+            await node.until(lambda: node.status["state"] == "Ready")
+
+    play(scene)
+
+
+def test_a_device_that_was_allocated_and_not_prepared_yet_stays_through_a_change() -> None:
+    async def scene() -> None:
+        async with claims_node(1, BY_SIZE) as node:
+            (share,) = names(node, "share")
+            claim = node.api.resources.allocate("late", share, memory="1Gi", cores="10")
+            node.configure(ON_DEMAND)
+            await node.until(lambda: tainted(node, "profile-change") == [share])
+            await node.throughout(6, lambda: list(devices(node)) == [share])
+            await node.claims.prepare(claim)
+            await node.claims.unprepare(claim)
+            del node.api.resources.claims["default", "late"]
+            await node.until(lambda: bool(names(node, "mig")), 30)
+            # The slices of a new generation are written one after the other.
+            await node.until(lambda: not tainted(node, "profile-change"))
+
+    play(scene)

@@ -1,0 +1,163 @@
+"""Claims are prepared, waited for and given back: the agent as a process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from tests.agent.claims.scene import (
+    BY_SIZE,
+    NEEDS_DRIVER,
+    ON_DEMAND,
+    claims_node,
+    names,
+    nothing_left,
+    record,
+    specifications,
+)
+from tests.fakes.dra_kubelet import Failed
+from tests.fakes.scene import play
+
+pytestmark = NEEDS_DRIVER
+
+
+def test_two_shares_of_one_claim_stand_in_one_file_of_limits() -> None:
+    """What HAMi's users ask for: two GPUs, 3000 MiB and 30 % of each, in one container."""
+
+    async def scene() -> None:
+        async with claims_node(2, BY_SIZE) as node:
+            one, other = names(node, "share")
+            claim = node.api.resources.allocate("two", one, other, memory="3000Mi", cores="30")
+            given = (await node.claims.prepare(claim))[claim["metadata"]["uid"]]
+            (spec,) = specifications(node)
+            assert [each.device_name for each in given] == [one, other]
+            assert {name for each in given for name in each.cdi_device_ids} == {
+                f"divvy.gpu/claim={each['name']}" for each in spec["devices"]
+            }
+            (limits,) = (node.folder / "state/shares").glob("*/limits")
+            assert limits.read_text().count(f"memory {3000 << 20} compute share weight 30") == 2
+            for each in spec["devices"]:
+                mounts = {
+                    mount["containerPath"]: mount["hostPath"]
+                    for mount in each["containerEdits"]["mounts"]
+                }
+                assert mounts["/usr/lib/divvy/share/limits"] == str(limits)
+            assert await node.claims.prepare(claim) == {claim["metadata"]["uid"]: given}
+            await node.claims.unprepare(claim)
+            await node.claims.unprepare(claim)
+            await node.until(nothing_left(node))
+
+    play(scene)
+
+
+def test_a_claim_that_was_given_back_in_part_gets_what_it_is_allocated_now() -> None:
+    """The same device of the same claim, in the size of another alternative."""
+
+    async def scene() -> None:
+        async with claims_node(1, BY_SIZE) as node:
+            (share,) = names(node, "share")
+            claim = node.api.resources.allocate("part", share, memory="3000Mi", cores="30")
+            await node.claims.prepare(claim)
+            await node.kill()
+            file = node.folder / "state/claims.json"
+            file.write_text(file.read_text().replace('"done": true', '"done": false'))
+            registrations = node.claims.registrations
+            await node.start()
+            await node.until(lambda: node.claims.registrations > registrations, 60)
+            results = claim["status"]["allocation"]["devices"]["results"]
+            results[0]["consumedCapacity"] |= {"memory": "2000Mi", "cores": "20"}
+            await node.claims.prepare(claim)
+            (limits,) = (node.folder / "state/shares").glob("*/limits")
+            assert f"memory {2000 << 20} compute share weight 20" in limits.read_text()
+            (held,) = record(node)["claims"]
+            assert held["devices"][0]["memory_mib"] == 2000
+            await node.claims.unprepare(claim)
+            await node.until(nothing_left(node))
+
+    play(scene)
+
+
+def test_all_of_a_gpu_has_no_limiter_in_front() -> None:
+    async def scene() -> None:
+        async with claims_node(1, BY_SIZE) as node:
+            (share,) = names(node, "share")
+            claim = node.api.resources.allocate("all", share)
+            await node.claims.prepare(claim)
+            (spec,) = specifications(node)
+            mounts = json.dumps(spec)
+            assert "limiter" not in mounts
+            assert "/usr/lib/divvy/share" not in mounts
+            await node.claims.unprepare(claim)
+            await node.until(nothing_left(node))
+
+    play(scene)
+
+
+def test_whoever_comes_before_the_former_holder_has_gone_waits() -> None:
+    """A pod that is deleted by force frees its claim before its containers have ended."""
+
+    async def scene() -> None:
+        async with claims_node(1, ON_DEMAND) as node:
+            (gpu,) = names(node, "gpu")
+            share = node.api.resources.allocate("former", f"{gpu}-share", memory="10Gi", cores="10")
+            await node.claims.prepare(share)
+            later = [
+                node.api.resources.allocate("mig", f"{gpu}-mig-1g5gb-0"),
+                node.api.resources.allocate("also-mig", f"{gpu}-mig-1g5gb-1"),
+            ]
+            waiting = [asyncio.create_task(node.claims.prepare(claim)) for claim in later]
+            await node.throughout(2, lambda: not any(task.done() for task in waiting))
+            await node.claims.unprepare(share)
+            for task in waiting:
+                await task
+            assert node.mig_devices().count("MIG-") == 2
+            await node.claims.unprepare(*later)
+            await node.until(nothing_left(node))
+
+    play(scene)
+
+
+def test_a_claim_that_is_given_back_while_it_waits_has_nothing() -> None:
+    async def scene() -> None:
+        async with claims_node(1, ON_DEMAND) as node:
+            (gpu,) = names(node, "gpu")
+            first = node.api.resources.allocate("first", gpu)
+            await node.claims.prepare(first)
+            late = node.api.resources.allocate("late", f"{gpu}-mig-3g20gb-0")
+            waiting = asyncio.create_task(node.claims.prepare(late))
+            await asyncio.sleep(0.5)
+            await node.claims.unprepare(late)
+            with pytest.raises(Failed, match="still held by claim default/first"):
+                await waiting
+            await node.claims.unprepare(first)
+            await node.until(nothing_left(node))
+
+    play(scene)
+
+
+def test_what_is_held_is_there_for_the_next_agent() -> None:
+    async def scene() -> None:
+        async with claims_node(2, ON_DEMAND) as node:
+            gpu, other = names(node, "gpu")
+            mig = node.api.resources.allocate("mig", f"{gpu}-mig-2g10gb-4")
+            share = node.api.resources.allocate("share", f"{other}-share", memory="9Gi", cores="9")
+            given = await node.claims.prepare(mig, share)
+            account = next((node.folder / "state/shares").glob("*/account")).stat().st_ino
+            slices = json.loads(json.dumps(node.api.resources.slices))
+            await node.kill()
+            for path in (node.folder / "cdi").iterdir():
+                path.unlink()  # a power failure: /run is empty
+            registrations = node.claims.registrations
+            await node.start()
+            await node.until(lambda: node.claims.registrations > registrations)
+            assert await node.claims.prepare(mig, share) == given
+            await node.until(lambda: len(specifications(node)) == 2)
+            assert next((node.folder / "state/shares").glob("*/account")).stat().st_ino == account
+            assert node.api.resources.slices == slices
+            assert len(record(node)["claims"]) == 2
+            await node.claims.unprepare(mig, share)
+            await node.until(nothing_left(node))
+
+    play(scene)

@@ -1,0 +1,79 @@
+"""What is published of a node for claims: restored, with taints, the idle GPUs first."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.agent.claims.scene import (
+    BY_SIZE,
+    NEEDS_DRIVER,
+    ON_DEMAND,
+    claims_node,
+    names,
+    tainted,
+)
+from tests.fakes.agent import AgentNode
+from tests.fakes.scene import play
+
+pytestmark = NEEDS_DRIVER
+
+
+def generations(node: AgentNode) -> set[int]:
+    return {each["spec"]["pool"]["generation"] for each in node.api.resources.slices.values()}
+
+
+def test_slices_come_back_when_somebody_deletes_or_changes_them() -> None:
+    async def scene() -> None:
+        async with claims_node(2, ON_DEMAND) as node:
+            resources = node.api.resources
+            before = json.loads(json.dumps(resources.slices))
+            (generation,) = generations(node)
+            for name in before:
+                resources.delete(name)  # as the kubelet does when it starts
+            await node.until(lambda: resources.slices.keys() == before.keys())
+            assert all(each["metadata"]["ownerReferences"] for each in resources.slices.values())
+            name = sorted(before)[-1]
+            resources.change(name, {**resources.slices[name]["spec"], "devices": []})
+            await node.until(lambda: specs(resources.slices) == specs(before))
+            assert generations(node) == {generation}
+
+    def specs(slices: dict[str, Any]) -> list[Any]:
+        return [slices[name]["spec"].get("devices") for name in sorted(slices)]
+
+    play(scene)
+
+
+def test_shares_go_where_the_fewest_tasks_are() -> None:
+    async def scene() -> None:
+        async with claims_node(3, BY_SIZE) as node:
+            (generation,) = generations(node)
+            first, second, third = names(node, "share")
+            claims = []
+            for at, expected in enumerate((first, second, third, first, second)):
+                await node.until(lambda expected=expected: names(node, "share")[0] == expected)
+                claim = node.api.resources.allocate(f"c{at}", expected, memory="1Gi", cores="5")
+                await node.claims.prepare(claim)
+                claims.append(claim)
+            await node.until(lambda: names(node, "share")[0] == third)
+            assert generations(node) == {generation}
+            await node.claims.unprepare(*claims)
+            await node.until(lambda: names(node, "share") == [first, second, third])
+
+    play(scene)
+
+
+def test_a_gpu_that_fails_is_tainted_and_its_pods_are_told() -> None:
+    async def scene() -> None:
+        async with claims_node(2, BY_SIZE, health={"recoverAfter": "2s"}) as node:
+            shares = names(node, "share")
+            await node.claims.until(lambda: len(node.claims.health) == 2)
+            node.simulate("fault", "xid", "1", "79")
+            await node.until(lambda: tainted(node, "unhealthy") == [shares[1]])
+            await node.claims.until(
+                lambda: node.claims.health[shares[1]] == ("Unhealthy", "XID 79")
+            )
+            await node.until(lambda: not tainted(node, "unhealthy"))
+            await node.claims.until(lambda: node.claims.health[shares[1]][0] == "Healthy")
+
+    play(scene)

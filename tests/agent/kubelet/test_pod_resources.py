@@ -1,0 +1,25 @@
+"""What is read of the kubelet's PodResources."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from divvy.agent.kubelet.pod_resources import PodResources
+from tests.fakes.kubelet import fake_kubelet
+from tests.fakes.scene import play
+
+
+def test_the_containers_of_claims(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with fake_kubelet(tmp_path) as kubelet:
+            kubelet.claims = [("team/a", "shared"), ("team/b", "shared"), ("prod/a", "own")]
+            pods = PodResources(kubelet.pod_resources)
+            try:
+                assert await pods.claim_containers() == {
+                    ("team", "shared"): [("team/a", "main"), ("team/b", "main")],
+                    ("prod", "own"): [("prod/a", "main")],
+                }
+            finally:
+                await pods.close()
+
+    play(scene)

@@ -1,0 +1,95 @@
+"""A disk without room: the devices stay, and nothing is given out twice."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.fakes.agent import AgentNode, agent_node
+from tests.fakes.scene import play
+from tests.fakes.simulator import needs_simulator
+
+GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
+pytestmark = [
+    pytest.mark.agent_process,
+    needs_simulator,
+]
+
+
+@pytest.mark.parametrize("full", ["at the agent's start", "later"])
+def test_a_full_disk_is_reported_and_the_devices_stay(full: str) -> None:
+    async def scene() -> None:
+        async with agent_node(2, {}) as node, full_state(node, later=full == "later"):
+            await node.offered(GPU, 2)
+            node.configure({"timeSlicing": {"replicas": 2}})
+            await node.until(lambda: "No space left" in node.status["reason"])
+            await node.until(lambda: "nothing is repartitioned meanwhile" in node.status["reason"])
+            await node.throughout(3, lambda: node.kubelet.allocatable(GPU) == 2)
+            (node.folder / "state/fill").unlink()
+            await node.offered(SHARED, 4)
+            await node.until(lambda: node.status["state"] == "Ready")
+
+    play(scene)
+
+
+def test_what_the_agent_could_not_save_is_not_given_out_twice() -> None:
+    """The disk was full when a change ended, and the change was taken back."""
+
+    async def scene() -> None:
+        async with agent_node(1, {}) as node:
+            await node.offered(GPU, 1)
+            await node.kubelet.admit("team/train", GPU)
+            node.configure({"timeSlicing": {"replicas": 2}})
+            await node.until(lambda: node.status.get("state") == "Waiting")
+            (node.folder / "state/.state.json.new").mkdir()  # no write succeeds
+            node.kubelet.end("team/train")
+            await node.offered(SHARED, 2)
+            await node.kubelet.admit("team/share", SHARED)
+            await node.until(lambda: "cannot be saved" in node.status["reason"])
+            for _ in range(2):
+                await node.kill()
+                node.kubelet.answer_seconds = 1.0
+                node.configure({})
+                await node.start()
+                await node.throughout(4, lambda: node.kubelet.allocatable(GPU) == 0)
+            # The kubelet falls silent after the agent has seen the holder.
+            node.kubelet.answer_seconds = 0.0
+            await node.until(lambda: "held by team/share" in node.status["reason"])
+            node.kubelet.answer_seconds = 6.0
+            await node.throughout(8, lambda: node.kubelet.allocatable(GPU) == 0)
+            node.kubelet.answer_seconds = 0.0
+            node.kubelet.end("team/share")
+            (node.folder / "state/.state.json.new").rmdir()
+            await node.offered(GPU, 1)
+
+    play(scene)
+
+
+@asynccontextmanager
+async def full_state(node: AgentNode, later: bool) -> AsyncIterator[None]:
+    """Put the agent's state on a file system without room, from its next start on or later."""
+    state = node.folder / "state"
+    await node.offered(GPU, 2)
+    await node.kill()
+    saved = (state / "state.json").read_bytes()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(state)], check=True)
+
+    def fill() -> None:
+        command = ["dd", "if=/dev/zero", f"of={state / 'fill'}", "bs=4k"]
+        subprocess.run(command, capture_output=True, check=False)
+
+    try:
+        (state / "state.json").write_bytes(saved)
+        if not later:
+            fill()
+        await node.start()
+        if later:
+            await node.until(lambda: len(node.kubelet.registrations) > 1)
+            fill()
+        yield
+    finally:
+        await node.kill()
+        subprocess.run(["umount", str(state)], check=True)

@@ -1,0 +1,56 @@
+"""What containers need of the image cannot be installed, or hangs."""
+
+from __future__ import annotations
+
+import pytest
+
+from divvy.agent.inject.limiter import LIBRARIES
+from tests.fakes.agent import agent_node
+from tests.fakes.scene import play
+from tests.fakes.simulator import needs_simulator
+
+GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
+pytestmark = [
+    pytest.mark.agent_process,
+    needs_simulator,
+]
+
+
+def test_a_hook_that_hangs_holds_up_no_health_report() -> None:
+    async def scene() -> None:
+        async with agent_node(2, {}) as node:
+            await node.kill()
+            hook = node.folder / "hook"
+            hook.write_text("#!/bin/sh\nexec sleep 60\n")
+            hook.chmod(0o755)
+            node.environment["DIVVY_HOOK"] = str(hook)
+            await node.start()
+            await node.until(lambda: "timed out" in node.status.get("reason", ""), 40)
+            await node.offered(GPU, 2)
+            for index in range(2):
+                node.simulate("fault", "xid", str(index), "48")
+                await node.offered(GPU, 1 - index, 2)
+
+    play(scene)
+
+
+def test_shares_are_unhealthy_until_the_limiter_can_be_installed() -> None:
+    """Each pod that is sent there would be refused, and its controller send another."""
+
+    async def scene() -> None:
+        limit = {"limit": "3000Mi", "action": "prevent"}
+        async with agent_node(1, {}) as node:
+            await node.kill()
+            libraries = node.folder / "limiter"
+            node.environment["DIVVY_LIMITER"] = str(libraries)
+            node.configure({"timeSlicing": {"replicas": 4, "memoryLimit": limit}})
+            await node.start()
+            await node.until(lambda: "the limiter is not" in node.status.get("reason", ""))
+            await node.offered(SHARED, 0)
+            libraries.mkdir()
+            for name in LIBRARIES:
+                (libraries / name).touch()
+            await node.offered(SHARED, 4)
+            await node.until(lambda: node.status["state"] == "Ready")
+
+    play(scene)

@@ -1,0 +1,1 @@
+"""Random pods at an API server and the stock scheduler; an oracle looks at every claim's event."""

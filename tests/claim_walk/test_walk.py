@@ -1,0 +1,91 @@
+"""Ten sequences of the walk; ``python -m tests.claim_walk SEED SEQUENCES`` takes more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.claim_walk.cluster import walk_cluster
+from tests.claim_walk.hardware import A100, Gpu
+from tests.claim_walk.oracle import Broken, Oracle
+from tests.claim_walk.walk import walk
+
+_SEED, _SEQUENCES = 20, 10
+
+
+@pytest.mark.lab
+def test_nothing_that_pods_ask_for_is_given_out_twice() -> None:
+    with walk_cluster() as cluster:
+        count = walk(cluster, _SEED, _SEQUENCES)
+    assert count.ran > 0
+
+
+def device(kind: str, name: str, **attributes: str | int) -> dict[str, Any]:
+    found: dict[str, Any] = {"kind": {"string": kind}, "uuid": {"string": "GPU-A"}}
+    for key, value in attributes.items():
+        found[key] = {"int" if isinstance(value, int) else "string": value}
+    return {"name": name, "attributes": found}
+
+
+def oracle(profile: str) -> Oracle:
+    devices = [
+        device("gpu", "whole"),
+        device("share", "share"),
+        device("share", "share-prod", tenant="prod"),
+        device("share", "share-dev", tenant="dev"),
+        device("mig", "low", profile="3g.20gb", start=0),
+        device("mig", "high", profile="3g.20gb", start=4),
+        device("mig", "within", profile="1g.5gb", start=3),
+        device("mig", "nowhere", profile="2g.10gb", start=1),
+    ]
+    spec = {"pool": {"name": "n/divvy"}, "devices": devices}
+    return Oracle([Gpu("GPU-A", 0, "n", A100, profile)], [{"spec": spec}])
+
+
+def claim(what: str, memory: str = "1Gi", cores: str = "10", namespace: str = "walk") -> Any:
+    result = {"driver": "divvy.gpu", "pool": "n/divvy", "device": what}
+    consumed = {"consumedCapacity": {"memory": memory, "cores": cores}}
+    return {
+        "metadata": {"namespace": namespace, "name": what},
+        "status": {
+            "allocation": {"devices": {"results": [result | (consumed if "share" in what else {})]}}
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("profile", "claims", "said"),
+    [
+        ("by-size", [claim("share"), claim("share", "39Gi")], ""),
+        ("by-size", [claim("share"), claim("share", "40Gi")], "too much memory"),
+        ("by-size", [claim("share"), claim("share", cores="91")], "too much time"),
+        ("by-size", [claim("share", "40Gi", "100"), claim("share", "1Mi", "0")], "not alone"),
+        ("few", [claim("share")] * 4, "too many shares"),
+        ("few", [claim("share", "1000Mi")], "not in steps"),
+        ("cut", [claim("share")], "without any"),
+        ("on-demand", [claim("whole"), claim("low")], "not alone"),
+        ("on-demand", [claim("share"), claim("low")], "shares beside MIG"),
+        ("on-demand", [claim("low"), claim("high")], ""),
+        ("on-demand", [claim("low"), claim("within")], "overlap"),
+        ("on-demand", [claim("nowhere")], "no placement"),
+        ("on-demand", [claim("unknown")], "no slice offers"),
+        ("apart", [claim("share-prod", namespace="walk-prod")], ""),
+        ("apart", [claim("share-prod", namespace="walk-dev")], "another tenant's"),
+        (
+            "apart",
+            [
+                claim("share-prod", namespace="walk-prod"),
+                claim("share-dev", namespace="walk-dev"),
+            ],
+            "tenants on one GPU",
+        ),
+        ("apart", [claim("share")], "without a tenant"),
+    ],
+)
+def test_the_oracle_knows_what_must_not_be(profile: str, claims: list[Any], said: str) -> None:
+    if not said:
+        oracle(profile).check(claims)
+        return
+    with pytest.raises(Broken, match=said):
+        oracle(profile).check(claims)
