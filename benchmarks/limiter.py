@@ -8,11 +8,11 @@ kept. Needs neither root nor the lab.
 from __future__ import annotations
 
 import shutil
-import statistics
 import subprocess
 import tempfile
 from pathlib import Path
 
+from benchmarks.call_costs import paired
 from divvy.agent.decide.share import Compute, DeviceShare
 from divvy.lab.simulated_driver import build
 from tests.limiter.tenant import Tenant, build_limiter, line, tell
@@ -32,16 +32,14 @@ def _per_call(program: Path, library: Path, what: str) -> float:
 
 
 def _paired(program: Path, bare: Path, limited: Path, what: str) -> None:
-    """Print the least and the median of both, and what is added; their order changes each round."""
-    taken: dict[Path, list[float]] = {bare: [], limited: []}
-    for number in range(_ROUNDS):
-        for library in (bare, limited) if number % 2 else (limited, bare):
-            taken[library].append(_per_call(program, library, what))
-    added = [one - other for one, other in zip(taken[limited], taken[bare], strict=True)]
-    for name, found in (("bare", taken[bare]), ("limited", taken[limited]), ("added", added)):
-        print(
-            f"{what:9} {name:8} {min(found):8.0f} {statistics.median(found):8.0f} {max(found):8.0f}"
-        )
+    """Print the least, the median and the greatest of both, and of what is added."""
+    costs = paired(
+        _ROUNDS,
+        lambda: _per_call(program, bare, what),
+        lambda: _per_call(program, limited, what),
+    )
+    for name, (least, median, greatest) in costs.rows:
+        print(f"{what:9} {name:8} {least:8.0f} {median:8.0f} {greatest:8.0f}")
 
 
 def _shares(tenants: list[Tenant]) -> None:
