@@ -1,0 +1,1 @@
+"""What a driver's libraries answer, call by call, and how two drivers differ in it."""

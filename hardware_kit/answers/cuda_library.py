@@ -1,0 +1,35 @@
+"""A CUDA library whose every answer is kept."""
+
+from __future__ import annotations
+
+import ctypes as c
+from typing import Any
+
+from hardware_kit.answers.recording import Recording
+
+
+class Cuda:
+    """Calls one library by name and keeps what it answers."""
+
+    def __init__(self, library: str, made: Recording) -> None:
+        self._library = c.CDLL(library)
+        self._made = made
+
+    def ask(self, name: str, shown: str, *arguments: Any, value: Any = None, when: str = "") -> int:
+        """Make a call; ``value`` is what it writes, ``when`` tells it from the same call before."""
+        call = f"{name}({shown}){f' {when}' if when else ''}"
+        self._made.begin(call)
+        try:
+            function = getattr(self._library, name)
+        except AttributeError:
+            return -1
+        code = int(function(*arguments))
+        told = None if code else (value() if callable(value) else value)
+        self._made.add(call, code, told)
+        return code
+
+    def number(self, name: str, shown: str, kind: Any, *after: Any, when: str = "") -> Any:
+        """Make a call that writes one number, its first argument."""
+        told = kind()
+        self.ask(name, shown, c.byref(told), *after, value=lambda: told.value, when=when)
+        return told

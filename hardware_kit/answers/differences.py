@@ -1,0 +1,116 @@
+"""Two drivers' answers to the same calls, side by side; values in, values out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+# Values that tell one GPU from another of its kind, or change from moment to moment: of these the
+# code and the shape are compared.
+_VOLATILE = re.compile(
+    r"UUID|Uuid|Serial|BoardPartNumber|BoardId|PCIBusId|PciInfo|MinorNumber|GetIndex|ModuleId|BBX"
+    r"|GetTemperature(V\d?)?\(|ThermalSettings|PowerUsage|PowerState|EnergyConsumption"
+    r"|nvmlDeviceGetClockInfo|GetClock\(gpu, \d, 0\)|Utilization|Throughput|ThrottleReasons"
+    r"|EventReasons|Violation|PerformanceState|FanSpeed|Samples|EccErrors|ErrorCounter|Affinity"
+    r"|Numa|Processes|ProcessDetail|RetiredPages|RemappedRows|VbiosVersion|Inforom|PidInfo"
+    r"|GspFirmware|PersistenceMode|GetPcieReplayCounter|GetIrqNum|GetCurrPcie|Timestamp"
+    r"|MemoryInfo.*\.(free|used|reserved)$|MemGetInfo.*\.free$|BAR1.*\.(bar1Free|bar1Used)$"
+    r"|cuDeviceGetAttribute\((20|33|34|50|134), |FuncGetAttribute\((3|4|6|7), "
+)
+
+Kind = Literal["code", "shape", "value"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One answer that is not the same: of a call, or of a part of what it returns."""
+
+    call: str
+    kind: Kind
+    simulated: str
+    real: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What came of all calls that both answered; ``alone`` are those that one of them lacks."""
+
+    compared: int
+    differences: tuple[Difference, ...]
+    only_simulated: tuple[str, ...]
+    only_real: tuple[str, ...]
+
+    def count(self, kind: Kind) -> int:
+        """Return how many differences are of a kind."""
+        return sum(each.kind == kind for each in self.differences)
+
+
+# NVML's and CUDA's words for a function that the library does not have.
+_ABSENT = {"nvml": 13, "cuda": -1}
+
+
+def compare(kind: str, simulated: Mapping[str, Any], real: Mapping[str, Any]) -> Comparison:
+    """Compare the answers of two libraries of one kind, "nvml" or "cuda"."""
+    ours, theirs = (_present(kind, each) for each in (simulated, real))
+    both = [call for call in ours if call in theirs]
+    found = [each for call in both for each in _compared(call, ours[call], theirs[call])]
+    return Comparison(
+        len(both),
+        tuple(found),
+        tuple(sorted(ours.keys() - theirs.keys())),
+        tuple(sorted(theirs.keys() - ours.keys())),
+    )
+
+
+def public(answers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return answers without the values that tell whose GPU it is."""
+    return {
+        call: {**answer, "value": _public(call, answer["value"])}
+        for call, answer in answers.items()
+    }
+
+
+def _present(kind: str, answers: Mapping[str, Any]) -> dict[str, Any]:
+    return {call: each for call, each in answers.items() if each["code"] != _ABSENT[kind]}
+
+
+def _compared(
+    call: str, ours: Mapping[str, Any], theirs: Mapping[str, Any]
+) -> Iterator[Difference]:
+    if ours["code"] != theirs["code"]:
+        yield Difference(call, "code", str(ours["code"]), str(theirs["code"]))
+        return
+    yield from _values(call, ours["value"], theirs["value"])
+
+
+def _values(path: str, ours: Any, theirs: Any) -> Iterator[Difference]:
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for name in sorted(ours.keys() | theirs.keys()):
+            yield from _values(f"{path}.{name}", ours.get(name), theirs.get(name))
+    elif _VOLATILE.search(path):
+        if shape(ours) != shape(theirs):
+            yield Difference(path, "shape", shape(ours), shape(theirs))
+    elif ours != theirs:
+        kind: Kind = "value" if shape(ours) == shape(theirs) else "shape"
+        yield Difference(path, kind, str(ours), str(theirs))
+
+
+def shape(value: Any) -> str:
+    """Return what a value is like, whatever it is: text, number, list of numbers, fields."""
+    if isinstance(value, list):
+        return f"list of {shape(value[0])}" if value else "empty list"
+    if isinstance(value, dict):
+        return f"{', '.join(sorted(value))}"
+    if value is None:
+        return "nothing"
+    if isinstance(value, str):
+        return "text" if value else "empty text"
+    return "number"
+
+
+def _public(path: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _public(f"{path}.{name}", each) for name, each in value.items()}
+    return f"<{shape(value)}>" if _VOLATILE.search(path) else value

@@ -1,0 +1,103 @@
+"""Programs that use one GPU at the same time: which part of its time each of them gets."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+
+from hardware_kit.settings import KitSettings
+
+# Much shorter than a turn of the limiter, and much longer than a launch.
+_KERNEL_MS = 1
+_PATIENCE = 60.0
+# From the last word of a program that it is ready to the first kernel of all.
+_HEAD_START = 0.5
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+class NotEven(Exception):
+    """A program that did not come to its end; the text is what it said."""
+
+
+def command(settings: KitSettings, *arguments: object) -> tuple[object, ...]:
+    """Return time-share's command line: on simulated GPUs its kernels sleep."""
+    return ("time-share", *(("--asleep",) if settings.machine.simulated else ()), *arguments)
+
+
+def on_host(settings: KitSettings, device: str) -> Start:
+    """Return what starts a workload on a device, without a container."""
+
+    def start(program: str, *arguments: object) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [str(settings.workloads / program), *map(str, arguments)],
+            env={**settings.machine.environment, "CUDA_VISIBLE_DEVICES": device},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+
+    return start
+
+
+def kernel_size(settings: KitSettings, start: Start) -> int:
+    """Return the size of a kernel of about a millisecond, alone on the device; raises NotEven."""
+    said = _end_of(start(*command(settings, "size", _KERNEL_MS)))
+    if not said.strip().isdigit():
+        raise NotEven(said)
+    return int(said)
+
+
+def together(
+    settings: KitSettings, starts: Sequence[Start], size: int, seconds: float
+) -> list[float]:
+    """Run one program from each of ``starts`` over the same time; return their Gflop/s.
+
+    Raises NotEven.
+    """
+    programs = [start(*command(settings, "work", size)) for start in starts]
+    try:
+        for program in programs:
+            _ready(program)
+        begin = time.clock_gettime(time.CLOCK_MONOTONIC) + _HEAD_START
+        for program in programs:
+            assert program.stdin is not None
+            program.stdin.write(f"{begin} {seconds}\n")
+            program.stdin.flush()
+        return [_figure(_end_of(program, seconds)) for program in programs]
+    finally:
+        for program in programs:
+            program.kill()
+
+
+def _ready(program: subprocess.Popen[str]) -> None:
+    assert program.stdout is not None
+    # What the loader or the limiter has to say comes before it.
+    said = []
+    for line in program.stdout:
+        if line.strip() == "ready":
+            return
+        said.append(line)
+    raise NotEven("".join(said) or f"exit code {program.wait()}")
+
+
+def _end_of(program: subprocess.Popen[str], seconds: float = 0) -> str:
+    try:
+        out, _ = program.communicate(timeout=seconds + _PATIENCE)
+    except subprocess.TimeoutExpired:
+        program.kill()
+        raise NotEven(f"it did not end within {seconds + _PATIENCE:.0f} s") from None
+    if program.returncode:
+        raise NotEven(f"exit code {program.returncode}: {out.strip()}")
+    return out
+
+
+def _figure(said: str) -> float:
+    found = re.search(r"([\d.]+) Gflop/s", said)
+    if found is None:
+        raise NotEven(said)
+    return float(found[1])

@@ -1,0 +1,73 @@
+"""Two drivers' answers side by side: codes, shapes and values that differ, and those that may."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hardware_kit.answers.differences import Difference, compare, public
+
+NAME, CLOCK = "nvmlDeviceGetName(gpu)", "nvmlDeviceGetClockInfo(gpu, 0)"
+MEMORY = "nvmlDeviceGetMemoryInfo(gpu)"
+
+
+def answered(**answers: Any) -> dict[str, Any]:
+    return {
+        {"name": NAME, "clock": CLOCK, "memory": MEMORY}[call]: {
+            "code": value if isinstance(value, int) else 0,
+            "value": None if isinstance(value, int) else value,
+        }
+        for call, value in answers.items()
+    }
+
+
+def differences(simulated: dict[str, Any], real: dict[str, Any]) -> list[Difference]:
+    return list(compare("nvml", simulated, real).differences)
+
+
+def test_the_same_answers_do_not_differ() -> None:
+    both = answered(name="T4", memory={"total": 1, "free": 2}, clock=3)
+    found = compare("nvml", both, both)
+    assert (found.compared, found.differences) == (3, ())
+
+
+def test_another_value_is_told_with_both() -> None:
+    found = differences(answered(name="T4"), answered(name="L4"))
+    assert found == [Difference(NAME, "value", "T4", "L4")]
+
+
+def test_another_return_code_is_told_and_no_value_beside_it() -> None:
+    assert differences(answered(name="T4"), answered(name=3)) == [
+        Difference(NAME, "code", "0", "3")
+    ]
+
+
+def test_fields_are_compared_one_by_one_and_what_is_in_use_by_its_shape() -> None:
+    ours = answered(memory={"total": 100, "free": 99})
+    theirs = answered(memory={"total": 101, "free": 50})
+    assert differences(ours, theirs) == [Difference(f"{MEMORY}.total", "value", "100", "101")]
+    theirs = answered(memory={"total": 100, "free": 50, "reserved": 1})
+    assert differences(ours, theirs) == [
+        Difference(f"{MEMORY}.reserved", "shape", "nothing", "number")
+    ]
+
+
+def test_what_changes_from_moment_to_moment_is_compared_by_its_shape() -> None:
+    moment, later = ({CLOCK: {"code": 0, "value": mhz}} for mhz in (300, 1980))
+    assert differences(moment, later) == []
+    text = {CLOCK: {"code": 0, "value": "fast"}}
+    assert differences(moment, text) == [Difference(CLOCK, "shape", "number", "text")]
+
+
+def test_calls_that_one_of_them_lacks_are_named() -> None:
+    lacking = {CLOCK: {"code": 13, "value": None}}  # NVML's word for a missing function
+    found = compare("nvml", {**answered(name="T4"), **lacking}, answered(clock=3, name="T4"))
+    assert (found.compared, found.only_simulated, found.only_real) == (1, (), (CLOCK,))
+
+
+def test_recorded_answers_do_not_tell_whose_gpu_it_is() -> None:
+    answers = {
+        "nvmlDeviceGetUUID(gpu)": {"code": 0, "value": "GPU-1"},
+        "nvmlDeviceGetSerial(gpu)": {"code": 0, "value": "132"},
+        NAME: {"code": 0, "value": "T4"},
+    }
+    assert [each["value"] for each in public(answers).values()] == ["<text>", "<text>", "T4"]
