@@ -7,7 +7,7 @@ DEMO_COLUMNS = 'NODE:.metadata.name,GPU:.status.allocatable.nvidia\.com/gpu,REPL
 DEMO_WORKLOADS = $$(sed --quiet "s/^  image: //p" out/conformance/report.yaml)
 DEMO_TRAINING = conformance/workloads/manifests/pod-training.yaml
 
-.PHONY: setup setup-lab demo demo-down test unit lint bench clean
+.PHONY: setup setup-lab demo demo-down test unit lint bench hardware-kit clean
 
 setup:             ## everything this machine needs, from a fresh Debian 12
 	@$(PYTHON) -m divvy.lab.setup
@@ -16,7 +16,7 @@ setup-lab:         ## what the lab and the demo need of it
 	@$(PYTHON) -m divvy.lab.setup lab
 
 demo: setup-lab    ## from nothing to a proven cluster on this machine; no GPU needed
-	@echo; echo "== 1. A real Kubernetes with four nodes; their GPUs are SIMULATED"
+	@echo; echo "== 1. A real Kubernetes with six nodes; their GPUs are SIMULATED"
 	@$(BIN)/divvy lab up
 	@echo; echo "== 2. divvy preview -s lab: what would be made, what the nodes would then offer"
 	@$(BIN)/divvy preview -s lab || [ $$? = 2 ]
@@ -33,6 +33,8 @@ demo: setup-lab    ## from nothing to a proven cluster on this machine; no GPU n
 	@$(DEMO_KUBECTL) wait pod/training --for=condition=Ready --timeout=60s >/dev/null
 	@$(DEMO_KUBECTL) logs --follow training
 	@$(DEMO_KUBECTL) delete pod training --wait=false >/dev/null
+	@echo; echo "== 7. One A100 on demand: by size, whole, MIG; nothing changes but pods"
+	@KUBECTL="$(BIN)/kubectl --kubeconfig $$($(BIN)/divvy lab kubeconfig)" DIVVY=$(BIN)/divvy STACK=lab IMAGE=$(DEMO_WORKLOADS) demo/on-demand.sh
 	@echo; echo "== Done. The report: $(CURDIR)/out/conformance/report.html"
 	@echo "   Try next:"
 	@echo "     edit a profile of stacks/Pulumi.lab.yaml, for example research to cern-mix, then"
@@ -59,9 +61,13 @@ lint:              ## format, rules, types, directions of imports
 	@$(BIN)/lint-imports
 
 bench: setup       ## measure; the lab is down afterwards
-	@for each in agent engine lab limiter no_op plan; do \
+	@for each in agent engine lab limiter no_op plan claim_scheduling claims; do \
 		echo "== $$each"; $(BIN)/python -m "benchmarks.$$each" || exit 1; done
 	@$(BIN)/divvy lab down
+
+hardware-kit:      ## one folder that shows on a machine with a GPU, as root, what Divvy does there
+	@$(PYTHON) -m divvy.lab.setup python
+	@$(BIN)/python -m hardware_kit.pack
 
 clean:             ## the lab and what was generated in this tree; the cache of built tools stays
 	@if [ "$$(id -u)" = 0 ] && [ -x $(BIN)/divvy ]; then $(BIN)/divvy lab down; fi

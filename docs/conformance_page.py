@@ -24,6 +24,7 @@ everything it creates. A run on simulated GPUs says so everywhere and is at best
 | `--bare` | checks this host, without Kubernetes or stack: driver, discovery, workloads |
 | `--host ssh://user@name` | with `--bare`: another host |
 | `--driver-root FOLDER` | with `--bare`: the driver root, if it is not the host itself |
+| `--workloads FOLDER` | with `--bare`: the compiled workloads, where there is no compiler |
 | `--vector-add-image I`, `--gpu-burn-image I` | runs well-known images, reads their output |
 | `--baseline OLD/report.yaml` | reports what broke, what was fixed and what is no longer checked |
 | `--out FOLDER` | folder for `report.html`, `report.yaml`, `junit.xml` and `ctrf.json` |
@@ -117,8 +118,9 @@ _ELSEWHERE = {
     "CLM-02": "the driver's own libraries in the place of the limiter's (test_claims_on_lab.py)",
     "CLM-03": "the driver's own libraries in the place of the limiter's (test_claims_on_lab.py)",
     "CLM-04": "an admission policy that refuses nothing (test_claims_on_lab.py)",
-    "CLM-05": "claims whose containers get no device nodes (test_claims_on_lab.py)",
-    "CLM-07": "claims whose containers get no device nodes (test_claims_on_lab.py)",
+    "CLM-05": "claims whose containers get no driver (test_claims_on_lab.py)",
+    "CLM-07": "claims whose containers get no driver (test_claims_on_lab.py)",
+    "CLM-09": "a kubelet that syncs once a minute (test_claims_on_lab.py)",
     "CLM-06": "shares that add up to more than a GPU (load/test_claims.py, no lab)",
     "CLM-08": "two tenants on one GPU (load/test_claims.py, no lab)",
     "HW-03": "bad arithmetic beside it, with hardware checks forced (test_options_on_lab.py)",

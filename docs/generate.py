@@ -13,6 +13,7 @@ from divvy.render.dashboard import panels
 from divvy.stack.file import CLUSTER, LAB
 from docs.conformance_page import conformance_page
 from docs.guarantees_page import guarantees_page
+from docs.hardware_page import hardware_page
 from tests.model.wrong_stacks import WRONG
 
 ROOT = Path(__file__).parents[1]
@@ -36,6 +37,14 @@ Two defaults differ from NVIDIA's, which mislead users: replicas are renamed
 they give it no more than one.
 """
 
+_MODELS = """\
+The data of each model, with its sources and its doubts, is in `divvy/model/gpu_models`. MIG
+profiles that are *not published* exist, but no source tells their memory and SMs; Divvy does not
+create them. Any other NVIDIA GPU is offered whole or time-sliced, with what its driver says of it:
+write its name and its `memory` for a plan (`{model: NVIDIA GeForce RTX 3090, memory: 24Gi, gpus: 4,
+count: 2}`), or leave `hardware` out. Its MIG geometry is not known, and the plan says so.
+"""
+
 _WRONG = """\
 # Errors in stack files
 
@@ -48,10 +57,13 @@ def stack_file_page() -> str:
     """Return the reference of the stack file."""
     schema = cluster_schema()
     lines = [_INTRODUCTION, *_tables(CLUSTER, schema)]
-    lines += ["", "## GPU models", "", "| `hardware.model` | memory | SMs | MIG profiles |"]
-    lines += ["|---|--:|--:|---|"]
+    lines += ["", "## GPU models", "", _MODELS]
+    lines += ["| `hardware.model` | memory | SMs | MIG profiles |", "|---|--:|--:|---|"]
     for model in gpu_models().values():
-        profiles = ", ".join(profile.name for profile in model.mig.profiles) if model.mig else "–"
+        names = [profile.name for profile in model.mig.profiles] if model.mig else []
+        if model.mig_unpublished:
+            names.append("*more, not published*" if names else "*not published*")
+        profiles = ", ".join(names) or "–"
         lines.append(f"| `{model.name}` | {model.memory_mib:,} MiB | {model.sms} | {profiles} |")
     lines += ["", *_tables(LAB, described_schema(LabSection))]
     return "\n".join(lines) + "\n"
@@ -74,6 +86,7 @@ PAGES = {
     "divvy/render/dashboard/divvy.json": panels.build,
     "docs/conformance.md": conformance_page,
     "docs/guarantees.md": guarantees_page,
+    "docs/hardware.md": hardware_page,
     "docs/stack-file.md": stack_file_page,
     "docs/wrong-stack-files.md": wrong_stack_files_page,
 }

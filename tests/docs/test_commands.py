@@ -26,7 +26,9 @@ FOREIGN = (
     "cp",
     "curl",
     "git",
+    "pip",
     "nvidia-smi",
+    "pip",
     "ptxas",
 )
 # Looks at files alone, and quickly: run as written.

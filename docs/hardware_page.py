@@ -1,0 +1,71 @@
+"""The page docs/hardware.md: the kit, and what its runs have shown, from their records."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from hardware_kit.page import body, title
+from hardware_kit.record import Run, read_run
+from hardware_kit.steps import CATALOGUE
+
+RECORDS = Path(__file__).parent / "hardware"
+
+_INTRODUCTION = """\
+# On hardware
+
+What simulated GPUs cannot show, the hardware kit shows on a machine with an NVIDIA GPU, in at
+most nine minutes. The machine needs no network, no Kubernetes, no Python and no compiler: x86-64
+Linux, an NVIDIA driver, root, a shell, tar and gzip are enough.
+
+```sh
+make hardware-kit      # out/hardware-kit: at most 60 MiB
+```
+
+Copy the folder to the machine and run it as root:
+
+```
+./run.sh               # all that leaves the GPUs' settings alone
+./run.sh --mig         # also cuts an idle GPU by MIG, and makes it whole again
+```
+
+* **The result** is one JSON file and one page, `divvy-hardware/hardware-<time>`, and beside them
+  what the driver's libraries answered. None of them tells UUIDs or serial numbers of GPUs.
+* **Each step has a process and a limit of its own.** What fails, breaks or hangs is recorded, and
+  the next step is made. Exit code 0: nothing failed; 1: something did; 2: the run could not begin;
+  130: it was stopped.
+* **GPUs that others use are left alone**: steps that need one are made on the first idle GPU, and
+  not made, with the reason, where there is none.
+* **What `--mig` changes is put back**, also after Ctrl-C; after a `kill -9`, the next run puts it
+  back first. GPUs that are in MIG mode already are not touched.
+* **Nothing is installed**: the kit unpacks itself below `/tmp`, or where there is room, and removes
+  that in the end. A second run at the same time is refused.
+
+"""
+
+_STEPS = """\
+## Steps
+
+| step | what it shows | limit | needs |
+|---|---|--:|---|
+"""
+
+
+def hardware_page() -> str:
+    """Return the page."""
+    lines = []
+    for each in CATALOGUE:
+        needs = ["an idle GPU"] * each.needs_idle + ["`--mig`"] * each.needs_mig
+        text = ", ".join(needs) or "–"
+        lines.append(f"| {each.name} | {each.title} | {each.seconds} s | {text} |")
+    parts = [f"{_INTRODUCTION}{_STEPS}" + "\n".join(lines)]
+    for run in runs():
+        parts.append("\n".join([f"## {title(run)}", "", *body(run, level=3)]))
+    return "\n\n".join(parts) + "\n"
+
+
+def runs() -> list[Run]:
+    """Return the recorded runs: hardware before simulated, the newest first."""
+    found = [read_run(json.loads(path.read_text())) for path in RECORDS.glob("*.json")]
+    found.sort(key=lambda run: run.began, reverse=True)
+    return sorted(found, key=lambda run: run.simulated)

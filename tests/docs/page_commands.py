@@ -1,0 +1,103 @@
+"""The commands of the pages for users, in their order, and where each of them runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from divvy.lab.paths import REPOSITORY
+from divvy.lab.tools import KUBERNETES
+
+PAGES = ("first-pool", "review-in-ci", "coming-from", "upgrade-and-uninstall", "fit")
+# What one of these tests does by other words: it needs another machine, or minutes.
+ELSEWHERE: Mapping[str, str] = {
+    "pip install 'divvy[cli,pulumi,verify]'": "test_wheel.py::test_every_command_loads",
+    "pip install --upgrade 'divvy[cli,pulumi,verify]'": "test_wheel.py::test_every_command_loads",
+    "divvy init prod": "cli/test_init.py",
+    "divvy verify -s prod": "conformance/test_on_lab.py::test_a_sound_lab_passes_and_is_partial",
+    "cp out/conformance/report.yaml prod-before.yaml": (
+        "conformance/test_on_lab.py::test_a_regression_stands_out_from_the_baseline"
+    ),
+    "divvy verify -s prod --baseline prod-before.yaml": (
+        "conformance/test_on_lab.py::test_a_regression_stands_out_from_the_baseline"
+    ),
+}
+_ENDS = re.compile(r"divvy (destroy|stack rm)\b|kubectl annotate ")
+_ASKS_THE_CLUSTER = re.compile(r"kubectl |divvy (preview|up|top)\b|divvy .*--(live|pending)\b")
+
+
+def page_commands(page: str) -> list[str]:
+    """Return the lines of the shell blocks of a page."""
+    text = (REPOSITORY / f"docs/{page}.md").read_text()
+    found = []
+    for block in re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        found += [re.sub(r"\s+#.*", "", line).strip() for line in block.splitlines()]
+    return [line for line in found if line]
+
+
+def lane(command: str) -> str:
+    """Return where a command runs: elsewhere, end (of a cluster), cluster, or files."""
+    if command in ELSEWHERE:
+        return "elsewhere"
+    if _ENDS.match(command):
+        return "end"
+    return "cluster" if _ASKS_THE_CLUSTER.match(command) else "files"
+
+
+def page_files(page: str) -> dict[str, str]:
+    """Return the files that a page shows, each a block that begins with its name."""
+    text = (REPOSITORY / f"docs/{page}.md").read_text()
+    blocks = re.findall(r"^```yaml\n# (\S+\.yaml)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return dict(blocks)
+
+
+class Shell:
+    """Runs commands as a user types them: divvy and kubectl are on the path."""
+
+    def __init__(self, folder: Path, programs: Path, kubeconfig: Path | None = None) -> None:
+        self.folder = folder
+        programs.mkdir()
+        divvy = f'exec "{sys.executable}" -c "from divvy.cli.main import main; main()" "$@"\n'
+        _program(programs / "divvy", divvy)
+        _program(programs / "kubectl", f'exec "{KUBERNETES.bin / "kubectl"}" "$@"\n')
+        named = {} if kubeconfig is None else {"KUBECONFIG": str(kubeconfig)}
+        identity = {
+            f"GIT_{role}_{what}": f"{what}@example".lower()
+            for role in ("AUTHOR", "COMMITTER")
+            for what in ("NAME", "EMAIL")
+        }
+        path = f"{programs}:{os.environ['PATH']}"
+        self._environment = {
+            **os.environ,
+            **{"PATH": path, "PYTHONPATH": str(REPOSITORY), "COLUMNS": "80"},
+            **identity,
+            **named,
+        }
+
+    def run(self, command: str, expect: tuple[int, ...] = (0,)) -> str:
+        """Run a line; what would ask in a terminal is told --yes."""
+        if re.match(r"divvy (up|destroy|stack rm)\b", command) and "--yes" not in command:
+            command += " --yes"
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=self.folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        said = f"{command}\n{done.stdout}{done.stderr}"
+        assert done.returncode in expect, said
+        assert "error:" not in done.stderr or done.returncode == 1, said
+        return done.stdout
+
+
+def _program(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}")
+    path.chmod(0o755)

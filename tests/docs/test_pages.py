@@ -1,0 +1,130 @@
+"""Every command of the pages for users runs, here or where page_commands says."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from divvy.lab.paths import REPOSITORY
+from tests.docs.page_commands import ELSEWHERE, PAGES, Shell, lane, page_commands, page_files
+from tests.plugin_stack import without_claims
+
+# What the files hold that pages only name.
+SHARING = {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}
+PLUGIN = {"version": "v1", "sharing": {"timeSlicing": SHARING}}
+MIG = {
+    "version": "v1",
+    "mig-configs": {
+        "seven": [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.5gb": 7}}]
+    },
+}
+CONFIG_MAPS = {
+    ("gpu-operator", "time-slicing-config"): {"any": yaml.safe_dump(PLUGIN)},
+    ("gpu-operator", "mig-parted-config"): {"config.yaml": yaml.safe_dump(MIG)},
+    ("nvidia-device-plugin", "nvidia-device-plugin-configs"): {"any": yaml.safe_dump(PLUGIN)},
+}
+FILES = {
+    "time-slicing.yaml": ("gpu-operator", "time-slicing-config"),
+    "mig-parted.yaml": ("gpu-operator", "mig-parted-config"),
+    "device-plugin.yaml": ("nvidia-device-plugin", "nvidia-device-plugin-configs"),
+}
+STACK = """\
+config:
+  divvy:cluster:
+    profiles: {whole: {}, quarters: {timeSlicing: {replicas: 4}}}
+    pools:
+      all: {hardware: {model: T4, gpus: 2, count: 3}, profile: whole}
+"""
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    """Give a clone of a repository whose stack has another profile than its main branch."""
+    origin, folder = tmp_path / "origin", tmp_path / "folder"
+    (origin / "stacks").mkdir(parents=True)
+    found = Shell(origin, tmp_path / "programs")
+    (origin / "Pulumi.yaml").write_text("name: x\nruntime: python\nstackConfigDir: stacks\n")
+    for text in (STACK, STACK.replace("count: 3", "count: 4")):
+        (origin / "stacks/Pulumi.prod.yaml").write_text(text)
+        found.run("git init --quiet --initial-branch=main; git add . && git commit -qm next")
+    found.run(f"git clone --quiet --depth=1 {origin.as_uri()} {folder}")
+    changed = STACK.replace("profile: whole", "profile: quarters")
+    (folder / "stacks/Pulumi.prod.yaml").write_text(changed)
+    for name, key in FILES.items():
+        (folder / name).write_text(yaml.safe_dump({"kind": "ConfigMap", "data": CONFIG_MAPS[key]}))
+    (folder / "values.yaml").write_text("mig: {strategy: mixed}\n")
+    (folder / "pods").mkdir()
+    for name in ("pod.yaml", "pods.yaml", "pods/one.yaml"):
+        (folder / name).write_text(page_files("first-pool")["pod.yaml"])
+    found.folder = folder
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_that_looks_at_files_runs(page: str, shell: Shell) -> None:
+    for command in page_commands(page):
+        if lane(command) == "files":
+            shell.run(command, expect=(0, 2) if command.startswith("divvy diff") else (0,))
+
+
+def test_every_page_has_commands_and_is_named_in_the_readme() -> None:
+    readme = (REPOSITORY / "README.md").read_text()
+    for page in PAGES:
+        assert page_commands(page)
+        assert f"(docs/{page}.md)" in readme
+
+
+def test_what_runs_elsewhere_is_a_command_of_a_page() -> None:
+    commands = {command for page in PAGES for command in page_commands(page)}
+    assert ELSEWHERE.keys() <= commands
+
+
+@pytest.mark.parametrize("test", sorted(set(ELSEWHERE.values())))
+def test_what_runs_elsewhere_has_its_test(test: str) -> None:
+    file, _, name = test.partition("::")
+    tree = ast.parse((REPOSITORY / "tests" / file).read_text())
+    functions = {one.name for one in tree.body if isinstance(one, ast.FunctionDef)}
+    assert functions
+    assert not name or name in functions
+
+
+def test_the_profile_of_the_first_pool_is_valid(shell: Shell) -> None:
+    text = (REPOSITORY / "docs/first-pool.md").read_text()
+    (block,) = re.findall(r"```yaml\n# in stacks/.*?\n(.*?)```", text, re.DOTALL)
+    value = {"config": {"divvy:cluster": yaml.safe_load(block)}}
+    (shell.folder / "stacks/Pulumi.prod.yaml").write_text(yaml.safe_dump(value))
+    assert "valid (1 pool, 1 profile)" in shell.run("divvy validate -s prod")
+
+
+def test_the_answer_that_the_page_of_fit_shows_is_the_answer(shell: Shell) -> None:
+    """Compared but for the line with the sum: the example's cluster is the lab's without claims."""
+    text = (REPOSITORY / "docs/fit.md").read_text()
+    (shown,) = re.findall(r"```\n(prod: .*?)```", text, re.DOTALL)
+    lab = yaml.safe_load((REPOSITORY / "stacks/Pulumi.lab.yaml").read_text())
+    cluster = without_claims(lab["config"]["divvy:cluster"])
+    text = yaml.safe_dump({"config": {"divvy:cluster": cluster}}, sort_keys=False)
+    (shell.folder / "stacks/Pulumi.prod.yaml").write_text(text)
+    (shell.folder / "pods.yaml").write_text(ASKED)
+    told = shell.run("divvy fit pods.yaml -s prod", expect=(2,))
+    assert "\n".join(line.rstrip() for line in told.splitlines()) + "\n" == shown
+
+
+ASKED = """\
+kind: Pod
+metadata: {name: train}
+spec: {containers: [{resources: {limits: {nvidia.com/gpu: 2}}}]}
+---
+kind: Deployment
+metadata: {name: web, namespace: team}
+spec:
+  replicas: 3
+  template: {spec: {containers: [{resources: {limits: {nvidia.com/mig-2g.10gb: 1}}}]}}
+---
+kind: Pod
+metadata: {name: odd}
+spec: {containers: [{resources: {limits: {nvidia.com/mig-9g.40gb: 1}}}]}
+"""
