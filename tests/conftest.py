@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.deployment import Deployment
+from tests.installed import Installed, install_wheel
 from tests.running_lab import RunningLab
 
 
@@ -57,6 +58,12 @@ def lab() -> Iterator[RunningLab]:
 
 
 @pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """Build Divvy's wheel and install it in an empty virtual environment."""
+    return install_wheel(tmp_path_factory.mktemp("installed"))
+
+
+@pytest.fixture(scope="session")
 def deployed(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """Deploy the lab's stack with the agent's real image; remove it in the end.
 
@@ -69,6 +76,8 @@ def deployed(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Itera
         deployment = Deployment(lab, tmp_path_factory.mktemp("deployed"))
         deployment.up()
         yield deployment
+        # The namespaces of tests go a moment after them; destroy refuses while pods hold claims.
+        lab.until(deployment.is_unclaimed)
         deployment.divvy("destroy", "--stack=lab", "--yes")
 
 

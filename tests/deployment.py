@@ -15,9 +15,11 @@ from divvy.lab import registry
 from divvy.lab.paths import REPOSITORY
 from divvy.model.contract import STATUS_ANNOTATION
 from tests.divvy_command import run_divvy
+from tests.plugin_stack import without_claims
 from tests.running_lab import RunningLab
 
 NAMESPACE = "divvy-system"
+NODES_OF_CLAIMS = ("gpu-by-size", "gpu-on-demand")
 
 
 @dataclass
@@ -40,6 +42,9 @@ class Deployment:
         self.cluster["plugin"]["image"] = image
         # Tests put faults into plain shares; for limited ones they ask (tests/limited_shares.py).
         self.set_profile("notebooks", "slice-4")
+        # The same for claims: every suite would run on their nodes, too (`add_claims`).
+        self.with_claims = self.cluster
+        self.cluster = without_claims(self.cluster)
 
     @property
     def registry(self) -> str:
@@ -59,6 +64,24 @@ class Deployment:
 
     def up(self) -> str:
         return self.divvy("up", "--stack=lab", "--yes")
+
+    def add_claims(self) -> None:
+        """Add the pools and profiles with claims of the lab's stack."""
+        for part in ("profiles", "pools"):
+            for name, value in self.with_claims[part].items():
+                self.cluster[part].setdefault(name, copy.deepcopy(value))
+
+    def end_claims(self) -> None:
+        """Go back to what the device plugin alone serves, and deploy it."""
+        # Nobody is left to give a device back once the last profile with claims is gone.
+        self.until(self.is_unclaimed, 90)
+        self.cluster |= {part: without_claims(self.cluster)[part] for part in ("pools", "profiles")}
+        self.up()
+        # The kubelet removes the slices of a driver that has been away for half a minute.
+        self.until(lambda: not self.lab.get("resourceslices")["items"], 90)
+        # What agents leave behind: later tests would take these for GPU nodes that no pool has.
+        nodes = [f"node/{name}" for name in NODES_OF_CLAIMS]
+        self.lab.kubectl("annotate", *nodes, f"{STATUS_ANNOTATION}-")
 
     def set_profile(self, pool: str, profile: str) -> None:
         """Change one line of the stack file."""
@@ -100,6 +123,10 @@ class Deployment:
             for container in each["spec"]["containers"]
             if any("/" in name for name in container.get("resources", {}).get("limits", {}))
         ]
+
+    def is_unclaimed(self) -> bool:
+        """Tell whether no pod holds a claim."""
+        return not self.lab.get("resourceclaims", "--all-namespaces")["items"]
 
     def tainted(self) -> list[str]:
         """Return the nodes that take no pods now."""

@@ -43,6 +43,8 @@ def followed_rules(
     try:
         yield
     finally:
+        # `up` refuses to leave pods that hold claims to nobody, also those that just end.
+        deployed.until(deployed.is_unclaimed, 90)
         for pool, profile in before.items():
             deployed.set_profile(pool, profile)
         del deployed.cluster["profiles"]["limited"]

@@ -28,9 +28,18 @@ static bool overlap(uint32_t a, uint32_t a_size, uint32_t b, uint32_t b_size)
     return a < b + b_size && b < a + a_size;
 }
 
+/* The decoders of the whole card; without a profile that takes it all they are not known. */
+static uint32_t all_decoders(const struct gpu *gpu)
+{
+    for (uint32_t i = 0; i < gpu->info.profile_count; i++)
+        if (gpu->profiles[i].memory_slices == gpu->info.memory_slices)
+            return gpu->profiles[i].decoders;
+    return UINT32_MAX;
+}
+
 static bool fits(const struct gpu *gpu, const struct sim_profile *profile, uint32_t start)
 {
-    uint32_t slices = profile->compute_slices;
+    uint32_t slices = profile->compute_slices, decoders = profile->decoders;
     for (uint32_t i = 0; i < gpu->gi_count; i++) {
         const struct sim_gpu_instance *gi = &gpu->gis[i];
         const struct sim_profile *other = &gpu->profiles[gi->profile_index];
@@ -39,8 +48,10 @@ static bool fits(const struct gpu *gpu, const struct sim_profile *profile, uint3
         if (profile->media_extensions && other->media_extensions)
             return false;
         slices += other->compute_slices;
+        decoders += other->decoders;
     }
-    return slices <= gpu->info.compute_slices;
+    return slices <= gpu->info.compute_slices &&
+           (profile->decoders == 0 || decoders <= all_decoders(gpu));
 }
 
 /* How many more instances of a profile fit: greedy over its starts, which is exact because the

@@ -31,6 +31,19 @@ A30 = {
     5: ("2g.12gb", 2, 2, (0, 2), 2),
     0: ("4g.24gb", 4, 4, (0,), 1),
 }
+RTX_PRO_6000 = {
+    14: ("1g.24gb", 1, 3, (0, 3, 6, 9), 4),
+    21: ("1g.24gb+me", 1, 3, (0, 3, 6, 9), 1),
+    47: ("1g.24gb+gfx", 1, 3, (0, 3, 6, 9), 4),
+    65: ("1g.24gb+me.all", 1, 3, (0, 3, 6, 9), 1),
+    67: ("1g.24gb-me", 1, 3, (0, 3, 6, 9), 4),
+    5: ("2g.48gb", 2, 6, (0, 6), 2),
+    35: ("2g.48gb+gfx", 2, 6, (0, 6), 2),
+    64: ("2g.48gb+me.all", 2, 6, (0, 6), 1),
+    66: ("2g.48gb-me", 2, 6, (0, 6), 2),
+    0: ("4g.96gb", 4, 12, (0,), 1),
+    32: ("4g.96gb+gfx", 4, 12, (0,), 1),
+}
 # What may be cut out of a GPU instance of so many slices: slices → how many at most.
 COMPUTE = {
     1: {1: 1},
@@ -63,7 +76,12 @@ class Oracle:
         used = sum(self.table[other][1] for other, _ in self.placed.values())
         same = sum(other == profile for other, _ in self.placed.values())
         media = "+me" in name and any("+me" in self.table[o][0] for o, _ in self.placed.values())
-        return used + compute <= self.compute_slices and same < most and not media
+        # One that has all media engines leaves room for those without any.
+        names = [name, *(self.table[other][0] for other, _ in self.placed.values())]
+        with_engines = sum(not each.endswith("-me") for each in names)
+        taken = with_engines > 1 and any("+me.all" in each for each in names)
+        taken = taken and not name.endswith("-me")
+        return used + compute <= self.compute_slices and same < most and not (media or taken)
 
     def room(self, profile: int) -> int:
         """How many more instances fit: tried out on a copy."""

@@ -33,13 +33,14 @@ def test_an_event_waits_for_what_is_before_it(gpu):
     begin = monotonic()
     sleeper.start(30 * MS)
     gpu.call("cuEventRecord", early, None)
-    sleeper.start(60 * MS)
+    # Long enough that a busy machine is back from the first wait before the second work ends.
+    sleeper.start(1000 * MS)
     gpu.call("cuEventRecord", late, None)
     gpu.call("cuEventSynchronize", early)
-    assert 0.03 <= monotonic() - begin < 0.08
+    assert 0.03 <= monotonic() - begin < 1
     gpu.call("cuEventSynchronize", late)
     gpu.call("cuEventElapsedTime", c.byref(between), early, late)
-    assert 50 < between.value < 90
+    assert between.value > 900
 
 
 def test_a_copy_to_the_host_waits(gpu):

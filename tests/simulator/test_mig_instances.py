@@ -18,10 +18,15 @@ from tests.simulator.mig_calls import (
     profiles,
     switched_on,
 )
-from tests.simulator.mig_oracle import A30, A100_40, COMPUTE, H100_80, Oracle
+from tests.simulator.mig_oracle import A30, A100_40, COMPUTE, H100_80, RTX_PRO_6000, Oracle
 
 pytestmark = pytest.mark.usefixtures("administrator")
-CARDS = [("A100-SXM4-40GB", A100_40), ("H100-SXM5-80GB", H100_80), ("A30", A30)]
+CARDS = [
+    ("A100-SXM4-40GB", A100_40),
+    ("H100-SXM5-80GB", H100_80),
+    ("A30", A30),
+    ("RTX-PRO-6000", RTX_PRO_6000),
+]
 SHARED = nvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED
 
 
