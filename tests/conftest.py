@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deployment import Deployment
+from tests.deployment import Deployment, is_deployed
 from tests.installed import Installed, install_wheel
 from tests.running_lab import RunningLab
 
@@ -37,6 +37,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def lab() -> Iterator[RunningLab]:
     """Give the lab of stacks/Pulumi.lab.yaml; leave it as it was found, up or down.
 
+    A lab on which somebody has deployed Divvy, as `make demo` does, or a test session that was
+    killed, is made anew: tests install what would already be there.
+
     Two sessions at once need two labs: DIVVY_LAB names the second one, and DIVVY_LAB_STACK is a
     stack file like the lab's whose `divvy:lab` has another network.
     """
@@ -47,12 +50,16 @@ def lab() -> Iterator[RunningLab]:
 
     cache().mkdir(parents=True, exist_ok=True)
     with (cache() / f"{NAME}-tests.lock").open("w") as users:
-        fcntl.flock(users, fcntl.LOCK_SH)
         was_up = KUBECONFIG.exists()
         stack = os.environ.get("DIVVY_LAB_STACK", REPOSITORY / "stacks/Pulumi.lab.yaml")
-        description = read_lab(read_path(Path(stack)))
-        lifecycle.up(description, tell=lambda _line: None)
-        yield RunningLab(description, KUBECONFIG)
+        running = RunningLab(read_lab(read_path(Path(stack))), KUBECONFIG)
+        if was_up and _is_last(users.fileno()):
+            lifecycle.up(running.description, tell=lambda _line: None)
+            if is_deployed(running):
+                lifecycle.down()
+        fcntl.flock(users, fcntl.LOCK_SH)
+        lifecycle.up(running.description, tell=lambda _line: None)
+        yield running
         if not was_up and _is_last(users.fileno()):
             lifecycle.down()
 

@@ -140,3 +140,9 @@ class Deployment:
             assert time.monotonic() - began < seconds, "it did not come true in time"
             time.sleep(0.1)
         return time.monotonic() - began
+
+
+def is_deployed(lab: RunningLab) -> bool:
+    """Tell whether Divvy, or a part that was left behind, is on the lab."""
+    of_divvy = lab.get("clusterroles", "--selector=app.kubernetes.io/name=divvy")["items"]
+    return bool(of_divvy) or lab.try_kubectl("get", "namespace", NAMESPACE).returncode == 0
