@@ -5,7 +5,8 @@ set -eu
 folder=$(dirname "$0")
 
 apply() { sed "s|registry.example:5000/divvy/workloads|$IMAGE|" "$folder/$1" | $KUBECTL apply --filename=- >/dev/null; }
-ready() { $KUBECTL wait pod "$@" --for=condition=Ready --timeout=90s >/dev/null; }
+# kubectl logs an error of its own where several pods get ready; it counts where the wait fails.
+ready() { said=$($KUBECTL wait pod "$@" --for=condition=Ready --timeout=90s 2>&1) || { echo "$said" >&2; return 1; }; }
 remove() { $KUBECTL delete "$@" --timeout=60s >/dev/null; }
 agents() { $KUBECTL get pods --namespace=divvy-system --selector=app.kubernetes.io/component=agent --output=name | sort; }
 

@@ -68,7 +68,7 @@ def claimable_gpu(
     has no MIG. MIG profiles that the model lacks are left out, and shares where the GPU holds
     fewer than LEAST_STEPS of their size.
     """
-    if claims.shares is not None and not _has_shares(memory_mib, claims.shares):
+    if claims.shares is not None and not has_shares(memory_mib, claims.shares):
         claims = claims.model_copy(update={"shares": None})
     if not claims.counted:
         if claims.shares is None:
@@ -132,7 +132,8 @@ def memory_for_shares(memory_mib: int, shares: Shares) -> int:
     return int(memory_mib * shares.memory.oversubscribe)
 
 
-def _has_shares(memory_mib: int, shares: Shares) -> bool:
+def has_shares(memory_mib: int, shares: Shares) -> bool:
+    """Return whether a GPU holds enough steps of a share's size for the API server to take it."""
     return memory_for_shares(memory_mib, shares) >= LEAST_STEPS * shares.memory.step_mib
 
 

@@ -27,6 +27,7 @@ from divvy.agent.decide.claim_offers import (
     claim_holders,
     next_offers,
     plugin_is_done,
+    too_small,
     wanted_offers,
 )
 from divvy.agent.decide.claim_record import ClaimRecord, OfferedGpu, allocated_gpus
@@ -89,6 +90,7 @@ class Claims:
         self._owner = ""
         self._away: str | None = None  # until the first look
         self._wanted: Mapping[str, OfferedGpu] = {}
+        self._too_small: Mapping[str, str] = {}
         self._retiring: frozenset[str] = frozenset()
         self._unallocated: frozenset[str] = frozenset()
         self._tainted_since: float | None = None
@@ -139,7 +141,9 @@ class Claims:
     def status(self, snapshot: Snapshot | None) -> Mapping[str, ClaimsStatus]:
         """Return the state of every GPU that claims have or should have, by UUID."""
         registered = self._server.registered
-        return claims_status(self.record, self._wanted, self._retiring, snapshot, registered)
+        return claims_status(
+            self.record, self._wanted, self._retiring, snapshot, registered, self._too_small
+        )
 
     def waited_for(self, desired: DesiredState) -> bool:
         """Return whether a GPU that should be offered is not yet: the device plugin may have it."""
@@ -158,6 +162,7 @@ class Claims:
         self._owner, self._away = owner, ""
         if desired.config is not None:
             self._wanted = wanted_offers(desired, snapshot, self.record.offered)
+            self._too_small = too_small(desired, snapshot)
             done = plugin_is_done(desired, snapshot, kubelet, decided)
             self._offer(add=done and self._injection.by_cdi)
         self._refresh(snapshot)

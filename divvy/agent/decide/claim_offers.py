@@ -18,7 +18,7 @@ from divvy.agent.decide.holders import Held, Holder
 from divvy.agent.decide.reconciliation import KubeletView
 from divvy.agent.decide.transition import Decision
 from divvy.model import DesiredGpu, model_of_product
-from divvy.model.claim_devices import claimable_gpu
+from divvy.model.claim_devices import claimable_gpu, has_shares
 from divvy.model.contract import State
 
 CLAIM_ID = "claim:"
@@ -49,6 +49,21 @@ def wanted_offers(
         elif gpu.uuid in before:
             wanted[gpu.uuid] = before[gpu.uuid]
     return wanted
+
+
+def too_small(desired: DesiredState, snapshot: Snapshot) -> dict[str, str]:
+    """Say of each GPU, by UUID, why it has no shares although its profile offers them."""
+    found = {}
+    for layout in desired.node.gpus:
+        gpu = snapshot.gpu(layout.uuid)
+        shares = None if layout.claims is None else layout.claims.shares
+        if gpu is None or shares is None or has_shares(gpu.memory_mib, shares):
+            continue
+        found[gpu.uuid] = (
+            f"no shares: the {gpu.memory_mib:,} MiB of this GPU are less than two steps of "
+            f"{shares.memory.step_mib:,} MiB"
+        )
+    return found
 
 
 def next_offers(

@@ -28,8 +28,12 @@ def claims_status(
     retiring: Collection[str],
     snapshot: Snapshot | None,
     registered: bool,
+    too_small: Mapping[str, str],
 ) -> dict[str, ClaimsStatus]:
-    """Return the state of every GPU that claims should have, by UUID."""
+    """Return the state of every GPU that claims should have, by UUID.
+
+    ``too_small`` says of a GPU what it lacks of its profile, which is no fault of the node.
+    """
     found = {}
     for uuid in wanted:
         gpu = None if snapshot is None else snapshot.gpu(uuid)
@@ -47,5 +51,6 @@ def claims_status(
             held = ", ".join((*claims[:_MAX_NAMES], *more))
             state = State.WAITING
             reason = f"held by {held}" if held else "waiting for claims that were just allocated"
+        reason = "; ".join(filter(None, (reason, too_small.get(uuid, ""))))
         found[uuid] = ClaimsStatus(state, reason, layout)
     return found

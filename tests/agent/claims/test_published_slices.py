@@ -77,3 +77,19 @@ def test_a_gpu_that_fails_is_tainted_and_its_pods_are_told() -> None:
             await node.claims.until(lambda: node.claims.health[shares[1]][0] == "Healthy")
 
     play(scene)
+
+
+def test_a_gpu_smaller_than_two_steps_says_why_it_has_no_shares() -> None:
+    async def scene() -> None:
+        step = {"claims": {"shares": {"memory": {"step": "24Gi"}}}}
+        # Where the pool says its hardware, such a step is refused.
+        pools = {"all": {"profile": "p"}}
+        async with claims_node(1, step, pools=pools) as node:
+            assert not names(node, "share")
+            why = "no shares: the 40,960 MiB of this GPU are less than two steps of 24,576 MiB"
+            await node.until(lambda: node.status["reason"] == f"GPU 0: {why}")
+            assert node.status["state"] == "Ready"
+            node.configure(BY_SIZE, pools=pools)
+            await node.until(lambda: bool(names(node, "share")) and not node.status["reason"])
+
+    play(scene)
