@@ -1,0 +1,62 @@
+"""What happens to pods and MIG devices whenever anything happens to their node."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.conformance.faults.agents import agent_id
+from tests.conformance.faults.fault import A100, H100, Options
+from tests.conformance.scene import Scene
+
+
+@contextmanager
+def killed_pods(scene: Scene) -> Iterator[Options]:
+    """End what runs on a node's GPUs whenever anything happens to the node."""
+    # The pattern does not match the command line that it stands in.
+    kill = (
+        "for each in /proc/[0-9]*; do grep -qs 'ech[o] computed' $each/cmdline"
+        " && kill -9 ${each#/proc/}; done; true"
+    )
+    with _at_changes(scene, H100, kill):
+        yield {}
+
+
+@contextmanager
+def destroyed_mig_devices(scene: Scene) -> Iterator[Options]:
+    """Destroy a node's MIG devices, as another tool would, whenever anything happens to it."""
+    with _at_changes(scene, A100, "nvidia-smi mig -dci; nvidia-smi mig -dgi; true"):
+        yield {}
+
+
+@contextmanager
+def _at_changes(scene: Scene, node: str, script: str) -> Iterator[None]:
+    """Run a shell script on a node whenever anything happens to the node."""
+    over = threading.Event()
+
+    def watch() -> None:
+        known = _signature(scene, node)
+        while not over.wait(0.2):
+            now = _signature(scene, node)
+            if now != known:
+                scene.deployed.on_node(node, "sh", "-c", script)
+            known = now
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
+def _signature(scene: Scene, node: str) -> tuple[object, ...]:
+    """Return what any of the disruptions changes first."""
+    kubelets = scene.deployed.on_node(
+        node, "sh", "-c", "grep -lx kubelet /proc/[0-9]*/comm 2>/dev/null; true"
+    )
+    found = scene.deployed.lab.get("node", node)["metadata"]
+    profile = found["labels"].get("divvy.gpu/profile")
+    state = json.loads(found["annotations"].get("divvy.gpu/status", "{}")).get("state")
+    return (kubelets, profile, state, agent_id(scene, node))
