@@ -16,6 +16,7 @@ from divvy.render.live import live_text
 from divvy.render.terminal import difference_text, plan_text
 
 _PATIENCE = 60.0
+_PAUSE = 0.25
 # States of an agent that do not change by waiting a little.
 _SETTLED = (State.WAITING, State.BLOCKED, State.FAILED)
 
@@ -92,13 +93,16 @@ def wait_advertised(summary: Summary, stack: str) -> str | None:
     kubeconfig, context = _connection(summary)
     began = time.monotonic()
     while True:
+        looked = time.monotonic()
         difference = compare_live(after, stack, live_nodes(after, kubeconfig, context))
-        took = time.monotonic() - began
+        now = time.monotonic()
+        took = now - began
         if not difference.nodes:
             return f"the nodes advertise what the plan says, {took:.1f} s after the last step"
         if took > _PATIENCE or not any(map(_may_change, difference.nodes)):
             return _plain(live_text(difference))
-        time.sleep(0.25)
+        # A look at thousands of nodes keeps the API server busy, which the nodes wait for.
+        time.sleep(max(_PAUSE, 2 * (now - looked)))
 
 
 def _may_change(node: NodeDifference) -> bool:

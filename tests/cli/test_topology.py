@@ -78,3 +78,20 @@ def test_an_agent_at_work_is_waited_for(said: Any, late: LiveNode) -> None:
 
 def test_an_agent_that_waits_for_pods_is_not_waited_for(said: Any) -> None:
     assert "Waiting" in said(node("known", {}, "Waiting"))
+
+
+def test_looks_at_many_nodes_leave_the_api_server_time(
+    said: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, pauses = iter([0.0, 0.0, 0.01, 10.0, 14.0, 14.0, 15.0]), []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            raise Waited
+
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("time.sleep", sleep)
+    with pytest.raises(Waited):
+        said(node("known", {}))
+    assert pauses == [0.25, 8.0]
