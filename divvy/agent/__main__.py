@@ -103,7 +103,6 @@ def main() -> None:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    logging.getLogger("httpx2").setLevel(logging.WARNING)
     try:
         settings = settings_from(os.environ)
     except InvalidSetting as problem:

@@ -5,18 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import random
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
-import httpx2
-from lightkube import ApiError, AsyncClient
-from lightkube.models.core_v1 import EventSource, ObjectReference
-from lightkube.models.meta_v1 import DeleteOptions, ObjectMeta, Preconditions
-from lightkube.resources.core_v1 import ConfigMap, Event, Node, PodEviction
-from lightkube.types import PatchType
-
+from divvy.agent.api_server.access import access_from
+from divvy.agent.api_server.rest import MERGE_PATCH, ApiError, RestClient, Unreachable
 from divvy.agent.decide.node import NodeView
 from divvy.model.contract import CONFIG_KEY
 
@@ -24,7 +20,7 @@ _log = logging.getLogger(__name__)
 _RETRY_SECONDS = 2.0
 # A watch begins with what there is: one that says nothing has nobody at its other end.
 _FIRST_EVENT_SECONDS = 15.0
-AWAY = (ApiError, httpx2.HTTPError)
+AWAY = (ApiError, Unreachable)
 
 
 class ApiServer:
@@ -37,7 +33,7 @@ class ApiServer:
     def __init__(
         self, node: str, namespace: str, config_map: str, watch_seconds: float = 240.0
     ) -> None:
-        self._client = AsyncClient(namespace=namespace, field_manager="divvy-agent")
+        self._client = RestClient(access_from(os.environ))
         self._node = node
         self._namespace = namespace
         self._config_map = config_map
@@ -52,13 +48,11 @@ class ApiServer:
     async def watch_node(self, on_node: Callable[[NodeView], None]) -> None:
         """Call ``on_node`` with the node now and after every change of it, for ever."""
 
-        def on_event(kind: str, node: Node) -> None:
-            if kind != "DELETED" and node.metadata is not None:
-                on_node(_view(node, node.metadata))
+        def on_event(kind: str, node: Mapping[str, Any]) -> None:
+            if kind != "DELETED":
+                on_node(_view(node))
 
-        await self._watch(
-            "node", lambda: self._client.watch(Node, fields={"metadata.name": self._node}), on_event
-        )
+        await self._watch("node", "/api/v1/nodes", self._node, on_event)
 
     async def watch_config(self, on_config: Callable[[str | None], None]) -> None:
         """Call ``on_config`` with the stack's canonical JSON now and after every change.
@@ -66,31 +60,25 @@ class ApiServer:
         None says that there is no such ConfigMap, or no such key in it.
         """
 
-        def on_event(kind: str, config_map: ConfigMap) -> None:
-            gone = kind == "DELETED" or config_map.data is None
-            on_config(None if gone else (config_map.data or {}).get(CONFIG_KEY))
+        def on_event(kind: str, config_map: Mapping[str, Any]) -> None:
+            data = {} if kind == "DELETED" else config_map.get("data") or {}
+            on_config(data.get(CONFIG_KEY))
 
-        await self._watch(
-            "configuration",
-            lambda: self._client.watch(
-                ConfigMap,
-                namespace=self._namespace,
-                fields={"metadata.name": self._config_map},
-            ),
-            on_event,
-        )
+        path = f"/api/v1/namespaces/{self._namespace}/configmaps"
+        await self._watch("configuration", path, self._config_map, on_event)
 
     async def _watch(
         self,
         what: str,
-        open_watch: Callable[[], AsyncIterable[tuple[str, Any]]],
-        on_event: Callable[[str, Any], None],
+        path: str,
+        name: str,
+        on_event: Callable[[str, Mapping[str, Any]], None],
     ) -> None:
         reported = ""
         while True:
             told = False
             try:
-                events = cast("AsyncGenerator[tuple[str, Any], None]", open_watch())
+                events = self._client.watch(path, fieldSelector=f"metadata.name={name}")
                 async with contextlib.aclosing(events):
                     while True:
                         patience = self._watch_seconds if told else _FIRST_EVENT_SECONDS
@@ -118,7 +106,9 @@ class ApiServer:
         """Merge labels and annotations into the node (None removes); False when that failed."""
         patch = {"metadata": {"labels": dict(labels), "annotations": dict(annotations)}}
         try:
-            await self._client.patch(Node, self._node, patch, patch_type=PatchType.MERGE)
+            await self._client.request(
+                "PATCH", f"/api/v1/nodes/{self._node}", patch, kind=MERGE_PATCH
+            )
         except AWAY as error:
             _log.warning("cannot write to node %s: %s", self._node, error)
             return False
@@ -127,36 +117,34 @@ class ApiServer:
     async def event(self, node_uid: str, kind: str, reason: str, message: str) -> None:
         """Record a Kubernetes Event about the node; ``kind`` is "Normal" or "Warning"."""
         # The kubelet, too, uses the node's name as uid; kubectl describe looks for it.
-        node = ObjectReference(
-            kind="Node", name=self._node, uid=node_uid or self._node, apiVersion="v1"
-        )
+        node = _reference("Node", self._node, node_uid or self._node)
         await self._record(node, "default", kind, reason, message)
 
     async def pod_event(self, pod: str, uid: str, reason: str, message: str) -> None:
         """Record a warning about a pod, "namespace/name"."""
         namespace, _, name = pod.partition("/")
-        about = ObjectReference(
-            kind="Pod", name=name, namespace=namespace, uid=uid, apiVersion="v1"
-        )
+        about = {**_reference("Pod", name, uid), "namespace": namespace}
         await self._record(about, namespace, "Warning", reason, message)
 
     async def _record(
-        self, about: ObjectReference, namespace: str, kind: str, reason: str, message: str
+        self, about: Mapping[str, str], namespace: str, kind: str, reason: str, message: str
     ) -> None:
-        now = datetime.now(UTC)
-        event = Event(
-            metadata=ObjectMeta(generateName=f"{about.name}.", namespace=namespace),
-            involvedObject=about,
-            type=kind,
-            reason=reason,
-            message=message[:1024],
-            source=EventSource(component="divvy-agent", host=self._node),
-            firstTimestamp=now,
-            lastTimestamp=now,
-            count=1,
-        )
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{about['name']}.", "namespace": namespace},
+            "involvedObject": about,
+            "type": kind,
+            "reason": reason,
+            "message": message[:1024],
+            "source": {"component": "divvy-agent", "host": self._node},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
         try:
-            await self._client.create(event)
+            await self._client.request("POST", f"/api/v1/namespaces/{namespace}/events", event)
         except AWAY as error:
             _log.warning("cannot record the event %s: %s", reason, error)
 
@@ -166,12 +154,16 @@ class ApiServer:
         ``uid`` is a precondition: another pod that has come to that name is left alone.
         """
         namespace, _, name = pod.partition("/")
-        eviction = PodEviction(
-            metadata=ObjectMeta(name=name, namespace=namespace),
-            deleteOptions=DeleteOptions(preconditions=Preconditions(uid=uid)),
-        )
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
         try:
-            await self._client.create(eviction, name, namespace=namespace)
+            await self._client.request(
+                "POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", eviction
+            )
         except AWAY as error:
             return str(error)
         return None
@@ -181,7 +173,16 @@ class ApiServer:
         await self._client.close()
 
 
-def _view(node: Node, meta: ObjectMeta) -> NodeView:
-    info = node.status.nodeInfo if node.status else None
-    runtime = info.containerRuntimeVersion if info else ""
-    return NodeView(meta.uid or "", meta.labels or {}, meta.annotations or {}, runtime)
+def _reference(kind: str, name: str, uid: str) -> dict[str, str]:
+    return {"apiVersion": "v1", "kind": kind, "name": name, "uid": uid}
+
+
+def _view(node: Mapping[str, Any]) -> NodeView:
+    meta = node["metadata"]
+    info = (node.get("status") or {}).get("nodeInfo") or {}
+    return NodeView(
+        meta.get("uid") or "",
+        meta.get("labels") or {},
+        meta.get("annotations") or {},
+        info.get("containerRuntimeVersion") or "",
+    )

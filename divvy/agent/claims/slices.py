@@ -7,10 +7,9 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lightkube import ApiError
-
 from divvy.agent.api_server.claims import CONFLICT, NOT_FOUND, ClaimsApi, is_forbidden
 from divvy.agent.api_server.client import AWAY
+from divvy.agent.api_server.rest import ApiError
 from divvy.agent.decide.claim_slices import same_spec
 
 _log = logging.getLogger(__name__)
@@ -74,7 +73,7 @@ class SlicePublisher:
                     self._tell("")
                     continue
                 self._wake.set()
-                wrote = isinstance(error, ApiError) and error.status.code in _WRITTEN_BY_OTHERS
+                wrote = isinstance(error, ApiError) and error.code in _WRITTEN_BY_OTHERS
                 if not wrote:
                     await self._pause(error)
 

@@ -1,0 +1,106 @@
+"""How the agent finds its API server: as a pod, and by a kubeconfig."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from divvy.agent.api_server.access import NoAccess, access_from
+from divvy.lab.certificates import create_authority
+
+POD = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
+
+
+def kubeconfig(folder: Path, cluster: dict[str, Any], user: dict[str, Any]) -> dict[str, str]:
+    value = {
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "now", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "now",
+    }
+    (folder / "config").write_text(json.dumps(value))
+    return {"KUBECONFIG": str(folder / "config")}
+
+
+def authority(folder: Path) -> Path:
+    create_authority(folder).issue(folder, "client", "me")
+    return next(folder.glob("ca*.crt"))
+
+
+def test_a_pod_has_its_service_account(tmp_path: Path) -> None:
+    authority(tmp_path).rename(tmp_path / "ca.crt")
+    (tmp_path / "token").write_text("one\n")
+    access = access_from(POD, tmp_path)
+    assert (access.host, access.port, access.bearer()) == ("fd00::1", 443, "one")
+    assert access.tls is not None
+    assert access.tls.verify_mode is ssl.CERT_REQUIRED
+    # Of no other authority than the cluster's.
+    assert len(access.tls.get_ca_certs()) == 1
+    (tmp_path / "token").write_text("two\n")
+    assert access.bearer() == "two"
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, str]], dict[str, str]]:
+    def place(found: dict[str, str]) -> dict[str, str]:
+        for name in POD:
+            monkeypatch.delenv(name, raising=False)
+        for name, value in found.items():
+            monkeypatch.setenv(name, value)
+        return found
+
+    return place
+
+
+Place = Callable[[dict[str, str]], dict[str, str]]
+
+
+def test_a_kubeconfig_names_a_server_in_the_clear(tmp_path: Path, environment: Place) -> None:
+    found = kubeconfig(tmp_path, {"server": "http://127.0.0.1:81/k8s/"}, {"token": "t"})
+    access = access_from({**POD, **environment(found)}, tmp_path / "no-account")
+    assert (access.host, access.port, access.path) == ("127.0.0.1", 81, "/k8s")
+    assert (access.tls, access.bearer()) == (None, "t")
+
+
+def test_certificates_stand_in_files_or_in_the_kubeconfig(
+    tmp_path: Path, environment: Place
+) -> None:
+    def data(path: Path) -> str:
+        return base64.b64encode(path.read_bytes()).decode()
+
+    ca, certificate = authority(tmp_path), tmp_path / "client.crt"
+    files = {"client-certificate": "client.crt", "client-key": str(tmp_path / "client.key")}
+    texts = {
+        "client-certificate-data": data(certificate),
+        "client-key-data": data(tmp_path / "client.key"),
+    }
+    for of_server, user in (
+        ({"certificate-authority": ca.name}, files),
+        ({"certificate-authority-data": data(ca)}, texts),
+    ):
+        found = kubeconfig(tmp_path, {"server": "https://api", **of_server}, user)
+        access = access_from(environment(found))
+        assert access.port == 443
+        assert access.tls is not None
+        assert len(access.tls.get_ca_certs()) == 1
+        assert access.tls.check_hostname
+
+
+def test_what_cannot_be_used_is_said(tmp_path: Path, environment: Place) -> None:
+    user = {"exec": {"command": "aws", "apiVersion": "client.authentication.k8s.io/v1"}}
+    environment(kubeconfig(tmp_path, {"server": "https://api"}, user))
+    with pytest.raises(NoAccess, match="users with exec are not supported"):
+        access_from({})
+    environment({"KUBECONFIG": str(tmp_path / "none")})
+    with pytest.raises(NoAccess, match="none not found"):
+        access_from({})
+    (tmp_path / "ca.crt").touch()
+    (tmp_path / "token").touch()
+    with pytest.raises(NoAccess, match="the service account cannot be used"):
+        access_from(POD, tmp_path)

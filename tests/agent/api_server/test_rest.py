@@ -1,0 +1,267 @@
+"""Requests and watches over a server that answers byte by byte as it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from divvy.agent.api_server.access import Access
+from divvy.agent.api_server.rest import ApiError, RestClient, Unreachable
+from divvy.lab.certificates import create_authority
+from tests.fakes.scene import play
+
+LINES = {version: f'{{"type":"ADDED","object":{{"metadata":{{"resourceVersion":"{version}"}}}}}}\n'
+         for version in ("7", "8", "9")}  # fmt: skip
+
+
+@dataclass
+class Server:
+    """Gives prepared answers, one for each request, and closes where one is None."""
+
+    port: int = 0
+    answers: list[bytes | None] = field(default_factory=list)
+    heads: list[str] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+    connections: int = 0
+    open: int = 0
+
+    async def client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.open += 1
+        try:
+            while self.answers:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode()
+                sizes = [line for line in head.splitlines() if line.startswith("Content-Length")]
+                size = int(sizes[0].split()[1]) if sizes else 0
+                self.heads.append(head)
+                self.bodies.append(await reader.readexactly(size))
+                answer = self.answers.pop(0)
+                if answer is None:
+                    break
+                writer.write(answer)
+                await writer.drain()
+                if b"Length" not in answer and not answer.endswith(b"0\r\n\r\n"):
+                    break
+        except (OSError, EOFError):
+            pass
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+            self.open -= 1
+
+
+@asynccontextmanager
+async def serving(tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
+    server = Server()
+    listening = await asyncio.start_server(server.client, "127.0.0.1", 0, ssl=tls)
+    server.port = listening.sockets[0].getsockname()[1]
+    try:
+        yield server
+    finally:
+        listening.close()
+        while server.open:
+            await asyncio.sleep(0.01)
+
+
+def answer(body: object, status: str = "200 OK") -> bytes:
+    text = json.dumps(body).encode()
+    return b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s" % (status.encode(), len(text), text)
+
+
+def chunked(*parts: str, end: bool = True) -> bytes:
+    chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part.encode()) for part in parts)
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return head + chunks + (b"0\r\n\r\n" if end else b"")
+
+
+def client_of(server: Server) -> RestClient:
+    return RestClient(Access("127.0.0.1", server.port))
+
+
+def raised(kind: type[Exception], prepared: bytes | None) -> Exception:
+    """Return the error of a request that is answered with this."""
+    found: list[Exception] = []
+
+    async def scene() -> None:
+        async with serving() as server:
+            server.answers = [prepared]
+            with pytest.raises(kind) as problem:
+                await client_of(server).request("GET", "/api")
+            found.append(problem.value)
+
+    play(scene)
+    return found[0]
+
+
+def test_a_request_says_what_it_writes_and_uses_its_connection_again() -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            client = client_of(server)
+            server.answers = [answer({"a": 1}), chunked('{"b"', ":2}")]
+            assert await client.request("POST", "/api/v1/x", {"name": "é"}) == {"a": 1}
+            assert await client.request("GET", "/api/v1/x", limit="1") == {"b": 2}
+            await client.close()
+            first, second = (head.splitlines()[0] for head in server.heads)
+            assert first == "POST /api/v1/x?fieldManager=divvy-agent HTTP/1.1"
+            assert second == "GET /api/v1/x?limit=1 HTTP/1.1"
+            assert json.loads(server.bodies[0]) == {"name": "é"}
+            assert server.connections == 1
+
+    play(scene)
+
+
+def test_a_connection_that_the_server_has_closed_is_not_used_again() -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            client = client_of(server)
+            for number in range(2):
+                server.answers = [answer(number)]  # it closes after its last one
+                assert await client.request("GET", "/api") == number
+                await asyncio.sleep(0.05)
+            await client.close()
+            assert server.connections == 2
+
+    play(scene)
+
+
+def test_a_refusal_has_its_code_and_the_servers_words() -> None:
+    refusal = raised(ApiError, answer({"message": "it is another's"}, "409 Conflict"))
+    assert isinstance(refusal, ApiError)
+    assert (refusal.code, str(refusal)) == (409, "it is another's")
+    assert str(raised(ApiError, answer("busy", "503 Unavailable"))) == "HTTP status 503"
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        None,
+        b"HTTP/1.1 200 OK\r\nContent-",
+        b"HTTP/1.1 200 OK\r\nContent-Type: a\r\n\r\n{",
+        b"SSH-2.0-OpenSSH\r\n",
+        chunked('{"a"', end=False),
+    ],
+)
+def test_an_answer_that_is_cut_off_or_is_none_is_no_answer(cut: bytes | None) -> None:
+    assert str(raised(Unreachable, cut))
+
+
+def test_nobody_listening_is_no_answer() -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            client = client_of(server)
+        with pytest.raises(Unreachable, match="onnect"):
+            await client.request("GET", "/api")
+
+    play(scene)
+
+
+def watched(*answers: bytes, count: int) -> tuple[list[str], list[str], str]:
+    """Return versions seen, requests made and the error that ended it."""
+    versions: list[str] = []
+    requests: list[str] = []
+    problems: list[str] = []
+
+    async def scene() -> None:
+        async with serving() as server:
+            server.answers = [*answers]
+            try:
+                async with aclosing(client_of(server).watch("/api/v1/nodes")) as events:
+                    async for _, seen in events:
+                        versions.append(seen["metadata"]["resourceVersion"])
+                        if len(versions) == count:
+                            break
+            except (ApiError, Unreachable) as error:
+                problems.append(str(error))
+            requests.extend(head.splitlines()[0].split()[1] for head in server.heads)
+
+    play(scene)
+    return versions, requests, "".join(problems)
+
+
+def test_a_watch_that_ends_in_good_order_goes_on_where_it_was() -> None:
+    # A line may come in two parts, and two in one.
+    first = chunked(LINES["7"] + LINES["8"][:20], LINES["8"][20:])
+    versions, requests, problem = watched(first, chunked(LINES["9"]), count=3)
+    assert versions == ["7", "8", "9"]
+    path = "/api/v1/nodes?"
+    assert requests == [f"{path}watch=true", f"{path}resourceVersion=8&watch=true"]
+    assert problem == ""
+
+
+def test_a_watch_that_breaks_or_is_refused_says_so() -> None:
+    versions, _, problem = watched(chunked(LINES["7"], end=False), count=2)
+    assert (versions, problem[:22]) == (["7"], "peer closed connection")
+    gone = '{"type":"ERROR","object":{"code":410,"message":"too old"}}\n'
+    assert watched(chunked(gone), count=2)[2] == "too old"
+
+
+def test_a_token_is_read_again_for_every_request(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            file = tmp_path / "token"
+            client = RestClient(Access("127.0.0.1", server.port, token_file=file))
+            server.answers = [answer({}), answer({})]
+            for token in ("first", "second"):
+                file.write_text(f"{token}\n")
+                await client.request("GET", "/api")
+                assert f"Authorization: Bearer {token}\r\n" in server.heads[-1]
+            await client.close()
+
+    play(scene)
+
+
+@pytest.mark.parametrize(("host", "met"), [("127.0.0.1", True), ("10.0.0.1", False)])
+def test_a_server_has_to_prove_who_it_is(tmp_path: Path, host: str, met: bool) -> None:
+    authority = create_authority(tmp_path)
+    authority.issue(tmp_path, "server", "api", hosts=[host])
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
+
+    async def scene() -> None:
+        async with serving(tls) as server:
+            server.answers = [answer({"a": 1})]
+            context = ssl.create_default_context(cafile=next(tmp_path.glob("ca*.crt")))
+            client = RestClient(Access("127.0.0.1", server.port, tls=context))
+            if met:
+                assert await client.request("GET", "/api") == {"a": 1}
+            else:
+                with pytest.raises(Unreachable, match="certificate"):
+                    await client.request("GET", "/api")
+            await client.close()
+
+    play(scene)
+
+
+def test_an_answer_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("divvy.agent.api_server.rest._SECONDS", 0.1)
+
+    async def scene() -> None:
+        async with silent() as port:
+            with pytest.raises(Unreachable, match="in time"):
+                await RestClient(Access("127.0.0.1", port)).request("GET", "/api")
+
+    play(scene)
+
+
+@asynccontextmanager
+async def silent() -> AsyncIterator[int]:
+    ended = asyncio.Event()
+
+    async def say_nothing(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await ended.wait()
+        writer.close()
+
+    listening = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    try:
+        yield listening.sockets[0].getsockname()[1]
+    finally:
+        ended.set()
+        listening.close()
