@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
@@ -34,11 +33,10 @@ from divvy.agent.observe import Observer
 from divvy.agent.reconfigure import Reconfigurer
 from divvy.agent.settings import Settings
 from divvy.agent.state_clock import StateClock
+from divvy.agent.wake import Wake
 from divvy.model import generation
 
 _log = logging.getLogger(__name__)
-# What wakes reconciliation comes in bursts: all GPUs that were repartitioned together, for one.
-_TOGETHER_SECONDS = 0.005
 _RESEND_SECONDS = 5.0
 # Without a reconciliation for so long, something in the agent hangs.
 _HANGING_SECONDS = 120.0
@@ -50,7 +48,7 @@ class Agent:
     def __init__(self, settings: Settings, api: ApiServer) -> None:
         self._settings = settings
         self._api = api
-        self._wake = asyncio.Event()
+        self._wake = Wake()
         self._boot = boot_id(settings.driver_root)
         self._problems: dict[str, str] = {}
         checkpoint_file = CheckpointFile(settings.state_folder)
@@ -59,7 +57,7 @@ class Agent:
         self._config = saved.config
         self._node = NodeView("", saved.labels, {}, saved.runtime)
         self._desired = DesiredState()
-        self._loops = Loops(self._wake.set)
+        self._loops = Loops(self._wake.soon)
         self._resent = 0.0
         self._kubelet_unknown = False
         self._reconciled = monotonic()
@@ -70,24 +68,24 @@ class Agent:
         self.driver = Driver(
             settings.driver_root,
             saved.gpus,
-            on_change=self._wake.set,
+            on_change=self._wake.soon,
             on_xid=self._health.on_xid,
             on_scan=self._health.on_scan,
         )
         pod_resources = PodResources(settings.pod_resources_socket)
         self.holders = DeviceHolders(pod_resources, settings.plugin_folder, saved.forgotten)
         self._advertiser = Advertiser(
-            settings, self.driver, self._health, self.holders, self._wake.set
+            settings, self.driver, self._health, self.holders, self._wake.soon
         )
         self.plugins = self._advertiser.plugins
-        self._reconfigurer = Reconfigurer(self.driver, api, self._wake.set)
+        self._reconfigurer = Reconfigurer(self.driver, api, self._wake.soon)
         self.claims = Claims(
             settings,
             self.driver,
             self._health,
             self._advertiser.injection,
             pod_resources,
-            self._wake.set,
+            self._wake.soon,
         )
         self._observer = Observer(
             api,
@@ -181,12 +179,12 @@ class Agent:
         if beside and beside != feature_discovery_beside(self._node.labels):
             _log.warning("%s", beside)
         self._node = node
-        self._wake.set()
+        self._wake.soon()
 
     def _on_config(self, text: str | None) -> None:
         if text is not None:
             self._config = text
-        self._wake.set()
+        self._wake.now()
 
     async def _reconcile_for_ever(self) -> None:
         await self._advertiser.tried()
@@ -195,10 +193,7 @@ class Agent:
             longest = await self._reconcile()
             self._reconciled = monotonic()
             self._loops.is_well("reconciliation")
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(longest):
-                    await self._wake.wait()
-                    await asyncio.sleep(_TOGETHER_SECONDS)
+            await self._wake.wait(longest)
 
     async def _reconcile(self) -> float:
         """Observe, decide, advertise, apply, report; return how long the next may wait."""
@@ -269,7 +264,7 @@ class Agent:
 
     def _on_health(self) -> None:
         self._health_changed.set()
-        self._wake.set()
+        self._wake.soon()
 
     async def _advertise_health(self) -> None:
         """Advertise another health at once: a look at the kubelet may take its time."""

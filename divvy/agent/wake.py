@@ -1,0 +1,39 @@
+"""What makes reconciliation look again: now, or with what comes in the same burst."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+# GPUs that were repartitioned together end within so long of each other.
+TOGETHER_SECONDS = 0.005
+
+
+class Wake:
+    """Wakes one waiter."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self._now = asyncio.Event()
+
+    def soon(self) -> None:
+        """Wake it together with what follows within a moment."""
+        self._event.set()
+
+    def now(self) -> None:
+        """Wake it at once: nothing else comes with this."""
+        self._now.set()
+        self._event.set()
+
+    def clear(self) -> None:
+        """Forget what there was until now."""
+        self._event.clear()
+        self._now.clear()
+
+    async def wait(self, longest: float) -> None:
+        """Wait until woken, ``longest`` seconds at most."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(longest):
+                await self._event.wait()
+                async with asyncio.timeout(TOGETHER_SECONDS):
+                    await self._now.wait()

@@ -1,0 +1,51 @@
+"""A burst is looked at once, and a change that comes alone is not held up for one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from divvy.agent import wake
+from divvy.agent.wake import Wake
+
+
+def waited(monkeypatch: pytest.MonkeyPatch, *calls: str, longest: float = 5.0) -> float:
+    """Return how long a waiter waited that was called so while it did."""
+    monkeypatch.setattr(wake, "TOGETHER_SECONDS", 0.3)
+
+    async def scene() -> float:
+        waker = Wake()
+        began = time.monotonic()
+        for after, call in enumerate(calls, 1):
+            asyncio.get_running_loop().call_later(0.05 * after, getattr(waker, call))
+        await waker.wait(longest)
+        return time.monotonic() - began
+
+    return asyncio.run(scene())
+
+
+def test_what_comes_in_a_burst_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert waited(monkeypatch, "soon", "soon") >= 0.35
+
+
+def test_what_comes_alone_is_not_held_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert waited(monkeypatch, "now") < 0.3
+    assert waited(monkeypatch, "soon", "now") < 0.3
+
+
+def test_nothing_is_waited_for_longer_than_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert waited(monkeypatch, longest=0.1) < 0.3
+
+
+def test_what_was_before_is_forgotten() -> None:
+    async def scene() -> None:
+        waker = Wake()
+        waker.now()
+        waker.clear()
+        began = time.monotonic()
+        await waker.wait(0.1)
+        assert time.monotonic() - began >= 0.1
+
+    asyncio.run(scene())
