@@ -15,7 +15,11 @@ from divvy.agent.decide.inventory import Resource
 from divvy.agent.kubelet.api import deviceplugin_pb2 as api
 from divvy.agent.kubelet.api import deviceplugin_pb2_grpc as stubs
 from divvy.agent.kubelet.device_plugin import API_VERSION, Allocator, ResourceServer
-from divvy.agent.kubelet.plugin_sockets import serving_sockets
+from divvy.agent.kubelet.plugin_sockets import (
+    folder_version,
+    serving_sockets,
+    sockets_beside,
+)
 from divvy.agent.ticks import next_tick_or
 
 _log = logging.getLogger(__name__)
@@ -44,6 +48,8 @@ class DevicePlugins:
         self._wake = asyncio.Event()
         self._on_change = on_change
         self._reported = ""
+        # The folder's version at the last look, where another look would find the same.
+        self._calm: int | None = None
         self.listed = 0.0  # when a list became another last (monotonic)
         self.rivals: dict[str, str] = {}
 
@@ -117,7 +123,12 @@ class DevicePlugins:
         self._wake.set()
 
     async def _keep_registered(self) -> None:
-        rivals = serving_sockets(self._folder)
+        version = folder_version(self._folder)
+        if version is not None and version == self._calm and not self._unregistered:
+            return
+        self._calm = None
+        others = sockets_beside(self._folder)
+        rivals = serving_sockets(self._folder, others)
         if rivals != self.rivals:
             self.rivals = rivals
             self._on_change()
@@ -148,6 +159,8 @@ class DevicePlugins:
                 self._unregistered.discard(name)
         self._identity = identity
         self._reported = ""
+        # A socket of others may get somebody who listens at any time.
+        self._calm = None if others else version
 
     async def _register(self, resource: str) -> bool:
         server = self._servers[resource]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from divvy.agent.decide.coexistence import (
     others_at_work,
     sockets_of_others,
 )
-from divvy.agent.kubelet.plugin_sockets import serving_sockets
+from divvy.agent.kubelet.plugin_sockets import folder_version, serving_sockets, sockets_beside
 from divvy.agent.kubelet.registration import DevicePlugins
 from divvy.agent.node_lock import NodeLock
 from tests.agent.devices import whole
@@ -35,8 +37,10 @@ def listen(path: Path) -> socket.socket:
 
 def test_a_socket_counts_while_somebody_listens_on_it(sockets: Path) -> None:
     with listen(sockets / "nvidia-gpu.sock"), listen(sockets / "divvy-nvidia.com_gpu.sock"):
-        assert serving_sockets(sockets) == {"nvidia-gpu.sock": "NVIDIA's device plugin"}
-    assert serving_sockets(sockets) == {}
+        beside = sockets_beside(sockets)
+        assert beside == {"nvidia-gpu.sock": "NVIDIA's device plugin"}
+        assert serving_sockets(sockets, beside) == beside
+    assert serving_sockets(sockets, beside) == {}
 
 
 def test_the_other_is_named() -> None:
@@ -106,6 +110,55 @@ def test_a_plugin_that_appears_gets_the_gpus_and_ours_come_back_after_it(sockets
             await plugin.stop()
 
     play(scene)
+
+
+def test_a_folder_in_which_nothing_changes_is_not_listed_again(
+    sockets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[float] = []
+
+    def counted(folder: Path) -> dict[str, str]:
+        looks.append(time.monotonic())
+        return sockets_beside(folder)
+
+    monkeypatch.setattr("divvy.agent.kubelet.registration.sockets_beside", counted)
+
+    async def scene() -> None:
+        async with fake_kubelet(sockets) as kubelet:
+            plugin = DevicePlugins(kubelet.plugins, Allocator(), lambda: None)
+            await plugin.advertise((whole(2),))
+            watch = asyncio.create_task(plugin.watch())
+            await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
+            await asyncio.sleep(2.5)
+            looks.clear()
+            await asyncio.sleep(2)
+            assert looks == []
+            # Made before, and listened on when its folder has long been quiet again.
+            other = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            other.bind(str(kubelet.plugins / "nvidia-gpu.sock"))
+            with other:
+                await asyncio.sleep(2.5)
+                assert kubelet.allocatable(GPU) == 2
+                other.listen()
+                await kubelet.until(lambda: kubelet.allocatable(GPU) == 0)
+            watch.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watch
+            await plugin.stop()
+
+    play(scene)
+
+
+def test_a_folder_tells_no_version_while_it_may_still_change_within_it(tmp_path: Path) -> None:
+    assert folder_version(tmp_path) is None
+    long_ago = time.time_ns() - 60 * 10**9
+    os.utime(tmp_path, ns=(long_ago, long_ago))
+    assert folder_version(tmp_path) == long_ago
+    # The clock was put back meanwhile.
+    ahead = time.time_ns() + 60 * 10**9
+    os.utime(tmp_path, ns=(ahead, ahead))
+    assert folder_version(tmp_path) is None
+    assert folder_version(tmp_path / "none") is None
 
 
 def test_the_second_agent_of_a_node_learns_who_has_it(tmp_path: Path) -> None:
