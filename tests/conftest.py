@@ -38,7 +38,7 @@ def lab() -> Iterator[RunningLab]:
     """Give the lab of stacks/Pulumi.lab.yaml; leave it as it was found, up or down.
 
     A lab on which somebody has deployed Divvy, as `make demo` does, or a test session that was
-    killed, is made anew: tests install what would already be there.
+    killed, is recreated: tests install what would already be there.
 
     Two sessions at once need two labs: DIVVY_LAB names the second one, and DIVVY_LAB_STACK is a
     stack file like the lab's whose `divvy:lab` has another network.

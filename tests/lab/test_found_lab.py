@@ -15,7 +15,7 @@ pytestmark = pytest.mark.lab
 _TEST = "tests/lab/test_driver_tags.py::test_a_tag_that_is_missing"
 
 
-def test_a_lab_with_divvy_on_it_is_made_anew_any_other_is_kept(small_lab: SmallLab) -> None:
+def test_a_lab_with_divvy_on_it_is_recreated_any_other_is_kept(small_lab: SmallLab) -> None:
     small_lab.up()
     small_lab.kubectl("create", "namespace", "somebody")
     _run_a_test(small_lab)
