@@ -9,6 +9,7 @@ import signal
 import sys
 
 from divvy.agent.agent import Agent
+from divvy.agent.api_server.access import NoAccess
 from divvy.agent.api_server.client import ApiServer
 from divvy.agent.debug import SOCKET, state_page
 from divvy.agent.metrics import metrics_page
@@ -104,10 +105,9 @@ def main() -> None:
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     try:
-        settings = settings_from(os.environ)
-    except InvalidSetting as problem:
+        asyncio.run(_run(settings_from(os.environ)))
+    except (InvalidSetting, NoAccess) as problem:
         sys.exit(f"divvy agent: {problem}")
-    asyncio.run(_run(settings))
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ _SECONDS = 10.0
 # A connection in no use for longer is not used again: servers close such.
 _IDLE_SECONDS = 5.0
 _WRITES = frozenset({"POST", "PUT", "PATCH"})
+# A server that ends every watch at once is not asked again without a pause.
+_AGAIN_SECONDS = 1.0
 _MAX_PART = 1 << 16
 
 
@@ -137,6 +139,7 @@ class RestClient:
                         raise ApiError(seen.get("code", 0), seen.get("message", "watch failed"))
                     version = seen["metadata"]["resourceVersion"]
                     yield kind, seen
+            await asyncio.sleep(_AGAIN_SECONDS)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -196,6 +196,21 @@ def test_a_watch_that_ends_in_good_order_goes_on_where_it_was() -> None:
     assert problem == ""
 
 
+def test_a_server_that_ends_every_watch_at_once_is_not_asked_all_the_time() -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            server.answers = [chunked()] * 100
+            events = client_of(server).watch("/api/v1/nodes")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1.5):
+                    await anext(events)
+            await events.aclose()
+            assert len(server.heads) == 2
+            server.answers.clear()
+
+    play(scene)
+
+
 def test_a_watch_that_breaks_or_is_refused_says_so() -> None:
     versions, _, problem = watched(chunked(LINES["7"], end=False), count=2)
     assert (versions, problem[:22]) == (["7"], "peer closed connection")

@@ -1,0 +1,41 @@
+"""What the agent says where it cannot start."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.agent import free_port
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"DIVVY_PORT": "99999"}, "divvy agent: DIVVY_PORT is '99999': a port number"),
+        ({"KUBECONFIG": "/nowhere"}, "divvy agent: the kubeconfig cannot be used"),
+    ],
+)
+def test_one_sentence_and_the_end(tmp_path: Path, given: dict[str, str], said: str) -> None:
+    named = {"NODE_NAME": "n1", "NAMESPACE": "divvy-system", "DIVVY_LISTEN": "127.0.0.1"}
+    environment = {
+        **os.environ,
+        **named,
+        "DIVVY_STATE_FOLDER": str(tmp_path),
+        "DIVVY_PORT": str(free_port()),
+        **given,
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "divvy.agent"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(said)
+    assert "Traceback" not in done.stderr
