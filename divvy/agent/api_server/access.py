@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PORTS = {"http": 80, "https": 443}
+# What a file that is no kubeconfig leads to.
+_ODD = (KeyError, ValueError, TypeError, AttributeError)
 
 
 class NoAccess(Exception):
@@ -29,7 +31,11 @@ class Access:
 
     def bearer(self) -> str:
         """Return the token of now: the kubelet writes another one every hour or so."""
-        return self.token if self.token_file is None else self.token_file.read_text().strip()
+        text = self.token if self.token_file is None else self.token_file.read_text()
+        token = text.strip()
+        if not (token.isascii() and token.isprintable()):
+            raise ValueError("the token is not one line of ASCII")  # and stays out of the log
+        return token
 
 
 def access_from(environment: Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> Access:
@@ -46,6 +52,7 @@ def access_from(environment: Mapping[str, str], account: Path = SERVICE_ACCOUNT)
 
 def _of_kubeconfig() -> Access:
     # Beside a cluster, by hand and in tests: 5 MB that a pod does not need.
+    import yaml  # noqa: PLC0415
     from lightkube.config.client_adapter import verify_cluster  # noqa: PLC0415
     from lightkube.config.kubeconfig import KubeConfig  # noqa: PLC0415
     from lightkube.config.models import User  # noqa: PLC0415
@@ -61,14 +68,16 @@ def _of_kubeconfig() -> Access:
         for way in ("exec", "auth_provider", "username"):
             if getattr(user, way):
                 raise NoAccess(f"kubeconfig: users with {way} are not supported")
+        if server.scheme not in _PORTS or not server.hostname:
+            raise NoAccess("kubeconfig: the server is no URL with http or https and a host")
         secure = server.scheme == "https"
         return Access(
-            host=server.hostname or "",
+            host=server.hostname,
             port=server.port or _PORTS[server.scheme],
             path=server.path.rstrip("/"),
             tls=verify_cluster(config.cluster, user, config.abs_file) if secure else None,
             token=user.token or "",
-            token_file=Path(user.token_file) if user.token_file else None,
+            token_file=Path(config.abs_file(user.token_file)) if user.token_file else None,
         )
-    except (ConfigError, OSError, KeyError, ValueError) as error:
+    except (ConfigError, yaml.YAMLError, OSError, *_ODD) as error:
         raise NoAccess(f"the kubeconfig cannot be used: {error}") from error

@@ -43,12 +43,12 @@ class ClaimsApi:
 
     async def claims(self) -> list[dict[str, Any]]:
         """Return every ResourceClaim of the cluster."""
-        return list((await self._client.request("GET", f"{_API}/resourceclaims"))["items"])
+        return list((await self._client.request("GET", f"{_API}/resourceclaims"))["items"] or ())
 
     async def slices(self) -> tuple[dict[str, dict[str, Any]], str]:
         """Return this node's slices by name, and the version from which a watch goes on."""
         listed = await self._client.request("GET", _SLICES, fieldSelector=self._mine)
-        found = {each["metadata"]["name"]: each for each in listed["items"]}
+        found = {each["metadata"]["name"]: each for each in listed["items"] or ()}
         return found, listed["metadata"]["resourceVersion"]
 
     async def watch_slices(self, version: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:

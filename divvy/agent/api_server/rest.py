@@ -31,6 +31,8 @@ _WRITES = frozenset({"POST", "PUT", "PATCH"})
 # A server that ends every watch at once is not asked again without a pause.
 _AGAIN_SECONDS = 1.0
 _MAX_PART = 1 << 16
+# What an answer that is not the API server's leads to, beside h11's own.
+_ODD = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 class Unreachable(Exception):
@@ -81,16 +83,29 @@ class _Connection:
 
     def rest(self) -> bool:
         """Get ready for another request; False where the connection ends with this answer."""
-        if self._ended or {self.http.our_state, self.http.their_state} != {h11.DONE}:
+        more, _ = self.http.trailing_data
+        if more or self._ended or {self.http.our_state, self.http.their_state} != {h11.DONE}:
             return False
         self.http.start_next_cycle()
         self.used = monotonic()
         return True
 
-    @property
-    def usable(self) -> bool:
-        """Return whether another request may go this way now."""
-        return not self._ended and monotonic() - self.used < _IDLE_SECONDS
+    async def usable(self) -> bool:
+        """Return whether another request may go this way now; it is closed where none may.
+
+        What a server says without being asked would be taken for the answer to that request.
+        """
+        silent = False
+        try:
+            if not self._ended and monotonic() - self.used < _IDLE_SECONDS:
+                async with timeout(0):
+                    await self.reader.read(1)
+        except TimeoutError:
+            silent = True
+        finally:
+            if not silent:
+                self.close()
+        return silent
 
     @property
     def _ended(self) -> bool:
@@ -138,7 +153,8 @@ class RestClient:
                     if kind == "ERROR":
                         raise ApiError(seen.get("code", 0), seen.get("message", "watch failed"))
                     version = seen["metadata"]["resourceVersion"]
-                    yield kind, seen
+                    if kind != "BOOKMARK":  # of the object it has nothing but the version
+                        yield kind, seen
             await asyncio.sleep(_AGAIN_SECONDS)
 
     async def close(self) -> None:
@@ -193,9 +209,9 @@ class RestClient:
     async def _connection(self) -> _Connection:
         while self._idle:
             connection = self._idle.pop()
-            if connection.usable:
-                return connection
-            connection.close()
+            with contextlib.suppress(ConnectionError):
+                if await connection.usable():
+                    return connection
         access = self._access
         return _Connection(*await asyncio.open_connection(access.host, access.port, ssl=access.tls))
 
@@ -212,16 +228,18 @@ async def _whole(connection: _Connection) -> bytes:
 
 
 async def _lines(connection: _Connection) -> AsyncIterator[bytes]:
-    rest = b""
+    pieces: list[bytes] = []
     while (part := await connection.part()) is not None:
-        *whole, rest = (rest + part).split(b"\n")
-        for line in whole:
-            yield line
+        *ends, rest = part.split(b"\n")
+        for end in ends:
+            yield b"".join((*pieces, end))
+            pieces.clear()
+        pieces.append(rest)
 
 
 def _refusal(code: int, text: bytes) -> ApiError:
     said = f"HTTP status {code}"
-    with contextlib.suppress(ValueError, AttributeError):
+    with contextlib.suppress(*_ODD):
         said = json.loads(text).get("message") or said
     return ApiError(code, said)
 
@@ -233,5 +251,5 @@ def _unreachable() -> Iterator[None]:
         yield
     except TimeoutError as error:
         raise Unreachable("no answer in time") from error
-    except (OSError, EOFError, ValueError, KeyError, TypeError, h11.ProtocolError) as error:
+    except (OSError, EOFError, *_ODD, h11.ProtocolError) as error:
         raise Unreachable(str(error) or type(error).__name__) from error

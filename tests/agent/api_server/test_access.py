@@ -92,6 +92,39 @@ def test_certificates_stand_in_files_or_in_the_kubeconfig(
         assert access.tls.check_hostname
 
 
+def test_a_token_stands_in_the_kubeconfig_or_in_a_file_beside_it(
+    tmp_path: Path, environment: Place
+) -> None:
+    (tmp_path / "token").write_text("t\n")
+    for user in ({"token": "t\n"}, {"tokenFile": "token"}, {"tokenFile": str(tmp_path / "token")}):
+        environment(kubeconfig(tmp_path, {"server": "https://api"}, user))
+        assert access_from({}).bearer() == "t"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "hello", "a: [", '{"clusters": null}'])
+def test_a_file_that_is_no_kubeconfig_is_said(
+    tmp_path: Path, environment: Place, text: str
+) -> None:
+    (tmp_path / "config").write_text(text)
+    environment({"KUBECONFIG": str(tmp_path / "config")})
+    with pytest.raises(NoAccess, match="the kubeconfig cannot be used"):
+        access_from({})
+
+
+@pytest.mark.parametrize("server", ["", "api", "localhost:8080", "https://", "ftp://api"])
+def test_a_server_that_is_no_url_is_said(tmp_path: Path, environment: Place, server: str) -> None:
+    environment(kubeconfig(tmp_path, {"server": server}, {"token": "t"}))
+    with pytest.raises(NoAccess, match="http or https"):
+        access_from({})
+
+
+def test_a_certificate_without_its_key_is_said(tmp_path: Path, environment: Place) -> None:
+    user = {"client-certificate": "client.crt"}
+    environment(kubeconfig(tmp_path, {"server": "https://api"}, user))
+    with pytest.raises(NoAccess, match="the kubeconfig cannot be used"):
+        access_from({})
+
+
 def test_what_cannot_be_used_is_said(tmp_path: Path, environment: Place) -> None:
     user = {"exec": {"command": "aws", "apiVersion": "client.authentication.k8s.io/v1"}}
     environment(kubeconfig(tmp_path, {"server": "https://api"}, user))

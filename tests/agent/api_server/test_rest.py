@@ -93,8 +93,10 @@ def raised(kind: type[Exception], prepared: bytes | None) -> Exception:
     async def scene() -> None:
         async with serving() as server:
             server.answers = [prepared]
+            client = client_of(server)
             with pytest.raises(kind) as problem:
-                await client_of(server).request("GET", "/api")
+                await client.request("GET", "/api")
+            await client.close()
             found.append(problem.value)
 
     play(scene)
@@ -132,6 +134,34 @@ def test_a_connection_that_the_server_has_closed_is_not_used_again() -> None:
     play(scene)
 
 
+def test_what_a_server_says_unasked_is_no_answer_to_the_next_request() -> None:
+    unasked = answer("unasked", "408 Request Timeout")
+
+    async def scene(*, at_once: bool) -> None:
+        asked = 0
+
+        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal asked
+            with suppress(OSError, EOFError):
+                while await reader.readuntil(b"\r\n\r\n"):
+                    asked += 1
+                    writer.write(answer(asked) + (unasked if at_once else b""))
+                    await asyncio.sleep(0.02)
+                    writer.write(b"" if at_once else unasked)
+            writer.close()
+
+        listening = await asyncio.start_server(talk, "127.0.0.1", 0)
+        client = client_of(Server(listening.sockets[0].getsockname()[1]))
+        for number in (1, 2, 3):
+            assert await client.request("GET", "/api") == number
+            await asyncio.sleep(0.05)
+        await client.close()
+        listening.close()
+
+    for at_once in (True, False):
+        play(lambda at_once=at_once: scene(at_once=at_once))  # type: ignore[misc]
+
+
 def test_a_refusal_has_its_code_and_the_servers_words() -> None:
     refusal = raised(ApiError, answer({"message": "it is another's"}, "409 Conflict"))
     assert isinstance(refusal, ApiError)
@@ -147,6 +177,7 @@ def test_a_refusal_has_its_code_and_the_servers_words() -> None:
         b"HTTP/1.1 200 OK\r\nContent-Type: a\r\n\r\n{",
         b"SSH-2.0-OpenSSH\r\n",
         chunked('{"a"', end=False),
+        chunked("[" * 100_000),
     ],
 )
 def test_an_answer_that_is_cut_off_or_is_none_is_no_answer(cut: bytes | None) -> None:
@@ -196,6 +227,13 @@ def test_a_watch_that_ends_in_good_order_goes_on_where_it_was() -> None:
     assert problem == ""
 
 
+def test_a_bookmark_tells_a_version_and_nothing_of_the_object() -> None:
+    first = chunked(LINES["7"], LINES["8"].replace("ADDED", "BOOKMARK"))
+    versions, requests, _ = watched(first, chunked(LINES["9"]), count=2)
+    assert versions == ["7", "9"]
+    assert "resourceVersion=8" in requests[1]
+
+
 def test_a_server_that_ends_every_watch_at_once_is_not_asked_all_the_time() -> None:
     async def scene() -> None:
         async with serving() as server:
@@ -214,6 +252,7 @@ def test_a_server_that_ends_every_watch_at_once_is_not_asked_all_the_time() -> N
 def test_a_watch_that_breaks_or_is_refused_says_so() -> None:
     versions, _, problem = watched(chunked(LINES["7"], end=False), count=2)
     assert (versions, problem[:22]) == (["7"], "peer closed connection")
+    assert watched(chunked('{"type":"ERROR","object":null}\n'), count=1)[2]
     gone = '{"type":"ERROR","object":{"code":410,"message":"too old"}}\n'
     assert watched(chunked(gone), count=2)[2] == "too old"
 
@@ -229,6 +268,18 @@ def test_a_token_is_read_again_for_every_request(tmp_path: Path) -> None:
                 await client.request("GET", "/api")
                 assert f"Authorization: Bearer {token}\r\n" in server.heads[-1]
             await client.close()
+
+    play(scene)
+
+
+@pytest.mark.parametrize("token", ["sec\nret", "secr\u00e9t", "sec\0ret"])
+def test_a_token_that_is_none_is_not_told(token: str) -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            with pytest.raises(Unreachable, match="the token is not one line") as problem:
+                await RestClient(Access("127.0.0.1", server.port, token=token)).request("GET", "/")
+            assert "sec" not in str(problem.value)
+            server.answers.clear()
 
     play(scene)
 
