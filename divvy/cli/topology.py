@@ -5,6 +5,7 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 
+from divvy.cli.errors import CommandError
 from divvy.cli.live import live_nodes
 from divvy.engine.urn import split_provider_reference
 from divvy.engine.values import unwrapped
@@ -94,12 +95,19 @@ def wait_advertised(summary: Summary, stack: str) -> str | None:
     began = time.monotonic()
     while True:
         looked = time.monotonic()
-        difference = compare_live(after, stack, live_nodes(after, kubeconfig, context))
+        difference, unknown = None, ""
+        try:
+            difference = compare_live(after, stack, live_nodes(after, kubeconfig, context))
+        except CommandError as error:
+            # Everything is applied: a busy API server does not make the run fail.
+            unknown = f"it is not known yet what the nodes advertise: {error}"
         now = time.monotonic()
         took = now - began
-        if not difference.nodes:
+        if difference is not None and not difference.nodes:
             return f"the nodes advertise what the plan says, {took:.1f} s after the last step"
-        if took > _PATIENCE or not any(map(_may_change, difference.nodes)):
+        if took > _PATIENCE:
+            return unknown if difference is None else _plain(live_text(difference))
+        if difference is not None and not any(map(_may_change, difference.nodes)):
             return _plain(live_text(difference))
         # A look at thousands of nodes keeps the API server busy, which the nodes wait for.
         time.sleep(max(_PAUSE, 2 * (now - looked)))

@@ -45,14 +45,14 @@ def _explanation(reader: ClusterReader, cluster: Cluster, namespace: str, name: 
     if not is_waiting(pod):
         return Explanation(f"{namespace}/{name}", notes_of(pod, (), ()), ())
     claims = reader.listed(f"{_RESOURCES}/resourceclaims")
-    slices = reader.listed(f"{_RESOURCES}/resourceslices")
+    slices = list(reader.paged(f"{_RESOURCES}/resourceslices"))
     own = [claim for claim in claims if _is_of(claim, pod)]
     # What the pod has been given already is not in its own way.
     gpus = claimed_gpus(slices, [claim for claim in claims if claim not in own])
     events = reader.listed(
         f"/api/v1/namespaces/{namespace}/events?fieldSelector=involvedObject.name%3D{name}"
     )
-    nodes = reader.listed("/api/v1/nodes")
+    nodes = list(reader.paged("/api/v1/nodes"))
     closed = {node["metadata"]["name"]: closed_to(pod, node) for node in nodes}
     return explain(
         f"{namespace}/{name}",

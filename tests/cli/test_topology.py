@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from divvy.cli import topology
+from divvy.cli.errors import CommandError
 from divvy.model import parse_cluster
 from divvy.plan import LiveNode
 
@@ -78,6 +79,25 @@ def test_an_agent_at_work_is_waited_for(said: Any, late: LiveNode) -> None:
 
 def test_an_agent_that_waits_for_pods_is_not_waited_for(said: Any) -> None:
     assert "Waiting" in said(node("known", {}, "Waiting"))
+
+
+@pytest.mark.usefixtures("said")
+def test_a_look_that_fails_is_no_failure_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def busy(*_: object) -> None:
+        raise CommandError("the cluster cannot be reached: the read operation timed out")
+
+    def try_again() -> str | None:
+        monkeypatch.setattr(topology, "live_nodes", busy)
+        return topology.wait_advertised(SimpleNamespace(changes=1), "s")  # type: ignore[arg-type]
+
+    with pytest.raises(Waited):
+        try_again()
+    clock = iter([0.0, 0.0, 61.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    assert try_again() == (
+        "it is not known yet what the nodes advertise: the cluster cannot be reached: the read "
+        "operation timed out"
+    )
 
 
 def test_looks_at_many_nodes_leave_the_api_server_time(
