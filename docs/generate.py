@@ -12,6 +12,7 @@ from divvy.model.schema import cluster_schema, described_schema
 from divvy.render.dashboard import panels
 from divvy.stack.file import CLUSTER, LAB
 from docs.conformance_page import conformance_page
+from docs.fleets_page import fleets_page, fleets_plot
 from docs.guarantees_page import guarantees_page
 from docs.hardware_page import hardware_page
 from tests.model.wrong_stacks import WRONG
@@ -85,8 +86,10 @@ def wrong_stack_files_page() -> str:
 PAGES = {
     "divvy/render/dashboard/divvy.json": panels.build,
     "docs/conformance.md": conformance_page,
+    "docs/fleets.md": fleets_page,
     "docs/guarantees.md": guarantees_page,
     "docs/hardware.md": hardware_page,
+    "docs/pictures/fleets.svg": fleets_plot,
     "docs/stack-file.md": stack_file_page,
     "docs/wrong-stack-files.md": wrong_stack_files_page,
 }

@@ -1,16 +1,16 @@
-"""Measure fleets of the sizes given, and print a table; `--figures FILE` keeps them as JSON."""
+"""Measure fleets of the sizes given, and print a table; `--keep` writes the figures of docs/."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
+import subprocess
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.fleet.agents import PATIENCE, Fleet, until
@@ -23,8 +23,11 @@ from benchmarks.fleet.cluster import (
     until_ready,
     write_kubeconfigs,
 )
-from benchmarks.fleet.figures import Figures, table
+from benchmarks.fleet.figures import Figures, Spread, keep, table
+from benchmarks.fleet.links import NAMESPACE
 from benchmarks.fleet.stack import Stack
+from divvy.lab.paths import REPOSITORY
+from divvy.lab.tools import KUBERNETES
 from divvy.model import generation
 from divvy.model.contract import CONFIG_KEY, CONFIG_MAP
 from tests.claim_templates.stock_scheduler import running_scheduler
@@ -32,30 +35,36 @@ from tests.engine.bare_cluster import bare_cluster
 from tests.render.claims.api_server import ApiServer
 
 SIZES = (100, 1000, 5000)
+KEPT = REPOSITORY / "docs/fleets/figures.json"
 IDLE_SECONDS = 120.0
 OUTAGE_SECONDS = 20.0
-_CONFIG = f"/api/v1/namespaces/divvy-system/configmaps/{CONFIG_MAP}"
 
 
 @contextlib.contextmanager
 def _config_changes(server: ApiServer) -> Iterator[dict[str, float]]:
-    """Note when each configuration was first seen in the API."""
+    """Note when each configuration was first seen in the API, by its generation."""
     seen: dict[str, float] = {}
-    over = threading.Event()
+    key = CONFIG_KEY.replace(".", r"\.")
+    command = [
+        *(str(KUBERNETES.bin / "kubectl"), f"--kubeconfig={server.cluster.kubeconfig}"),
+        *("get", "configmap", CONFIG_MAP, f"--namespace={NAMESPACE}", "--watch"),
+        f'--output=jsonpath={{.data.{key}}}{{"\\n"}}',
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watch:
 
-    def look() -> None:
-        while not over.is_set():
-            data = server.send("GET", _CONFIG).body.get("data") or {}
-            seen.setdefault(generation(data.get(CONFIG_KEY)), time.monotonic())
-            over.wait(0.02)
+        def listen() -> None:
+            assert watch.stdout is not None
+            for line in watch.stdout:
+                seen.setdefault(generation(line.rstrip("\n")), time.monotonic())
 
-    thread = threading.Thread(target=look)
-    thread.start()
-    try:
-        yield seen
-    finally:
-        over.set()
-        thread.join()
+        thread = threading.Thread(target=listen)
+        thread.start()
+        until(lambda: bool(seen), "the configuration is not seen")
+        try:
+            yield seen
+        finally:
+            watch.kill()
+            thread.join()
 
 
 def _first_up(stack: Stack, server: ApiServer, fleet: Fleet, nodes: list[str], at: Path) -> float:
@@ -76,7 +85,12 @@ def _first_up(stack: Stack, server: ApiServer, fleet: Fleet, nodes: list[str], a
 
 def measure(count: int) -> Figures:
     """Measure a fleet of a size."""
-    figures = Figures(count)
+    figures = Figures(
+        count,
+        date=datetime.now(UTC).date().isoformat(),
+        processors=os.cpu_count() or 0,
+        load=round(os.getloadavg()[0], 1),
+    )
     with (
         tempfile.TemporaryDirectory(prefix="fleet-") as text,
         bare_cluster() as bare,
@@ -103,20 +117,21 @@ def measure(count: int) -> Figures:
 
 def _change(stack: Stack, server: ApiServer, fleet: Fleet, figures: Figures) -> None:
     stack.write("slices")
-    before = Counts.of(server)
+    before, links = Counts.of(server), fleet.processor_seconds()
     with _config_changes(server) as changes:
         figures.up, _ = stack.run("up", "--yes")
     newest, at = max(changes.items(), key=lambda one: one[1])
     followed = fleet.followed
     until(lambda: len(followed.get(newest, ())) == figures.nodes, "not every node follows")
     after = Counts.of(server)
-    figures.follow = sorted(one - at for one in fleet.followed[newest])
+    figures.follow = Spread.of([one - at for one in fleet.followed[newest]])
     nodes = figures.nodes
+    figures.change_links_ms_per_node = (fleet.processor_seconds() - links) / nodes * 1000
     figures.change_requests_per_node = (after.requests - before.requests) / nodes
     figures.change_watch_bytes_per_node = (after.watch_bytes - before.watch_bytes) / nodes
     used = after.processor_seconds - before.processor_seconds
-    figures.change_processor_ms_per_node = used / nodes * 1000
-    _say(f"up with another profile: {figures.up:.1f} s; the last node {figures.follow[-1]:.1f} s")
+    figures.change_server_ms_per_node = used / nodes * 1000
+    _say(f"up with another profile: {figures.up:.1f} s; the last node {figures.follow.last:.1f} s")
 
 
 def _idle(server: ApiServer, figures: Figures) -> None:
@@ -126,15 +141,15 @@ def _idle(server: ApiServer, figures: Figures) -> None:
     whole = figures.nodes * seconds
     figures.idle_requests_per_node_second = (after.requests - before.requests) / whole
     used = after.processor_seconds - before.processor_seconds
-    figures.idle_processor_ms_per_node_second = used * 1000 / whole
+    figures.idle_server_ms_per_node_second = used * 1000 / whole
     figures.server_mib = after.resident_bytes / 2**20
 
 
 def _outages(server: ApiServer, fleet: Fleet, figures: Figures) -> None:
     fleet.end()
     fleet.make()
-    figures.restart = _touched(fleet, fleet.begin(), figures.nodes)
-    _say(f"all agents start at once: {figures.restart[-1]:.1f} s")
+    figures.restart = Spread.of(_touched(fleet, fleet.begin(), figures.nodes))
+    _say(f"all agents start at once: {figures.restart.last:.1f} s")
     process = ServerProcess(server)
     process.end()
     time.sleep(OUTAGE_SECONDS)
@@ -144,7 +159,7 @@ def _outages(server: ApiServer, fleet: Fleet, figures: Figures) -> None:
     until_ready(server)
     began = time.monotonic()
     until(lambda: _watches(server) >= 2 * figures.nodes, "not every watch is there again")
-    figures.outage = [time.monotonic() - began]
+    figures.outage = time.monotonic() - began
     process.end()
 
 
@@ -162,7 +177,7 @@ def _watches(server: ApiServer) -> float:
 
 def _touched(fleet: Fleet, began: float, count: int) -> list[float]:
     until(lambda: len(fleet.touched) == count, "not every agent reaches the API")
-    return sorted(one - began for one in fleet.touched)
+    return [one - began for one in fleet.touched]
 
 
 def _say(words: str) -> None:
@@ -172,14 +187,14 @@ def _say(words: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.fleet")
     parser.add_argument("sizes", nargs="*", type=int, default=SIZES)
-    parser.add_argument("--figures", type=Path, help="keep the figures in this file, as JSON")
+    parser.add_argument("--keep", action="store_true", help=f"in {KEPT.relative_to(REPOSITORY)}")
     arguments = parser.parse_args()
     found = []
     for size in arguments.sizes:
         print(f"{size} nodes", flush=True)
         found.append(measure(size))
-        if arguments.figures:
-            arguments.figures.write_text(json.dumps([asdict(one) for one in found], indent=1))
+        if arguments.keep:
+            keep(KEPT, found[-1])
     print(table(found))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -76,6 +77,15 @@ class Fleet:
             process.stdin.write("\n")
             process.stdin.flush()
         return began
+
+    def processor_seconds(self) -> float:
+        """Return what the links have used of processors since their start."""
+        ticks = 0
+        for process in self._processes:
+            # After the name, which may hold blanks: the 14th and 15th field of all.
+            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def end(self) -> None:
         """End them all at once, as a power cut does."""

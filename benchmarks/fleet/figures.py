@@ -1,9 +1,26 @@
-"""What is measured of a fleet, and the table of it."""
+"""What is measured of a fleet, kept as JSON, and its rows in tables."""
 
 from __future__ import annotations
 
+import json
 import statistics
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Seconds until the node in the middle, and until the last one."""
+
+    median: float = 0
+    last: float = 0
+
+    @classmethod
+    def of(cls, seconds: Sequence[float]) -> Spread:
+        """Return that of what each node took."""
+        return cls(round(statistics.median(seconds), 3), round(max(seconds), 3))
 
 
 @dataclass
@@ -11,50 +28,135 @@ class Figures:
     """What was measured of a fleet; seconds, and per node where it says so."""
 
     nodes: int
+    date: str = ""
+    processors: int = 0
+    load: float = 0
+    """The machine's load when the measurement began."""
     first_up: float = 0
-    follow: list[float] = field(default_factory=list)
     up: float = 0
+    follow: Spread = field(default_factory=Spread)
     change_requests_per_node: float = 0
     change_watch_bytes_per_node: float = 0
-    change_processor_ms_per_node: float = 0
+    change_server_ms_per_node: float = 0
+    change_links_ms_per_node: float = 0
     idle_requests_per_node_second: float = 0
-    idle_processor_ms_per_node_second: float = 0
+    idle_server_ms_per_node_second: float = 0
     server_mib: float = 0
+    restart: Spread = field(default_factory=Spread)
+    outage: float = 0
     diff_live: float = 0
     top: float = 0
-    restart: list[float] = field(default_factory=list)
-    outage: list[float] = field(default_factory=list)
 
 
-def _row(name: str, *values: str) -> str:
-    return f"{name:<52}" + "".join(f"{value:>12}" for value in values)
+@dataclass(frozen=True)
+class Row:
+    """A row of the table; ``total``: what it is for the whole fleet, where that is comparable."""
+
+    name: str
+    text: Callable[[Figures], str]
+    total: Callable[[Figures], float] | None = None
 
 
-def table(found: list[Figures]) -> str:
-    """Return the table of all sizes."""
+def _spread(spread: Spread) -> str:
+    return f"{spread.median:.1f} / {spread.last:.1f}"
 
-    def spread(values: list[float]) -> str:
-        return f"{statistics.median(values):.1f} / {values[-1]:.1f}"
 
-    rows = {
-        "`divvy up` for the first time, s": lambda f: f"{f.first_up:.1f}",
-        "`divvy up` of another profile, s": lambda f: f"{f.up:.1f}",
-        "change → node follows, median / last, s": lambda f: spread(f.follow),
-        "  requests a node": lambda f: f"{f.change_requests_per_node:.1f}",
-        "  watch bytes a node": lambda f: f"{f.change_watch_bytes_per_node:,.0f}",
-        "  processor of the API server a node, ms": lambda f: (
-            f"{f.change_processor_ms_per_node:.2f}"
-        ),
-        "idle: requests a node and second": lambda f: f"{f.idle_requests_per_node_second:.4f}",
-        "  processor of the API server a node and second, ms": lambda f: (
-            f"{f.idle_processor_ms_per_node_second:.3f}"
-        ),
-        "memory of the API server, MiB": lambda f: f"{f.server_mib:,.0f}",
-        "all agents start at once: median / last, s": lambda f: spread(f.restart),
-        "API server back after 20 s: last watch, s": lambda f: f"{f.outage[-1]:.1f}",
-        "`divvy diff --live`, s": lambda f: f"{f.diff_live:.1f}",
-        "`divvy top --once`, s": lambda f: f"{f.top:.1f}",
-    }
-    lines = [_row("nodes", *(f"{one.nodes:,}" for one in found))]
-    lines += [_row(name, *map(of, found)) for name, of in rows.items()]
-    return "\n".join(lines)
+ROWS = (
+    Row("`divvy up` for the first time, s", lambda f: f"{f.first_up:.1f}", lambda f: f.first_up),
+    Row("`divvy up` of another profile, s", lambda f: f"{f.up:.1f}", lambda f: f.up),
+    Row(
+        "change → node follows, median / last, s",
+        lambda f: _spread(f.follow),
+        lambda f: f.follow.last,
+    ),
+    Row(
+        "– requests a node",
+        lambda f: f"{f.change_requests_per_node:.1f}",
+        lambda f: f.change_requests_per_node * f.nodes,
+    ),
+    Row(
+        "– watch bytes a node",
+        lambda f: f"{f.change_watch_bytes_per_node:,.0f}",
+        lambda f: f.change_watch_bytes_per_node * f.nodes,
+    ),
+    Row(
+        "– processor of the API server a node, ms",
+        lambda f: f"{f.change_server_ms_per_node:.1f}",
+        lambda f: f.change_server_ms_per_node * f.nodes,
+    ),
+    Row(
+        "– processor of the node's own link, ms",
+        lambda f: f"{f.change_links_ms_per_node:.1f}",
+        lambda f: f.change_links_ms_per_node * f.nodes,
+    ),
+    Row(
+        "idle: requests a node and second",
+        lambda f: f"{f.idle_requests_per_node_second:.4f}",
+        lambda f: f.idle_requests_per_node_second * f.nodes,
+    ),
+    Row(
+        "– processor of the API server a node and second, ms",
+        lambda f: f"{f.idle_server_ms_per_node_second:.3f}",
+        lambda f: f.idle_server_ms_per_node_second * f.nodes,
+    ),
+    Row("memory of the API server, MiB", lambda f: f"{f.server_mib:,.0f}", lambda f: f.server_mib),
+    Row(
+        "all agents start at once, median / last, s",
+        lambda f: _spread(f.restart),
+        lambda f: f.restart.last,
+    ),
+    Row(
+        "API server back after 20 s → every watch is open, s",
+        lambda f: f"{f.outage:.1f}",
+        lambda f: f.outage,
+    ),
+    Row("`divvy diff --live`, s", lambda f: f"{f.diff_live:.1f}", lambda f: f.diff_live),
+    Row("`divvy top --once`, s", lambda f: f"{f.top:.1f}", lambda f: f.top),
+    Row("load of the machine at the start", lambda f: f"{f.load:.1f}"),
+)
+
+
+def table(found: Sequence[Figures]) -> str:
+    """Return the table of all sizes, for a terminal."""
+    rows = [("nodes", [f"{one.nodes:,}" for one in found])]
+    rows += [(row.name, [row.text(one) for one in found]) for row in ROWS]
+    return "\n".join(f"{name:<56}" + "".join(f"{text:>14}" for text in of) for name, of in rows)
+
+
+def faster_than_nodes(found: Sequence[Figures], tolerance: float = 1.2) -> list[str]:
+    """Return the rows that grow faster than the nodes between two neighbouring sizes, and how.
+
+    ``tolerance``: by how much more than the nodes, since two runs differ as well.
+    """
+    said = []
+    for row in ROWS:
+        if row.total is None:
+            continue
+        for small, large in pairwise(found):
+            nodes, was = large.nodes / small.nodes, row.total(small)
+            times = row.total(large) / was if was else 0
+            if times > nodes * tolerance:
+                said.append(
+                    f"{row.name.removeprefix('– ')}: {times:.0f} times as much with "
+                    f"{large.nodes:,} nodes as with {small.nodes:,}"
+                )
+    return said
+
+
+def read_figures(path: Path) -> list[Figures]:
+    """Read what ``keep`` has kept, smallest fleet first."""
+    spreads = ("follow", "restart")
+    return [
+        Figures(**{**one, **{name: Spread(**one[name]) for name in spreads}})
+        for one in json.loads(path.read_text())
+    ]
+
+
+def keep(path: Path, figures: Figures) -> None:
+    """Put a fleet's figures into a file, in place of older ones of its size."""
+    others = read_figures(path) if path.exists() else []
+    found = [*(one for one in others if one.nodes != figures.nodes), figures]
+    text = json.dumps([asdict(one) for one in sorted(found, key=lambda one: one.nodes)])
+    rounded = json.loads(text, parse_float=lambda digits: round(float(digits), 4))
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(rounded, indent=1) + "\n")

@@ -1,0 +1,132 @@
+"""The page docs/fleets.md and its plot, from what `python -m benchmarks.fleet --keep` measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from benchmarks.fleet.figures import ROWS, Figures, faster_than_nodes, read_figures
+
+FIGURES = Path(__file__).parent / "fleets/figures.json"
+
+_INTRODUCTION = """\
+# Fleets
+
+What a cluster of many GPU nodes costs: `python -m benchmarks.fleet --keep 100 1000 5000`, as root.
+
+The API server, etcd, the scheduler and the controllers are real, and so is `divvy up`. Nodes are
+objects as large as a kubelet's, with 50 images; each has the link that its agent has to the API
+(two watches, status, labels) with the token of its own pod. What a kubelet does about the agent is
+played: pods become ready, and allocatable follows the status. Kubelets' heartbeats are left out.
+
+**All of it shares {processors} processors**: the links, which a cluster has on its own nodes, and
+the API server, which a cluster has on machines of its own. So the seconds are an upper bound; what
+the API server spends on a node is the figure to plan with.
+
+![Seconds by number of nodes](pictures/fleets.svg)
+
+"""
+
+_GOAL = """\
+## What bounds a change
+
+After a change each node's object is written twice, by the agent (status and labels) and by the
+kubelet (allocatable), and each write goes through the whole object: 8 kB here. At {cost:.0f} ms of
+the API server's processor for a node, {nodes:,} nodes take {seconds:.0f} s of it, on two processors
+at least {half:.0f} s. The wanted 10 s for 5,000 nodes need some {wanted:.0f} processors for the API
+server alone.
+"""
+
+_LINES: tuple[tuple[str, str, Callable[[Figures], float]], ...] = (
+    ("change → the last node follows", "#76b900", lambda f: f.follow.last),
+    ("divvy up of another profile", "#1f6feb", lambda f: f.up),
+    ("all agents start at once", "#d97706", lambda f: f.restart.last),
+    ("divvy diff --live", "#8250df", lambda f: f.diff_live),
+)
+_LEFT, _TOP, _WIDTH, _HEIGHT, _LEGEND = 70, 20, 420, 300, 280
+
+
+def fleets_page() -> str:
+    """Return the page."""
+    found = read_figures(FIGURES)
+    processors = ", ".join(map(str, sorted({one.processors for one in found})))
+    lines = ["| nodes | " + " | ".join(f"{one.nodes:,}" for one in found) + " |"]
+    lines.append("|---|" + "--:|" * len(found))
+    lines += [
+        f"| {row.name} | " + " | ".join(row.text(one) for one in found) + " |" for row in ROWS
+    ]
+    lines.append("| measured | " + " | ".join(one.date for one in found) + " |")
+    text = _INTRODUCTION.format(processors=processors) + "\n".join(lines) + "\n\n"
+    text += "## What grows faster than the nodes\n\nFor the whole fleet, more than a fifth faster from one size to the "
+    text += "next:\n\n" + "\n".join(f"* {one}" for one in faster_than_nodes(found) or ("nothing",))
+    largest = found[-1]
+    cost = largest.change_server_ms_per_node
+    seconds = cost * largest.nodes / 1000
+    return f"{text}\n\n" + _GOAL.format(
+        cost=cost,
+        nodes=largest.nodes,
+        seconds=seconds,
+        half=seconds / 2,
+        wanted=math.ceil(cost * 5000 / 1000 / 10),
+    )
+
+
+def fleets_plot() -> str:
+    """Return the plot: seconds by nodes, both axes logarithmic."""
+    found = read_figures(FIGURES)
+    seconds = [of(one) for _, _, of in _LINES for one in found]
+    across = _Axis([one.nodes for one in found], _LEFT, _LEFT + _WIDTH)
+    up = _Axis(seconds, _TOP + _HEIGHT, _TOP)
+    size = f"{_LEFT + _WIDTH + _LEGEND} {_TOP + _HEIGHT + 60}"
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}" '
+        'font-family="sans-serif" font-size="13">',
+        '<rect width="100%" height="100%" fill="#ffffff"/>',
+        *_grid(across, up, found),
+        *_curves(across, up, found),
+        "</svg>",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+class _Axis:
+    """A logarithmic axis, from a power of ten to a power of ten."""
+
+    def __init__(self, values: Sequence[float], begin: float, end: float) -> None:
+        self.low = math.floor(math.log10(min(values)))
+        self.high = max(math.ceil(math.log10(max(values))), self.low + 1)
+        self._begin, self._length = begin, end - begin
+
+    def at(self, value: float) -> float:
+        return self._begin + self._length * (math.log10(value) - self.low) / (self.high - self.low)
+
+    def tens(self) -> list[float]:
+        return [10.0**power for power in range(self.low, self.high + 1)]
+
+
+def _grid(across: _Axis, up: _Axis, found: Sequence[Figures]) -> Iterator[str]:
+    right, bottom = _LEFT + _WIDTH, _TOP + _HEIGHT
+    for value in up.tens():
+        y = up.at(value)
+        yield f'<path d="M{_LEFT} {y:.1f}H{right}" stroke="#d0d7de"/>'
+        yield f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{value:g} s</text>'
+    for nodes in (one.nodes for one in found):
+        x = across.at(nodes)
+        yield f'<path d="M{x:.1f} {_TOP}V{bottom}" stroke="#eaeef2"/>'
+        yield f'<text x="{x:.1f}" y="{bottom + 20}" text-anchor="middle">{nodes:,}</text>'
+    yield f'<path d="M{_LEFT} {_TOP}V{bottom}H{right}" stroke="#57606a" fill="none"/>'
+    middle = _LEFT + _WIDTH / 2
+    yield f'<text x="{middle:.1f}" y="{bottom + 44}" text-anchor="middle">nodes</text>'
+
+
+def _curves(across: _Axis, up: _Axis, found: Sequence[Figures]) -> Iterator[str]:
+    for number, (name, colour, of) in enumerate(_LINES):
+        points = [(across.at(one.nodes), up.at(of(one))) for one in found]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        yield f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>'
+        for x, y in points:
+            yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>'
+        x, y = _LEFT + _WIDTH + 20, _TOP + 20 + 22 * number
+        yield f'<path d="M{x} {y}h18" stroke="{colour}" stroke-width="3"/>'
+        yield f'<text x="{x + 26}" y="{y + 4}">{name}</text>'
