@@ -28,6 +28,13 @@ the API server spends on a node is the figure to plan with.
 
 """
 
+_GROWTH = """\
+## What grows faster than the nodes
+
+For the whole fleet, more than a fifth faster from one size to the next:
+
+"""
+
 _GOAL = """\
 ## What bounds a change
 
@@ -58,8 +65,7 @@ def fleets_page() -> str:
     ]
     lines.append("| measured | " + " | ".join(one.date for one in found) + " |")
     text = _INTRODUCTION.format(processors=processors) + "\n".join(lines) + "\n\n"
-    text += "## What grows faster than the nodes\n\nFor the whole fleet, more than a fifth faster from one size to the "
-    text += "next:\n\n" + "\n".join(f"* {one}" for one in faster_than_nodes(found) or ("nothing",))
+    text += _GROWTH + "\n".join(f"* {one}" for one in faster_than_nodes(found) or ("nothing",))
     largest = found[-1]
     cost = largest.change_server_ms_per_node
     seconds = cost * largest.nodes / 1000
