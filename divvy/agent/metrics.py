@@ -19,6 +19,7 @@ from divvy.agent.decide.hardware import Gpu
 from divvy.agent.decide.holders import Holder
 from divvy.agent.decide.inventory import Resource
 from divvy.agent.decide.memory_limit import Excess
+from divvy.agent.decide.share import share_holders
 from divvy.agent.decide.status import NodeStatus
 from divvy.agent.kubelet.device_holders import HoldersUnknown
 from divvy.agent.memory.shares import ShareFigures
@@ -143,9 +144,9 @@ def _shares(page: Page, shares: Mapping[str, ShareFigures], held: Iterable[Holde
         "Requests for memory that the GPU had no room for and the host's memory took.",
         labels,
     )
-    holders = {holder.device_id: holder for holder in held}
+    holders = share_holders(held)
     for share in shares.values():
-        holder = next((holders[each] for each in share.device_ids if each in holders), None)
+        holder = holders.get(frozenset(share.device_ids))
         if holder is None:
             continue
         namespace, _, pod = holder.pod.partition("/")
@@ -166,9 +167,9 @@ def _unreadable(page: Page, shares: Mapping[str, tuple[str, ...]], held: Iterabl
         "1 for a container whose account has another format than the agent's.",
         ["namespace", "pod", "container"],
     )
-    holders = {holder.device_id: holder for holder in held}
+    holders = share_holders(held)
     for device_ids in shares.values():
-        holder = next((holders[each] for each in device_ids if each in holders), None)
+        holder = holders.get(frozenset(device_ids))
         if holder is not None:
             namespace, _, pod = holder.pod.partition("/")
             gauge.set(1, namespace, pod, holder.container)

@@ -47,6 +47,7 @@ def _claimed() -> ClaimRecord:
 
 CLAIMED = _claimed()
 FIGURES = Figures((), (0,), (0,), (0.0,), (0,), (0,))
+USING = replace(FIGURES, used=(2000 << 20,))
 
 
 def _prepared() -> Any:
@@ -70,8 +71,12 @@ def scrape(state: str = "Ready") -> dict[str, list[tuple[dict[str, str], float]]
         plugins=SimpleNamespace(advertised=lambda: (WHOLE, SHARED)),
         memory_watch=SimpleNamespace(excesses=()),
         share_accounts=SimpleNamespace(
-            figures={"c": ShareFigures(("claim:uid-first",), {"GPU-0": 3000 << 20}, FIGURES)},
-            unreadable={"a": ("GPU-b::0", "GPU-b::1"), "b": ("GPU-c::0",)},
+            figures={
+                "c": ShareFigures(("claim:uid-first",), {"GPU-0": 3000 << 20}, FIGURES),
+                "now": ShareFigures(("GPU-b::1",), {"GPU-b": 3000 << 20}, USING),
+                "earlier": ShareFigures(("GPU-b::1", "GPU-b::2"), {"GPU-b": 6000 << 20}, FIGURES),
+            },
+            unreadable={"a": ("GPU-b::1",), "b": ("GPU-c::0",), "d": ("GPU-b::0", "GPU-b::1")},
         ),
         status=NodeStatus("abc", "pool", "split", "pool", "", "550", True, gpus, {}),
         state_seconds=lambda _now: {("GPU-a", "Changing"): 1.5},
@@ -114,9 +119,17 @@ def test_an_account_of_another_format_names_who_holds_the_share() -> None:
 
 
 def test_the_share_of_a_claim_names_its_pod_and_container() -> None:
-    (found,) = scrape()["divvy_share_memory_limit_mib"]
+    (found, _) = scrape()["divvy_share_memory_limit_mib"]
     where = {"uuid": "GPU-0", "namespace": "default", "pod": "first", "container": "main"}
     assert found == ({"node": "node-1", **where}, 3000)
+
+
+def test_a_share_of_the_past_says_nothing_of_who_has_one_of_its_replicas_now() -> None:
+    found = scrape()
+    where = {"node": "node-1", "uuid": "GPU-b", "namespace": "team", "pod": "two"}
+    where["container"] = "main"
+    assert found["divvy_share_memory_used_mib"][1:] == [(where, 2000)]
+    assert found["divvy_share_memory_limit_mib"][1:] == [(where, 3000)]
 
 
 def test_states_are_one_of_all_and_their_time_adds_up() -> None:

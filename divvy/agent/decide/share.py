@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from divvy.agent.decide.holders import Holder
 from divvy.agent.decide.inventory import Resource
 
 MAX_DEVICES = 16
@@ -41,6 +42,21 @@ class DeviceShare:
 def share_name(device_ids: Iterable[str]) -> str:
     """Name what a container holds by its replicas: the same ones have the same account again."""
     return hashlib.sha256("\0".join(sorted(device_ids)).encode()).hexdigest()[:16]
+
+
+def share_holders(holders: Iterable[Holder]) -> dict[frozenset[str], Holder]:
+    """Return who has each share, by all the replicas, or the claim, that the share is of.
+
+    The files of a share stay a while after its container: one of its replicas may be another
+    container's by then, and what the files tell is not that one's.
+    """
+    containers: dict[tuple[str, ...], list[Holder]] = {}
+    for holder in holders:
+        # Of a claim there is no resource: each is a share of its own.
+        of = holder.resource or holder.device_id
+        key = (holder.pod, holder.pod_uid, holder.container, of)
+        containers.setdefault(key, []).append(holder)
+    return {frozenset(one.device_id for one in held): held[0] for held in containers.values()}
 
 
 def device_shares(resource: Resource, device_ids: Sequence[str]) -> tuple[DeviceShare, ...]:

@@ -172,7 +172,10 @@ class ShareAccounts:
         held = {holder.device_id for holder in await self._holders.holders()} | self._claimed()
         for folder in self._shares.glob("*"):
             share = self.figures.get(folder.name)
-            if held.isdisjoint(_device_ids(folder)) and not (share and share.figures.slots):
+            of = _device_ids(folder)
+            # A container holds all replicas of its share, or none.
+            is_held = bool(of) and held.issuperset(of)
+            if not is_held and not (share and share.figures.slots):
                 shutil.rmtree(folder, ignore_errors=True)
                 for page in self._pages.glob(f"*/{folder.name}-*"):
                     _remove(page)

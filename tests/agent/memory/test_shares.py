@@ -86,6 +86,20 @@ def test_the_files_of_a_share_go_when_nobody_holds_it(
     assert not any((tmp_path / "pages/GPU-0").iterdir())
 
 
+def test_a_share_of_two_replicas_goes_although_one_of_them_is_held_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lay_share(tmp_path, ["GPU-0::0", "GPU-0::1"], [DeviceShare("GPU-0", 2000)])
+    (folder,) = (tmp_path / "shares").iterdir()
+    held = Held()
+    held.device_ids = ("GPU-0::0", "GPU-0::1")
+    asyncio.run(cleaned(tmp_path, held, monkeypatch))
+    assert folder.exists()
+    held.device_ids = ("GPU-0::0",)
+    asyncio.run(cleaned(tmp_path, held, monkeypatch))
+    assert not folder.exists()
+
+
 @pytest.mark.parametrize("content", [b"", b"\1" * 200_000])
 def test_an_account_of_another_format_is_told_once_and_shown_until_it_is_sound(
     tmp_path: Path,
