@@ -57,61 +57,42 @@ class Row:
     total: Callable[[Figures], float] | None = None
 
 
-def _spread(spread: Spread) -> str:
-    return f"{spread.median:.1f} / {spread.last:.1f}"
+def _whole(name: str, value: Callable[[Figures], float], digits: str = ".1f") -> Row:
+    """Return the row of what was measured of the whole fleet."""
+    return Row(name, lambda f: format(value(f), digits), value)
+
+
+def _each(name: str, value: Callable[[Figures], float], digits: str = ".1f") -> Row:
+    """Return the row of what was measured of each node."""
+    return Row(name, lambda f: format(value(f), digits), lambda f: value(f) * f.nodes)
+
+
+def _last(name: str, value: Callable[[Figures], Spread]) -> Row:
+    """Return the row of what the nodes took, which is compared by the last one."""
+    return Row(
+        name, lambda f: f"{value(f).median:.1f} / {value(f).last:.1f}", lambda f: value(f).last
+    )
 
 
 ROWS = (
-    Row("`divvy up` for the first time, s", lambda f: f"{f.first_up:.1f}", lambda f: f.first_up),
-    Row("`divvy up` of another profile, s", lambda f: f"{f.up:.1f}", lambda f: f.up),
-    Row(
-        "change → node follows, median / last, s",
-        lambda f: _spread(f.follow),
-        lambda f: f.follow.last,
-    ),
-    Row(
-        "– requests a node",
-        lambda f: f"{f.change_requests_per_node:.1f}",
-        lambda f: f.change_requests_per_node * f.nodes,
-    ),
-    Row(
-        "– watch bytes a node",
-        lambda f: f"{f.change_watch_bytes_per_node:,.0f}",
-        lambda f: f.change_watch_bytes_per_node * f.nodes,
-    ),
-    Row(
-        "– processor of the API server a node, ms",
-        lambda f: f"{f.change_server_ms_per_node:.1f}",
-        lambda f: f.change_server_ms_per_node * f.nodes,
-    ),
-    Row(
-        "– processor of the node's own link, ms",
-        lambda f: f"{f.change_links_ms_per_node:.1f}",
-        lambda f: f.change_links_ms_per_node * f.nodes,
-    ),
-    Row(
-        "idle: requests a node and second",
-        lambda f: f"{f.idle_requests_per_node_second:.4f}",
-        lambda f: f.idle_requests_per_node_second * f.nodes,
-    ),
-    Row(
+    _whole("`divvy up` for the first time, s", lambda f: f.first_up),
+    _whole("`divvy up` of another profile, s", lambda f: f.up),
+    _last("change → node follows, median / last, s", lambda f: f.follow),
+    _each("– requests a node", lambda f: f.change_requests_per_node),
+    _each("– watch bytes a node", lambda f: f.change_watch_bytes_per_node, ",.0f"),
+    _each("– processor of the API server a node, ms", lambda f: f.change_server_ms_per_node),
+    _each("– processor of the node's own link, ms", lambda f: f.change_links_ms_per_node),
+    _each("idle: requests a node and second", lambda f: f.idle_requests_per_node_second, ".4f"),
+    _each(
         "– processor of the API server a node and second, ms",
-        lambda f: f"{f.idle_server_ms_per_node_second:.3f}",
-        lambda f: f.idle_server_ms_per_node_second * f.nodes,
+        lambda f: f.idle_server_ms_per_node_second,
+        ".3f",
     ),
-    Row("memory of the API server, MiB", lambda f: f"{f.server_mib:,.0f}", lambda f: f.server_mib),
-    Row(
-        "all agents start at once, median / last, s",
-        lambda f: _spread(f.restart),
-        lambda f: f.restart.last,
-    ),
-    Row(
-        "API server back after 20 s → every watch is open, s",
-        lambda f: f"{f.outage:.1f}",
-        lambda f: f.outage,
-    ),
-    Row("`divvy diff --live`, s", lambda f: f"{f.diff_live:.1f}", lambda f: f.diff_live),
-    Row("`divvy top --once`, s", lambda f: f"{f.top:.1f}", lambda f: f.top),
+    _whole("memory of the API server, MiB", lambda f: f.server_mib, ",.0f"),
+    _last("all agents start at once, median / last, s", lambda f: f.restart),
+    _whole("API server back after 20 s → every watch is open, s", lambda f: f.outage),
+    _whole("`divvy diff --live`, s", lambda f: f.diff_live),
+    _whole("`divvy top --once`, s", lambda f: f.top),
     Row("load of the machine at the start", lambda f: f"{f.load:.1f}"),
 )
 
