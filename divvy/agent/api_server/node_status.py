@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from divvy.agent.api_server.client import ApiServer
+from divvy.agent.api_server.client import AWAY, ApiServer, is_busy, retry_seconds
 from divvy.agent.decide.hardware import Snapshot
 from divvy.agent.decide.inventory import Resource
 from divvy.agent.decide.labels import OWNED, feature_labels
@@ -14,7 +15,7 @@ from divvy.agent.decide.node import NodeView
 from divvy.agent.decide.status import NodeStatus
 from divvy.model.contract import STATUS_ANNOTATION, State
 
-_RETRY_SECONDS = 2.0
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class NodeStatusWriter:
 
     async def run(self) -> None:
         """Write what is pending, for ever."""
+        unanswered = 0
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -66,13 +68,17 @@ class NodeStatusWriter:
             if message is None:
                 continue
             if message.labels or message.annotations:
-                written = await self._api.patch_node(message.labels, message.annotations)
-                if not written:
+                try:
+                    await self._api.patch_node(message.labels, message.annotations)
+                except AWAY as error:
+                    _log.warning("cannot write to the node: %s", error)
+                    unanswered = unanswered + 1 if is_busy(error) else 0
                     if self._pending is None:
                         self._pending = message
-                    await asyncio.sleep(_RETRY_SECONDS)
+                    await asyncio.sleep(retry_seconds(unanswered))
                     self._wake.set()
                     continue
+                unanswered = 0
             await self._event(message)
 
     async def _event(self, message: _Message) -> None:

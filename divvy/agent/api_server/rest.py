@@ -39,6 +39,10 @@ class Unreachable(Exception):
     """The API server did not answer, or not as one does."""
 
 
+class Unanswered(Unreachable):
+    """Nothing came in time: the API server is busy, or nobody is at the connection's other end."""
+
+
 class ApiError(Exception):
     """The API server refused, with this HTTP status ``code``."""
 
@@ -124,15 +128,24 @@ class RestClient:
         self._idle: list[_Connection] = []
 
     async def request(
-        self, method: str, path: str, body: object = None, *, kind: str = _JSON, **query: str
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        kind: str = _JSON,
+        patience: float | None = None,
+        **query: str,
     ) -> Any:
-        """Make one request and return the object that it is answered with."""
+        """Make one request and return the object that it is answered with.
+
+        ``patience``: how long the answer may take, where it is not the usual 10 s.
+        """
         if method in _WRITES:
             query["fieldManager"] = _MANAGER
-        async with self._asked(method, path, query, body, kind, _SECONDS) as connection:
-            text = await _whole(connection)
-            if connection.rest():
-                self._idle.append(connection)
+        seconds = _SECONDS if patience is None else patience
+        async with self._asked(method, path, query, body, kind, seconds) as connection:
+            text = await self._answer(connection)
             return json.loads(text) if text else None
 
     async def watch(
@@ -185,11 +198,18 @@ class RestClient:
                     await connection.send(*self._request(method, path, query, body, kind))
                     code = await connection.status()
                 if code >= 300:
-                    raise _refusal(code, await _whole(connection))
+                    raise _refusal(code, await self._answer(connection))
                 yield connection
             finally:
                 if connection is not None and connection not in self._idle:
                     connection.close()
+
+    async def _answer(self, connection: _Connection) -> bytes:
+        """Return the whole body of an answer; the connection then waits for another request."""
+        text = await _whole(connection)
+        if connection.rest():
+            self._idle.append(connection)
+        return text
 
     def _request(
         self, method: str, path: str, query: Mapping[str, str], body: object, kind: str
@@ -250,6 +270,6 @@ def _unreachable() -> Iterator[None]:
     try:
         yield
     except TimeoutError as error:
-        raise Unreachable("no answer in time") from error
+        raise Unanswered("no answer in time") from error
     except (OSError, EOFError, *_ODD, h11.ProtocolError) as error:
         raise Unreachable(str(error) or type(error).__name__) from error

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import aclosing, suppress
 from pathlib import Path
 
 import pytest
@@ -15,71 +13,11 @@ import pytest
 from divvy.agent.api_server.access import Access
 from divvy.agent.api_server.rest import ApiError, RestClient, Unreachable
 from divvy.lab.certificates import create_authority
+from tests.fakes.prepared_answers import Server, answer, chunked, serving, silent
 from tests.fakes.scene import play
 
 LINES = {version: f'{{"type":"ADDED","object":{{"metadata":{{"resourceVersion":"{version}"}}}}}}\n'
          for version in ("7", "8", "9")}  # fmt: skip
-
-
-@dataclass
-class Server:
-    """Gives prepared answers, one for each request, and closes where one is None."""
-
-    port: int = 0
-    answers: list[bytes | None] = field(default_factory=list)
-    heads: list[str] = field(default_factory=list)
-    bodies: list[bytes] = field(default_factory=list)
-    connections: int = 0
-    open: int = 0
-
-    async def client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        self.open += 1
-        try:
-            while self.answers:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode()
-                sizes = [line for line in head.splitlines() if line.startswith("Content-Length")]
-                size = int(sizes[0].split()[1]) if sizes else 0
-                self.heads.append(head)
-                self.bodies.append(await reader.readexactly(size))
-                answer = self.answers.pop(0)
-                if answer is None:
-                    break
-                writer.write(answer)
-                await writer.drain()
-                if b"Length" not in answer and not answer.endswith(b"0\r\n\r\n"):
-                    break
-        except (OSError, EOFError):
-            pass
-        finally:
-            writer.close()
-            with suppress(OSError):
-                await writer.wait_closed()
-            self.open -= 1
-
-
-@asynccontextmanager
-async def serving(tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
-    server = Server()
-    listening = await asyncio.start_server(server.client, "127.0.0.1", 0, ssl=tls)
-    server.port = listening.sockets[0].getsockname()[1]
-    try:
-        yield server
-    finally:
-        listening.close()
-        while server.open:
-            await asyncio.sleep(0.01)
-
-
-def answer(body: object, status: str = "200 OK") -> bytes:
-    text = json.dumps(body).encode()
-    return b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s" % (status.encode(), len(text), text)
-
-
-def chunked(*parts: str, end: bool = True) -> bytes:
-    chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part.encode()) for part in parts)
-    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-    return head + chunks + (b"0\r\n\r\n" if end else b"")
 
 
 def client_of(server: Server) -> RestClient:
@@ -315,19 +253,3 @@ def test_an_answer_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -
                 await RestClient(Access("127.0.0.1", port)).request("GET", "/api")
 
     play(scene)
-
-
-@asynccontextmanager
-async def silent() -> AsyncIterator[int]:
-    ended = asyncio.Event()
-
-    async def say_nothing(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await ended.wait()
-        writer.close()
-
-    listening = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
-    try:
-        yield listening.sockets[0].getsockname()[1]
-    finally:
-        ended.set()
-        listening.close()
