@@ -72,7 +72,7 @@ def _first_up(stack: Stack, server: ApiServer, fleet: Fleet, nodes: list[str], a
     began = time.monotonic()
     stack.write("whole")
     up = stack.start("up", "--yes")
-    with pods_becoming_ready(server) as pods:
+    with pods_becoming_ready(server, len(nodes)) as pods:
         found: dict[str, AgentPod] = pods
         until(lambda: len(found) == len(nodes) or up.poll() is not None, "pods are missing")
         write_kubeconfigs(server, found, at)

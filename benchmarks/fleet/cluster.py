@@ -80,7 +80,7 @@ class AgentPod:
 
 
 @contextlib.contextmanager
-def pods_becoming_ready(server: ApiServer) -> Iterator[dict[str, AgentPod]]:
+def pods_becoming_ready(server: ApiServer, nodes: int) -> Iterator[dict[str, AgentPod]]:
     """Let each agent's pod that is bound to a node be ready; yield them, by node, as they come."""
     found: dict[str, AgentPod] = {}
     over = threading.Event()
@@ -93,7 +93,8 @@ def pods_becoming_ready(server: ApiServer) -> Iterator[dict[str, AgentPod]]:
 
     def follow() -> None:
         with ThreadPoolExecutor(WRITERS) as writers:
-            while not over.is_set():
+            # Not beyond the last node: its agents are about to begin, and that is measured.
+            while len(found) < nodes and not over.is_set():
                 began = time.monotonic()
                 listed = server.send("GET", _PODS).body.get("items", ())
                 for pod in listed:
