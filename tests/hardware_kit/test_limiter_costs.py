@@ -1,0 +1,14 @@
+"""How many calls a round of the limiter's costs has."""
+
+import pytest
+
+from hardware_kit.steps.limiter_costs import calls_within
+
+
+@pytest.mark.parametrize("nanoseconds", [150.0, 4_000.0, 45_000.0, 2_000_000.0])
+def test_a_round_takes_its_time_however_fast_the_driver_is(nanoseconds: float) -> None:
+    assert calls_within(1.5, nanoseconds) * nanoseconds / 1e9 == pytest.approx(1.5, rel=0.01)
+
+
+def test_a_call_that_takes_longer_than_a_round_is_made_once() -> None:
+    assert calls_within(1.5, 4e9) == 1
