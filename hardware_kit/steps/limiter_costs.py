@@ -23,7 +23,7 @@ def run(settings: KitSettings, notes: Notes) -> None:
     bare.make()
     limited = tenant(settings, injected, "limited", 2048, 50)
     tenant(settings, injected, "idle", 2048, 40)
-    rounds, seconds = (2, 0.05) if settings.short else (7, 1.5)
+    rounds, seconds = (2, 0.05) if settings.short else (7, 1.0)
     rows = []
     for what, few in _TRIAL.items():
         calls = calls_within(seconds, _per_call(limited, what, few))

@@ -23,9 +23,9 @@ _LONGEST_RETRY_SECONDS = 15.0
 # that is busy.
 _FIRST_EVENT_SECONDS = 15.0
 _LONGEST_FIRST_EVENT_SECONDS = 60.0
-# The API server itself gives up a request after a minute (its --request-timeout). Who leaves before
-# has it do in vain what it does for thousands of nodes, and asks again.
-_WRITE_SECONDS = 60.0
+# The API server itself gives up a request after a minute (its --request-timeout) and says so. Who
+# leaves before has it do in vain what it does for thousands of nodes, and asks again.
+_WRITE_SECONDS = 65.0
 AWAY = (ApiError, Unreachable)
 _TOO_MANY_REQUESTS = 429
 
