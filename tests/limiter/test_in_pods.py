@@ -35,6 +35,14 @@ time.sleep(600)
 """
 
 
+@pytest.fixture(autouse=True)
+def empty_gpus(deployed: Deployment) -> Iterator[None]:
+    """Begin and end with GPUs whose memory is free: pods that end still hold theirs for a while."""
+    deployed.lab.until(lambda: not memory_in_use(deployed))
+    yield
+    deployed.lab.until(lambda: not memory_in_use(deployed))
+
+
 @pytest.fixture
 def limited(deployed: Deployment) -> Iterator[Deployment]:
     with limited_shares(deployed, *NODES, one_each=False):
@@ -118,8 +126,6 @@ def test_oversubscribed_pods_all_get_their_share(deployed: Deployment) -> None:
         pods = [tenant(lab, n, "gpu-t4", deployed.base_image, 1, GREEDY) for n in names]
         for each in pods:
             each["metadata"]["namespace"] = namespace
-        # What pods of another test still hold while they end would go to the host's memory as well.
-        lab.until(lambda: not memory_in_use(deployed))
         lab.apply(*pods)
         lab.until(lambda: all(said(lab, name, namespace) for name in names), 120)
         # All have 7,000 MiB, none has more than its 7,680.
