@@ -37,10 +37,10 @@ time.sleep(600)
 
 @pytest.fixture(autouse=True)
 def empty_gpus(deployed: Deployment) -> Iterator[None]:
-    """Begin and end with GPUs whose memory is free: pods that end still hold theirs for a while."""
-    deployed.lab.until(lambda: not memory_in_use(deployed))
+    """Begin and end with GPUs that nobody is on: pods that end hold their memory for a while."""
+    deployed.lab.until(lambda: not gpus_in_use(deployed))
     yield
-    deployed.lab.until(lambda: not memory_in_use(deployed))
+    deployed.lab.until(lambda: not gpus_in_use(deployed))
 
 
 @pytest.fixture
@@ -133,10 +133,10 @@ def test_oversubscribed_pods_all_get_their_share(deployed: Deployment) -> None:
         lab.until(lambda: to_host(deployed, namespace) == 2)
 
 
-def memory_in_use(deployed: Deployment) -> bool:
-    """Return whether any process of the node holds GPU memory."""
-    query = ("nvidia-smi", "--query-compute-apps=used_memory", "--format=csv,noheader")
-    return bool(deployed.on_node("gpu-t4", *query).strip())
+def gpus_in_use(deployed: Deployment) -> bool:
+    """Return whether any process of the nodes is on a GPU."""
+    query = ("nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader")
+    return any(deployed.on_node(node, *query).strip() for node in NODES.values())
 
 
 def to_host(deployed: Deployment, namespace: str) -> float:

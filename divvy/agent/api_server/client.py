@@ -12,22 +12,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 from divvy.agent.api_server.access import access_from
-from divvy.agent.api_server.rest import MERGE_PATCH, ApiError, RestClient, Unanswered, Unreachable
+from divvy.agent.api_server.backoff import Backoff
+from divvy.agent.api_server.rest import MERGE_PATCH, ApiError, RestClient, Unreachable
 from divvy.agent.decide.node import NodeView
 from divvy.model.contract import CONFIG_KEY
 
 _log = logging.getLogger(__name__)
-_RETRY_SECONDS = 2.0
-_LONGEST_RETRY_SECONDS = 15.0
 # A watch begins with what there is: one that says nothing has nobody at its other end, or a server
 # that is busy.
 _FIRST_EVENT_SECONDS = 15.0
-_LONGEST_FIRST_EVENT_SECONDS = 60.0
 # The API server itself gives up a request after a minute (its --request-timeout) and says so. Who
 # leaves before has it do in vain what it does for thousands of nodes, and asks again.
 _WRITE_SECONDS = 65.0
 AWAY = (ApiError, Unreachable)
-_TOO_MANY_REQUESTS = 429
 
 
 class ApiServer:
@@ -82,10 +79,10 @@ class ApiServer:
         on_event: Callable[[str, Mapping[str, Any]], None],
     ) -> None:
         reported = ""
-        unanswered = 0
+        backoff = Backoff()
         while True:
             told = False
-            first = _doubled(_FIRST_EVENT_SECONDS, unanswered, _LONGEST_FIRST_EVENT_SECONDS)
+            first = backoff.patience(_FIRST_EVENT_SECONDS)
             try:
                 events = self._client.watch(path, fieldSelector=f"metadata.name={name}")
                 async with contextlib.aclosing(events):
@@ -95,22 +92,21 @@ class ApiServer:
                         async with asyncio.timeout(patience * random.uniform(0.8, 1.2)):  # noqa: S311
                             kind, seen = await anext(events)
                         told = True
-                        unanswered = 0
+                        backoff.answered()
                         self._in_touch.add(what)
                         reported = ""
                         on_event(kind, seen)
             except TimeoutError:
                 if not told:
                     self._in_touch.discard(what)
-                    unanswered += 1
+                    backoff.unanswered()
                 continue  # the first event of the next watch is the present state
             except (*AWAY, StopAsyncIteration) as error:
                 self._in_touch.discard(what)
                 if str(error) != reported:
                     reported = str(error)
                     _log.warning("the watch of the %s broke: %s", what, reported or "closed")
-                unanswered = unanswered + 1 if is_busy(error) else 0
-            await asyncio.sleep(retry_seconds(unanswered))
+                await asyncio.sleep(backoff.failed(error))
 
     async def patch_node(
         self, labels: Mapping[str, str | None], annotations: Mapping[str, str | None]
@@ -177,26 +173,6 @@ class ApiServer:
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()
-
-
-def is_busy(error: Exception) -> bool:
-    """Return whether the API server is there and has too much to do, or may be and have."""
-    if isinstance(error, ApiError):
-        return error.code == _TOO_MANY_REQUESTS or error.code >= 500
-    return isinstance(error, Unanswered)
-
-
-def retry_seconds(unanswered: int) -> float:
-    """Return the pause before another try, after so many that a server was too busy for.
-
-    Thousands of agents hear of a change at one moment: they come back at different ones.
-    """
-    longest = _doubled(_RETRY_SECONDS, unanswered, _LONGEST_RETRY_SECONDS)
-    return longest * random.uniform(0.5, 1.5)  # noqa: S311
-
-
-def _doubled(seconds: float, times: int, longest: float) -> float:
-    return min(longest, seconds * 2.0 ** min(times, 10))
 
 
 def _reference(kind: str, name: str, uid: str) -> dict[str, str]:

@@ -7,7 +7,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from divvy.agent.api_server.client import AWAY, ApiServer, is_busy, retry_seconds
+from divvy.agent.api_server.backoff import Backoff
+from divvy.agent.api_server.client import AWAY, ApiServer
 from divvy.agent.decide.hardware import Snapshot
 from divvy.agent.decide.inventory import Resource
 from divvy.agent.decide.labels import OWNED, feature_labels
@@ -60,7 +61,7 @@ class NodeStatusWriter:
 
     async def run(self) -> None:
         """Write what is pending, for ever."""
-        unanswered = 0
+        backoff = Backoff()
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -72,13 +73,12 @@ class NodeStatusWriter:
                     await self._api.patch_node(message.labels, message.annotations)
                 except AWAY as error:
                     _log.warning("cannot write to the node: %s", error)
-                    unanswered = unanswered + 1 if is_busy(error) else 0
                     if self._pending is None:
                         self._pending = message
-                    await asyncio.sleep(retry_seconds(unanswered))
+                    await asyncio.sleep(backoff.failed(error))
                     self._wake.set()
                     continue
-                unanswered = 0
+                backoff.answered()
             await self._event(message)
 
     async def _event(self, message: _Message) -> None:
