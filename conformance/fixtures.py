@@ -54,7 +54,7 @@ def target(pytestconfig: pytest.Config) -> ClusterUnderTest:
 def namespaces(target: ClusterUnderTest) -> Iterator[PodNamespaces]:
     """Give namespaces for pods."""
     if target.image is None:
-        not_made("no workload image: give --workload-image, or plugin.image.registry")
+        not_made(target.no_image)
     secrets = target.cluster.image_pull_secrets
     with pod_namespaces(target.api, target.image, target.cluster.namespace, secrets) as own:
         yield own

@@ -10,8 +10,10 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from divvy.image.build import BUILD_TOOLS, BuildFailed, push_context, require_tools
+from divvy.model import PluginImage
 
 WORKLOADS = Path(__file__).resolve().parent / "workloads"
+_FAILED = "the workloads' image cannot be built and pushed"
 
 # Of tinygrad's bindings to drivers, which are most of it, those of CUDA and what they import.
 _BINDINGS = "tinygrad/runtime/autogen/"
@@ -46,6 +48,16 @@ def lay_tinygrad(folder: Path) -> None:
             shutil.copy(str(file.locate()), target)
 
 
+def build_as(image: PluginImage | None) -> str:
+    """Build where the stack file says that the agent's image is built; raises BuildFailed."""
+    if image is None or image.registry is None or image.base is None:
+        raise BuildFailed("no workload image: give --workload-image, or plugin.image.registry")
+    try:
+        return build_and_push(image.registry, image.base, insecure=image.insecure)
+    except (BuildFailed, OSError) as problem:
+        raise BuildFailed(f"{_FAILED}: {problem}") from None
+
+
 def build_and_push(registry: str, base: str, *, insecure: bool = False) -> str:
     """Compile the workloads, build their image, push it; return the reference by digest."""
     require_tools("the workloads' image", *BUILD_TOOLS)
@@ -62,4 +74,4 @@ if __name__ == "__main__":
     try:
         print(build_and_push(sys.argv[1], sys.argv[2], insecure="--insecure" in sys.argv[3:]))
     except (BuildFailed, OSError) as problem:
-        sys.exit(f"the workloads' image cannot be built and pushed: {problem}")
+        sys.exit(f"{_FAILED}: {problem}")

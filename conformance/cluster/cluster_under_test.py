@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +18,10 @@ from lightkube.core.exceptions import ConfigError, LoadResourceError
 from conformance.cluster.api import Api, Node
 from conformance.cluster.namespaces import clear_leftovers
 from conformance.cluster.pod_watch import Pod
+from conformance.image import build_as
 from conformance.promise import DevicePromise, NodePromise, device_promises, node_promises
-from divvy.model import Cluster, ClusterDocument, canonical_json, generation
+from divvy.image.build import BuildFailed
+from divvy.model import Cluster, ClusterDocument, PluginImage, canonical_json, generation
 from divvy.model.contract import Component, component_labels
 from divvy.plan import (
     LiveNode,
@@ -38,8 +41,8 @@ class ClusterUnderTest:
     """Everything the checks share.
 
     ``all_nodes`` are the cluster's nodes when the run began; ``pool`` limits the checks to one.
-    ``reported`` is what the agents said then;
-    ``drivers`` says of nodes whether a pod found the simulated driver there.
+    ``reported`` is what the agents said then; ``image`` has the workloads, ``no_image`` says why
+    there is none; ``drivers`` says of nodes whether a pod found the simulated driver there.
     """
 
     stack: str
@@ -51,6 +54,7 @@ class ClusterUnderTest:
     reported: Mapping[str, Mapping[str, Any]]
     pool: str | None
     image: str | None
+    no_image: str
     kubeconfig: str | None
     devices: list[DevicePromise] = field(init=False)
     drivers: dict[str, bool] = field(default_factory=dict)
@@ -195,10 +199,21 @@ def open_cluster(config: pytest.Config) -> ClusterUnderTest:
         node["metadata"]["name"]: node_status(node["metadata"].get("annotations") or {})
         for node in live
     }
-    image = config.getoption("--workload-image")
+    image, no_image = _workload_image(config.getoption("--workload-image"), cluster.plugin.image)
     return ClusterUnderTest(
-        name, document, api, promises, nodes, unready, reported, pool, image, kubeconfig
+        name, document, api, promises, nodes, unready, reported, pool, image, no_image, kubeconfig
     )
+
+
+def _workload_image(given: str | None, agents: PluginImage | None) -> tuple[str | None, str]:
+    """Return the image with the workloads, and why there is none: what needs none is checked."""
+    if given:
+        return given, ""
+    try:
+        return build_as(agents), ""
+    except BuildFailed as problem:
+        print(problem, file=sys.stderr)
+        return None, str(problem)
 
 
 def read_nodes(live: Iterable[Mapping[str, Any]]) -> tuple[list[LiveNode], dict[str, str]]:

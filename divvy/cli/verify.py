@@ -20,7 +20,6 @@ from divvy.cli.errors import (
     fail,
 )
 from divvy.cli.options import StackName, StackPath
-from divvy.model import PluginImage
 from divvy.render.conformance import baseline_lines, summary_lines
 from divvy.sources import CONFORMANCE
 from divvy.stack.file import read_stack
@@ -108,17 +107,15 @@ def verify(
     if not bare and (host or driver_root or workloads):
         fail("--host, --driver-root and --workloads are for --bare")
     _require_suites_packages()
-    # The stack file is checked before anything is built for it.
     source = None if bare and not stack and not file else read_stack(stack, file)
-    cluster = None if source is None else read_cluster(source)
+    if source is not None:
+        read_cluster(source)
     earlier = None if baseline is None else _earlier(baseline)
     report = _place_for_report(out)
     arguments = ["--bare"] if bare else []
-    if source is not None and cluster is not None:
+    if source is not None:
         arguments += [f"--divvy-file={Path(source.source).resolve()}"]
         arguments += [f"--divvy-stack={source.name}"]
-        if not bare and not workload_image:
-            workload_image = _built(cluster.plugin.image)
     for name, value in (
         ("--divvy-pool", pool),
         ("--divvy-nodes", nodes),
@@ -211,23 +208,6 @@ def _pass_on(lines: IO[str] | None, refusals: list[str]) -> None:
                 refusals.append(line.removeprefix(_REFUSAL).strip())
             elif not refusals or line.strip():
                 typer.echo(line, nl=False, err=True)
-
-
-def _built(image: PluginImage | None) -> str | None:
-    """Build the workloads' image where the stack file says images are built."""
-    if image is None or image.registry is None or image.base is None:
-        return None
-    built = subprocess.run(
-        [
-            *(sys.executable, "-m", "conformance.image", image.registry, image.base),
-            *(["--insecure"] if image.insecure else []),
-        ],
-        cwd=CONFORMANCE.parent,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    return built.stdout.strip() if built.returncode == 0 else None
 
 
 def _earlier(baseline: Path) -> dict[str, Any]:

@@ -29,6 +29,8 @@ FORBIDDEN = {
     "code": 403,
     "message": "nodes is forbidden: User viewer cannot list resource nodes",
 }
+# Nothing listens there.
+BUILT = {"image": {"registry": "127.0.0.1:1", "base": "127.0.0.1:1/base", "insecure": True}}
 EMPTY = {"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []}
 
 
@@ -57,9 +59,9 @@ def _answers() -> Iterator[tuple[dict[str, Any], int]]:
         thread.join()
 
 
-def stack_file(folder: Path, kubeconfig: Path) -> Path:
+def stack_file(folder: Path, kubeconfig: Path, **more: Any) -> Path:
     pools = {"training": {"profile": "whole"}}
-    cluster = {"kubeconfig": str(kubeconfig), "profiles": {"whole": {}}, "pools": pools}
+    cluster = {"kubeconfig": str(kubeconfig), "profiles": {"whole": {}}, "pools": pools, **more}
     path = folder / "Pulumi.c.yaml"
     path.write_text(yaml.safe_dump({"config": {"divvy:cluster": cluster}}))
     return path
@@ -125,12 +127,16 @@ def test_a_pool_that_the_stack_file_has_not(
     assert said == "the stack file has no pool trainig; it has: training"
 
 
-def test_a_suite_that_cannot_begin_is_one_error(tmp_path: Path) -> None:
-    file = stack_file(tmp_path, tmp_path / "missing")
+def test_a_suite_that_cannot_begin_is_one_error(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nor is an image built before: its registry would be a second one."""
+    file = stack_file(tmp_path, tmp_path / "missing", plugin=BUILT)
     result = CliRunner().invoke(app, ["verify", f"--file={file}", f"--out={tmp_path / 'out'}"])
     assert result.exit_code == 1
     assert result.stderr.startswith("error: no usable kubeconfig: ")
     assert len(result.stderr.splitlines()) == 1
+    assert capfd.readouterr().err == ""
 
 
 def test_without_its_packages_the_suite_says_what_to_install(
@@ -150,6 +156,17 @@ def test_a_host_that_does_not_answer(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, options)
     assert result.exit_code == 1
     assert result.stderr.startswith("error: ssh://nobody@127.0.0.1:1 does not answer: ")
+
+
+def test_without_the_workloads_the_other_checks_are_made(
+    tmp_path: Path, answers: tuple[dict[str, Any], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers[0].update(EMPTY)
+    file = stack_file(tmp_path, kubeconfig(tmp_path, answers[1]), plugin=BUILT)
+    opened = open_cluster(Options(file=str(file), stack="c"))  # type: ignore[arg-type]
+    assert opened.image is None
+    assert opened.no_image.startswith("the workloads' image cannot be built and pushed: ")
+    assert capsys.readouterr().err == f"{opened.no_image}\n"
 
 
 def test_workloads_that_cannot_be_built() -> None:

@@ -52,7 +52,7 @@ def test_all_resources_of_the_file_are_read_whatever_their_domain_and_number() -
     allocatable = {"example.org/thin": "1k", "rdma/hca": "16", "other.org/x": "3", "cpu": "8"}
     (node,) = promised(value, live("n1", allocatable))
     target = ClusterUnderTest(
-        "s", parse_document(value), OneNode(allocatable), [node], [], {}, {}, None, None, None
+        "s", parse_document(value), OneNode(allocatable), [node], [], {}, {}, None, None, "", None
     )  # type: ignore[arg-type]
     assert target.advertised("n1") == dict(node.plan.per_node)
     assert target.advertised("n1") == {"example.org/thin": 1000, "rdma/hca": 16}
@@ -61,7 +61,7 @@ def test_all_resources_of_the_file_are_read_whatever_their_domain_and_number() -
 def test_whether_gpus_are_simulated_is_asked_of_a_pod_first() -> None:
     (node,) = promised(CLUSTER, live("n1"))
     target = ClusterUnderTest(
-        "s", parse_document(CLUSTER), OneNode({}), [node], [], {}, {}, None, None, None
+        "s", parse_document(CLUSTER), OneNode({}), [node], [], {}, {}, None, None, "", None
     )  # type: ignore[arg-type]
     assert target.is_simulated("n1") is None
     target.drivers["n1"] = True
