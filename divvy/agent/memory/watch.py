@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -56,10 +57,18 @@ class MemoryWatch:
         self._container_logs = container_logs
         self._claimed = claimed
         self._told_to_end: dict[Process, float] = {}
+        self._reports: set[asyncio.Task[None]] = set()
         self.excesses: tuple[Excess, ...] = ()
 
     async def run(self) -> None:
         """Look for ever."""
+        try:
+            await self._look_for_ever()
+        finally:
+            for report in self._reports:
+                report.cancel()
+
+    async def _look_for_ever(self) -> None:
         while True:
             await next_tick(_LOOK_SECONDS)
             limited = [r for r in self._plugins.advertised() if r.memory_limit_mib is not None]
@@ -73,11 +82,15 @@ class MemoryWatch:
             self._enforce(found, monotonic())
             for excess in found:
                 if excess.key not in known:
-                    await self._report(excess)
+                    self._report(excess)
 
-    async def _report(self, excess: Excess) -> None:
+    def _report(self, excess: Excess) -> None:
+        """Record an Event; nobody's end waits for an API server that is silent."""
         reason = "GpuMemoryLimitEnforced" if excess.enforced else "GpuMemoryOverLimit"
-        await self._api.pod_event(excess.pod, excess.pod_uid, reason, excess.sentence)
+        event = self._api.pod_event(excess.pod, excess.pod_uid, reason, excess.sentence)
+        report = asyncio.create_task(event)
+        self._reports.add(report)
+        report.add_done_callback(self._reports.discard)
 
     def _enforce(self, excesses: Iterable[Excess], now: float) -> None:
         """End who is above an enforced limit: SIGTERM, after a grace SIGKILL."""
