@@ -68,7 +68,8 @@ class Link:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._api.watch_node(self._on_node))
             tasks.create_task(self._api.watch_config(self._on_config))
-            tasks.create_task(self._writer.run())
+            tasks.create_task(self._writer.write())
+            tasks.create_task(self._writer.record())
 
     def _on_node(self, node: NodeView) -> None:
         if not self._node.uid and (status := node.annotations.get(STATUS_ANNOTATION)):

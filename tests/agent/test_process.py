@@ -63,6 +63,22 @@ def test_wrong_input_keeps_what_is_offered_and_is_told() -> None:
     play(scene)
 
 
+def test_the_last_good_configuration_outlives_its_config_map() -> None:
+    async def scene() -> None:
+        async with agent_node(2, {"timeSlicing": {"replicas": 4}}) as node:
+            await node.offered(SHARED, 8)
+            await node.kill()
+            node.api.config = None
+            await node.start()
+            await node.offered(SHARED, 8)
+            await until(lambda: node.status["state"] == "Ready")
+            node.configure({})
+            await node.offered(GPU, 2)
+            await node.offered(SHARED, 0)
+
+    play(scene)
+
+
 def test_fifty_pods_at_once_get_what_the_kubelet_chose() -> None:
     async def scene() -> None:
         async with agent_node(2, {"timeSlicing": {"replicas": 25}}) as node:

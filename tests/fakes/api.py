@@ -42,6 +42,9 @@ class FakeApi:
         self.evictions: list[tuple[str, dict[str, Any]]] = []
         self.evictions_hang = False
         self.silent = False
+        self.refused: set[tuple[str, str]] = set()
+        """Methods and paths that it has no time for."""
+        self.patches: list[dict[str, Any]] = []
         self.port = 0
         self._dead: set[asyncio.Task[Any]] = set()
         self._version = 1
@@ -114,12 +117,19 @@ class FakeApi:
             body = json.loads(await reader.readexactly(size)) if size else None
             if self.silent:
                 await asyncio.Event().wait()
+            if (method, target.partition("?")[0]) in self.refused:
+                text = json.dumps({"kind": "Status", "message": "too many requests"}).encode()
+                writer.write(b"HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\n\r\n")
+                writer.write(text)
+                await writer.drain()
+                return
             if "/resource.k8s.io/" in target:
                 await self.resources.answer(method, target, body, writer)
                 await writer.drain()
                 return
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
-            writer.write(b"Connection: close\r\n\r\n")
+            absent = method == "GET" and "watch=true" not in target and self._seen(target) is None
+            writer.write(b"HTTP/1.1 %s\r\n" % (b"404 Not Found" if absent else b"200 OK"))
+            writer.write(b"Content-Type: application/json\r\nConnection: close\r\n\r\n")
             await self._answer(method, target, body, writer)
         except (ConnectionError, ValueError, asyncio.CancelledError):
             pass  # the agent was ended in the middle of a request, or the API is
@@ -130,15 +140,19 @@ class FakeApi:
     async def _answer(
         self, method: str, target: str, body: Any, writer: asyncio.StreamWriter
     ) -> None:
-        if method == "GET":
-            await self._watch("configmaps" if "/configmaps" in target else "nodes", writer)
+        if method == "GET" and "watch=true" in target:
+            await writer.drain()  # the real one, too, answers before there is anything to tell
+            await self._watch(target, writer)
+        elif method == "GET":
+            writer.write(json.dumps(self._seen(target) or {"message": "not found"}).encode())
         elif method == "PATCH":
+            self.patches.append(body)
             metadata = self.node["metadata"]
             for field in ("labels", "annotations"):
                 merged = {**metadata[field], **body["metadata"].get(field, {})}
                 metadata[field] = {key: text for key, text in merged.items() if text is not None}
             self._tell()
-            writer.write(json.dumps(self.node).encode())
+            writer.write(json.dumps(self._seen(target)).encode())
         elif "/eviction" in target:
             self.evictions.append((target.split("/")[-2], body))
             if self.evictions_hang:
@@ -149,18 +163,24 @@ class FakeApi:
             writer.write(json.dumps(body).encode())
         await writer.drain()
 
-    async def _watch(self, kind: str, writer: asyncio.StreamWriter) -> None:
+    def _seen(self, target: str) -> dict[str, Any] | None:
+        """Return the object that is asked for, as of now."""
+        now = self.config if "/configmaps" in target else self.node
+        if now is None:
+            return None
+        return {**now, "metadata": {**now["metadata"], "resourceVersion": str(self._version)}}
+
+    async def _watch(self, target: str, writer: asyncio.StreamWriter) -> None:
         sent = None
         while True:
             changed = self._changed
-            now = self.config if kind == "configmaps" else self.node
-            text = None if now is None else json.dumps(now)
             if asyncio.current_task() in self._dead:
                 await asyncio.Event().wait()
+            now = self._seen(target)
+            metadata = {} if now is None else {**now["metadata"], "resourceVersion": ""}
+            text = json.dumps([now and {**now, "metadata": metadata}])
             if now is not None and text != sent:
-                version = {"resourceVersion": str(self._version)}
-                told = {**now, "metadata": {**now["metadata"], **version}}
-                event = {"type": "ADDED" if sent is None else "MODIFIED", "object": told}
+                event = {"type": "ADDED" if sent is None else "MODIFIED", "object": now}
                 writer.write(json.dumps(event).encode() + b"\n")
                 await writer.drain()
                 sent = text

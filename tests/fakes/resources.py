@@ -18,6 +18,7 @@ _REASONS = {
     403: "Forbidden",
     404: "Not Found",
     409: "Conflict",
+    410: "Gone",
     503: "Service Unavailable",
 }
 
@@ -41,7 +42,11 @@ class FakeResources:
     events: list[dict[str, Any]] = field(default_factory=list)
     away: bool = False
     forbidden: bool = False
+    gone: bool = False
+    """Watches are told that the version they begin with is too old."""
     requests: int = 0
+    lists: int = 0
+    """How often all claims were asked for, page by page."""
 
     def __post_init__(self) -> None:
         self._versions = itertools.count(1000)
@@ -111,14 +116,16 @@ class FakeResources:
             if query.get("watch") == ["true"]:
                 await self._watch(int(query["resourceVersion"][0]), writer)
                 return
-            status, value = 200, self._request(method, parts.path, body)
+            status, value = 200, self._request(method, parts.path, body, query)
         except Refusal as refusal:
             status = refusal.status
             value = {"kind": "Status", "code": status, "message": str(refusal), "metadata": {}}
         _head(writer, status)
         writer.write(json.dumps(value).encode())
 
-    def _request(self, method: str, path: str, body: Any) -> dict[str, Any]:
+    def _request(
+        self, method: str, path: str, body: Any, query: Mapping[str, list[str]]
+    ) -> dict[str, Any]:
         self.requests += 1
         if self.away:
             raise Refusal(503, "away")
@@ -128,7 +135,9 @@ class FakeResources:
         if claim is not None:
             return _found(self.claims, (claim[1], claim[2]))
         if path.endswith("/resourceclaims"):
-            return self._list(self.claims.values())
+            self.lists += 1
+            (limit,), (begin,) = query["limit"], query.get("continue", ["0"])
+            return self._page(list(self.claims.values()), int(begin), int(limit))
         name = path.partition("/resourceslices/")[2]
         if method == "GET":
             return self._list(self.slices.values())
@@ -164,6 +173,12 @@ class FakeResources:
         version = {"resourceVersion": str(next(self._versions))}
         return {"kind": "List", "metadata": version, "items": list(items)}
 
+    def _page(self, items: list[Any], begin: int, limit: int) -> dict[str, Any]:
+        page = self._list(items[begin : begin + limit])
+        if begin + limit < len(items):
+            page["metadata"]["continue"] = str(begin + limit)
+        return page
+
     def _tell(self, kind: str, slice_: dict[str, Any]) -> None:
         version = str(next(self._versions))
         metadata = {**slice_["metadata"]}
@@ -174,6 +189,8 @@ class FakeResources:
         changed.set()
 
     async def _watch(self, version: int, writer: asyncio.StreamWriter) -> None:
+        if self.gone:
+            raise Refusal(410, "too old resource version")
         _head(writer, 200)
         told = 0
         while True:

@@ -20,14 +20,19 @@ class NoAccess(Exception):
 
 @dataclass(frozen=True)
 class Access:
-    """The way to an API server; ``tls`` is None where it is asked in the clear."""
+    """The way to an API server, in the clear without ``tls`` and ``ca_file``."""
 
     host: str
     port: int
     path: str = ""
     tls: ssl.SSLContext | None = None
+    ca_file: Path | None = None
     token: str = ""
     token_file: Path | None = None
+
+    def context(self) -> ssl.SSLContext | None:
+        """Return how to speak TLS now: the kubelet writes other authorities to the file."""
+        return self.tls if self.ca_file is None else ssl.create_default_context(cafile=self.ca_file)
 
     def bearer(self) -> str:
         """Return the token of now: the kubelet writes another one every hour or so."""
@@ -43,8 +48,11 @@ def access_from(environment: Mapping[str, str], account: Path = SERVICE_ACCOUNT)
     host, port = (environment.get(f"KUBERNETES_SERVICE_{name}") for name in ("HOST", "PORT"))
     try:
         if host and port and (account / "token").exists():
-            tls = ssl.create_default_context(cafile=account / "ca.crt")
-            return Access(host, int(port), tls=tls, token_file=account / "token")
+            access = Access(
+                host, int(port), ca_file=account / "ca.crt", token_file=account / "token"
+            )
+            access.context()  # a file that is none is told now
+            return access
     except (OSError, ValueError) as error:
         raise NoAccess(f"the service account cannot be used: {error}") from error
     return _of_kubeconfig()

@@ -10,12 +10,13 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from divvy.agent.api_server.access import access_from
-from divvy.agent.api_server.rest import ApiError, RestClient
+from divvy.agent.api_server.rest import FORBIDDEN, NOT_FOUND, ApiError, RestClient
 from divvy.model.contract import CLAIMS_DRIVER
 
 _API = "/apis/resource.k8s.io/v1"
 _SLICES = f"{_API}/resourceslices"
-FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
+# Of a list: a large cluster's claims would not fit into the agent's memory at once.
+_PAGE = "500"
 
 
 def is_forbidden(error: Exception) -> bool:
@@ -41,19 +42,28 @@ class ClaimsApi:
                 return None
             raise
 
-    async def claims(self) -> list[dict[str, Any]]:
-        """Return every ResourceClaim of the cluster."""
-        return list((await self._client.request("GET", f"{_API}/resourceclaims"))["items"] or ())
+    async def claims(self) -> AsyncIterator[dict[str, Any]]:
+        """Yield every ResourceClaim of the cluster, read by pages."""
+        going_on: dict[str, str] = {}
+        while True:
+            page = await self._client.request(
+                "GET", f"{_API}/resourceclaims", query={"limit": _PAGE, **going_on}
+            )
+            for claim in page["items"] or ():
+                yield claim
+            if not (token := page["metadata"].get("continue")):
+                return
+            going_on = {"continue": token}
 
     async def slices(self) -> tuple[dict[str, dict[str, Any]], str]:
         """Return this node's slices by name, and the version from which a watch goes on."""
-        listed = await self._client.request("GET", _SLICES, fieldSelector=self._mine)
+        listed = await self._client.request("GET", _SLICES, query={"fieldSelector": self._mine})
         found = {each["metadata"]["name"]: each for each in listed["items"] or ()}
         return found, listed["metadata"]["resourceVersion"]
 
     async def watch_slices(self, version: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         """Yield what happens to this node's slices; ends when nothing has for a while."""
-        events = self._client.watch(_SLICES, version, fieldSelector=self._mine)
+        events = self._client.watch(_SLICES, version, query={"fieldSelector": self._mine})
         async with contextlib.aclosing(events):
             while True:
                 patience = self._watch_seconds * random.uniform(0.8, 1.2)  # noqa: S311

@@ -13,7 +13,13 @@ from typing import Any
 
 from divvy.agent.api_server.access import access_from
 from divvy.agent.api_server.backoff import Backoff
-from divvy.agent.api_server.rest import MERGE_PATCH, ApiError, RestClient, Unreachable
+from divvy.agent.api_server.rest import (
+    MERGE_PATCH,
+    NOT_FOUND,
+    ApiError,
+    RestClient,
+    Unreachable,
+)
 from divvy.agent.decide.node import NodeView
 from divvy.model.contract import CONFIG_KEY
 
@@ -78,55 +84,97 @@ class ApiServer:
         name: str,
         on_event: Callable[[str, Mapping[str, Any]], None],
     ) -> None:
+        try:
+            await self._follow(what, path, name, on_event)
+        finally:
+            self._in_touch.discard(what)
+
+    async def _follow(
+        self,
+        what: str,
+        path: str,
+        name: str,
+        on_event: Callable[[str, Mapping[str, Any]], None],
+    ) -> None:
         reported = ""
+        absent = False
         backoff = Backoff()
         while True:
             told = False
-            first = backoff.patience(_FIRST_EVENT_SECONDS)
+            first = self._watch_seconds if absent else backoff.patience(_FIRST_EVENT_SECONDS)
+            opened = asyncio.Event()
+            query = {"fieldSelector": f"metadata.name={name}"}
             try:
-                events = self._client.watch(path, fieldSelector=f"metadata.name={name}")
+                events = self._client.watch(path, on_open=opened.set, query=query)
                 async with contextlib.aclosing(events):
                     while True:
                         patience = self._watch_seconds if told else first
                         # Agents that started at one time drift apart.
                         async with asyncio.timeout(patience * random.uniform(0.8, 1.2)):  # noqa: S311
                             kind, seen = await anext(events)
-                        told = True
+                        told, absent = True, False
                         backoff.answered()
                         self._in_touch.add(what)
                         reported = ""
                         on_event(kind, seen)
             except TimeoutError:
-                if not told:
+                if told:
+                    continue  # the first event of the next watch is the present state
+                # Of an object that is not there no watch tells anything.
+                absent = opened.is_set() and await self._is_absent(f"{path}/{name}")
+                if absent:
+                    self._in_touch.add(what)
+                    on_event("DELETED", {})
+                else:
                     self._in_touch.discard(what)
                     backoff.unanswered()
-                continue  # the first event of the next watch is the present state
             except (*AWAY, StopAsyncIteration) as error:
+                absent = False
                 self._in_touch.discard(what)
                 if str(error) != reported:
                     reported = str(error)
                     _log.warning("the watch of the %s broke: %s", what, reported or "closed")
                 await asyncio.sleep(backoff.failed(error))
 
+    async def _is_absent(self, path: str) -> bool:
+        try:
+            await self._client.request("GET", path)
+        except AWAY as error:
+            return isinstance(error, ApiError) and error.code == NOT_FOUND
+        return False
+
     async def patch_node(
         self, labels: Mapping[str, str | None], annotations: Mapping[str, str | None]
-    ) -> None:
-        """Merge labels and annotations into the node (None removes); raises what AWAY lists."""
+    ) -> NodeView:
+        """Merge labels and annotations into the node (None removes) and return it as it is then.
+
+        Raises what AWAY lists.
+        """
         patch = {"metadata": {"labels": dict(labels), "annotations": dict(annotations)}}
         path = f"/api/v1/nodes/{self._node}"
-        await self._client.request("PATCH", path, patch, kind=MERGE_PATCH, patience=_WRITE_SECONDS)
+        return _view(
+            await self._client.request(
+                "PATCH", path, patch, kind=MERGE_PATCH, patience=_WRITE_SECONDS
+            )
+        )
 
     async def event(self, node_uid: str, kind: str, reason: str, message: str) -> None:
-        """Record a Kubernetes Event about the node; ``kind`` is "Normal" or "Warning"."""
+        """Record a Kubernetes Event about the node; ``kind`` is "Normal" or "Warning".
+
+        Raises what AWAY lists.
+        """
         # The kubelet, too, uses the node's name as uid; kubectl describe looks for it.
         node = _reference("Node", self._node, node_uid or self._node)
         await self._record(node, "default", kind, reason, message)
 
     async def pod_event(self, pod: str, uid: str, reason: str, message: str) -> None:
-        """Record a warning about a pod, "namespace/name"."""
+        """Record a warning about a pod, "namespace/name", where the API server takes it."""
         namespace, _, name = pod.partition("/")
         about = {**_reference("Pod", name, uid), "namespace": namespace}
-        await self._record(about, namespace, "Warning", reason, message)
+        try:
+            await self._record(about, namespace, "Warning", reason, message)
+        except AWAY as error:
+            _log.warning("cannot record the event %s: %s", reason, error)
 
     async def _record(
         self, about: Mapping[str, str], namespace: str, kind: str, reason: str, message: str
@@ -145,10 +193,7 @@ class ApiServer:
             "lastTimestamp": now,
             "count": 1,
         }
-        try:
-            await self._client.request("POST", f"/api/v1/namespaces/{namespace}/events", event)
-        except AWAY as error:
-            _log.warning("cannot record the event %s: %s", reason, error)
+        await self._client.request("POST", f"/api/v1/namespaces/{namespace}/events", event)
 
     async def evict(self, pod: str, uid: str) -> str | None:
         """Ask for the eviction of "namespace/name"; the refusal's text, None when accepted.
@@ -187,4 +232,5 @@ def _view(node: Mapping[str, Any]) -> NodeView:
         meta.get("labels") or {},
         meta.get("annotations") or {},
         info.get("containerRuntimeVersion") or "",
+        meta.get("resourceVersion") or "",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from divvy.agent.api_server.backoff import Backoff
@@ -21,20 +21,66 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Message:
-    uid: str
-    labels: Mapping[str, str | None]
-    annotations: Mapping[str, str | None]
+    """What should be on the node; ``node`` is how it was watched last."""
+
+    node: NodeView
+    labels: Mapping[str, str]
+    annotation: str
     state: State
     reason: str
 
 
+class _Outbox:
+    """Keeps the newest message until ``send`` has sent it; older unsent ones are dropped."""
+
+    def __init__(self, send: Callable[[_Message], Awaitable[None]], what: str) -> None:
+        self._send = send
+        self._what = what
+        self._pending: _Message | None = None
+        self._wake = asyncio.Event()
+
+    def put(self, message: _Message) -> None:
+        """Send this one next, in place of any other."""
+        self._pending = message
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Send what is pending, for ever."""
+        backoff = Backoff()
+        reported = ""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            message, self._pending = self._pending, None
+            if message is None:
+                continue
+            try:
+                await self._send(message)
+            except AWAY as error:
+                if str(error) != reported:
+                    reported = str(error)
+                    _log.warning("cannot %s: %s", self._what, error)
+                if self._pending is None:
+                    self._pending = message
+                await asyncio.sleep(backoff.failed(error))
+                self._wake.set()
+            else:
+                backoff.answered()
+                reported = ""
+
+
 class NodeStatusWriter:
-    """Keeps the newest message until it is written; older unwritten ones are dropped."""
+    """Writes the newest status, and an Event where its state or reason is another.
+
+    Each waits for the API server alone: Events that are refused hold up no status.
+    """
 
     def __init__(self, api: ApiServer) -> None:
         self._api = api
-        self._pending: _Message | None = None
-        self._wake = asyncio.Event()
+        self._statuses = _Outbox(self._write, "write to the node")
+        self._events = _Outbox(self._record, "record an Event of the node")
+        # The node as the last write has left it: the watch tells later, or is broken.
+        self._written = NodeView("", {}, {})
         self._last_event = ("Ready", "")
 
     def update(
@@ -46,46 +92,39 @@ class NodeStatusWriter:
         strategy: str | None,
     ) -> None:
         """Note what should be on the node; nothing is written where it is there already."""
-        if not node.uid:
-            return
-        wanted: dict[str, str | None] = dict(feature_labels(snapshot, resources, strategy))
-        for name in node.labels:
-            if OWNED.match(name) and name not in wanted:
-                wanted[name] = None
-        labels = {name: text for name, text in wanted.items() if node.labels.get(name) != text}
-        annotation = status.annotation()
-        same = node.annotations.get(STATUS_ANNOTATION) == annotation
-        annotations: dict[str, str | None] = {} if same else {STATUS_ANNOTATION: annotation}
-        self._pending = _Message(node.uid, labels, annotations, status.state, status.reason)
-        self._wake.set()
+        if node.uid:
+            labels = feature_labels(snapshot, resources, strategy)
+            annotation = status.annotation()
+            self._statuses.put(_Message(node, labels, annotation, status.state, status.reason))
 
-    async def run(self) -> None:
-        """Write what is pending, for ever."""
-        backoff = Backoff()
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            message, self._pending = self._pending, None
-            if message is None:
-                continue
-            if message.labels or message.annotations:
-                try:
-                    await self._api.patch_node(message.labels, message.annotations)
-                except AWAY as error:
-                    _log.warning("cannot write to the node: %s", error)
-                    if self._pending is None:
-                        self._pending = message
-                    await asyncio.sleep(backoff.failed(error))
-                    self._wake.set()
-                    continue
-                backoff.answered()
-            await self._event(message)
+    async def write(self) -> None:
+        """Write statuses, for ever."""
+        await self._statuses.run()
 
-    async def _event(self, message: _Message) -> None:
+    async def record(self) -> None:
+        """Record Events, for ever."""
+        await self._events.run()
+
+    async def _write(self, message: _Message) -> None:
+        """Write what is not on the node yet."""
+        node = self._written if message.node.is_older(self._written) else message.node
+        surplus = {name for name in node.labels if OWNED.match(name)} - message.labels.keys()
+        labels: dict[str, str | None] = dict.fromkeys(sorted(surplus))
+        for name, text in message.labels.items():
+            if node.labels.get(name) != text:
+                labels[name] = text
+        annotations: dict[str, str | None] = {}
+        if node.annotations.get(STATUS_ANNOTATION) != message.annotation:
+            annotations[STATUS_ANNOTATION] = message.annotation
+        if labels or annotations:
+            self._written = await self._api.patch_node(labels, annotations)
+        self._events.put(message)
+
+    async def _record(self, message: _Message) -> None:
         event = (message.state, message.reason)
         if event == self._last_event:
             return
-        self._last_event = event
         kind = "Warning" if message.state.severity >= State.WAITING.severity else "Normal"
         text = message.reason or "every GPU is as the stack file says"
-        await self._api.event(message.uid, kind, f"Gpu{message.state}", text)
+        await self._api.event(message.node.uid, kind, f"Gpu{message.state}", text)
+        self._last_event = event

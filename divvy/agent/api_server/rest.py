@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket
 from asyncio import StreamReader, StreamWriter, timeout
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlencode
 
@@ -20,19 +22,28 @@ import h11
 
 from divvy.agent.api_server.access import Access
 
+FORBIDDEN, NOT_FOUND, CONFLICT, GONE = 403, 404, 409, 410
 MERGE_PATCH = "application/merge-patch+json"
 _JSON = "application/json"
 _MANAGER = "divvy-agent"
-# For a connection, an answer's head, and each part of its body.
+# For a connection, and for a whole answer.
 _SECONDS = 10.0
+# What was sent and is not even acknowledged for so long goes to nobody: a server that is busy has a
+# kernel that is not.
+_UNACKNOWLEDGED_SECONDS = 15.0
 # A connection in no use for longer is not used again: servers close such.
 _IDLE_SECONDS = 5.0
 _WRITES = frozenset({"POST", "PUT", "PATCH"})
 # A server that ends every watch at once is not asked again without a pause.
 _AGAIN_SECONDS = 1.0
 _MAX_PART = 1 << 16
+_MAX_ANSWER = 1 << 25
+_MAX_REFUSAL = 1 << 16
+# Of a refusal: it goes into the log, and into the node's status, which holds 256 KiB.
+_MAX_WORDS = 500
 # What an answer that is not the API server's leads to, beside h11's own.
 _ODD = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+_BROKEN = (OSError, EOFError, *_ODD, h11.ProtocolError)  # of these TimeoutError is an OSError
 
 
 class Unreachable(Exception):
@@ -72,8 +83,6 @@ class _Connection:
             event = await self._event()
             if isinstance(event, h11.Response):
                 return event.status_code
-            if isinstance(event, h11.ConnectionClosed):
-                raise EOFError("the connection ended before an answer")  # noqa: TRY004 (no type is wrong)
 
     async def part(self) -> bytes | None:
         """Return a part of the answer's body as it arrives, None at its end."""
@@ -82,7 +91,10 @@ class _Connection:
 
     async def _event(self) -> object:
         while (event := self.http.next_event()) is h11.NEED_DATA:
-            self.http.receive_data(await self.reader.read(_MAX_PART))
+            data = await self.reader.read(_MAX_PART)
+            if not data and self.http.their_state is h11.SEND_RESPONSE:
+                raise EOFError("the connection ended before an answer")
+            self.http.receive_data(data)
         return event
 
     def rest(self) -> bool:
@@ -135,36 +147,43 @@ class RestClient:
         *,
         kind: str = _JSON,
         patience: float | None = None,
-        **query: str,
+        query: Mapping[str, str] = MappingProxyType({}),
     ) -> Any:
         """Make one request and return the object that it is answered with.
 
-        ``patience``: how long the answer may take, where it is not the usual 10 s.
+        ``patience``: how long the whole answer may take, where it is not the usual 10 s.
         """
         if method in _WRITES:
-            query["fieldManager"] = _MANAGER
+            query = {**query, "fieldManager": _MANAGER}
         seconds = _SECONDS if patience is None else patience
         async with self._asked(method, path, query, body, kind, seconds) as connection:
-            text = await self._answer(connection)
+            text = await self._answer(connection, _MAX_ANSWER)
             return json.loads(text) if text else None
 
     async def watch(
-        self, path: str, version: str = "", **query: str
+        self,
+        path: str,
+        version: str = "",
+        on_open: Callable[[], None] = lambda: None,
+        query: Mapping[str, str] = MappingProxyType({}),
     ) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
         """Yield what happens, for ever: it goes on where the server ends a watch in good order.
 
         Without a ``version`` it begins with what there is. It waits for each event as long as it
-        takes.
+        takes; ``on_open`` is called where the server has taken the watch.
         """
         while True:
             since = {"resourceVersion": version} if version else {}
             options = {**query, **since, "watch": "true"}
             async with self._asked("GET", path, options, None, _JSON, None) as connection:
+                on_open()
                 async for line in _lines(connection):
                     event = json.loads(line)
                     kind, seen = event["type"], event["object"]
                     if kind == "ERROR":
-                        raise ApiError(seen.get("code", 0), seen.get("message", "watch failed"))
+                        code = seen.get("code")
+                        said = seen.get("message") or "watch failed"
+                        raise ApiError(code if isinstance(code, int) else 0, _words(said))
                     version = seen["metadata"]["resourceVersion"]
                     if kind != "BOOKMARK":  # of the object it has nothing but the version
                         yield kind, seen
@@ -187,7 +206,8 @@ class RestClient:
     ) -> AsyncIterator[_Connection]:
         """Send a request and yield its connection, at the body of an answer that is no refusal.
 
-        The connection is closed in the end, unless it waits for another request.
+        All that comes has to come within ``seconds``. The connection is closed in the end, unless
+        it waits for another request.
         """
         connection: _Connection | None = None
         with _unreachable():
@@ -197,19 +217,31 @@ class RestClient:
                 async with timeout(seconds):
                     await connection.send(*self._request(method, path, query, body, kind))
                     code = await connection.status()
-                if code >= 300:
-                    raise _refusal(code, await self._answer(connection))
-                yield connection
+                    if code >= 300:
+                        raise await self._refusal(code, connection)
+                    yield connection
             finally:
                 if connection is not None and connection not in self._idle:
                     connection.close()
 
-    async def _answer(self, connection: _Connection) -> bytes:
+    async def _answer(self, connection: _Connection, most: int) -> bytes:
         """Return the whole body of an answer; the connection then waits for another request."""
-        text = await _whole(connection)
+        text = bytearray()
+        while (part := await connection.part()) is not None:
+            text += part
+            if len(text) > most:
+                raise ValueError(f"the answer is longer than {most} bytes")
         if connection.rest():
             self._idle.append(connection)
-        return text
+        return bytes(text)
+
+    async def _refusal(self, code: int, connection: _Connection) -> ApiError:
+        """Return a refusal with what the server says of it, if it does within a while."""
+        said = ""
+        with contextlib.suppress(*_BROKEN):
+            async with timeout(_SECONDS):
+                said = json.loads(await self._answer(connection, _MAX_REFUSAL)).get("message")
+        return ApiError(code, _words(said or f"HTTP status {code}"))
 
     def _request(
         self, method: str, path: str, query: Mapping[str, str], body: object, kind: str
@@ -233,35 +265,32 @@ class RestClient:
                 if await connection.usable():
                     return connection
         access = self._access
-        return _Connection(*await asyncio.open_connection(access.host, access.port, ssl=access.tls))
-
-
-async def _whole(connection: _Connection) -> bytes:
-    """Return the whole body of an answer, whose parts have to arrive in time."""
-    text = bytearray()
-    while True:
-        async with timeout(_SECONDS):
-            part = await connection.part()
-        if part is None:
-            return bytes(text)
-        text += part
+        streams = await asyncio.open_connection(access.host, access.port, ssl=access.context())
+        milliseconds = int(_UNACKNOWLEDGED_SECONDS * 1000)
+        kept = streams[1].get_extra_info("socket")
+        kept.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
+        return _Connection(*streams)
 
 
 async def _lines(connection: _Connection) -> AsyncIterator[bytes]:
     pieces: list[bytes] = []
+    length = 0
     while (part := await connection.part()) is not None:
         *ends, rest = part.split(b"\n")
         for end in ends:
             yield b"".join((*pieces, end))
             pieces.clear()
+            length = 0
         pieces.append(rest)
+        length += len(rest)
+        if length > _MAX_ANSWER:
+            raise ValueError(f"an event is longer than {_MAX_ANSWER} bytes")
 
 
-def _refusal(code: int, text: bytes) -> ApiError:
-    said = f"HTTP status {code}"
-    with contextlib.suppress(*_ODD):
-        said = json.loads(text).get("message") or said
-    return ApiError(code, said)
+def _words(said: object) -> str:
+    """Return what a server says as one line that is not too long."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in str(said)).split())
+    return line if len(line) <= _MAX_WORDS else f"{line[: _MAX_WORDS - 1]}…"
 
 
 @contextlib.contextmanager
@@ -271,5 +300,5 @@ def _unreachable() -> Iterator[None]:
         yield
     except TimeoutError as error:
         raise Unanswered("no answer in time") from error
-    except (OSError, EOFError, *_ODD, h11.ProtocolError) as error:
+    except _BROKEN as error:
         raise Unreachable(str(error) or type(error).__name__) from error

@@ -9,6 +9,7 @@ from time import monotonic
 
 import grpc
 
+from divvy.agent.api_server.backoff import Backoff
 from divvy.agent.api_server.claims import ClaimsApi, is_forbidden
 from divvy.agent.api_server.client import AWAY
 from divvy.agent.claims.checkpoint_file import ClaimsFile
@@ -52,6 +53,7 @@ _RETIRE_SECONDS = 1.0
 # A scheduler that has not heard of a taint may still write an allocation for so long.
 _SETTLED_SECONDS = 3.0
 _LOOK_SECONDS = 60.0
+_MAX_LIST_PAUSE_SECONDS = 15.0
 
 
 class Claims:
@@ -94,6 +96,7 @@ class Claims:
         self._retiring: frozenset[str] = frozenset()
         self._unallocated: frozenset[str] = frozenset()
         self._tainted_since: float | None = None
+        self._next_list, self._list_pause = 0.0, _RETIRE_SECONDS
         self._faults: Mapping[str, str] = {}
         self._begun = bool(self._store.record.offered)
         self._refreshed: object = None
@@ -191,7 +194,13 @@ class Claims:
         await self._publisher.run()
 
     async def retire(self) -> None:
-        """Find out which GPUs whose profile has changed nobody was allocated, for ever."""
+        """Find out which GPUs whose profile has changed nobody was allocated, for ever.
+
+        Nobody is asked while each of them is held, and seldom while one stays allocated to pods
+        that do not start: the answer is every claim of the cluster.
+        """
+        backoff = Backoff()
+        reported = ""
         while True:
             await next_tick(_RETIRE_SECONDS)
             if not self._retiring or not (self._publisher.current or self._publisher.forbidden):
@@ -199,17 +208,26 @@ class Claims:
                 continue
             if self._tainted_since is None:
                 self._tainted_since = monotonic()
-            if monotonic() - self._tainted_since < _SETTLED_SECONDS:
+            now = monotonic()
+            if now - self._tainted_since < _SETTLED_SECONDS or now < self._next_list:
+                continue
+            if all(self.record.of_gpu(uuid) for uuid in self._retiring):
+                self._unallocated = frozenset()
                 continue
             try:
-                allocated = allocated_gpus(await self._api.claims(), self._pool)
+                allocated = await self._allocated()
             except AWAY as error:
                 if self._wanted or not is_forbidden(error):
-                    _log.warning("it is not known who was allocated what: %s", error)
+                    if str(error) != reported:
+                        reported = str(error)
+                        _log.warning("it is not known who was allocated what: %s", error)
+                    self._next_list = monotonic() + backoff.failed(error)
                     continue
                 # No profile of the stack file has claims, and with them went rights and classes:
                 # nothing can be allocated any more, and what was prepared is in the record.
                 allocated = frozenset()
+            backoff.answered()
+            reported = ""
             self._unallocated = frozenset(
                 uuid
                 for uuid in self._retiring
@@ -217,6 +235,19 @@ class Claims:
             )
             if any(not self.record.of_gpu(uuid) for uuid in self._unallocated):
                 self._on_change()
+            else:
+                self._next_list = monotonic() + self._list_pause
+                self._list_pause = min(2 * self._list_pause, _MAX_LIST_PAUSE_SECONDS)
+
+    async def _allocated(self) -> frozenset[str]:
+        """Return the devices of this node that anybody was allocated."""
+        allocated: frozenset[str] = frozenset()
+        async for claim in self._api.claims():
+            allocated |= allocated_gpus((claim,), self._pool)
+        return allocated
+
+    def _list_soon(self) -> None:
+        self._next_list, self._list_pause = 0.0, _RETIRE_SECONDS
 
     def _offer(self, *, add: bool) -> None:
         record = self.record
@@ -229,6 +260,7 @@ class Claims:
             self._save_problem = f"the driver's state cannot be saved: {error}"
         if offers.retiring != self._retiring:
             self._tainted_since = None
+            self._list_soon()
         self._retiring = offers.retiring & self.record.offered.keys()
         self._unallocated &= self._retiring
 
@@ -250,6 +282,7 @@ class Claims:
         if self._away is not None:
             self._render()
         if self._retiring:
+            self._list_soon()
             self._on_change()
 
     def _render(self) -> None:

@@ -7,13 +7,13 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from divvy.agent.api_server.claims import CONFLICT, NOT_FOUND, ClaimsApi, is_forbidden
+from divvy.agent.api_server.backoff import Backoff
+from divvy.agent.api_server.claims import ClaimsApi, is_forbidden
 from divvy.agent.api_server.client import AWAY
-from divvy.agent.api_server.rest import ApiError
+from divvy.agent.api_server.rest import CONFLICT, GONE, NOT_FOUND, ApiError
 from divvy.agent.decide.claim_slices import same_spec
 
 _log = logging.getLogger(__name__)
-_RETRY_SECONDS = 1.0
 # Somebody else has written a slice meanwhile: look again at once.
 _WRITTEN_BY_OTHERS = (NOT_FOUND, CONFLICT)
 _Slices = dict[str, dict[str, Any]]
@@ -39,6 +39,7 @@ class SlicePublisher:
         self._told: dict[str, str | None] = {}
         self._overtaken = False
         self._wake = asyncio.Event()
+        self._backoff = Backoff()
         self._changes = 0
         self._published = 0
         self.problem = ""
@@ -73,13 +74,14 @@ class SlicePublisher:
                     self._tell("")
                     continue
                 self._wake.set()
-                wrote = isinstance(error, ApiError) and error.code in _WRITTEN_BY_OTHERS
-                if not wrote:
-                    await self._pause(error)
-
-    async def _pause(self, error: Exception) -> None:
-        self._tell(f"the slices of this node are not published: {error}")
-        await asyncio.sleep(_RETRY_SECONDS)
+                code = error.code if isinstance(error, ApiError) else None
+                if code in _WRITTEN_BY_OTHERS:
+                    continue
+                pause = self._backoff.failed(error)
+                # The server has forgotten the version that was watched from: they are listed again.
+                if code != GONE:
+                    self._tell(f"the slices of this node are not published: {error}")
+                await asyncio.sleep(pause)
 
     def _tell(self, problem: str) -> None:
         if problem == self.problem:
@@ -105,6 +107,7 @@ class SlicePublisher:
                     self._wake.set()
                     return
                 self._published = changes
+                self._backoff.answered()
                 if not self._wanted and not self._have and self.current:
                     return
                 waiting = asyncio.create_task(self._wake.wait())

@@ -38,10 +38,11 @@ def test_a_pod_has_its_service_account(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("one\n")
     access = access_from(POD, tmp_path)
     assert (access.host, access.port, access.bearer()) == ("fd00::1", 443, "one")
-    assert access.tls is not None
-    assert access.tls.verify_mode is ssl.CERT_REQUIRED
+    tls = access.context()
+    assert tls is not None
+    assert tls.verify_mode is ssl.CERT_REQUIRED
     # Of no other authority than the cluster's.
-    assert len(access.tls.get_ca_certs()) == 1
+    assert len(tls.get_ca_certs()) == 1
     (tmp_path / "token").write_text("two\n")
     assert access.bearer() == "two"
 

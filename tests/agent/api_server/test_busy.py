@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from divvy.agent.api_server import backoff, client
-from divvy.agent.api_server.backoff import Backoff, is_busy
+from divvy.agent.api_server.backoff import Backoff
 from divvy.agent.api_server.client import ApiServer
 from divvy.agent.api_server.node_status import NodeStatusWriter
 from divvy.agent.api_server.rest import ApiError, Unanswered, Unreachable
@@ -25,6 +25,7 @@ from tests.fakes.scene import play
 BUSY = ApiError(429, "too many requests")
 AWAY = Unreachable("connection refused")
 TOO_MANY = answer({"message": "too many requests"}, "429 Too Many Requests")
+PATCHED = answer({"metadata": {"uid": "1", "resourceVersion": "9"}})
 STATUS = NodeStatus("1", "pool", "whole", "pool", "", "550", simulated=True, gpus=(), resources={})
 Link = Callable[[Server], ApiServer]
 
@@ -54,18 +55,20 @@ async def running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("error", "busy"),
+    ("error", "longest"),
     [
-        (BUSY, True),
-        (ApiError(504, ""), True),
-        (Unanswered("no answer in time"), True),
-        (ApiError(403, ""), False),
-        (ApiError(410, ""), False),
-        (AWAY, False),
+        (BUSY, 15),
+        (ApiError(504, ""), 15),
+        (ApiError(403, ""), 15),
+        (Unanswered("no answer in time"), 15),
+        (AWAY, 2),
     ],
 )
-def test_a_server_that_is_busy_is_not_one_that_is_away(error: Exception, busy: bool) -> None:
-    assert is_busy(error) == busy
+def test_a_server_that_refuses_is_not_one_that_is_away(error: Exception, longest: float) -> None:
+    agent = Backoff()
+    pauses = [agent.failed(error) for _ in range(1000)][10:]
+    assert longest * 0.5 <= min(pauses) < longest * 0.6
+    assert longest * 1.4 < max(pauses) <= longest * 1.5
 
 
 def test_agents_come_back_later_each_time_and_at_different_moments() -> None:
@@ -96,7 +99,7 @@ def test_a_write_is_waited_for_as_long_as_the_server_works_at_it(
 
     async def scene() -> None:
         async with serving() as server:
-            server.answers, server.seconds = [answer({})], 0.5
+            server.answers, server.seconds = [PATCHED], 0.5
             api = link(server)
             await api.patch_node({}, {"a": "b"})
             await api.close()
@@ -112,12 +115,12 @@ def test_what_is_refused_is_written_later_over_the_same_connection(
 
     async def scene() -> None:
         async with serving() as server:
-            server.answers = [TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, answer({})]
+            server.answers = [TOO_MANY, TOO_MANY, TOO_MANY, TOO_MANY, PATCHED]
             api = link(server)
             writer = NodeStatusWriter(api)
             writer.update(NodeView("1", {}, {}), STATUS, None, (), None)
             began = time.monotonic()
-            async with running(writer.run()), asyncio.timeout(10):
+            async with running(writer.write()), asyncio.timeout(10):
                 while server.answers:
                     await asyncio.sleep(0.01)
             # At least half of 0.05 + 0.1 + 0.2 + 0.4 s; at one pace it would be 0.3 s at most.

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
-from contextlib import aclosing, suppress
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from divvy.agent.api_server.access import Access
-from divvy.agent.api_server.rest import ApiError, RestClient, Unreachable
+from divvy.agent.api_server.rest import ApiError, RestClient, Unanswered, Unreachable
 from divvy.lab.certificates import create_authority
 from tests.fakes.prepared_answers import Server, answer, chunked, serving, silent
 from tests.fakes.scene import play
@@ -47,7 +49,7 @@ def test_a_request_says_what_it_writes_and_uses_its_connection_again() -> None:
             client = client_of(server)
             server.answers = [answer({"a": 1}), chunked('{"b"', ":2}")]
             assert await client.request("POST", "/api/v1/x", {"name": "é"}) == {"a": 1}
-            assert await client.request("GET", "/api/v1/x", limit="1") == {"b": 2}
+            assert await client.request("GET", "/api/v1/x", query={"limit": "1"}) == {"b": 2}
             await client.close()
             first, second = (head.splitlines()[0] for head in server.heads)
             assert first == "POST /api/v1/x?fieldManager=divvy-agent HTTP/1.1"
@@ -147,7 +149,9 @@ def watched(*answers: bytes, count: int) -> tuple[list[str], list[str], str]:
                         versions.append(seen["metadata"]["resourceVersion"])
                         if len(versions) == count:
                             break
-            except (ApiError, Unreachable) as error:
+            except ApiError as error:
+                problems.append(f"{error.code}: {error}")
+            except Unreachable as error:
                 problems.append(str(error))
             requests.extend(head.splitlines()[0].split()[1] for head in server.heads)
 
@@ -192,7 +196,10 @@ def test_a_watch_that_breaks_or_is_refused_says_so() -> None:
     assert (versions, problem[:22]) == (["7"], "peer closed connection")
     assert watched(chunked('{"type":"ERROR","object":null}\n'), count=1)[2]
     gone = '{"type":"ERROR","object":{"code":410,"message":"too old"}}\n'
-    assert watched(chunked(gone), count=2)[2] == "too old"
+    assert watched(chunked(gone), count=2)[2] == "410: too old"
+    for odd in ("null", '"410"', "[]"):
+        error = f'{{"type":"ERROR","object":{{"code":{odd},"message":"odd"}}}}\n'
+        assert watched(chunked(error), count=1)[2] == "0: odd"
 
 
 def test_a_token_is_read_again_for_every_request(tmp_path: Path) -> None:
@@ -232,14 +239,124 @@ def test_a_server_has_to_prove_who_it_is(tmp_path: Path, host: str, met: bool) -
     async def scene() -> None:
         async with serving(tls) as server:
             server.answers = [answer({"a": 1})]
-            context = ssl.create_default_context(cafile=next(tmp_path.glob("ca*.crt")))
-            client = RestClient(Access("127.0.0.1", server.port, tls=context))
+            authority_file = next(tmp_path.glob("ca*.crt"))
+            client = RestClient(Access("127.0.0.1", server.port, ca_file=authority_file))
             if met:
                 assert await client.request("GET", "/api") == {"a": 1}
             else:
                 with pytest.raises(Unreachable, match="certificate"):
                     await client.request("GET", "/api")
             await client.close()
+
+    play(scene)
+
+
+def test_another_authority_is_believed_as_soon_as_its_file_is_there(tmp_path: Path) -> None:
+    """The kubelet writes it while the agent runs, as it does the token."""
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+        create_authority(tmp_path / name).issue(
+            tmp_path / name, "server", "api", hosts=["127.0.0.1"]
+        )
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(tmp_path / "new/server.crt", tmp_path / "new/server.key")
+    old, new = (next((tmp_path / name).glob("ca*.crt")).read_bytes() for name in ("old", "new"))
+    file = tmp_path / "ca.crt"
+
+    async def scene() -> None:
+        async with serving(tls) as server:
+            client = RestClient(Access("127.0.0.1", server.port, ca_file=file))
+            for authority in (b"", old):
+                file.write_bytes(authority)
+                with pytest.raises(Unreachable):
+                    await client.request("GET", "/api")
+            file.write_bytes(new)
+            server.answers = [answer({"a": 1})]
+            assert await client.request("GET", "/api") == {"a": 1}
+            await client.close()
+
+    play(scene)
+
+
+@asynccontextmanager
+async def trickling(status: str) -> AsyncIterator[int]:
+    """Answer with a body that goes on byte by byte for ever; yield the port."""
+
+    async def trickle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, EOFError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 1000\r\n\r\n".encode())
+            while not writer.is_closing():
+                writer.write(b" ")
+                await writer.drain()
+                await asyncio.sleep(0.02)
+        writer.close()
+
+    listening = await asyncio.start_server(trickle, "127.0.0.1", 0)
+    try:
+        yield listening.sockets[0].getsockname()[1]
+    finally:
+        listening.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"), [("200 OK", Unanswered), ("429 Too Many Requests", ApiError)]
+)
+def test_an_answer_that_trickles_ends_in_time_too(
+    status: str, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("divvy.agent.api_server.rest._SECONDS", 0.3)
+
+    async def scene() -> None:
+        async with trickling(status) as port, asyncio.timeout(3):
+            with pytest.raises(expected) as problem:
+                await RestClient(Access("127.0.0.1", port)).request("PATCH", "/", {}, patience=1)
+            if isinstance(problem.value, ApiError):
+                assert problem.value.code == 429
+
+    play(scene)
+
+
+def test_a_refusal_that_is_cut_off_is_one() -> None:
+    cut = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 100\r\n\r\n{"
+    refusal = raised(ApiError, cut)
+    assert isinstance(refusal, ApiError)
+    assert (refusal.code, str(refusal)) == (429, "HTTP status 429")
+
+
+def test_a_refusal_is_said_in_one_line_that_is_not_too_long() -> None:
+    said = str(raised(ApiError, answer({"message": "a\n\x1b[31mb " + "c" * 9000}, "403 Forbidden")))
+    assert said.startswith("a [31mb cccc")
+    assert len(said) == 500
+    longest = answer({"message": "a" * 100_000}, "500 Internal Server Error")
+    assert str(raised(ApiError, longest)) == "HTTP status 500"
+
+
+def test_an_answer_has_a_length_that_the_agent_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("divvy.agent.api_server.rest._MAX_ANSWER", 1000)
+    assert str(raised(Unreachable, answer("a" * 1000))) == "the answer is longer than 1000 bytes"
+    _, _, problem = watched(chunked(*["a" * 400] * 3), count=1)
+    assert problem == "an event is longer than 1000 bytes"
+
+
+def test_a_connection_that_ends_before_an_answer_is_said_so() -> None:
+    for cut in (None, b"HTTP/1.1 200 OK\r\nContent-"):
+        assert str(raised(Unreachable, cut)) == "the connection ended before an answer"
+
+
+def test_what_nobody_acknowledges_is_given_up_before_the_answers_time_is_over() -> None:
+    """As a host that has lost its power: a busy server's kernel acknowledges."""
+
+    async def scene() -> None:
+        async with serving() as server:
+            client = client_of(server)
+            server.answers = [answer(1), answer(2)]
+            await client.request("GET", "/api")
+            (idle,) = client._idle
+            kept = idle.writer.get_extra_info("socket")
+            assert kept.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 15_000
+            await client.close()
+            server.answers.clear()
 
     play(scene)
 

@@ -36,8 +36,11 @@ def test_from_the_device_plugin_to_claims_and_back_nobody_has_a_gpu_twice() -> N
             node.configure({})
             await node.offered(GPU, 1)
             await node.until(lambda: tainted(node, "profile-change") == [share])
-            await node.throughout(2, lambda: node.kubelet.allocatable(GPU) == 1)
+            asked = node.api.resources.lists
+            await node.throughout(5, lambda: node.kubelet.allocatable(GPU) == 1)
             assert "default/tenant" in node.status["reason"]
+            # While it is held here, nobody has to say who was allocated what.
+            assert node.api.resources.lists == asked
             await node.claims.unprepare(claim)
             del node.api.resources.claims["default", "tenant"]
             await node.offered(GPU, 2)

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from divvy.agent.api_server import backoff
+from divvy.agent.api_server import claims as claims_api
 from divvy.agent.api_server.claims import ClaimsApi
 from divvy.agent.claims.slices import SlicePublisher
 from divvy.agent.decide.claim_slices import slice_specs
@@ -160,5 +162,67 @@ def test_a_server_that_keeps_less_than_it_was_given_is_told_of(
             publisher.publish(specs(GPU_0=1), "uid")
             await asyncio.sleep(0.3)
             assert len(api.resources.writes) == writes
+
+    play(scene)
+
+
+def test_a_server_that_refuses_is_asked_less_and_less(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backoff, "_PAUSE_SECONDS", 0.05)
+
+    async def scene() -> None:
+        async with publishing(tmp_path, monkeypatch) as (api, publisher):
+            api.resources.away = True
+            before = api.resources.requests
+            publisher.publish(specs(GPU_0=2), "uid")
+            await asyncio.sleep(1.5)
+            # 0.05 + 0.1 + 0.2 + 0.4 + 0.8 s, and not 30 times 0.05 s.
+            assert 2 <= api.resources.requests - before <= 8
+            assert publisher.problem == "the slices of this node are not published: away"
+            api.resources.away = False
+            await until(lambda: publisher.current)
+            assert publisher.problem == ""
+
+    play(scene)
+
+
+def test_a_version_that_the_server_has_forgotten_is_nobodys_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backoff, "_PAUSE_SECONDS", 0.05)
+    problems: list[str] = []
+    tell = SlicePublisher._tell
+    monkeypatch.setattr(
+        SlicePublisher, "_tell", lambda self, said: (problems.append(said), tell(self, said))
+    )
+
+    async def scene() -> None:
+        async with publishing(tmp_path, monkeypatch) as (api, publisher):
+            api.resources.gone = True
+            api.drop_connections()
+            for tasks in (2, 3):
+                publisher.publish(specs(GPU_0=tasks), "uid")
+                await until(lambda: publisher.current)
+            listed = api.resources.requests
+            await until(lambda: api.resources.requests >= listed + 3)
+            assert not any(problems)
+
+    play(scene)
+
+
+def test_all_claims_are_read_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims_api, "_PAGE", "2")
+
+    async def scene() -> None:
+        async with fake_api("node") as api:
+            monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig(tmp_path / "kubeconfig")))
+            for number in range(5):
+                api.resources.allocate(f"c{number}")
+            claims = ClaimsApi("node")
+            names = [each["metadata"]["name"] async for each in claims.claims()]
+            assert names == ["c0", "c1", "c2", "c3", "c4"]
+            assert api.resources.lists == 3
+            await claims.close()
 
     play(scene)

@@ -1,0 +1,157 @@
+"""What is written to the node: the newest status, once, whatever the API server does meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from divvy.agent.api_server import backoff
+from divvy.agent.api_server.client import ApiServer
+from divvy.agent.api_server.node_status import NodeStatusWriter
+from divvy.agent.decide.node import NodeView
+from divvy.agent.decide.status import NodeStatus
+from divvy.model.contract import STATUS_ANNOTATION
+from tests.fakes.api import FakeApi, fake_api
+from tests.fakes.scene import play
+
+STATUS = NodeStatus("1", "pool", "whole", "pool", "", "550", simulated=True, gpus=(), resources={})
+DEGRADED = replace(STATUS, problem="a GPU does not answer")
+NODE, EVENTS = "/api/v1/nodes/n", "/api/v1/namespaces/default/events"
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backoff, "_PAUSE_SECONDS", 0.05)
+
+
+class Writing:
+    """A writer at work on the node of a fake API."""
+
+    def __init__(self, api: FakeApi, link: ApiServer) -> None:
+        self.api = api
+        self.link = link
+        self.writer = NodeStatusWriter(link)
+        self.watched = self.node()
+
+    def node(self) -> NodeView:
+        """Return the node as a watch tells it now."""
+        metadata = self.api._seen(NODE)["metadata"]  # type: ignore[index]
+        labels, annotations = metadata["labels"], metadata["annotations"]
+        return NodeView("1", labels, annotations, "", metadata["resourceVersion"])
+
+    def update(self, status: NodeStatus) -> None:
+        """Tell the writer a status, as one that knows the node as it was watched last."""
+        self.writer.update(self.watched, status, None, (), None)
+
+    @property
+    def reason(self) -> str:
+        """Return what stands on the node."""
+        text = self.api.node["metadata"]["annotations"].get(STATUS_ANNOTATION, "")
+        return "degraded" if DEGRADED.problem in text else "well" if text else ""
+
+    async def until(self, met: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20):
+            while not met():
+                await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def writing(folder: Path) -> AsyncIterator[Writing]:
+    async with fake_api("n") as api:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("KUBECONFIG", str(api.kubeconfig(folder / "config")))
+            link = ApiServer("n", "divvy-system", "divvy")
+        work = Writing(api, link)
+        async with asyncio.TaskGroup() as tasks:
+            loops = [
+                tasks.create_task(work.writer.write()),
+                tasks.create_task(work.writer.record()),
+            ]
+            yield work
+            for loop in loops:
+                loop.cancel()
+        await link.close()
+
+
+def test_a_status_is_written_once_while_the_watch_is_behind(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with writing(tmp_path) as work:
+            for number in range(50):
+                # As reconciliation does each second; the watch tells nothing at all.
+                work.update(DEGRADED if number < 25 else STATUS)
+                await asyncio.sleep(0.01)
+            await work.until(lambda: work.reason == "well")
+            assert len(work.api.patches) == 2
+
+    play(scene)
+
+
+def test_what_was_written_meanwhile_is_not_written_again(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with writing(tmp_path) as work:
+            work.api.refused = {("PATCH", NODE)}
+            work.update(DEGRADED)
+            await asyncio.sleep(0.1)
+            work.update(STATUS)
+            work.api.refused = set()
+            for _ in range(20):
+                work.update(STATUS)
+                await asyncio.sleep(0.02)
+            await work.until(lambda: work.reason == "well")
+            assert len(work.api.patches) == 1
+
+    play(scene)
+
+
+def test_what_others_take_away_comes_back(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with writing(tmp_path) as work:
+            work.update(STATUS)
+            await work.until(lambda: work.reason == "well")
+            work.api.node["metadata"]["annotations"].clear()
+            work.api.label(another="label")
+            work.watched = work.node()
+            work.update(STATUS)
+            await work.until(lambda: work.reason == "well")
+            assert len(work.api.patches) == 2
+
+    play(scene)
+
+
+def test_an_event_that_is_refused_comes_later_and_holds_up_no_status(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with writing(tmp_path) as work:
+            work.api.refused = {("POST", EVENTS)}
+            work.update(DEGRADED)
+            await asyncio.sleep(0.3)
+            assert work.reason == "degraded"
+            assert not work.api.events
+            work.api.refused = set()
+            await work.until(lambda: bool(work.api.events))
+            assert DEGRADED.problem in work.api.events[0]["message"]
+            work.update(DEGRADED)
+            await asyncio.sleep(0.3)
+            assert len(work.api.events) == 1
+
+    play(scene)
+
+
+def test_what_is_refused_for_long_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene() -> None:
+        async with writing(tmp_path) as work:
+            work.api.refused = {("PATCH", NODE)}
+            work.update(STATUS)
+            await asyncio.sleep(1)
+            assert [each.message for each in caplog.records if each.levelno >= logging.WARNING] == [
+                "cannot write to the node: too many requests"
+            ]
+
+    play(scene)

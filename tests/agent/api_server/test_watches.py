@@ -1,0 +1,93 @@
+"""The watches of the node and of the configuration: what they tell, and when they are in touch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from divvy.agent.api_server import client
+from divvy.agent.api_server.client import ApiServer
+from divvy.agent.decide.node import NodeView
+from tests.fakes.api import FakeApi, fake_api
+from tests.fakes.scene import play
+
+
+@asynccontextmanager
+async def watching(folder: Path) -> AsyncIterator[tuple[FakeApi, ApiServer, list[str | None]]]:
+    """Watch the node and a ConfigMap that is not there; yield what is told of it."""
+    async with fake_api("n") as api:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("KUBECONFIG", str(api.kubeconfig(folder / "config")))
+            link = ApiServer("n", "divvy-system", "divvy", watch_seconds=1)
+        told: list[str | None] = []
+        loops = [
+            asyncio.create_task(link.watch_node(lambda _: None)),
+            asyncio.create_task(link.watch_config(told.append)),
+        ]
+        try:
+            yield api, link, told
+        finally:
+            for loop in loops:
+                loop.cancel()
+            await asyncio.gather(*loops, return_exceptions=True)
+            await link.close()
+
+
+def test_a_configuration_that_is_not_there_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API server is well, and the node may be changed as it was told to be."""
+    monkeypatch.setattr(client, "_FIRST_EVENT_SECONDS", 0.2)
+
+    async def scene() -> None:
+        async with watching(tmp_path) as (api, link, told), asyncio.timeout(20):
+            while not link.in_touch:
+                await asyncio.sleep(0.01)
+            assert told == [None]
+            for _ in range(300):
+                assert link.in_touch
+                await asyncio.sleep(0.01)
+            assert 2 <= len(told) <= 6
+            api.configure("{}")
+            while told[-1] is None:
+                await asyncio.sleep(0.01)
+            assert told[-1] == "{}"
+
+    play(scene)
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_a_server_that_does_not_say_so_is_not_one_without_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, silent: bool
+) -> None:
+    monkeypatch.setattr(client, "_FIRST_EVENT_SECONDS", 0.1)
+
+    async def scene() -> None:
+        async with watching(tmp_path) as (api, link, told):
+            api.silent = silent
+            api.refused = {("GET", "/api/v1/namespaces/divvy-system/configmaps/divvy")}
+            await asyncio.sleep(1.5)
+            assert not told
+            assert not link.in_touch
+
+    play(scene)
+
+
+def test_who_cannot_take_what_it_is_told_is_not_in_touch(tmp_path: Path) -> None:
+    def refuse(_: NodeView) -> None:
+        raise ValueError
+
+    async def scene() -> None:
+        async with watching(tmp_path) as (api, link, _), asyncio.timeout(20):
+            api.configure("{}")
+            while not link.in_touch:
+                await asyncio.sleep(0.01)
+            with suppress(ValueError):
+                await link.watch_node(refuse)
+            assert not link.in_touch
+
+    play(scene)
