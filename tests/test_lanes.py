@@ -36,6 +36,11 @@ def test_they_run_at_once_and_are_read_in_order(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "begun\nfirst\nsecond\n[0, 0]\n")
 
 
+def test_the_first_gives_way_to_the_others() -> None:
+    first, second = run("nice", "nice").stdout.split()[:2]
+    assert int(first) == int(second) + 5
+
+
 def test_each_has_its_exit_code() -> None:
     assert run("echo one failed; exit 1", "true", "exit 5").stdout == "one failed\n[1, 0, 5]\n"
 
