@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 import tempfile
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from divvy.image.build import BUILD_TOOLS, BuildFailed, push_context, require_tools
+from divvy.image.build import BUILD_TOOLS, BuildFailed, make, push_context, require_tools
 from divvy.model import PluginImage
 
 WORKLOADS = Path(__file__).resolve().parent / "workloads"
@@ -23,12 +22,10 @@ _NEEDED = {f"{_BINDINGS}{name}.py" for name in ("__init__", "cuda", "nvrtc", "nv
 def compile_workloads(folder: Path) -> None:
     """Build the workloads' programs into a folder; raises BuildFailed."""
     require_tools("the workloads", "make", "cc")
-    command = ["make", "--silent", "-C", str(WORKLOADS), f"BUILD={folder.resolve()}"]
-    done = subprocess.run(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False
-    )
-    if done.returncode:
-        raise BuildFailed(f"the workloads do not compile: {done.stderr.strip()}")
+    try:
+        make(WORKLOADS, folder)
+    except BuildFailed as problem:
+        raise BuildFailed(f"the workloads do not compile: {problem}") from None
 
 
 def lay_tinygrad(folder: Path) -> None:
@@ -48,10 +45,13 @@ def lay_tinygrad(folder: Path) -> None:
             shutil.copy(str(file.locate()), target)
 
 
-def build_as(image: PluginImage | None) -> str:
-    """Build where the stack file says that the agent's image is built; raises BuildFailed."""
+def build_as(image: PluginImage | None) -> str | None:
+    """Build where the stack file says that the agent's image is built, None if it does not.
+
+    Raises BuildFailed.
+    """
     if image is None or image.registry is None or image.base is None:
-        raise BuildFailed("no workload image: give --workload-image, or plugin.image.registry")
+        return None
     try:
         return build_and_push(image.registry, image.base, insecure=image.insecure)
     except (BuildFailed, OSError) as problem:

@@ -35,6 +35,8 @@ from divvy.stack.errors import StackError
 from divvy.stack.file import read_stack
 from divvy.stack.sections import read_document
 
+_NO_IMAGE = "no workload image: give --workload-image, or plugin.image.registry"
+
 
 @dataclass
 class ClusterUnderTest:
@@ -207,10 +209,12 @@ def open_cluster(config: pytest.Config) -> ClusterUnderTest:
 
 def _workload_image(given: str | None, agents: PluginImage | None) -> tuple[str | None, str]:
     """Return the image with the workloads, and why there is none: what needs none is checked."""
+    if given == "":
+        raise pytest.UsageError("--workload-image is empty: leave it out, and an image is built")
     if given:
         return given, ""
     try:
-        return build_as(agents), ""
+        return build_as(agents), _NO_IMAGE
     except BuildFailed as problem:
         print(problem, file=sys.stderr)
         return None, str(problem)

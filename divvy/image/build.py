@@ -85,15 +85,20 @@ def require_tools(what: str, *tools: str) -> None:
 def compile_hook(folder: Path) -> Path:
     """Compile the container hook into ``folder`` and return it; raises BuildFailed."""
     require_tools("the container hook", "make", "cc")
-    _run("make", "--silent", "-C", str(_HOOK), f"BUILD={folder.resolve()}")
+    make(_HOOK, folder)
     return folder / "divvy-hook"
 
 
 def compile_limiter(folder: Path) -> Path:
     """Compile the limiter's libraries into ``folder`` and return it; raises BuildFailed."""
     require_tools("the limiter", "make", "cc")
-    _run("make", "--silent", "-C", str(_LIMITER), f"BUILD={folder.resolve()}")
+    make(_LIMITER, folder)
     return folder
+
+
+def make(source: Path, folder: Path) -> None:
+    """Compile what is in ``source`` into ``folder``; raises BuildFailed, in one line."""
+    _run("make", "--silent", "-C", str(source), f"BUILD={folder.resolve()}")
 
 
 def build_and_push(
@@ -223,6 +228,7 @@ def _run(*command: str) -> str:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            errors="replace",
             check=False,
         )
     except FileNotFoundError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -18,7 +19,9 @@ from typer.testing import CliRunner
 
 from conformance.cluster import api
 from conformance.cluster.cluster_under_test import open_cluster
+from conformance.image import compile_workloads
 from divvy.cli.main import app
+from divvy.image.build import BuildFailed
 from divvy.lab.paths import REPOSITORY
 
 FORBIDDEN = {
@@ -167,6 +170,42 @@ def test_without_the_workloads_the_other_checks_are_made(
     assert opened.image is None
     assert opened.no_image.startswith("the workloads' image cannot be built and pushed: ")
     assert capsys.readouterr().err == f"{opened.no_image}\n"
+
+
+def test_a_stack_file_that_builds_no_image_is_checked_without_a_word(
+    tmp_path: Path, answers: tuple[dict[str, Any], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers[0].update(EMPTY)
+    published = {"image": {"reference": f"registry.example/agent@sha256:{'0' * 64}"}}
+    file = stack_file(tmp_path, kubeconfig(tmp_path, answers[1]), plugin=published)
+    opened = open_cluster(Options(file=str(file), stack="c"))  # type: ignore[arg-type]
+    assert opened.image is None
+    assert opened.no_image.startswith("no workload image: ")
+    assert capsys.readouterr().err == ""
+
+
+def test_an_image_without_a_name_is_a_mistake(
+    tmp_path: Path, answers: tuple[dict[str, Any], int]
+) -> None:
+    answers[0].update(EMPTY)
+    file = stack_file(tmp_path, kubeconfig(tmp_path, answers[1]), plugin=BUILT)
+    said = refused(file, **{"__workload_image": ""})
+    assert said == "--workload-image is empty: leave it out, and an image is built"
+
+
+def test_whatever_a_compiler_says_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The suite's own errors begin a line, and are the command's."""
+    compiler = tmp_path / "make"
+    compiler.write_text("#!/bin/sh\nprintf 'a\\377b\\nERROR: no space\\nthird\\n' >&2\nexit 1\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(BuildFailed) as problem:
+        compile_workloads(tmp_path)
+    said = str(problem.value)
+    assert said.startswith("the workloads do not compile: make ")
+    assert said.endswith("a\ufffdb / ERROR: no space / third")
 
 
 def test_workloads_that_cannot_be_built() -> None:
