@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from time import monotonic
 
-from divvy.agent.api_server.client import ApiServer
+from divvy.agent.api_server.backoff import Backoff
+from divvy.agent.api_server.client import AWAY, ApiServer
 from divvy.agent.decide.claim_holders import ClaimLimits
 from divvy.agent.decide.hardware import Gpu
 from divvy.agent.decide.holders import by_uuid
@@ -32,6 +33,8 @@ from divvy.agent.ticks import next_tick
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 5.0
+# Some five minutes; of a pod that ended long ago nobody reads.
+_TRIES = 20
 
 
 class MemoryWatch:
@@ -57,7 +60,7 @@ class MemoryWatch:
         self._container_logs = container_logs
         self._claimed = claimed
         self._told_to_end: dict[Process, float] = {}
-        self._reports: set[asyncio.Task[None]] = set()
+        self._reports: dict[tuple[str, str, str], asyncio.Task[None]] = {}
         self.excesses: tuple[Excess, ...] = ()
 
     async def run(self) -> None:
@@ -65,8 +68,9 @@ class MemoryWatch:
         try:
             await self._look_for_ever()
         finally:
-            for report in self._reports:
+            for report in self._reports.values():
                 report.cancel()
+            self.excesses = ()  # what was not reported is, when it looks again
 
     async def _look_for_ever(self) -> None:
         while True:
@@ -86,11 +90,23 @@ class MemoryWatch:
 
     def _report(self, excess: Excess) -> None:
         """Record an Event; nobody's end waits for an API server that is silent."""
+        if excess.key in self._reports:
+            return
+        report = asyncio.create_task(self._record(excess))
+        self._reports[excess.key] = report
+        report.add_done_callback(lambda _: self._reports.pop(excess.key, None))
+
+    async def _record(self, excess: Excess) -> None:
         reason = "GpuMemoryLimitEnforced" if excess.enforced else "GpuMemoryOverLimit"
-        event = self._api.pod_event(excess.pod, excess.pod_uid, reason, excess.sentence)
-        report = asyncio.create_task(event)
-        self._reports.add(report)
-        report.add_done_callback(self._reports.discard)
+        backoff = Backoff()
+        for _ in range(_TRIES):
+            try:
+                await self._api.pod_event(excess.pod, excess.pod_uid, reason, excess.sentence)
+            except AWAY as error:
+                await asyncio.sleep(backoff.failed(error))
+            else:
+                return
+        _log.warning("cannot record an Event of %s: %s", excess.pod, excess.sentence)
 
     def _enforce(self, excesses: Iterable[Excess], now: float) -> None:
         """End who is above an enforced limit: SIGTERM, after a grace SIGKILL."""

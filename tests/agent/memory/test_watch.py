@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+from collections.abc import Callable
 from signal import SIGKILL, SIGTERM, Signals
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from divvy.agent.api_server import backoff
+from divvy.agent.api_server.rest import ApiError
 from divvy.agent.decide.memory_limit import Excess, Process
 from divvy.agent.memory import watch
 from divvy.agent.memory.watch import MemoryWatch
@@ -18,12 +22,20 @@ PROCESSES = [Process(number, 1) for number in (11, 12, 13)]
 
 
 class SilentApi:
-    """Does not answer: every Event waits."""
+    """Does not answer: every Event waits. Or it refuses some, and then takes them."""
 
-    def __init__(self) -> None:
+    def __init__(self, refusals: int = 0) -> None:
         self.waiting = 0
+        self.refusals = refusals
+        self.recorded: list[str] = []
 
-    async def pod_event(self, *_: str) -> None:
+    async def pod_event(self, pod: str, *_: str) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            if not self.refusals:
+                self.recorded.append(pod)
+                return
+            raise ApiError(429, "too many requests")
         self.waiting += 1
         try:
             await asyncio.Event().wait()
@@ -31,37 +43,50 @@ class SilentApi:
             self.waiting -= 1
 
 
-def test_nobodys_end_waits_for_an_api_server_that_is_silent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    sent: list[tuple[Process, Signals]] = []
-    found = tuple(
-        Excess("ns/p", "uid", f"c{each.pid}", "r", "GPU-0", 9, 1, True, (each,))
-        for each in PROCESSES
-    )
+async def claimed() -> dict[str, Any]:
+    return {}
 
-    async def claimed() -> dict[str, Any]:
-        return {}
+
+def looking(api: SilentApi, found: Callable[[], tuple[Excess, ...]]) -> MemoryWatch:
+    """Return a watch that finds these containers above an enforced limit."""
 
     async def excesses(*_: object) -> tuple[Excess, ...]:
-        return found
+        return found()
+
+    limited = SimpleNamespace(memory_limit_mib=1, memory_enforced=True, name="r")
+    plugins = SimpleNamespace(advertised=lambda: [limited])
+    made: Any = MemoryWatch(None, plugins, None, api, None, claimed)  # type: ignore[arg-type]
+    made._excesses = excesses
+    return made  # type: ignore[no-any-return]
+
+
+@pytest.fixture(name="sent")
+def _sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Process, Signals]]:
+    """Return the signals that are sent; five seconds pass at each look."""
+    sent: list[tuple[Process, Signals]] = []
 
     def send(process: Process, number: Signals) -> bool:
         sent.append((process, number))
         return True
 
-    clock = iter(range(0, 1000, 5))
+    clock = itertools.count(0, 5)
     monkeypatch.setattr(watch, "send", send)
     monkeypatch.setattr(watch, "_LOOK_SECONDS", 0.02)
     monkeypatch.setattr(watch, "monotonic", lambda: float(next(clock)))
+    return sent
 
+
+ALL = tuple(
+    Excess("ns/p", "uid", f"c{each.pid}", "r", "GPU-0", 9, 1, True, (each,)) for each in PROCESSES
+)
+
+
+def test_nobodys_end_waits_for_an_api_server_that_is_silent(
+    sent: list[tuple[Process, Signals]],
+) -> None:
     async def scene() -> None:
         api = SilentApi()
-        limited = SimpleNamespace(memory_limit_mib=1, memory_enforced=True, name="r")
-        plugins = SimpleNamespace(advertised=lambda: [limited])
-        looking: Any = MemoryWatch(None, plugins, None, api, None, claimed)  # type: ignore[arg-type]
-        looking._excesses = excesses
-        running = asyncio.create_task(looking.run())
+        running = asyncio.create_task(looking(api, lambda: ALL).run())
         async with asyncio.timeout(5):
             while len(sent) < 6:
                 await asyncio.sleep(0.01)
@@ -72,5 +97,39 @@ def test_nobodys_end_waits_for_an_api_server_that_is_silent(
         await asyncio.gather(running, return_exceptions=True)
         await asyncio.sleep(0)
         assert api.waiting == 0
+
+    play(scene)
+
+
+@pytest.mark.usefixtures("sent")
+def test_an_event_that_is_refused_comes_later_although_the_container_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(backoff, "_PAUSE_SECONDS", 0.02)
+    looks = itertools.chain([ALL[:1]], itertools.repeat(()))
+
+    async def scene() -> None:
+        api = SilentApi(refusals=5)
+        running = asyncio.create_task(looking(api, lambda: next(looks)).run())
+        async with asyncio.timeout(5):
+            while not api.recorded:
+                await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    play(scene)
+
+
+@pytest.mark.usefixtures("sent")
+def test_reports_of_one_container_do_not_pile_up() -> None:
+    looks = itertools.cycle([ALL, ()])
+
+    async def scene() -> None:
+        api = SilentApi()
+        running = asyncio.create_task(looking(api, lambda: next(looks)).run())
+        await asyncio.sleep(0.5)
+        assert api.waiting == 3
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
     play(scene)
