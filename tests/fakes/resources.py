@@ -19,6 +19,7 @@ _REASONS = {
     404: "Not Found",
     409: "Conflict",
     410: "Gone",
+    429: "Too Many Requests",
     503: "Service Unavailable",
 }
 
@@ -42,8 +43,10 @@ class FakeResources:
     events: list[dict[str, Any]] = field(default_factory=list)
     away: bool = False
     forbidden: bool = False
-    gone: bool = False
-    """Watches are told that the version they begin with is too old."""
+    unwatched: int | None = None
+    """The status with which watches are refused: 410 says that their version is too old."""
+    others: set[str] = field(default_factory=set)
+    """Slices of these names are somebody else's, and no list of ours has them."""
     requests: int = 0
     lists: int = 0
     """How often all claims were asked for, page by page."""
@@ -148,7 +151,7 @@ class FakeResources:
             return {"kind": "Status", "metadata": {}}
         if method == "POST":
             name = body["metadata"]["name"]
-            if name in self.slices:
+            if name in self.slices or name in self.others:
                 raise Refusal(409, f"{name} already exists")
         elif (
             body["metadata"]["resourceVersion"]
@@ -189,8 +192,9 @@ class FakeResources:
         changed.set()
 
     async def _watch(self, version: int, writer: asyncio.StreamWriter) -> None:
-        if self.gone:
-            raise Refusal(410, "too old resource version")
+        if self.unwatched is not None:
+            self.requests += 1
+            raise Refusal(self.unwatched, "too old resource version")
         _head(writer, 200)
         told = 0
         while True:

@@ -6,17 +6,25 @@ import contextlib
 import os
 import random
 from asyncio import timeout
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from divvy.agent.api_server.access import access_from
-from divvy.agent.api_server.rest import FORBIDDEN, NOT_FOUND, ApiError, RestClient
+from divvy.agent.api_server.rest import (
+    FORBIDDEN,
+    NOT_FOUND,
+    ApiError,
+    RestClient,
+    TooLong,
+    understood,
+)
 from divvy.model.contract import CLAIMS_DRIVER
 
 _API = "/apis/resource.k8s.io/v1"
 _SLICES = f"{_API}/resourceslices"
-# Of a list: a large cluster's claims would not fit into the agent's memory at once.
-_PAGE = "500"
+# Of a list: a large cluster's claims would not fit into the agent's memory at once, and not even so
+# many, where a tenant makes each as large as it may be.
+_PAGE, _PAGE_OF_LARGE = 500, 10
 
 
 def is_forbidden(error: Exception) -> bool:
@@ -44,26 +52,38 @@ class ClaimsApi:
 
     async def claims(self) -> AsyncIterator[dict[str, Any]]:
         """Yield every ResourceClaim of the cluster, read by pages."""
+        limit = _PAGE
         going_on: dict[str, str] = {}
         while True:
-            page = await self._client.request(
-                "GET", f"{_API}/resourceclaims", query={"limit": _PAGE, **going_on}
-            )
-            for claim in page["items"] or ():
+            query = {"limit": str(limit), **going_on}
+            try:
+                page = await self._client.request("GET", f"{_API}/resourceclaims", query=query)
+            except TooLong:
+                if limit == _PAGE_OF_LARGE:
+                    raise
+                limit = _PAGE_OF_LARGE
+                continue
+            with understood():
+                items, token = page["items"] or (), page["metadata"].get("continue")
+            for claim in items:
                 yield claim
-            if not (token := page["metadata"].get("continue")):
+            if not token:
                 return
             going_on = {"continue": token}
 
     async def slices(self) -> tuple[dict[str, dict[str, Any]], str]:
         """Return this node's slices by name, and the version from which a watch goes on."""
         listed = await self._client.request("GET", _SLICES, query={"fieldSelector": self._mine})
-        found = {each["metadata"]["name"]: each for each in listed["items"] or ()}
-        return found, listed["metadata"]["resourceVersion"]
+        with understood():
+            found = {each["metadata"]["name"]: each for each in listed["items"] or ()}
+            return found, listed["metadata"]["resourceVersion"]
 
-    async def watch_slices(self, version: str) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    async def watch_slices(
+        self, version: str, on_open: Callable[[], None]
+    ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         """Yield what happens to this node's slices; ends when nothing has for a while."""
-        events = self._client.watch(_SLICES, version, query={"fieldSelector": self._mine})
+        mine = {"fieldSelector": self._mine}
+        events = self._client.watch(_SLICES, version, on_open, query=mine)
         async with contextlib.aclosing(events):
             while True:
                 patience = self._watch_seconds * random.uniform(0.8, 1.2)  # noqa: S311

@@ -19,6 +19,7 @@ from divvy.agent.api_server.rest import (
     ApiError,
     RestClient,
     Unreachable,
+    understood,
 )
 from divvy.agent.decide.node import NodeView
 from divvy.model.contract import CONFIG_KEY
@@ -27,6 +28,7 @@ _log = logging.getLogger(__name__)
 # A watch begins with what there is: one that says nothing has nobody at its other end, or a server
 # that is busy.
 _FIRST_EVENT_SECONDS = 15.0
+_ABSENT_SECONDS = 60.0
 # The API server itself gives up a request after a minute (its --request-timeout) and says so. Who
 # leaves before has it do in vain what it does for thousands of nodes, and asks again.
 _WRITE_SECONDS = 65.0
@@ -75,7 +77,7 @@ class ApiServer:
             on_config(data.get(CONFIG_KEY))
 
         path = f"/api/v1/namespaces/{self._namespace}/configmaps"
-        await self._watch("configuration", path, self._config_map, on_event)
+        await self._watch("configuration", path, self._config_map, on_event, optional=True)
 
     async def _watch(
         self,
@@ -83,9 +85,11 @@ class ApiServer:
         path: str,
         name: str,
         on_event: Callable[[str, Mapping[str, Any]], None],
+        *,
+        optional: bool = False,
     ) -> None:
         try:
-            await self._follow(what, path, name, on_event)
+            await self._follow(what, path, name, on_event, optional=optional)
         finally:
             self._in_touch.discard(what)
 
@@ -95,13 +99,15 @@ class ApiServer:
         path: str,
         name: str,
         on_event: Callable[[str, Mapping[str, Any]], None],
+        *,
+        optional: bool = False,
     ) -> None:
         reported = ""
         absent = False
         backoff = Backoff()
         while True:
             told = False
-            first = self._watch_seconds if absent else backoff.patience(_FIRST_EVENT_SECONDS)
+            first = _ABSENT_SECONDS if absent else backoff.patience(_FIRST_EVENT_SECONDS)
             opened = asyncio.Event()
             query = {"fieldSelector": f"metadata.name={name}"}
             try:
@@ -121,7 +127,8 @@ class ApiServer:
                 if told:
                     continue  # the first event of the next watch is the present state
                 # Of an object that is not there no watch tells anything.
-                absent = opened.is_set() and await self._is_absent(f"{path}/{name}")
+                asked = optional and opened.is_set()
+                absent = asked and await self._is_absent(f"{path}/{name}")
                 if absent:
                     self._in_touch.add(what)
                     on_event("DELETED", {})
@@ -152,11 +159,11 @@ class ApiServer:
         """
         patch = {"metadata": {"labels": dict(labels), "annotations": dict(annotations)}}
         path = f"/api/v1/nodes/{self._node}"
-        return _view(
-            await self._client.request(
-                "PATCH", path, patch, kind=MERGE_PATCH, patience=_WRITE_SECONDS
-            )
+        written = await self._client.request(
+            "PATCH", path, patch, kind=MERGE_PATCH, patience=_WRITE_SECONDS
         )
+        with understood():
+            return _view(written)
 
     async def event(self, node_uid: str, kind: str, reason: str, message: str) -> None:
         """Record a Kubernetes Event about the node; ``kind`` is "Normal" or "Warning".
@@ -168,13 +175,10 @@ class ApiServer:
         await self._record(node, "default", kind, reason, message)
 
     async def pod_event(self, pod: str, uid: str, reason: str, message: str) -> None:
-        """Record a warning about a pod, "namespace/name", where the API server takes it."""
+        """Record a warning about a pod, "namespace/name"; raises what AWAY lists."""
         namespace, _, name = pod.partition("/")
         about = {**_reference("Pod", name, uid), "namespace": namespace}
-        try:
-            await self._record(about, namespace, "Warning", reason, message)
-        except AWAY as error:
-            _log.warning("cannot record the event %s: %s", reason, error)
+        await self._record(about, namespace, "Warning", reason, message)
 
     async def _record(
         self, about: Mapping[str, str], namespace: str, kind: str, reason: str, message: str

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from time import monotonic
 
 from divvy.agent.api_server.backoff import Backoff
 from divvy.agent.api_server.client import AWAY, ApiServer
@@ -17,6 +18,7 @@ from divvy.agent.decide.status import NodeStatus
 from divvy.model.contract import STATUS_ANNOTATION, State
 
 _log = logging.getLogger(__name__)
+_BEHIND_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ class NodeStatusWriter:
         self._events = _Outbox(self._record, "record an Event of the node")
         # The node as the last write has left it: the watch tells later, or is broken.
         self._written = NodeView("", {}, {})
+        self._written_at = 0.0
         self._last_event = ("Ready", "")
 
     def update(
@@ -107,7 +110,7 @@ class NodeStatusWriter:
 
     async def _write(self, message: _Message) -> None:
         """Write what is not on the node yet."""
-        node = self._written if message.node.is_older(self._written) else message.node
+        node = self._written if self._is_behind(message.node) else message.node
         surplus = {name for name in node.labels if OWNED.match(name)} - message.labels.keys()
         labels: dict[str, str | None] = dict.fromkeys(sorted(surplus))
         for name, text in message.labels.items():
@@ -118,7 +121,16 @@ class NodeStatusWriter:
             annotations[STATUS_ANNOTATION] = message.annotation
         if labels or annotations:
             self._written = await self._api.patch_node(labels, annotations)
+            self._written_at = monotonic()
         self._events.put(message)
+
+    def _is_behind(self, watched: NodeView) -> bool:
+        """Return whether the watch has not told of the last write yet.
+
+        Not for long: a cluster that was restored from a backup counts from an older version.
+        """
+        recent = monotonic() - self._written_at < _BEHIND_SECONDS
+        return recent and watched.is_older(self._written)
 
     async def _record(self, message: _Message) -> None:
         event = (message.state, message.reason)

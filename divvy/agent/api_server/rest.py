@@ -37,8 +37,11 @@ _WRITES = frozenset({"POST", "PUT", "PATCH"})
 # A server that ends every watch at once is not asked again without a pause.
 _AGAIN_SECONDS = 1.0
 _MAX_PART = 1 << 16
-_MAX_ANSWER = 1 << 25
+# Of JSON that takes eight times as much when it is read; the container may have 300 MiB.
+_MAX_ANSWER = 1 << 24
 _MAX_REFUSAL = 1 << 16
+# The words of a refusal come with it, and its code is known without them.
+_WORDS_SECONDS = 2.0
 # Of a refusal: it goes into the log, and into the node's status, which holds 256 KiB.
 _MAX_WORDS = 500
 # What an answer that is not the API server's leads to, beside h11's own.
@@ -52,6 +55,10 @@ class Unreachable(Exception):
 
 class Unanswered(Unreachable):
     """Nothing came in time: the API server is busy, or nobody is at the connection's other end."""
+
+
+class TooLong(Unreachable):
+    """The answer is longer than the agent can hold."""
 
 
 class ApiError(Exception):
@@ -116,8 +123,8 @@ class _Connection:
             if not self._ended and monotonic() - self.used < _IDLE_SECONDS:
                 async with timeout(0):
                     await self.reader.read(1)
-        except TimeoutError:
-            silent = True
+        except TimeoutError as error:
+            silent = error.errno is None  # otherwise it is the kernel's: nobody acknowledges
         finally:
             if not silent:
                 self.close()
@@ -210,7 +217,7 @@ class RestClient:
         it waits for another request.
         """
         connection: _Connection | None = None
-        with _unreachable():
+        with understood():
             try:
                 async with timeout(_SECONDS):
                     connection = await self._connection()
@@ -230,7 +237,7 @@ class RestClient:
         while (part := await connection.part()) is not None:
             text += part
             if len(text) > most:
-                raise ValueError(f"the answer is longer than {most} bytes")
+                raise TooLong(f"the answer is longer than {most} bytes")
         if connection.rest():
             self._idle.append(connection)
         return bytes(text)
@@ -238,8 +245,8 @@ class RestClient:
     async def _refusal(self, code: int, connection: _Connection) -> ApiError:
         """Return a refusal with what the server says of it, if it does within a while."""
         said = ""
-        with contextlib.suppress(*_BROKEN):
-            async with timeout(_SECONDS):
+        with contextlib.suppress(*_BROKEN, TooLong):
+            async with timeout(_WORDS_SECONDS):
                 said = json.loads(await self._answer(connection, _MAX_REFUSAL)).get("message")
         return ApiError(code, _words(said or f"HTTP status {code}"))
 
@@ -261,7 +268,7 @@ class RestClient:
     async def _connection(self) -> _Connection:
         while self._idle:
             connection = self._idle.pop()
-            with contextlib.suppress(ConnectionError):
+            with contextlib.suppress(OSError):
                 if await connection.usable():
                     return connection
         access = self._access
@@ -294,8 +301,8 @@ def _words(said: object) -> str:
 
 
 @contextlib.contextmanager
-def _unreachable() -> Iterator[None]:
-    """Turn whatever a connection can fail with into Unreachable, in words."""
+def understood() -> Iterator[None]:
+    """Turn whatever a connection, or reading an odd answer, fails with into Unreachable."""
     try:
         yield
     except TimeoutError as error:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from time import monotonic
 
 import grpc
 
-from divvy.agent.api_server.backoff import Backoff
-from divvy.agent.api_server.claims import ClaimsApi, is_forbidden
-from divvy.agent.api_server.client import AWAY
+from divvy.agent.api_server.claims import ClaimsApi
 from divvy.agent.claims.checkpoint_file import ClaimsFile
 from divvy.agent.claims.metrics import prepare_seconds
 from divvy.agent.claims.preparation import Preparation
+from divvy.agent.claims.retirement import Retirement
 from divvy.agent.claims.server import ClaimServer, DeviceHealth
 from divvy.agent.claims.slices import SlicePublisher
 from divvy.agent.decide.claim_faults import device_faults, taints
@@ -31,7 +28,7 @@ from divvy.agent.decide.claim_offers import (
     too_small,
     wanted_offers,
 )
-from divvy.agent.decide.claim_record import ClaimRecord, OfferedGpu, allocated_gpus
+from divvy.agent.decide.claim_record import ClaimRecord, OfferedGpu
 from divvy.agent.decide.claim_share import claim_id
 from divvy.agent.decide.claim_slices import slice_specs
 from divvy.agent.decide.claim_status import ClaimsStatus, claims_status
@@ -45,15 +42,7 @@ from divvy.agent.kubelet.pod_resources import PodResources
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.health_watch import HealthWatch
 from divvy.agent.settings import Settings
-from divvy.agent.ticks import next_tick
 from divvy.model.contract import claims_pool
-
-_log = logging.getLogger(__name__)
-_RETIRE_SECONDS = 1.0
-# A scheduler that has not heard of a taint may still write an allocation for so long.
-_SETTLED_SECONDS = 3.0
-_LOOK_SECONDS = 60.0
-_MAX_LIST_PAUSE_SECONDS = 15.0
 
 
 class Claims:
@@ -93,10 +82,14 @@ class Claims:
         self._away: str | None = None  # until the first look
         self._wanted: Mapping[str, OfferedGpu] = {}
         self._too_small: Mapping[str, str] = {}
-        self._retiring: frozenset[str] = frozenset()
-        self._unallocated: frozenset[str] = frozenset()
-        self._tainted_since: float | None = None
-        self._next_list, self._list_pause = 0.0, _RETIRE_SECONDS
+        self._retirement = Retirement(
+            self._api,
+            self._publisher,
+            self._pool,
+            lambda: self.record,
+            lambda: bool(self._wanted),
+            on_change,
+        )
         self._faults: Mapping[str, str] = {}
         self._begun = bool(self._store.record.offered)
         self._refreshed: object = None
@@ -145,7 +138,12 @@ class Claims:
         """Return the state of every GPU that claims have or should have, by UUID."""
         registered = self._server.registered
         return claims_status(
-            self.record, self._wanted, self._retiring, snapshot, registered, self._too_small
+            self.record,
+            self._wanted,
+            self._retirement.retiring,
+            snapshot,
+            registered,
+            self._too_small,
         )
 
     def waited_for(self, desired: DesiredState) -> bool:
@@ -194,75 +192,20 @@ class Claims:
         await self._publisher.run()
 
     async def retire(self) -> None:
-        """Find out which GPUs whose profile has changed nobody was allocated, for ever.
-
-        Nobody is asked while each of them is held, and seldom while one stays allocated to pods
-        that do not start: the answer is every claim of the cluster.
-        """
-        backoff = Backoff()
-        reported = ""
-        while True:
-            await next_tick(_RETIRE_SECONDS)
-            if not self._retiring or not (self._publisher.current or self._publisher.forbidden):
-                self._tainted_since = None
-                continue
-            if self._tainted_since is None:
-                self._tainted_since = monotonic()
-            now = monotonic()
-            if now - self._tainted_since < _SETTLED_SECONDS or now < self._next_list:
-                continue
-            if all(self.record.of_gpu(uuid) for uuid in self._retiring):
-                self._unallocated = frozenset()
-                continue
-            try:
-                allocated = await self._allocated()
-            except AWAY as error:
-                if self._wanted or not is_forbidden(error):
-                    if str(error) != reported:
-                        reported = str(error)
-                        _log.warning("it is not known who was allocated what: %s", error)
-                    self._next_list = monotonic() + backoff.failed(error)
-                    continue
-                # No profile of the stack file has claims, and with them went rights and classes:
-                # nothing can be allocated any more, and what was prepared is in the record.
-                allocated = frozenset()
-            backoff.answered()
-            reported = ""
-            self._unallocated = frozenset(
-                uuid
-                for uuid in self._retiring
-                if allocated.isdisjoint(each.name for each in self.record.offered[uuid].gpu.devices)
-            )
-            if any(not self.record.of_gpu(uuid) for uuid in self._unallocated):
-                self._on_change()
-            else:
-                self._next_list = monotonic() + self._list_pause
-                self._list_pause = min(2 * self._list_pause, _MAX_LIST_PAUSE_SECONDS)
-
-    async def _allocated(self) -> frozenset[str]:
-        """Return the devices of this node that anybody was allocated."""
-        allocated: frozenset[str] = frozenset()
-        async for claim in self._api.claims():
-            allocated |= allocated_gpus((claim,), self._pool)
-        return allocated
-
-    def _list_soon(self) -> None:
-        self._next_list, self._list_pause = 0.0, _RETIRE_SECONDS
+        """Find out which GPUs whose profile has changed nobody was allocated, for ever."""
+        await self._retirement.run()
 
     def _offer(self, *, add: bool) -> None:
         record = self.record
-        free = {uuid for uuid in self._unallocated if not record.of_gpu(uuid)}
-        offers = next_offers(record.offered, self._wanted, free, add)
+        offers = next_offers(record.offered, self._wanted, self._retirement.free, add)
         try:
             self._store.save(replace(record, offered=offers.offered))
             self._save_problem = ""
         except OSError as error:
             self._save_problem = f"the driver's state cannot be saved: {error}"
-        if offers.retiring != self._retiring:
-            self._tainted_since = None
-            self._list_soon()
-        self._retiring = offers.retiring & self.record.offered.keys()
-        self._unallocated &= self._retiring
+            # What is offered stays as it is, and so do the taints.
+            offers = next_offers(record.offered, self._wanted, (), add=False)
+        self._retirement.begin(offers.retiring & self.record.offered.keys())
 
     def _refresh(self, snapshot: Snapshot) -> None:
         """Write the CDI specifications again where what they are made of has changed."""
@@ -281,8 +224,8 @@ class Claims:
     def _record_changed(self) -> None:
         if self._away is not None:
             self._render()
-        if self._retiring:
-            self._list_soon()
+        if self._retirement.retiring:
+            self._retirement.look_soon()
             self._on_change()
 
     def _render(self) -> None:
@@ -299,7 +242,7 @@ class Claims:
         # A pod that is allocated a device before the kubelet knows the driver waits for a minute.
         self._begun = bool(record.offered) and (self._begun or self._server.registered)
         if self._begun or not record.offered:
-            tainted = taints(record, snapshot, faults, self._retiring)
+            tainted = taints(record, snapshot, faults, self._retirement.retiring)
             specs = slice_specs(self._node, record.offered.values(), tainted, record.tasks())
             self._publisher.publish(specs, self._owner)
 

@@ -40,6 +40,8 @@ class SlicePublisher:
         self._overtaken = False
         self._wake = asyncio.Event()
         self._backoff = Backoff()
+        self._watched = False
+        self._met_others = False
         self._changes = 0
         self._published = 0
         self.problem = ""
@@ -75,7 +77,8 @@ class SlicePublisher:
                     continue
                 self._wake.set()
                 code = error.code if isinstance(error, ApiError) else None
-                if code in _WRITTEN_BY_OTHERS:
+                if code in _WRITTEN_BY_OTHERS and not self._met_others:
+                    self._met_others = True
                     continue
                 pause = self._backoff.failed(error)
                 # The server has forgotten the version that was watched from: they are listed again.
@@ -95,7 +98,7 @@ class SlicePublisher:
         """Publish until the watch breaks, or there is nothing to publish any more."""
         self._have, version = await self._api.slices()
         self.forbidden = False
-        self._overtaken = False
+        self._overtaken = self._watched = False
         watching = asyncio.create_task(self._watch(version))
         waiting: asyncio.Task[Any] | None = None
         try:
@@ -107,8 +110,12 @@ class SlicePublisher:
                     self._wake.set()
                     return
                 self._published = changes
-                self._backoff.answered()
-                if not self._wanted and not self._have and self.current:
+                empty = not self._wanted and not self._have and self.current
+                if self._watched or empty:
+                    self._met_others = False
+                    self._backoff.answered()
+                    self._tell(self._loss())
+                if empty:
                     return
                 waiting = asyncio.create_task(self._wake.wait())
                 await asyncio.wait({watching, waiting}, return_when=asyncio.FIRST_COMPLETED)
@@ -123,8 +130,12 @@ class SlicePublisher:
                     task.cancel()
             await asyncio.gather(watching, return_exceptions=True)
 
+    def _on_watched(self) -> None:
+        self._watched = True
+        self._wake.set()
+
     async def _watch(self, version: str) -> None:
-        async for kind, seen in self._api.watch_slices(version):
+        async for kind, seen in self._api.watch_slices(version, self._on_watched):
             if kind not in ("ADDED", "MODIFIED", "DELETED"):
                 return
             name = seen["metadata"]["name"]
@@ -158,7 +169,6 @@ class SlicePublisher:
         for name in extra:
             await self._api.delete_slice(name)
             self._have.pop(name, None)
-        self._tell(self._loss())
 
     def _is(self, name: str, spec: dict[str, Any], owner: str) -> bool:
         have = self._have.get(name)

@@ -20,6 +20,7 @@ class NodeView:
     version: str = ""
 
     def is_older(self, other: NodeView) -> bool:
-        """Return whether it is the same node as another view, known to be from before that one."""
-        numbers = self.version.isdigit() and other.version.isdigit()
-        return numbers and self.uid == other.uid and int(self.version) < int(other.version)
+        """Return whether it is known to be from before another view."""
+        versions = self.version + other.version
+        numbers = versions.isascii() and bool(self.version and other.version)
+        return numbers and versions.isdigit() and int(self.version) < int(other.version)

@@ -108,6 +108,19 @@ def test_a_write_is_waited_for_as_long_as_the_server_works_at_it(
     play(scene)
 
 
+@pytest.mark.parametrize("odd", [b"", b"[]", b'"x"', b'{"kind":"Status"}', b"{}"])
+def test_an_odd_answer_to_a_write_is_none(link: Link, odd: bytes) -> None:
+    async def scene() -> None:
+        async with serving() as server:
+            server.answers = [b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(odd), odd)]
+            api = link(server)
+            with pytest.raises(Unreachable):
+                await api.patch_node({}, {"a": "b"})
+            await api.close()
+
+    play(scene)
+
+
 def test_what_is_refused_is_written_later_over_the_same_connection(
     link: Link, monkeypatch: pytest.MonkeyPatch
 ) -> None:

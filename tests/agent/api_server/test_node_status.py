@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from divvy.agent.api_server import backoff
+from divvy.agent.api_server import backoff, node_status
 from divvy.agent.api_server.client import ApiServer
 from divvy.agent.api_server.node_status import NodeStatusWriter
 from divvy.agent.decide.node import NodeView
@@ -120,6 +120,42 @@ def test_what_others_take_away_comes_back(tmp_path: Path) -> None:
             work.update(STATUS)
             await work.until(lambda: work.reason == "well")
             assert len(work.api.patches) == 2
+
+    play(scene)
+
+
+def test_a_cluster_that_was_restored_from_a_backup_gets_its_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its versions are older than that of the last write, and so is what is on the node."""
+    monkeypatch.setattr(node_status, "_BEHIND_SECONDS", 0.5)
+
+    async def scene() -> None:
+        async with writing(tmp_path) as work:
+            work.api._version = 5000
+            work.update(STATUS)
+            await work.until(lambda: work.reason == "well")
+            work.api.node["metadata"]["annotations"].clear()
+            work.api._version = 100
+            for _ in range(100):
+                work.watched = work.node()
+                work.update(STATUS)
+                await asyncio.sleep(0.01)
+            assert work.reason == "well"
+            assert len(work.api.patches) == 2
+
+    play(scene)
+
+
+def test_a_node_that_was_made_anew_gets_its_status_once(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with writing(tmp_path) as work:
+            work.api.node["metadata"]["uid"] = "another"
+            for _ in range(20):
+                work.update(STATUS)  # the watch tells of the one before
+                await asyncio.sleep(0.02)
+            assert work.reason == "well"
+            assert len(work.api.patches) == 1
 
     play(scene)
 

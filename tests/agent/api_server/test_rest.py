@@ -305,12 +305,12 @@ async def trickling(status: str) -> AsyncIterator[int]:
 def test_an_answer_that_trickles_ends_in_time_too(
     status: str, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("divvy.agent.api_server.rest._SECONDS", 0.3)
+    monkeypatch.setattr("divvy.agent.api_server.rest._WORDS_SECONDS", 0.2)
 
     async def scene() -> None:
         async with trickling(status) as port, asyncio.timeout(3):
             with pytest.raises(expected) as problem:
-                await RestClient(Access("127.0.0.1", port)).request("PATCH", "/", {}, patience=1)
+                await RestClient(Access("127.0.0.1", port)).request("PATCH", "/", {}, patience=0.7)
             if isinstance(problem.value, ApiError):
                 assert problem.value.code == 429
 

@@ -42,6 +42,7 @@ def test_a_configuration_that_is_not_there_is_known(
 ) -> None:
     """The API server is well, and the node may be changed as it was told to be."""
     monkeypatch.setattr(client, "_FIRST_EVENT_SECONDS", 0.2)
+    monkeypatch.setattr(client, "_ABSENT_SECONDS", 0.5)
 
     async def scene() -> None:
         async with watching(tmp_path) as (api, link, told), asyncio.timeout(20):
@@ -51,7 +52,7 @@ def test_a_configuration_that_is_not_there_is_known(
             for _ in range(300):
                 assert link.in_touch
                 await asyncio.sleep(0.01)
-            assert 2 <= len(told) <= 6
+            assert len(told) <= 10
             api.configure("{}")
             while told[-1] is None:
                 await asyncio.sleep(0.01)
@@ -72,6 +73,23 @@ def test_a_server_that_does_not_say_so_is_not_one_without_the_configuration(
             api.refused = {("GET", "/api/v1/namespaces/divvy-system/configmaps/divvy")}
             await asyncio.sleep(1.5)
             assert not told
+            assert not link.in_touch
+
+    play(scene)
+
+
+def test_a_node_that_is_not_there_is_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its labels choose the profile."""
+    monkeypatch.setattr(client, "_FIRST_EVENT_SECONDS", 0.1)
+
+    async def scene() -> None:
+        async with watching(tmp_path) as (api, link, told):
+            api.node = None  # type: ignore[assignment]
+            api.configure("{}")
+            await asyncio.sleep(1.5)
+            assert told[-1:] == ["{}"]
             assert not link.in_touch
 
     play(scene)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from divvy.agent.api_server import backoff
+from divvy.agent.api_server import backoff, rest
 from divvy.agent.api_server import claims as claims_api
 from divvy.agent.api_server.claims import ClaimsApi
 from divvy.agent.claims.slices import SlicePublisher
@@ -199,7 +199,7 @@ def test_a_version_that_the_server_has_forgotten_is_nobodys_problem(
 
     async def scene() -> None:
         async with publishing(tmp_path, monkeypatch) as (api, publisher):
-            api.resources.gone = True
+            api.resources.unwatched = 410
             api.drop_connections()
             for tasks in (2, 3):
                 publisher.publish(specs(GPU_0=tasks), "uid")
@@ -211,18 +211,69 @@ def test_a_version_that_the_server_has_forgotten_is_nobodys_problem(
     play(scene)
 
 
-def test_all_claims_are_read_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims_api, "_PAGE", "2")
+def test_a_watch_that_is_refused_is_a_problem_until_one_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backoff, "_PAUSE_SECONDS", 0.05)
+
+    async def scene() -> None:
+        async with publishing(tmp_path, monkeypatch) as (api, publisher):
+            problems: list[str] = []
+            publisher._on_change = lambda: problems.append(publisher.problem)
+            api.resources.unwatched = 429
+            api.drop_connections()
+            await until(lambda: bool(problems))
+            before = api.resources.requests
+            await asyncio.sleep(1.5)
+            # List and watch after 0.05, 0.1, 0.2, 0.4 and 0.8 s, and not 30 times.
+            assert 2 <= api.resources.requests - before <= 14
+            api.resources.unwatched = None
+            await until(lambda: publisher.problem == "")
+            assert [bool(each) for each in problems] == [True, False]
+
+    play(scene)
+
+
+def test_a_slice_that_is_somebody_elses_is_told_and_not_asked_for_all_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backoff, "_PAUSE_SECONDS", 0.05)
+
+    async def scene() -> None:
+        async with publishing(tmp_path, monkeypatch) as (api, publisher):
+            publisher.publish({}, "uid")
+            await until(lambda: publisher.current)
+            api.resources.others = set(specs())
+            before = api.resources.requests
+            publisher.publish(specs(), "uid")
+            await asyncio.sleep(1.5)
+            assert 4 <= api.resources.requests - before <= 20
+            assert "already exists" in publisher.problem
+            api.resources.others = set()
+            await until(lambda: publisher.current and not publisher.problem)
+
+    play(scene)
+
+
+@pytest.mark.parametrize(("longest", "lists"), [(1 << 24, 3), (700, 5)])
+def test_all_claims_are_read_page_by_page(
+    longest: int, lists: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By smaller pages, where a page is longer than the agent can hold."""
+    monkeypatch.setattr(claims_api, "_PAGE", 2)
+    monkeypatch.setattr(claims_api, "_PAGE_OF_LARGE", 1)
+    monkeypatch.setattr(rest, "_MAX_ANSWER", longest)
 
     async def scene() -> None:
         async with fake_api("node") as api:
             monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig(tmp_path / "kubeconfig")))
             for number in range(5):
-                api.resources.allocate(f"c{number}")
+                claim = api.resources.allocate(f"c{number}")
+                claim["metadata"]["annotations"] = {"large": "a" * (300 if number > 1 else 1)}
             claims = ClaimsApi("node")
             names = [each["metadata"]["name"] async for each in claims.claims()]
             assert names == ["c0", "c1", "c2", "c3", "c4"]
-            assert api.resources.lists == 3
+            assert api.resources.lists == lists
             await claims.close()
 
     play(scene)

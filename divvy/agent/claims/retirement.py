@@ -1,0 +1,122 @@
+"""Find out which GPUs whose profile has changed nobody was allocated: these can be offered anew."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from time import monotonic
+
+from divvy.agent.api_server.backoff import Backoff
+from divvy.agent.api_server.claims import ClaimsApi, is_forbidden
+from divvy.agent.api_server.client import AWAY
+from divvy.agent.claims.slices import SlicePublisher
+from divvy.agent.decide.claim_record import ClaimRecord, allocated_gpus
+from divvy.agent.ticks import next_tick
+
+_log = logging.getLogger(__name__)
+_LOOK_SECONDS = 1.0
+# A scheduler that has not heard of a taint may still write an allocation for so long.
+_SETTLED_SECONDS = 3.0
+_MAX_PAUSE_SECONDS = 15.0
+
+
+class Retirement:
+    """Follows the GPUs that are tainted on their way out of what is offered.
+
+    ``pool`` is this node's; ``record`` says what is offered and held; ``serving`` whether the stack
+    file has any claims; ``on_change`` is called when a GPU is free.
+    """
+
+    def __init__(
+        self,
+        api: ClaimsApi,
+        publisher: SlicePublisher,
+        pool: str,
+        record: Callable[[], ClaimRecord],
+        serving: Callable[[], bool],
+        on_change: Callable[[], None],
+    ) -> None:
+        self._api = api
+        self._publisher = publisher
+        self._pool = pool
+        self._record = record
+        self._serving = serving
+        self._on_change = on_change
+        self._unallocated: frozenset[str] = frozenset()
+        self._tainted_since: float | None = None
+        self._next_look, self._pause = 0.0, _LOOK_SECONDS
+        self.retiring: frozenset[str] = frozenset()
+
+    @property
+    def free(self) -> frozenset[str]:
+        """Return the GPUs that nobody was allocated and nobody holds."""
+        record = self._record()
+        return frozenset(uuid for uuid in self._unallocated if not record.of_gpu(uuid))
+
+    def begin(self, retiring: frozenset[str]) -> None:
+        """Follow these GPUs from now on."""
+        if retiring != self.retiring:
+            self._tainted_since = None
+            self.look_soon()
+        self.retiring = retiring
+        self._unallocated &= retiring
+
+    def look_soon(self) -> None:
+        """Look at the next second: something was given back."""
+        self._next_look, self._pause = 0.0, _LOOK_SECONDS
+
+    async def run(self) -> None:
+        """Look for ever.
+
+        Nobody is asked while each GPU is held here, and seldom while one stays allocated to pods
+        that do not start: the answer is every claim of the cluster.
+        """
+        backoff = Backoff()
+        reported = ""
+        while True:
+            await next_tick(_LOOK_SECONDS)
+            published = self._publisher.current or self._publisher.forbidden
+            if not self.retiring or not published:
+                self._tainted_since = None
+                continue
+            if self._tainted_since is None:
+                self._tainted_since = monotonic()
+            now, since = monotonic(), self._tainted_since
+            if now - since < _SETTLED_SECONDS or now < self._next_look:
+                continue
+            if all(self._record().of_gpu(uuid) for uuid in self.retiring):
+                self._unallocated = frozenset()
+                continue
+            try:
+                allocated = await self._allocated()
+            except AWAY as error:
+                if self._serving() or not is_forbidden(error):
+                    if str(error) != reported:
+                        reported = str(error)
+                        _log.warning("it is not known who was allocated what: %s", error)
+                    self._next_look = monotonic() + backoff.failed(error)
+                    continue
+                # No profile of the stack file has claims, and with them went rights and classes:
+                # nothing can be allocated any more, and what was prepared is in the record.
+                allocated = frozenset()
+            backoff.answered()
+            reported = ""
+            self._next_look = monotonic() + self._pause
+            self._pause = min(2 * self._pause, _MAX_PAUSE_SECONDS)
+            if self._tainted_since != since:
+                continue  # other GPUs retire by now, and nothing kept them from being allocated
+            offered = self._record().offered
+            self._unallocated = frozenset(
+                uuid
+                for uuid in self.retiring
+                if allocated.isdisjoint(each.name for each in offered[uuid].gpu.devices)
+            )
+            if self.free:
+                self._on_change()
+
+    async def _allocated(self) -> frozenset[str]:
+        """Return the devices of this node that anybody was allocated."""
+        allocated: frozenset[str] = frozenset()
+        async for claim in self._api.claims():
+            allocated |= allocated_gpus((claim,), self._pool)
+        return allocated

@@ -1,0 +1,120 @@
+"""When a GPU whose profile has changed is free: nobody was allocated it, and nobody holds it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from divvy.agent.api_server.rest import ApiError
+from divvy.agent.claims import retirement
+from divvy.agent.claims.retirement import Retirement
+from divvy.agent.decide.claim_record import ClaimRecord
+from divvy.model.contract import CLAIMS_DRIVER
+from tests.agent.claim_values import BY_SIZE, offered_gpu
+from tests.fakes.scene import play
+
+GPUS = [offered_gpu(index, BY_SIZE) for index in range(2)]
+FIRST, SECOND = (gpu.uuid for gpu in GPUS)
+DEVICES = [gpu.gpu.devices[0].name for gpu in GPUS]
+LOOK = 0.02
+
+
+class Lists:
+    """Tells of all claims, each time what was allocated when it was asked."""
+
+    def __init__(self) -> None:
+        self.allocated: list[str] = []
+        self.count = 0
+        self.going_on = asyncio.Event()
+        self.going_on.set()
+        self.refused = False
+
+    async def claims(self) -> AsyncIterator[dict[str, Any]]:
+        self.count += 1
+        devices = list(self.allocated)
+        await self.going_on.wait()
+        if self.refused:
+            raise ApiError(429, "too many requests")
+        for device in devices:
+            result = {"driver": CLAIMS_DRIVER, "pool": "pool", "device": device}
+            yield {"status": {"allocation": {"devices": {"results": [result]}}}}
+
+
+@asynccontextmanager
+async def retiring(
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncIterator[tuple[Retirement, Lists]]:
+    monkeypatch.setattr(retirement, "_LOOK_SECONDS", LOOK)
+    monkeypatch.setattr(retirement, "_SETTLED_SECONDS", 3 * LOOK)
+    lists = Lists()
+    record = ClaimRecord({gpu.uuid: gpu for gpu in GPUS}, {})
+    publisher: Any = SimpleNamespace(current=True, forbidden=False)
+    api: Any = lists
+    followed = Retirement(api, publisher, "pool", lambda: record, lambda: True, lambda: None)
+    task = asyncio.create_task(followed.run())
+    try:
+        yield followed, lists
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(met: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not met():
+            await asyncio.sleep(LOOK / 4)
+
+
+def test_a_gpu_that_nobody_was_allocated_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> None:
+        async with retiring(monkeypatch) as (followed, lists):
+            lists.allocated = DEVICES[:1]
+            followed.begin(frozenset({FIRST, SECOND}))
+            await until(lambda: bool(followed.free))
+            assert followed.free == {SECOND}
+
+    play(scene)
+
+
+def test_a_list_says_nothing_of_a_gpu_that_retires_since(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No taint kept anybody from it when the list was made."""
+
+    async def scene() -> None:
+        async with retiring(monkeypatch) as (followed, lists):
+            lists.going_on.clear()
+            followed.begin(frozenset({FIRST}))
+            await until(lambda: lists.count == 1)
+            lists.allocated = DEVICES[1:]
+            followed.begin(frozenset({FIRST, SECOND}))
+            lists.going_on.set()
+            for _ in range(100):
+                assert SECOND not in followed.free
+                await asyncio.sleep(LOOK / 4)
+            await until(lambda: followed.free == {FIRST})
+
+    play(scene)
+
+
+@pytest.mark.parametrize("refused", [True, False])
+@pytest.mark.parametrize("allocated", [[], DEVICES[:1]])
+def test_all_claims_are_listed_seldom_while_nothing_changes(
+    monkeypatch: pytest.MonkeyPatch, allocated: list[str], *, refused: bool
+) -> None:
+    """Whether the server refuses, the GPU stays allocated, or nobody takes what is free."""
+
+    async def scene() -> None:
+        async with retiring(monkeypatch) as (followed, lists):
+            lists.allocated, lists.refused = allocated, refused
+            followed.begin(frozenset({FIRST}))
+            await asyncio.sleep(100 * LOOK)
+            assert 1 <= lists.count <= 8
+            before = lists.count
+            followed.look_soon()
+            await until(lambda: lists.count > before)
+
+    play(scene)
