@@ -19,7 +19,7 @@ everything it creates. A run on simulated GPUs says so everywhere and is at best
 | `--disruptive` | restarts agents and kubelets, changes profiles and back, breaks simulated GPUs |
 | `--select PLUG,ISO-02`, `--pool P` | only these checks, only this pool |
 | `--nodes N` | only N nodes of each pool and profile: a sample of a large cluster |
-| `--require` | exits with 3 if a MUST check could not be made: for CI |
+| `--require` | exits with 3 if a MUST check could not be run: for CI |
 | `--no-exec` | runs no command in the agents' pods; checks that need it are skipped by name |
 | `--bare` | checks this host, without Kubernetes or stack: driver, discovery, workloads |
 | `--host ssh://user@name` | with `--bare`: another host |
@@ -34,55 +34,55 @@ hardware and holds. *partial*: no MUST failed, but a check was skipped, `--selec
 `--nodes` left some out, the GPUs are simulated, or a SHOULD failed. Both exit with 0. *failure*:
 exit code 1. *nothing checked*: exit code 2.
 
-A check is not made for one of three reasons, and `report.yaml` says which (`missed`): an *option*
+There are three reasons why a check is not run, and `report.yaml` says which (`missed`): an *option*
 was not given; it is *not applicable*, since such a cluster cannot have it (no MIG, no systemd,
 simulated GPUs); or it was *not made*, since something was in the way: a node that is not Ready or
 left the cluster meanwhile, devices that others hold, a quota, an image that cannot be pulled, a
-pool whose `hardware` the stack file does not say. MUST checks that were not made
+pool without `hardware` in the stack file. MUST checks that were not made
 are counted in the first line; with `--require` they end the run with exit code 3.
 
-A check's evidence does not come from what it checks. What a node offers is read from the kubelet
-and tried with pods, the driver's devices from NVML in a process of its own, what a pod was
-allocated from the kubelet's socket, where a GPU is in the machine from its bus. Devices are
-compared by UUID. Whether GPUs are simulated is
-asked of the driver in a pod. The agent's own word counts for the agent alone (NODE-01).
+A check's evidence does not come from what it checks. What a node advertises is read from the
+kubelet and tried with pods, the driver's devices are read from NVML in a separate process, what a
+pod was allocated from the kubelet's socket, and where a GPU is in the machine from its bus. Devices
+are compared by UUID. A pod asks the driver whether GPUs are simulated. The agent's own word counts
+only for the agent itself (NODE-01).
 
-Without `--exclusive` one device of each resource of each node is tried; with it, every device
-computes and burns, and 50 pods in a row come and go on each resource, or as many as 75 seconds
-allow (20 where GPUs are simulated; 10 pods at least).
+Without `--exclusive`, one device of each resource on each node is tried; with it, every device
+computes and burns, and on each resource 50 pods in a row come and go, or as many as fit in 75
+seconds (20 seconds if GPUs are simulated), but at least 10.
 
 ## What a run does to a cluster
 
 * Its pods run in namespaces `divvy-conformance-…`: at the Pod Security level *restricted*; the
   checks of device numbers and mounts at *baseline* (root, the runtime's usual capabilities); and
   with `--disruptive` one privileged pod in the node's process namespace, which restarts what the
-  check says. They have the lowest priority, preempt nobody and terminate after half an hour.
-* Before anything is timed, each node pulls the image once, with the Secrets of `imagePullSecrets`
-  and ten minutes' patience. An image that cannot be pulled is reported as *not made*, and so is one
-  for another architecture, with the node's. The image that a run builds is for the machine that it
-  is built on: where nodes have others, give `--workload-image` one for all of them.
+  check names. They have the lowest priority, preempt nobody and terminate after half an hour.
+* Before anything is timed, each node pulls the image once, with the Secrets in `imagePullSecrets`
+  and a limit of ten minutes. An image that cannot be pulled is reported as *not made*, and so is
+  one for another architecture, with the node's. The image that a run builds is for the machine that
+  it is built on: if nodes have other architectures, give `--workload-image` one for all of them.
 * It never takes a device from others. A check that finds no free device, or needs an idle GPU and
-  finds it in use, is skipped and names the holder. Replicas are only used where nobody else holds
+  finds it in use, is skipped and names the holder. Replicas are used only where nobody else holds
   one, because there is no way to tell which GPU backs them.
 * It changes a profile with the label `divvy.gpu/profile` on the node, cordons the node meanwhile,
   and writes the annotations `divvy.gpu/conformance-profile` and `divvy.gpu/conformance-cordon`
-  beside it; never where others hold devices. It takes all of that back at the end, and when it is
-  stopped by Ctrl-C or SIGTERM. **If a run is killed outright, the next run of any kind takes it
-  back first, and says so.** By hand:
+  beside it; never where others hold devices. It undoes all of that at the end, and when it is
+  stopped by Ctrl-C or SIGTERM. **If a run is killed outright, the next run of any kind undoes it
+  first, and says so.** By hand:
   `kubectl label node NODE divvy.gpu/profile-; kubectl uncordon NODE`.
-* Runs do not disturb each other: each renews a Lease in its namespace, and what a living run has
-  changed is left alone. Whether a run is alive takes half a minute to tell.
+* Runs do not disturb each other: each renews a Lease in its namespace, and what a live run has
+  changed is left alone. It takes half a minute to tell whether a run is alive.
 * It restarts the kubelet and containerd through systemd. Without systemd it kills them if the
-  node's first process started them; otherwise the check is skipped. It only causes GPU errors on
+  node's first process started them; otherwise the check is skipped. It causes GPU errors only on
   the simulated driver.
-* It removes everything at the end, and the namespaces of killed runs.
+* At the end it removes everything, including the namespaces of killed runs.
 
-The workloads are small programs of this project on the CUDA driver API, the same for
+The workloads are small programs of this project that use the CUDA driver API, the same for
 hardware and simulation: `cuda-vector-add`, `gpu-burn` (the well-known tool's options and
 output; it exits with 1 if a GPU is faulty), `mem-hog`, `mem-bandwidth`, `bad-access`,
-`open-devices` and `http-get`. `train` is a framework's work: it trains a small network with
-tinygrad, twice the same. They are built and pushed to `plugin.image.registry`, or given with
-`--workload-image`. `conformance/workloads/manifests` has pods to apply by hand.
+`open-devices` and `http-get`. `train` stands for a framework: it trains a small network with
+tinygrad, twice with the same result. They are built and pushed to `plugin.image.registry`, or
+given with `--workload-image`. `conformance/workloads/manifests` has pods to apply by hand.
 
 This page is generated: python -m docs.generate.
 
@@ -108,15 +108,15 @@ _ELSEWHERE = {
     "DISR-07": "pods that stop computing after a reload of systemd (test_restarts.py, no lab)",
     "HW-01": _SLOWED,
     "HW-02": _SLOWED,
-    "ISO-10": "the driver's own libraries in the place of the limiter's (test_limits_on_lab.py)",
-    "ISO-11": "the driver's own libraries in the place of the limiter's (test_limits_on_lab.py)",
-    "WORK-06": "the driver's own libraries in the place of the limiter's, and bad arithmetic "
+    "ISO-10": "the driver's own libraries in place of the limiter's (test_limits_on_lab.py)",
+    "ISO-11": "the driver's own libraries in place of the limiter's (test_limits_on_lab.py)",
+    "WORK-06": "the driver's own libraries in place of the limiter's, and bad arithmetic "
     "(test_limits_on_lab.py)",
     "ISO-12": "agents that do not see the host's processes (test_limits_on_lab.py)",
     "HW-05": "a share that is halted, with hardware checks forced (test_limits_on_lab.py)",
     "CLM-01": "a stack file with one GPU more than the node has (test_claims_on_lab.py)",
-    "CLM-02": "the driver's own libraries in the place of the limiter's (test_claims_on_lab.py)",
-    "CLM-03": "the driver's own libraries in the place of the limiter's (test_claims_on_lab.py)",
+    "CLM-02": "the driver's own libraries in place of the limiter's (test_claims_on_lab.py)",
+    "CLM-03": "the driver's own libraries in place of the limiter's (test_claims_on_lab.py)",
     "CLM-04": "an admission policy that refuses nothing (test_claims_on_lab.py)",
     "CLM-05": "claims whose containers get no driver (test_claims_on_lab.py)",
     "CLM-07": "claims whose containers get no driver (test_claims_on_lab.py)",
@@ -134,12 +134,12 @@ _ELSEWHERE = {
 }
 _BY_HAND = """\
 
-Some checks cannot be seen failing on the lab by a fault of their own. Its nodes have no systemd,
-so DISR-07 finds nothing to reload. No scheduler of ours can be made to allocate too much, so CLM-06
-and CLM-08 judge made-up allocations. And simulated GPUs share one processor, so HW-01 and HW-02
-fail there without any fault (by hand: a MIG device kept 11 % of its bandwidth beside seven others).
-A HW check that passes on simulated GPUs counts as skipped. The lab's GPUs are joined without
-switches, so NODE-08 applies there only with its fault; it passes on eight simulated GPUs in
+Some checks cannot be made to fail on the lab by a fault of their own. Its nodes have no systemd,
+so DISR-07 finds nothing to reload. The lab's scheduler cannot be made to allocate too much, so
+CLM-06 and CLM-08 judge made-up allocations. And simulated GPUs share one processor, so HW-01 and
+HW-02 fail there without any fault (tried by hand: a MIG device kept 11 % of its bandwidth beside
+seven others). A HW check that passes on simulated GPUs counts as skipped. The lab's GPUs are joined
+without switches, so NODE-08 applies there only with its fault; it passes on eight simulated GPUs in
 test_fabric.py.
 """
 
