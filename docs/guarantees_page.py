@@ -47,13 +47,13 @@ whether they are its own.
 people who share by agreement: notebooks, tests, small inference. A replica is a turn on the GPU,
 not a part of it: two replicas give a container no more than one.
 
-What the driver library in the container sees to (*prevented*, *weighted*, *capped*) holds for
-containers that have no other GPU resource, and others do not start: [limiter.md](limiter.md).
+Guarantees that the driver library in the container enforces (*prevented*, *weighted*, *capped*)
+hold for containers without any other GPU resource; others do not start: [limiter.md](limiter.md).
 """
 _END = """\
 
 `divvy verify` proves what can be proven on live nodes; [conformance.md](conformance.md) lists the
-checks. Checks that only hardware can answer (compute, bandwidth, faults) are skipped by name on
+checks. Checks that need real hardware (compute, bandwidth, faults) are skipped by name on
 simulated GPUs.
 
 This page is generated: python -m docs.generate.
