@@ -17,11 +17,11 @@ What a cluster of many GPU nodes costs: `python -m benchmarks.fleet --keep 100 1
 
 The API server, etcd, the scheduler and the controllers are real, and so is `divvy up`. Nodes are
 objects as large as a kubelet's, with 50 images; each has the link that its agent has to the API
-(two watches, status, labels) with the token of its own pod. What a kubelet does about the agent is
-played: pods become ready, and allocatable follows the status. Kubelets' heartbeats are left out.
+(two watches, status, labels), with its own pod's token. What a kubelet does for the agent is
+imitated: pods become ready, and allocatable follows the status. Kubelets' heartbeats are left out.
 
-**All of it shares {processors} processors**: the links, which a cluster has on its own nodes, and
-the API server, which a cluster has on machines of its own. So the seconds are an upper bound; what
+**Everything shares {processors} processors**: the links, which in a cluster run on its nodes, and
+the API server, which in a cluster has its own machines. So the seconds are an upper bound; what
 the API server spends on a node is the figure to plan with.
 
 ![Seconds by number of nodes](pictures/fleets.svg)
@@ -31,18 +31,18 @@ the API server spends on a node is the figure to plan with.
 _GROWTH = """\
 ## What grows faster than the nodes
 
-For the whole fleet, more than a fifth faster from one size to the next:
+For the whole fleet, more than a fifth faster than the nodes from one size to the next:
 
 """
 
 _GOAL = """\
 ## What bounds a change
 
-After a change each node's object is written twice, by the agent (status and labels) and by the
-kubelet (allocatable), and each write goes through the whole object: 8 kB here. At {cost:.0f} ms of
-the API server's processor for a node, {nodes:,} nodes take {seconds:.0f} s of it, on two processors
-at least {half:.0f} s. The wanted 10 s for 5,000 nodes need some {wanted:.0f} processors for the API
-server alone.
+After a change, each node's object is written twice, by the agent (status and labels) and by the
+kubelet (allocatable), and each write handles the whole object: 8 kB here. At {cost:.0f} ms of
+the API server's processor time per node, {nodes:,} nodes take {seconds:.0f} s of it, on two
+processors at least {half:.0f} s. The target of 10 s for 5,000 nodes needs about {wanted:.0f}
+processors for the API server alone.
 """
 
 _LINES: tuple[tuple[str, str, Callable[[Figures], float]], ...] = (

@@ -14,7 +14,7 @@ RECORDS = Path(__file__).parent / "hardware"
 _INTRODUCTION = """\
 # On hardware
 
-What simulated GPUs cannot show, the hardware kit shows on a machine with an NVIDIA GPU, in at
+The hardware kit shows on a machine with an NVIDIA GPU what simulated GPUs cannot show, in at
 most nine minutes. The machine needs no network, no Kubernetes, no Python and no compiler: x86-64
 Linux, an NVIDIA driver, root, a shell, tar and gzip are enough.
 
@@ -30,16 +30,16 @@ Copy the folder to the machine and run it as root:
 ```
 
 * **The result** is one JSON file and one page, `divvy-hardware/hardware-<time>`, and beside them
-  what the driver's libraries answered. None of them tells UUIDs or serial numbers of GPUs.
-* **Each step has a process and a limit of its own.** What fails, breaks or hangs is recorded, and
-  the next step is made. Exit code 0: nothing failed; 1: something did; 2: the run could not begin;
+  what the driver's libraries answered. None of them contains UUIDs or serial numbers of GPUs.
+* **Each step has its own process and its own limit.** What fails, breaks or hangs is recorded, and
+  the next step runs. Exit code 0: nothing failed; 1: something did; 2: the run could not begin;
   130: it was stopped.
-* **GPUs that others use are left alone**: steps that need one are made on the first idle GPU, and
-  not made, with the reason, where there is none.
-* **What `--mig` changes is put back**, also after Ctrl-C; after a `kill -9`, the next run puts it
-  back first. GPUs that are in MIG mode already are not touched.
-* **Nothing is installed**: the kit unpacks itself below `/tmp`, or where there is room, and removes
-  that in the end. A second run at the same time is refused.
+* **GPUs that others use are left alone**: steps that need an idle GPU run on the first one, and
+  are not run, with the reason, if there is none.
+* **What `--mig` changes is restored**, even after Ctrl-C; after a `kill -9`, the next run restores
+  it first. GPUs that are already in MIG mode are not touched.
+* **Nothing is installed**: the kit unpacks itself below `/tmp`, or wherever there is room, and
+  cleans up at the end. A second run at the same time is refused.
 
 """
 
