@@ -56,7 +56,10 @@ class _Process:
 
     async def _until_alone(self, lock: NodeLock) -> None:
         while other := lock.take():
-            reason = f"the Divvy agent of {other} is at work on this node: waiting until it is gone"
+            reason = (
+                f"the Divvy agent of {other} is already running on this node; "
+                "waiting for it to stop"
+            )
             if reason != self._reason:
                 _log.error("%s", reason)
             self._reason = reason

@@ -102,7 +102,7 @@ class Advertiser:
             make_cap_nodes(self._settings.driver_root, snapshot.cap_minors)
             problems.pop("capabilities", None)
         except OSError as error:
-            problems["capabilities"] = f"device nodes of MIG cannot be made: {error}"
+            problems["capabilities"] = f"MIG device nodes cannot be created: {error}"
         try:
             self.injection.renew(snapshot, runtime)
             problems.pop("injection", None)
@@ -110,7 +110,7 @@ class Advertiser:
             problems["injection"] = str(problem)
         unhealthy = unhealthy_devices(snapshot, self._health.health)
         for uuid in undescribed(snapshot, self.injection.described):
-            unhealthy.setdefault(uuid, "containers cannot be given it")
+            unhealthy.setdefault(uuid, "it cannot be given to containers")
         resources = inventory(gpus, snapshot, unhealthy)
         problems.pop("limiter", None)
         limiter = self.injection.limiter_problem
@@ -165,8 +165,8 @@ class Advertiser:
             holders = await self._holders.containers()
         except HoldersUnknown as unknown:
             raise Refused(
-                f"{resource.name}: what the container has besides is not known: {unknown}; the "
-                "start is tried again"
+                f"{resource.name}: cannot tell what else the container holds: {unknown}; the "
+                "start will be retried"
             ) from unknown
         bare = self._holders.without_limiter()
         require_no_other_gpu(resource.name, device_ids, holders, bare)

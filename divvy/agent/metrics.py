@@ -136,12 +136,12 @@ def _shares(page: Page, shares: Mapping[str, ShareFigures], held: Iterable[Holde
     )
     opened = page.gauge(
         "divvy_share_gate_opened",
-        "Launches let through although another's turn did not end.",
+        "Launches let through before another share's turn had ended.",
         labels,
     )
     to_host = page.gauge(
         "divvy_share_requests_to_host_memory",
-        "Requests for memory that the GPU had no room for and the host's memory took.",
+        "Requests for memory that the GPU had no room for and that went to host memory.",
         labels,
     )
     holders = share_holders(held)
@@ -164,7 +164,7 @@ def _unreadable(page: Page, shares: Mapping[str, tuple[str, ...]], held: Iterabl
     """Show whose limiter writes an account that this agent does not read."""
     gauge = page.gauge(
         "divvy_share_account_unreadable",
-        "1 for a container whose account has another format than the agent's.",
+        "1 for a container whose account has a different format from the agent's.",
         ["namespace", "pod", "container"],
     )
     holders = share_holders(held)

@@ -71,7 +71,7 @@ class Observer:
             allocatable = await self._holders.allocatable()
             held = by_uuid(await self._holders.holders())
         except HoldersUnknown as unknown:
-            return f"it is not known who holds what: {unknown}"
+            return f"holders are unknown: {unknown}"
         return KubeletView(held, allocatable, fence)
 
     async def _busy(self, snapshot: Snapshot, uuid: str, held: Held) -> frozenset[str]:

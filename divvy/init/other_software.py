@@ -18,7 +18,7 @@ class Other:
     """ "" where it and Divvy do not touch."""
 
 
-_ALONE = "take it off a pool's nodes before `divvy up`: Divvy advertises nothing beside it"
+_ALONE = "take it off a pool's nodes before `divvy up`: Divvy advertises nothing until it stops"
 _CUTS = "it partitions the same GPUs: switch it off on a pool's nodes before `divvy up`"
 _CLAIMED = "it gives the same GPUs to ResourceClaims: take it off a pool's nodes before `divvy up`"
 _LABELS = "it writes the labels that Divvy's agent writes: remove it with the device plugin"

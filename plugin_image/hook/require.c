@@ -200,8 +200,9 @@ static void explain(char *reason, size_t size, enum verdict verdict, const char 
                  name, quoted, more);
     else
         snprintf(reason, size,
-                 "the image needs what the driver does not give: %s=%s%s, but driver %s gives CUDA "
-                 "%s: take an older image or a newer driver, or set NVIDIA_DISABLE_REQUIRE=true",
+                 "the driver does not meet the image's requirement: %s=%s%s, but driver %s "
+                 "supports CUDA %s: use an older image or a newer driver, or set "
+                 "NVIDIA_DISABLE_REQUIRE=true",
                  name, quoted, more, given->driver, given->cuda);
 }
 

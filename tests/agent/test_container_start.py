@@ -97,7 +97,7 @@ def test_the_kubelets_list_is_enough_and_nothing_is_not() -> None:
             with pytest.raises(StartFailed, match="also has"):
                 await kubelet.start_container("team/both")
             kubelet.ready = False  # its list is empty
-            with pytest.raises(StartFailed, match="does not show .* tried again"):
+            with pytest.raises(StartFailed, match="does not show .* retried"):
                 await kubelet.start_container("team/alone")
             kubelet.ready = True
             await kubelet.start_container("team/alone")

@@ -26,7 +26,7 @@ def test_a_full_disk_is_reported_and_the_devices_stay(full: str) -> None:
             await node.offered(GPU, 2)
             node.configure({"timeSlicing": {"replicas": 2}})
             await node.until(lambda: "No space left" in node.status["reason"])
-            await node.until(lambda: "nothing is repartitioned meanwhile" in node.status["reason"])
+            await node.until(lambda: "no repartitioning until" in node.status["reason"])
             await node.throughout(3, lambda: node.kubelet.allocatable(GPU) == 2)
             (node.folder / "state/fill").unlink()
             await node.offered(SHARED, 4)

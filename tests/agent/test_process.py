@@ -50,9 +50,9 @@ def test_wrong_input_keeps_what_is_offered_and_is_told() -> None:
             await until(lambda: node.status.get("state") == "Ready")
             newer = json.loads(configuration(2, {})) | {"schemaVersion": 99}
             node.api.configure(json.dumps(newer))
-            await until(lambda: "last good one stays in force" in node.status["reason"])
+            await until(lambda: "keeping the last good one" in node.status["reason"])
             await until(lambda: node.api.events[-1:] and node.api.events[-1]["type"] == "Warning")
-            assert "last good one stays in force" in node.api.events[-1]["message"]
+            assert "keeping the last good one" in node.api.events[-1]["message"]
             assert node.api.events[-1]["reason"] == f"Gpu{node.status['state']}"
             assert node.kubelet.allocatable(SHARED) == 8
             node.configure({})

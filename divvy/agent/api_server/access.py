@@ -77,7 +77,7 @@ def _of_kubeconfig() -> Access:
             if getattr(user, way):
                 raise NoAccess(f"kubeconfig: users with {way} are not supported")
         if server.scheme not in _PORTS or not server.hostname:
-            raise NoAccess("kubeconfig: the server is no URL with http or https and a host")
+            raise NoAccess("kubeconfig: the server is not an http or https URL with a host")
         secure = server.scheme == "https"
         return Access(
             host=server.hostname,

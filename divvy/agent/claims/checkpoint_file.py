@@ -58,7 +58,7 @@ class ClaimsFile:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             self._damage = (
                 f"{self._path} cannot be read ({error}): no claim is prepared or given back until "
-                "you remove it; what pods of this node hold stays theirs"
+                "you remove it; pods on this node keep what they hold"
             )
             _log.error("%s", self._damage)
             return ClaimRecord()

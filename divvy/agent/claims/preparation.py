@@ -144,8 +144,8 @@ class Preparation:
         ):
             if self._is_over(uid, deadline):
                 raise ClaimProblem(
-                    f"{claim.devices[0].device.name} is still held by {others[0].text}, which was "
-                    "not given back on this node yet"
+                    f"{claim.devices[0].device.name} is still held by {others[0].text}, which has "
+                    "not been released on this node yet"
                 )
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, deadline - monotonic())):
@@ -234,7 +234,7 @@ class Preparation:
         """Lay the files of a share and write the CDI specification."""
         injection, snapshot = self._injection, self._driver.snapshot
         if snapshot is None or not injection.by_cdi:
-            raise InjectionProblem("the container runtime of this node resolves no CDI names")
+            raise InjectionProblem("this node's container runtime does not resolve CDI names")
         # The snapshot may be newer than what was described last.
         edits = injection.claim_edits(snapshot)
         uuids = {}
@@ -242,7 +242,7 @@ class Preparation:
             gpu = snapshot.gpu(held.uuid)
             uuid = None if gpu is None else device_uuid(gpu, held)
             if uuid is None:
-                raise InjectionProblem(f"{held.device.name} does not exist now")
+                raise InjectionProblem(f"{held.device.name} does not currently exist")
             uuids[held.device.name] = uuid
         shares = claim_shares(claim, uuids)
         mounts: tuple[Mount, ...] = ()

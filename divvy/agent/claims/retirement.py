@@ -93,7 +93,7 @@ class Retirement:
                 if self._serving() or not is_forbidden(error):
                     if str(error) != reported:
                         reported = str(error)
-                        _log.warning("it is not known who was allocated what: %s", error)
+                        _log.warning("allocations are unknown: %s", error)
                     self._next_look = monotonic() + backoff.failed(error)
                     continue
                 # No profile of the stack file has claims, and with them went rights and classes:

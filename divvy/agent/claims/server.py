@@ -232,7 +232,7 @@ class ClaimServer(
 def _result(task: asyncio.Task[Any]) -> tuple[Any, str]:
     """Return what a task has come to: its result, or why there is none yet."""
     if not task.done():
-        return None, "the GPU is still at work on it: it will be there for the next try"
+        return None, "the GPU is still busy with this claim; the next attempt should succeed"
     if task.cancelled():
         return None, "the driver is stopping"
     error = task.exception()

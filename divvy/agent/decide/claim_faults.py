@@ -35,7 +35,7 @@ def device_faults(
         else:
             whole = away or gpu_fault(gpu, health) or ""
             if not whole and uuid not in described:
-                whole = "containers cannot be given it"
+                whole = "it cannot be given to containers"
         for device in offered.gpu.devices:
             reason = whole
             if not reason and gpu is not None:

@@ -104,6 +104,6 @@ def _sentence(gpu: Gpu, foreign: Iterable[MigInstance]) -> str:
         f"{profile_name(gpu, one) or 'an instance'} at memory slice {one.start}" for one in foreign
     )
     return (
-        f"GPU {gpu.index} has MIG instances that no claim has made: {listed}. Remove them "
-        "(nvidia-smi mig -dci, then -dgi) and it is used again"
+        f"GPU {gpu.index} has MIG instances that no claim created: {listed}. Remove them "
+        "(nvidia-smi mig -dci, then -dgi) to return the GPU to service"
     )

@@ -60,7 +60,7 @@ def too_small(desired: DesiredState, snapshot: Snapshot) -> dict[str, str]:
         if gpu is None or shares is None or has_shares(gpu.memory_mib, shares):
             continue
         found[gpu.uuid] = (
-            f"no shares: the {gpu.memory_mib:,} MiB of this GPU are less than two steps of "
+            f"no shares: this GPU's {gpu.memory_mib:,} MiB is less than two steps of "
             f"{shares.memory.step_mib:,} MiB"
         )
     return found

@@ -129,7 +129,7 @@ def held_claim(
     name, namespace = meta["name"], meta["namespace"]
     if meta["uid"] != uid:
         raise BadAllocation(
-            f"claim {namespace}/{name} is another one now: its UID is {meta['uid']}, not {uid}"
+            f"claim {namespace}/{name} has been replaced: its UID is now {meta['uid']}, not {uid}"
         )
     status: Mapping[str, Any] = claim.get("status") or {}
     allocation = status.get("allocation")
@@ -141,7 +141,7 @@ def held_claim(
         if result["driver"] == CLAIMS_DRIVER
     ]
     if foreign := [result["pool"] for result in results if result["pool"] != pool]:
-        raise BadAllocation(f"pool {foreign[0]} is not this node's: that is {pool}")
+        raise BadAllocation(f"pool {foreign[0]} does not belong to this node; its pool is {pool}")
     devices = {each.name: (gpu, each) for gpu in offered.values() for each in gpu.gpu.devices}
     return HeldClaim(
         uid,

@@ -38,8 +38,8 @@ def claim_shares(claim: HeldClaim, uuids: Mapping[str, str]) -> tuple[DeviceShar
         by_uuid.setdefault(uuids[held.device.name], []).append(held)
     if len(by_uuid) > MAX_DEVICES:
         raise BadAllocation(
-            f"{claim.text} has {len(by_uuid)} devices, at most {MAX_DEVICES} can stand beside a "
-            "share: ask for them in several claims of several containers"
+            f"{claim.text} has {len(by_uuid)} devices; a claim with a share can have at most "
+            f"{MAX_DEVICES}: split them over several claims and containers"
         )
     name = share_name([claim_id(claim.uid)])
     return tuple(

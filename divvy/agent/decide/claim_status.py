@@ -42,7 +42,7 @@ def claims_status(
         if uuid not in record.offered:
             state, reason = State.CHANGING, "waiting for the kubelet to withdraw the old devices"
         elif not registered:
-            state, reason = State.CHANGING, "the kubelet has not taken in the driver of claims yet"
+            state, reason = State.CHANGING, "the kubelet has not registered the claims driver yet"
         elif gpu is not None and (foreign := foreign_reason(gpu, record)):
             state, reason = State.DEGRADED, foreign
         elif uuid in retiring:

@@ -44,7 +44,10 @@ def others_at_work(sockets: Mapping[str, str], annotations: Collection[str]) -> 
     hami = "HAMi's device plugin" if _HAMI_ANNOTATION in annotations else _NVIDIA
     names = {name: hami if who == _NVIDIA else who for name, who in sockets.items()}
     plugins = ", ".join(f"{who} ({name})" for name, who in sorted(names.items()))
-    return f"another device plugin runs on this node: {plugins}; Divvy advertises nothing beside it"
+    return (
+        f"another device plugin runs on this node: {plugins}; Divvy advertises nothing until it "
+        "stops"
+    )
 
 
 def mig_manager_at_work(labels: Mapping[str, str]) -> str:

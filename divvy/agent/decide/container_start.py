@@ -25,7 +25,7 @@ def require_no_other_gpu(
     if not containers:
         raise Refused(
             f"{resource}: the kubelet does not show which container has {', '.join(device_ids)}; "
-            "the start is tried again"
+            "the start will be retried"
         )
     limited = [
         each
@@ -37,9 +37,8 @@ def require_no_other_gpu(
             continue
         if any(_in_one_container(other, each) for each in limited):
             raise Refused(
-                f"{resource}: container {other.container} also has {other.resource}, and the "
-                "driver's library that comes with it may take the place of the limiter of this "
-                "share; request them in two containers"
+                f"{resource}: container {other.container} also has {other.resource}, whose "
+                "driver library may replace this share's limiter; request them in two containers"
             )
 
 

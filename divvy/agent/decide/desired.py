@@ -120,11 +120,11 @@ def desired_state(
 
 def _accepted(config: str | None, checkpoint: Checkpoint) -> tuple[Cluster | None, str | None, str]:
     if config is None:
-        return None, None, "no configuration yet: the stack's ConfigMap was not seen"
+        return None, None, "no configuration yet: the stack's ConfigMap has not been seen"
     try:
         return parse_canonical(config), config, ""
     except (InvalidCluster, NewerSchema) as refusal:
-        problem = f"the configuration is refused, the last good one stays in force: {refusal}"
+        problem = f"configuration rejected, keeping the last good one: {refusal}"
     if checkpoint.config is None or checkpoint.config == config:
         return None, None, problem
     try:

@@ -149,9 +149,9 @@ def _hold(observed: Observation, uuid: str) -> str:
     if isinstance(observed.kubelet, str):
         return observed.kubelet
     if not observed.api_in_touch:
-        return "the API server does not answer: nothing is repartitioned meanwhile"
+        return "the API server does not answer: no repartitioning until it does"
     if uuid in observed.unrecorded:
-        return "the agent's state cannot be saved: nothing is repartitioned meanwhile"
+        return "the agent's state cannot be saved: no repartitioning until it can be saved"
     return mig_manager_at_work(observed.labels)
 
 

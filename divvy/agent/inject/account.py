@@ -130,7 +130,7 @@ def _opened(path: Path) -> Iterator[tuple[int, bytes]]:
         # Read, not mapped: a tenant can cut the file off, and who then touches the map is ended.
         data = os.pread(file, SIZE, 0)
         if len(data) < SIZE or _HEADER.unpack_from(data)[0] != _MAGIC:
-            raise OtherFormat(f"{path}: an account of another format than this agent's")
+            raise OtherFormat(f"{path}: an account in a different format from this agent's")
         yield file, data
     except OSError as error:
         raise AccountProblem(f"{path}: {error}") from error

@@ -84,7 +84,7 @@ def _read(folder: Path, path: str) -> dict[str, Any]:
         # To open a FIFO would wait for ever, and everything else with it.
         if place.is_file() or not place.exists():
             return tomllib.loads(place.read_text())
-        _report(f"{path} cannot be read: it is no file")
+        _report(f"{path} cannot be read: it is not a file")
     except FileNotFoundError:
         if place.is_symlink():
             _report(f"{path} is a link that leads out of {_HOST_FOLDER}; it is not seen")

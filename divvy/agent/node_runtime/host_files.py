@@ -64,7 +64,7 @@ class HostFiles:
             try:
                 with resolve(self.root, path) as place:
                     if not stat.S_ISREG(place.mode):
-                        raise HostFailed(f"{path} is no regular file")
+                        raise HostFailed(f"{path} is not a regular file")
                     descriptor = os.open(f"/proc/self/fd/{place.descriptor}", os.O_RDONLY)
             except FileNotFoundError:
                 self._refuse_dangling(path)
@@ -103,10 +103,10 @@ class HostFiles:
             try:
                 _rename(folder, name, scratch, _RENAME_NOREPLACE)
             except FileNotFoundError:
-                raise EditConflict(f"{path} was removed by somebody else meanwhile") from None
+                raise EditConflict(f"{path} was removed by someone else in the meantime") from None
             if _read(folder, scratch) != before:
                 _rename(folder, scratch, name, _RENAME_NOREPLACE)
-                raise EditConflict(f"{path} was changed by somebody else meanwhile")
+                raise EditConflict(f"{path} was changed by someone else in the meantime")
             os.unlink(scratch, dir_fd=folder)
 
     @contextlib.contextmanager
@@ -133,7 +133,7 @@ class HostFiles:
                 with resolve(self.root, path) as place:
                     real = place.path
             except FileNotFoundError:
-                raise EditConflict(f"{path} was removed by somebody else meanwhile") from None
+                raise EditConflict(f"{path} was removed by someone else in the meantime") from None
         parent, name = PurePosixPath(real).parent, PurePosixPath(real).name
         if make:
             self._make_folder(parent)
@@ -169,7 +169,7 @@ class HostFiles:
         try:
             _rename(folder, scratch, name, _RENAME_NOREPLACE)
         except FileExistsError:
-            raise EditConflict(f"{path} was made by somebody else meanwhile") from None
+            raise EditConflict(f"{path} was created by someone else in the meantime") from None
 
     def _exchange(self, path: str, folder: int, scratch: str, name: str, before: HostFile) -> None:
         if os.stat(name, dir_fd=folder, follow_symlinks=False).st_nlink > 1:
@@ -178,7 +178,7 @@ class HostFiles:
         _rename(folder, scratch, name, _RENAME_EXCHANGE)
         if _read(folder, scratch) != before:
             _rename(folder, scratch, name, _RENAME_EXCHANGE)
-            raise EditConflict(f"{path} was changed by somebody else meanwhile")
+            raise EditConflict(f"{path} was changed by someone else in the meantime")
 
 
 @contextlib.contextmanager

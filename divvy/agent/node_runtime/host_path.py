@@ -72,7 +72,7 @@ def resolve(root: Path, path: str) -> Iterator[Place]:
                 os.close(found)
                 links += 1
                 if links > _MAX_LINKS:
-                    raise HostFailed(f"{path} is a circle of links")
+                    raise HostFailed(f"{path} is a symlink loop")
                 if target.startswith("/"):
                     while names:
                         names.pop()
@@ -99,7 +99,7 @@ def unsafe_step(steps: tuple[Step, ...]) -> str | None:
         # A link has no permissions of its own; a socket's say who may connect.
         judged = stat.S_ISDIR(step.mode) or stat.S_ISREG(step.mode)
         if judged and step.mode & 0o022:
-            return f"{step.path} can be written by others than root"
+            return f"{step.path} is writable by users other than root"
     return None
 
 

@@ -46,7 +46,7 @@ def rejection(facts: ProcessFacts, host_namespaces: tuple[str, ...]) -> str | No
     if not facts.same_file:
         return f"it does not run the host's {facts.program}"
     if not stat.S_ISREG(facts.way[-1].mode):
-        return f"{facts.program} is no regular file"
+        return f"{facts.program} is not a regular file"
     return unsafe_step(facts.way)
 
 
@@ -127,7 +127,7 @@ def trusted_program(root: Path, path: str) -> str:
         with resolve(root, path) as place:
             reason = unsafe_step(place.steps)
             if reason is None and not (stat.S_ISREG(place.mode) and place.mode & 0o100):
-                reason = "it is no program"
+                reason = "it is not a program"
             found = place.path
     except OSError as error:
         raise HostFailed(f"{path} cannot be run: {error.strerror}") from error

@@ -128,8 +128,8 @@ def _finish(
 def _require_restart(runtime: Runtime) -> None:
     if runtime.restarted_by is None:
         raise CannotConfigure(
-            f"{runtime.program} is no loaded {runtime.unit} of systemd here: nothing is known that "
-            "would start it again; switch CDI on by hand, and set runtime.configure to false"
+            f"{runtime.unit} is not a loaded systemd unit on this node: nothing is known to "
+            f"restart {runtime.program}; switch CDI on by hand, and set runtime.configure to false"
         )
 
 
@@ -142,7 +142,7 @@ def _choose(host: Host, runtime: Runtime, root: HostFile | None, before: str) ->
             try:
                 trial = f"{_TRIAL}/config.toml"
                 dump = host.run(runtime.program, "--config", trial, "config", "dump")
-                _compare(before, dump, "containerd reads the new files otherwise")
+                _compare(before, dump, "containerd interprets the new files differently")
             except HostFailed as failure:
                 last = failure
             else:

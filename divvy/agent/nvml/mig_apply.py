@@ -52,4 +52,4 @@ async def _set_mode(driver: Driver, gpu: Gpu, *, enabled: bool) -> None:
         answer = await driver.change("set_mig_mode", gpu, enabled=enabled)
     if answer["current"] != enabled:
         word = "on" if enabled else "off"
-        raise DriverProblem(f"MIG mode stays pending {word}: the GPU needs a reset or a reboot")
+        raise DriverProblem(f"MIG mode is still pending {word}: the GPU needs a reset or a reboot")

@@ -58,7 +58,7 @@ def instances(handle: Any, gpu_minor: int, root: Path) -> list[dict[str, Any]]:
         make_cap_nodes(root, minors)
         described = _described(handle, caps)
         if still := _hidden(handle, described):
-            raise HiddenDevice(f"GPU instance {min(still)} has a MIG device that is not shown")
+            raise HiddenDevice(f"the driver hides the MIG device of GPU instance {min(still)}")
     return described
 
 
@@ -212,7 +212,7 @@ def destroy_instance(bus_id: str, gi: int, uuid: str | None) -> dict[str, Any]:
     instance = nvml.nvmlDeviceGetGpuInstanceById(gpu, gi)
     parts = _compute_instances(instance)
     if parts and present is None:
-        raise OtherInstance(f"GPU instance {gi} has a MIG device that is not shown")
+        raise OtherInstance(f"the driver hides the MIG device of GPU instance {gi}")
     for compute in parts:
         nvml.nvmlComputeInstanceDestroy(compute)
     nvml.nvmlGpuInstanceDestroy(instance)

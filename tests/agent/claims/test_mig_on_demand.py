@@ -52,7 +52,7 @@ def test_an_instance_that_somebody_else_has_made_is_left_alone() -> None:
             node.smi("mig", "-i", "0", "-cgi", "14", "-C")
             foreign = node.mig_devices().count("MIG-")
             assert foreign == 2
-            await node.until(lambda: "no claim has made" in node.status["reason"])
+            await node.until(lambda: "no claim created" in node.status["reason"])
             await node.until(lambda: bool(tainted(node, "foreign-mig-instance")))
             starts = [
                 node.api.resources.allocate(f"at-{n}", f"{gpu}-mig-2g10gb-{n}") for n in (0, 2, 4)
@@ -60,7 +60,7 @@ def test_an_instance_that_somebody_else_has_made_is_left_alone() -> None:
             prepared = [node.claims.prepare(claim) for claim in starts]
             answers = await asyncio.gather(*prepared, return_exceptions=True)
             (refused,) = [each for each in answers if isinstance(each, Failed)]
-            assert "MIG instances that no claim has made" in str(refused)
+            assert "MIG instances that no claim created" in str(refused)
             await node.claims.unprepare(ours, *starts)
             await node.until(lambda: node.mig_devices().count("MIG-") == 1)
 

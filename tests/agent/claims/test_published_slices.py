@@ -86,7 +86,7 @@ def test_a_gpu_smaller_than_two_steps_says_why_it_has_no_shares() -> None:
         pools = {"all": {"profile": "p"}}
         async with claims_node(1, step, pools=pools) as node:
             assert not names(node, "share")
-            why = "no shares: the 40,960 MiB of this GPU are less than two steps of 24,576 MiB"
+            why = "no shares: this GPU's 40,960 MiB is less than two steps of 24,576 MiB"
             await node.until(lambda: node.status["reason"] == f"GPU 0: {why}")
             assert node.status["state"] == "Ready"
             node.configure(BY_SIZE, pools=pools)

@@ -57,7 +57,7 @@ def test_instances_of_others_are_left_alone() -> None:
         with pytest.raises(ForeignInstance, match=r"2g\.10gb at memory slice 2"):
             plan_device(on(TWO_AT_2), asked, EMPTY)
     assert plan_device(on(ONE_AT_0), ASKED, EMPTY).create
-    assert "no claim has made" in foreign_reason(on(ONE_AT_0), EMPTY)
+    assert "no claim created" in foreign_reason(on(ONE_AT_0), EMPTY)
     assert foreign_reason(gpu(), EMPTY) == ""
 
 

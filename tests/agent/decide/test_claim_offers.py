@@ -72,7 +72,7 @@ def ready(number: int) -> tuple[DesiredGpu, Decision]:
         (KubeletView({"GPU-0": ()}, frozenset(), fence=True), State.READY, False),
         (KubeletView({}, frozenset({"another"}), fence=True), State.READY, True),
         (KubeletView({}, frozenset(), fence=True), State.WAITING, False),
-        ("it is not known who holds what", State.READY, False),
+        ("holders are unknown", State.READY, False),
     ],
 )
 def test_no_gpu_comes_before_the_last_is_free_of_the_plugin(
@@ -134,9 +134,9 @@ def test_an_allocation_says_how_much_of_which_gpu() -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (resource_claim(RESULT, uid="v"), "another one now"),
+        (resource_claim(RESULT, uid="v"), "has been replaced"),
         ({"metadata": {"namespace": "team", "name": "c", "uid": "u"}}, "is not allocated"),
-        (resource_claim({**RESULT, "pool": "other/divvy"}), "not this node's"),
+        (resource_claim({**RESULT, "pool": "other/divvy"}), "does not belong to this node"),
         (resource_claim({**RESULT, "device": "gpu-9"}), "not offered on this node any more"),
         (resource_claim({**RESULT, "adminAccess": True}), "admin access is not offered"),
     ],

@@ -59,7 +59,7 @@ def test_two_replicas_are_one_containers() -> None:
 
 
 def test_who_is_not_shown_waits() -> None:
-    assert "does not show which container has GPU-0::1; the start is tried again" in refusal()
+    assert "does not show which container has GPU-0::1; the start will be retried" in refusal()
 
 
 def test_who_was_allocated_it_without_a_limiter_starts_again() -> None:

@@ -33,7 +33,7 @@ def test_a_change_that_cannot_be_saved_waits() -> None:
     assert (waiting.advertise.layout, waiting.advertise.withheld) == (SHARES, frozenset())
     assert (waiting.state, waiting.reason) == (
         "Waiting",
-        "the agent's state cannot be saved: nothing is repartitioned meanwhile",
+        "the agent's state cannot be saved: no repartitioning until it can be saved",
     )
     # What was saved before the disk was full goes on: nobody will believe the old layout.
     assert misleading(replace(before, changing=("GPU-0",)), decided) == frozenset()

@@ -179,9 +179,9 @@ def test_what_a_tenant_writes_behind_its_page_does_not_stay(tmp_path: Path) -> N
 def test_a_spoilt_account_is_told_apart(tmp_path: Path, content: bytes) -> None:
     account = tmp_path / "account"
     account.write_bytes(content)
-    with pytest.raises(AccountProblem, match="of another format"):
+    with pytest.raises(AccountProblem, match="in a different format"):
         read_account(account)
-    with pytest.raises(AccountProblem, match="an account of another format"):
+    with pytest.raises(AccountProblem, match="an account in a different format"):
         write_beyond(account, {}, (0,) * 16)
 
 

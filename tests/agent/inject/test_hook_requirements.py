@@ -32,7 +32,7 @@ def test_an_image_for_a_newer_cuda_is_refused_with_the_reason(container: Contain
     container.environment = ["PATH=/bin", "NVIDIA_REQUIRE_CUDA=cuda>=13.0"]
     done = container.call(cache=False)
     assert done.returncode == 1
-    assert "NVIDIA_REQUIRE_CUDA=cuda>=13.0, but driver 550.163.01 gives CUDA 12.4" in done.stderr
+    assert "NVIDIA_REQUIRE_CUDA=cuda>=13.0, but driver 550.163.01 supports CUDA 12.4" in done.stderr
     assert done.stderr.count("\n") == 1
     container.environment.append("NVIDIA_DISABLE_REQUIRE=1")
     assert container.call(cache=False).returncode == 0

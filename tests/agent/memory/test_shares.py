@@ -135,7 +135,7 @@ def test_an_account_of_another_format_is_told_once_and_shown_until_it_is_sound(
 
     asyncio.run(look())
     (line,) = caplog.messages
-    assert f"{folder / 'account'}: an account of another format" in line
+    assert f"{folder / 'account'}: an account in a different format" in line
 
 
 async def until(met: Callable[[], bool]) -> None:

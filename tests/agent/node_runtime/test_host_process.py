@@ -61,12 +61,12 @@ def test_the_hosts_own_is_taken() -> None:
         (facts(namespaces=("mnt:[1]", "pid:[9]")), "not in the host's pid namespace"),
         (facts(program="/usr/bin/containerd (deleted)"), "was replaced since it started"),
         (facts(same_file=False), "does not run the host's /usr/bin/containerd"),
-        (facts(way=with_step(4, mode=FOLDER)), "no regular file"),
+        (facts(way=with_step(4, mode=FOLDER)), "not a regular file"),
         (facts(way=with_step(4, owner=1000)), "/usr/bin/containerd belongs to user 1000"),
-        (facts(way=with_step(4, mode=stat.S_IFREG | 0o775)), "can be written by others"),
+        (facts(way=with_step(4, mode=stat.S_IFREG | 0o775)), "is writable by users other"),
         (facts(way=with_step(2, owner=1000)), "/usr belongs to user 1000"),
-        (facts(way=with_step(3, mode=stat.S_IFDIR | 0o757)), "/usr/bin can be written by others"),
-        (facts(way=with_step(0, mode=stat.S_IFDIR | 0o1777)), "/ can be written by others"),
+        (facts(way=with_step(3, mode=stat.S_IFDIR | 0o757)), "/usr/bin is writable by users other"),
+        (facts(way=with_step(0, mode=stat.S_IFDIR | 0o1777)), "/ is writable by users other"),
         (facts(way=with_step(1, owner=1000)), "/bin belongs to user 1000"),
     ],
 )
@@ -96,11 +96,11 @@ def test_a_program_is_looked_up_inside_the_hosts_root(root: Path) -> None:
     (root / "bin").symlink_to("/usr/bin")
     assert trusted_program(root, "/bin/containerd") == "/usr/bin/containerd"
     (root / "usr/bin").chmod(0o777)
-    with pytest.raises(HostFailed, match="is not run: /usr/bin can be written by others"):
+    with pytest.raises(HostFailed, match="is not run: /usr/bin is writable by users other"):
         trusted_program(root, "/bin/containerd")
     (root / "usr/bin").chmod(0o755)
     (root / "usr/bin/containerd").chmod(0o644)
-    with pytest.raises(HostFailed, match="it is no program"):
+    with pytest.raises(HostFailed, match="it is not a program"):
         trusted_program(root, "/bin/containerd")
     with pytest.raises(HostFailed, match="cannot be run: No such file"):
         trusted_program(root, "/usr/bin/sh")
@@ -164,7 +164,7 @@ def test_a_socket_whose_folder_others_can_write_is_not_used(root: Path) -> None:
         with connect(root, "/run/s"):
             pass
         (root / "run").chmod(0o1777)
-        with pytest.raises(HostFailed, match="is not used: /run can be"), connect(root, "/run/s"):
+        with pytest.raises(HostFailed, match="not used: /run is writable"), connect(root, "/run/s"):
             pass
     (root / "run").chmod(0o755)
     with (

@@ -153,7 +153,7 @@ def test_files_that_containerd_reads_otherwise_are_never_put_in_place(
     before = host.everything()
     dump = host.effective(ROOT_FILE)
     monkeypatch.setattr(ModelHost, "effective", lambda *_: dump)
-    with pytest.raises(HostFailed, match="reads the new files otherwise: enable_cdi is off"):
+    with pytest.raises(HostFailed, match="interprets the new files differently: enable_cdi is off"):
         prepare_containerd(host)
     assert host.everything() == before
     assert host.calls == []
@@ -179,7 +179,7 @@ def test_a_distribution_with_a_layout_of_its_own_is_refused_by_name(host: ModelH
 def test_what_nobody_would_start_again_is_not_ended(host: ModelHost, change: bool) -> None:
     host.set(restarted_by=None)
     before = host.everything()
-    with pytest.raises(CannotConfigure, match="nothing is known that would start it again"):
+    with pytest.raises(CannotConfigure, match="nothing is known to restart"):
         prepare_containerd(host, change=change)
     assert host.everything() == before
 
@@ -256,7 +256,9 @@ def edit(host: ModelHost, path: str = ROOT_FILE) -> Callable[[], None]:
 
 
 def test_an_edit_before_the_write_is_kept(host: ModelHost) -> None:
-    with pytest.raises(EditConflict, match=r"config.toml was changed by somebody else meanwhile"):
+    with pytest.raises(
+        EditConflict, match=r"config.toml was changed by someone else in the meantime"
+    ):
         prepare_containerd(host, require_turn=edit(host))
     assert text(host, ROOT_FILE) == off(3) + "# the administrator's\n"
     assert not host.path(DROP_IN).exists()
@@ -267,7 +269,7 @@ def test_an_edit_before_the_write_is_kept(host: ModelHost) -> None:
 def test_an_edit_before_the_roll_back_is_kept_and_told(host: ModelHost, path: str) -> None:
     host.set(between=edit(host, path))
     host.restarts[:] = [False, True]
-    with pytest.raises(HostFailed, match=r"did not come back; .*changed by somebody .*left as it"):
+    with pytest.raises(HostFailed, match=r"did not come back; .*changed by someone .*left as it"):
         prepare_containerd(host)
     assert text(host, path) == off(3) + "# the administrator's\n"
 

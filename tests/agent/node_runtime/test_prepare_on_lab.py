@@ -232,7 +232,7 @@ def test_an_edit_in_the_middle_is_not_lost(restored: RunningLab, when: str) -> N
     restart(lab)
     said = python_on_node(lab, EDITED.format(path=FILE, when=when))
     assert said.startswith("failed:")
-    assert f"{FILE} was changed by somebody else meanwhile" in said
+    assert f"{FILE} was changed by someone else in the meantime" in said
     assert on_node(lab, "cat", FILE).endswith("# edited meanwhile\n")
     assert on_node(lab, "sh", "-c", f"ls {DROP_IN} 2>&1 || true").count("No such file") == 1
     lab.until(lambda: "io.containerd" in try_plugins(lab))
@@ -259,7 +259,7 @@ def test_a_containerd_that_nobody_would_start_again_is_not_ended(restored: Runni
     before = on_node(lab, "pgrep", "-o", "-x", "containerd")
     said = python_on_node(lab, NO_SUPERVISOR)
     assert said.startswith("refused:")
-    assert "nothing is known that would start it again" in said
+    assert "nothing is known to restart" in said
     assert on_node(lab, "pgrep", "-o", "-x", "containerd") == before
     assert on_node(lab, "cat", FILE) == off
 
@@ -310,7 +310,7 @@ def test_a_systemctl_that_others_can_write_is_not_run(with_systemctl: RunningLab
         + "\nexcept HostFailed as failure:\n    print('failed:', failure)"
     )
     said = python_on_node(lab, refused)
-    reason = "can be written by others than root"
+    reason = "is writable by users other than root"
     assert said == f"failed: /usr/bin/systemctl is not run: /usr/bin/systemctl {reason}"
     assert on_node(lab, "sh", "-c", "cat /run/systemctl.log 2>&1 || true").count("No such file")
 

@@ -248,7 +248,7 @@ def test_containers_find_the_driver_and_learn_that_it_is_too_old(deployed: Deplo
             run(deployed, namespace, manifest)
         deployed.until(lambda: phase(deployed, namespace, "fit") == "Succeeded")
         deployed.until(lambda: phase(deployed, namespace, "late") == "Failed")
-        reason = "NVIDIA_REQUIRE_CUDA=cuda>=13.0, but driver 550.163.01 gives CUDA 12.4"
+        reason = "NVIDIA_REQUIRE_CUDA=cuda>=13.0, but driver 550.163.01 supports CUDA 12.4"
         assert any(reason in told for told in events(deployed, namespace, "Failed"))
 
 

@@ -50,7 +50,7 @@ def test_a_container_with_a_share_and_another_gpu_waits_with_the_reason(
 
         def waits(name: str) -> bool:
             waiting = state(name).get("waiting", {})
-            sentence = f"{SHARED}: container c0 also has {GPU}, and the driver's library"
+            sentence = f"{SHARED}: container c0 also has {GPU}, whose driver library"
             return (
                 waiting.get("reason") == "CreateContainerConfigError"
                 and sentence in waiting["message"]

@@ -178,7 +178,7 @@ def test_a_second_agent_on_a_node_waits_and_says_for_whom(deployed: Deployment) 
             "spec": {**spec, "containers": [container]},
         }
         deployed.lab.apply(manifest)
-        words = f"the Divvy agent of {NAMESPACE}/divvy is at work on this node"
+        words = f"the Divvy agent of {NAMESPACE}/divvy is already running on this node"
         deployed.until(
             lambda: words in deployed.lab.try_kubectl("logs", "second", f"-n={namespace}").stdout
         )
