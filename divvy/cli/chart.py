@@ -63,7 +63,7 @@ _Pools = Annotated[
 _Without = Annotated[
     list[str] | None,
     typer.Option(
-        "--without", help="Do without what it refuses (repeatable).", rich_help_panel=_OPERATOR
+        "--without", help="Leave out what it refuses (repeatable).", rich_help_panel=_OPERATOR
     ),
 ]
 _Namespace = Annotated[

@@ -23,7 +23,7 @@ def check_held(cluster: Cluster, *, preview: bool) -> None:
     more = f" and {len(pods) - _SHOWN} more" if len(pods) > _SHOWN else ""
     said = (
         f"pods hold claims: {', '.join(pods[:_SHOWN])}{more}; without a profile with `claims` "
-        "nobody gives their devices back, and they stay Terminating: end them first"
+        "nothing returns their devices, and they stay Terminating: end them first"
     )
     if not preview:
         fail(said)

@@ -43,7 +43,8 @@ def fit(
         bool, typer.Option("--pending", help="The pods that wait for a node in the cluster.")
     ] = False,
     live: Annotated[
-        bool, typer.Option("--live", help="On the nodes that there are, beside what is held now.")
+        bool,
+        typer.Option("--live", help="On the nodes that there are, alongside what is held now."),
     ] = False,
     output: Annotated[View, typer.Option("-o", "--output", help="The format.")] = View.TEXT,
     out: OutFile = None,

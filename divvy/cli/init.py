@@ -110,7 +110,7 @@ def _complete(seen: Survey, answers: Answers, profiles: Mapping[str, Any]) -> Dr
             break
         if not _is_terminal():
             options = "\n".join(f"  {one.text}: {one.option}" for one in result.questions)
-            fail(f"what the cluster does not tell, options have to:\n{options}")
+            fail(f"these options must supply what the cluster does not reveal:\n{options}")
         more = [answer for question in result.questions for answer in _ask(question)]
         answers = Answers((*answers.given, *more))
     if not result.cluster:
@@ -123,7 +123,7 @@ def _refuse_empty(nodes: int, result: Draft) -> NoReturn:
     if reasons:
         fail(f"no node has GPUs that a stack file can describe:{reasons}")
     fail(
-        f"none of {nodes} nodes tells of a GPU, by nvidia.com/… resources or by labels; name those "
+        f"none of {nodes} nodes shows a GPU, by nvidia.com/… resources or by labels; name those "
         "that have some: --gpus 'NODES=NUMBER' --model 'NODES=MODEL'"
     )
 

@@ -68,7 +68,8 @@ _Burn = Annotated[
 ]
 _Out = Annotated[Path, typer.Option("--out", help="Folder for the reports.")]
 _Nodes = Annotated[
-    int | None, typer.Option("--nodes", min=1, help="Only so many nodes of each pool and profile.")
+    int | None,
+    typer.Option("--nodes", min=1, help="At most this many nodes of each pool and profile."),
 ]
 _Require = Annotated[
     bool,

@@ -55,7 +55,7 @@ def describe(
     """
     for resource in offered:
         if without_suffix(resource) != GPU and not resource.startswith(_MIG):
-            raise Unexplained(f"offers {resource}, and what that is only its device plugin knows")
+            raise Unexplained(f"offers {resource}, which only its device plugin can interpret")
     if not offered:
         if node.divvy:
             raise Unexplained("is served by Divvy already, which advertises no resource there")
@@ -70,7 +70,7 @@ def describe(
         return _with_mig(node, model, gpus, cards, mig)
     rules = _card_rules(node, cards, gpus)
     if gpus is not None and len(rules) != gpus:
-        raise Unexplained(f"offers {_listed(cards)}, which are not of {gpus} GPUs")
+        raise Unexplained(f"offers {_listed(cards)}, which do not match {gpus} GPUs")
     return _described(rules)
 
 
@@ -93,7 +93,7 @@ def _card_rules(node: GpuNode, cards: Mapping[str, int], gpus: int | None) -> li
         if not replicas or count % replicas or (renamed and replicas == 1):
             raise Unexplained(f"offers {_listed(cards)}, which no number of replicas explains")
         if count // replicas > MAX_GPUS:
-            raise Unexplained(f"offers {_listed(cards)}, which are of more than {MAX_GPUS} GPUs")
+            raise Unexplained(f"offers {_listed(cards)}, which need more than {MAX_GPUS} GPUs")
         rules += [_rule(node, {}, _Sharing(replicas, renamed))] * (count // replicas)
     return rules
 

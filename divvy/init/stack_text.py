@@ -64,8 +64,9 @@ def remarks(draft: Draft, others: Sequence[Other]) -> list[str]:
         )
     if draft.assumed:
         said.append(
-            f"Which GPU of a node has which part of {', '.join(draft.assumed)}, the API does not "
-            "tell: compare with `nvidia-smi -L` on a node, and move the indices."
+            "The API does not reveal which GPU of a node has which part of "
+            f"{', '.join(draft.assumed)}: compare with `nvidia-smi -L` on a node, and move the "
+            "indices."
         )
     chosen = [pool.get("select", {}) for pool in draft.cluster.get("pools", {}).values()]
     if any(HOSTNAME in select for select in chosen):

@@ -39,7 +39,7 @@ def _names(names: Names) -> Iterator[Problem]:
         elif name in seen:
             yield problem(
                 ("names", key),
-                f"{name} stands for {seen[name]} too",
+                f"{name} is also used for {seen[name]}",
                 "every resource needs a name of its own",
             )
         seen.setdefault(name, f"`names.{key}`")
@@ -64,7 +64,7 @@ def _alone(claims: Claims, keys: Keys) -> Iterator[Problem]:
         if default % step:
             yield problem(
                 (*keys, "claims", "shares", "default"),
-                f"is {default} MiB, no multiple of the step of {step} MiB",
+                f"is {default} MiB, not a multiple of the step of {step} MiB",
                 f"{default // step * step or step}Mi or {-(-default // step) * step}Mi",
             )
 
@@ -72,7 +72,7 @@ def _alone(claims: Claims, keys: Keys) -> Iterator[Problem]:
 def _mixed(name: str, profile: Profile, index: int) -> Problem:
     return problem(
         _keys(name, profile, index),
-        "is for the device plugin beside a rule with `claims`",
+        "uses the device plugin, but another rule has `claims`",
         "a node is served by one of them: write `claims` in every rule, or in none",
     )
 
@@ -124,8 +124,8 @@ def _fits(claims: Claims, keys: Keys, model: GpuModel, where: str) -> Iterator[P
     if memory < LEAST_STEPS * step:
         yield problem(
             (*keys, "claims", "shares", "memory", "step"),
-            f"is {step} MiB, and Kubernetes wants a GPU to hold two steps: {where} has {memory} "
-            "MiB for shares",
+            f"is {step} MiB, but Kubernetes requires a GPU to hold at least two steps: {where} has "
+            f"{memory} MiB for shares",
             f"{memory // LEAST_STEPS}Mi at most",
         )
     default = shares.default_mib or 0

@@ -21,7 +21,7 @@ def floor_problems(cluster: Cluster, version: str) -> tuple[str, ...]:
     names = ", ".join(users)
     return (
         f"Kubernetes is {version}, and profiles with `claims` ({names}) need {least} or newer: "
-        "1.36.0 and 1.36.1 hand out one GPU twice, and older ones cannot divide devices",
+        "1.36.0 and 1.36.1 can allocate one GPU twice, and older ones cannot divide devices",
     )
 
 
@@ -35,7 +35,7 @@ def floor_warnings(cluster: Cluster, version: str) -> tuple[str, ...]:
     return (
         f"{nodes} nodes have GPUs that are whole, shared or divided on demand: below Kubernetes "
         f"1.37 the scheduler's work for each pod grows with all of them (100 nodes: 0.4 pods a "
-        f"second; {version} runs here); `claims: {{shares: {{}}}}` has no such limit",
+        f"second; this cluster runs {version}); `claims: {{shares: {{}}}}` has no such limit",
     )
 
 

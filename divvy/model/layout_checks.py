@@ -179,7 +179,7 @@ def _limit_fits(rule: Rule, keys: Keys, model: GpuModel) -> Iterator[Problem]:
             yield problem(
                 where,
                 f"for {offer.replicas} replicas is {limit_mib * offer.replicas} MiB, more than the "
-                f"{room} MiB of {name}: the last to come would not get theirs",
+                f"{room} MiB of {name}: the last replicas would not get theirs",
                 f"{room // offer.replicas}Mi at most, or write auto; or `oversubscribe`, so that "
                 "the host's memory takes what the GPU has no room for",
             )

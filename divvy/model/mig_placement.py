@@ -109,7 +109,7 @@ def _check_profiles(geometry: MigGeometry, wanted: Mapping[str, int]) -> None:
     ]
     if len(media) > 1:
         raise NoPlacement(
-            f"{' and '.join(media)} both want the media extensions, "
+            f"{' and '.join(media)} both need the media extensions, "
             "and only one instance of a card has them"
         )
     _check_engines(geometry, wanted)
@@ -224,7 +224,7 @@ def _proof(geometry: MigGeometry, wanted: Mapping[str, int], fixed: Sequence[Pla
         ]
         return f"{need}; {_all_of(spans)} taken: {', '.join(takers)}"
     others_text = _counted([*(placement.profile for placement in fixed), *(p.name for p in rest)])
-    return f"{need}; wherever {others_text} lie, {_none_of(spans)} stays free"
+    return f"{need}; wherever {others_text} are placed, {_none_of(spans)} left free"
 
 
 def _smallest_core(
@@ -254,7 +254,7 @@ def _all_of(spans: Sequence[str]) -> str:
 
 
 def _none_of(spans: Sequence[str]) -> str:
-    return "it never" if len(spans) == 1 else "neither" if len(spans) == 2 else "none of them"
+    return "it is never" if len(spans) == 1 else "neither is" if len(spans) == 2 else "none is"
 
 
 def _counted(names: Sequence[str]) -> str:

@@ -72,7 +72,7 @@ class MemoryLimit(StackPart):
     def _by_the_limiter(self) -> "MemoryLimit":
         if self.oversubscribe > 1 and self.action != "prevent":
             raise ValueError(
-                "has `oversubscribe`, which takes the limiter: write `action: prevent`, or leave "
+                "has `oversubscribe`, which needs the limiter: write `action: prevent`, or leave "
                 "it out"
             )
         return self
@@ -117,7 +117,7 @@ class TimeSlicing(StackPart):
         if self.replicas > MAX_GATED_REPLICAS:
             raise ValueError(
                 f"has `compute` for {self.replicas} replicas: {MAX_GATED_REPLICAS} is the maximum, "
-                "since a share looks at no more others"
+                "since a share tracks no more than that"
             )
         return self
 

@@ -287,7 +287,7 @@ def _hardware_problems(pool: Pool, gpus: Sequence[GpuFacts]) -> list[str]:
     problems = []
     if len(gpus) != pool.hardware.gpus:
         problems.append(
-            f"the node shows {len(gpus)} GPUs, the stack file says {pool.hardware.gpus}"
+            f"the node has {len(gpus)} GPUs, but the stack file says {pool.hardware.gpus}"
         )
     try:
         wanted = hardware_model(pool.hardware)
@@ -295,7 +295,7 @@ def _hardware_problems(pool: Pool, gpus: Sequence[GpuFacts]) -> list[str]:
         return problems
     others = sorted({gpu.product for gpu in gpus if not _is_of(wanted, gpu)})
     if others:
-        problems.append(f"the node has {', '.join(others)}, the stack file says {wanted.name}")
+        problems.append(f"the node has {', '.join(others)}, but the stack file says {wanted.name}")
     return problems
 
 

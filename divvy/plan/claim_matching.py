@@ -52,7 +52,7 @@ def unknown_capacity(request: Request, device: LiveDevice) -> str:
     for name in (*request.unknown, *asked):
         short = name.rpartition("/")[2]
         if "/" in name and short in has:
-            return f"has no {name}; the claim has to call it {short}"
+            return f"has no {name}; the claim must call it {short}"
         return f"has no {name}, only {' and '.join(has)}"
     return ""
 
@@ -64,7 +64,7 @@ def too_much(request: Request, device: LiveDevice) -> str:
     else:
         memory, cores = share_size(request, device)
         if cores > device.cores:
-            return f"{cores} % of its time are asked for"
+            return f"{cores} % of its time is requested"
         if request.turns is not None and request.turns > 1:
             return f"a claim gets one share of it, not {request.turns}"
     if memory <= device.memory_mib:

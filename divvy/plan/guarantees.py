@@ -43,8 +43,8 @@ MIG = Guarantees(
     nvidia_smi="slice: one MIG device",
 )
 FILES = Guarantees(
-    memory="none: the files are shared by all who hold them",
-    compute="none: the files are shared by all who hold them",
+    memory="none: the files are shared by all containers that hold them",
+    compute="none: the files are shared by all containers that hold them",
     faults="shared: whoever holds the files can disturb the others",
     nvidia_smi="nothing: not an NVIDIA device",
 )
@@ -60,7 +60,7 @@ def guarantees(offer: Offer) -> Guarantees:
     elif offer.memory_prevented:
         memory = (
             f"prevented: the driver library in the container refuses more than "
-            f"{offer.memory_limit_mib} MiB; a program that goes round it is noticed, not stopped"
+            f"{offer.memory_limit_mib} MiB; a program that bypasses it is noticed, not stopped"
         )
         if offer.memory_oversubscribed:
             memory += f"; what the {device} has no room for goes to the host's memory, and is slow"
@@ -68,17 +68,17 @@ def guarantees(offer: Offer) -> Guarantees:
         limit = f"{offer.memory_limit_mib} MiB"
         memory = f"watched: a container above {limit} is terminated, but not before it exceeds it"
     else:
-        memory = f"watched: use above {offer.memory_limit_mib} MiB is noticed, not prevented"
+        memory = f"watched: usage above {offer.memory_limit_mib} MiB is noticed, not prevented"
     compute = f"time-shared: up to {offer.replicas} containers take turns, without a fixed share"
     if offer.compute == "share":
         compute = (
             f"weighted: about 1/{offer.replicas} of the GPU's time while others want theirs, more "
-            "while they do not; the driver library in the container sees to it"
+            "while they do not; enforced by the driver library in the container"
         )
     elif offer.compute == "cap":
         compute = (
-            f"capped: about 1/{offer.replicas} of the GPU's time at most; the driver library in "
-            "the container sees to it"
+            f"capped: about 1/{offer.replicas} of the GPU's time at most; enforced by the "
+            "driver library in the container"
         )
     if offer.kind == "gpu":
         return Guarantees(
@@ -105,19 +105,19 @@ def share_guarantees(
     """Return what a share of a GPU, claimed by its size, guarantees its container."""
     memory = (
         "prevented: the driver library in the container refuses more than the share's size; a "
-        "program that goes round it is noticed, not stopped"
+        "program that bypasses it is noticed, not stopped"
     )
     if oversubscribed:
         memory += "; what the GPU has no room for goes to the host's memory, and is slow"
     if compute == "cap":
         words = (
-            "capped: about the share's part of the GPU's time at most; the driver library in the "
-            "container sees to it"
+            "capped: about the share's part of the GPU's time at most; enforced by the driver "
+            "library in the container"
         )
     else:
         words = (
             "weighted: about the share's part of the GPU's time while others want theirs, more "
-            "while they do not; the driver library in the container sees to it"
+            "while they do not; enforced by the driver library in the container"
         )
     whom = "every container of the same tenant" if tenants else "every container"
     return Guarantees(

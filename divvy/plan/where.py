@@ -75,7 +75,7 @@ class Where:
             found = self._affinity(labels)
             if found is False:
                 wanted = " or ".join(_term_words(one) for one in self.terms) or "nothing"
-                return Suits(printable(f"is not what the pod's node affinity wants: {wanted}"))
+                return Suits(printable(f"is not what the pod's node affinity requires: {wanted}"))
             if found is None:
                 wanted = " or ".join(_term_words(one) for one in self.terms)
                 unless.append(printable(f"suit the pod's node affinity: {wanted}"))
@@ -145,8 +145,8 @@ def _instead(labels: Labels, key: str, value: str) -> str:
     if has is None and key == PRODUCT and labels.products:
         has = " or ".join(sorted(labels.products))
     if has is None:
-        return f"has no label {key}={value}, which the pod wants"
-    return f"has {key}={has}, and the pod wants {value}"
+        return f"has no label {key}={value}, which the pod requires"
+    return f"has {key}={has}, but the pod requires {value}"
 
 
 def _term(labels: Labels, term: Mapping[str, Any]) -> bool | None:

@@ -19,7 +19,7 @@ def fit_text(fit: Fit) -> RenderableType:
     wanted = sum(one.wanted for one in fit.pods)
     fitting = sum(one.fitting for one in fit.pods)
     unknown = sum(one.unknown for one in fit.pods)
-    against = "beside what is held now" if fit.is_live else "where nothing is held"
+    against = "alongside what is held now" if fit.is_live else "where nothing is held"
     said = f": {fitting} of {_pods(wanted)} fit {against}"
     said += f", {unknown:,} {'is' if unknown == 1 else 'are'} unknown" if unknown else ""
     heading = Text.assemble((fit.cluster, "bold"), said)

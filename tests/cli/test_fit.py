@@ -158,8 +158,8 @@ prod: 0 of 3 pods fit where nothing is held, 2 are unknown
 
 default/web (Deployment, 3 pods): 2 unknown, 1 does not fit
   2 on pool training: GPU 0: whole
-  pool training has not free what it claims: 1 whole GPU; held by default/web;
-  not looked at in claim mine: conditions (CEL)""",
+  pool training has no room left for 1 whole GPU; held by default/web; not
+  looked at in claim mine: conditions (CEL)""",
         ),
     ],
 )
@@ -195,7 +195,7 @@ def test_live_counts_what_is_held_on_the_nodes_that_there_are(api: Api) -> None:
     api.pod("old", 2, "n1")
     code, text = run("pods.yaml", "-s", "prod", "--live")
     assert code == 2
-    assert "prod: 0 of 2 pods fit beside what is held now" in text
+    assert "prod: 0 of 2 pods fit alongside what is held now" in text
     assert (
         "node n1 (training) offers 4 nvidia.com/gpu, 2 are free, it needs 3; held by team/old"
         in " ".join(text.split())
@@ -221,7 +221,7 @@ def test_pending_pods_are_those_of_the_cluster_without_a_node(api: Api) -> None:
     assert (code, text.splitlines()[0]) == (0, "prod: 2 of 2 pods fit where nothing is held")
     assert text.index("waits-longer") < text.index("waits:")
     code, text = run("--pending", "--live", "-s", "prod")
-    assert (code, text.splitlines()[0]) == (2, "prod: 1 of 2 pods fit beside what is held now")
+    assert (code, text.splitlines()[0]) == (2, "prod: 1 of 2 pods fit alongside what is held now")
 
 
 @pytest.mark.usefixtures("api")

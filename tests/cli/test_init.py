@@ -259,7 +259,7 @@ def test_a_wrong_option_is_one_error_and_writes_nothing(
 def test_a_cluster_without_gpus(api: Api) -> None:
     api.answers["/api/v1/nodes"] = [node("cpu-1", {}), node("cpu-2", {})]
     said = init("prod", expect=1).stderr
-    assert "none of 2 nodes tells of a GPU" in said
+    assert "none of 2 nodes shows a GPU" in said
     init("prod", "--gpus", "cpu-1=2", "--model", "cpu-1=T4")
     assert cluster()["profiles"] == {"whole": {}}
 

@@ -207,7 +207,7 @@ def test_a_stack_gets_claims_changes_them_and_gives_them_up(
         own.run("preview")
         hold_claim(cluster)
         del own.value["profiles"]["by-size"]
-        held = "pods hold claims: default/train; without a profile with `claims` nobody gives"
+        held = "pods hold claims: default/train; without a profile with `claims` nothing returns"
         assert f"warning: {held}" in own.run("preview", expect=2)
         assert f"error: {held}" in own.run("up", "--yes", expect=1)
         assert f"error: {held}" in own.run("destroy", "--yes", expect=1)

@@ -101,7 +101,7 @@ def test_refusals_say_why(layout, words):
 
 
 def test_media_extensions_of_two_sizes_exclude_each_other():
-    with pytest.raises(NoPlacement, match="both want the media extensions"):
+    with pytest.raises(NoPlacement, match="both need the media extensions"):
         place(gpu_model("A30").mig, {"1g.6gb+me": 1, "2g.12gb+me": 1})
 
 

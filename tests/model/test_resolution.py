@@ -123,7 +123,7 @@ def test_a_gpu_that_the_assignment_does_not_know_is_whole_and_reported():
     known = {0: UUIDS[0], 1: UUIDS[1]}
     node = resolve(cluster(), chosen("split"), gpus(3), known)
     assert [gpu.rule for gpu in node.gpus] == [0, 0, -1]
-    assert node.problems == ("the node shows 3 GPUs, the stack file says 4",)
+    assert node.problems == ("the node has 3 GPUs, but the stack file says 4",)
 
 
 def test_uuids_and_model_globs_select():
@@ -172,7 +172,7 @@ def test_a_card_that_cannot_be_the_undescribed_one_is_reported(product, memory, 
     )
     seen = [GpuFacts(0, UUIDS[0], product, memory, model)]
     node = resolve(stack, Selection("main", "p", "pool", None), seen)
-    assert node.problems == (f"the node has {product}, the stack file says Z1",)
+    assert node.problems == (f"the node has {product}, but the stack file says Z1",)
 
 
 def test_a_card_whose_mig_table_is_not_published_is_offered_whole():

@@ -152,7 +152,9 @@ def test_classes_of_others_are_not_ours() -> None:
 
 def test_a_template_that_does_not_exist_is_told() -> None:
     event = {"reason": "FailedResourceClaimCreation", "message": "template not found"}
-    assert notes_of(_pod(), (), [event]) == ("its claim is not made yet: template not found",)
+    assert notes_of(_pod(), (), [event]) == (
+        "its claim has not been created yet: template not found",
+    )
 
 
 def test_a_pod_that_runs_does_not_wait() -> None:

@@ -151,7 +151,7 @@ def test_promises_are_those_of_the_mechanism(profile, expected):
 def test_a_watched_share_is_not_called_safe():
     (only,) = planned(PROFILES, main=pool("watched")).pools
     assert only.node.devices[0].guarantees.memory == (
-        "watched: use above 10240 MiB is noticed, not prevented"
+        "watched: usage above 10240 MiB is noticed, not prevented"
     )
     assert only.node.devices[0].memory_mib == 40960
 
@@ -160,7 +160,7 @@ def test_a_limited_share_is_not_called_a_boundary():
     (only,) = planned(PROFILES, main=pool("prevented")).pools
     assert only.node.devices[0].guarantees.memory == (
         "prevented: the driver library in the container refuses more than 3000 MiB; "
-        "a program that goes round it is noticed, not stopped"
+        "a program that bypasses it is noticed, not stopped"
     )
 
 

@@ -20,8 +20,8 @@ TAINT = {"key": "team", "value": "x", "effect": "NoSchedule"}
     ("found", "reason"),
     [
         (node({"kind": "a100"}), ""),
-        (node({"kind": "t4"}), "has kind=t4, and the pod wants a100"),
-        (node({}), "has no label kind=a100, which the pod wants"),
+        (node({"kind": "t4"}), "has kind=t4, but the pod requires a100"),
+        (node({}), "has no label kind=a100, which the pod requires"),
         (node({"kind": "a100"}, unschedulable=True), "is cordoned"),
         (
             node({"kind": "a100"}, taints=[TAINT]),

@@ -202,7 +202,7 @@ def _resources_problems(keys: Keys, resources: Mapping[str, Any] | None) -> Iter
     limits, requests = quantities(sides["limits"]), quantities(sides["requests"])
     for name, number in requests.items():
         if "/" in name and limits.get(name) != number:
-            reason = "is not what the limit says; Kubernetes wants both of them equal"
+            reason = "is not what the limit says; Kubernetes requires them to be equal"
             remedy = "leave it out of requests, and write the limit alone"
             yield problem((*keys, "requests", name), reason, remedy)
 
@@ -211,7 +211,7 @@ def _quantities_problems(keys: Keys, named: Mapping[Any, Any] | None) -> Iterato
     for name, quantity in (named or {}).items():
         place = (*keys, str(name))
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            yield problem(place, "is no resource's name; one such as nvidia.com/gpu is expected")
+            yield problem(place, "is not a resource name; one such as nvidia.com/gpu is expected")
             continue
         try:
             number = parse_quantity(quantity)

@@ -73,7 +73,7 @@ def claim_shortage(
     if NodeDevices([_free(gpu) for gpu in devices.gpus], devices.spread).claim(requests) is None:
         return Shortage(Lack.TOO_MUCH, f"has no GPUs that give {asked}, even with nothing held")
     held = f"; held by {names(holders)}" if holders else ""
-    return Shortage(Lack.NOT_FREE, f"has not free what it claims: {asked}{held}")
+    return Shortage(Lack.NOT_FREE, f"has no room left for {asked}{held}")
 
 
 def _never(request: Request, devices: Sequence[LiveDevice]) -> str:

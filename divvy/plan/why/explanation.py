@@ -53,10 +53,10 @@ class Verdict:
             return f"no GPU can ever give it: {_common(self.obstacles)}"
         holders = list(dict.fromkeys(name for one in possible for name in one.holders))
         if not holders:
-            return f"waits for a GPU: {_common(possible)}"
+            return f"waiting for a GPU: {_common(possible)}"
         if self.request.count > 1:
-            return f"waits until enough of these end: {'; '.join(holders)}"
-        return f"waits until one of these ends or makes room: {'; '.join(holders)}"
+            return f"waiting for enough of these to end: {'; '.join(holders)}"
+        return f"waiting for one of these to end or make room: {'; '.join(holders)}"
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def _verdict(request: Request, gpus: Sequence[ClaimedGpu], closed: Mapping[str, 
     nodes = tuple(sorted(node for node, number in room.items() if number >= request.count))
     for node, number in sorted(room.items()):
         if node not in nodes:
-            reason = f"has room for {number} of {request.count}, and one node has to have them all"
+            reason = f"has room for {number} of {request.count}, and all must be on one node"
             obstacles.append(Obstacle(node, reason))
     return Verdict(request, nodes, tuple(obstacles))
 

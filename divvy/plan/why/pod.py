@@ -39,7 +39,7 @@ def notes_of(
 
 def _missing(events: Sequence[Mapping[str, Any]]) -> list[str]:
     return [
-        f"its claim is not made yet: {text}"
+        f"its claim has not been created yet: {text}"
         for text in _last(events, ("FailedResourceClaimCreation",))
     ]
 

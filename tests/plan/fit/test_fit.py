@@ -107,7 +107,7 @@ def test_a_taint_a_label_and_a_node_name_keep_pods_away() -> None:
     tolerating = {"tolerations": [{"key": "team", "value": "any"}]}
     assert fitted(known, pod(limits=gpu, **tolerating))
     elsewhere = pod(limits=gpu, nodeSelector={"pool": "research"}, **tolerating)
-    assert "has pool=training, and the pod wants research" in reason(known, elsewhere)
+    assert "has pool=training, but the pod requires research" in reason(known, elsewhere)
     named = pod(limits=gpu, nodeName="n-2")
     assert "node n-1 (training) is not n-2, which the pod names" in reason(known, named)
 
@@ -119,7 +119,7 @@ def test_what_the_stack_file_does_not_say_of_nodes_is_a_condition() -> None:
     assert one.places[0].unless == ("have the label disk=ssd",)
     product = "nvidia.com/gpu.product"
     other = pod(limits=limits, nodeSelector={product: "Tesla-T4"})
-    assert "and the pod wants Tesla-T4" in reason(known, other)
+    assert "but the pod requires Tesla-T4" in reason(known, other)
     same = pod(limits=limits, nodeSelector={product: "NVIDIA-A100-SXM4-40GB"})
     assert fitted(known, same)
 
@@ -170,7 +170,7 @@ def test_shares_go_to_gpus_until_no_gpu_has_room() -> None:
         ("GPU 1: 30,208 MiB, 60 %",),
     ]
     assert one.reason == (
-        "pool shared has not free what it claims: 1 share of 30,000 MiB and 60 % of a GPU's time; "
+        "pool shared has no room left for 1 share of 30,000 MiB and 60 % of a GPU's time; "
         "held by team/web"
     )
     whole = pod(limits={"nvidia.com/gpu": 1})
@@ -304,7 +304,7 @@ def sizes(**requests: str) -> dict[str, Any]:
     [
         (
             {"divvy.gpu/memory": "1Gi", "cores": "1"},
-            "pool shared has no divvy.gpu/memory; the claim has to call it memory",
+            "pool shared has no divvy.gpu/memory; the claim must call it memory",
         ),
         ({"tflops": "1"}, "pool shared has no tflops, only memory and cores"),
         (
@@ -315,7 +315,7 @@ def sizes(**requests: str) -> dict[str, Any]:
         (
             {"memory": "1Gi", "cores": "101"},
             "pool shared has no GPU that gives 1 share of 1,024 MiB and 101 % of a GPU's time: "
-            "101 % of its time are asked for",
+            "101 % of its time is requested",
         ),
         (
             {"shares": "2"},

@@ -99,8 +99,8 @@ REQUEST = "spec.devices.requests[0].exactly"
         ),
         (
             "{kind: Pod, spec: {containers: [{resources: {requests: {nvidia.com/gpu: 1}}}]}}",
-            f"{CONTAINER}.requests.nvidia.com/gpu: is not what the limit says; Kubernetes wants "
-            "both of them equal; leave it out of requests, and write the limit alone",
+            f"{CONTAINER}.requests.nvidia.com/gpu: is not what the limit says; Kubernetes requires "
+            "them to be equal; leave it out of requests, and write the limit alone",
         ),
         (
             "{kind: Pod, spec: {nodeSelector: {big: true}, containers: [{}]}}",
@@ -112,12 +112,12 @@ REQUEST = "spec.devices.requests[0].exactly"
         ),
         (
             '{kind: Pod, spec: {containers: [{resources: {limits: {"gpu\\e[2J": 1}}}]}}',
-            f"{CONTAINER}.limits.'gpu\\x1b[2J': is no resource's name; one such as nvidia.com/gpu "
+            f"{CONTAINER}.limits.'gpu\\x1b[2J': is not a resource name; one such as nvidia.com/gpu "
             "is expected",
         ),
         (
             "{kind: Pod, spec: {containers: [{resources: {limits: {1: 2}}}]}}",
-            f"{CONTAINER}.limits.1: is no resource's name; one such as nvidia.com/gpu is expected",
+            f"{CONTAINER}.limits.1: is not a resource name; one such as nvidia.com/gpu is expected",
         ),
         (
             "{kind: Pod, spec: {overhead: {cpu: lots}, containers: [{}]}}",

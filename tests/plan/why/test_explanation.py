@@ -27,13 +27,13 @@ def test_what_is_free_is_said_to_be_free() -> None:
 def test_a_free_gpu_on_a_node_that_the_pod_may_not_go_to_is_not_free() -> None:
     both = [*slices("n", ON_DEMAND, gpus=1), *slices("m", ON_DEMAND, gpus=1)]
     held = [claim("s", "n", "gpu-n-0", None, None)]
-    closed = {"m": "has no label kind=a, which the pod wants"}
+    closed = {"m": "has no label kind=a, which the pod requires"}
     gpus = claimed_gpus(both, held)
     (verdict,) = explain("team/pod", [Request(1, "gpu")], gpus, closed=closed).verdicts
     assert verdict.nodes == ()
-    assert verdict.conclusion == "waits until one of these ends or makes room: team/s"
+    assert verdict.conclusion == "waiting for one of these to end or make room: team/s"
     assert [one.words for one in verdict.obstacles] == [
-        "m: has no label kind=a, which the pod wants",
+        "m: has no label kind=a, which the pod requires",
         "n GPU 0: is held: team/s",
     ]
 
@@ -101,8 +101,8 @@ def test_shares_of_one_claim_have_to_be_on_one_node() -> None:
     verdict = _verdict(Request(2, "share", 3000, None, 30), [], one_each)
     assert verdict.nodes == ()
     assert [one.words for one in verdict.obstacles] == [
-        "m: has room for 1 of 2, and one node has to have them all",
-        "n: has room for 1 of 2, and one node has to have them all",
+        "m: has room for 1 of 2, and all must be on one node",
+        "n: has room for 1 of 2, and all must be on one node",
     ]
 
 
@@ -131,13 +131,13 @@ def test_the_eighth_mig_device_names_the_seven() -> None:
         (Request(1, "share", 10, no_types=("a100",)), "is NVIDIA A100-SXM4-40GB (2 GPUs)"),
         (
             Request(1, "share", unknown=("divvy.gpu/memory",)),
-            "has no divvy.gpu/memory; the claim has to call it memory (2 GPUs)",
+            "has no divvy.gpu/memory; the claim must call it memory (2 GPUs)",
         ),
         (
             Request(1, "share", 10, unknown=("tflops",)),
             "has no tflops, only memory and cores (2 GPUs)",
         ),
-        (Request(1, "share", 10, cores=101), "101 % of its time are asked for (2 GPUs)"),
+        (Request(1, "share", 10, cores=101), "101 % of its time is requested (2 GPUs)"),
         (Request(1, "share", 10, turns=2), "a claim gets one share of it, not 2 (2 GPUs)"),
         (Request(1, "gpu", 40961), "40,961 MiB are more than its 40,960 (2 GPUs)"),
         (Request(1, "gpu", cores=10), "has no cores, only memory (2 GPUs)"),
@@ -170,7 +170,7 @@ def test_another_tenant_holds_the_gpu() -> None:
 def test_a_fault_is_named() -> None:
     listed = slices("n", ON_DEMAND, gpus=1, taints={0: "xid-79"})
     verdict = _verdict(SHARE, [], listed)
-    assert verdict.conclusion == ("waits for a GPU: takes no new pods: divvy.gpu/fault=xid-79")
+    assert verdict.conclusion == ("waiting for a GPU: takes no new pods: divvy.gpu/fault=xid-79")
 
 
 def test_without_any_gpu_by_claims() -> None:
