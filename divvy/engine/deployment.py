@@ -116,7 +116,7 @@ class Deployment:
             if old.protect:
                 raise StepFailed(
                     f"{urn_name(old.urn)} is protected, and would be deleted, since the program "
-                    "now only reads a resource of that name: take `protect` off first"
+                    "now only reads a resource of that name: remove `protect` first"
                 )
             self._state.replaced(resource, old)  # the stack's own object of that name goes
         else:

@@ -181,8 +181,8 @@ class DynamicProvider:
     def find(self, begun: ResourceState) -> ResourceState | None:
         """Raise StepFailed: without an id a dynamic provider cannot be asked."""
         raise StepFailed(
-            "whether its dynamic provider has made it cannot be told. It is made again when the "
-            "program registers it; `divvy refresh --clear-pending-creates` forgets it"
+            "whether its dynamic provider has made it cannot be determined. It is made again when "
+            "the program registers it; `divvy refresh --clear-pending-creates` forgets it"
         )
 
     def object_name(self, inputs: Mapping[str, Any]) -> str:

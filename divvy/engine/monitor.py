@@ -171,7 +171,7 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer, engine_pb2_grpc.EngineS
 
     def RequirePulumiVersion(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Accept any range: the engine is none of Pulumi's releases, and says so once."""
-        text = f"the program wants Pulumi {request.pulumi_version_range}; this is divvy's engine"
+        text = f"the program requires Pulumi {request.pulumi_version_range}; this is divvy's engine"
         self._said("info", text, "")
         return engine_pb2.RequirePulumiVersionResponse()
 

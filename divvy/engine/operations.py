@@ -146,8 +146,8 @@ def destroy(target: Target, watcher: Watcher) -> Summary:
         for pending in state.pending():
             if pending.urn in target.targets or not target.targets:
                 text = (
-                    "its creation was interrupted, and whether it exists cannot be told: look for "
-                    "it yourself; `divvy refresh --clear-pending-creates` forgets it"
+                    "its creation was interrupted, and whether it exists cannot be determined: "
+                    "look for it yourself; `divvy refresh --clear-pending-creates` forgets it"
                 )
                 deployment.failed(pending.urn, text)
     return deployment.summary

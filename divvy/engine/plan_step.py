@@ -53,7 +53,7 @@ def _replace(goal: Goal, old: ResourceState, diff: Diff, *, possible: bool = Tru
     if old.protect:
         raise StepFailed(
             f"{goal.name} is protected and cannot be replaced (because of "
-            f"{', '.join(diff.replace)}): take `protect` off first"
+            f"{', '.join(diff.replace)}): remove `protect` first"
         )
     asked = goal.delete_before_replace if possible else None
     return Step("replace", diff.changed, diff.replace, diff.before if asked is None else asked)

@@ -95,7 +95,7 @@ class StepRunner:
         """Delete resources, dependents first, independent ones at the same time."""
         for resource in outgoing:
             if resource.protect and not resource.delete:
-                text = f"{resource.urn} is protected: take `protect` off first"
+                text = f"{resource.urn} is protected: remove `protect` first"
                 self._outcome.failed(resource.urn, text)
         if not self._outcome.summary.failures:
             dependents_first(outgoing, self._delete, self._parallel)
@@ -171,7 +171,7 @@ class StepRunner:
                 if one.protect:
                     raise StepFailed(
                         f"{urn_name(one.urn)} is protected and would have to be replaced with "
-                        f"{urn_name(old.urn)}: take `protect` off first"
+                        f"{urn_name(old.urn)}: remove `protect` first"
                     )
             for one in users:
                 self._displaced[one.urn] = (one, f"{urn_name(old.urn)} is replaced", gone)

@@ -148,7 +148,7 @@ def exists(reference: str, *, insecure: bool = False) -> bool:
     except BuildFailed as problem:
         if any(absent in str(problem) for absent in _ABSENT):
             return False
-        raise BuildFailed(f"whether {reference} is still there cannot be told: {problem}") from None
+        raise BuildFailed(f"cannot tell whether {reference} still exists: {problem}") from None
     return True
 
 

@@ -38,8 +38,8 @@ def alert_groups(generation: str) -> list[dict[str, Any]]:
                     "5m",
                     "warning",
                     "{{ $labels.node }} follows an old configuration",
-                    "Its agent did not hear of the newest one, or refused it; the reason is in "
-                    f"the node's annotation {STATUS_ANNOTATION}.",
+                    "Its agent has not received the latest one, or has refused it; the reason is "
+                    f"in the node's annotation {STATUS_ANNOTATION}.",
                 ),
                 _alert(
                     "DivvyMemoryOverShare",
@@ -48,7 +48,7 @@ def alert_groups(generation: str) -> list[dict[str, Any]]:
                     "warning",
                     "{{ $labels.namespace }}/{{ $labels.pod }} uses more GPU memory than its limit",
                     "{{ $value }} MiB more than the memoryLimit of its {{ $labels.resource }} on "
-                    "{{ $labels.node }}: pods beside it may run out of memory.",
+                    "{{ $labels.node }}: other pods on the GPU may run out of memory.",
                 ),
             ],
         }

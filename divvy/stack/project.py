@@ -14,7 +14,7 @@ _FILE = "Pulumi.yaml"
 # Keys of Pulumi.yaml that change what a run does, and that the embedded engine does not know.
 _UNSUPPORTED = {
     "config": "write the values into the stack file",
-    "requiredPulumiVersion": "the embedded engine is no release of Pulumi",
+    "requiredPulumiVersion": "the embedded engine is not a Pulumi release",
     "options": "use the command `divvy refresh`",
     "plugins": "the embedded engine has its own providers",
     "packages": "the embedded engine has its own providers",

@@ -244,8 +244,8 @@ class KubernetesProvider:
         uid = self.object_key(resource)
         if not uid:
             raise StepFailed(
-                f"{resource.id} was recorded without its uid, so that it cannot be told from an "
-                "object of somebody else: refresh the stack first"
+                f"{resource.id} was recorded without its uid, so it cannot be distinguished "
+                "from someone else's object: refresh the stack first"
             )
         obj = resource.outputs
         location = self._connection.known_location(obj)
@@ -289,7 +289,7 @@ class KubernetesProvider:
             if not is_autonamed(begun.inputs):
                 raise StepFailed(
                     f"{identity_of(begun.inputs)} exists, and whether the interrupted run made "
-                    "it cannot be told: delete it, or remove the pending operation with "
+                    "it cannot be determined: delete it, or remove the pending operation with "
                     "`divvy refresh --clear-pending-creates`"
                 )
             manager = f"{CREATOR}-{os.urandom(4).hex()}"

@@ -97,7 +97,7 @@ def _chart_yaml(chart: Chart) -> str:
     return f"""\
 apiVersion: v2
 name: {NAME}
-description: How every GPU of a cluster is cut and shared.
+description: How every GPU of a cluster is partitioned and shared.
 type: application
 version: {scalar(chart.version)}
 appVersion: {scalar(chart.app_version)}

@@ -198,12 +198,12 @@ def _container_problem() -> str:
         (
             f"{unequal}.size() > 0",
             f"{here}': ' + {unequal}[0] + "
-            + text(" is another in requests than in limits; leave it out of requests"),
+            + text(" differs between requests and limits; leave it out of requests"),
         ),
         (
             f"{_BY_SIZE} && {others}.size() > 0",
-            f"{here}' has ' + {others}[0] + ' beside ' + {_SIZE_NAMED} + "
-            + text("; a container asks for GPUs in one way"),
+            f"{here}' has ' + {others}[0] + ' together with ' + {_SIZE_NAMED} + "
+            + text("; request GPUs in only one way"),
         ),
         (
             "variables.memory in l && variables.percentage in l",
@@ -212,7 +212,7 @@ def _container_problem() -> str:
         ),
         (
             f"variables.gpu in l && ({value('gpu')} < 1 || {value('gpu')} > {MAX_CLAIMED_DEVICES})",
-            told("gpu", f"'; 1 to {MAX_CLAIMED_DEVICES} are expected beside ' + {_SIZE_NAMED}"),
+            told("gpu", f"'; 1 to {MAX_CLAIMED_DEVICES} are expected with ' + {_SIZE_NAMED}"),
         ),
         (
             f"variables.memory in l && {value('memory')} < 1",
@@ -273,7 +273,7 @@ def _types_problem() -> str:
                 f"{reserved}.size() > 0",
                 _said(f"the annotation {annotation} has ", f"{reserved}[0]")
                 + " + "
-                + text(", which is no GPU type"),
+                + text(", which is not a GPU type"),
             ),
         ]
     cases += [

@@ -234,7 +234,7 @@ def test_a_second_interrupt_ends_at_once_and_loses_nothing(trial: Trial) -> None
     assert "ended at once" in output
     assert "the creation of slow was interrupted" in trial.up()
     assert trial.names() == {"a"}
-    assert "cannot be told" in trial.destroy(expect=1)
+    assert "cannot be determined" in trial.destroy(expect=1)
     trial.refresh("--clear-pending-creates")
     trial.destroy()
     assert trial.names() == set()

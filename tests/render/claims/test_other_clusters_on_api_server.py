@@ -34,7 +34,7 @@ def test_the_usual_names_mean_nothing_then(other: ApiServer) -> None:
     assert other.dry_run(pod({GPU: 1, MEMORY: 300})).refusal == ""
     said = other.dry_run(pod({GPU: 1, OWN_MEMORY: 300}, namespace="dev")).refusal
     assert said == (
-        f"container main-0 has {GPU} beside {OWN_MEMORY}; a container asks for GPUs in one way"
+        f"container main-0 has {GPU} together with {OWN_MEMORY}; request GPUs in only one way"
     )
 
 

@@ -57,8 +57,8 @@ _TYPES = "; GPU types such as A100 or H100-PCIe, separated by commas, are expect
             {CORES: 1000},
             f"{CORES} is 1000; 1 to 100 per cent of a GPU's time are expected",
         ),
-        ({GPU: 0, MEMORY: 1}, f"{GPU} is 0; 1 to 32 are expected beside {MEMORY}"),
-        ({GPU: 33, CORES: 1}, f"{GPU} is 33; 1 to 32 are expected beside {CORES}"),
+        ({GPU: 0, MEMORY: 1}, f"{GPU} is 0; 1 to 32 are expected with {MEMORY}"),
+        ({GPU: 33, CORES: 1}, f"{GPU} is 33; 1 to 32 are expected with {CORES}"),
         ({MEMORY: "100E"}, f"{MEMORY} is 100E; a whole number such as 3000 is expected"),
     ],
 )
@@ -75,7 +75,7 @@ def test_values_out_of_range(server: ApiServer, limits: Limits, said: str) -> No
         *(
             (
                 {MEMORY: 1, other: 1},
-                f"has {other} beside {MEMORY}; a container asks for GPUs in one way",
+                f"has {other} together with {MEMORY}; request GPUs in only one way",
             )
             for other in (
                 "nvidia.com/mig-1g.5gb",
@@ -113,8 +113,8 @@ def test_requests_other_than_limits_are_not_lost(server: ApiServer) -> None:
         ({NO: "T4;V100"}, f"the annotation {NO} has T4;V100{_TYPES}"),
         ({USE: "A100,a\nb"}, f"the annotation {USE} has a b{_TYPES}"),
         ({USE: "-" * 100}, f"the annotation {USE} has {'-' * 40}{_TYPES}"),
-        ({USE: "A100,Tenant"}, f"the annotation {USE} has tenant, which is no GPU type"),
-        ({NO: "use"}, f"the annotation {NO} has use, which is no GPU type"),
+        ({USE: "A100,Tenant"}, f"the annotation {USE} has tenant, which is not a GPU type"),
+        ({NO: "use"}, f"the annotation {NO} has use, which is not a GPU type"),
         (
             {USE: ",".join(f"A100-{n}" for n in range(17))},
             f"the annotation {USE} has 17 GPU types; 16 at most are possible",
@@ -144,7 +144,7 @@ def test_types_that_are_none(server: ApiServer, annotations: dict[str, str], sai
 @pytest.mark.parametrize(
     ("count", "types", "said"),
     [
-        (33, "A100", f"container main-0: {GPU} is 33; 1 to 32 are expected beside GPU types"),
+        (33, "A100", f"container main-0: {GPU} is 33; 1 to 32 are expected with GPU types"),
         (1, "A100!", f"the annotation {USE} has A100!{_TYPES}"),
         (1, "H200", f"the annotation {USE} has h200; this cluster has a100-pcie-40gb, "),
     ],
