@@ -202,7 +202,7 @@ def test_tenants_are_never_on_one_gpu(
     tenants = [name for gpu in node.plan.gpus if gpu.claims for name in gpu.claims.tenants]
     two = list(dict.fromkeys(tenants))[:2]
     if len(two) < 2:
-        not_applicable("the profile has no two tenants")
+        not_applicable("the profile does not have two tenants")
     shares = shares_of(node)
     assert shares is not None, "tenants without shares are no valid profile"
     require_unclaimed(target, node)
@@ -248,7 +248,7 @@ def _open_shares(node: NodePromise) -> Shares:
     if shares is None:
         not_applicable("the profile has no shares")
     if all(gpu.claims is not None and gpu.claims.tenants for gpu in node.plan.gpus):
-        not_applicable("the profile's shares are for its tenants alone: CLM-08 has some")
+        not_applicable("the profile's shares are only for its tenants: CLM-08 has some")
     return shares
 
 

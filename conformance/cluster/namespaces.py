@@ -166,7 +166,7 @@ def clear_leftovers(api: Api) -> None:
         uncordon = False if CONFORMANCE_CORDON in annotations else None
         # A label that somebody has changed since is theirs.
         _mark(api, name, None if label == profile else label, None, cordon=uncordon)
-        print(f"  {name}: a run that was killed had left it on profile {profile}; taken back",
+        print(f"  {name}: a killed run left it on profile {profile}; reverted",
               file=sys.stderr)  # fmt: skip
     for name in names:
         if name.rpartition("-")[0] not in runs:

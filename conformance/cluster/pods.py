@@ -80,7 +80,7 @@ class PodNamespace:
             said = str(problem.status.message)
             # The cluster's own rules: says nothing about its GPUs.
             if problem.status.code == _FORBIDDEN or "denied" in said:
-                not_made(f"the cluster admits no {self._level} pod of ours: {said}")
+                not_made(f"the cluster does not admit our {self._level} pod: {said}")
             raise
 
     def _create(self, request: PodRequest) -> str:
@@ -102,7 +102,7 @@ class PodNamespace:
 
     def _foreign(self, node: str, image: str) -> str:
         info = self._api.get(Node, node)["status"].get("nodeInfo") or {}
-        architecture = info.get("architecture") or "of an architecture that nobody tells"
+        architecture = info.get("architecture") or "of unknown architecture"
         return (
             f"the node is {architecture}, and {image} is not for it: give one that is, "
             "or one for several architectures"

@@ -64,7 +64,7 @@ def living(api: Api, namespaces: Iterable[str], tell: Callable[[str], None]) -> 
         first |= {one: _renewed(api, one) for one, renewed in first.items() if renewed is None}
     open_ = {namespace for namespace, renewed in first.items() if renewed is not None}
     if open_:
-        tell(f"another run may be at work ({', '.join(sorted(open_))}): looking whether it is")
+        tell(f"another run may be active ({', '.join(sorted(open_))}): checking")
     alive: set[str] = set()
     deadline = time.monotonic() + LONGEST_SILENCE
     while open_ and time.monotonic() < deadline:

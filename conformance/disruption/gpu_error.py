@@ -37,7 +37,9 @@ def break_gpu(
     if number is None:
         not_applicable(f"the stack file ignores all of XID {', '.join(map(str, _XIDS))}")
     if target.cluster.health.recover_after < STATUS_PERIOD:
-        not_applicable(f"with a health.recoverAfter below {STATUS_PERIOD:g} s nobody would see it")
+        not_applicable(
+            f"with a health.recoverAfter below {STATUS_PERIOD:g} s it could not be observed"
+        )
     agent = target.agent(node.name)
     uuid = workload.gpu()
     index = next((gpu["index"] for gpu in status["gpus"] if gpu["uuid"] == uuid), None)

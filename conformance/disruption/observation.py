@@ -47,7 +47,7 @@ def expect_heartbeat(
 ) -> None:
     """Wait for a status that the kubelet told after its restart: the one before proves nothing."""
     told = pods.until(lambda: target.heartbeat(node.name) != before, BACK)
-    seen.waited("the kubelet told its status", began)
+    seen.waited("the kubelet reported its status", began)
     seen.words += [] if told else ["no status from the kubelet since"]
 
 

@@ -142,7 +142,7 @@ def _require_no_label(target: ClusterUnderTest, node: NodePromise) -> None:
 
 def _require_patience(target: ClusterUnderTest) -> None:
     if target.cluster.change.policy == "evict":
-        not_applicable("change.policy is evict: nobody is waited for")
+        not_applicable("change.policy is evict: no pod is waited for")
 
 
 def run_of(pods: PodNamespace) -> str:

@@ -57,7 +57,7 @@ def fabric_is_up(fabric: FabricStates) -> Verdict:
     inside = {uuid: state for uuid, state in states.items() if state != _STATES[0]}
     # A GPU that answers nothing is of the fabric only where others are: NODE-07 names it too.
     if not any(isinstance(fabric[uuid], dict) for uuid in inside):
-        not_applicable("no GPU of the node is behind an NVSwitch whose fabric the driver tells")
+        not_applicable("no GPU of the node is behind an NVSwitch whose fabric the driver reports")
     down = [f"{uuid}: {state}" for uuid, state in inside.items() if state != _STATES[3]]
     up = len(inside) - len(down)
     return f"GPUs in the fabric: {len(inside)}", "; ".join([f"GPUs in the fabric: {up}", *down])

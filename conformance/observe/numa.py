@@ -120,10 +120,10 @@ def read_numa(target: ClusterUnderTest, node: str) -> Numa | None:
 def hints_are_right(numa: Numa, devices: int) -> Verdict:
     """Judge the kubelet's hints of so many devices; not applicable where nothing can be told."""
     if numa.hints is None:
-        not_applicable("this kubelet does not tell the NUMA nodes of devices")
+        not_applicable("this kubelet does not report the NUMA nodes of devices")
     places = numa.places
     if not any(place is not None for place in places.values()):
-        not_applicable("the bus tells the NUMA node of no GPU")
+        not_applicable("the bus reports no GPU's NUMA node")
     own = {device: hint for device, hint in numa.hints.items() if physical(device) in places}
     wrong = [
         f"{device}: kubelet {_words(hint)}, bus {_words((place,) if place >= 0 else ())}"

@@ -17,7 +17,7 @@ def test_a_policy_that_evicts_pods_leaves_none_alone() -> None:
     )
     node: Any = SimpleNamespace(name="n1")
     workload: Any = None
-    with pytest.raises(NotApplicable, match=r"change.policy is evict: nobody is waited for"):
+    with pytest.raises(NotApplicable, match=r"change.policy is evict: no pod is waited for"):
         change_profile(target, workload, node)
-    with pytest.raises(NotApplicable, match=r"change.policy is evict: nobody is waited for"):
+    with pytest.raises(NotApplicable, match=r"change.policy is evict: no pod is waited for"):
         hold_through_change(target, workload, node)

@@ -67,7 +67,7 @@ def test_firmware_that_names_no_node_allows_the_only_one() -> None:
 
 
 def test_what_nobody_tells_is_not_judged() -> None:
-    with pytest.raises(NotApplicable, match="this kubelet does not tell"):
+    with pytest.raises(NotApplicable, match="this kubelet does not report"):
         hints_are_right(Numa(None, PLACED, 2), 3)
-    with pytest.raises(NotApplicable, match="the bus tells the NUMA node of no GPU"):
+    with pytest.raises(NotApplicable, match="the bus reports no GPU's NUMA node"):
         hints_are_right(Numa({"GPU-a": (0,)}, {"GPU-a": None}, 2), 1)
