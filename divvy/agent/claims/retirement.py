@@ -1,4 +1,4 @@
-"""Find out which GPUs whose profile has changed nobody was allocated: these can be offered anew."""
+"""Find out which GPUs whose profile has changed nobody was allocated: those can change now."""
 
 from __future__ import annotations
 
