@@ -188,7 +188,7 @@ def test_a_mig_device_that_the_driver_does_not_show_is_not_destroyed() -> None:
             (gpu,) = at.snapshot.gpus
             nodes = at.root / "dev/nvidia-caps"
             shutil.rmtree(nodes)
-            with pytest.raises(DriverProblem, match="not shown"):
+            with pytest.raises(DriverProblem, match="hides the MIG device"):
                 await at.driver.change("destroy_instance", gpu, gi=made["gi"], uuid=None)
             nodes.touch()
             await at.driver.rescan()
@@ -196,7 +196,7 @@ def test_a_mig_device_that_the_driver_does_not_show_is_not_destroyed() -> None:
             nodes.unlink()
             (at.root / "proc/devices").rename(at.root / "proc/away")
             await at.driver.rescan()
-            assert "not shown" in at.snapshot.gpus[0].fault
+            assert "hides the MIG device" in at.snapshot.gpus[0].fault
             (at.root / "proc/away").rename(at.root / "proc/devices")
             await at.driver.rescan()
             assert at.snapshot.gpus == (gpu,)
