@@ -47,7 +47,7 @@ class FakeApi:
         self.patches: list[dict[str, Any]] = []
         self.port = 0
         self._dead: set[asyncio.Task[Any]] = set()
-        self._version = 1
+        self.version = 1
         self._changed = asyncio.Event()
         self._clients: set[asyncio.Task[Any]] = set()
         self._server: asyncio.Server | None = None
@@ -100,7 +100,7 @@ class FakeApi:
         await asyncio.gather(*self._clients, return_exceptions=True)
 
     def _tell(self) -> None:
-        self._version += 1
+        self.version += 1
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
@@ -127,7 +127,7 @@ class FakeApi:
                 await self.resources.answer(method, target, body, writer)
                 await writer.drain()
                 return
-            absent = method == "GET" and "watch=true" not in target and self._seen(target) is None
+            absent = method == "GET" and "watch=true" not in target and self.seen(target) is None
             writer.write(b"HTTP/1.1 %s\r\n" % (b"404 Not Found" if absent else b"200 OK"))
             writer.write(b"Content-Type: application/json\r\nConnection: close\r\n\r\n")
             await self._answer(method, target, body, writer)
@@ -144,7 +144,7 @@ class FakeApi:
             await writer.drain()  # the real one, too, answers before there is anything to tell
             await self._watch(target, writer)
         elif method == "GET":
-            writer.write(json.dumps(self._seen(target) or {"message": "not found"}).encode())
+            writer.write(json.dumps(self.seen(target) or {"message": "not found"}).encode())
         elif method == "PATCH":
             self.patches.append(body)
             metadata = self.node["metadata"]
@@ -152,7 +152,7 @@ class FakeApi:
                 merged = {**metadata[field], **body["metadata"].get(field, {})}
                 metadata[field] = {key: text for key, text in merged.items() if text is not None}
             self._tell()
-            writer.write(json.dumps(self._seen(target)).encode())
+            writer.write(json.dumps(self.seen(target)).encode())
         elif "/eviction" in target:
             self.evictions.append((target.split("/")[-2], body))
             if self.evictions_hang:
@@ -163,12 +163,12 @@ class FakeApi:
             writer.write(json.dumps(body).encode())
         await writer.drain()
 
-    def _seen(self, target: str) -> dict[str, Any] | None:
+    def seen(self, target: str) -> dict[str, Any] | None:
         """Return the object that is asked for, as of now."""
         now = self.config if "/configmaps" in target else self.node
         if now is None:
             return None
-        return {**now, "metadata": {**now["metadata"], "resourceVersion": str(self._version)}}
+        return {**now, "metadata": {**now["metadata"], "resourceVersion": str(self.version)}}
 
     async def _watch(self, target: str, writer: asyncio.StreamWriter) -> None:
         sent = None
@@ -176,7 +176,7 @@ class FakeApi:
             changed = self._changed
             if asyncio.current_task() in self._dead:
                 await asyncio.Event().wait()
-            now = self._seen(target)
+            now = self.seen(target)
             metadata = {} if now is None else {**now["metadata"], "resourceVersion": ""}
             text = json.dumps([now and {**now, "metadata": metadata}])
             if now is not None and text != sent:

@@ -16,7 +16,7 @@ from divvy.agent.api_server.rest import (
     ApiError,
     RestClient,
     TooLong,
-    understood,
+    raising_unreachable,
 )
 from divvy.model.contract import CLAIMS_DRIVER
 
@@ -63,7 +63,7 @@ class ClaimsApi:
                     raise
                 limit = _PAGE_OF_LARGE
                 continue
-            with understood():
+            with raising_unreachable():
                 items, token = page["items"] or (), page["metadata"].get("continue")
             for claim in items:
                 yield claim
@@ -74,7 +74,7 @@ class ClaimsApi:
     async def slices(self) -> tuple[dict[str, dict[str, Any]], str]:
         """Return this node's slices by name, and the version from which a watch goes on."""
         listed = await self._client.request("GET", _SLICES, query={"fieldSelector": self._mine})
-        with understood():
+        with raising_unreachable():
             found = {each["metadata"]["name"]: each for each in listed["items"] or ()}
             return found, listed["metadata"]["resourceVersion"]
 

@@ -8,6 +8,7 @@ import logging
 import os
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,7 +20,7 @@ from divvy.agent.api_server.rest import (
     ApiError,
     RestClient,
     Unreachable,
-    understood,
+    raising_unreachable,
 )
 from divvy.agent.decide.node import NodeView
 from divvy.model.contract import CONFIG_KEY
@@ -33,6 +34,17 @@ _ABSENT_SECONDS = 60.0
 # leaves before has it do in vain what it does for thousands of nodes, and asks again.
 _WRITE_SECONDS = 65.0
 AWAY = (ApiError, Unreachable)
+
+
+@dataclass(frozen=True)
+class _Watched:
+    """One object that is watched; one that is ``optional`` may not be there."""
+
+    what: str
+    path: str
+    name: str
+    on_event: Callable[[str, Mapping[str, Any]], None]
+    optional: bool = False
 
 
 class ApiServer:
@@ -64,7 +76,7 @@ class ApiServer:
             if kind != "DELETED":
                 on_node(_view(node))
 
-        await self._watch("node", "/api/v1/nodes", self._node, on_event)
+        await self._watch(_Watched("node", "/api/v1/nodes", self._node, on_event))
 
     async def watch_config(self, on_config: Callable[[str | None], None]) -> None:
         """Call ``on_config`` with the stack's canonical JSON now and after every change.
@@ -77,31 +89,17 @@ class ApiServer:
             on_config(data.get(CONFIG_KEY))
 
         path = f"/api/v1/namespaces/{self._namespace}/configmaps"
-        await self._watch("configuration", path, self._config_map, on_event, optional=True)
+        watched = _Watched("configuration", path, self._config_map, on_event, optional=True)
+        await self._watch(watched)
 
-    async def _watch(
-        self,
-        what: str,
-        path: str,
-        name: str,
-        on_event: Callable[[str, Mapping[str, Any]], None],
-        *,
-        optional: bool = False,
-    ) -> None:
+    async def _watch(self, watched: _Watched) -> None:
         try:
-            await self._follow(what, path, name, on_event, optional=optional)
+            await self._follow(watched)
         finally:
-            self._in_touch.discard(what)
+            self._in_touch.discard(watched.what)
 
-    async def _follow(
-        self,
-        what: str,
-        path: str,
-        name: str,
-        on_event: Callable[[str, Mapping[str, Any]], None],
-        *,
-        optional: bool = False,
-    ) -> None:
+    async def _follow(self, watched: _Watched) -> None:
+        what, on_event = watched.what, watched.on_event
         reported = ""
         absent = False
         backoff = Backoff()
@@ -109,9 +107,9 @@ class ApiServer:
             told = False
             first = _ABSENT_SECONDS if absent else backoff.patience(_FIRST_EVENT_SECONDS)
             opened = asyncio.Event()
-            query = {"fieldSelector": f"metadata.name={name}"}
+            query = {"fieldSelector": f"metadata.name={watched.name}"}
             try:
-                events = self._client.watch(path, on_open=opened.set, query=query)
+                events = self._client.watch(watched.path, on_open=opened.set, query=query)
                 async with contextlib.aclosing(events):
                     while True:
                         patience = self._watch_seconds if told else first
@@ -127,8 +125,8 @@ class ApiServer:
                 if told:
                     continue  # the first event of the next watch is the present state
                 # Of an object that is not there no watch tells anything.
-                asked = optional and opened.is_set()
-                absent = asked and await self._is_absent(f"{path}/{name}")
+                asked = watched.optional and opened.is_set()
+                absent = asked and await self._is_absent(f"{watched.path}/{watched.name}")
                 if absent:
                     self._in_touch.add(what)
                     on_event("DELETED", {})
@@ -162,7 +160,7 @@ class ApiServer:
         written = await self._client.request(
             "PATCH", path, patch, kind=MERGE_PATCH, patience=_WRITE_SECONDS
         )
-        with understood():
+        with raising_unreachable():
             return _view(written)
 
     async def event(self, node_uid: str, kind: str, reason: str, message: str) -> None:

@@ -217,7 +217,7 @@ class RestClient:
         it waits for another request.
         """
         connection: _Connection | None = None
-        with understood():
+        with raising_unreachable():
             try:
                 async with timeout(_SECONDS):
                     connection = await self._connection()
@@ -301,8 +301,8 @@ def _words(said: object) -> str:
 
 
 @contextlib.contextmanager
-def understood() -> Iterator[None]:
-    """Turn whatever a connection, or reading an odd answer, fails with into Unreachable."""
+def raising_unreachable() -> Iterator[None]:
+    """Raise Unreachable for whatever a connection, or reading an odd answer, fails with."""
     try:
         yield
     except TimeoutError as error:

@@ -41,7 +41,7 @@ class Writing:
 
     def node(self) -> NodeView:
         """Return the node as a watch tells it now."""
-        metadata = self.api._seen(NODE)["metadata"]  # type: ignore[index]
+        metadata = self.api.seen(NODE)["metadata"]  # type: ignore[index]
         labels, annotations = metadata["labels"], metadata["annotations"]
         return NodeView("1", labels, annotations, "", metadata["resourceVersion"])
 
@@ -132,11 +132,11 @@ def test_a_cluster_that_was_restored_from_a_backup_gets_its_status(
 
     async def scene() -> None:
         async with writing(tmp_path) as work:
-            work.api._version = 5000
+            work.api.version = 5000
             work.update(STATUS)
             await work.until(lambda: work.reason == "well")
             work.api.node["metadata"]["annotations"].clear()
-            work.api._version = 100
+            work.api.version = 100
             for _ in range(100):
                 work.watched = work.node()
                 work.update(STATUS)
