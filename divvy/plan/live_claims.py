@@ -21,7 +21,7 @@ from divvy.model.claim_names import (
     WHOLE,
     unqualified,
 )
-from divvy.model.contract import CLAIMS_DRIVER
+from divvy.model.contract import CLAIMS_DRIVER, claims_pool
 from divvy.model.quantities import parse_quantity
 from divvy.model.resource_names import gpu_resource, mig_resource
 from divvy.model.stack import Names
@@ -177,6 +177,10 @@ def _kind_name(device: LiveDevice, whole: bool, names: Names) -> str:
 
 def _current(slices: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     specs = [one["spec"] for one in slices if one["spec"].get("driver") == CLAIMS_DRIVER]
+    # A pool belongs to one node: the slice that another node publishes in it does not count.
+    specs = [
+        spec for spec in specs if spec["pool"]["name"] == claims_pool(str(spec.get("nodeName", "")))
+    ]
     newest: dict[str, int] = {}
     for spec in specs:
         pool = spec["pool"]

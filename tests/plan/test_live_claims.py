@@ -44,6 +44,13 @@ def test_an_older_generation_and_other_drivers_do_not_count() -> None:
     assert [gpu.index for gpu in claimed_gpus([*older, *newer, *other], ())] == [0, 1]
 
 
+def test_ignores_a_slice_that_another_node_publishes_in_the_pool() -> None:
+    own = slices("n", {"shares": {}}, gpus=2)
+    foreign = slices("n", {"shares": {}}, gpus=1, generation=10**6)
+    foreign = [{"spec": {**foreign[0]["spec"], "nodeName": "m"}}]
+    assert [gpu.name for gpu in claimed_gpus([*foreign, *own], ())] == ["n GPU 0", "n GPU 1"]
+
+
 @pytest.mark.parametrize(
     ("consumed", "said"),
     [

@@ -1,13 +1,21 @@
 """The policy that holds each agent to the ResourceSlices of its own node.
 
-RBAC cannot say "your own node"; the token of a pod carries the node's name.
+RBAC cannot say "your own node"; the token of a pod carries the node's name. The pool counts, too:
+the scheduler keeps allocations by pool and device, so a slice of another node's pool would take
+that node's devices.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from divvy.model.contract import AGENT, CLAIMS_DRIVER, Component, component_labels
+from divvy.model.contract import (
+    AGENT,
+    CLAIMS_DRIVER,
+    Component,
+    claims_pool,
+    component_labels,
+)
 from divvy.render.claims.cel import text
 
 _KEY = "authentication.kubernetes.io/node-name"
@@ -51,6 +59,12 @@ def slice_policy(namespace: str) -> list[dict[str, Any]]:
                         "expression": "variables.node.hasValue() && variables.slices.all(s, "
                         "s.spec.?nodeName.orValue('') == variables.node.value()[0])",
                         "message": "a divvy agent may write ResourceSlices of its own node only",
+                    },
+                    {
+                        "expression": "variables.node.hasValue() && variables.slices.all(s, "
+                        f"s.spec.pool.name == variables.node.value()[0] + {text(claims_pool(''))})",
+                        "message": "a divvy agent may write ResourceSlices of its own node's "
+                        "pool only",
                     },
                     {
                         "expression": "variables.slices.all(s, "

@@ -11,12 +11,15 @@ from tests.render.claims.api_server import Answer, ApiServer
 pytestmark = pytest.mark.lab
 AGENT = "divvy-system:divvy-agent"
 NODE_ONLY = "a divvy agent may write ResourceSlices of its own node only"
+POOL_ONLY = "a divvy agent may write ResourceSlices of its own node's pool only"
 DRIVER_ONLY = "a divvy agent may write ResourceSlices of divvy.gpu only"
 _PATH = "/apis/resource.k8s.io/v1/resourceslices"
 
 
-def a_slice(name: str, *, driver: str = "divvy.gpu", **where: Any) -> dict[str, Any]:
-    pool = {"name": "n1/divvy", "generation": 1, "resourceSliceCount": 1}
+def a_slice(
+    name: str, *, driver: str = "divvy.gpu", pool_name: str = "n1/divvy", **where: Any
+) -> dict[str, Any]:
+    pool = {"name": pool_name, "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": driver, "pool": pool, **(where or {"nodeName": "n1"})}
     return {
         "apiVersion": "resource.k8s.io/v1",
@@ -41,6 +44,13 @@ def test_a_token_that_names_no_node_creates_none(server: ApiServer) -> None:
 
 def test_a_slice_of_all_nodes_is_no_agents(server: ApiServer) -> None:
     assert create(server, a_slice("x", allNodes=True), node="n1").refusal == NODE_ONLY
+
+
+@pytest.mark.parametrize("pool", ["n2/divvy", "n1", "divvy", "n1/divvy/x"])
+def test_refuses_slices_of_another_pool(server: ApiServer, pool: str) -> None:
+    found = a_slice("x", pool_name=pool)
+    server.until(lambda: create(server, a_slice("x"), node="n1").refusal == "")
+    assert create(server, found, node="n1").refusal == POOL_ONLY
 
 
 def test_another_driver_is_not_the_agents(server: ApiServer) -> None:
