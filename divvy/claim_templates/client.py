@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, cast
 
 import httpx2
@@ -31,8 +31,11 @@ _Template: Any = create_namespaced_resource(
     _GROUP, _VERSION, "ResourceClaimTemplate", "resourceclaimtemplates"
 )
 _Slice: Any = create_global_resource(_GROUP, _VERSION, "ResourceSlice", "resourceslices")
+_LABELS = component_labels(Component.CLAIMS)
 _OVER = ("Succeeded", "Failed")
-_CHUNK = 200
+# A pod or template may be as large as etcd takes, 1.5 MiB, and takes several times that when read:
+# a tenant's large pods must not fill this container's memory.
+_PAGE = 10
 _RETRY_SECONDS = 1.0
 AWAY = (ApiError, httpx2.HTTPError)
 
@@ -62,36 +65,35 @@ class Api:
     ) -> None:
         """Tell which templates pods name, by the pods' uid, for ever."""
 
-        def options() -> dict[str, Any]:
-            return {"namespace": ALL_NS, "labels": {BY_SIZE_LABEL: "true"}}
-
-        def on_list(pods: Iterable[Pod]) -> None:
-            replace({_uid(pod): templates_of(pod) for pod in pods})
+        def entry(pod: Pod) -> tuple[str, frozenset[Key]]:
+            return _uid(pod), templates_of(pod)
 
         def on_event(kind: str, pod: Pod) -> None:
             change(_uid(pod), frozenset() if kind == "DELETED" else templates_of(pod))
 
-        await self._keep("pods", Pod, options(), on_list, on_event)
+        options = {"namespace": ALL_NS, "labels": {BY_SIZE_LABEL: "true"}}
+        await self._keep("pods", Pod, options, entry, replace, on_event)
 
     async def watch_templates(
         self,
         replace: Callable[[Mapping[Key, Mapping[str, Any]]], None],
         change: Callable[[Key, Mapping[str, Any] | None], None],
     ) -> None:
-        """Tell the specifications of the templates whose names begin as ours do, for ever."""
+        """Tell the specifications of the templates that this controller has labelled, for ever.
 
-        def key(found: Any) -> Key:
-            return Key(found.metadata.namespace, found.metadata.name)
+        Anybody may label a template like ours, but only ours have names that begin as ours do.
+        """
 
-        def on_list(templates: Iterable[Any]) -> None:
-            ours = (one for one in templates if key(one).name.startswith(TEMPLATE_PREFIX))
-            replace({key(one): _spec(one) for one in ours})
+        def entry(template: Any) -> tuple[Key, Mapping[str, Any]] | None:
+            key = Key(template.metadata.namespace, template.metadata.name)
+            return (key, _spec(template)) if key.name.startswith(TEMPLATE_PREFIX) else None
 
-        def on_event(kind: str, found: Any) -> None:
-            if key(found).name.startswith(TEMPLATE_PREFIX):
-                change(key(found), None if kind == "DELETED" else _spec(found))
+        def on_event(kind: str, template: Any) -> None:
+            if (own := entry(template)) is not None:
+                change(own[0], None if kind == "DELETED" else own[1])
 
-        await self._keep("templates", _Template, {"namespace": ALL_NS}, on_list, on_event)
+        options = {"namespace": ALL_NS, "labels": _LABELS}
+        await self._keep("templates", _Template, options, entry, replace, on_event)
 
     async def watch_slices(
         self,
@@ -100,35 +102,35 @@ class Api:
     ) -> None:
         """Tell what the slices of our driver offer, by their names, for ever."""
 
-        def on_list(slices: Iterable[Any]) -> None:
-            replace({one.metadata.name: shares_of(one) for one in slices})
+        def entry(slice_: Any) -> tuple[str, frozenset[Share]]:
+            return slice_.metadata.name, shares_of(slice_)
 
-        def on_event(kind: str, found: Any) -> None:
-            gone = kind == "DELETED"
-            change(found.metadata.name, frozenset() if gone else shares_of(found))
+        def on_event(kind: str, slice_: Any) -> None:
+            name, shares = entry(slice_)
+            change(name, frozenset() if kind == "DELETED" else shares)
 
-        await self._keep(
-            "slices", _Slice, {"fields": {"spec.driver": CLAIMS_DRIVER}}, on_list, on_event
-        )
+        options = {"fields": {"spec.driver": CLAIMS_DRIVER}}
+        await self._keep("slices", _Slice, options, entry, replace, on_event)
 
     async def _keep(
         self,
         what: str,
         resource: Any,
         options: Mapping[str, Any],
-        on_list: Callable[[Iterable[Any]], None],
+        entry: Callable[[Any], tuple[Any, Any] | None],
+        replace: Callable[[Mapping[Any, Any]], None],
         on_event: Callable[[str, Any], None],
     ) -> None:
+        """Keep a list up: ``entry`` is all that is kept of an object, None for nothing."""
         reported = ""
         while True:
             told = False
             try:
                 # A list is whole however long ago the last watch broke.
                 async with asyncio.timeout(self._watch_seconds):
-                    listed = self._client.list(resource, chunk_size=_CHUNK, **options)
-                    found = [one async for one in listed]
-                on_list(found)
-                del found
+                    listed = self._client.list(resource, chunk_size=_PAGE, **options)
+                    entries = dict([kept async for obj in listed if (kept := entry(obj))])
+                replace(entries)
                 told = True
                 self._in_touch.add(what)
                 reported = ""
@@ -162,24 +164,32 @@ class Api:
                 on_event(kind, found)
 
     async def create(self, key: Key, spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Create a template; return what is there now, None if another one was first."""
+        """Create a template; return it as the API server keeps it, None if the name is taken."""
         template = _Template(
             apiVersion=f"{_GROUP}/{_VERSION}",
             kind="ResourceClaimTemplate",
             metadata={
                 "name": key.name,
                 "namespace": key.namespace,
-                "labels": component_labels(Component.CLAIMS),
+                "labels": _LABELS,
             },
             spec=spec,
         )
         try:
-            made = await self._client.create(template, namespace=key.namespace)
+            return _spec(await self._client.create(template, namespace=key.namespace))
         except ApiError as error:
-            if error.status.code == 409:
-                return None
-            raise
-        return _spec(made)
+            if error.status.code != 409:
+                raise
+        return None
+
+    async def read(self, key: Key) -> Mapping[str, Any] | None:
+        """Return a template, also one without our label; None if it is gone."""
+        try:
+            return _spec(await self._client.get(_Template, key.name, namespace=key.namespace))
+        except ApiError as error:
+            if error.status.code != 404:
+                raise
+        return None
 
     async def delete(self, key: Key) -> None:
         """Delete a template; it may be gone."""

@@ -86,9 +86,13 @@ class Maker:
                 self.templates.template(key, None)
                 self.deleted += 1
             if step.create is not None:
-                made = await self._api.create(key, step.create)
-                if made is not None:
-                    self.templates.created(key, step.create, made)
+                kept = await self._api.create(key, step.create)
+                if kept is None:
+                    # Made by another replica a moment ago, or by somebody before the policy kept
+                    # the name: then it lacks our label, and the list of templates leaves it out.
+                    self.templates.template(key, await self._api.read(key))
+                else:
+                    self.templates.created(key, step.create, kept)
                     self.created += 1
             self._reported.pop(key, None)
         except AWAY as error:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tracemalloc
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 import yaml
@@ -27,7 +29,7 @@ def pod(uid: str, *templates: str, **more: Any) -> dict[str, Any]:
 
 
 class PodsApi:
-    """Answers lists and watches of pods; a watch ends with "gone" until ``pods`` is changed."""
+    """Answers lists by pages, and watches; a watch ends with "gone" until ``pods`` is changed."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -46,8 +48,14 @@ class PodsApi:
         if "watch=true" in line:
             await self._watch(writer)
         else:
+            query = dict(parse_qsl(line.split()[1].partition("?")[2]))
+            start = int(query.get("continue", 0))
+            end = start + int(query.get("limit", len(self.pods)))
             metadata = {"resourceVersion": str(self.version)}
-            writer.write(json.dumps({"metadata": metadata, "items": self.pods}).encode())
+            if end < len(self.pods):
+                metadata["continue"] = str(end)
+            page = {"metadata": metadata, "items": self.pods[start:end]}
+            writer.write(json.dumps(page).encode())
         writer.close()
 
     async def _watch(self, writer: asyncio.StreamWriter) -> None:
@@ -108,6 +116,44 @@ def test_a_watch_that_is_too_old_begins_with_a_new_list(
     assert "resourceVersion=1" in asked[1]
     assert "resourceVersion" not in asked[2]
     assert all("labelSelector=divvy.gpu%2Fby-size%3Dtrue" in path for path in asked)
+
+
+def test_keeps_little_of_large_pods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    number, size = 220, 1 << 20
+    filler = "x" * size
+    pods: dict[str, frozenset[Key]] = {}
+
+    async def scene() -> int:
+        async with serving(tmp_path, monkeypatch) as server:
+            server.gone = False
+            # One text behind all of them: only what the client makes of it counts.
+            metadata = {"annotations": {"filler": filler}}
+            server.pods = [
+                pod(str(at), f"divvy-1x{at + 1}m", metadata=metadata) for at in range(number)
+            ]
+            api = Api()
+            listed = asyncio.Event()
+
+            def replace(entries: Mapping[str, frozenset[Key]]) -> None:
+                pods.update(entries)
+                listed.set()
+
+            tracemalloc.start()
+            watching = asyncio.ensure_future(api.watch_pods(replace, lambda _uid, _named: None))
+            async with asyncio.timeout(120):
+                await listed.wait()
+            _, peak = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            await api.close()
+            return peak
+
+    peak = asyncio.run(scene())
+    assert len(pods) == number
+    assert pods["7"] == {Key("n", "divvy-1x8m")}
+    # Server and client are one process here: some copies of a page of ten, far from all pods.
+    assert peak < 100 * size
 
 
 @pytest.mark.parametrize(
