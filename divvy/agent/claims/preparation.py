@@ -39,6 +39,7 @@ from divvy.model.contract import claims_pool
 _log = logging.getLogger(__name__)
 # The kubelet gives up a call after 45 s, and repeats a failed one after 60 to 90.
 WAIT_SECONDS = 40.0
+_KNOWN_SECONDS = 2.0
 _PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)
 
 
@@ -133,12 +134,19 @@ class Preparation:
         """Return the claim as it is written down, at once or when nobody is in its way."""
         known = self._store.record.claims.get(uid)
         if known is not None and known.done:
-            return known
-        claim = await self._allocated(namespace, name, uid, deadline)
-        if known is not None:
-            if _allocation(known) == _allocation(claim):
+            claim = await self._allocated_now(known)
+            if _devices(known) == _devices(claim):
                 return known
-            await self._give_back(uid, deadline)  # it was allocated something else since
+            # The node was away, its pod was deleted by force, and the claim has been allocated
+            # other devices for the next pod. The kubelet never asked to give the first ones back:
+            # they belong to somebody else by now.
+            await self._give_back(uid, deadline)
+        else:
+            claim = await self._allocated(namespace, name, uid, deadline)
+            if known is not None:
+                if _allocation(known) == _allocation(claim):
+                    return known
+                await self._give_back(uid, deadline)
         while others := in_the_way(
             claim, self._store.record.claims.values(), self._store.record.offered
         ):
@@ -151,6 +159,19 @@ class Preparation:
                 async with asyncio.timeout(max(0.0, deadline - monotonic())):
                     await self._returned.wait()
         return self._put(self._with_limiter(claim))
+
+    async def _allocated_now(self, known: HeldClaim) -> HeldClaim:
+        """Return a prepared claim as the API has it; as it is known if that cannot be read.
+
+        Its containers run, or start again: an API server that is away must not delay them.
+        """
+        pool, offered = claims_pool(self._settings.node), self._store.record.offered
+        try:
+            async with asyncio.timeout(_KNOWN_SECONDS):
+                claim = await self._api.claim(known.namespace, known.name)
+            return known if claim is None else held_claim(claim, known.uid, pool, offered)
+        except (*AWAY, TimeoutError, BadAllocation):
+            return known
 
     async def _allocated(self, namespace: str, name: str, uid: str, deadline: float) -> HeldClaim:
         pool = claims_pool(self._settings.node)
@@ -317,6 +338,11 @@ def _made(claim: HeldClaim, at: int) -> HeldClaim:
     devices = list(claim.devices)
     devices[at] = replace(devices[at], made=True)
     return replace(claim, devices=tuple(devices))
+
+
+def _devices(claim: HeldClaim) -> list[tuple[str, str, str]]:
+    """Return which devices the scheduler chose; a share that is allocated anew has another ID."""
+    return sorted((held.device.name, held.request, held.share_id) for held in claim.devices)
 
 
 def _allocation(claim: HeldClaim) -> list[tuple[str, str, str, int, int]]:

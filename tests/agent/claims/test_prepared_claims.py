@@ -79,6 +79,48 @@ def test_a_claim_that_was_given_back_in_part_gets_what_it_is_allocated_now() -> 
     play(scene)
 
 
+def test_prepares_anew_what_was_allocated_anew() -> None:
+    """The node was off, its pod deleted by force, and the next pod of the claim got another GPU."""
+
+    async def scene() -> None:
+        async with claims_node(2, ON_DEMAND) as node:
+            one, other = names(node, "gpu")
+            claim = node.api.resources.allocate("mine", f"{one}-mig-1g5gb-0")
+            uid = claim["metadata"]["uid"]
+            await node.claims.prepare(claim)
+            results = claim["status"]["allocation"]["devices"]["results"]
+            results[0]["device"] = f"{other}-share"
+            results[0]["shareID"] = "11111111-0000-0000-0000-000000000000"
+            results[0]["consumedCapacity"] = {"memory": "3000Mi", "cores": "30"}
+            (given,) = (await node.claims.prepare(claim))[uid]
+            assert given.device_name == f"{other}-share"
+            assert "MIG-" not in node.mig_devices()
+            # The first GPU is free for its next holder at once.
+            taker = node.api.resources.allocate("taker", one)
+            (taken,) = (await node.claims.prepare(taker))[taker["metadata"]["uid"]]
+            assert taken.device_name == one
+            await node.claims.unprepare(claim, taker)
+            await node.until(nothing_left(node))
+
+    play(scene)
+
+
+def test_keeps_what_is_prepared_while_the_api_is_away() -> None:
+    async def scene() -> None:
+        async with claims_node(1, ON_DEMAND) as node:
+            (gpu,) = names(node, "gpu")
+            claim = node.api.resources.allocate("mine", f"{gpu}-mig-1g5gb-0")
+            uid = claim["metadata"]["uid"]
+            given = (await node.claims.prepare(claim))[uid]
+            del node.api.resources.claims["default", "mine"]
+            assert (await node.claims.prepare(claim))[uid] == given
+            await node.api.stop()
+            assert (await node.claims.prepare(claim))[uid] == given
+            assert node.mig_devices().count("MIG-") == 1
+
+    play(scene)
+
+
 def test_all_of_a_gpu_has_no_limiter_in_front() -> None:
     async def scene() -> None:
         async with claims_node(1, BY_SIZE) as node:
