@@ -150,11 +150,26 @@ def test_classes_of_others_are_not_ours() -> None:
     assert requests_of(_pod(), [claim], Names()) == ()
 
 
-def test_a_template_that_does_not_exist_is_told() -> None:
+def _pod_by_template(**status: Any) -> dict[str, Any]:
+    pod = _pod(**status)
+    entry = {"name": "divvy-c0", "resourceClaimTemplateName": "divvy-1x10m"}
+    pod["spec"]["resourceClaims"] = [entry]
+    return pod
+
+
+def test_names_the_template_that_a_claim_lacks() -> None:
     event = {"reason": "FailedResourceClaimCreation", "message": "template not found"}
-    assert notes_of(_pod(), (), [event]) == (
+    assert notes_of(_pod_by_template(), (), [event]) == (
         "its claim has not been created yet: template not found",
     )
+
+
+def test_forgets_a_missing_template_once_the_claim_exists() -> None:
+    event = {"reason": "FailedResourceClaimCreation", "message": "template not found"}
+    created = [{"name": "divvy-c0", "resourceClaimName": "pod-divvy-c0-x7"}]
+    condition = {"type": "PodScheduled", "status": "False", "message": "no GPU"}
+    pod = _pod_by_template(resourceClaimStatuses=created, conditions=[condition])
+    assert notes_of(pod, (), [event]) == ("the scheduler says: no GPU",)
 
 
 def test_a_pod_that_runs_does_not_wait() -> None:

@@ -25,7 +25,8 @@ def notes_of(
     notes = []
     if pod["metadata"].get("deletionTimestamp"):
         notes.append("it is being deleted")
-    notes += _missing(events)
+    if _lacks_claims(pod):
+        notes += _missing(events)
     node = pod["spec"].get("nodeName")
     if node:
         allocated = all((claim.get("status") or {}).get("allocation") for claim in claims)
@@ -35,6 +36,18 @@ def notes_of(
     elif not notes:
         notes += _unscheduled(status)
     return tuple(notes)
+
+
+def _lacks_claims(pod: Mapping[str, Any]) -> bool:
+    """Return whether a template of the pod has no claim yet.
+
+    Every pod by size has an event that its template was missing: the template is written after it.
+    """
+    created = {one["name"] for one in (pod.get("status") or {}).get("resourceClaimStatuses") or ()}
+    entries = pod["spec"].get("resourceClaims") or ()
+    return any(
+        "resourceClaimTemplateName" in entry and entry["name"] not in created for entry in entries
+    )
 
 
 def _missing(events: Sequence[Mapping[str, Any]]) -> list[str]:
