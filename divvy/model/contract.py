@@ -97,6 +97,20 @@ class Mode(StrEnum):
 CLAIMS_DRIVER = DOMAIN
 TENANT_LABEL = f"{DOMAIN}/tenant"
 USE_TYPES, NO_TYPES = "nvidia.com/use-gputype", "nvidia.com/nouse-gputype"
+# HAMi's, which a cluster cannot follow: a pod that has them is refused.
+VGPU_MODE = "nvidia.com/vgpu-mode"
+UUID_ANNOTATIONS = ("nvidia.com/use-gpuuuid", "nvidia.com/nouse-gpuuuid")
+# HAMi's, which are ignored with a warning.
+PRIORITY = "nvidia.com/priority"
+IGNORED_ANNOTATIONS = (
+    "nvidia.com/numa-bind",
+    "hami.io/node-scheduler-policy",
+    "hami.io/gpu-scheduler-policy",
+)
+# What the policy of sized limits has removed from a pod, for the one that warns to name.
+IGNORED_LIMITS = f"{DOMAIN}/ignored-limits"
+# On a ResourceQuota that limits shares, where every namespace needs one.
+SHARE_QUOTA_LABEL = f"{DOMAIN}/share-quota"
 TEMPLATE_PREFIX = "divvy-"
 # On pods whose limits have become claims: so the template maker need not watch all others.
 BY_SIZE_LABEL = f"{DOMAIN}/by-size"

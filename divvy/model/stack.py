@@ -180,6 +180,13 @@ class Names(StackPart):
         )
 
 
+class Quota(StackPart):
+    """Whether namespaces need a ResourceQuota for what pods claim."""
+
+    shares: Literal["optional", "required"] = "optional"
+    """required: shares are refused in a namespace without a labelled ResourceQuota for them."""
+
+
 class PluginImage(StackPart):
     """The agent's image: built and pushed to a registry, or one that exists."""
 
@@ -255,6 +262,8 @@ class Cluster(StackPart):
     """Other vendors' device files."""
     names: Names = Names()
     """Resource names for GPUs by size."""
+    quota: Quota = Quota()
+    """ResourceQuotas for shares."""
     plugin: Plugin = Plugin()
     """The agent."""
     image_pull_secrets: tuple[Text, ...] = ()

@@ -50,7 +50,7 @@ def test_claims_are_a_component_of_their_own() -> None:
         "lab-claims-deployment",
         "lab-claims-mutatingadmissionpolicy",
         "lab-claims-validatingadmissionpolicy",
-        "lab-claims-validatingadmissionpolicy-divvy-tenants",
+        "lab-claims-validatingadmissionpolicy-divvy-claims",
     } <= found
     assert len(names) == len(set(names))
     # What was there keeps its name in the state.

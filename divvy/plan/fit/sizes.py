@@ -16,7 +16,15 @@ from divvy.model.claim_names import (
     template_name,
     type_of_product,
 )
-from divvy.model.contract import MAX_CLAIMED_DEVICES, NO_TYPES, TENANT_LABEL, USE_TYPES
+from divvy.model.contract import (
+    MAX_CLAIMED_DEVICES,
+    NO_TYPES,
+    PRIORITY,
+    TENANT_LABEL,
+    USE_TYPES,
+    UUID_ANNOTATIONS,
+    VGPU_MODE,
+)
 from divvy.model.problems import shown
 from divvy.model.quantities import parse_count
 from divvy.model.stack import Names
@@ -54,8 +62,11 @@ def read_sizes(
     plain: dict[str, list[Mapping[str, Any]]] = {}
     for key in ("containers", "initContainers"):
         plain[key] = []
-        for container in spec.get(key) or ():
+        for given in spec.get(key) or ():
+            container = _without_ignored(given, names)
             limits = (container.get("resources") or {}).get("limits") or {}
+            if {names.gpu, *sizes} & limits.keys() and (refused := _means_problem(meta)):
+                return Sizes(spec, refused=f"it would be refused: {refused}")
             of_type = of_types and parse_count(limits.get(names.gpu, 0)) != 0
             if not any(size in limits for size in sizes) and not of_type:
                 plain[key].append(container)
@@ -76,6 +87,27 @@ def read_sizes(
             kept = {name: one for name, one in named.items() if name not in (names.gpu, *sizes)}
             plain[key].append({**container, "resources": {"requests": kept}})
     return Sizes({**spec, **plain}, tuple(asked))
+
+
+def _without_ignored(container: Mapping[str, Any], names: Names) -> Mapping[str, Any]:
+    """Return a container without HAMi's priority, and without cores of zero, which are none."""
+    resources: dict[str, Any] = dict(container.get("resources") or {})
+    for part in ("limits", "requests"):
+        resources[part] = {
+            name: value
+            for name, value in (resources.get(part) or {}).items()
+            if name != PRIORITY and not (name == names.cores and parse_count(value) == 0)
+        }
+    return {**container, "resources": resources}
+
+
+def _means_problem(meta: Mapping[str, Any]) -> str:
+    """Return which of HAMi's annotations a pod with GPUs has that cannot be followed."""
+    annotations = meta.get("annotations") or {}
+    if annotations.get(VGPU_MODE) == "mig":
+        return f"the annotation {VGPU_MODE} is mig; request a MIG device by its resource name"
+    named = [annotation for annotation in UUID_ANNOTATIONS if annotation in annotations]
+    return f"the annotation {named[0]} is not supported" if named else ""
 
 
 def _problem(limits: Mapping[str, Any], names: Names) -> str:

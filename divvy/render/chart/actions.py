@@ -38,6 +38,7 @@ EVERYTHING: dict[str, Any] = {
     },
     "driver": {"root": f"{_DRIVER}/"},
     "change": {"policy": "evict"},
+    "quota": {"shares": "required"},
     "devices": [{"resource": "example.com/device", "paths": ["/dev/example"]}],
     "imagePullSecrets": ["example"],
     "observability": {

@@ -73,6 +73,11 @@ SWITCHES = (
     ),
     Switch('if include "divvy.byClaims" @', _without("profiles", "claimed"), "agent"),
     Switch(
+        f'if eq ({_value("quota", "shares", default=chr(34) + "optional" + chr(34))}) "required"',
+        _without("quota"),
+        "claims",
+    ),
+    Switch(
         'if include "divvy.sharesByClaims" @',
         _without_shares,
         "claims",

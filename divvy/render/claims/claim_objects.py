@@ -8,8 +8,10 @@ from divvy.model import Cluster
 from divvy.render.claims.claimable import claimable
 from divvy.render.claims.device_classes import device_classes
 from divvy.render.claims.refusals import refusal_policies
+from divvy.render.claims.share_quota import share_quota_policies
 from divvy.render.claims.sized_limits import sized_limits_policy
 from divvy.render.claims.template_maker import template_maker
+from divvy.render.claims.warnings import warning_policy
 
 
 def claim_objects(cluster: Cluster, image: Any) -> list[dict[str, Any]]:
@@ -27,6 +29,8 @@ def claim_objects(cluster: Cluster, image: Any) -> list[dict[str, Any]]:
         *classes,
         # What refuses, and what makes templates, before what lets pods ask.
         *refusal_policies(cluster, offered),
+        *share_quota_policies(cluster),
         *template_maker(cluster, image),
+        *warning_policy(cluster),
         *sized_limits_policy(cluster, offered),
     ]

@@ -16,9 +16,12 @@ from divvy.model.claim_names import (
 from divvy.model.contract import (
     MAX_CLAIMED_DEVICES,
     NO_TYPES,
+    PRIORITY,
     TEMPLATE_PREFIX,
     TENANT_LABEL,
     USE_TYPES,
+    UUID_ANNOTATIONS,
+    VGPU_MODE,
 )
 from divvy.model.resource_names import VENDOR
 from divvy.render.claims.cel import first_of, line, text, texts
@@ -37,15 +40,18 @@ _WHOLE = "quantity(l[k]).isInteger()"
 
 
 def asks_by_size(cluster: Cluster) -> str:
-    """Return whether a pod may ask for GPUs by size or type: for conditions of policies.
+    """Return whether a pod may ask for GPUs by size, type or HAMi's other means.
 
-    It needs no variables, which conditions have none of.
+    It is for conditions of policies, and needs no variables, which conditions have none of.
     """
     annotated = " || ".join(
         f"{text(name)} in object.metadata.?annotations.orValue({{}})"
-        for name in (USE_TYPES, NO_TYPES)
+        for name in (USE_TYPES, NO_TYPES, VGPU_MODE, *UUID_ANNOTATIONS)
     )
-    asked = f"{_sized_by_name(cluster)} || ({text(cluster.names.gpu)} in l && ({annotated}))"
+    asked = (
+        f"{_sized_by_name(cluster)} || {text(PRIORITY)} in l || "
+        f"({text(cluster.names.gpu)} in l && ({annotated}))"
+    )
     return f"({_ALL_CONTAINERS}).exists(c, {_limits(asked)})"
 
 
@@ -72,8 +78,9 @@ def pod_variables(cluster: Cluster, offered: Claimable) -> list[dict[str, str]]:
         "wrongSizes": line(f"variables.containers.map(c, {_container_problem()})"),
         "wrongTypes": line(_types_problem()),
         "wrongTenant": line(_tenant_problem()),
-        "wrong": "!variables.sized ? [] : (variables.wrongSizes + [variables.wrongTypes, "
-        "variables.wrongTenant]).filter(p, p != '')",
+        "wrongMeans": line(_means_problem()),
+        "wrong": "((variables.sized ? variables.wrongSizes + [variables.wrongTypes, "
+        "variables.wrongTenant] : []) + [variables.wrongMeans]).filter(p, p != '')",
         "templates": line(f"variables.containers.map(c, {_limits(_sized_or_none(_name()))})"),
         "taken": line(_taken()),
         "problems": line(
@@ -89,7 +96,9 @@ def pod_variables(cluster: Cluster, offered: Claimable) -> list[dict[str, str]]:
     return [{"name": name, "expression": value} for name, value in expressions.items()]
 
 
-_BY_SIZE = "variables.sizes.exists(k, k in l)"
+# Zero cores are none asked for, as HAMi reads them.
+_HAS_CORES = "(variables.cores in l && quantity(l[variables.cores]).compareTo(quantity('0')) != 0)"
+_BY_SIZE = f"(variables.sizes.exists(k, k != variables.cores && k in l) || {_HAS_CORES})"
 # A resource name cannot carry types: whole GPUs of some types become a claim, too.
 _SIZED = (
     f"({_BY_SIZE} || (variables.typed && variables.gpu in l && "
@@ -155,7 +164,7 @@ def _name() -> str:
         f"{text(TEMPLATE_PREFIX)} + (variables.gpu in l ? {number('gpu')} : '1') + 'x' "
         f"+ (!{_BY_SIZE} ? '1g' : variables.memory in l ? {number('memory')} + 'm' "
         f": (variables.percentage in l ? {number('percentage')} : '100') + 'p') "
-        f"+ (variables.cores in l ? '-' + {number('cores')} + 'c' : '') "
+        f"+ ({_HAS_CORES} ? '-' + {number('cores')} + 'c' : '') "
         "+ (variables.useTypes.size() == 0 ? '' : '.use.' + variables.useTypes.join('.')) "
         "+ (variables.noTypes.size() == 0 ? '' : '.no.' + variables.noTypes.join('.')) "
         f"+ (variables.tenant == '' || !{_BY_SIZE} ? '' : '.tenant.' + variables.tenant)"
@@ -168,8 +177,8 @@ def _container_problem() -> str:
     def value(key: str) -> str:
         return f"quantity(l[variables.{key}]).asInteger()"
 
-    def outside(key: str, most: str) -> str:
-        return f"variables.{key} in l && ({value(key)} < 1 || {value(key)} > {most})"
+    def outside(key: str, least: int, most: int) -> str:
+        return f"variables.{key} in l && ({value(key)} < {least} || {value(key)} > {most})"
 
     def told(key: str, *parts: str) -> str:
         here = f"'container ' + c.name + ': ' + variables.{key}"
@@ -230,10 +239,10 @@ def _container_problem() -> str:
             told("memory", "' (MiB); 1 to '", "string(variables.largest)", _largest()),
         ),
         (
-            outside("percentage", "100"),
+            outside("percentage", 1, 100),
             told("percentage", text("; 1 to 100 per cent of a GPU's memory are expected")),
         ),
-        (outside("cores", "100"), told("cores", of_time)),
+        (outside("cores", 0, 100), told("cores", of_time)),
     ]
     return _limits(first_of(cases, text("")))
 
@@ -294,6 +303,35 @@ def _types_problem() -> str:
                 f"the annotation {USE_TYPES} has ", _shortened("variables.useTypes.join(', ')", 160)
             )
             + " + '; this cluster has ' + variables.types.join(', ')",
+        ),
+    ]
+    return first_of(cases, text(""))
+
+
+def _means_problem() -> str:
+    """Return which of HAMi's annotations a pod with GPUs has that cannot be followed, '' if none.
+
+    Each of them restricts what the pod may get: to ignore it would give it something else.
+    """
+    annotations = "object.metadata.?annotations.orValue({})"
+    uuids = f"{texts(UUID_ANNOTATIONS)}.filter(k, k in {annotations})"
+    asks = f"variables.containers.exists(c, {_limits('variables.keys.exists(k, k in l)')})"
+    cases = [
+        (f"!{asks}", text("")),
+        (
+            f"{annotations}[?{text(VGPU_MODE)}].orValue('') == 'mig'",
+            text(
+                f"the annotation {VGPU_MODE} is mig; request a MIG device by its resource name "
+                f"instead, such as {VENDOR}/mig-1g.5gb"
+            ),
+        ),
+        (
+            f"{uuids}.size() > 0",
+            f"'the annotation ' + {uuids}[0] + "
+            + text(
+                " is not supported; select the GPU in a ResourceClaim by its attribute uuid, or "
+                f"by its model with {USE_TYPES}"
+            ),
         ),
     ]
     return first_of(cases, text(""))

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from divvy.model import Cluster
 from divvy.model.claim_names import SHARE_CLASS
-from divvy.model.contract import (
-    TEMPLATE_MAKER,
-    TEMPLATE_PREFIX,
-    TENANT_LABEL,
-    Component,
-    component_labels,
-)
+from divvy.model.contract import CLAIMS_DRIVER, TEMPLATE_PREFIX, TENANT_LABEL
 from divvy.render.claims.cel import line, text, texts
 from divvy.render.claims.claimable import Claimable
 from divvy.render.claims.pod_variables import asks_by_size, pod_variables
+from divvy.render.claims.policy import on_create, validating_policy
 from divvy.render.claims.sized_limits import NAME as SIZED_LIMITS
+from divvy.render.claims.template_names import template_names_policy
 
-PODS, TENANTS, TEMPLATES = "divvy-gpu-requests", "divvy-tenants", "divvy-templates"
+PODS, CLAIMS = "divvy-gpu-requests", "divvy-claims"
 _TENANT_CLASS = f"{SHARE_CLASS}-"
 _RESOURCE = f"deviceclass.resource.kubernetes.io/{_TENANT_CLASS}"
 _TENANT = "variables.tenant"
@@ -30,9 +25,9 @@ _ASKED = "[c.?resources.?limits.orValue({}), c.?resources.?requests.orValue({})]
 def refusal_policies(cluster: Cluster, offered: Claimable) -> list[dict[str, Any]]:
     """Return the policies with their bindings."""
     return [
-        *_policy(
+        *validating_policy(
             PODS,
-            _rule("", "pods"),
+            on_create("", "pods"),
             [{"name": "asks-for-gpus", "expression": _asks(cluster)}],
             pod_variables(cluster, offered),
             [
@@ -42,35 +37,27 @@ def refusal_policies(cluster: Cluster, offered: Claimable) -> list[dict[str, Any
                 (f"{_foreign_resources()}.size() == 0", _not_yours(_foreign_resources())),
             ],
         ),
-        *_policy(
-            TENANTS,
-            _rule("resource.k8s.io", "resourceclaims", "resourceclaimtemplates"),
+        *validating_policy(
+            CLAIMS,
+            on_create("resource.k8s.io", "resourceclaims", "resourceclaimtemplates"),
             [],
             _class_variables(offered),
-            [("variables.foreign.size() == 0", _not_yours("variables.foreign"))],
-        ),
-        *_policy(
-            TEMPLATES,
-            _rule("resource.k8s.io", "resourceclaimtemplates"),
             [
-                {
-                    "name": "named-as-ours",
-                    "expression": f"object.metadata.name.startsWith({text(TEMPLATE_PREFIX)})",
-                }
-            ],
-            [],
-            [
+                ("variables.foreign.size() == 0", _not_yours("variables.foreign")),
                 (
-                    "request.userInfo.username == "
-                    + text(f"system:serviceaccount:{cluster.namespace}:{TEMPLATE_MAKER}"),
-                    "object.metadata.name + "
-                    + text(
-                        f": names that begin with {TEMPLATE_PREFIX} are for the templates that "
-                        "Divvy makes; give the template another name"
+                    "!variables.asksForAdmin",
+                    text("Divvy's devices do not offer adminAccess; leave it out"),
+                ),
+                (
+                    "!variables.configured",
+                    text(
+                        f"devices.config has parameters for {CLAIMS_DRIVER}, which takes none; "
+                        "request memory and cores as capacity"
                     ),
-                )
+                ),
             ],
         ),
+        *template_names_policy(cluster),
     ]
 
 
@@ -124,6 +111,12 @@ def _class_variables(offered: Claimable) -> list[dict[str, str]]:
         f".filter(k, k.startsWith({text(_TENANT_CLASS)}))"
         f".map(k, k.substring({len(_TENANT_CLASS)}))"
         f".filter(t, t in variables.tenants && t != {_TENANT})",
+        "spec": "has(object.spec.spec) ? object.spec.spec : object.spec",
+        "asksForAdmin": "variables.requests.exists(r, "
+        "r.?exactly.?adminAccess.orValue(false) && "
+        f"r.exactly.deviceClassName.startsWith({text(TEMPLATE_PREFIX)}))",
+        "configured": "variables.spec.?devices.?config.orValue([]).exists(c, "
+        f"c.?opaque.?driver.orValue('') == {text(CLAIMS_DRIVER)})",
     }
     return [{"name": name, "expression": value} for name, value in expressions.items()]
 
@@ -134,49 +127,3 @@ def _not_yours(tenants: str) -> str:
         f"' are for namespaces with the label {TENANT_LABEL}: ' + {tenants}[0] + "
         "', and ' + namespaceObject.metadata.name + ' has it not'"
     )
-
-
-def _rule(group: str, *resources: str) -> dict[str, Any]:
-    return {
-        "apiGroups": [group],
-        "apiVersions": ["v1"],
-        # What these policies read of an object never changes after its creation.
-        "operations": ["CREATE"],
-        "resources": list(resources),
-    }
-
-
-def _policy(
-    name: str,
-    rule: dict[str, Any],
-    conditions: list[dict[str, str]],
-    variables: list[dict[str, str]],
-    validations: Sequence[tuple[str, str]],
-) -> list[dict[str, Any]]:
-    api, labels = "admissionregistration.k8s.io/v1", component_labels(Component.CLAIMS)
-    spec: dict[str, Any] = {
-        "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": [rule]},
-        "validations": [
-            {"expression": expression, "messageExpression": message}
-            for expression, message in validations
-        ],
-    }
-    if conditions:
-        spec["matchConditions"] = conditions
-    if variables:
-        spec["variables"] = variables
-    return [
-        {
-            "apiVersion": api,
-            "kind": "ValidatingAdmissionPolicy",
-            "metadata": {"name": name, "labels": labels},
-            "spec": spec,
-        },
-        {
-            "apiVersion": api,
-            "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": {"name": name, "labels": labels},
-            "spec": {"policyName": name, "validationActions": ["Deny"]},
-        },
-    ]

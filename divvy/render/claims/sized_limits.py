@@ -10,7 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 from divvy.model import Cluster
-from divvy.model.contract import BY_SIZE_LABEL, Component, component_labels
+from divvy.model.contract import (
+    BY_SIZE_LABEL,
+    IGNORED_LIMITS,
+    PRIORITY,
+    Component,
+    component_labels,
+)
 from divvy.render.claims.cel import line, text
 from divvy.render.claims.claimable import Claimable
 from divvy.render.claims.pod_variables import (
@@ -85,7 +91,16 @@ def _claim_variables() -> list[dict[str, str]]:
         (i < variables.apps.size() ? {app} : {init}) + string(i),
         {{'name': variables.claims[i], 'resourceClaimTemplateName': t}})
     """
-    expressions = {"apps": apps, "inits": inits, "claims": claims, "podClaims": own}
+    prioritized = f"""variables.containers.exists(c,
+        {text(PRIORITY)} in c.?resources.?limits.orValue({{}})
+        || {text(PRIORITY)} in c.?resources.?requests.orValue({{}}))"""
+    expressions = {
+        "apps": apps,
+        "inits": inits,
+        "claims": claims,
+        "podClaims": own,
+        "prioritized": prioritized,
+    }
     return [{"name": name, "expression": line(value)} for name, value in expressions.items()]
 
 
@@ -102,7 +117,30 @@ def _patches() -> str:
             : [JSONPatch{op: 'add', path: '/spec/resourceClaims', value: variables.podClaims}])""",
         *(_container_patches(place, offset) for place, offset in _PLACES),
     ]
-    return line(f"!variables.sized || variables.problems.size() > 0 ? [] : {' + '.join(parts)}")
+    return line(
+        f"variables.problems.size() > 0 ? [] : (variables.sized ? {' + '.join(parts)} : []) "
+        f"+ (variables.prioritized ? {_without_priority()} : [])"
+    )
+
+
+def _without_priority() -> str:
+    """Return the patches that remove HAMi's priority, which no node has, and say so in the pod."""
+    key = text(IGNORED_LIMITS)
+    noted = f"""(has(object.metadata.annotations)
+        ? [JSONPatch{{op: 'add', path: '/metadata/annotations/' + jsonpatch.escapeKey({key}),
+          value: {text(PRIORITY)}}}]
+        : [JSONPatch{{op: 'add', path: '/metadata/annotations',
+          value: {{{key}: {text(PRIORITY)}}}}}])"""
+    removed = [
+        f"""object.spec.?{place}.orValue([]).transformList(i, c,
+            ['limits', 'requests'].filter(part,
+              {text(PRIORITY)} in (part == 'limits' ? c.?resources.?limits.orValue({{}})
+                : c.?resources.?requests.orValue({{}})))
+            .map(part, JSONPatch{{op: 'remove', path: '/spec/{place}/' + string(i) + '/resources/'
+              + part + '/' + jsonpatch.escapeKey({text(PRIORITY)})}})).flatten()"""
+        for place, _ in _PLACES
+    ]
+    return " + ".join([noted, *removed])
 
 
 def _container_patches(place: str, offset: str) -> str:

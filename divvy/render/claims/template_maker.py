@@ -24,7 +24,7 @@ _RULES = [
     {
         "apiGroups": ["resource.k8s.io"],
         "resources": ["resourceclaimtemplates"],
-        "verbs": ["list", "watch", "create", "delete"],
+        "verbs": ["get", "list", "watch", "create", "delete"],
     },
 ]
 

@@ -241,6 +241,34 @@ def test_sizes_that_the_cluster_would_refuse_are_told(sizes: Any, words: str) ->
     assert reason(without, pod(limits=sizes)) == "there are no nodes"
 
 
+@pytest.mark.parametrize("limits", [{"nvidia.com/gpu": 1}, {"nvidia.com/gpumem": 1000}])
+@pytest.mark.parametrize(
+    ("annotation", "value", "words"),
+    [
+        ("nvidia.com/vgpu-mode", "mig", "is mig; request a MIG device by its resource name"),
+        ("nvidia.com/use-gpuuuid", "GPU-1", "nvidia.com/use-gpuuuid is not supported"),
+        ("nvidia.com/nouse-gpuuuid", "GPU-1", "nvidia.com/nouse-gpuuuid is not supported"),
+    ],
+)
+def test_refuses_annotations_of_hami_that_cannot_be_followed(
+    limits: Any, annotation: str, value: str, words: str
+) -> None:
+    known = cluster(shared=("by-size", 1, 1))
+    asking = pod(limits=limits, annotations={annotation: value})
+    assert reason(known, asking).startswith("it would be refused: ")
+    assert words in reason(known, asking)
+    assert fitted(known, pod(limits={"cpu": 1}, annotations={annotation: value}))
+
+
+def test_ignores_hamis_priority_and_cores_of_zero() -> None:
+    known = cluster(shared=("by-size", 1, 1))
+    ignored = {"nvidia.com/priority": 1, "nvidia.com/gpucores": 0}
+    assert fitted(known, pod(limits={"nvidia.com/gpumem": 1000, **ignored}))
+    whole = pod("whole", limits={"nvidia.com/gpu": 1, **ignored})
+    assert fitted(known, whole)
+    assert not fitted(known, whole, pod("another", limits={"nvidia.com/gpu": 1}))
+
+
 def test_types_are_whole_words_of_a_models_name() -> None:
     known = cluster(shared=("by-size", 1, 1))
     for limit in ("nvidia.com/gpumem", "nvidia.com/gpu"):

@@ -31,6 +31,7 @@ class Answer:
 
     status: int
     body: dict[str, Any]
+    warnings: tuple[str, ...] = ()
 
     @property
     def refusal(self) -> str:
@@ -93,7 +94,10 @@ class ApiServer:
             headers[f"Impersonate-Extra-{NODE_NAME.replace('/', '%2F')}"] = node
         content = None if body is None else json.dumps(body)
         answer = self._http.request(method, path, content=content, headers=headers, params=params)
-        return Answer(answer.status_code, answer.json())
+        # RFC 9111: 299 - "text", one header for each.
+        listed = (text.partition(' "')[2] for text in answer.headers.get_list("warning"))
+        warnings = tuple(text.removesuffix('"').partition(": ")[2] for text in listed)
+        return Answer(answer.status_code, answer.json(), warnings)
 
     def dry_run(self, found: Mapping[str, Any]) -> Answer:
         """Ask what would become of a pod."""

@@ -121,7 +121,7 @@ def test_the_template_maker_may_do_this_and_no_more() -> None:
         *(("resourceslices", verb, "everywhere") for verb in ("list", "watch")),
         *(
             ("resourceclaimtemplates", verb, "everywhere")
-            for verb in ("list", "watch", "create", "delete")
+            for verb in ("get", "list", "watch", "create", "delete")
         ),
     }
 

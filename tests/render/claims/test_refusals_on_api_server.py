@@ -50,8 +50,8 @@ _TYPES = "; GPU types such as A100 or H100-PCIe, separated by commas, are expect
             f"{PERCENTAGE} is 101; 1 to 100 per cent of a GPU's memory are expected",
         ),
         (
-            {MEMORY: 1, CORES: 0},
-            f"{CORES} is 0; 1 to 100 per cent of a GPU's time are expected",
+            {MEMORY: 1, CORES: 101},
+            f"{CORES} is 101; 1 to 100 per cent of a GPU's time are expected",
         ),
         (
             {CORES: 1000},
@@ -154,6 +154,33 @@ def test_whole_gpus_of_types_that_are_none(
 ) -> None:
     answer = server.dry_run(pod({GPU: count}, annotations={USE: types}))
     assert answer.refusal.startswith(said)
+
+
+@pytest.mark.parametrize("limits", [{GPU: 1}, {MEMORY: 8000}, {GPU: 2, MEMORY: 8000}])
+def test_refuses_hamis_mig_mode(server: ApiServer, limits: Limits) -> None:
+    annotations = {"nvidia.com/vgpu-mode": "mig"}
+    assert server.dry_run(pod(limits, annotations=annotations)).refusal == (
+        "the annotation nvidia.com/vgpu-mode is mig; request a MIG device by its resource name "
+        "instead, such as nvidia.com/mig-1g.5gb"
+    )
+    # The limiter is what HAMi's own library is.
+    annotations = {"nvidia.com/vgpu-mode": "hami-core"}
+    assert server.dry_run(pod(limits, annotations=annotations)).refusal == ""
+
+
+@pytest.mark.parametrize("limits", [{GPU: 1}, {MEMORY: 8000}])
+@pytest.mark.parametrize("annotation", ["nvidia.com/use-gpuuuid", "nvidia.com/nouse-gpuuuid"])
+def test_refuses_gpus_by_uuid(server: ApiServer, limits: Limits, annotation: str) -> None:
+    answer = server.dry_run(pod(limits, annotations={annotation: "GPU-1"}))
+    assert answer.refusal == (
+        f"the annotation {annotation} is not supported; select the GPU in a ResourceClaim by its "
+        f"attribute uuid, or by its model with {USE}"
+    )
+
+
+def test_leaves_hamis_annotations_of_pods_without_gpus(server: ApiServer) -> None:
+    annotations = {"nvidia.com/vgpu-mode": "mig", "nvidia.com/use-gpuuuid": "GPU-1"}
+    assert server.dry_run(pod({"cpu": 1}, annotations=annotations)).refusal == ""
 
 
 def test_a_long_annotation_is_refused_and_not_computed(server: ApiServer) -> None:
@@ -277,6 +304,59 @@ def test_only_the_template_maker_uses_our_names(server: ApiServer) -> None:
     assert made_by_hand(server, kind, spec, "default", name=name) == refused
     assert made_by_hand(server, kind, spec, "default", name=name, account=MAKER) == ""
     assert made_by_hand(server, kind, spec, "default", name="divers") == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "device_class"),
+    [("mine", "divvy-share"), ("divvy-1x10m", "gpu.nvidia.com"), ("divvy-1x10m", "nic.example")],
+)
+@pytest.mark.parametrize("first_available", [False, True])
+def test_holds_the_template_maker_to_its_own_templates(
+    server: ApiServer, name: str, device_class: str, first_available: bool
+) -> None:
+    spec = claim(device_class, first_available=first_available)
+    refusal = made_by_hand(
+        server, "ResourceClaimTemplate", spec, "default", name=name, account=MAKER
+    )
+    assert refusal == (
+        "the template maker may create and delete only templates whose names and device classes "
+        "begin with divvy-"
+    )
+
+
+def test_keeps_the_template_maker_from_deleting_others(server: ApiServer) -> None:
+    theirs = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "theirs", "namespace": "default"},
+        "spec": {"spec": claim("gpu.nvidia.com")},
+    }
+    server.apply(theirs)
+    path = f"{_CLAIMS.format('v1', 'default', 'resourceclaimtemplates')}/theirs"
+    answer = server.send("DELETE", path, account=MAKER, dryRun="All")
+    assert "only templates whose names" in answer.refusal
+    assert server.send("DELETE", path).refusal == ""
+
+
+def test_refuses_admin_access(server: ApiServer) -> None:
+    server.namespace("admin", **{"resource.kubernetes.io/admin-access": "true"})
+    spec = claim("divvy-share")
+    spec["devices"]["requests"][0]["exactly"]["adminAccess"] = True
+    for kind in ("ResourceClaim", "ResourceClaimTemplate"):
+        refusal = made_by_hand(server, kind, spec, "admin")
+        assert refusal == "Divvy's devices do not offer adminAccess; leave it out"
+
+
+def test_refuses_parameters(server: ApiServer) -> None:
+    opaque = {"driver": "divvy.gpu", "parameters": {"apiVersion": "v1", "kind": "GpuConfig"}}
+    spec = claim("divvy-share")
+    spec["devices"]["config"] = [{"opaque": opaque}]
+    assert made_by_hand(server, "ResourceClaim", spec, "default") == (
+        "devices.config has parameters for divvy.gpu, which takes none; request memory and cores "
+        "as capacity"
+    )
+    spec["devices"]["config"] = [{"opaque": {**opaque, "driver": "nic.example"}}]
+    assert made_by_hand(server, "ResourceClaim", spec, "default") == ""
 
 
 def test_the_template_maker_itself_makes_none_of_another_tenant(server: ApiServer) -> None:

@@ -31,6 +31,8 @@ pytestmark = pytest.mark.lab
         ({GPU: 1, CORES: 30}, {}, SizedRequest(1, 100, "p", 30)),
         ({PERCENTAGE: 25, CORES: 100}, {}, SizedRequest(1, 25, "p", 100)),
         ({GPU: 32, PERCENTAGE: 100}, {}, SizedRequest(32, 100, "p")),
+        # As HAMi reads it, and as its default is: no cores were asked for.
+        ({MEMORY: 4096, CORES: 0}, {}, SizedRequest(1, 4096, "m")),
         # Drivers report a little more or less than data sheets say.
         ({MEMORY: 41000}, {}, SizedRequest(1, 41000, "m")),
         ({MEMORY: 1}, {USE: "A100"}, SizedRequest(1, 1, "m", use_types=("a100",))),
@@ -63,10 +65,18 @@ def test_limits_become_a_template_that_says_what_was_asked_for(
 
 @pytest.mark.parametrize(
     "limits",
-    [{GPU: 0}, {"cpu": 1}, {}, {"nvidia.com/mig-1g.5gb": 1}, {"nvidia.com/gpu.shared": 1}],
+    [
+        {GPU: 0},
+        {GPU: 1, CORES: 0},
+        {"cpu": 1},
+        {},
+        {"nvidia.com/mig-1g.5gb": 1},
+        {"nvidia.com/gpu.shared": 1},
+    ],
 )
 def test_who_does_not_ask_by_size_is_left_alone(server: ApiServer, limits: Limits) -> None:
-    answer = server.dry_run(pod(limits, annotations={USE: "odd!"}))
+    annotations = {} if CORES in limits else {USE: "odd!"}
+    answer = server.dry_run(pod(limits, annotations=annotations))
     assert "resourceClaims" not in answer.body["spec"]
     assert "labels" not in answer.body["metadata"]
     assert set(answer.resources()[0].get("limits", {})) == set(limits)

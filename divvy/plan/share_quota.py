@@ -1,0 +1,76 @@
+"""Namespaces whose ResourceQuotas limit GPUs, and leave out the shares that claims give."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from divvy.model import Cluster
+from divvy.model.claim_names import GPU_CLASS, share_class
+from divvy.model.contract import TENANT_LABEL
+from divvy.model.resource_names import VENDOR
+
+_CLASS_QUOTA = ".deviceclass.resource.k8s.io/devices"
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class UncoveredQuota:
+    """A namespace with a quota for GPUs, and the names that a quota for its shares would have."""
+
+    namespace: str
+    missing: tuple[str, ...]
+
+
+def uncovered_quotas(
+    cluster: Cluster,
+    quotas: Iterable[Mapping[str, Any]],
+    namespaces: Iterable[Mapping[str, Any]],
+) -> tuple[UncoveredQuota, ...]:
+    """Return the namespaces in which shares go round the quota for GPUs, by name."""
+    limited: dict[str, set[str]] = {}
+    for quota in quotas:
+        hard = (quota.get("spec") or {}).get("hard") or {}
+        limited.setdefault(quota["metadata"]["namespace"], set()).update(hard)
+    labels = {one["metadata"]["name"]: one["metadata"].get("labels") or {} for one in namespaces}
+    uncovered = []
+    for namespace, names in sorted(limited.items()):
+        if not any(_limits_gpus(name, cluster) for name in names):
+            continue
+        tenant = labels.get(namespace, {}).get(TENANT_LABEL)
+        missing = [name for name in _share_quotas(cluster, tenant) if name not in names]
+        if missing:
+            uncovered.append(UncoveredQuota(namespace, tuple(missing)))
+    return tuple(uncovered)
+
+
+def quota_warning(uncovered: Iterable[UncoveredQuota]) -> str | None:
+    """Return one sentence for all namespaces, None where every quota covers shares."""
+    listed = [f"{one.namespace} ({', '.join(one.missing)})" for one in uncovered]
+    if not listed:
+        return None
+    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
+    return (
+        "ResourceQuotas that limit GPUs do not limit shares, which can be as large as a GPU: add "
+        f"to the quota of {', '.join(listed[:_SHOWN])}{more}"
+    )
+
+
+def _limits_gpus(name: str, cluster: Cluster) -> bool:
+    resource = name.removeprefix("requests.").removeprefix("limits.")
+    gpus = (cluster.names.gpu, f"{VENDOR}/gpu", f"{VENDOR}/mig-")
+    return resource.startswith(gpus) or name == f"{GPU_CLASS}{_CLASS_QUOTA}"
+
+
+def _share_quotas(cluster: Cluster, tenant: str | None) -> list[str]:
+    """Return the names that limit the shares which pods of a tenant, or of none, can claim."""
+    owners = {
+        owner
+        for claims in cluster.claims
+        if claims.shares is not None
+        for owner in (claims.tenants or (None,))
+    }
+    return [
+        f"{share_class(owner)}{_CLASS_QUOTA}"
+        for owner in sorted(owners, key=lambda owner: owner or "")
+        if owner in (None, tenant)
+    ]

@@ -1,0 +1,80 @@
+"""A quota for GPUs that leaves out shares is named, with what it lacks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from divvy.model import Cluster, parse_cluster
+from divvy.plan.share_quota import UncoveredQuota, quota_warning, uncovered_quotas
+
+SHARES = "divvy-share.deviceclass.resource.k8s.io/devices"
+PROD = "divvy-share-prod.deviceclass.resource.k8s.io/devices"
+
+
+def cluster(*claims: dict[str, Any], **more: Any) -> Cluster:
+    profiles = {f"p{at}": {"claims": one} for at, one in enumerate(claims)} or {"p0": {}}
+    return parse_cluster({"profiles": profiles, "pools": {"all": {"profile": "p0"}}, **more})
+
+
+def quota(namespace: str, *names: str) -> dict[str, Any]:
+    return {"metadata": {"namespace": namespace}, "spec": {"hard": dict.fromkeys(names, "1")}}
+
+
+@pytest.mark.parametrize(
+    ("names", "missing"),
+    [
+        (("requests.nvidia.com/gpu",), (SHARES,)),
+        (("limits.nvidia.com/gpu",), (SHARES,)),
+        (("requests.nvidia.com/mig-1g.5gb",), (SHARES,)),
+        # A quota of a size was HAMi's, and limits nothing here.
+        (("limits.nvidia.com/gpumem",), (SHARES,)),
+        (("divvy-gpu.deviceclass.resource.k8s.io/devices",), (SHARES,)),
+        (("requests.nvidia.com/gpu", SHARES), ()),
+        (("requests.cpu", "pods"), ()),
+        ((), ()),
+    ],
+)
+def test_names_quotas_that_leave_out_shares(
+    names: tuple[str, ...], missing: tuple[str, ...]
+) -> None:
+    found = uncovered_quotas(cluster({"shares": {}}), [quota("team", *names)], ())
+    assert found == ((UncoveredQuota("team", missing),) if missing else ())
+
+
+def test_adds_up_all_quotas_of_a_namespace() -> None:
+    quotas = [quota("team", "requests.nvidia.com/gpu"), quota("team", SHARES)]
+    assert uncovered_quotas(cluster({"shares": {}}), quotas, ()) == ()
+
+
+def test_asks_for_the_class_of_the_namespaces_tenant() -> None:
+    known = cluster({"shares": {}, "tenants": ["prod", "dev"]})
+    labels = {"divvy.gpu/tenant": "prod"}
+    namespaces = [{"metadata": {"name": "p", "labels": labels}}, {"metadata": {"name": "q"}}]
+    quotas = [quota("p", "requests.nvidia.com/gpu"), quota("q", "requests.nvidia.com/gpu")]
+    # Shares are for tenants alone: a namespace without one can have none.
+    assert uncovered_quotas(known, quotas, namespaces) == (UncoveredQuota("p", (PROD,)),)
+    both = cluster({"shares": {}}, {"shares": {}, "tenants": ["prod"]})
+    assert uncovered_quotas(both, quotas, namespaces) == (
+        UncoveredQuota("p", (SHARES, PROD)),
+        UncoveredQuota("q", (SHARES,)),
+    )
+
+
+def test_is_silent_without_shares() -> None:
+    quotas = [quota("team", "requests.nvidia.com/gpu")]
+    assert uncovered_quotas(cluster({"mig": ["1g.5gb"]}), quotas, ()) == ()
+    assert uncovered_quotas(cluster(), quotas, ()) == ()
+    assert quota_warning(()) is None
+
+
+def test_warns_in_one_sentence() -> None:
+    uncovered = [UncoveredQuota(f"team-{at}", (SHARES,)) for at in range(7)]
+    warning = quota_warning(uncovered)
+    assert warning is not None
+    assert warning.startswith(
+        "ResourceQuotas that limit GPUs do not limit shares, which can be as large as a GPU: add "
+        f"to the quota of team-0 ({SHARES}), "
+    )
+    assert warning.endswith(f"team-4 ({SHARES}) and 2 more")
