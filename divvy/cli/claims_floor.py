@@ -1,11 +1,12 @@
-"""Refuses claims on a Kubernetes that cannot serve them, before anything is changed."""
+"""Compares claims with the cluster: what it cannot serve, and what its quotas leave out."""
 
 import typer
 
-from divvy.cli.cluster_reader import reading
+from divvy.cli.cluster_reader import ClusterReader, NotAllowed, reading
 from divvy.cli.errors import fail
 from divvy.model import Cluster
 from divvy.model.claims_floor import floor_problems, floor_warnings
+from divvy.plan.share_quota import quota_warning, uncovered_quotas
 
 
 def check_floor(cluster: Cluster) -> None:
@@ -14,8 +15,21 @@ def check_floor(cluster: Cluster) -> None:
         return
     with reading(cluster.kubeconfig, cluster.context) as reader:
         answer = reader.one("/version") or {}
+        quotas = _quota_warning(cluster, reader)
     version = str(answer.get("gitVersion", ""))
     for problem in floor_problems(cluster, version):
         fail(problem)
-    for warning in floor_warnings(cluster, version):
+    for warning in (*floor_warnings(cluster, version), *([quotas] if quotas else ())):
         typer.echo(f"warning: {warning}", err=True)
+
+
+def _quota_warning(cluster: Cluster, reader: ClusterReader) -> str | None:
+    """Return which namespaces' quotas leave out shares, None where none does."""
+    if not any(claims.shares for claims in cluster.claims):
+        return None
+    try:
+        quotas = list(reader.paged("/api/v1/resourcequotas"))
+        uncovered = uncovered_quotas(cluster, quotas, reader.paged("/api/v1/namespaces"))
+    except NotAllowed as refusal:
+        return f"it is not known whether ResourceQuotas limit shares: {refusal}"
+    return quota_warning(uncovered)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from divvy.cli.claims_floor import check_floor
 from divvy.cli.errors import fail
 from divvy.cli.output import counted
 from divvy.stack.errors import StackError
@@ -19,6 +20,10 @@ def validate(
     files: Annotated[
         list[Path] | None, typer.Option("--file", help="Stack file to check (repeatable).")
     ] = None,
+    *,
+    live: Annotated[
+        bool, typer.Option("--live", help="Also compare with what each stack's cluster can serve.")
+    ] = False,
 ) -> None:
     """Check stack files and report every error at once; nothing is touched."""
     wanted: list[tuple[str | None, Path | None]] = [(stack, None) for stack in stacks or ()]
@@ -36,5 +41,7 @@ def validate(
             pools = counted(len(cluster.pools), "pool")
             profiles = counted(len(cluster.profiles), "profile")
             typer.echo(f"{source.source}: valid ({pools}, {profiles})")
+            if live:
+                check_floor(cluster)
     if errors:
         fail("\n".join(errors))

@@ -109,8 +109,10 @@ IGNORED_ANNOTATIONS = (
 )
 # What the policy of sized limits has removed from a pod, for the one that warns to name.
 IGNORED_LIMITS = f"{DOMAIN}/ignored-limits"
-# On a ResourceQuota that limits shares, where every namespace needs one.
+# On namespaces whose ResourceQuota limits shares, where every namespace needs one.
 SHARE_QUOTA_LABEL = f"{DOMAIN}/share-quota"
+# After a class's name: what a ResourceQuota calls its devices.
+CLASS_QUOTA = ".deviceclass.resource.k8s.io/devices"
 TEMPLATE_PREFIX = "divvy-"
 # On pods whose limits have become claims: so the template maker need not watch all others.
 BY_SIZE_LABEL = f"{DOMAIN}/by-size"

@@ -184,7 +184,7 @@ class Quota(StackPart):
     """Whether namespaces need a ResourceQuota for what pods claim."""
 
     shares: Literal["optional", "required"] = "optional"
-    """required: shares are refused in a namespace without a labelled ResourceQuota for them."""
+    """required: shares are refused in namespaces without the label divvy.gpu/share-quota: true."""
 
 
 class PluginImage(StackPart):

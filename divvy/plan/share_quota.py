@@ -6,10 +6,9 @@ from typing import Any
 
 from divvy.model import Cluster
 from divvy.model.claim_names import GPU_CLASS, share_class
-from divvy.model.contract import TENANT_LABEL
+from divvy.model.contract import CLASS_QUOTA, SHARE_QUOTA_LABEL, TENANT_LABEL
 from divvy.model.resource_names import VENDOR
 
-_CLASS_QUOTA = ".deviceclass.resource.k8s.io/devices"
 _SHOWN = 5
 
 
@@ -26,17 +25,22 @@ def uncovered_quotas(
     quotas: Iterable[Mapping[str, Any]],
     namespaces: Iterable[Mapping[str, Any]],
 ) -> tuple[UncoveredQuota, ...]:
-    """Return the namespaces in which shares go round the quota for GPUs, by name."""
+    """Return the namespaces in which shares go round the quota for GPUs, by name.
+
+    A namespace that is labelled for shares counts, too: its label says that it has such a quota.
+    """
     limited: dict[str, set[str]] = {}
     for quota in quotas:
         hard = (quota.get("spec") or {}).get("hard") or {}
         limited.setdefault(quota["metadata"]["namespace"], set()).update(hard)
     labels = {one["metadata"]["name"]: one["metadata"].get("labels") or {} for one in namespaces}
     uncovered = []
-    for namespace, names in sorted(limited.items()):
-        if not any(_limits_gpus(name, cluster) for name in names):
+    for namespace in sorted(limited.keys() | labels.keys()):
+        names, own = limited.get(namespace, set()), labels.get(namespace, {})
+        labelled = cluster.quota.shares == "required" and own.get(SHARE_QUOTA_LABEL) == "true"
+        if not labelled and not any(_limits_gpus(name, cluster) for name in names):
             continue
-        tenant = labels.get(namespace, {}).get(TENANT_LABEL)
+        tenant = own.get(TENANT_LABEL)
         missing = [name for name in _share_quotas(cluster, tenant) if name not in names]
         if missing:
             uncovered.append(UncoveredQuota(namespace, tuple(missing)))
@@ -50,15 +54,15 @@ def quota_warning(uncovered: Iterable[UncoveredQuota]) -> str | None:
         return None
     more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
     return (
-        "ResourceQuotas that limit GPUs do not limit shares, which can be as large as a GPU: add "
-        f"to the quota of {', '.join(listed[:_SHOWN])}{more}"
+        "shares, which can be as large as a GPU, are not limited by the ResourceQuotas of these "
+        f"namespaces; add to {', '.join(listed[:_SHOWN])}{more}"
     )
 
 
 def _limits_gpus(name: str, cluster: Cluster) -> bool:
     resource = name.removeprefix("requests.").removeprefix("limits.")
     gpus = (cluster.names.gpu, f"{VENDOR}/gpu", f"{VENDOR}/mig-")
-    return resource.startswith(gpus) or name == f"{GPU_CLASS}{_CLASS_QUOTA}"
+    return resource.startswith(gpus) or name == f"{GPU_CLASS}{CLASS_QUOTA}"
 
 
 def _share_quotas(cluster: Cluster, tenant: str | None) -> list[str]:
@@ -70,7 +74,7 @@ def _share_quotas(cluster: Cluster, tenant: str | None) -> list[str]:
         for owner in (claims.tenants or (None,))
     }
     return [
-        f"{share_class(owner)}{_CLASS_QUOTA}"
+        f"{share_class(owner)}{CLASS_QUOTA}"
         for owner in sorted(owners, key=lambda owner: owner or "")
         if owner in (None, tenant)
     ]

@@ -62,6 +62,15 @@ def test_asks_for_the_class_of_the_namespaces_tenant() -> None:
     )
 
 
+def test_names_labelled_namespaces_without_a_quota() -> None:
+    known = cluster({"shares": {}}, quota={"shares": "required"})
+    labelled = {"metadata": {"name": "team", "labels": {"divvy.gpu/share-quota": "true"}}}
+    other = {"metadata": {"name": "other"}}
+    assert uncovered_quotas(known, (), [labelled, other]) == (UncoveredQuota("team", (SHARES,)),)
+    assert uncovered_quotas(known, [quota("team", SHARES)], [labelled, other]) == ()
+    assert uncovered_quotas(cluster({"shares": {}}), (), [labelled, other]) == ()
+
+
 def test_is_silent_without_shares() -> None:
     quotas = [quota("team", "requests.nvidia.com/gpu")]
     assert uncovered_quotas(cluster({"mig": ["1g.5gb"]}), quotas, ()) == ()
@@ -74,7 +83,7 @@ def test_warns_in_one_sentence() -> None:
     warning = quota_warning(uncovered)
     assert warning is not None
     assert warning.startswith(
-        "ResourceQuotas that limit GPUs do not limit shares, which can be as large as a GPU: add "
-        f"to the quota of team-0 ({SHARES}), "
+        "shares, which can be as large as a GPU, are not limited by the ResourceQuotas of these "
+        f"namespaces; add to team-0 ({SHARES}), "
     )
     assert warning.endswith(f"team-4 ({SHARES}) and 2 more")

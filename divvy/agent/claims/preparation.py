@@ -341,7 +341,7 @@ def _made(claim: HeldClaim, at: int) -> HeldClaim:
 
 
 def _devices(claim: HeldClaim) -> list[tuple[str, str, str]]:
-    """Return which devices the scheduler chose; a share that is allocated anew has another ID."""
+    """Return which devices the scheduler chose; a new allocation of a share has another ID."""
     return sorted((held.device.name, held.request, held.share_id) for held in claim.devices)
 
 

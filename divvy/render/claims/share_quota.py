@@ -1,4 +1,9 @@
-"""The policies that refuse shares in namespaces without a ResourceQuota for them."""
+"""The policies that refuse shares in namespaces whose quota for them nobody has confirmed.
+
+A policy cannot ask whether a namespace has a ResourceQuota: one with ResourceQuotas as parameters
+refuses every pod of a namespace that has none, before it looks at what the pod asks for. So the
+administrator labels namespaces, and `divvy validate --live` compares labels with quotas.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +11,18 @@ from typing import Any
 
 from divvy.model import Cluster
 from divvy.model.claim_names import SHARE_CLASS
-from divvy.model.contract import SHARE_QUOTA_LABEL, TEMPLATE_PREFIX
+from divvy.model.contract import CLASS_QUOTA, SHARE_QUOTA_LABEL, TEMPLATE_PREFIX
 from divvy.model.resource_names import gpu_resource
 from divvy.render.claims.cel import line, text
 from divvy.render.claims.policy import on_create, validating_policy
 
-# With the API server's sentence it reads: … denied request: no params found for policy binding.
-NAME = "divvy-shares-need-a-resourcequota"
-_CLASS_QUOTA = ".deviceclass.resource.k8s.io/devices"
+NAME = "divvy-share-quota"
 # The scheduler reads requests, and takes those of a class without limits, too.
 _ASKED = "[c.?resources.?limits.orValue({}), c.?resources.?requests.orValue({})]"
 
 
 def share_quota_policies(cluster: Cluster) -> list[dict[str, Any]]:
-    """Return the policies that refuse shares in namespaces without a quota for them, if any.
-
-    They read ResourceQuotas as parameters; the API server's own sentence for a namespace that has
-    none with the label is all that such a policy can say, so their names say what to do.
-    """
+    """Return the policies for pods and for claims, none where a quota is optional."""
     if cluster.quota.shares != "required":
         return []
     shared = text(gpu_resource(shared=True))
@@ -40,27 +39,20 @@ def share_quota_policies(cluster: Cluster) -> list[dict[str, Any]]:
         f"r.?exactly.?deviceClassName.orValue('').startsWith({share_class}) || "
         f"r.?firstAvailable.orValue([]).exists(s, s.deviceClassName.startsWith({share_class})))"
     )
-    counted = (
-        "params.spec.?hard.orValue({}).exists(k, "
-        f"k == 'requests.' + {shared} || "
-        f"(k.startsWith({share_class}) && k.endsWith({text(_CLASS_QUOTA)})))"
+    labelled = f"namespaceObject.metadata.?labels[?{text(SHARE_QUOTA_LABEL)}].orValue('') == 'true'"
+    message = (
+        "'shares of GPUs need a quota: limit "
+        f"{SHARE_CLASS}{CLASS_QUOTA} in a ResourceQuota of the namespace ' + "
+        "namespaceObject.metadata.name + "
+        + text(f", then label the namespace {SHARE_QUOTA_LABEL}: true")
     )
-    message = "'the ResourceQuota ' + params.metadata.name + " + text(
-        f" has the label {SHARE_QUOTA_LABEL} and limits no shares; limit "
-        f"{SHARE_CLASS}{_CLASS_QUOTA}"
-    )
-    policies = []
-    for name, rule, asks in (
-        (f"{NAME}-pods", on_create("", "pods"), pods),
-        (f"{NAME}-claims", on_create("resource.k8s.io", "resourceclaims"), claims),
-    ):
-        policy, binding = validating_policy(
-            name, rule, [{"name": "asks-for-shares", "expression": asks}], [], [(counted, message)]
+    return [
+        obj
+        for name, rule, asks in (
+            (f"{NAME}-pods", on_create("", "pods"), pods),
+            (f"{NAME}-claims", on_create("resource.k8s.io", "resourceclaims"), claims),
         )
-        policy["spec"]["paramKind"] = {"apiVersion": "v1", "kind": "ResourceQuota"}
-        binding["spec"]["paramRef"] = {
-            "selector": {"matchLabels": {SHARE_QUOTA_LABEL: "true"}},
-            "parameterNotFoundAction": "Deny",
-        }
-        policies += [policy, binding]
-    return policies
+        for obj in validating_policy(
+            name, rule, [{"name": "asks-for-shares", "expression": asks}], [], [(labelled, message)]
+        )
+    ]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine.bare_cluster import bare_cluster
+from tests.engine.bare_cluster import BareCluster, bare_cluster
 from tests.render.claims.api_server import MEMORY, ApiServer, pod, policies_of
 
 # One pool says its hardware: what no GPU of the cluster has is known.
@@ -36,15 +36,26 @@ def server() -> Iterator[ApiServer]:
 @contextlib.contextmanager
 def serving(cluster: Mapping[str, Any], **names: str) -> Iterator[ApiServer]:
     """Start a server with the policies of a cluster; yield it when they have taken effect."""
-    memory = names.get("memory", MEMORY)
     with bare_cluster() as bare:
-        found = ApiServer(bare)
+        server = ApiServer(bare)
         for tenant in ("prod", "dev", "qa"):
-            found.namespace(tenant, **{"divvy.gpu/tenant": tenant})
-        found.apply(*policies_of(cluster))
-        found.until(
-            lambda: "container" in found.dry_run(pod({memory: 0}, namespace="prod")).refusal
-        )
-        found.until(lambda: found.dry_run(pod({memory: 1}, namespace="prod")).refusal == "")
-        yield found
-        found.close()
+            server.namespace(tenant, **{"divvy.gpu/tenant": tenant})
+        with applied(bare, cluster, memory=names.get("memory", MEMORY), namespace="prod") as found:
+            yield found
+
+
+@contextlib.contextmanager
+def applied(
+    bare: BareCluster,
+    cluster: Mapping[str, Any],
+    *,
+    memory: str = MEMORY,
+    namespace: str = "default",
+) -> Iterator[ApiServer]:
+    """Make the policies of a cluster; yield the server when they have taken effect."""
+    found = ApiServer(bare)
+    found.apply(*policies_of(cluster))
+    found.until(lambda: "container" in found.dry_run(pod({memory: 0}, namespace=namespace)).refusal)
+    found.until(lambda: found.dry_run(pod({memory: 1}, namespace=namespace)).refusal == "")
+    yield found
+    found.close()
