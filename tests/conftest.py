@@ -60,6 +60,7 @@ def lab() -> Iterator[RunningLab]:
         fcntl.flock(users, fcntl.LOCK_SH)
         lifecycle.up(running.description, tell=lambda _line: None)
         yield running
+        running.api.close()
         if not was_up and _is_last(users.fileno()):
             lifecycle.down()
 

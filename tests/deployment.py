@@ -145,4 +145,4 @@ class Deployment:
 def is_deployed(lab: RunningLab) -> bool:
     """Tell whether Divvy, or a part that was left behind, is on the lab."""
     of_divvy = lab.get("clusterroles", "--selector=app.kubernetes.io/name=divvy")["items"]
-    return bool(of_divvy) or lab.try_kubectl("get", "namespace", NAMESPACE).returncode == 0
+    return bool(of_divvy) or lab.api.try_get("namespace", NAMESPACE) is not None

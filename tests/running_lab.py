@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from divvy.lab import processes, registry
 from divvy.lab.description import Lab
 from divvy.lab.machine import Machine
 from divvy.lab.tools import KUBERNETES
+from tests.api_reader import ApiReader
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,14 @@ class RunningLab:
             command, input=stdin, capture_output=True, text=True, timeout=timeout, check=False
         )
 
+    @cached_property
+    def api(self) -> ApiReader:
+        """Return a connection to its API server, as administrator."""
+        return ApiReader(self.kubeconfig)
+
     def get(self, *arguments: str) -> Any:
         """Return what kubectl get answers."""
-        return json.loads(self.kubectl("get", *arguments, "--output=json"))
+        return self.api.get(*arguments)
 
     def apply(self, *objects: dict[str, Any]) -> None:
         """Apply objects."""
@@ -66,12 +73,7 @@ class RunningLab:
         self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
         try:
             # Pods are refused until the controllers have made the namespace's account.
-            self.until(
-                lambda: (
-                    self.try_kubectl("get", "serviceaccount", "default", f"-n={name}").returncode
-                    == 0
-                )
-            )
+            self.until(lambda: self.api.try_get("serviceaccount", "default", f"-n={name}"))
             yield name
         finally:
             self.kubectl("delete", "namespace", name, "--wait=false")
@@ -114,7 +116,7 @@ class RunningLab:
         finally:
             os.kill(process, signal.SIGCONT)
 
-    def until(self, condition: Callable[[], bool], patience: float = 60.0) -> None:
+    def until(self, condition: Callable[[], object], patience: float = 60.0) -> None:
         """Wait until a condition holds; fail when it does not in time."""
         deadline = time.monotonic() + patience
         while not condition():

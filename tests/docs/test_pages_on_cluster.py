@@ -77,7 +77,10 @@ def test_the_last_commands_leave_nothing(tmp_path: Path) -> None:
         shell.run("divvy up -s lab")
         ran = [shell.run(command) for page in PAGES for command in commands(page, "end")]
         assert len(ran) == 3
-        left = cluster.get("all,configmaps,clusterroles", "--selector=app.kubernetes.io/name=divvy")
+        left = cluster.get(
+            "daemonsets,deployments,services,configmaps,clusterroles",
+            "--selector=app.kubernetes.io/name=divvy",
+        )
         assert left["items"] == []
         assert "divvy.gpu/status" not in cluster.get("node", NODE)["metadata"]["annotations"]
         assert "not deployed" in shell.run("divvy stack ls")

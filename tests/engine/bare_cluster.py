@@ -7,13 +7,13 @@ the engine does about another cluster cannot be seen with one.
 from __future__ import annotations
 
 import contextlib
-import json
 import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from divvy.lab.tools import KUBERNETES
+from tests.api_reader import ApiReader
 
 _TOKEN = "bare-cluster-administrator"
 _CONTROLLERS = "namespace-controller,garbage-collector-controller,daemonset-controller"
@@ -49,9 +50,14 @@ class BareCluster:
         assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr.strip()}"
         return done.stdout
 
+    @cached_property
+    def api(self) -> ApiReader:
+        """Return a connection to it, as administrator."""
+        return ApiReader(self.kubeconfig)
+
     def get(self, *arguments: str) -> Any:
         """Return what kubectl get answers."""
-        return json.loads(self.kubectl("get", *arguments, "--output=json"))
+        return self.api.get(*arguments)
 
     def names(self, kind: str, namespace: str) -> set[str]:
         """Return the names of the objects of a kind in a namespace."""
@@ -60,10 +66,8 @@ class BareCluster:
 
     def uid(self, kind: str, name: str, namespace: str) -> str | None:
         """Return an object's uid, None where there is none."""
-        found = self.try_kubectl(
-            "get", kind, name, f"--namespace={namespace}", "--output=jsonpath={.metadata.uid}"
-        )
-        return found.stdout or None
+        obj = self.api.try_get(kind, name, f"--namespace={namespace}")
+        return None if obj is None else str(obj["metadata"]["uid"])
 
 
 @contextlib.contextmanager
@@ -122,6 +126,7 @@ def bare_cluster(*controllers: str) -> Iterator[BareCluster]:
             "--kube-api-qps=300",
             "--kube-api-burst=600",
         )
+        run.callback(cluster.api.close)
         yield cluster
 
 
