@@ -76,7 +76,8 @@ class ApiReader:
             for one in self._http.get(base).json().get("resources", ()):
                 if "/" not in one["name"]:
                     entry = (base, one["name"], one["kind"], one["namespaced"])
-                    short = one.get("shortNames", ())
+                    group = base.split("/")[2]
+                    short = (*one.get("shortNames", ()), f"{one['name']}.{group}")
                     for called in (one["name"], one["singularName"], one["kind"].lower(), *short):
                         resources.setdefault(called, entry)
         return resources

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.bare_cluster import BareCluster, bare_cluster
+from tests.engine.sdk_server import sdk_server
 from tests.engine.trial import Trial
 
 
@@ -21,9 +22,15 @@ def other_cluster() -> Iterator[BareCluster]:
         yield found
 
 
+@pytest.fixture(scope="session")
+def sdk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with sdk_server(tmp_path_factory.mktemp("sdk")) as address:
+        yield address
+
+
 @pytest.fixture
-def trial(cluster: BareCluster, tmp_path: Path) -> Iterator[Trial]:
+def trial(cluster: BareCluster, sdk: Path, tmp_path: Path) -> Iterator[Trial]:
     namespace = f"t-{abs(hash(tmp_path)):x}"[:20]
     cluster.kubectl("create", "namespace", namespace)
-    yield Trial(tmp_path / "project", cluster, namespace)
+    yield Trial(tmp_path / "project", cluster, namespace, sdk)
     cluster.kubectl("delete", "namespace", namespace, "--wait=false")

@@ -17,6 +17,7 @@ import yaml
 
 from tests.divvy_command import divvy_command, divvy_environment
 from tests.engine.bare_cluster import BareCluster
+from tests.engine.sdk_server import write_interpreter
 
 _PRELUDE = """import os
 import pulumi
@@ -30,11 +31,15 @@ E = os.environ.get
 
 @dataclass
 class Trial:
-    """A project whose program a test writes; environment variables drive it (``E``)."""
+    """A project whose program a test writes; environment variables drive it (``E``).
+
+    ``sdk`` is the socket of a process that has the SDK loaded; without it each run loads its own.
+    """
 
     folder: Path
     cluster: BareCluster
     namespace: str
+    sdk: Path | None = None
     environment: dict[str, str] = field(default_factory=dict)
     project: str = "trial"
 
@@ -42,6 +47,8 @@ class Trial:
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "Pulumi.yaml").write_text(f"name: {self.project}\nruntime: python\n")
         self.configure("config: {}\n")
+        if self.sdk is not None:
+            write_interpreter(self.folder, self.sdk)
         self.environment.setdefault("KUBECONFIG", str(self.kubeconfig_of(self.cluster)))
 
     def kubeconfig_of(self, cluster: BareCluster, namespace: str | None = None) -> Path:

@@ -92,7 +92,7 @@ def test_a_second_checkout_shares_no_object(trial: Trial, tmp_path: Path) -> Non
     trial.write(program)
     trial.up()
     uid = trial.uid("a")
-    second = Trial(tmp_path / "second", trial.cluster, trial.namespace)
+    second = Trial(tmp_path / "second", trial.cluster, trial.namespace, trial.sdk)
     second.write(program)
     assert "exists already" in second.up(expect=1)
     second.destroy()
