@@ -7,7 +7,10 @@ DEMO_COLUMNS = 'NODE:.metadata.name,GPU:.status.allocatable.nvidia\.com/gpu,REPL
 DEMO_WORKLOADS = $$(sed --quiet "s/^  image: //p" out/conformance/report.yaml)
 DEMO_TRAINING = conformance/workloads/manifests/pod-training.yaml
 
-.PHONY: setup setup-lab demo demo-down test unit lint bench hardware-kit clean
+# What waits for an agent, or shares the lab, runs beside all others.
+LANES = $(BIN)/python -m tests.lanes --first "pure"
+
+.PHONY: setup setup-lab demo demo-down test test-all unit lint bench hardware-kit clean
 
 setup:             ## everything this machine needs, from a fresh Debian 12
 	@$(PYTHON) -m divvy.lab.setup
@@ -46,8 +49,13 @@ demo: setup-lab    ## from nothing to a proven cluster on this machine; no GPU n
 demo-down:         ## and away with it
 	@$(BIN)/divvy lab down
 
-test: setup        ## all tests, in three lanes: what waits for an agent or shares the lab beside all others
-	@$(BIN)/python -m tests.lanes -m "not hardware and not shared_lab and not agent_process" -m "agent_process" -m "shared_lab"
+test: setup        ## a quarter of an hour: pure tests first, then three lanes at once
+	@$(LANES) -m "not hardware and not pure and not thorough and not shared_lab and not agent_process" \
+		-m "agent_process and not thorough" -m "shared_lab and not thorough"
+
+test-all: setup    ## everything: sanitizers, long walks, every fault, the wheel, random programs, the mixed lab
+	@DIVVY_THOROUGH=1 $(LANES) -m "not hardware and not pure and not shared_lab and not agent_process" \
+		-m "agent_process" -m "shared_lab"
 
 unit:              ## what needs neither root nor the lab
 	@$(PYTHON) -m divvy.lab.setup python

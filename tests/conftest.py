@@ -10,6 +10,13 @@ import pytest
 from tests.deployment import Deployment, is_deployed
 from tests.installed import Installed, install_wheel
 from tests.running_lab import RunningLab
+from tests.thoroughness import is_left_out
+
+# Rooms whose unit tests need no compiler and no server: they fail within seconds.
+_PURE = (
+    "agent/decide", "claim_templates", "cli", "components", "conformance", "docs", "engine",
+    "init", "model", "plan", "render", "stack", "test_dependencies", "test_words",
+)  # fmt: skip
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -25,6 +32,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "lab" in getattr(item, "fixturenames", ()):
             item.add_marker("shared_lab")
+        if is_left_out(item.nodeid):
+            item.add_marker("thorough")
+        markers = {marker.name for marker in item.iter_markers()}
+        room = item.nodeid.removeprefix("tests/")
+        if room.startswith(_PURE) and not markers & {"lab", "agent_process", "thorough"}:
+            item.add_marker("pure")
     items.sort(
         key=lambda item: (
             item.get_closest_marker("lab") is not None,

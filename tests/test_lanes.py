@@ -147,13 +147,20 @@ def test_an_interrupt_reaches_each_once_and_is_waited_for(tmp_path: Path) -> Non
     assert [(tmp_path / name).read_text() for name in ("a", "b")] == ["x\n", "x\n"]
 
 
-def test_every_test_is_in_one_lane() -> None:
-    made = subprocess.run(["make", "--dry-run", "test"], capture_output=True, text=True, check=True)
-    lanes = re.findall(r'-m "([^"]+)"', made.stdout)
-    others = "not hardware and not shared_lab and not agent_process"
-    assert lanes == [others, "agent_process", "shared_lab"]
+def lanes_of(target: str) -> list[str]:
+    """Return the expressions of a make target: what runs first, and the lanes."""
+    command = ["make", "--dry-run", target]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return re.findall(r'(?:-m|--first) "([^"]+)"', shown)
+
+
+@pytest.mark.parametrize(
+    ("target", "all_tests"),
+    [("test", "not hardware and not thorough"), ("test-all", "not hardware")],
+)
+def test_every_test_is_in_one_lane(target: str, all_tests: str) -> None:
     collect = [sys.executable, "-m", "pytest", "--collect-only", "-q"]
-    files = ["lab/test_cluster.py", "lab/test_lifecycle.py", "agent/test_held.py"]
+    files = ("test_words.py", "lab/test_cluster.py", "lab/test_lifecycle.py", "agent/test_held.py")
 
     def chosen(expression: str) -> set[str]:
         done = subprocess.run(
@@ -165,9 +172,10 @@ def test_every_test_is_in_one_lane() -> None:
         )
         return {line for line in done.stdout.splitlines() if "::" in line}
 
-    beside, agents, shared = map(chosen, lanes)
-    assert beside | agents | shared == chosen("not hardware")
-    assert len(beside) + len(agents) + len(shared) == len(chosen("not hardware"))
+    pure, beside, agents, shared = map(chosen, lanes_of(target))
+    assert pure | beside | agents | shared == chosen(all_tests)
+    assert len(pure) + len(beside) + len(agents) + len(shared) == len(chosen(all_tests))
+    assert {name.partition("::")[0] for name in pure} == {"tests/test_words.py"}
     assert {name.partition("::")[0] for name in agents} == {"tests/agent/test_held.py"}
     assert any("test_cluster.py" in name for name in shared)
     assert any("test_lifecycle.py" in name for name in beside)

@@ -10,8 +10,9 @@ from tests.claim_walk.cluster import walk_cluster
 from tests.claim_walk.hardware import A100, Gpu
 from tests.claim_walk.oracle import Broken, Oracle
 from tests.claim_walk.walk import walk
+from tests.thoroughness import at_length
 
-_SEED, _SEQUENCES = 20, 10
+_SEED, _SEQUENCES = 20, at_length(3, 10)
 
 
 @pytest.mark.lab

@@ -15,10 +15,11 @@ import pytest
 
 from tests.engine.bare_cluster import BareCluster
 from tests.engine.programs import Program
+from tests.thoroughness import at_length
 
 pytestmark = pytest.mark.lab
-# `make test` runs a sample; DIVVY_RANDOM_PROGRAMS=200 runs as many.
-COUNT = int(os.environ.get("DIVVY_RANDOM_PROGRAMS", "10"))
+# DIVVY_RANDOM_PROGRAMS=200 runs as many.
+COUNT = int(os.environ.get("DIVVY_RANDOM_PROGRAMS", at_length(2, 10)))
 SECRET = "hush-hush"
 
 

@@ -30,6 +30,7 @@ from tests.render.charts import (
     write_chart,
 )
 from tests.render.documents import objects_of
+from tests.thoroughness import at_length
 
 # No lab is started, but helm is built by the setup alone.
 pytestmark = pytest.mark.lab
@@ -60,7 +61,7 @@ def test_every_stacks_chart_has_the_objects_of_the_program(path: Path, tmp_path:
     assert "WARNING" not in lint
 
 
-@settings(_RANDOM, max_examples=30)
+@settings(_RANDOM, max_examples=at_length(5, 30))
 @given(cluster_values())
 def test_random_stacks_have_the_objects_of_the_program(value: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -141,7 +142,7 @@ def test_helm_test_asks_for_every_resource_once(path: Path, tmp_path: Path) -> N
     assert resources_of_tests(only) == {"nvidia.com/gpu"}
 
 
-@settings(_RANDOM, max_examples=15)
+@settings(_RANDOM, max_examples=at_length(5, 15))
 @given(cluster_values())
 def test_helm_test_of_random_stacks(value: dict[str, Any]) -> None:
     for pool in value["pools"].values():

@@ -1,0 +1,28 @@
+"""What `make test` leaves out is a list that names tests, each with its reason."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from divvy.lab.paths import REPOSITORY
+from tests.thoroughness import is_left_out, reasons
+
+
+@pytest.mark.parametrize("entry", reasons())
+def test_names_a_test_that_exists(entry: str) -> None:
+    file, _, name = entry.partition("::")
+    tree = ast.parse((REPOSITORY / "tests" / file).read_text())
+    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    assert not name or name.partition("[")[0] in functions
+
+
+def test_leaves_out_files_functions_and_cases() -> None:
+    assert is_left_out("tests/simulator/test_sanitized.py::test_any[1]")
+    function = "tests/conformance/test_on_lab.py::test_a_sound_lab_keeps_what_idle_pods_hold"
+    assert is_left_out(function)
+    killed = "tests/lab/test_lifecycle.py::test_down_leaves_nothing_when_up_was_killed"
+    assert is_left_out(f"{killed}[0.2]")
+    assert not is_left_out(f"{killed}[1.5]")
+    assert not is_left_out("tests/conformance/test_on_lab.py::test_what_selects_nothing")
