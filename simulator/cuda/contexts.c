@@ -1,7 +1,7 @@
 /* Contexts: primary and created ones, and each thread's stack of them. */
 #include <stdlib.h>
 
-#include "state.h"
+#include "streams.h"
 
 #define DEEPEST 32
 
@@ -46,19 +46,23 @@ CUresult context_make(struct device *device, unsigned flags, bool is_primary, CU
     return 0;
 }
 
+/* From the first line on nobody finds it; a host function that runs is waited for. */
 void context_end(CUcontext context)
 {
     struct device *device = context->device;
-    modules_drop(context);
-    streams_drop(context);
-    memory_drop_context(context);
-    struct sim_context request = {.gpu = device->gpu.index, .gi = device->gi, .ci = device->ci};
-    driver_call(SIM_CLOSE_CONTEXT, &request, sizeof request, 0);
     CUcontext *at = &contexts;
     while (*at != context)
         at = &(*at)->next;
     *at = context->next;
+    streams_drop(context);
+    events_drop(context);
+    modules_drop(context);
+    memory_drop_context(context);
+    graph_memory_trim(device);
+    struct sim_context request = {.gpu = device->gpu.index, .gi = device->gi, .ci = device->ci};
+    driver_call(SIM_CLOSE_CONTEXT, &request, sizeof request, 0);
     free(context);
+    driver_changed();
 }
 
 static CUresult create(CUcontext *made, unsigned flags, CUdevice ordinal)
@@ -210,14 +214,12 @@ EXPORT CUresult cuCtxGetDevice(CUdevice *device)
 EXPORT CUresult cuCtxSynchronize(void)
 {
     WITH_CONTEXT(context);
-    for (CUstream stream = stream_after(NULL); stream != NULL; stream = stream_after(stream))
-        if (stream->context == context && capture_of(stream) != NULL) {
-            captures_spoil(context);
-            FINISH(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-        }
-    work_wait(context, context->work);
-    pools_trim(context->device);
-    FINISH(0);
+    CUresult result = capture_refuses_context(context);
+    if (result == 0)
+        result = context_wait(context);
+    if (result == 0)
+        pools_trim(context->device);
+    FINISH(result);
 }
 
 EXPORT CUresult cuCtxGetFlags(unsigned *flags)

@@ -148,7 +148,9 @@ EXPORT CUresult cuModuleLoadDataEx(CUmodule *made, const void *image, unsigned c
     if (made == NULL || image == NULL)
         FINISH(CUDA_ERROR_INVALID_VALUE);
     struct ptx_module *ptx;
-    CUresult result = jit_logs_find(count, options, values, &logs);
+    CUresult result = capture_refuses_unsafe();
+    if (result == 0)
+        result = jit_logs_find(count, options, values, &logs);
     if (result == 0)
         result = image_parse(&context->device->gpu, image, &logs, &ptx);
     FINISH(result != 0 ? result : module_add(context, ptx, NULL, made));

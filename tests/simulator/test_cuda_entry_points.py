@@ -25,7 +25,7 @@ def test_entry_points_by_name(gpu):
     assert gpu.code("cuGetProcAddress", b"cuNothing", c.byref(found), 12000, c.c_uint64(0)) == 500
     assert found.value is None
     assert gpu.code("cuGetExportTable", c.byref(found), b"0" * 16) == codes.NOT_FOUND
-    assert gpu.code("cuGraphClone") == codes.NOT_SUPPORTED
+    assert gpu.code("cuTexObjectCreate") == codes.NOT_SUPPORTED
     text = c.c_char_p()
     gpu.call("cuGetErrorName", 700, c.byref(text))
     assert text.value == b"CUDA_ERROR_ILLEGAL_ADDRESS"
