@@ -29,6 +29,8 @@ struct cuda_context {
     bool is_primary;
     unsigned flags;
     size_t limits[3];
+    uint64_t heap;  /* memory for malloc in kernels, at the daemon */
+    bool has_modules; /* or had: then it has its heap */
     bool has_work;  /* the daemon may have GPU time of it queued */
     uint64_t work;  /* nanoseconds of GPU time that it has queued so far */
     CUstream legacy; /* the default stream of all threads, once it is used */
@@ -52,6 +54,7 @@ struct cuda_module {
     CUlibrary library; /* that it is the context's own of; NULL when the program loaded it */
     struct ptx_module *ptx;
     struct cuda_function *functions;
+    uint64_t accounted; /* its variables, at the daemon */
     CUmodule next;
 };
 
@@ -102,6 +105,7 @@ CUresult context_current(CUcontext *context); /* the calling thread's, sound and
 bool context_is_known(CUcontext context);
 CUresult context_make(struct device *device, unsigned flags, bool is_primary, CUcontext *made);
 void context_end(CUcontext context);
+CUresult context_heap(CUcontext context); /* takes what the limit says */
 
 /* memory.c */
 CUresult memory_new(CUcontext context, size_t bytes, enum memory_kind kind, uint64_t *address);

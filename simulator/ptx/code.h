@@ -81,7 +81,8 @@ struct ptx_kernel {
 
 struct variable { /* in global or constant memory */
     char *name;
-    uint8_t *memory;
+    uint8_t *memory; /* in the block, aligned */
+    void *block;
     uint64_t size;
     struct variable *next;
 };

@@ -7,6 +7,7 @@
 
 #define MAX_REGISTERS 65536
 #define MAX_VARIABLE (64u << 20)
+#define VARIABLE_ALIGNMENT 256u
 #define MAX_SHARED (232448u + 1024u)
 #define MAX_LOCAL (512u << 10)
 
@@ -185,10 +186,10 @@ static bool add_variable(struct parser *p, const struct token *name, enum type t
     p->module->variables = made;
     made->size = count * type_width(type);
     made->name = strndup(name->text, name->length);
-    made->memory = aligned_alloc(256, (made->size + 256) / 256 * 256);
-    if (made->name == NULL || made->memory == NULL)
+    made->block = calloc(1, made->size + 2 * VARIABLE_ALIGNMENT); /* takes up no RAM before it is written */
+    if (made->name == NULL || made->block == NULL)
         return refuse(p, "out of memory");
-    memset(made->memory, 0, made->size);
+    made->memory = (uint8_t *)made->block + VARIABLE_ALIGNMENT - (uintptr_t)made->block % VARIABLE_ALIGNMENT;
     unsigned level = p->level;
     p->level = MODULE_LEVEL; /* variables are the module's */
     struct symbol *symbol = symbol_add(p, name, IS_VARIABLE);

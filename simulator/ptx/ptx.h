@@ -29,6 +29,8 @@ const char *ptx_kernel_name(const struct ptx_kernel *kernel);
 /* Module variables in global and constant memory; false if there is none of that name. */
 bool ptx_variable(struct ptx_module *module, const char *name, uint64_t *address, uint64_t *size);
 
+uint64_t ptx_variable_bytes(const struct ptx_module *module); /* of all of them */
+
 struct ptx_kernel_facts {
     unsigned registers, shared_bytes, local_bytes, max_threads;
     unsigned parameter_count;

@@ -42,6 +42,15 @@ def test_memory_calls(gpu):
     gpu.call("cuMemFreeHost", host)
 
 
+def test_one_of_free_and_total_can_be_asked_for(gpu):
+    free, total = gpu.memory()
+    value = c.c_size_t()
+    gpu.call("cuMemGetInfo_v2", None, c.byref(value))
+    assert value.value == total
+    gpu.call("cuMemGetInfo_v2", c.byref(value), None)
+    assert value.value == free
+
+
 def test_two_processes_over_the_limit(install):
     driver = install("T4", 1)
     cuda = driver.cuda().init()

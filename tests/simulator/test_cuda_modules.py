@@ -62,3 +62,70 @@ def test_module_variables(gpu):
     gpu.call("cuModuleUnload", module)
     with fails(codes.INVALID_HANDLE):
         gpu.call("cuModuleUnload", module)
+
+
+MIB = 1 << 20
+HEAP, SHARED_OBJECT_FAILED = 2, 303
+HEADER = ".version 7.0\n.target sm_75\n.address_size 64\n"
+
+
+def globals_of(*mib: int) -> str:
+    """Write a module of nothing but variables."""
+    lines = [f".global .align 8 .b8 big{n}[{size * MIB}];" for n, size in enumerate(mib)]
+    return HEADER + "\n".join(lines)
+
+
+def test_variables_of_modules_take_memory(gpu):
+    before = gpu.memory()[0]
+    module = gpu.module(globals_of(60, 40) + "\n.const .b32 four = 4;")
+    assert before - gpu.memory()[0] == 100 * MIB + 512
+    address, size = c.c_uint64(), c.c_size_t()
+    gpu.call("cuModuleGetGlobal_v2", c.byref(address), c.byref(size), module, b"big0")
+    assert gpu.download(address.value + 60 * MIB - 4, 4) == bytes(4)
+    gpu.call("cuModuleUnload", module)
+    assert gpu.memory()[0] == before
+    held = gpu.allocate(before - 50 * MIB)
+    with fails(codes.OUT_OF_MEMORY):
+        gpu.module(globals_of(60))
+    gpu.free(held)
+    context = gpu.context()
+    gpu.module(globals_of(60))
+    gpu.call("cuCtxDestroy_v2", context)
+    assert gpu.memory()[0] == before
+
+
+def test_variables_of_a_library_take_memory_in_each_context_that_uses_it(gpu):
+    before, library, module = gpu.memory()[0], c.c_void_p(), c.c_void_p()
+    none = (None, None, 0)
+    text = globals_of(60).encode() + b"\0"
+    gpu.call("cuLibraryLoadData", c.byref(library), text, *none, *none)
+    assert gpu.memory()[0] == before
+    for used in (60, 120):
+        gpu.call("cuLibraryGetModule", c.byref(module), library)
+        assert before - gpu.memory()[0] == used * MIB
+        gpu.context()
+    gpu.call("cuLibraryUnload", library)
+    assert gpu.memory()[0] == before
+
+
+def test_the_heap_of_kernels_is_taken_with_the_first_module(gpu):
+    before, size = gpu.memory()[0], c.c_size_t()
+    context = gpu.context()
+    gpu.call("cuCtxGetLimit", c.byref(size), HEAP)
+    assert size.value == 8 * MIB  # and that is part of every context
+    gpu.call("cuCtxSetLimit", HEAP, c.c_size_t(108 * MIB))
+    assert gpu.memory()[0] == before
+    gpu.module(HEADER)
+    assert before - gpu.memory()[0] == 100 * MIB
+    gpu.call("cuCtxSetLimit", HEAP, c.c_size_t(208 * MIB))
+    assert before - gpu.memory()[0] == 200 * MIB
+    with fails(codes.OUT_OF_MEMORY):
+        gpu.call("cuCtxSetLimit", HEAP, c.c_size_t(1 << 40))
+    gpu.call("cuCtxGetLimit", c.byref(size), HEAP)
+    assert size.value == 208 * MIB
+    gpu.call("cuCtxDestroy_v2", context)
+    assert gpu.memory()[0] == before
+    gpu.context()
+    gpu.call("cuCtxSetLimit", HEAP, c.c_size_t(1 << 40))
+    with fails(SHARED_OBJECT_FAILED):
+        gpu.module(HEADER)
