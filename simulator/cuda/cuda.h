@@ -39,6 +39,8 @@ typedef struct cuda_mipmap *CUmipmappedArray;
 typedef struct cuda_graph *CUgraph;
 typedef struct cuda_node *CUgraphNode;
 typedef struct cuda_executable *CUgraphExec;
+typedef struct cuda_link *CUlinkState;
+typedef struct cuda_user_object *CUuserObject;
 typedef unsigned long long CUmemGenericAllocationHandle;
 
 typedef struct {
@@ -71,6 +73,7 @@ enum {
     CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES = 701,
     CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE = 708,
     CUDA_ERROR_CONTEXT_IS_DESTROYED = 709,
+    CUDA_ERROR_ASSERT = 710,
     CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED = 712,
     CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED = 713,
     CUDA_ERROR_MISALIGNED_ADDRESS = 716,

@@ -15,6 +15,7 @@ struct cuda_executable {
     bool auto_free, has_memory;
     struct step *steps;
     size_t count;
+    struct user_objects user_objects;
     CUgraphExec next;
 };
 
@@ -36,11 +37,12 @@ static size_t steps_of(CUgraph graph)
     return count;
 }
 
-static void write_down(CUgraphExec executable, CUgraph graph)
+static bool write_down(CUgraphExec executable, CUgraph graph)
 {
+    bool whole = user_objects_copy(&executable->user_objects, &graph->user_objects);
     for (CUgraphNode node = graph->first; node != NULL; node = node->next)
         if (node->operation.kind == OPERATION_GRAPH) {
-            write_down(executable, node->operation.graph);
+            whole = write_down(executable, node->operation.graph) && whole;
         } else {
             struct step *step = &executable->steps[executable->count++];
             step->operation = node->operation;
@@ -48,6 +50,7 @@ static void write_down(CUgraphExec executable, CUgraph graph)
             if (node->operation.kind == OPERATION_ALLOCATE)
                 graph_memory_keep(node->operation.memory);
         }
+    return whole;
 }
 
 static void end(CUgraphExec executable)
@@ -55,6 +58,7 @@ static void end(CUgraphExec executable)
     for (size_t i = 0; i < executable->count; i++)
         if (executable->steps[i].operation.kind == OPERATION_ALLOCATE)
             graph_memory_leave(executable->steps[i].operation.memory);
+    user_objects_leave(&executable->user_objects);
     free(executable->steps);
     free(executable);
 }
@@ -86,7 +90,10 @@ EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *made, CUgraph graph, un
     }
     *executable = (struct cuda_executable){.graph = graph, .auto_free = (flags & AUTO_FREE) != 0,
                                            .has_memory = has_memory, .steps = steps, .next = executables};
-    write_down(executable, graph);
+    if (!write_down(executable, graph)) {
+        end(executable);
+        FINISH(CUDA_ERROR_OUT_OF_MEMORY);
+    }
     executables = executable;
     *made = executable;
     FINISH(0);

@@ -47,6 +47,7 @@ void graph_end(CUgraph graph)
     while (*at != graph)
         at = &(*at)->next;
     *at = graph->next;
+    user_objects_leave(&graph->user_objects);
     free(graph);
 }
 
@@ -172,7 +173,8 @@ static CUgraphNode copy_of(CUgraph graph, CUgraph copy, CUgraphNode wanted)
 static CUresult clone(CUgraph graph, CUgraph *made)
 {
     CUgraph copy = graph_new();
-    CUresult result = copy == NULL ? CUDA_ERROR_OUT_OF_MEMORY : 0;
+    bool has_objects = copy != NULL && user_objects_copy(&copy->user_objects, &graph->user_objects);
+    CUresult result = has_objects ? 0 : CUDA_ERROR_OUT_OF_MEMORY;
     for (CUgraphNode node = graph->first; node != NULL && result == 0; node = node->next) {
         struct operation operation = node->operation;
         CUgraphNode twin;

@@ -11,8 +11,17 @@ struct cuda_node {
     CUgraphNode next;
 };
 
+struct user_objects { /* references to objects of the program */
+    struct user_object {
+        CUuserObject object;
+        unsigned count;
+    } *objects;
+    size_t count;
+};
+
 struct cuda_graph {
     CUgraphNode first, last;
+    struct user_objects user_objects;
     size_t count;
     bool is_child; /* of a node */
     CUgraph next;
@@ -31,6 +40,11 @@ struct cuda_node *graph_node(CUgraphNode wanted, enum operation_kind kind); /* N
 
 /* captures.c */
 bool graph_is_captured_to(CUgraph graph);
+
+/* user_objects.c */
+bool user_objects_keep(struct user_objects *kept, CUuserObject object, unsigned count);
+bool user_objects_copy(struct user_objects *to, const struct user_objects *from);
+void user_objects_leave(struct user_objects *kept);
 
 /* node_parameters.c */
 struct kernel_parameters;

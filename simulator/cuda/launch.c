@@ -54,6 +54,9 @@ static CUresult failure(CUcontext context, enum ptx_stop stop)
     case PTX_TRAP:
         result = CUDA_ERROR_LAUNCH_FAILED;
         break;
+    case PTX_ASSERT:
+        result = CUDA_ERROR_ASSERT;
+        break;
     default:
         return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     }

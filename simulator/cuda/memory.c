@@ -329,35 +329,3 @@ EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *device, void *pointer,
     *device = (CUdeviceptr)(uintptr_t)pointer;
     FINISH(0);
 }
-
-/* Context, kind of memory, addresses, whether managed, ordinal of the device. */
-EXPORT CUresult cuPointerGetAttribute(void *value, int which, CUdeviceptr pointer)
-{
-    WITH_CONTEXT(context);
-    (void)context;
-    const struct allocation *found = memory_at(pointer);
-    if (value == NULL || found == NULL)
-        FINISH(CUDA_ERROR_INVALID_VALUE);
-    bool host = found->kind == MEMORY_HOST || found->kind == MEMORY_REGISTERED;
-    switch (which) {
-    case 1:
-        *(CUcontext *)value = found->context;
-        break;
-    case 2:
-        *(unsigned *)value = host ? 1 : 2;
-        break;
-    case 3:
-    case 4:
-        *(uint64_t *)value = pointer;
-        break;
-    case 8:
-        *(unsigned *)value = found->kind == MEMORY_MANAGED;
-        break;
-    case 9:
-        *(int *)value = found->context->device->ordinal;
-        break;
-    default:
-        FINISH(CUDA_ERROR_NOT_SUPPORTED);
-    }
-    FINISH(0);
-}

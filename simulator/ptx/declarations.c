@@ -133,8 +133,31 @@ static bool dimensions(struct parser *p, uint64_t *count, bool *is_open)
     return true;
 }
 
+/* name, name+8, generic(name): the address of a variable or a function that was declared before */
+static bool address_value(struct parser *p, enum type type, uint8_t *at)
+{
+    bool is_generic = token_is(&p->lexer.token, "generic");
+    int64_t more = 0;
+    if (is_generic) {
+        lexer_next(&p->lexer);
+        if (!expect(p, '('))
+            return false;
+    }
+    const struct symbol *symbol = symbol_find(p, &p->lexer.token);
+    if (symbol == NULL || (symbol->kind != IS_VARIABLE && symbol->kind != IS_FUNCTION) || type_width(type) != 8)
+        return refuse(p, "initial values are numbers and addresses");
+    lexer_next(&p->lexer);
+    if ((is_generic && !expect(p, ')')) || (accept(p, '+') && !parse_constant(p, &more)))
+        return false;
+    uint64_t value = symbol->value + (uint64_t)more;
+    memcpy(at, &value, sizeof value);
+    return true;
+}
+
 static bool one_value(struct parser *p, enum type type, uint8_t *at)
 {
+    if (p->lexer.token.kind == TOKEN_WORD)
+        return address_value(p, type, at);
     bool negative = accept(p, '-');
     const struct token token = p->lexer.token;
     if (token.kind != TOKEN_INTEGER && token.kind != TOKEN_FLOAT)
@@ -279,9 +302,8 @@ bool parse_parameter(struct parser *p, struct token *name, uint64_t *align, uint
 {
     enum type type;
     bool is_open;
-    if (!token_is(&p->lexer.token, ".param"))
+    if (!lexer_split(&p->lexer, ".param"))
         return refuse(p, ".param is expected");
-    lexer_next(&p->lexer);
     *align = 0;
     if (!alignment(p, align) || !directive_type(p, &type))
         return false;

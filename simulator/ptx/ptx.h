@@ -39,7 +39,7 @@ struct ptx_kernel_facts {
 void ptx_facts(const struct ptx_kernel *kernel, struct ptx_kernel_facts *facts);
 void ptx_parameter(const struct ptx_kernel *kernel, unsigned index, size_t *offset, size_t *size);
 
-enum ptx_stop { PTX_DONE, PTX_ILLEGAL_ADDRESS, PTX_MISALIGNED, PTX_TRAP, PTX_NO_MEMORY };
+enum ptx_stop { PTX_DONE, PTX_ILLEGAL_ADDRESS, PTX_MISALIGNED, PTX_TRAP, PTX_ASSERT, PTX_NO_MEMORY };
 
 struct ptx_launch {
     const struct ptx_kernel *kernel;

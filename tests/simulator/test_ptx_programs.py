@@ -42,7 +42,7 @@ def test_barrier_and_dynamic_shared_memory(kept_gpu):
     kept_gpu.launch(program(kept_gpu, "reverse"), [1], [200], c.c_uint64(data), shared=800)
     assert words(kept_gpu, data, 200) == list(reversed(range(200)))
     with pytest.raises(CudaError) as fault:
-        kept_gpu.launch(program(kept_gpu, "reverse"), [1], [200], c.c_uint64(data), shared=796)
+        kept_gpu.launch(program(kept_gpu, "reverse"), [1], [200], c.c_uint64(data), shared=640)
     assert fault.value.code == codes.ILLEGAL_ADDRESS
 
 
