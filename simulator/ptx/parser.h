@@ -91,6 +91,10 @@ void find_taken_addresses(struct parser *p, struct lexer at);
 bool parse_prototype(struct parser *p, const struct token *name);
 bool parse_indirect_call(struct parser *p, const struct insn *call, const struct arguments *results);
 
+/* printing.c */
+bool parse_print(struct parser *p, const struct insn *call, const struct arguments *results,
+                 const struct arguments *arguments);
+
 /* declarations.c */
 bool parse_registers(struct parser *p);
 bool parse_variable(struct parser *p, enum space space);

@@ -148,3 +148,31 @@ def test_names_for_a_stream_per_thread(gpu):
         "cuGetProcAddress_v2", b"cuMemcpy", c.byref(found), 12000, c.c_uint64(2), c.byref(status)
     )
     assert found.value == c.cast(gpu.library.cuMemcpy_ptds, c.c_void_p).value
+
+
+def test_graphs_keep_objects_of_the_program_alive(gpu):
+    ended, graph, copy, executable = [], c.c_void_p(), c.c_void_p(), c.c_void_p()
+    destroy = c.CFUNCTYPE(None, c.c_void_p)(ended.append)
+    thing, move = c.c_void_p(), c.c_uint(1)
+    create = (
+        "cuUserObjectCreate",
+        c.byref(thing),
+        c.c_void_p(5),
+        destroy,
+        c.c_uint(2),
+        c.c_uint(1),
+    )
+    gpu.call(*create)
+    gpu.call("cuGraphCreate", c.byref(graph), c.c_uint(0))
+    gpu.call("cuGraphRetainUserObject", graph, thing, c.c_uint(1), move)
+    gpu.call("cuUserObjectRelease", thing, c.c_uint(1))
+    gpu.call("cuGraphInstantiateWithFlags", c.byref(executable), graph, c.c_uint64(0))
+    gpu.call("cuGraphClone", c.byref(copy), graph)
+    gpu.call("cuGraphDestroy", graph)
+    gpu.call("cuGraphExecDestroy", executable)
+    assert ended == []
+    gpu.call("cuGraphReleaseUserObject", copy, thing, c.c_uint(1))
+    assert ended == [5]
+    with fails(codes.INVALID_VALUE):
+        gpu.call("cuUserObjectRelease", thing, c.c_uint(1))
+    gpu.call("cuGraphDestroy", copy)

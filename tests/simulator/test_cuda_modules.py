@@ -6,7 +6,7 @@ import ctypes as c
 import pytest
 
 from tests.simulator import cuda as codes
-from tests.simulator.cuda import CudaError, fails
+from tests.simulator.cuda import Cuda, CudaError, fails
 from tests.simulator.vector_add import VECTOR_ADD
 
 
@@ -21,7 +21,11 @@ from tests.simulator.vector_add import VECTOR_ADD
             codes.INVALID_PTX,
             "line 36: tex.1d.v4.f32.s32: the opcode is not supported",
         ),
-        (VECTOR_ADD.replace("add.f32", "add.rz.f32"), codes.INVALID_PTX, "add.rz.f32: .rz is not"),
+        (
+            VECTOR_ADD.replace("add.f32", "add.rnx.f32"),
+            codes.INVALID_PTX,
+            "add.rnx.f32: .rnx is not",
+        ),
         (VECTOR_ADD.replace("%f3, %f2", "%f3, %r2"), codes.INVALID_PTX, ""),
         (VECTOR_ADD.replace("bra        $done", "bra $nowhere"), codes.INVALID_PTX, "$nowhere"),
         (VECTOR_ADD[:-20], codes.INVALID_PTX, ""),
@@ -129,3 +133,54 @@ def test_the_heap_of_kernels_is_taken_with_the_first_module(gpu):
     gpu.call("cuCtxSetLimit", HEAP, c.c_size_t(1 << 40))
     with fails(SHARED_OBJECT_FAILED):
         gpu.module(HEADER)
+
+
+PTX_INPUT, CUBIN_INPUT = 1, 0
+USES = f"""{HEADER}.extern .func (.param .b32 r) seven();
+.visible .entry uses(.param .u64 out)
+{{
+.reg .b32 %r<2>;
+.reg .b64 %rd<2>;
+.param .b32 r;
+call (r), seven;
+ld.param.b32 %r1, [r];
+ld.param.u64 %rd1, [out];
+st.global.u32 [%rd1], %r1;
+ret;
+}}
+"""
+SEVEN = f"{HEADER}.visible .func (.param .b32 r) seven()\n{{\nst.param.b32 [r], 7;\nret;\n}}\n"
+
+
+def link(gpu: Cuda, *parts: str) -> c.c_void_p:
+    """Link PTX."""
+    state = c.c_void_p()
+    gpu.call("cuLinkCreate_v2", 0, None, None, c.byref(state))
+    for part in parts:
+        text = part.encode()
+        none = (b"part", 0, None, None)
+        add = ("cuLinkAddData_v2", state, PTX_INPUT, text, c.c_size_t(len(text)), *none)
+        gpu.call(*add)
+    return state
+
+
+def test_parts_are_linked_to_an_image(gpu):
+    state, image, size, module = link(gpu, USES, SEVEN), c.c_void_p(), c.c_size_t(), c.c_void_p()
+    gpu.call("cuLinkComplete", state, c.byref(image), c.byref(size))
+    gpu.call("cuModuleLoadData", c.byref(module), c.string_at(image, size.value))
+    gpu.call("cuLinkDestroy", state)
+    out = gpu.allocate(4)
+    gpu.launch(gpu.function(module, "uses"), [1], [1], c.c_uint64(out))
+    assert gpu.download(out, 4) == b"\7\0\0\0"
+    with fails(codes.INVALID_HANDLE):
+        gpu.call("cuLinkDestroy", state)
+
+
+def test_what_is_not_linked(gpu):
+    state, image = link(gpu, USES), c.c_void_p()
+    with fails(codes.INVALID_PTX):  # a function is missing
+        gpu.call("cuLinkComplete", state, c.byref(image), None)
+    none = (b"part", 0, None, None)
+    with fails(codes.NO_BINARY_FOR_GPU):
+        gpu.call("cuLinkAddData_v2", state, CUBIN_INPUT, b"ELF", c.c_size_t(3), *none)
+    gpu.call("cuLinkDestroy", state)
