@@ -141,7 +141,7 @@ static CUresult allocate(CUcontext context, CUmemoryPool pool, size_t bytes, uin
     return result;
 }
 
-/* In a capture, the allocation is the graph's: each launch makes it anew at the same address. */
+/* In a capture, the allocation is the graph's: each launch makes it again, at the same address. */
 static CUresult capture_allocation(CUcontext context, CUstream stream, size_t bytes, CUdeviceptr *pointer)
 {
     struct operation operation;

@@ -254,7 +254,7 @@ def test_imported_memory_lives_while_any_process_holds_it(driver, gpu):
     assert driver.used_mib() == [8]
     importers[1].communicate("end\n")
     assert eventually(lambda: driver.used_mib() == [0])
-    # The exported file is left: whoever opens it now takes the memory anew.
+    # The exported file is left: whoever opens it now takes the memory again.
     gpu.call("cuMemImportFromShareableHandle", c.byref(handle), c.c_void_p(file.value), 1)
     assert memory_of_processes(driver) == {own: 8}
 
