@@ -236,7 +236,7 @@ EXPORT CUresult cuGraphLaunch(CUgraphExec executable, CUstream handle)
     if (result == 0 && executable->has_memory)
         result = graph_memory_expect(stream->context, most_memory(executable));
     for (size_t i = 0; i < executable->count && result == 0; i++)
-        result = stream_do(stream, &executable->steps[i].operation);
+        result = stream_submit(stream, &executable->steps[i].operation);
     FINISH(result);
 }
 

@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#include "streams.h"
+#include "graphs.h"
 
 #define POLL 0.0002 /* seconds: the host can write a value that is waited for without a call */
 
@@ -39,12 +39,19 @@ static void keep(const struct operation *operation)
 {
     if (operation->kind == OPERATION_WAIT || operation->kind == OPERATION_RECORD)
         fence_keep(operation->fence);
+    if (operation->kind == OPERATION_ALLOCATE)
+        graph_memory_keep(operation->memory);
 }
 
+/* What is dropped without having been done must not be waited for either. */
 static void leave(const struct operation *operation)
 {
+    if (operation->kind == OPERATION_RECORD)
+        operation->fence->reached = true;
     if (operation->kind == OPERATION_WAIT || operation->kind == OPERATION_RECORD)
         fence_leave(operation->fence);
+    if (operation->kind == OPERATION_ALLOCATE)
+        graph_memory_leave(operation->memory);
 }
 
 static void remove_first(CUstream stream)
@@ -152,19 +159,23 @@ static CUresult add(CUstream stream, const struct operation *operation)
     return 0;
 }
 
-CUresult stream_do(CUstream stream, const struct operation *operation)
+CUresult stream_submit(CUstream stream, const struct operation *operation)
 {
     if (stream->capture != NULL)
         return capture_add(stream, operation);
-    CUresult result = stream->is_legacy ? capture_refuses_legacy(stream->context) : operation_check(operation);
-    if (result == 0 && stream->is_legacy)
-        result = operation_check(operation);
+    CUresult result = stream->is_legacy ? capture_refuses_legacy(stream->context) : 0;
     if (result != 0)
         return result;
     if (operation->kind == OPERATION_CALL || stream->first != NULL || !comes_next(stream, UINT64_MAX) ||
         !operation_ready(stream, operation))
         return add(stream, operation);
     return operation_run(stream, operation);
+}
+
+CUresult stream_do(CUstream stream, const struct operation *operation)
+{
+    CUresult result = stream->capture != NULL ? 0 : operation_check(operation);
+    return result != 0 ? result : stream_submit(stream, operation);
 }
 
 static bool has_before(CUstream stream, uint64_t number)

@@ -59,6 +59,7 @@ void streams_drop(CUcontext context);
 
 /* queues.c */
 CUresult stream_do(CUstream stream, const struct operation *operation); /* now, later or into a graph */
+CUresult stream_submit(CUstream stream, const struct operation *operation); /* the same, checked when it is done */
 CUresult stream_do_and_wait(CUstream stream, const struct operation *operation);
 bool stream_idle(CUstream stream);
 CUresult stream_wait(CUstream stream);

@@ -7,6 +7,7 @@ import pytest
 
 from tests.simulator import cuda as codes
 from tests.simulator.cuda import Cuda, fails
+from tests.simulator.driver_root import eventually
 from tests.simulator.sleeper import Sleeper
 
 NOT_READY, NOT_PERMITTED = 600, 800
@@ -273,3 +274,34 @@ def test_a_context_ends_with_work_in_its_streams(gpu, word):
     assert gpu.memory()[0] == free
     assert read(word) == 0
     gpu.call("cuCtxSynchronize")
+
+
+def test_an_event_of_a_context_that_ends_holds_nobody_up(gpu):
+    stream, context = gpu.stream(), c.c_void_p()
+    gpu.call("cuCtxGetCurrent", c.byref(context))
+    other = gpu.context()
+    held, event, pointer = gpu.stream(), gpu.event(), gpu.allocate(8)
+    gpu.call("cuStreamWaitValue32", held, c.c_uint64(pointer), c.c_uint(3), c.c_uint(EQUAL))
+    gpu.call("cuEventRecord", event, held)
+    gpu.call("cuCtxSetCurrent", context)
+    gpu.call("cuStreamWaitEvent", stream, event, c.c_uint(0))
+    assert gpu.code("cuStreamQuery", stream) == NOT_READY
+    gpu.call("cuCtxDestroy_v2", other)
+    assert eventually(lambda: gpu.code("cuStreamQuery", stream) == 0, SOON)
+
+
+def test_a_graph_that_waits_for_its_launch_can_be_destroyed(gpu):
+    stream, graph, executable = gpu.stream(), c.c_void_p(), c.c_void_p()
+    pointer = c.c_uint64()
+    gpu.call("cuStreamBeginCapture_v2", stream, 0)
+    gpu.call("cuMemAllocAsync", c.byref(pointer), c.c_size_t(4), stream)
+    write(gpu, stream, pointer.value, 6)
+    gpu.call("cuStreamEndCapture", stream, c.byref(graph))
+    gpu.call("cuGraphInstantiateWithFlags", c.byref(executable), graph, c.c_uint64(0))
+    gate = Gate(gpu, stream)
+    gpu.call("cuGraphLaunch", executable, stream)
+    gpu.call("cuGraphExecDestroy", executable)
+    gpu.call("cuGraphDestroy", graph)
+    gate.open.set()
+    gpu.call("cuStreamSynchronize", stream)
+    assert gpu.download(pointer.value, 4) == b"\6\0\0\0"
