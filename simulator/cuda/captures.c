@@ -169,22 +169,26 @@ static CUgraph finish(struct capture *capture, bool failed)
     while (*at != capture)
         at = &(*at)->next;
     *at = capture->next;
+    node_set_clear(&capture->left);
     if (failed && capture->owns_graph)
         graph_end(graph);
     free(capture);
     return failed ? NULL : graph;
 }
 
-/* A stream that ends takes the capture that it began along; of another one it leaves work unjoined. */
+/* A stream that ends takes the capture that it began along. One that joined may end, as those of
+ * cuda.core's graph builder do; its work must have been joined all the same. */
 void capture_leave(CUstream stream)
 {
-    if (stream->capture == NULL)
+    struct capture *capture = stream->capture;
+    if (capture == NULL)
         return;
-    if (stream->capture->origin == stream) {
-        finish(stream->capture, true);
+    if (capture->origin == stream) {
+        finish(capture, true);
         return;
     }
-    invalidate(stream->capture);
+    if (!node_set_add(&capture->left, stream->tips.nodes, stream->tips.count))
+        invalidate(capture);
     stream->capture = NULL;
 }
 
@@ -237,9 +241,9 @@ static bool has_unjoined(const struct capture *capture)
 {
     for (CUstream stream = stream_after(NULL); stream != NULL; stream = stream_after(stream))
         if (stream->capture == capture && stream != capture->origin &&
-            !graph_leads_to(capture->graph, &stream->tips, &capture->origin->tips))
+            !graph_leads_to(&stream->tips, &capture->origin->tips))
             return true;
-    return false;
+    return !graph_leads_to(&capture->left, &capture->origin->tips);
 }
 
 EXPORT CUresult cuStreamEndCapture(CUstream handle, CUgraph *made)

@@ -48,7 +48,8 @@ static void *find(const char *name, int version, uint64_t flags)
         int since;
     } forms[] = {{"cuStreamGetCaptureInfo", "_v3", 12030}, {"cuStreamGetCaptureInfo", "_v2", 11030},
                  {"cuStreamGetCaptureInfo", "", 0}, {"cuStreamUpdateCaptureDependencies", "_v2", 12030},
-                 {"cuStreamUpdateCaptureDependencies", "", 0}, {"cuGraphInstantiate", "WithFlags", 12000}};
+                 {"cuStreamUpdateCaptureDependencies", "", 0}, {"cuGraphAddNode", "_v2", 12030},
+                 {"cuGraphAddNode", "", 12020}, {"cuGraphInstantiate", "WithFlags", 12000}};
     pthread_once(&once, open_self);
     if (own_handle == NULL)
         return NULL;

@@ -121,13 +121,12 @@ bool graph_has_memory(CUgraph graph)
 }
 
 /* Whether each of the nodes is one of the ends, or before one. */
-bool graph_leads_to(CUgraph graph, const struct node_set *nodes, const struct node_set *ends)
+bool graph_leads_to(const struct node_set *nodes, const struct node_set *ends)
 {
     struct node_set before = {NULL, 0};
     bool leads = node_set_add(&before, ends->nodes, ends->count);
     for (size_t i = 0; i < before.count && leads; i++)
         leads = node_set_add(&before, before.nodes[i]->after.nodes, before.nodes[i]->after.count);
-    (void)graph;
     size_t all = before.count;
     leads = leads && node_set_add(&before, nodes->nodes, nodes->count) && before.count == all;
     node_set_clear(&before);

@@ -28,13 +28,15 @@ struct cuda_graph {
 };
 
 /* graphs.c */
+CUresult cuGraphAddChildGraphNode(CUgraphNode *made, CUgraph graph, const CUgraphNode *after, size_t count,
+                                  CUgraph child);
 CUgraph graph_new(void);
 bool graph_is_known(CUgraph graph);
 void graph_end(CUgraph graph);
 CUresult graph_add(CUgraph graph, const struct operation *operation, const CUgraphNode *after, size_t count,
                    CUgraphNode *made);
 bool graph_has_nodes(CUgraph graph, const CUgraphNode *nodes, size_t count);
-bool graph_leads_to(CUgraph graph, const struct node_set *nodes, const struct node_set *ends);
+bool graph_leads_to(const struct node_set *nodes, const struct node_set *ends);
 bool graph_has_memory(CUgraph graph); /* nodes that allocate or free */
 struct cuda_node *graph_node(CUgraphNode wanted, enum operation_kind kind); /* NULL: none of that kind */
 

@@ -197,3 +197,58 @@ EXPORT CUresult cuGraphMemFreeNodeGetParams(CUgraphNode node, CUdeviceptr *addre
         *address = known->operation.memory;
     FINISH(result);
 }
+
+struct node_parameters { /* CUgraphNodeParams */
+    int kind, reserved[3];
+    union {
+        long long size[29];
+        struct kernel_parameters kernel;
+        struct {
+            int flags, reserved;
+            CUcontext context;
+            struct memcpy3d copy;
+        } copy;
+        struct fill_parameters fill;
+        struct call_parameters call;
+        struct memory_parameters allocation;
+        CUgraph graph;
+        CUdeviceptr address;
+    };
+    long long reserved_too;
+};
+_Static_assert(sizeof(struct node_parameters) == 256, "CUgraphNodeParams has 256 bytes");
+
+/* The one call for nodes of all kinds, since CUDA 12.2. */
+EXPORT CUresult cuGraphAddNode(CUgraphNode *made, CUgraph graph, const CUgraphNode *after, size_t count,
+                               struct node_parameters *p)
+{
+    if (p == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    switch (p->kind) {
+    case OPERATION_KERNEL:
+        return cuGraphAddKernelNode_v2(made, graph, after, count, &p->kernel);
+    case OPERATION_COPY:
+        return cuGraphAddMemcpyNode(made, graph, after, count, &p->copy.copy, p->copy.context);
+    case OPERATION_FILL:
+        return cuGraphAddMemsetNode(made, graph, after, count, &p->fill, NULL);
+    case OPERATION_CALL:
+        return cuGraphAddHostNode(made, graph, after, count, &p->call);
+    case OPERATION_GRAPH:
+        return cuGraphAddChildGraphNode(made, graph, after, count, p->graph);
+    case OPERATION_EMPTY:
+        return cuGraphAddEmptyNode(made, graph, after, count);
+    case OPERATION_ALLOCATE:
+        return cuGraphAddMemAllocNode(made, graph, after, count, &p->allocation);
+    case OPERATION_FREE:
+        return cuGraphAddMemFreeNode(made, graph, after, count, p->address);
+    default:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+}
+
+EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *made, CUgraph graph, const CUgraphNode *after, const void *edges,
+                                  size_t count, struct node_parameters *p)
+{
+    (void)edges; /* of what kind the dependencies are */
+    return cuGraphAddNode(made, graph, after, count, p);
+}

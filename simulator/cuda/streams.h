@@ -23,6 +23,7 @@ struct capture {
     pid_t thread;
     int mode;
     bool invalid;
+    struct node_set left; /* the last nodes of joined streams that have been destroyed */
     struct capture *next;
 };
 

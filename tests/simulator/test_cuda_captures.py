@@ -227,11 +227,19 @@ def test_a_destroyed_stream_takes_its_capture_along(gpu):
     gpu.call("cuStreamDestroy_v2", stream)
     gpu.allocate(4)
     gpu.call("cuCtxSynchronize")
-    event, stream, other = gpu.event(), begin(gpu), gpu.stream()
+
+
+@pytest.mark.parametrize(("joined", "code"), [(True, 0), (False, UNJOINED)])
+def test_a_stream_that_joined_can_be_destroyed(gpu, joined, code):
+    memory, event, stream, other = gpu.allocate(4), gpu.event(), begin(gpu), gpu.stream()
     gpu.call("cuEventRecord", event, stream)
     gpu.call("cuStreamWaitEvent", other, event, c.c_uint(0))
+    assert fill(gpu, other, memory) == 0
+    if joined:
+        gpu.call("cuEventRecord", event, other)
+        gpu.call("cuStreamWaitEvent", stream, event, c.c_uint(0))
     gpu.call("cuStreamDestroy_v2", other)
-    assert end(gpu, stream) == SPOILT
+    assert end(gpu, stream) == code
 
 
 def test_a_capture_into_a_graph_that_exists(gpu):

@@ -86,6 +86,29 @@ def test_a_launch_takes_memory_and_a_trim_gives_it_back(gpu):
         gpu.call("cuDeviceSetGraphMemAttribute", 0, USED, c.byref(c.c_uint64(0)))
 
 
+class Node(c.Structure):
+    """CUgraphNodeParams."""
+
+    _fields_ = [("kind", c.c_int), ("reserved", c.c_int * 3), ("rest", c.c_byte * 240)]
+
+
+def test_nodes_of_every_kind_by_one_call(gpu):
+    graph, node, wanted = new_graph(gpu), c.c_void_p(), Node(kind=NODE_ALLOCATE)
+    allocation = AllocateNode.from_buffer(wanted, 16)
+    allocation.type, allocation.place, allocation.bytes = 1, 1, MIB
+    gpu.call("cuGraphAddNode", c.byref(node), graph, None, c.c_size_t(0), c.byref(wanted))
+    address, after = allocation.address, (c.c_void_p * 1)(node.value)
+    wanted = Node(kind=NODE_FREE)
+    c.c_uint64.from_buffer(wanted, 16).value = address
+    last = (None, c.c_size_t(1), c.byref(wanted))
+    gpu.call("cuGraphAddNode_v2", c.byref(node), graph, after, *last)
+    launch(gpu, instantiate(gpu, graph))
+    assert (figure(gpu, USED), figure(gpu, USED_HIGH)) == (0, MIB)
+    wanted.kind = 13  # conditional
+    with fails(codes.NOT_SUPPORTED):
+        gpu.call("cuGraphAddNode_v2", c.byref(node), graph, after, *last)
+
+
 @pytest.mark.parametrize("free", ["cuMemFree_v2", "cuMemFreeAsync"])
 def test_memory_that_no_node_frees_outlives_the_graph(gpu, free):
     before, graph = free_mib(gpu), new_graph(gpu)
