@@ -93,23 +93,31 @@ void fill_run(CUdeviceptr to, uint32_t value, unsigned width, size_t elements)
             memcpy((char *)at(to) + i * width, &value, width);
 }
 
-static CUresult fill(CUdeviceptr to, uint32_t value, unsigned width, size_t elements, CUstream handle)
+static CUresult fill_rows(CUdeviceptr to, size_t pitch, uint32_t value, unsigned width, size_t elements, size_t rows,
+                          CUstream handle)
 {
     WITH_CONTEXT(context);
     CUstream stream = stream_of(context, handle);
     if (stream == NULL)
         FINISH(CUDA_ERROR_INVALID_HANDLE);
-    if (elements == 0)
+    if (elements == 0 || rows == 0)
         FINISH(0);
+    if (rows > 1 && pitch < elements * width)
+        FINISH(CUDA_ERROR_INVALID_VALUE);
     struct operation operation;
     operation.kind = OPERATION_FILL;
     operation.fill.to = to;
     operation.fill.value = value;
     operation.fill.width = width;
-    operation.fill.pitch = 0;
+    operation.fill.pitch = pitch;
     operation.fill.columns = elements;
-    operation.fill.rows = 1;
+    operation.fill.rows = rows;
     FINISH(stream_do(stream, &operation));
+}
+
+static CUresult fill(CUdeviceptr to, uint32_t value, unsigned width, size_t elements, CUstream stream)
+{
+    return fill_rows(to, 0, value, width, elements, 1, stream);
 }
 
 EXPORT CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t elements)
@@ -141,6 +149,26 @@ EXPORT CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t elements
 {
     return fill(to, value, 4, elements, stream);
 }
+
+#define FILL_ROWS(bits, type)                                                                                         \
+    EXPORT CUresult cuMemsetD2D##bits##Async(CUdeviceptr to, size_t pitch, type value, size_t width, size_t rows,      \
+                                             CUstream stream)                                                          \
+    {                                                                                                                  \
+        return fill_rows(to, pitch, value, bits / 8, width, rows, stream);                                             \
+    }                                                                                                                  \
+    EXPORT CUresult cuMemsetD2D##bits##_v2(CUdeviceptr to, size_t pitch, type value, size_t width, size_t rows)        \
+    {                                                                                                                  \
+        return fill_rows(to, pitch, value, bits / 8, width, rows, NULL);                                               \
+    }                                                                                                                  \
+    PER_THREAD(cuMemsetD2D##bits##Async, _ptsz,                                                                        \
+               (CUdeviceptr to, size_t pitch, type value, size_t width, size_t rows, CUstream stream),                 \
+               (to, pitch, value, width, rows, stream))                                                                \
+    PER_THREAD(cuMemsetD2D##bits##_v2, _ptds, (CUdeviceptr to, size_t pitch, type value, size_t width, size_t rows),   \
+               (to, pitch, value, width, rows))
+
+FILL_ROWS(8, unsigned char)
+FILL_ROWS(16, unsigned short)
+FILL_ROWS(32, unsigned)
 
 PER_THREAD(cuMemcpyHtoD_v2, _ptds, (CUdeviceptr to, const void *from, size_t bytes), (to, from, bytes))
 PER_THREAD(cuMemcpyDtoH_v2, _ptds, (void *to, CUdeviceptr from, size_t bytes), (to, from, bytes))

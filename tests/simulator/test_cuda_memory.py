@@ -42,6 +42,18 @@ def test_memory_calls(gpu):
     gpu.call("cuMemFreeHost", host)
 
 
+def test_rows_are_filled_and_what_is_between_them_is_not(gpu):
+    pointer = gpu.upload(bytes(64))
+    rows = (c.c_uint64(pointer + 2), c.c_size_t(16), 0x0201, c.c_size_t(3), c.c_size_t(2))
+    gpu.call("cuMemsetD2D16_v2", *rows)
+    row = bytes(2) + b"\1\2" * 3 + bytes(8)
+    assert gpu.download(pointer, 64) == row * 2 + bytes(32)
+    outside = (c.c_uint64(pointer), c.c_size_t(16), 1, c.c_size_t(4), c.c_size_t(5))
+    for wrong in (outside, (c.c_uint64(pointer), c.c_size_t(4), 1, c.c_size_t(3), c.c_size_t(2))):
+        with fails(codes.INVALID_VALUE):
+            gpu.call("cuMemsetD2D32Async", *wrong, None)
+
+
 def attributes(gpu: Cuda, pointer: int, *which: int) -> list[int]:
     """Ask for attributes of a pointer, all at once."""
     values = [c.c_uint64(77) for _ in which]
