@@ -220,15 +220,15 @@ EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t w
 EXPORT CUresult cuMemFree_v2(CUdeviceptr pointer)
 {
     WITH_CONTEXT(context);
-    if (pointer == 0)
-        FINISH(0);
     CUresult result = capture_refuses_unsafe();
-    if (result == 0)
-        result = context_wait(context);
+    if (result != 0 || pointer == 0)
+        FINISH(result);
+    result = context_wait(context);
     if (result != 0)
         FINISH(result);
     const struct allocation *found = memory_at(pointer);
-    if (found == NULL || (found->pool == NULL && found->kind != MEMORY_DEVICE && found->kind != MEMORY_MANAGED && found->kind != MEMORY_GRAPH))
+    if (found == NULL || (found->pool == NULL && found->kind != MEMORY_DEVICE && found->kind != MEMORY_MANAGED &&
+                          found->kind != MEMORY_GRAPH))
         FINISH(CUDA_ERROR_INVALID_VALUE);
     result = memory_give_back(pointer);
     if (result == 0)
@@ -286,7 +286,8 @@ EXPORT CUresult cuMemFreeHost(void *pointer)
     WITH_CONTEXT(context);
     (void)context;
     struct allocation *found = memory_at((uint64_t)(uintptr_t)pointer);
-    if (found == NULL || found->begin != (uint64_t)(uintptr_t)pointer || found->kind != MEMORY_HOST || found->pool != NULL)
+    if (found == NULL || found->begin != (uint64_t)(uintptr_t)pointer || found->kind != MEMORY_HOST ||
+        found->pool != NULL)
         FINISH(CUDA_ERROR_INVALID_VALUE);
     memory_drop(found);
     FINISH(0);

@@ -75,8 +75,9 @@ static bool list_fits(struct parser *p, const struct arguments *list)
     do {
         struct token name;
         uint64_t align, size;
-        if (p->lexer.token.kind != TOKEN_WORD || strncmp(p->lexer.token.text, ".param", 6) != 0 || !parse_parameter(p, &name, &align, &size) || at == list->count ||
-            list->symbols[at++]->size != size)
+        const struct token *word = &p->lexer.token;
+        if (word->kind != TOKEN_WORD || strncmp(word->text, ".param", 6) != 0 ||
+            !parse_parameter(p, &name, &align, &size) || at == list->count || list->symbols[at++]->size != size)
             return false;
     } while (accept(p, ','));
     return accept(p, ')') && at == list->count;

@@ -105,6 +105,21 @@ def directed(exact: Fraction, kind: str, mode: str) -> float:
         value = closer
 
 
+def directed_root(a: float, kind: str, mode: str) -> float:
+    """Take a square root and round it down (rm, rz) or up (rp)."""
+    if a < 0:
+        return math.nan
+    value = f32(math.sqrt(a)) if kind == "f32" else math.sqrt(a)
+    up = mode == "rp"
+    while Fraction(value) ** 2 < a if up else Fraction(value) ** 2 > a:
+        value = neighbour(value, kind, up)
+    while True:
+        closer = neighbour(value, kind, not up)
+        if closer < 0 or (Fraction(closer) ** 2 < a if up else Fraction(closer) ** 2 > a):
+            return value
+        value = closer
+
+
 def permuted(a: int, b: int, pick: int) -> int:
     """Pick four of eight bytes, or the signs of them."""
     octets = struct.pack("II", a, b)
@@ -219,6 +234,13 @@ def _roundings() -> None:
                         else directed(exact, t, m)
                     ),
                 )
+            case(
+                f"rcp.{mode}.{t}",
+                [t],
+                t,
+                lambda a, t=t, m=mode: directed(1 / Fraction(a), t, m) if a else None,
+            )
+            case(f"sqrt.{mode}.{t}", [t], t, lambda a, t=t, m=mode: directed_root(a, t, m))
             case(
                 f"fma.{mode}.{t}",
                 [t, t, t],

@@ -114,6 +114,7 @@ UNSAFE = {
         "cuMemHostAlloc", c.byref(c.c_void_p()), c.c_size_t(16), c.c_uint(0)
     ),
     "cuMemFree_v2": lambda gpu, memory: gpu.code("cuMemFree_v2", c.c_uint64(memory)),
+    "cuMemFree_v2 of nothing": lambda gpu, _: gpu.code("cuMemFree_v2", c.c_uint64(0)),
     "cuMemcpyDtoH_v2": lambda gpu, memory: gpu.code(
         "cuMemcpyDtoH_v2", c.create_string_buffer(4), c.c_uint64(memory), c.c_size_t(4)
     ),
