@@ -1,6 +1,7 @@
 """Streams: each in its own order, and one that waits holds up nobody else."""
 
 import ctypes as c
+import random
 import threading
 
 import pytest
@@ -11,6 +12,7 @@ from tests.simulator.driver_root import eventually
 from tests.simulator.sleeper import Sleeper
 
 NOT_READY, NOT_PERMITTED = 600, 800
+REFUSED_BY_CAPTURES = {0, 900, 901, 904, 906, 907}
 AT_LEAST, EQUAL, AND, NOR = 0, 1, 2, 3
 PER_THREAD = c.c_void_p(2)
 SOON = 30  # seconds: long enough for any machine, and the tests fail instead of hanging
@@ -305,3 +307,89 @@ def test_a_graph_that_waits_for_its_launch_can_be_destroyed(gpu):
     gate.open.set()
     gpu.call("cuStreamSynchronize", stream)
     assert gpu.download(pointer.value, 4) == b"\6\0\0\0"
+
+
+class Chaos(threading.Thread):
+    """A thread that does this and that in streams of its own."""
+
+    def __init__(self, gpu: Cuda, context: c.c_void_p, number: int, word: int):
+        super().__init__()
+        self.gpu, self.context, self.word = gpu, context, word
+        self.random = random.Random(number)
+        self.called = 0
+        self.function = HostFunction(self._count)
+        self.refused: set[int] = set()
+
+    def _count(self, _argument: object) -> None:
+        self.called += 1
+
+    def attempt(self, name: str, *arguments: object) -> bool:
+        code = self.gpu.code(name, *arguments)
+        self.refused.add(code)
+        return code == 0
+
+    def run(self) -> None:
+        self.gpu.call("cuCtxSetCurrent", self.context)
+        self.streams = [self.gpu.stream(n % 2) for n in range(3)]
+        self.events = [self.gpu.event() for _ in range(3)]
+        deeds = [self.wait, self.replace, self.allocate, self.capture, self.values]
+        for _ in range(250):
+            self.random.choice(deeds)(*self.random.sample(range(3), 2))
+
+    def wait(self, one: int, other: int) -> None:
+        self.attempt("cuLaunchHostFunc", self.streams[one], self.function, None)
+        self.attempt("cuEventRecord", self.events[one], self.streams[one])
+        self.attempt("cuStreamWaitEvent", self.streams[other], self.events[one], c.c_uint(0))
+        self.attempt("cuStreamSynchronize", self.streams[other])
+
+    def replace(self, one: int, other: int) -> None:
+        self.gpu.call("cuStreamDestroy_v2", self.streams[one])
+        self.gpu.call("cuEventDestroy_v2", self.events[other])
+        self.streams[one], self.events[other] = self.gpu.stream(), self.gpu.event()
+
+    def allocate(self, one: int, _other: int) -> None:
+        pointer = c.c_uint64()
+        if self.attempt("cuMemAllocAsync", c.byref(pointer), c.c_size_t(4096), self.streams[one]):
+            write(self.gpu, self.streams[one], pointer.value, 1)
+            self.attempt("cuMemFreeAsync", pointer, self.streams[one])
+
+    def capture(self, one: int, other: int) -> None:
+        graph, executable, stream = c.c_void_p(), c.c_void_p(), self.streams[one]
+        self.gpu.call("cuStreamBeginCapture_v2", stream, self.random.randrange(3))
+        self.wait(one, other)  # it spoils the capture
+        self.attempt("cuStreamEndCapture", stream, c.byref(graph))
+        self.gpu.call("cuStreamBeginCapture_v2", stream, 2)
+        self.allocate(one, other)
+        if not self.attempt("cuStreamEndCapture", stream, c.byref(graph)):
+            return
+        make = ("cuGraphInstantiateWithFlags", c.byref(executable), graph, c.c_uint64(0))
+        self.gpu.call(*make)
+        self.attempt("cuGraphLaunch", executable, self.streams[other])
+        self.gpu.call("cuGraphExecDestroy", executable)
+        self.gpu.call("cuGraphDestroy", graph)
+
+    def values(self, one: int, other: int) -> None:
+        word = c.c_uint64(self.word)
+        wait = ("cuStreamWaitValue32", self.streams[one], word, c.c_uint(7), c.c_uint(EQUAL))
+        self.attempt(*wait)
+        self.attempt("cuStreamWriteValue32", self.streams[other], word, c.c_uint(7), c.c_uint(0))
+
+
+def test_threads_in_streams_of_their_own_do_not_disturb_each_other(gpu):
+    free, context = gpu.memory()[0], c.c_void_p()
+    gpu.call("cuCtxGetCurrent", c.byref(context))
+    words = gpu.upload(bytes(64))
+    threads = [Chaos(gpu, context, n, words + 8 * n) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(4 * SOON)
+        assert not thread.is_alive()
+    write(gpu, None, words, 0)
+    gpu.call("cuCtxSynchronize")
+    assert all(thread.called > 0 for thread in threads)
+    # Captures of other threads refuse this and that; nothing else goes wrong.
+    assert set().union(*(thread.refused for thread in threads)) <= REFUSED_BY_CAPTURES
+    gpu.free(words)
+    gpu.call("cuDeviceGraphMemTrim", 0)
+    assert gpu.memory()[0] == free
