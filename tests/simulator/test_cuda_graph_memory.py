@@ -222,3 +222,15 @@ def test_memory_of_graphs_ends_with_the_context(gpu):
     assert (free_mib(gpu), figure(gpu, USED)) == (free, 0)
     launch(gpu, executable)
     assert free_mib(gpu) == free - 100
+
+
+def test_other_programs_see_the_memory_of_graphs_and_modules(install):
+    driver = install()
+    gpu = driver.cuda().init()
+    gpu.context()
+    graph, head = new_graph(gpu), ".version 7.0\n.target sm_75\n.address_size 64\n"
+    add_allocation(gpu, graph, 100 * MIB)
+    launch(gpu, instantiate(gpu, graph))
+    gpu.module(f"{head}.global .b8 big[{20 * MIB}];")
+    assert driver.used_mib() == [120]
+    assert driver.smi("--query-compute-apps=used_memory", "--format=csv,noheader") == "120 MiB\n"
