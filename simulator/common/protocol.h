@@ -49,6 +49,7 @@ enum sim_type {
     SIM_SWITCH_DRIVER,
     SIM_WORK,   /* adds GPU time to a context's queue and says how much is left of it */
     SIM_ATTACH, /* the connection stands for an open device node of one GPU */
+    SIM_SEGMENT, /* holds memory that several processes can hold, or no longer */
     SIM_TYPE_COUNT
 };
 
@@ -179,6 +180,12 @@ struct sim_context {
     uint32_t gpu, gi, ci, reserved;
     uint64_t bytes;
     uint64_t total, free;
+};
+
+/* Memory that processes share, by a number that only they and the kernel know. */
+struct sim_segment {
+    uint32_t gpu, gi, ci, hold;
+    uint64_t id, bytes;
 };
 
 /* GPU time in nanoseconds: what to add, and how long until the context's queue is empty. */

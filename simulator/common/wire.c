@@ -35,6 +35,7 @@ size_t sim_body_length(unsigned type)
         [SIM_CLOSE_CONTEXT] = sizeof(struct sim_context),
         [SIM_ALLOCATE] = sizeof(struct sim_context),
         [SIM_FREE] = sizeof(struct sim_context),
+        [SIM_SEGMENT] = sizeof(struct sim_segment),
         [SIM_WORK] = sizeof(struct sim_work),
         [SIM_BUSY] = sizeof(struct sim_busy),
         [SIM_REPORT_XID] = sizeof(struct sim_fault_order),

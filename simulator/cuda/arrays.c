@@ -78,8 +78,10 @@ static CUresult make(CUcontext context, const struct array3d_descriptor *shape, 
         return CUDA_ERROR_OUT_OF_MEMORY;
     *array = (struct cuda_array){.shape = *shape, .context = context, .pitch = (row + ROW - 1) / ROW * ROW,
                                  .next = arrays};
-    CUresult result = memory_new(context, array->pitch * at_least_one(shape->height) * at_least_one(shape->depth),
-                                 MEMORY_ARRAY, &array->begin);
+    CUresult result = capture_refuses_unsafe();
+    if (result == 0)
+        result = memory_new(context, array->pitch * at_least_one(shape->height) * at_least_one(shape->depth),
+                            MEMORY_ARRAY, &array->begin);
     if (result != 0) {
         free(array);
         return result;

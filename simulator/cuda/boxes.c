@@ -1,7 +1,7 @@
 /* Copies in two and three dimensions. */
 #include <string.h>
 
-#include "boxes.h"
+#include "streams.h"
 
 struct memcpy2d { /* the layout of CUDA_MEMCPY2D */
     size_t source_x, source_y;
@@ -100,18 +100,16 @@ CUresult box_run(const struct box_copy *copy)
     return 0;
 }
 
-static CUresult run(const struct box_copy *copy, CUstream stream, bool waits)
+static CUresult run(const struct box_copy *copy, CUstream handle, bool waits)
 {
     WITH_CONTEXT(context);
-    if (!stream_is_known(stream))
+    CUstream stream = stream_of(context, handle);
+    if (stream == NULL)
         FINISH(CUDA_ERROR_INVALID_HANDLE);
-    CUresult result = box_check(copy);
-    CUgraph graph = capture_of(stream);
-    if (result == 0 && graph != NULL)
-        FINISH(capture_copy(graph, copy));
-    if (result == 0 && waits)
-        work_wait(context, context->work);
-    FINISH(result == 0 ? box_run(copy) : result);
+    struct operation operation;
+    operation.kind = OPERATION_COPY;
+    operation.copy = *copy;
+    FINISH(waits ? stream_do_and_wait(stream, &operation) : stream_do(stream, &operation));
 }
 
 EXPORT CUresult cuMemcpy2D_v2(const struct memcpy2d *copy)
@@ -143,8 +141,8 @@ EXPORT CUresult cuMemcpy3DAsync_v2(const struct memcpy3d *copy, CUstream stream)
     return run(&box, stream, false);
 }
 
-PER_THREAD(cuMemcpy2D_v2, _ptds);
-PER_THREAD(cuMemcpy2DUnaligned_v2, _ptds);
-PER_THREAD(cuMemcpy2DAsync_v2, _ptsz);
-PER_THREAD(cuMemcpy3D_v2, _ptds);
-PER_THREAD(cuMemcpy3DAsync_v2, _ptsz);
+PER_THREAD(cuMemcpy2D_v2, _ptds, (const struct memcpy2d *copy), (copy))
+PER_THREAD(cuMemcpy2DUnaligned_v2, _ptds, (const struct memcpy2d *copy), (copy))
+PER_THREAD(cuMemcpy2DAsync_v2, _ptsz, (const struct memcpy2d *copy, CUstream stream), (copy, stream))
+PER_THREAD(cuMemcpy3D_v2, _ptds, (const struct memcpy3d *copy), (copy))
+PER_THREAD(cuMemcpy3DAsync_v2, _ptsz, (const struct memcpy3d *copy, CUstream stream), (copy, stream))

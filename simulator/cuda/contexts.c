@@ -1,9 +1,11 @@
 /* Contexts: primary and created ones, and each thread's stack of them. */
 #include <stdlib.h>
 
-#include "state.h"
+#include "streams.h"
 
 #define DEEPEST 32
+#define HEAP 2 /* CU_LIMIT_MALLOC_HEAP_SIZE */
+#define DEFAULT_HEAP ((size_t)8 << 20)
 
 static CUcontext contexts;
 static _Thread_local CUcontext stack[DEEPEST];
@@ -40,25 +42,31 @@ CUresult context_make(struct device *device, unsigned flags, bool is_primary, CU
     if (context == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *context = (struct cuda_context){.device = device, .is_primary = is_primary, .flags = flags,
-                                     .limits = {1024, 1 << 20, 8 << 20}, .next = contexts};
+                                     .limits = {1024, 1 << 20, DEFAULT_HEAP}, .next = contexts};
     contexts = context;
     *made = context;
     return 0;
 }
 
+/* From the first line on nobody finds it; a host function that runs is waited for. */
 void context_end(CUcontext context)
 {
     struct device *device = context->device;
-    modules_drop(context);
-    streams_drop(context);
-    memory_drop_context(context);
-    struct sim_context request = {.gpu = device->gpu.index, .gi = device->gi, .ci = device->ci};
-    driver_call(SIM_CLOSE_CONTEXT, &request, sizeof request, 0);
     CUcontext *at = &contexts;
     while (*at != context)
         at = &(*at)->next;
     *at = context->next;
+    streams_drop(context);
+    events_drop(context);
+    modules_drop(context);
+    memory_drop_context(context);
+    if (context->heap > 0)
+        memory_account(context, SIM_FREE, context->heap, NULL);
+    graph_memory_trim(device);
+    struct sim_context request = {.gpu = device->gpu.index, .gi = device->gi, .ci = device->ci};
+    driver_call(SIM_CLOSE_CONTEXT, &request, sizeof request, 0);
     free(context);
+    driver_changed();
 }
 
 static CUresult create(CUcontext *made, unsigned flags, CUdevice ordinal)
@@ -210,14 +218,12 @@ EXPORT CUresult cuCtxGetDevice(CUdevice *device)
 EXPORT CUresult cuCtxSynchronize(void)
 {
     WITH_CONTEXT(context);
-    for (CUstream stream = stream_after(NULL); stream != NULL; stream = stream_after(stream))
-        if (stream->context == context && capture_of(stream) != NULL) {
-            captures_spoil(context);
-            FINISH(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-        }
-    work_wait(context, context->work);
-    pools_trim(context->device);
-    FINISH(0);
+    CUresult result = capture_refuses_context(context);
+    if (result == 0)
+        result = context_wait(context);
+    if (result == 0)
+        pools_trim(context->device);
+    FINISH(result);
 }
 
 EXPORT CUresult cuCtxGetFlags(unsigned *flags)
@@ -238,16 +244,31 @@ EXPORT CUresult cuCtxGetApiVersion(CUcontext context, unsigned *version)
     return 0;
 }
 
-/* Stack size, buffer of printf and heap of malloc are kept, and nothing else done with them. */
+/* Stack size, buffer of printf and heap of malloc; of these only the heap is memory here. */
 EXPORT CUresult cuCtxGetLimit(size_t *value, int limit)
 {
     WITH_CONTEXT(context);
     if (value == NULL || limit < 0)
         FINISH(CUDA_ERROR_INVALID_VALUE);
-    if (limit > 2)
+    if (limit > HEAP)
         FINISH(CUDA_ERROR_NOT_SUPPORTED);
     *value = context->limits[limit];
     FINISH(0);
+}
+
+/* "The actual memory allocation for the heap occurs when a module is loaded into the context"
+ * (CUDA programming guide). The heap that a context has without being asked is part of the context. */
+CUresult context_heap(CUcontext context)
+{
+    size_t limit = context->limits[HEAP];
+    uint64_t heap = limit > DEFAULT_HEAP ? (limit - DEFAULT_HEAP + 511) / 512 * 512 : 0;
+    context->has_modules = true;
+    if (heap <= context->heap)
+        return 0;
+    CUresult result = memory_account(context, SIM_ALLOCATE, heap - context->heap, NULL);
+    if (result == 0)
+        context->heap = heap;
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_ERROR_SHARED_OBJECT_INIT_FAILED : result;
 }
 
 EXPORT CUresult cuCtxSetLimit(int limit, size_t value)
@@ -255,9 +276,14 @@ EXPORT CUresult cuCtxSetLimit(int limit, size_t value)
     WITH_CONTEXT(context);
     if (limit < 0)
         FINISH(CUDA_ERROR_INVALID_VALUE);
-    if (limit > 2)
+    if (limit > HEAP)
         FINISH(CUDA_ERROR_NOT_SUPPORTED);
+    size_t before = context->limits[limit];
     context->limits[limit] = value;
+    if (limit == HEAP && context->has_modules && context_heap(context) != 0) {
+        context->limits[limit] = before;
+        FINISH(CUDA_ERROR_OUT_OF_MEMORY);
+    }
     FINISH(0);
 }
 

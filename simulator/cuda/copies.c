@@ -1,7 +1,7 @@
 /* Copies and fills of plain ranges. */
 #include <string.h>
 
-#include "boxes.h"
+#include "streams.h"
 
 static void *at(CUdeviceptr pointer)
 {
@@ -9,27 +9,23 @@ static void *at(CUdeviceptr pointer)
 }
 
 static CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, bool to_device, bool from_device,
-                     CUstream stream, bool waits)
+                     CUstream handle, bool waits)
 {
     WITH_CONTEXT(context);
-    if (!stream_is_known(stream))
+    CUstream stream = stream_of(context, handle);
+    if (stream == NULL)
         FINISH(CUDA_ERROR_INVALID_HANDLE);
     if (bytes == 0)
         FINISH(0);
     if ((to_device && !memory_holds(to, bytes)) || (from_device && !memory_holds(from, bytes)) ||
         to == 0 || from == 0)
         FINISH(CUDA_ERROR_INVALID_VALUE);
-    CUgraph graph = capture_of(stream);
-    if (graph != NULL) {
-        const struct box_copy box = {.from = {.place = PLACE_UNIFIED, .device = from},
-                                     .to = {.place = PLACE_UNIFIED, .device = to},
-                                     .width = bytes, .height = 1, .depth = 1};
-        FINISH(capture_copy(graph, &box));
-    }
-    if (waits)
-        work_wait(context, context->work);
-    memmove(at(to), at(from), bytes);
-    FINISH(0);
+    struct operation operation;
+    operation.kind = OPERATION_COPY;
+    operation.copy = (struct box_copy){.from = {.place = PLACE_UNIFIED, .device = from},
+                                       .to = {.place = PLACE_UNIFIED, .device = to},
+                                       .width = bytes, .height = 1, .depth = 1};
+    FINISH(waits ? stream_do_and_wait(stream, &operation) : stream_do(stream, &operation));
 }
 
 EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes)
@@ -97,21 +93,31 @@ void fill_run(CUdeviceptr to, uint32_t value, unsigned width, size_t elements)
             memcpy((char *)at(to) + i * width, &value, width);
 }
 
-static CUresult fill(CUdeviceptr to, uint32_t value, unsigned width, size_t elements, CUstream stream)
+static CUresult fill_rows(CUdeviceptr to, size_t pitch, uint32_t value, unsigned width, size_t elements, size_t rows,
+                          CUstream handle)
 {
     WITH_CONTEXT(context);
-    (void)context;
-    if (!stream_is_known(stream))
+    CUstream stream = stream_of(context, handle);
+    if (stream == NULL)
         FINISH(CUDA_ERROR_INVALID_HANDLE);
-    if (elements == 0)
+    if (elements == 0 || rows == 0)
         FINISH(0);
-    CUresult result = fill_check(to, width, elements);
-    CUgraph graph = capture_of(stream);
-    if (result == 0 && graph != NULL)
-        FINISH(capture_fill(graph, to, value, width, elements));
-    if (result == 0)
-        fill_run(to, value, width, elements);
-    FINISH(result);
+    if (rows > 1 && pitch < elements * width)
+        FINISH(CUDA_ERROR_INVALID_VALUE);
+    struct operation operation;
+    operation.kind = OPERATION_FILL;
+    operation.fill.to = to;
+    operation.fill.value = value;
+    operation.fill.width = width;
+    operation.fill.pitch = pitch;
+    operation.fill.columns = elements;
+    operation.fill.rows = rows;
+    FINISH(stream_do(stream, &operation));
+}
+
+static CUresult fill(CUdeviceptr to, uint32_t value, unsigned width, size_t elements, CUstream stream)
+{
+    return fill_rows(to, 0, value, width, elements, 1, stream);
 }
 
 EXPORT CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t elements)
@@ -144,17 +150,44 @@ EXPORT CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t elements
     return fill(to, value, 4, elements, stream);
 }
 
-PER_THREAD(cuMemcpyHtoD_v2, _ptds);
-PER_THREAD(cuMemcpyDtoH_v2, _ptds);
-PER_THREAD(cuMemcpyDtoD_v2, _ptds);
-PER_THREAD(cuMemcpy, _ptds);
-PER_THREAD(cuMemsetD8_v2, _ptds);
-PER_THREAD(cuMemsetD16_v2, _ptds);
-PER_THREAD(cuMemsetD32_v2, _ptds);
-PER_THREAD(cuMemcpyHtoDAsync_v2, _ptsz);
-PER_THREAD(cuMemcpyDtoHAsync_v2, _ptsz);
-PER_THREAD(cuMemcpyDtoDAsync_v2, _ptsz);
-PER_THREAD(cuMemcpyAsync, _ptsz);
-PER_THREAD(cuMemsetD8Async, _ptsz);
-PER_THREAD(cuMemsetD16Async, _ptsz);
-PER_THREAD(cuMemsetD32Async, _ptsz);
+#define FILL_ROWS(bits, type)                                                                                         \
+    EXPORT CUresult cuMemsetD2D##bits##Async(CUdeviceptr to, size_t pitch, type value, size_t width, size_t rows,      \
+                                             CUstream stream)                                                          \
+    {                                                                                                                  \
+        return fill_rows(to, pitch, value, bits / 8, width, rows, stream);                                             \
+    }                                                                                                                  \
+    EXPORT CUresult cuMemsetD2D##bits##_v2(CUdeviceptr to, size_t pitch, type value, size_t width, size_t rows)        \
+    {                                                                                                                  \
+        return fill_rows(to, pitch, value, bits / 8, width, rows, NULL);                                               \
+    }                                                                                                                  \
+    PER_THREAD(cuMemsetD2D##bits##Async, _ptsz,                                                                        \
+               (CUdeviceptr to, size_t pitch, type value, size_t width, size_t rows, CUstream stream),                 \
+               (to, pitch, value, width, rows, stream))                                                                \
+    PER_THREAD(cuMemsetD2D##bits##_v2, _ptds, (CUdeviceptr to, size_t pitch, type value, size_t width, size_t rows),   \
+               (to, pitch, value, width, rows))
+
+FILL_ROWS(8, unsigned char)
+FILL_ROWS(16, unsigned short)
+FILL_ROWS(32, unsigned)
+
+PER_THREAD(cuMemcpyHtoD_v2, _ptds, (CUdeviceptr to, const void *from, size_t bytes), (to, from, bytes))
+PER_THREAD(cuMemcpyDtoH_v2, _ptds, (void *to, CUdeviceptr from, size_t bytes), (to, from, bytes))
+PER_THREAD(cuMemcpyDtoD_v2, _ptds, (CUdeviceptr to, CUdeviceptr from, size_t bytes), (to, from, bytes))
+PER_THREAD(cuMemcpy, _ptds, (CUdeviceptr to, CUdeviceptr from, size_t bytes), (to, from, bytes))
+PER_THREAD(cuMemsetD8_v2, _ptds, (CUdeviceptr to, unsigned char value, size_t elements), (to, value, elements))
+PER_THREAD(cuMemsetD16_v2, _ptds, (CUdeviceptr to, unsigned short value, size_t elements), (to, value, elements))
+PER_THREAD(cuMemsetD32_v2, _ptds, (CUdeviceptr to, unsigned value, size_t elements), (to, value, elements))
+PER_THREAD(cuMemcpyHtoDAsync_v2, _ptsz, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream),
+           (to, from, bytes, stream))
+PER_THREAD(cuMemcpyDtoHAsync_v2, _ptsz, (void *to, CUdeviceptr from, size_t bytes, CUstream stream),
+           (to, from, bytes, stream))
+PER_THREAD(cuMemcpyDtoDAsync_v2, _ptsz, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream),
+           (to, from, bytes, stream))
+PER_THREAD(cuMemcpyAsync, _ptsz, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream),
+           (to, from, bytes, stream))
+PER_THREAD(cuMemsetD8Async, _ptsz, (CUdeviceptr to, unsigned char value, size_t elements, CUstream stream),
+           (to, value, elements, stream))
+PER_THREAD(cuMemsetD16Async, _ptsz, (CUdeviceptr to, unsigned short value, size_t elements, CUstream stream),
+           (to, value, elements, stream))
+PER_THREAD(cuMemsetD32Async, _ptsz, (CUdeviceptr to, unsigned value, size_t elements, CUstream stream),
+           (to, value, elements, stream))

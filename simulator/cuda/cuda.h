@@ -10,10 +10,18 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* The name under which a program with a default stream per thread finds a function. All streams
- * do their work in the order of the calls, so it is the same function. */
-#define PER_THREAD(name, suffix) \
-    extern EXPORT __typeof__(name) name##suffix __attribute__((alias(#name)))
+/* The name under which a program with a default stream per thread finds a function: in it, no
+ * stream means the thread's own. */
+_Bool default_stream_is_own(_Bool own); /* streams.c; returns what it was */
+#define PER_THREAD(name, suffix, parameters, arguments)      \
+    EXPORT CUresult name##suffix parameters;                 \
+    EXPORT CUresult name##suffix parameters                  \
+    {                                                        \
+        _Bool before = default_stream_is_own(1);             \
+        CUresult result = name arguments;                    \
+        default_stream_is_own(before);                       \
+        return result;                                       \
+    }
 
 typedef int CUresult;
 typedef int CUdevice;
@@ -31,6 +39,8 @@ typedef struct cuda_mipmap *CUmipmappedArray;
 typedef struct cuda_graph *CUgraph;
 typedef struct cuda_node *CUgraphNode;
 typedef struct cuda_executable *CUgraphExec;
+typedef struct cuda_link *CUlinkState;
+typedef struct cuda_user_object *CUuserObject;
 typedef unsigned long long CUmemGenericAllocationHandle;
 
 typedef struct {
@@ -54,6 +64,7 @@ enum {
     CUDA_ERROR_INVALID_PTX = 218,
     CUDA_ERROR_UNSUPPORTED_PTX_VERSION = 222,
     CUDA_ERROR_FILE_NOT_FOUND = 301,
+    CUDA_ERROR_SHARED_OBJECT_INIT_FAILED = 303,
     CUDA_ERROR_INVALID_HANDLE = 400,
     CUDA_ERROR_ILLEGAL_STATE = 401,
     CUDA_ERROR_NOT_FOUND = 500,
@@ -62,6 +73,7 @@ enum {
     CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES = 701,
     CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE = 708,
     CUDA_ERROR_CONTEXT_IS_DESTROYED = 709,
+    CUDA_ERROR_ASSERT = 710,
     CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED = 712,
     CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED = 713,
     CUDA_ERROR_MISALIGNED_ADDRESS = 716,
@@ -72,8 +84,13 @@ enum {
     CUDA_ERROR_SYSTEM_DRIVER_MISMATCH = 803,
     CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
     CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901,
+    CUDA_ERROR_STREAM_CAPTURE_MERGE = 902,
     CUDA_ERROR_STREAM_CAPTURE_UNMATCHED = 903,
+    CUDA_ERROR_STREAM_CAPTURE_UNJOINED = 904,
+    CUDA_ERROR_STREAM_CAPTURE_ISOLATION = 905,
     CUDA_ERROR_STREAM_CAPTURE_IMPLICIT = 906,
+    CUDA_ERROR_CAPTURED_EVENT = 907,
+    CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD = 908,
     CUDA_ERROR_UNKNOWN = 999
 };
 

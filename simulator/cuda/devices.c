@@ -259,6 +259,8 @@ static int attribute(const struct device *device, int which)
     case 102:
     case 103:
     case 115:
+    case 122: /* streams that wait for values of 64 bits, and with NOR */
+    case 123:
         return 1;
     default:
         return 0;

@@ -1,7 +1,8 @@
-/* Finding entry points by name, and those that exist only to say that they are not supported. */
+/* Finding entry points by name. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cuda.h"
 
@@ -23,22 +24,42 @@ static void open_self(void)
 
 #define PER_THREAD_STREAMS 2u
 
-/* The newest form that the asked-for CUDA version has; only contexts have one that depends on it.
- * Of each, the one for a default stream per thread where that is asked for and there is one. */
-static void *find(const char *name, int version, uint64_t flags)
+/* Of each, the one for a default stream per thread where that is asked for and there is one. */
+static void *form(const char *name, const char *suffix, uint64_t flags)
 {
-    static const char *const forms[] = {"_v4", "_v3", "_v2", ""};
     static const char *const streams[] = {"_ptsz", "_ptds", ""};
     char whole[160];
-    pthread_once(&once, open_self);
-    for (unsigned i = version >= 13000 ? 0 : 2; own_handle != NULL && i < 4; i++)
-        for (unsigned s = flags == PER_THREAD_STREAMS ? 0 : 2; s < 3; s++) {
-            snprintf(whole, sizeof whole, "%s%s%s", name, forms[i], streams[s]);
-            void *symbol = dlsym(own_handle, whole);
-            if (symbol != NULL)
-                return symbol;
-        }
+    for (unsigned s = flags == PER_THREAD_STREAMS ? 0 : 2; s < 3; s++) {
+        snprintf(whole, sizeof whole, "%s%s%s", name, suffix, streams[s]);
+        void *symbol = dlsym(own_handle, whole);
+        if (symbol != NULL)
+            return symbol;
+    }
     return NULL;
+}
+
+/* The newest form that the asked-for CUDA version has, by the versions in cudaTypedefs.h where
+ * that is not the second of all. */
+static void *find(const char *name, int version, uint64_t flags)
+{
+    static const char *const suffixes[] = {"_v4", "_v3", "_v2", ""};
+    static const struct {
+        const char *name, *suffix;
+        int since;
+    } forms[] = {{"cuStreamGetCaptureInfo", "_v3", 12030}, {"cuStreamGetCaptureInfo", "_v2", 11030},
+                 {"cuStreamGetCaptureInfo", "", 0}, {"cuStreamUpdateCaptureDependencies", "_v2", 12030},
+                 {"cuStreamUpdateCaptureDependencies", "", 0}, {"cuGraphAddNode", "_v2", 12030},
+                 {"cuGraphAddNode", "", 12020}, {"cuGraphInstantiate", "WithFlags", 12000}};
+    pthread_once(&once, open_self);
+    if (own_handle == NULL)
+        return NULL;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (version >= forms[i].since && strcmp(name, forms[i].name) == 0)
+            return form(name, forms[i].suffix, flags);
+    void *symbol = NULL;
+    for (unsigned i = version >= 13000 ? 0 : 2; symbol == NULL && i < 4; i++)
+        symbol = form(name, suffixes[i], flags);
+    return symbol;
 }
 
 EXPORT CUresult cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags,
@@ -76,37 +97,3 @@ EXPORT CUresult cuProfilerStop(void)
 {
     return 0;
 }
-
-#define UNSUPPORTED(name)                  \
-    EXPORT CUresult name(void);            \
-    EXPORT CUresult name(void)             \
-    {                                      \
-        return CUDA_ERROR_NOT_SUPPORTED;   \
-    }
-
-UNSUPPORTED(cuCtxDisablePeerAccess)
-UNSUPPORTED(cuCtxEnablePeerAccess)
-UNSUPPORTED(cuGraphAddDependencies)
-UNSUPPORTED(cuGraphAddMemAllocNode)
-UNSUPPORTED(cuGraphAddMemFreeNode)
-UNSUPPORTED(cuGraphClone)
-UNSUPPORTED(cuGraphExecUpdate_v2)
-UNSUPPORTED(cuImportExternalMemory)
-UNSUPPORTED(cuIpcGetEventHandle)
-UNSUPPORTED(cuIpcOpenEventHandle)
-UNSUPPORTED(cuLinkAddData_v2)
-UNSUPPORTED(cuLinkComplete)
-UNSUPPORTED(cuLinkCreate_v2)
-UNSUPPORTED(cuLinkDestroy)
-UNSUPPORTED(cuMemMapArrayAsync)
-UNSUPPORTED(cuMemPoolExportPointer)
-UNSUPPORTED(cuMemPoolExportToShareableHandle)
-UNSUPPORTED(cuMemPoolImportFromShareableHandle)
-UNSUPPORTED(cuMemPoolImportPointer)
-UNSUPPORTED(cuMemPoolSetAccess)
-UNSUPPORTED(cuMemcpyPeer)
-UNSUPPORTED(cuMulticastCreate)
-UNSUPPORTED(cuStreamAddCallback)
-UNSUPPORTED(cuStreamUpdateCaptureDependencies)
-UNSUPPORTED(cuTexObjectCreate)
-UNSUPPORTED(cuTexRefCreate)

@@ -1,4 +1,4 @@
-/* Graphs that are built node by node, and their launches.
+/* Graphs and their nodes.
  *
  * A node can only depend on older ones, so the order of their making is an order of running.
  */
@@ -7,26 +7,7 @@
 
 #include "graphs.h"
 
-struct kernel_parameters { /* CUDA_KERNEL_NODE_PARAMS; the second version has more at its end */
-    CUfunction function;
-    unsigned grid[3], block[3], shared;
-    void **pointers, **extra;
-};
-
-struct fill_parameters { /* CUDA_MEMSET_NODE_PARAMS */
-    CUdeviceptr to;
-    size_t pitch;
-    unsigned value, width;
-    size_t columns, rows;
-};
-
-struct call_parameters { /* CUDA_HOST_NODE_PARAMS */
-    void (*function)(void *);
-    void *argument;
-};
-
 static CUgraph graphs;
-static CUgraphExec executables;
 
 CUgraph graph_new(void)
 {
@@ -46,34 +27,54 @@ bool graph_is_known(CUgraph wanted)
     return graph != NULL;
 }
 
+static void end_node(CUgraphNode node)
+{
+    if (node->operation.kind == OPERATION_ALLOCATE)
+        graph_memory_leave(node->operation.memory);
+    if (node->operation.kind == OPERATION_GRAPH)
+        graph_end(node->operation.graph);
+    node_set_clear(&node->after);
+    free(node);
+}
+
 void graph_end(CUgraph graph)
 {
     for (CUgraphNode node = graph->first, next; node != NULL; node = next) {
         next = node->next;
-        free(node);
+        end_node(node);
     }
     CUgraph *at = &graphs;
     while (*at != graph)
         at = &(*at)->next;
     *at = graph->next;
+    user_objects_leave(&graph->user_objects);
     free(graph);
 }
 
-CUresult graph_add(CUgraph graph, const struct cuda_node *node, CUgraphNode *made)
+CUresult graph_add(CUgraph graph, const struct operation *operation, const CUgraphNode *after, size_t count,
+                   CUgraphNode *made)
 {
-    CUgraphNode copy = malloc(sizeof *copy);
-    if (copy == NULL)
+    CUgraphNode node = malloc(sizeof *node);
+    if (node == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *copy = *node;
-    copy->next = NULL;
+    node->operation = *operation;
+    node->after = (struct node_set){NULL, 0};
+    node->graph = graph;
+    node->next = NULL;
+    if (!node_set_add(&node->after, after, count)) {
+        free(node);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (operation->kind == OPERATION_ALLOCATE)
+        graph_memory_keep(operation->memory);
     if (graph->last == NULL)
-        graph->first = copy;
+        graph->first = node;
     else
-        graph->last->next = copy;
-    graph->last = copy;
+        graph->last->next = node;
+    graph->last = node;
     graph->count++;
     if (made != NULL)
-        *made = copy;
+        *made = node;
     return 0;
 }
 
@@ -85,14 +86,51 @@ static bool has_node(CUgraph graph, CUgraphNode wanted)
     return node != NULL;
 }
 
-static bool has_nodes(CUgraph graph, const CUgraphNode *nodes, size_t count)
+bool graph_has_nodes(CUgraph graph, const CUgraphNode *nodes, size_t count)
 {
-    if (count > 0 && nodes == NULL)
+    if (!graph_is_known(graph) || (count > 0 && nodes == NULL))
         return false;
     for (size_t i = 0; i < count; i++)
         if (!has_node(graph, nodes[i]))
             return false;
     return true;
+}
+
+struct cuda_node *graph_node(CUgraphNode wanted, enum operation_kind kind)
+{
+    for (CUgraph graph = graphs; graph != NULL; graph = graph->next)
+        if (has_node(graph, wanted))
+            return wanted->operation.kind == kind ? wanted : NULL;
+    return NULL;
+}
+
+static bool node_is_known(CUgraphNode wanted)
+{
+    CUgraph graph = graphs;
+    while (graph != NULL && !has_node(graph, wanted))
+        graph = graph->next;
+    return graph != NULL;
+}
+
+bool graph_has_memory(CUgraph graph)
+{
+    for (CUgraphNode node = graph->first; node != NULL; node = node->next)
+        if (node->operation.kind == OPERATION_ALLOCATE || node->operation.kind == OPERATION_FREE)
+            return true;
+    return false;
+}
+
+/* Whether each of the nodes is one of the ends, or before one. */
+bool graph_leads_to(const struct node_set *nodes, const struct node_set *ends)
+{
+    struct node_set before = {NULL, 0};
+    bool leads = node_set_add(&before, ends->nodes, ends->count);
+    for (size_t i = 0; i < before.count && leads; i++)
+        leads = node_set_add(&before, before.nodes[i]->after.nodes, before.nodes[i]->after.count);
+    size_t all = before.count;
+    leads = leads && node_set_add(&before, nodes->nodes, nodes->count) && before.count == all;
+    node_set_clear(&before);
+    return leads;
 }
 
 EXPORT CUresult cuGraphCreate(CUgraph *made, unsigned flags)
@@ -112,285 +150,177 @@ EXPORT CUresult cuGraphDestroy(CUgraph graph)
 {
     driver_lock();
     CUresult result = driver_ready();
-    if (result == 0 && !graph_is_known(graph))
+    if (result == 0 && (!graph_is_known(graph) || graph->is_child))
         result = CUDA_ERROR_INVALID_VALUE;
+    if (result == 0 && graph_is_captured_to(graph))
+        result = CUDA_ERROR_ILLEGAL_STATE;
     if (result == 0)
         graph_end(graph);
     FINISH(result);
 }
 
-static CUresult add(CUgraphNode *made, CUgraph graph, const CUgraphNode *after, size_t count,
-                    const struct cuda_node *node)
+static CUgraphNode copy_of(CUgraph graph, CUgraph copy, CUgraphNode wanted)
+{
+    CUgraphNode node = graph->first, twin = copy->first;
+    while (node != wanted) {
+        node = node->next;
+        twin = twin->next;
+    }
+    return twin;
+}
+
+static CUresult clone(CUgraph graph, CUgraph *made)
+{
+    CUgraph copy = graph_new();
+    bool has_objects = copy != NULL && user_objects_copy(&copy->user_objects, &graph->user_objects);
+    CUresult result = has_objects ? 0 : CUDA_ERROR_OUT_OF_MEMORY;
+    for (CUgraphNode node = graph->first; node != NULL && result == 0; node = node->next) {
+        struct operation operation = node->operation;
+        CUgraphNode twin;
+        if (operation.kind == OPERATION_GRAPH && (result = clone(node->operation.graph, &operation.graph)) != 0)
+            break;
+        if (operation.kind == OPERATION_GRAPH)
+            operation.graph->is_child = true;
+        result = graph_add(copy, &operation, NULL, 0, &twin);
+        for (size_t i = 0; i < node->after.count && result == 0; i++) {
+            CUgraphNode after = copy_of(graph, copy, node->after.nodes[i]);
+            if (!node_set_add(&twin->after, &after, 1))
+                result = CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    if (result != 0 && copy != NULL)
+        graph_end(copy);
+    else
+        *made = copy;
+    return result;
+}
+
+/* Graphs with memory nodes cannot be cloned or become children. */
+EXPORT CUresult cuGraphClone(CUgraph *made, CUgraph graph)
 {
     driver_lock();
     CUresult result = driver_ready();
-    if (result == 0 && (made == NULL || !graph_is_known(graph) || !has_nodes(graph, after, count)))
+    if (result == 0 && (made == NULL || !graph_is_known(graph)))
         result = CUDA_ERROR_INVALID_VALUE;
-    FINISH(result == 0 ? graph_add(graph, node, made) : result);
+    if (result == 0 && graph_has_memory(graph))
+        result = CUDA_ERROR_NOT_SUPPORTED;
+    FINISH(result == 0 ? clone(graph, made) : result);
 }
 
-static CUresult kernel_node(const struct kernel_parameters *p, struct cuda_node *node)
+EXPORT CUresult cuGraphAddChildGraphNode(CUgraphNode *made, CUgraph graph, const CUgraphNode *after, size_t count,
+                                         CUgraph child)
 {
-    if (p == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *node = (struct cuda_node){.kind = NODE_KERNEL};
-    node->launch.function = p->function;
-    memcpy(node->launch.grid, p->grid, sizeof p->grid);
-    memcpy(node->launch.block, p->block, sizeof p->block);
-    node->launch.shared = p->shared;
     driver_lock();
-    CUcontext context = NULL;
-    CUresult result = function_is_known(p->function) ? 0 : context_current(&context);
+    CUresult result = driver_ready();
+    if (result == 0 && (made == NULL || !graph_has_nodes(graph, after, count) || !graph_is_known(child)))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == 0 && graph_has_memory(child))
+        result = CUDA_ERROR_NOT_SUPPORTED;
+    struct operation operation;
+    operation.kind = OPERATION_GRAPH;
     if (result == 0)
-        result = function_resolve(context, &node->launch.function);
-    if (result == 0)
-        result = launch_check(&node->launch);
-    if (result == 0)
-        result = launch_parameters(node->launch.function, p->pointers, p->extra, node->launch.parameters);
+        result = clone(child, &operation.graph);
+    if (result == 0) {
+        operation.graph->is_child = true;
+        result = graph_add(graph, &operation, after, count, made);
+        if (result != 0)
+            graph_end(operation.graph);
+    }
     FINISH(result);
 }
 
-EXPORT CUresult cuGraphAddKernelNode_v2(CUgraphNode *made, CUgraph graph, const CUgraphNode *after, size_t count,
-                                        const struct kernel_parameters *parameters)
+EXPORT CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *graph)
 {
-    struct cuda_node node;
-    CUresult result = kernel_node(parameters, &node);
-    return result != 0 ? result : add(made, graph, after, count, &node);
-}
-
-EXPORT CUresult cuGraphAddKernelNode(CUgraphNode *made, CUgraph graph, const CUgraphNode *after, size_t count,
-                                     const struct kernel_parameters *parameters)
-{
-    return cuGraphAddKernelNode_v2(made, graph, after, count, parameters);
-}
-
-static CUresult copy_node(const struct memcpy3d *copy, struct cuda_node *node)
-{
-    if (copy == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *node = (struct cuda_node){.kind = NODE_COPY};
-    node->copy = box_of_3d(copy);
     driver_lock();
-    FINISH(box_check(&node->copy));
+    CUresult result = driver_ready();
+    const struct cuda_node *known = graph_node(node, OPERATION_GRAPH);
+    if (result == 0 && (graph == NULL || known == NULL))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == 0)
+        *graph = known->operation.graph;
+    FINISH(result);
 }
 
-EXPORT CUresult cuGraphAddMemcpyNode(CUgraphNode *made, CUgraph graph, const CUgraphNode *after, size_t count,
-                                     const struct memcpy3d *copy, CUcontext context)
+static size_t list(CUgraph graph, bool roots_only, CUgraphNode *nodes, size_t room)
 {
-    struct cuda_node node;
-    (void)context;
-    CUresult result = copy_node(copy, &node);
-    return result != 0 ? result : add(made, graph, after, count, &node);
+    size_t count = 0;
+    for (CUgraphNode node = graph->first; node != NULL; node = node->next)
+        if (!roots_only || node->after.count == 0) {
+            if (nodes != NULL && count == room)
+                break;
+            if (nodes != NULL)
+                nodes[count] = node;
+            count++;
+        }
+    return count;
 }
 
-EXPORT CUresult cuGraphAddMemsetNode(CUgraphNode *made, CUgraph graph, const CUgraphNode *after, size_t count,
-                                     const struct fill_parameters *p, CUcontext context)
-{
-    (void)context;
-    if (p == NULL || (p->width != 1 && p->width != 2 && p->width != 4) || p->columns == 0 || p->rows == 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    struct cuda_node node = {.kind = NODE_FILL,
-                             .fill = {p->to, p->value, p->width, p->pitch, p->columns, p->rows}};
-    driver_lock();
-    CUresult result = 0;
-    for (size_t row = 0; row < p->rows && result == 0; row++)
-        result = fill_check(p->to + row * p->pitch, p->width, p->columns);
-    driver_unlock();
-    return result != 0 ? result : add(made, graph, after, count, &node);
-}
-
-EXPORT CUresult cuGraphAddHostNode(CUgraphNode *made, CUgraph graph, const CUgraphNode *after, size_t count,
-                                   const struct call_parameters *p)
-{
-    if (p == NULL || p->function == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    const struct cuda_node node = {.kind = NODE_CALL, .call = {p->function, p->argument}};
-    return add(made, graph, after, count, &node);
-}
-
-EXPORT CUresult cuGraphAddEmptyNode(CUgraphNode *made, CUgraph graph, const CUgraphNode *after, size_t count)
-{
-    const struct cuda_node node = {.kind = NODE_EMPTY};
-    return add(made, graph, after, count, &node);
-}
-
-EXPORT CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
+static CUresult get_nodes(CUgraph graph, bool roots_only, CUgraphNode *nodes, size_t *count)
 {
     driver_lock();
     CUresult result = driver_ready();
     if (result == 0 && (count == NULL || !graph_is_known(graph)))
         result = CUDA_ERROR_INVALID_VALUE;
+    if (result == 0)
+        *count = list(graph, roots_only, nodes, nodes == NULL ? 0 : *count);
+    FINISH(result);
+}
+
+EXPORT CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
+{
+    return get_nodes(graph, false, nodes, count);
+}
+
+EXPORT CUresult cuGraphGetRootNodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
+{
+    return get_nodes(graph, true, nodes, count);
+}
+
+EXPORT CUresult cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *count)
+{
+    driver_lock();
+    CUresult result = driver_ready();
+    if (result == 0 && (count == NULL || !graph_is_known(graph) || (from == NULL) != (to == NULL)))
+        result = CUDA_ERROR_INVALID_VALUE;
     if (result != 0)
         FINISH(result);
-    size_t written = 0;
-    if (nodes != NULL)
-        for (CUgraphNode node = graph->first; node != NULL && written < *count; node = node->next)
-            nodes[written++] = node;
-    *count = nodes == NULL ? graph->count : written;
+    size_t edges = 0;
+    for (CUgraphNode node = graph->first; node != NULL; node = node->next)
+        for (size_t i = 0; i < node->after.count; i++) {
+            if (from != NULL && edges == *count)
+                FINISH(0);
+            if (from != NULL) {
+                from[edges] = node->after.nodes[i];
+                to[edges] = node;
+            }
+            edges++;
+        }
+    *count = edges;
+    FINISH(0);
+}
+
+EXPORT CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *nodes, size_t *count)
+{
+    driver_lock();
+    CUresult result = driver_ready();
+    if (result == 0 && (count == NULL || !node_is_known(node)))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result != 0)
+        FINISH(result);
+    size_t copied = nodes == NULL || *count > node->after.count ? node->after.count : *count;
+    if (nodes != NULL && copied > 0)
+        memcpy(nodes, node->after.nodes, copied * sizeof(CUgraphNode));
+    *count = copied;
     FINISH(0);
 }
 
 EXPORT CUresult cuGraphNodeGetType(CUgraphNode node, int *type)
 {
-    if (node == NULL || type == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *type = (int)node->kind;
-    return 0;
-}
-
-static bool is_executable(CUgraphExec wanted)
-{
-    CUgraphExec executable = executables;
-    while (executable != NULL && executable != wanted)
-        executable = executable->next;
-    return executable != NULL;
-}
-
-EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *made, CUgraph graph, unsigned long long flags)
-{
-    WITH_CONTEXT(context);
-    if (made == NULL || !graph_is_known(graph) || flags > 15)
-        FINISH(CUDA_ERROR_INVALID_VALUE);
-    CUgraphExec executable = calloc(1, sizeof *executable);
-    if (executable != NULL) {
-        executable->nodes = calloc(graph->count + 1, sizeof *executable->nodes);
-        executable->origin = calloc(graph->count + 1, sizeof *executable->origin);
-    }
-    if (executable == NULL || executable->nodes == NULL || executable->origin == NULL) {
-        if (executable != NULL) {
-            free(executable->nodes);
-            free(executable->origin);
-        }
-        free(executable);
-        FINISH(CUDA_ERROR_OUT_OF_MEMORY);
-    }
-    for (CUgraphNode node = graph->first; node != NULL; node = node->next) {
-        executable->origin[executable->count] = node;
-        executable->nodes[executable->count++] = *node;
-    }
-    executable->context = context;
-    executable->next = executables;
-    executables = executable;
-    *made = executable;
-    FINISH(0);
-}
-
-/* Instantiation of CUDA 11: where and why it failed are its further results. */
-EXPORT CUresult cuGraphInstantiate_v2(CUgraphExec *made, CUgraph graph, CUgraphNode *error, char *log, size_t size)
-{
-    if (error != NULL)
-        *error = NULL;
-    if (log != NULL && size > 0)
-        *log = '\0';
-    return cuGraphInstantiateWithFlags(made, graph, 0);
-}
-
-EXPORT CUresult cuGraphExecDestroy(CUgraphExec executable)
-{
     driver_lock();
     CUresult result = driver_ready();
-    if (result == 0 && !is_executable(executable))
+    if (result == 0 && (type == NULL || !node_is_known(node)))
         result = CUDA_ERROR_INVALID_VALUE;
-    if (result == 0) {
-        CUgraphExec *at = &executables;
-        while (*at != executable)
-            at = &(*at)->next;
-        *at = executable->next;
-        free(executable->nodes);
-        free(executable->origin);
-        free(executable);
-    }
-    FINISH(result);
-}
-
-static CUresult exchange(CUgraphExec executable, CUgraphNode origin, const struct cuda_node *node)
-{
-    driver_lock();
-    CUresult result = driver_ready();
     if (result == 0)
-        result = CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; is_executable(executable) && i < executable->count; i++)
-        if (executable->origin[i] == origin && executable->nodes[i].kind == node->kind) {
-            executable->nodes[i] = *node;
-            result = 0;
-        }
+        *type = (int)node->operation.kind;
     FINISH(result);
 }
-
-EXPORT CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec executable, CUgraphNode origin,
-                                                  const struct kernel_parameters *parameters)
-{
-    struct cuda_node node;
-    CUresult result = kernel_node(parameters, &node);
-    return result != 0 ? result : exchange(executable, origin, &node);
-}
-
-EXPORT CUresult cuGraphExecKernelNodeSetParams(CUgraphExec executable, CUgraphNode origin,
-                                               const struct kernel_parameters *parameters)
-{
-    return cuGraphExecKernelNodeSetParams_v2(executable, origin, parameters);
-}
-
-EXPORT CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec executable, CUgraphNode origin, const struct memcpy3d *copy,
-                                               CUcontext context)
-{
-    struct cuda_node node;
-    (void)context;
-    CUresult result = copy_node(copy, &node);
-    return result != 0 ? result : exchange(executable, origin, &node);
-}
-
-static CUresult run(CUcontext context, const struct cuda_node *node)
-{
-    CUresult result;
-    switch (node->kind) {
-    case NODE_KERNEL:
-        result = launch_check(&node->launch);
-        return result != 0 ? result : launch_run(context, &node->launch);
-    case NODE_COPY:
-        return box_run(&node->copy);
-    case NODE_FILL:
-        for (size_t row = 0; row < node->fill.rows; row++) {
-            CUdeviceptr to = node->fill.to + row * node->fill.pitch;
-            result = fill_check(to, node->fill.width, node->fill.columns);
-            if (result != 0)
-                return result;
-            fill_run(to, node->fill.value, node->fill.width, node->fill.columns);
-        }
-        return 0;
-    case NODE_CALL:
-        driver_unlock();
-        node->call.function(node->call.argument);
-        driver_lock();
-        return 0;
-    default:
-        return 0;
-    }
-}
-
-EXPORT CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream)
-{
-    WITH_CONTEXT(context);
-    if (!is_executable(executable))
-        FINISH(CUDA_ERROR_INVALID_VALUE);
-    if (!stream_is_known(stream))
-        FINISH(CUDA_ERROR_INVALID_HANDLE);
-    CUgraph graph = capture_of(stream);
-    CUresult result = 0;
-    for (size_t i = 0; i < executable->count && result == 0; i++)
-        result = graph != NULL ? graph_add(graph, &executable->nodes[i], NULL) : run(context, &executable->nodes[i]);
-    FINISH(result);
-}
-
-EXPORT CUresult cuGraphUpload(CUgraphExec executable, CUstream stream)
-{
-    WITH_CONTEXT(context);
-    (void)context;
-    if (!is_executable(executable))
-        FINISH(CUDA_ERROR_INVALID_VALUE);
-    FINISH(stream_is_known(stream) ? 0 : CUDA_ERROR_INVALID_HANDLE);
-}
-
-PER_THREAD(cuGraphInstantiateWithFlags, _ptsz);
-PER_THREAD(cuGraphLaunch, _ptsz);
-PER_THREAD(cuGraphUpload, _ptsz);

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "state.h"
+#include "streams.h"
 
 #define EXTRA_BUFFER ((void *)1)
 #define EXTRA_SIZE ((void *)2)
@@ -53,6 +53,9 @@ static CUresult failure(CUcontext context, enum ptx_stop stop)
         break;
     case PTX_TRAP:
         result = CUDA_ERROR_LAUNCH_FAILED;
+        break;
+    case PTX_ASSERT:
+        result = CUDA_ERROR_ASSERT;
         break;
     default:
         return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
@@ -129,31 +132,39 @@ CUresult launch_parameters(CUfunction f, void **pointers, void **extra, uint8_t 
     return extra != NULL ? from_extra(f, extra, parameters) : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult launch(struct launch *wanted, CUstream stream, void **pointers, void **extra, bool together)
+static CUresult launch(struct operation *wanted, CUstream handle, void **pointers, void **extra, bool together)
 {
     WITH_CONTEXT(context);
-    CUresult result = stream_is_known(stream) ? function_resolve(context, &wanted->function)
-                                              : CUDA_ERROR_INVALID_HANDLE;
+    struct launch *launch = &wanted->launch;
+    CUstream stream = stream_of(context, handle);
+    CUresult result = stream != NULL ? function_resolve(context, &launch->function) : CUDA_ERROR_INVALID_HANDLE;
     if (result == 0)
-        result = launch_check(wanted);
+        result = launch_check(launch);
     if (result == 0)
-        result = launch_parameters(wanted->function, pointers, extra, wanted->parameters);
+        result = launch_parameters(launch->function, pointers, extra, launch->parameters);
     /* Blocks run one after the other here, so those of a cooperative launch cannot wait for each
      * other; as many as are on the GPU at a time are let through. */
     if (result == 0 && together &&
-        (uint64_t)wanted->grid[0] * wanted->grid[1] * wanted->grid[2] > 32ull * context->device->sms)
+        (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2] > 32ull * context->device->sms)
         result = CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
-    CUgraph graph = capture_of(stream);
-    if (result == 0)
-        result = graph != NULL ? capture_launch(graph, wanted) : launch_run(context, wanted);
-    FINISH(result);
+    FINISH(result == 0 ? stream_do(stream, wanted) : result);
+}
+
+static void shape(struct operation *wanted, CUfunction f, const unsigned *grid, const unsigned *block, unsigned shared)
+{
+    wanted->kind = OPERATION_KERNEL;
+    wanted->launch.function = f;
+    memcpy(wanted->launch.grid, grid, sizeof wanted->launch.grid);
+    memcpy(wanted->launch.block, block, sizeof wanted->launch.block);
+    wanted->launch.shared = shared;
 }
 
 EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                                unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
                                CUstream stream, void **pointers, void **extra)
 {
-    struct launch wanted = {f, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared, {0}};
+    struct operation wanted;
+    shape(&wanted, f, (unsigned[3]){grid_x, grid_y, grid_z}, (unsigned[3]){block_x, block_y, block_z}, shared);
     return launch(&wanted, stream, pointers, extra, false);
 }
 
@@ -161,7 +172,8 @@ EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned grid_x, unsigne
                                           unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
                                           CUstream stream, void **pointers)
 {
-    struct launch wanted = {f, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared, {0}};
+    struct operation wanted;
+    shape(&wanted, f, (unsigned[3]){grid_x, grid_y, grid_z}, (unsigned[3]){block_x, block_y, block_z}, shared);
     return launch(&wanted, stream, pointers, NULL, true);
 }
 
@@ -191,25 +203,9 @@ EXPORT CUresult cuLaunchKernelEx(const struct launch_configuration *how, CUfunct
     for (unsigned i = 0; i < how->count; i++)
         if (how->attributes[i].which == ATTRIBUTE_COOPERATIVE)
             together = how->attributes[i].value != 0;
-    struct launch wanted = {f, {how->grid[0], how->grid[1], how->grid[2]},
-                            {how->block[0], how->block[1], how->block[2]}, how->shared, {0}};
+    struct operation wanted;
+    shape(&wanted, f, how->grid, how->block, how->shared);
     return launch(&wanted, how->stream, pointers, extra, together);
-}
-
-EXPORT CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void *), void *argument)
-{
-    WITH_CONTEXT(context);
-    if (!stream_is_known(stream))
-        FINISH(CUDA_ERROR_INVALID_HANDLE);
-    if (function == NULL)
-        FINISH(CUDA_ERROR_INVALID_VALUE);
-    CUgraph graph = capture_of(stream);
-    if (graph != NULL)
-        FINISH(capture_call(graph, function, argument));
-    work_wait(context, context->work);
-    driver_unlock();
-    function(argument);
-    return 0;
 }
 
 EXPORT CUresult cuFuncSetBlockShape(CUfunction f, int x, int y, int z)
@@ -267,22 +263,19 @@ EXPORT CUresult cuParamSetf(CUfunction f, int offset, float value)
     return cuParamSetv(f, offset, &value, sizeof value);
 }
 
-EXPORT CUresult cuLaunchGridAsync(CUfunction f, int width, int height, CUstream stream)
+EXPORT CUresult cuLaunchGridAsync(CUfunction f, int width, int height, CUstream handle)
 {
     WITH_CONTEXT(context);
-    if (!stream_is_known(stream) || !function_is_known(f))
+    struct operation wanted;
+    CUstream stream = stream_of(context, handle);
+    if (stream == NULL || !function_is_known(f))
         FINISH(CUDA_ERROR_INVALID_HANDLE);
     if (width <= 0 || height <= 0)
         FINISH(CUDA_ERROR_INVALID_VALUE);
-    struct launch wanted = {f, {(unsigned)width, (unsigned)height, 1}, {f->block[0], f->block[1], f->block[2]},
-                            f->dynamic_shared, {0}};
-    size_t bytes = f->facts.parameter_bytes;
-    memcpy(wanted.parameters, f->parameters, bytes < sizeof wanted.parameters ? bytes : sizeof wanted.parameters);
-    CUresult result = launch_check(&wanted);
-    CUgraph graph = capture_of(stream);
-    if (result == 0)
-        result = graph != NULL ? capture_launch(graph, &wanted) : launch_run(context, &wanted);
-    FINISH(result);
+    shape(&wanted, f, (unsigned[3]){(unsigned)width, (unsigned)height, 1}, f->block, f->dynamic_shared);
+    size_t bytes = f->facts.parameter_bytes, room = sizeof wanted.launch.parameters;
+    memcpy(wanted.launch.parameters, f->parameters, bytes < room ? bytes : room);
+    FINISH(stream_do(stream, &wanted));
 }
 
 EXPORT CUresult cuLaunchGrid(CUfunction f, int width, int height)
@@ -295,7 +288,14 @@ EXPORT CUresult cuLaunch(CUfunction f)
     return cuLaunchGridAsync(f, 1, 1, NULL);
 }
 
-PER_THREAD(cuLaunchKernel, _ptsz);
-PER_THREAD(cuLaunchKernelEx, _ptsz);
-PER_THREAD(cuLaunchCooperativeKernel, _ptsz);
-PER_THREAD(cuLaunchHostFunc, _ptsz);
+PER_THREAD(cuLaunchKernel, _ptsz,
+           (CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
+            unsigned block_z, unsigned shared, CUstream stream, void **pointers, void **extra),
+           (f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, pointers, extra))
+PER_THREAD(cuLaunchKernelEx, _ptsz,
+           (const struct launch_configuration *how, CUfunction f, void **pointers, void **extra),
+           (how, f, pointers, extra))
+PER_THREAD(cuLaunchCooperativeKernel, _ptsz,
+           (CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
+            unsigned block_z, unsigned shared, CUstream stream, void **pointers),
+           (f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream, pointers))

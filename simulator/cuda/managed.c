@@ -1,7 +1,7 @@
 /* Where managed memory is: on the device as far as there is room, or on the host. */
 #include <string.h>
 
-#include "state.h"
+#include "streams.h"
 
 #define CPU (-1)
 #define NOWHERE (-2)
@@ -33,10 +33,9 @@ EXPORT CUresult cuMemAdvise(CUdeviceptr pointer, size_t bytes, int advice, CUdev
 EXPORT CUresult cuMemPrefetchAsync(CUdeviceptr pointer, size_t bytes, CUdevice ordinal, CUstream stream)
 {
     WITH_CONTEXT(context);
-    (void)context;
     struct allocation *found = managed(pointer, bytes);
     struct sim_context answer;
-    if (!stream_is_known(stream))
+    if (stream_of(context, stream) == NULL)
         FINISH(CUDA_ERROR_INVALID_HANDLE);
     if (found == NULL || bytes == 0)
         FINISH(CUDA_ERROR_INVALID_VALUE);
@@ -73,4 +72,5 @@ EXPORT CUresult cuMemRangeGetAttribute(void *value, size_t size, int which, CUde
     FINISH(0);
 }
 
-PER_THREAD(cuMemPrefetchAsync, _ptsz);
+PER_THREAD(cuMemPrefetchAsync, _ptsz, (CUdeviceptr pointer, size_t bytes, CUdevice ordinal, CUstream stream),
+           (pointer, bytes, ordinal, stream))

@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "state.h"
+#include "streams.h"
 
 #define GRAIN 512u
 #define NOWHERE (-2) /* of cuMemRangeGetAttribute */
@@ -138,12 +138,24 @@ void memory_drop(struct allocation *one)
     uint64_t whole = (one->size + GRAIN - 1) / GRAIN * GRAIN;
     if (one->accounted > 0)
         memory_account(one->context, SIM_FREE, one->accounted, NULL);
-    if (one->kind != MEMORY_REGISTERED && one->kind != MEMORY_MODULE)
+    if (one->kind == MEMORY_GRAPH)
+        graph_memory_left(one->begin);
+    else if (one->kind != MEMORY_REGISTERED && one->kind != MEMORY_MODULE)
         munmap((void *)(uintptr_t)one->begin, whole);
     if (one->file >= 0)
         close(one->file);
     memmove(one, one + 1, (size_t)(table + count - (one + 1)) * sizeof *table);
     count--;
+}
+
+CUresult memory_give_back(uint64_t address)
+{
+    struct allocation *one = memory_at(address);
+    if (one == NULL || one->begin != address)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!pool_take_back(one))
+        memory_drop(one);
+    return 0;
 }
 
 bool memory_add_module(CUmodule module, uint64_t address, uint64_t size)
@@ -173,7 +185,9 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
     uint64_t address = 0;
     if (pointer == NULL)
         FINISH(CUDA_ERROR_INVALID_VALUE);
-    CUresult result = memory_new(context, bytes, MEMORY_DEVICE, &address);
+    CUresult result = capture_refuses_unsafe();
+    if (result == 0)
+        result = memory_new(context, bytes, MEMORY_DEVICE, &address);
     if (result == 0)
         *pointer = address;
     FINISH(result);
@@ -185,7 +199,9 @@ EXPORT CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned f
     uint64_t address = 0;
     if (pointer == NULL || flags < 1 || flags > 2)
         FINISH(CUDA_ERROR_INVALID_VALUE);
-    CUresult result = memory_new(context, bytes, MEMORY_MANAGED, &address);
+    CUresult result = capture_refuses_unsafe();
+    if (result == 0)
+        result = memory_new(context, bytes, MEMORY_MANAGED, &address);
     if (result == 0)
         *pointer = address;
     FINISH(result);
@@ -204,30 +220,31 @@ EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t w
 EXPORT CUresult cuMemFree_v2(CUdeviceptr pointer)
 {
     WITH_CONTEXT(context);
-    if (pointer == 0)
-        FINISH(0);
-    work_wait(context, context->work);
-    struct allocation *found = memory_at(pointer);
-    if (found == NULL || found->begin != pointer ||
-        (found->kind != MEMORY_DEVICE && found->kind != MEMORY_MANAGED))
+    CUresult result = capture_refuses_unsafe();
+    if (result != 0 || pointer == 0)
+        FINISH(result);
+    result = context_wait(context);
+    if (result != 0)
+        FINISH(result);
+    const struct allocation *found = memory_at(pointer);
+    if (found == NULL || (found->pool == NULL && found->kind != MEMORY_DEVICE && found->kind != MEMORY_MANAGED &&
+                          found->kind != MEMORY_GRAPH))
         FINISH(CUDA_ERROR_INVALID_VALUE);
-    if (!pool_take_back(found))
-        memory_drop(found);
-    pools_trim(context->device);
-    FINISH(0);
+    result = memory_give_back(pointer);
+    if (result == 0)
+        pools_trim(context->device);
+    FINISH(result);
 }
 
 EXPORT CUresult cuMemGetInfo_v2(size_t *unused, size_t *total)
 {
     WITH_CONTEXT(context);
     struct sim_context answer;
-    if (unused == NULL || total == NULL)
-        FINISH(CUDA_ERROR_INVALID_VALUE);
     CUresult result = memory_account(context, SIM_ALLOCATE, 0, &answer);
-    if (result == 0) {
+    if (result == 0 && unused != NULL) /* OptiX asks for one of the two alone */
         *unused = answer.free;
+    if (result == 0 && total != NULL)
         *total = answer.total;
-    }
     FINISH(result);
 }
 
@@ -251,7 +268,9 @@ EXPORT CUresult cuMemAllocHost_v2(void **pointer, size_t bytes)
     uint64_t address = 0;
     if (pointer == NULL)
         FINISH(CUDA_ERROR_INVALID_VALUE);
-    CUresult result = memory_new(context, bytes, MEMORY_HOST, &address);
+    CUresult result = capture_refuses_unsafe();
+    if (result == 0)
+        result = memory_new(context, bytes, MEMORY_HOST, &address);
     if (result == 0)
         *pointer = (void *)(uintptr_t)address;
     FINISH(result);
@@ -267,7 +286,8 @@ EXPORT CUresult cuMemFreeHost(void *pointer)
     WITH_CONTEXT(context);
     (void)context;
     struct allocation *found = memory_at((uint64_t)(uintptr_t)pointer);
-    if (found == NULL || found->begin != (uint64_t)(uintptr_t)pointer || found->kind != MEMORY_HOST)
+    if (found == NULL || found->begin != (uint64_t)(uintptr_t)pointer || found->kind != MEMORY_HOST ||
+        found->pool != NULL)
         FINISH(CUDA_ERROR_INVALID_VALUE);
     memory_drop(found);
     FINISH(0);
@@ -308,37 +328,5 @@ EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *device, void *pointer,
         (found->kind != MEMORY_HOST && found->kind != MEMORY_REGISTERED))
         FINISH(CUDA_ERROR_INVALID_VALUE);
     *device = (CUdeviceptr)(uintptr_t)pointer;
-    FINISH(0);
-}
-
-/* Context, kind of memory, addresses, whether managed, ordinal of the device. */
-EXPORT CUresult cuPointerGetAttribute(void *value, int which, CUdeviceptr pointer)
-{
-    WITH_CONTEXT(context);
-    (void)context;
-    const struct allocation *found = memory_at(pointer);
-    if (value == NULL || found == NULL)
-        FINISH(CUDA_ERROR_INVALID_VALUE);
-    bool host = found->kind == MEMORY_HOST || found->kind == MEMORY_REGISTERED;
-    switch (which) {
-    case 1:
-        *(CUcontext *)value = found->context;
-        break;
-    case 2:
-        *(unsigned *)value = host ? 1 : 2;
-        break;
-    case 3:
-    case 4:
-        *(uint64_t *)value = pointer;
-        break;
-    case 8:
-        *(unsigned *)value = found->kind == MEMORY_MANAGED;
-        break;
-    case 9:
-        *(int *)value = found->context->device->ordinal;
-        break;
-    default:
-        FINISH(CUDA_ERROR_NOT_SUPPORTED);
-    }
     FINISH(0);
 }

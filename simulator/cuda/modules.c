@@ -6,6 +6,7 @@
 #include "state.h"
 
 #define MAX_PTX (64u << 20)
+#define GRAIN 512u
 
 /* Options of cuModuleLoadDataEx that are honoured. */
 enum { JIT_INFO_LOG = 3, JIT_INFO_LOG_SIZE = 4, JIT_ERROR_LOG = 5, JIT_ERROR_LOG_SIZE = 6 };
@@ -42,6 +43,8 @@ static void free_module(CUmodule module)
         free(gone->parameters);
         free(gone);
     }
+    if (module->accounted > 0)
+        memory_account(module->context, SIM_FREE, module->accounted, NULL);
     ptx_free(module->ptx);
     free(module);
 }
@@ -121,12 +124,20 @@ CUresult image_parse(const struct sim_gpu *gpu, const void *image, const struct 
 
 CUresult module_add(CUcontext context, struct ptx_module *ptx, CUlibrary library, CUmodule *made)
 {
+    uint64_t bytes = (ptx_variable_bytes(ptx) + GRAIN - 1) / GRAIN * GRAIN;
     CUmodule module = calloc(1, sizeof *module);
-    if (module == NULL) {
+    CUresult result = module == NULL ? CUDA_ERROR_OUT_OF_MEMORY : context_heap(context);
+    if (result == 0 && bytes > 0)
+        result = memory_account(context, SIM_ALLOCATE, bytes, NULL);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && module != NULL && pools_give_up(context->device))
+        result = memory_account(context, SIM_ALLOCATE, bytes, NULL);
+    if (result != 0) {
+        free(module);
         ptx_free(ptx);
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return result;
     }
-    *module = (struct cuda_module){.context = context, .library = library, .ptx = ptx, .next = modules};
+    *module = (struct cuda_module){.context = context, .library = library, .ptx = ptx, .accounted = bytes,
+                                   .next = modules};
     modules = module;
     *made = module;
     return 0;
@@ -148,7 +159,9 @@ EXPORT CUresult cuModuleLoadDataEx(CUmodule *made, const void *image, unsigned c
     if (made == NULL || image == NULL)
         FINISH(CUDA_ERROR_INVALID_VALUE);
     struct ptx_module *ptx;
-    CUresult result = jit_logs_find(count, options, values, &logs);
+    CUresult result = capture_refuses_unsafe();
+    if (result == 0)
+        result = jit_logs_find(count, options, values, &logs);
     if (result == 0)
         result = image_parse(&context->device->gpu, image, &logs, &ptx);
     FINISH(result != 0 ? result : module_add(context, ptx, NULL, made));
@@ -283,6 +296,6 @@ EXPORT CUresult cuModuleGetLoadingMode(int *mode)
 {
     if (mode == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *mode = 1; /* eager */
+    *mode = 2; /* lazy: code of libraries, in each context at its first use */
     return 0;
 }

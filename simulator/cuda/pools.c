@@ -2,7 +2,7 @@
  * synchronisation, and beyond it as far as the release threshold allows. */
 #include <stdlib.h>
 
-#include "state.h"
+#include "graphs.h"
 
 enum {
     POOL_REUSE_FIRST = 1,
@@ -15,10 +15,12 @@ enum {
 };
 
 #define LOCATION_DEVICE 1
+#define LOCATION_HOST 2
+#define LOCATION_LAST 4 /* the host's as a whole, of a NUMA node, of the nearest */
 #define TYPE_PINNED 1
 
 struct cuda_pool {
-    const struct device *device;
+    const struct device *device; /* NULL: the host */
     bool is_default;
     int reuse[3];
     uint64_t release_threshold, reserved, reserved_high, used, used_high;
@@ -90,11 +92,21 @@ bool pools_give_up(const struct device *device)
     return any;
 }
 
+static uint64_t size_in_pool(const struct allocation *one)
+{
+    return one->pool->device == NULL ? one->size : one->accounted;
+}
+
+/* Memory of the host is not kept. */
 bool pool_take_back(struct allocation *one)
 {
     if (one->pool == NULL)
         return false;
-    one->pool->used -= one->accounted;
+    one->pool->used -= size_in_pool(one);
+    if (one->pool->device == NULL) {
+        one->pool->reserved -= one->size;
+        return false;
+    }
     one->kind = MEMORY_CACHED;
     return true;
 }
@@ -119,36 +131,54 @@ static CUresult allocate(CUcontext context, CUmemoryPool pool, size_t bytes, uin
             count(pool, 0, one->accounted);
             return 0;
         }
-    CUresult result = memory_new(context, bytes, MEMORY_DEVICE, address);
+    enum memory_kind kind = pool->device == NULL ? MEMORY_HOST : MEMORY_DEVICE;
+    CUresult result = memory_new(context, bytes, kind, address);
     if (result == 0) {
-        one = memory_exactly(*address, MEMORY_DEVICE);
+        one = memory_exactly(*address, kind);
         one->pool = pool;
-        count(pool, one->accounted, one->accounted);
+        count(pool, size_in_pool(one), size_in_pool(one));
     }
     return result;
 }
 
-static CUresult from_pool(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, bool named, CUstream stream)
+/* In a capture, the allocation is the graph's: each launch makes it again, at the same address. */
+static CUresult capture_allocation(CUcontext context, CUstream stream, size_t bytes, CUdeviceptr *pointer)
+{
+    struct operation operation;
+    CUresult result = graph_memory_reserve(context->device, bytes, &operation.memory);
+    if (result != 0)
+        return result;
+    operation.kind = OPERATION_ALLOCATE;
+    result = capture_add(stream, &operation);
+    graph_memory_leave(operation.memory); /* the node's now, or nobody's */
+    if (result == 0)
+        *pointer = operation.memory;
+    return result;
+}
+
+static CUresult from_pool(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, bool named, CUstream handle)
 {
     WITH_CONTEXT(context);
     uint64_t address = 0;
-    if (!stream_is_known(stream) || (named && !is_known(pool)))
+    CUstream stream = stream_of(context, handle);
+    if (stream == NULL || (named && !is_known(pool)))
         FINISH(CUDA_ERROR_INVALID_HANDLE);
-    if (pointer == NULL)
+    if (pointer == NULL || bytes == 0)
         FINISH(CUDA_ERROR_INVALID_VALUE);
-    if (capture_of(stream) != NULL) { /* allocation nodes are not simulated */
-        captures_spoil(context);
-        FINISH(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    }
     if (pool == NULL)
         pool = current[context->device->ordinal];
     if (pool == NULL)
         pool = default_pool(context->device);
     if (pool == NULL)
         FINISH(CUDA_ERROR_OUT_OF_MEMORY);
-    if (pool->device != context->device) /* peers have no access to each other */
+    if (pool->device != NULL && pool->device != context->device) /* peers have no access to each other */
         FINISH(CUDA_ERROR_INVALID_DEVICE);
-    CUresult result = allocate(context, pool, bytes, &address);
+    if (stream->capture != NULL)
+        FINISH(pool->device == NULL ? CUDA_ERROR_NOT_SUPPORTED : capture_allocation(context, stream, bytes, pointer));
+    CUresult result = stream->is_legacy ? capture_refuses_legacy(context) : 0;
+    if (result != 0)
+        FINISH(result);
+    result = allocate(context, pool, bytes, &address);
     if (result == 0)
         *pointer = address;
     FINISH(result);
@@ -164,20 +194,30 @@ EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUme
     return from_pool(pointer, bytes, pool, true, stream);
 }
 
-EXPORT CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
+/* What streams can free: memory of the device, of graphs, and of pools on the host. */
+static bool is_freeable(CUdeviceptr pointer, bool in_capture)
+{
+    const struct allocation *found = memory_at(pointer);
+    if (in_capture)
+        return graph_memory_size(pointer) > 0;
+    return found != NULL && found->begin == pointer &&
+           (found->kind == MEMORY_DEVICE || found->kind == MEMORY_GRAPH || found->pool != NULL);
+}
+
+EXPORT CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream handle)
 {
     WITH_CONTEXT(context);
-    (void)context;
-    if (!stream_is_known(stream))
+    CUstream stream = stream_of(context, handle);
+    if (stream == NULL)
         FINISH(CUDA_ERROR_INVALID_HANDLE);
     if (pointer == 0)
         FINISH(0);
-    struct allocation *found = memory_exactly(pointer, MEMORY_DEVICE);
-    if (found == NULL)
+    if (!is_freeable(pointer, stream->capture != NULL))
         FINISH(CUDA_ERROR_INVALID_VALUE);
-    if (!pool_take_back(found))
-        memory_drop(found);
-    FINISH(0);
+    struct operation operation;
+    operation.kind = OPERATION_FREE;
+    operation.memory = pointer;
+    FINISH(stream_do(stream, &operation));
 }
 
 EXPORT CUresult cuMemPoolCreate(CUmemoryPool *made, const struct pool_properties *properties)
@@ -185,14 +225,15 @@ EXPORT CUresult cuMemPoolCreate(CUmemoryPool *made, const struct pool_properties
     driver_lock();
     CUresult result = driver_ready();
     if (result == 0 && (made == NULL || properties == NULL || properties->type != TYPE_PINNED ||
-                        properties->location_type != LOCATION_DEVICE))
+                        properties->location_type < LOCATION_DEVICE || properties->location_type > LOCATION_LAST))
         result = CUDA_ERROR_INVALID_VALUE;
-    if (result == 0 && device_at(properties->location) == NULL)
+    bool on_host = result == 0 && properties->location_type >= LOCATION_HOST;
+    if (result == 0 && !on_host && device_at(properties->location) == NULL)
         result = CUDA_ERROR_INVALID_DEVICE;
     if (result == 0 && properties->handle_types != 0) /* pools that processes share */
         result = CUDA_ERROR_NOT_SUPPORTED;
     if (result == 0) {
-        *made = make(device_at(properties->location), false);
+        *made = make(on_host ? NULL : device_at(properties->location), false);
         result = *made == NULL ? CUDA_ERROR_OUT_OF_MEMORY : 0;
     }
     FINISH(result);
@@ -312,6 +353,7 @@ EXPORT CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool pool)
     FINISH(result);
 }
 
-PER_THREAD(cuMemAllocAsync, _ptsz);
-PER_THREAD(cuMemAllocFromPoolAsync, _ptsz);
-PER_THREAD(cuMemFreeAsync, _ptsz);
+PER_THREAD(cuMemAllocAsync, _ptsz, (CUdeviceptr *pointer, size_t bytes, CUstream stream), (pointer, bytes, stream))
+PER_THREAD(cuMemAllocFromPoolAsync, _ptsz, (CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream),
+           (pointer, bytes, pool, stream))
+PER_THREAD(cuMemFreeAsync, _ptsz, (CUdeviceptr pointer, CUstream stream), (pointer, stream))

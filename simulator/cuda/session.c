@@ -11,9 +11,23 @@
 #include "state.h"
 
 static pthread_mutex_t lock;
+static pthread_cond_t change;
+static _Thread_local bool in_host_function;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int connection = -1;
 static bool started, forked;
+
+static void make_lock(void)
+{
+    pthread_mutexattr_t recursive;
+    pthread_condattr_t clock;
+    pthread_mutexattr_init(&recursive);
+    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&lock, &recursive);
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&change, &clock);
+}
 
 static void in_child(void)
 {
@@ -22,18 +36,12 @@ static void in_child(void)
         close(connection);
     connection = -1;
     forked = started;
-    pthread_mutexattr_t recursive;
-    pthread_mutexattr_init(&recursive);
-    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
-    pthread_mutex_init(&lock, &recursive);
+    make_lock();
 }
 
 static void prepare(void)
 {
-    pthread_mutexattr_t recursive;
-    pthread_mutexattr_init(&recursive);
-    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
-    pthread_mutex_init(&lock, &recursive);
+    make_lock();
     pthread_atfork(driver_lock, driver_unlock, in_child);
 }
 
@@ -46,6 +54,30 @@ void driver_lock(void)
 void driver_unlock(void)
 {
     pthread_mutex_unlock(&lock);
+}
+
+void driver_pause(double seconds)
+{
+    struct timespec end;
+    if (seconds <= 0) {
+        pthread_cond_wait(&change, &lock);
+        return;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    long nanoseconds = end.tv_nsec + (long)((seconds - (double)(time_t)seconds) * 1e9);
+    end.tv_sec += (time_t)seconds + nanoseconds / 1000000000;
+    end.tv_nsec = nanoseconds % 1000000000;
+    pthread_cond_timedwait(&change, &lock, &end);
+}
+
+void driver_changed(void)
+{
+    pthread_cond_broadcast(&change);
+}
+
+void driver_in_host_function(bool inside)
+{
+    in_host_function = inside;
 }
 
 double driver_seconds(void)
@@ -77,6 +109,9 @@ CUresult driver_start(void)
 
 CUresult driver_ready(void)
 {
+    /* cuLaunchHostFunc: "using a CUDA API may result in CUDA_ERROR_NOT_PERMITTED". */
+    if (in_host_function)
+        return CUDA_ERROR_NOT_PERMITTED;
     return started && !forked ? 0 : CUDA_ERROR_NOT_INITIALIZED;
 }
 

@@ -29,8 +29,11 @@ struct cuda_context {
     bool is_primary;
     unsigned flags;
     size_t limits[3];
+    uint64_t heap;  /* memory for malloc in kernels, at the daemon */
+    bool has_modules; /* or had: then it has its heap */
     bool has_work;  /* the daemon may have GPU time of it queued */
     uint64_t work;  /* nanoseconds of GPU time that it has queued so far */
+    CUstream legacy; /* the default stream of all threads, once it is used */
     CUresult error; /* once something went wrong on the device, every call says so */
     CUcontext next;
 };
@@ -51,27 +54,8 @@ struct cuda_module {
     CUlibrary library; /* that it is the context's own of; NULL when the program loaded it */
     struct ptx_module *ptx;
     struct cuda_function *functions;
+    uint64_t accounted; /* its variables, at the daemon */
     CUmodule next;
-};
-
-struct cuda_stream {
-    CUcontext context;
-    unsigned flags;
-    int priority;
-    CUgraph capture; /* the graph that takes its work instead */
-    bool capture_begins, capture_spoilt;
-    CUstream next;
-};
-
-struct cuda_event {
-    CUcontext context;
-    unsigned flags;
-    bool recorded;
-    bool pending;   /* its place in the queue has not been seen done */
-    uint64_t work;  /* that place: what its context had queued */
-    double at;
-    CUgraph capture;
-    CUevent next;
 };
 
 enum memory_kind {
@@ -81,6 +65,7 @@ enum memory_kind {
     MEMORY_REGISTERED,
     MEMORY_MODULE,
     MEMORY_ARRAY,
+    MEMORY_GRAPH,  /* that a launch of a graph allocated */
     MEMORY_CACHED, /* freed, and still its pool's */
     MEMORY_MAPPED, /* of an allocation handle, or another process's */
 };
@@ -100,8 +85,11 @@ struct allocation {
 /* session.c */
 void driver_lock(void);
 void driver_unlock(void);
+void driver_pause(double seconds); /* gives the lock away until something changed, or so long (0: for ever) */
+void driver_changed(void);         /* ends the pauses of all threads */
 CUresult driver_start(void);
-CUresult driver_ready(void); /* initialised, and not in a forked child */
+CUresult driver_ready(void); /* initialised, not in a forked child, not in a host function */
+void driver_in_host_function(bool inside); /* this thread */
 CUresult driver_call(enum sim_type type, void *body, size_t length, CUresult no_memory);
 void driver_tell(enum sim_type type, const void *body, size_t length);
 double driver_seconds(void);
@@ -117,6 +105,7 @@ CUresult context_current(CUcontext *context); /* the calling thread's, sound and
 bool context_is_known(CUcontext context);
 CUresult context_make(struct device *device, unsigned flags, bool is_primary, CUcontext *made);
 void context_end(CUcontext context);
+CUresult context_heap(CUcontext context); /* takes what the limit says */
 
 /* memory.c */
 CUresult memory_new(CUcontext context, size_t bytes, enum memory_kind kind, uint64_t *address);
@@ -129,6 +118,7 @@ void memory_drop_context(CUcontext context);
 struct allocation *memory_exactly(uint64_t address, enum memory_kind kind); /* that begins there */
 bool memory_add(struct allocation one);
 void memory_drop(struct allocation *one); /* gives it back to the system */
+CUresult memory_give_back(uint64_t address); /* in the order of a stream */
 CUresult memory_account(CUcontext context, enum sim_type type, uint64_t bytes, struct sim_context *answer);
 struct allocation *memory_each(size_t at); /* NULL behind the last */
 
@@ -137,26 +127,25 @@ void pools_trim(const struct device *device); /* to what their thresholds let th
 bool pool_take_back(struct allocation *one);
 bool pools_give_up(const struct device *device); /* whether anything came free */
 
+/* graph_memory.c */
+CUresult graph_memory_take(CUcontext context, CUdeviceptr address);
+void graph_memory_left(CUdeviceptr address); /* it is no allocation any more */
+CUresult graph_memory_trim(const struct device *device);
+
 /* work.c */
 CUresult work_queue(CUcontext context, uint64_t nanoseconds);
 bool work_done(CUcontext context, uint64_t mark);
 void work_wait(CUcontext context, uint64_t mark); /* gives the lock away meanwhile */
 
 /* captures.c */
+CUresult capture_refuses_unsafe(void); /* what captures do not see */
+
+/* launch.c */
 struct launch {
     CUfunction function;
     unsigned grid[3], block[3], shared;
     uint8_t parameters[4096];
 };
-struct box_copy;
-CUgraph capture_of(CUstream stream);
-void captures_spoil(CUcontext context);
-CUresult capture_launch(CUgraph graph, const struct launch *launch);
-CUresult capture_copy(CUgraph graph, const struct box_copy *copy);
-CUresult capture_fill(CUgraph graph, CUdeviceptr to, uint32_t value, unsigned width, size_t elements);
-CUresult capture_call(CUgraph graph, void (*function)(void *), void *argument);
-
-/* launch.c */
 CUresult launch_check(const struct launch *launch);
 CUresult launch_parameters(CUfunction function, void **pointers, void **extra, uint8_t *parameters);
 CUresult launch_run(CUcontext context, const struct launch *launch);
@@ -192,12 +181,6 @@ CUresult function_fact(const struct sim_gpu *gpu, const struct ptx_kernel_facts 
                        int which, int *value);
 bool function_takes_shared(const struct sim_gpu *gpu, const struct ptx_kernel_facts *facts, int bytes);
 unsigned function_default_shared(const struct ptx_kernel_facts *facts);
-
-/* streams.c */
-bool stream_is_known(CUstream stream);
-CUstream stream_after(CUstream stream); /* the next of all; NULL: the first */
-bool event_is_known(CUevent event);
-void streams_drop(CUcontext context);
 
 /* Begin and end of an entry point: takes the lock and checks for the current context. */
 #define WITH_CONTEXT(context)                            \

@@ -1,21 +1,16 @@
-/* Streams and events. What a call computes is there when it returns; waited for is only the GPU
- * time that kernels say they take. All streams of a context have one queue of it. */
+/* Streams: those that programs create, and the default ones. */
 #include <stdlib.h>
 
-#include "state.h"
+#include "streams.h"
 
 static CUstream streams;
-static CUevent events;
+static _Thread_local bool default_is_own;
 
-/* NULL and the two small numbers are the default streams. */
-bool stream_is_known(CUstream wanted)
+bool default_stream_is_own(bool own)
 {
-    if ((uintptr_t)wanted <= 2)
-        return true;
-    CUstream stream = streams;
-    while (stream != NULL && stream != wanted)
-        stream = stream->next;
-    return stream != NULL;
+    bool before = default_is_own;
+    default_is_own = own;
+    return before;
 }
 
 CUstream stream_after(CUstream stream)
@@ -23,59 +18,98 @@ CUstream stream_after(CUstream stream)
     return stream == NULL ? streams : stream->next;
 }
 
-bool event_is_known(CUevent wanted)
+static CUstream make(CUcontext context, struct cuda_stream value)
 {
-    CUevent event = events;
-    while (event != NULL && event != wanted)
-        event = event->next;
-    return event != NULL;
+    CUstream stream = malloc(sizeof *stream);
+    if (stream == NULL)
+        return NULL;
+    *stream = value;
+    stream->context = context;
+    stream->next = streams;
+    streams = stream;
+    return stream;
 }
 
-static void free_stream(CUstream stream)
+static CUstream legacy(CUcontext context)
+{
+    if (context->legacy == NULL)
+        context->legacy = make(context, (struct cuda_stream){.is_legacy = true});
+    return context->legacy;
+}
+
+static CUstream of_thread(CUcontext context)
+{
+    CUstream stream = streams;
+    while (stream != NULL && (stream->thread != own_thread() || stream->context != context))
+        stream = stream->next;
+    return stream != NULL ? stream : make(context, (struct cuda_stream){.thread = own_thread()});
+}
+
+CUstream stream_of(CUcontext context, CUstream handle)
+{
+    if (handle == STREAM_PER_THREAD || (handle == NULL && default_is_own))
+        return of_thread(context);
+    if (handle == STREAM_LEGACY || handle == NULL)
+        return legacy(context);
+    CUstream stream = streams;
+    while (stream != NULL && stream != handle)
+        stream = stream->next;
+    return stream == NULL || stream->destroyed ? NULL : stream;
+}
+
+bool stream_is_blocking(CUstream stream)
+{
+    return !stream->is_legacy && (stream->flags & NON_BLOCKING) == 0;
+}
+
+uint64_t stream_work(CUstream stream)
+{
+    uint64_t work = stream->work;
+    if (!stream->is_legacy && stream_is_blocking(stream) && stream->context->legacy != NULL &&
+        stream->context->legacy->work > work)
+        work = stream->context->legacy->work;
+    for (CUstream other = stream->is_legacy ? streams : NULL; other != NULL; other = other->next)
+        if (other->context == stream->context && stream_is_blocking(other) && other->work > work)
+            work = other->work;
+    return work;
+}
+
+void stream_free(CUstream stream)
 {
     CUstream *at = &streams;
     while (*at != stream)
         at = &(*at)->next;
     *at = stream->next;
+    if (stream->context->legacy == stream)
+        stream->context->legacy = NULL;
+    node_set_clear(&stream->tips);
     free(stream);
 }
 
-static void free_event(CUevent event)
-{
-    CUevent *at = &events;
-    while (*at != event)
-        at = &(*at)->next;
-    *at = event->next;
-    free(event);
-}
-
+/* While one is waited for, others may come and go: begin again after each. */
 void streams_drop(CUcontext context)
 {
-    for (CUstream stream = streams, next; stream != NULL; stream = next) {
-        next = stream->next;
-        if (stream->context == context)
-            free_stream(stream);
-    }
-    for (CUevent event = events, next; event != NULL; event = next) {
-        next = event->next;
-        if (event->context == context)
-            free_event(event);
+    CUstream stream = streams;
+    while (stream != NULL) {
+        if (stream->context != context) {
+            stream = stream->next;
+            continue;
+        }
+        capture_leave(stream);
+        queue_drop(stream);
+        stream_free(stream);
+        stream = streams;
     }
 }
 
 EXPORT CUresult cuStreamCreateWithPriority(CUstream *made, unsigned flags, int priority)
 {
     WITH_CONTEXT(context);
-    if (made == NULL || flags > 1)
+    if (made == NULL || flags > NON_BLOCKING)
         FINISH(CUDA_ERROR_INVALID_VALUE);
-    CUstream stream = calloc(1, sizeof *stream);
-    if (stream == NULL)
-        FINISH(CUDA_ERROR_OUT_OF_MEMORY);
-    *stream = (struct cuda_stream){.context = context, .flags = flags, .next = streams,
-                                   .priority = priority > 0 ? 0 : priority < -5 ? -5 : priority};
-    streams = stream;
-    *made = stream;
-    FINISH(0);
+    int lowered = priority > 0 ? 0 : priority < -5 ? -5 : priority;
+    *made = make(context, (struct cuda_stream){.flags = flags, .priority = lowered});
+    FINISH(*made == NULL ? CUDA_ERROR_OUT_OF_MEMORY : 0);
 }
 
 EXPORT CUresult cuStreamCreate(CUstream *made, unsigned flags)
@@ -83,46 +117,42 @@ EXPORT CUresult cuStreamCreate(CUstream *made, unsigned flags)
     return cuStreamCreateWithPriority(made, flags, 0);
 }
 
-static CUresult with_stream(CUstream stream)
+EXPORT CUresult cuStreamSynchronize(CUstream handle)
 {
     WITH_CONTEXT(context);
-    (void)context;
-    FINISH(stream_is_known(stream) ? 0 : CUDA_ERROR_INVALID_HANDLE);
+    CUstream stream = stream_of(context, handle);
+    if (stream == NULL)
+        FINISH(CUDA_ERROR_INVALID_HANDLE);
+    CUresult result = capture_refuses(stream);
+    if (result == 0)
+        result = stream_wait(stream);
+    if (result == 0)
+        pools_trim(context->device);
+    FINISH(result);
 }
 
-EXPORT CUresult cuStreamSynchronize(CUstream stream)
+EXPORT CUresult cuStreamQuery(CUstream handle)
 {
     WITH_CONTEXT(context);
-    if (!stream_is_known(stream))
+    CUstream stream = stream_of(context, handle);
+    if (stream == NULL)
         FINISH(CUDA_ERROR_INVALID_HANDLE);
-    if (capture_of(stream) != NULL) {
-        captures_spoil(context);
-        FINISH(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    }
-    work_wait(context, context->work);
-    pools_trim(context->device);
-    FINISH(0);
+    CUresult result = capture_refuses(stream);
+    FINISH(result != 0 ? result : stream_idle(stream) ? 0 : CUDA_ERROR_NOT_READY);
 }
 
-EXPORT CUresult cuStreamQuery(CUstream stream)
+/* The function returns at once; the stream ends when its work is done. */
+EXPORT CUresult cuStreamDestroy_v2(CUstream handle)
 {
     WITH_CONTEXT(context);
-    if (!stream_is_known(stream))
+    CUstream stream = (uintptr_t)handle <= 2 ? NULL : stream_of(context, handle);
+    if (stream == NULL)
         FINISH(CUDA_ERROR_INVALID_HANDLE);
-    if (capture_of(stream) != NULL) {
-        captures_spoil(context);
-        FINISH(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    }
-    FINISH(work_done(context, context->work) ? 0 : CUDA_ERROR_NOT_READY);
-}
-
-EXPORT CUresult cuStreamDestroy_v2(CUstream stream)
-{
-    WITH_CONTEXT(context);
-    (void)context;
-    if ((uintptr_t)stream <= 2 || !stream_is_known(stream))
-        FINISH(CUDA_ERROR_INVALID_HANDLE);
-    free_stream(stream);
+    capture_leave(stream);
+    if (stream->first != NULL)
+        stream->destroyed = true;
+    else
+        stream_free(stream);
     FINISH(0);
 }
 
@@ -131,157 +161,96 @@ EXPORT CUresult cuStreamDestroy(CUstream stream)
     return cuStreamDestroy_v2(stream);
 }
 
-EXPORT CUresult cuStreamGetFlags(CUstream stream, unsigned *flags)
-{
-    CUresult result = with_stream(stream);
-    if (result == 0 && flags == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (result == 0)
-        *flags = (uintptr_t)stream <= 2 ? 0 : stream->flags;
-    return result;
-}
-
-EXPORT CUresult cuStreamGetPriority(CUstream stream, int *priority)
-{
-    CUresult result = with_stream(stream);
-    if (result == 0 && priority == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (result == 0)
-        *priority = (uintptr_t)stream <= 2 ? 0 : stream->priority;
-    return result;
-}
-
-EXPORT CUresult cuStreamGetCtx(CUstream stream, CUcontext *found)
+EXPORT CUresult cuStreamGetFlags(CUstream handle, unsigned *flags)
 {
     WITH_CONTEXT(context);
+    CUstream stream = stream_of(context, handle);
+    if (stream == NULL)
+        FINISH(CUDA_ERROR_INVALID_HANDLE);
+    if (flags == NULL)
+        FINISH(CUDA_ERROR_INVALID_VALUE);
+    *flags = stream->flags;
+    FINISH(0);
+}
+
+EXPORT CUresult cuStreamGetPriority(CUstream handle, int *priority)
+{
+    WITH_CONTEXT(context);
+    CUstream stream = stream_of(context, handle);
+    if (stream == NULL)
+        FINISH(CUDA_ERROR_INVALID_HANDLE);
+    if (priority == NULL)
+        FINISH(CUDA_ERROR_INVALID_VALUE);
+    *priority = stream->priority;
+    FINISH(0);
+}
+
+EXPORT CUresult cuStreamGetCtx(CUstream handle, CUcontext *found)
+{
+    WITH_CONTEXT(context);
+    CUstream stream = stream_of(context, handle);
+    if (stream == NULL)
+        FINISH(CUDA_ERROR_INVALID_HANDLE);
     if (found == NULL)
         FINISH(CUDA_ERROR_INVALID_VALUE);
-    if (!stream_is_known(stream))
-        FINISH(CUDA_ERROR_INVALID_HANDLE);
-    *found = (uintptr_t)stream <= 2 ? context : stream->context;
+    *found = stream->context;
     FINISH(0);
 }
 
-EXPORT CUresult cuEventCreate(CUevent *made, unsigned flags)
+EXPORT CUresult cuStreamGetId(CUstream handle, unsigned long long *id)
 {
     WITH_CONTEXT(context);
-    if (made == NULL || flags > 7)
+    CUstream stream = stream_of(context, handle);
+    if (stream == NULL)
+        FINISH(CUDA_ERROR_INVALID_HANDLE);
+    if (id == NULL)
         FINISH(CUDA_ERROR_INVALID_VALUE);
-    CUevent event = calloc(1, sizeof *event);
-    if (event == NULL)
-        FINISH(CUDA_ERROR_OUT_OF_MEMORY);
-    *event = (struct cuda_event){.context = context, .flags = flags, .next = events};
-    events = event;
-    *made = event;
+    *id = (unsigned long long)(uintptr_t)stream;
     FINISH(0);
 }
 
-EXPORT CUresult cuEventRecord(CUevent event, CUstream stream)
+static CUresult call(CUstream handle, struct operation *operation)
 {
     WITH_CONTEXT(context);
-    if (!event_is_known(event) || !stream_is_known(stream))
+    CUstream stream = stream_of(context, handle);
+    if (stream == NULL)
         FINISH(CUDA_ERROR_INVALID_HANDLE);
-    event->recorded = true;
-    event->capture = capture_of(stream);
-    event->work = context->work;
-    event->at = driver_seconds();
-    event->pending = event->capture == NULL && context->has_work;
-    FINISH(0);
-}
-
-EXPORT CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags)
-{
-    return flags > 1 ? CUDA_ERROR_INVALID_VALUE : cuEventRecord(event, stream);
-}
-
-/* An event's time is when it was seen to be done. */
-static bool event_done(CUevent event)
-{
-    if (event->pending && work_done(event->context, event->work)) {
-        event->pending = false;
-        event->at = driver_seconds();
-    }
-    return !event->pending;
-}
-
-EXPORT CUresult cuEventQuery(CUevent event)
-{
-    WITH_CONTEXT(context);
-    (void)context;
-    if (!event_is_known(event))
-        FINISH(CUDA_ERROR_INVALID_HANDLE);
-    if (event->capture != NULL)
-        FINISH(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    FINISH(event_done(event) ? 0 : CUDA_ERROR_NOT_READY);
-}
-
-EXPORT CUresult cuEventSynchronize(CUevent event)
-{
-    WITH_CONTEXT(context);
-    (void)context;
-    if (!event_is_known(event))
-        FINISH(CUDA_ERROR_INVALID_HANDLE);
-    if (event->capture != NULL)
-        FINISH(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    if (event->pending)
-        work_wait(event->context, event->work);
-    if (event_is_known(event))
-        event_done(event);
-    FINISH(0);
-}
-
-EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
-{
-    WITH_CONTEXT(context);
-    (void)context;
-    (void)flags;
-    if (!stream_is_known(stream) || !event_is_known(event))
-        FINISH(CUDA_ERROR_INVALID_HANDLE);
-    if (event->capture != NULL && (uintptr_t)stream > 2 && stream->capture == NULL) /* it joins */
-        stream->capture = event->capture;
-    FINISH(0);
-}
-
-EXPORT CUresult cuEventElapsedTime(float *milliseconds, CUevent from, CUevent to)
-{
-    WITH_CONTEXT(context);
-    (void)context;
-    if (milliseconds == NULL)
+    operation->kind = OPERATION_CALL;
+    if (operation->call.function == NULL && operation->call.callback == NULL)
         FINISH(CUDA_ERROR_INVALID_VALUE);
-    if (!event_is_known(from) || !event_is_known(to) || !from->recorded || !to->recorded ||
-        (from->flags & 2) || (to->flags & 2)) /* without timing */
-        FINISH(CUDA_ERROR_INVALID_HANDLE);
-    if (!event_done(from) || !event_done(to))
-        FINISH(CUDA_ERROR_NOT_READY);
-    *milliseconds = (float)((to->at - from->at) * 1000.0);
-    FINISH(0);
+    /* Callbacks, the older way, cannot be captured. */
+    CUresult result = operation->call.callback != NULL && stream->capture != NULL ? capture_refuses(stream) : 0;
+    FINISH(result != 0 ? result : stream_do(stream, operation));
 }
 
-EXPORT CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent from, CUevent to)
+EXPORT CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void *), void *argument)
 {
-    return cuEventElapsedTime(milliseconds, from, to);
+    struct operation operation;
+    operation.call.function = function;
+    operation.call.callback = NULL;
+    operation.call.argument = argument;
+    return call(stream, &operation);
 }
 
-EXPORT CUresult cuEventDestroy_v2(CUevent event)
+EXPORT CUresult cuStreamAddCallback(CUstream stream, void (*callback)(CUstream, CUresult, void *), void *argument,
+                                    unsigned flags)
 {
-    WITH_CONTEXT(context);
-    (void)context;
-    if (!event_is_known(event))
-        FINISH(CUDA_ERROR_INVALID_HANDLE);
-    free_event(event);
-    FINISH(0);
+    struct operation operation;
+    operation.call.function = NULL;
+    operation.call.callback = callback;
+    operation.call.stream = stream;
+    operation.call.argument = argument;
+    return flags != 0 ? CUDA_ERROR_INVALID_VALUE : call(stream, &operation);
 }
 
-EXPORT CUresult cuEventDestroy(CUevent event)
-{
-    return cuEventDestroy_v2(event);
-}
-
-PER_THREAD(cuStreamSynchronize, _ptsz);
-PER_THREAD(cuStreamQuery, _ptsz);
-PER_THREAD(cuStreamGetFlags, _ptsz);
-PER_THREAD(cuStreamGetPriority, _ptsz);
-PER_THREAD(cuStreamGetCtx, _ptsz);
-PER_THREAD(cuStreamWaitEvent, _ptsz);
-PER_THREAD(cuEventRecord, _ptsz);
-PER_THREAD(cuEventRecordWithFlags, _ptsz);
+PER_THREAD(cuStreamSynchronize, _ptsz, (CUstream stream), (stream))
+PER_THREAD(cuStreamQuery, _ptsz, (CUstream stream), (stream))
+PER_THREAD(cuStreamGetFlags, _ptsz, (CUstream stream, unsigned *flags), (stream, flags))
+PER_THREAD(cuStreamGetPriority, _ptsz, (CUstream stream, int *priority), (stream, priority))
+PER_THREAD(cuStreamGetCtx, _ptsz, (CUstream stream, CUcontext *context), (stream, context))
+PER_THREAD(cuStreamGetId, _ptsz, (CUstream stream, unsigned long long *id), (stream, id))
+PER_THREAD(cuLaunchHostFunc, _ptsz, (CUstream stream, void (*function)(void *), void *argument),
+           (stream, function, argument))
+PER_THREAD(cuStreamAddCallback, _ptsz,
+           (CUstream stream, void (*callback)(CUstream, CUresult, void *), void *argument, unsigned flags),
+           (stream, callback, argument, flags))

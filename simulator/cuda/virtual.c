@@ -1,5 +1,6 @@
 /* Addresses and memory apart: ranges are reserved, handles hold memory, a map joins the two. */
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -10,6 +11,7 @@
 #define GRANULE (2ull << 20)
 #define LOCATION_DEVICE 1
 #define TYPE_PINNED 1
+#define FILE_NAME "device memory %u %u %u"
 #define HANDLE_FILE 1 /* CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR */
 
 struct properties { /* the first fields of CUmemAllocationProp */
@@ -23,7 +25,6 @@ struct access {
 struct handle {
     uint64_t number, size;
     struct properties properties;
-    bool imported;
     unsigned users; /* its owner, and each map */
     bool released;
     int file;
@@ -54,15 +55,22 @@ static struct handle *find(uint64_t number)
     return handle;
 }
 
+/* The memory lives as long as any process holds it: the daemon knows it by its file's number. */
+static CUresult hold(const struct device *device, int file, uint64_t size, bool hold)
+{
+    struct stat facts;
+    if (fstat(file, &facts) != 0)
+        return CUDA_ERROR_UNKNOWN;
+    struct sim_segment request = {.gpu = device->gpu.index, .gi = device->gi, .ci = device->ci, .hold = hold,
+                                  .id = facts.st_ino, .bytes = size};
+    return driver_call(SIM_SEGMENT, &request, sizeof request, CUDA_ERROR_OUT_OF_MEMORY);
+}
+
 static void leave(struct handle *handle)
 {
     if (--handle->users > 0)
         return;
-    const struct device *device = device_at(handle->properties.location);
-    struct sim_context request = {.gpu = device->gpu.index, .gi = device->gi, .ci = device->ci,
-                                  .bytes = handle->size};
-    if (!handle->imported)
-        driver_call(SIM_FREE, &request, sizeof request, 0);
+    hold(device_at(handle->properties.location), handle->file, handle->size, false);
     struct handle **at = &handles;
     while (*at != handle)
         at = &(*at)->next;
@@ -104,6 +112,16 @@ EXPORT CUresult cuMemGetAllocationGranularity(size_t *granule, const struct prop
     FINISH(result);
 }
 
+/* A new handle of held memory; without it, the memory is not held any more. */
+static CUresult own(CUresult result, struct handle value, CUmemGenericAllocationHandle *made)
+{
+    if (result == 0 && (result = add(value, made)) != 0)
+        hold(device_at(value.properties.location), value.file, value.size, false);
+    if (result != 0)
+        close(value.file);
+    return result;
+}
+
 /* Needs a context of the device, but none that is current. */
 EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *made, size_t size, const struct properties *properties,
                             unsigned long long flags)
@@ -116,19 +134,18 @@ EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *made, size_t size, con
     if (result != 0)
         FINISH(result);
     const struct device *device = device_at(properties->location);
-    struct sim_context request = {.gpu = device->gpu.index, .gi = device->gi, .ci = device->ci, .bytes = size};
-    result = driver_call(SIM_ALLOCATE, &request, sizeof request, CUDA_ERROR_OUT_OF_MEMORY);
-    if (result != 0)
-        FINISH(result);
-    int file = memfd_create("device memory", MFD_CLOEXEC);
-    if (file < 0 || ftruncate(file, (off_t)size) != 0 ||
-        add((struct handle){.size = size, .properties = *properties, .file = file}, made) != 0) {
+    char name[64];
+    snprintf(name, sizeof name, FILE_NAME, device->gpu.index, device->gi, device->ci);
+    int file = memfd_create(name, MFD_CLOEXEC);
+    if (file < 0 || ftruncate(file, (off_t)size) != 0) {
         if (file >= 0)
             close(file);
-        driver_call(SIM_FREE, &request, sizeof request, 0);
         FINISH(CUDA_ERROR_OUT_OF_MEMORY);
     }
-    FINISH(0);
+    result = hold(device, file, size, true);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && pools_give_up(device))
+        result = hold(device, file, size, true);
+    FINISH(own(result, (struct handle){.size = size, .properties = *properties, .file = file}, made));
 }
 
 EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle number)
@@ -341,7 +358,26 @@ EXPORT CUresult cuMemExportToShareableHandle(void *target, CUmemGenericAllocatio
     FINISH(result);
 }
 
-/* The memory is its maker's; what is imported takes none. It is taken to be of the first device. */
+/* The device that a file's memory is of, as its name says; NULL for one that is none of ours. */
+static const struct device *device_of(int file)
+{
+    char path[64], name[128];
+    uint32_t gpu, gi, ci;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    ssize_t length = readlink(path, name, sizeof name - 1);
+    if (length < 0)
+        return NULL;
+    name[length] = '\0';
+    if (sscanf(name, "/memfd:" FILE_NAME, &gpu, &gi, &ci) != 3)
+        return NULL;
+    for (unsigned i = 0; i < device_count(); i++) {
+        const struct device *device = device_at((CUdevice)i);
+        if (device->gpu.index == gpu && device->gi == gi && device->ci == ci)
+            return device;
+    }
+    return NULL;
+}
+
 EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *made, void *source, int type)
 {
     struct stat facts;
@@ -351,12 +387,16 @@ EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *mad
     if (result == 0 && (made == NULL || type != HANDLE_FILE || fstat(given, &facts) != 0 || facts.st_size <= 0 ||
                         facts.st_size % (off_t)GRANULE != 0))
         result = CUDA_ERROR_INVALID_VALUE;
-    if (result == 0) {
-        const struct properties properties = {TYPE_PINNED, HANDLE_FILE, LOCATION_DEVICE, 0};
-        int file = fcntl(given, F_DUPFD_CLOEXEC, 0);
-        result = file < 0 ? CUDA_ERROR_OUT_OF_MEMORY
-                          : add((struct handle){.size = (uint64_t)facts.st_size, .properties = properties,
-                                                .imported = true, .file = file}, made);
-    }
-    FINISH(result);
+    const struct device *device = result == 0 ? device_of(given) : NULL;
+    if (result == 0 && device == NULL)
+        result = CUDA_ERROR_INVALID_DEVICE;
+    if (result != 0)
+        FINISH(result);
+    uint64_t size = (uint64_t)facts.st_size;
+    const struct properties properties = {TYPE_PINNED, HANDLE_FILE, LOCATION_DEVICE, device->ordinal};
+    int file = fcntl(given, F_DUPFD_CLOEXEC, 0);
+    if (file < 0)
+        FINISH(CUDA_ERROR_OUT_OF_MEMORY);
+    result = hold(device, file, size, true);
+    FINISH(own(result, (struct handle){.size = size, .properties = properties, .file = file}, made));
 }

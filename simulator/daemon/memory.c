@@ -149,7 +149,7 @@ int memory_allocate(struct client *client, struct sim_context *request)
     struct context *context = hold(client, request, gi, ci);
     if (context == NULL)
         return SIM_ERR_INSUFFICIENT_RESOURCES;
-    if ( context->ci_serial != (ci == NULL ? 0 : ci->serial))
+    if (context->ci_serial != (ci == NULL ? 0 : ci->serial))
         return SIM_ERR_NOT_FOUND;
     if (request->bytes > request->free)
         return SIM_ERR_MEMORY;
@@ -172,6 +172,7 @@ int memory_free(struct client *client, struct sim_context *request)
 
 void contexts_drop(struct client *client)
 {
+    segments_drop(client);
     for (int i = 0; i < MAX_CONTEXTS; i++) {
         if (client->contexts[i].used)
             release(&client->contexts[i], client->contexts[i].bytes);

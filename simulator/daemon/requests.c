@@ -123,6 +123,8 @@ static int about_gpu(struct client *client, struct gpu *gpu, unsigned type, void
         return memory_allocate(client, body);
     case SIM_FREE:
         return memory_free(client, body);
+    case SIM_SEGMENT:
+        return segment_change(client, body);
     case SIM_WORK:
         return work_queue(client, body);
     case SIM_BUSY:
@@ -161,7 +163,7 @@ static int about_gpu(struct client *client, struct gpu *gpu, unsigned type, void
 static bool works_on_a_lost_gpu(unsigned type)
 {
     return type == SIM_GPU || type == SIM_FAULT || type == SIM_FREE || type == SIM_CLOSE_CONTEXT ||
-           type == SIM_WATCH || type == SIM_BUSY || type == SIM_REPORT_XID;
+           type == SIM_SEGMENT || type == SIM_WATCH || type == SIM_BUSY || type == SIM_REPORT_XID;
 }
 
 /* What NVML knows of a GPU without opening it comes from the control device; all else, and all

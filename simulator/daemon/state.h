@@ -112,6 +112,10 @@ void contexts_drop(struct client *client); /* all it holds */
 void processes_of(uint32_t gpu, struct sim_processes *answer);
 bool instance_in_use(uint64_t gi_serial, uint64_t ci_serial);
 
+/* segments.c */
+int segment_change(struct client *client, const struct sim_segment *request);
+void segments_drop(struct client *client);
+
 /* work.c */
 void work_off(struct gpu *gpu); /* up to now */
 int work_queue(struct client *client, struct sim_work *request);

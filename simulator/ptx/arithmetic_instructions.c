@@ -15,14 +15,19 @@ static bool no_such(struct parser *p, op_fn run)
     return run != NULL || refuse(p, "the opcode has no such type");
 }
 
-/* Rounding to nearest is what happens; other modes are refused. ftz and approx are kept more
- * exactly than asked for. */
+/* ftz and approx are kept more exactly than asked for. */
 static void take_float_modifiers(struct opcode *o)
 {
-    take(o, "rn");
     take(o, "ftz");
     take(o, "approx");
     take(o, "full");
+}
+
+static bool can_round(struct parser *p, enum type type, enum rounding rounding)
+{
+    bool is_single_or_double = type == F32 || type == F64;
+    return rounding == ROUND_NONE || is_single_or_double || (rounding == ROUND_NEAREST && type_is_half(type)) ||
+           refuse(p, "the type has no such rounding");
 }
 
 static bool operands(struct parser *p, struct insn *i, enum type d, enum type a, enum type b, enum type c,
@@ -41,17 +46,22 @@ static bool operands(struct parser *p, struct insn *i, enum type d, enum type a,
 bool parse_plain(struct parser *p, struct opcode *o, const struct meaning *m, struct insn *i)
 {
     enum type type;
+    size_t table = m->table;
+    if (table == offsetof(struct arithmetic, bfind) && take(o, "shiftamt"))
+        table = offsetof(struct arithmetic, bfind_shift);
+    const enum rounding rounding = take_rounding(o);
     take_float_modifiers(o);
     if (!take_type(o, &type))
         return refuse(p, "a type is expected");
-    if (!all_taken(p, o))
+    if (!all_taken(p, o) || !can_round(p, type, rounding))
         return false;
     const void *set = m->form == FUNCTION
                           ? type_is_half(type) ? p->handlers->half_floating : p->handlers->floating
                       : type_is_half(type) ? (const void *)p->handlers->half_arithmetic : p->handlers->arithmetic;
-    i->run = handler(set, m->table, type);
+    i->run = handler(set, table, type);
     if (!no_such(p, i->run))
         return false;
+    round_result(i, rounding);
     switch (m->form) {
     case UNARY:
     case FUNCTION:
@@ -84,10 +94,11 @@ bool parse_multiply(struct parser *p, struct opcode *o, bool add, struct insn *i
 {
     enum type type;
     bool wide = take(o, "wide"), high = take(o, "hi"), low = take(o, "lo");
+    const enum rounding rounding = take_rounding(o);
     take_float_modifiers(o);
     if (!take_type(o, &type))
         return refuse(p, "a type is expected");
-    if (!all_taken(p, o))
+    if (!all_taken(p, o) || !can_round(p, type, rounding))
         return false;
     const struct arithmetic *set = type_is_half(type) ? p->handlers->half_arithmetic : p->handlers->arithmetic;
     bool is_float = type == F32 || type == F64 || type_is_half(type);
@@ -97,6 +108,7 @@ bool parse_multiply(struct parser *p, struct opcode *o, bool add, struct insn *i
                  : wide ? set->mul_wide[type] : high ? set->mul_hi[type] : set->mul[type];
     if (!no_such(p, i->run))
         return false;
+    round_result(i, rounding);
     enum type result = wide ? wider(type) : type;
     return operands(p, i, result, type, type, result, add ? 3 : 2);
 }

@@ -6,7 +6,6 @@
 #include "meaning.h"
 
 #define MAX_DEPTH 64
-#define MAX_ARGUMENTS 64
 
 static bool is_word(const struct parser *p)
 {
@@ -31,6 +30,8 @@ bool note_body(struct parser *p, bool is_kernel)
     body.name = p->lexer.token;
     if (!is_word(p))
         return refuse(p, "the name of a %s is expected", is_kernel ? "kernel" : "function");
+    if (!is_kernel && !add_function_address(p, &body.name))
+        return false;
     lexer_next(&p->lexer);
     skip_list(p);
     while (!token_is_mark(&p->lexer.token, '{') && p->lexer.token.kind != TOKEN_END)
@@ -102,13 +103,8 @@ bool parse_kernels(struct parser *p)
     return true;
 }
 
-struct arguments {
-    const struct symbol *symbols[MAX_ARGUMENTS];
-    unsigned count;
-};
-
 /* (retval0), or the arguments: names of .param variables of the caller. */
-static bool actual_list(struct parser *p, struct arguments *list)
+bool parse_arguments(struct parser *p, struct arguments *list)
 {
     list->count = 0;
     if (!accept(p, '(') || accept(p, ')'))
@@ -177,10 +173,15 @@ static bool inline_function(struct parser *p, const struct body *function, const
 }
 
 /* A guarded call is a branch around what the call stands for. */
-static bool expand(struct parser *p, const struct insn *call, const struct body *function,
-                   const struct arguments *results, const struct arguments *arguments)
+bool expand_call(struct parser *p, const struct insn *call, struct body *function, const struct arguments *results,
+                 const struct arguments *arguments)
 {
+    const struct lexer behind = p->lexer;
     uint32_t around = 0;
+    char opcode[sizeof p->opcode];
+    memcpy(opcode, p->opcode, sizeof opcode);
+    if (p->level > MAX_DEPTH)
+        return refuse(p, "calls are nested too deeply");
     if (call->guarded) {
         struct insn *branch = emit(p);
         if (branch == NULL)
@@ -191,10 +192,29 @@ static bool expand(struct parser *p, const struct insn *call, const struct body 
         branch->guard = call->guard;
         branch->guard_negated = !call->guard_negated;
     }
+    function->is_open = true;
     if (!inline_function(p, function, results, arguments))
         return false;
+    function->is_open = false;
     if (call->guarded)
         p->kernel->code[around].target = p->kernel->length;
+    p->lexer = behind;
+    memcpy(p->opcode, opcode, sizeof opcode);
+    p->line = call->line;
+    return true;
+}
+
+/* The driver's own function behind assert() of CUDA C. */
+static bool fail_assertion(struct parser *p, const struct insn *call)
+{
+    struct insn *trap = emit(p);
+    if (trap == NULL)
+        return false;
+    const uint32_t number = trap->number;
+    *trap = *call;
+    trap->number = number;
+    trap->control = TRAP;
+    trap->mode = TRAP_ASSERT;
     return true;
 }
 
@@ -207,31 +227,25 @@ bool parse_call(struct parser *p, struct opcode *o, struct insn *i)
     take(o, "uni");
     if (!all_taken(p, o))
         return false;
-    if (token_is_mark(&p->lexer.token, '(') && (!actual_list(p, &results) || !expect(p, ',')))
+    if (token_is_mark(&p->lexer.token, '(') && (!parse_arguments(p, &results) || !expect(p, ',')))
         return false;
     const struct token name = p->lexer.token;
+    const struct symbol *target = symbol_find(p, &name);
+    if (target != NULL && target->kind == IS_REGISTER)
+        return parse_indirect_call(p, &call, &results);
     struct body *function = p->bodies;
     while (function != NULL && (function->is_kernel || function->name.length != name.length ||
                                 memcmp(function->name.text, name.text, name.length) != 0))
         function = function->next;
-    if (function == NULL)
+    const bool asserts = token_is(&name, "__assertfail"), prints = token_is(&name, "vprintf");
+    if (function == NULL && !asserts && !prints)
         return refuse(p, "%.*s is no function with a body in this module", SHOWN(name));
-    if (function->is_open)
+    if (function != NULL && function->is_open)
         return refuse(p, "%.*s calls itself, which is not supported", SHOWN(name));
     lexer_next(&p->lexer);
-    if (accept(p, ',') && !actual_list(p, &arguments))
+    if (accept(p, ',') && !parse_arguments(p, &arguments))
         return false;
-    const struct lexer behind = p->lexer;
-    char opcode[sizeof p->opcode];
-    memcpy(opcode, p->opcode, sizeof opcode);
-    if (p->level > MAX_DEPTH)
-        return refuse(p, "calls are nested too deeply");
-    function->is_open = true;
-    if (!expand(p, &call, function, &results, &arguments))
-        return false;
-    function->is_open = false;
-    p->lexer = behind;
-    memcpy(p->opcode, opcode, sizeof opcode);
-    p->line = call.line;
-    return true;
+    if (function == NULL)
+        return asserts ? fail_assertion(p, &call) : parse_print(p, &call, &results, &arguments);
+    return expand_call(p, &call, function, &results, &arguments);
 }

@@ -22,6 +22,7 @@ enum space { SPACE_GENERIC, SPACE_GLOBAL, SPACE_SHARED, SPACE_LOCAL, SPACE_PARAM
 #define NO_REGISTER 0xFFFFFFFFu
 
 enum control { STRAIGHT, BRANCH, LEAVE, BARRIER, TRAP };
+#define TRAP_ASSERT 1u
 enum boolean { BOOLEAN_NONE, BOOLEAN_AND, BOOLEAN_OR, BOOLEAN_XOR };
 
 struct exec;
@@ -31,13 +32,14 @@ typedef void (*op_fn)(struct exec *x, const struct insn *i);
 
 struct insn {
     op_fn run;
+    op_fn nearest; /* what runs under another rounding */
     uint32_t d[4]; /* destinations; of a store its sources */
     uint32_t a, b, c, e;
     uint32_t q; /* second predicate of setp, NO_REGISTER for none */
     uint32_t guard;
     bool guarded, guard_negated;
     bool negate_c; /* setp: the predicate it combines with */
-    bool address_is_narrow;
+    bool address_is_narrow, parameter_at_register;
     uint8_t control, boolean, space, count, width, mode;
     uint32_t target, line, number;
     int64_t offset;
@@ -81,7 +83,8 @@ struct ptx_kernel {
 
 struct variable { /* in global or constant memory */
     char *name;
-    uint8_t *memory;
+    uint8_t *memory; /* in the block, aligned */
+    void *block;
     uint64_t size;
     struct variable *next;
 };
@@ -151,7 +154,7 @@ struct arithmetic {
     op_fn mad[TYPES], mad_hi[TYPES], mad_wide[TYPES], div[TYPES], rem[TYPES];
     op_fn abs[TYPES], neg[TYPES], min[TYPES], max[TYPES];
     op_fn bit_and[TYPES], bit_or[TYPES], bit_xor[TYPES], bit_not[TYPES], shl[TYPES], shr[TYPES];
-    op_fn popc[TYPES], clz[TYPES], brev[TYPES], bfe[TYPES], bfi[TYPES], selp[TYPES], prmt, lop3, shf;
+    op_fn popc[TYPES], clz[TYPES], bfind[TYPES], bfind_shift[TYPES], brev[TYPES], bfe[TYPES], bfi[TYPES], selp[TYPES], prmt, lop3, shf;
 };
 
 struct floating {

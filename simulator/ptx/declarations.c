@@ -7,6 +7,7 @@
 
 #define MAX_REGISTERS 65536
 #define MAX_VARIABLE (64u << 20)
+#define VARIABLE_ALIGNMENT 256u
 #define MAX_SHARED (232448u + 1024u)
 #define MAX_LOCAL (512u << 10)
 
@@ -132,8 +133,31 @@ static bool dimensions(struct parser *p, uint64_t *count, bool *is_open)
     return true;
 }
 
+/* name, name+8, generic(name): the address of a variable or a function that was declared before */
+static bool address_value(struct parser *p, enum type type, uint8_t *at)
+{
+    bool is_generic = token_is(&p->lexer.token, "generic");
+    int64_t more = 0;
+    if (is_generic) {
+        lexer_next(&p->lexer);
+        if (!expect(p, '('))
+            return false;
+    }
+    const struct symbol *symbol = symbol_find(p, &p->lexer.token);
+    if (symbol == NULL || (symbol->kind != IS_VARIABLE && symbol->kind != IS_FUNCTION) || type_width(type) != 8)
+        return refuse(p, "initial values are numbers and addresses");
+    lexer_next(&p->lexer);
+    if ((is_generic && !expect(p, ')')) || (accept(p, '+') && !parse_constant(p, &more)))
+        return false;
+    uint64_t value = symbol->value + (uint64_t)more;
+    memcpy(at, &value, sizeof value);
+    return true;
+}
+
 static bool one_value(struct parser *p, enum type type, uint8_t *at)
 {
+    if (p->lexer.token.kind == TOKEN_WORD)
+        return address_value(p, type, at);
     bool negative = accept(p, '-');
     const struct token token = p->lexer.token;
     if (token.kind != TOKEN_INTEGER && token.kind != TOKEN_FLOAT)
@@ -185,10 +209,10 @@ static bool add_variable(struct parser *p, const struct token *name, enum type t
     p->module->variables = made;
     made->size = count * type_width(type);
     made->name = strndup(name->text, name->length);
-    made->memory = aligned_alloc(256, (made->size + 256) / 256 * 256);
-    if (made->name == NULL || made->memory == NULL)
+    made->block = calloc(1, made->size + 2 * VARIABLE_ALIGNMENT); /* takes up no RAM before it is written */
+    if (made->name == NULL || made->block == NULL)
         return refuse(p, "out of memory");
-    memset(made->memory, 0, made->size);
+    made->memory = (uint8_t *)made->block + VARIABLE_ALIGNMENT - (uintptr_t)made->block % VARIABLE_ALIGNMENT;
     unsigned level = p->level;
     p->level = MODULE_LEVEL; /* variables are the module's */
     struct symbol *symbol = symbol_add(p, name, IS_VARIABLE);
@@ -278,9 +302,8 @@ bool parse_parameter(struct parser *p, struct token *name, uint64_t *align, uint
 {
     enum type type;
     bool is_open;
-    if (!token_is(&p->lexer.token, ".param"))
+    if (!lexer_split(&p->lexer, ".param"))
         return refuse(p, ".param is expected");
-    lexer_next(&p->lexer);
     *align = 0;
     if (!alignment(p, align) || !directive_type(p, &type))
         return false;

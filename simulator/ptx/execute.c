@@ -5,6 +5,7 @@
 
 #include "code.h"
 
+#define SHARED_UNIT 128u
 #define NOT_RUNNABLE 0xFFFFFFFFu
 
 struct block {
@@ -264,7 +265,7 @@ static void run_block(struct block *b)
             break;
         case TRAP:
             if (!i->guarded || filter(b, i) > 0) {
-                x->stop = PTX_TRAP;
+                x->stop = i->mode == TRAP_ASSERT ? PTX_ASSERT : PTX_TRAP;
                 return;
             }
             b->at++;
@@ -286,7 +287,8 @@ static bool prepare(struct block *b, struct ptx_launch *launch)
     x->module = kernel->module;
     x->threads = launch->block[0] * launch->block[1] * launch->block[2];
     x->lanes = (x->threads + 31) / 32 * 32;
-    x->shared_size = kernel->shared_bytes + launch->dynamic_shared;
+    /* The hardware gives shared memory in such units, and programs read to their end. */
+    x->shared_size = (kernel->shared_bytes + launch->dynamic_shared + SHARED_UNIT - 1) / SHARED_UNIT * SHARED_UNIT;
     x->registers = aligned_alloc(64, ((size_t)kernel->register_bytes * x->lanes + 64) / 64 * 64);
     x->address = calloc(x->lanes, sizeof *x->address);
     x->outcome = calloc(x->lanes, 1);

@@ -24,6 +24,7 @@ static const struct meaning meanings[] = {
     {"cos", FUNCTION, F(cos)}, {"lg2", FUNCTION, F(lg2)},
     {"ex2", FUNCTION, F(ex2)}, {"tanh", FUNCTION, F(tanh)},
     {"popc", COUNT_BITS, A(popc)}, {"clz", COUNT_BITS, A(clz)},
+    {"bfind", COUNT_BITS, A(bfind)},
     {"brev", UNARY, A(brev)}, {"bfe", EXTRACT, A(bfe)}, {"bfi", INSERT, A(bfi)},
     {"selp", SELECT, A(selp)}, {"setp", COMPARE, 0}, {"cvt", CONVERT, 0},
     {"mov", MOVE, 0}, {"cvta", CONVERT_ADDRESS, 0}, {"ld", LOAD, 0},

@@ -144,6 +144,18 @@ void lexer_next(struct lexer *lexer)
     token->length = (size_t)(lexer->at - token->text);
 }
 
+bool lexer_split(struct lexer *lexer, const char *word)
+{
+    struct token *token = &lexer->token;
+    size_t length = strlen(word);
+    if (token->kind != TOKEN_WORD || token->length < length || memcmp(token->text, word, length) != 0 ||
+        (token->length > length && token->text[length] != '.'))
+        return false;
+    lexer->at = token->text + length;
+    lexer_next(lexer);
+    return true;
+}
+
 void lexer_start(struct lexer *lexer, const char *text, size_t length)
 {
     *lexer = (struct lexer){.at = text, .end = text + length, .line = 1};

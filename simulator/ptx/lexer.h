@@ -31,6 +31,7 @@ struct lexer {
 
 void lexer_start(struct lexer *lexer, const char *text, size_t length);
 void lexer_next(struct lexer *lexer);
+bool lexer_split(struct lexer *lexer, const char *word); /* .reg.b8 is .reg and .b8; true if that was .reg */
 bool token_is(const struct token *token, const char *word);
 bool token_is_mark(const struct token *token, char mark);
 

@@ -23,6 +23,10 @@ bool parse_multiply(struct parser *p, struct opcode *o, bool add, struct insn *i
 bool parse_compare(struct parser *p, struct opcode *o, struct insn *i);
 bool parse_three_words(struct parser *p, struct opcode *o, struct insn *i, enum form form);
 
+/* rounding.c */
+enum rounding take_rounding(struct opcode *o);
+void round_result(struct insn *i, enum rounding rounding);
+
 /* carry_instructions.c */
 bool parse_carry(struct parser *p, struct opcode *o, const struct meaning *m, struct insn *i);
 bool takes_carry(const struct opcode *o);

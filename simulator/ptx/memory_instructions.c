@@ -79,7 +79,7 @@ bool parse_load_store(struct parser *p, struct opcode *o, struct insn *i, bool s
     } else {
         if (!data(p, type, i, i->count, false, &width) || !expect(p, ',') || !parse_address(p, i))
             return false;
-        bool is_param = i->space == SPACE_PARAM;
+        bool is_param = i->space == SPACE_PARAM && !i->parameter_at_register;
         if (is_param && (i->offset < 0 ||
             (uint64_t)i->offset + type_width(type) * i->count > p->kernel->parameter_bytes))
             return refuse(p, "the access lies outside of the parameters");

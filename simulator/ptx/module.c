@@ -28,7 +28,7 @@ void ptx_free(struct ptx_module *module)
         struct variable *gone = module->variables;
         module->variables = gone->next;
         free(gone->name);
-        free(gone->memory);
+        free(gone->block);
         free(gone);
     }
     free(module);
@@ -61,6 +61,14 @@ bool ptx_variable(struct ptx_module *module, const char *name, uint64_t *address
             return true;
         }
     return false;
+}
+
+uint64_t ptx_variable_bytes(const struct ptx_module *module)
+{
+    uint64_t bytes = 0;
+    for (const struct variable *v = module->variables; v != NULL; v = v->next)
+        bytes += v->size;
+    return bytes;
 }
 
 void ptx_facts(const struct ptx_kernel *kernel, struct ptx_kernel_facts *facts)

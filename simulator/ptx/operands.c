@@ -142,7 +142,8 @@ static bool variable_address(struct parser *p, struct symbol *symbol, uint64_t *
 
 static bool has_address(const struct symbol *symbol)
 {
-    return symbol != NULL && (symbol->kind == IS_SHARED || symbol->kind == IS_LOCAL || symbol->kind == IS_VARIABLE);
+    return symbol != NULL && (symbol->kind == IS_SHARED || symbol->kind == IS_LOCAL || symbol->kind == IS_VARIABLE ||
+                              symbol->kind == IS_FUNCTION || symbol->kind == IS_PARAMETER);
 }
 
 bool parse_operand(struct parser *p, enum type type, uint32_t *offset)
@@ -207,6 +208,8 @@ static bool named_place(struct parser *p, struct symbol *symbol, struct insn *i,
         lexer_next(&p->lexer);
         return true;
     }
+    if (symbol->kind == IS_FUNCTION)
+        return refuse(p, "%.*s is a function", SHOWN(name));
     bool fits = symbol->kind == IS_SHARED  ? i->space == SPACE_SHARED
                 : symbol->kind == IS_LOCAL ? i->space == SPACE_LOCAL
                                            : i->space == SPACE_GLOBAL || i->space == SPACE_CONST ||
@@ -232,8 +235,7 @@ bool parse_address(struct parser *p, struct insn *i)
         if (width < 4)
             return refuse(p, "%.*s is too narrow for an address", SHOWN(name));
         i->address_is_narrow = width == 4;
-        if (i->space == SPACE_PARAM)
-            return refuse(p, "parameters are addressed by name");
+        i->parameter_at_register = i->space == SPACE_PARAM;
     } else {
         uint64_t base = 0;
         enum filling with = WITH_VALUE;

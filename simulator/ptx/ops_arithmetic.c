@@ -181,6 +181,16 @@ COUNT(popc_u64, uint64_t, __builtin_popcountll(a))
 COUNT(clz_u32, uint32_t, a == 0 ? 32 : __builtin_clz(a))
 COUNT(clz_u64, uint64_t, a == 0 ? 64 : __builtin_clzll(a))
 
+/* The highest bit that is not the sign; or how far left it can be shifted. -1: there is none. */
+#define FIND(name, type, bits, value)                                                \
+    COUNT(bfind_##name, type, (value) == 0 ? -1 : 63 - __builtin_clzll(value))       \
+    COUNT(bfind_shift_##name, type, (value) == 0 ? -1 : __builtin_clzll(value) - (64 - bits))
+
+FIND(u32, uint32_t, 32, (uint64_t)a)
+FIND(s32, int32_t, 32, (uint64_t)(uint32_t)(a < 0 ? ~a : a))
+FIND(u64, uint64_t, 64, a)
+FIND(s64, int64_t, 64, (uint64_t)(a < 0 ? ~a : a))
+
 static inline uint64_t reversed(uint64_t value, unsigned bits)
 {
     uint64_t result = 0;
@@ -312,6 +322,7 @@ static void shf(struct exec *x, const struct insn *i)
 #define SIGNS(op) {[S16] = op##_s16, [S32] = op##_s32, [S64] = op##_s64, \
                    [F32] = op##_f32, [F64] = op##_f64}
 #define NARROW(op) {[U16] = op##_u16, [U32] = op##_u32, [S16] = op##_s16, [S32] = op##_s32}
+#define FOUND(op) {[U32] = op##_u32, [U64] = op##_u64, [S32] = op##_s32, [S64] = op##_s64}
 #define WORDS(op) {[U32] = op##_u32, [U64] = op##_u64}
 
 const struct arithmetic VARIANT(arithmetic) = {
@@ -330,7 +341,8 @@ const struct arithmetic VARIANT(arithmetic) = {
     .shl = {[U16] = shl_u16, [U32] = shl_u32, [U64] = shl_u64},
     .shr = {[U16] = shr_u16, [U32] = shr_u32, [U64] = shr_u64, [S16] = shr_s16, [S32] = shr_s32,
             [S64] = shr_s64},
-    .popc = WORDS(popc), .clz = WORDS(clz), .brev = WORDS(brev), .bfi = WORDS(bfi),
+    .popc = WORDS(popc), .clz = WORDS(clz), .bfind = FOUND(bfind), .bfind_shift = FOUND(bfind_shift),
+    .brev = WORDS(brev), .bfi = WORDS(bfi),
     .bfe = {[U32] = bfe_u32, [U64] = bfe_u64, [S32] = bfe_s32, [S64] = bfe_s64},
     .selp = {[U16] = selp_16, [S16] = selp_16, [U32] = selp_32, [S32] = selp_32, [F32] = selp_32,
              [U64] = selp_64, [S64] = selp_64, [F64] = selp_64},

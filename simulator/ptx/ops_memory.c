@@ -85,8 +85,11 @@ static bool resolve_device(struct exec *x, const struct insn *i, unsigned width)
 static bool resolve_window(struct exec *x, const struct insn *i, unsigned width)
 {
     uint64_t *address = x->address, odd = 0, outside = 0;
-    const bool is_local = i->space == SPACE_LOCAL;
-    const uint64_t offset = (uint64_t)i->offset, size = is_local ? x->kernel->local_bytes : x->shared_size;
+    const bool is_local = i->space == SPACE_LOCAL, is_parameter = i->space == SPACE_PARAM;
+    const uint64_t offset = (uint64_t)i->offset;
+    const uint64_t size = is_local       ? x->kernel->local_bytes
+                          : is_parameter ? x->kernel->parameter_bytes
+                                         : x->shared_size;
     const uint64_t span = size >= width ? size - width : 0, none = size < width;
     if (i->address_is_narrow) {
         const uint32_t *a = REG(uint32_t, i->a);
@@ -108,7 +111,7 @@ static bool resolve_window(struct exec *x, const struct insn *i, unsigned width)
         const uint64_t base = (uint64_t)(uintptr_t)x->local, step = x->kernel->local_bytes;
         EACH(address[t] += base + t * step);
     } else {
-        const uint64_t base = (uint64_t)(uintptr_t)x->shared;
+        const uint64_t base = (uint64_t)(uintptr_t)(is_parameter ? x->launch->parameters : x->shared);
         EACH(address[t] += base);
     }
     return true;
@@ -116,8 +119,9 @@ static bool resolve_window(struct exec *x, const struct insn *i, unsigned width)
 
 static bool resolve(struct exec *x, const struct insn *i, unsigned width)
 {
-    return i->space == SPACE_SHARED || i->space == SPACE_LOCAL ? resolve_window(x, i, width)
-                                                               : resolve_device(x, i, width);
+    return i->space == SPACE_SHARED || i->space == SPACE_LOCAL || i->space == SPACE_PARAM
+               ? resolve_window(x, i, width)
+               : resolve_device(x, i, width);
 }
 
 /* The commonest access by far, in one step: a word of shared memory for every thread. */

@@ -78,14 +78,13 @@ static bool statement(struct parser *p)
             return skip_line(p);
         if (token_is(&token, ".pragma"))
             return parse_pragma(p);
-        lexer_next(lexer);
-        if (token_is(&token, ".reg"))
+        if (lexer_split(lexer, ".reg"))
             return parse_registers(p);
-        if (token_is(&token, ".shared"))
+        if (lexer_split(lexer, ".shared"))
             return parse_variable(p, SPACE_SHARED);
-        if (token_is(&token, ".local"))
+        if (lexer_split(lexer, ".local"))
             return parse_variable(p, SPACE_LOCAL);
-        if (token_is(&token, ".param"))
+        if (lexer_split(lexer, ".param"))
             return parse_variable(p, SPACE_PARAM);
         token_copy(&token, p->opcode, sizeof p->opcode);
         p->line = token.line;
@@ -95,7 +94,9 @@ static bool statement(struct parser *p)
         struct lexer before = p->lexer;
         lexer_next(&p->lexer);
         if (accept(p, ':'))
-            return place_label(p, &token);
+            return token_is(&p->lexer.token, ".callprototype") || token_is(&p->lexer.token, ".calltargets")
+                       ? parse_prototype(p, &token)
+                       : place_label(p, &token);
         p->lexer = before;
     }
     return parse_instruction(p);
@@ -161,8 +162,15 @@ static bool module_statement(struct parser *p)
         return skip_line(p);
     if (token_is(&token, ".section"))
         return skip_braces(p);
+    if (lexer_split(&p->lexer, ".global"))
+        return parse_variable(p, SPACE_GLOBAL);
+    if (lexer_split(&p->lexer, ".const"))
+        return parse_variable(p, SPACE_CONST);
+    if (lexer_split(&p->lexer, ".shared"))
+        return parse_variable(p, SPACE_SHARED);
     lexer_next(&p->lexer);
-    if (token_is(&token, ".visible") || token_is(&token, ".extern") || token_is(&token, ".weak"))
+    if (token_is(&token, ".visible") || token_is(&token, ".extern") || token_is(&token, ".weak") ||
+        token_is(&token, ".common"))
         return true;
     if (token_is(&token, ".address_size")) {
         if (p->lexer.token.kind != TOKEN_INTEGER || p->lexer.token.integer != 64)
@@ -170,12 +178,6 @@ static bool module_statement(struct parser *p)
         lexer_next(&p->lexer);
         return true;
     }
-    if (token_is(&token, ".global"))
-        return parse_variable(p, SPACE_GLOBAL);
-    if (token_is(&token, ".const"))
-        return parse_variable(p, SPACE_CONST);
-    if (token_is(&token, ".shared"))
-        return parse_variable(p, SPACE_SHARED);
     token_copy(&token, p->opcode, sizeof p->opcode);
     p->line = token.line;
     return refuse(p, "this is not supported in a module");
@@ -208,8 +210,12 @@ struct ptx_module *ptx_load(const char *text, size_t length, unsigned capability
     }
     if (p->problem == PTX_FINE && !p->seen_version)
         refuse(p, "PTX begins with .version");
-    if (p->problem == PTX_FINE)
+    if (p->problem == PTX_FINE) {
+        struct lexer whole;
+        lexer_start(&whole, text, length);
+        find_taken_addresses(p, whole);
         parse_kernels(p);
+    }
     *problem = p->problem;
     symbols_leave(p, 0);
     bodies_free(p);

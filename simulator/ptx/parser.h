@@ -6,7 +6,9 @@
 #include "lexer.h"
 
 /* An argument is a .param of a call: a place in local memory that caller and callee share. */
-enum symbol_kind { IS_REGISTER, IS_PARAMETER, IS_ARGUMENT, IS_SHARED, IS_LOCAL, IS_VARIABLE, IS_LABEL };
+enum symbol_kind {
+    IS_REGISTER, IS_PARAMETER, IS_ARGUMENT, IS_SHARED, IS_LOCAL, IS_VARIABLE, IS_LABEL, IS_FUNCTION, IS_PROTOTYPE
+};
 
 struct symbol {
     char *name;
@@ -14,6 +16,7 @@ struct symbol {
     bool defined;   /* labels are used before */
     uint8_t width;  /* of a register or an element of a variable, in bytes; predicates 1 */
     bool predicate;
+    bool is_taken;  /* of a function: its address is used */
     unsigned level; /* of the scope it belongs to */
     uint64_t value; /* offset, address or code position */
     uint64_t size, align;                /* of shared memory and of arguments */
@@ -29,6 +32,12 @@ struct body { /* text that is read when all that it can name is known */
     struct token name; /* of a function */
     bool is_kernel, is_open; /* open: it is being read, further up the chain of calls */
     struct body *next;
+};
+
+#define MAX_ARGUMENTS 64
+struct arguments { /* of a call: .param variables of the caller */
+    const struct symbol *symbols[MAX_ARGUMENTS];
+    unsigned count;
 };
 
 struct parser {
@@ -71,7 +80,20 @@ void symbols_leave(struct parser *p, unsigned level); /* forget what is deeper t
 bool note_body(struct parser *p, bool is_kernel);
 bool parse_kernels(struct parser *p);
 bool parse_call(struct parser *p, struct opcode *o, struct insn *i);
+bool parse_arguments(struct parser *p, struct arguments *list);
+bool expand_call(struct parser *p, const struct insn *call, struct body *function, const struct arguments *results,
+                 const struct arguments *arguments);
 void bodies_free(struct parser *p);
+
+/* indirect_calls.c */
+bool add_function_address(struct parser *p, const struct token *name);
+void find_taken_addresses(struct parser *p, struct lexer at);
+bool parse_prototype(struct parser *p, const struct token *name);
+bool parse_indirect_call(struct parser *p, const struct insn *call, const struct arguments *results);
+
+/* printing.c */
+bool parse_print(struct parser *p, const struct insn *call, const struct arguments *results,
+                 const struct arguments *arguments);
 
 /* declarations.c */
 bool parse_registers(struct parser *p);

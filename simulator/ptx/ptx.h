@@ -29,6 +29,8 @@ const char *ptx_kernel_name(const struct ptx_kernel *kernel);
 /* Module variables in global and constant memory; false if there is none of that name. */
 bool ptx_variable(struct ptx_module *module, const char *name, uint64_t *address, uint64_t *size);
 
+uint64_t ptx_variable_bytes(const struct ptx_module *module); /* of all of them */
+
 struct ptx_kernel_facts {
     unsigned registers, shared_bytes, local_bytes, max_threads;
     unsigned parameter_count;
@@ -37,7 +39,7 @@ struct ptx_kernel_facts {
 void ptx_facts(const struct ptx_kernel *kernel, struct ptx_kernel_facts *facts);
 void ptx_parameter(const struct ptx_kernel *kernel, unsigned index, size_t *offset, size_t *size);
 
-enum ptx_stop { PTX_DONE, PTX_ILLEGAL_ADDRESS, PTX_MISALIGNED, PTX_TRAP, PTX_NO_MEMORY };
+enum ptx_stop { PTX_DONE, PTX_ILLEGAL_ADDRESS, PTX_MISALIGNED, PTX_TRAP, PTX_ASSERT, PTX_NO_MEMORY };
 
 struct ptx_launch {
     const struct ptx_kernel *kernel;

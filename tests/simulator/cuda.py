@@ -70,6 +70,17 @@ class Cuda:
         self.call("cuCtxCreate_v2", c.byref(made), c.c_uint(0), device)
         return made
 
+    def stream(self, flags: int = 1) -> c.c_void_p:
+        """Create a stream; flag 1: one that does not block the default stream."""
+        made = c.c_void_p()
+        self.call("cuStreamCreate", c.byref(made), c.c_uint(flags))
+        return made
+
+    def event(self) -> c.c_void_p:
+        made = c.c_void_p()
+        self.call("cuEventCreate", c.byref(made), c.c_uint(0))
+        return made
+
     def memory(self) -> tuple[int, int]:
         free, total = c.c_size_t(), c.c_size_t()
         self.call("cuMemGetInfo_v2", c.byref(free), c.byref(total))

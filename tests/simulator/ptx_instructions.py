@@ -70,6 +70,56 @@ def signed_field(a: int, position: int, length: int) -> int:
     return wrap(field | (-1 << length if top else 0), "s32")
 
 
+def highest(a: int) -> int:
+    """Return the place of the highest bit that is not the sign, or -1 of 32 bits."""
+    return ((~a if a < 0 else a).bit_length() - 1) & 0xFFFFFFFF
+
+
+def left_shift(a: int, kind: str) -> int:
+    """Return by how much a number can be shifted until that bit is the highest one."""
+    found = highest(a)
+    return found if found == 0xFFFFFFFF else int(kind[1:]) - 1 - found
+
+
+def neighbour(value: float, kind: str, up: bool) -> float:
+    """Return the next float of this type."""
+    if kind == "f64":
+        return math.nextafter(value, math.inf if up else -math.inf)
+    bits = struct.unpack("i", struct.pack("f", value))[0]
+    order = bits if bits >= 0 else -(bits & 0x7FFFFFFF)
+    order += 1 if up else -1
+    bits = order if order >= 0 else -order | 0x80000000
+    return struct.unpack("f", struct.pack("I", bits & 0xFFFFFFFF))[0]
+
+
+def directed(exact: Fraction, kind: str, mode: str) -> float:
+    """Round down (rm), up (rp) or towards zero (rz)."""
+    value = f32(float(exact)) if kind == "f32" else float(exact)
+    down = mode == "rm" or (mode == "rz" and exact > 0)
+    while Fraction(value) > exact if down else Fraction(value) < exact:
+        value = neighbour(value, kind, up=not down)
+    while True:  # the double on the way may have been rounded past one
+        closer = neighbour(value, kind, up=down)
+        if Fraction(closer) > exact if down else Fraction(closer) < exact:
+            return value
+        value = closer
+
+
+def directed_root(a: float, kind: str, mode: str) -> float:
+    """Take a square root and round it down (rm, rz) or up (rp)."""
+    if a < 0:
+        return math.nan
+    value = f32(math.sqrt(a)) if kind == "f32" else math.sqrt(a)
+    up = mode == "rp"
+    while Fraction(value) ** 2 < a if up else Fraction(value) ** 2 > a:
+        value = neighbour(value, kind, up)
+    while True:
+        closer = neighbour(value, kind, not up)
+        if closer < 0 or (Fraction(closer) ** 2 < a if up else Fraction(closer) ** 2 > a):
+            return value
+        value = closer
+
+
 def permuted(a: int, b: int, pick: int) -> int:
     """Pick four of eight bytes, or the signs of them."""
     octets = struct.pack("II", a, b)
@@ -140,6 +190,9 @@ def _arithmetic() -> None:
                 lambda a, b, k, s=s: wrap((a * b >> int(s[1:])) + k, s),
             )
     case("bfe.s32", ["s32", "byte", "byte"], "s32", signed_field)
+    for t in ("u32", "s32", "u64", "s64"):
+        case(f"bfind.{t}", [t], "u32", highest)
+        case(f"bfind.shiftamt.{t}", [t], "u32", lambda a, t=t: left_shift(a, t))
 
 
 def _floats() -> None:
@@ -159,6 +212,43 @@ def _floats() -> None:
         case(f"{name}.approx.f32", ["small"], "f32~", model)
     case("lg2.approx.f32", ["positive"], "f32~", math.log2)
     case("rsqrt.approx.f32", ["positive"], "f32~", lambda a: 1 / math.sqrt(a))
+
+
+def _roundings() -> None:
+    models: dict[str, Callable[[Fraction, Fraction], Fraction | None]] = {
+        "add": lambda a, b: a + b,
+        "sub": lambda a, b: a - b,
+        "mul": lambda a, b: a * b,
+        "div": lambda a, b: a / b if b else None,
+    }
+    for t in ("f32", "f64"):
+        for mode in ("rz", "rm", "rp"):
+            for name, model in models.items():
+                case(
+                    f"{name}.{mode}.{t}",
+                    [t, t],
+                    t,
+                    lambda a, b, t=t, m=mode, e=model: (
+                        None
+                        if (exact := e(Fraction(a), Fraction(b))) is None
+                        else directed(exact, t, m)
+                    ),
+                )
+            case(
+                f"rcp.{mode}.{t}",
+                [t],
+                t,
+                lambda a, t=t, m=mode: directed(1 / Fraction(a), t, m) if a else None,
+            )
+            case(f"sqrt.{mode}.{t}", [t], t, lambda a, t=t, m=mode: directed_root(a, t, m))
+            case(
+                f"fma.{mode}.{t}",
+                [t, t, t],
+                t,
+                lambda a, b, k, t=t, m=mode: directed(
+                    Fraction(a) * Fraction(b) + Fraction(k), t, m
+                ),
+            )
 
 
 def _conversions() -> None:
@@ -306,6 +396,7 @@ def _narrow(value: float, kind: str, mode: str) -> int:
 
 _arithmetic()
 _floats()
+_roundings()
 _halves()
 _conversions()
 _bytes_and_pairs()

@@ -2,6 +2,8 @@
 
 import ctypes as c
 
+import pytest
+
 from tests.simulator import cuda as codes
 from tests.simulator.cuda import Cuda
 
@@ -25,7 +27,6 @@ def test_entry_points_by_name(gpu):
     assert gpu.code("cuGetProcAddress", b"cuNothing", c.byref(found), 12000, c.c_uint64(0)) == 500
     assert found.value is None
     assert gpu.code("cuGetExportTable", c.byref(found), b"0" * 16) == codes.NOT_FOUND
-    assert gpu.code("cuGraphClone") == codes.NOT_SUPPORTED
     text = c.c_char_p()
     gpu.call("cuGetErrorName", 700, c.byref(text))
     assert text.value == b"CUDA_ERROR_ILLEGAL_ADDRESS"
@@ -37,3 +38,32 @@ def test_entry_points_by_name(gpu):
 def address(cuda: Cuda, name: str) -> int | None:
     """Return where the loader has put a function."""
     return c.cast(getattr(cuda.library, name), c.c_void_p).value
+
+
+# Of each kind of call that is not simulated, one that loaders of programs look up: drjit, taichi.
+REFUSED = ["cuTexObjectGetResourceDesc", "cuSurfObjectCreate", "cuGraphicsUnmapResources"]
+REFUSED += ["cuExternalMemoryGetMappedBuffer", "cuImportExternalSemaphore", "cuGreenCtxCreate"]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_calls_that_are_not_supported_exist(gpu, name):
+    assert gpu.code(name) == codes.NOT_SUPPORTED
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "form"),
+    [
+        ("cuStreamGetCaptureInfo", 10010, ""),
+        ("cuStreamGetCaptureInfo", 12000, "_v2"),
+        ("cuStreamGetCaptureInfo", 12030, "_v3"),
+        ("cuStreamUpdateCaptureDependencies", 12000, ""),
+        ("cuStreamUpdateCaptureDependencies", 12030, "_v2"),
+        ("cuStreamWaitValue32", 12000, "_v2"),
+        ("cuGraphInstantiate", 11000, "_v2"),
+        ("cuGraphInstantiate", 12000, "WithFlags"),
+    ],
+)
+def test_forms_by_version(gpu, name, version, form):
+    found = c.c_void_p()
+    gpu.call("cuGetProcAddress", name.encode(), c.byref(found), version, c.c_uint64(0))
+    assert found.value == address(gpu, name + form)

@@ -7,7 +7,7 @@ from tests.simulator import cuda as codes
 from tests.simulator.cuda import Cuda, fails
 from tests.simulator.vector_add import VECTOR_ADD
 
-CAPTURE_UNSUPPORTED, CAPTURE_INVALIDATED, TOO_LARGE = 900, 901, 720
+CAPTURE_UNSUPPORTED, TOO_LARGE = 900, 720
 
 
 class KernelNode(c.Structure):
@@ -105,6 +105,8 @@ def test_a_graph_that_is_captured(gpu):
     pointers, kept = doubling(memory, 64)
     sizes = [c.c_uint(each) for each in (1, 1, 1, 64, 1, 1, 0)]
     gpu.call("cuLaunchKernel", function, *sizes, other, pointers, None)
+    gpu.call("cuEventRecord", event, other)
+    gpu.call("cuStreamWaitEvent", stream, event, c.c_uint(0))
     gpu.call("cuStreamEndCapture", stream, c.byref(graph))
     assert floats(gpu, memory, 64) == [0.0] * 64
     launch_graph(gpu, graph, 1)
@@ -114,17 +116,6 @@ def test_a_graph_that_is_captured(gpu):
     with fails(CAPTURE_UNSUPPORTED):
         gpu.call("cuStreamBeginCapture_v2", None, 0)
     assert kept
-
-
-def test_what_waits_spoils_a_capture(gpu):
-    stream, graph = c.c_void_p(), c.c_void_p()
-    gpu.call("cuStreamCreate", c.byref(stream), c.c_uint(1))
-    gpu.call("cuStreamBeginCapture_v2", stream, 0)
-    with fails(CAPTURE_UNSUPPORTED):
-        gpu.call("cuCtxSynchronize")
-    with fails(CAPTURE_INVALIDATED):
-        gpu.call("cuStreamEndCapture", stream, c.byref(graph))
-    gpu.call("cuCtxSynchronize")
 
 
 def test_launches_with_attributes(gpu):
@@ -157,3 +148,31 @@ def test_names_for_a_stream_per_thread(gpu):
         "cuGetProcAddress_v2", b"cuMemcpy", c.byref(found), 12000, c.c_uint64(2), c.byref(status)
     )
     assert found.value == c.cast(gpu.library.cuMemcpy_ptds, c.c_void_p).value
+
+
+def test_graphs_keep_objects_of_the_program_alive(gpu):
+    ended, graph, copy, executable = [], c.c_void_p(), c.c_void_p(), c.c_void_p()
+    destroy = c.CFUNCTYPE(None, c.c_void_p)(ended.append)
+    thing, move = c.c_void_p(), c.c_uint(1)
+    create = (
+        "cuUserObjectCreate",
+        c.byref(thing),
+        c.c_void_p(5),
+        destroy,
+        c.c_uint(2),
+        c.c_uint(1),
+    )
+    gpu.call(*create)
+    gpu.call("cuGraphCreate", c.byref(graph), c.c_uint(0))
+    gpu.call("cuGraphRetainUserObject", graph, thing, c.c_uint(1), move)
+    gpu.call("cuUserObjectRelease", thing, c.c_uint(1))
+    gpu.call("cuGraphInstantiateWithFlags", c.byref(executable), graph, c.c_uint64(0))
+    gpu.call("cuGraphClone", c.byref(copy), graph)
+    gpu.call("cuGraphDestroy", graph)
+    gpu.call("cuGraphExecDestroy", executable)
+    assert ended == []
+    gpu.call("cuGraphReleaseUserObject", copy, thing, c.c_uint(1))
+    assert ended == [5]
+    with fails(codes.INVALID_VALUE):
+        gpu.call("cuUserObjectRelease", thing, c.c_uint(1))
+    gpu.call("cuGraphDestroy", copy)

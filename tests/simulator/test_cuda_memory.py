@@ -5,7 +5,7 @@ import ctypes as c
 import pynvml as nvml
 
 from tests.simulator import cuda as codes
-from tests.simulator.cuda import fails
+from tests.simulator.cuda import Cuda, fails
 from tests.simulator.driver_root import eventually
 
 
@@ -40,6 +40,60 @@ def test_memory_calls(gpu):
     gpu.call("cuMemcpyHtoDAsync_v2", c.c_uint64(other), host, c.c_size_t(64), None)
     assert gpu.download(other, 64) == b"\x07" * 64
     gpu.call("cuMemFreeHost", host)
+
+
+def test_rows_are_filled_and_what_is_between_them_is_not(gpu):
+    pointer = gpu.upload(bytes(64))
+    rows = (c.c_uint64(pointer + 2), c.c_size_t(16), 0x0201, c.c_size_t(3), c.c_size_t(2))
+    gpu.call("cuMemsetD2D16_v2", *rows)
+    row = bytes(2) + b"\1\2" * 3 + bytes(8)
+    assert gpu.download(pointer, 64) == row * 2 + bytes(32)
+    outside = (c.c_uint64(pointer), c.c_size_t(16), 1, c.c_size_t(4), c.c_size_t(5))
+    for wrong in (outside, (c.c_uint64(pointer), c.c_size_t(4), 1, c.c_size_t(3), c.c_size_t(2))):
+        with fails(codes.INVALID_VALUE):
+            gpu.call("cuMemsetD2D32Async", *wrong, None)
+
+
+def attributes(gpu: Cuda, pointer: int, *which: int) -> list[int]:
+    """Ask for attributes of a pointer, all at once."""
+    values = [c.c_uint64(77) for _ in which]
+    numbers = (c.c_int * len(which))(*which)
+    places = (c.c_void_p * len(which))(*(c.addressof(each) for each in values))
+    count = c.c_uint(len(which))
+    gpu.call("cuPointerGetAttributes", count, numbers, places, c.c_uint64(pointer))
+    sizes = {2: 4, 8: 1, 9: 4}
+    return [v.value & (1 << 8 * sizes.get(w, 8)) - 1 for v, w in zip(values, which, strict=True)]
+
+
+def test_attributes_of_pointers(gpu):
+    context, type_, device, host, managed, ordinal, start, size = 1, 2, 3, 4, 8, 9, 11, 12
+    pointer, current, pinned = gpu.allocate(4096), c.c_void_p(), c.c_void_p()
+    gpu.call("cuCtxGetCurrent", c.byref(current))
+    inside = pointer + 100
+    asked = (context, type_, device, managed, ordinal, start, size)
+    expected = [current.value, 2, inside, 0, 0, pointer, 4096]
+    assert attributes(gpu, inside, *asked) == expected
+    gpu.call("cuMemHostAlloc", c.byref(pinned), c.c_size_t(64), c.c_uint(0))
+    address = pinned.value or 0
+    assert attributes(gpu, address, type_, host) == [1, address]
+    # Of what the driver does not know, nothing is said and nothing fails.
+    assert attributes(gpu, 4096, context, type_, device) == [0, 0, 0]
+    value = c.c_uint64()
+    assert attributes(gpu, pointer, host) == [0]
+    for wrong in (4096, pointer):  # unknown; and device memory has no address on the host
+        with fails(codes.INVALID_VALUE):
+            gpu.call("cuPointerGetAttribute", c.byref(value), host, c.c_uint64(wrong))
+    with fails(codes.NOT_SUPPORTED):
+        attributes(gpu, pointer, 99)
+
+
+def test_one_of_free_and_total_can_be_asked_for(gpu):
+    free, total = gpu.memory()
+    value = c.c_size_t()
+    gpu.call("cuMemGetInfo_v2", None, c.byref(value))
+    assert value.value == total
+    gpu.call("cuMemGetInfo_v2", c.byref(value), None)
+    assert value.value == free
 
 
 def test_two_processes_over_the_limit(install):

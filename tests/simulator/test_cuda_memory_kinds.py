@@ -1,18 +1,20 @@
 """Memory of every kind: pools, handles, arrays, managed, shared with other processes."""
 
 import ctypes as c
+import os
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
 from tests.simulator import cuda as codes
 from tests.simulator.cuda import Cuda, fails
-from tests.simulator.driver_root import DriverRoot
+from tests.simulator.driver_root import DriverRoot, eventually
 
 MIB = 1 << 20
 GRANULE = 2 * MIB
-DEVICE, CPU = 1, -1
+DEVICE, HOST, CPU = 1, 2, -1
 RELEASE_THRESHOLD, RESERVED, USED = 4, 5, 7
 PREFERRED, PREFETCHED = 2, 4
 
@@ -207,6 +209,77 @@ def test_an_imported_handle_takes_no_memory(gpu):
     assert gpu.memory()[0] == free
     gpu.call("cuMemRelease", handle)
     assert gpu.memory()[0] == free + GRANULE
+
+
+IMPORTER = (
+    "import ctypes as c, sys; from pathlib import Path; from tests.simulator.cuda import Cuda\n"
+    "cuda, handle = Cuda(Path(sys.argv[1])).init(), c.c_uint64(); cuda.context()\n"
+    "file = c.c_void_p(int(sys.argv[2]))\n"
+    "cuda.call('cuMemImportFromShareableHandle', c.byref(handle), file, 1)\n"
+    "print('held', flush=True); sys.stdin.readline()\n"
+)
+
+
+def memory_of_processes(driver: DriverRoot) -> dict[int, int]:
+    lines = driver.smi("--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits")
+    return {int(pid): int(mib) for pid, mib in (line.split(",") for line in lines.splitlines())}
+
+
+def test_imported_memory_lives_while_any_process_holds_it(driver, gpu):
+    handle, file, zero = c.c_uint64(), c.c_int(), c.c_uint64(0)
+    properties, size = Properties(type=1, handles=1, place=DEVICE), 8 * MIB
+    gpu.call("cuMemCreate", c.byref(handle), c.c_size_t(size), c.byref(properties), zero)
+    gpu.call("cuMemExportToShareableHandle", c.byref(file), handle, 1, zero)
+    importers = []
+    for _ in range(2):
+        command = [sys.executable, "-c", IMPORTER, str(driver.library("libcuda.so.1"))]
+        importer = subprocess.Popen(
+            [*command, str(file.value)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            pass_fds=[file.value],
+        )
+        importers.append(importer)
+        assert importer.stdout is not None
+        assert importer.stdout.readline() == "held\n"
+    first, second = (importer.pid for importer in importers)
+    own = os.getpid()
+    # Counted once, at who has held it longest.
+    assert memory_of_processes(driver) == {own: 8, first: 0, second: 0}
+    gpu.call("cuMemRelease", handle)
+    assert memory_of_processes(driver) == {own: 0, first: 8, second: 0}
+    importers[0].communicate("end\n")
+    assert eventually(lambda: memory_of_processes(driver) == {own: 0, second: 8})
+    assert driver.used_mib() == [8]
+    importers[1].communicate("end\n")
+    assert eventually(lambda: driver.used_mib() == [0])
+    # The exported file is left: whoever opens it now takes the memory again.
+    gpu.call("cuMemImportFromShareableHandle", c.byref(handle), c.c_void_p(file.value), 1)
+    assert memory_of_processes(driver) == {own: 8}
+
+
+def test_a_file_that_is_no_memory_is_not_imported(gpu):
+    with tempfile.TemporaryFile() as file:
+        file.truncate(GRANULE)
+        with fails(codes.INVALID_DEVICE):
+            number = c.c_void_p(file.fileno())
+            gpu.call("cuMemImportFromShareableHandle", c.byref(c.c_uint64()), number, 1)
+
+
+def test_pools_on_the_host_take_no_device_memory(gpu):
+    before, pool, pointer = gpu.memory()[0], c.c_void_p(), c.c_uint64()
+    gpu.call("cuMemPoolCreate", c.byref(pool), c.byref(Properties(type=1, place=HOST)))
+    gpu.call("cuMemAllocFromPoolAsync", c.byref(pointer), c.c_size_t(8 * MIB), pool, None)
+    assert (used(gpu, before), attribute(gpu, pool, USED)) == (0, 8 * MIB)
+    gpu.call("cuMemsetD8_v2", pointer, 3, c.c_size_t(2))
+    assert gpu.download(pointer.value, 2) == b"\3\3"
+    gpu.call("cuMemFreeAsync", pointer, None)
+    assert attribute(gpu, pool, USED) == 0
+    gpu.call("cuMemAllocFromPoolAsync", c.byref(pointer), c.c_size_t(8 * MIB), pool, None)
+    gpu.call("cuMemPoolDestroy", pool)
+    with fails(codes.INVALID_VALUE):
+        gpu.call("cuMemPoolCreate", c.byref(pool), c.byref(Properties(type=1, place=9)))
 
 
 def test_arrays_take_whole_rows(gpu):

@@ -12,6 +12,8 @@ from tests.simulator import cuda as codes
 from tests.simulator.cuda import Cuda, CudaError
 from tests.simulator.ptx_modules import HEAD, ptx_module
 
+ASSERT = 710
+
 
 def program(gpu: Cuda, name: str) -> c.c_void_p:
     """Load the program of a file in ptx/."""
@@ -42,7 +44,7 @@ def test_barrier_and_dynamic_shared_memory(kept_gpu):
     kept_gpu.launch(program(kept_gpu, "reverse"), [1], [200], c.c_uint64(data), shared=800)
     assert words(kept_gpu, data, 200) == list(reversed(range(200)))
     with pytest.raises(CudaError) as fault:
-        kept_gpu.launch(program(kept_gpu, "reverse"), [1], [200], c.c_uint64(data), shared=796)
+        kept_gpu.launch(program(kept_gpu, "reverse"), [1], [200], c.c_uint64(data), shared=640)
     assert fault.value.code == codes.ILLEGAL_ADDRESS
 
 
@@ -135,6 +137,56 @@ def test_functions(kept_gpu):
         for t in range(count)
     ]
     assert array.array("f", kept_gpu.download(out, 4 * count)).tolist() == expected
+
+
+def test_calls_by_address(kept_gpu):
+    """The address is a function's own, wherever it comes from; any other ends the kernel."""
+    out = kept_gpu.allocate(4 * 8)
+    module = kept_gpu.module(ptx_module("indirect_calls"))
+    function = kept_gpu.function(module, "indirect_calls")
+    kept_gpu.launch(function, [1], [8], c.c_uint64(out), c.c_uint64(0))
+    assert words(kept_gpu, out, 8) == [0, 1, 4, 9, 8, 1000, 12, 49]
+    common, size = c.c_uint64(), c.c_size_t()
+    kept_gpu.call("cuModuleGetGlobal_v2", c.byref(common), c.byref(size), module, b"calls")
+    assert words(kept_gpu, common.value, 1) == [8]
+    with pytest.raises(CudaError) as fault:
+        kept_gpu.launch(function, [1], [8], c.c_uint64(out), c.c_uint64(4096))
+    assert fault.value.code == codes.LAUNCH_FAILED
+
+
+def test_a_function_that_calls_itself_by_address_ends_the_kernel(kept_gpu):
+    """Inlining cannot follow it, so the call is one of an unknown address."""
+    text = (
+        f"{HEAD}.func loop(.param .b64 self)\n{{\n.reg .b64 %rd<2>;\nld.param.b64 %rd1, [self];\n"
+        "{\n.param .b64 again;\nst.param.b64 [again], %rd1;\n"
+        "shape: .callprototype _ (.param .b64 _);\ncall %rd1, (again), shape;\n}\nret;\n}\n"
+        ".visible .entry k()\n{\n.reg .b64 %rd<2>;\n.param .b64 self;\nmov.u64 %rd1, loop;\n"
+        "st.param.b64 [self], %rd1;\ncall loop, (self);\nret;\n}\n"
+    )
+    function = kept_gpu.function(kept_gpu.module(text), "k")
+    with pytest.raises(CudaError) as fault:
+        kept_gpu.launch(function, [1], [1])
+    assert fault.value.code == codes.LAUNCH_FAILED
+
+
+def test_parameters_at_a_computed_address(kept_gpu):
+    out, function = kept_gpu.allocate(16), program(kept_gpu, "parameters")
+    values = (c.c_uint32 * 4)(5, 6, 7, 8)
+    kept_gpu.launch(function, [1], [4], c.c_uint64(out), values)
+    assert words(kept_gpu, out, 4) == [5, 6, 7, 8]
+    with pytest.raises(CudaError) as fault:
+        kept_gpu.launch(function, [1], [5], c.c_uint64(out), values)
+    assert fault.value.code == codes.ILLEGAL_ADDRESS
+
+
+def test_printing_and_assertions(kept_gpu, capfd):
+    function = program(kept_gpu, "printing")
+    kept_gpu.launch(function, [1], [2], c.c_uint32(0))
+    expected = "thread 0:  1.50, ffffffffff !%\nthread 1:  2.50, ffffffffff !%\n"
+    assert capfd.readouterr().out == expected
+    with pytest.raises(CudaError) as fault:
+        kept_gpu.launch(function, [1], [2], c.c_uint32(1))
+    assert fault.value.code == ASSERT
 
 
 def test_a_guarded_call_and_labels_of_one_name(kept_gpu):

@@ -80,7 +80,10 @@ def test_a_call_that_does_not_fit_or_comes_back_is_refused(kept_gpu):
         (".param .b16 a; call one, (a);", "does not fit"),
         ("call one, (at);", "at is no .param of the caller"),
         ("call again;", "again calls itself"),
-        ("call vprintf;", "vprintf is no function with a body"),
+        ("call vprintf;", "vprintf takes two addresses"),
+        (".reg .b64 %t; call %t, (at), at;", "at is no .param"),
+        (".reg .b64 %t; .param .b64 a; call %t, (a), at;", "at is no prototype"),
+        (".reg .b64 %t; ld.global.u64 %t, [one];", "one is a function"),
     ):
         text = f"{HEAD}{functions}.visible .entry k(.param .u64 at)\n{{\n{body}\nret;\n}}\n"
         with pytest.raises(CudaError) as refused:
@@ -89,7 +92,7 @@ def test_a_call_that_does_not_fit_or_comes_back_is_refused(kept_gpu):
         assert words in str(refused.value)
 
 
-@pytest.mark.parametrize("name", ["matrix_product", "functions"])
+@pytest.mark.parametrize("name", ["matrix_product", "functions", "indirect_calls", "printing"])
 def test_mutilated_ptx_is_refused_or_runs(kept_gpu, name):
     """No text brings the library down, whatever is cut, doubled or turned."""
     generator = random.Random(7)

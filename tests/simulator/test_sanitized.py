@@ -18,7 +18,7 @@ pytestmark = pytest.mark.lab
 # What would only start the same code again stays out.
 STARTS_AGAIN = ("visible", "published", "eight", "sixteen", "missing_node", "another_process")
 STARTS_AGAIN += ("two_processes_share",)
-MAGIC, PROTOCOL, TYPES = 0x56564944, 1, 24
+MAGIC, PROTOCOL, TYPES = 0x56564944, 1, 25
 ALLOCATE, BUSY = 17, 19
 
 
@@ -161,7 +161,10 @@ def test_the_libraries_under_the_sanitizers():
         "test_cuda_devices.py",
         "test_cuda_memory.py",
         "test_cuda_memory_kinds.py",
+        "test_cuda_streams.py",
+        "test_cuda_captures.py",
         "test_cuda_graphs.py",
+        "test_cuda_graph_memory.py",
         "test_cuda_gpu_time.py",
         "test_cuda_contexts.py",
         "test_cuda_modules.py",
