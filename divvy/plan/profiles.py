@@ -1,21 +1,20 @@
 """What profiles say beyond the prediction: to GPUs and nodes that are not there by now."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 from divvy.model import Cluster, DeviceSelector, Hardware, Rule, hardware_model
-from divvy.plan.canonical_rules import canonical_rules, content, order_counts, outcome, rank
 from divvy.plan.settings import SettingChange, flat, setting_changes
 
 _WHOLE = "whole GPUs"
 _WHOLE_BY_CLAIMS = "whole GPUs by claims"
-_VARIOUS = "as the other rules say"
+_UUID = "GPU-"
+_OTHERS = "as the other rules say"
 
 
 @dataclass(frozen=True)
 class Follower:
-    """The profile of a pool, or of one node of it, as canonical rules.
+    """The rules of a pool's profile, or of one node's.
 
     ``predicted`` are the rules that take the GPUs which the prediction shows, by their indices; ()
     where it shows none.
@@ -27,7 +26,7 @@ class Follower:
 
 @dataclass(frozen=True)
 class Profiles:
-    """Every profile as canonical rules; ``followed`` are the names that pools name.
+    """The rules of every profile; ``followed`` are the names that pools name.
 
     ``followers`` are by their paths: ``pools.<pool>.profile``, ``pools.<pool>.overrides.<node>``.
     """
@@ -46,7 +45,7 @@ def profiles_of(cluster: Cluster) -> Profiles:
     """Return the profiles; a label on a node may choose those, too, that no pool names."""
     pools = cluster.pools.values()
     followed = {name for pool in pools for name in (pool.profile, *pool.overrides.values())}
-    rules = {name: canonical_rules(one.rules) for name, one in cluster.profiles.items()}
+    rules = {name: one.rules for name, one in cluster.profiles.items()}
     known: dict[tuple[str, str, int], Follower] = {}
 
     def follower(name: str, hardware: Hardware | None, nodes: int) -> Follower:
@@ -111,17 +110,18 @@ def _predicted(rules: tuple[Rule, ...], hardware: Hardware) -> tuple[Rule, ...]:
     model = hardware_model(hardware)
     names = (model.product, model.name)
     return tuple(
-        next(rule for rule in rules if rule.devices.takes(index, "", names))
+        next((rule for rule in rules if rule.devices.takes(index, "", names)), Rule())
         for index in range(hardware.gpus)
     )
 
 
 def _alone(path: str, follower: Follower) -> Iterator[tuple[str, str]]:
     """Yield the rules of a follower that the other side lacks, but for what is predicted."""
-    for rule in follower.rules:
-        if follower.predicted and (rule in follower.predicted or rule == Rule()):
+    predicted = [_content(rule) for rule in follower.predicted]
+    for name, rule in _by_selector(follower.rules).items():
+        if predicted and (rule in predicted or rule == Rule()):
             continue
-        yield f"{path}[{_name(rule.devices)}]", _text(rule)
+        yield f"{path}[{name}]", _text(rule)
 
 
 def _below(path: str, changes: Iterable[SettingChange]) -> Iterator[SettingChange]:
@@ -130,42 +130,63 @@ def _below(path: str, changes: Iterable[SettingChange]) -> Iterator[SettingChang
 
 
 def _rule_changes(before: Follower, after: Follower, *, shown: bool) -> Iterator[SettingChange]:
-    """Yield what becomes of each selector's GPUs, then of those that two selectors share."""
+    """Yield what becomes of each selector's rule, then another order of the same selectors."""
     if before.rules == after.rules:
         return
-    steps = tuple(zip(before.predicted, after.predicted, strict=False)) if shown else ()
-    older = {rule.devices: rule for rule in before.rules}
-    newer = {rule.devices: rule for rule in after.rules}
-    for selector in sorted({*older, *newer}, key=rank):
-        sides = _made(before.rules, selector), _made(after.rules, selector)
-        taken = (step for step in steps if selector in (step[0].devices, step[1].devices))
-        seen = any(_is_step(sides, step) for step in taken) and not _both_by_claims(*sides)
-        if sides[0] != sides[1] and not seen:
-            yield from _content_changes(f"[{_name(selector)}]", *sides)
-    same = [rule for rule in after.rules if older.get(rule.devices) == rule]
-    place = {rule.devices: number for number, rule in enumerate(before.rules)}
-    for now, then in combinations(same, 2):
-        turned = place[then.devices] < place[now.devices]
-        if turned and order_counts(then, now) and (then, now) not in steps:
-            names = " and ".join(map(_name, sorted((then.devices, now.devices), key=rank)))
-            yield SettingChange(f"[{names}]", _text(then), _text(now))
+    contents = map(_content, before.predicted), map(_content, after.predicted)
+    steps = list(zip(*contents, strict=False))
+    older, newer = _by_selector(before.rules), _by_selector(after.rules)
+    for name in {**older, **newer}:
+        sides = older.get(name), newer.get(name)
+        if sides[0] != sides[1] and not _is_predicted(name, sides, steps, shown=shown):
+            yield from _content_changes(f"[{name}]", *sides)
+    orders = [name for name in older if name in newer], [name for name in newer if name in older]
+    if orders[0] != orders[1]:
+        yield SettingChange("", *(f"rules in the order {', '.join(order)}" for order in orders))
 
 
-def _made(rules: tuple[Rule, ...], selector: DeviceSelector) -> Rule | None:
-    """Return what a selector's own rule makes of its GPUs, else the others, None if several."""
-    own = next((content(rule) for rule in rules if rule.devices == selector), None)
-    return outcome(rules, selector) if own is None else own
+def _by_selector(rules: Iterable[Rule]) -> dict[str, Rule]:
+    """Return what becomes of each index, UUID and glob: the first rule that names it decides.
+
+    GPUs that no rule selects are whole.
+    """
+    made: dict[str, Rule] = {}
+    for rule in (*rules, Rule()):
+        content = _content(rule)
+        for name in _names(rule.devices):
+            made.setdefault(name, content)
+        if rule.devices.everything:
+            break
+    return made
 
 
-def _both_by_claims(before: Rule | None, after: Rule | None) -> bool:
-    """Return whether the prediction shows only how much of two rules can be claimed at most."""
-    rules = (before, after)
-    return all(rule is not None and rule.claims is not None for rule in rules)
+def _content(rule: Rule) -> Rule:
+    """Return what a rule makes of its GPUs: the rule for all of them."""
+    return rule.model_copy(update={"devices": DeviceSelector()})
 
 
-def _is_step(sides: tuple[Rule | None, Rule | None], step: tuple[Rule, Rule]) -> bool:
-    return all(
-        side is None or side == content(rule) for side, rule in zip(sides, step, strict=True)
+def _is_predicted(
+    name: str,
+    sides: tuple[Rule | None, Rule | None],
+    steps: Sequence[tuple[Rule, Rule]],
+    *,
+    shown: bool,
+) -> bool:
+    """Return whether the prediction says what becomes of a selector's GPUs.
+
+    ``steps`` are the rules before and after of the GPUs that it knows, by index; ``shown`` says
+    that it shows a change. It knows no UUID, and of claims only how much there can be at most.
+    """
+    if all(side is not None and side.claims is not None for side in sides):
+        return False
+    if name.isdecimal() and int(name) < len(steps):
+        before, after = steps[int(name)]
+        return shown or before == after
+    if name.startswith(_UUID):
+        return False
+    return shown and any(
+        all(side is None or side == rule for side, rule in zip(sides, step, strict=True))
+        for step in steps
     )
 
 
@@ -188,13 +209,15 @@ def _leaves(rule: Rule | None) -> dict[str, str]:
 
 def _text(rule: Rule | None) -> str:
     if rule is None:
-        return _VARIOUS
+        return _OTHERS
     value = rule.model_dump(mode="json", by_alias=True, exclude={"devices"}, exclude_defaults=True)
     text = ", ".join(f"{path} {text}" for path, text in sorted(flat((), value)))
     return text or (_WHOLE if rule.claims is None else _WHOLE_BY_CLAIMS)
 
 
-def _name(selector: DeviceSelector) -> str:
+def _names(selector: DeviceSelector) -> list[str]:
     if selector.everything:
-        return "all"
-    return selector.model or str((*selector.uuids, *selector.indices)[0])
+        return ["all"]
+    if selector.model is not None:
+        return [selector.model]
+    return [*selector.uuids, *map(str, selector.indices)]

@@ -90,7 +90,7 @@ def test_a_rule_for_a_model_that_the_hardware_does_not_name_shows() -> None:
 
     before = changed(profiles__w=rules(4), pools__auto__hardware=NODES)
     after = changed(profiles__w=rules(8), pools__auto__hardware=NODES)
-    expected = ("pools.auto.profile[t4*].timeSlicing.replicas", "4", "8")
+    expected = ("pools.auto.profile[T4*].timeSlicing.replicas", "4", "8")
     assert expected in settings(before, after)
     assert not compare(before, after).changes
     # What the prediction shows is not said twice.

@@ -1,0 +1,123 @@
+"""What the rules of a profile change beyond the prediction: no change is silent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from divvy.model import parse_cluster
+from divvy.plan import Difference, diff, plan
+
+U1, U2 = (f"GPU-{number * 8}-2222-3333-4444-555555555555" for number in ("1", "2"))
+HARDWARE = {"model": "A100-SXM4-40GB", "gpus": 2, "count": 1}
+WHOLE = "whole GPUs"
+OTHERS = "as the other rules say"
+
+
+def shared(replicas: int, devices: Any = "all") -> dict[str, Any]:
+    slicing = {"replicas": replicas, "resourceName": f"x{replicas}"}
+    return {"devices": devices, "timeSlicing": slicing}
+
+
+def compare(before: list[Any], after: list[Any], hardware: Any = None) -> Difference:
+    def predicted(rules: list[Any]) -> Any:
+        pool = {"profile": "p", **({"hardware": hardware} if hardware else {})}
+        return plan(parse_cluster({"profiles": {"p": rules}, "pools": {"q": pool}}), "test")
+
+    return diff(predicted(before), predicted(after))
+
+
+def changes(before: list[Any], after: list[Any], hardware: Any = None) -> list[tuple[str, ...]]:
+    found = compare(before, after, hardware).settings
+    return [(one.path.removeprefix("pools.q.profile"), one.before, one.after) for one in found]
+
+
+def text(replicas: int) -> str:
+    return f"timeSlicing.replicas {replicas}, timeSlicing.resourceName x{replicas}"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (
+            [shared(4)],
+            [shared(6)],
+            [
+                ("[all].timeSlicing.replicas", "4", "6"),
+                ("[all].timeSlicing.resourceName", "x4", "x6"),
+            ],
+        ),
+        ([shared(4, [0])], [shared(4, [1])], [("[0]", text(4), OTHERS), ("[1]", OTHERS, text(4))]),
+        ([shared(4, "A100*")], [{}], [("[A100*]", text(4), OTHERS)]),
+        (
+            [shared(4, [0]), shared(6, "T4*")],
+            [shared(6, "T4*"), shared(4, [0])],
+            [("", "rules in the order 0, T4*, all", "rules in the order T4*, 0, all")],
+        ),
+    ],
+)
+def test_names_what_becomes_of_each_selector(
+    before: list[Any], after: list[Any], expected: list[tuple[str, ...]]
+) -> None:
+    assert changes(before, after) == expected
+
+
+def test_shows_uuids_that_change_places_beside_gpus_that_stay() -> None:
+    """The prediction, which knows no UUID, shows the same devices before and after."""
+    before = [shared(4, [0, U1]), {**shared(6, [1, U2]), "mig": {"3g.20gb": 2}}]
+    after = [shared(4, [0, U2]), {**shared(6, [1, U1]), "mig": {"3g.20gb": 2}}]
+    assert not compare(before, after, HARDWARE).changes
+    six = f"mig.layout.3g.20gb 2, {text(6)}"
+    assert sorted(changes(before, after, HARDWARE))[1:] == [
+        (f"[{U1}]", text(4), six),
+        (f"[{U2}]", six, text(4)),
+    ]
+
+
+def test_does_not_repeat_what_the_prediction_shows() -> None:
+    whole = {"devices": [0]}
+    for before, after in (
+        ([shared(4)], [shared(6)]),
+        ([shared(4, [0])], [whole]),
+        ([shared(4, "A100*"), shared(6, "T4*")], [shared(8, "A100*"), shared(6, "T4*")]),
+    ):
+        difference = compare(before, after, HARDWARE)
+        assert difference.changes
+        assert difference.settings == ()
+
+
+_SELECTORS = st.sampled_from(["all", "A100*", "*40GB", "T4*", [0], [1], [0, 1], [U1], [U2]])
+# A rule for all GPUs stands last, and once.
+_RULES = st.lists(
+    st.builds(shared, st.sampled_from([4, 6]), _SELECTORS),
+    min_size=1,
+    max_size=4,
+    unique_by=lambda rule: str(rule["devices"]),
+).map(lambda rules: sorted(rules, key=lambda rule: rule["devices"] == "all"))
+
+
+@given(_RULES, _RULES)
+def test_no_change_means_that_every_gpu_is_decided_alike(
+    before: list[dict[str, Any]], after: list[dict[str, Any]]
+) -> None:
+    if compare(before, after):
+        return
+    older, newer = (
+        parse_cluster({"profiles": {"p": rules}, "pools": {"q": {"profile": "p"}}}).profiles["p"]
+        for rules in (before, after)
+    )
+    for index in (0, 1, 7):
+        for uuid in (U1, U2, ""):
+            for model in (("NVIDIA A100-SXM4-40GB",), ("Tesla T4", "T4"), ("NVIDIA H100",)):
+                made = [
+                    next(
+                        (rule for rule in side.rules if rule.devices.takes(index, uuid, model)),
+                        None,
+                    )
+                    for side in (older, newer)
+                ]
+                contents = [rule and rule.model_dump(exclude={"devices"}) for rule in made]
+                assert contents[0] == contents[1], (index, uuid, model)
