@@ -73,7 +73,9 @@ class Agent:
             on_scan=self._health.on_scan,
         )
         pod_resources = PodResources(settings.pod_resources_socket)
-        self.holders = DeviceHolders(pod_resources, settings.plugin_folder, saved.forgotten)
+        self.holders = DeviceHolders(
+            pod_resources, settings.plugin_folder, settings.own_pod, saved.remembered
+        )
         self._advertiser = Advertiser(
             settings, self.driver, self._health, self.holders, self._wake.soon
         )
@@ -106,7 +108,10 @@ class Agent:
             self.claims.limits,
         )
         self.share_accounts = ShareAccounts(
-            self.driver, self.holders, settings.state_folder, lambda: self.claims.share_ids
+            self.driver,
+            self.holders,
+            self._advertiser.injection.share_folder,
+            lambda: self.claims.share_ids,
         )
         self.status: NodeStatus | None = None
 
@@ -253,7 +258,7 @@ class Agent:
             observed,
             self._node,
             self._health.health,
-            self.holders.forgotten,
+            self.holders.remembered,
             now,
         )
 
@@ -308,6 +313,7 @@ class Agent:
             *(() if snapshot is None else snapshot.unreadable),
             self._advertiser.injection.problem,
             self.claims.problem,
+            self._record.problem,
             *self._problems.values(),
             *self._loops.problems,
         )
@@ -321,7 +327,11 @@ class Agent:
             driver="" if snapshot is None else snapshot.driver_version,
             simulated=snapshot is not None and snapshot.simulated,
             gpus=gpu_states(
-                snapshot, self._record.decisions, self._health.health, self.claims.status(snapshot)
+                snapshot,
+                self._record.decisions,
+                self._health.health,
+                self.claims.status(snapshot),
+                self.holders.forgotten,
             ),
             resources=healthy_counts(resources),
         )

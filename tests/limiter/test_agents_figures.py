@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from divvy.agent.inject.share_folder import ShareFolder
 from divvy.agent.memory.shares import ShareAccounts
 from tests.agent.devices import gpu, snapshot
 from tests.limiter.tenant import line, tell
@@ -41,7 +42,11 @@ def test_a_contexts_memory_is_charged(tenants, driver, tmp_path):
         one = gpu(0)
         object.__setattr__(one, "uuid", uuid)
         node: Any = SimpleNamespace(snapshot=snapshot(one), processes=processes)
-        accounts = ShareAccounts(node, SimpleNamespace(), tmp_path / "state")  # type: ignore[arg-type]
+        accounts = ShareAccounts(
+            node,
+            SimpleNamespace(),  # type: ignore[arg-type]
+            ShareFolder(tmp_path / "tenants", tmp_path / "state"),
+        )
         loop = asyncio.create_task(accounts.run())
         await asyncio.sleep(3.5)
         assert not loop.done()

@@ -24,8 +24,9 @@ from divvy.agent.inject.claim_cdi import ClaimEdits
 from divvy.agent.inject.driver_files import find_driver_files
 from divvy.agent.inject.hook import Hook, hook_call, install_hook, remove_older
 from divvy.agent.inject.installed_files import all_there
-from divvy.agent.inject.limiter import Limiter, install_limiter, lay_share, limiters
+from divvy.agent.inject.limiter import Limiter, install_limiter, limiters
 from divvy.agent.inject.problem import InjectionProblem
+from divvy.agent.inject.share_folder import ShareFolder
 from divvy.agent.settings import Settings
 from divvy.model.contract import CDI_KIND, limited_cdi_file, limited_cdi_kind
 
@@ -49,6 +50,7 @@ class Injection:
         self._devices: dict[str, ContainerEdits] = {}
         self._claims: ClaimEdits | None = None
         self._limiter_problem = "the limiter is not installed yet"
+        self.share_folder = ShareFolder(settings.share_folder, settings.state_folder)
         self.by_cdi = False
         self.problem = ""
 
@@ -155,7 +157,7 @@ class Injection:
         uuids = [share.uuid for share in shares]
         self._require_described(uuids)
         try:
-            files = lay_share(self._settings.state_folder, device_ids, shares)
+            files = self.share_folder.lay(device_ids, shares)
         except InjectionProblem as problem:
             raise Refused(str(problem)) from problem
         if self.by_cdi:

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from divvy.agent.inject.account import (
     read_account,
     write_beyond,
 )
-from divvy.agent.inject.page import cut_page
+from divvy.agent.inject.share_folder import ShareFolder
 from divvy.agent.kubelet.device_holders import DeviceHolders, HoldersUnknown
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.process import DriverProblem
@@ -32,7 +32,8 @@ _LOOK_SECONDS = 1.0
 _CLEAN_LOOKS = 60
 _PROC = Path("/proc")
 _DEVICE = re.compile(
-    r"^device (\S+) memory (\d+) compute \S+ weight \d+ page (\S+) oversubscribed \S+$",
+    # A newer agent may have more to say of a device.
+    r"^device (\S+) memory (\d+) compute \S+ weight \d+ page \S+ oversubscribed \S+( .*)?$",
     re.MULTILINE,
 )
 
@@ -44,23 +45,23 @@ class ShareFigures:
     device_ids: tuple[str, ...]
     limits: Mapping[str, int]
     figures: Figures
+    folder: Path = Path()
 
 
 class ShareAccounts:
-    """Looks after the accounts below the state folder; needs the host's PIDs."""
+    """Looks after the accounts of shares; needs the host's PIDs."""
 
     def __init__(
         self,
         driver: Driver,
         holders: DeviceHolders,
-        state_folder: Path,
+        share_folder: ShareFolder,
         claimed: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
         self._driver = driver
         self._holders = holders
         self._claimed = claimed
-        self._shares = state_folder / "shares"
-        self._pages = state_folder / "pages"
+        self._share_folder = share_folder
         self._earlier: dict[str, Look] = {}
         self._told: frozenset[str] = frozenset()
         self.figures: Mapping[str, ShareFigures] = {}
@@ -72,13 +73,13 @@ class ShareAccounts:
         looks = 0
         while True:
             await next_tick(_LOOK_SECONDS)
-            names = self._names()
-            self._told &= frozenset(names)
-            if not names:
+            shares = self._laid()
+            self._told &= frozenset(shares)
+            if not shares:
                 self.figures, self.unreadable = {}, {}
                 continue
             # In a thread: how long a look takes is in the hands of those whose files they are.
-            before = await asyncio.to_thread(self._before, names)
+            before = await asyncio.to_thread(self._before, shares)
             uses = await self._uses()
             self._earlier, self.figures = await asyncio.to_thread(self._after, before, uses)
             looks += 1
@@ -86,27 +87,24 @@ class ShareAccounts:
                 with contextlib.suppress(HoldersUnknown):
                     await self._clean()
 
-    def _names(self) -> list[str]:
-        try:
-            return [path.name for path in self._shares.iterdir()]
-        except OSError:
-            return []  # there has been no share yet
+    def _laid(self) -> dict[str, Path]:
+        """Return the folders of all shares by name."""
+        folders = self._share_folder.folders
+        return {path.name: path for folder in folders for path in folder.glob("shares/*")}
 
-    def _before(self, names: list[str]) -> dict[str, ShareFigures]:
-        for page in self._pages.glob("*/*"):
-            cut_page(page)
+    def _before(self, shares: Mapping[str, Path]) -> dict[str, ShareFigures]:
+        self._share_folder.tidy()
         unreadable: dict[str, tuple[str, ...]] = {}
-        found = self._read(names, unreadable)
+        found = self._read(shares, unreadable)
         self.unreadable = unreadable
         return found
 
     def _read(
-        self, names: Iterable[str], unreadable: dict[str, tuple[str, ...]]
+        self, shares: Mapping[str, Path], unreadable: dict[str, tuple[str, ...]]
     ) -> dict[str, ShareFigures]:
         """Read the accounts of shares; those of another format go into ``unreadable``."""
         found = {}
-        for name in names:
-            folder = self._shares / name
+        for name, folder in shares.items():
             try:
                 limits = _DEVICE.findall((folder / "limits").read_text())
                 figures = read_account(folder / "account")
@@ -116,8 +114,8 @@ class ShareAccounts:
                 continue
             except (OSError, AccountProblem):
                 continue  # being made, or spoilt by its tenant: then it holds only the tenant up
-            sizes = {uuid: int(size) for uuid, size, _ in limits}
-            found[name] = ShareFigures(_device_ids(folder), sizes, figures)
+            sizes = {uuid: int(size) for uuid, size, *_ in limits}
+            found[name] = ShareFigures(_device_ids(folder), sizes, figures, folder)
         return found
 
     def _tell(self, name: str, problem: OtherFormat) -> None:
@@ -129,7 +127,7 @@ class ShareAccounts:
     def _after(
         self, before: Mapping[str, ShareFigures], uses: list[tuple[InNamespace, str, int]]
     ) -> tuple[dict[str, Look], dict[str, ShareFigures]]:
-        after = self._read(before, {})
+        after = self._read({name: share.folder for name, share in before.items()}, {})
         looked: dict[str, Look] = {}
         for name, share in after.items():
             devices = {uuid: at for at, uuid in enumerate(share.limits)}
@@ -145,7 +143,7 @@ class ShareAccounts:
                 for slot in share.figures.slots
             }
             with contextlib.suppress(AccountProblem):
-                write_beyond(self._shares / name / "account", figures, (0,) * MAX_DEVICES)
+                write_beyond(share.folder / "account", figures, (0,) * MAX_DEVICES)
         return looked, after
 
     async def _uses(self) -> list[tuple[InNamespace, str, int]]:
@@ -170,14 +168,14 @@ class ShareAccounts:
     async def _clean(self) -> None:
         """Remove the files of shares that no container holds and no process uses."""
         held = {holder.device_id for holder in await self._holders.holders()} | self._claimed()
-        for folder in self._shares.glob("*"):
-            share = self.figures.get(folder.name)
+        for name, folder in self._laid().items():
+            share = self.figures.get(name)
             of = _device_ids(folder)
             # A container holds all replicas of its share, or none.
             is_held = bool(of) and held.issuperset(of)
             if not is_held and not (share and share.figures.slots):
                 shutil.rmtree(folder, ignore_errors=True)
-                for page in self._pages.glob(f"*/{folder.name}-*"):
+                for page in folder.parent.parent.glob(f"pages/*/{name}-*"):
                     _remove(page)
 
 

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from divvy.agent.decide.share import Compute, DeviceShare
-from divvy.agent.inject.limiter import lay_share
+from divvy.agent.inject.limiter import write_share
+from divvy.agent.inject.share_folder import ShareFolder
 from divvy.agent.kubelet.device_holders import HoldersUnknown
 from divvy.agent.memory.shares import ShareAccounts, in_namespace
 
@@ -49,6 +50,11 @@ class Held:
         return tuple(SimpleNamespace(device_id=each) for each in self.device_ids)
 
 
+def on_disk(folder: Path) -> ShareFolder:
+    """Return where an agent finds the files of shares that one before it laid."""
+    return ShareFolder(folder / "tenants", folder)
+
+
 async def cleaned(
     folder: Path,
     held: Held,
@@ -59,7 +65,7 @@ async def cleaned(
     monkeypatch.setattr("divvy.agent.memory.shares._LOOK_SECONDS", 0.01)
     monkeypatch.setattr("divvy.agent.memory.shares._CLEAN_LOOKS", 1)
     driver: Any = SimpleNamespace(snapshot=None)
-    accounts = ShareAccounts(driver, held, folder, lambda: claimed)  # type: ignore[arg-type]
+    accounts = ShareAccounts(driver, held, on_disk(folder), lambda: claimed)  # type: ignore[arg-type]
     loop = asyncio.create_task(accounts.run())
     await asyncio.sleep(0.5)
     assert not loop.done()
@@ -71,7 +77,7 @@ def test_the_files_of_a_share_go_when_nobody_holds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoilt: bool
 ) -> None:
     share = DeviceShare("GPU-0", 1000, Compute.SHARE, 25, "page")
-    lay_share(tmp_path, ["GPU-0::0"], [share])
+    write_share(tmp_path, ["GPU-0::0"], [share])
     (folder,) = (tmp_path / "shares").iterdir()
     (tmp_path / "pages/GPU-0/page").rename(tmp_path / f"pages/GPU-0/{folder.name}-0")
     if spoilt:
@@ -89,7 +95,7 @@ def test_the_files_of_a_share_go_when_nobody_holds_it(
 def test_a_share_of_two_replicas_goes_although_one_of_them_is_held_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lay_share(tmp_path, ["GPU-0::0", "GPU-0::1"], [DeviceShare("GPU-0", 2000)])
+    write_share(tmp_path, ["GPU-0::0", "GPU-0::1"], [DeviceShare("GPU-0", 2000)])
     (folder,) = (tmp_path / "shares").iterdir()
     held = Held()
     held.device_ids = ("GPU-0::0", "GPU-0::1")
@@ -108,8 +114,8 @@ def test_an_account_of_another_format_is_told_once_and_shown_until_it_is_sound(
     content: bytes,
 ) -> None:
     monkeypatch.setattr("divvy.agent.memory.shares._LOOK_SECONDS", 0.01)
-    lay_share(tmp_path, ["GPU-0::0"], [DeviceShare("GPU-0", 1000)])
-    lay_share(tmp_path, ["GPU-0::1"], [DeviceShare("GPU-0", 1000)])
+    write_share(tmp_path, ["GPU-0::0"], [DeviceShare("GPU-0", 1000)])
+    write_share(tmp_path, ["GPU-0::1"], [DeviceShare("GPU-0", 1000)])
     (folder,) = (
         each
         for each in (tmp_path / "shares").iterdir()
@@ -123,7 +129,7 @@ def test_an_account_of_another_format_is_told_once_and_shown_until_it_is_sound(
 
     async def look() -> None:
         driver = SimpleNamespace(snapshot=None)
-        accounts = ShareAccounts(driver, Held(), tmp_path)  # type: ignore[arg-type]
+        accounts = ShareAccounts(driver, Held(), on_disk(tmp_path))  # type: ignore[arg-type]
         loop = asyncio.create_task(accounts.run())
         await until(lambda: accounts.unreadable == {folder.name: ("GPU-0::0",)})
         await until(lambda: len(accounts.figures) == 1)
@@ -149,7 +155,7 @@ def test_the_files_of_a_claims_share_stay_while_it_is_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kubelet shows no device of a claim."""
-    lay_share(tmp_path, ["claim:uid"], [DeviceShare("GPU-0", 1000, Compute.SHARE, 25, "page")])
+    write_share(tmp_path, ["claim:uid"], [DeviceShare("GPU-0", 1000, Compute.SHARE, 25, "page")])
     (folder,) = (tmp_path / "shares").iterdir()
     asyncio.run(cleaned(tmp_path, Held(), monkeypatch, frozenset({"claim:uid"})))
     assert folder.exists()
@@ -162,7 +168,7 @@ def test_a_share_can_be_given_after_its_files_were_removed_by_hand(
 ) -> None:
     """The container runtime makes folders of the files that it is to mount and does not find."""
     share = DeviceShare("GPU-0", 1000, Compute.SHARE, 25, "page")
-    lay_share(tmp_path, ["GPU-0::0"], [share])
+    write_share(tmp_path, ["GPU-0::0"], [share])
     (folder,) = (tmp_path / "shares").iterdir()
     name = f"{folder.name}-0"
     for file in (folder / "limits", folder / "account", tmp_path / "pages/GPU-0" / name):
@@ -170,11 +176,11 @@ def test_a_share_can_be_given_after_its_files_were_removed_by_hand(
         file.mkdir()
     asyncio.run(cleaned(tmp_path, Held(), monkeypatch))
     share = DeviceShare("GPU-0", 1000, Compute.SHARE, 25, name)
-    lay_share(tmp_path, ["GPU-0::0"], [share])
+    write_share(tmp_path, ["GPU-0::0"], [share])
 
 
 def test_no_other_user_of_the_node_reaches_a_tenants_files(tmp_path: Path) -> None:
     """Root in a container can write a program into its account, and give it the rights of root."""
-    lay_share(tmp_path, ["GPU-0::0"], [DeviceShare("GPU-0", 1000, Compute.SHARE, 25, "page")])
+    write_share(tmp_path, ["GPU-0::0"], [DeviceShare("GPU-0", 1000, Compute.SHARE, 25, "page")])
     for name in ("shares", "pages"):
         assert (tmp_path / name).stat().st_mode & 0o077 == 0
