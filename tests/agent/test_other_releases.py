@@ -25,21 +25,9 @@ from divvy.agent.inject.account import create_account
 from divvy.agent.inject.share_folder import ShareFolder
 from divvy.agent.memory.shares import ShareAccounts
 from divvy.model.claims import Claims
+from tests.agent.widened import widened
 
 EARLIER = Path(__file__).parent / "earlier"
-# Objects that are no values of a type but map names of the node to something.
-_MAPS = {"labels", "assignment", "last_seen", "mig", "counters", "consumes"}
-_MAPS_OF_OBJECTS = {"applied"}
-
-
-def widened(value: Any, key: str = "") -> Any:
-    """Return a file's content with one more field in every object."""
-    if isinstance(value, list):
-        return [widened(each) for each in value]
-    if not isinstance(value, dict) or key in _MAPS:
-        return value
-    wide = {name: widened(each, name) for name, each in value.items()}
-    return wide if key in _MAPS_OF_OBJECTS else {**wide, "newer": {"than": "this"}}
 
 
 def as_it_was(text: str) -> str:
