@@ -111,7 +111,8 @@ class Agent:
             self.driver,
             self.holders,
             self._advertiser.injection.share_folder,
-            lambda: self.claims.share_ids,
+            settings.container_logs,
+            lambda: self.claims.share_pods,
         )
         self.status: NodeStatus | None = None
 

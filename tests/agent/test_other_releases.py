@@ -104,7 +104,9 @@ def test_reads_the_limits_of_another_release(tmp_path: Path, more: str) -> None:
     (folder / "limits").write_text(text.replace("\n", f"{more}\n"))
     create_account(folder / "account")
     nothing: Any = SimpleNamespace(snapshot=None)
-    accounts = ShareAccounts(nothing, nothing, ShareFolder(tmp_path / "tenants", tmp_path))
+    accounts = ShareAccounts(
+        nothing, nothing, ShareFolder(tmp_path / "tenants", tmp_path), tmp_path
+    )
     found = accounts._read({"4711": folder}, {})
     assert found["4711"].limits == {"GPU-1": 6291456000}
     assert found["4711"].device_ids == ("GPU-1::0", "GPU-1::1")

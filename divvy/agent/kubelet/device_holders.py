@@ -72,6 +72,11 @@ class DeviceHolders:
         return tuple(holder for holder in self._before if holder.pod in self._pods)
 
     @property
+    def last(self) -> tuple[Holder, ...]:
+        """Return who held a device at the last look, without another one."""
+        return self._last
+
+    @property
     def suspects(self) -> Mapping[str, Holder]:
         """Return who may hold what the kubelet takes for free, by device ID.
 

@@ -11,8 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from divvy.agent.decide.beyond import InNamespace, Look, NvmlUse, beyond, settled
+from divvy.agent.decide.beyond import InNamespace, Look, NvmlUse, beyond, outside, settled
 from divvy.agent.decide.hardware import Gpu
+from divvy.agent.decide.holders import Holder
+from divvy.agent.decide.memory_limit import Container, Member, containers_by_id, is_of
 from divvy.agent.decide.share import MAX_DEVICES
 from divvy.agent.inject.account import (
     AccountProblem,
@@ -23,6 +25,7 @@ from divvy.agent.inject.account import (
 )
 from divvy.agent.inject.share_folder import ShareFolder
 from divvy.agent.kubelet.device_holders import DeviceHolders, HoldersUnknown
+from divvy.agent.memory.processes import find_process
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.process import DriverProblem
 from divvy.agent.ticks import next_tick
@@ -48,6 +51,16 @@ class ShareFigures:
     folder: Path = Path()
 
 
+@dataclass(frozen=True)
+class _Use:
+    """What NVML tells of one process in a container, in bytes on one device."""
+
+    process: InNamespace
+    where: Member
+    uuid: str
+    used: int
+
+
 class ShareAccounts:
     """Looks after the accounts of shares; needs the host's PIDs."""
 
@@ -56,12 +69,16 @@ class ShareAccounts:
         driver: Driver,
         holders: DeviceHolders,
         share_folder: ShareFolder,
-        claimed: Callable[[], frozenset[str]] = frozenset,
+        container_logs: Path,
+        claimed: Callable[[], Mapping[str, tuple[Holder, ...]]] = dict,
     ) -> None:
         self._driver = driver
         self._holders = holders
         self._claimed = claimed
         self._share_folder = share_folder
+        self._container_logs = container_logs
+        self._containers: Mapping[str, Container] = {}
+        self._outside: dict[str, tuple[int, ...]] = {}
         self._earlier: dict[str, Look] = {}
         self._told: frozenset[str] = frozenset()
         self.figures: Mapping[str, ShareFigures] = {}
@@ -81,7 +98,8 @@ class ShareAccounts:
             # In a thread: how long a look takes is in the hands of those whose files they are.
             before = await asyncio.to_thread(self._before, shares)
             uses = await self._uses()
-            self._earlier, self.figures = await asyncio.to_thread(self._after, before, uses)
+            whose = self._whose(before)
+            self.figures = await asyncio.to_thread(self._after, before, uses, whose)
             looks += 1
             if looks % _CLEAN_LOOKS == 0:
                 with contextlib.suppress(HoldersUnknown):
@@ -125,28 +143,84 @@ class ShareAccounts:
             _log.warning("%s: the figures of this share are not known", problem)
 
     def _after(
-        self, before: Mapping[str, ShareFigures], uses: list[tuple[InNamespace, str, int]]
-    ) -> tuple[dict[str, Look], dict[str, ShareFigures]]:
+        self,
+        before: Mapping[str, ShareFigures],
+        uses: list[_Use],
+        whose: Mapping[str, tuple[Holder, ...]],
+    ) -> dict[str, ShareFigures]:
         after = self._read({name: share.folder for name, share in before.items()}, {})
+        own = self._own(after, uses, whose)
+        slots = {name: (_slots(before[name]), _slots(after[name])) for name in own}
+        # In any share of its own: a container may have two.
+        slotted = {
+            use.process
+            for name, mine in own.items()
+            for use in mine
+            if any(use.process in look for look in slots[name])
+        }
         looked: dict[str, Look] = {}
-        for name, share in after.items():
-            devices = {uuid: at for at, uuid in enumerate(share.limits)}
-            of_share = [
-                NvmlUse(process, devices[uuid], used)
-                for process, uuid, used in uses
-                if uuid in devices
-            ]
-            now = looked[name] = beyond(of_share, _slots(before[name]), _slots(share), MAX_DEVICES)
+        unslotted: dict[str, tuple[int, ...]] = {}
+        for name, mine in own.items():
+            now = looked[name] = beyond(mine, *slots[name], MAX_DEVICES)
+            unslotted[name] = outside(mine, slotted, MAX_DEVICES)
             agreed = settled(now, self._earlier.get(name, {}))
             figures = {
                 slot: agreed[InNamespace(slot.pid_namespace, slot.pid)]
-                for slot in share.figures.slots
+                for slot in after[name].figures.slots
             }
+            # A process that ends loses its slot before NVML forgets it.
+            earlier = self._outside.get(name, (0,) * MAX_DEVICES)
+            both = tuple(map(min, unslotted[name], earlier))
             with contextlib.suppress(AccountProblem):
-                write_beyond(share.folder / "account", figures, (0,) * MAX_DEVICES)
-        return looked, after
+                write_beyond(after[name].folder / "account", figures, both)
+        self._earlier, self._outside = looked, unslotted
+        return after
 
-    async def _uses(self) -> list[tuple[InNamespace, str, int]]:
+    def _own(
+        self,
+        shares: Mapping[str, ShareFigures],
+        uses: list[_Use],
+        whose: Mapping[str, tuple[Holder, ...]],
+    ) -> dict[str, list[NvmlUse]]:
+        """Return what processes of each share's own containers use, where these are known."""
+        containers = self._named({use.where.container_id for use in uses})
+        own: dict[str, list[NvmlUse]] = {}
+        for name, share in shares.items():
+            if not whose[name]:
+                continue  # what was told stays
+            devices = {uuid: at for at, uuid in enumerate(share.limits)}
+            own[name] = [
+                NvmlUse(use.process, devices[use.uuid], use.used)
+                for use in uses
+                if use.uuid in devices
+                and is_of(use.where, containers.get(use.where.container_id), whose[name])
+            ]
+        return own
+
+    def _whose(self, shares: Mapping[str, ShareFigures]) -> dict[str, tuple[Holder, ...]]:
+        """Return who has each share, as far as it is known."""
+        claimed, last = self._claimed(), self._holders.last
+        held: dict[str, list[Holder]] = {}
+        for holder in last:
+            held.setdefault(holder.device_id, []).append(holder)
+        return {
+            name: tuple(
+                holder
+                for device_id in share.device_ids
+                for holder in (*held.get(device_id, ()), *claimed.get(device_id, ()))
+            )
+            for name, share in shares.items()
+        }
+
+    def _named(self, container_ids: set[str]) -> Mapping[str, Container]:
+        """Return containers by their IDs; those that are known need no other look."""
+        if not container_ids <= self._containers.keys():
+            with contextlib.suppress(OSError):
+                names = [link.name for link in self._container_logs.iterdir()]
+                self._containers = containers_by_id(names)
+        return self._containers
+
+    async def _uses(self) -> list[_Use]:
         uses = []
         gpus = () if self._driver.snapshot is None else self._driver.snapshot.gpus
         for gpu in gpus:
@@ -155,19 +229,21 @@ class ShareAccounts:
                     uses += await self._uses_of(gpu)
         return uses
 
-    async def _uses_of(self, gpu: Gpu) -> list[tuple[InNamespace, str, int]]:
+    async def _uses_of(self, gpu: Gpu) -> list[_Use]:
         by_gi = {instance.gi: instance.uuid for instance in gpu.instances}
         uses = []
         for listed in await self._driver.processes(gpu):
-            process = in_namespace(listed["pid"] or 0)
-            if process is not None:
+            process, found = in_namespace(listed["pid"] or 0), find_process(listed["pid"] or 0)
+            if process is not None and found is not None:
                 device = by_gi.get(listed["gi"] or 0) or gpu.uuid
-                uses.append((process, device, (listed["used_mib"] or 0) << 20))
+                used = (listed["used_mib"] or 0) << 20
+                uses.append(_Use(process, found[1], device, used))
         return uses
 
     async def _clean(self) -> None:
         """Remove the files of shares that no container holds and no process uses."""
-        held = {holder.device_id for holder in await self._holders.holders()} | self._claimed()
+        held = {holder.device_id for holder in await self._holders.holders()}
+        held |= self._claimed().keys()
         for name, folder in self._laid().items():
             share = self.figures.get(name)
             of = _device_ids(folder)
