@@ -131,6 +131,13 @@ class Claims:
         return {**{claim_id(uid): () for uid in self._preparation.written()}, **known}
 
     @property
+    def limiters(self) -> frozenset[str] | None:
+        """Return the versions of the limiter that claims have, None where that is not known."""
+        if self._store.damage:
+            return None
+        return frozenset(claim.limiter for claim in self.record.claims.values())
+
+    @property
     def problem(self) -> str:
         """Say what keeps claims from being served, "" where nothing does."""
         problems = (self._store.damage, self._save_problem, self._server.problem)

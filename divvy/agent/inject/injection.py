@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
@@ -130,6 +132,27 @@ class Injection:
     def limiter(self) -> str:
         """Return the version of this image's limiter, "" where it is not installed yet."""
         return "" if self._limiter is None else self._limiter.version
+
+    def remove_limiters(self, used: frozenset[str]) -> None:
+        """Remove the limiters of earlier images but those that containers may start with.
+
+        First what describes one: whose folder is there is described again.
+        """
+        for limiter in self.earlier_limiters:
+            if limiter.version not in used:
+                _log.info("no container has limiter %s any more", limiter.version)
+                file = self._settings.cdi_folder / limited_cdi_file(limiter.version)
+                with suppress(OSError):
+                    file.unlink(missing_ok=True)
+                    shutil.rmtree(limiter.folder)
+
+    @property
+    def earlier_limiters(self) -> tuple[Limiter, ...]:
+        """Return the limiters of earlier images, none before this image's is installed."""
+        if self._limiter is None:
+            return ()
+        found = limiters(self._settings.state_folder)
+        return tuple(limiter for limiter in found if limiter != self._limiter)
 
     def claim_edits(self, snapshot: Snapshot) -> ClaimEdits:
         """Return what containers of claims get of a snapshot; raises InjectionProblem.

@@ -40,8 +40,8 @@ class Limiter:
 def install_limiter(source: Path, folder: Path) -> Limiter:
     """Copy the image's libraries below ``folder``; raises InjectionProblem.
 
-    Those of earlier images stay: the files of a share are for the limiter that was installed when
-    they were written, and a container that starts again has them as they were.
+    Those of earlier images stay as long as a container may start with them: the files of a share
+    are for the limiter that was installed when they were written.
     """
     try:
         contents = {name: (source / name).read_bytes() for name in LIBRARIES}

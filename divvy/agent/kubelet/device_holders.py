@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
@@ -19,6 +19,7 @@ from divvy.agent.decide.kubelet_checkpoint import (
 )
 from divvy.agent.kubelet.api import deviceplugin_pb2 as api
 from divvy.agent.kubelet.pod_resources import PodResources
+from divvy.model.contract import limited_version
 
 CHECKPOINT = "kubelet_internal_checkpoint"
 _SILENT = "the kubelet does not answer"
@@ -159,6 +160,18 @@ class DeviceHolders:
             return frozenset()
         return frozenset(key for key, answer in answers.items() if not _may_have_limiter(answer))
 
+    def limiters(self) -> frozenset[str] | None:
+        """Return the versions of the limiter that containers may start with, None where unknown.
+
+        A container is made again of the answer to its Allocate, for as long as its pod lives.
+        """
+        try:
+            answers = allocate_answers(self._checkpoint.read_bytes())
+            decoded = map(api.ContainerAllocateResponse.FromString, answers.values())
+            return frozenset(version for each in decoded for version in _limiters(each))
+        except (OSError, UnreadableCheckpoint, DecodeError):
+            return None
+
     def _forgotten(self, known: tuple[Holder, ...], pods: frozenset[str]) -> tuple[Holder, ...]:
         """Return whom the kubelet before showed, and this one has forgotten."""
         kubelet = _version(self._socket)
@@ -197,6 +210,12 @@ class DeviceHolders:
             return await self._pod_resources.allocatable()
         except grpc.RpcError as error:
             raise HoldersUnknown(_SILENT) from error
+
+
+def _limiters(answer: api.ContainerAllocateResponse) -> Iterator[str]:
+    names = (device.name for device in answer.cdi_devices)
+    paths = (mount.host_path for mount in answer.mounts)
+    return filter(None, (limited_version(name) for name in (*names, *paths)))
 
 
 def _may_have_limiter(answer: bytes) -> bool:
