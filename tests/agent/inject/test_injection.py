@@ -291,7 +291,7 @@ def test_removes_limiters_that_no_container_can_start_with(settings: Settings) -
         injection = installed(settings)
         injection.renew(BOTH, WITH_CDI)
         versions.append(injection.limiter)
-    first, second, third = versions
+    _, second, third = versions
 
     def left() -> tuple[set[str], set[str]]:
         files = settings.cdi_folder.glob("divvy.gpu-limited-gpu-*.json")
