@@ -190,7 +190,7 @@ def test_a_hanging_image_is_given_up(container: Container, hanging: Path) -> Non
 def test_gives_a_hanging_image_up_whoever_sends_signals(
     container: Container, hanging: Path
 ) -> None:
-    """A neighbour in the pod's PID namespace may signal the hook; its wait goes on, not anew."""
+    """A neighbour in the pod's PID namespace may signal the hook; each ends no more than a look."""
     container.program = hanging
     with _at_work(container) as (hook, _):
         signals = 0

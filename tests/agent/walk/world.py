@@ -136,6 +136,8 @@ class World(Tenants):
         way = self.random.choice(("lost", "lost", "half", "kept"))
         ready = self.random.choice((0, 0, 2.0))
         agent_first = self.random.random() < 0.5
+        # Mostly it has seen who holds what, and what it then does about that is a change.
+        await asyncio.sleep(self.random.choice((0, 7, 7)))
         async with self._moving:
             await self.away()
             kubelet = self.node.kubelet
@@ -154,6 +156,8 @@ class World(Tenants):
                 await self.node.start()
         self.oracle.touch()
         self.later(ready, self._kubelet_has_pods)
+        if self.random.random() < 0.6:
+            await self.edit()
         first = "agent" if agent_first else "kubelet"
         return f"checkpoint {way}, pods after {ready} s, {first} first"
 
