@@ -100,7 +100,6 @@ class ShareFolder:
         self, device_ids: Sequence[str], shares: Sequence[DeviceShare], needed: int
     ) -> tuple[Mount, ...]:
         for _ in range(_TRIES):
-            self._cut()
             self._fit(needed)
             try:
                 return write_share(self._folder, device_ids, shares)
@@ -108,6 +107,7 @@ class ShareFolder:
                 if error.errno != errno.ENOSPC:
                     raise
                 problem = error
+            self._cut()
         raise problem
 
     def _cut(self) -> None:

@@ -137,7 +137,11 @@ class World(Tenants):
         ready = self.random.choice((0, 0, 2.0))
         agent_first = self.random.random() < 0.5
         # Mostly it has seen who holds what, and what it then does about that is a change.
-        await asyncio.sleep(self.random.choice((0, 7, 7)))
+        if self.random.random() < 0.7:
+            await self.settle()
+            for _ in range(3):
+                await self.admit()
+            await asyncio.sleep(7)
         async with self._moving:
             await self.away()
             kubelet = self.node.kubelet
@@ -156,8 +160,10 @@ class World(Tenants):
                 await self.node.start()
         self.oracle.touch()
         self.later(ready, self._kubelet_has_pods)
-        if self.random.random() < 0.6:
+        if self.random.random() < 0.7:
             await self.edit()
+        else:
+            await self.admit()
         first = "agent" if agent_first else "kubelet"
         return f"checkpoint {way}, pods after {ready} s, {first} first"
 
