@@ -76,7 +76,8 @@ def test_keeps_devices_when_agent_and_kubelet_end_together(changed: str) -> None
 
     async def scene() -> None:
         async with agent_node(1, SEVEN) as node:
-            await node.offered(MIG, 7)
+            node.patience = 60  # for machines that are busy
+            await node.offered(MIG, 7, 90)
             await node.kubelet.admit("team/notebook", MIG)
             (device,) = node.kubelet.held("team/notebook")[MIG]
             await asyncio.sleep(11)  # longer than an Allocate is remembered
@@ -122,7 +123,8 @@ def test_withholds_devices_of_forgotten_holders() -> None:
 
     async def scene() -> None:
         async with agent_node(1, SEVEN) as node:
-            await node.offered(MIG, 7)
+            node.patience = 60  # for machines that are busy
+            await node.offered(MIG, 7, 90)
             kept = []
             for number in range(4):
                 await node.kubelet.admit(f"team/p{number}", MIG)
