@@ -114,7 +114,7 @@ class Advertiser:
         resources = inventory(gpus, snapshot, unhealthy)
         problems.pop("limiter", None)
         if any(resource.memory_prevented for resource in resources):
-            limiter = self.injection.limiter_problem or self.injection.share_folder.problem
+            limiter = self.injection.limiter_problem or self.injection.share_folder.mount()
             if limiter:
                 problems["limiter"] = limiter
                 resources = tuple(without_limiter(resources, limiter))

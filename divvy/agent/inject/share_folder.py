@@ -48,9 +48,8 @@ class ShareFolder:
         """Return where shares have files."""
         return self._folder, self._earlier
 
-    @property
-    def problem(self) -> str:
-        """Say why no share can be laid, "" where it can."""
+    def mount(self) -> str:
+        """Make the file system where there is none; return why it cannot be, "" where it is."""
         try:
             self._mount()
         except OSError as error:

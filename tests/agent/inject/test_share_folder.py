@@ -196,7 +196,7 @@ def test_cuts_files_that_earlier_agents_laid_on_the_disk(node: ShareFolder) -> N
 def test_tells_why_shares_have_no_place(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     node = ShareFolder(tmp_path / "file/tenants", tmp_path)
-    assert "the files of limited shares have no place: " in node.problem
+    assert "the files of limited shares have no place: " in node.mount()
     with pytest.raises(InjectionProblem, match="not written"):
         node.lay(*shared(0))
 
