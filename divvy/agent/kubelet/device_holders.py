@@ -52,7 +52,7 @@ class DeviceHolders:
         self._socket = plugin_folder / "kubelet.sock"
         self._own_pod = own_pod
         self._kubelet = remembered.kubelet
-        self._kubelet_since = monotonic()
+        self._ready_since: float | None = None  # the first look at which it had its pods
         self._pods: frozenset[str] = frozenset()
         self._shown = remembered.shown
         self._last = (*remembered.shown, *remembered.forgotten)
@@ -105,7 +105,8 @@ class DeviceHolders:
 
     @property
     def _is_settled(self) -> bool:
-        return monotonic() - self._kubelet_since > _SETTLED_SECONDS
+        since = self._ready_since
+        return since is not None and monotonic() - since > _SETTLED_SECONDS
 
     def allocated(self, resource: str, device_ids: Sequence[str]) -> None:
         """Note an answered Allocate."""
@@ -176,10 +177,12 @@ class DeviceHolders:
         """Return whom the kubelet before showed, and this one has forgotten."""
         kubelet = _version(self._socket)
         if kubelet != self._kubelet:
-            self._kubelet, self._kubelet_since, self._before = kubelet, monotonic(), self._last
+            self._kubelet, self._ready_since, self._before = kubelet, None, self._last
         if self._own_pod not in pods:
             # It has not heard of its pods. Static ones, which come from files, it lists before.
-            self._kubelet_since = monotonic()
+            self._ready_since = None
+        elif self._ready_since is None:
+            self._ready_since = monotonic()
         self._before = forgotten(self._before, known, pods, self._is_settled)
         return self._before
 
