@@ -176,7 +176,10 @@ class World(Tenants):
             if path.exists():
                 state = json.loads(path.read_text())
                 if way == "older":
+                    # One of before knows whom the kubelet has forgotten, not whom it showed.
                     state = {k: v for k, v in state.items() if k not in ("shown", "kubelet")}
+                    known = [(each["pod_uid"], each["device_id"]) for each in state["forgotten"]]
+                    self.oracle.memory.forget(known)
                 else:
                     state = widened(state)
                 path.write_text(json.dumps(state))
