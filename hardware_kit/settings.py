@@ -58,6 +58,7 @@ class KitSettings:
             "DIVVY_HOST_DRIVER_ROOT": root,
             "DIVVY_CDI_FOLDER": str(folder / "cdi"),
             "DIVVY_STATE_FOLDER": str(folder / "state"),
+            "DIVVY_SHARE_FOLDER": str(folder / "tenants"),
             "DIVVY_DEVICE_FOLDER": "/dev",
             "DIVVY_CONTAINERD_FOLDER": str(folder / "containerd"),
             "DIVVY_HOOK": str(self.programs / "divvy-hook"),

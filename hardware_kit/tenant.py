@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from divvy.agent.decide.share import Compute, DeviceShare
-from divvy.agent.inject.limiter import lay_share
+from divvy.agent.inject.limiter import write_share
 from hardware_kit.container import Container
 from hardware_kit.injected import Injected
 from hardware_kit.settings import KitSettings
@@ -16,7 +16,7 @@ def tenant(
     compute = Compute.SHARE if weight else Compute.FREE
     page = f"{name}-0" if weight else "-"
     share = DeviceShare(settings.gpu, mib, compute, weight or 100, page)
-    mounts = lay_share(injected.state, [f"{settings.gpu}::{name}"], [share])
+    mounts = write_share(injected.state, [f"{settings.gpu}::{name}"], [share])
     made = Container(settings, settings.scratch / name, injected.limited, settings.gpu, mounts)
     made.make()
     return made

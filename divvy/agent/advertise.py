@@ -113,10 +113,11 @@ class Advertiser:
             unhealthy.setdefault(uuid, "it cannot be given to containers")
         resources = inventory(gpus, snapshot, unhealthy)
         problems.pop("limiter", None)
-        limiter = self.injection.limiter_problem
-        if limiter and any(resource.memory_prevented for resource in resources):
-            problems["limiter"] = limiter
-            resources = tuple(without_limiter(resources, limiter))
+        if any(resource.memory_prevented for resource in resources):
+            limiter = self.injection.limiter_problem or self.injection.share_folder.mount()
+            if limiter:
+                problems["limiter"] = limiter
+                resources = tuple(without_limiter(resources, limiter))
         if ask_kubelet and not resources and not self.plugins.advertised():
             resources = (no_gpus(),)
         await self.plugins.advertise((*resources, *files))
@@ -125,10 +126,16 @@ class Advertiser:
         """Advertise nothing at all."""
         await self.plugins.advertise(())
 
+    async def refresh_holders(self) -> None:
+        """Learn who holds what, where the kubelet may have forgotten it."""
+        await self._holders.refresh()
+
     def preferred_allocation(
         self, resource: Resource, available: Sequence[str], required: Sequence[str], size: int
     ) -> list[str]:
-        """Choose devices for the kubelet's GetPreferredAllocation."""
+        """Choose devices for the kubelet's GetPreferredAllocation: none that somebody may hold."""
+        suspects = self._holders.suspects
+        available = [device_id for device_id in available if device_id not in suspects]
         snapshot = self._driver.snapshot
         links = {} if snapshot is None else snapshot.links
         policy = self._desired.replica_policy
@@ -137,6 +144,12 @@ class Advertiser:
     def allocate(self, resource: Resource, device_ids: Sequence[str]) -> ContainerAllocation:
         """Answer an Allocate and remember it until the kubelet shows it."""
         uuids = allocated_uuids(resource, device_ids)
+        for device_id in device_ids:
+            if (holder := self._holders.holder(device_id)) is not None:
+                raise Refused(
+                    f"{resource.name}: device {device_id} is still held by {holder.text}, which "
+                    "the kubelet has forgotten: delete that pod"
+                )
         if resource.kind == "file":
             allocation = ContainerAllocation((), file_edits(resource.files))
         elif resource.memory_prevented:
@@ -170,3 +183,18 @@ class Advertiser:
             ) from unknown
         bare = self._holders.without_limiter()
         require_no_other_gpu(resource.name, device_ids, holders, bare)
+        self._lay_again(resource, device_ids)
+
+    def _lay_again(self, resource: Resource, device_ids: Sequence[str]) -> None:
+        """Lay the files of a share whose container starts after a boot, which they do not last."""
+        if self.injection.share_folder.has(device_ids):
+            return
+        if not all(device_id in resource.by_id for device_id in device_ids):
+            raise Refused(
+                f"{resource.name}: {device_ids[0]} is not advertised now, and the share's files "
+                "are gone since the node was booted: delete the pod"
+            )
+        try:
+            self.injection.share_folder.lay(device_ids, device_shares(resource, device_ids))
+        except InjectionProblem as problem:
+            raise Refused(str(problem)) from problem

@@ -38,6 +38,7 @@ from divvy.model import generation
 
 _log = logging.getLogger(__name__)
 _RESEND_SECONDS = 5.0
+_ALL_WRITTEN_SECONDS = 60.0
 # Without a reconciliation for so long, something in the agent hangs.
 _HANGING_SECONDS = 120.0
 
@@ -60,7 +61,7 @@ class Agent:
         self._loops = Loops(self._wake.soon)
         self._resent = 0.0
         self._kubelet_unknown = False
-        self._reconciled = monotonic()
+        self._began = self._reconciled = monotonic()
         health = restored(saved.faults, saved.last_seen, self._boot)
         self._health = HealthWatch(health, self._on_health)
         self._health_changed = asyncio.Event()
@@ -73,7 +74,9 @@ class Agent:
             on_scan=self._health.on_scan,
         )
         pod_resources = PodResources(settings.pod_resources_socket)
-        self.holders = DeviceHolders(pod_resources, settings.plugin_folder, saved.forgotten)
+        self.holders = DeviceHolders(
+            pod_resources, settings.plugin_folder, settings.own_pod, saved.remembered
+        )
         self._advertiser = Advertiser(
             settings, self.driver, self._health, self.holders, self._wake.soon
         )
@@ -106,7 +109,11 @@ class Agent:
             self.claims.limits,
         )
         self.share_accounts = ShareAccounts(
-            self.driver, self.holders, settings.state_folder, lambda: self.claims.share_ids
+            self.driver,
+            self.holders,
+            self._advertiser.injection.share_folder,
+            settings.container_logs,
+            lambda: self.claims.share_pods,
         )
         self.status: NodeStatus | None = None
 
@@ -225,6 +232,7 @@ class Agent:
         self._reconfigurer.execute(snapshot, self._record.decisions)
         self._report(snapshot)
         self._refresh_holders(observed, now)
+        self._remove_limiters()
         return pause(
             self._record.decisions.values(),
             observed,
@@ -253,7 +261,7 @@ class Agent:
             observed,
             self._node,
             self._health.health,
-            self.holders.forgotten,
+            self.holders.remembered,
             now,
         )
 
@@ -308,6 +316,7 @@ class Agent:
             *(() if snapshot is None else snapshot.unreadable),
             self._advertiser.injection.problem,
             self.claims.problem,
+            self._record.problem,
             *self._problems.values(),
             *self._loops.problems,
         )
@@ -321,7 +330,11 @@ class Agent:
             driver="" if snapshot is None else snapshot.driver_version,
             simulated=snapshot is not None and snapshot.simulated,
             gpus=gpu_states(
-                snapshot, self._record.decisions, self._health.health, self.claims.status(snapshot)
+                snapshot,
+                self._record.decisions,
+                self._health.health,
+                self.claims.status(snapshot),
+                self.holders.forgotten,
             ),
             resources=healthy_counts(resources),
         )
@@ -329,6 +342,19 @@ class Agent:
         self._status_writer.update(
             self._node, self.status, snapshot, resources, self._desired.strategy
         )
+
+    def _remove_limiters(self) -> None:
+        """Remove limiters that are in no container's hands; all are known a while after a start.
+
+        What the agent before this one answered last, the kubelet has written down by then.
+        """
+        injection = self._advertiser.injection
+        written = monotonic() - self._began > _ALL_WRITTEN_SECONDS
+        if self._kubelet_unknown or not written or not injection.earlier_limiters:
+            return
+        plugin, claims = self.holders.limiters(), self.claims.limiters
+        if plugin is not None and claims is not None:
+            injection.remove_limiters(plugin | claims)
 
     def _refresh_holders(self, observed: Observation, now: float) -> None:
         """Let the kubelet write its checkpoint now and then, where a change waits for it."""

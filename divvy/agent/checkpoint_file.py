@@ -4,42 +4,78 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from divvy.agent.decide.checkpoint import Checkpoint
 from divvy.agent.decide.hardware import gpu_from
-from divvy.agent.decide.holders import Holder
+from divvy.agent.decide.holders import Holder, Version
+from divvy.agent.decide.plain_values import from_plain
 from divvy.agent.inject.atomic_file import replace_file
 from divvy.model import DesiredGpu, Offer
 from divvy.model.claims import Claims
 
 _log = logging.getLogger(__name__)
 _FILE = "state.json"
+_ASIDE = f"{_FILE}.unreadable-"
 _VERSION = 3
 _MODE = 0o644
 
 
 class CheckpointFile:
-    """The checkpoint on the node's disk; ``saved`` is what an agent that starts now would find."""
+    """The checkpoint on the node's disk; ``saved`` is what an agent that starts now would find.
+
+    A file that cannot be read, or of another version, is put aside, and this agent starts without:
+    the rest comes from the API, the kubelet and the driver.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._is_damaged, self._why = False, ""
         self.saved = self._read()
 
+    @property
+    def problem(self) -> str:
+        """Say that a file was put aside, "" where none is or somebody has removed it."""
+        aside = sorted(self._folder.glob(f"{_ASIDE}*"))
+        if not aside and not self._is_damaged:
+            return ""
+        where = ", ".join(map(str, aside or [self._folder / _FILE]))
+        return (
+            f"the agent started without its earlier state, which it could not read{self._why}: "
+            f"it is kept in {where}; remove that when you need it no more"
+        )
+
     def _read(self) -> Checkpoint:
-        """Read it; a missing or damaged file is an empty one: it is rebuilt from the API."""
         path = self._folder / _FILE
         try:
             raw = json.loads(path.read_text())
-            return _decode(raw) if raw["version"] == _VERSION else Checkpoint()
+            if raw["version"] != _VERSION:
+                raise ValueError(f"version {raw['version']}")  # noqa: TRY301
+            return _decode(raw)
         except FileNotFoundError:
             return Checkpoint()
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             _log.warning("%s is unreadable (%s): starting without it", path, error)
+            self._is_damaged, self._why = True, f" ({error})"
             return Checkpoint()
+
+    def _put_aside(self) -> None:
+        """Keep what could not be read; raises OSError.
+
+        An agent that ends after this and before it has saved its own leaves no checkpoint: the
+        next starts without one too, and still says what was put aside.
+        """
+        if self._is_damaged:
+            with suppress(FileNotFoundError):
+                (self._folder / _FILE).replace(self._folder / f"{_ASIDE}{time.time_ns()}")
+        self._is_damaged = False
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Replace it atomically and durably, where it is another or gone; raises OSError."""
@@ -48,6 +84,7 @@ class CheckpointFile:
         elif checkpoint == self.saved:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
+        self._put_aside()
         plain = {"version": _VERSION, **asdict(checkpoint)}
         text = json.dumps(plain, sort_keys=True, default=_claims_value)
         replace_file(self._folder / _FILE, text.encode(), _MODE)
@@ -68,10 +105,20 @@ def _decode(raw: Mapping[str, Any]) -> Checkpoint:
             (str(gpu), None if gi is None else int(gi), str(reason))
             for gpu, gi, reason in raw["faults"]
         ),
-        # Agents before this one wrote neither.
+        # Agents before this one did not write all of these.
         changing=tuple(str(uuid) for uuid in raw.get("changing", ())),
-        forgotten=tuple(Holder(**holder) for holder in raw.get("forgotten", ())),
+        kubelet=_socket_version(raw.get("kubelet")),
+        shown=_holders(raw.get("shown", ())),
+        forgotten=_holders(raw.get("forgotten", ())),
     )
+
+
+def _holders(raw: Iterable[Mapping[str, Any]]) -> tuple[Holder, ...]:
+    return tuple(from_plain(Holder, holder) for holder in raw)
+
+
+def _socket_version(raw: Any) -> Version:
+    return None if raw is None else (int(raw[0]), int(raw[1]))
 
 
 def _text(value: Any) -> str | None:
@@ -81,10 +128,26 @@ def _text(value: Any) -> str | None:
 
 
 def _desired(raw: Mapping[str, Any]) -> DesiredGpu:
-    offers = tuple(Offer(**offer) for offer in raw["offers"])
+    offers = tuple(from_plain(Offer, offer) for offer in raw["offers"])
     # Agents before this one wrote none.
-    claims = None if raw.get("claims") is None else Claims.model_validate(raw["claims"])
-    return DesiredGpu(**{**raw, "offers": offers, "claims": claims})
+    claims = None if raw.get("claims") is None else _claims(raw["claims"])
+    return from_plain(DesiredGpu, raw, offers=offers, claims=claims)
+
+
+def _claims(raw: dict[str, Any]) -> Claims:
+    """Read a rule's claims without what this agent does not know of them."""
+    try:
+        return Claims.model_validate(raw)
+    except ValidationError as error:
+        unknown = [each["loc"] for each in error.errors() if each["type"] == "extra_forbidden"]
+        if len(unknown) < error.error_count():
+            raise
+    for *path, name in unknown:
+        owner: Any = raw
+        for part in path:
+            owner = owner[part]
+        del owner[name]
+    return Claims.model_validate(raw)
 
 
 def _claims_value(value: object) -> Any:

@@ -10,7 +10,7 @@ from divvy.agent.decide.checkpoint import Checkpoint, changing, misleading
 from divvy.agent.decide.desired import DesiredState
 from divvy.agent.decide.hardware import Snapshot
 from divvy.agent.decide.health import Health
-from divvy.agent.decide.holders import Holder
+from divvy.agent.decide.holders import Remembered
 from divvy.agent.decide.node import NodeView
 from divvy.agent.decide.reconciliation import Observation, decisions
 from divvy.agent.decide.transition import Decision
@@ -30,20 +30,25 @@ class DecisionRecord:
         self.checkpoint = file.saved
         self.decisions: dict[str, Decision] = {}
 
+    @property
+    def problem(self) -> str:
+        """Say that what an agent before this one saved cannot be read."""
+        return self._file.problem
+
     def decide(
         self,
         desired: DesiredState,
         observed: Observation,
         node: NodeView,
         health: Health,
-        forgotten: tuple[Holder, ...],
+        holders: Remembered,
         now: float,
     ) -> bool:
         """Decide, and save it before anything is done about it; return whether it is saved.
 
         An agent that starts after a crash must not take what is held as the new layout has it for
         something that the old one advertised. So where nothing can be saved, nothing changes.
-        ``forgotten`` are the holders that the kubelet has forgotten.
+        ``holders`` are for when the kubelet and this agent end together.
         """
         before, previous = self.checkpoint, self.decisions
         base = Checkpoint(
@@ -54,7 +59,9 @@ class DecisionRecord:
             runtime=node.runtime,
             last_seen=before.last_seen,
             faults=health.saved(),
-            forgotten=forgotten,
+            kubelet=holders.kubelet,
+            shown=holders.shown,
+            forgotten=holders.forgotten,
         )
         decided = decisions(desired, observed, before, previous, now)
         checkpoint = self._after(base, desired.replaced, observed.snapshot, decided)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from socket import gethostname
 
 from divvy.model.contract import (
     CDI_FOLDER,
@@ -14,6 +15,7 @@ from divvy.model.contract import (
     METRICS_PORT,
     PLUGIN_FOLDER,
     REGISTRY_FOLDER,
+    SHARE_FOLDER,
     STATE_FOLDER,
 )
 
@@ -30,14 +32,17 @@ class Settings:
     ``host_driver_root`` the same folder as the host's runtime does;
     ``device_folder`` is the host's /dev and ``containerd_folder`` its
     /etc/containerd as this process sees them. ``state_folder`` has the same path
-    on the host: containers' hook is run from there. A watch of the API that is
+    on the host: containers' hook is run from there. ``share_folder`` too: containers mount files of
+    it. A watch of the API that is
     silent for ``watch_seconds`` is opened again. ``claims_folder`` is that of the driver's socket,
     ``registry_folder`` where the kubelet finds drivers; both have the same paths on the host.
-    ``ldconfig_program`` is a static one: the hook runs it in containers.
+    ``ldconfig_program`` is a static one: the hook runs it in containers. ``own_pod`` is the
+    agent's own, "namespace/name".
     """
 
     node: str
     namespace: str
+    own_pod: str
     config_map: str
     driver_root: Path
     host_driver_root: PurePosixPath
@@ -45,6 +50,7 @@ class Settings:
     pod_resources_socket: Path
     cdi_folder: Path
     state_folder: Path
+    share_folder: Path
     device_folder: Path
     container_logs: Path
     containerd_folder: Path
@@ -66,6 +72,7 @@ _DEFAULTS = {
     "DIVVY_POD_RESOURCES": "/var/lib/kubelet/pod-resources/kubelet.sock",
     "DIVVY_CDI_FOLDER": CDI_FOLDER,
     "DIVVY_STATE_FOLDER": STATE_FOLDER,
+    "DIVVY_SHARE_FOLDER": SHARE_FOLDER,
     "DIVVY_DEVICE_FOLDER": "/host-dev",
     "DIVVY_CONTAINER_LOGS": "/var/log/containers",
     "DIVVY_CONTAINERD_FOLDER": "/host-containerd",
@@ -97,6 +104,8 @@ def settings_from(environment: Mapping[str, str]) -> Settings:
     return Settings(
         node=environment["NODE_NAME"],
         namespace=environment["NAMESPACE"],
+        # A pod's host name is its own: for a DaemonSet of before, which does not tell the name.
+        own_pod=f"{environment['NAMESPACE']}/{environment.get('POD_NAME') or gethostname()}",
         config_map=values["DIVVY_CONFIG_MAP"],
         driver_root=Path(values["DIVVY_DRIVER_ROOT"]),
         host_driver_root=PurePosixPath(values[DRIVER_ROOT_VARIABLE]),
@@ -104,6 +113,7 @@ def settings_from(environment: Mapping[str, str]) -> Settings:
         pod_resources_socket=Path(values["DIVVY_POD_RESOURCES"]),
         cdi_folder=Path(values["DIVVY_CDI_FOLDER"]),
         state_folder=Path(values["DIVVY_STATE_FOLDER"]),
+        share_folder=Path(values["DIVVY_SHARE_FOLDER"]),
         device_folder=Path(values["DIVVY_DEVICE_FOLDER"]),
         container_logs=Path(values["DIVVY_CONTAINER_LOGS"]),
         containerd_folder=Path(values["DIVVY_CONTAINERD_FOLDER"]),

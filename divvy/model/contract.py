@@ -1,5 +1,6 @@
 """What the rooms agree on: names that one of them writes and another reads."""
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
@@ -45,10 +46,14 @@ CDI_FOLDER = "/var/run/cdi"
 CDI_KIND = f"{DOMAIN}/gpu"
 CDI_FILE = f"{DOMAIN}-gpu.json"
 STATE_FOLDER = "/var/lib/divvy"
+# Of this host's folder the agent makes a file system, below, for the files of limited shares.
+RUN_FOLDER = "/run/divvy"
+SHARE_FOLDER = f"{RUN_FOLDER}/tenants"
 # In the agent's pod.
 DRIVER_ROOT = "/driver-root"
 DRIVER_ROOT_VARIABLE = "DIVVY_HOST_DRIVER_ROOT"
 
+_LIMITED = re.compile(r"/(?:limited-gpu|limiter)-([0-9a-f]{16})[=/]")
 _NAME = "app.kubernetes.io/name"
 _COMPONENT = "app.kubernetes.io/component"
 
@@ -136,6 +141,12 @@ def claims_pool(node: str) -> str:
 def limited_cdi_kind(version: str) -> str:
     """Return the kind of devices of containers that have this limiter in front of their driver."""
     return f"{DOMAIN}/limited-gpu-{version}"
+
+
+def limited_version(text: str) -> str:
+    """Return the limiter's version in a CDI name of that kind, or in a path; "" where none is."""
+    found = _LIMITED.search(text)
+    return "" if found is None else found[1]
 
 
 def limited_cdi_file(version: str) -> str:

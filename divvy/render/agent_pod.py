@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from divvy.model import Cluster
-from divvy.model.contract import PLUGIN_FOLDER, REGISTRY_FOLDER
+from divvy.model.contract import PLUGIN_FOLDER, REGISTRY_FOLDER, RUN_FOLDER
 
 _NAME = "divvy-agent"
 _LABELS = {"app.kubernetes.io/name": "divvy", "app.kubernetes.io/component": "agent"}
@@ -68,7 +68,11 @@ def _pod(cluster: Cluster, image: Any) -> dict[str, Any]:
 
 
 def _container(cluster: Cluster, image: Any) -> dict[str, Any]:
-    field = {"NODE_NAME": "spec.nodeName", "NAMESPACE": "metadata.namespace"}
+    field = {
+        "NODE_NAME": "spec.nodeName",
+        "NAMESPACE": "metadata.namespace",
+        "POD_NAME": "metadata.name",
+    }
     return {
         "name": "agent",
         "image": image,
@@ -124,6 +128,11 @@ def _container(cluster: Cluster, image: Any) -> dict[str, Any]:
                 for name, (_, mount) in _where_needed(cluster).items()
             ),
             *({"name": name, "mountPath": path} for name, path in _sockets(cluster).items()),
+            # What it mounts there, containers are to be given: by the host.
+            *(
+                {"name": name, "mountPath": path, "mountPropagation": "Bidirectional"}
+                for name, path in _mounted(cluster).items()
+            ),
         ],
     }
 
@@ -140,6 +149,7 @@ def _volumes(cluster: Cluster) -> list[dict[str, Any]]:
         "containerd": "/etc/containerd",
         **{name: host for name, (host, _) in _where_needed(cluster).items()},
         **_sockets(cluster),
+        **_mounted(cluster),
     }
     return [
         {"name": name, "hostPath": {"path": path, "type": "DirectoryOrCreate"}}
@@ -162,6 +172,11 @@ def _sockets(cluster: Cluster) -> dict[str, str]:
     if not any(profile.by_claims for profile in cluster.profiles.values()):
         return {}
     return {"claims-driver": PLUGIN_FOLDER, "plugin-registry": REGISTRY_FOLDER}
+
+
+def _mounted(cluster: Cluster) -> dict[str, str]:
+    """Return name → folder below which the agent makes a file system."""
+    return {"shares": RUN_FOLDER} if _watches_memory(cluster) else {}
 
 
 def _watches_memory(cluster: Cluster) -> bool:

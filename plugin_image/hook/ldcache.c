@@ -201,14 +201,38 @@ static void become(const char *rootfs, int image, const struct loader *loader, i
     _exit(127);
 }
 
-/* Wait for the child, not for ever: an image can make ldconfig hang. */
+static struct timespec now(void)
+{
+    struct timespec time = {0, 0};
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time;
+}
+
+/* Return what is left until then, nothing where it is over. */
+static struct timespec left(struct timespec then)
+{
+    struct timespec at = now();
+    struct timespec rest = {then.tv_sec - at.tv_sec, then.tv_nsec - at.tv_nsec};
+    if (rest.tv_nsec < 0) {
+        rest.tv_sec--;
+        rest.tv_nsec += 1000000000;
+    }
+    return rest.tv_sec < 0 ? (struct timespec){0, 0} : rest;
+}
+
+/* Wait for the child, not for ever: an image can make ldconfig hang. Until a deadline: processes of
+ * the pod may send us signals, and each ends a wait.
+ */
 static int await(pid_t child, const sigset_t *ended)
 {
-    struct timespec patience = {SECONDS, 0};
+    struct timespec deadline = now();
+    deadline.tv_sec += SECONDS;
     int status = 0;
     pid_t found;
     while ((found = waitpid(child, &status, WNOHANG)) == 0) {
-        if (sigtimedwait(ended, NULL, &patience) < 0 && errno == EAGAIN) {
+        struct timespec rest = left(deadline);
+        bool over = rest.tv_sec == 0 && rest.tv_nsec == 0;
+        if (over || (sigtimedwait(ended, NULL, &rest) < 0 && errno == EAGAIN)) {
             kill(child, SIGKILL);
             waitpid(child, &status, 0);
             fprintf(stderr, "divvy: loader cache: ldconfig did not end within %d s\n", SECONDS);

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from divvy.agent.inject.limiter import LIBRARIES
-from tests.fakes.agent import AgentNode, agent_node
+from tests.fakes.agent import AgentNode, agent_node, unmount
 from tests.fakes.device_manager import Container, StartFailed
 from tests.fakes.scene import play
 from tests.fakes.simulator import needs_simulator
@@ -160,5 +161,46 @@ def test_while_the_agent_is_away_a_container_with_a_share_does_not_start() -> No
             await node.start()
             await node.offered(SHARED, 4)
             await kubelet.start_container("team/alone")
+
+    play(scene)
+
+
+def test_lays_the_files_of_a_share_again_after_a_boot() -> None:
+    """The kubelet makes the container of what Allocate answered before: the paths are the same."""
+
+    async def scene() -> None:
+        async with node_with([limited([0])]) as node:
+            answer = await node.kubelet.admit("team/share", SHARED)
+            files = [
+                Path(mount.host_path)
+                for mount in answer.mounts
+                if mount.host_path.startswith(str(node.folder / "tenants"))
+            ]
+            assert {path.name for path in files} == {"limits", "account"}
+            await node.kubelet.start_container("team/share")
+            before = [path.stat().st_ino for path in files]
+            await node.kubelet.start_container("team/share")
+            assert [path.stat().st_ino for path in files] == before
+            await node.kill()
+            unmount(node.folder / "tenants")
+            assert not any(path.exists() for path in files)
+            await node.start()
+            await node.offered(SHARED, 4)
+            await node.until(lambda: node.status.get("state") == "Ready")
+            await node.kubelet.start_container("team/share")
+            assert all(path.is_file() for path in files)
+
+    play(scene)
+
+
+def test_gives_no_share_where_its_files_have_no_place() -> None:
+    async def scene() -> None:
+        async with node_with([limited([0])]) as node:
+            await node.kill()
+            (node.folder / "file").touch()
+            node.environment["DIVVY_SHARE_FOLDER"] = str(node.folder / "file/tenants")
+            await node.start()
+            await node.until(lambda: "have no place" in node.status.get("reason", ""))
+            await node.kubelet.until(lambda: node.kubelet.allocatable(SHARED) == 0)
 
     play(scene)

@@ -8,6 +8,7 @@ from pathlib import Path
 from divvy.agent.checkpoint_file import CheckpointFile
 from divvy.agent.decide.desired import DesiredState
 from divvy.agent.decide.health import Fault, Health
+from divvy.agent.decide.holders import Remembered
 from divvy.agent.decide.node import NodeView
 from divvy.agent.decide.reconciliation import KubeletView, Observation
 from divvy.agent.decision_record import DecisionRecord
@@ -35,7 +36,7 @@ class Node:
         self.record = DecisionRecord(CheckpointFile(folder), "this boot", self.problems)
 
     def decide(self, offer: Offer, observed: Observation = SEEN) -> bool:
-        return self.record.decide(desired(offer), observed, NODE, Health(), (), 0.0)
+        return self.record.decide(desired(offer), observed, NODE, Health(), Remembered(), 0.0)
 
     def advertised(self) -> tuple[Offer, ...]:
         return self.record.decisions["GPU-0"].advertise.layout.offers

@@ -9,6 +9,7 @@ import pytest
 
 from tests.agent.walk.oracle import boards
 from tests.fakes.agent import AgentNode, agent_node
+from tests.fakes.device_manager import AdmissionFailed
 from tests.fakes.scene import play
 from tests.fakes.simulator import needs_simulator
 
@@ -65,6 +66,93 @@ def test_a_kubelet_that_lost_its_checkpoint_takes_no_device_from_its_pod() -> No
             await node.until(lambda: node.status["reason"] == "GPU 0: held by team/notebook")
             node.kubelet.end("team/notebook")
             await node.offered("nvidia.com/mig-3g.20gb", 2)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("changed", ["before", "after"])
+def test_keeps_devices_when_agent_and_kubelet_end_together(changed: str) -> None:
+    """The kubelet's checkpoint is lost, and nobody is left who saw what it showed."""
+
+    async def scene() -> None:
+        async with agent_node(1, SEVEN) as node:
+            node.patience = 60  # for machines that are busy
+            await node.offered(MIG, 7, 90)
+            await node.kubelet.admit("team/notebook", MIG)
+            (device,) = node.kubelet.held("team/notebook")[MIG]
+            await asyncio.sleep(11)  # longer than an Allocate is remembered
+            if changed == "before":
+                node.configure(TWO)
+                await node.until(lambda: node.status.get("state") == "Waiting")
+            await node.kill()
+            await node.kubelet.stop()
+            node.kubelet.checkpoint.unlink()
+            node.configure(TWO)
+            await node.kubelet.start()
+            await node.start()
+            await node.throughout(20, lambda: device in node.mig_devices())
+            await node.until(lambda: node.status["reason"] == "GPU 0: held by team/notebook")
+            node.kubelet.end("team/notebook")
+            await node.offered("nvidia.com/mig-3g.20gb", 2)
+
+    play(scene)
+
+
+def test_keeps_devices_from_a_kubelet_that_lists_only_static_pods() -> None:
+    """It has those from files at once, and those of the API when that answers."""
+
+    async def scene() -> None:
+        async with agent_node(1, SEVEN) as node:
+            device = await holding(node)
+            node.kubelet.static = ("kube-system/kube-proxy",)
+            await node.kubelet.stop()
+            node.kubelet.checkpoint.unlink()
+            node.kubelet.ready = False
+            await node.kubelet.start()
+            await node.throughout(20, lambda: device in node.mig_devices())
+            node.kubelet.ready = True
+            await node.throughout(12, lambda: device in node.mig_devices())
+            node.kubelet.end("team/notebook")
+            await node.offered("nvidia.com/mig-3g.20gb", 2)
+
+    play(scene)
+
+
+def test_withholds_devices_of_forgotten_holders() -> None:
+    """Without its checkpoint a kubelet takes all seven for free, while four are in use."""
+
+    async def scene() -> None:
+        async with agent_node(1, SEVEN) as node:
+            node.patience = 60  # for machines that are busy
+            await node.offered(MIG, 7, 90)
+            kept = []
+            for number in range(4):
+                await node.kubelet.admit(f"team/p{number}", MIG)
+                kept += node.kubelet.held(f"team/p{number}")[MIG]
+            await asyncio.sleep(3)
+            await node.kubelet.stop()
+            node.kubelet.checkpoint.unlink()
+            await node.kubelet.start()
+            await node.offered(MIG, 7)
+            given = []
+            for number in range(3):
+                await node.kubelet.admit(f"other/q{number}", MIG)
+                given += node.kubelet.held(f"other/q{number}")[MIG]
+            assert not set(given) & set(kept)
+            with pytest.raises(AdmissionFailed, match="is still held by team/p"):
+                await node.kubelet.admit("other/q3", MIG)
+            await node.until(lambda: node.status["state"] == "Degraded")
+            assert (
+                "the kubelet has forgotten that team/p0, team/p1, team/p2, team/p3 hold"
+                in (node.status["reason"])
+            )
+            node.kubelet.end("team/p0")
+            await node.until(lambda: "team/p0" not in node.status["reason"], 30)
+            await node.kubelet.admit("other/q4", MIG)
+            assert node.kubelet.held("other/q4")[MIG] == kept[:1]
+            for number in range(1, 4):
+                node.kubelet.end(f"team/p{number}")
+            await node.until(lambda: node.status["state"] == "Ready", 30)
 
     play(scene)
 

@@ -20,7 +20,7 @@ class Block:
 def blocks(page: str) -> list[Block]:
     """Return the blocks of a page in their order.
 
-    Left out: the heads of tables, and indented and fenced examples.
+    Left out: the heads of tables, comments, and indented and fenced examples.
     """
     found: list[Block] = []
     title = ""
@@ -37,7 +37,7 @@ def blocks(page: str) -> list[Block]:
         if (
             fenced
             or not text
-            or text.startswith(("#", "```"))
+            or text.startswith(("#", "```", "<!--"))
             or head
             or example
             or _RULER.fullmatch(text)

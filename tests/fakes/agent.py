@@ -26,7 +26,7 @@ from divvy.model import canonical_json
 from divvy.model.gpu_models import gpu_model
 from tests.fakes.api import NAMESPACE, FakeApi, fake_api
 from tests.fakes.dra_kubelet import FakeDraKubelet, fake_dra_kubelet
-from tests.fakes.kubelet import FakeKubelet, fake_kubelet
+from tests.fakes.kubelet import AGENT_POD, FakeKubelet, fake_kubelet
 
 MODEL = "A100-SXM4-40GB"
 VERSION = "550.163.01"
@@ -90,6 +90,7 @@ class AgentNode:
             "KUBECONFIG": str(self.api.kubeconfig(self.folder / "kubeconfig")),
             "NODE_NAME": NODE,
             "NAMESPACE": NAMESPACE,
+            "POD_NAME": AGENT_POD.partition("/")[2],
             "DIVVY_DRIVER_ROOT": str(self.driver),
             "DIVVY_HOST_DRIVER_ROOT": str(self.driver),
             "DIVVY_PLUGIN_FOLDER": str(self.kubelet.plugins),
@@ -98,6 +99,7 @@ class AgentNode:
             "DIVVY_REGISTRY_FOLDER": str(self.claims.registry),
             "DIVVY_CDI_FOLDER": str(self.folder / "cdi"),
             "DIVVY_STATE_FOLDER": str(self.folder / "state"),
+            "DIVVY_SHARE_FOLDER": str(self.folder / "tenants"),
             "DIVVY_DEVICE_FOLDER": str(self.folder / "dev"),
             "DIVVY_CONTAINERD_FOLDER": str(self.folder / "containerd"),
             "DIVVY_LISTEN": "127.0.0.1",
@@ -173,6 +175,12 @@ def free_port() -> int:
             return port
 
 
+def unmount(folder: Path) -> None:
+    """Take away the file system that an agent made for the files of shares."""
+    if folder.is_mount():
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
 def simulate(root: Path, *arguments: str) -> None:
     """Bring a fault about in the simulated driver below ``root``."""
     subprocess.run([str(root / "usr/bin/divvy-sim"), *arguments], check=True, capture_output=True)
@@ -190,6 +198,7 @@ async def simulated_driver(gpus: int, further_versions: Sequence[str] = ()) -> A
             yield Path(name)
         finally:
             os.kill(int((driver / "run/divvy-simd.pid").read_text()), signal.SIGTERM)
+            unmount(Path(name) / "tenants")
 
 
 @asynccontextmanager

@@ -154,6 +154,9 @@ class DeviceManager:
         answers: list[Any] = []
         reusable: dict[str, set[str]] = {}
         async with self._admitting:  # one pod at a time, as the kubelet does
+            while not self.ready:  # until the API has told it of a pod, it admits none of it
+                await asyncio.sleep(0.02)
+                await self._until_thawed(life)
             self.pods[pod] = admitted
             try:
                 for container in sorted(containers, key=lambda each: not each.init):

@@ -6,9 +6,10 @@ how it admits pods see ``device_manager``):
 * Sockets in the folder are removed at its start. Register dials back before it answers. A list
   replaces the former one. When a plugin's stream ends, whatever is registered under its name by
   then is disconnected too.
-* After its start it has no pods until the API has told it of them, and lists nothing until then;
-  it never lists ordinary init containers. It admits the pods again: one whose container does not
-  run, and whose devices are not listed as healthy, fails.
+* After its start it has no pods of the API until that has told it of them; its static pods, which
+  come from files, it lists at once and first. It never lists ordinary init containers. It admits
+  the pods again: one whose container does not run, and whose devices are not listed as healthy,
+  fails.
 
 Besides, it can be frozen: it accepts connections and answers nothing.
 """
@@ -30,6 +31,9 @@ from divvy.agent.kubelet.api import podresources_pb2 as pods_api
 from divvy.agent.kubelet.api import podresources_pb2_grpc as pods_stubs
 from tests.fakes.device_manager import DeviceManager, Endpoint
 
+# The agent's own pod is on every node that has an agent.
+AGENT_POD = "divvy-system/divvy-agent-x"
+
 
 class FakeKubelet(DeviceManager, stubs.RegistrationServicer, pods_stubs.PodResourcesListerServicer):
     """Start with ``async with fake_kubelet(folder) as kubelet``."""
@@ -39,6 +43,7 @@ class FakeKubelet(DeviceManager, stubs.RegistrationServicer, pods_stubs.PodResou
         self.pod_resources = folder / "pod-resources" / "kubelet.sock"
         self.registrations: list[str] = []
         self.claims: list[tuple[str, str]] = []  # (namespace/pod, claim), used by container main
+        self.static: tuple[str, ...] = ()  # pods from files, "namespace/name"
         self.failed: list[tuple[str, str]] = []  # pods that it ended itself, and why
         self.answer_seconds = 0.0  # what PodResources takes
         self._servers: list[Any] = []
@@ -126,9 +131,10 @@ class FakeKubelet(DeviceManager, stubs.RegistrationServicer, pods_stubs.PodResou
         await asyncio.sleep(self.answer_seconds)
         answer = pods_api.ListPodResourcesResponse()
         self._forget_ended()
-        if self.ready:  # the agent's own pod is on every node that has an agent
-            own = answer.pod_resources.add(name="divvy-agent-x", namespace="divvy-system")
-            own.containers.add(name="agent")
+        for pod_name in (*self.static, *([AGENT_POD] if self.ready else [])):
+            namespace, name = pod_name.split("/")
+            listed = answer.pod_resources.add(name=name, namespace=namespace)
+            listed.containers.add(name="agent" if pod_name == AGENT_POD else name)
         for pod in self.pods.values() if self.ready else ():
             namespace, name = pod.name.split("/")
             listed = answer.pod_resources.add(name=name, namespace=namespace)

@@ -29,6 +29,7 @@ def test_the_agent_finds_things_where_they_are() -> None:
     assert settings.port == contract.METRICS_PORT
     assert str(settings.cdi_folder) == contract.CDI_FOLDER
     assert str(settings.state_folder) == contract.STATE_FOLDER
+    assert str(settings.share_folder) == contract.SHARE_FOLDER
     assert str(settings.driver_root) == contract.DRIVER_ROOT
 
 
@@ -37,6 +38,11 @@ def test_the_pods_have_these_ports_paths_and_labels(rendered: dict) -> None:
     (container,) = template["spec"]["containers"]
     mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
     assert {contract.CDI_FOLDER, contract.STATE_FOLDER, contract.DRIVER_ROOT} <= mounts
+    (shares,) = (
+        mount for mount in container["volumeMounts"] if mount["mountPath"] == contract.RUN_FOLDER
+    )
+    assert contract.SHARE_FOLDER.startswith(f"{shares['mountPath']}/")
+    assert shares["mountPropagation"] == "Bidirectional"  # containers get files from there
     assert contract.DRIVER_ROOT_VARIABLE in {entry["name"] for entry in container["env"]}
     assert container["ports"][0]["containerPort"] == contract.METRICS_PORT
     service = rendered["Service", contract.AGENT]["spec"]

@@ -101,11 +101,11 @@ def test_an_agent_that_answers_late_is_not_restarted() -> None:
     assert alive["periodSeconds"] * alive["failureThreshold"] >= 60
 
 
-def test_the_agent_writes_to_four_folders_of_the_host() -> None:
+def test_the_agent_writes_to_five_folders_of_the_host() -> None:
     (container,) = pod(objects_of(lab(), IMAGE))["containers"]
     mounts = {mount["name"]: mount for mount in container["volumeMounts"]}
     assert {name for name, mount in mounts.items() if not mount.get("readOnly")} == {
-        *("driver-dev", "device-plugins", "cdi", "state"),
+        *("driver-dev", "device-plugins", "cdi", "state", "shares"),
     }
     # `recursiveReadOnly` would exclude it, and with it a driver that is mounted later.
     assert mounts["driver"]["mountPropagation"] == "HostToContainer"

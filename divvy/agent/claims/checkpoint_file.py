@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -31,21 +32,27 @@ class ClaimsFile:
         self._path = folder / _FILE
         self._copies = copies
         self._on_change = on_change
+        self._damaged: Path | None = None
         self._damage = ""
         self.record = self._read()
 
     @property
     def damage(self) -> str:
-        """Say that the file cannot be read, "" where it can or somebody has removed it."""
-        if self._damage and not self._path.exists():
-            self._damage = ""
+        """Say which file cannot be read, "" where all can or somebody has removed it."""
+        if self._damaged is not None and not os.path.lexists(self._damaged):
+            self._damaged, self._damage = None, ""
             self.record = self._read()
         return self._damage
 
     @property
     def held(self) -> ClaimRecord:
-        """Return what is held, as far as it is known where the file cannot be read."""
-        return read_copies(self._copies) if self.damage else self.record
+        """Return what is held, as far as it is known where a file cannot be read."""
+        if not self.damage:
+            return self.record
+        copied = read_copies(self._copies).record
+        return ClaimRecord(
+            {**self.record.offered, **copied.offered}, {**self.record.claims, **copied.claims}
+        )
 
     def _read(self) -> ClaimRecord:
         try:
@@ -56,21 +63,31 @@ class ClaimsFile:
         except FileNotFoundError:
             return self._put_right(ClaimRecord(), "is gone")
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            self._damage = (
-                f"{self._path} cannot be read ({error}): no claim is prepared or given back until "
-                "you remove it; pods on this node keep what they hold"
-            )
-            _log.error("%s", self._damage)
+            self._spoilt(self._path, str(error))
             return ClaimRecord()
 
     def _put_right(self, record: ClaimRecord, why: str) -> ClaimRecord:
-        found = put_right(record, read_copies(self._copies))
+        copies = read_copies(self._copies)
+        found = put_right(record, copies.record)
+        for uid, (path, error) in copies.unreadable.items():
+            # Of a claim that stands in the record, the copy is written again.
+            if uid not in record.claims:
+                self._spoilt(path, f"{error}; its claim is in no other file")
+                return found
         if found != record:
             held = ", ".join(claim.text for claim in found.claims.values())
             _log.warning("%s %s; known by their copies: %s", self._path, why, held)
             with contextlib.suppress(OSError):  # the next change writes it
                 self._write(found)
         return found
+
+    def _spoilt(self, path: Path, why: str) -> None:
+        self._damaged = path
+        self._damage = (
+            f"{path} cannot be read ({why}): no claim is prepared or given back until you move it "
+            "away; pods on this node keep what they hold"
+        )
+        _log.error("%s", self._damage)
 
     def _write(self, record: ClaimRecord) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import errno
 import json
-import logging
 import os
 import stat
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from divvy.agent.decide.claim_record import ClaimRecord, HeldClaim, OfferedGpu, decoded, encoded
 from divvy.agent.inject.atomic_file import replace_file
 from divvy.model.contract import CLAIMS_DRIVER
 
-_log = logging.getLogger(__name__)
 # No ending that a container runtime reads.
 _PREFIX, _SUFFIX = f"{CLAIMS_DRIVER}-claim-", ".held"
 _VERSION = 1
@@ -56,20 +54,29 @@ def copied_claims(folder: Path) -> Iterable[str]:
     ]
 
 
-def read_copies(folder: Path) -> ClaimRecord:
-    """Return what all copies say together; one that cannot be read is left out."""
+@dataclass(frozen=True)
+class Copies:
+    """What all copies say together, and those that cannot be read: claim's UID → (file, why)."""
+
+    record: ClaimRecord
+    unreadable: Mapping[str, tuple[Path, str]]
+
+
+def read_copies(folder: Path) -> Copies:
+    """Read the copies of all claims."""
     offered: dict[str, OfferedGpu] = {}
     claims: dict[str, HeldClaim] = {}
+    unreadable = {}
     for uid in sorted(copied_claims(folder)):
         path = _file(folder, uid)
         try:
             found = _copied(_content(path), uid)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            _log.error("%s cannot be read: %s", path, error)
+            unreadable[uid] = path, str(error)
             continue
         offered |= found.offered
         claims |= found.claims
-    return ClaimRecord(offered, claims)
+    return Copies(ClaimRecord(offered, claims), unreadable)
 
 
 def _copied(content: bytes, uid: str) -> ClaimRecord:

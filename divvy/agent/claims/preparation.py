@@ -27,7 +27,6 @@ from divvy.agent.decide.hardware import Gpu
 from divvy.agent.decide.mig_plan import MigPlan
 from divvy.agent.inject.claim_cdi import remove_claim, write_claim, written_claims
 from divvy.agent.inject.injection import Injection
-from divvy.agent.inject.limiter import laid_share, lay_share, remove_share
 from divvy.agent.inject.problem import InjectionProblem
 from divvy.agent.nvml.cap_nodes import make_cap_nodes
 from divvy.agent.nvml.driver import Driver
@@ -268,8 +267,8 @@ class Preparation:
         shares = claim_shares(claim, uuids)
         mounts: tuple[Mount, ...] = ()
         if shares:
-            whose = (self._settings.state_folder, [claim_id(claim.uid)], shares)
-            mounts = laid_share(*whose) or lay_share(*whose)
+            folder, whose = injection.share_folder, [claim_id(claim.uid)]
+            mounts = folder.laid(whose, shares) or folder.lay(whose, shares)
         write_copy(self._settings.cdi_folder, claim, self._store.record)
         write_claim(self._settings.cdi_folder, claim, uuids, mounts, edits)
 
@@ -283,7 +282,7 @@ class Preparation:
         for held in claim.devices:
             if held.made:
                 await self._return_instance(held, deadline)
-        remove_share(self._settings.state_folder, [claim_id(uid)])
+        self._injection.share_folder.remove([claim_id(uid)])
         # Before the record: a copy of a claim that is not in it says that the record is older.
         remove_copy(self._settings.cdi_folder, uid)
         self._store.drop(uid)

@@ -19,6 +19,7 @@ from divvy.agent.decide.claim_holders import (
     ClaimLimits,
     Containers,
     claim_limits,
+    claim_pods,
     named_holders,
 )
 from divvy.agent.decide.claim_offers import (
@@ -122,11 +123,19 @@ class Claims:
             return {}  # the kubelet is restarting
 
     @property
-    def share_ids(self) -> frozenset[str]:
-        """Return the names under which shares of claims have files."""
+    def share_pods(self) -> Mapping[str, tuple[Holder, ...]]:
+        """Return whose claims' shares are, by the names under which they have files."""
+        known = claim_pods(self._store.held)
+        if not self._store.damage:
+            return known
+        return {**{claim_id(uid): () for uid in self._preparation.written()}, **known}
+
+    @property
+    def limiters(self) -> frozenset[str] | None:
+        """Return the versions of the limiter that claims have, None where that is not known."""
         if self._store.damage:
-            return frozenset(map(claim_id, self._preparation.written()))
-        return frozenset(claim_id(uid) for uid in self.record.claims)
+            return None
+        return frozenset(claim.limiter for claim in self.record.claims.values())
 
     @property
     def problem(self) -> str:

@@ -1,14 +1,15 @@
 """What of a share's memory the limiter in its containers cannot know: what NVML sees beyond it.
 
 A context, modules and the driver's own needs are charged by what NVML tells of a process, less what
-its slot in the account says. The two are read at different instants, so an allocation in
+its slot in the account says; a process of the share's containers without a slot has gone past the
+limiter, and is charged in full. The two are read at different instants, so an allocation in
 between would count twice: the slot is read before and after, and a figure counts when two
 looks in a row have it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 
@@ -37,8 +38,8 @@ def beyond(
 ) -> dict[InNamespace, tuple[int, ...]]:
     """Return what each process has beyond its slot now, in bytes by device.
 
-    ``before`` and ``after`` are what the slots said around NVML's answer. A process without a slot
-    is nobody's here.
+    ``uses`` are those of the share's own containers: whoever can write a slot can write another's
+    number into it. ``before`` and ``after`` are what the slots said around NVML's answer.
     """
     found = {process: [0] * devices for process in after}
     for use in uses:
@@ -46,6 +47,17 @@ def beyond(
             allocated = max(before[use.process][use.device], after[use.process][use.device])
             found[use.process][use.device] += max(0, use.used - allocated)
     return {process: tuple(figures) for process, figures in found.items()}
+
+
+def outside(
+    uses: Iterable[NvmlUse], slotted: Collection[InNamespace], devices: int
+) -> tuple[int, ...]:
+    """Return what the share's processes without a slot have, in bytes by device."""
+    found = [0] * devices
+    for use in uses:
+        if use.process not in slotted and use.device < devices:
+            found[use.device] += use.used
+    return tuple(found)
 
 
 def settled(now: Look, earlier: Look) -> dict[InNamespace, tuple[int, ...]]:

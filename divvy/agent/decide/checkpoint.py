@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from divvy.agent.decide.hardware import Gpu
-from divvy.agent.decide.holders import Holder
+from divvy.agent.decide.holders import Holder, Remembered, Version
 from divvy.agent.decide.transition import Decision
 from divvy.model import DesiredGpu
 from divvy.model.contract import State
@@ -22,8 +22,8 @@ class Checkpoint:
     advertised per GPU, and ``changing`` the GPUs whose change was under way, which may be
     advertised otherwise by now; ``gpus`` what the driver showed last; ``last_seen`` maps UUIDs to
     the boot in which the driver showed them last; ``faults`` why devices were unhealthy, as
-    (GPU UUID, GPU instance or None for the whole GPU, reason); ``forgotten`` who holds a device
-    that the kubelet has forgotten.
+    (GPU UUID, GPU instance or None for the whole GPU, reason); ``kubelet``, ``shown`` and
+    ``forgotten`` are what is remembered of holders.
     """
 
     config: str | None = None
@@ -36,7 +36,14 @@ class Checkpoint:
     last_seen: Mapping[str, str] = field(default_factory=dict)
     faults: tuple[tuple[str, int | None, str], ...] = ()
     changing: tuple[str, ...] = ()
+    kubelet: Version = None
+    shown: tuple[Holder, ...] = ()
     forgotten: tuple[Holder, ...] = ()
+
+    @property
+    def remembered(self) -> Remembered:
+        """Return what is remembered of holders."""
+        return Remembered(self.kubelet, self.shown, self.forgotten)
 
 
 def changing(before: Checkpoint, decided: Mapping[str, Decision]) -> tuple[str, ...]:

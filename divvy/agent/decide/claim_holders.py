@@ -39,6 +39,17 @@ def named_holders(record: ClaimRecord, containers: Containers) -> tuple[Holder, 
     return tuple(found)
 
 
+def claim_pods(record: ClaimRecord) -> dict[str, tuple[Holder, ...]]:
+    """Return the pods that each claim was prepared for, by the claim's ID; no containers."""
+    return {
+        f"{CLAIM_ID}{claim.uid}": tuple(
+            Holder(f"{claim.namespace}/{pod}", "", "", f"{CLAIM_ID}{claim.uid}", uid)
+            for pod, uid in claim.pods
+        )
+        for claim in record.claims.values()
+    }
+
+
 def claim_limits(record: ClaimRecord, containers: Containers) -> dict[str, ClaimLimits]:
     """Return what containers may use of each GPU by claims that are less than the GPU."""
     found: dict[str, ClaimLimits] = {}

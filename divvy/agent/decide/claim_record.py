@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from divvy.agent.decide.claim_quantities import amount, mib_of
+from divvy.agent.decide.plain_values import from_plain
 from divvy.model.claim_devices import CORES, ClaimableGpu, ClaimDevice, ShareSize
 from divvy.model.claim_names import CORES as CORES_CAPACITY
 from divvy.model.claim_names import MEMORY, unqualified
@@ -220,21 +221,21 @@ def decoded(raw: Mapping[str, Any]) -> ClaimRecord:
 def _offered_gpu(raw: Mapping[str, Any]) -> OfferedGpu:
     gpu = raw["gpu"]
     devices = tuple(_device(device) for device in gpu["devices"])
-    return OfferedGpu(**{**raw, "gpu": ClaimableGpu(gpu["uuid"], gpu["counters"], devices)})
+    return from_plain(OfferedGpu, raw, gpu=from_plain(ClaimableGpu, gpu, devices=devices))
 
 
 def _claim(raw: Mapping[str, Any]) -> HeldClaim:
     devices = tuple(
-        HeldDevice(**{**held, "device": _device(held["device"])}) for held in raw["devices"]
+        from_plain(HeldDevice, held, device=_device(held["device"])) for held in raw["devices"]
     )
     pods = tuple((str(name), str(uid)) for name, uid in raw["pods"])
-    return HeldClaim(**{**raw, "devices": devices, "pods": pods})
+    return from_plain(HeldClaim, raw, devices=devices, pods=pods)
 
 
 def _device(raw: Mapping[str, Any]) -> ClaimDevice:
     share, profile = raw["share"], raw["profile"]
     if profile is not None:
         tuples = {name: tuple(profile[name]) for name in ("starts", "attributes")}
-        profile = MigProfile(**{**profile, **tuples})
-    share = None if share is None else ShareSize(**share)
-    return ClaimDevice(**{**raw, "share": share, "profile": profile})
+        profile = from_plain(MigProfile, profile, **tuples)
+    share = None if share is None else from_plain(ShareSize, share)
+    return from_plain(ClaimDevice, raw, share=share, profile=profile)

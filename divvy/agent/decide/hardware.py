@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from divvy.agent.decide.plain_values import from_plain
+
 
 @dataclass(frozen=True)
 class MigInstance:
@@ -95,7 +97,9 @@ class Snapshot:
 
 def gpu_from(raw: Mapping[str, Any]) -> Gpu:
     """Build a GPU from plain JSON values: the NVML process's, or the checkpoint's."""
-    plain = dict(raw)
-    plain["compute_capability"] = tuple(plain["compute_capability"])
-    plain["instances"] = tuple(MigInstance(**instance) for instance in plain["instances"])
-    return Gpu(**plain)
+    return from_plain(
+        Gpu,
+        raw,
+        compute_capability=tuple(raw["compute_capability"]),
+        instances=tuple(from_plain(MigInstance, instance) for instance in raw["instances"]),
+    )

@@ -21,6 +21,8 @@ _PENDING_SECONDS = 10.0
 # One that was stopped in between may write its checkpoint before it takes our answer, and after
 # it the next time: lists that make it write are sent every 5 s while a change waits.
 _WRITTEN_SECONDS = 6.0
+# The status is an annotation, and tenants choose the names of their pods.
+_MAX_NAMES = 10
 
 # What tells one version of the kubelet's checkpoint from another; None where there is no file.
 # Not a time alone: clocks jump.
@@ -59,6 +61,19 @@ class Holder:
 Held = Mapping[str, tuple[Holder, ...]]
 
 
+@dataclass(frozen=True)
+class Remembered:
+    """What is remembered of holders, for when a kubelet has lost its checkpoint.
+
+    ``shown`` are those whom ``kubelet`` (the version of its socket) showed last; ``forgotten``
+    those whom one before it showed, and it does not.
+    """
+
+    kubelet: Version = None
+    shown: tuple[Holder, ...] = ()
+    forgotten: tuple[Holder, ...] = ()
+
+
 def joined(
     listed: Iterable[Holder], recorded: Iterable[Holder], names: Mapping[str, str]
 ) -> tuple[Holder, ...]:
@@ -79,14 +94,14 @@ def joined(
 def forgotten(
     before: Iterable[Holder],
     known: Iterable[Holder],
-    containers: Collection[tuple[str, str]],
+    pods: Collection[str],
     settled: bool,
 ) -> tuple[Holder, ...]:
     """Return who held a device before a kubelet's restart and is shown without it now.
 
     A kubelet that finds no checkpoint, or a damaged one, takes the devices of running pods for
-    free. ``containers`` are those that it lists, (pod, container); before it is ``settled`` one
-    that is not listed may not be known to it yet.
+    free. ``pods`` are those that it lists; before it is ``settled`` one that is not listed may not
+    be known to it yet. An ordinary init container is never listed, its pod is.
     """
     shown = {(name, each.container, each.resource) for each in known for name in _names(each)}
     return tuple(
@@ -94,7 +109,7 @@ def forgotten(
         for each in before
         if each.pod
         and not any((name, each.container, each.resource) in shown for name in _names(each))
-        and not (settled and (each.pod, each.container) not in containers)
+        and not (settled and each.pod not in pods)
     )
 
 
@@ -167,3 +182,10 @@ def on_gpu(gpu: Gpu, held: Held) -> dict[str, tuple[Holder, ...]]:
     """Return the holders of this GPU and of its MIG devices."""
     uuids = [gpu.uuid, *(instance.uuid for instance in gpu.instances if instance.uuid)]
     return {uuid: held[uuid] for uuid in uuids if uuid in held}
+
+
+def bounded_names(names: Collection[str]) -> str:
+    """Return names for a person, in one line that tenants cannot make long."""
+    listed = sorted(names)
+    more = [f"{len(listed) - _MAX_NAMES} more"] if len(listed) > _MAX_NAMES else []
+    return ", ".join((*listed[:_MAX_NAMES], *more))

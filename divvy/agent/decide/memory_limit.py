@@ -118,6 +118,20 @@ def containers_by_id(log_links: Iterable[str]) -> dict[str, Container]:
     return {found[4]: Container(f"{found[2]}/{found[1]}", found[3]) for found in matches if found}
 
 
+def is_of(where: Member, container: Container | None, holders: Iterable[Holder]) -> bool:
+    """Return whether a process is in a container of one of the holders.
+
+    A holder without a container is a pod of which any container may hold the device.
+    """
+    name = None if container is None else container.name
+    pod = None if container is None else container.pod
+    return any(
+        (holder.pod_uid == where.pod_uid or holder.pod == pod)
+        and (not holder.container or holder.container == name)
+        for holder in holders
+    )
+
+
 def excesses(
     uses: Iterable[Use],
     containers: Mapping[str, Container],

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from divvy.agent.decide.claim_status import ClaimsStatus
 from divvy.agent.decide.hardware import Snapshot
 from divvy.agent.decide.health import Health, gpu_fault
+from divvy.agent.decide.holders import Holder, bounded_names, by_uuid, on_gpu
 from divvy.agent.decide.inventory import Resource
 from divvy.agent.decide.transition import Decision
 from divvy.model.contract import State
@@ -91,9 +92,14 @@ def gpu_states(
     decisions: Mapping[str, Decision],
     health: Health,
     claims: Mapping[str, ClaimsStatus],
+    forgotten: Iterable[Holder] = (),
 ) -> tuple[GpuStatus, ...]:
-    """Return the state of every GPU that was decided about; ``claims`` is of those that have it."""
+    """Return the state of every GPU that was decided about; ``claims`` is of those that have it.
+
+    ``forgotten`` are holders that the kubelet has forgotten.
+    """
     states = []
+    held = by_uuid(forgotten)
     for gpu in () if snapshot is None else snapshot.gpus:
         decision = decisions.get(gpu.uuid)
         if decision is None:
@@ -104,14 +110,22 @@ def gpu_states(
             mig = of_claims.layout
             state = max(state, of_claims.state, key=severity)
             reason = "; ".join(filter(None, (reason, of_claims.reason)))
-        fault = gpu_fault(gpu, health)
-        if fault:
+        lost = {holder for holders in on_gpu(gpu, held).values() for holder in holders}
+        faults = (gpu_fault(gpu, health), _forgotten(lost.difference(decision.in_the_way)))
+        for fault in filter(None, faults):
             state = max(state, State.DEGRADED, key=severity)
             reason = f"{fault}; {reason}" if reason else fault
         layout = decision.advertise.layout
         names = tuple(sorted({offer.resource for offer in layout.offers}))
         states.append(GpuStatus(gpu.index, gpu.uuid, state, reason, mig, names))
     return tuple(states)
+
+
+def _forgotten(holders: Iterable[Holder]) -> str:
+    names = bounded_names({holder.text for holder in holders})
+    return names and (
+        f"the kubelet has forgotten that {names} hold devices of it: no other pod gets them"
+    )
 
 
 def healthy_counts(resources: Sequence[Resource]) -> dict[str, int]:

@@ -13,15 +13,13 @@ from dataclasses import dataclass, replace
 
 from divvy.agent.decide.device_id import is_share, physical
 from divvy.agent.decide.hardware import Gpu
-from divvy.agent.decide.holders import Held, Holder
+from divvy.agent.decide.holders import Held, Holder, bounded_names
 from divvy.agent.decide.inventory import AdvertisedGpu, offers_by_uuid
 from divvy.agent.decide.mig_plan import CannotPartition, MigPlan, kept_in
 from divvy.model import DesiredGpu, Offer
 from divvy.model.contract import State
 
 _RETRY_SECONDS = 10.0
-# The status is an annotation, and tenants choose the names of their pods.
-_MAX_NAMES = 10
 
 
 @dataclass(frozen=True)
@@ -271,6 +269,4 @@ def _names(in_the_way: Mapping[str, tuple[Holder, ...]]) -> str:
         names.update(holder.text for holder in holders)
         if not holders:
             names.add(f"processes outside pods on {uuid}")
-    listed = sorted(names)
-    more = [f"{len(listed) - _MAX_NAMES} more"] if len(listed) > _MAX_NAMES else []
-    return ", ".join((*listed[:_MAX_NAMES], *more))
+    return bounded_names(names)

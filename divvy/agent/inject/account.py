@@ -17,6 +17,7 @@ from pathlib import Path
 
 from divvy.agent.decide.share import MAX_DEVICES
 from divvy.agent.inject.atomic_file import replace_file
+from divvy.agent.inject.tenant_file import cut, opened
 
 MAX_SLOTS = 512
 _MAGIC = 0x32545041
@@ -81,9 +82,15 @@ def create_account(path: Path) -> None:
     replace_file(path, _HEADER.pack(_MAGIC, 0) + bytes(SIZE - _HEADER.size), _MODE)
 
 
+def cut_account(path: Path) -> None:
+    """Take back what its tenant has beyond an account; raises OSError."""
+    with opened(path) as file:
+        cut(file, SIZE)
+
+
 def read_account(path: Path) -> Figures:
     """Read what the living processes of a share have; raises AccountProblem."""
-    with _opened(path) as (file, data):
+    with _sound(path) as (file, data):
         slots = tuple(_slots(file, data))
         outside = _FIGURES.unpack_from(data, _OUTSIDE)
         used = list(outside)
@@ -108,7 +115,7 @@ def write_beyond(
 
     Raises AccountProblem. A slot that has changed hands since is left alone.
     """
-    with _opened(path) as (file, data):
+    with _sound(path) as (file, data):
         living = {(slot.index, slot.pid, slot.pid_namespace) for slot in _slots(file, data)}
         for slot, figures in beyond.items():
             if (slot.index, slot.pid, slot.pid_namespace) in living:
@@ -117,25 +124,16 @@ def write_beyond(
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[int, bytes]]:
+def _sound(path: Path) -> Iterator[tuple[int, bytes]]:
     try:
-        # Without waiting: a tenant that is root can take a lease on its file (fcntl(2)).
-        file = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+        with opened(path) as file:
+            # Read, not mapped: a tenant can cut the file off, and who touches the map is ended.
+            data = os.pread(file, SIZE, 0)
+            if len(data) < SIZE or _HEADER.unpack_from(data)[0] != _MAGIC:
+                raise OtherFormat(f"{path}: an account in a different format from this agent's")
+            yield file, data
     except OSError as error:
-        raise AccountProblem(f"{path}: {error.strerror}") from error
-    try:
-        # What a tenant writes behind the account fills the node's disk.
-        if os.fstat(file).st_size > SIZE:
-            os.ftruncate(file, SIZE)
-        # Read, not mapped: a tenant can cut the file off, and who then touches the map is ended.
-        data = os.pread(file, SIZE, 0)
-        if len(data) < SIZE or _HEADER.unpack_from(data)[0] != _MAGIC:
-            raise OtherFormat(f"{path}: an account in a different format from this agent's")
-        yield file, data
-    except OSError as error:
-        raise AccountProblem(f"{path}: {error}") from error
-    finally:
-        os.close(file)
+        raise AccountProblem(f"{path}: {error.strerror or error}") from error
 
 
 def _slots(file: int, data: bytes) -> Iterator[Slot]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
@@ -24,8 +26,9 @@ from divvy.agent.inject.claim_cdi import ClaimEdits
 from divvy.agent.inject.driver_files import find_driver_files
 from divvy.agent.inject.hook import Hook, hook_call, install_hook, remove_older
 from divvy.agent.inject.installed_files import all_there
-from divvy.agent.inject.limiter import Limiter, install_limiter, lay_share, limiters
+from divvy.agent.inject.limiter import Limiter, install_limiter, limiters
 from divvy.agent.inject.problem import InjectionProblem
+from divvy.agent.inject.share_folder import ShareFolder
 from divvy.agent.settings import Settings
 from divvy.model.contract import CDI_KIND, limited_cdi_file, limited_cdi_kind
 
@@ -49,6 +52,7 @@ class Injection:
         self._devices: dict[str, ContainerEdits] = {}
         self._claims: ClaimEdits | None = None
         self._limiter_problem = "the limiter is not installed yet"
+        self.share_folder = ShareFolder(settings.share_folder, settings.state_folder)
         self.by_cdi = False
         self.problem = ""
 
@@ -129,6 +133,27 @@ class Injection:
         """Return the version of this image's limiter, "" where it is not installed yet."""
         return "" if self._limiter is None else self._limiter.version
 
+    def remove_limiters(self, used: frozenset[str]) -> None:
+        """Remove the limiters of earlier images but those that containers may start with.
+
+        First what describes one: whose folder is there is described again.
+        """
+        for limiter in self.earlier_limiters:
+            if limiter.version not in used:
+                _log.info("no container has limiter %s any more", limiter.version)
+                file = self._settings.cdi_folder / limited_cdi_file(limiter.version)
+                with suppress(OSError):
+                    file.unlink(missing_ok=True)
+                    shutil.rmtree(limiter.folder)
+
+    @property
+    def earlier_limiters(self) -> tuple[Limiter, ...]:
+        """Return the limiters of earlier images, none before this image's is installed."""
+        if self._limiter is None:
+            return ()
+        found = limiters(self._settings.state_folder)
+        return tuple(limiter for limiter in found if limiter != self._limiter)
+
     def claim_edits(self, snapshot: Snapshot) -> ClaimEdits:
         """Return what containers of claims get of a snapshot; raises InjectionProblem.
 
@@ -155,7 +180,7 @@ class Injection:
         uuids = [share.uuid for share in shares]
         self._require_described(uuids)
         try:
-            files = lay_share(self._settings.state_folder, device_ids, shares)
+            files = self.share_folder.lay(device_ids, shares)
         except InjectionProblem as problem:
             raise Refused(str(problem)) from problem
         if self.by_cdi:

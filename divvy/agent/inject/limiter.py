@@ -40,8 +40,8 @@ class Limiter:
 def install_limiter(source: Path, folder: Path) -> Limiter:
     """Copy the image's libraries below ``folder``; raises InjectionProblem.
 
-    Those of earlier images stay: the files of a share are for the limiter that was installed when
-    they were written, and a container that starts again has them as they were.
+    Those of earlier images stay as long as a container may start with them: the files of a share
+    are for the limiter that was installed when they were written.
     """
     try:
         contents = {name: (source / name).read_bytes() for name in LIBRARIES}
@@ -82,28 +82,30 @@ def remove_share(folder: Path, device_ids: Sequence[str]) -> None:
         page.unlink(missing_ok=True)
 
 
-def lay_share(
+def has_share(folder: Path, device_ids: Sequence[str]) -> bool:
+    """Return whether there are files of a share."""
+    return (folder / "shares" / share_name(device_ids) / "account").is_file()
+
+
+def write_share(
     folder: Path, device_ids: Sequence[str], devices: Sequence[DeviceShare]
 ) -> tuple[Mount, ...]:
     """Write limits, account and pages of what a container is allocated, and return its mounts.
 
-    Raises InjectionProblem.
+    Raises OSError.
     """
     name = share_name(device_ids)
     share, pages = folder / "shares" / name, folder / "pages"
-    try:
-        for parent in (share.parent, pages):
-            parent.mkdir(parents=True, exist_ok=True)
-            # A tenant that is root can make a program of root's of its files.
-            parent.chmod(0o700)
-        share.mkdir(exist_ok=True)
-        replace_file(share / "devices", "".join(f"{each}\n" for each in device_ids).encode(), _MODE)
-        replace_file(share / "limits", limits_text(devices).encode(), _MODE)
-        create_account(share / "account")
-        for device in devices:
-            if device.page != "-":
-                (pages / device.uuid).mkdir(parents=True, exist_ok=True)
-                create_page(pages / device.uuid / device.page, device.weight)
-    except OSError as error:
-        raise InjectionProblem(f"the share's files are not written: {error}") from error
+    for parent in (share.parent, pages):
+        parent.mkdir(parents=True, exist_ok=True)
+        # A tenant that is root can make a program of root's of its files.
+        parent.chmod(0o700)
+    share.mkdir(exist_ok=True)
+    replace_file(share / "devices", "".join(f"{each}\n" for each in device_ids).encode(), _MODE)
+    replace_file(share / "limits", limits_text(devices).encode(), _MODE)
+    create_account(share / "account")
+    for device in devices:
+        if device.page != "-":
+            (pages / device.uuid).mkdir(parents=True, exist_ok=True)
+            create_page(pages / device.uuid / device.page, device.weight)
     return share_mounts(share, pages, devices)

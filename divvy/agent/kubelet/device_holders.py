@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 
@@ -10,7 +11,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from divvy.agent.decide.container_edits import LIMITS
-from divvy.agent.decide.holders import Holder, Ledger, Version, forgotten, joined
+from divvy.agent.decide.holders import Holder, Ledger, Remembered, Version, forgotten, joined
 from divvy.agent.decide.kubelet_checkpoint import (
     UnreadableCheckpoint,
     allocate_answers,
@@ -18,6 +19,7 @@ from divvy.agent.decide.kubelet_checkpoint import (
 )
 from divvy.agent.kubelet.api import deviceplugin_pb2 as api
 from divvy.agent.kubelet.pod_resources import PodResources
+from divvy.model.contract import limited_version
 
 CHECKPOINT = "kubelet_internal_checkpoint"
 _SILENT = "the kubelet does not answer"
@@ -32,27 +34,79 @@ class HoldersUnknown(Exception):
 
 
 class DeviceHolders:
-    """Joins PodResources, the kubelet's checkpoint, our own Allocate answers and what we saw."""
+    """Joins PodResources, the kubelet's checkpoint, our own Allocate answers and what we saw.
+
+    ``own_pod`` is the agent's own, "namespace/name": a kubelet that lists it has heard from the
+    API. ``remembered`` is what the agent before this one saw.
+    """
 
     def __init__(
-        self, pod_resources: PodResources, plugin_folder: Path, forgotten: Iterable[Holder] = ()
+        self,
+        pod_resources: PodResources,
+        plugin_folder: Path,
+        own_pod: str,
+        remembered: Remembered,
     ) -> None:
         self._pod_resources = pod_resources
         self._checkpoint = plugin_folder / CHECKPOINT
         self._socket = plugin_folder / "kubelet.sock"
-        self._kubelet = _version(self._socket)
-        self._kubelet_since = monotonic()
-        self._last = tuple(forgotten)
-        self._before = self._last  # the kubelet's restart, and not shown since
-        self._names: dict[str, str] = {}
+        self._own_pod = own_pod
+        self._kubelet = remembered.kubelet
+        self._ready_since: float | None = None  # the first look at which it had its pods
+        self._pods: frozenset[str] = frozenset()
+        self._shown = remembered.shown
+        self._last = (*remembered.shown, *remembered.forgotten)
+        self._before = remembered.forgotten  # the kubelet's restart, and not shown since
+        self._names = {holder.pod_uid: holder.pod for holder in self._last}
         self._found = self._version()
         self._parsed: tuple[Version, tuple[Holder, ...]] = (None, ())
         self.ledger = Ledger()
 
     @property
+    def remembered(self) -> Remembered:
+        """Return what an agent after this one must know of holders."""
+        return Remembered(self._kubelet, self._shown, self._before)
+
+    @property
     def forgotten(self) -> tuple[Holder, ...]:
-        """Return who holds a device that the kubelet has forgotten."""
-        return self._before
+        """Return who holds a device that the kubelet has forgotten, and is a pod of the node."""
+        return tuple(holder for holder in self._before if holder.pod in self._pods)
+
+    @property
+    def last(self) -> tuple[Holder, ...]:
+        """Return who held a device at the last look, without another one."""
+        return self._last
+
+    @property
+    def suspects(self) -> Mapping[str, Holder]:
+        """Return who may hold what the kubelet takes for free, by device ID.
+
+        Of a kubelet that was not looked at yet, all that the one before showed.
+        """
+        holders = self._before if self._is_known else self._last
+        return {holder.device_id: holder for holder in holders}
+
+    def holder(self, device_id: str) -> Holder | None:
+        """Return who holds a device that the kubelet takes for free, None where nobody does."""
+        suspect = self.suspects.get(device_id)
+        if suspect is None or (self._is_known and suspect.pod not in self._pods):
+            return None
+        return suspect
+
+    async def refresh(self) -> None:
+        """Look at a kubelet that has just started: it may have forgotten, and allocate already."""
+        if not self._is_known or not self._is_settled:
+            with suppress(HoldersUnknown):
+                await self.holders()
+
+    @property
+    def _is_known(self) -> bool:
+        return _version(self._socket) == self._kubelet
+
+    @property
+    def _is_settled(self) -> bool:
+        since = self._ready_since
+        return since is not None and monotonic() - since > _SETTLED_SECONDS
 
     def allocated(self, resource: str, device_ids: Sequence[str]) -> None:
         """Note an answered Allocate."""
@@ -61,7 +115,7 @@ class DeviceHolders:
     async def holders(self) -> tuple[Holder, ...]:
         """Return everyone who holds a device, or may; raises HoldersUnknown."""
         try:
-            listed, containers = await self._pod_resources.listed()
+            listed, pods = await self._pod_resources.listed()
         except grpc.RpcError as error:
             raise HoldersUnknown(_SILENT) from error
         # Read after the list, which makes the kubelet forget pods that have ended.
@@ -71,8 +125,8 @@ class DeviceHolders:
         self._names = {
             **{holder.pod_uid: holder.pod for holder in known if holder.pod and holder.pod_uid}
         }
-        lost = self._forgotten(known, containers)
-        self._last = (*known, *lost)
+        lost = self._forgotten(known, pods)
+        self._shown, self._pods, self._last = known, pods, (*known, *lost)
         return (*self._last, *self.ledger.pending(known, version, monotonic()))
 
     async def containers(self) -> tuple[Holder, ...]:
@@ -107,17 +161,29 @@ class DeviceHolders:
             return frozenset()
         return frozenset(key for key, answer in answers.items() if not _may_have_limiter(answer))
 
-    def _forgotten(
-        self, known: tuple[Holder, ...], containers: frozenset[tuple[str, str]]
-    ) -> tuple[Holder, ...]:
+    def limiters(self) -> frozenset[str] | None:
+        """Return the versions of the limiter that containers may start with, None where unknown.
+
+        A container is made again of the answer to its Allocate, for as long as its pod lives.
+        """
+        try:
+            answers = allocate_answers(self._checkpoint.read_bytes())
+            decoded = map(api.ContainerAllocateResponse.FromString, answers.values())
+            return frozenset(version for each in decoded for version in _limiters(each))
+        except (OSError, UnreadableCheckpoint, DecodeError):
+            return None
+
+    def _forgotten(self, known: tuple[Holder, ...], pods: frozenset[str]) -> tuple[Holder, ...]:
         """Return whom the kubelet before showed, and this one has forgotten."""
         kubelet = _version(self._socket)
         if kubelet != self._kubelet:
-            self._kubelet, self._kubelet_since, self._before = kubelet, monotonic(), self._last
-        if not containers:
-            self._kubelet_since = monotonic()  # not even our own pod: it has not heard of its pods
-        settled = monotonic() - self._kubelet_since > _SETTLED_SECONDS
-        self._before = forgotten(self._before, known, containers, settled)
+            self._kubelet, self._ready_since, self._before = kubelet, None, self._last
+        if self._own_pod not in pods:
+            # It has not heard of its pods. Static ones, which come from files, it lists before.
+            self._ready_since = None
+        elif self._ready_since is None:
+            self._ready_since = monotonic()
+        self._before = forgotten(self._before, known, pods, self._is_settled)
         return self._before
 
     def _recorded(self, version: Version) -> tuple[Holder, ...]:
@@ -147,6 +213,12 @@ class DeviceHolders:
             return await self._pod_resources.allocatable()
         except grpc.RpcError as error:
             raise HoldersUnknown(_SILENT) from error
+
+
+def _limiters(answer: api.ContainerAllocateResponse) -> Iterator[str]:
+    names = (device.name for device in answer.cdi_devices)
+    paths = (mount.host_path for mount in answer.mounts)
+    return filter(None, (limited_version(name) for name in (*names, *paths)))
 
 
 def _may_have_limiter(answer: bytes) -> bool:

@@ -23,6 +23,9 @@ _MAX_NAME = 40
 class Allocator(Protocol):
     """Decides what a server answers; the server itself only speaks the protocol."""
 
+    async def refresh_holders(self) -> None:
+        """Learn who holds what, where the kubelet may have forgotten it."""
+
     def preferred_allocation(
         self, resource: Resource, available: Sequence[str], required: Sequence[str], size: int
     ) -> list[str]:
@@ -128,6 +131,7 @@ class ResourceServer(stubs.DevicePluginServicer):
 
     async def GetPreferredAllocation(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
         """Choose devices for each container request."""
+        await self._allocator.refresh_holders()
         answer = api.PreferredAllocationResponse()
         for container in request.container_requests:
             chosen = self._allocator.preferred_allocation(
@@ -141,6 +145,7 @@ class ResourceServer(stubs.DevicePluginServicer):
 
     async def Allocate(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Allocate the devices, or fail with device and reason."""
+        await self._allocator.refresh_holders()
         answer = api.AllocateResponse()
         try:
             for container in request.container_requests:

@@ -32,18 +32,14 @@ class PodResources:
         """List every container of an active pod that holds devices."""
         return (await self.listed())[0]
 
-    async def listed(self) -> tuple[tuple[Holder, ...], frozenset[tuple[str, str]]]:
-        """List who holds devices, and every container of an active pod: (pod, container).
+    async def listed(self) -> tuple[tuple[Holder, ...], frozenset[str]]:
+        """List who holds devices, and every active pod.
 
         Ordinary init containers are missing, and all pods until the kubelet has them from the API
         (pkg/kubelet/apis/podresources/server_v1.go of Kubernetes 1.36).
         """
         answer = await self._stub.List(api.ListPodResourcesRequest(), timeout=_DEADLINE)
-        containers = frozenset(
-            (f"{pod.namespace}/{pod.name}", container.name)
-            for pod in answer.pod_resources
-            for container in pod.containers
-        )
+        pods = frozenset(f"{pod.namespace}/{pod.name}" for pod in answer.pod_resources)
         holders = tuple(
             Holder(f"{pod.namespace}/{pod.name}", container.name, held.resource_name, device_id)
             for pod in answer.pod_resources
@@ -51,7 +47,7 @@ class PodResources:
             for held in container.devices
             for device_id in held.device_ids
         )
-        return holders, containers
+        return holders, pods
 
     async def claim_containers(self) -> dict[tuple[str, str], list[tuple[str, str]]]:
         """List the containers that use each claim: (namespace, claim) → (namespace/pod, name)."""

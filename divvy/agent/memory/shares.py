@@ -7,12 +7,14 @@ import contextlib
 import logging
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from divvy.agent.decide.beyond import InNamespace, Look, NvmlUse, beyond, settled
+from divvy.agent.decide.beyond import InNamespace, Look, NvmlUse, beyond, outside, settled
 from divvy.agent.decide.hardware import Gpu
+from divvy.agent.decide.holders import Holder
+from divvy.agent.decide.memory_limit import Container, Member, containers_by_id, is_of
 from divvy.agent.decide.share import MAX_DEVICES
 from divvy.agent.inject.account import (
     AccountProblem,
@@ -21,8 +23,9 @@ from divvy.agent.inject.account import (
     read_account,
     write_beyond,
 )
-from divvy.agent.inject.page import cut_page
+from divvy.agent.inject.share_folder import ShareFolder
 from divvy.agent.kubelet.device_holders import DeviceHolders, HoldersUnknown
+from divvy.agent.memory.processes import find_process
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.process import DriverProblem
 from divvy.agent.ticks import next_tick
@@ -32,7 +35,8 @@ _LOOK_SECONDS = 1.0
 _CLEAN_LOOKS = 60
 _PROC = Path("/proc")
 _DEVICE = re.compile(
-    r"^device (\S+) memory (\d+) compute \S+ weight \d+ page (\S+) oversubscribed \S+$",
+    # A newer agent may have more to say of a device.
+    r"^device (\S+) memory (\d+) compute \S+ weight \d+ page \S+ oversubscribed \S+( .*)?$",
     re.MULTILINE,
 )
 
@@ -44,23 +48,37 @@ class ShareFigures:
     device_ids: tuple[str, ...]
     limits: Mapping[str, int]
     figures: Figures
+    folder: Path = Path()
+
+
+@dataclass(frozen=True)
+class _Use:
+    """What NVML tells of one process in a container, in bytes on one device."""
+
+    process: InNamespace
+    where: Member
+    uuid: str
+    used: int
 
 
 class ShareAccounts:
-    """Looks after the accounts below the state folder; needs the host's PIDs."""
+    """Looks after the accounts of shares; needs the host's PIDs."""
 
     def __init__(
         self,
         driver: Driver,
         holders: DeviceHolders,
-        state_folder: Path,
-        claimed: Callable[[], frozenset[str]] = frozenset,
+        share_folder: ShareFolder,
+        container_logs: Path,
+        claimed: Callable[[], Mapping[str, tuple[Holder, ...]]] = dict,
     ) -> None:
         self._driver = driver
         self._holders = holders
         self._claimed = claimed
-        self._shares = state_folder / "shares"
-        self._pages = state_folder / "pages"
+        self._share_folder = share_folder
+        self._container_logs = container_logs
+        self._containers: Mapping[str, Container] = {}
+        self._outside: dict[str, tuple[int, ...]] = {}
         self._earlier: dict[str, Look] = {}
         self._told: frozenset[str] = frozenset()
         self.figures: Mapping[str, ShareFigures] = {}
@@ -72,41 +90,39 @@ class ShareAccounts:
         looks = 0
         while True:
             await next_tick(_LOOK_SECONDS)
-            names = self._names()
-            self._told &= frozenset(names)
-            if not names:
+            shares = self._laid()
+            self._told &= frozenset(shares)
+            if not shares:
                 self.figures, self.unreadable = {}, {}
                 continue
             # In a thread: how long a look takes is in the hands of those whose files they are.
-            before = await asyncio.to_thread(self._before, names)
+            before = await asyncio.to_thread(self._before, shares)
             uses = await self._uses()
-            self._earlier, self.figures = await asyncio.to_thread(self._after, before, uses)
+            whose = self._whose(before)
+            self.figures = await asyncio.to_thread(self._after, before, uses, whose)
             looks += 1
             if looks % _CLEAN_LOOKS == 0:
                 with contextlib.suppress(HoldersUnknown):
                     await self._clean()
 
-    def _names(self) -> list[str]:
-        try:
-            return [path.name for path in self._shares.iterdir()]
-        except OSError:
-            return []  # there has been no share yet
+    def _laid(self) -> dict[str, Path]:
+        """Return the folders of all shares by name."""
+        folders = self._share_folder.folders
+        return {path.name: path for folder in folders for path in folder.glob("shares/*")}
 
-    def _before(self, names: list[str]) -> dict[str, ShareFigures]:
-        for page in self._pages.glob("*/*"):
-            cut_page(page)
+    def _before(self, shares: Mapping[str, Path]) -> dict[str, ShareFigures]:
+        self._share_folder.tidy()
         unreadable: dict[str, tuple[str, ...]] = {}
-        found = self._read(names, unreadable)
+        found = self._read(shares, unreadable)
         self.unreadable = unreadable
         return found
 
     def _read(
-        self, names: Iterable[str], unreadable: dict[str, tuple[str, ...]]
+        self, shares: Mapping[str, Path], unreadable: dict[str, tuple[str, ...]]
     ) -> dict[str, ShareFigures]:
         """Read the accounts of shares; those of another format go into ``unreadable``."""
         found = {}
-        for name in names:
-            folder = self._shares / name
+        for name, folder in shares.items():
             try:
                 limits = _DEVICE.findall((folder / "limits").read_text())
                 figures = read_account(folder / "account")
@@ -116,8 +132,8 @@ class ShareAccounts:
                 continue
             except (OSError, AccountProblem):
                 continue  # being made, or spoilt by its tenant: then it holds only the tenant up
-            sizes = {uuid: int(size) for uuid, size, _ in limits}
-            found[name] = ShareFigures(_device_ids(folder), sizes, figures)
+            sizes = {uuid: int(size) for uuid, size, *_ in limits}
+            found[name] = ShareFigures(_device_ids(folder), sizes, figures, folder)
         return found
 
     def _tell(self, name: str, problem: OtherFormat) -> None:
@@ -127,28 +143,84 @@ class ShareAccounts:
             _log.warning("%s: the figures of this share are not known", problem)
 
     def _after(
-        self, before: Mapping[str, ShareFigures], uses: list[tuple[InNamespace, str, int]]
-    ) -> tuple[dict[str, Look], dict[str, ShareFigures]]:
-        after = self._read(before, {})
+        self,
+        before: Mapping[str, ShareFigures],
+        uses: list[_Use],
+        whose: Mapping[str, tuple[Holder, ...]],
+    ) -> dict[str, ShareFigures]:
+        after = self._read({name: share.folder for name, share in before.items()}, {})
+        own = self._own(after, uses, whose)
+        slots = {name: (_slots(before[name]), _slots(after[name])) for name in own}
+        # In any share of its own: a container may have two.
+        slotted = {
+            use.process
+            for name, mine in own.items()
+            for use in mine
+            if any(use.process in look for look in slots[name])
+        }
         looked: dict[str, Look] = {}
-        for name, share in after.items():
-            devices = {uuid: at for at, uuid in enumerate(share.limits)}
-            of_share = [
-                NvmlUse(process, devices[uuid], used)
-                for process, uuid, used in uses
-                if uuid in devices
-            ]
-            now = looked[name] = beyond(of_share, _slots(before[name]), _slots(share), MAX_DEVICES)
+        unslotted: dict[str, tuple[int, ...]] = {}
+        for name, mine in own.items():
+            now = looked[name] = beyond(mine, *slots[name], MAX_DEVICES)
+            unslotted[name] = outside(mine, slotted, MAX_DEVICES)
             agreed = settled(now, self._earlier.get(name, {}))
             figures = {
                 slot: agreed[InNamespace(slot.pid_namespace, slot.pid)]
-                for slot in share.figures.slots
+                for slot in after[name].figures.slots
             }
+            # A process that ends loses its slot before NVML forgets it.
+            earlier = self._outside.get(name, (0,) * MAX_DEVICES)
+            both = tuple(map(min, unslotted[name], earlier))
             with contextlib.suppress(AccountProblem):
-                write_beyond(self._shares / name / "account", figures, (0,) * MAX_DEVICES)
-        return looked, after
+                write_beyond(after[name].folder / "account", figures, both)
+        self._earlier, self._outside = looked, unslotted
+        return after
 
-    async def _uses(self) -> list[tuple[InNamespace, str, int]]:
+    def _own(
+        self,
+        shares: Mapping[str, ShareFigures],
+        uses: list[_Use],
+        whose: Mapping[str, tuple[Holder, ...]],
+    ) -> dict[str, list[NvmlUse]]:
+        """Return what processes of each share's own containers use, where these are known."""
+        containers = self._named({use.where.container_id for use in uses})
+        own: dict[str, list[NvmlUse]] = {}
+        for name, share in shares.items():
+            if not whose[name]:
+                continue  # what was told stays
+            devices = {uuid: at for at, uuid in enumerate(share.limits)}
+            own[name] = [
+                NvmlUse(use.process, devices[use.uuid], use.used)
+                for use in uses
+                if use.uuid in devices
+                and is_of(use.where, containers.get(use.where.container_id), whose[name])
+            ]
+        return own
+
+    def _whose(self, shares: Mapping[str, ShareFigures]) -> dict[str, tuple[Holder, ...]]:
+        """Return who has each share, as far as it is known."""
+        claimed, last = self._claimed(), self._holders.last
+        held: dict[str, list[Holder]] = {}
+        for holder in last:
+            held.setdefault(holder.device_id, []).append(holder)
+        return {
+            name: tuple(
+                holder
+                for device_id in share.device_ids
+                for holder in (*held.get(device_id, ()), *claimed.get(device_id, ()))
+            )
+            for name, share in shares.items()
+        }
+
+    def _named(self, container_ids: set[str]) -> Mapping[str, Container]:
+        """Return containers by their IDs; those that are known need no other look."""
+        if not container_ids <= self._containers.keys():
+            with contextlib.suppress(OSError):
+                names = [link.name for link in self._container_logs.iterdir()]
+                self._containers = containers_by_id(names)
+        return self._containers
+
+    async def _uses(self) -> list[_Use]:
         uses = []
         gpus = () if self._driver.snapshot is None else self._driver.snapshot.gpus
         for gpu in gpus:
@@ -157,27 +229,29 @@ class ShareAccounts:
                     uses += await self._uses_of(gpu)
         return uses
 
-    async def _uses_of(self, gpu: Gpu) -> list[tuple[InNamespace, str, int]]:
+    async def _uses_of(self, gpu: Gpu) -> list[_Use]:
         by_gi = {instance.gi: instance.uuid for instance in gpu.instances}
         uses = []
         for listed in await self._driver.processes(gpu):
-            process = in_namespace(listed["pid"] or 0)
-            if process is not None:
+            process, found = in_namespace(listed["pid"] or 0), find_process(listed["pid"] or 0)
+            if process is not None and found is not None:
                 device = by_gi.get(listed["gi"] or 0) or gpu.uuid
-                uses.append((process, device, (listed["used_mib"] or 0) << 20))
+                used = (listed["used_mib"] or 0) << 20
+                uses.append(_Use(process, found[1], device, used))
         return uses
 
     async def _clean(self) -> None:
         """Remove the files of shares that no container holds and no process uses."""
-        held = {holder.device_id for holder in await self._holders.holders()} | self._claimed()
-        for folder in self._shares.glob("*"):
-            share = self.figures.get(folder.name)
+        held = {holder.device_id for holder in await self._holders.holders()}
+        held |= self._claimed().keys()
+        for name, folder in self._laid().items():
+            share = self.figures.get(name)
             of = _device_ids(folder)
             # A container holds all replicas of its share, or none.
             is_held = bool(of) and held.issuperset(of)
             if not is_held and not (share and share.figures.slots):
                 shutil.rmtree(folder, ignore_errors=True)
-                for page in self._pages.glob(f"*/{folder.name}-*"):
+                for page in folder.parent.parent.glob(f"pages/*/{name}-*"):
                     _remove(page)
 
 

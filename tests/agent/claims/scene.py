@@ -93,7 +93,7 @@ def nothing_left(node: AgentNode) -> Callable[[], bool]:
     """Return whether a node has nothing of any claim."""
 
     def met() -> bool:
-        shares = node.folder / "state/shares"
+        shares = node.folder / "tenants/shares"
         return (
             not record(node)["claims"]
             and not specifications(node)

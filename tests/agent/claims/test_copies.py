@@ -48,6 +48,8 @@ def test_what_is_no_copy_of_the_claim_is_left_out_and_replaced(tmp_path: Path, k
     (path,) = tmp_path.iterdir()
     path.rename(path.with_suffix(".whole"))
     DAMAGE[kind](path)
-    assert read_copies(tmp_path) == ClaimRecord()
+    copies = read_copies(tmp_path)
+    assert copies.record == ClaimRecord()
+    assert set(copies.unreadable) == {CLAIM.uid}
     write_copy(tmp_path, CLAIM, ClaimRecord())
-    assert read_copies(tmp_path) == ClaimRecord({}, {CLAIM.uid: CLAIM})
+    assert read_copies(tmp_path).record == ClaimRecord({}, {CLAIM.uid: CLAIM})

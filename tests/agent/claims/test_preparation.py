@@ -14,6 +14,7 @@ from divvy.agent.claims.checkpoint_file import ClaimsFile
 from divvy.agent.claims.copies import write_copy
 from divvy.agent.claims.preparation import ClaimProblem, Preparation
 from divvy.agent.decide.hardware import Gpu, Snapshot
+from divvy.agent.inject.share_folder import ShareFolder
 from tests.agent.claim_values import BY_SIZE, ON_DEMAND, claim, claim_record, held, offered_gpu
 from tests.agent.devices import gpu, instance, snapshot
 
@@ -63,13 +64,14 @@ def test_a_claim_on_a_gpu_that_answers_later_leaves_no_instance(
     store = ClaimsFile(tmp_path, tmp_path, lambda: None)
     store.save(claim_record(OFFERED, claims=(claim("gone", MADE),)))
     unused: Any = None
+    injection: Any = SimpleNamespace(share_folder=ShareFolder(tmp_path / "tenants", tmp_path))
     wait = 20.0 if destroyed else 0.3
     preparation = Preparation(
         settings,
         store,
         unused,
         driver,
-        unused,
+        injection,
         wait,  # type: ignore[arg-type]
     )
     asyncio.run(preparation.unprepare("uid-gone"))
@@ -88,7 +90,8 @@ def test_a_copy_goes_before_the_claim_leaves_the_record(
     write_copy(tmp_path, taken, store.record)
     settings = SimpleNamespace(cdi_folder=tmp_path, state_folder=tmp_path, driver_root=tmp_path)
     unused: Any = None
-    preparation = Preparation(settings, store, unused, unused, unused, 0.1)  # type: ignore[arg-type]
+    injection: Any = SimpleNamespace(share_folder=ShareFolder(tmp_path / "tenants", tmp_path))
+    preparation = Preparation(settings, store, unused, unused, injection, 0.1)  # type: ignore[arg-type]
     where = "divvy.agent.claims.preparation"
     with monkeypatch.context() as patched:
         patched.setattr(f"{where}.remove_copy", _fail)

@@ -36,7 +36,7 @@ def test_two_shares_of_one_claim_stand_in_one_file_of_limits() -> None:
             assert {name for each in given for name in each.cdi_device_ids} == {
                 f"divvy.gpu/claim={each['name']}" for each in spec["devices"]
             }
-            (limits,) = (node.folder / "state/shares").glob("*/limits")
+            (limits,) = (node.folder / "tenants/shares").glob("*/limits")
             assert limits.read_text().count(f"memory {3000 << 20} compute share weight 30") == 2
             for each in spec["devices"]:
                 mounts = {
@@ -69,7 +69,7 @@ def test_a_claim_that_was_given_back_in_part_gets_what_it_is_allocated_now() -> 
             results = claim["status"]["allocation"]["devices"]["results"]
             results[0]["consumedCapacity"] |= {"memory": "2000Mi", "cores": "20"}
             await node.claims.prepare(claim)
-            (limits,) = (node.folder / "state/shares").glob("*/limits")
+            (limits,) = (node.folder / "tenants/shares").glob("*/limits")
             assert f"memory {2000 << 20} compute share weight 20" in limits.read_text()
             (held,) = record(node)["claims"]
             assert held["devices"][0]["memory_mib"] == 2000
@@ -186,7 +186,7 @@ def test_what_is_held_is_there_for_the_next_agent() -> None:
             mig = node.api.resources.allocate("mig", f"{gpu}-mig-2g10gb-4")
             share = node.api.resources.allocate("share", f"{other}-share", memory="9Gi", cores="9")
             given = await node.claims.prepare(mig, share)
-            account = next((node.folder / "state/shares").glob("*/account")).stat().st_ino
+            account = next((node.folder / "tenants/shares").glob("*/account")).stat().st_ino
             slices = json.loads(json.dumps(node.api.resources.slices))
             await node.kill()
             for path in (node.folder / "cdi").iterdir():
@@ -196,7 +196,7 @@ def test_what_is_held_is_there_for_the_next_agent() -> None:
             await node.until(lambda: node.claims.registrations > registrations)
             assert await node.claims.prepare(mig, share) == given
             await node.until(lambda: len(specifications(node)) == 2)
-            assert next((node.folder / "state/shares").glob("*/account")).stat().st_ino == account
+            assert next((node.folder / "tenants/shares").glob("*/account")).stat().st_ino == account
             assert node.api.resources.slices == slices
             assert len(record(node)["claims"]) == 2
             await node.claims.unprepare(mig, share)

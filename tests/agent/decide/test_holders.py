@@ -35,15 +35,21 @@ def test_what_an_ended_pod_held_stands_for_nobody_else() -> None:
 
 def test_who_is_listed_without_its_device_has_it_still() -> None:
     before = Holder("team/notebook", "main", *KEY, "uid-1")
-    listed = {("team/notebook", "main")}
-    assert forgotten([before], [], listed, settled=True) == (before,)
+    assert forgotten([before], [], {"team/notebook"}, settled=True) == (before,)
     assert forgotten([before], [], [], settled=False) == (before,)
-    assert forgotten([before], [], {("team/other", "main")}, settled=True) == ()
+    assert forgotten([before], [], {"team/other"}, settled=True) == ()
+
+
+def test_keeps_the_device_of_an_init_container_whose_pod_is_known() -> None:
+    """The kubelet lists the pod without its ordinary init containers."""
+    before = Holder("team/notebook", "init", *KEY, "uid-1")
+    assert forgotten([before], [], {"team/notebook"}, settled=True) == (before,)
+    assert forgotten([before], [], {"team/other"}, settled=True) == ()
 
 
 def test_who_is_shown_again_is_not_forgotten() -> None:
     before = Holder("team/notebook", "main", *KEY, "uid-1")
-    listed = {("team/notebook", "main")}
+    listed = {"team/notebook"}
     by_checkpoint = Holder("", "main", *KEY, "uid-1")
     by_list = Holder("team/notebook", "main", KEY[0], "MIG-1")  # allocated again
     for known in (by_checkpoint, by_list):

@@ -284,6 +284,36 @@ def test_installed_libraries_that_were_changed_are_replaced(settings: Settings) 
 
 
 @pytest.mark.usefixtures("limiter")
+def test_removes_limiters_that_no_container_can_start_with(settings: Settings) -> None:
+    versions = []
+    for text in ("first image", "second image", "third image"):
+        (settings.limiter_folder / "libcuda.so.1").write_text(text)
+        injection = installed(settings)
+        injection.renew(BOTH, WITH_CDI)
+        versions.append(injection.limiter)
+    _, second, third = versions
+
+    def left() -> tuple[set[str], set[str]]:
+        files = settings.cdi_folder.glob("divvy.gpu-limited-gpu-*.json")
+        return (
+            {
+                path.name.removeprefix("limiter-")
+                for path in settings.state_folder.glob("limiter-*")
+            },
+            {path.stem.removeprefix("divvy.gpu-limited-gpu-") for path in files},
+        )
+
+    assert left() == (set(versions), set(versions))
+    injection.remove_limiters(frozenset({second}))
+    assert left() == ({second, third}, {second, third})
+    injection.renew(BOTH, WITH_CDI)
+    assert left() == ({second, third}, {second, third})
+    # Of an image whose own is not installed, nothing is known.
+    Injection(settings).remove_limiters(frozenset())
+    assert left() == ({second, third}, {second, third})
+
+
+@pytest.mark.usefixtures("limiter")
 def test_folders_in_the_place_of_installed_libraries_are_replaced(settings: Settings) -> None:
     """Where the source of a mount is gone, the container runtime makes a folder."""
     injection = installed(settings)

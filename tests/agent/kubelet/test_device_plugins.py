@@ -32,6 +32,9 @@ EDITS = ContainerEdits(
 class Allocator:
     """Answers as the agent does, without an agent."""
 
+    async def refresh_holders(self) -> None:
+        """Know who holds what."""
+
     def preferred_allocation(
         self, resource: Resource, available: Sequence[str], required: Sequence[str], size: int
     ) -> list[str]:

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from divvy.agent.decide.share import Compute, DeviceShare
-from divvy.agent.inject.limiter import lay_share
+from divvy.agent.decide.beyond import InNamespace
+from divvy.agent.decide.holders import Holder
+from divvy.agent.decide.memory_limit import Member, Process
+from divvy.agent.decide.share import Compute, DeviceShare, share_name
+from divvy.agent.inject.account import read_account
+from divvy.agent.inject.limiter import write_share
+from divvy.agent.inject.share_folder import ShareFolder
 from divvy.agent.kubelet.device_holders import HoldersUnknown
 from divvy.agent.memory.shares import ShareAccounts, in_namespace
+from tests.agent.devices import gpu, snapshot
+from tests.agent.inject.test_account import lock
 
 _NAMED = """
 import sys, time
@@ -40,6 +49,8 @@ def test_a_process_that_calls_itself_a_number_keeps_its_own() -> None:
 class Held:
     """What the kubelet shows."""
 
+    last: tuple[Holder, ...] = ()
+
     def __init__(self) -> None:
         self.device_ids: tuple[str, ...] | None = ()
 
@@ -47,6 +58,11 @@ class Held:
         if self.device_ids is None:
             raise HoldersUnknown("the kubelet does not answer")
         return tuple(SimpleNamespace(device_id=each) for each in self.device_ids)
+
+
+def on_disk(folder: Path) -> ShareFolder:
+    """Return where an agent finds the files of shares that one before it laid."""
+    return ShareFolder(folder / "tenants", folder)
 
 
 async def cleaned(
@@ -59,7 +75,13 @@ async def cleaned(
     monkeypatch.setattr("divvy.agent.memory.shares._LOOK_SECONDS", 0.01)
     monkeypatch.setattr("divvy.agent.memory.shares._CLEAN_LOOKS", 1)
     driver: Any = SimpleNamespace(snapshot=None)
-    accounts = ShareAccounts(driver, held, folder, lambda: claimed)  # type: ignore[arg-type]
+    accounts = ShareAccounts(
+        driver,
+        held,  # type: ignore[arg-type]
+        on_disk(folder),
+        folder / "logs",
+        lambda: dict.fromkeys(claimed, ()),
+    )
     loop = asyncio.create_task(accounts.run())
     await asyncio.sleep(0.5)
     assert not loop.done()
@@ -71,7 +93,7 @@ def test_the_files_of_a_share_go_when_nobody_holds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoilt: bool
 ) -> None:
     share = DeviceShare("GPU-0", 1000, Compute.SHARE, 25, "page")
-    lay_share(tmp_path, ["GPU-0::0"], [share])
+    write_share(tmp_path, ["GPU-0::0"], [share])
     (folder,) = (tmp_path / "shares").iterdir()
     (tmp_path / "pages/GPU-0/page").rename(tmp_path / f"pages/GPU-0/{folder.name}-0")
     if spoilt:
@@ -89,7 +111,7 @@ def test_the_files_of_a_share_go_when_nobody_holds_it(
 def test_a_share_of_two_replicas_goes_although_one_of_them_is_held_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lay_share(tmp_path, ["GPU-0::0", "GPU-0::1"], [DeviceShare("GPU-0", 2000)])
+    write_share(tmp_path, ["GPU-0::0", "GPU-0::1"], [DeviceShare("GPU-0", 2000)])
     (folder,) = (tmp_path / "shares").iterdir()
     held = Held()
     held.device_ids = ("GPU-0::0", "GPU-0::1")
@@ -108,8 +130,8 @@ def test_an_account_of_another_format_is_told_once_and_shown_until_it_is_sound(
     content: bytes,
 ) -> None:
     monkeypatch.setattr("divvy.agent.memory.shares._LOOK_SECONDS", 0.01)
-    lay_share(tmp_path, ["GPU-0::0"], [DeviceShare("GPU-0", 1000)])
-    lay_share(tmp_path, ["GPU-0::1"], [DeviceShare("GPU-0", 1000)])
+    write_share(tmp_path, ["GPU-0::0"], [DeviceShare("GPU-0", 1000)])
+    write_share(tmp_path, ["GPU-0::1"], [DeviceShare("GPU-0", 1000)])
     (folder,) = (
         each
         for each in (tmp_path / "shares").iterdir()
@@ -122,8 +144,9 @@ def test_an_account_of_another_format_is_told_once_and_shown_until_it_is_sound(
     (unfinished / "limits").touch()
 
     async def look() -> None:
-        driver = SimpleNamespace(snapshot=None)
-        accounts = ShareAccounts(driver, Held(), tmp_path)  # type: ignore[arg-type]
+        driver: Any = SimpleNamespace(snapshot=None)
+        held: Any = Held()
+        accounts = ShareAccounts(driver, held, on_disk(tmp_path), tmp_path / "logs")
         loop = asyncio.create_task(accounts.run())
         await until(lambda: accounts.unreadable == {folder.name: ("GPU-0::0",)})
         await until(lambda: len(accounts.figures) == 1)
@@ -149,7 +172,7 @@ def test_the_files_of_a_claims_share_stay_while_it_is_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kubelet shows no device of a claim."""
-    lay_share(tmp_path, ["claim:uid"], [DeviceShare("GPU-0", 1000, Compute.SHARE, 25, "page")])
+    write_share(tmp_path, ["claim:uid"], [DeviceShare("GPU-0", 1000, Compute.SHARE, 25, "page")])
     (folder,) = (tmp_path / "shares").iterdir()
     asyncio.run(cleaned(tmp_path, Held(), monkeypatch, frozenset({"claim:uid"})))
     assert folder.exists()
@@ -162,7 +185,7 @@ def test_a_share_can_be_given_after_its_files_were_removed_by_hand(
 ) -> None:
     """The container runtime makes folders of the files that it is to mount and does not find."""
     share = DeviceShare("GPU-0", 1000, Compute.SHARE, 25, "page")
-    lay_share(tmp_path, ["GPU-0::0"], [share])
+    write_share(tmp_path, ["GPU-0::0"], [share])
     (folder,) = (tmp_path / "shares").iterdir()
     name = f"{folder.name}-0"
     for file in (folder / "limits", folder / "account", tmp_path / "pages/GPU-0" / name):
@@ -170,11 +193,110 @@ def test_a_share_can_be_given_after_its_files_were_removed_by_hand(
         file.mkdir()
     asyncio.run(cleaned(tmp_path, Held(), monkeypatch))
     share = DeviceShare("GPU-0", 1000, Compute.SHARE, 25, name)
-    lay_share(tmp_path, ["GPU-0::0"], [share])
+    write_share(tmp_path, ["GPU-0::0"], [share])
 
 
 def test_no_other_user_of_the_node_reaches_a_tenants_files(tmp_path: Path) -> None:
     """Root in a container can write a program into its account, and give it the rights of root."""
-    lay_share(tmp_path, ["GPU-0::0"], [DeviceShare("GPU-0", 1000, Compute.SHARE, 25, "page")])
+    write_share(tmp_path, ["GPU-0::0"], [DeviceShare("GPU-0", 1000, Compute.SHARE, 25, "page")])
     for name in ("shares", "pages"):
         assert (tmp_path / name).stat().st_mode & 0o077 == 0
+
+
+POD, OTHER_POD = "0e9a1b8c-0000-0000-0000-000000000001", "0e9a1b8c-0000-0000-0000-000000000002"
+MINE, THEIRS = "a" * 64, "b" * 64
+NAMESPACE = 4026531836
+
+
+class Node:
+    """Two shares of a GPU and the processes that NVML names, by host PID: (container, MiB)."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.processes = {100: (MINE, 300), 200: (THEIRS, 700)}
+        monkeypatch.setattr("divvy.agent.memory.shares._LOOK_SECONDS", 0.01)
+        monkeypatch.setattr("divvy.agent.memory.shares.find_process", self._found)
+        monkeypatch.setattr(
+            "divvy.agent.memory.shares.in_namespace", lambda pid: InNamespace(NAMESPACE, pid)
+        )
+        logs = folder / "logs"
+        logs.mkdir()
+        for pod, container in (("mine", MINE), ("theirs", THEIRS)):
+            (logs / f"{pod}_team_main-{container}.log").touch()
+        for number in range(2):
+            write_share(folder, [f"GPU-0::{number}"], [DeviceShare("GPU-0", 1000)])
+        held = Held()
+        held.last = (
+            Holder("team/mine", "main", "nvidia.com/gpu.shared", "GPU-0::0", POD),
+            Holder("team/theirs", "main", "nvidia.com/gpu.shared", "GPU-0::1", OTHER_POD),
+        )
+        driver = SimpleNamespace(snapshot=snapshot(gpu(0)), processes=self._listed)
+        self.accounts = ShareAccounts(driver, held, on_disk(folder), logs)  # type: ignore[arg-type]
+        self.mine, self.theirs = (
+            folder / "shares" / share_name([f"GPU-0::{number}"]) / "account" for number in range(2)
+        )
+
+    def _found(self, pid: int) -> tuple[Process, Member]:
+        container, _ = self.processes[pid]
+        return Process(pid, 1), Member(POD if container == MINE else OTHER_POD, container)
+
+    async def _listed(self, _: object) -> list[dict[str, Any]]:
+        return [
+            {"pid": pid, "used_mib": mib, "gi": None} for pid, (_, mib) in self.processes.items()
+        ]
+
+    async def charged(self, mine: int, theirs: int) -> None:
+        """Wait until the shares are charged so much, in MiB, and see that it stays so."""
+        loop = asyncio.create_task(self.accounts.run())
+
+        def is_so() -> bool:
+            used = (read_account(path).used[0] >> 20 for path in (self.mine, self.theirs))
+            return tuple(used) == (mine, theirs)
+
+        await until(is_so)
+        for _ in range(20):
+            await asyncio.sleep(0.02)
+            assert is_so()
+        loop.cancel()
+
+
+@contextmanager
+def slot(account: Path, pid: int) -> Iterator[None]:
+    """Have the first slot of an account, for a process that may be another's."""
+    with account.open("r+b") as file:
+        file.seek(4)
+        file.write((1).to_bytes(4, "little"))
+        file.seek(8 + 5 * 128)
+        file.write(struct.pack("<IIQ", pid, 0, NAMESPACE))
+        file.flush()
+        lock(file.fileno(), 1)
+        yield
+
+
+def test_charges_processes_without_a_slot_to_their_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who opens the driver's library itself has no slot, and is in the share's container."""
+    node = Node(tmp_path, monkeypatch)
+    asyncio.run(node.charged(300, 700))
+    del node.processes[200]
+    asyncio.run(node.charged(300, 0))
+
+
+def test_tells_no_share_what_its_neighbours_processes_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant can write a neighbour's namespace and number into a slot; both can be guessed."""
+    node = Node(tmp_path, monkeypatch)
+    with slot(node.mine, 200):
+        asyncio.run(node.charged(300, 700))
+    with slot(node.mine, 100), slot(node.theirs, 200):
+        asyncio.run(node.charged(300, 700))
+
+
+def test_charges_nobody_before_it_knows_whose_a_share_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(tmp_path, monkeypatch)
+    asyncio.run(node.charged(300, 700))
+    node.accounts._holders.last = ()  # type: ignore[misc]
+    asyncio.run(node.charged(300, 700))

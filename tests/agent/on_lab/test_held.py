@@ -153,3 +153,38 @@ def test_an_init_container_keeps_its_device_while_it_runs(deployed: Deployment) 
     with waiting_change(deployed, manifest, "prepare") as tenant:
         tenant.keeps_its_device()
         assert tenant.pod["status"]["phase"] == "Pending"
+
+
+LOSE_ALL = (
+    "pkill -KILL -f '^/usr/bin/python3 -m divvy.agent$'; pkill -KILL -x kubelet; "
+    "rm -f /var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
+)
+
+
+def test_keeps_devices_when_agent_and_kubelet_end_together(deployed: Deployment) -> None:
+    """The kubelet's checkpoint is lost; no change is pending, and one comes later."""
+    lab = deployed.lab
+    with lab.namespace() as namespace:
+        run(deployed, namespace, pod("tenant", MIG))
+        lab.kubectl("wait", "--for=condition=Ready", "pod/tenant", f"-n={namespace}")
+        tenant = Tenant(deployed, namespace, "main")
+        time.sleep(REMEMBERED)
+        with kept(deployed, tenant.uuid):
+            deployed.on_node(NODE, "sh", "-c", LOSE_ALL)
+            forgotten = f"the kubelet has forgotten that {tenant.name} hold"
+            deployed.until(lambda: forgotten in deployed.status(NODE)["reason"], 120)
+            assert deployed.status(NODE)["state"] == "Degraded"
+            # To the kubelet all four are free.
+            run(deployed, namespace, pod("next", MIG))
+            lab.kubectl("wait", "--for=condition=Ready", "pod/next", f"-n={namespace}")
+            seen = lab.kubectl("exec", "next", f"-n={namespace}", "--", "nvidia-smi", "-L")
+            assert "UUID: MIG-" in seen
+            assert tenant.uuid not in seen
+            lab.kubectl("delete", "pod", "next", f"-n={namespace}", "--wait=true")
+            deployed.set_profile(POOL, "slice-4")
+            deployed.up()
+            deployed.until(lambda: deployed.offered(NODE) == {SHARED: 12}, 60)
+            tenant.keeps_its_device()
+            assert tenant.pod["status"]["containerStatuses"][0]["restartCount"] == 0
+        lab.kubectl("delete", "pod", "tenant", f"-n={namespace}", "--wait=false")
+        deployed.until(lambda: deployed.offered(NODE) == {SHARED: 16}, 60)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from tests.fakes.agent import AgentNode
@@ -25,11 +25,14 @@ class Memory:
     _since: dict[tuple[str, str], float] = field(default_factory=dict)
     _seen: set[tuple[str, str]] = field(default_factory=set)
     _undisturbed: float = 0.0
-    _agent: int = 0
 
     def disturb(self, now: float) -> None:
         """The agent cannot see who holds what, or not for certain."""
         self._undisturbed = now
+
+    def forget(self, known: Collection[tuple[str, str]] = ()) -> None:
+        """The agent's state is gone but for these: (pod UID, device ID); it knows what it sees."""
+        self._since, self._seen = {}, self._seen.intersection(known)
 
     def look(self, now: float) -> None:
         """Take this instant into account."""
@@ -40,12 +43,11 @@ class Memory:
         for pod, resource, device in kubelet.holders():
             self.given.setdefault(pod.uid, set()).add((resource, device))
             shown.add((pod.uid, device))
-        pid = 0 if agent is None or agent.returncode is not None else agent.pid
-        if pid != self._agent:
-            # What the kubelet has forgotten by now, it may not have saved yet.
-            self._agent, self._seen = pid, self._seen & shown
-        quiet = kubelet.alive and kubelet.ready and not kubelet.frozen and pid
-        if not quiet or kubelet.answer_seconds:
+        at_work = agent is not None and agent.returncode is None
+        quiet = kubelet.alive and kubelet.ready and not kubelet.frozen and at_work
+        # On a full disk it cannot save what it sees.
+        full = (self.node.folder / "state/.state.json.new").is_dir()
+        if not quiet or kubelet.answer_seconds or full:
             self.disturb(now)
         self._since = {key: self._since.get(key, now) for key in shown}
         sure = now - self._undisturbed > _SEEN_SECONDS

@@ -144,6 +144,7 @@ class Oracle:
             (p, "", device, device.split("::")[0]) for p, device in self.memory.forgotten()
         ]
         self._held_devices_exist(now, held + forgotten)
+        self._nothing_is_held_twice(held, forgotten)
         self._nothing_is_reset_that_is_held(held)
         self._nothing_is_offered_twice(held)
         self._only_who_must_go_is_evicted(now)
@@ -163,6 +164,18 @@ class Oracle:
                 raise Broken(f"(a) {device}, held by {pod.name}, is no GPU of the node")
             elif there[uuid].mig:
                 raise Broken(f"(a) {device}, held by {pod.name}, was put into MIG mode")
+
+    def _nothing_is_held_twice(
+        self, held: list[tuple[Pod, str, str, str]], forgotten: list[tuple[Pod, str, str, str]]
+    ) -> None:
+        known = {device: pod for pod, _, device, _ in held}
+        for pod, _, device, uuid in forgotten:
+            other = known.get(device)
+            if other is not None and other.uid != pod.uid and uuid not in self.excused:
+                raise Broken(
+                    f"(h) {device} was given to {other.name}; {pod.name} holds it, whom the "
+                    "kubelet has forgotten"
+                )
 
     def _nothing_is_reset_that_is_held(self, held: list[tuple[Pod, str, str, str]]) -> None:
         path = self.node.folder / "resets"

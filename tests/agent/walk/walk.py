@@ -45,6 +45,8 @@ _STEPS: dict[str, tuple[int, _Step]] = {
     "slow PodResources": (1, World.slow_kubelet),
     "damage the checkpoint": (2, World.damage_checkpoint),
     "kill the agent": (7, World.kill_agent),
+    "end agent and kubelet": (4, World.end_both),
+    "change the release": (2, World.change_release),
     "silence the API": (2, World.silence_api),
     "fault": (3, World.fault),
     "clear": (6, World.clear),
@@ -173,6 +175,7 @@ async def walking(seed: int) -> AsyncIterator[Walk]:
     ):
         node = AgentNode(folder, kubelet, claims, api, GPUS)
         node.environment["DIVVY_WATCH_SECONDS"] = "5"
+        kubelet.static = ("kube-system/kube-proxy-made-up",)
         random = Random(seed)
         set_boot(node, random)
         _log_resets(node)

@@ -13,6 +13,7 @@ from divvy.model import canonical_json
 from tests.agent.walk.layouts import GPUS, PROFILES
 from tests.agent.walk.oracle import boards
 from tests.agent.walk.tenants import Tenants, end_process
+from tests.agent.widened import widened
 from tests.fakes.agent import MODEL, VERSION, AgentNode
 from tests.simulator.driver_root import OTHER_VERSION
 
@@ -130,6 +131,61 @@ class World(Tenants):
         await self.node.kill()
         self.oracle.touch()  # it may have taken its time to end
 
+    async def end_both(self) -> str:
+        """End agent and kubelet together; the kubelet's checkpoint is lost, damaged or whole."""
+        way = self.random.choice(("lost", "lost", "half", "kept"))
+        ready = self.random.choice((0, 0, 2.0))
+        agent_first = self.random.random() < 0.5
+        # Mostly it has seen who holds what, and what it then does about that is a change.
+        if self.random.random() < 0.7:
+            await self.settle()
+            for _ in range(3):
+                await self.admit()
+            await asyncio.sleep(7)
+        async with self._moving:
+            await self.away()
+            kubelet = self.node.kubelet
+            await kubelet.stop()
+            if way == "lost":
+                kubelet.checkpoint.unlink(missing_ok=True)
+            elif way == "half" and kubelet.checkpoint.exists():
+                text = kubelet.checkpoint.read_text()
+                kubelet.checkpoint.write_text(text[: len(text) // 2])
+            kubelet.ready = ready == 0
+            if agent_first:
+                await self.node.start()
+                await asyncio.sleep(self.random.choice((0.1, 1.5)))
+            await kubelet.start()
+            if not agent_first:
+                await self.node.start()
+        self.oracle.touch()
+        self.later(ready, self._kubelet_has_pods)
+        if self.random.random() < 0.7:
+            await self.edit()
+        else:
+            await self.admit()
+        first = "agent" if agent_first else "kubelet"
+        return f"checkpoint {way}, pods after {ready} s, {first} first"
+
+    async def change_release(self) -> str:
+        """Go back to an agent of before, or forth: the state's file is the other one's."""
+        way = self.random.choice(("older", "newer"))
+        async with self._moving:
+            await self.away()
+            path = self.node.folder / "state/state.json"
+            if path.exists():
+                state = json.loads(path.read_text())
+                if way == "older":
+                    # One of before knows whom the kubelet has forgotten, not whom it showed.
+                    state = {k: v for k, v in state.items() if k not in ("shown", "kubelet")}
+                    known = [(each["pod_uid"], each["device_id"]) for each in state["forgotten"]]
+                    self.oracle.memory.forget(known)
+                else:
+                    state = widened(state)
+                path.write_text(json.dumps(state))
+            await self.node.start()
+        return way
+
     async def silence_api(self) -> str:
         seconds = self.random.choice((0.5, 3.0, 8.0))
         self.node.api.silent = True
@@ -221,6 +277,7 @@ class World(Tenants):
 
     async def exchange(self) -> str:
         """The GPUs of the agent's memory were others, in the same slots."""
+        self.oracle.memory.forget()
         which = self.random.sample(range(GPUS), self.random.choice((1, GPUS)))
         async with self._moving:
             await self.away()
@@ -242,6 +299,7 @@ class World(Tenants):
         async with self._moving:
             await self.away()
             (self.node.folder / "state/state.json").unlink(missing_ok=True)
+            self.oracle.memory.forget()
             await self.node.start()
         return ""
 

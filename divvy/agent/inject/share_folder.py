@@ -1,0 +1,153 @@
+"""The file system of what tenants may write: their shares' files fill it, and it has no more room.
+
+A tenant can write without end into a file that it may write, and nobody's limit counts that. So
+the files of limited shares are on a tmpfs of their own, which is as large as they are. It lasts as
+long as containers that have its files mounted, until the node boots; the agent may come and go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from divvy.agent.decide.container_edits import Mount
+from divvy.agent.decide.share import DeviceShare
+from divvy.agent.inject import account, page
+from divvy.agent.inject.limiter import has_share, laid_share, remove_share, write_share
+from divvy.agent.inject.problem import InjectionProblem
+
+_MS_NOSUID, _MS_NODEV, _MS_REMOUNT = 2, 4, 32
+_libc = ctypes.CDLL(None, use_errno=True)
+# What the lists of one share may take: limits, replicas, and each file's last block.
+_LISTS_BYTES = 64 << 10
+# Extended attributes count as inodes do, and whoever may write a file may give it some.
+_SPARE_INODES = 16
+# While a share is laid there is room, and tenants may be faster; then it is taken back from them.
+_TRIES = 100
+
+
+class ShareFolder:
+    """Lays the files of limited shares, and keeps them to their size.
+
+    ``folder`` has the same path on the host. ``earlier`` is where agents before this one laid
+    them, on the node's disk: those of containers that still run stay there.
+    """
+
+    def __init__(self, folder: Path, earlier: Path) -> None:
+        self._folder = folder
+        self._earlier = earlier
+        self._lock = threading.Lock()
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Return where shares have files."""
+        return self._folder, self._earlier
+
+    def mount(self) -> str:
+        """Make the file system where there is none; return why it cannot be, "" where it is."""
+        try:
+            self._mount()
+        except OSError as error:
+            return f"the files of limited shares have no place: {error}"
+        return ""
+
+    def lay(self, device_ids: Sequence[str], shares: Sequence[DeviceShare]) -> tuple[Mount, ...]:
+        """Write the files of what a container is allocated; raises InjectionProblem.
+
+        Those that an agent before this one laid for other holders of the same go.
+        """
+        remove_share(self._earlier, device_ids)
+        needed = _LISTS_BYTES + account.SIZE + page.SIZE * len(shares)
+        with self._lock:
+            try:
+                self._mount()
+                return self._written(device_ids, shares, needed)
+            except OSError as error:
+                raise InjectionProblem(f"the share's files are not written: {error}") from error
+            finally:
+                self._fit(0)
+
+    def laid(
+        self, device_ids: Sequence[str], shares: Sequence[DeviceShare]
+    ) -> tuple[Mount, ...] | None:
+        """Return the mounts of a share whose files are as they should be, None where not."""
+        found = (laid_share(folder, device_ids, shares) for folder in self.folders)
+        return next(filter(None, found), None)
+
+    def has(self, device_ids: Sequence[str]) -> bool:
+        """Return whether a share has its files, however old: after a boot none has."""
+        return any(has_share(folder, device_ids) for folder in self.folders)
+
+    def remove(self, device_ids: Sequence[str]) -> None:
+        """Remove the files of a share that nobody will have again."""
+        for folder in self.folders:
+            remove_share(folder, device_ids)
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Take back what tenants have beyond their files, and the room of files that are gone."""
+        with self._lock:
+            self._cut()
+            self._fit(0)
+
+    def _written(
+        self, device_ids: Sequence[str], shares: Sequence[DeviceShare], needed: int
+    ) -> tuple[Mount, ...]:
+        for _ in range(_TRIES):
+            self._fit(needed)
+            try:
+                return write_share(self._folder, device_ids, shares)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                problem = error
+            self._cut()
+        raise problem
+
+    def _cut(self) -> None:
+        for folder in self.folders:
+            for path in folder.glob("shares/*/account"):
+                _quietly(account.cut_account, path)
+            for path in folder.glob("pages/*/*"):
+                _quietly(page.cut_page, path)
+
+    def _mount(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        if not self._folder.is_mount():
+            _mount(self._folder, 0, f"size={account.SIZE},nr_inodes={_SPARE_INODES},mode=0700")
+
+    def _fit(self, more: int) -> None:
+        """Make the file system as large as what is in it, and so many bytes more."""
+        with contextlib.suppress(OSError):  # a tenant has more now, until the next look
+            if not self._folder.is_mount():
+                return
+            found = os.statvfs(self._folder)
+            used = (found.f_blocks - found.f_bfree) * found.f_frsize
+            inodes = 1 + sum(1 for _ in _below(self._folder)) + _SPARE_INODES
+            # Of nothing the kernel makes no limit.
+            size = max(used + more, found.f_frsize)
+            if (size, inodes) != (found.f_blocks * found.f_frsize, found.f_files):
+                _mount(self._folder, _MS_REMOUNT, f"size={size},nr_inodes={inodes}")
+
+
+def _below(folder: Path) -> Iterator[str]:
+    for _, folders, files in os.walk(folder):
+        yield from folders
+        yield from files
+
+
+def _quietly(cut: Callable[[Path], None], path: Path) -> None:
+    with contextlib.suppress(OSError):
+        cut(path)
+
+
+def _mount(folder: Path, flags: int, options: str) -> None:
+    flags |= _MS_NOSUID | _MS_NODEV
+    if _libc.mount(b"divvy", os.fsencode(folder), b"tmpfs", flags, options.encode()) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(folder))

@@ -1,0 +1,207 @@
+"""What a tenant writes beyond its share's files has no room, whatever it does and whenever."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from divvy.agent.decide.share import Compute, DeviceShare, share_name
+from divvy.agent.inject.account import SIZE, read_account
+from divvy.agent.inject.limiter import write_share
+from divvy.agent.inject.problem import InjectionProblem
+from divvy.agent.inject.share_folder import ShareFolder
+from tests.agent.inject.bundle import administrator
+from tests.fakes.agent import unmount
+
+pytestmark = administrator
+_libc = ctypes.CDLL(None, use_errno=True)
+_KEEP_SIZE, _PUNCH = 1, 2
+_MIB = 1 << 20
+# Takes whatever room there is in a file, and does so for ever.
+_GREEDY = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+files = [os.open(path, os.O_RDWR) for path in sys.argv[1:]]
+print("ready", flush=True)
+while True:
+    for file in files:
+        libc.fallocate(file, 1, ctypes.c_long(0), ctypes.c_long(1 << 30))
+        for pages in range(35, 60):
+            libc.fallocate(file, 0, ctypes.c_long(pages * 4096), ctypes.c_long(4096))
+"""
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[ShareFolder]:
+    """Give a node's folder of shares."""
+    try:
+        yield ShareFolder(tmp_path / "tenants", tmp_path / "state")
+    finally:
+        unmount(tmp_path / "tenants")
+
+
+def shared(number: int) -> tuple[list[str], list[DeviceShare]]:
+    ids = [f"GPU-0::{number}"]
+    return ids, [DeviceShare("GPU-0", 1000, Compute.SHARE, 25, f"{share_name(ids)}-0")]
+
+
+def files(node: ShareFolder, number: int) -> tuple[Path, Path]:
+    """Return account and page of a share, where its container has them from."""
+    mounts = {mount.path: mount.host for mount in node.laid(*shared(number)) or ()}
+    _, (share,) = shared(number)
+    folder = "/usr/lib/divvy/share"
+    return Path(mounts[f"{folder}/account"]), Path(mounts[f"{folder}/{share.page}"])
+
+
+def fallocate(path: Path, mode: int, start: int, size: int) -> int:
+    """Return the error's number, 0 where there is none."""
+    with path.open("r+b") as file:
+        done = _libc.fallocate(file.fileno(), mode, ctypes.c_long(start), ctypes.c_long(size))
+    return 0 if done == 0 else ctypes.get_errno()
+
+
+def taken(node: ShareFolder) -> int:
+    """Return what the file system of tenants takes of the node's memory at most."""
+    found = os.statvfs(node.folders[0])
+    return found.f_blocks * found.f_frsize
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["account", "page"])
+def test_refuses_a_tenant_room_beyond_its_files(node: ShareFolder, which: int) -> None:
+    for number in range(3):
+        node.lay(*shared(number))
+    before = taken(node)
+    assert before < 3 * (SIZE + 5 * 4096)
+    path = files(node, 0)[which]
+    assert fallocate(path, _KEEP_SIZE, 0, 64 * _MIB) == errno.ENOSPC
+    assert fallocate(path, 0, 0, 64 * _MIB) == errno.ENOSPC
+    with path.open("r+b", buffering=0) as file:
+        file.seek(SIZE + 4096)
+        with pytest.raises(OSError, match="No space left"):
+            file.write(bytes(4096))
+    os.truncate(path, 1 << 40)  # has no blocks
+    node.tidy()
+    assert path.stat().st_size == (SIZE, 4096)[which]
+    assert taken(node) == before
+    assert read_account(files(node, 1)[0]).slots == ()
+
+
+def test_gives_no_tenant_what_another_lets_go(node: ShareFolder) -> None:
+    for number in range(2):
+        node.lay(*shared(number))
+    before = taken(node)
+    with files(node, 0)[0].open("r+b") as theirs:
+        os.truncate(theirs.fileno(), 0)
+        assert fallocate(files(node, 1)[0], _KEEP_SIZE, SIZE + 4096, 16 * 4096) == 0
+        node.tidy()
+    assert taken(node) <= before
+
+
+def test_takes_attributes_back(node: ShareFolder) -> None:
+    node.lay(*shared(0))
+    account, page = files(node, 0)
+    assert attributes(page) < 32
+    node.tidy()
+    assert os.listxattr(page) == []
+    node.lay(*shared(1))
+    assert account.stat().st_size == SIZE
+
+
+def attributes(path: Path) -> int:
+    """Give a file as many attributes of 1 KB as it can have."""
+    for number in range(1000):
+        try:
+            os.setxattr(path, f"user.{number}", b"x" * 1000)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            return number
+    return 1000
+
+
+def test_lays_shares_beside_tenants_that_take_all_room(node: ShareFolder) -> None:
+    node.lay(*shared(0))
+    with greedy(*files(node, 0)):
+        for number in range(1, 30):
+            node.lay(*shared(number))
+            for path in files(node, number):
+                assert read_account(files(node, number)[0]).slots == ()
+                assert path.stat().st_blocks * 512 >= path.stat().st_size
+        node.tidy()
+        assert taken(node) < 31 * (SIZE + 20 * 4096)
+        for number in range(1, 30):
+            node.remove(shared(number)[0])
+        node.tidy()
+    node.tidy()
+    assert taken(node) < 2 * (SIZE + 5 * 4096)
+
+
+@contextmanager
+def greedy(*paths: Path) -> Iterator[None]:
+    command = [sys.executable, "-c", _GREEDY, *map(str, paths)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+def test_keeps_the_files_of_running_containers_over_a_restart(node: ShareFolder) -> None:
+    node.lay(*shared(0))
+    account, page = files(node, 0)
+    before = account.stat().st_ino, page.stat().st_ino
+    after = ShareFolder(*node.folders)
+    assert after.has(shared(0)[0])
+    after.lay(*shared(1))
+    assert (account.stat().st_ino, page.stat().st_ino) == before
+    assert files(after, 0) == (account, page)
+
+
+def test_has_nothing_of_a_share_after_a_boot(node: ShareFolder) -> None:
+    node.lay(*shared(0))
+    unmount(node.folders[0])
+    assert not node.has(shared(0)[0])
+    assert node.laid(*shared(0)) is None
+    node.lay(*shared(0))
+    assert node.has(shared(0)[0])
+
+
+def test_cuts_files_that_earlier_agents_laid_on_the_disk(node: ShareFolder) -> None:
+    """Their containers have them mounted, and keep them."""
+    write_share(node.folders[1], *shared(0))
+    account, page = files(node, 0)
+    assert account.is_relative_to(node.folders[1])
+    for path in (account, page):
+        size = path.stat().st_size
+        fallocate(path, _KEEP_SIZE, 0, 4 * _MIB)
+        assert (path.stat().st_size, path.stat().st_blocks * 512 > 2 * _MIB) == (size, True)
+    node.tidy()
+    for path in (account, page):
+        assert path.stat().st_blocks * 512 < _MIB
+    node.lay(*shared(0))
+    assert not account.exists()
+    assert files(node, 0)[0].is_relative_to(node.folders[0])
+
+
+def test_tells_why_shares_have_no_place(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    node = ShareFolder(tmp_path / "file/tenants", tmp_path)
+    assert "the files of limited shares have no place: " in node.mount()
+    with pytest.raises(InjectionProblem, match="not written"):
+        node.lay(*shared(0))
+
+
+def test_lets_no_other_user_reach_tenants_files(node: ShareFolder) -> None:
+    """Root in a container can write a program into its account, and give it the rights of root."""
+    node.lay(*shared(0))
+    assert node.folders[0].stat().st_mode & 0o077 == 0

@@ -1,0 +1,173 @@
+"""Every file that an agent saves is read by the one of another release, before it or after it.
+
+`earlier` has the files of the release before. A later one may add a field to any object.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from divvy.agent.checkpoint_file import CheckpointFile
+from divvy.agent.claims.checkpoint_file import ClaimsFile
+from divvy.agent.claims.copies import read_copies
+from divvy.agent.decide.checkpoint import Checkpoint
+from divvy.agent.decide.claim_record import ClaimRecord
+from divvy.agent.decide.holders import Holder
+from divvy.agent.inject.account import create_account
+from divvy.agent.inject.share_folder import ShareFolder
+from divvy.agent.memory.shares import ShareAccounts
+from divvy.model.claims import Claims
+from tests.agent.widened import widened
+
+EARLIER = Path(__file__).parent / "earlier"
+
+
+def as_it_was(text: str) -> str:
+    return text
+
+
+def of_a_newer_agent(text: str) -> str:
+    return json.dumps(widened(json.loads(text)))
+
+
+RELEASES = pytest.mark.parametrize("release", [as_it_was, of_a_newer_agent])
+
+
+def laid(folder: Path, release: Callable[[str], str], *names: str) -> None:
+    for path in EARLIER.iterdir():
+        if path.name.endswith(names):
+            (folder / path.name).write_text(release(path.read_text()))
+
+
+@RELEASES
+def test_reads_the_state_of_another_release(tmp_path: Path, release: Callable[[str], str]) -> None:
+    laid(tmp_path, release, "state.json")
+    file = CheckpointFile(tmp_path)
+    found = file.saved
+    assert found.assignment == {0: "GPU-0", 1: "GPU-1"}
+    assert found.applied["GPU-0"].mig == {"1g.5gb": 7}
+    assert found.applied["GPU-1"].offers[0].memory_limit_mib == 3000
+    claims = Claims.model_validate({"shares": {"memory": {"step": "1Gi"}}, "mig": ["1g.5gb"]})
+    assert found.applied["GPU-2"].claims == claims
+    assert [gpu.uuid for gpu in found.gpus] == ["GPU-0", "GPU-1"]
+    assert found.gpus[0].instances[0].uuid == "MIG-7"
+    assert found.faults == (("GPU-0", None, "XID 79"), ("GPU-0", 3, "XID 94"))
+    assert found.changing == ("GPU-1",)
+    assert found.forgotten == (
+        Holder("team/notebook", "main", "nvidia.com/mig-1g.5gb", "MIG-7", "uid-1"),
+    )
+    assert file.problem == ""
+
+
+def known_claims(record: ClaimRecord) -> None:
+    mig, part = record.claims["uid-mig"], record.claims["uid-part"]
+    assert (mig.pods, mig.done, mig.devices[0].made) == ((("web-0", "uid-2"),), True, True)
+    assert mig.devices[0].device.profile is not None
+    assert mig.devices[0].device.profile.name == "1g.5gb"
+    assert (part.limiter, part.devices[0].memory_mib) == ("0123456789abcdef", 3000)
+    assert part.devices[0].device.share is not None
+    (gpu,) = record.offered.values()
+    assert len(gpu.gpu.devices) > 10
+
+
+@RELEASES
+def test_reads_the_claims_of_another_release(tmp_path: Path, release: Callable[[str], str]) -> None:
+    laid(tmp_path, release, "claims.json")
+    file = ClaimsFile(tmp_path, tmp_path / "cdi", lambda: None)
+    assert file.damage == ""
+    known_claims(file.record)
+
+
+@RELEASES
+def test_reads_the_copies_of_another_release(tmp_path: Path, release: Callable[[str], str]) -> None:
+    laid(tmp_path, release, ".held")
+    known_claims(read_copies(tmp_path).record)
+    file = ClaimsFile(tmp_path / "state", tmp_path, lambda: None)
+    assert file.damage == ""
+    known_claims(file.record)
+
+
+@pytest.mark.parametrize("more", ["", " newer field"])
+def test_reads_the_limits_of_another_release(tmp_path: Path, more: str) -> None:
+    folder = tmp_path / "shares/4711"
+    folder.mkdir(parents=True)
+    shutil.copy(EARLIER / "devices", folder)
+    text = (EARLIER / "limits").read_text()
+    (folder / "limits").write_text(text.replace("\n", f"{more}\n"))
+    create_account(folder / "account")
+    nothing: Any = SimpleNamespace(snapshot=None)
+    accounts = ShareAccounts(
+        nothing, nothing, ShareFolder(tmp_path / "tenants", tmp_path), tmp_path
+    )
+    found = accounts._read({"4711": folder}, {})
+    assert found["4711"].limits == {"GPU-1": 6291456000}
+    assert found["4711"].device_ids == ("GPU-1::0", "GPU-1::1")
+
+
+@pytest.mark.parametrize("content", ['{"version": 4}', "{", '{"version": 3}'])
+def test_keeps_a_state_that_it_cannot_read(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "state.json"
+    path.write_text(content)
+    file = CheckpointFile(tmp_path)
+    assert file.saved == Checkpoint()
+    assert f"it is kept in {path}; remove that" in file.problem
+    file.save(Checkpoint(profile="p"))
+    (aside,) = tmp_path.glob("state.json.unreadable-*")
+    assert aside.read_text() == content
+    again = CheckpointFile(tmp_path)
+    assert again.saved == Checkpoint(profile="p")
+    assert f"it is kept in {aside}; remove that" in again.problem
+    again.save(Checkpoint(profile="q"))
+    assert aside.read_text() == content
+    aside.unlink()
+    assert again.problem == ""
+
+
+def test_saves_nothing_over_a_state_that_it_cannot_put_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "state.json"
+    path.write_text("{")
+    file = CheckpointFile(tmp_path)
+
+    def refuse(*_: object) -> None:
+        raise OSError("the file system is read-only")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    with pytest.raises(OSError, match="read-only"):
+        file.save(Checkpoint(profile="p"))
+    assert path.read_text() == "{"
+
+
+@pytest.mark.parametrize("name", ["divvy.gpu-claim-uid-mig.held", "claims.json"])
+def test_gives_no_claim_back_while_a_file_of_claims_cannot_be_read(
+    tmp_path: Path, name: str
+) -> None:
+    laid(tmp_path, as_it_was, ".held")
+    path = tmp_path / name
+    path.write_text('{"version": 2}')
+    file = ClaimsFile(tmp_path, tmp_path, lambda: None)
+    assert f"{path} cannot be read (version 2" in file.damage
+    assert "uid-part" in file.held.claims
+    with pytest.raises(OSError, match="cannot be read"):
+        file.put(replace(file.held.claims["uid-part"], done=False))
+    assert path.read_text() == '{"version": 2}'
+    path.rename(tmp_path / "elsewhere")
+    assert file.damage == ""
+    assert "uid-part" in file.record.claims
+
+
+def test_writes_the_copy_of_a_recorded_claim_again(tmp_path: Path) -> None:
+    laid(tmp_path, as_it_was, ".held", "claims.json")
+    (tmp_path / "divvy.gpu-claim-uid-mig.held").write_text('{"version": 2}')
+    file = ClaimsFile(tmp_path, tmp_path, lambda: None)
+    assert file.damage == ""
+    known_claims(file.record)
