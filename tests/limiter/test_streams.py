@@ -11,17 +11,10 @@ from pathlib import Path
 import pytest
 
 from divvy.agent.decide.share import Compute, DeviceShare
+from tests.limiter.programs import compiled
 from tests.limiter.tenant import Tenant
 
 UUID = "GPU-11111111-1111-1111-1111-111111111111"  # of stream_driver.c
-
-
-def compiled(source: str, folder: Path, *options: str) -> Path:
-    made = folder / source.removesuffix(".c")
-    flags = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", *options]
-    path = Path(__file__).with_name(source)
-    subprocess.run(["cc", *flags, "-o", made, path, "-ldl", "-lpthread"], check=True)
-    return made
 
 
 @pytest.fixture(scope="session")

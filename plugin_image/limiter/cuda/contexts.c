@@ -43,7 +43,7 @@ static bool reserve(struct charge *charge, CUdevice ordinal, bool *of_share)
     *of_share = device >= 0 && (account_attached() || tenant_start() == 0);
     if (!*of_share)
         return true;
-    *charge = (struct charge){.device = (unsigned)device, .bytes = account_context((unsigned)device)};
+    *charge = (struct charge){.device = (unsigned)device, .bytes = account_context()};
     /* Also where nothing is known yet: none in a share that is full. */
     uint64_t least = charge->bytes == 0 ? 1 : charge->bytes;
     if (!tenant_reserve(charge->device, least))

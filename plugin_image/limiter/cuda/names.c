@@ -83,15 +83,19 @@ static const struct name {
     BOTH(cuMemcpy, cuMemcpy, _ptds),
 };
 
-/* A program may ask for the whole name, or the base that stands for all its versions. */
-static const char *our_name(const char *name, int version, uint64_t flags)
+/* A program may ask for the whole name, or the base that stands for all its versions. Which of them the driver
+ * gives shows best in what it gave; drivers that give another address than their symbol's go by the version. */
+static const char *our_name(const char *name, const void *function, int version, uint64_t flags)
 {
     const struct name *found = NULL;
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
         const struct name *one = &names[i];
         if (one->per_thread != NULL && strcmp(one->per_thread, name) == 0)
             return one->per_thread;
-        if (strcmp(one->base, name) == 0 ? one->since <= version : strcmp(one->ours, name) == 0)
+        bool is_base = strcmp(one->base, name) == 0;
+        if (is_base && one->since > 0 && driver_symbol(one->ours) == function)
+            return one->ours;
+        if (is_base ? one->since <= version : strcmp(one->ours, name) == 0)
             found = one;
     }
     if (found == NULL)
@@ -99,20 +103,20 @@ static const char *our_name(const char *name, int version, uint64_t flags)
     return flags == PER_THREAD_STREAMS && found->per_thread != NULL ? found->per_thread : found->ours;
 }
 
-static void *ours(const char *name, int version, uint64_t flags)
+static void *ours(const char *name, const void *function, int version, uint64_t flags)
 {
     if (strcmp(name, "cuGetProcAddress") == 0)
         return version >= 12000 ? (void *)(uintptr_t)&cuGetProcAddress_v2 : (void *)(uintptr_t)&cuGetProcAddress;
     if (strcmp(name, "cuGetProcAddress_v2") == 0)
         return (void *)(uintptr_t)&cuGetProcAddress_v2;
-    const char *found = our_name(name, version, flags);
+    const char *found = our_name(name, function, version, flags);
     return found == NULL ? NULL : own_symbol(found);
 }
 
 /* The driver is asked first: what it does not have, a program must not find. */
 static void replace(const char *name, void **function, int version, uint64_t flags)
 {
-    void *replacement = name == NULL || *function == NULL ? NULL : ours(name, version, flags);
+    void *replacement = name == NULL || *function == NULL ? NULL : ours(name, *function, version, flags);
     if (replacement != NULL)
         *function = replacement;
 }

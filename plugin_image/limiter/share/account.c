@@ -66,8 +66,19 @@ static uint64_t sum(unsigned device)
     return all;
 }
 
+/* What a process that charges no context has on a device beyond its slot is at least one context; no more counts
+ * than one ever takes, as its libraries may have the rest. */
+static void learn(struct slot *slot)
+{
+    for (unsigned d = 0; d < MAX_DEVICES && slot->context == 0; d++) {
+        uint64_t beyond = load(&slot->beyond[d]) >> 20;
+        slot->context = (uint32_t)(beyond < MAX_CONTEXT ? beyond : MAX_CONTEXT);
+    }
+}
+
 static void clear(struct slot *slot)
 {
+    learn(slot);
     *slot = (struct slot){.context = slot->context};
 }
 
@@ -190,22 +201,20 @@ void account_add(unsigned device, uint64_t bytes)
         __atomic_add_fetch(&account->slot[own].bytes[device], bytes, __ATOMIC_RELAXED);
 }
 
-/* A process without one that is charged has at least one context in what NVML sees beyond its slot; what is
- * more may be its programs' own, so the least of all counts, and no more than a context ever takes. */
-uint64_t account_context(unsigned device)
+/* The least that any process, living or dead, was seen with. Who asks charges it, and shows no other. */
+uint64_t account_context(void)
 {
     uint32_t least = 0;
     if (!enter())
         return 0;
     for (unsigned i = 0; i < top_of(account); i++) {
-        struct slot *slot = &account->slot[i];
-        uint64_t beyond = slot->pid == 0 ? 0 : load(&slot->beyond[device]) >> 20;
-        if (slot->context == 0 && beyond > 0)
-            slot->context = beyond < MAX_CONTEXT ? (uint32_t)beyond : MAX_CONTEXT;
-        uint32_t seen = slot->context < MAX_CONTEXT ? slot->context : MAX_CONTEXT;
+        learn(&account->slot[i]);
+        uint32_t seen = account->slot[i].context < MAX_CONTEXT ? account->slot[i].context : MAX_CONTEXT;
         if (seen > 0 && (least == 0 || seen < least))
             least = seen;
     }
+    if (has_slot && least > 0)
+        account->slot[own].context = least;
     leave();
     return (uint64_t)least << 20;
 }

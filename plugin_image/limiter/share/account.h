@@ -45,7 +45,7 @@ bool account_reserve(unsigned device, uint64_t bytes, uint64_t limit);
 void account_add(unsigned device, uint64_t bytes);
 void account_release(unsigned device, uint64_t bytes);
 /* What a context of the share takes, as far as that is known. */
-uint64_t account_context(unsigned device);
+uint64_t account_context(void);
 void account_count_refusal(unsigned device);
 void account_count_to_host(unsigned device);
 void account_count_wait(unsigned device, uint64_t nanoseconds, bool opened);
