@@ -16,5 +16,7 @@ int main(int count, char **arguments)
     if (fread(image, 1, size, file) != size)
         return 1;
     printf("%llu\n", (unsigned long long)image_bytes(image, size));
+    free(image);
+    fclose(file);
     return 0;
 }

@@ -87,7 +87,10 @@ static uint64_t declared(const char **at, const char *end)
     while (*at < end && **at != ';' && **at != '=' && **at != '\0') {
         const char *word = *at;
         if (**at == '[') {
-            all = sum(all, product(product(width, vector), elements(at, end)) - (after_name ? width * vector : 0));
+            uint64_t many = product(width * vector, elements(at, end));
+            if (after_name && all != UINT64_MAX)
+                all -= width * vector; /* it was taken for one */
+            all = sum(all, many);
             after_name = false;
             continue;
         }
