@@ -70,10 +70,10 @@ uint64_t turn_ready(uint64_t ready, uint64_t begun, uint64_t nanoseconds, unsign
     return from + nanoseconds * 100 / weight;
 }
 
-/* Who has used 30 of 100 waits 70 for the others, and half as much again for the changes of turns. */
+/* Who has used 30 of 100 waits 70 for the others, and a quarter more for the changes of turns. */
 int64_t turn_credit(int64_t credit, uint64_t nanoseconds, unsigned weight)
 {
-    int64_t earned = (int64_t)(least(nanoseconds, LONGEST_DRAIN) * 3 * (100 - weight) / (2 * weight));
+    int64_t earned = (int64_t)(least(nanoseconds, LONGEST_DRAIN) * 5 * (100 - weight) / (4 * weight));
     return credit < MAX_CREDIT - earned ? credit + earned : MAX_CREDIT;
 }
 
