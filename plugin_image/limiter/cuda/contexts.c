@@ -26,7 +26,6 @@ EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device);
 EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice device);
 EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device);
 
-CUresult cuCtxGetLimit(size_t *value, int which);
 CUresult cuDeviceGetAttribute(int *value, int which, CUdevice device);
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active);
 
@@ -188,27 +187,28 @@ static uint64_t bytes_of(int which, size_t value)
     return __builtin_mul_overflow((uint64_t)multiprocessors * (uint64_t)threads, value, &bytes) ? UINT64_MAX : bytes;
 }
 
-/* The driver's own values are part of what a context takes; what goes beyond them is charged. */
+/* The driver's own values are part of what a context takes; what goes beyond them is charged until the end of the
+ * context, as the driver gives none of it back before. */
 EXPORT CUresult cuCtxSetLimit(int which, size_t value)
 {
-    size_t before;
+    static const size_t own[] = {[LIMIT_STACK] = 1024, [LIMIT_PRINTF] = MIB, [LIMIT_HEAP] = 8 * MIB};
     void *context;
     struct charge charge = {.bytes = 0};
     int device = which < LIMIT_STACK || which > LIMIT_HEAP ? -1 : tenant_current_device();
-    if (device < 0 || CALL(cuCtxGetCurrent, &context) != 0 || CALL(cuCtxGetLimit, &before, which) != 0)
+    if (device < 0 || value <= own[which] || CALL(cuCtxGetCurrent, &context) != 0)
         return CALL(cuCtxSetLimit, which, value);
     uint64_t handle = (uint64_t)(uintptr_t)context + (unsigned)which;
+    uint64_t wanted = bytes_of(which, value - own[which]);
     charge_take(CHARGE_LIMIT, handle, &charge);
-    uint64_t charged = charge.bytes, own = bytes_of(which, before) - charged, wanted = bytes_of(which, value);
-    uint64_t wants = wanted > own ? wanted - own : 0;
-    charge = (struct charge){context, wants > charged ? wants : charged, (unsigned)device};
-    bool fits = charge.bytes == charged || tenant_reserve(charge.device, charge.bytes - charged);
+    uint64_t more = wanted > charge.bytes ? wanted - charge.bytes : 0;
+    charge = (struct charge){context, charge.bytes, (unsigned)device};
+    bool fits = more == 0 || tenant_reserve(charge.device, more);
     CUresult result = fits ? CALL(cuCtxSetLimit, which, value) : CUDA_ERROR_OUT_OF_MEMORY;
-    uint64_t keeps = result == 0 ? wants : charged;
-    if (fits)
-        account_release(charge.device, charge.bytes - keeps);
-    charge.bytes = keeps;
-    if (keeps > 0)
+    if (result == 0)
+        charge.bytes += more;
+    else if (fits)
+        account_release(charge.device, more);
+    if (charge.bytes > 0)
         charge_settle(CHARGE_LIMIT, 0, handle, &charge);
     return result;
 }

@@ -39,6 +39,7 @@ struct gate {
     uint64_t last;         /* launch, or synchronisation, while contended */
     int64_t credit;        /* ns that others may still be waited for; below 0 if they were for longer */
     uint64_t credited;     /* of what the share has used */
+    unsigned rivals_weight;
     uint64_t looked, scanned;
     unsigned waiting;      /* threads that wait for the GPU */
 };
@@ -134,7 +135,7 @@ static void end_waiting(struct gate *gate)
 static bool waits(const struct page *page, uint64_t now)
 {
     for (unsigned i = 0; i < MAX_WAITING; i++)
-        if (page->waiting[i] > now)
+        if (page->waiting[i] > now && page->waiting[i] - now <= LONGEST_DRAIN)
             return true;
     return false;
 }
@@ -142,7 +143,7 @@ static bool waits(const struct page *page, uint64_t now)
 /* See who has moved; their standings, if they are active. */
 static unsigned look(struct gate *gate, uint64_t now, struct rival *rivals, struct peer **active)
 {
-    unsigned count = 0;
+    unsigned count = 0, idle_weight = 0, active_weight = 0;
     if (now - gate->scanned > SCAN_EVERY) {
         peers_scan(&gate->peers);
         gate->scanned = now;
@@ -157,13 +158,17 @@ static unsigned look(struct gate *gate, uint64_t now, struct rival *rivals, stru
             peer->changed_at = now;
         }
         if (peer->changed_at == 0 || now < peer->no_rival_until || !turn_is_possible(page.time, now) ||
-            !turn_is_active(now, peer->changed_at, waits(&page, now)))
+            !turn_is_active(now, peer->changed_at, waits(&page, now))) {
+            idle_weight += turn_weight(page.weight);
             continue;
+        }
+        active_weight += turn_weight(page.weight);
         peer->turns = page.turns;
         active[count] = peer;
         rivals[count++] = (struct rival){page.time, page.batch, page.weight,
                                          strcmp(peer->name, gate->peers.name) < 0};
     }
+    gate->rivals_weight = turn_rivals_weight(gate->weight, active_weight, idle_weight);
     return count;
 }
 
@@ -225,7 +230,7 @@ static void earn_credit(struct gate *gate)
 {
     uint64_t used = load(&gate->peers.own->used);
     if (used > gate->credited)
-        gate->credit = turn_credit(gate->credit, used - gate->credited, gate->weight);
+        gate->credit = turn_credit(gate->credit, used - gate->credited, gate->weight, gate->rivals_weight);
     gate->credited = used;
 }
 
@@ -268,9 +273,9 @@ static void wait_for_turn(struct gate *gate, bool fresh)
     struct peer *waited_for = NULL;
     uint64_t begun = clock_now(), now = begun;
     bool opened = false;
-    earn_credit(gate);
     for (;; now = clock_now()) {
         unsigned count = look(gate, now, rivals, active);
+        earn_credit(gate);
         if (count == 0) {
             __atomic_store_n(&gate->contended, gate->capped, __ATOMIC_RELAXED);
             break;

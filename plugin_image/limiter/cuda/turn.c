@@ -13,6 +13,11 @@ static uint64_t sum(uint64_t one, uint64_t other)
     return one > UINT64_MAX - other ? UINT64_MAX : one + other;
 }
 
+unsigned turn_weight(unsigned claimed)
+{
+    return claimed < 1 ? 1 : claimed > 100 ? 100 : claimed;
+}
+
 struct standing turn_standing(uint64_t time, unsigned weight, const struct rival *rivals, unsigned count)
 {
     struct standing standing = {.mine = true, .least_time = UINT64_MAX};
@@ -27,7 +32,7 @@ struct standing turn_standing(uint64_t time, unsigned weight, const struct rival
             standing.max_time = rival->time;
         if (rival->time < time || (rival->time == time && rival->before))
             standing.mine = false;
-        weights += rival->weight < 1 ? 1 : rival->weight > 100 ? 100 : rival->weight;
+        weights += turn_weight(rival->weight);
         longest = rival->batch > longest ? rival->batch : longest;
     }
     longest = least(longest, LONGEST_DRAIN); /* so that the product stays below 2^64 */
@@ -70,10 +75,17 @@ uint64_t turn_ready(uint64_t ready, uint64_t begun, uint64_t nanoseconds, unsign
     return from + nanoseconds * 100 / weight;
 }
 
-/* Who has used 30 of 100 waits 70 for the others, and a quarter more for the changes of turns. */
-int64_t turn_credit(int64_t credit, uint64_t nanoseconds, unsigned weight)
+unsigned turn_rivals_weight(unsigned weight, unsigned active, unsigned idle)
 {
-    int64_t earned = (int64_t)(least(nanoseconds, LONGEST_DRAIN) * 5 * (100 - weight) / (4 * weight));
+    unsigned left = weight + idle < 100 ? 100 - weight - idle : 0;
+    unsigned most = left > weight ? left : weight;
+    return active < most ? active : most;
+}
+
+/* Who has used 30 waits 70 for rivals of 70, and a quarter more for the changes of turns. */
+int64_t turn_credit(int64_t credit, uint64_t nanoseconds, unsigned weight, unsigned rivals_weight)
+{
+    int64_t earned = (int64_t)(least(nanoseconds, LONGEST_DRAIN) * 5 * rivals_weight / (4 * weight));
     return credit < MAX_CREDIT - earned ? credit + earned : MAX_CREDIT;
 }
 

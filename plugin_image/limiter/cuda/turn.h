@@ -30,6 +30,8 @@ struct standing {
     uint64_t patience;   /* ns to wait for it at most */
 };
 
+unsigned turn_weight(unsigned claimed); /* within reason */
+
 struct standing turn_standing(uint64_t time, unsigned weight, const struct rival *rivals, unsigned count);
 
 /* The time of one that was not active for a while: no savings, and no debt beyond a quantum. */
@@ -47,8 +49,12 @@ unsigned turn_budget(unsigned launches, uint64_t nanoseconds);
 /* With a cap: when it may launch again, after a batch. */
 uint64_t turn_ready(uint64_t ready, uint64_t begun, uint64_t nanoseconds, unsigned weight);
 
-/* The credit after so much of the GPU's time was used. */
-int64_t turn_credit(int64_t credit, uint64_t nanoseconds, unsigned weight);
+/* What the active rivals weigh, of whom nobody knows it but themselves: no more than the weights of all others
+ * leave of 100 per cent, or than the share itself weighs. */
+unsigned turn_rivals_weight(unsigned weight, unsigned active, unsigned idle);
+
+/* The credit after so much of the GPU's time was used beside such rivals. */
+int64_t turn_credit(int64_t credit, uint64_t nanoseconds, unsigned weight, unsigned rivals_weight);
 
 /* How long one is no rival that let others wait in vain for the so-manieth time. */
 uint64_t turn_exclusion(unsigned vain);
