@@ -61,8 +61,25 @@ def cubin(sections: dict[str, int]) -> bytes:
         rows.append(struct.pack("<IIQQQQIIQQ", at, 8, 3, 0, 64, size, 0, 0, 1, 0))
         at += len(name) + 1
     rows.append(struct.pack("<IIQQQQIIQQ", at, 3, 0, 0, 64, len(names), 0, 0, 1, 0))
-    head = b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack(
-        "<HHIQQQIHHHHHH", 2, 190, 1, 0, 0, 64 + len(names), 0, 64, 0, 0, 64, len(rows), len(rows) - 1
+    head = (
+        b"\x7fELF\x02\x01\x01"
+        + bytes(9)
+        + struct.pack(
+            "<HHIQQQIHHHHHH",
+            2,
+            190,
+            1,
+            0,
+            0,
+            64 + len(names),
+            0,
+            64,
+            0,
+            0,
+            64,
+            len(rows),
+            len(rows) - 1,
+        )
     )
     return head + names + b"".join(rows)
 
@@ -77,7 +94,9 @@ def test_reads_no_byte_beyond_an_image_that_is_broken(program, tmp_path):
     for _ in range(60):
         image = bytearray(whole[: generator.randrange(4, len(whole) + 1)])
         for _ in range(generator.randrange(4)):
-            image[generator.randrange(4, len(image)) if len(image) > 4 else 0] = generator.randrange(256)
+            image[generator.randrange(4, len(image)) if len(image) > 4 else 0] = (
+                generator.randrange(256)
+            )
         measured(program, tmp_path, bytes(image))
 
 

@@ -1,4 +1,4 @@
-"""Programs with streams that wait for the host, for each other, or capture, on a driver that has such streams."""
+"""Programs whose streams wait for the host or for each other, or capture."""
 
 from __future__ import annotations
 

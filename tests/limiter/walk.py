@@ -30,6 +30,7 @@ MIB = 1 << 20
 SHARES, PROCESSES, LIMIT_MIB, WEIGHT = 4, 3, 1000, 25
 # Beside a lie, a kill or a stop, of what a share gets while an honest neighbour uses the GPU.
 LEAST_PART = 0.5
+BURN_MILLISECONDS = 2000
 KINDS = ("plain", "managed", "array", "ordered", "pool", "handle", "module", "context")
 _TAKE = [*KINDS, "export", "imported", "heap"]
 _OUT_OF_MEMORY = -2
@@ -248,26 +249,28 @@ class Walk:
             return
         # A liar uses nothing, and claims all the time that it does.
         rivals = [each for each in others if each.lies or self.random.random() < 0.6]
-        doomed = None
+        ended = None
         with _lying([each for each in rivals if each.lies]):
             for each in rivals:
                 if not each.lies:
-                    each.processes[0].order("burn", 1000)
-            share.processes[0].order("burn", 1000)
+                    each.processes[0].order("burn", BURN_MILLISECONDS)
+            share.processes[0].order("burn", BURN_MILLISECONDS)
             burning = [each for each in rivals if not each.lies]
             if burning and self.random.random() < 0.4:
                 time.sleep(0.3)
-                doomed = burning[0]
-                doomed.kill(doomed.processes[0])
+                ended = burning[0]
+                ended.kill(ended.processes[0])
             got = share.processes[0].answer() / 1e6
         for each in rivals:
-            if not each.lies and each is not doomed:
+            if not each.lies and each is not ended:
                 self._expect(each.processes[0].answer())
         part = got * (1 + len(rivals)) / self.whole
         self.parts.append(part)
         self.count["time checks"] += 1
         if part < LEAST_PART:
-            kinds = ["lies" if each.lies else "killed" if each is doomed else "honest" for each in rivals]
+            kinds = [
+                "lies" if each.lies else "killed" if each is ended else "honest" for each in rivals
+            ]
             raise Broken(f"{got} s of GPU time beside {kinds}: {part:.2f} of its part")
 
     def _forgive(self) -> None:
@@ -287,9 +290,11 @@ class Walk:
 
     def measure(self) -> None:
         """Measure how much GPU time there is on this machine for two that share it."""
-        one, other = (share.processes[0] if share.processes else share.start() for share in self.shares[:2])
+        one, other = (
+            share.processes[0] if share.processes else share.start() for share in self.shares[:2]
+        )
         for each in (one, other):
-            each.order("burn", 1000)
+            each.order("burn", BURN_MILLISECONDS)
         self.whole = sum(each.answer() for each in (one, other)) / 1e6
 
     def end(self) -> None:
@@ -300,7 +305,9 @@ class Walk:
         for share in self.shares:
             figures = share.tenant.figures
             if figures.slots or figures.used[0]:
-                raise Broken(f"after the end there are {len(figures.slots)} slots, {figures.used[0]} bytes")
+                raise Broken(
+                    f"after the end there are {len(figures.slots)} slots, {figures.used[0]} bytes"
+                )
         if not eventually(lambda: self.driver.used_mib()[0] == 0):
             raise Broken(f"after the end the driver holds {self.driver.used_mib()[0]} MiB")
 

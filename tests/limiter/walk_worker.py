@@ -98,7 +98,9 @@ class Worker:
 
     def handle(self, mib: int) -> int:
         at = c.c_uint64()
-        self._cuda.call("cuMemCreate", c.byref(at), c.c_size_t(mib * MIB), c.byref(_DEVICE_MEMORY), _ZERO)
+        self._cuda.call(
+            "cuMemCreate", c.byref(at), c.c_size_t(mib * MIB), c.byref(_DEVICE_MEMORY), _ZERO
+        )
         return self._mapped(at, mib * MIB)
 
     def export(self, mib: int) -> int:

@@ -20,7 +20,7 @@ static char folder[4096 + 32], account_path[4096 + 64];
 static int8_t indices[MAX_ORDINALS]; /* 0: not asked yet, else index + 2 */
 
 /* Other threads of the parent may have been anywhere, with any lock. The child has no context, and with it
- * none of what its parent was given; it begins anew. */
+ * none of what its parent was given; it begins like a new process. */
 static void in_child(void)
 {
     lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
