@@ -67,6 +67,20 @@ print(cuda.memory()[0] // MIB, [destroyed(each) for each in pools][-1])
     assert tenants(1000).run(script) == "800 800"
 
 
+def test_a_pool_on_the_host_takes_none_of_the_share(tenants):
+    script = PREPARE + (
+        """
+made, host = c.c_void_p(), Properties(type=1, place=2)
+cuda.call('cuMemPoolCreate', c.byref(made), c.byref(host))
+cuda.call('cuMemAllocFromPoolAsync', c.byref(at), c.c_size_t(150 * MIB), made, None)
+print(cuda.memory()[0] // MIB)
+cuda.call('cuMemPoolDestroy', made)
+print(cuda.memory()[0] // MIB)
+"""
+    )
+    assert tenants(100).run(script).split() == ["100", "100"]
+
+
 _MODULE = """
 def ptx(variables):
     return '.version 7.0\\n.target sm_70\\n.address_size 64\\n' + variables
