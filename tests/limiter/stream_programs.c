@@ -1,4 +1,7 @@
-/* Programs that are right by NVIDIA's documents, each in one process: stream_programs LIBRARY PROGRAM. */
+/* Programs that are right by NVIDIA's documents, each in one process:
+ *
+ *   stream_programs LIBRARY PROGRAM PTX      the file has a kernel "sleep" (tests/simulator/sleeper.py)
+ */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -11,7 +14,7 @@
 
 typedef struct stream *stream_t;
 
-static void *library, *function;
+static void *library, *context, *function;
 static int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, stream_t, void **,
                      void **);
 static int (*synchronize)(stream_t);
@@ -31,8 +34,10 @@ static void *symbol(const char *name)
 
 static void launches(stream_t stream, int count)
 {
+    unsigned times = 0, nanoseconds = 200000;
+    void *values[] = {&times, &nanoseconds};
     for (int i = 0; i < count; i++)
-        if (launch(function, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL) != 0)
+        if (launch(function, 1, 1, 1, 1, 1, 1, 0, stream, values, NULL) != 0)
             exit(4);
 }
 
@@ -64,26 +69,29 @@ static void host_function(stream_t one, stream_t other)
 /* The same between two streams, and with work behind the wait. */
 static void wait_value(stream_t one, stream_t other)
 {
-    static uint32_t word;
+    uint64_t word;
+    ((int (*)(uint64_t *, size_t))symbol("cuMemAlloc_v2"))(&word, 4);
+    ((int (*)(uint64_t, unsigned, size_t))symbol("cuMemsetD32_v2"))(word, 0, 1);
     int (*wait)(stream_t, uint64_t, uint32_t, unsigned) = symbol("cuStreamWaitValue32_v2");
     int (*write)(stream_t, uint64_t, uint32_t, unsigned) = symbol("cuStreamWriteValue32_v2");
-    wait(one, (uintptr_t)&word, 1, 0);
+    wait(one, word, 1, 0);
     launches(one, 1);
     launches(other, 20);
-    write(other, (uintptr_t)&word, 1, 0);
+    write(other, word, 1, 0);
     synchronize(one);
     puts("done");
 }
 
 static void captures(stream_t stream, bool to_graph)
 {
-    void *graph;
+    void *graph, *into;
     int failed = 0;
     for (int i = 0; i < 20; i++) {
+        ((int (*)(void **, unsigned))symbol("cuGraphCreate"))(&into, 0);
         usleep(6000);
         if (to_graph)
             ((int (*)(stream_t, void *, void *, void *, size_t, int))symbol("cuStreamBeginCaptureToGraph"))(
-                stream, (void *)64, NULL, NULL, 0, 0);
+                stream, into, NULL, NULL, 0, 0);
         else
             begin(stream, 0);
         launches(stream, 5);
@@ -94,6 +102,7 @@ static void captures(stream_t stream, bool to_graph)
 
 static void *launch_on(void *stream)
 {
+    ((int (*)(void *))symbol("cuCtxSetCurrent"))(context);
     while (!ended) {
         launches(stream, 1);
         usleep(200);
@@ -131,7 +140,8 @@ static void open_capture(stream_t one, stream_t other, bool destroyed)
 }
 
 struct memory_node {
-    char pool[88];
+    int type, handle_types, location_type, location;
+    char more_of_pool[72];
     const void *access;
     size_t accesses, bytes;
     uint64_t address;
@@ -148,7 +158,7 @@ static size_t unused_mib(void)
 static uint64_t allocating_graph(stream_t stream, size_t mib)
 {
     void *graph, *node, *executable;
-    struct memory_node memory = {.bytes = mib << 20};
+    struct memory_node memory = {.type = 1, .location_type = 1, .bytes = mib << 20};
     ((int (*)(void **, unsigned))symbol("cuGraphCreate"))(&graph, 0);
     ((int (*)(void **, void *, void *, size_t, void *))symbol("cuGraphAddMemAllocNode"))(&node, graph, NULL, 0, &memory);
     ((int (*)(void **, void *, uint64_t))symbol("cuGraphInstantiateWithFlags"))(&executable, graph, 0);
@@ -165,7 +175,7 @@ static void graph_memory(stream_t stream)
     allocating_graph(stream, 1500);
     ((int (*)(uint64_t))symbol("cuMemFree_v2"))(address);
     printf("%zu\n", unused_mib());
-    allocating_graph(stream, 900);
+    address = allocating_graph(stream, 900);
     ((int (*)(uint64_t))symbol("cuMemFree_v2"))(address);
     ((int (*)(int))symbol("cuDeviceGraphMemTrim"))(0);
     printf("%zu\n", unused_mib());
@@ -173,8 +183,8 @@ static void graph_memory(stream_t stream)
 
 int main(int count, char **arguments)
 {
-    void *context;
-    library = count == 3 ? dlopen(arguments[1], RTLD_NOW) : NULL;
+    void *module;
+    library = count == 4 ? dlopen(arguments[1], RTLD_NOW) : NULL;
     if (library == NULL)
         return 2;
     launch = symbol("cuLaunchKernel");
@@ -183,7 +193,9 @@ int main(int count, char **arguments)
     end = symbol("cuStreamEndCapture");
     ((int (*)(unsigned))symbol("cuInit"))(0);
     ((int (*)(void **, unsigned, int))symbol("cuCtxCreate_v2"))(&context, 0, 0);
-    ((int (*)(void **, void *, const char *))symbol("cuModuleGetFunction"))(&function, (void *)32, "kernel");
+    ((int (*)(void **, const char *))symbol("cuModuleLoad"))(&module, arguments[3]);
+    if (((int (*)(void **, void *, const char *))symbol("cuModuleGetFunction"))(&function, module, "sleep") != 0)
+        return 4;
     stream_t one = create(), other = create();
     const char *program = arguments[2];
     launches(one, 20);

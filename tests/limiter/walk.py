@@ -28,8 +28,9 @@ from tests.simulator.driver_root import DriverRoot, eventually
 
 MIB = 1 << 20
 SHARES, PROCESSES, LIMIT_MIB, WEIGHT = 4, 3, 1000, 25
-# Beside a lie, a kill or a stop, of what a share gets while an honest neighbour uses the GPU.
+# Beside lies, kills and stops, of what as many honest neighbours would leave it.
 LEAST_PART = 0.5
+TRIES = 3
 BURN_MILLISECONDS = 2000
 KINDS = ("plain", "managed", "array", "ordered", "pool", "handle", "module", "context")
 _TAKE = [*KINDS, "export", "imported", "heap"]
@@ -234,19 +235,37 @@ class Walk:
         self.count["memory checks"] += 1
 
     def check_time(self) -> None:
-        """Beside whatever the others do, an honest share gets its part of the GPU's time."""
-        honest = [share for share in self.shares if share.stopped is None and not share.lies]
-        if not honest:
-            self._forgive()
-            return
-        share = self.random.choice(honest)
+        """Beside whatever the others do, an honest share gets its part of the GPU's time.
+
+        The machine has other work, too: three times in a row are no chance.
+        """
+        parts: list[float] = []
+        while len(parts) < TRIES and not any(part >= LEAST_PART for part in parts):
+            part = self._part_of_time()
+            if part is None:
+                return
+            parts.append(part)
+        self.parts.append(max(parts))
+        self.count["time checks"] += 1
+        self.count["time checks again"] += len(parts) - 1
+        if max(parts) < LEAST_PART:
+            raise Broken(f"{parts} of its part of the GPU's time")
+
+    def _part_of_time(self) -> float | None:
+        running = [share for share in self.shares if share.stopped is None]
+        if not running:
+            return None
+        share = self.random.choice(running)
+        if share.lies:
+            self._replace(share)
         others = [each for each in self.shares if each is not share and each.stopped is None]
         for each in (share, *others):
             if not each.processes:
                 with contextlib.suppress(Refused):
                     each.start()
         if not all(each.processes for each in (share, *others)):
-            return
+            return None
+        alone = share.processes[0].does("burn", BURN_MILLISECONDS // 2) * 2 / 1e6
         # A liar uses nothing, and claims all the time that it does.
         rivals = [each for each in others if each.lies or self.random.random() < 0.6]
         ended = None
@@ -264,38 +283,16 @@ class Walk:
         for each in rivals:
             if not each.lies and each is not ended:
                 self._expect(each.processes[0].answer())
-        part = got * (1 + len(rivals)) / self.whole
-        self.parts.append(part)
-        self.count["time checks"] += 1
-        if part < LEAST_PART:
-            kinds = [
-                "lies" if each.lies else "killed" if each is ended else "honest" for each in rivals
-            ]
-            raise Broken(f"{got} s of GPU time beside {kinds}: {part:.2f} of its part")
+        return got * (1 + len(rivals)) / alone
 
-    def _forgive(self) -> None:
-        """Put honest shares in the liars' place."""
-        for share in self.shares:
-            if share.stopped is not None:
-                self._continue(share)
-            if share.lies:
-                for process in list(share.processes):
-                    share.kill(process)
-                with share.page.open("r+b", buffering=0) as page:
-                    page.seek(4)
-                    page.write(struct.pack("<I", WEIGHT).ljust(4092, b"\0"))
-            share.lies = False
-
-    whole: float = 1.0
-
-    def measure(self) -> None:
-        """Measure how much GPU time there is on this machine for two that share it."""
-        one, other = (
-            share.processes[0] if share.processes else share.start() for share in self.shares[:2]
-        )
-        for each in (one, other):
-            each.order("burn", BURN_MILLISECONDS)
-        self.whole = sum(each.answer() for each in (one, other)) / 1e6
+    def _replace(self, share: Share) -> None:
+        """Put an honest share in a liar's place."""
+        for process in list(share.processes):
+            share.kill(process)
+        with share.page.open("r+b", buffering=0) as page:
+            page.seek(4)
+            page.write(struct.pack("<I", WEIGHT).ljust(4092, b"\0"))
+        share.lies = False
 
     def end(self) -> None:
         """After all have ended nothing is charged, and nothing is held."""
@@ -359,7 +356,6 @@ def walk(driver: DriverRoot, folder: Path, limiter: Path, seed: int, steps: int)
         shares.append(Share(tenant))
     walked = Walk(driver, shares, random.Random(seed))
     try:
-        walked.measure()
         for number in range(steps):
             try:
                 walked.step()
@@ -367,8 +363,6 @@ def walk(driver: DriverRoot, folder: Path, limiter: Path, seed: int, steps: int)
                     walked.check_memory()
                 if number % 250 == 249:
                     walked.check_time()
-                if number % 1000 == 999:
-                    walked._forgive()
             except Broken as broken:
                 raise Broken(f"seed {seed}, step {number}: {broken}") from broken
         walked.end()
