@@ -134,7 +134,7 @@ static void open_capture(stream_t one, stream_t other, bool destroyed)
     begin(one, 0);
     if (destroyed)
         ((int (*)(stream_t))symbol("cuStreamDestroy_v2"))(one);
-    launches(other, 50);
+    launches(other, 400);
     synchronize(other);
     puts("done");
 }

@@ -56,7 +56,7 @@ def test_measures_launches_beside_a_capture_that_never_ends(programs, tenants, p
     tenant = tenants(1000, compute=Compute.CAP, weight=50)
     assert run(programs, tenant.library("libcuda.so.1"), program) == "done"
     (used,) = struct.unpack_from("<Q", (tenant.share / tenant.root.name).read_bytes(), 40)
-    assert used > 60 * 200_000  # 70 kernels of 0.2 ms, the last batch of which is still open
+    assert used > 200 * 200_000  # half of 400 kernels of 0.2 ms
 
 
 def test_charges_the_memory_of_graphs(programs, tenants):
