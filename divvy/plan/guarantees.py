@@ -49,6 +49,12 @@ FILES = Guarantees(
     nvidia_smi="nothing: not an NVIDIA device",
 )
 
+# docs/limiter.md says which memory that is.
+_COUNTED_LATER = (
+    "what only the driver knows (first contexts, compressed modules) counts seconds later; a "
+    "program that bypasses it is noticed, not stopped"
+)
+
 
 def guarantees(offer: Offer) -> Guarantees:
     """Return what a device guarantees its container."""
@@ -60,7 +66,7 @@ def guarantees(offer: Offer) -> Guarantees:
     elif offer.memory_prevented:
         memory = (
             f"prevented: the driver library in the container refuses more than "
-            f"{offer.memory_limit_mib} MiB; a program that bypasses it is noticed, not stopped"
+            f"{offer.memory_limit_mib} MiB; {_COUNTED_LATER}"
         )
         if offer.memory_oversubscribed:
             memory += f"; what the {device} has no room for goes to the host's memory, and is slow"
@@ -104,8 +110,8 @@ def share_guarantees(
 ) -> Guarantees:
     """Return what a share of a GPU, claimed by its size, guarantees its container."""
     memory = (
-        "prevented: the driver library in the container refuses more than the share's size; a "
-        "program that bypasses it is noticed, not stopped"
+        f"prevented: the driver library in the container refuses more than the share's size; "
+        f"{_COUNTED_LATER}"
     )
     if oversubscribed:
         memory += "; what the GPU has no room for goes to the host's memory, and is slow"

@@ -160,6 +160,7 @@ def test_a_limited_share_is_not_called_a_boundary():
     (only,) = planned(PROFILES, main=pool("prevented")).pools
     assert only.node.devices[0].guarantees.memory == (
         "prevented: the driver library in the container refuses more than 3000 MiB; "
+        "what only the driver knows (first contexts, compressed modules) counts seconds later; "
         "a program that bypasses it is noticed, not stopped"
     )
 

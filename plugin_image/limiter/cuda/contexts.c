@@ -1,20 +1,91 @@
-/* The end of a context is the end of what was allocated in it. */
+/* Contexts. What one takes is the driver's secret: it is charged by what NVML last saw contexts of the
+ * share take. The end of a context is the end of what was allocated in it. */
+#include <pthread.h>
+
 #include "driver.h"
+#include "gate.h"
 #include "memory.h"
 
+#define MIB (1ull << 20)
+#define LIMIT_STACK 0
+#define LIMIT_PRINTF 1
+#define LIMIT_HEAP 2
+#define MULTIPROCESSORS 16 /* of cuDeviceGetAttribute */
+#define THREADS_OF_ONE 39
+
+EXPORT CUresult cuCtxCreate(void **context, unsigned flags, CUdevice device);
+EXPORT CUresult cuCtxCreate_v2(void **context, unsigned flags, CUdevice device);
+EXPORT CUresult cuCtxCreate_v3(void **context, void *affinity, int count, unsigned flags, CUdevice device);
+EXPORT CUresult cuCtxCreate_v4(void **context, void *parameters, unsigned flags, CUdevice device);
+EXPORT CUresult cuCtxDestroy(void *context);
 EXPORT CUresult cuCtxDestroy_v2(void *context);
+EXPORT CUresult cuCtxSetLimit(int which, size_t value);
+EXPORT CUresult cuDevicePrimaryCtxRetain(void **context, CUdevice device);
+EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice device);
 EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device);
+EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice device);
 EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device);
 
-CUresult cuDevicePrimaryCtxRetain(void **context, CUdevice device);
+CUresult cuDeviceGetAttribute(int *value, int which, CUdevice device);
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active);
 
-EXPORT CUresult cuCtxDestroy_v2(void *context)
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* one primary context is made once */
+
+void contexts_in_child(void)
 {
-    CUresult result = CALL(cuCtxDestroy_v2, context);
+    lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
+
+static bool reserve(struct charge *charge, CUdevice ordinal, bool *of_share)
+{
+    int device = tenant_device(ordinal);
+    *of_share = device >= 0 && (account_attached() || tenant_start() == 0);
+    if (!*of_share)
+        return true;
+    *charge = (struct charge){.device = (unsigned)device, .bytes = account_context()};
+    /* Also where nothing is known yet: none in a share that is full. */
+    uint64_t least = charge->bytes == 0 ? 1 : charge->bytes;
+    if (!tenant_reserve(charge->device, least))
+        return false;
+    account_release(charge->device, least - charge->bytes);
+    return true;
+}
+
+static CUresult settle(CUresult result, void **context, struct charge *charge)
+{
     if (result == 0)
-        charges_end(context);
+        charge->context = *context;
+    /* Where the table cannot grow it stays charged in the account alone. */
+    charge_settle(CHARGE_CONTEXT, result, result == 0 ? (uint64_t)(uintptr_t)*context : 0, charge);
     return result;
+}
+
+#define MAKE(call, context, device)                                                     \
+    struct charge charge;                                                               \
+    bool of_share;                                                                      \
+    if (!reserve(&charge, device, &of_share))                                           \
+        return CUDA_ERROR_OUT_OF_MEMORY;                                                \
+    CUresult result = call;                                                             \
+    return of_share ? settle(result, context, &charge) : result
+
+EXPORT CUresult cuCtxCreate(void **context, unsigned flags, CUdevice device)
+{
+    MAKE(CALL(cuCtxCreate, context, flags, device), context, device);
+}
+
+EXPORT CUresult cuCtxCreate_v2(void **context, unsigned flags, CUdevice device)
+{
+    MAKE(CALL(cuCtxCreate_v2, context, flags, device), context, device);
+}
+
+EXPORT CUresult cuCtxCreate_v3(void **context, void *affinity, int count, unsigned flags, CUdevice device)
+{
+    MAKE(CALL(cuCtxCreate_v3, context, affinity, count, flags, device), context, device);
+}
+
+EXPORT CUresult cuCtxCreate_v4(void **context, void *parameters, unsigned flags, CUdevice device)
+{
+    MAKE(CALL(cuCtxCreate_v4, context, parameters, flags, device), context, device);
 }
 
 static bool is_active(CUdevice device)
@@ -22,6 +93,48 @@ static bool is_active(CUdevice device)
     unsigned flags;
     int active = 0;
     return CALL(cuDevicePrimaryCtxGetState, device, &flags, &active) == 0 && active != 0;
+}
+
+static CUresult make_primary(void **context, CUdevice device)
+{
+    MAKE(CALL(cuDevicePrimaryCtxRetain, context, device), context, device);
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRetain(void **context, CUdevice device)
+{
+    pthread_mutex_lock(&lock);
+    CUresult result = is_active(device) ? CALL(cuDevicePrimaryCtxRetain, context, device) : make_primary(context, device);
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+static CUresult destroy(CUresult (*run)(void *), void *context)
+{
+    gates_forget(context);
+    CUresult result = run(context);
+    if (result == 0)
+        charges_end(context);
+    return result;
+}
+
+static CUresult run_destroy(void *context)
+{
+    return CALL(cuCtxDestroy, context);
+}
+
+static CUresult run_destroy_v2(void *context)
+{
+    return CALL(cuCtxDestroy_v2, context);
+}
+
+EXPORT CUresult cuCtxDestroy(void *context)
+{
+    return destroy(run_destroy, context);
+}
+
+EXPORT CUresult cuCtxDestroy_v2(void *context)
+{
+    return destroy(run_destroy_v2, context);
 }
 
 /* The primary context of a device, which is only told to who retains it. */
@@ -33,20 +146,69 @@ static void *primary(CUdevice device)
     return context;
 }
 
-EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
+static CUresult end_primary(CUresult (*run)(CUdevice), CUdevice device, bool whoever_uses_it)
 {
+    pthread_mutex_lock(&lock);
     void *context = primary(device);
-    CUresult result = CALL(cuDevicePrimaryCtxRelease_v2, device);
-    if (result == 0 && context != NULL && !is_active(device))
+    if (context != NULL)
+        gates_forget(context);
+    CUresult result = run(device);
+    if (result == 0 && context != NULL && (whoever_uses_it || !is_active(device)))
         charges_end(context);
+    pthread_mutex_unlock(&lock);
     return result;
 }
 
-EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
+#define END_PRIMARY(name, whoever_uses_it)      \
+    static CUresult run_##name(CUdevice device) \
+    {                                           \
+        return CALL(name, device);              \
+    }                                           \
+    EXPORT CUresult name(CUdevice device)       \
+    {                                           \
+        return end_primary(run_##name, device, whoever_uses_it); \
+    }
+
+END_PRIMARY(cuDevicePrimaryCtxRelease, false)
+END_PRIMARY(cuDevicePrimaryCtxRelease_v2, false)
+END_PRIMARY(cuDevicePrimaryCtxReset, true)
+END_PRIMARY(cuDevicePrimaryCtxReset_v2, true)
+
+/* What the driver takes for a limit of the current context: a stack for every thread that can run at once. */
+static uint64_t bytes_of(int which, size_t value)
 {
-    void *context = primary(device);
-    CUresult result = CALL(cuDevicePrimaryCtxReset_v2, device);
-    if (result == 0 && context != NULL)
-        charges_end(context);
+    CUdevice device;
+    int multiprocessors = 1, threads = 1;
+    uint64_t bytes;
+    if (which == LIMIT_STACK && CALL(cuCtxGetDevice, &device) == 0) {
+        CALL(cuDeviceGetAttribute, &multiprocessors, MULTIPROCESSORS, device);
+        CALL(cuDeviceGetAttribute, &threads, THREADS_OF_ONE, device);
+    }
+    return __builtin_mul_overflow((uint64_t)multiprocessors * (uint64_t)threads, value, &bytes) ? UINT64_MAX : bytes;
+}
+
+/* The driver's own values are part of what a context takes; what goes beyond them is charged until the end of the
+ * context, as the driver gives none of it back before. */
+EXPORT CUresult cuCtxSetLimit(int which, size_t value)
+{
+    static const size_t own[] = {[LIMIT_STACK] = 1024, [LIMIT_PRINTF] = MIB, [LIMIT_HEAP] = 8 * MIB};
+    void *context;
+    struct charge charge = {.bytes = 0};
+    int device = which < LIMIT_STACK || which > LIMIT_HEAP ? -1 : tenant_current_device();
+    if (device < 0 || value <= own[which] || CALL(cuCtxGetCurrent, &context) != 0)
+        return CALL(cuCtxSetLimit, which, value);
+    uint64_t handle = (uint64_t)(uintptr_t)context + (unsigned)which;
+    uint64_t wanted = bytes_of(which, value - own[which]);
+    charge_take(CHARGE_LIMIT, handle, &charge);
+    uint64_t more = wanted > charge.bytes ? wanted - charge.bytes : 0;
+    charge = (struct charge){context, charge.bytes, (unsigned)device};
+    bool fits = more == 0 || tenant_reserve(charge.device, more);
+    CUresult result = fits ? CALL(cuCtxSetLimit, which, value) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == 0)
+        charge.bytes += more;
+    else if (fits)
+        account_release(charge.device, more);
+    if (charge.bytes > 0)
+        charge_settle(CHARGE_LIMIT, 0, handle, &charge);
     return result;
 }

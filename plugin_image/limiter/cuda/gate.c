@@ -1,9 +1,9 @@
 /* Turns on a GPU that several shares keep busy.
  *
  * Each share publishes how much GPU time it has used for its weight; it is the turn of the active one
- * with the least. Who has the turn launches for about a quantum, synchronises, adds what it took and
- * so passes the turn on. Nothing is locked between shares: a turn follows from figures that
- * only their owner can write, and a wait for somebody else's is bounded.
+ * with the least. Who has the turn launches for about a quantum, waits until that has run, adds what it
+ * took and so passes the turn on. Nothing is locked between shares: a turn follows from figures that
+ * only their owner can write, and all waits for somebody else's are bounded, one by one and together.
  */
 #include "gate.h"
 
@@ -17,12 +17,14 @@
 
 #include "driver.h"
 #include "peers.h"
+#include "streams.h"
 #include "tenant.h"
 #include "turn.h"
 
 #define LOOK_EVERY 100000u       /* ns, while alone */
 #define SCAN_EVERY 1000000000ull /* ns */
 #define AT_ONCE 100000u          /* ns: a synchronisation that had nothing to wait for */
+#define POLL_EVERY 50000         /* ns: whether the GPU has done what we launched */
 
 struct gate {
     pthread_mutex_t lock;
@@ -30,18 +32,21 @@ struct gate {
     unsigned device, weight;
     bool capped;
     struct peers peers;
+    struct streams streams;
     unsigned budget, done; /* launches of a batch, and of it so far */
     uint64_t begun;        /* of the batch */
-    uint64_t turn_used;              /* ns that are not published yet */
+    uint64_t turn_used;    /* ns that are not published yet */
     uint64_t last;         /* launch, or synchronisation, while contended */
+    int64_t credit;        /* ns that others may still be waited for; below 0 if they were for longer */
+    uint64_t credited;     /* of what the share has used */
+    unsigned rivals_weight;
     uint64_t looked, scanned;
+    unsigned waiting;      /* threads that wait for the GPU */
 };
 
-static struct gate gates[MAX_DEVICES] = {[0 ... MAX_DEVICES - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
-static int captures;
+#define CLOSED {.lock = PTHREAD_MUTEX_INITIALIZER, .streams.lock = PTHREAD_MUTEX_INITIALIZER}
+static struct gate gates[MAX_DEVICES] = {[0 ... MAX_DEVICES - 1] = CLOSED};
 static int only_device = -2; /* -2: not known, -1: there are several */
-
-CUresult cuCtxSynchronize(void);
 
 static uint64_t clock_now(void)
 {
@@ -72,11 +77,15 @@ static void open_gate(struct gate *gate, unsigned device)
         gate->budget = 1;
         gate->works = peers_open(&gate->peers, tenant_folder(), share->uuid, share->page);
         gate->scanned = clock_now();
-        if (gate->works)
-            gate->peers.own->weight = gate->weight;
-        /* What was killed while it waited for the GPU waits no more. */
-        if (gate->works && account_alone())
-            gate->peers.own->draining = 0;
+        if (gate->works) {
+            struct page *own = gate->peers.own;
+            own->weight = gate->weight;
+            /* Of before a restart of the machine. */
+            if (!turn_is_possible(load(&own->time), gate->scanned))
+                __atomic_store_n(&own->time, 0, __ATOMIC_RELAXED);
+            gate->credit = FIRST_CREDIT;
+            gate->credited = load(&own->used);
+        }
     }
     __atomic_store_n(&gate->tried, true, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&gate->lock);
@@ -108,10 +117,33 @@ static struct gate *current_gate(void)
     return gate->works ? gate : NULL;
 }
 
+/* The threads of this process that wait for the GPU tell it together. */
+static void begin_waiting(struct gate *gate)
+{
+    beat(gate);
+    __atomic_add_fetch(&gate->waiting, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&gate->peers.own->waiting[account_slot() % MAX_WAITING], clock_now() + LONGEST_DRAIN,
+                     __ATOMIC_RELAXED);
+}
+
+static void end_waiting(struct gate *gate)
+{
+    if (__atomic_sub_fetch(&gate->waiting, 1, __ATOMIC_RELAXED) == 0)
+        __atomic_store_n(&gate->peers.own->waiting[account_slot() % MAX_WAITING], 0, __ATOMIC_RELAXED);
+}
+
+static bool waits(const struct page *page, uint64_t now)
+{
+    for (unsigned i = 0; i < MAX_WAITING; i++)
+        if (page->waiting[i] > now && page->waiting[i] - now <= LONGEST_DRAIN)
+            return true;
+    return false;
+}
+
 /* See who has moved; their standings, if they are active. */
 static unsigned look(struct gate *gate, uint64_t now, struct rival *rivals, struct peer **active)
 {
-    unsigned count = 0;
+    unsigned count = 0, idle_weight = 0, active_weight = 0;
     if (now - gate->scanned > SCAN_EVERY) {
         peers_scan(&gate->peers);
         gate->scanned = now;
@@ -125,14 +157,18 @@ static unsigned look(struct gate *gate, uint64_t now, struct rival *rivals, stru
             peer->beats = page.beats;
             peer->changed_at = now;
         }
-        if (peer->changed_at == 0 || page.time < peer->owes ||
-            !turn_is_active(now, peer->changed_at, page.draining != 0))
+        if (peer->changed_at == 0 || now < peer->no_rival_until || !turn_is_possible(page.time, now) ||
+            !turn_is_active(now, peer->changed_at, waits(&page, now))) {
+            idle_weight += turn_weight(page.weight);
             continue;
+        }
+        active_weight += turn_weight(page.weight);
         peer->turns = page.turns;
         active[count] = peer;
         rivals[count++] = (struct rival){page.time, page.batch, page.weight,
                                          strcmp(peer->name, gate->peers.name) < 0};
     }
+    gate->rivals_weight = turn_rivals_weight(gate->weight, active_weight, idle_weight);
     return count;
 }
 
@@ -175,16 +211,33 @@ static void close_batch(struct gate *gate, uint64_t end)
     beat(gate);
 }
 
-/* Wait until the GPU has done all; when it had, as far as that can be known. */
+/* Wait until the GPU has done what we launched; when it had, as far as that can be known. */
 static uint64_t drain(struct gate *gate)
 {
-    uint64_t begun = clock_now();
-    beat(gate);
-    __atomic_add_fetch(&gate->peers.own->draining, 1, __ATOMIC_RELAXED);
-    CALL(cuCtxSynchronize);
-    __atomic_sub_fetch(&gate->peers.own->draining, 1, __ATOMIC_RELAXED);
-    uint64_t now = clock_now();
+    const struct timespec pause = {0, POLL_EVERY};
+    uint64_t begun = clock_now(), now = begun;
+    begin_waiting(gate);
+    for (; !streams_done(&gate->streams, now - begun); now = clock_now()) {
+        beat(gate);
+        nanosleep(&pause, NULL);
+    }
+    end_waiting(gate);
     return now - begun > AT_ONCE ? now : gate->last;
+}
+
+/* Credit for all that the share has used, whichever of its processes has. */
+static void earn_credit(struct gate *gate)
+{
+    uint64_t used = load(&gate->peers.own->used);
+    if (used > gate->credited)
+        gate->credit = turn_credit(gate->credit, used - gate->credited, gate->weight, gate->rivals_weight);
+    gate->credited = used;
+}
+
+static void exclude(struct peer *peer, uint64_t now)
+{
+    peer->no_rival_until = now + turn_exclusion(peer->vain);
+    peer->vain++;
 }
 
 static void sleep_until(uint64_t then)
@@ -217,12 +270,14 @@ static void wait_for_turn(struct gate *gate, bool fresh)
     struct rival rivals[MAX_PEERS];
     struct peer *active[MAX_PEERS];
     struct page *own = gate->peers.own;
+    struct peer *waited_for = NULL;
     uint64_t begun = clock_now(), now = begun;
     bool opened = false;
     for (;; now = clock_now()) {
         unsigned count = look(gate, now, rivals, active);
+        earn_credit(gate);
         if (count == 0) {
-            gate->contended = gate->capped;
+            __atomic_store_n(&gate->contended, gate->capped, __ATOMIC_RELAXED);
             break;
         }
         struct standing standing = turn_standing(load(&own->time), gate->weight, rivals, count);
@@ -231,19 +286,27 @@ static void wait_for_turn(struct gate *gate, bool fresh)
             fresh = false;
             continue;
         }
-        if (standing.mine)
-            break;
-        if (now - begun >= standing.patience) {
-            struct peer *peer = active[standing.hungriest];
-            peer->owes = standing.least_time + QUANTUM;
-            opened = true;
+        if (standing.mine) {
+            if (waited_for != NULL && waited_for->vain > 0)
+                waited_for->vain--;
             break;
         }
+        struct peer *peer = active[standing.hungriest];
+        if (now - begun >= standing.patience)
+            exclude(peer, now);
+        uint64_t most = gate->credit <= 0 ? 0 : (uint64_t)gate->credit;
+        most = most < standing.patience ? most : standing.patience;
+        opened = now - begun >= most;
+        if (opened)
+            break;
+        waited_for = peer;
         beat(gate);
-        wait_for_end_of_turn(active[standing.hungriest], standing.patience - (now - begun));
+        wait_for_end_of_turn(peer, most - (now - begun));
     }
-    if (now != begun)
-        account_count_wait(gate->device, now - begun, opened);
+    if (now == begun && !opened)
+        return;
+    gate->credit -= (int64_t)(now - begun);
+    account_count_wait(gate->device, now - begun, opened);
 }
 
 static void pass_contended(struct gate *gate)
@@ -251,7 +314,7 @@ static void pass_contended(struct gate *gate)
     uint64_t now = clock_now();
     bool fresh = now - gate->last > QUIET && !gate->in_batch;
     if (!gate->in_batch || gate->done >= gate->budget || now - gate->begun >= QUANTUM) {
-        uint64_t end = drain(gate); /* also what was launched before there were turns */
+        uint64_t end = drain(gate);
         if (gate->in_batch)
             close_batch(gate, end);
         wait_for_cap(gate);
@@ -286,32 +349,44 @@ static bool others_moved(struct gate *gate)
     return moved;
 }
 
-void gate_pass(void)
+struct gate *gate_pass(CUstream stream)
 {
     struct gate *gate = current_gate();
-    if (gate == NULL || __atomic_load_n(&captures, __ATOMIC_RELAXED) > 0)
-        return;
-    if (!gate->contended && !others_moved(gate)) {
+    if (gate == NULL)
+        return NULL;
+    bool contended = __atomic_load_n(&gate->contended, __ATOMIC_RELAXED);
+    if (!contended && !others_moved(gate)) {
         /* Only ever looked at for having changed: a lost step of two threads is no loss. */
         __atomic_store_n(&gate->peers.own->beats, load(&gate->peers.own->beats) + 1, __ATOMIC_RELAXED);
-        return;
+        return NULL;
     }
+    if (stream_captures(stream))
+        return NULL;
+    /* What was launched into this stream before there were turns. */
+    if (!contended)
+        streams_record(&gate->streams, stream);
     pthread_mutex_lock(&gate->lock);
     if (!gate->contended) {
-        gate->contended = true;
+        __atomic_store_n(&gate->contended, true, __ATOMIC_RELAXED);
         gate->last = 0;
     }
     pass_contended(gate);
     pthread_mutex_unlock(&gate->lock);
+    return gate;
+}
+
+/* At once, and by the thread that launched: the program may end the stream at any time after. */
+void gate_passed(struct gate *gate, CUstream stream)
+{
+    streams_record(&gate->streams, stream);
 }
 
 struct gate *gate_synchronises(void)
 {
     struct gate *gate = current_gate();
-    if (gate == NULL || !gate->contended)
+    if (gate == NULL || !__atomic_load_n(&gate->contended, __ATOMIC_RELAXED))
         return NULL;
-    beat(gate);
-    __atomic_add_fetch(&gate->peers.own->draining, 1, __ATOMIC_RELAXED);
+    begin_waiting(gate);
     return gate;
 }
 
@@ -320,7 +395,7 @@ void gate_synchronised(struct gate *gate, bool all)
 {
     if (gate == NULL)
         return;
-    __atomic_sub_fetch(&gate->peers.own->draining, 1, __ATOMIC_RELAXED);
+    end_waiting(gate);
     pthread_mutex_lock(&gate->lock);
     gate->last = clock_now();
     if (all && gate->in_batch) {
@@ -331,7 +406,17 @@ void gate_synchronised(struct gate *gate, bool all)
     pthread_mutex_unlock(&gate->lock);
 }
 
-void gate_captures(int more)
+void gates_forget(const void *context)
 {
-    __atomic_add_fetch(&captures, more, __ATOMIC_RELAXED);
+    for (unsigned i = 0; i < MAX_DEVICES; i++)
+        if (__atomic_load_n(&gates[i].tried, __ATOMIC_ACQUIRE))
+            streams_forget(&gates[i].streams, context);
+}
+
+/* A child has no context, so nothing to launch; what it has of its parent stays where it is. */
+void gates_in_child(void)
+{
+    only_device = -2;
+    for (unsigned i = 0; i < MAX_DEVICES; i++)
+        gates[i] = (struct gate)CLOSED;
 }

@@ -4,15 +4,19 @@
 
 #include <stdbool.h>
 
+#include "cuda.h"
+
 struct gate;
 
-void gate_pass(void); /* before a launch in the current context */
+/* Before and after a launch into a stream of the current context. */
+struct gate *gate_pass(CUstream stream);
+void gate_passed(struct gate *gate, CUstream stream);
 
 /* Before and after a call that waits for the GPU; `all`: for everything that was launched. */
 struct gate *gate_synchronises(void);
 void gate_synchronised(struct gate *gate, bool all);
 
-/* A capture begins (1) or ends (-1): what is launched meanwhile does not run. */
-void gate_captures(int more);
+void gates_forget(const void *context); /* it is about to end */
+void gates_in_child(void);              /* of a fork */
 
 #endif

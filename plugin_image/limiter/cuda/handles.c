@@ -1,5 +1,6 @@
 /* Memory that a handle holds: it is charged to its maker until the handle is released and nothing maps
- * it any more. What another process has made is that process's. */
+ * it any more. What another process has made is charged here, too, from when it is mapped: its maker may
+ * end, and what is mapped stays. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -8,15 +9,24 @@
 
 EXPORT CUresult cuMemCreate(CUhandle *handle, size_t size, const struct location_properties *properties,
                             unsigned long long flags);
+EXPORT CUresult cuMemImportFromShareableHandle(CUhandle *handle, void *source, int type);
 EXPORT CUresult cuMemRelease(CUhandle handle);
 EXPORT CUresult cuMemRetainAllocationHandle(CUhandle *handle, void *address);
 EXPORT CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUhandle handle, unsigned long long flags);
 EXPORT CUresult cuMemUnmap(CUdeviceptr address, size_t size);
 
+struct allocation_properties { /* CUmemAllocationProp */
+    struct location_properties first;
+    char rest[64];
+};
+
+CUresult cuMemGetAllocationPropertiesFromHandle(struct allocation_properties *properties, CUhandle handle);
+
 struct handle {
     CUhandle number;
     unsigned device, references, maps;
     uint64_t bytes;
+    bool imported; /* how much it is shows when it is mapped */
     struct handle *next;
 };
 
@@ -30,6 +40,13 @@ struct map {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct handle *handles;
 static struct map *maps;
+
+void handles_in_child(void)
+{
+    lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    handles = NULL;
+    maps = NULL;
+}
 
 /* A number may be given again once its references are gone. */
 static struct handle *find(CUhandle number)
@@ -68,10 +85,35 @@ EXPORT CUresult cuMemCreate(CUhandle *number, size_t size, const struct location
     pthread_mutex_lock(&lock);
     CUresult result = CALL(cuMemCreate, number, size, properties, flags);
     if (result == 0) {
-        *handle = (struct handle){*number, (unsigned)device, 1, 0, size, handles};
+        *handle = (struct handle){*number, (unsigned)device, 1, 0, size, false, handles};
         handles = handle;
     } else {
         account_release((unsigned)device, size);
+        free(handle);
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+EXPORT CUresult cuMemImportFromShareableHandle(CUhandle *number, void *source, int type)
+{
+    struct allocation_properties properties;
+    struct handle *handle = calloc(1, sizeof *handle);
+    if (handle == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&lock);
+    CUresult result = CALL(cuMemImportFromShareableHandle, number, source, type);
+    bool of_device = result == 0 && CALL(cuMemGetAllocationPropertiesFromHandle, &properties, *number) == 0 &&
+                     properties.first.location_type == LOCATION_DEVICE;
+    int device = of_device ? tenant_device(properties.first.location) : -1;
+    struct handle *known = device < 0 ? NULL : find(*number);
+    if (known != NULL) {
+        known->references++;
+        free(handle);
+    } else if (device >= 0) {
+        *handle = (struct handle){*number, (unsigned)device, 1, 0, 0, true, handles};
+        handles = handle;
+    } else {
         free(handle);
     }
     pthread_mutex_unlock(&lock);
@@ -107,15 +149,30 @@ EXPORT CUresult cuMemRetainAllocationHandle(CUhandle *number, void *address)
     return result;
 }
 
+/* What a map of imported memory adds to what is charged for it. */
+static uint64_t added(const struct handle *handle, size_t size, size_t offset)
+{
+    uint64_t end = size > SIZE_MAX - offset ? SIZE_MAX : size + offset;
+    return handle != NULL && handle->imported && end > handle->bytes ? end - handle->bytes : 0;
+}
+
 EXPORT CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUhandle number, unsigned long long flags)
 {
     struct map *map = calloc(1, sizeof *map);
     if (map == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&lock);
-    CUresult result = CALL(cuMemMap, address, size, offset, number, flags);
-    struct handle *handle = result == 0 ? find(number) : NULL;
-    if (handle != NULL) {
+    struct handle *handle = find(number);
+    uint64_t more = added(handle, size, offset);
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (more == 0 || tenant_reserve(handle->device, more)) {
+        result = CALL(cuMemMap, address, size, offset, number, flags);
+        if (result == 0 && handle != NULL)
+            handle->bytes += more;
+        else if (more > 0)
+            account_release(handle->device, more);
+    }
+    if (result == 0 && handle != NULL) {
         *map = (struct map){address, size, handle, maps};
         maps = map;
         handle->maps++;

@@ -2,27 +2,50 @@
 #include "driver.h"
 #include "gate.h"
 
-#define LAUNCH(name, parameters, ...)             \
+#define PER_THREAD ((CUstream)2)
+
+struct launch_configuration { /* the first fields of CUlaunchConfig */
+    unsigned grid[3], block[3], shared;
+    CUstream stream;
+};
+
+/* Without a stream it is the default one: of the context, or of the thread. */
+static CUstream per_thread(CUstream stream)
+{
+    return stream == NULL ? PER_THREAD : stream;
+}
+
+static CUstream stream_of(const struct launch_configuration *how)
+{
+    return how == NULL ? NULL : how->stream;
+}
+
+#define LAUNCH(name, into, parameters, ...)       \
     EXPORT CUresult name parameters;              \
     EXPORT CUresult name parameters               \
     {                                             \
-        gate_pass();                              \
-        return CALL(name, __VA_ARGS__);           \
+        CUstream into_ = into;                    \
+        struct gate *gate = gate_pass(into_);     \
+        CUresult result = CALL(name, __VA_ARGS__);\
+        if (gate != NULL)                         \
+            gate_passed(gate, into_);             \
+        return result;                            \
     }
 #define GRID unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared
+#define CONFIGURATION const struct launch_configuration *how
 
-LAUNCH(cuLaunchKernel, (CUfunction f, GRID, CUstream stream, void **pointers, void **extra), f, gx, gy, gz, bx, by,
-       bz, shared, stream, pointers, extra)
-LAUNCH(cuLaunchKernel_ptsz, (CUfunction f, GRID, CUstream stream, void **pointers, void **extra), f, gx, gy, gz, bx,
+LAUNCH(cuLaunchKernel, stream, (CUfunction f, GRID, CUstream stream, void **pointers, void **extra), f, gx, gy, gz, bx,
        by, bz, shared, stream, pointers, extra)
-LAUNCH(cuLaunchKernelEx, (const void *how, CUfunction f, void **pointers, void **extra), how, f, pointers, extra)
-LAUNCH(cuLaunchKernelEx_ptsz, (const void *how, CUfunction f, void **pointers, void **extra), how, f, pointers, extra)
-LAUNCH(cuLaunchCooperativeKernel, (CUfunction f, GRID, CUstream stream, void **pointers), f, gx, gy, gz, bx, by, bz,
-       shared, stream, pointers)
-LAUNCH(cuLaunchCooperativeKernel_ptsz, (CUfunction f, GRID, CUstream stream, void **pointers), f, gx, gy, gz, bx, by,
+LAUNCH(cuLaunchKernel_ptsz, per_thread(stream), (CUfunction f, GRID, CUstream stream, void **pointers, void **extra), f,
+       gx, gy, gz, bx, by, bz, shared, stream, pointers, extra)
+LAUNCH(cuLaunchKernelEx, stream_of(how), (CONFIGURATION, CUfunction f, void **pointers, void **extra), how, f, pointers,
+       extra)
+LAUNCH(cuLaunchKernelEx_ptsz, per_thread(stream_of(how)),
+       (CONFIGURATION, CUfunction f, void **pointers, void **extra), how, f, pointers, extra)
+LAUNCH(cuLaunchCooperativeKernel, stream, (CUfunction f, GRID, CUstream stream, void **pointers), f, gx, gy, gz, bx, by,
        bz, shared, stream, pointers)
-LAUNCH(cuLaunch, (CUfunction f), f)
-LAUNCH(cuLaunchGrid, (CUfunction f, int width, int height), f, width, height)
-LAUNCH(cuLaunchGridAsync, (CUfunction f, int width, int height, CUstream stream), f, width, height, stream)
-LAUNCH(cuGraphLaunch, (CUgraphExec graph, CUstream stream), graph, stream)
-LAUNCH(cuGraphLaunch_ptsz, (CUgraphExec graph, CUstream stream), graph, stream)
+LAUNCH(cuLaunchCooperativeKernel_ptsz, per_thread(stream), (CUfunction f, GRID, CUstream stream, void **pointers), f, gx,
+       gy, gz, bx, by, bz, shared, stream, pointers)
+LAUNCH(cuLaunch, NULL, (CUfunction f), f)
+LAUNCH(cuLaunchGrid, NULL, (CUfunction f, int width, int height), f, width, height)
+LAUNCH(cuLaunchGridAsync, stream, (CUfunction f, int width, int height, CUstream stream), f, width, height, stream)

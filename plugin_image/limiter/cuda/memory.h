@@ -4,7 +4,15 @@
 
 #include "tenant.h"
 
-enum charge_kind { CHARGE_POINTER, CHARGE_ARRAY, CHARGE_MIPMAP, CHARGE_HANDLE };
+enum charge_kind {
+    CHARGE_POINTER,
+    CHARGE_ARRAY,
+    CHARGE_MIPMAP,
+    CHARGE_CONTEXT,
+    CHARGE_LIMIT,
+    CHARGE_MODULE,
+    CHARGE_LIBRARY,
+};
 
 struct charge {
     void *context; /* whose end is the memory's */
@@ -14,6 +22,12 @@ struct charge {
 
 /* charges.c */
 void charges_end(const void *context); /* gives them back to the account */
+
+/* In the child of a fork: nothing of its parent's is its own. */
+void charges_in_child(void);
+void contexts_in_child(void);
+void handles_in_child(void);
+void pools_in_child(void);
 
 /* Begin and end of an allocation in the current context. `charge.bytes` is what to reserve. */
 enum reservation { NOT_OF_THE_SHARE, RESERVED, REFUSED };

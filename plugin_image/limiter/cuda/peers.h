@@ -19,7 +19,8 @@ struct peer {
     char name[80];
     uint64_t beats, changed_at; /* as last looked at */
     uint32_t turns;             /* likewise */
-    uint64_t owes;              /* it let us wait in vain: no rival until its time is there */
+    unsigned vain;              /* how often it let us wait in vain, less how often it did not */
+    uint64_t no_rival_until;
 };
 
 struct peers {

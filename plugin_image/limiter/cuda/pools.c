@@ -1,16 +1,22 @@
 /* Stream-ordered memory. A pool keeps what is freed until a synchronisation, and beyond it as far as
  * its threshold allows: so a pool is charged by what it holds, as the driver tells it, and not
- * by what is allocated from it. */
+ * by what is allocated from it. The memory that a device keeps for graphs is such a pool. */
 #include "pools.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 
 #include "driver.h"
 #include "memory.h"
+#include "streams.h"
 
-#define MAX_POOLS 64
+#define POOL_THRESHOLD 4
 #define POOL_RESERVED 5
 #define POOL_USED 7
+#define GRAPHS_RESERVED 2
+#define GRAPHS_USED 0
+#define HOST (-1)
+#define PER_THREAD ((CUstream)2)
 
 EXPORT CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream);
 EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUstream stream);
@@ -22,84 +28,144 @@ EXPORT CUresult cuMemPoolCreate(CUpool *pool, const struct location_properties *
 EXPORT CUresult cuMemPoolDestroy(CUpool pool);
 EXPORT CUresult cuMemPoolTrimTo(CUpool pool, size_t keep);
 
+CUresult cuDeviceGetDefaultMemPool(CUpool *pool, CUdevice device);
+CUresult cuDeviceSetMemPool(CUdevice device, CUpool pool);
+CUresult cuDeviceGetGraphMemAttribute(CUdevice device, int which, void *value);
+CUresult cuDeviceGraphMemTrim(CUdevice device);
+CUresult cuMemPoolSetAttribute(CUpool pool, int which, void *value);
+
 struct pool {
-    CUpool handle;
-    unsigned device;
+    CUpool handle; /* NULL: the memory for graphs of a device */
+    CUdevice ordinal; /* of graphs */
+    int device;
+    bool ended; /* by the program; the driver's end waits for what is allocated from it */
     uint64_t charged;
+    struct pool *next;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* also: one allocation from pools at a time */
-static struct pool pools[MAX_POOLS];
-static unsigned count;
-static bool has_pools;
+static struct pool *pools; /* the first is read without the lock, as whether there are any */
 
-static struct pool *known(CUpool handle)
+static bool any_pools(void)
 {
-    for (unsigned i = 0; i < count; i++)
-        if (pools[i].handle == handle)
-            return &pools[i];
-    return NULL;
+    return __atomic_load_n(&pools, __ATOMIC_RELAXED) != NULL;
 }
 
-static struct pool *add(CUpool handle, int device)
+static struct pool *known(CUpool handle, CUdevice ordinal)
 {
-    struct pool *pool = known(handle);
-    if (pool != NULL || device < 0 || count == MAX_POOLS)
+    struct pool *pool = pools;
+    while (pool != NULL && (pool->handle != handle || pool->ordinal != ordinal))
+        pool = pool->next;
+    return pool;
+}
+
+static struct pool *add(CUpool handle, CUdevice ordinal, int device)
+{
+    struct pool *pool = known(handle, ordinal);
+    if (pool != NULL || (pool = malloc(sizeof *pool)) == NULL)
         return pool;
-    pools[count] = (struct pool){handle, (unsigned)device, 0};
-    __atomic_store_n(&has_pools, true, __ATOMIC_RELAXED);
-    return &pools[count++];
+    *pool = (struct pool){handle, ordinal, device, false, 0, pools};
+    __atomic_store_n(&pools, pool, __ATOMIC_RELAXED);
+    return pool;
 }
 
-static uint64_t attribute(const struct pool *pool, int which)
+static void forget(struct pool *pool)
+{
+    struct pool **at = &pools;
+    while (*at != pool)
+        at = &(*at)->next;
+    __atomic_store_n(at, pool->next, __ATOMIC_RELAXED);
+    free(pool);
+}
+
+static uint64_t held(const struct pool *pool)
 {
     uint64_t value = 0;
-    return CALL(cuMemPoolGetAttribute, pool->handle, which, &value) == 0 ? value : 0;
+    CUresult result = pool->handle == NULL
+                          ? CALL(cuDeviceGetGraphMemAttribute, pool->ordinal, GRAPHS_RESERVED, &value)
+                          : CALL(cuMemPoolGetAttribute, pool->handle, POOL_RESERVED, &value);
+    return result == 0 ? value : 0;
+}
+
+static uint64_t used(const struct pool *pool)
+{
+    uint64_t value = 0;
+    CUresult result = pool->handle == NULL
+                          ? CALL(cuDeviceGetGraphMemAttribute, pool->ordinal, GRAPHS_USED, &value)
+                          : CALL(cuMemPoolGetAttribute, pool->handle, POOL_USED, &value);
+    return result == 0 ? value : 0;
+}
+
+static void trim(const struct pool *pool)
+{
+    if (pool->handle == NULL)
+        CALL(cuDeviceGraphMemTrim, pool->ordinal);
+    else
+        CALL(cuMemPoolTrimTo, pool->handle, 0);
 }
 
 /* Charge what it holds now; `reserved` was added to the account for what is being allocated. */
 static void settle(struct pool *pool, uint64_t reserved)
 {
-    uint64_t held = attribute(pool, POOL_RESERVED), before = pool->charged + reserved;
-    if (held > before)
-        account_add(pool->device, held - before);
+    if (pool->device == HOST)
+        return;
+    uint64_t now = held(pool), before = pool->charged + reserved;
+    if (now > before)
+        account_add((unsigned)pool->device, now - before);
     else
-        account_release(pool->device, before - held);
-    pool->charged = held;
+        account_release((unsigned)pool->device, before - now);
+    pool->charged = now;
+}
+
+/* A pool that the program has ended ends when nothing is left of it. */
+static void settle_all(void)
+{
+    for (struct pool *pool = pools, *next; pool != NULL; pool = next) {
+        next = pool->next;
+        if (pool->ended)
+            trim(pool);
+        settle(pool, 0);
+        if (pool->ended && pool->charged == 0 && CALL(cuMemPoolDestroy, pool->handle) == 0)
+            forget(pool);
+    }
 }
 
 void pools_refresh(void)
 {
-    if (!__atomic_load_n(&has_pools, __ATOMIC_RELAXED))
+    if (!any_pools())
         return;
     pthread_mutex_lock(&lock);
-    for (unsigned i = 0; i < count; i++)
-        settle(&pools[i], 0);
+    settle_all();
     pthread_mutex_unlock(&lock);
+}
+
+void pools_in_child(void)
+{
+    lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    pools = NULL;
 }
 
 void pools_synchronised(void)
 {
-    if (__atomic_load_n(&has_pools, __ATOMIC_RELAXED))
-        pools_refresh();
+    pools_refresh();
 }
 
 static bool give_up(unsigned device)
 {
     bool any = false;
-    for (unsigned i = 0; i < count; i++)
-        if (pools[i].device == device) {
-            uint64_t before = pools[i].charged;
-            CALL(cuMemPoolTrimTo, pools[i].handle, 0);
-            settle(&pools[i], 0);
-            any = any || pools[i].charged < before;
+    for (struct pool *pool = pools; pool != NULL; pool = pool->next)
+        if (pool->device == (int)device) {
+            uint64_t before = pool->charged;
+            trim(pool);
+            settle(pool, 0);
+            any = any || pool->charged < before;
         }
     return any;
 }
 
 bool pools_give_up(unsigned device)
 {
-    if (!__atomic_load_n(&has_pools, __ATOMIC_RELAXED))
+    if (!any_pools())
         return false;
     pthread_mutex_lock(&lock);
     bool any = give_up(device);
@@ -139,64 +205,99 @@ static CUresult named_ptsz(CUdeviceptr *pointer, size_t bytes, CUpool pool, CUst
     return CALL(cuMemAllocFromPoolAsync_ptsz, pointer, bytes, pool, stream);
 }
 
+/* Reserve what the pool has to grow by: what it holds unused is charged already. */
+static bool reserve_growth(struct pool *pool, uint64_t bytes, uint64_t *growth)
+{
+    settle(pool, 0);
+    uint64_t taken = used(pool), unused = pool->charged > taken ? pool->charged - taken : 0;
+    *growth = bytes > unused ? bytes - unused : 0;
+    if (reserve((unsigned)pool->device, *growth))
+        return true;
+    account_count_refusal((unsigned)pool->device);
+    return false;
+}
+
 static CUresult within_limit(allocate_fn run, CUdeviceptr *pointer, size_t bytes, struct pool *pool, CUstream stream)
 {
-    uint64_t limit = tenant_share(pool->device)->memory;
-    settle(pool, 0);
-    /* What the pool holds unused is charged already. */
-    uint64_t unused = pool->charged - attribute(pool, POOL_USED);
-    uint64_t growth = bytes > unused ? bytes - unused : 0;
-    if (!reserve(pool->device, growth)) {
-        account_count_refusal(pool->device);
+    unsigned device = (unsigned)pool->device;
+    uint64_t limit = tenant_share(device)->memory, growth;
+    if (!reserve_growth(pool, bytes, &growth))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     CUresult result = run(pointer, bytes, pool->handle, stream);
     uint64_t before = pool->charged + growth;
     settle(pool, growth);
-    if (result != 0 || pool->charged <= before || account_used(pool->device) <= limit)
+    if (result != 0 || pool->charged <= before || account_used(device) <= limit)
         return result;
     /* The unused parts did not fit together, and the pool grew beyond the limit: back. */
     CALL(cuMemFreeAsync, *pointer, stream);
-    give_up(pool->device);
-    account_count_refusal(pool->device);
+    give_up(device);
+    account_count_refusal(device);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult allocate(allocate_fn run, CUdeviceptr *pointer, size_t bytes, CUpool handle, CUstream stream)
+static CUresult allocate(allocate_fn run, CUdeviceptr *pointer, size_t bytes, CUpool handle, CUstream stream,
+                         CUstream into)
 {
     CUdevice ordinal;
     bool of_device = pointer != NULL && bytes > 0 && CALL(cuCtxGetDevice, &ordinal) == 0;
     int device = of_device ? tenant_device(ordinal) : -1;
-    if (device < 0 || (!account_attached() && tenant_start() != 0) ||
+    /* Into a graph: its memory is charged when the graph is launched. */
+    if (device < 0 || (!account_attached() && tenant_start() != 0) || stream_captures(into) ||
         (handle == NULL && CALL(cuDeviceGetMemPool, &handle, ordinal) != 0))
         return run(pointer, bytes, handle, stream);
     pthread_mutex_lock(&lock);
-    struct pool *pool = add(handle, device);
-    CUresult result = pool == NULL ? CUDA_ERROR_OUT_OF_MEMORY : within_limit(run, pointer, bytes, pool, stream);
+    struct pool *pool = add(handle, 0, device);
+    CUresult result = pool == NULL           ? CUDA_ERROR_OUT_OF_MEMORY
+                      : pool->ended          ? CUDA_ERROR_INVALID_VALUE
+                      : pool->device == HOST ? run(pointer, bytes, handle, stream)
+                                             : within_limit(run, pointer, bytes, pool, stream);
     pthread_mutex_unlock(&lock);
     return result;
 }
 
+CUresult pools_run_graph(CUdevice ordinal, uint64_t bytes, CUresult (*run)(CUgraphExec, CUstream), CUgraphExec graph,
+                         CUstream stream)
+{
+    int device = tenant_device(ordinal);
+    uint64_t growth;
+    if (device < 0)
+        return run(graph, stream);
+    pthread_mutex_lock(&lock);
+    struct pool *pool = add(NULL, ordinal, device);
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (pool != NULL && reserve_growth(pool, bytes, &growth)) {
+        result = run(graph, stream);
+        settle(pool, growth);
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+static CUstream per_thread(CUstream stream)
+{
+    return stream == NULL ? PER_THREAD : stream;
+}
+
 EXPORT CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream)
 {
-    return allocate(plain, pointer, bytes, NULL, stream);
+    return allocate(plain, pointer, bytes, NULL, stream, stream);
 }
 
 EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUstream stream)
 {
-    return allocate(plain_ptsz, pointer, bytes, NULL, stream);
+    return allocate(plain_ptsz, pointer, bytes, NULL, stream, per_thread(stream));
 }
 
 EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUpool pool, CUstream stream)
 {
     return pool == NULL ? CALL(cuMemAllocFromPoolAsync, pointer, bytes, pool, stream)
-                        : allocate(named, pointer, bytes, pool, stream);
+                        : allocate(named, pointer, bytes, pool, stream, stream);
 }
 
 EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUpool pool, CUstream stream)
 {
     return pool == NULL ? CALL(cuMemAllocFromPoolAsync_ptsz, pointer, bytes, pool, stream)
-                        : allocate(named_ptsz, pointer, bytes, pool, stream);
+                        : allocate(named_ptsz, pointer, bytes, pool, stream, per_thread(stream));
 }
 
 static CUresult run_free(CUdeviceptr pointer, CUstream stream)
@@ -232,28 +333,55 @@ EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
     return release(run_free_ptsz, pointer, stream);
 }
 
-/* A pool of another device than the current one is known from its making. */
+/* A pool of another device than the current one, or of the host, is known from its making. */
 EXPORT CUresult cuMemPoolCreate(CUpool *pool, const struct location_properties *properties)
 {
     CUresult result = CALL(cuMemPoolCreate, pool, properties);
-    if (result == 0 && properties->location_type == LOCATION_DEVICE) {
+    int device = result == 0 && properties->location_type == LOCATION_DEVICE ? tenant_device(properties->location) : HOST;
+    if (result == 0) {
         pthread_mutex_lock(&lock);
-        add(*pool, tenant_device(properties->location));
+        add(*pool, 0, device);
         pthread_mutex_unlock(&lock);
     }
     return result;
 }
 
-/* What is still allocated from it no longer shows in a pool: from here on NVML's figure counts it. */
+/* What is allocated from a pool outlives it, and would be nobody's: so the driver's pool lives on, unseen,
+ * until all of it is freed and nothing that is freed waits in a stream. */
+static CUresult end(struct pool *pool)
+{
+    uint64_t nothing = 0;
+    CUpool current, standard;
+    CUdevice count = 0;
+    trim(pool);
+    settle(pool, 0);
+    if (pool->device == HOST || pool->charged == 0) {
+        CUresult result = CALL(cuMemPoolDestroy, pool->handle);
+        if (result == 0)
+            forget(pool);
+        return result;
+    }
+    CALL(cuDeviceGetCount, &count);
+    for (CUdevice ordinal = 0; ordinal < count; ordinal++) {
+        if (CALL(cuDeviceGetDefaultMemPool, &standard, ordinal) != 0)
+            continue;
+        if (standard == pool->handle)
+            return CALL(cuMemPoolDestroy, pool->handle); /* which the driver refuses */
+        if (CALL(cuDeviceGetMemPool, &current, ordinal) == 0 && current == pool->handle)
+            CALL(cuDeviceSetMemPool, ordinal, standard);
+    }
+    CALL(cuMemPoolSetAttribute, pool->handle, POOL_THRESHOLD, &nothing);
+    pool->ended = true;
+    return 0;
+}
+
 EXPORT CUresult cuMemPoolDestroy(CUpool handle)
 {
     pthread_mutex_lock(&lock);
-    CUresult result = CALL(cuMemPoolDestroy, handle);
-    struct pool *pool = known(handle);
-    if (result == 0 && pool != NULL) {
-        account_release(pool->device, pool->charged);
-        *pool = pools[--count];
-    }
+    struct pool *pool = handle == NULL ? NULL : known(handle, 0);
+    CUresult result = pool == NULL  ? CALL(cuMemPoolDestroy, handle)
+                      : pool->ended ? CUDA_ERROR_INVALID_VALUE
+                                    : end(pool);
     pthread_mutex_unlock(&lock);
     return result;
 }

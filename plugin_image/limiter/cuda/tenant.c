@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "driver.h"
+#include "gate.h"
 #include "memory.h"
+#include "pools.h"
 
 #define MAX_ORDINALS 64
 
@@ -16,6 +18,25 @@ static struct share share;
 static bool has_share, has_said;
 static char folder[4096 + 32], account_path[4096 + 64];
 static int8_t indices[MAX_ORDINALS]; /* 0: not asked yet, else index + 2 */
+
+/* Other threads of the parent may have been anywhere, with any lock. The child has no context, and with it
+ * none of what its parent was given; it begins like a new process. */
+static void in_child(void)
+{
+    lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    account_in_child();
+    charges_in_child();
+    contexts_in_child();
+    handles_in_child();
+    pools_in_child();
+    graphs_in_child();
+    gates_in_child();
+}
+
+__attribute__((constructor)) static void expect_forks(void)
+{
+    pthread_atfork(NULL, NULL, in_child);
+}
 
 static void say(const char *problem)
 {

@@ -1,6 +1,22 @@
 #include "turn.h"
 
-#define PATIENCE 4u /* quanta */
+#define PATIENCE 4u        /* quanta */
+#define MAX_DOUBLINGS 10u
+
+static uint64_t least(uint64_t one, uint64_t other)
+{
+    return one < other ? one : other;
+}
+
+static uint64_t sum(uint64_t one, uint64_t other)
+{
+    return one > UINT64_MAX - other ? UINT64_MAX : one + other;
+}
+
+unsigned turn_weight(unsigned claimed)
+{
+    return claimed < 1 ? 1 : claimed > 100 ? 100 : claimed;
+}
 
 struct standing turn_standing(uint64_t time, unsigned weight, const struct rival *rivals, unsigned count)
 {
@@ -16,26 +32,31 @@ struct standing turn_standing(uint64_t time, unsigned weight, const struct rival
             standing.max_time = rival->time;
         if (rival->time < time || (rival->time == time && rival->before))
             standing.mine = false;
-        weights += rival->weight < 1 ? 1 : rival->weight > 100 ? 100 : rival->weight;
+        weights += turn_weight(rival->weight);
         longest = rival->batch > longest ? rival->batch : longest;
     }
-    standing.patience = PATIENCE * longest * weights / weight;
-    if (standing.patience > LONGEST_DRAIN)
-        standing.patience = LONGEST_DRAIN;
+    longest = least(longest, LONGEST_DRAIN); /* so that the product stays below 2^64 */
+    standing.patience = least(PATIENCE * longest * weights / weight, LONGEST_DRAIN);
     return standing;
 }
 
 uint64_t turn_joined(uint64_t time, unsigned weight, const struct standing *standing)
 {
-    uint64_t most = standing->max_time + (uint64_t)QUANTUM * 100 / weight;
+    uint64_t most = sum(standing->max_time, (uint64_t)QUANTUM * 100 / weight);
     if (time <= standing->least_time)
-        return standing->least_time + 1;
-    return time < most ? time : most;
+        return sum(standing->least_time, 1);
+    return least(time, most);
 }
 
-bool turn_is_active(uint64_t now, uint64_t changed_at, bool draining)
+/* A weight of 1 per cent makes a hundred of every nanosecond. */
+bool turn_is_possible(uint64_t time, uint64_t now)
 {
-    return now - changed_at < (draining ? LONGEST_DRAIN : QUIET);
+    return time / 100 <= sum(now, LONGEST_DRAIN);
+}
+
+bool turn_is_active(uint64_t now, uint64_t changed_at, bool waiting)
+{
+    return now - changed_at < (waiting ? LONGEST_DRAIN : QUIET);
 }
 
 /* So many that a batch takes about a quantum; at most twice as many as before. */
@@ -52,4 +73,23 @@ uint64_t turn_ready(uint64_t ready, uint64_t begun, uint64_t nanoseconds, unsign
 {
     uint64_t from = ready + QUANTUM > begun ? ready : begun - QUANTUM;
     return from + nanoseconds * 100 / weight;
+}
+
+unsigned turn_rivals_weight(unsigned weight, unsigned active, unsigned idle)
+{
+    unsigned left = weight + idle < 100 ? 100 - weight - idle : 0;
+    unsigned most = left > weight ? left : weight;
+    return active < most ? active : most;
+}
+
+/* Who has used 30 waits 70 for rivals of 70, and a quarter more for the changes of turns. */
+int64_t turn_credit(int64_t credit, uint64_t nanoseconds, unsigned weight, unsigned rivals_weight)
+{
+    int64_t earned = (int64_t)(least(nanoseconds, LONGEST_DRAIN) * 5 * rivals_weight / (4 * weight));
+    return credit < MAX_CREDIT - earned ? credit + earned : MAX_CREDIT;
+}
+
+uint64_t turn_exclusion(unsigned vain)
+{
+    return (uint64_t)PATIENCE * QUANTUM << (vain < MAX_DOUBLINGS ? vain : MAX_DOUBLINGS);
 }

@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define MAX_CONTEXT 512u /* MiB */
+
 /* The threads of this process: a lock of a file description does not keep them apart. */
 static pthread_mutex_t threads = PTHREAD_MUTEX_INITIALIZER;
 static struct account *account;
@@ -64,12 +66,28 @@ static uint64_t sum(unsigned device)
     return all;
 }
 
+/* What a process that charges no context has on a device beyond its slot is at least one context; no more counts
+ * than one ever takes, as its libraries may have the rest. */
+static void learn(struct slot *slot)
+{
+    for (unsigned d = 0; d < MAX_DEVICES && slot->context == 0; d++) {
+        uint64_t beyond = load(&slot->beyond[d]) >> 20;
+        slot->context = (uint32_t)(beyond < MAX_CONTEXT ? beyond : MAX_CONTEXT);
+    }
+}
+
+static void clear(struct slot *slot)
+{
+    learn(slot);
+    *slot = (struct slot){.context = slot->context};
+}
+
 /* What the dead had is the share's again: the driver took it back at their death. */
 static void bury(void)
 {
     for (unsigned i = 0; i < top_of(account); i++)
         if (i != own && account->slot[i].pid != 0 && !is_alive(file, i))
-            memset(&account->slot[i], 0, sizeof account->slot[i]);
+            clear(&account->slot[i]);
 }
 
 static uint64_t own_namespace(void)
@@ -92,7 +110,7 @@ static bool take_slot(void)
             continue;
         own = i;
         has_slot = true;
-        memset(&account->slot[i], 0, sizeof account->slot[i]);
+        clear(&account->slot[i]);
         account->slot[i].pid_namespace = own_namespace();
         account->slot[i].pid = (uint32_t)getpid();
         if (i >= account->top)
@@ -122,27 +140,18 @@ static bool map_account(const char *path)
     return false;
 }
 
-static void before_fork(void)
+/* The parent's slot stays the parent's: without our copy of its description, it ends with it. Another
+ * thread of the parent may have held the lock, or been about to attach. */
+void account_in_child(void)
 {
-    pthread_mutex_lock(&threads);
-}
-
-static void in_parent(void)
-{
-    pthread_mutex_unlock(&threads);
-}
-
-/* The parent's slot stays the parent's: without our copy of its description, it ends with it. */
-static void in_child(void)
-{
-    if (account != NULL) {
+    if (account != NULL)
         munmap(account, sizeof *account);
+    if (file >= 0)
         close(file);
-    }
     account = NULL;
     file = -1;
     has_slot = false;
-    pthread_mutex_unlock(&threads);
+    threads = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
 
 bool account_attached(void)
@@ -152,13 +161,8 @@ bool account_attached(void)
 
 bool account_attach(const char *path)
 {
-    static bool registered;
     pthread_mutex_lock(&threads);
     bool done = file >= 0 || map_account(path);
-    if (done && !registered) {
-        pthread_atfork(before_fork, in_parent, in_child);
-        registered = true;
-    }
     bool held = has_slot;
     pthread_mutex_unlock(&threads);
     if (!done || held)
@@ -170,16 +174,9 @@ bool account_attach(const char *path)
     return done;
 }
 
-bool account_alone(void)
+unsigned account_slot(void)
 {
-    unsigned living = 0;
-    if (!enter())
-        return false;
-    bury();
-    for (unsigned i = 0; i < top_of(account); i++)
-        living += account->slot[i].pid != 0;
-    leave();
-    return living == 1;
+    return own;
 }
 
 bool account_reserve(unsigned device, uint64_t bytes, uint64_t limit)
@@ -202,6 +199,24 @@ void account_add(unsigned device, uint64_t bytes)
 {
     if (account_attached())
         __atomic_add_fetch(&account->slot[own].bytes[device], bytes, __ATOMIC_RELAXED);
+}
+
+/* The least that any process, living or dead, was seen with. Who asks charges it, and shows no other. */
+uint64_t account_context(void)
+{
+    uint32_t least = 0;
+    if (!enter())
+        return 0;
+    for (unsigned i = 0; i < top_of(account); i++) {
+        learn(&account->slot[i]);
+        uint32_t seen = account->slot[i].context < MAX_CONTEXT ? account->slot[i].context : MAX_CONTEXT;
+        if (seen > 0 && (least == 0 || seen < least))
+            least = seen;
+    }
+    if (has_slot && least > 0)
+        account->slot[own].context = least;
+    leave();
+    return (uint64_t)least << 20;
 }
 
 void account_release(unsigned device, uint64_t bytes)

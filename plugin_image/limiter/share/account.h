@@ -15,7 +15,7 @@
 
 struct slot {
     uint32_t pid; /* as its own namespace numbers it; 0 for a free slot */
-    uint32_t reserved;
+    uint32_t context; /* MiB that a context was last seen to take; outlives the process */
     uint64_t pid_namespace;       /* inode number */
     uint64_t bytes[MAX_DEVICES];  /* what the process has allocated, or is about to */
     uint64_t beyond[MAX_DEVICES]; /* what NVML sees above that; from the agent */
@@ -36,13 +36,16 @@ struct account {
 bool account_attach(const char *path);
 bool account_attached(void);
 
-bool account_alone(void); /* no other process of the share lives */
+unsigned account_slot(void); /* of this process */
+void account_in_child(void); /* of a fork */
 
 /* Reserve on a device if it stays within `limit`. */
 bool account_reserve(unsigned device, uint64_t bytes, uint64_t limit);
 /* Reserve although it may go beyond: what the driver took turned out to be more. */
 void account_add(unsigned device, uint64_t bytes);
 void account_release(unsigned device, uint64_t bytes);
+/* What a context of the share takes, as far as that is known. */
+uint64_t account_context(void);
 void account_count_refusal(unsigned device);
 void account_count_to_host(unsigned device);
 void account_count_wait(unsigned device, uint64_t nanoseconds, bool opened);

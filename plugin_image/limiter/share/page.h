@@ -1,7 +1,7 @@
 /* The page of a share on a GPU: what it tells the others that use the same GPU.
  *
- * A file that only this share's containers write; those of others map it read-only. What one writes
- * into its own page can make others wait a bounded time, and no more.
+ * A file that only this share's containers write; those of others read it. Nothing in it is believed:
+ * whatever it says, others wait for its share only as long as they keep their own part (turn.h).
  */
 #ifndef DIVVY_PAGE_H
 #define DIVVY_PAGE_H
@@ -10,6 +10,7 @@
 
 #define PAGE_MAGIC 0x31454750u
 #define PAGE_SIZE 4096
+#define MAX_WAITING 32
 
 struct page {
     uint32_t magic;
@@ -20,8 +21,11 @@ struct page {
     uint64_t ready;    /* with a cap: when it may launch again, by CLOCK_MONOTONIC */
     uint64_t used;     /* nanoseconds of GPU time in all */
     uint64_t counted;  /* until when it is counted: processes of a share use the same time */
-    uint32_t draining; /* processes that wait for the GPU */
+    uint32_t unused;
     uint32_t turns;    /* a futex: changes when a turn ends */
+    /* Until when a process may wait for the GPU without a beat, by CLOCK_MONOTONIC; by its slot. One
+     * that is killed meanwhile leaves a time that passes. */
+    uint64_t waiting[MAX_WAITING];
 };
 _Static_assert(sizeof(struct page) <= PAGE_SIZE, "a page is a page");
 

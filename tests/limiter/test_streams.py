@@ -1,0 +1,66 @@
+"""Programs whose streams wait for the host or for each other, or capture."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from divvy.agent.decide.share import Compute
+from tests.limiter.programs import compiled
+from tests.simulator.ptx_modules import FOLDER
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled("stream_programs.c", tmp_path_factory.mktemp("streams"))
+
+
+def run(programs: Path, library: Path, program: str) -> str:
+    done = subprocess.run(
+        [programs, library, program, FOLDER / "sleep.ptx"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
+RIGHT = {
+    "host function": "done",
+    "wait value": "done",
+    "capture": "0 failed",
+    "capture to graph": "0 failed",
+    "capture beside launches": "0 failed",
+}
+
+
+@pytest.mark.parametrize("compute", [Compute.FREE, Compute.CAP])
+@pytest.mark.parametrize("program", RIGHT)
+def test_ends_no_program_that_is_right_without_it(programs, tenants, program, compute):
+    tenant = tenants(1000, compute=compute, weight=50)
+    assert run(programs, tenant.library("libcuda.so.1"), program) == RIGHT[program]
+
+
+@pytest.mark.parametrize("program", RIGHT)
+def test_is_tested_with_programs_that_are_right(programs, driver, program):
+    assert run(programs, driver.library("libcuda.so.1"), program) == RIGHT[program]
+
+
+@pytest.mark.parametrize("program", ["open capture", "lost capture"])
+def test_measures_launches_beside_a_capture_that_never_ends(programs, tenants, program):
+    tenant = tenants(1000, compute=Compute.CAP, weight=50)
+    assert run(programs, tenant.library("libcuda.so.1"), program) == "done"
+    (used,) = struct.unpack_from("<Q", (tenant.share / tenant.root.name).read_bytes(), 40)
+    assert used > 200 * 200_000  # half of 400 kernels of 0.2 ms
+
+
+def test_charges_the_memory_of_graphs(programs, tenants):
+    library = tenants(1000).library("libcuda.so.1")
+    # What a graph has allocated, and what the driver keeps for graphs after it is freed.
+    steps = ["0 600", "2 600", "600", "0 100", "1000"]
+    assert run(programs, library, "graph memory").split("\n") == steps
