@@ -206,7 +206,8 @@ for name in ('cuMemAllocAsync_ptsz', 'cuLaunchKernel_ptsz', 'cuMemcpyDtoH_v2_ptd
 # Of several versions the one that the driver has chosen.
 print(same('cuMemAllocAsync_ptsz', 'cuMemAllocAsync', 12000, 2),
       same('cuCtxCreate_v2', 'cuCtxCreate', 11000), same('cuCtxCreate_v4', 'cuCtxCreate', 13000),
-      same('cuGraphInstantiate_v2', 'cuGraphInstantiate', 12000))
+      same('cuGraphInstantiate_v2', 'cuGraphInstantiate', 11000),
+      same('cuGraphInstantiateWithFlags', 'cuGraphInstantiate', 12000))
 """
     assert set(tenants(1000).run(script).split()) == {"True"}
 
