@@ -12,7 +12,7 @@ from divvy.stack.config import full_key, stack_config
 from divvy.stack.edit import set_value
 from divvy.stack.errors import StackError
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command("get")

@@ -15,7 +15,7 @@ from divvy.model import InvalidValue
 from divvy.model.nvidia import ImportResult, read_device_plugin, read_mig_parted
 from divvy.stack.yaml_flow import TextDumper
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 _Files = Annotated[list[Path], typer.Argument(help="Configuration files or ConfigMap manifests.")]
 

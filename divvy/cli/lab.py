@@ -14,7 +14,7 @@ from divvy.lab.section import read_lab
 from divvy.lab.status import log_files, report
 from divvy.stack.file import read_stack
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 _Stack = Annotated[str, typer.Option("--stack", "-s", help="Stack whose divvy:lab to start.")]
 _File = Annotated[

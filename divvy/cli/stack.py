@@ -16,7 +16,7 @@ from divvy.engine.urn import STACK_TYPE
 from divvy.engine.values import masked
 from divvy.stack.project import find_project
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command("ls")

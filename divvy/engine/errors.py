@@ -3,7 +3,6 @@
 EngineError
 ├── StateProblem       the stack's state cannot be used (corrupt, newer, locked, wrong passphrase)
 ├── NotSupported       the program or the user asks for something the engine does not do, by name
-├── ProgramFailed      the program ended with an error
 └── StepFailed         a provider could not do a step
     └── Conflict       another field manager owns what the step wants to change
 """
@@ -23,10 +22,6 @@ class StateProblem(EngineError):
 
 class NotSupported(EngineError):
     """A request the engine refuses, by name."""
-
-
-class ProgramFailed(EngineError):
-    """The Pulumi program ended with an error."""
 
 
 class StepFailed(EngineError):

@@ -50,6 +50,16 @@ def alert_groups(generation: str) -> list[dict[str, Any]]:
                     "{{ $value }} MiB more than the memoryLimit of its {{ $labels.resource }} on "
                     "{{ $labels.node }}: other pods on the GPU may run out of memory.",
                 ),
+                _alert(
+                    "DivvyShareKeepsNoTurns",
+                    "delta(divvy_share_gate_opened[5m]) > 5",
+                    "5m",
+                    "warning",
+                    "A share beside {{ $labels.namespace }}/{{ $labels.pod }} keeps no turns",
+                    "The limiter of this pod on {{ $labels.node }} stopped waiting for another "
+                    "share {{ $value }} times in 5 minutes: a program on the same GPU claims its "
+                    "turn and does not use it, or its kernels take long.",
+                ),
             ],
         }
     ]

@@ -15,18 +15,22 @@ pytestmark = pytest.mark.lab
 STATE = 'divvy_gpu_state{node="n1",gpu="0",uuid="GPU-a",state="%s"}'
 PROFILE = 'divvy_node_profile{node="n1",pool="p",profile="a",source="pool",generation="%s"}'
 OVER = 'divvy_memory_over_limit_mib{node="n1",namespace="team",pod="hog",resource="r",uuid="GPU-a"}'
+OPENED = 'divvy_share_gate_opened{node="n1",namespace="team",pod="p",container="c",uuid="GPU-a"}'
 # what the series show → the alert that fires after ten minutes
 CAUSES = {
     "DivvyGpuUnhealthy": (STATE % "Degraded", "1x10"),
     "DivvyProfileNotApplied": (STATE % "Blocked", "1x10"),
     "DivvyNodeOnOldConfiguration": (PROFILE % "old", "1x10"),
     "DivvyMemoryOverShare": (OVER, "200x10"),
+    "DivvyShareKeepsNoTurns": (OPENED, "0+3x10"),
 }
 CALM = {
     STATE % "Degraded": "0x10",
     STATE % "Waiting": "1x10",
     PROFILE % "new": "1x10",
     OVER: "0x10",
+    # Two kernels in five minutes that took long.
+    OPENED: "0 1 1 1 2 2 2 3 3 3 3",
 }
 
 

@@ -1,4 +1,4 @@
-"""200 steps of the walk; ``python -m tests.agent.walk SEED STEPS`` takes more."""
+"""Some steps of the walk; ``python -m tests.agent.walk SEED STEPS`` takes more."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pytest
 
 from tests.agent.walk.walk import walk_steps
 from tests.fakes.simulator import needs_simulator
+from tests.thoroughness import at_length
 
-_SEEDS, _STEPS = (15, 2026), 100
+_SEEDS, _STEPS = (15, 2026), at_length(30, 100)
 
 
 @pytest.mark.agent_process
