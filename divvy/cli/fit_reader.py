@@ -1,7 +1,7 @@
 """Reads what ``divvy fit`` needs of a cluster: nodes, pods, claims, priorities, namespaces."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,7 @@ from divvy.plan import plan as predict
 from divvy.plan.fit import AskingPod, FitNode, asking_pod, nodes_of_cluster
 from divvy.plan.fit.pods import Around, claims_by_name
 from divvy.plan.live_claims import claimed_gpus
+from divvy.plan.waiting import is_claim_of
 
 _RESOURCES = "/apis/resource.k8s.io/v1"
 _NOT_ENDED = "fieldSelector=status.phase%21%3DSucceeded,status.phase%21%3DFailed"
@@ -63,9 +64,14 @@ class FitReader:
         waiting.sort(key=lambda pod: (pod["metadata"].get("creationTimestamp") or "", _key(pod)))
         return tuple(asking_pod(pod, self.cluster, self.around) for pod in waiting)
 
-    def nodes(self, name: str) -> tuple[FitNode, ...]:
-        """Return the nodes with what is held of them."""
-        gpus = claimed_gpus(self._slices, self._claims)
+    def claims_of(self, pod: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the claims that a pod names, or that were made for it."""
+        return [claim for claim in self._claims if is_claim_of(claim, pod)]
+
+    def nodes(self, name: str, without: Sequence[Mapping[str, Any]] = ()) -> tuple[FitNode, ...]:
+        """Return the nodes with what is held of them, but by the claims ``without``."""
+        claims = [claim for claim in self._claims if claim not in without]
+        gpus = claimed_gpus(self._slices, claims)
         return nodes_of_cluster(
             self.cluster, predict(self.cluster, name), self._nodes, self._pods, gpus
         )

@@ -25,7 +25,7 @@ def fit_text(fit: Fit) -> RenderableType:
     heading = Text.assemble((fit.cluster, "bold"), said)
     parts: list[RenderableType] = [heading]
     for one in fit.pods:
-        parts += _pods_fit(one)
+        parts += ["", *pods_fit_lines(one)]
     parts += [Text(f"note: {note}", style="dim") for note in fit.notes]
     return Group(*parts)
 
@@ -46,7 +46,8 @@ def _pods(number: int) -> str:
     return "1 pod" if number == 1 else f"{number:,} pods"
 
 
-def _pods_fit(one: PodsFit) -> list[RenderableType]:
+def pods_fit_lines(one: PodsFit) -> list[RenderableType]:
+    """Return where pods that are alike would go, or what is in the way."""
     pod = one.pod
     kind = "" if pod.kind == "Pod" and one.wanted == 1 else f" ({pod.kind}, {_pods(one.wanted)})"
     verdict = Text("fits" if one.wanted == 1 else "fit", style="green")
@@ -59,10 +60,7 @@ def _pods_fit(one: PodsFit) -> list[RenderableType]:
         verdict = Text(f"{one.unknown:,} unknown, {left}", style="yellow")
     elif one.left:
         verdict = Text(f"{one.fitting:,} fit, {one.left:,} not", style="yellow")
-    parts: list[RenderableType] = [
-        "",
-        Text.assemble((pod.full_name, "bold"), f"{kind}: ", verdict),
-    ]
+    parts: list[RenderableType] = [Text.assemble((pod.full_name, "bold"), f"{kind}: ", verdict)]
     parts += [_indented(_place(place, one.wanted)) for place in one.places]
     if one.reason:
         parts.append(_indented(one.reason))

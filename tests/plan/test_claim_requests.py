@@ -6,7 +6,7 @@ import pytest
 
 from divvy.model.stack import Names
 from divvy.plan.claim_requests import Request, requests_of
-from divvy.plan.why.pod import notes_of
+from divvy.plan.waiting import notes_of
 
 
 def _pod(limits: dict | None = None, claims: list | None = None, **status: Any) -> dict:

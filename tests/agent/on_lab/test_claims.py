@@ -116,9 +116,8 @@ def test_one_gpu_is_shared_then_whole_then_cut_while_nothing_but_pods_changes(
     waits = " ".join(waits.split())
     assert "0MiB /   3000MiB" in shares
     assert "0MiB /   6000MiB" in shares
-    assert "default/share-3000 (3,000 MiB, 30 %) holds a share" in waits
-    assert "default/share-6000 (6,000 MiB, 1 %) holds a share" in waits
-    assert "free on" not in waits, "its selector keeps it off the free GPUs"
+    assert "default/whole: does not fit" in waits, "its selector keeps it off the free GPUs"
+    assert "held by default/share-3000, default/share-6000" in waits
     assert whole.count("GPU 0: NVIDIA A100-SXM4-40GB") == 1
     assert cut.count("1g.5gb  default/seven-") == 7
     assert "0 pods" in free

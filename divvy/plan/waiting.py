@@ -13,6 +13,21 @@ def is_waiting(pod: Mapping[str, Any]) -> bool:
     return bool((pod.get("status") or {}).get("phase") == "Pending")
 
 
+def is_unscheduled(pod: Mapping[str, Any]) -> bool:
+    """Return whether a pod still waits for a node."""
+    return is_waiting(pod) and not pod["spec"].get("nodeName")
+
+
+def is_claim_of(claim: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
+    """Return whether a pod names a claim, or has it from a template."""
+    meta = claim["metadata"]
+    if meta["namespace"] != pod["metadata"]["namespace"]:
+        return False
+    owners = [owner.get("uid") for owner in meta.get("ownerReferences") or ()]
+    named = {entry.get("resourceClaimName") for entry in pod["spec"].get("resourceClaims") or ()}
+    return pod["metadata"]["uid"] in owners or meta["name"] in named
+
+
 def notes_of(
     pod: Mapping[str, Any],
     claims: Sequence[Mapping[str, Any]],
@@ -30,8 +45,10 @@ def notes_of(
     node = pod["spec"].get("nodeName")
     if node:
         allocated = all((claim.get("status") or {}).get("allocation") for claim in claims)
-        what = "its devices are allocated" if claims and allocated else "it is scheduled"
-        notes.append(f"{what} on {node}, and it starts when that node has prepared them")
+        if claims and allocated:
+            notes.append(f"its devices are allocated on {node}, which prepares them")
+        else:
+            notes.append(f"it is scheduled on {node}, which has not started it yet")
         notes += _last(events, ("FailedPrepareDynamicResources", "Failed", "FailedMount"))
     elif not notes:
         notes += _unscheduled(status)

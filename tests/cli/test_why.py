@@ -1,0 +1,109 @@
+"""divvy why with an API server of a test: what fit says of one pod, and what is known beside."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from typer.testing import CliRunner
+
+import divvy.cli.why
+from divvy.cli.cluster_reader import ClusterReader
+from divvy.cli.main import app
+from tests.cli.test_fit import GPU, STACK, Api
+from tests.plan.claimed import claim, slices
+
+_CLAIMS = "/apis/resource.k8s.io/v1"
+
+
+class PodsApi(Api):
+    """Also answers for one pod."""
+
+    def answer(self, request: httpx2.Request) -> httpx2.Response:
+        name = request.url.path.removeprefix("/api/v1/namespaces/team/pods/")
+        pods = self.lists["/api/v1/pods"]
+        matches = [pod for pod in pods if pod["metadata"]["name"] == name]
+        return httpx2.Response(200, json=matches[0]) if matches else super().answer(request)
+
+    def waiting(self, name: str, gpus: int, **status: Any) -> dict[str, Any]:
+        """Add a pod that waits for a node."""
+        self.pod(name, gpus, None)
+        pod: dict[str, Any] = self.lists["/api/v1/pods"][-1]
+        pod["metadata"]["uid"] = name
+        pod["status"] = {"phase": "Pending", **status}
+        return pod
+
+
+@pytest.fixture
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PodsApi:
+    (tmp_path / "Pulumi.yaml").write_text("name: x\nruntime: python\n")
+    (tmp_path / "Pulumi.prod.yaml").write_text(STACK)
+    monkeypatch.chdir(tmp_path)
+    server = PodsApi()
+
+    @contextmanager
+    def reading(*_: object) -> Any:
+        transport = httpx2.MockTransport(server.answer)
+        with httpx2.Client(transport=transport, base_url="http://api") as http:
+            yield ClusterReader(http)
+
+    monkeypatch.setattr(divvy.cli.why, "reading", reading)
+    return server
+
+
+def why(name: str) -> str:
+    result = CliRunner().invoke(app, ["why", name, "-n", "team", "-s", "prod"])
+    assert result.exit_code == 0, result.output
+    return " ".join(result.output.split())
+
+
+def test_names_the_pods_that_hold_what_the_device_plugin_serves(api: PodsApi) -> None:
+    api.pod("holder", 3, "n1")
+    api.waiting("train", 2)
+    assert why("train") == (
+        "team/train: does not fit node n1 (training) offers 4 nvidia.com/gpu, 1 is free, it needs "
+        "2; held by team/holder the scheduler has not looked at it yet"
+    )
+
+
+def test_says_first_what_keeps_a_pod_that_would_fit(api: PodsApi) -> None:
+    message = "0/1 nodes are available: 1 node(s) had something else"
+    condition = {"type": "PodScheduled", "status": "False", "message": message}
+    api.waiting("train", 2, conditions=[condition])
+    assert why("train").startswith(f"the scheduler says: {message} team/train: fits node n1")
+
+
+def test_leaves_out_what_the_pod_has_been_given_already(api: PodsApi) -> None:
+    """A claim of the pod's own is not in its way; another pod's is."""
+    stack = STACK.replace("{whole: {},", "{whole: {claims: {}},")
+    Path("Pulumi.prod.yaml").write_text(stack)
+    api.lists["/api/v1/nodes"][0]["status"]["allocatable"].pop(GPU)
+    api.lists[f"{_CLAIMS}/resourceslices"] = [
+        {"metadata": {"name": "s"}, **one} for one in slices("n1", {}, gpus=1)
+    ]
+    held = claim("mine", "n1", "gpu-n1-0", None, None)
+    api.lists[f"{_CLAIMS}/resourceclaims"] = [held]
+    pod = api.waiting("train", 1)
+    assert "held by team/mine" in why("train")
+    held["metadata"]["ownerReferences"] = [{"uid": pod["metadata"]["uid"]}]
+    assert "team/train: fits" in why("train")
+
+
+def test_says_on_which_node_a_pod_waits(api: PodsApi) -> None:
+    pod = api.waiting("train", 1)
+    pod["spec"]["nodeName"] = "n1"
+    assert why("train") == "team/train it is scheduled on n1, which has not started it yet"
+
+
+def test_does_not_explain_a_pod_that_runs(api: PodsApi) -> None:
+    api.waiting("train", 1, phase="Running")
+    assert why("train") == "team/train it is not waiting: its phase is Running"
+
+
+def test_fails_for_a_pod_that_does_not_exist(api: PodsApi) -> None:
+    result = CliRunner().invoke(app, ["why", "none", "-n", "team", "-s", "prod"])
+    assert result.exit_code == 1
+    assert "there is no pod none in namespace team" in result.output
