@@ -126,14 +126,11 @@ def taints_of(spec: Mapping[str, Any]) -> tuple[Taint, ...]:
     return tuple(taints)
 
 
-def closed_to(pod: Mapping[str, Any], node: Mapping[str, Any]) -> str:
-    """Say why a pod of the API may not go to a node of the API, "" where it may."""
-    meta, spec = node["metadata"], node.get("spec") or {}
-    where = where_of(pod["spec"])
-    problem = where.suits(Labels(meta.get("labels") or {}, name=meta["name"])).problem
-    taint = where.untolerated(taints_of(spec))
-    if problem or taint is None:
-        return problem
+def repelled(where: Where, taints: Sequence[Taint]) -> str:
+    """Say which taint keeps a pod off a node, "" where none does."""
+    taint = where.untolerated(taints)
+    if taint is None:
+        return ""
     if taint.key == UNSCHEDULABLE:
         return "is cordoned"
     return f"has the taint {taint.words}, which the pod does not tolerate"

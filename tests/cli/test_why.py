@@ -103,7 +103,8 @@ def test_does_not_explain_a_pod_that_runs(api: PodsApi) -> None:
     assert why("train") == "team/train it is not waiting: its phase is Running"
 
 
-def test_fails_for_a_pod_that_does_not_exist(api: PodsApi) -> None:
+@pytest.mark.usefixtures("api")
+def test_fails_for_a_pod_that_does_not_exist() -> None:
     result = CliRunner().invoke(app, ["why", "none", "-n", "team", "-s", "prod"])
     assert result.exit_code == 1
     assert "there is no pod none in namespace team" in result.output

@@ -12,7 +12,7 @@ from divvy.plan.fit.nodes import FitNode
 from divvy.plan.fit.pods import AskingPod
 from divvy.plan.fit.room import AlikeNodes, Room, room_of
 from divvy.plan.fit.shortage import Lack, Shortage
-from divvy.plan.where import UNSCHEDULABLE
+from divvy.plan.where import UNSCHEDULABLE, repelled
 
 # What every pod of a DaemonSet tolerates of nodes that take no others.
 _DAEMON = (
@@ -155,7 +155,7 @@ class _Search:
         self._nearest: dict[AlikeNodes, Shortage] = {}
         for group in groups:
             suits = pod.where.suits(group.node.labels)
-            refused = suits.problem or _repelled(pod, group.node)
+            refused = suits.problem or repelled(pod.where, group.node.taints)
             if refused:
                 self._refused.append((group.node, refused))
             else:
@@ -200,7 +200,7 @@ def _fit_everywhere(
     wanted = 0
     for group in groups:
         suits = where.suits(group.node.labels)
-        if suits.problem or _repelled(daemon, group.node):
+        if suits.problem or repelled(daemon.where, group.node.taints):
             continue
         for room in group.all():
             wanted += 1
@@ -212,13 +212,6 @@ def _fit_everywhere(
     reasons = (*([_reason(pod, obstacles, groups)] if obstacles else []), *pod.narrowed)
     reason = "; ".join(reasons)
     return PodsFit(pod, wanted, _counted(places), reason, _merged(obstacles, each=True))
-
-
-def _repelled(pod: AskingPod, node: FitNode) -> str:
-    taint = pod.where.untolerated(node.taints)
-    if taint is None:
-        return ""
-    return f"has the taint {taint.words}, which the pod does not tolerate"
 
 
 def _refusal(pod: AskingPod, node: FitNode, words: str, kinds: Mapping[str, Request]) -> Shortage:

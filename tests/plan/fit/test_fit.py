@@ -465,7 +465,7 @@ def test_what_is_held_and_nodes_that_take_no_pods_are_in_the_way() -> None:
     assert found.pods[0].reason == (
         "node a (training) offers 2 nvidia.com/gpu, 1 is free, it needs 2; held by team/old"
     )
-    words = "has the taint node.kubernetes.io/unschedulable, which the pod does not tolerate"
+    words = "is cordoned"
     assert words in {one.reason for one in found.pods[0].obstacles}
     asking["spec"]["priority"] = 5
     assert "may end pods of a lower priority" in beside(known, nodes, [held], asking).pods[0].reason
