@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx2
 
-from divvy.engine.kubernetes.kubeconfig import client, cluster_config
+from divvy.kube.kubeconfig import client, cluster_config
 
 _SELECTORS = {"--selector": "labelSelector", "-l": "labelSelector"}
 _NAMESPACE = ("-n", "--namespace")

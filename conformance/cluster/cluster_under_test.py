@@ -12,7 +12,6 @@ import httpx2
 import pytest
 import testinfra
 from lightkube import ApiError, Client
-from lightkube.config.kubeconfig import KubeConfig
 from lightkube.core.exceptions import ConfigError, LoadResourceError
 
 from conformance.cluster.api import Api, Node
@@ -21,6 +20,8 @@ from conformance.cluster.pod_watch import Pod
 from conformance.image import build_as
 from conformance.promise import DevicePromise, NodePromise, device_promises, node_promises
 from divvy.image.build import BuildFailed
+from divvy.kube.errors import KubeconfigError
+from divvy.kube.kubeconfig import cluster_config
 from divvy.model import Cluster, ClusterDocument, PluginImage, canonical_json, generation
 from divvy.model.contract import Component, component_labels
 from divvy.plan import (
@@ -180,11 +181,10 @@ def open_cluster(config: pytest.Config) -> ClusterUnderTest:
     cluster = document.cluster
     kubeconfig = str(Path(cluster.kubeconfig).expanduser()) if cluster.kubeconfig else None
     try:
-        configs = KubeConfig.from_file(kubeconfig) if kubeconfig else KubeConfig.from_env()
-        api = Api(Client(configs.get(context_name=cluster.context)))
+        api = Api(Client(cluster_config(kubeconfig, cluster.context)))
         clear_leftovers(api)
         live = api.find(Node)
-    except (ConfigError, LoadResourceError) as problem:
+    except (KubeconfigError, ConfigError, LoadResourceError) as problem:
         raise pytest.UsageError(f"no usable kubeconfig: {problem}") from None
     except ApiError as problem:
         raise pytest.UsageError(f"the cluster refuses: {problem.status.message}") from None

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import httpx2
 
 from divvy.cli.errors import CommandError, fail
-from divvy.engine.kubernetes.kubeconfig import client, cluster_config
+from divvy.kube.kubeconfig import client, cluster_config
 from divvy.plan.live_claims import UnreadableClaims
 
 _NOT_FOUND = 404
@@ -82,7 +82,7 @@ class ClusterReader:
 
 @contextmanager
 def reading(kubeconfig: str | None, context: str | None) -> Iterator[ClusterReader]:
-    """Read the cluster that the engine would deploy to; raises EngineError."""
+    """Read the cluster that the engine would deploy to; raises KubeconfigError."""
     with client(cluster_config(kubeconfig, context), timeout=30) as http:
         try:
             yield ClusterReader(http)

@@ -27,7 +27,7 @@ def show_live(cluster: Cluster, name: str, output: Format, out: Path | None) -> 
 
 
 def live_nodes(cluster: Cluster, kubeconfig: str | None, context: str | None) -> list[LiveNode]:
-    """Read every node of the cluster that the engine would deploy to; raises EngineError."""
+    """Read every node of the cluster that the engine would deploy to; raises KubeconfigError."""
     with reading(kubeconfig, context) as reader:
         nodes = [live_node_of(node) for node in reader.paged("/api/v1/nodes")]
         # A cluster before 1.34 has none, and is asked all the same: claims may have gone.

@@ -14,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from divvy.cli.errors import FAILED, CommandError
 from divvy.engine.errors import EngineError
+from divvy.kube.errors import KubeconfigError
 from divvy.lab.errors import LabError
 from divvy.stack.errors import StackError
 
@@ -106,7 +107,7 @@ class DivvyGroup(TyperGroup):
             result = _failed(_usage_error(usage))
         except typer.Abort:
             result = _failed("aborted")
-        except (CommandError, StackError, EngineError, LabError) as error:
+        except (CommandError, StackError, EngineError, KubeconfigError, LabError) as error:
             result = _failed(str(error))
         except ModuleNotFoundError as missing:
             if (brings := _extra_of(missing)) is None:

@@ -99,6 +99,25 @@ def refused(file: Path, **options: Any) -> str:
     return str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    ("kind", "setting"),
+    [
+        ("cluster", {"proxy-url": "http://127.0.0.1:1"}),
+        ("cluster", {"tls-server-name": "another"}),
+        ("user", {"as": "somebody-with-less-rights"}),
+    ],
+)
+def test_refuses_a_kubeconfig_that_means_another_cluster_or_user(
+    tmp_path: Path, kind: str, setting: dict[str, str]
+) -> None:
+    path = kubeconfig(tmp_path, 1)
+    document = yaml.safe_load(path.read_text())
+    document[f"{kind}s"][0][kind].update(setting)
+    path.write_text(yaml.safe_dump(document))
+    (name,) = setting
+    assert refused(stack_file(tmp_path, path)).endswith(f": {name} is not supported")
+
+
 def test_a_kubeconfig_that_is_not_there(tmp_path: Path) -> None:
     missing = tmp_path / "missing"
     said = refused(stack_file(tmp_path, missing))

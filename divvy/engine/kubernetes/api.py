@@ -11,8 +11,9 @@ from typing import Any
 
 import httpx2
 
-from divvy.engine.errors import Conflict, StepFailed
-from divvy.engine.kubernetes.kubeconfig import client, cluster_config
+from divvy.engine.errors import Conflict, EngineError, StepFailed
+from divvy.kube.errors import KubeconfigError
+from divvy.kube.kubeconfig import client, cluster_config
 
 _APPLY = "application/apply-patch+yaml"
 # How long a server that has answered before may be away: a restart takes some seconds.
@@ -51,9 +52,12 @@ class Api:
     """A thread-safe client of one cluster."""
 
     def __init__(self, kubeconfig: str | None, context: str | None) -> None:
-        with _decoding:
-            config = cluster_config(kubeconfig, context)
-            self._http = client(config, timeout=30)
+        try:
+            with _decoding:
+                config = cluster_config(kubeconfig, context)
+                self._http = client(config, timeout=30)
+        except KubeconfigError as error:
+            raise EngineError(str(error)) from None
         self.default_namespace = config.namespace or "default"
         self.server = str(config.cluster.server).rstrip("/")
         self._uid: str | None = None
@@ -214,6 +218,8 @@ class Api:
                 if time.monotonic() >= deadline:
                     text = f"the API server does not answer: {error or type(error).__name__}"
                     raise ApiProblem(text, 0) from None
+            except KubeconfigError as error:  # a credential plugin is asked with the first request
+                raise EngineError(str(error)) from None
             else:
                 self._patience = _RESTART_SECONDS
                 if not _starting(answer) or time.monotonic() >= deadline:

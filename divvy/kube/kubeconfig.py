@@ -1,7 +1,7 @@
-"""Which cluster, as whom: kubeconfigs read as kubectl reads them.
+"""Which cluster, as whom: kubeconfigs read as kubectl reads them, the same for every command.
 
-What the engine does not do (a proxy of its own, impersonation …) is refused by name: to
-ignore it would mean another cluster, or another user.
+What Divvy does not do (a proxy, impersonation …) is refused by name: to ignore it would mean
+another cluster, or another user.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lightkube.config.kubeconfig import KubeConfig, SingleConfig
 from lightkube.config.models import User
 from lightkube.core.exceptions import ConfigError
 
-from divvy.engine.errors import EngineError, NotSupported
+from divvy.kube.errors import KubeconfigError
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _REFUSED = {
@@ -37,36 +37,36 @@ def cluster_config(
     """Return server and user of a kubeconfig given by content or path, else the ambient ones.
 
     Ambient are, in this order: the files of ``KUBECONFIG`` merged, ``~/.kube/config``,
-    the service account of the pod. Raises EngineError.
+    the service account of the pod. Raises KubeconfigError.
     """
     document = _document(kubeconfig, environment)
     if document is None:
         return _in_cluster()
     name = context or document.get("current-context")
     if not name:
-        raise EngineError("the kubeconfig has no current context: name one")
+        raise KubeconfigError("the kubeconfig has no current context: name one")
     entry = _entry(document, "context", str(name))
     cluster = _entry(document, "cluster", str(entry.get("cluster")))
     user = _entry(document, "user", str(entry["user"])) if entry.get("user") else {}
     for kind, settings in (("cluster", cluster), ("user", user)):
         for key in _REFUSED[kind]:
             if settings.get(key):
-                raise NotSupported(f"kubeconfig, context {name}: {key} is not supported")
+                raise KubeconfigError(f"kubeconfig, context {name}: {key} is not supported")
     plugin = user.get("exec") or {}
     if plugin and plugin.get("apiVersion") not in _EXEC_VERSIONS:
-        raise NotSupported(
+        raise KubeconfigError(
             f"kubeconfig, context {name}: exec of {plugin.get('apiVersion')} is not supported"
         )
     try:
         config = KubeConfig.from_dict(document).get(context_name=str(name))
     except (ConfigError, KeyError, ValueError) as error:
-        raise EngineError(f"kubeconfig, context {name}: {error}") from None
+        raise KubeconfigError(f"kubeconfig, context {name}: {error}") from None
     assert config is not None
     return config
 
 
 def client(config: SingleConfig, timeout: float) -> httpx2.Client:
-    """Return an HTTP client for the API server of a configuration; raises EngineError."""
+    """Return an HTTP client for the API server of a configuration; raises KubeconfigError."""
     user = config.user or User()
     plugin, user.exec = user.exec, None
     try:
@@ -74,7 +74,7 @@ def client(config: SingleConfig, timeout: float) -> httpx2.Client:
             config._replace(user=user)
         )
     except (ConfigError, OSError, ValueError) as error:
-        raise EngineError(f"kubeconfig, context {config.context_name}: {error}") from None
+        raise KubeconfigError(f"kubeconfig, context {config.context_name}: {error}") from None
     finally:
         user.exec = plugin
     if plugin is not None:
@@ -105,7 +105,7 @@ def _document(kubeconfig: str | None, environment: Mapping[str, str]) -> dict[st
         paths = [Path(one).expanduser() for one in listed.split(os.pathsep) if one]
         files = [path for path in paths if path.is_file()]
         if not files:
-            raise EngineError(f"KUBECONFIG={listed}: no such file")
+            raise KubeconfigError(f"KUBECONFIG={listed}: no such file")
         return merged(_file(path) for path in files)
     home = Path("~/.kube/config").expanduser()
     return merged([_file(home)]) if home.is_file() else None
@@ -115,7 +115,7 @@ def _file(path: Path) -> dict[str, Any]:
     try:
         document = _parsed(path.read_text(), str(path))
     except OSError as error:
-        raise EngineError(f"kubeconfig {path}: {error.strerror}") from None
+        raise KubeconfigError(f"kubeconfig {path}: {error.strerror}") from None
     for kind in ("cluster", "user"):
         for entry in document.get(f"{kind}s") or ():
             inner = entry.get(kind) or {}
@@ -129,9 +129,9 @@ def _parsed(text: str, source: str) -> dict[str, Any]:
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise EngineError(f"{source} is not YAML: {error}") from None
+        raise KubeconfigError(f"{source} is not YAML: {error}") from None
     if not isinstance(document, dict):
-        raise EngineError(f"{source} is not a kubeconfig")
+        raise KubeconfigError(f"{source} is not a kubeconfig")
     return document
 
 
@@ -140,14 +140,14 @@ def _entry(document: Mapping[str, Any], kind: str, name: str) -> dict[str, Any]:
         if entry.get("name") == name:
             inner: dict[str, Any] = entry.get(kind) or {}
             return inner
-    raise EngineError(f"the kubeconfig has no {kind} {name}")
+    raise KubeconfigError(f"the kubeconfig has no {kind} {name}")
 
 
 def _in_cluster() -> SingleConfig:
     try:
         config = KubeConfig.from_service_account(_ACCOUNT).get()
     except (ConfigError, KeyError):
-        raise EngineError(
+        raise KubeconfigError(
             "kubeconfig: none given: set KUBECONFIG, or write ~/.kube/config"
         ) from None
     assert config is not None
@@ -190,22 +190,22 @@ class _ExecAuth(httpx2.Auth):
             )
         except OSError as error:
             hint = f" ({plugin.installHint})" if getattr(plugin, "installHint", None) else ""
-            raise EngineError(
+            raise KubeconfigError(
                 f"kubeconfig: the credential plugin {plugin.command} does not run: "
                 f"{error.strerror}{hint}"
             ) from None
         if done.returncode:
-            raise EngineError(
+            raise KubeconfigError(
                 f"kubeconfig: the credential plugin {plugin.command} failed: {done.stderr.strip()}"
             )
         try:
             status = json.loads(done.stdout)["status"]
         except (ValueError, KeyError, TypeError):
-            raise EngineError(
+            raise KubeconfigError(
                 f"kubeconfig: the credential plugin {plugin.command} printed no credential"
             ) from None
         if not status.get("token"):
-            raise NotSupported(
+            raise KubeconfigError(
                 f"kubeconfig: the credential plugin {plugin.command} gives no token; client "
                 "certificates from plugins are not supported"
             )

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from divvy.engine.errors import EngineError, NotSupported
-from divvy.engine.kubernetes import kubeconfig as module
-from divvy.engine.kubernetes.kubeconfig import client, cluster_config
-from divvy.engine.kubernetes.provider import KubernetesProvider
+from divvy.kube import kubeconfig as module
+from divvy.kube.errors import KubeconfigError
+from divvy.kube.kubeconfig import client, cluster_config
 
 
 def document(server: str, **user: Any) -> dict[str, Any]:
@@ -76,19 +75,11 @@ def test_a_context_without_user_is_one_without_credentials() -> None:
     ],
 )
 def test_what_a_kubeconfig_lacks_is_named(found: dict[str, Any], words: str) -> None:
-    with pytest.raises(EngineError, match=words):
+    with pytest.raises(KubeconfigError, match=words):
         cluster_config(yaml.safe_dump(found), None, {})
 
 
 def test_a_credential_plugin_of_an_old_version_is_refused() -> None:
     old = {"apiVersion": "client.authentication.k8s.io/v1alpha1", "command": "x"}
-    with pytest.raises(NotSupported, match="v1alpha1 is not supported"):
+    with pytest.raises(KubeconfigError, match="v1alpha1 is not supported"):
         cluster_config(yaml.safe_dump(document("https://here:1", exec=old)), None, {})
-
-
-def test_a_field_manager_is_never_longer_than_the_api_takes() -> None:
-    provider = KubernetesProvider({}, "m" * 200, lambda _urn, _text: None, {})
-    inputs = {"metadata": {"name": "a", "namespace": "n"}}
-    managers = {provider.begin(inputs)[1]["__fieldManager"] for _ in range(2)}
-    assert len(managers) == 2
-    assert {len(manager) for manager in managers} == {128}

@@ -1,0 +1,1 @@
+"""The Kubernetes API, as every room reaches it."""
