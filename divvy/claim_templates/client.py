@@ -7,6 +7,7 @@ import contextlib
 import logging
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping
+from itertools import islice
 from typing import Any, cast
 
 import httpx2
@@ -19,6 +20,7 @@ from divvy.claim_templates.wanted import Key
 from divvy.model.contract import (
     BY_SIZE_LABEL,
     CLAIMS_DRIVER,
+    MAX_NAMED_TEMPLATES,
     TEMPLATE_MAKER,
     TEMPLATE_PREFIX,
     Component,
@@ -210,11 +212,11 @@ def templates_of(pod: Pod) -> frozenset[Key]:
         return frozenset()
     if pod.status is not None and pod.status.phase in _OVER:
         return frozenset()
-    names = (claim.resourceClaimTemplateName for claim in pod.spec.resourceClaims or ())
+    claims = (claim.resourceClaimTemplateName for claim in pod.spec.resourceClaims or ())
+    names = (name for name in claims if name and name.startswith(TEMPLATE_PREFIX))
+    # More are refused, but a pod may be older than the policy.
     return frozenset(
-        Key(pod.metadata.namespace or "", name)
-        for name in names
-        if name and name.startswith(TEMPLATE_PREFIX)
+        Key(pod.metadata.namespace or "", name) for name in islice(names, MAX_NAMED_TEMPLATES)
     )
 
 

@@ -172,3 +172,9 @@ def test_keeps_little_of_large_pods(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 )
 def test_the_templates_that_a_pod_still_needs(found: dict[str, Any], named: set[str]) -> None:
     assert templates_of(Pod.from_dict(found)) == {Key("n", name) for name in named}
+
+
+def test_keeps_few_names_of_a_pod_that_names_many() -> None:
+    """A pod has room for thousands, and each is kept."""
+    many = pod("1", *(f"divvy-1x{size}m" for size in range(1, 5001)))
+    assert len(templates_of(Pod.from_dict(many))) == 32
