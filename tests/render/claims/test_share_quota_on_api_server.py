@@ -91,16 +91,25 @@ def test_either_quota_for_whole_gpus_refuses_claims_of_them(server: ApiServer, n
     assert f"exceeded quota: gpus, requested: {name}=1" in answer.body["message"]
 
 
-def test_a_quota_for_the_class_refuses_claims_of_shares(server: ApiServer) -> None:
-    server.namespace("class")
-    quota(server, "class", {SHARES: "0"})
+@pytest.mark.parametrize(
+    "name",
+    [
+        SHARES,
+        "requests.nvidia.com/gpu.shared",
+        "requests.deviceclass.resource.kubernetes.io/divvy-share",
+        "count/resourceclaims.resource.k8s.io",
+    ],
+)
+def test_each_quota_that_covers_shares_refuses_claims_of_them(server: ApiServer, name: str) -> None:
+    namespace = server.namespace(f"class-{len(name)}")
+    quota(server, namespace, {name: "0"})
     body = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
-        "metadata": {"name": "mine", "namespace": "class"},
+        "metadata": {"name": "mine", "namespace": namespace},
         "spec": claim("divvy-share"),
     }
-    path = "/apis/resource.k8s.io/v1/namespaces/class/resourceclaims"
+    path = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims"
     assert "exceeded quota" in server.send("POST", path, body, dryRun="All").body["message"]
 
 
