@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
+from itertools import islice
 from typing import Any, cast
 
 import httpx2
@@ -19,6 +20,7 @@ from divvy.claim_templates.wanted import Key
 from divvy.model.contract import (
     BY_SIZE_LABEL,
     CLAIMS_DRIVER,
+    MAX_NAMED_TEMPLATES,
     TEMPLATE_MAKER,
     TEMPLATE_PREFIX,
     Component,
@@ -127,10 +129,8 @@ class Api:
             told = False
             try:
                 # A list is whole however long ago the last watch broke.
-                async with asyncio.timeout(self._watch_seconds):
-                    listed = self._client.list(resource, chunk_size=_PAGE, **options)
-                    entries = dict([kept async for obj in listed if (kept := entry(obj))])
-                replace(entries)
+                listed = self._client.list(resource, chunk_size=_PAGE, **options)
+                replace(await self._entries(listed, entry))
                 told = True
                 self._in_touch.add(what)
                 reported = ""
@@ -145,6 +145,21 @@ class Api:
                     reported = str(error)
                     _log.warning("the watch of the %s broke: %s", what, reported or "closed")
             await asyncio.sleep(_RETRY_SECONDS * random.uniform(0.5, 1.5))
+
+    async def _entries(
+        self, listed: AsyncIterable[Any], entry: Callable[[Any], tuple[Any, Any] | None]
+    ) -> dict[Any, Any]:
+        """Return what is kept of a list. Each page has its time: a slow server has many of them."""
+        entries: dict[Any, Any] = {}
+        objects = aiter(listed)
+        while True:
+            try:
+                async with asyncio.timeout(self._watch_seconds):
+                    obj = await anext(objects)
+            except StopAsyncIteration:
+                return entries
+            if (kept := entry(obj)) is not None:
+                entries[kept[0]] = kept[1]
 
     async def _follow(
         self,
@@ -210,11 +225,11 @@ def templates_of(pod: Pod) -> frozenset[Key]:
         return frozenset()
     if pod.status is not None and pod.status.phase in _OVER:
         return frozenset()
-    names = (claim.resourceClaimTemplateName for claim in pod.spec.resourceClaims or ())
+    claims = (claim.resourceClaimTemplateName for claim in pod.spec.resourceClaims or ())
+    names = (name for name in claims if name and name.startswith(TEMPLATE_PREFIX))
+    # More are refused, but a pod may be older than the policy.
     return frozenset(
-        Key(pod.metadata.namespace or "", name)
-        for name in names
-        if name and name.startswith(TEMPLATE_PREFIX)
+        Key(pod.metadata.namespace or "", name) for name in islice(names, MAX_NAMED_TEMPLATES)
     )
 
 

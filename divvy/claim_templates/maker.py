@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 _AT_ONCE = 8
 _TICK_SECONDS = 5.0
 _HANGING_SECONDS = 120.0
-# Until something else has changed, a refusal stays one.
+# Most often a refusal stays one for a while.
 _REFUSED_SECONDS, _AWAY_SECONDS = 30.0, 1.0
 
 
@@ -73,12 +73,14 @@ class Maker:
             if step is None:
                 await self._wake.wait()
                 continue
+            done = False
             try:
-                await self._take(step)
+                done = await self._take(step)
             finally:
-                self.templates.finished(step.key)
+                self.templates.finished(step.key, failed=not done)
 
-    async def _take(self, step: Step) -> None:
+    async def _take(self, step: Step) -> bool:
+        """Take a step; return whether that was possible."""
         key = step.key
         try:
             if step.delete:
@@ -99,6 +101,8 @@ class Maker:
             self.failed += 1
             self._report(key, error)
             self._again(key, error)
+            return False
+        return True
 
     def _report(self, key: Key, error: Exception) -> None:
         text = str(error) or type(error).__name__

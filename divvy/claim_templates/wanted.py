@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -48,6 +48,8 @@ class Templates:
         # By namespace, in the order of their turns; both are sets that keep their order.
         self._due: dict[str, dict[Key, None]] = {}
         self._taken: set[Key] = set()
+        # What was refused, or failed, and is left alone until it is named to ``look_again``.
+        self._resting: set[Key] = set()
         self.complete = False
 
     @property
@@ -109,9 +111,13 @@ class Templates:
         """Note that there are these slices and no others."""
         self._news(self._offered.replace(found, now))
 
-    def look_again(self, keys: Iterable[Key] | None = None) -> None:
-        """Have templates looked at once more: these, or all."""
-        self._is_due(sorted(self._named.keys() | self._live.keys()) if keys is None else keys)
+    def look_again(self, keys: Collection[Key] | None = None) -> None:
+        """Have templates looked at once more: these, even if they rest, or all others."""
+        if keys is None:
+            self._is_due(sorted(self._named.keys() | self._live.keys()))
+        else:
+            self._resting.difference_update(keys)
+            self._is_due(keys)
 
     def next_step(self, now: float) -> Step | None:
         """Return what is to be done next, None where nothing is.
@@ -120,14 +126,16 @@ class Templates:
         """
         while (key := self._next_key()) is not None:
             step = self._step(key, key in self._named, now)
-            if step is not None:
+            if step is not None and key not in self._resting:
                 self._taken.add(key)
                 return step
         return None
 
-    def finished(self, key: Key) -> None:
-        """Note that a step has been taken, or has failed."""
+    def finished(self, key: Key, *, failed: bool = False) -> None:
+        """Note that a step has been taken; or has failed: then the template rests."""
         self._taken.discard(key)
+        if failed:
+            self._resting.add(key)
 
     def _next_key(self) -> Key | None:
         """Take a template out of what is due, from the namespace whose turn it is."""
@@ -151,6 +159,8 @@ class Templates:
         if request is None:
             return None
         live = self._live.get(key)
+        if live is None and not named:
+            self._resting.discard(key)
         # Only a percentage is of what is offered.
         offered = self._offered.counted(now) if request.unit == "p" else {}
         spec = template_of(request, offered)

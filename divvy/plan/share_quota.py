@@ -7,9 +7,11 @@ from typing import Any
 from divvy.model import Cluster
 from divvy.model.claim_names import GPU_CLASS, share_class
 from divvy.model.contract import CLASS_QUOTA, SHARE_QUOTA_LABEL, TENANT_LABEL
-from divvy.model.resource_names import VENDOR
+from divvy.model.resource_names import VENDOR, gpu_resource
 
 _SHOWN = 5
+_BY_CLASS = "requests.deviceclass.resource.kubernetes.io/"
+_ALL_CLAIMS = "count/resourceclaims.resource.k8s.io"
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,11 @@ def uncovered_quotas(
         if not labelled and not any(_limits_gpus(name, cluster) for name in names):
             continue
         tenant = own.get(TENANT_LABEL)
-        missing = [name for name in _share_quotas(cluster, tenant) if name not in names]
+        missing = [
+            f"{share_class(owner)}{CLASS_QUOTA}"
+            for owner in _owners(cluster, tenant)
+            if names.isdisjoint(_covering(owner))
+        ]
         if missing:
             uncovered.append(UncoveredQuota(namespace, tuple(missing)))
     return tuple(uncovered)
@@ -65,16 +71,20 @@ def _limits_gpus(name: str, cluster: Cluster) -> bool:
     return resource.startswith(gpus) or name == f"{GPU_CLASS}{CLASS_QUOTA}"
 
 
-def _share_quotas(cluster: Cluster, tenant: str | None) -> list[str]:
-    """Return the names that limit the shares which pods of a tenant, or of none, can claim."""
+def _covering(owner: str | None) -> set[str]:
+    """Return the names under which a quota counts the shares of a tenant, or of none."""
+    own = share_class(owner)
+    covering = {f"{own}{CLASS_QUOTA}", f"{_BY_CLASS}{own}", _ALL_CLAIMS}
+    return covering | ({f"requests.{gpu_resource(shared=True)}"} if owner is None else set())
+
+
+def _owners(cluster: Cluster, tenant: str | None) -> list[str | None]:
+    """Return whose shares the pods of a tenant, or of none, can claim."""
     owners = {
         owner
         for claims in cluster.claims
         if claims.shares is not None
         for owner in (claims.tenants or (None,))
     }
-    return [
-        f"{share_class(owner)}{CLASS_QUOTA}"
-        for owner in sorted(owners, key=lambda owner: owner or "")
-        if owner in (None, tenant)
-    ]
+    own = (owner for owner in owners if owner in (None, tenant))
+    return sorted(own, key=lambda owner: owner or "")

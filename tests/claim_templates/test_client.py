@@ -36,6 +36,7 @@ class PodsApi:
         self.pods = [pod("1", "divvy-1x10m")]
         self.version = 1
         self.gone = True
+        self.seconds_per_page = 0.0
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request."""
@@ -55,6 +56,7 @@ class PodsApi:
             if end < len(self.pods):
                 metadata["continue"] = str(end)
             page = {"metadata": metadata, "items": self.pods[start:end]}
+            await asyncio.sleep(self.seconds_per_page)
             writer.write(json.dumps(page).encode())
         writer.close()
 
@@ -172,3 +174,36 @@ def test_keeps_little_of_large_pods(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 )
 def test_the_templates_that_a_pod_still_needs(found: dict[str, Any], named: set[str]) -> None:
     assert templates_of(Pod.from_dict(found)) == {Key("n", name) for name in named}
+
+
+def test_keeps_few_names_of_a_pod_that_names_many() -> None:
+    """A pod has room for thousands, and each is kept."""
+    many = pod("1", *(f"divvy-1x{size}m" for size in range(1, 5001)))
+    assert len(templates_of(Pod.from_dict(many))) == 32
+
+
+def test_reads_a_list_of_many_pages_that_takes_longer_than_a_watch_may_be_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pods: dict[str, frozenset[Key]] = {}
+
+    async def scene() -> None:
+        async with serving(tmp_path, monkeypatch) as server:
+            server.gone, server.seconds_per_page = False, 0.5
+            server.pods = [pod(str(at), f"divvy-1x{at + 1}m") for at in range(60)]
+            api = Api(watch_seconds=2)
+            listed = asyncio.Event()
+
+            def replace(entries: Mapping[str, frozenset[Key]]) -> None:
+                pods.update(entries)
+                listed.set()
+
+            watching = asyncio.ensure_future(api.watch_pods(replace, lambda _uid, _named: None))
+            async with asyncio.timeout(20):
+                await listed.wait()
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            await api.close()
+
+    asyncio.run(scene())
+    assert len(pods) == 60

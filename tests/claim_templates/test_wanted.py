@@ -236,3 +236,26 @@ def test_whatever_happens_pods_have_their_templates_and_nothing_else_stays(event
     assert kept == named
     for key in kept & {SIZED}:
         assert live[key] == SPEC
+
+
+def test_rests_what_was_refused(templates: Templates) -> None:
+    """All are looked at every few seconds: a server that refuses must not be asked as often."""
+    templates.pod("1", frozenset({SIZED}))
+    step = templates.next_step(0)
+    assert step is not None
+    templates.finished(SIZED, failed=True)
+    for now in (5, 10, 25):
+        templates.look_again()
+        assert templates.next_step(now) is None
+    templates.look_again([SIZED])
+    assert templates.next_step(30) == step
+
+
+def test_forgets_what_rests_when_nobody_names_it(templates: Templates) -> None:
+    templates.pod("1", frozenset({SIZED}))
+    assert templates.next_step(0) is not None
+    templates.finished(SIZED, failed=True)
+    templates.pod("1", frozenset())
+    assert templates.next_step(1) is None
+    templates.pod("2", frozenset({SIZED}))
+    assert templates.next_step(2) == Step(SIZED, delete=False, create=SPEC)

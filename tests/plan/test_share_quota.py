@@ -32,6 +32,17 @@ def quota(namespace: str, *names: str) -> dict[str, Any]:
         (("limits.nvidia.com/gpumem",), (SHARES,)),
         (("divvy-gpu.deviceclass.resource.k8s.io/devices",), (SHARES,)),
         (("requests.nvidia.com/gpu", SHARES), ()),
+        # Kubernetes counts claims of a class under these names, too.
+        (("requests.nvidia.com/gpu", "requests.nvidia.com/gpu.shared"), ()),
+        (("requests.nvidia.com/gpu", "count/resourceclaims.resource.k8s.io"), ()),
+        (
+            (
+                "requests.nvidia.com/gpu",
+                "requests.deviceclass.resource.kubernetes.io/divvy-share",
+            ),
+            (),
+        ),
+        (("limits.nvidia.com/gpu.shared",), (SHARES,)),
         (("requests.cpu", "pods"), ()),
         ((), ()),
     ],

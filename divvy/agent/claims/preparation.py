@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 
 from divvy.agent.api_server.claims import ClaimsApi
 from divvy.agent.api_server.client import AWAY
+from divvy.agent.api_server.rest import raising_unreachable
 from divvy.agent.claims.checkpoint_file import ClaimsFile
 from divvy.agent.claims.copies import copied_claims, remove_copy, write_copy
 from divvy.agent.decide.claim_conflicts import in_the_way
@@ -164,28 +165,37 @@ class Preparation:
 
         Its containers run, or start again: an API server that is away must not delay them.
         """
-        pool, offered = claims_pool(self._settings.node), self._store.record.offered
         try:
             async with asyncio.timeout(_KNOWN_SECONDS):
-                claim = await self._api.claim(known.namespace, known.name)
-            return known if claim is None else held_claim(claim, known.uid, pool, offered)
+                return await self._read(known.namespace, known.name, known.uid) or known
         except (*AWAY, TimeoutError, BadAllocation):
             return known
 
     async def _allocated(self, namespace: str, name: str, uid: str, deadline: float) -> HeldClaim:
-        pool = claims_pool(self._settings.node)
         pauses = iter(_PAUSES)
         while True:
             try:
-                found = await self._api.claim(namespace, name)
+                claim = await self._read(namespace, name, uid)
             except AWAY as error:
                 if self._is_over(uid, deadline):
                     raise ClaimProblem(f"the claim cannot be read: {error}") from error
                 await asyncio.sleep(next(pauses, _PAUSES[-1]))
                 continue
-            if found is None:
+            if claim is None:
                 raise ClaimProblem(f"there is no claim {namespace}/{name}")
-            return held_claim(found, uid, pool, self._store.record.offered)
+            return claim
+
+    async def _read(self, namespace: str, name: str, uid: str) -> HeldClaim | None:
+        """Return what a claim is allocated here, None where there is none.
+
+        Raises what AWAY lists, also for an answer that is no claim, and BadAllocation.
+        """
+        claim = await self._api.claim(namespace, name)
+        if claim is None:
+            return None
+        pool, offered = claims_pool(self._settings.node), self._store.record.offered
+        with raising_unreachable():
+            return held_claim(claim, uid, pool, offered)
 
     async def _make(self, claim: HeldClaim, at: int, deadline: float) -> HeldClaim:
         """Bring one device about; what does not work now is tried again until the deadline."""

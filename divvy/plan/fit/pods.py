@@ -1,12 +1,14 @@
 """A pod as the scheduler sees it: what it asks for, and where it may go."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from divvy.model import Cluster
+from divvy.model.contract import SHARE_QUOTA_LABEL
 from divvy.model.problems import printable
+from divvy.model.resource_names import gpu_resource
 from divvy.plan.claim_requests import Request, classes_of_others, requests_of
 from divvy.plan.fit.sizes import read_sizes
 from divvy.plan.pod_requests import claim_requests, most_of_one, pod_requests
@@ -96,7 +98,9 @@ def asking_pod(
     claims, missing = _claims(spec, cluster, around, namespace)
     gates = [str(one.get("name")) for one in spec.get("schedulingGates") or ()]
     held_back = f"its scheduling gates are closed: {', '.join(gates)}" if gates else missing
-    held_back = sizes.refused or held_back
+    shares = _asks_for_shares((*sizes.requests, *claims.requests), requests)
+    refused = sizes.refused or (_quota_problem(cluster, around, namespace, notes) if shares else "")
+    held_back = refused or held_back
     notes += _not_looked_at(spec)
     return AskingPod(
         kind=kind,
@@ -115,6 +119,29 @@ def asking_pod(
         unread=_words(claims.unread),
         notes=tuple(map(printable, notes)),
     )
+
+
+def _asks_for_shares(claims: Iterable[Request], resources: Iterable[str]) -> bool:
+    """Return whether a pod asks for a share, by claim or by resource name."""
+    shared = gpu_resource(shared=True)
+    return any(one.kind == "share" for one in claims) or shared in resources
+
+
+def _quota_problem(cluster: Cluster, around: Around, namespace: str, notes: list[str]) -> str:
+    """Return why a namespace can have no shares, "" if it can; adds a note where nobody knows."""
+    if cluster.quota.shares != "required" or not any(one.shares for one in cluster.claims):
+        return ""
+    labels = around.namespaces.get(namespace)
+    if labels is None:
+        notes.append(
+            f"shares are refused unless its namespace has the label {SHARE_QUOTA_LABEL}: true"
+        )
+    elif labels.get(SHARE_QUOTA_LABEL) != "true":
+        return (
+            f"it would be refused: shares need a quota, and the namespace {namespace} has "
+            f"no label {SHARE_QUOTA_LABEL}: true"
+        )
+    return ""
 
 
 @dataclass

@@ -6,7 +6,12 @@ from typing import Any
 
 from divvy.model import Cluster
 from divvy.model.claim_names import SHARE_CLASS
-from divvy.model.contract import CLAIMS_DRIVER, TEMPLATE_PREFIX, TENANT_LABEL
+from divvy.model.contract import (
+    CLAIMS_DRIVER,
+    MAX_NAMED_TEMPLATES,
+    TEMPLATE_PREFIX,
+    TENANT_LABEL,
+)
 from divvy.render.claims.cel import line, text, texts
 from divvy.render.claims.claimable import Claimable
 from divvy.render.claims.pod_variables import asks_by_size, pod_variables
@@ -33,6 +38,11 @@ def refusal_policies(cluster: Cluster, offered: Claimable) -> list[dict[str, Any
             [
                 ("variables.problems.size() == 0", "variables.problems[0]"),
                 ("!variables.sized", _left()),
+                (
+                    f"{_named_templates()}.size() <= {MAX_NAMED_TEMPLATES}",
+                    f"'the pod has ' + string({_named_templates()}.size()) + "
+                    + text(f" claims by size; {MAX_NAMED_TEMPLATES} at most are possible"),
+                ),
                 (f"{_foreign_templates()}.size() == 0", _not_yours(_foreign_templates())),
                 (f"{_foreign_resources()}.size() == 0", _not_yours(_foreign_resources())),
             ],
@@ -82,12 +92,18 @@ def _left() -> str:
     )
 
 
+def _named_templates() -> str:
+    return (
+        "object.spec.?resourceClaims.orValue([]).map(r, "
+        "r.?resourceClaimTemplateName.orValue(''))"
+        f".filter(t, t.startsWith({text(TEMPLATE_PREFIX)}))"
+    )
+
+
 def _foreign_templates() -> str:
     """Return the tenants of the templates that a pod names, those of its namespace left out."""
     return line(
-        "object.spec.?resourceClaims.orValue([]).map(r, "
-        "r.?resourceClaimTemplateName.orValue('')).filter(t, "
-        f"t.startsWith({text(TEMPLATE_PREFIX)}) && t.contains('.tenant.'))"
+        f"{_named_templates()}.filter(t, t.contains('.tenant.'))"
         f".map(t, t.split('.tenant.')[1]).filter(t, t != {_TENANT})"
     )
 

@@ -17,6 +17,7 @@ from divvy.render.claims.cel import line, text
 from divvy.render.claims.policy import on_create, validating_policy
 
 NAME = "divvy-share-quota"
+_RESOURCE = "deviceclass.resource.kubernetes.io/"
 # The scheduler reads requests, and takes those of a class without limits, too.
 _ASKED = "[c.?resources.?limits.orValue({}), c.?resources.?requests.orValue({})]"
 
@@ -25,34 +26,48 @@ def share_quota_policies(cluster: Cluster) -> list[dict[str, Any]]:
     """Return the policies for pods and for claims, none where a quota is optional."""
     if cluster.quota.shares != "required":
         return []
-    shared = text(gpu_resource(shared=True))
-    of_share = text(f"^{TEMPLATE_PREFIX}[0-9]+x[0-9]+[mp]")
-    pods = line(
-        "object.spec.?resourceClaims.orValue([]).exists(r, "
-        f"r.?resourceClaimTemplateName.orValue('').matches({of_share})) || "
-        "(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c, "
-        f"{_ASKED}.exists(l, {shared} in l))"
-    )
-    share_class = text(SHARE_CLASS)
-    claims = line(
-        "object.spec.?devices.?requests.orValue([]).exists(r, "
-        f"r.?exactly.?deviceClassName.orValue('').startsWith({share_class}) || "
-        f"r.?firstAvailable.orValue([]).exists(s, s.deviceClassName.startsWith({share_class})))"
-    )
     labelled = f"namespaceObject.metadata.?labels[?{text(SHARE_QUOTA_LABEL)}].orValue('') == 'true'"
     message = (
-        "'shares of GPUs need a quota: limit "
-        f"{SHARE_CLASS}{CLASS_QUOTA} in a ResourceQuota of the namespace ' + "
-        "namespaceObject.metadata.name + "
+        "'shares of GPUs need a quota: limit ' + variables.classes[0] + "
+        f"'{CLASS_QUOTA} in a ResourceQuota of the namespace ' + namespaceObject.metadata.name + "
         + text(f", then label the namespace {SHARE_QUOTA_LABEL}: true")
     )
     return [
         obj
-        for name, rule, asks in (
-            (f"{NAME}-pods", on_create("", "pods"), pods),
-            (f"{NAME}-claims", on_create("resource.k8s.io", "resourceclaims"), claims),
+        for name, rule, classes in (
+            (f"{NAME}-pods", on_create("", "pods"), _classes_of_pod()),
+            (f"{NAME}-claims", on_create("resource.k8s.io", "resourceclaims"), _classes_of_claim()),
         )
         for obj in validating_policy(
-            name, rule, [{"name": "asks-for-shares", "expression": asks}], [], [(labelled, message)]
+            name,
+            rule,
+            [{"name": "asks-for-shares", "expression": f"({classes}).size() > 0"}],
+            [{"name": "classes", "expression": classes}],
+            [(labelled, message)],
         )
     ]
+
+
+def _classes_of_pod() -> str:
+    """Return the classes of shares that a pod asks for: by size, or as extended resources."""
+    of_share = text(f"^{TEMPLATE_PREFIX}[0-9]+x[0-9]+[mp]")
+    share_class, shared = text(SHARE_CLASS), text(gpu_resource(shared=True))
+    by_class = text(f"{_RESOURCE}{SHARE_CLASS}")
+    return line(
+        "object.spec.?resourceClaims.orValue([])"
+        f".map(r, r.?resourceClaimTemplateName.orValue('')).filter(t, t.matches({of_share}))"
+        f".map(t, t.contains('.tenant.') ? {share_class} + '-' + t.split('.tenant.')[1] "
+        f": {share_class}) + "
+        "(object.spec.containers + object.spec.?initContainers.orValue([])).map(c, "
+        f"{_ASKED}.map(l, l.filter(k, k == {shared} || k.startsWith({by_class}))).flatten()"
+        f").flatten().map(k, k == {shared} ? {share_class} : k.substring({len(_RESOURCE)}))"
+    )
+
+
+def _classes_of_claim() -> str:
+    """Return the classes of shares that a claim asks for."""
+    return line(
+        "object.spec.?devices.?requests.orValue([]).map(r, r.?firstAvailable.orValue([])"
+        ".map(s, s.deviceClassName) + [r.?exactly.?deviceClassName.orValue('')]).flatten()"
+        f".filter(k, k.startsWith({text(SHARE_CLASS)}))"
+    )

@@ -19,6 +19,9 @@ from divvy.model.contract import (
 from divvy.render.claims.cel import text
 
 _KEY = "authentication.kubernetes.io/node-name"
+# After the node's name in those of its slices; a long one is replaced by a digest.
+_NAME, _LONG = f"-{CLAIMS_DRIVER}-", 200
+_DIGEST_NAME = f"^[0-9a-f]{{16}}-{CLAIMS_DRIVER.replace('.', '[.]')}-"
 _OBJECTS = (
     "request.operation == 'CREATE' ? [object] "
     ": request.operation == 'DELETE' ? [oldObject] : [oldObject, object]"
@@ -65,6 +68,15 @@ def slice_policy(namespace: str) -> list[dict[str, Any]]:
                         f"s.spec.pool.name == variables.node.value()[0] + {text(claims_pool(''))})",
                         "message": "a divvy agent may write ResourceSlices of its own node's "
                         "pool only",
+                    },
+                    {
+                        # A slice of that name keeps another node from publishing its own. A node
+                        # with a long name has a digest of it in its slices' names.
+                        "expression": "variables.node.hasValue() && variables.slices.all(s, "
+                        f"s.metadata.name.startsWith(variables.node.value()[0] + {text(_NAME)}) || "
+                        f"(variables.node.value()[0].size() > {_LONG} && "
+                        f"s.metadata.name.matches({text(_DIGEST_NAME)})))",
+                        "message": "a divvy agent may write ResourceSlices of its own names only",
                     },
                     {
                         "expression": "variables.slices.all(s, "

@@ -49,7 +49,9 @@ def template_names_policy(cluster: Cluster) -> list[dict[str, Any]]:
                 ),
             ),
             (
-                f"variables.ours && variables.classes.all(k, k.startsWith({prefix}))",
+                # What was there before this policy may name any class, and is to be replaced.
+                "variables.ours && (request.operation == 'DELETE' || "
+                f"variables.classes.all(k, k.startsWith({prefix})))",
                 text(
                     "the template maker may create and delete only templates whose names and "
                     f"device classes begin with {TEMPLATE_PREFIX}"

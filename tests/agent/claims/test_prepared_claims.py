@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -117,6 +118,45 @@ def test_keeps_what_is_prepared_while_the_api_is_away() -> None:
             await node.api.stop()
             assert (await node.claims.prepare(claim))[uid] == given
             assert node.mig_devices().count("MIG-") == 1
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        {},
+        {"metadata": None},
+        {"kind": "Status", "metadata": {}},
+        {"metadata": {"name": "mine", "namespace": "default", "uid": "UID"}, "status": []},
+        {
+            "metadata": {"name": "mine", "namespace": "default", "uid": "UID"},
+            "status": {"allocation": {"devices": {"results": [{"device": "x"}]}}},
+        },
+    ],
+)
+def test_keeps_what_is_prepared_while_the_api_answers_something_odd(
+    garbage: dict[str, Any],
+) -> None:
+    """Such as a proxy's page: containers that run, or start again, must not wait for it."""
+
+    async def scene() -> None:
+        async with claims_node(1, ON_DEMAND) as node:
+            (gpu,) = names(node, "gpu")
+            claim = node.api.resources.allocate("mine", f"{gpu}-mig-1g5gb-0")
+            uid = claim["metadata"]["uid"]
+            given = (await node.claims.prepare(claim))[uid]
+            odd = json.loads(json.dumps(garbage).replace("UID", uid))
+            node.api.resources.claims["default", "mine"] = odd
+            assert (await node.claims.prepare(claim))[uid] == given
+            # A claim that is not prepared yet is read again until that is possible.
+            late = node.api.resources.allocate("late", f"{gpu}-mig-1g5gb-1")
+            node.api.resources.claims["default", "late"] = odd | {"metadata": None}
+            waiting = asyncio.create_task(node.claims.prepare(late))
+            await node.throughout(1, lambda: not waiting.done())
+            node.api.resources.claims["default", "late"] = late
+            await waiting
+            assert node.mig_devices().count("MIG-") == 2
 
     play(scene)
 

@@ -484,3 +484,34 @@ def test_cpu_memory_and_the_number_of_pods_count_on_nodes_that_there_are() -> No
     for one in full:
         one["metadata"]["namespace"] = "team"
     assert "5 pods, 0 are free" in beside(known, nodes, full, pod()).pods[0].reason
+
+
+@pytest.mark.parametrize("limits", [{"nvidia.com/gpumem": 3000}, {SHARED: 1}])
+def test_shares_that_need_a_quota_are_refused_where_the_label_is_missing(
+    limits: dict[str, Any],
+) -> None:
+    value = {
+        "profiles": {"by-size": {"claims": {"shares": {"default": "1Gi"}}}},
+        "pools": {
+            "a": {
+                "profile": "by-size",
+                "hardware": {"model": "A100-SXM4-40GB", "gpus": 1, "count": 1},
+            }
+        },
+        "quota": {"shares": "required"},
+    }
+    known = parse_cluster(value)
+    asked = pod(limits=limits)
+    asked["metadata"]["namespace"] = "team"
+    namespace = {"kind": "Namespace", "metadata": {"name": "team", "labels": {}}}
+    said = reason(known, namespace, asked)
+    assert said.startswith("it would be refused: shares need a quota, and the namespace team has")
+    whole = pod(limits={"nvidia.com/gpu": 1})
+    assert reason(known, namespace, whole | {"metadata": asked["metadata"]}) == ""
+    # A namespace that nobody describes may have its label.
+    (unknown,) = fitted(known, asked).pods
+    assert unknown.reason == ""
+    assert "shares are refused unless its namespace has the label" in unknown.pod.notes[0]
+    namespace["metadata"]["labels"] = {"divvy.gpu/share-quota": "true"}
+    (labelled,) = fitted(known, namespace, asked).pods
+    assert (labelled.reason, labelled.pod.notes) == ("", ())

@@ -26,6 +26,22 @@ CLUSTER = {
 }
 
 
+# A template that somebody made before the policy kept these names.
+EARLIER = "divvy-1x7m"
+_EARLIER = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceClaimTemplate",
+    "metadata": {"name": EARLIER, "namespace": "default"},
+    "spec": {
+        "spec": {
+            "devices": {
+                "requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]
+            }
+        }
+    },
+}
+
+
 @pytest.fixture(scope="session")
 def server() -> Iterator[ApiServer]:
     """Give the server of CLUSTER."""
@@ -40,6 +56,7 @@ def serving(cluster: Mapping[str, Any], **names: str) -> Iterator[ApiServer]:
         server = ApiServer(bare)
         for tenant in ("prod", "dev", "qa"):
             server.namespace(tenant, **{"divvy.gpu/tenant": tenant})
+        server.apply(_EARLIER)
         with applied(bare, cluster, memory=names.get("memory", MEMORY), namespace="prod") as found:
             yield found
 

@@ -18,6 +18,7 @@ from tests.render.claims.api_server import (
     init,
     pod,
 )
+from tests.render.claims.conftest import EARLIER
 
 pytestmark = pytest.mark.lab
 MAKER = "divvy-system:divvy-claim-templates"
@@ -336,6 +337,28 @@ def test_keeps_the_template_maker_from_deleting_others(server: ApiServer) -> Non
     answer = server.send("DELETE", path, account=MAKER, dryRun="All")
     assert "only templates whose names" in answer.refusal
     assert server.send("DELETE", path).refusal == ""
+
+
+def test_lets_the_template_maker_delete_what_was_there_before_the_policy(
+    server: ApiServer,
+) -> None:
+    """A template of one of our names that claims another driver's devices."""
+    path = f"{_CLAIMS.format('v1', 'default', 'resourceclaimtemplates')}/{EARLIER}"
+    assert server.send("GET", path).status == 200
+    assert server.send("DELETE", path, account=MAKER, dryRun="All").refusal == ""
+
+
+def test_refuses_pods_that_name_many_templates(server: ApiServer) -> None:
+    def refusal(number: int) -> str:
+        claims = [
+            {"name": f"a{at}", "resourceClaimTemplateName": f"divvy-1x{at + 1}m"}
+            for at in range(number)
+        ]
+        return server.dry_run(pod({"cpu": 1}, resourceClaims=claims)).refusal
+
+    assert refusal(32) == ""
+    assert refusal(33) == "the pod has 33 claims by size; 32 at most are possible"
+    assert server.dry_run(pod(*({MEMORY: 1000} for _ in range(33)))).refusal == refusal(33)
 
 
 def test_refuses_admin_access(server: ApiServer) -> None:

@@ -41,6 +41,20 @@ def strict() -> Iterator[ApiServer]:
             yield found
 
 
+@pytest.fixture(scope="module")
+def tenants() -> Iterator[ApiServer]:
+    """Give a server where namespaces need a quota, and shares are for tenants alone."""
+    value = {**REQUIRED, "profiles": {"by-size": {"claims": {"shares": {}, "tenants": ["prod"]}}}}
+    with bare_cluster() as bare:
+        server = ApiServer(bare)
+        tenant = {"divvy.gpu/tenant": "prod"}
+        server.namespace("prod", **tenant)
+        server.namespace("covered", **{LABEL: "true", **tenant})
+        server.close()
+        with applied(bare, value, namespace="covered") as found:
+            yield found
+
+
 def quota(server: ApiServer, namespace: str, hard: dict[str, str]) -> None:
     """Make a quota and wait until the API server counts it."""
     metadata = {"name": "gpus", "namespace": namespace}
@@ -60,16 +74,42 @@ def test_a_quota_for_whole_gpus_admits_shares(server: ApiServer) -> None:
     assert made_by_hand(server, "ResourceClaim", claim("divvy-share"), "whole") == ""
 
 
-def test_a_quota_for_the_class_refuses_claims_of_shares(server: ApiServer) -> None:
-    server.namespace("class")
-    quota(server, "class", {SHARES: "0"})
+@pytest.mark.parametrize(
+    "name", [f"requests.{GPU}", "divvy-gpu.deviceclass.resource.k8s.io/devices"]
+)
+def test_either_quota_for_whole_gpus_refuses_claims_of_them(server: ApiServer, name: str) -> None:
+    namespace = server.namespace(f"claims-{len(name)}")
+    quota(server, namespace, {name: "0"})
     body = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
-        "metadata": {"name": "mine", "namespace": "class"},
+        "metadata": {"name": "mine", "namespace": namespace},
+        "spec": claim("divvy-gpu"),
+    }
+    path = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims"
+    answer = server.send("POST", path, body, dryRun="All")
+    assert f"exceeded quota: gpus, requested: {name}=1" in answer.body["message"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        SHARES,
+        "requests.nvidia.com/gpu.shared",
+        "requests.deviceclass.resource.kubernetes.io/divvy-share",
+        "count/resourceclaims.resource.k8s.io",
+    ],
+)
+def test_each_quota_that_covers_shares_refuses_claims_of_them(server: ApiServer, name: str) -> None:
+    namespace = server.namespace(f"class-{len(name)}")
+    quota(server, namespace, {name: "0"})
+    body = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "mine", "namespace": namespace},
         "spec": claim("divvy-share"),
     }
-    path = "/apis/resource.k8s.io/v1/namespaces/class/resourceclaims"
+    path = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims"
     assert "exceeded quota" in server.send("POST", path, body, dryRun="All").body["message"]
 
 
@@ -118,3 +158,21 @@ def test_a_required_quota_refuses_claims_by_hand_and_shares_by_name(strict: ApiS
     # A pod may name a template of ours itself.
     named = [{"name": "x", "resourceClaimTemplateName": "divvy-1x10m"}]
     assert strict.dry_run(pod({}, resourceClaims=named)).refusal == NEEDS_QUOTA
+
+
+@pytest.mark.parametrize("where", ["limits", "requests"])
+def test_a_required_quota_refuses_shares_by_the_name_of_their_class(
+    strict: ApiServer, where: str
+) -> None:
+    asked = pod({})
+    limits = {"deviceclass.resource.kubernetes.io/divvy-share": 1}
+    asked["spec"]["containers"][0]["resources"] = {where: limits}
+    assert strict.dry_run(asked).refusal == NEEDS_QUOTA
+
+
+def test_a_required_quota_names_the_class_of_the_namespaces_tenant(tenants: ApiServer) -> None:
+    needed = NEEDS_QUOTA.replace("divvy-share.", "divvy-share-prod.").replace("default", "prod")
+    assert tenants.dry_run(pod({MEMORY: 1}, namespace="prod")).refusal == needed
+    spec = claim("divvy-share-prod")
+    assert made_by_hand(tenants, "ResourceClaim", spec, "prod") == needed
+    assert tenants.dry_run(pod({MEMORY: 1}, namespace="covered")).refusal == ""
