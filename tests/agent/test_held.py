@@ -157,6 +157,31 @@ def test_withholds_devices_of_forgotten_holders() -> None:
     play(scene)
 
 
+def test_gives_devices_again_after_a_boot_beside_pods_that_it_ended() -> None:
+    """No container outlives a boot. Kubelets before 1.34 list the pods that failed over it."""
+
+    async def scene() -> None:
+        async with agent_node(1, {}) as node:
+            node.patience = 60  # for machines that are busy
+            await node.offered(GPU, 1, 90)
+            await node.kubelet.admit("team/train", GPU)
+            await asyncio.sleep(3)
+            await node.kill()
+            await node.kubelet.stop()
+            boot = node.driver / "proc/sys/kernel/random/boot_id"
+            boot.parent.mkdir(parents=True, exist_ok=True)
+            boot.write_text("the next boot\n")
+            node.kubelet.lists_ended = True
+            await node.kubelet.start()
+            node.kubelet.end("team/train")
+            await node.start()
+            await node.offered(GPU, 1, 90)
+            await node.until(lambda: node.status.get("state") == "Ready")
+            await node.kubelet.admit("team/next", GPU)
+
+    play(scene)
+
+
 @pytest.mark.parametrize("seconds", [3, 14])
 def test_a_device_of_just_now_stays_though_the_kubelet_loses_its_checkpoint(seconds: float) -> None:
     async def scene() -> None:

@@ -53,7 +53,7 @@ class DeviceHolders:
         self._own_pod = own_pod
         self._kubelet = remembered.kubelet
         self._ready_since: float | None = None  # the first look at which it had its pods
-        self._pods: frozenset[str] = frozenset()
+        self._pods: frozenset[str] | None = None  # that were listed last
         self._shown = remembered.shown
         self._last = (*remembered.shown, *remembered.forgotten)
         self._before = remembered.forgotten  # the kubelet's restart, and not shown since
@@ -70,7 +70,7 @@ class DeviceHolders:
     @property
     def forgotten(self) -> tuple[Holder, ...]:
         """Return who holds a device that the kubelet has forgotten, and is a pod of the node."""
-        return tuple(holder for holder in self._before if holder.pod in self._pods)
+        return tuple(holder for holder in self._before if holder.pod in (self._pods or ()))
 
     @property
     def last(self) -> tuple[Holder, ...]:
@@ -89,13 +89,16 @@ class DeviceHolders:
     def holder(self, device_id: str) -> Holder | None:
         """Return who holds a device that the kubelet takes for free, None where nobody does."""
         suspect = self.suspects.get(device_id)
-        if suspect is None or (self._is_known and suspect.pod not in self._pods):
-            return None
-        return suspect
+        if suspect is None or self._pods is None or not self._is_known:
+            return suspect
+        return suspect if suspect.pod in self._pods else None
 
     async def refresh(self) -> None:
-        """Look at a kubelet that has just started: it may have forgotten, and allocate already."""
-        if not self._is_known or not self._is_settled:
+        """Look at a kubelet that has just started or forgotten: it may allocate already.
+
+        A pod that it has forgotten may have ended, and the next one asks for its device at once.
+        """
+        if not self._is_known or not self._is_settled or self._before:
             with suppress(HoldersUnknown):
                 await self.holders()
 
