@@ -23,6 +23,7 @@ from divvy.model.contract import limited_version
 
 CHECKPOINT = "kubelet_internal_checkpoint"
 _SILENT = "the kubelet does not answer"
+_RESTARTED = "the kubelet was started again meanwhile"
 _UNWRITTEN = "the kubelet has not written its checkpoint since this agent's start"
 _NO_VERSION = (-1, -1)
 # How long a new kubelet may take to have all its pods.
@@ -117,10 +118,14 @@ class DeviceHolders:
 
     async def holders(self) -> tuple[Holder, ...]:
         """Return everyone who holds a device, or may; raises HoldersUnknown."""
+        kubelet = _version(self._socket)
         try:
             listed, pods = await self._pod_resources.listed()
         except grpc.RpcError as error:
             raise HoldersUnknown(_SILENT) from error
+        if _version(self._socket) != kubelet:
+            # The answer may be of the one before: what the new one has forgotten would be shown.
+            raise HoldersUnknown(_RESTARTED)
         # Read after the list, which makes the kubelet forget pods that have ended.
         version = self._version()
         recorded = self._recorded(version)
@@ -128,7 +133,7 @@ class DeviceHolders:
         self._names = {
             **{holder.pod_uid: holder.pod for holder in known if holder.pod and holder.pod_uid}
         }
-        lost = self._forgotten(known, pods)
+        lost = self._forgotten(kubelet, known, pods)
         self._shown, self._pods, self._last = known, pods, (*known, *lost)
         return (*self._last, *self.ledger.pending(known, version, monotonic()))
 
@@ -176,9 +181,10 @@ class DeviceHolders:
         except (OSError, UnreadableCheckpoint, DecodeError):
             return None
 
-    def _forgotten(self, known: tuple[Holder, ...], pods: frozenset[str]) -> tuple[Holder, ...]:
+    def _forgotten(
+        self, kubelet: Version, known: tuple[Holder, ...], pods: frozenset[str]
+    ) -> tuple[Holder, ...]:
         """Return whom the kubelet before showed, and this one has forgotten."""
-        kubelet = _version(self._socket)
         if kubelet != self._kubelet:
             self._kubelet, self._ready_since, self._before = kubelet, None, self._last
         if self._own_pod not in pods:

@@ -182,3 +182,29 @@ def test_gives_what_a_forgotten_holder_had_as_soon_as_its_pod_has_ended(
         assert found.holder("GPU-0") is None
 
     asyncio.run(scene())
+
+
+def test_takes_no_answer_of_one_kubelet_for_that_of_the_next(tmp_path: Path) -> None:
+    """An agent without a processor reads it when there is another kubelet, which has forgotten."""
+
+    class Ending(Kubelet):
+        async def listed(self) -> tuple[tuple[Holder, ...], frozenset[str]]:
+            (self.folder / "next").touch()
+            (self.folder / "next").replace(self.folder / "kubelet.sock")
+            self.write()
+            return (NOTEBOOK,), frozenset({AGENT, "team/notebook"})
+
+    kubelet: Any = Ending(tmp_path)
+    socket = (tmp_path / "kubelet.sock").stat()
+    version = (socket.st_ino, socket.st_mtime_ns)
+    found = DeviceHolders(kubelet, tmp_path, AGENT, Remembered(version, (NOTEBOOK,)))
+
+    async def scene() -> None:
+        await found.refresh()
+        kubelet.__class__ = Kubelet
+        kubelet.pods = {AGENT, "team/notebook"}
+        kubelet.write()
+        await found.refresh()
+        assert found.holder("GPU-0") == NOTEBOOK
+
+    asyncio.run(scene())
