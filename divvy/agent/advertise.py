@@ -133,13 +133,18 @@ class Advertiser:
     def preferred_allocation(
         self, resource: Resource, available: Sequence[str], required: Sequence[str], size: int
     ) -> list[str]:
-        """Choose devices for the kubelet's GetPreferredAllocation: none that somebody may hold."""
+        """Choose devices for the kubelet's GetPreferredAllocation: none that somebody may hold.
+
+        Of too few, also those whose pods are not listed: most likely they have ended.
+        """
         suspects = self._holders.suspects
-        available = [device_id for device_id in available if device_id not in suspects]
+        free = [device_id for device_id in available if device_id not in suspects]
+        if len(free) < size:
+            free = [each for each in available if self._holders.holder(each) is None]
         snapshot = self._driver.snapshot
         links = {} if snapshot is None else snapshot.links
         policy = self._desired.replica_policy
-        return preferred_allocation(resource, available, required, size, links, policy)
+        return preferred_allocation(resource, free, required, size, links, policy)
 
     def allocate(self, resource: Resource, device_ids: Sequence[str]) -> ContainerAllocation:
         """Answer an Allocate and remember it until the kubelet shows it."""

@@ -75,7 +75,10 @@ class Agent:
         )
         pod_resources = PodResources(settings.pod_resources_socket)
         self.holders = DeviceHolders(
-            pod_resources, settings.plugin_folder, settings.own_pod, saved.remembered
+            pod_resources,
+            settings.plugin_folder,
+            settings.own_pod,
+            saved.remembered(self._boot),
         )
         self._advertiser = Advertiser(
             settings, self.driver, self._health, self.holders, self._wake.soon

@@ -8,7 +8,7 @@ from pathlib import Path
 from divvy.agent.checkpoint_file import CheckpointFile
 from divvy.agent.decide.desired import DesiredState
 from divvy.agent.decide.health import Fault, Health
-from divvy.agent.decide.holders import Remembered
+from divvy.agent.decide.holders import Holder, Remembered
 from divvy.agent.decide.node import NodeView
 from divvy.agent.decide.reconciliation import KubeletView, Observation
 from divvy.agent.decision_record import DecisionRecord
@@ -45,6 +45,16 @@ class Node:
         scratch = self.folder / ".state.json.new"
         scratch.mkdir()  # no write succeeds
         return scratch
+
+
+def test_remembers_holders_until_the_node_boots(tmp_path: Path) -> None:
+    holder = Holder("team/train", "main", "nvidia.com/gpu", "GPU-0", "uid-1")
+    held = Remembered((1, 1), (holder,), (replace(holder, device_id="GPU-1"),))
+    node = Node(tmp_path)
+    node.record.decide(desired(WHOLE), SEEN, NODE, Health(), held, 0.0)
+    saved = CheckpointFile(tmp_path).saved
+    assert saved.remembered("this boot") == held
+    assert saved.remembered("the next") == Remembered()
 
 
 def test_an_agent_that_starts_now_finds_what_was_decided(tmp_path: Path) -> None:

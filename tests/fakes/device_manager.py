@@ -102,6 +102,7 @@ class DeviceManager:
         self.plugins = plugins
         self.endpoints: dict[str, Endpoint] = {}
         self.pods: dict[str, Pod] = {}
+        self.ended: set[str] = set()  # names of pods that are Succeeded or Failed, not deleted
         self.ready = True  # it has its pods from the API
         self.admission_seconds = 0.0  # what other plugins take between an Allocate and the next
         self._allocations: list[Allocation] = []
@@ -259,7 +260,8 @@ class DeviceManager:
 
     def end(self, pod: str) -> None:
         """End a pod: what it held is free when the kubelet comes to see it."""
-        self.pods.pop(pod, None)
+        if self.pods.pop(pod, None) is not None:
+            self.ended.add(pod)
 
     def _forget_ended(self) -> None:
         if self.ready:

@@ -46,6 +46,7 @@ class FakeKubelet(DeviceManager, stubs.RegistrationServicer, pods_stubs.PodResou
         self.static: tuple[str, ...] = ()  # pods from files, "namespace/name"
         self.failed: list[tuple[str, str]] = []  # pods that it ended itself, and why
         self.answer_seconds = 0.0  # what PodResources takes
+        self.lists_ended = False
         self._servers: list[Any] = []
         self._changed = asyncio.Event()
 
@@ -147,6 +148,10 @@ class FakeKubelet(DeviceManager, stubs.RegistrationServicer, pods_stubs.PodResou
                         shown.devices.add(
                             resource_name=allocation.resource, device_ids=allocation.device_ids
                         )
+        for pod_name in sorted(self.ended - self.pods.keys()) if self.ready else ():
+            if self.lists_ended:
+                namespace, name = pod_name.split("/")
+                answer.pod_resources.add(name=name, namespace=namespace).containers.add(name="main")
         for user, claim in self.claims:
             namespace, name = user.split("/")
             shown = answer.pod_resources.add(name=name, namespace=namespace).containers.add(

@@ -40,9 +40,13 @@ class Checkpoint:
     shown: tuple[Holder, ...] = ()
     forgotten: tuple[Holder, ...] = ()
 
-    @property
-    def remembered(self) -> Remembered:
-        """Return what is remembered of holders."""
+    def remembered(self, boot: str) -> Remembered:
+        """Return what is remembered of holders: nothing after a boot, which no container outlives.
+
+        The kubelet fails their pods then, and may list them until they are deleted.
+        """
+        if boot not in self.last_seen.values():
+            return Remembered()
         return Remembered(self.kubelet, self.shown, self.forgotten)
 
 

@@ -5,8 +5,6 @@ Layout: plugin_image/limiter/share/page.h. Only its own containers can write it.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import struct
 from pathlib import Path
 
@@ -20,17 +18,12 @@ _MODE = 0o666
 
 
 def create_page(path: Path, weight: int) -> None:
-    """Write an empty page of a share with a weight in per cent; raises OSError.
+    """Put an empty page of a share with a weight in per cent in its place; raises OSError.
 
-    A sound one of this weight stays: a container of the same pod may have it mapped.
+    Always a new file: who was given the old one may still have it open, and may have changed
+    its mode, owner and access control list.
     """
     head = _HEAD.pack(_MAGIC, weight)
-    with contextlib.suppress(OSError), opened(path) as page:
-        if os.fstat(page).st_size == SIZE and os.pread(page, len(head), 0) == head:
-            # Its tenant before may have been root.
-            os.fchown(page, os.geteuid(), os.getegid())
-            os.fchmod(page, _MODE)
-            return
     replace_file(path, head + bytes(SIZE - len(head)), _MODE)
 
 

@@ -25,8 +25,10 @@ _MS_NOSUID, _MS_NODEV, _MS_REMOUNT = 2, 4, 32
 _libc = ctypes.CDLL(None, use_errno=True)
 # What the lists of one share may take: limits, replicas, and each file's last block.
 _LISTS_BYTES = 64 << 10
-# Extended attributes count as inodes do, and whoever may write a file may give it some.
+# Extended attributes count as inodes do, and whoever may write a file may give it some. Those that
+# stay, such as SELinux's label and a file's capabilities, take less than a quarter of its inode.
 _SPARE_INODES = 16
+_FILES_PER_SPARE_INODE = 4
 # While a share is laid there is room, and tenants may be faster; then it is taken back from them.
 _TRIES = 100
 
@@ -128,7 +130,8 @@ class ShareFolder:
                 return
             found = os.statvfs(self._folder)
             used = (found.f_blocks - found.f_bfree) * found.f_frsize
-            inodes = 1 + sum(1 for _ in _below(self._folder)) + _SPARE_INODES
+            files = 1 + sum(1 for _ in _below(self._folder))
+            inodes = files + files // _FILES_PER_SPARE_INODE + _SPARE_INODES
             # Of nothing the kernel makes no limit.
             size = max(used + more, found.f_frsize)
             if (size, inodes) != (found.f_blocks * found.f_frsize, found.f_files):

@@ -23,6 +23,7 @@ from divvy.model.contract import limited_version
 
 CHECKPOINT = "kubelet_internal_checkpoint"
 _SILENT = "the kubelet does not answer"
+_RESTARTED = "the kubelet was started again meanwhile"
 _UNWRITTEN = "the kubelet has not written its checkpoint since this agent's start"
 _NO_VERSION = (-1, -1)
 # How long a new kubelet may take to have all its pods.
@@ -53,7 +54,7 @@ class DeviceHolders:
         self._own_pod = own_pod
         self._kubelet = remembered.kubelet
         self._ready_since: float | None = None  # the first look at which it had its pods
-        self._pods: frozenset[str] = frozenset()
+        self._pods: frozenset[str] | None = None  # that were listed last
         self._shown = remembered.shown
         self._last = (*remembered.shown, *remembered.forgotten)
         self._before = remembered.forgotten  # the kubelet's restart, and not shown since
@@ -70,7 +71,7 @@ class DeviceHolders:
     @property
     def forgotten(self) -> tuple[Holder, ...]:
         """Return who holds a device that the kubelet has forgotten, and is a pod of the node."""
-        return tuple(holder for holder in self._before if holder.pod in self._pods)
+        return tuple(holder for holder in self._before if holder.pod in (self._pods or ()))
 
     @property
     def last(self) -> tuple[Holder, ...]:
@@ -89,13 +90,16 @@ class DeviceHolders:
     def holder(self, device_id: str) -> Holder | None:
         """Return who holds a device that the kubelet takes for free, None where nobody does."""
         suspect = self.suspects.get(device_id)
-        if suspect is None or (self._is_known and suspect.pod not in self._pods):
-            return None
-        return suspect
+        if suspect is None or self._pods is None or not self._is_known:
+            return suspect
+        return suspect if suspect.pod in self._pods else None
 
     async def refresh(self) -> None:
-        """Look at a kubelet that has just started: it may have forgotten, and allocate already."""
-        if not self._is_known or not self._is_settled:
+        """Look at a kubelet that has just started or forgotten: it may allocate already.
+
+        A pod that it has forgotten may have ended, and the next one asks for its device at once.
+        """
+        if not self._is_known or not self._is_settled or self._before:
             with suppress(HoldersUnknown):
                 await self.holders()
 
@@ -114,10 +118,14 @@ class DeviceHolders:
 
     async def holders(self) -> tuple[Holder, ...]:
         """Return everyone who holds a device, or may; raises HoldersUnknown."""
+        kubelet = _version(self._socket)
         try:
             listed, pods = await self._pod_resources.listed()
         except grpc.RpcError as error:
             raise HoldersUnknown(_SILENT) from error
+        if _version(self._socket) != kubelet:
+            # The answer may be of the one before: what the new one has forgotten would be shown.
+            raise HoldersUnknown(_RESTARTED)
         # Read after the list, which makes the kubelet forget pods that have ended.
         version = self._version()
         recorded = self._recorded(version)
@@ -125,7 +133,7 @@ class DeviceHolders:
         self._names = {
             **{holder.pod_uid: holder.pod for holder in known if holder.pod and holder.pod_uid}
         }
-        lost = self._forgotten(known, pods)
+        lost = self._forgotten(kubelet, known, pods)
         self._shown, self._pods, self._last = known, pods, (*known, *lost)
         return (*self._last, *self.ledger.pending(known, version, monotonic()))
 
@@ -173,9 +181,10 @@ class DeviceHolders:
         except (OSError, UnreadableCheckpoint, DecodeError):
             return None
 
-    def _forgotten(self, known: tuple[Holder, ...], pods: frozenset[str]) -> tuple[Holder, ...]:
+    def _forgotten(
+        self, kubelet: Version, known: tuple[Holder, ...], pods: frozenset[str]
+    ) -> tuple[Holder, ...]:
         """Return whom the kubelet before showed, and this one has forgotten."""
-        kubelet = _version(self._socket)
         if kubelet != self._kubelet:
             self._kubelet, self._ready_since, self._before = kubelet, None, self._last
         if self._own_pod not in pods:

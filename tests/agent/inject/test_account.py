@@ -100,6 +100,19 @@ def test_a_page_is_its_next_tenants_too(tmp_path: Path) -> None:
     assert (found.st_mode & 0o777, found.st_uid) == (0o666, os.geteuid())
 
 
+def test_who_kept_the_old_page_open_has_nothing_of_the_next_ones(tmp_path: Path) -> None:
+    """A pod can hand the open file to another one of its owner's, and end."""
+    page = tmp_path / "page"
+    create_page(page, 25)
+    sound = page.read_bytes()
+    with page.open("r+b") as kept:
+        create_page(page, 25)
+        kept.seek(8)
+        kept.write(b"\xff" * 8)
+        kept.flush()
+        assert page.read_bytes() == sound
+
+
 @contextmanager
 def leased(path: Path) -> Iterator[None]:
     """Take a lease: who opens the file then waits up to 45 s for its end."""

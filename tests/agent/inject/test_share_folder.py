@@ -115,6 +115,16 @@ def test_takes_attributes_back(node: ShareFolder) -> None:
     assert account.stat().st_size == SIZE
 
 
+def test_lays_shares_where_each_file_has_a_label(node: ShareFolder) -> None:
+    """SELinux gives it one; root in a container may give its files capabilities, which stay."""
+    for number in range(60):
+        node.lay(*shared(number))
+        for path in node.folders[0].rglob("*"):
+            os.setxattr(path, "trusted.label", b"x" * 100)
+    node.tidy()
+    assert attributes(files(node, 0)[0]) < 100
+
+
 def attributes(path: Path) -> int:
     """Give a file as many attributes of 1 KB as it can have."""
     for number in range(1000):

@@ -138,3 +138,73 @@ def test_takes_a_pod_for_ended_that_a_settled_kubelet_does_not_list(
                 now += 2.0
 
     asyncio.run(scene())
+
+
+def test_gives_nothing_of_a_forgotten_holder_before_it_has_looked_itself(tmp_path: Path) -> None:
+    """An agent that has just started, beside the kubelet that has forgotten, may get no answer."""
+    kubelet: Any = Kubelet(tmp_path)
+    kubelet.pods = {AGENT, "team/notebook"}
+    socket = (tmp_path / "kubelet.sock").stat()
+    remembered = Remembered((socket.st_ino, socket.st_mtime_ns), (), (NOTEBOOK,))
+    found = DeviceHolders(kubelet, tmp_path, AGENT, remembered)
+
+    async def scene() -> None:
+        await found.refresh()  # no checkpoint: who holds what is unknown
+        assert found.holder("GPU-0") == NOTEBOOK
+        kubelet.write()
+        await found.refresh()
+        assert found.holder("GPU-0") == NOTEBOOK
+        kubelet.pods = {AGENT}
+        await found.refresh()
+        assert found.holder("GPU-0") is None
+
+    asyncio.run(scene())
+
+
+def test_gives_what_a_forgotten_holder_had_as_soon_as_its_pod_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its successor asks at once, long before anybody looks for another reason."""
+    kubelet: Any = Kubelet(tmp_path)
+    kubelet.pods = {AGENT, "team/notebook"}
+    found = DeviceHolders(kubelet, tmp_path, AGENT, Remembered((1, 1), (NOTEBOOK,)))
+    now = 1000.0
+    monkeypatch.setattr("divvy.agent.kubelet.device_holders.monotonic", lambda: now)
+
+    async def scene() -> None:
+        nonlocal now
+        kubelet.write()
+        await found.refresh()
+        now += 3600.0
+        assert found.holder("GPU-0") == NOTEBOOK
+        kubelet.pods = {AGENT}
+        await found.refresh()
+        assert found.holder("GPU-0") is None
+
+    asyncio.run(scene())
+
+
+def test_takes_no_answer_of_one_kubelet_for_that_of_the_next(tmp_path: Path) -> None:
+    """An agent without a processor reads it when there is another kubelet, which has forgotten."""
+
+    class Ending(Kubelet):
+        async def listed(self) -> tuple[tuple[Holder, ...], frozenset[str]]:
+            (self.folder / "next").touch()
+            (self.folder / "next").replace(self.folder / "kubelet.sock")
+            self.write()
+            return (NOTEBOOK,), frozenset({AGENT, "team/notebook"})
+
+    kubelet: Any = Ending(tmp_path)
+    socket = (tmp_path / "kubelet.sock").stat()
+    version = (socket.st_ino, socket.st_mtime_ns)
+    found = DeviceHolders(kubelet, tmp_path, AGENT, Remembered(version, (NOTEBOOK,)))
+
+    async def scene() -> None:
+        await found.refresh()
+        kubelet.__class__ = Kubelet
+        kubelet.pods = {AGENT, "team/notebook"}
+        kubelet.write()
+        await found.refresh()
+        assert found.holder("GPU-0") == NOTEBOOK
+
+    asyncio.run(scene())
