@@ -59,6 +59,13 @@ def refusal_policies(cluster: Cluster, offered: Claimable) -> list[dict[str, Any
                     text("Divvy's devices do not offer adminAccess; leave it out"),
                 ),
                 (
+                    "!variables.tolerates",
+                    text(
+                        f"tolerations of taints {CLAIMS_DRIVER}/… are not accepted: such a device "
+                        "is failing, or about to change"
+                    ),
+                ),
+                (
                     "!variables.configured",
                     text(
                         f"devices.config has parameters for {CLAIMS_DRIVER}, which takes none; "
@@ -131,6 +138,12 @@ def _class_variables(offered: Claimable) -> list[dict[str, str]]:
         "asksForAdmin": "variables.requests.exists(r, "
         "r.?exactly.?adminAccess.orValue(false) && "
         f"r.exactly.deviceClassName.startsWith({text(TEMPLATE_PREFIX)}))",
+        # One without a key tolerates every taint.
+        "tolerates": "variables.requests.exists(r, ([r.?exactly.orValue({})] "
+        "+ r.?firstAvailable.orValue([])).exists(d, "
+        f"d.?deviceClassName.orValue('').startsWith({text(TEMPLATE_PREFIX)}) "
+        "&& d.?tolerations.orValue([]).exists(t, t.?key.orValue('') == '' "
+        f"|| t.key.startsWith({text(f'{CLAIMS_DRIVER}/')}))))",
         "configured": "variables.spec.?devices.?config.orValue([]).exists(c, "
         f"c.?opaque.?driver.orValue('') == {text(CLAIMS_DRIVER)})",
     }

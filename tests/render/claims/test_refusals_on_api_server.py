@@ -370,6 +370,30 @@ def test_refuses_admin_access(server: ApiServer) -> None:
         assert refusal == "Divvy's devices do not offer adminAccess; leave it out"
 
 
+@pytest.mark.parametrize(
+    "toleration",
+    [
+        {"operator": "Exists"},
+        {"operator": "Exists", "key": "divvy.gpu/unhealthy", "effect": "NoSchedule"},
+        {"operator": "Equal", "key": "divvy.gpu/profile-change", "value": "true"},
+    ],
+)
+@pytest.mark.parametrize("first_available", [False, True])
+def test_refuses_to_tolerate_our_taints(
+    server: ApiServer, toleration: dict[str, str], first_available: bool
+) -> None:
+    spec = claim("divvy-share", first_available=first_available)
+    (request,) = spec["devices"]["requests"]
+    asked = request["firstAvailable"][0] if first_available else request["exactly"]
+    asked["tolerations"] = [toleration]
+    assert made_by_hand(server, "ResourceClaim", spec, "default") == (
+        "tolerations of taints divvy.gpu/… are not accepted: such a device is failing, or about to "
+        "change"
+    )
+    asked["tolerations"] = [{"operator": "Exists", "key": "example.com/taint"}]
+    assert made_by_hand(server, "ResourceClaim", spec, "default") == ""
+
+
 def test_refuses_parameters(server: ApiServer) -> None:
     opaque = {"driver": "divvy.gpu", "parameters": {"apiVersion": "v1", "kind": "GpuConfig"}}
     spec = claim("divvy-share")
