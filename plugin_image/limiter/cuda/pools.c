@@ -27,11 +27,12 @@ EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream);
 EXPORT CUresult cuMemPoolCreate(CUpool *pool, const struct location_properties *properties);
 EXPORT CUresult cuMemPoolDestroy(CUpool pool);
 EXPORT CUresult cuMemPoolTrimTo(CUpool pool, size_t keep);
+EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device);
 
 CUresult cuDeviceGetDefaultMemPool(CUpool *pool, CUdevice device);
 CUresult cuDeviceSetMemPool(CUdevice device, CUpool pool);
 CUresult cuDeviceGetGraphMemAttribute(CUdevice device, int which, void *value);
-CUresult cuDeviceGraphMemTrim(CUdevice device);
+CUresult cuMemFree_v2(CUdeviceptr pointer);
 CUresult cuMemPoolSetAttribute(CUpool pool, int which, void *value);
 
 struct pool {
@@ -217,22 +218,48 @@ static bool reserve_growth(struct pool *pool, uint64_t bytes, uint64_t *growth)
     return false;
 }
 
-static CUresult within_limit(allocate_fn run, CUdeviceptr *pointer, size_t bytes, struct pool *pool, CUstream stream)
+/* A capture may refuse, or not take, what was allocated while there was none. */
+static void free_again(CUdeviceptr pointer, CUstream stream)
+{
+    if (CALL(cuMemFreeAsync, pointer, stream) == 0)
+        return;
+    int mode = captures_relax();
+    CALL(cuMemFree_v2, pointer);
+    captures_restore(mode);
+}
+
+/* What goes into a graph is charged when the graph is launched. Whether it did shows afterwards: the capture may
+ * have ended in between, by another thread. */
+static CUresult within_limit(allocate_fn run, CUdeviceptr *pointer, size_t bytes, struct pool *pool, CUstream stream,
+                             bool captures)
 {
     unsigned device = (unsigned)pool->device;
-    uint64_t limit = tenant_share(device)->memory, growth;
-    if (!reserve_growth(pool, bytes, &growth))
+    uint64_t limit = tenant_share(device)->memory, growth = 0;
+    settle(pool, 0);
+    if (!captures && !reserve_growth(pool, bytes, &growth))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = run(pointer, bytes, pool->handle, stream);
     uint64_t before = pool->charged + growth;
     settle(pool, growth);
     if (result != 0 || pool->charged <= before || account_used(device) <= limit)
         return result;
-    /* The unused parts did not fit together, and the pool grew beyond the limit: back. */
-    CALL(cuMemFreeAsync, *pointer, stream);
+    /* The unused parts did not fit together, or nothing was reserved, and the pool grew beyond the limit: back. */
+    free_again(*pointer, stream);
     give_up(device);
     account_count_refusal(device);
     return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Of a pool that this process has not made: the default one of a device, or one that is the current device's. */
+static int device_of(CUpool handle, int current)
+{
+    CUpool standard;
+    CUdevice count = 0;
+    CALL(cuDeviceGetCount, &count);
+    for (CUdevice ordinal = 0; ordinal < count; ordinal++)
+        if (CALL(cuDeviceGetDefaultMemPool, &standard, ordinal) == 0 && standard == handle)
+            return tenant_device(ordinal);
+    return current;
 }
 
 static CUresult allocate(allocate_fn run, CUdeviceptr *pointer, size_t bytes, CUpool handle, CUstream stream,
@@ -241,16 +268,18 @@ static CUresult allocate(allocate_fn run, CUdeviceptr *pointer, size_t bytes, CU
     CUdevice ordinal;
     bool of_device = pointer != NULL && bytes > 0 && CALL(cuCtxGetDevice, &ordinal) == 0;
     int device = of_device ? tenant_device(ordinal) : -1;
-    /* Into a graph: its memory is charged when the graph is launched. */
-    if (device < 0 || (!account_attached() && tenant_start() != 0) || stream_captures(into) ||
+    if (device < 0 || (!account_attached() && tenant_start() != 0) ||
         (handle == NULL && CALL(cuDeviceGetMemPool, &handle, ordinal) != 0))
         return run(pointer, bytes, handle, stream);
+    bool captures = stream_captures(into);
     pthread_mutex_lock(&lock);
-    struct pool *pool = add(handle, 0, device);
+    struct pool *pool = known(handle, 0);
+    if (pool == NULL)
+        pool = add(handle, 0, device_of(handle, device));
     CUresult result = pool == NULL           ? CUDA_ERROR_OUT_OF_MEMORY
                       : pool->ended          ? CUDA_ERROR_INVALID_VALUE
                       : pool->device == HOST ? run(pointer, bytes, handle, stream)
-                                             : within_limit(run, pointer, bytes, pool, stream);
+                                             : within_limit(run, pointer, bytes, pool, stream, captures);
     pthread_mutex_unlock(&lock);
     return result;
 }
@@ -389,6 +418,13 @@ EXPORT CUresult cuMemPoolDestroy(CUpool handle)
 EXPORT CUresult cuMemPoolTrimTo(CUpool pool, size_t keep)
 {
     CUresult result = CALL(cuMemPoolTrimTo, pool, keep);
+    pools_refresh();
+    return result;
+}
+
+EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device)
+{
+    CUresult result = CALL(cuDeviceGraphMemTrim, device);
     pools_refresh();
     return result;
 }
