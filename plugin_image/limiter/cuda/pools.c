@@ -32,6 +32,7 @@ EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device);
 CUresult cuDeviceGetDefaultMemPool(CUpool *pool, CUdevice device);
 CUresult cuDeviceSetMemPool(CUdevice device, CUpool pool);
 CUresult cuDeviceGetGraphMemAttribute(CUdevice device, int which, void *value);
+CUresult cuGraphUpload(CUgraphExec graph, CUstream stream);
 CUresult cuMemFree_v2(CUdeviceptr pointer);
 CUresult cuMemPoolSetAttribute(CUpool pool, int which, void *value);
 
@@ -206,16 +207,13 @@ static CUresult named_ptsz(CUdeviceptr *pointer, size_t bytes, CUpool pool, CUst
     return CALL(cuMemAllocFromPoolAsync_ptsz, pointer, bytes, pool, stream);
 }
 
-/* Reserve what the pool has to grow by: what it holds unused is charged already. */
+/* Reserve what the pool has to grow by: what it holds unused is charged already, also in a share that is full. */
 static bool reserve_growth(struct pool *pool, uint64_t bytes, uint64_t *growth)
 {
     settle(pool, 0);
     uint64_t taken = used(pool), unused = pool->charged > taken ? pool->charged - taken : 0;
     *growth = bytes > unused ? bytes - unused : 0;
-    if (reserve((unsigned)pool->device, *growth))
-        return true;
-    account_count_refusal((unsigned)pool->device);
-    return false;
+    return *growth == 0 || reserve((unsigned)pool->device, *growth);
 }
 
 /* A capture may refuse, or not take, what was allocated while there was none. */
@@ -236,8 +234,10 @@ static CUresult within_limit(allocate_fn run, CUdeviceptr *pointer, size_t bytes
     unsigned device = (unsigned)pool->device;
     uint64_t limit = tenant_share(device)->memory, growth = 0;
     settle(pool, 0);
-    if (!captures && !reserve_growth(pool, bytes, &growth))
+    if (!captures && !reserve_growth(pool, bytes, &growth)) {
+        account_count_refusal(device);
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     CUresult result = run(pointer, bytes, pool->handle, stream);
     uint64_t before = pool->charged + growth;
     settle(pool, growth);
@@ -284,19 +284,37 @@ static CUresult allocate(allocate_fn run, CUdeviceptr *pointer, size_t bytes, CU
     return result;
 }
 
+/* Nodes may use the same memory one after the other, or what an earlier launch of the graph has left. Only the
+ * driver knows, and says it when it has made room: what does not fit is given back before anything runs. */
+static bool fits_uploaded(struct pool *pool, CUgraphExec graph, CUstream stream)
+{
+    unsigned device = (unsigned)pool->device;
+    bool fits = !stream_captures(stream) && CALL(cuGraphUpload, graph, stream) == 0;
+    settle(pool, 0);
+    fits = fits && account_used(device) <= tenant_share(device)->memory;
+    if (!fits) {
+        trim(pool);
+        settle(pool, 0);
+    }
+    return fits;
+}
+
 CUresult pools_run_graph(CUdevice ordinal, uint64_t bytes, CUresult (*run)(CUgraphExec, CUstream), CUgraphExec graph,
                          CUstream stream)
 {
     int device = tenant_device(ordinal);
-    uint64_t growth;
+    uint64_t growth = 0;
     if (device < 0)
         return run(graph, stream);
     pthread_mutex_lock(&lock);
     struct pool *pool = add(NULL, ordinal, device);
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    if (pool != NULL && reserve_growth(pool, bytes, &growth)) {
+    bool reserved = pool != NULL && reserve_growth(pool, bytes, &growth);
+    if (reserved || (pool != NULL && fits_uploaded(pool, graph, stream))) {
         result = run(graph, stream);
-        settle(pool, growth);
+        settle(pool, reserved ? growth : 0);
+    } else {
+        account_count_refusal((unsigned)device);
     }
     pthread_mutex_unlock(&lock);
     return result;
