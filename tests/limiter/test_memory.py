@@ -330,6 +330,6 @@ print(taken(300), taken(1))
     process = tenant.start(script)
     assert line(process) == "0 0"
     (slot,) = tenant.figures.slots
-    write_beyond(tenant.account, {slot: (500 * MIB, *(0,) * 15)}, (0,) * 16)
+    write_beyond(tenant.account, {slot: (500 << 20, *(0,) * 15)}, (0,) * 16)
     tell(process)
     assert line(process) == "0 2"
