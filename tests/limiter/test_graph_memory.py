@@ -14,7 +14,7 @@ class Node(c.Structure):
     _fields_ += [('bytes', c.c_size_t), ('address', c.c_uint64)]
 AUTO_FREE = 1
 def chain(*steps):
-    '''A graph of nodes one after the other: MiB to allocate, or 0 to free what was last allocated.'''
+    '''A graph of nodes one after the other: MiB to allocate, 0 to free what was last allocated.'''
     graph, node, last = c.c_void_p(), c.c_void_p(), Node()
     cuda.call('cuGraphCreate', c.byref(graph), 0)
     for mib in steps:
