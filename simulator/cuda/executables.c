@@ -240,7 +240,19 @@ EXPORT CUresult cuGraphLaunch(CUgraphExec executable, CUstream handle)
     FINISH(result);
 }
 
-/* Gives the graph its memory before its first launch. */
+/* What an earlier launch left is the next one's again. */
+static uint64_t left_over(const struct cuda_executable *executable)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < executable->count && executable->auto_free; i++) {
+        const struct operation *operation = &executable->steps[i].operation;
+        if (operation->kind == OPERATION_ALLOCATE && graph_memory_is_live(operation->memory))
+            bytes += (graph_memory_size(operation->memory) + 511) / 512 * 512;
+    }
+    return bytes;
+}
+
+/* Gives the graph its memory before its launch. */
 EXPORT CUresult cuGraphUpload(CUgraphExec executable, CUstream handle)
 {
     WITH_CONTEXT(context);
@@ -249,7 +261,8 @@ EXPORT CUresult cuGraphUpload(CUgraphExec executable, CUstream handle)
         FINISH(CUDA_ERROR_INVALID_VALUE);
     if (stream == NULL)
         FINISH(CUDA_ERROR_INVALID_HANDLE);
-    FINISH(executable->has_memory ? graph_memory_expect(stream->context, most_memory(executable)) : 0);
+    uint64_t most = most_memory(executable), has = left_over(executable);
+    FINISH(executable->has_memory ? graph_memory_expect(stream->context, most > has ? most - has : 0) : 0);
 }
 
 PER_THREAD(cuGraphInstantiateWithParams, _ptsz,

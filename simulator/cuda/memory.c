@@ -175,8 +175,10 @@ void memory_drop_module(CUmodule module)
 void memory_drop_context(CUcontext context)
 {
     for (size_t i = count; i > 0; i--)
-        if (table[i - 1].context == context)
+        if (table[i - 1].context == context) {
+            pool_lose(&table[i - 1]);
             memory_drop(&table[i - 1]);
+        }
 }
 
 EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)

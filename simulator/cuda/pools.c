@@ -111,6 +111,16 @@ bool pool_take_back(struct allocation *one)
     return true;
 }
 
+/* Memory that ends with its context. */
+void pool_lose(struct allocation *one)
+{
+    if (one->pool == NULL)
+        return;
+    one->pool->reserved -= size_in_pool(one);
+    if (one->kind != MEMORY_CACHED)
+        one->pool->used -= size_in_pool(one);
+}
+
 static void count(CUmemoryPool pool, uint64_t reserved, uint64_t used)
 {
     pool->reserved += reserved;

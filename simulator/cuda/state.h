@@ -125,6 +125,7 @@ struct allocation *memory_each(size_t at); /* NULL behind the last */
 /* pools.c */
 void pools_trim(const struct device *device); /* to what their thresholds let them keep */
 bool pool_take_back(struct allocation *one);
+void pool_lose(struct allocation *one);
 bool pools_give_up(const struct device *device); /* whether anything came free */
 
 /* graph_memory.c */

@@ -25,8 +25,8 @@ struct access {
 struct handle {
     uint64_t number, size;
     struct properties properties;
-    unsigned users; /* its owner, and each map */
-    bool released;
+    unsigned users; /* its owners, and each map */
+    unsigned owners; /* who is to release it; a map may give another */
     int file;
     struct handle *next;
 };
@@ -50,7 +50,7 @@ static uint64_t last_number = 0x1000;
 static struct handle *find(uint64_t number)
 {
     struct handle *handle = handles;
-    while (handle != NULL && (handle->number != number || handle->released))
+    while (handle != NULL && (handle->number != number || handle->owners == 0))
         handle = handle->next;
     return handle;
 }
@@ -85,7 +85,7 @@ static CUresult add(struct handle value, CUmemGenericAllocationHandle *number)
     if (handle == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *handle = value;
-    handle->users = 1;
+    handle->users = handle->owners = 1;
     handle->number = *number = ++last_number;
     handle->next = handles;
     handles = handle;
@@ -156,7 +156,7 @@ EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle number)
     if (result == 0 && handle == NULL)
         result = CUDA_ERROR_INVALID_VALUE;
     if (result == 0) {
-        handle->released = true;
+        handle->owners--;
         leave(handle);
     }
     FINISH(result);
@@ -320,10 +320,13 @@ EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *number
     driver_lock();
     CUresult result = driver_ready();
     struct map *map = map_within((uint64_t)(uintptr_t)address, 1);
-    if (result == 0 && (number == NULL || map == NULL || map->handle->released))
+    if (result == 0 && (number == NULL || map == NULL))
         result = CUDA_ERROR_INVALID_VALUE;
-    if (result == 0)
+    if (result == 0) {
+        map->handle->users++;
+        map->handle->owners++;
         *number = map->handle->number;
+    }
     FINISH(result);
 }
 

@@ -311,3 +311,25 @@ print(cuda.memory()[0] // MIB, tried(lambda: cuda.allocate(500 * MIB)), flush=Tr
     tell(process)
     assert line(process) == "450 2"
     assert tenant.figures.used[0] == 550 << 20
+
+
+def test_a_share_that_is_full_uses_what_its_pools_have(tenants):
+    """What NVML sees beyond the limit takes nothing away that was given."""
+    tenant = tenants(1000)
+    script = PREPARE + (
+        """
+def taken(mib):
+    return cuda.code('cuMemAllocAsync', c.byref(at), c.c_size_t(mib * MIB), None)
+cuda.allocate(500 * MIB)
+cuda.call('cuMemPoolSetAttribute', pool, 4, c.byref(c.c_uint64(2**64 - 1)))
+print(taken(300), cuda.code('cuMemFreeAsync', at, None), flush=True)
+sys.stdin.readline()
+print(taken(300), taken(1))
+"""
+    )
+    process = tenant.start(script)
+    assert line(process) == "0 0"
+    (slot,) = tenant.figures.slots
+    write_beyond(tenant.account, {slot: (500 << 20, *(0,) * 15)}, (0,) * 16)
+    tell(process)
+    assert line(process) == "0 2"

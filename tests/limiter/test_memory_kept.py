@@ -81,6 +81,68 @@ print(cuda.memory()[0] // MIB)
     assert tenants(100).run(script).split() == ["100", "100"]
 
 
+def test_a_pool_is_charged_to_its_own_gpu(tenants):
+    """Whoever names a pool of another GPU gets nothing from it, and changes nothing."""
+    script = _POOL + (
+        """
+cuda.call('cuDeviceGetDefaultMemPool', c.byref(pool), 1)
+def take(size):
+    return cuda.code('cuMemAllocFromPoolAsync', c.byref(at), c.c_size_t(size), pool, None)
+print(take(8))
+cuda.context(1)
+print(take(600 * MIB), take(60 * MIB), cuda.memory()[0] // MIB)
+"""
+    )
+    assert tenants(1000, 100).run(script).splitlines() == ["101", "2 0 40"]
+
+
+def test_a_pool_gives_up_what_ends_with_a_context(tenants):
+    """Other processes of the share need not wait for this one's next call."""
+    tenant = tenants(1000)
+    script = _POOL + (
+        """
+made = cuda.context()
+cuda.call('cuMemAllocAsync', c.byref(at), c.c_size_t(600 * MIB), None)
+cuda.call('cuCtxDestroy_v2', made)
+print('ended', flush=True); sys.stdin.readline()
+"""
+    )
+    assert line(tenant.start(script)) == "ended"
+    assert tenant.figures.used[0] == 0
+
+
+_RACE = (
+    _POOL
+    + """
+import threading
+stream, current, ended = cuda.stream(1), c.c_void_p(), False
+cuda.call('cuCtxGetCurrent', c.byref(current))
+def capture():
+    graph = c.c_void_p()
+    cuda.call('cuCtxSetCurrent', current)
+    while not ended:
+        cuda.code('cuStreamBeginCapture_v2', stream, 2)
+        if cuda.code('cuStreamEndCapture', stream, c.byref(graph)) == 0:
+            cuda.call('cuGraphDestroy', graph)
+thread = threading.Thread(target=capture)
+thread.start()
+allocate = cuda.library.cuMemAllocAsync
+for _ in range(200_000):
+    allocate(c.byref(at), c.c_size_t(600 * MIB), stream)
+ended = True
+thread.join()
+print('ended', flush=True); sys.stdin.readline()
+"""
+)
+
+
+def test_captures_that_begin_and_end_meanwhile_get_no_allocation_round_the_limit(tenants, driver):
+    tenant = tenants(1000)
+    assert line(tenant.start(_RACE)) == "ended"
+    assert driver.used_mib()[0] <= 1000
+    assert tenant.figures.used[0] <= 1000 * MIB
+
+
 _MODULE = """
 def ptx(variables):
     return '.version 7.0\\n.target sm_70\\n.address_size 64\\n' + variables
@@ -100,6 +162,57 @@ print(cuda.memory()[0] // MIB, tried(lambda: loaded(600 * MIB)))
 """
     )
     assert tenants(1000).run(script).splitlines() == ["400 2", "1000 0"]
+
+
+_LIBRARY = _MODULE + (
+    """
+module = c.c_void_p()
+image = ptx(''.join(f'.global .b8 field{i}[{30 * MIB}];\\n' for i in range(20))).encode()
+def library():
+    made = c.c_void_p()
+    cuda.call('cuLibraryLoadData', c.byref(made), image, None, None, 0, None, None, 0)
+    return made
+def left():
+    return cuda.memory()[0] // MIB
+"""
+)
+
+
+def test_a_library_is_charged_before_there_is_a_context(tenants):
+    script = _LIBRARY + (
+        """
+cuda.init()
+first = library()
+print(tried(library))
+cuda.context()
+cuda.call('cuLibraryGetModule', c.byref(module), first)
+print(left())
+cuda.call('cuLibraryUnload', first)
+print(left(), tried(library))
+"""
+    )
+    assert tenants(1000).run(script, context=False).splitlines() == ["2", "400", "1000 0"]
+
+
+def test_a_library_is_charged_on_every_gpu_beyond_the_end_of_a_context(tenants):
+    script = _LIBRARY + (
+        """
+made = cuda.context()
+first = library()
+cuda.call('cuCtxDestroy_v2', made)
+print(left())
+cuda.context(1)
+print(left(), tried(library))
+cuda.call('cuLibraryUnload', first)
+print(left())
+"""
+    )
+    assert tenants(1000, 1000).run(script).splitlines() == ["400", "400 2", "1000"]
+
+
+def test_a_library_that_one_gpu_has_no_room_for_is_charged_on_none(tenants):
+    script = _LIBRARY + "print(tried(library), left())\n"
+    assert tenants(1000, 500).run(script) == "2 1000"
 
 
 def test_a_share_that_is_full_loads_no_module_and_makes_no_context(tenants):
@@ -250,3 +363,21 @@ print(cuda.memory()[0] // MIB)
 """
     out = tenants(1000).run(script, context=False)
     assert out.splitlines() == ["400 2", "1000"]
+
+
+def test_a_handle_that_a_map_gave_again_is_charged_until_its_last_release(tenants):
+    script = PREPARE + (
+        """
+again, address, zero, SIZE = c.c_uint64(), c.c_uint64(), c.c_uint64(0), c.c_size_t(600 * MIB)
+cuda.call('cuMemCreate', c.byref(at), SIZE, c.byref(there), zero)
+cuda.call('cuMemAddressReserve', c.byref(address), SIZE, zero, zero, zero)
+cuda.call('cuMemMap', address, SIZE, zero, at, zero)
+cuda.call('cuMemRelease', at)
+cuda.call('cuMemRetainAllocationHandle', c.byref(again), c.c_void_p(address.value))
+cuda.call('cuMemUnmap', address, SIZE)
+print(cuda.memory()[0] // MIB)
+cuda.call('cuMemRelease', again)
+print(cuda.memory()[0] // MIB)
+"""
+    )
+    assert tenants(1000).run(script).splitlines() == ["400", "1000"]

@@ -15,7 +15,7 @@ TIMED += ("page_that_lies", "comes_back", "waits_a_second")
 
 def test_the_limiter_under_the_sanitizers(tmp_path):
     files = ("test_memory.py", "test_memory_kept.py", "test_oversubscription.py", "test_nvml.py")
-    files += ("test_gate.py", "test_streams.py", "test_forks.py")
+    files += ("test_graph_memory.py", "test_gate.py", "test_streams.py", "test_forks.py")
     build = build_limiter(tmp_path, "asan")
     run_sanitized(
         [Path(__file__).with_name(one) for one in files], TIMED, DIVVY_LIMITER_BUILD=str(build)

@@ -140,6 +140,16 @@ def test_pools_of_a_programs_own(gpu):
         allocate_async(gpu, 1 << 40)
 
 
+def test_a_pool_loses_what_ends_with_a_context(gpu):
+    pool, made = c.c_void_p(), gpu.context()
+    gpu.call("cuDeviceGetDefaultMemPool", c.byref(pool), 0)
+    allocate_async(gpu, MIB)
+    gpu.call("cuMemFreeAsync", c.c_uint64(allocate_async(gpu, MIB)), None)
+    assert (attribute(gpu, pool, RESERVED), attribute(gpu, pool, USED)) == (2 * MIB, MIB)
+    gpu.call("cuCtxDestroy_v2", made)
+    assert (attribute(gpu, pool, RESERVED), attribute(gpu, pool, USED)) == (0, 0)
+
+
 def test_handles_mapped_side_by_side(gpu):
     before, address, handles = gpu.memory()[0], c.c_uint64(), []
     properties = Properties(type=1, place=DEVICE)
@@ -172,6 +182,24 @@ def test_handles_mapped_side_by_side(gpu):
     gpu.call("cuMemUnmap", address, c.c_size_t(2 * GRANULE))
     assert used(gpu, before) == 0
     gpu.call("cuMemAddressFree", address, c.c_size_t(4 * GRANULE))
+
+
+def test_a_map_gives_its_handle_to_another_owner(gpu):
+    """Each has to release it, and the map keeps it for those to come."""
+    before, address, handle, again = gpu.memory()[0], c.c_uint64(), c.c_uint64(), c.c_uint64()
+    zero, size = c.c_uint64(0), c.c_size_t(GRANULE)
+    properties = Properties(type=1, place=DEVICE)
+    gpu.call("cuMemCreate", c.byref(handle), size, c.byref(properties), zero)
+    gpu.call("cuMemAddressReserve", c.byref(address), size, zero, zero, zero)
+    gpu.call("cuMemMap", address, size, zero, handle, zero)
+    gpu.call("cuMemRelease", handle)
+    gpu.call("cuMemRetainAllocationHandle", c.byref(again), c.c_void_p(address.value))
+    gpu.call("cuMemUnmap", address, size)
+    assert used(gpu, before) == GRANULE
+    gpu.call("cuMemRelease", again)
+    assert used(gpu, before) == 0
+    with fails(codes.INVALID_VALUE):
+        gpu.call("cuMemRelease", again)
 
 
 def test_handles_that_are_refused(gpu):

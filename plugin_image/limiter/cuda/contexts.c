@@ -108,12 +108,19 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(void **context, CUdevice device)
     return result;
 }
 
+/* Pools may have had memory in it. */
+static void end_charges(const void *context)
+{
+    charges_end(context);
+    pools_refresh();
+}
+
 static CUresult destroy(CUresult (*run)(void *), void *context)
 {
     gates_forget(context);
     CUresult result = run(context);
     if (result == 0)
-        charges_end(context);
+        end_charges(context);
     return result;
 }
 
@@ -154,7 +161,7 @@ static CUresult end_primary(CUresult (*run)(CUdevice), CUdevice device, bool who
         gates_forget(context);
     CUresult result = run(device);
     if (result == 0 && context != NULL && (whoever_uses_it || !is_active(device)))
-        charges_end(context);
+        end_charges(context);
     pthread_mutex_unlock(&lock);
     return result;
 }

@@ -56,8 +56,7 @@ void graphs_in_child(void)
     executables = NULL;
 }
 
-/* All of it, although nodes may use the same memory one after the other: what they share is the driver's to
- * say, and it says it after the launch. */
+/* All of it, although nodes may use the same memory one after the other: what they share is the driver's to say. */
 static void add_memory(CUgraph graph, struct executable *executable, unsigned depth)
 {
     size_t count = 0;
@@ -164,13 +163,18 @@ static CUresult run(CUresult (*driver)(CUgraphExec, CUstream), CUgraphExec graph
                                    : driver(graph, stream);
 }
 
-static CUresult launch(CUresult (*driver)(CUgraphExec, CUstream), CUgraphExec graph, CUstream stream, CUstream into)
+static CUresult launch(CUresult (*driver)(CUgraphExec, CUstream), CUgraphExec graph, CUstream stream)
 {
-    struct gate *gate = gate_pass(into);
+    struct gate *gate = gate_pass(stream);
     CUresult result = run(driver, graph, stream);
     if (gate != NULL)
-        gate_passed(gate, into);
+        gate_passed(gate, stream);
     return result;
+}
+
+static CUstream per_thread(CUstream stream)
+{
+    return stream == NULL ? PER_THREAD : stream;
 }
 
 #define DRIVERS(name)                                             \
@@ -186,12 +190,12 @@ DRIVERS(cuGraphUpload_ptsz)
 
 EXPORT CUresult cuGraphLaunch(CUgraphExec graph, CUstream stream)
 {
-    return launch(driver_cuGraphLaunch, graph, stream, stream);
+    return launch(driver_cuGraphLaunch, graph, stream);
 }
 
 EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec graph, CUstream stream)
 {
-    return launch(driver_cuGraphLaunch_ptsz, graph, stream, stream == NULL ? PER_THREAD : stream);
+    return launch(driver_cuGraphLaunch_ptsz, graph, per_thread(stream));
 }
 
 EXPORT CUresult cuGraphUpload(CUgraphExec graph, CUstream stream)
@@ -201,5 +205,5 @@ EXPORT CUresult cuGraphUpload(CUgraphExec graph, CUstream stream)
 
 EXPORT CUresult cuGraphUpload_ptsz(CUgraphExec graph, CUstream stream)
 {
-    return run(driver_cuGraphUpload_ptsz, graph, stream);
+    return run(driver_cuGraphUpload_ptsz, graph, per_thread(stream));
 }

@@ -51,85 +51,164 @@ static uint64_t cubin_bytes(const char *image, size_t length)
     return all;
 }
 
-/* The width of a type such as .b8 or .f32. */
-static uint64_t width_of(const char *word, size_t length)
+struct text { /* PTX that is left to read */
+    const char *at, *end;
+};
+
+struct token { /* a directive with its dot, a word, or a mark */
+    const char *at;
+    size_t length;
+};
+
+static bool is_of_word(char c)
 {
-    uint64_t bits = 0;
-    if (length < 3 || word[0] != '.' || strchr("busf", word[1]) == NULL)
+    return isalnum((unsigned char)c) || c == '_' || c == '$' || c == '%';
+}
+
+static bool skip_to(struct text *text, const char *mark)
+{
+    size_t length = strlen(mark);
+    while ((size_t)(text->end - text->at) >= length && strncmp(text->at, mark, length) != 0)
+        text->at++;
+    bool is_there = (size_t)(text->end - text->at) >= length;
+    text->at = is_there ? text->at + length : text->end;
+    return is_there;
+}
+
+static void skip_space(struct text *text)
+{
+    while (text->at < text->end) {
+        size_t left = (size_t)(text->end - text->at);
+        if (left >= 2 && strncmp(text->at, "//", 2) == 0) {
+            skip_to(text, "\n");
+        } else if (left >= 2 && strncmp(text->at, "/*", 2) == 0) {
+            text->at += 2;
+            skip_to(text, "*/");
+        } else if (*text->at == '"') {
+            text->at++;
+            skip_to(text, "\"");
+        } else if (isspace((unsigned char)*text->at)) {
+            text->at++;
+        } else {
+            return;
+        }
+    }
+}
+
+/* Directives may follow each other without a space; "ld.global.u32" is a word. */
+static bool next_token(struct text *text, struct token *token)
+{
+    skip_space(text);
+    if (text->at == text->end)
+        return false;
+    token->at = text->at;
+    bool mark = *text->at != '.' && !is_of_word(*text->at);
+    bool dots = !mark && *text->at != '.' && !isdigit((unsigned char)*text->at);
+    text->at++;
+    while (text->at < text->end && !mark && (is_of_word(*text->at) || (dots && *text->at == '.')))
+        text->at++;
+    token->length = (size_t)(text->at - token->at);
+    return true;
+}
+
+static bool is(const struct token *token, const char *word)
+{
+    return token->length == strlen(word) && strncmp(token->at, word, token->length) == 0;
+}
+
+static uint64_t number_of(const char **at, const char *end)
+{
+    unsigned base = 10;
+    uint64_t value = 0;
+    if (end - *at > 2 && **at == '0' && strchr("xXbB", (*at)[1]) != NULL) {
+        base = ((*at)[1] | 0x20) == 'x' ? 16 : 2;
+        *at += 2;
+    } else if (end - *at > 1 && **at == '0') {
+        base = 8;
+    }
+    for (; *at < end && isxdigit((unsigned char)**at); (*at)++) {
+        unsigned digit = isdigit((unsigned char)**at) ? (unsigned)(**at - '0') : (unsigned)(**at | 0x20) - 'a' + 10;
+        if (digit >= base)
+            break;
+        value = sum(product(value, base), digit);
+    }
+    return value;
+}
+
+/* Bytes of a type such as .b8, .f32 or .f16x2; 0 for what is none. */
+static uint64_t width_of(const struct token *token)
+{
+    const char *at = token->at + 1, *end = token->at + token->length;
+    while (at < end && strchr("busf", *at) != NULL)
+        at++;
+    if (*token->at != '.' || at == token->at + 1 || at == end)
         return 0;
-    for (size_t i = 2; i < length; i++) {
-        if (!isdigit((unsigned char)word[i]))
-            return 0;
-        bits = bits * 10 + (uint64_t)(word[i] - '0');
+    uint64_t bits = number_of(&at, end);
+    if (at < end && *at == 'x') {
+        at++;
+        bits = product(bits, number_of(&at, end));
     }
-    return bits <= 128 ? bits / 8 : 0;
+    return at == end && bits <= 128 ? bits / 8 : 0;
 }
 
-/* "[2][3]" as 6; the number of elements of one without brackets is 1. */
-static uint64_t elements(const char **at, const char *end)
+/* "[2][3]" as 6, from behind the first bracket on. */
+static uint64_t elements(struct text *text)
 {
-    uint64_t all = 1;
-    for (; *at < end && **at == '['; (*at)++) {
-        uint64_t count = 0;
-        while (++*at < end && **at != ']')
-            if (isdigit((unsigned char)**at))
-                count = sum(product(count, 10), (uint64_t)(**at - '0'));
-        all = product(all, count);
-    }
-    return all;
+    uint64_t count = 0;
+    struct token token;
+    while (next_token(text, &token) && !is(&token, "]"))
+        if (isdigit((unsigned char)*token.at))
+            count = number_of(&token.at, token.at + token.length);
+    return count;
 }
 
-/* One declaration behind its ".global", up to its ';' or its values: ".align 4 .b8 name[100], other[4];" */
-static uint64_t declared(const char **at, const char *end)
+/* The values of a variable, up to what follows it. */
+static bool skip_values(struct text *text, struct token *token)
 {
-    uint64_t width = 0, vector = 1, all = 0;
-    bool after_name = false;
-    while (*at < end && **at != ';' && **at != '=' && **at != '\0') {
-        const char *word = *at;
-        if (**at == '[') {
-            uint64_t many = product(width * vector, elements(at, end));
-            if (after_name && all != UINT64_MAX)
-                all -= width * vector; /* it was taken for one */
-            all = sum(all, many);
-            after_name = false;
-            continue;
+    unsigned depth = 0;
+    while (next_token(text, token)) {
+        if (depth == 0 && (is(token, ",") || is(token, ";")))
+            return true;
+        depth += is(token, "{");
+        depth -= depth > 0 && is(token, "}");
+    }
+    return false;
+}
+
+/* One declaration behind its ".global": ".align 4 .b8 name[100], other[4] = {1, 2, 3, 4};" */
+static uint64_t declared(struct text *text)
+{
+    uint64_t width = 0, vector = 1, all = 0, variable = 0;
+    struct token token;
+    while (next_token(text, &token)) {
+        if (is(&token, "=") && !skip_values(text, &token))
+            break;
+        if (is(&token, ";"))
+            break;
+        if (is(&token, "[")) {
+            variable = product(variable, elements(text));
+        } else if (is(&token, ".v2") || is(&token, ".v4")) {
+            vector = (uint64_t)(token.at[2] - '0');
+        } else if (width_of(&token) > 0) {
+            width = width_of(&token);
+        } else if (is_of_word(*token.at) && !isdigit((unsigned char)*token.at)) {
+            all = sum(all, variable);
+            variable = width * vector;
         }
-        while (*at < end && (isalnum((unsigned char)**at) || strchr("._$%", **at) != NULL) && **at != '\0')
-            (*at)++;
-        size_t length = (size_t)(*at - word);
-        if (length == 0) {
-            (*at)++;
-        } else if (width_of(word, length) > 0) {
-            width = width_of(word, length);
-        } else if (length == 3 && word[0] == '.' && word[1] == 'v' && isdigit((unsigned char)word[2])) {
-            vector = (uint64_t)(word[2] - '0');
-        } else if (word[0] != '.' && !isdigit((unsigned char)word[0])) {
-            all = sum(all, width * vector);
-            after_name = true;
-        }
     }
-    return all;
-}
-
-static bool begins(const char *at, const char *end, const char *word)
-{
-    size_t length = strlen(word);
-    return (size_t)(end - at) > length && strncmp(at, word, length) == 0 && isspace((unsigned char)at[length]);
+    return sum(all, variable);
 }
 
 static uint64_t ptx_bytes(const char *text, size_t length)
 {
     uint64_t all = 0;
-    const char *end = text + length;
-    for (const char *at = text; at < end; at++) {
-        bool first = at == text || isspace((unsigned char)at[-1]) || at[-1] == ';' || at[-1] == '}';
-        if (*at != '.' || !first)
-            continue;
-        bool global = begins(at, end, ".global");
-        if (!global && !begins(at, end, ".const"))
-            continue;
-        at += global ? 7 : 6;
-        all = sum(all, declared(&at, end));
+    struct text left = {text, text + length};
+    struct token token;
+    while (next_token(&left, &token)) {
+        if (is(&token, ".ptr")) /* a parameter that points there */
+            next_token(&left, &token);
+        else if (is(&token, ".global") || is(&token, ".const"))
+            all = sum(all, declared(&left));
     }
     return all;
 }

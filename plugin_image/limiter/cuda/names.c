@@ -53,6 +53,7 @@ static const struct name {
     PLAIN(cuMemPoolCreate, cuMemPoolCreate),
     PLAIN(cuMemPoolDestroy, cuMemPoolDestroy),
     PLAIN(cuMemPoolTrimTo, cuMemPoolTrimTo),
+    PLAIN(cuDeviceGraphMemTrim, cuDeviceGraphMemTrim),
     PLAIN(cuMemCreate, cuMemCreate),
     PLAIN(cuMemRelease, cuMemRelease),
     PLAIN(cuMemRetainAllocationHandle, cuMemRetainAllocationHandle),

@@ -27,11 +27,13 @@ EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream);
 EXPORT CUresult cuMemPoolCreate(CUpool *pool, const struct location_properties *properties);
 EXPORT CUresult cuMemPoolDestroy(CUpool pool);
 EXPORT CUresult cuMemPoolTrimTo(CUpool pool, size_t keep);
+EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device);
 
 CUresult cuDeviceGetDefaultMemPool(CUpool *pool, CUdevice device);
 CUresult cuDeviceSetMemPool(CUdevice device, CUpool pool);
 CUresult cuDeviceGetGraphMemAttribute(CUdevice device, int which, void *value);
-CUresult cuDeviceGraphMemTrim(CUdevice device);
+CUresult cuGraphUpload(CUgraphExec graph, CUstream stream);
+CUresult cuMemFree_v2(CUdeviceptr pointer);
 CUresult cuMemPoolSetAttribute(CUpool pool, int which, void *value);
 
 struct pool {
@@ -205,34 +207,59 @@ static CUresult named_ptsz(CUdeviceptr *pointer, size_t bytes, CUpool pool, CUst
     return CALL(cuMemAllocFromPoolAsync_ptsz, pointer, bytes, pool, stream);
 }
 
-/* Reserve what the pool has to grow by: what it holds unused is charged already. */
+/* Reserve what the pool has to grow by: what it holds unused is charged already, also in a share that is full. */
 static bool reserve_growth(struct pool *pool, uint64_t bytes, uint64_t *growth)
 {
     settle(pool, 0);
     uint64_t taken = used(pool), unused = pool->charged > taken ? pool->charged - taken : 0;
     *growth = bytes > unused ? bytes - unused : 0;
-    if (reserve((unsigned)pool->device, *growth))
-        return true;
-    account_count_refusal((unsigned)pool->device);
-    return false;
+    return *growth == 0 || reserve((unsigned)pool->device, *growth);
 }
 
-static CUresult within_limit(allocate_fn run, CUdeviceptr *pointer, size_t bytes, struct pool *pool, CUstream stream)
+/* A capture may refuse, or not take, what was allocated while there was none. */
+static void free_again(CUdeviceptr pointer, CUstream stream)
+{
+    if (CALL(cuMemFreeAsync, pointer, stream) == 0)
+        return;
+    int mode = captures_relax();
+    CALL(cuMemFree_v2, pointer);
+    captures_restore(mode);
+}
+
+/* What goes into a graph is charged when the graph is launched. Whether it did shows afterwards: the capture may
+ * have ended in between, by another thread. */
+static CUresult within_limit(allocate_fn run, CUdeviceptr *pointer, size_t bytes, struct pool *pool, CUstream stream,
+                             bool captures)
 {
     unsigned device = (unsigned)pool->device;
-    uint64_t limit = tenant_share(device)->memory, growth;
-    if (!reserve_growth(pool, bytes, &growth))
+    uint64_t limit = tenant_share(device)->memory, growth = 0;
+    settle(pool, 0);
+    if (!captures && !reserve_growth(pool, bytes, &growth)) {
+        account_count_refusal(device);
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     CUresult result = run(pointer, bytes, pool->handle, stream);
     uint64_t before = pool->charged + growth;
     settle(pool, growth);
     if (result != 0 || pool->charged <= before || account_used(device) <= limit)
         return result;
-    /* The unused parts did not fit together, and the pool grew beyond the limit: back. */
-    CALL(cuMemFreeAsync, *pointer, stream);
+    /* The unused parts did not fit together, or nothing was reserved, and the pool grew beyond the limit: back. */
+    free_again(*pointer, stream);
     give_up(device);
     account_count_refusal(device);
     return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Of a pool that this process has not made: the default one of a device, or one that is the current device's. */
+static int device_of(CUpool handle, int current)
+{
+    CUpool standard;
+    CUdevice count = 0;
+    CALL(cuDeviceGetCount, &count);
+    for (CUdevice ordinal = 0; ordinal < count; ordinal++)
+        if (CALL(cuDeviceGetDefaultMemPool, &standard, ordinal) == 0 && standard == handle)
+            return tenant_device(ordinal);
+    return current;
 }
 
 static CUresult allocate(allocate_fn run, CUdeviceptr *pointer, size_t bytes, CUpool handle, CUstream stream,
@@ -241,33 +268,53 @@ static CUresult allocate(allocate_fn run, CUdeviceptr *pointer, size_t bytes, CU
     CUdevice ordinal;
     bool of_device = pointer != NULL && bytes > 0 && CALL(cuCtxGetDevice, &ordinal) == 0;
     int device = of_device ? tenant_device(ordinal) : -1;
-    /* Into a graph: its memory is charged when the graph is launched. */
-    if (device < 0 || (!account_attached() && tenant_start() != 0) || stream_captures(into) ||
+    if (device < 0 || (!account_attached() && tenant_start() != 0) ||
         (handle == NULL && CALL(cuDeviceGetMemPool, &handle, ordinal) != 0))
         return run(pointer, bytes, handle, stream);
+    bool captures = stream_captures(into);
     pthread_mutex_lock(&lock);
-    struct pool *pool = add(handle, 0, device);
+    struct pool *pool = known(handle, 0);
+    if (pool == NULL)
+        pool = add(handle, 0, device_of(handle, device));
     CUresult result = pool == NULL           ? CUDA_ERROR_OUT_OF_MEMORY
                       : pool->ended          ? CUDA_ERROR_INVALID_VALUE
                       : pool->device == HOST ? run(pointer, bytes, handle, stream)
-                                             : within_limit(run, pointer, bytes, pool, stream);
+                                             : within_limit(run, pointer, bytes, pool, stream, captures);
     pthread_mutex_unlock(&lock);
     return result;
+}
+
+/* Nodes may use the same memory one after the other, or what an earlier launch of the graph has left. Only the
+ * driver knows, and says it when it has made room: what does not fit is given back before anything runs. */
+static bool fits_uploaded(struct pool *pool, CUgraphExec graph, CUstream stream)
+{
+    unsigned device = (unsigned)pool->device;
+    bool fits = !stream_captures(stream) && CALL(cuGraphUpload, graph, stream) == 0;
+    settle(pool, 0);
+    fits = fits && account_used(device) <= tenant_share(device)->memory;
+    if (!fits) {
+        trim(pool);
+        settle(pool, 0);
+    }
+    return fits;
 }
 
 CUresult pools_run_graph(CUdevice ordinal, uint64_t bytes, CUresult (*run)(CUgraphExec, CUstream), CUgraphExec graph,
                          CUstream stream)
 {
     int device = tenant_device(ordinal);
-    uint64_t growth;
+    uint64_t growth = 0;
     if (device < 0)
         return run(graph, stream);
     pthread_mutex_lock(&lock);
     struct pool *pool = add(NULL, ordinal, device);
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    if (pool != NULL && reserve_growth(pool, bytes, &growth)) {
+    bool reserved = pool != NULL && reserve_growth(pool, bytes, &growth);
+    if (reserved || (pool != NULL && fits_uploaded(pool, graph, stream))) {
         result = run(graph, stream);
-        settle(pool, growth);
+        settle(pool, reserved ? growth : 0);
+    } else {
+        account_count_refusal((unsigned)device);
     }
     pthread_mutex_unlock(&lock);
     return result;
@@ -389,6 +436,13 @@ EXPORT CUresult cuMemPoolDestroy(CUpool handle)
 EXPORT CUresult cuMemPoolTrimTo(CUpool pool, size_t keep)
 {
     CUresult result = CALL(cuMemPoolTrimTo, pool, keep);
+    pools_refresh();
+    return result;
+}
+
+EXPORT CUresult cuDeviceGraphMemTrim(CUdevice device)
+{
+    CUresult result = CALL(cuDeviceGraphMemTrim, device);
     pools_refresh();
     return result;
 }

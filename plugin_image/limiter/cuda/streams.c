@@ -19,13 +19,13 @@ CUresult cuStreamIsCapturing(CUstream stream, int *status);
 CUresult cuThreadExchangeStreamCaptureMode(int *mode);
 
 /* What we ask the driver for is no part of anybody's capture, and spoils none. */
-static int relax(void)
+int captures_relax(void)
 {
     int mode = MODE_RELAXED;
     return CALL(cuThreadExchangeStreamCaptureMode, &mode) == 0 ? mode : -1;
 }
 
-static void restore(int mode)
+void captures_restore(int mode)
 {
     if (mode >= 0)
         CALL(cuThreadExchangeStreamCaptureMode, &mode);
@@ -90,11 +90,11 @@ static struct mark *mark_of(struct streams *streams, CUstream stream)
 void streams_record(struct streams *streams, CUstream stream)
 {
     pthread_mutex_lock(&streams->lock);
-    int mode = relax();
+    int mode = captures_relax();
     struct mark *mark = mark_of(streams, stream);
     if (mark != NULL)
         mark->recorded = CALL(cuEventRecord, mark->event, stream) == 0 && !stream_captures(stream);
-    restore(mode);
+    captures_restore(mode);
     pthread_mutex_unlock(&streams->lock);
 }
 
@@ -102,7 +102,7 @@ bool streams_done(struct streams *streams, uint64_t waited)
 {
     bool done = true;
     pthread_mutex_lock(&streams->lock);
-    int mode = relax();
+    int mode = captures_relax();
     for (unsigned i = 0; i < streams->count && done; i++) {
         struct mark *mark = &streams->mark[i];
         if (query(mark))
@@ -114,7 +114,7 @@ bool streams_done(struct streams *streams, uint64_t waited)
             mark->patience = mark->patience / 2 > QUANTUM ? mark->patience / 2 : QUANTUM;
         }
     }
-    restore(mode);
+    captures_restore(mode);
     pthread_mutex_unlock(&streams->lock);
     return done;
 }

@@ -31,6 +31,10 @@ struct streams {
 /* Whether a launch into a stream only goes into a graph, or is refused for a capture's sake. */
 bool stream_captures(CUstream stream);
 
+/* Around calls of ours that no capture of the program is to see; the end gets what the beginning gave. */
+int captures_relax(void);
+void captures_restore(int mode);
+
 /* Put an event behind what the calling thread has just launched. */
 void streams_record(struct streams *streams, CUstream stream);
 

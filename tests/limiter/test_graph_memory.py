@@ -1,0 +1,91 @@
+"""Graphs that allocate: what the driver keeps for them is charged, no more and no later."""
+
+from __future__ import annotations
+
+from tests.limiter.tenant import line, tell
+from tests.limiter.test_memory import PREPARE
+
+MIB = 1 << 20
+_GRAPHS = PREPARE + (
+    """
+class Node(c.Structure):
+    _fields_ = [('type', c.c_int), ('handles', c.c_int), ('place', c.c_int), ('device', c.c_int)]
+    _fields_ += [('rest', c.c_ubyte * 72), ('access', c.c_void_p), ('accesses', c.c_size_t)]
+    _fields_ += [('bytes', c.c_size_t), ('address', c.c_uint64)]
+AUTO_FREE = 1
+def chain(*steps):
+    '''A graph of nodes one after the other: MiB to allocate, 0 to free what was last allocated.'''
+    graph, node, last = c.c_void_p(), c.c_void_p(), Node()
+    cuda.call('cuGraphCreate', c.byref(graph), 0)
+    for mib in steps:
+        after, count = (c.byref(c.c_void_p(node.value)), 1) if node.value else (None, 0)
+        if mib:
+            last = Node(type=1, place=1, bytes=mib * MIB)
+            cuda.call('cuGraphAddMemAllocNode', c.byref(node), graph, after, c.c_size_t(count),
+                      c.byref(last))
+        else:
+            cuda.call('cuGraphAddMemFreeNode', c.byref(node), graph, after, c.c_size_t(count),
+                      c.c_uint64(last.address))
+    return graph, last.address
+def executable(graph, flags=0):
+    made = c.c_void_p()
+    cuda.call('cuGraphInstantiateWithFlags', c.byref(made), graph, c.c_uint64(flags))
+    return made
+def left():
+    return cuda.memory()[0] // MIB
+"""
+)
+
+
+def test_memory_that_nodes_use_one_after_the_other_is_charged_once(tenants):
+    script = _GRAPHS + (
+        """
+graph, _ = chain(600, 0, 600, 0)
+print(cuda.code('cuGraphLaunch', executable(graph), None), left())
+"""
+    )
+    assert tenants(1000).run(script) == "0 400"
+
+
+def test_a_graph_that_frees_what_it_left_is_launched_again(tenants):
+    script = _GRAPHS + (
+        """
+made = executable(chain(600)[0], AUTO_FREE)
+print([cuda.code('cuGraphLaunch', made, None) for _ in range(3)], left())
+"""
+    )
+    assert tenants(1000).run(script) == "[0, 0, 0] 400"
+
+
+def test_a_graph_that_does_not_fit_leaves_nothing(tenants, driver):
+    tenant = tenants(1000)
+    script = _GRAPHS + (
+        """
+made = executable(chain(600, 600)[0])
+print([cuda.code('cuGraphLaunch', made, None) for _ in range(2)], left(), flush=True)
+sys.stdin.readline()
+"""
+    )
+    assert line(tenant.start(script)) == "[2, 2] 1000"
+    assert driver.used_mib()[0] == 0
+    assert tenant.figures.refused[0] == 2
+
+
+def test_what_is_trimmed_is_the_shares_again_at_once(tenants, driver):
+    tenant = tenants(1000)
+    script = _GRAPHS + (
+        """
+graph, address = chain(600)
+cuda.call('cuGraphLaunch', executable(graph), None)
+cuda.free(address)
+print('freed', flush=True); sys.stdin.readline()
+cuda.call('cuDeviceGraphMemTrim', 0)
+print('trimmed', flush=True); sys.stdin.readline()
+"""
+    )
+    process = tenant.start(script)
+    assert line(process) == "freed"
+    assert tenant.figures.used[0] == 600 * MIB
+    tell(process)
+    assert line(process) == "trimmed"
+    assert (tenant.figures.used[0], driver.used_mib()[0]) == (0, 0)
