@@ -125,7 +125,7 @@ TEMPLATE_MAKER = "divvy-claim-templates"
 # What the API server takes of devices for one claim, and of alternatives in one request.
 MAX_CLAIMED_DEVICES, MAX_ALTERNATIVES = 32, 8
 # How many templates a pod may name: the maker keeps each name, and a pod has room for thousands.
-MAX_NAMED_TEMPLATES = 32
+MAX_NAMED_TEMPLATES = 64
 PLUGIN_FOLDER = f"/var/lib/kubelet/plugins/{CLAIMS_DRIVER}"
 REGISTRY_FOLDER = "/var/lib/kubelet/plugins_registry"
 CLAIM_CDI_KIND = f"{DOMAIN}/claim"

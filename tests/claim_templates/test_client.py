@@ -179,7 +179,7 @@ def test_the_templates_that_a_pod_still_needs(found: dict[str, Any], named: set[
 def test_keeps_few_names_of_a_pod_that_names_many() -> None:
     """A pod has room for thousands, and each is kept."""
     many = pod("1", *(f"divvy-1x{size}m" for size in range(1, 5001)))
-    assert len(templates_of(Pod.from_dict(many))) == 32
+    assert len(templates_of(Pod.from_dict(many))) == 64
 
 
 def test_reads_a_list_of_many_pages_that_takes_longer_than_a_watch_may_be_silent(

@@ -356,9 +356,9 @@ def test_refuses_pods_that_name_many_templates(server: ApiServer) -> None:
         ]
         return server.dry_run(pod({"cpu": 1}, resourceClaims=claims)).refusal
 
-    assert refusal(32) == ""
-    assert refusal(33) == "the pod has 33 claims by size; 32 at most are possible"
-    assert server.dry_run(pod(*({MEMORY: 1000} for _ in range(33)))).refusal == refusal(33)
+    assert refusal(64) == ""
+    assert refusal(65) == "the pod has 65 claims by size; 64 at most are possible"
+    assert server.dry_run(pod(*({MEMORY: 1000} for _ in range(65)))).refusal == refusal(65)
 
 
 def test_refuses_admin_access(server: ApiServer) -> None:
