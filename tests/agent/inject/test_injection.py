@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,7 @@ WITH_CDI, WITHOUT = "containerd://2.3.0", "containerd://1.7.0"
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def settings(tmp_path: Path) -> Iterator[Settings]:
     """Give a node whose driver is of Red Hat's family, without the agent's hook."""
     libraries = tmp_path / "root/usr/lib64"
     libraries.mkdir(parents=True)
@@ -42,9 +44,12 @@ def settings(tmp_path: Path) -> Settings:
         "DIVVY_CONTAINERD_FOLDER": "containerd",
         "DIVVY_HOOK": "no-hook",
         "DIVVY_LIMITER": "limiter",
+        "DIVVY_SHARE_FOLDER": "tenants",
     }
     paths = {name: str(tmp_path / folder) for name, folder in folders.items()}
-    return settings_from({"NODE_NAME": "n1", "NAMESPACE": "divvy-system", **paths})
+    yield settings_from({"NODE_NAME": "n1", "NAMESPACE": "divvy-system", **paths})
+    if (tmp_path / "tenants").is_mount():
+        subprocess.run(["umount", str(tmp_path / "tenants")], check=True)
 
 
 def installed(settings: Settings) -> Injection:
