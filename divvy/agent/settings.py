@@ -104,7 +104,7 @@ def settings_from(environment: Mapping[str, str]) -> Settings:
     return Settings(
         node=environment["NODE_NAME"],
         namespace=environment["NAMESPACE"],
-        # A pod's host name is its own: for a DaemonSet of before, which does not tell the name.
+        # A pod's host name is its own: for an older DaemonSet, which does not set the name.
         own_pod=f"{environment['NAMESPACE']}/{environment.get('POD_NAME') or gethostname()}",
         config_map=values["DIVVY_CONFIG_MAP"],
         driver_root=Path(values["DIVVY_DRIVER_ROOT"]),

@@ -81,7 +81,7 @@ class Api:
         replace: Callable[[Mapping[Key, Mapping[str, Any]]], None],
         change: Callable[[Key, Mapping[str, Any] | None], None],
     ) -> None:
-        """Tell the specifications of the templates that this controller has labelled, for ever.
+        """Watch the specifications of the templates that carry the label of this controller.
 
         Anybody may label a template like ours, but only ours have names that begin as ours do.
         """

@@ -186,9 +186,9 @@ class Preparation:
             return claim
 
     async def _read(self, namespace: str, name: str, uid: str) -> HeldClaim | None:
-        """Return what a claim is allocated here, None where there is none.
+        """Return what a claim is allocated on this node, None if the claim does not exist.
 
-        Raises what AWAY lists, also for an answer that is no claim, and BadAllocation.
+        Raises what AWAY lists, also if the answer is not a ResourceClaim, and BadAllocation.
         """
         claim = await self._api.claim(namespace, name)
         if claim is None:

@@ -75,7 +75,7 @@ def laid_share(
 
 
 def remove_share(folder: Path, device_ids: Sequence[str]) -> None:
-    """Remove the files of a share that nobody will have again."""
+    """Remove the files of a share that is not given out again."""
     name = share_name(device_ids)
     shutil.rmtree(folder / "shares" / name, ignore_errors=True)
     for page in (folder / "pages").glob(f"*/{name}-*"):

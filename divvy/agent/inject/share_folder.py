@@ -1,6 +1,6 @@
 """The file system of what tenants may write: their shares' files fill it, and it has no more room.
 
-A tenant can write without end into a file that it may write, and nobody's limit counts that. So
+A tenant can grow a file that it may write, and no limit counts it. So
 the files of limited shares are on a tmpfs of their own, which is as large as they are. It lasts as
 long as containers that have its files mounted, until the node boots; the agent may come and go.
 """
@@ -51,7 +51,7 @@ class ShareFolder:
         return self._folder, self._earlier
 
     def mount(self) -> str:
-        """Make the file system where there is none; return why it cannot be, "" where it is."""
+        """Mount the file system if it is not mounted; return why that fails, "" if it is there."""
         try:
             self._mount()
         except OSError as error:
@@ -86,7 +86,7 @@ class ShareFolder:
         return any(has_share(folder, device_ids) for folder in self.folders)
 
     def remove(self, device_ids: Sequence[str]) -> None:
-        """Remove the files of a share that nobody will have again."""
+        """Remove the files of a share that is not given out again."""
         for folder in self.folders:
             remove_share(folder, device_ids)
         self.tidy()

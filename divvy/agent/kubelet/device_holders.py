@@ -88,7 +88,7 @@ class DeviceHolders:
         return {holder.device_id: holder for holder in holders}
 
     def holder(self, device_id: str) -> Holder | None:
-        """Return who holds a device that the kubelet takes for free, None where nobody does."""
+        """Return the holder of a device that the kubelet considers free, None if it has none."""
         suspect = self.suspects.get(device_id)
         if suspect is None or self._pods is None or not self._is_known:
             return suspect

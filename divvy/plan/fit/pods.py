@@ -128,7 +128,7 @@ def _asks_for_shares(claims: Iterable[Request], resources: Iterable[str]) -> boo
 
 
 def _quota_problem(cluster: Cluster, around: Around, namespace: str, notes: list[str]) -> str:
-    """Return why a namespace can have no shares, "" if it can; adds a note where nobody knows."""
+    """Return why a namespace cannot have shares, "" if it can; adds a note if that is unknown."""
     if cluster.quota.shares != "required" or not any(one.shares for one in cluster.claims):
         return ""
     labels = around.namespaces.get(namespace)

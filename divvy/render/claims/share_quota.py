@@ -1,4 +1,4 @@
-"""The policies that refuse shares in namespaces whose quota for them nobody has confirmed.
+"""The policies that refuse shares in namespaces without a confirmed quota for them.
 
 A policy cannot ask whether a namespace has a ResourceQuota: one with ResourceQuotas as parameters
 refuses every pod of a namespace that has none, before it looks at what the pod asks for. So the
