@@ -5,12 +5,12 @@ An agent that gets no processor is late by the wall's clock, whatever it does.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 from time import monotonic
 
-_PROC = Path("/proc")
+_PROC = "/proc"
 
 
 class NodeClock:
@@ -34,29 +34,39 @@ class NodeClock:
         lost = 0.0
         for thread in _threads(self._processes()):
             with suppress(OSError):  # it has ended
-                waited = self._waited[thread.name] = _waited(thread)
-                seconds = (waited - before.get(thread.name, 0)) / 1e9
+                waited = self._waited[thread] = _waited(thread)
+                seconds = (waited - before.get(thread, 0)) / 1e9
                 lost = max(lost, passed if _at_the_disk(thread) else seconds)
         lost = min(passed, lost)
         self.lost += lost
         self.now += passed - lost
 
 
-def _threads(processes: list[int]) -> Iterator[Path]:
-    """Yield the threads of these processes, and of those that they started."""
+def _threads(processes: list[int]) -> Iterator[str]:
+    """Yield the folders of the threads of these processes, and of those that they started."""
     todo = list(processes)
     while todo:
+        tasks = f"{_PROC}/{todo.pop()}/task"
         with suppress(OSError):
-            for thread in (_PROC / str(todo.pop()) / "task").iterdir():
-                yield thread
+            for thread in os.listdir(tasks):
+                yield f"{tasks}/{thread}"
                 with suppress(OSError):
-                    todo += [int(child) for child in (thread / "children").read_text().split()]
+                    todo += [int(child) for child in _read(f"{tasks}/{thread}/children").split()]
 
 
-def _waited(thread: Path) -> int:
+def _waited(thread: str) -> int:
     """Return for how many nanoseconds a thread was ready to run, and had no processor."""
-    return int((thread / "schedstat").read_text().split()[1])
+    return int(_read(f"{thread}/schedstat").split()[1])
 
 
-def _at_the_disk(thread: Path) -> bool:
-    return (thread / "stat").read_text().rpartition(") ")[2].startswith("D")
+def _at_the_disk(thread: str) -> bool:
+    return _read(f"{thread}/stat").rpartition(b") ")[2].startswith(b"D")
+
+
+def _read(path: str) -> bytes:
+    # Twenty looks a second at some thirty threads: without pathlib and codecs a third of the cost.
+    file = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(file, 1 << 16)
+    finally:
+        os.close(file)

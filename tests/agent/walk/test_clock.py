@@ -16,7 +16,7 @@ class Machine:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
         self.wall = 100.0
-        monkeypatch.setattr(clock, "_PROC", folder)
+        monkeypatch.setattr(clock, "_PROC", str(folder))
         monkeypatch.setattr(clock, "monotonic", lambda: self.wall)
 
     def thread(
