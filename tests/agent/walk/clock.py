@@ -48,7 +48,7 @@ def _threads(processes: list[int]) -> Iterator[str]:
     while todo:
         tasks = f"{_PROC}/{todo.pop()}/task"
         with suppress(OSError):
-            for thread in os.listdir(tasks):
+            for thread in os.listdir(tasks):  # noqa: PTH208
                 yield f"{tasks}/{thread}"
                 with suppress(OSError):
                     todo += [int(child) for child in _read(f"{tasks}/{thread}/children").split()]
