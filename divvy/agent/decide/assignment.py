@@ -34,7 +34,12 @@ def assign(
     lost = [gpu for gpu in snapshot.gpus if gpu.lost]
     new = [gpu for gpu in snapshot.gpus if not gpu.lost and gpu.uuid not in before.values()]
     replaced: dict[str, Gpu | None] = {}
+    # An agent that ended while it replaced a GPU may have saved it once more beside its successor.
+    taken = {gpu.pci_bus_id for gpu in snapshot.gpus if not gpu.lost}
     for gone in lost:
+        if gone.uuid not in before.values() and gone.pci_bus_id in taken:
+            replaced[gone.uuid] = None
+            continue
         match = next((gpu for gpu in new if gpu.pci_bus_id == gone.pci_bus_id), None)
         if match is not None:
             replaced[gone.uuid] = match

@@ -55,6 +55,8 @@ class DeviceHolders:
         self._kubelet = remembered.kubelet
         self._ready_since: float | None = None  # the first look at which it had its pods
         self._pods: frozenset[str] | None = None  # that were listed last
+        # Whether these are all: pods are added by age, so who asks is younger than who is listed.
+        self._has_pods = False
         self._shown = remembered.shown
         self._last = (*remembered.shown, *remembered.forgotten)
         self._before = remembered.forgotten  # the kubelet's restart, and not shown since
@@ -90,7 +92,7 @@ class DeviceHolders:
     def holder(self, device_id: str) -> Holder | None:
         """Return the holder of a device that the kubelet considers free, None if it has none."""
         suspect = self.suspects.get(device_id)
-        if suspect is None or self._pods is None or not self._is_known:
+        if suspect is None or self._pods is None or not (self._is_known and self._has_pods):
             return suspect
         return suspect if suspect.pod in self._pods else None
 
@@ -100,6 +102,8 @@ class DeviceHolders:
         A pod that it has forgotten may have ended, and the next one asks for its device at once.
         """
         if not self._is_known or not self._is_settled or self._before:
+            # A list of before may lack a pod that the kubelet has heard of since.
+            self._has_pods = False
             with suppress(HoldersUnknown):
                 await self.holders()
 
@@ -135,6 +139,7 @@ class DeviceHolders:
         }
         lost = self._forgotten(kubelet, known, pods)
         self._shown, self._pods, self._last = known, pods, (*known, *lost)
+        self._has_pods = self._own_pod in pods
         return (*self._last, *self.ledger.pending(known, version, monotonic()))
 
     async def containers(self) -> tuple[Holder, ...]:

@@ -8,7 +8,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
+from grpc.aio import Metadata
 
 from divvy.agent.decide.holders import Holder, Remembered
 from divvy.agent.kubelet.api import deviceplugin_pb2 as api
@@ -101,15 +103,38 @@ def test_gives_nothing_that_may_be_held_before_it_has_looked_at_a_new_kubelet(
         kubelet.write()
         kubelet.pods = {"kube-system/static"}
         await found.refresh()
-        # It may not have heard of the pod yet: nothing prefers its device, nothing is refused.
+        # It may not have heard of the pod yet.
         assert found.suspects == {"GPU-0": NOTEBOOK}
-        assert found.holder("GPU-0") is None
+        assert found.holder("GPU-0") == NOTEBOOK
         assert found.forgotten == ()
         kubelet.pods |= {AGENT, "team/notebook"}
         await found.refresh()
         assert found.holder("GPU-0") == NOTEBOOK
         assert found.forgotten == (NOTEBOOK,)
         assert found.remembered.forgotten == (NOTEBOOK,)
+
+    asyncio.run(scene())
+
+
+def test_gives_nothing_by_a_list_of_before_when_the_kubelet_does_not_answer(
+    tmp_path: Path,
+) -> None:
+    """It listed the agent's pod before it had heard of a younger one, which holds the device."""
+    kubelet: Any = Kubelet(tmp_path)
+    kubelet.write()
+    kubelet.pods = {AGENT}
+    holders = DeviceHolders(kubelet, tmp_path, AGENT, Remembered((1, 1), (NOTEBOOK,)))
+
+    async def no_answer() -> None:
+        raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, Metadata(), Metadata())
+
+    async def scene() -> None:
+        kubelet.write()
+        await holders.refresh()
+        assert holders.holder("GPU-0") is None
+        kubelet.listed = no_answer
+        await holders.refresh()
+        assert holders.holder("GPU-0") == NOTEBOOK
 
     asyncio.run(scene())
 
