@@ -1,7 +1,8 @@
 """divvy diff: what changes between two stack files, or between a file and the live nodes."""
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import RenderableType
@@ -10,15 +11,20 @@ from divvy.cli.errors import CHANGES, fail
 from divvy.cli.live import show_live
 from divvy.cli.options import OutFile
 from divvy.cli.output import Format, write
-from divvy.plan import Difference, plan
+from divvy.model import ClusterDocument
+from divvy.plan import Difference, Plan, plan
 from divvy.plan import diff as compare
-from divvy.render.markdown import difference_markdown
+from divvy.plan.object_changes import object_changes
+from divvy.plan.review import Review
+from divvy.render.markdown import difference_markdown, review_markdown
+from divvy.render.objects import objects
 from divvy.render.page import difference_page
-from divvy.render.plan_json import difference_json
-from divvy.render.terminal import difference_text
-from divvy.stack.file import stack_path
-from divvy.stack.revisions import read_side
-from divvy.stack.sections import read_cluster
+from divvy.render.plan_json import difference_json, review_json
+from divvy.render.terminal import difference_text, review_text
+from divvy.stack.file import StackFile, read_path, stack_path
+from divvy.stack.project import find_project
+from divvy.stack.revisions import read_side, stacks_at
+from divvy.stack.sections import read_cluster, read_document
 
 
 def diff(
@@ -35,25 +41,57 @@ def diff(
         bool,
         typer.Option("--live", help="Compare one stack file with what the nodes advertise."),
     ] = False,
+    every: Annotated[
+        bool,
+        typer.Option(
+            "--all", help="Compare every stack file of revision A with the folder's, or with B's."
+        ),
+    ] = False,
     output: Annotated[Format, typer.Option("-o", "--output", help="Format.")] = Format.TEXT,
     out: OutFile = None,
 ) -> None:
     """Show what changes; exit code 0: nothing, 2: something, 1: an error."""
     given = list(sides or ())
-    changed = (
-        _with_live(given, stack, output, out) if live else _with_file(given, stack, output, out)
+    if every and (live or stack is not None):
+        fail("--all compares the files of all stacks: leave out --live and -s")
+    compare_sides = _with_all if every else partial(_with_live if live else _with_file, stack)
+    raise typer.Exit(CHANGES if compare_sides(given, output, out) else 0)
+
+
+def _with_all(given: list[str], output: Format, out: Path | None) -> bool:
+    if len(given) not in (1, 2):
+        fail("--all compares a revision with the folder's stack files, or with another revision's")
+    project = find_project(Path.cwd())
+    older = stacks_at(given[0], project)
+    newer = (
+        stacks_at(given[1], project)
+        if len(given) == 2
+        else {name: read_path(project.stack_path(name)) for name in project.stacks()}
     )
-    raise typer.Exit(CHANGES if changed else 0)
+    review = Review(
+        tuple(_difference(older.get(name), file) for name, file in newer.items()),
+        tuple(name for name in older if name not in newer),
+    )
+    write(_render_review(review, output), out)
+    return bool(review)
 
 
-def _with_live(given: list[str], stack: str | None, output: Format, out: Path | None) -> bool:
+def _render_review(review: Review, output: Format) -> str | RenderableType:
+    if output is Format.HTML:
+        fail("--all writes -o text, md or json: a page of HTML shows one stack")
+    if output is Format.JSON:
+        return review_json(review)
+    return review_markdown(review) if output is Format.MD else review_text(review)
+
+
+def _with_live(stack: str | None, given: list[str], output: Format, out: Path | None) -> bool:
     if len(given) + bool(stack) != 1:
         fail("--live compares one stack file with the cluster: name it, or use -s <stack>")
     source = read_side(given[0] if given else str(stack), None)
     return show_live(read_cluster(source), source.name, output, out)
 
 
-def _with_file(given: list[str], stack: str | None, output: Format, out: Path | None) -> bool:
+def _with_file(stack: str | None, given: list[str], output: Format, out: Path | None) -> bool:
     if stack is not None and len(given) == 1:
         given.append(str(stack_path(stack)))
     if len(given) != 2:
@@ -62,11 +100,26 @@ def _with_file(given: list[str], stack: str | None, output: Format, out: Path | 
     path = str(stack_path(stack)) if stack is not None else None
     older = read_side(given[0], path or given[1])
     newer = read_side(given[1], path or given[0])
-    before = plan(read_cluster(older), older.name)
-    after = plan(read_cluster(newer), newer.name)
-    difference = compare(before, after)
+    difference = _difference(older, newer)
     write(render_difference(difference, output), out)
     return bool(difference)
+
+
+def _difference(older: StackFile | None, newer: StackFile) -> Difference:
+    """Compare two stack files; None is that of a stack that is new."""
+    after = read_document(newer)
+    if older is None:
+        created = object_changes((), _objects(after))
+        return compare(Plan("nothing", ()), plan(after.cluster, newer.name), created)
+    before = read_document(older)
+    changes = object_changes(_objects(before), _objects(after))
+    return compare(plan(before.cluster, older.name), plan(after.cluster, newer.name), changes)
+
+
+def _objects(document: ClusterDocument) -> list[dict[str, Any]]:
+    """Return a stack's objects; the image is known by its section only, before it is built."""
+    plugin = document.cluster.plugin
+    return objects(document, "" if plugin is None else plugin.model_dump_json())
 
 
 def render_difference(difference: Difference, output: Format) -> str | RenderableType:

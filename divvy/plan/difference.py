@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from divvy.plan.disruption import Disruption, disruption
+from divvy.plan.disruption import LEVELS, Disruption, disruption
 from divvy.plan.guarantees import Guarantees
+from divvy.plan.object_changes import NO_OBJECTS, ObjectChanges
 from divvy.plan.prediction import NodePlan, Plan, PoolPlan
 from divvy.plan.profiles import follower_changes, follower_path, profile_changes
 from divvy.plan.settings import SettingChange, setting_changes
@@ -18,7 +19,8 @@ class ResourceChange:
     """One resource of some nodes: devices in all and per node, and what each guarantees.
 
     The guarantees are None on the side where the resource does not exist; where
-    a name means several things they are those of its first device.
+    a name means several things they are those of its first device. ``at_most``: devices
+    are made when pods claim them, one kind in place of another.
     """
 
     resource: str
@@ -28,6 +30,11 @@ class ResourceChange:
     per_node_after: int
     guarantees_before: Guarantees | None
     guarantees_after: Guarantees | None
+    at_most: bool = False
+
+    def count(self, number: int) -> str:
+        """Return a number of devices: ``28``, or ``≤ 28`` where pods claim them."""
+        return f"{'≤ ' if self.at_most and number else ''}{number:,}"
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,16 @@ class Change:
     resources: tuple[ResourceChange, ...]
     disruption: Disruption
 
+    @property
+    def nodes(self) -> int:
+        """Return how many nodes change: those of the newer file, else those that leave it."""
+        return self.nodes_after or self.nodes_before
+
+    @property
+    def gpus(self) -> int:
+        """Return how many GPUs of all these nodes cause the disruption."""
+        return len(self.disruption.gpus) * self.nodes
+
 
 @dataclass(frozen=True)
 class TotalChange:
@@ -59,10 +76,12 @@ class TotalChange:
 
 @dataclass(frozen=True)
 class Difference:
-    """All changes between two plans; empty if no node will do anything else.
+    """All changes between two plans, the most disruptive first; empty if nothing changes.
 
     ``settings`` are changes that the topology does not show; ``renamed`` maps the new names of
-    pools to their old ones; ``unchanged`` are the pools of which nothing changes.
+    pools to their old ones; ``unchanged`` are the pools of which nothing changes; ``objects`` is
+    what becomes of the cluster's objects; ``policy`` is the newer file's ``change.policy``;
+    ``withdrawn_profiles`` are names that a node's label may still choose.
     """
 
     before: str
@@ -72,13 +91,16 @@ class Difference:
     settings: tuple[SettingChange, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
     unchanged: tuple[str, ...] = ()
+    objects: ObjectChanges = NO_OBJECTS
+    policy: str = "wait"
+    withdrawn_profiles: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.changes or self.settings or self.renamed)
+        return bool(self.changes or self.settings or self.renamed or self.objects)
 
 
-def diff(before: Plan, after: Plan) -> Difference:
-    """Compare two plans, pool by pool: those of the newer one first, then those that went."""
+def diff(before: Plan, after: Plan, objects: ObjectChanges = NO_OBJECTS) -> Difference:
+    """Compare two plans, pool by pool; ``objects`` is what becomes of the cluster's objects."""
     renamed = _renamed(before, after)
     now = {old: new for new, old in renamed.items()}
     older = {now.get(pool.name, pool.name): pool for pool in before.pools}
@@ -99,7 +121,7 @@ def diff(before: Plan, after: Plan) -> Difference:
     return Difference(
         before.cluster,
         after.cluster,
-        tuple(_under(after.policy, change) for change in changes),
+        tuple(_under(after.policy, change) for change in sorted(changes, key=_by_disruption)),
         _totals(before, after),
         settings,
         renamed,
@@ -110,7 +132,15 @@ def diff(before: Plan, after: Plan) -> Difference:
             and name not in changed
             and not any(one.path.startswith(f"pools.{name}.") for one in settings)
         ),
+        objects,
+        after.policy,
+        tuple(sorted(before.profiles.rules.keys() - after.profiles.rules.keys())),
     )
+
+
+def _by_disruption(change: Change) -> tuple[int, int]:
+    """Return what puts the change first that disturbs most."""
+    return -LEVELS.index(change.disruption.level), -change.gpus
 
 
 def _renamed(before: Plan, after: Plan) -> dict[str, str]:
@@ -236,9 +266,14 @@ def _resources(
                     count_after,
                     promise_before if total_before else None,
                     promise_after if total_after else None,
+                    name in _claimable(before) | _claimable(after),
                 )
             )
     return tuple(changes)
+
+
+def _claimable(node: NodePlan | None) -> frozenset[str]:
+    return frozenset(kind.name for kind in node.claimable) if node else frozenset()
 
 
 def _offered(node: NodePlan | None) -> dict[str, tuple[int, Guarantees]]:

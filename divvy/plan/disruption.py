@@ -11,7 +11,8 @@ from divvy.plan.prediction import GpuPlan, NodePlan
 
 Level = Literal["none", "new pods only", "GPUs must be idle"]
 
-_ORDER: tuple[Level, ...] = ("none", "new pods only", "GPUs must be idle")
+LEVELS: tuple[Level, ...] = ("none", "new pods only", "GPUs must be idle")
+"""From harmless to disruptive."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ NONE = Disruption("none")
 
 def worst(disruptions: tuple[Disruption, ...]) -> Disruption:
     """Return the worst of several disruptions, the first of equals."""
-    return max(disruptions, key=lambda one: _ORDER.index(one.level), default=NONE)
+    return max(disruptions, key=lambda one: LEVELS.index(one.level), default=NONE)
 
 
 def disruption(before: NodePlan | None, after: NodePlan | None) -> Disruption:

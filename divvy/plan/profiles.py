@@ -67,18 +67,22 @@ def profiles_of(cluster: Cluster) -> Profiles:
 
 
 def profile_changes(before: Profiles, after: Profiles) -> tuple[SettingChange, ...]:
-    """Return what becomes of profiles that no pool follows; a new name alone is no change."""
+    """Return what becomes of profiles that no pool follows, and of all names that come and go.
+
+    A name is an interface: a node's label may choose it.
+    """
     changes: list[SettingChange] = []
-    for name in sorted({*before.rules, *after.rules} - before.followed - after.followed):
+    followed = before.followed | after.followed
+    for name in sorted({*before.rules, *after.rules}):
         path = f"profiles.{name}"
         older, newer = before.rules.get(name), after.rules.get(name)
-        if older is not None and newer is not None:
-            found = _rule_changes(Follower(older, ()), Follower(newer, ()), shown=False)
-            changes += _below(path, found)
-        elif older is not None and older not in after.rules.values():
-            changes.append(SettingChange(path, "in the stack file", ""))
-        elif newer is not None and newer not in before.rules.values():
+        if older is None:
             changes.append(SettingChange(path, "", "in the stack file"))
+        elif newer is None:
+            changes.append(SettingChange(path, "in the stack file", ""))
+        elif name not in followed:
+            rule_changes = _rule_changes(Follower(older, ()), Follower(newer, ()), shown=False)
+            changes += _below(path, rule_changes)
     return tuple(changes)
 
 

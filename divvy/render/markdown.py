@@ -1,8 +1,10 @@
 """Plan and diff as Markdown, fit for a comment on a pull request."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from divvy.plan import Difference, Guarantees, NodePlan, Plan, PoolPlan
+from divvy.plan.review import Review
+from divvy.render.verdict import DELETED_STACK, MARKS, effect_words, verdict_mark, verdict_words
 from divvy.render.words import (
     AlikeChanges,
     alike_changes,
@@ -13,20 +15,22 @@ from divvy.render.words import (
     gpu_groups,
     levels,
     plan_title,
+    plural,
     pool_title,
     profile_change,
     promise_changes,
     promise_lines,
     resource_rows,
     signed,
+    some,
     unchanged_words,
 )
 
 # GitHub refuses longer comments; a character may count as several there.
 MAX_COMMENT = 65_536
 _ROOM = 60_000
-
-_MARK = {"none": "✅", "new pods only": "🔶", "GPUs must be idle": "🛑"}
+# Of a stack among many.
+_NAMED_OF_MANY = 5
 
 
 def plan_markdown(plan: Plan) -> str:
@@ -48,27 +52,62 @@ def plan_markdown(plan: Plan) -> str:
 
 def difference_markdown(difference: Difference) -> str:
     """Return a diff as Markdown."""
+    return _page(_document(difference, _ROOM))
+
+
+def review_markdown(review: Review) -> str:
+    """Return the diffs of several stacks as one comment: all verdicts, then the sections."""
+    stacks = len(review.differences) + len(review.deleted)
+    changed = len(review.changed) + len(review.deleted)
+    lines = [f"## GPU topology: {changed:,} of {plural(stacks, 'stack')} change", ""]
+    lines += [
+        f"* {verdict_mark(each)} `{each.after}`: {verdict_words(each, _NAMED_OF_MANY)}"
+        for each in review.changed
+    ]
+    lines += [f"* 🛑 `{name}`: {DELETED_STACK}" for name in review.deleted]
+    lines += [f"* unchanged: {some(review.unchanged)}"] if review.unchanged else []
+    lines.append("")
+    for number, difference in enumerate(review.changed):
+        room = _ROOM - sum(len(line) + 1 for line in lines)
+        lines += [*_document(difference, room // (len(review.changed) - number)), ""]
+    return _page(lines)
+
+
+def _document(difference: Difference, room: int) -> list[str]:
+    """Return a diff in so many characters: its verdict, and the changes that fit."""
     names = f"`{difference.before}` → `{difference.after}`"
     if not difference:
-        return f"## GPU topology {names}: no change\n\nNo node will do anything else.\n"
-    count = count_changes(difference)
-    head = [f"## GPU topology {names}: {count}", ""]
+        return [
+            f"## GPU topology {names}: no change",
+            "",
+            "No object changes, and no node will do anything else.",
+        ]
+    head = [f"## GPU topology {names}: {count_changes(difference)}", ""]
+    head += [f"{verdict_mark(difference)} **{verdict_words(difference)}**", ""]
+    head += [f"* {effect}" for effect in effect_words(difference)]
+    head.append("")
     changes = [list(_change(alike)) for alike in alike_changes(difference.changes)]
-    return _fitting(head, changes, _summary(difference))
+    summary = _summary(difference)
+    shown = _fitting(changes, room - sum(len(line) + 1 for line in [*head, *summary]))
+    return [*head, *shown, *summary]
 
 
-def _fitting(head: list[str], changes: list[list[str]], summary: list[str]) -> str:
-    """Return one page of at most MAX_COMMENT: the changes that fit, and how many do not."""
-    room = _ROOM - sum(len(line) + 1 for line in [*head, *summary])
-    shown: list[str] = []
-    for number, lines in enumerate(changes):
-        room -= sum(len(line) + 1 for line in lines)
+def _fitting(changes: list[list[str]], room: int) -> list[str]:
+    """Return the changes that fit, and how many do not."""
+    lines: list[str] = []
+    for number, change in enumerate(changes):
+        room -= sum(len(line) + 1 for line in change)
         if room < 0:
             rest = len(changes) - number
-            shown += [f"**{rest} more** are not shown here: `divvy diff` shows all of them.", ""]
+            lines += [f"**{rest} more** are not shown here: `divvy diff` shows all of them.", ""]
             break
-        shown += lines
-    text = "\n".join([*head, *shown, *summary]).rstrip("\n") + "\n"
+        lines += change
+    return lines
+
+
+def _page(lines: Sequence[str]) -> str:
+    """Return lines as one page of at most MAX_COMMENT."""
+    text = "\n".join(lines).rstrip("\n") + "\n"
     if len(text) <= MAX_COMMENT:
         return text
     cut = text[:_ROOM].rpartition("\n")[0]
@@ -133,7 +172,7 @@ def _bars(node: NodePlan) -> Iterable[str]:
 
 def _change(alike: AlikeChanges) -> Iterable[str]:
     change = alike.change
-    mark = _MARK[change.disruption.level]
+    mark = MARKS[change.disruption.level]
     whose = alike.pool_words if len(alike.pools) > 1 else f"Pool `{change.pool}`"
     yield f"### {whose}: {alike.title}, {profile_change(change)}"
     yield ""
@@ -148,7 +187,7 @@ def _change(alike: AlikeChanges) -> Iterable[str]:
     yield from ("| resource | before | after | change | guarantees |", "|---|--:|--:|--:|---|")
     for row in change.resources:
         yield (
-            f"| `{row.resource}` | {row.before:,} | {row.after:,} "
+            f"| `{row.resource}` | {row.count(row.before)} | {row.count(row.after)} "
             f"| {signed(row.before, row.after)} "
             f"| {_promised(row.guarantees_before, row.guarantees_after)} |"
         )

@@ -8,6 +8,8 @@ from importlib.resources import files
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 
 from divvy.plan import Change, Difference, NodePlan, Plan, level
+from divvy.plan.verdict import verdict
+from divvy.render.verdict import effect_words, verdict_words
 from divvy.render.words import (
     Segment,
     alike_changes,
@@ -82,7 +84,11 @@ def plan_page(plan: Plan) -> str:
 def difference_page(difference: Difference) -> str:
     """Return a diff as an HTML page."""
     return template("difference.html.j2").render(
-        difference=difference, count=count_changes(difference)
+        difference=difference,
+        count=count_changes(difference),
+        worst=verdict(difference).level,
+        verdict=verdict_words(difference),
+        effects=effect_words(difference),
     )
 
 
@@ -170,6 +176,11 @@ def _dividers(x: float, width: float, shares: int) -> tuple[float, ...]:
     return tuple(round(x + width * number / shares, 2) for number in range(1, shares))
 
 
+def _tone(before: int, after: int) -> str:
+    """Return the class of a count's change: ``plus``, ``minus``, or ``soft`` for the same."""
+    return "soft" if before == after else "plus" if after > before else "minus"
+
+
 @cache
 def _environment() -> Environment:
     folder = files("divvy.render") / "templates"
@@ -191,6 +202,7 @@ def _environment() -> Environment:
         disruption_words=disruption_words,
         promise_changes=promise_changes,
         signed=signed,
+        tone=_tone,
         level=level,
     )
     environment.filters["number"] = lambda value: f"{value:,}"

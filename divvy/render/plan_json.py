@@ -4,6 +4,9 @@ import json
 from typing import Any
 
 from divvy.plan import Change, Device, Difference, Guarantees, NodePlan, Plan, PoolPlan
+from divvy.plan.review import Review
+from divvy.plan.verdict import verdict
+from divvy.render.verdict import effect_words, verdict_words
 
 
 def plan_json(plan: Plan) -> str:
@@ -14,6 +17,17 @@ def plan_json(plan: Plan) -> str:
 def difference_json(difference: Difference) -> str:
     """Return a diff as JSON text."""
     return _text(difference_document(difference))
+
+
+def review_json(review: Review) -> str:
+    """Return the diffs of several stacks as JSON text."""
+    return _text(
+        {
+            "stacks": [difference_document(difference) for difference in review.changed],
+            "unchangedStacks": list(review.unchanged),
+            "deletedStacks": list(review.deleted),
+        }
+    )
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
@@ -30,6 +44,7 @@ def difference_document(difference: Difference) -> dict[str, Any]:
     return {
         "before": difference.before,
         "after": difference.after,
+        "verdict": _verdict(difference),
         "changes": [_change(change) for change in difference.changes],
         "totals": {
             total.resource: {"before": total.before, "after": total.after}
@@ -41,6 +56,25 @@ def difference_document(difference: Difference) -> dict[str, Any]:
         ],
         "renamedPools": dict(difference.renamed),
         "unchangedPools": list(difference.unchanged),
+        "objects": {
+            "created": list(difference.objects.created),
+            "updated": list(difference.objects.updated),
+            "deleted": list(difference.objects.deleted),
+        },
+        "effects": list(effect_words(difference)),
+    }
+
+
+def _verdict(difference: Difference) -> dict[str, Any]:
+    result = verdict(difference)
+    return {
+        "level": result.level,
+        "gpus": result.gpus,
+        "nodes": result.nodes,
+        "pools": list(result.pools),
+        "policy": result.policy,
+        "withdrawn": list(result.withdrawn),
+        "words": verdict_words(difference),
     }
 
 
@@ -108,6 +142,7 @@ def _change(change: Change) -> dict[str, Any]:
                 "resource": row.resource,
                 "before": row.before,
                 "after": row.after,
+                "atMost": row.at_most,
                 "perNode": {"before": row.per_node_before, "after": row.per_node_after},
                 "guarantees": {
                     "before": _guarantees(row.guarantees_before),

@@ -8,6 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from divvy.plan import Difference, Guarantees, NodePlan, Plan, PoolPlan
+from divvy.plan.review import Review
+from divvy.plan.verdict import verdict
+from divvy.render.verdict import DELETED_STACK, effect_words, verdict_words
 from divvy.render.words import (
     AlikeChanges,
     alike_changes,
@@ -23,6 +26,7 @@ from divvy.render.words import (
     promise_lines,
     resource_rows,
     signed,
+    some,
     unchanged_words,
 )
 
@@ -51,7 +55,12 @@ def difference_text(difference: Difference) -> RenderableType:
     heading = Text.assemble((difference.before, "bold"), " → ", (difference.after, "bold"))
     if not difference:
         return Group(heading.append(": no change, no node will do anything else"))
-    parts: list[RenderableType] = [heading.append(f": {count_changes(difference)}")]
+    style = _LEVEL_STYLE[verdict(difference).level]
+    parts: list[RenderableType] = [
+        heading.append(f": {count_changes(difference)}"),
+        Text(verdict_words(difference), style=style),
+        *(Text(f"· {effect}") for effect in effect_words(difference)),
+    ]
     for alike in alike_changes(difference.changes):
         parts += ["", *_change(alike)]
     if unchanged := unchanged_words(difference):
@@ -73,6 +82,17 @@ def difference_text(difference: Difference) -> RenderableType:
                 signed(total.before, total.after),
             )
         parts += ["", Text("total", style="bold"), Padding(table, (0, 0, 0, 2))]
+    return Group(*parts)
+
+
+def review_text(review: Review) -> RenderableType:
+    """Return the diffs of several stacks, one after the other."""
+    parts: list[RenderableType] = []
+    for difference in review.changed:
+        parts += [difference_text(difference), ""]
+    parts += [Text(f"{name}: {DELETED_STACK}", style="red") for name in review.deleted]
+    if review.unchanged:
+        parts.append(Text(f"unchanged: {some(review.unchanged)}"))
     return Group(*parts)
 
 
@@ -134,7 +154,10 @@ def _change(alike: AlikeChanges) -> Iterable[RenderableType]:
     table = _table("resource", ">before", ">after", ">change")
     for row in change.resources:
         table.add_row(
-            row.resource, f"{row.before:,}", f"{row.after:,}", signed(row.before, row.after)
+            row.resource,
+            row.count(row.before),
+            row.count(row.after),
+            signed(row.before, row.after),
         )
     yield Padding(table, (0, 0, 0, 2))
     for row in change.resources:

@@ -318,10 +318,10 @@ def _is_alike(first: Change, second: Change) -> bool:
     return replace(first, pool=second.pool) == second
 
 
-def some(names: Sequence[str]) -> str:
+def some(names: Sequence[str], limit: int = _NAMED) -> str:
     """Return names, the first ones where there are many."""
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+    more = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def unchanged_words(difference: Difference) -> str:
@@ -335,7 +335,7 @@ def count_changes(difference: Difference) -> str:
     settings = len(difference.settings) + len(difference.renamed)
     counts = [plural(len(difference.changes), "change")] if difference.changes else []
     counts += [plural(settings, "setting")] if settings else []
-    return ", ".join(counts)
+    return ", ".join(counts) or "objects only"
 
 
 def code(text: str) -> str:

@@ -40,7 +40,7 @@ class Project:
 
     def stacks(self) -> list[str]:
         """Return the names of the stacks that have a file, sorted."""
-        files = self.stack_folder.glob(f"{_PREFIX}?*{_SUFFIX}")
+        files = filter(is_stack_file, self.stack_folder.glob(f"{_PREFIX}*"))
         return sorted(stack_name(file) for file in files)
 
     def stack_path(self, stack: str) -> Path:
@@ -61,6 +61,11 @@ def find_project(start: Path) -> Project:
         if path.is_file():
             return _project(folder, YamlText(str(path), read_text(path)))
     raise StackError(f"no {_FILE} in {start} or above: run divvy inside a project")
+
+
+def is_stack_file(path: Path) -> bool:
+    """Return whether a path is named as a stack file is: ``Pulumi.<stack>.yaml``."""
+    return path.match(f"{_PREFIX}?*{_SUFFIX}")
 
 
 def stack_name(path: Path) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from divvy.stack.errors import StackError
 from divvy.stack.file import StackFile, read_path, stack_path
-from divvy.stack.project import stack_name
+from divvy.stack.project import Project, is_stack_file, stack_name
 
 
 def read_side(text: str, other: str | None) -> StackFile:
@@ -30,6 +30,17 @@ def read_side(text: str, other: str | None) -> StackFile:
         )
     where = other.partition(":")[2] if ":" in other and not Path(other).is_file() else other
     return _read_revision(text, Path(where) if Path(where).suffix else stack_path(where))
+
+
+def stacks_at(revision: str, project: Project) -> dict[str, StackFile]:
+    """Return the stack files that a project has in a revision, by stack."""
+    if not _is_revision(revision):
+        raise StackError(f"{revision} is not a revision that git knows{_why_unknown()}")
+    # A path below the folder that git runs in, which may be a folder of the repository.
+    done = _git("ls-tree", "--name-only", "-z", revision, "./", folder=project.stack_folder)
+    paths = [Path(name) for name in done.stdout.split("\0") if is_stack_file(Path(name))]
+    files = (_read_revision(revision, project.stack_folder / path.name) for path in paths)
+    return {stack_name(Path(file.source.partition(":")[2])): file for file in files}
 
 
 def _is_only_revision(text: str) -> bool:
@@ -77,9 +88,10 @@ def _why_unknown() -> str:
     return ""
 
 
-def _git(*arguments: str) -> subprocess.CompletedProcess[str]:
+def _git(*arguments: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = ["git", *arguments]
     try:
-        return subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         raise StackError(
             "git is not installed; give files or stacks instead of revisions"

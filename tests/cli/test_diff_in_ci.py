@@ -144,3 +144,76 @@ def test_a_shallow_clone_gets_an_error_that_says_what_would_be_right(
     assert side in line
     assert "this clone is shallow" in line
     assert "GitHub: fetch-depth: 0, GitLab: GIT_DEPTH: 0" in line
+
+
+@pytest.fixture
+def stacks(tmp_path: Path) -> Path:
+    """Give a project whose last commit is before a change, a new stack and a deleted one."""
+    git(tmp_path, "init", "--quiet")
+    (tmp_path / "Pulumi.yaml").write_text("name: x\nruntime: python\nstackConfigDir: stacks\n")
+    (tmp_path / "stacks").mkdir()
+    for name in ("old", "prod", "same"):
+        (tmp_path / f"stacks/Pulumi.{name}.yaml").write_text(stack({}))
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "--quiet", "--message", "before")
+    (tmp_path / "stacks/Pulumi.old.yaml").unlink()
+    (tmp_path / "stacks/Pulumi.prod.yaml").write_text(stack({7: "seven", 8: "slices"}))
+    (tmp_path / "stacks/Pulumi.new.yaml").write_text(stack({}))
+    return tmp_path
+
+
+def test_compares_all_stacks_with_a_revision_in_one_comment(stacks: Path) -> None:
+    text = run_divvy("diff", "--all", "HEAD", "-o", "md", folder=stacks, expect=2).stdout
+    lines = text.splitlines()
+    assert lines[0] == "## GPU topology: 3 of 4 stacks change"
+    assert lines[2].startswith("* 🛑 `prod`: 32 GPUs on 4 nodes must be idle, each change waits")
+    assert lines[3].startswith("* ✅ `new`: No running pod is touched; 400 nodes come with something new")
+    assert lines[4].startswith("* 🛑 `old`: the stack file is deleted: its objects stay")
+    assert lines[5] == "* unchanged: same"
+    assert "## GPU topology `prod@HEAD` → `prod`: 2 changes" in lines
+    assert "## GPU topology `nothing` → `new`: " in text
+    document = json.loads(
+        run_divvy("diff", "--all", "HEAD", "-o", "json", folder=stacks, expect=2).stdout
+    )
+    assert [one["after"] for one in document["stacks"]] == ["prod", "new"]
+    assert (document["unchangedStacks"], document["deletedStacks"]) == (["same"], ["old"])
+    assert document["stacks"][0]["objects"]["updated"] == ["ConfigMap divvy"]
+    below = run_divvy("diff", "--all", "HEAD", folder=stacks / "stacks", expect=2).stdout
+    assert "prod@HEAD → prod: 2 changes" in " ".join(below.split())
+
+
+def test_compares_all_stacks_of_two_revisions(stacks: Path) -> None:
+    git(stacks, "add", "--all")
+    git(stacks, "commit", "--quiet", "--message", "after")
+    text = run_divvy("diff", "--all", "HEAD~1", "HEAD", "-o", "md", folder=stacks, expect=2).stdout
+    assert text.splitlines()[0] == "## GPU topology: 3 of 4 stacks change"
+    run_divvy("diff", "--all", "HEAD", "HEAD", folder=stacks, expect=0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ((), "--all compares a revision with"),
+        (("HEAD", "--live"), "leave out --live and -s"),
+        (("HEAD", "-o", "html"), "a page of HTML shows one stack"),
+        (("nowhere",), "nowhere is not a revision that git knows"),
+    ],
+)
+def test_refuses_what_all_stacks_cannot_be_compared_with(
+    stacks: Path, arguments: tuple[str, ...], error: str
+) -> None:
+    done = run_divvy("diff", "--all", *arguments, folder=stacks, expect=1)
+    assert error in done.stderr
+    assert done.stdout == ""
+
+
+def test_says_no_change_only_where_no_object_changes(project: Path, tmp_path: Path) -> None:
+    before, after = tmp_path / "Pulumi.a.yaml", tmp_path / "Pulumi.b.yaml"
+    before.write_text(stack({}))
+    after.write_text(stack({}).replace("slices:", "other:"))
+    assert "slices" in stack({})
+    done = run_divvy("diff", str(before), str(after), "-o", "md", folder=project, expect=2)
+    assert "* profiles that go: slices; a node whose label divvy.gpu/profile names" in done.stdout
+    assert "* objects: 1 updated (ConfigMap divvy)" in done.stdout
+    done = run_divvy("diff", str(before), str(before), "-o", "md", folder=project, expect=0)
+    assert "No object changes, and no node will do anything else." in done.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import assume, given, settings
@@ -17,10 +18,14 @@ from divvy.model import (
     gpu_models,
     parse_canonical,
     parse_cluster,
+    parse_document,
     place,
 )
 from divvy.plan import Plan, diff, plan
+from divvy.plan.object_changes import object_changes
 from divvy.render.markdown import difference_markdown
+from divvy.render.objects import objects
+from tests.thoroughness import at_length
 
 few = settings(max_examples=40, deadline=None)
 MODELS = tuple(gpu_models())
@@ -83,6 +88,59 @@ def values(draw: st.DrawFn) -> dict[str, Any]:
     return value
 
 
+def _order(value: dict[str, Any], _: random.Random) -> None:
+    for key in list(value):
+        value[key] = value.pop(key)
+
+
+def _rename_profile(value: dict[str, Any], at: random.Random) -> None:
+    old = at.choice(sorted(value["profiles"]))
+    value["profiles"]["other"] = value["profiles"].pop(old)
+    for pool in value["pools"].values():
+        pool["profile"] = "other" if pool["profile"] == old else pool["profile"]
+        for node, name in pool["overrides"].items():
+            pool["overrides"][node] = "other" if name == old else name
+
+
+def _copy_profile(value: dict[str, Any], at: random.Random) -> None:
+    value["profiles"]["twin"] = value["profiles"][at.choice(sorted(value["profiles"]))]
+
+
+def _add_unreachable_rule(value: dict[str, Any], at: random.Random) -> None:
+    name = at.choice(sorted(value["profiles"]))
+    limit = {"limit": "auto", "action": "prevent"}
+    rule = {"devices": [99], "timeSlicing": {"replicas": 2, "memoryLimit": limit}}
+    value["profiles"][name] = [rule, value["profiles"][name]]
+
+
+def _claim(value: dict[str, Any], at: random.Random) -> None:
+    value["profiles"][at.choice(sorted(value["profiles"]))] = {"claims": {}}
+
+
+def _evict(value: dict[str, Any], _: random.Random) -> None:
+    value["change"] = {"policy": "evict"}
+
+
+def _write_out_a_default(value: dict[str, Any], _: random.Random) -> None:
+    value["change"] = {"policy": "wait"}
+
+
+def _tolerate(value: dict[str, Any], at: random.Random) -> None:
+    pool = value["pools"][at.choice(sorted(value["pools"]))]
+    pool["tolerations"] = [{"key": "a", "operator": "Exists"}]
+
+
+def _keep(_value: dict[str, Any], _: random.Random) -> None:
+    return
+
+
+Edit = Callable[[dict[str, Any], random.Random], None]
+EDITS: tuple[Edit, ...] = (
+    _order, _rename_profile, _copy_profile, _add_unreachable_rule, _claim, _evict,
+    _write_out_a_default, _tolerate, _keep,
+)  # fmt: skip
+
+
 def planned(value: dict[str, Any]) -> Plan:
     return plan(parse_cluster(value), "s")
 
@@ -112,16 +170,36 @@ def test_order_alone_is_no_change(value: dict[str, Any], seed: int) -> None:
 
 @few
 @given(values())
-def test_the_name_of_a_profile_is_no_change_and_that_of_a_pool_is_a_new_name(
+def test_the_name_of_a_profile_is_a_setting_and_that_of_a_pool_is_a_new_name(
     value: dict[str, Any],
 ) -> None:
     renamed = json.loads(canonical_json(value).replace('"p0-', '"other-'))["cluster"]
-    assert not diff(planned(value), planned(renamed))
+    difference = diff(planned(value), planned(renamed))
+    assert not difference.changes
+    names = [name for name in value["profiles"] if name.startswith("p0-")]
+    assert difference.withdrawn_profiles == tuple(sorted(names))
+    assert len(difference.settings) == 2 * len(names)
     moved = json.loads(canonical_json(value).replace('"pool-0"', '"pool-x"'))["cluster"]
     difference = diff(planned(value), planned(moved))
     assert difference.renamed == {"pool-x": "pool-0"}
     assert not difference.changes
     assert not difference.settings
+
+
+@settings(max_examples=at_length(50, 2000), deadline=None)
+@given(values(), st.sampled_from(EDITS), st.integers(0, 99))
+def test_no_change_means_that_no_object_changes(
+    first: dict[str, Any], edit: Edit, seed: int
+) -> None:
+    second = json.loads(json.dumps(first))
+    edit(second, random.Random(seed))
+    try:
+        parse_cluster(second)
+    except InvalidCluster:
+        assume(False)
+    sides = [objects(parse_document(value), "image") for value in (first, second)]
+    difference = diff(planned(first), planned(second), object_changes(*sides))
+    assert bool(difference) == (sides[0] != sides[1])
 
 
 @few

@@ -181,22 +181,27 @@ def test_the_order_of_what_is_a_set_is_no_change() -> None:
     assert not compare(before, after)
 
 
-def test_a_profile_that_no_pool_follows_may_have_another_name() -> None:
-    after = copy.deepcopy(BASE)
-    after["profiles"]["quarter"] = after["profiles"].pop("four")
-    assert not compare(BASE, after)
+def test_shows_names_of_profiles_that_come_and_go_since_a_label_may_choose_them() -> None:
+    unfollowed = copy.deepcopy(BASE)
+    unfollowed["profiles"]["quarter"] = unfollowed["profiles"].pop("four")
+    assert compare(BASE, unfollowed).withdrawn_profiles == ("four",)
+    followed = copy.deepcopy(BASE)
+    followed["profiles"]["all"] = followed["profiles"].pop("w")
+    for pool in followed["pools"].values():
+        pool["profile"] = "all"
+    difference = compare(BASE, followed)
+    assert [(one.path, one.before, one.after) for one in difference.settings] == [
+        ("profiles.all", "", "in the stack file"),
+        ("profiles.w", "in the stack file", ""),
+    ]
+    assert (difference.changes, difference.withdrawn_profiles) == ((), ("w",))
 
 
-def test_order_and_names_alone_are_no_change() -> None:
+def test_order_alone_is_no_change() -> None:
     layout, turned = {"3g.20gb": 1, "1g.5gb": 2}, {"1g.5gb": 2, "3g.20gb": 1}
     before = changed(profiles__w={"mig": layout}, pools__auto__hardware={**HARDWARE, "count": 2})
     after = changed(profiles__w={"mig": turned}, pools__auto__hardware={**HARDWARE, "count": 2})
     assert not compare(before, after)
-    renamed = copy.deepcopy(BASE)
-    renamed["profiles"]["all"] = renamed["profiles"].pop("w")
-    for pool in renamed["pools"].values():
-        pool["profile"] = "all"
-    assert not compare(BASE, renamed)
 
 
 def test_a_renamed_pool_is_renamed_and_nothing_else() -> None:

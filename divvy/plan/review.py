@@ -1,0 +1,35 @@
+"""The review of a change to several stack files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from divvy.plan.difference import Difference
+from divvy.plan.disruption import LEVELS
+from divvy.plan.verdict import verdict
+
+
+@dataclass(frozen=True)
+class Review:
+    """The diffs of all stacks, and the stacks whose file is deleted."""
+
+    differences: tuple[Difference, ...]
+    deleted: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.deleted or self.changed)
+
+    @property
+    def changed(self) -> tuple[Difference, ...]:
+        """Return the diffs that are not empty, the most disruptive first."""
+        return tuple(sorted(filter(None, self.differences), key=_by_verdict))
+
+    @property
+    def unchanged(self) -> tuple[str, ...]:
+        """Return the names of the stacks that do not change."""
+        return tuple(each.after for each in self.differences if not each)
+
+
+def _by_verdict(difference: Difference) -> tuple[int, int]:
+    result = verdict(difference)
+    return -LEVELS.index(result.level), -result.gpus

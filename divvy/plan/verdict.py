@@ -1,0 +1,41 @@
+"""The verdict on a topology diff: the worst that it does to running pods, and to how many GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from divvy.plan.difference import Difference
+from divvy.plan.disruption import Level, worst
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The worst level of a diff's disruptions, and what it concerns.
+
+    ``gpus`` and ``nodes`` count those of that level, ``pools`` are theirs in the diff's order;
+    ``policy`` is the newer file's ``change.policy``; ``withdrawn`` are the resources that no node
+    offers any more.
+    """
+
+    level: Level
+    gpus: int
+    nodes: int
+    pools: tuple[str, ...]
+    policy: str
+    withdrawn: tuple[str, ...]
+
+
+def verdict(difference: Difference) -> Verdict:
+    """Judge a diff as a whole."""
+    level = worst(tuple(change.disruption for change in difference.changes)).level
+    changes = [change for change in difference.changes if change.disruption.level == level]
+    return Verdict(
+        level,
+        gpus=sum(change.gpus for change in changes),
+        nodes=sum(change.nodes for change in changes),
+        pools=tuple(dict.fromkeys(change.pool for change in changes)),
+        policy=difference.policy,
+        withdrawn=tuple(
+            total.resource for total in difference.totals if total.before and not total.after
+        ),
+    )

@@ -1,0 +1,72 @@
+"""The verdict on a diff in words: the first lines of every view, which are never cut."""
+
+from divvy.plan import Difference
+from divvy.plan.verdict import Verdict, verdict
+from divvy.render.words import plural, some
+
+MARKS = {"none": "✅", "new pods only": "🔶", "GPUs must be idle": "🛑"}
+_POLICIES = {
+    "wait": "each change waits until the pods that hold them end",
+    "evict": "pods that hold them are EVICTED",
+    "never": "GPUs that a pod holds keep their layout",
+}
+DELETED_STACK = (
+    "the stack file is deleted: its objects stay in the cluster and nothing manages them; "
+    "run `divvy destroy` with the file before, if they are to go"
+)
+
+
+def verdict_mark(difference: Difference) -> str:
+    """Return the sign of a diff's worst disruption."""
+    return MARKS[verdict(difference).level]
+
+
+def verdict_words(difference: Difference, names: int = 20) -> str:
+    """Say in one sentence what a diff does to running pods; at most so many pools are named."""
+    result = verdict(difference)
+    nodes = plural(result.nodes, "node")
+    pools = f"pool{'' if len(result.pools) == 1 else 's'} {some(result.pools, names)}"
+    match result.level:
+        case "GPUs must be idle":
+            gpus = plural(result.gpus, "GPU")
+            return f"{gpus} on {nodes} must be idle, {_POLICIES[result.policy]}: {pools}"
+        case "new pods only":
+            return f"Running pods keep what they have; new pods find a change on {nodes}: {pools}"
+        case "none" if result.nodes:
+            return f"No running pod is touched; {nodes} come with something new: {pools}"
+        case "none":
+            return "No node offers anything else, and no running pod is touched"
+
+
+def effect_words(difference: Difference) -> tuple[str, ...]:
+    """List what a reviewer must know beside the topology, a sentence each."""
+    return (
+        *_withdrawn(difference, verdict(difference)),
+        *difference.objects.effects,
+        *_objects(difference),
+    )
+
+
+def _withdrawn(difference: Difference, result: Verdict) -> list[str]:
+    lines = []
+    if result.withdrawn:
+        lines.append(
+            f"no node offers {some(result.withdrawn)} any more: pods that request it stay pending"
+        )
+    if difference.withdrawn_profiles:
+        lines.append(
+            f"profiles that go: {some(difference.withdrawn_profiles)}; a node whose label "
+            "divvy.gpu/profile names one keeps its last layout"
+        )
+    return lines
+
+
+def _objects(difference: Difference) -> list[str]:
+    changes = difference.objects
+    sides = (
+        ("created", changes.created),
+        ("updated", changes.updated),
+        ("deleted", changes.deleted),
+    )
+    parts = [f"{len(names)} {verb} ({some(names)})" for verb, names in sides if names]
+    return [f"objects: {', '.join(parts)}"] if parts else []

@@ -1,0 +1,71 @@
+"""Comparing the rendered objects of two stack files."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+from divvy.model import parse_document
+from divvy.plan.object_changes import ObjectChanges, object_changes
+from divvy.render.objects import objects
+
+BASE: dict[str, Any] = {
+    "profiles": {"whole": {}, "shared": {"timeSlicing": {"replicas": 4}}},
+    "pools": {"a": {"select": {"pool": "a"}, "profile": "whole"}},
+}
+LIMIT = {"limit": "auto", "action": "prevent"}
+
+
+def compare(edit: dict[str, Any], image: tuple[str, str] = ("i", "i")) -> ObjectChanges:
+    """Compare the base with itself after an edit of its top level."""
+    sides = (BASE, {**deepcopy(BASE), **edit})
+    return object_changes(
+        *(objects(parse_document(value), name) for value, name in zip(sides, image, strict=True))
+    )
+
+
+def test_finds_nothing_where_no_object_changes() -> None:
+    assert not compare({})
+    assert compare({}) == ObjectChanges()
+
+
+def test_names_a_configuration_that_only_an_object_shows() -> None:
+    changes = compare({"profiles": {**BASE["profiles"], "twin": {}}})
+    assert changes.updated == ("ConfigMap divvy",)
+    assert changes.effects == ()
+
+
+def test_says_that_agents_restart_for_another_image() -> None:
+    (effect,) = compare({}, ("old", "new")).effects
+    assert effect == "pods of Divvy restart: DaemonSet divvy-agent; pods that hold GPUs run on"
+
+
+def test_says_what_an_unreachable_rule_with_a_limit_lets_the_agents_see() -> None:
+    rule = {"devices": [99], "timeSlicing": {"replicas": 2, "memoryLimit": LIMIT}}
+    changes = compare({"profiles": {**BASE["profiles"], "whole": [rule, {}]}})
+    assert "DaemonSet divvy-agent" in changes.updated
+    assert any("sees more of its host: " in each and "hostPID" in each for each in changes.effects)
+
+
+def test_says_which_rights_eviction_needs() -> None:
+    changes = compare({"change": {"policy": "evict"}})
+    (effect,) = changes.effects
+    assert effect.endswith(" gains the rights: create pods/eviction")
+    assert effect.startswith("ClusterRole ")
+
+
+def test_says_what_the_first_claims_bring() -> None:
+    profiles = {**BASE["profiles"], "sizes": {"claims": {"shares": {}}}}
+    changes = compare({"profiles": profiles})
+    text = "\n".join(changes.effects)
+    assert "Kubernetes 1.36.2 or newer is needed" in text
+    assert "new admission policies that can change pods of every namespace: divvy-" in text
+    assert "new admission policies that can refuse pods of every namespace: divvy-" in text
+    assert "gains the rights: " in text
+    assert "DeviceClass divvy-share" in changes.created
+    back = object_changes(
+        objects(parse_document({**BASE, "profiles": profiles}), "i"),
+        objects(parse_document(BASE), "i"),
+    )
+    assert "DeviceClass divvy-share" in back.deleted
+    assert not any("Kubernetes" in each for each in back.effects)
