@@ -42,9 +42,24 @@ EVERY = (Mode.WHOLE, Mode.MIG, *SHARED)
 CLAIMED = (Mode.CLAIMS,)
 BARE = ("bare host",)
 
+_UP = "`divvy up -s STACK` brings it to what the stack file says"
 _ALL = (
+    Check("INST-01", "the agents' objects are this program's, and rolled out", "MUST", EVERY, _UP,
+          cncf=("driver_runtime_management",)),
+    Check("INST-02", "the configuration in the cluster is the stack file's", "MUST", EVERY, _UP),
+    Check("INST-03", "Divvy's admission policies are there and bound", "MUST", EVERY, _UP,
+          cncf=("secure_accelerator_access",)),
+    Check("INST-04", "what claims need is there: classes, template maker, rights", "MUST", EVERY,
+          _UP, cncf=("dra_support",)),
+    Check("INST-05", "what prepares the nodes' runtime is there, and rolled out", "MUST", EVERY,
+          _UP),
+    Check("INST-06", "dashboard, monitors and alerts are this program's", "MUST", EVERY, _UP),
+    Check("INST-07", "the node's pods run the image that is rolled out, of this program", "MUST",
+          EVERY, f"{_UP}; `kubectl rollout status` shows what waits",
+          cncf=("driver_runtime_management",)),
     Check("NODE-01", "the agent is ready, on the configuration of the stack file", "MUST", EVERY,
-          f"look at the node's {STATUS_ANNOTATION} annotation and the agent's log",
+          "another configuration: `divvy up`, or verify the file that was deployed; no answer: the "
+          f"agent's rights and log; else see the {STATUS_ANNOTATION} annotation",
           cncf=("driver_runtime_management",)),
     Check("NODE-02", "feature labels describe the GPUs that are there", "MUST", EVERY,
           "another label writer may be running: see `kubectl get node --show-managed-fields`"),

@@ -8,14 +8,13 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
-from lightkube import ApiError
 
 from conformance.bare.host import HOST, open_host
 from conformance.catalogue import CATALOGUE, EVERY, Check
 from conformance.cluster.cluster_under_test import CLUSTER, open_cluster
-from conformance.evidence import Evidence
+from conformance.cluster.node_life import NodeLife
+from conformance.evidence import Evidence, sentence
 from conformance.fixtures import (  # noqa: F401 (pytest finds fixtures here)
     EVIDENCE,
     allocations,
@@ -23,6 +22,7 @@ from conformance.fixtures import (  # noqa: F401 (pytest finds fixtures here)
     contention,
     evidence,
     fills,
+    installation,
     known_images,
     metrics_samples,
     mountings,
@@ -33,6 +33,7 @@ from conformance.fixtures import (  # noqa: F401 (pytest finds fixtures here)
     pods,
     probes,
     releases,
+    statuses,
     target,
 )
 from conformance.not_made import Missed, NotApplicable
@@ -48,7 +49,7 @@ _SIMULATED = pytest.StashKey[bool]()
 _BARE = Path(__file__).parent / "bare"
 _IMAGES = {"WORK-04": "--vector-add-image", "WORK-05": "--gpu-burn-image"}
 _MISSED = pytest.StashKey[Missed]()
-_NOT_FOUND = 404
+_LIFE = pytest.StashKey[NodeLife]()
 _COMPLETE = (
     pytest.ExitCode.OK,
     pytest.ExitCode.TESTS_FAILED,
@@ -87,6 +88,7 @@ def pytest_configure(config: pytest.Config) -> None:
     else:
         under_test = open_cluster(config)
         config.stash[CLUSTER] = under_test
+        config.stash[_LIFE] = NodeLife(under_test.api)
         config.stash[_SIMULATED] = under_test.simulated
         config.stash[_REPORT] = Report(under_test.describe(), only=only)
     if config.getoption("--divvy-progress"):
@@ -195,16 +197,14 @@ def _what_came(
     item: pytest.Item, check: Check, outcome: Any, call: pytest.CallInfo[None]
 ) -> tuple[str, str, Missed | None]:
     """Return a check's status, the reason, and why it was not made where it was not."""
-    said = "" if call.excinfo is None else str(call.excinfo.value)
+    said = "" if call.excinfo is None else sentence(call.excinfo.value)
     if outcome.passed:
         if check.needs_hardware and _now_simulated(item.config):
             return "skipped", _SHOWS_NOTHING, "not applicable"
         return "passed", "", None
     if outcome.failed:
         gone = _gone(item)
-        return (
-            ("skipped", gone, "not made") if gone else ("failed", said.split("\nassert ")[0], None)
-        )
+        return ("skipped", gone, "not made") if gone else ("failed", said, None)
     applies = call.excinfo is None or not call.excinfo.errisinstance(NotApplicable)
     missed = item.stash.get(_MISSED, None) or ("not made" if applies else "not applicable")
     return "skipped", str(getattr(call.excinfo and call.excinfo.value, "msg", "")), missed
@@ -217,20 +217,14 @@ def _node_of(item: pytest.Item) -> NodePromise | None:
 
 
 def _gone(item: pytest.Item) -> str:
-    """Say that a node has left the cluster since the run began, as autoscalers take them; else "".
+    """Say that a node has left or died since the run began; else "".
 
     Whatever failed there since shows nothing.
     """
     node = _node_of(item)
     if node is None:
         return ""
-    try:
-        leaves = item.config.stash[CLUSTER].live(node.name)["metadata"].get("deletionTimestamp")
-    except ApiError as problem:
-        leaves = problem.status.code == _NOT_FOUND
-    except httpx2.HTTPError:
-        leaves = False
-    return f"{node.name} has left the cluster during the run" if leaves else ""
+    return item.config.stash[_LIFE].ended(node.name)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

@@ -21,13 +21,16 @@ from conformance.load.release import release
 from conformance.not_made import NotMade, not_made
 from conformance.observe.allocated import allocation
 from conformance.observe.bare_look import BareLook, look_without_request, nvidia_runtime_classes
+from conformance.observe.fresh_status import FreshStatus, ask_agent
 from conformance.observe.holders import is_free, require_free, require_idle, require_idle_node
 from conformance.observe.host_mounts import SCRIPT as FIND_MOUNTS
+from conformance.observe.installed import Installation
 from conformance.observe.probes import AtOnce, is_simulated, look_around
 from conformance.observe.scrape import MetricsSample, sample_metrics
 from conformance.promise import DevicePromise, NodePromise
 
 EVIDENCE = pytest.StashKey[Evidence]()
+FreshStatuses = AtOnce[NodePromise, FreshStatus]
 Bare = AtOnce[NodePromise, BareLook]
 Probes = AtOnce[DevicePromise, Outcome]
 Fills = AtOnce[DevicePromise, FillResult]
@@ -64,6 +67,18 @@ def namespaces(target: ClusterUnderTest) -> Iterator[PodNamespaces]:
 def pods(namespaces: PodNamespaces) -> PodNamespace:
     """Give the namespace in which pods run with few rights, as tenants' should."""
     return namespaces.at("restricted")
+
+
+@pytest.fixture(scope="session")
+def installation(target: ClusterUnderTest) -> Installation:
+    """Give what the program installs beside what the cluster has."""
+    return Installation(target)
+
+
+@pytest.fixture(scope="session")
+def statuses(target: ClusterUnderTest) -> FreshStatuses:
+    """Have every agent answer in its status."""
+    return AtOnce(target.ready_nodes, lambda node: ask_agent(target, node), _MAX_PODS)
 
 
 @pytest.fixture

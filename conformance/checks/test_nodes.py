@@ -11,7 +11,7 @@ import pytest
 from conformance.catalogue import check
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.evidence import Evidence
-from conformance.fixtures import Probes
+from conformance.fixtures import FreshStatuses, Probes
 from conformance.not_made import not_applicable, not_made
 from conformance.observe.fabric import fabric_is_up, read_fabric
 from conformance.observe.gpu_memory_errors import memory_errors, memory_is_sound
@@ -29,18 +29,22 @@ _STATUS_PERIOD = 60.0
 
 @check("NODE-01")
 def test_the_agent_follows_the_stack_file(
-    target: ClusterUnderTest, node: NodePromise, evidence: Evidence
+    target: ClusterUnderTest, statuses: FreshStatuses, node: NodePromise, evidence: Evidence
 ) -> None:
-    status = target.status(node.name)
+    fresh = statuses[node]
+    status = fresh.status
     evidence.add(json.dumps(status, indent=1))
     pod = target.agent(node.name)
     conditions = [] if pod is None else pod["status"].get("conditions") or []
     ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
     agent = "ready" if ready else "none" if pod is None else "not ready"
+    is_ready = status.get("state") == "Ready"
+    reason = "" if is_ready or not status.get("reason") else f" ({status['reason']})"
     evidence.require(
-        f"agent ready, configuration {target.generation}, profile {node.profile}, state Ready",
-        f"agent {agent}, configuration {status.get('generation')}, "
-        f"profile {status.get('profile')}, state {status.get('state', 'unknown')}",
+        f"agent ready, answers, configuration {target.generation}, profile {node.profile}, "
+        "state Ready",
+        f"agent {agent}, {fresh.age}, configuration {status.get('generation')}, "
+        f"profile {status.get('profile')}, state {status.get('state', 'unknown')}{reason}",
     )
 
 
