@@ -19,7 +19,10 @@ from conformance.fixtures import (  # noqa: F401 (pytest finds fixtures here)
     EVIDENCE,
     allocations,
     bare,
+    claim_openings,
+    claim_probes,
     contention,
+    driver_looks,
     evidence,
     fills,
     installation,
@@ -38,7 +41,7 @@ from conformance.fixtures import (  # noqa: F401 (pytest finds fixtures here)
 )
 from conformance.not_made import Missed, NotApplicable
 from conformance.options import add_options
-from conformance.promise import NO_POOL, NodePromise
+from conformance.promise import NO_POOL, NodePromise, claim_promises
 from conformance.report.progress import Progress
 from conformance.report.report import Record, Report
 from divvy.model.contract import Mode
@@ -122,6 +125,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         modes = _modes(metafunc)
         cases = [one for one in config.stash[CLUSTER].devices if one.mode in modes]
         metafunc.parametrize("promise", cases, ids=str)
+    elif "claimed_gpu" in names:
+        cases = claim_promises(config.stash[CLUSTER].nodes)
+        metafunc.parametrize("claimed_gpu", cases, ids=str)
     elif "node" in names:
         under_test = config.stash[CLUSTER]
         modes = _modes(metafunc)
@@ -212,7 +218,8 @@ def _what_came(
 
 def _node_of(item: pytest.Item) -> NodePromise | None:
     params = item.callspec.params if hasattr(item, "callspec") else {}
-    node = params.get("node") or getattr(params.get("promise"), "node", None)
+    one = params.get("promise") or params.get("claimed_gpu")
+    node = params.get("node") or getattr(one, "node", None)
     return node if isinstance(node, NodePromise) else None
 
 

@@ -21,7 +21,14 @@ from conformance.cluster.namespaces import clear_leftovers
 from conformance.cluster.node_life import not_ready
 from conformance.cluster.pod_watch import Pod
 from conformance.image import build_as
-from conformance.promise import DevicePromise, NodePromise, device_promises, node_promises
+from conformance.promise import (
+    ClaimPromise,
+    DevicePromise,
+    NodePromise,
+    claim_promises,
+    device_promises,
+    node_promises,
+)
 from divvy.image.build import BuildFailed
 from divvy.kube.errors import KubeconfigError
 from divvy.kube.kubeconfig import cluster_config
@@ -116,6 +123,15 @@ class ClusterUnderTest:
     def ready_devices(self) -> list[DevicePromise]:
         """Return the resources of the nodes on which pods can run."""
         return [device for device in self.devices if not device.node.unready]
+
+    @property
+    def ready_claims(self) -> list[ClaimPromise]:
+        """Return the GPUs that pods claim, of the nodes on which pods can run."""
+        return claim_promises(self.ready_nodes)
+
+    def claims_of(self, node: NodePromise) -> list[ClaimPromise]:
+        """Return the GPUs of one node that pods claim."""
+        return claim_promises([node])
 
     def devices_of(self, node: NodePromise) -> list[DevicePromise]:
         """Return the resources of one node."""
