@@ -8,21 +8,24 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
-from lightkube import ApiError
 
 from conformance.bare.host import HOST, open_host
 from conformance.catalogue import CATALOGUE, EVERY, Check
 from conformance.cluster.cluster_under_test import CLUSTER, open_cluster
-from conformance.evidence import Evidence
+from conformance.cluster.node_life import NodeLife
+from conformance.evidence import Evidence, sentence
 from conformance.fixtures import (  # noqa: F401 (pytest finds fixtures here)
     EVIDENCE,
     allocations,
     bare,
+    claim_openings,
+    claim_probes,
     contention,
+    driver_looks,
     evidence,
     fills,
+    installation,
     known_images,
     metrics_samples,
     mountings,
@@ -33,11 +36,12 @@ from conformance.fixtures import (  # noqa: F401 (pytest finds fixtures here)
     pods,
     probes,
     releases,
+    statuses,
     target,
 )
 from conformance.not_made import Missed, NotApplicable
 from conformance.options import add_options
-from conformance.promise import NO_POOL, NodePromise
+from conformance.promise import NO_POOL, NodePromise, claim_promises
 from conformance.report.progress import Progress
 from conformance.report.report import Record, Report
 from divvy.model.contract import Mode
@@ -48,7 +52,7 @@ _SIMULATED = pytest.StashKey[bool]()
 _BARE = Path(__file__).parent / "bare"
 _IMAGES = {"WORK-04": "--vector-add-image", "WORK-05": "--gpu-burn-image"}
 _MISSED = pytest.StashKey[Missed]()
-_NOT_FOUND = 404
+_LIFE = pytest.StashKey[NodeLife]()
 _COMPLETE = (
     pytest.ExitCode.OK,
     pytest.ExitCode.TESTS_FAILED,
@@ -87,6 +91,7 @@ def pytest_configure(config: pytest.Config) -> None:
     else:
         under_test = open_cluster(config)
         config.stash[CLUSTER] = under_test
+        config.stash[_LIFE] = NodeLife(under_test.api)
         config.stash[_SIMULATED] = under_test.simulated
         config.stash[_REPORT] = Report(under_test.describe(), only=only)
     if config.getoption("--divvy-progress"):
@@ -120,6 +125,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         modes = _modes(metafunc)
         cases = [one for one in config.stash[CLUSTER].devices if one.mode in modes]
         metafunc.parametrize("promise", cases, ids=str)
+    elif "claimed_gpu" in names:
+        cases = claim_promises(config.stash[CLUSTER].nodes)
+        metafunc.parametrize("claimed_gpu", cases, ids=str)
     elif "node" in names:
         under_test = config.stash[CLUSTER]
         modes = _modes(metafunc)
@@ -195,16 +203,14 @@ def _what_came(
     item: pytest.Item, check: Check, outcome: Any, call: pytest.CallInfo[None]
 ) -> tuple[str, str, Missed | None]:
     """Return a check's status, the reason, and why it was not made where it was not."""
-    said = "" if call.excinfo is None else str(call.excinfo.value)
+    said = "" if call.excinfo is None else sentence(call.excinfo.value)
     if outcome.passed:
         if check.needs_hardware and _now_simulated(item.config):
             return "skipped", _SHOWS_NOTHING, "not applicable"
         return "passed", "", None
     if outcome.failed:
         gone = _gone(item)
-        return (
-            ("skipped", gone, "not made") if gone else ("failed", said.split("\nassert ")[0], None)
-        )
+        return ("skipped", gone, "not made") if gone else ("failed", said, None)
     applies = call.excinfo is None or not call.excinfo.errisinstance(NotApplicable)
     missed = item.stash.get(_MISSED, None) or ("not made" if applies else "not applicable")
     return "skipped", str(getattr(call.excinfo and call.excinfo.value, "msg", "")), missed
@@ -212,25 +218,20 @@ def _what_came(
 
 def _node_of(item: pytest.Item) -> NodePromise | None:
     params = item.callspec.params if hasattr(item, "callspec") else {}
-    node = params.get("node") or getattr(params.get("promise"), "node", None)
+    one = params.get("promise") or params.get("claimed_gpu")
+    node = params.get("node") or getattr(one, "node", None)
     return node if isinstance(node, NodePromise) else None
 
 
 def _gone(item: pytest.Item) -> str:
-    """Say that a node has left the cluster since the run began, as autoscalers take them; else "".
+    """Say that a node has left or died since the run began; else "".
 
     Whatever failed there since shows nothing.
     """
     node = _node_of(item)
     if node is None:
         return ""
-    try:
-        leaves = item.config.stash[CLUSTER].live(node.name)["metadata"].get("deletionTimestamp")
-    except ApiError as problem:
-        leaves = problem.status.code == _NOT_FOUND
-    except httpx2.HTTPError:
-        leaves = False
-    return f"{node.name} has left the cluster during the run" if leaves else ""
+    return item.config.stash[_LIFE].ended(node.name)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

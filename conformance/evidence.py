@@ -30,3 +30,12 @@ class Evidence:
         """Hold a statement; ``expected`` says it in words."""
         self.expected, self.actual = expected, str(actual).strip()
         assert holds, f"expected {expected}, saw {self.actual}"
+
+
+def sentence(problem: BaseException) -> str:
+    """Return what went wrong in words: never source, nor an object as Python prints it."""
+    said = str(problem).split("\nassert ")[0].strip()
+    if isinstance(problem, AssertionError):
+        return said or "something that must hold does not"
+    first = said.partition("\n")[0]
+    return first if " " in first else f"{type(problem).__name__}: {first}".rstrip(": ")

@@ -13,23 +13,29 @@ from conformance.cluster.cluster_under_test import CLUSTER, ClusterUnderTest
 from conformance.cluster.namespaces import PodNamespaces, pod_namespaces
 from conformance.cluster.pods import Outcome, PodNamespace
 from conformance.evidence import Evidence
+from conformance.load.claim_probes import ClaimProbe, look_by_claim, small_claim
 from conformance.load.fill import FillResult, fill
 from conformance.load.known_images import BURN_ARGUMENTS
 from conformance.load.neighbours import Figures, contended, measure
 from conformance.load.overcommit import Overcommit, overcommit
 from conformance.load.release import release
-from conformance.not_made import NotMade, not_made
+from conformance.not_made import NotApplicable, NotMade, not_made
 from conformance.observe.allocated import allocation
 from conformance.observe.bare_look import BareLook, look_without_request, nvidia_runtime_classes
+from conformance.observe.claims import claimed_gpu_of
+from conformance.observe.fresh_status import FreshStatus, ask_agent
 from conformance.observe.holders import is_free, require_free, require_idle, require_idle_node
 from conformance.observe.host_mounts import SCRIPT as FIND_MOUNTS
-from conformance.observe.probes import AtOnce, is_simulated, look_around
+from conformance.observe.installed import Installation
+from conformance.observe.probes import AtOnce, Part, is_simulated, look_around, part
 from conformance.observe.scrape import MetricsSample, sample_metrics
-from conformance.promise import DevicePromise, NodePromise
+from conformance.promise import ClaimPromise, DevicePromise, NodePromise
 
 EVIDENCE = pytest.StashKey[Evidence]()
+FreshStatuses = AtOnce[NodePromise, FreshStatus]
 Bare = AtOnce[NodePromise, BareLook]
 Probes = AtOnce[DevicePromise, Outcome]
+ClaimProbes = AtOnce[ClaimPromise, ClaimProbe]
 Fills = AtOnce[DevicePromise, FillResult]
 Allocations = AtOnce[DevicePromise, tuple[str, str]]
 Releases = AtOnce[DevicePromise, tuple[str, str]]
@@ -64,6 +70,18 @@ def namespaces(target: ClusterUnderTest) -> Iterator[PodNamespaces]:
 def pods(namespaces: PodNamespaces) -> PodNamespace:
     """Give the namespace in which pods run with few rights, as tenants' should."""
     return namespaces.at("restricted")
+
+
+@pytest.fixture(scope="session")
+def installation(target: ClusterUnderTest) -> Installation:
+    """Give what the program installs beside what the cluster has."""
+    return Installation(target)
+
+
+@pytest.fixture(scope="session")
+def statuses(target: ClusterUnderTest) -> FreshStatuses:
+    """Have every agent answer in its status."""
+    return AtOnce(target.ready_nodes, lambda node: ask_agent(target, node), _MAX_PODS)
 
 
 @pytest.fixture
@@ -114,6 +132,67 @@ def probes(target: ClusterUnderTest, pods: PodNamespace) -> Probes:
         return outcome
 
     return AtOnce(target.ready_devices, free(target, work), _MAX_PODS)
+
+
+@pytest.fixture(scope="session")
+def claim_probes(target: ClusterUnderTest, pods: PodNamespace) -> ClaimProbes:
+    """Look at every GPU that pods claim, by a small share of it."""
+
+    def work(promise: ClaimPromise) -> ClaimProbe:
+        gpu = claimed_gpu_of(target, promise)
+        probe = look_by_claim(pods, promise, gpu, small_claim(promise, gpu))
+        simulated = is_simulated(probe.outcome.log)
+        if simulated is not None:
+            target.drivers[promise.node.name] = simulated
+        return probe
+
+    return AtOnce(target.ready_claims, work, _MAX_PODS)
+
+
+@pytest.fixture(scope="session")
+def claim_openings(target: ClusterUnderTest, namespaces: PodNamespaces) -> ClaimProbes:
+    """Try every device number from a pod of the usual rights that has a small share."""
+    usual = namespaces.at("baseline")
+
+    def work(promise: ClaimPromise) -> ClaimProbe:
+        gpu = claimed_gpu_of(target, promise)
+        return look_by_claim(usual, promise, gpu, small_claim(promise, gpu), ["open-devices"])
+
+    return AtOnce(target.ready_claims, work, _MAX_PODS)
+
+
+@dataclass(frozen=True)
+class DriverLooks:
+    """What pods saw of each node's driver, whichever way they got a GPU."""
+
+    target: ClusterUnderTest
+    probes: Probes
+    claim_probes: ClaimProbes
+
+    def of(self, node: NodePromise) -> Part:
+        """Return what nvidia-smi said on a node; skips the check where no GPU was free."""
+        skipped: NotMade | None = None
+        looks: list[Callable[[], Outcome]] = [
+            *(partial(self.probes.__getitem__, one) for one in self.target.devices_of(node)),
+            *(partial(self._by_claim, one) for one in self.target.claims_of(node)),
+        ]
+        for look in looks:
+            try:
+                return part(look(), "nvidia-smi")
+            except NotMade as why:
+                skipped = why
+        raise skipped or NotApplicable("the node offers no GPU to pods")
+
+    def _by_claim(self, promise: ClaimPromise) -> Outcome:
+        return self.claim_probes[promise].outcome
+
+
+@pytest.fixture(scope="session")
+def driver_looks(
+    target: ClusterUnderTest, probes: Probes, claim_probes: ClaimProbes
+) -> DriverLooks:
+    """Give what pods saw of each node's driver."""
+    return DriverLooks(target, probes, claim_probes)
 
 
 @pytest.fixture(scope="session")

@@ -71,6 +71,22 @@ class DevicePromise:
         return f"{self.node.name}:{self.resource}"
 
 
+@dataclass(frozen=True)
+class ClaimPromise:
+    """One GPU of a node that pods claim."""
+
+    node: NodePromise
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.node.name}:GPU {self.index}"
+
+
+def claim_promises(nodes: Sequence[NodePromise]) -> list[ClaimPromise]:
+    """List every GPU that pods claim."""
+    return [ClaimPromise(node, gpu.index) for node in nodes for gpu in node.plan.gpus if gpu.claims]
+
+
 def node_promises(
     cluster: Cluster,
     plan: Plan,

@@ -8,10 +8,19 @@ from functools import partial
 import pytest
 
 from conformance.catalogue import check
+from conformance.checks.verdicts import opens_nothing_by_number
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.namespaces import PodNamespaces
 from conformance.cluster.pods import PodNamespace
 from conformance.evidence import Evidence
+from conformance.fixtures import ClaimProbes
+from conformance.load.claim_probes import (
+    claim_spec,
+    computes,
+    has_its_size,
+    look_by_claim,
+    sees_its_gpu_only,
+)
 from conformance.load.claims import (
     Size,
     ask_and_exceed,
@@ -20,20 +29,24 @@ from conformance.load.claims import (
     gpus_shown,
     judge_size,
     limits,
+    refused_for_gpus,
     shares_of,
     sizes_shown,
     usual_size,
 )
 from conformance.not_made import not_applicable
 from conformance.observe.claims import (
+    claimed_gpu_of,
     claimed_now,
     overcommitted,
     require_unclaimed,
     tenants_together,
 )
 from conformance.observe.kubelet_settings import kubelet_settings, syncs_soon
-from conformance.promise import NodePromise
+from conformance.observe.probes import part
+from conformance.promise import ClaimPromise, NodePromise
 from divvy.model import mig_resource
+from divvy.model.claim_names import GPU_CLASS
 from divvy.model.claims import Shares
 from divvy.model.contract import TENANT_LABEL
 from divvy.plan.live_claims import offered_kinds
@@ -105,35 +118,65 @@ def test_what_no_gpu_can_give_is_refused(
     }
     refusals = {what: pods.denial(node.name, body) for what, body in bodies.items()}
     evidence.add("\n".join(f"{what}: {refusal}" for what, refusal in refusals.items()))
-    # A sentence that names neither of our resources is about something else.
-    ours = (names.memory, names.cores)
-    accepted = [
-        what
-        for what, refusal in refusals.items()
-        if refusal is None or not any(name in refusal for name in ours)
-    ]
-    evidence.require("accepted: nothing", f"accepted: {', '.join(accepted) or 'nothing'}")
+    evidence.require(*refused_for_gpus(refusals, (names.memory, names.cores)))
 
 
 @check("CLM-05")
 @pytest.mark.exclusive
 def test_a_whole_gpu_is_whole(
-    target: ClusterUnderTest, pods: PodNamespace, node: NodePromise, evidence: Evidence
+    target: ClusterUnderTest, pods: PodNamespace, claimed_gpu: ClaimPromise, evidence: Evidence
 ) -> None:
-    require_unclaimed(target, node)
-    command = ["/bin/sh", "-c", "nvidia-smi; nvidia-smi -L; cuda-vector-add"]
-    outcome = pods.run(node.name, command, target.cluster.names.gpu, _STARTED)
-    evidence.add(outcome.log)
-    evidence.add(outcome)
-    planned = {gpu.model.memory_mib for gpu in node.plan.gpus}
-    shown = sizes_shown(outcome.log)
-    close = len(shown) == 1 and any(abs(shown[0] - one) <= one * 0.08 for one in planned)
-    computes = outcome.code == 0 and "Test PASSED" in outcome.log
-    evidence.require_that(
-        close and computes and len(gpus_shown(outcome.log)) == 1,
-        f"1 GPU of {' or '.join(map(str, sorted(planned)))} MiB, which computes",
-        f"{len(gpus_shown(outcome.log))} GPUs of {shown} MiB, exit code {outcome.code}",
+    require_unclaimed(target, claimed_gpu.node)
+    gpu = claimed_gpu_of(target, claimed_gpu)
+    probe = look_by_claim(pods, claimed_gpu, gpu, (claim_spec(gpu, GPU_CLASS), None))
+    evidence.add(probe.outcome.log)
+    evidence.add(probe.outcome)
+    verdicts = (computes(probe), sees_its_gpu_only(probe), has_its_size(probe, _whole(claimed_gpu)))
+    evidence.require(
+        "; ".join(expected for expected, _ in verdicts), "; ".join(actual for _, actual in verdicts)
     )
+
+
+@check("CLM-10")
+def test_every_gpu_computes_in_a_small_share(
+    claim_probes: ClaimProbes, claimed_gpu: ClaimPromise, evidence: Evidence
+) -> None:
+    probe = claim_probes[claimed_gpu]
+    evidence.command = "cuda-vector-add"
+    evidence.add(part(probe.outcome, "vector-add").log)
+    evidence.require(*computes(probe))
+
+
+@check("CLM-11")
+def test_a_pod_sees_the_gpu_of_its_claim_only(
+    claim_probes: ClaimProbes, claimed_gpu: ClaimPromise, evidence: Evidence
+) -> None:
+    probe = claim_probes[claimed_gpu]
+    evidence.add(part(probe.outcome, "look").log)
+    evidence.require(*sees_its_gpu_only(probe))
+
+
+@check("CLM-12")
+def test_a_small_share_has_its_size(
+    claim_probes: ClaimProbes, claimed_gpu: ClaimPromise, evidence: Evidence
+) -> None:
+    probe = claim_probes[claimed_gpu]
+    evidence.add(probe.outcome.log)
+    evidence.require(*has_its_size(probe, _whole(claimed_gpu)))
+
+
+@check("CLM-13")
+def test_a_pod_with_a_share_opens_no_device_by_its_number(
+    claim_openings: ClaimProbes, claimed_gpu: ClaimPromise, evidence: Evidence
+) -> None:
+    outcome = claim_openings[claimed_gpu].outcome
+    evidence.command = "open-devices"
+    evidence.add(outcome.log)
+    evidence.require(*opens_nothing_by_number(outcome))
+
+
+def _whole(promise: ClaimPromise) -> int:
+    return promise.node.plan.gpus[promise.index].model.memory_mib
 
 
 @check("CLM-06")

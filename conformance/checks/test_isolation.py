@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from conformance.catalogue import LIMITED, PARTITIONED, check
-from conformance.checks.verdicts import lines_like, sees_nothing
+from conformance.catalogue import LIMITED, check
+from conformance.checks.verdicts import opens_nothing_by_number, sees_nothing
 from conformance.evidence import Evidence
 from conformance.fixtures import Allocations, Bare, Fills, Overcommits, Probes
-from conformance.observe.device_memory import MAX_DEVIATION, MAX_DEVIATION_OF_MIG, memory_fits
+from conformance.observe.device_memory import allowed_mib, memory_fits
 from conformance.observe.host_mounts import host_mounts, of_one_share
 from conformance.observe.probes import part, smi_total
 from conformance.promise import DevicePromise, NodePromise
@@ -64,14 +64,7 @@ def test_a_pod_opens_no_device_by_its_number(
     outcome = openings[promise]
     evidence.command = "open-devices"
     evidence.add(outcome.log)
-    if outcome.code != 0:
-        evidence.require("a pod that tries every number", str(outcome))
-    gpus = lines_like(r"named 195:\d+ /dev/nvidia\d+$", outcome.log)
-    made = lines_like("made", outcome.log)
-    evidence.require(
-        "1 GPU by name, nothing by number",
-        f"{len(gpus)} GPU by name, {'; '.join(made) or 'nothing'} by number",
-    )
+    evidence.require(*opens_nothing_by_number(outcome))
 
 
 @check("ISO-08")
@@ -84,13 +77,12 @@ def test_nvidia_smi_shows_what_the_guarantee_says(
     is_mig = promise.mode.startswith("mig")
     size = smi_total(smi.log, is_mig=is_mig)
     planned = promise.device.memory_mib or 0
-    allowed = _deviation(promise)
-    close = size is not None and abs(size - planned) <= planned * allowed
+    close = memory_fits(promise, size)
     what = "a MIG device" if is_mig else "a whole card"
     if promise.mode in LIMITED:
         what = "a share"
     seen = str(smi) if size is None else f"{what} of {size} MiB"
-    evidence.require_that(close, f"{what} of {planned} MiB within {allowed:.0%}", seen)
+    evidence.require_that(close, f"{what} of {planned} MiB within {_deviation(promise)}", seen)
 
 
 @check("ISO-09")
@@ -164,16 +156,16 @@ def test_memory_is_what_the_plan_says(
     evidence.add(memory.log)
     said = re.search(r"device: (\d+) MiB total", memory.log)
     mib = int(said.group(1)) if said else None
-    planned, allowed = promise.device.memory_mib or 0, _deviation(promise)
+    planned = promise.device.memory_mib or 0
     evidence.require_that(
         memory_fits(promise, mib),
-        f"{planned} MiB within {allowed:.0%}",
+        f"{planned} MiB within {_deviation(promise)}",
         memory if mib is None else f"{mib} MiB",
     )
 
 
-def _deviation(promise: DevicePromise) -> float:
-    return MAX_DEVIATION_OF_MIG if promise.mode in PARTITIONED else MAX_DEVIATION
+def _deviation(promise: DevicePromise) -> str:
+    return f"{allowed_mib(promise):.0f} MiB"
 
 
 def _words(counts: dict[str, int]) -> str:

@@ -11,15 +11,14 @@ import pytest
 from conformance.catalogue import check
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.evidence import Evidence
-from conformance.fixtures import Probes
+from conformance.fixtures import DriverLooks, FreshStatuses
 from conformance.not_made import not_applicable, not_made
 from conformance.observe.fabric import fabric_is_up, read_fabric
+from conformance.observe.feature_labels import judge_labels
 from conformance.observe.gpu_memory_errors import memory_errors, memory_is_sound
 from conformance.observe.identities import driver_version
-from conformance.observe.probes import part
 from conformance.observe.runtime import driver_devices, kernel_module, runtime_lacks, specification
-from conformance.promise import NO_POOL, DevicePromise, NodePromise
-from divvy.model import is_memory_of, parse_count
+from conformance.promise import NO_POOL, NodePromise
 from divvy.model.versions import is_older
 from divvy.plan import LiveDifference, compare_live
 
@@ -29,18 +28,22 @@ _STATUS_PERIOD = 60.0
 
 @check("NODE-01")
 def test_the_agent_follows_the_stack_file(
-    target: ClusterUnderTest, node: NodePromise, evidence: Evidence
+    target: ClusterUnderTest, statuses: FreshStatuses, node: NodePromise, evidence: Evidence
 ) -> None:
-    status = target.status(node.name)
+    fresh = statuses[node]
+    status = fresh.status
     evidence.add(json.dumps(status, indent=1))
     pod = target.agent(node.name)
     conditions = [] if pod is None else pod["status"].get("conditions") or []
     ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
     agent = "ready" if ready else "none" if pod is None else "not ready"
+    is_ready = status.get("state") == "Ready"
+    reason = "" if is_ready or not status.get("reason") else f" ({status['reason']})"
     evidence.require(
-        f"agent ready, configuration {target.generation}, profile {node.profile}, state Ready",
-        f"agent {agent}, configuration {status.get('generation')}, "
-        f"profile {status.get('profile')}, state {status.get('state', 'unknown')}",
+        f"agent ready, answers, configuration {target.generation}, profile {node.profile}, "
+        "state Ready",
+        f"agent {agent}, {fresh.age}, configuration {status.get('generation')}, "
+        f"profile {status.get('profile')}, state {status.get('state', 'unknown')}{reason}",
     )
 
 
@@ -80,45 +83,8 @@ def test_labels_describe_the_gpus(
     target: ClusterUnderTest, node: NodePromise, evidence: Evidence
 ) -> None:
     labels = target.live(node.name)["metadata"]["labels"]
-    wanted = _labels(node)
-    live = {name: labels.get(name) for name in wanted}
-    product = live["nvidia.com/gpu.product"] or ""
-    live["nvidia.com/gpu.product"] = product.removesuffix("-SHARED")
-    model = node.plan.gpus[0].model
-    if live["nvidia.com/gpu.product"] in {name.replace(" ", "-") for name in model.products}:
-        # The same model is sold under several names.
-        wanted["nvidia.com/gpu.product"] = live["nvidia.com/gpu.product"]
-    memory = parse_count(live["nvidia.com/gpu.memory"])
-    if memory is not None and is_memory_of(model, memory):
-        # Drivers and ECC settings move it by a few percent.
-        wanted["nvidia.com/gpu.memory"] = str(memory)
-    evidence.require(_listed(wanted), _listed(live))
-
-
-def _labels(node: NodePromise) -> dict[str, str]:
-    """Return the feature labels that follow from the plan of a node."""
-    model = node.plan.gpus[0].model
-    whole = [one for one in node.plan.devices if one.kind.startswith("gpu")]
-    shares = max((one.shares for one in whole), default=1)
-    wanted: dict[str, str | int] = {
-        "gpu.count": len(node.plan.gpus),
-        "gpu.product": model.product.replace(" ", "-"),
-        "gpu.memory": model.memory_mib,
-        "gpu.replicas": shares,
-        "gpu.sharing-strategy": "time-slicing" if shares > 1 else "none",
-    }
-    if model.compute_capability is not None:
-        wanted["gpu.compute.major"], wanted["gpu.compute.minor"] = model.compute_capability
-    if model.is_described and not model.mig_unpublished:
-        wanted["mig.capable"] = str(model.mig is not None).lower()
-    for one in node.plan.devices:
-        # Where MIG devices go by another name (`single`), the labels do too.
-        name = one.resource.removeprefix("nvidia.com/").removesuffix(".shared")
-        if one.placement is not None and name.startswith("mig-") and one.share == 0:
-            wanted[f"{name}.count"] = int(wanted.get(f"{name}.count", 0)) + 1
-            profile = model.mig and model.mig.profile(one.placement.profile)
-            wanted[f"{name}.memory"] = profile.memory_mib if profile else 0
-    return {f"nvidia.com/{name}": str(value) for name, value in wanted.items()}
+    driver = str(target.status(node.name).get("driver", ""))
+    evidence.require(*judge_labels(node, labels, driver))
 
 
 @check("NODE-04")
@@ -155,12 +121,12 @@ def _those(named: Collection[str], devices: Collection[str]) -> str:
 
 @check("NODE-03")
 def test_the_driver_is_the_named_one(
-    target: ClusterUnderTest, probes: Probes, promise: DevicePromise, evidence: Evidence
+    target: ClusterUnderTest, driver_looks: DriverLooks, node: NodePromise, evidence: Evidence
 ) -> None:
     wanted = target.cluster.driver
     if wanted.version is None and wanted.min_version is None:
         not_applicable("the stack file names no version of the driver")
-    smi = part(probes[promise], "nvidia-smi")
+    smi = driver_looks.of(node)
     evidence.add(smi.log)
     version = driver_version(smi.log)
     is_right = version is not None and (
@@ -175,10 +141,10 @@ def test_the_driver_is_the_named_one(
 @check("NODE-06")
 @pytest.mark.enters
 def test_kernel_module_and_libraries_are_of_one_version(
-    target: ClusterUnderTest, probes: Probes, promise: DevicePromise, evidence: Evidence
+    target: ClusterUnderTest, driver_looks: DriverLooks, node: NodePromise, evidence: Evidence
 ) -> None:
-    kernel = kernel_module(target, promise.node.name)
-    smi = part(probes[promise], "nvidia-smi")
+    kernel = kernel_module(target, node.name)
+    smi = driver_looks.of(node)
     evidence.add(smi.log)
     libraries = driver_version(smi.log)
     evidence.require(
@@ -239,12 +205,6 @@ def test_allocatable_is_the_plan(
             break
         time.sleep(0.5)
     evidence.require(_words(wanted), _words(shown))
-
-
-def _listed(labels: Mapping[str, object]) -> str:
-    return ", ".join(
-        f"{name.removeprefix('nvidia.com/')}={value}" for name, value in labels.items()
-    )
 
 
 def _words(counts: Mapping[str, object]) -> str:

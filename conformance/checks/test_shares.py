@@ -14,7 +14,7 @@ from conformance.fixtures import Probes
 from conformance.load.share_limit import ask, go_past, judge_requests
 from conformance.load.training import judge_training, side_by_side, train
 from conformance.not_made import not_made
-from conformance.observe.device_memory import memory_fits
+from conformance.observe.device_memory import memory_fits, share_sizes
 from conformance.observe.holders import require_idle
 from conformance.observe.probes import shown_memory
 from conformance.promise import DevicePromise
@@ -29,7 +29,7 @@ def test_a_share_refuses_memory_beyond_its_limit(
     outcome = ask(pods, promise)
     evidence.command = "mem-hog"
     evidence.add(outcome.log)
-    evidence.require(*judge_requests(promise.device.memory_mib or 0, outcome.log))
+    evidence.require(*judge_requests(share_sizes(promise), outcome.log))
 
 
 @check("ISO-11")

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+from conformance.cluster.pods import Outcome
 from conformance.evidence import Verdict
 from conformance.load.fill import FillResult
 from conformance.observe.bare_look import BareLook
@@ -55,6 +56,18 @@ def sees_nothing(look: BareLook, tell: Callable[[object], None]) -> Verdict:
         expected.append("Succeeded, nothing opened by number")
         actual.append(f"{look.numbers.phase}, {opened}")
     return "; ".join(expected), "; ".join(actual)
+
+
+def opens_nothing_by_number(outcome: Outcome) -> Verdict:
+    """Judge what a pod with one device could open by trying every device number."""
+    if outcome.code != 0:
+        return "a pod that tries every number", str(outcome)
+    gpus = lines_like(r"named 195:\d+ /dev/nvidia\d+$", outcome.log)
+    made = lines_like("made", outcome.log)
+    return (
+        "1 GPU by name, nothing by number",
+        f"{len(gpus)} GPU by name, {'; '.join(made) or 'nothing'} by number",
+    )
 
 
 def every_device_burns(filled: FillResult, promise: DevicePromise) -> Verdict:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,35 @@ import pytest
 import testinfra
 from lightkube import ApiError, Client
 from lightkube.core.exceptions import ConfigError, LoadResourceError
+from lightkube.generic_resource import create_namespaced_resource
 
 from conformance.cluster.api import Api, Node
 from conformance.cluster.namespaces import clear_leftovers
+from conformance.cluster.node_life import not_ready
 from conformance.cluster.pod_watch import Pod
 from conformance.image import build_as
-from conformance.promise import DevicePromise, NodePromise, device_promises, node_promises
+from conformance.promise import (
+    ClaimPromise,
+    DevicePromise,
+    NodePromise,
+    claim_promises,
+    device_promises,
+    node_promises,
+)
 from divvy.image.build import BuildFailed
 from divvy.kube.errors import KubeconfigError
 from divvy.kube.kubeconfig import cluster_config
-from divvy.model import Cluster, ClusterDocument, PluginImage, canonical_json, generation
-from divvy.model.contract import Component, component_labels
+from divvy.model import (
+    Cluster,
+    ClusterDocument,
+    InvalidCluster,
+    NewerSchema,
+    PluginImage,
+    canonical_json,
+    generation,
+    parse_canonical,
+)
+from divvy.model.contract import CONFIG_KEY, CONFIG_MAP, Component, component_labels
 from divvy.plan import (
     LiveNode,
     device_counts,
@@ -36,7 +55,12 @@ from divvy.stack.errors import StackError
 from divvy.stack.file import read_stack
 from divvy.stack.sections import read_document
 
+ConfigMap = create_namespaced_resource("", "v1", "ConfigMap", "configmaps")
 _NO_IMAGE = "no workload image: give --workload-image, or plugin.image.registry"
+
+
+class CommandFailed(Exception):
+    """A command in a pod of Divvy's that could not be run, or failed: one sentence."""
 
 
 @dataclass
@@ -70,10 +94,25 @@ class ClusterUnderTest:
         """Return what the stack file says."""
         return self.document.cluster
 
+    @cached_property
+    def configuration(self) -> str:
+        """Return the configuration that the agents should follow: the stack file's.
+
+        Where the cluster's means the same in other words, it is the cluster's.
+        """
+        own = canonical_json(self.document.value)
+        try:
+            live = self.api.get(ConfigMap, CONFIG_MAP, self.cluster.namespace)
+            text = str((live.get("data") or {}).get(CONFIG_KEY, ""))
+            same = parse_canonical(text) == parse_canonical(own)
+        except (ApiError, InvalidCluster, NewerSchema):
+            return own
+        return text if same else own
+
     @property
     def generation(self) -> str:
-        """Return the short name of the stack file's configuration."""
-        return generation(canonical_json(self.document.value))
+        """Return the short name of the configuration that the agents should follow."""
+        return generation(self.configuration)
 
     @property
     def ready_nodes(self) -> list[NodePromise]:
@@ -84,6 +123,15 @@ class ClusterUnderTest:
     def ready_devices(self) -> list[DevicePromise]:
         """Return the resources of the nodes on which pods can run."""
         return [device for device in self.devices if not device.node.unready]
+
+    @property
+    def ready_claims(self) -> list[ClaimPromise]:
+        """Return the GPUs that pods claim, of the nodes on which pods can run."""
+        return claim_promises(self.ready_nodes)
+
+    def claims_of(self, node: NodePromise) -> list[ClaimPromise]:
+        """Return the GPUs of one node that pods claim."""
+        return claim_promises([node])
 
     def devices_of(self, node: NodePromise) -> list[DevicePromise]:
         """Return the resources of one node."""
@@ -122,7 +170,10 @@ class ClusterUnderTest:
     def enter(
         self, node: str, command: str, *arguments: str, component: Component = Component.AGENT
     ) -> str | None:
-        """Run a command in the pod of a component on a node; None where there is none."""
+        """Run a command in the pod of a component on a node; None where there is none.
+
+        Raises CommandFailed with the command's last words.
+        """
         pod = self.agent(node, component)
         if pod is None:
             return None
@@ -132,7 +183,11 @@ class ClusterUnderTest:
         if self.cluster.context:
             options += f"&context={self.cluster.context}"
         host = testinfra.get_host(f"kubectl://{pod['metadata']['name']}?{options}")
-        return str(host.check_output(command, *arguments))
+        done = host.run(command, *arguments)
+        if done.rc != 0:
+            said = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["it said nothing"]
+            raise CommandFailed(f"a command in {component}'s pod on {node} failed: {said[0]}")
+        return str(done.stdout).rstrip("\r\n")
 
     @property
     def simulated(self) -> bool:
@@ -234,12 +289,8 @@ def read_nodes(live: Iterable[Mapping[str, Any]]) -> tuple[list[LiveNode], dict[
                 status.get("allocatable") or {},
             )
         )
-        ready = [one for one in status.get("conditions") or [] if one["type"] == "Ready"]
-        if not ready or ready[0]["status"] != "True":
-            said = ready[0].get("message") or "" if ready else "no kubelet has reported"
-            unready[name] = f"{name} is NotReady: {said}".rstrip(": ")
-        elif metadata.get("deletionTimestamp"):
-            unready[name] = f"{name} is being deleted"
+        if why := not_ready(node):
+            unready[name] = why
     return nodes, unready
 
 

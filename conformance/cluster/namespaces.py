@@ -29,7 +29,7 @@ PriorityClass = create_global_resource(
     "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"
 )
 _PATIENCE = 30
-_NAME = re.compile(r"divvy-conformance-[0-9a-f]{6}-(restricted|baseline|privileged)")
+OWN_NAMESPACE = re.compile(r"divvy-conformance-[0-9a-f]{6}-(restricted|baseline|privileged)")
 
 
 class PodNamespaces:
@@ -151,7 +151,8 @@ def clear_leftovers(api: Api) -> None:
     names = [
         one["metadata"]["name"]
         for one in api.find(Namespace, labels=OWN)
-        if _NAME.fullmatch(one["metadata"]["name"]) and not one["metadata"].get("deletionTimestamp")
+        if OWN_NAMESPACE.fullmatch(one["metadata"]["name"])
+        and not one["metadata"].get("deletionTimestamp")
     ]
     alive = living(api, names, lambda line: print(f"  {line}", file=sys.stderr))
     runs = {name.rpartition("-")[0] for name in alive}

@@ -13,6 +13,7 @@ OWN: dict[str, Any] = {CONFORMANCE_LABEL: "yes"}
 # The container, of whichever kind, that runs what is asked for.
 WORKING = "main"
 _LONGEST_SECONDS = 1800
+_CLAIM = "gpu"
 _SCRATCH = {"name": "scratch", "mountPath": "/scratch"}
 _CONTAINER: Mapping[Level, Mapping[str, Any]] = {
     "restricted": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
@@ -41,7 +42,8 @@ class PodRequest:
     ``init`` runs it in an init container, before a main container that has nothing to do;
     ``past_scheduler`` names the node instead of having the scheduler choose it;
     ``restarts`` starts a container that fails again, with a volume at /scratch that stays;
-    ``resources`` replaces limits and requests altogether.
+    ``resources`` replaces limits and requests altogether; ``claim`` is a ResourceClaim of the
+    pod's namespace, whose devices it gets.
     """
 
     node: str
@@ -56,6 +58,7 @@ class PodRequest:
     runtime_class: str | None = None
     restarts: bool = False
     resources: Mapping[str, Any] = field(default_factory=dict)
+    claim: str | None = None
 
 
 def pod_spec(
@@ -73,6 +76,7 @@ def pod_spec(
             "limits": {**limits, "memory": "2Gi"},
             "requests": {"cpu": "1m", "memory": "1Mi"},
             **request.resources,
+            **({"claims": [{"name": _CLAIM}]} if request.claim else {}),
         },
         "securityContext": dict(_CONTAINER[level]),
         **({"volumeMounts": [_SCRATCH]} if request.restarts else {}),
@@ -85,6 +89,11 @@ def pod_spec(
         "automountServiceAccountToken": False,
         **_POD[level],
         "imagePullSecrets": [{"name": name} for name in pull_secrets],
+        **(
+            {"resourceClaims": [{"name": _CLAIM, "resourceClaimName": request.claim}]}
+            if request.claim
+            else {}
+        ),
         **({"runtimeClassName": request.runtime_class} if request.runtime_class else {}),
         **_placed(request),
         **({"volumes": [{"name": "scratch", "emptyDir": {}}]} if request.restarts else {}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,7 @@ _DONE = ("Succeeded", "Failed")
 _FORBIDDEN, _INVALID = 403, 422
 _SHORTEST, _LONGEST = 0.2, 1.0
 _LOG_AGE = 0.5
+_OWN_NAME = re.compile(r"\bc-[0-9a-f]{8}\b")
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class PodNamespace:
         pull_secrets: Sequence[str] = (),
         pulls: ImagePulls | None = None,
     ) -> None:
-        self._api = api
+        self.api = self._api = api
         self._image = image
         self._level = level
         self._priority_class = priority_class
@@ -77,7 +79,7 @@ class PodNamespace:
             self._pulls.require(node, request.image, lambda: self._pull(node, request.image))
             return self._create(request)
         except ApiError as problem:
-            said = str(problem.status.message)
+            said = without_names(str(problem.status.message))
             # The cluster's own rules: says nothing about its GPUs.
             if problem.status.code == _FORBIDDEN or "denied" in said:
                 not_made(f"the cluster does not admit our {self._level} pod: {said}")
@@ -199,7 +201,7 @@ class PodNamespace:
             )
         except ApiError as error:
             if error.status.code in (_FORBIDDEN, _INVALID):
-                return str(error.status.message)
+                return without_names(str(error.status.message))
             raise
         self.remove(name)
         return None
@@ -226,6 +228,11 @@ class PodNamespace:
 
     def _ended(self, name: str) -> bool:
         return self.phase(name) in (*_DONE, "Deleted")
+
+
+def without_names(said: str) -> str:
+    """Return a refusal without our pod's random name: the same words for every pod."""
+    return _OWN_NAME.sub("c-…", said)
 
 
 def outcome_of(pod: Mapping[str, Any], log: str, *, is_there: bool = True) -> Outcome:

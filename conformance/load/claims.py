@@ -9,6 +9,7 @@ from typing import Any
 
 from conformance.cluster.pods import Outcome, PodNamespace
 from conformance.evidence import Verdict
+from conformance.not_made import not_made
 from conformance.promise import NodePromise
 from divvy.model.claims import Shares
 from divvy.model.stack import Names
@@ -85,6 +86,23 @@ def judge_size(size: Size, outcome: Outcome) -> Verdict:
         f"half of it {words.get(half if half is not None else -1, half)}, "
         f"more than it {words.get(beyond if beyond is not None else -1, beyond)}",
     )
+
+
+def refused_for_gpus(refusals: Mapping[str, str | None], names: Sequence[str]) -> Verdict:
+    """Judge how pods were refused that ask for what no GPU can give.
+
+    A refusal that names none of our resources is of another policy, and was first: what Divvy
+    would have said is open.
+    """
+    accepted = [what for what, refusal in refusals.items() if refusal is None]
+    other = [
+        refusal
+        for refusal in refusals.values()
+        if refusal is not None and not any(name in refusal for name in names)
+    ]
+    if other and not accepted:
+        not_made(f"the cluster refuses our pods for something else: {other[0]}")
+    return "accepted: nothing", f"accepted: {', '.join(accepted) or 'nothing'}"
 
 
 def sizes_shown(log: str) -> list[int]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.pods import Outcome, PodNamespace
 from conformance.evidence import Verdict
+from conformance.observe.device_memory import LIMIT_DEVIATION_MIB, share_sizes
 from conformance.observe.scrape import scrape
 from conformance.promise import DevicePromise
 
@@ -38,21 +40,24 @@ def request_script(limit_mib: int) -> str:
     return "\n".join(lines)
 
 
-def judge_requests(limit_mib: int, log: str) -> Verdict:
-    """Judge the output of ``request_script``."""
+def judge_requests(sizes: Sequence[int], log: str) -> Verdict:
+    """Judge the output of ``request_script`` on a share of one of these sizes."""
+    limit_mib = max(sizes)
     codes = {name: int(code) for name, code in _CODE.findall(log)}
     two = sorted(codes.get(name, -1) for name in ("first", "second"))
+    shown = [int(mib) for mib in re.findall(r"device: (\d+) MiB total", log)]
     granted = [int(mib) for mib in re.findall(r"^allocated (\d+) MiB", log, re.MULTILINE)]
     words = {
         "beyond the limit": "refused" if codes.get("alone") == REFUSED else "not refused",
+        "the size shown": "the limit" if _is_limit(shown, sizes) else f"{sorted(set(shown))}",
         "the most granted": "within it" if max(granted, default=-1) <= limit_mib else "beyond it",
         "two at once": "one of two" if two == [GRANTED, REFUSED] else f"exit codes {two}",
         "beside an orphan": "refused" if codes.get("beside") == REFUSED else "not refused",
         "after its end": "granted" if codes.get("after") == GRANTED else "not granted",
     }
-    expected = ["refused", "within it", "one of two", "refused", "granted"]
+    expected = ["refused", "the limit", "within it", "one of two", "refused", "granted"]
     if limit_mib < _ROOM_FOR_TWO_MIB:
-        words = dict(list(words.items())[:2])
+        words = dict(list(words.items())[:3])
     pairs = zip(words, expected, strict=False)
     return (
         ", ".join(f"{what}: {word}" for what, word in pairs),
@@ -60,9 +65,15 @@ def judge_requests(limit_mib: int, log: str) -> Verdict:
     )
 
 
+def _is_limit(shown: Sequence[int], sizes: Sequence[int]) -> bool:
+    """Return whether programs were shown one of the sizes, all the same."""
+    near = (all(abs(mib - one) <= LIMIT_DEVIATION_MIB for mib in shown) for one in sizes)
+    return bool(shown) and any(near)
+
+
 def ask(pods: PodNamespace, promise: DevicePromise) -> Outcome:
     """Run the requests in one pod on a share."""
-    script = request_script(promise.device.memory_mib or 0)
+    script = request_script(max(share_sizes(promise)))
     command = ["/bin/sh", "-c", script]
     return pods.run(promise.node.name, command, promise.resource, _STARTED + 60)
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from conformance.cluster.cluster_under_test import ClusterUnderTest
+from conformance.cluster.namespaces import OWN_NAMESPACE
 from conformance.not_made import not_made
 from conformance.observe.holders import ResourceClaim
 from conformance.observe.other_offers import ResourceSlice
-from conformance.promise import NodePromise
+from conformance.promise import ClaimPromise, NodePromise
 from divvy.plan.live_claims import ClaimedGpu, claimed_gpus
 
 _NAMED = 3
+# A claim is released some seconds after its pod has gone.
+_LEAVING = 30.0
 
 
 def claimed_now(target: ClusterUnderTest, node: NodePromise) -> tuple[ClaimedGpu, ...]:
@@ -21,9 +25,26 @@ def claimed_now(target: ClusterUnderTest, node: NodePromise) -> tuple[ClaimedGpu
     return tuple(gpu for gpu in claimed_gpus(slices, claims) if gpu.node == node.name)
 
 
+def claimed_gpu_of(target: ClusterUnderTest, promise: ClaimPromise) -> ClaimedGpu:
+    """Return a GPU as it is offered to claims now."""
+    gpus = [gpu for gpu in claimed_now(target, promise.node) if gpu.index == promise.index]
+    assert gpus, f"{promise.node.name} offers no GPU {promise.index} to claims"
+    return gpus[0]
+
+
 def require_unclaimed(target: ClusterUnderTest, node: NodePromise) -> None:
-    """Skip where claims of others hold something of a node's GPUs."""
-    held = [holder.words for gpu in claimed_now(target, node) for _, holder in gpu.holders]
+    """Skip where claims of others hold something of a node's GPUs.
+
+    Claims of the run's own pods that are on their way out are waited for.
+    """
+    deadline = time.monotonic() + _LEAVING
+    while True:
+        holders = [holder for gpu in claimed_now(target, node) for _, holder in gpu.holders]
+        leaving = [one for one in holders if OWN_NAMESPACE.fullmatch(one.namespace)]
+        if not leaving or time.monotonic() > deadline:
+            break
+        time.sleep(1)
+    held = [holder.words for holder in holders]
     if held:
         more = f" and {len(held) - _NAMED} more" if len(held) > _NAMED else ""
         not_made(f"its GPUs are held: {', '.join(held[:_NAMED])}{more}")

@@ -38,7 +38,7 @@ for folder in /usr/lib/*-linux-gnu /usr/lib64 /usr/lib; do
 done
 true
 """
-_PARTS = {
+PARTS = {
     "look": LOOK,
     "memory": "mem-hog --mib 1",
     "vector-add": "cuda-vector-add",
@@ -80,7 +80,7 @@ def part(pod: Outcome, name: str) -> Part:
 
 def look_around(pods: PodNamespace, promise: DevicePromise) -> Outcome:
     """Run every look at a device in one pod that holds one."""
-    return pods.run(promise.node.name, ["/bin/sh", "-c", script(_PARTS)], promise.resource, 120)
+    return pods.run(promise.node.name, ["/bin/sh", "-c", script(PARTS)], promise.resource, 120)
 
 
 def smi_total(log: str, *, is_mig: bool) -> int | None:

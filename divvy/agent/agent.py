@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -35,12 +36,18 @@ from divvy.agent.settings import Settings
 from divvy.agent.state_clock import StateClock
 from divvy.agent.wake import Wake
 from divvy.model import generation
+from divvy.model.contract import VERIFY_ANNOTATION
 
 _log = logging.getLogger(__name__)
 _RESEND_SECONDS = 5.0
 _ALL_WRITTEN_SECONDS = 60.0
 # Without a reconciliation for so long, something in the agent hangs.
 _HANGING_SECONDS = 120.0
+# A rollout of rights takes seconds; what is refused for longer is a fault.
+_REFUSED_SECONDS = 60.0
+# The image's build writes it: a digest of the sources, absent outside an image.
+_BUILT_FROM = Path(__file__).with_name("BUILT_FROM")
+_SHORT_BUILD = 12
 
 
 class Agent:
@@ -118,6 +125,7 @@ class Agent:
             settings.container_logs,
             lambda: self.claims.share_pods,
         )
+        self._build = _BUILT_FROM.read_text()[:_SHORT_BUILD] if _BUILT_FROM.exists() else ""
         self.status: NodeStatus | None = None
 
     def state_seconds(self, now: float) -> Mapping[tuple[str, str], float]:
@@ -128,6 +136,10 @@ class Agent:
         """Say that reconciliation does not go on, "" while it does."""
         seconds = monotonic() - self._reconciled
         return f"no reconciliation for {seconds:.0f} s" if seconds > _HANGING_SECONDS else ""
+
+    def refused(self) -> str:
+        """Say what the API server refuses for longer than a rollout of rights takes, else ""."""
+        return self._api.refused(_REFUSED_SECONDS)
 
     def state(self) -> dict[str, Any]:
         """Return what it knows and intends, as values, for a person who looks for a reason."""
@@ -340,6 +352,8 @@ class Agent:
                 self.holders.forgotten,
             ),
             resources=healthy_counts(resources),
+            build=self._build,
+            echo=self._node.annotations.get(VERIFY_ANNOTATION, ""),
         )
         self._state_clock.observe(self.status.gpus, monotonic())
         self._status_writer.update(

@@ -112,8 +112,9 @@ def build_and_push(
     require_tools("the agent's image", *BUILD_TOOLS)
     with tempfile.TemporaryDirectory(prefix="divvy-image-") as scratch:
         context = Path(scratch)
-        _lay_out(context)
-        if inputs is not None and input_digest(base) != inputs:
+        sources = input_digest(base)
+        _lay_out(context, sources)
+        if input_digest(base) != (inputs or sources):
             raise BuildFailed("a source of the agent's image changed meanwhile: run it again")
         return push_context(context, registry, _NAME, base, insecure=insecure)
 
@@ -169,7 +170,7 @@ def _manifest_status(registry: str, reference: str) -> int | None:
         connection.close()
 
 
-def _lay_out(context: Path) -> None:
+def _lay_out(context: Path, sources: str) -> None:
     shutil.copy(PLUGIN_IMAGE / "Containerfile", context)
     compile_hook(context)
     with tempfile.TemporaryDirectory(prefix="divvy-limiter-") as scratch:
@@ -189,6 +190,8 @@ def _lay_out(context: Path) -> None:
             target = site / "divvy" / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, target)
+    # The agent says it in its status: who looks at a cluster can tell whose sources run there.
+    (site / "divvy/agent/BUILT_FROM").write_text(sources)
     # Bytecode that does not depend on file times starts the agent sooner and stays the same.
     compileall.compile_dir(
         site,

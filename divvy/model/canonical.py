@@ -11,6 +11,9 @@ from divvy.model.problems import InvalidCluster, NewerSchema, Problem
 from divvy.model.stack import Cluster
 
 SCHEMA_VERSION = 1
+# How the machine that deploys reaches the cluster: says nothing about the cluster, and another
+# machine has other paths.
+_LOCAL = ("kubeconfig", "context")
 
 
 @dataclass(frozen=True)
@@ -30,8 +33,14 @@ def parse_document(value: object) -> ClusterDocument:
 
 
 def canonical_json(value: object) -> str:
-    """Return a cluster value, verbatim, as compact JSON with sorted keys and its version."""
-    document = {"cluster": _plain(value), "schemaVersion": SCHEMA_VERSION}
+    """Return a cluster value as compact JSON with sorted keys and its version.
+
+    Verbatim, without the keys that say how this machine reaches the cluster.
+    """
+    cluster = _plain(value)
+    if isinstance(cluster, dict):
+        cluster = {key: item for key, item in cluster.items() if key not in _LOCAL}
+    document = {"cluster": cluster, "schemaVersion": SCHEMA_VERSION}
     return json.dumps(
         document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )

@@ -11,6 +11,9 @@ DOMAIN = "divvy.gpu"
 
 # On nodes.
 STATUS_ANNOTATION = f"{DOMAIN}/status"
+# Set by a run of `divvy verify`: the agent repeats its value in its status, and so shows that it
+# watches its node, reconciles and may write.
+VERIFY_ANNOTATION = f"{DOMAIN}/verify"
 PROFILE_LABEL = f"{DOMAIN}/profile"
 DEVICE_PLUGIN_ALIAS, MIG_ALIAS = "nvidia.com/device-plugin.config", "nvidia.com/mig.config"
 # NVIDIA's labels for the same choice, in the order in which they count.

@@ -10,7 +10,7 @@ from divvy.image import build
 
 
 def test_an_edit_between_digest_and_build_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lay_out(_: Path) -> None:
+    def lay_out(_: Path, _sources: str) -> None:
         pass
 
     monkeypatch.setattr(build, "_lay_out", lay_out)

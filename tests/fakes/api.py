@@ -43,6 +43,7 @@ class FakeApi:
         self.evictions_hang = False
         self.silent = False
         self.refused: set[tuple[str, str]] = set()
+        self.forbidden: set[tuple[str, str]] = set()
         """Methods and paths that it has no time for."""
         self.patches: list[dict[str, Any]] = []
         self.port = 0
@@ -121,6 +122,11 @@ class FakeApi:
                 text = json.dumps({"kind": "Status", "message": "too many requests"}).encode()
                 writer.write(b"HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\n\r\n")
                 writer.write(text)
+                await writer.drain()
+                return
+            if (method, target.partition("?")[0]) in self.forbidden:
+                text = json.dumps({"kind": "Status", "message": "no such right"}).encode()
+                writer.write(b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\n\r\n" + text)
                 await writer.drain()
                 return
             if "/resource.k8s.io/" in target:

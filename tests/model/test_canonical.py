@@ -22,6 +22,11 @@ def test_it_is_compact_sorted_versioned_and_verbatim():
     assert canonical_json(dict(reversed(VALUE.items()))) == text
 
 
+def test_leaves_out_how_this_machine_reaches_the_cluster():
+    here = {**VALUE, "kubeconfig": "~/.kube/config", "context": "prod"}
+    assert canonical_json(here) == canonical_json(VALUE)
+
+
 def test_reading_it_back_gives_the_cluster():
     assert parse_canonical(canonical_json(VALUE)) == parse_cluster(VALUE)
 

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from time import monotonic
 from typing import Any
 
 from divvy.agent.api_server.access import access_from
@@ -34,6 +35,7 @@ _ABSENT_SECONDS = 60.0
 # leaves before has it do in vain what it does for thousands of nodes, and asks again.
 _WRITE_SECONDS = 65.0
 AWAY = (ApiError, Unreachable)
+_REFUSALS = (401, 403)
 
 
 @dataclass(frozen=True)
@@ -63,11 +65,29 @@ class ApiServer:
         self._config_map = config_map
         self._watch_seconds = watch_seconds
         self._in_touch: set[str] = set()
+        # What is refused → since when, and in which words.
+        self._refused: dict[str, tuple[float, str]] = {}
 
     @property
     def in_touch(self) -> bool:
         """Return whether both watches have told the present state, and have not broken since."""
         return self._in_touch == {"node", "configuration"}
+
+    def refused(self, seconds: float) -> str:
+        """Say what the API server has refused for longer than this, "" where nothing."""
+        lasting = [
+            f"the API server refuses to let the agent {what}: {words}"
+            for what, (since, words) in sorted(self._refused.items())
+            if monotonic() - since > seconds
+        ]
+        return "; ".join(lasting)
+
+    def _note(self, what: str, error: Exception | None) -> None:
+        """Note whether something was refused; what was not answered says nothing."""
+        if error is None:
+            self._refused.pop(what, None)
+        elif isinstance(error, ApiError) and error.code in _REFUSALS:
+            self._refused.setdefault(what, (monotonic(), str(error)))
 
     async def watch_node(self, on_node: Callable[[NodeView], None]) -> None:
         """Call ``on_node`` with the node now and after every change of it, for ever."""
@@ -119,6 +139,7 @@ class ApiServer:
                         told, absent = True, False
                         backoff.answered()
                         self._in_touch.add(what)
+                        self._note(f"watch the {what}", None)
                         reported = ""
                         on_event(kind, seen)
             except TimeoutError:
@@ -136,6 +157,7 @@ class ApiServer:
             except (*AWAY, StopAsyncIteration) as error:
                 absent = False
                 self._in_touch.discard(what)
+                self._note(f"watch the {what}", error)
                 if str(error) != reported:
                     reported = str(error)
                     _log.warning("the watch of the %s broke: %s", what, reported or "closed")
@@ -157,9 +179,14 @@ class ApiServer:
         """
         patch = {"metadata": {"labels": dict(labels), "annotations": dict(annotations)}}
         path = f"/api/v1/nodes/{self._node}"
-        written = await self._client.request(
-            "PATCH", path, patch, kind=MERGE_PATCH, patience=_WRITE_SECONDS
-        )
+        try:
+            written = await self._client.request(
+                "PATCH", path, patch, kind=MERGE_PATCH, patience=_WRITE_SECONDS
+            )
+        except AWAY as error:
+            self._note("write to its node", error)
+            raise
+        self._note("write to its node", None)
         with raising_unreachable():
             return _view(written)
 

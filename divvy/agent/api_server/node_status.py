@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from time import monotonic
 
 from divvy.agent.api_server.backoff import Backoff
@@ -19,6 +21,7 @@ from divvy.model.contract import STATUS_ANNOTATION, State
 
 _log = logging.getLogger(__name__)
 _BEHIND_SECONDS = 300.0
+_TIME = re.compile(r',"time":"[^"]*"}$')
 
 
 @dataclass(frozen=True)
@@ -117,8 +120,8 @@ class NodeStatusWriter:
             if node.labels.get(name) != text:
                 labels[name] = text
         annotations: dict[str, str | None] = {}
-        if node.annotations.get(STATUS_ANNOTATION) != message.annotation:
-            annotations[STATUS_ANNOTATION] = message.annotation
+        if untimed(node.annotations.get(STATUS_ANNOTATION, "")) != message.annotation:
+            annotations[STATUS_ANNOTATION] = timed(message.annotation, datetime.now(UTC))
         if labels or annotations:
             self._written = await self._api.patch_node(labels, annotations)
             self._written_at = monotonic()
@@ -140,3 +143,13 @@ class NodeStatusWriter:
         text = message.reason or "every GPU is as the stack file says"
         await self._api.event(message.node.uid, kind, f"Gpu{message.state}", text)
         self._last_event = event
+
+
+def timed(annotation: str, now: datetime) -> str:
+    """Add to a status when it was written: a time alone is no reason to write."""
+    return f'{annotation[:-1]},"time":"{now:%Y-%m-%dT%H:%M:%SZ}"}}'
+
+
+def untimed(annotation: str) -> str:
+    """Return a status as it was before ``timed``."""
+    return _TIME.sub("}", annotation)

@@ -14,6 +14,9 @@ from divvy.agent.decide.inventory import Resource
 from divvy.agent.decide.transition import Decision
 from divvy.model.contract import State
 
+# Whoever may annotate the node chooses its length.
+_MAX_ECHO = 64
+
 
 @dataclass(frozen=True)
 class GpuStatus:
@@ -29,7 +32,10 @@ class GpuStatus:
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """State of the node; ``problem`` concerns the whole node (driver, configuration)."""
+    """State of the node; ``problem`` concerns the whole node (driver, configuration).
+
+    ``build`` names the sources of the agent's image, ``echo`` is what `divvy verify` has asked.
+    """
 
     generation: str
     pool: str | None
@@ -40,6 +46,8 @@ class NodeStatus:
     simulated: bool
     gpus: tuple[GpuStatus, ...]
     resources: Mapping[str, int]
+    build: str = ""
+    echo: str = ""
 
     @property
     def state(self) -> State:
@@ -78,6 +86,8 @@ class NodeStatus:
                 }
                 for gpu in self.gpus
             ],
+            **({"build": self.build} if self.build else {}),
+            **({"echo": self.echo[:_MAX_ECHO]} if self.echo else {}),
         }
         return json.dumps(value, separators=(",", ":"))
 

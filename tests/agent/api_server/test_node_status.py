@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from divvy.agent.api_server import backoff, node_status
 from divvy.agent.api_server.client import ApiServer
-from divvy.agent.api_server.node_status import NodeStatusWriter
+from divvy.agent.api_server.node_status import NodeStatusWriter, timed, untimed
 from divvy.agent.decide.node import NodeView
 from divvy.agent.decide.status import NodeStatus
 from divvy.model.contract import STATUS_ANNOTATION
@@ -191,3 +193,53 @@ def test_what_is_refused_for_long_is_logged_once(
             ]
 
     play(scene)
+
+
+def test_writes_when_a_status_was_written_and_not_again_for_the_time_alone(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with writing(tmp_path) as work:
+            work.update(STATUS)
+            await work.until(lambda: work.reason == "well")
+            text = work.api.node["metadata"]["annotations"][STATUS_ANNOTATION]
+            assert json.loads(text)["time"].endswith("Z")
+            work.watched = work.node()
+            work.update(STATUS)
+            await asyncio.sleep(0.1)
+            assert len(work.api.patches) == 1
+
+    play(scene)
+
+
+def test_repeats_what_verify_asks_in_the_status(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with writing(tmp_path) as work:
+            work.update(STATUS)
+            await work.until(lambda: work.reason == "well")
+            work.watched = work.node()
+            work.update(replace(STATUS, echo="asked" * 20))
+            await work.until(lambda: len(work.api.patches) == 2)
+            text = work.api.node["metadata"]["annotations"][STATUS_ANNOTATION]
+            assert json.loads(text)["echo"] == ("asked" * 20)[:64]
+
+    play(scene)
+
+
+def test_says_what_the_api_server_refuses_for_long(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with writing(tmp_path) as work:
+            work.api.forbidden = {("PATCH", NODE)}
+            work.update(STATUS)
+            await work.until(lambda: bool(work.link.refused(0.0)))
+            assert "write to its node" in work.link.refused(0.0)
+            assert work.link.refused(60.0) == ""
+            work.api.forbidden = set()
+            await work.until(lambda: work.reason == "well")
+            assert work.link.refused(0.0) == ""
+
+    play(scene)
+
+
+def test_takes_the_time_off_a_status() -> None:
+    text = STATUS.annotation()
+    assert untimed(timed(text, datetime(2026, 1, 2, tzinfo=UTC))) == text
+    assert timed(text, datetime(2026, 1, 2, tzinfo=UTC)).endswith(',"time":"2026-01-02T00:00:00Z"}')

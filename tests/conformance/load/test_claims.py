@@ -3,7 +3,8 @@
 import pytest
 
 from conformance.cluster.pods import Outcome
-from conformance.load.claims import Size, burst_sizes, judge_size, rounded
+from conformance.load.claims import Size, burst_sizes, judge_size, refused_for_gpus, rounded
+from conformance.not_made import NotMade
 from conformance.observe.claims import overcommitted, tenants_together
 from conformance.promise import NodePromise
 from divvy.model import gpu_model, parse_cluster
@@ -69,3 +70,12 @@ def test_a_burst_is_more_than_the_node_has() -> None:
 def test_sizes_are_granted_in_steps() -> None:
     shares = Shares.model_validate({"memory": {"step": "256Mi"}})
     assert [rounded(size, shares) for size in (1, 256, 3000)] == [256, 256, 3072]
+
+
+def test_a_refusal_by_another_policy_says_nothing_of_ours() -> None:
+    names = ("nvidia.com/gpumem", "nvidia.com/gpucores")
+    own = "nvidia.com/gpumem is 4Gi: give MiB as a number"
+    assert refused_for_gpus({"a unit": own}, names) == ("accepted: nothing", "accepted: nothing")
+    assert refused_for_gpus({"a unit": None, "too much": own}, names)[1] == "accepted: a unit"
+    with pytest.raises(NotMade, match="for something else: pods need a team label"):
+        refused_for_gpus({"a unit": own, "too much": "pods need a team label"}, names)

@@ -17,7 +17,7 @@ code after 0
 
 
 def test_a_share_that_keeps_its_limit_is_sound() -> None:
-    expected, actual = judge_requests(3000, SOUND)
+    expected, actual = judge_requests([3000], SOUND)
     assert expected == actual
 
 
@@ -26,6 +26,7 @@ def test_a_share_that_keeps_its_limit_is_sound() -> None:
     [
         ("code alone 12", "code alone 0", "beyond the limit: not refused"),
         ("allocated 2944", "allocated 3001", "the most granted: beyond it"),
+        ("3000 MiB total", "2640 MiB total", "the size shown: [2640]"),
         ("code second 12", "code second 0", "two at once: exit codes [0, 0]"),
         ("code first 0", "code first 12", "two at once: exit codes [12, 12]"),
         ("code beside 12", "code beside 0", "beside an orphan: not refused"),
@@ -34,16 +35,24 @@ def test_a_share_that_keeps_its_limit_is_sound() -> None:
     ],
 )
 def test_each_request_counts(old: str, new: str, says: str) -> None:
-    expected, actual = judge_requests(3000, SOUND.replace(old, new))
+    expected, actual = judge_requests([3000], SOUND.replace(old, new))
     assert expected != actual
     assert says in actual
 
 
 def test_of_a_small_share_only_one_process_is_asked() -> None:
     assert "second" not in request_script(1000)
-    alone = SOUND.partition("code first")[0].replace("2944", "960")
-    expected, actual = judge_requests(1000, alone)
-    assert expected == actual == "beyond the limit: refused, the most granted: within it"
+    alone = (
+        SOUND.partition("code first")[0]
+        .replace("2944", "960")
+        .replace("3000 MiB total", "1000 MiB total")
+    )
+    expected, actual = judge_requests([1000], alone)
+    assert (
+        expected
+        == actual
+        == ("beyond the limit: refused, the size shown: the limit, the most granted: within it")
+    )
 
 
 def test_what_shows_the_memory_is_read_in_mib() -> None:

@@ -1,0 +1,132 @@
+"""Look around on a GPU by a claim: a small share beside others, or the whole GPU if idle."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from conformance.cluster.pod_spec import OWN
+from conformance.cluster.pods import Outcome, PodNamespace
+from conformance.evidence import Verdict
+from conformance.load.claims import rounded, shares_of
+from conformance.not_made import not_applicable, not_made
+from conformance.observe.device_memory import LIMIT_DEVIATION_MIB, MAX_DEVIATION
+from conformance.observe.holders import ResourceClaim
+from conformance.observe.identities import visible_devices
+from conformance.observe.probes import PARTS, part, script, shown_memory
+from conformance.promise import ClaimPromise
+from divvy.model.claim_names import CORES, GPU_CLASS, MEMORY, UUID, share_class
+from divvy.model.contract import CLAIMS_DRIVER
+from divvy.plan.live_claims import ClaimedGpu
+
+# As much as a CUDA context and a small computation take on any driver, and hardly any time.
+_SMALL_MIB, _SMALL_CORES = 1024, 5
+_STARTED = 120
+_BURN = {"burn": "gpu-burn -m 64 -stts 1 2"}
+
+
+@dataclass(frozen=True)
+class ClaimProbe:
+    """What a pod saw of a GPU that it claimed: ``memory_mib`` is the share's, None for all."""
+
+    gpu: ClaimedGpu
+    memory_mib: int | None
+    outcome: Outcome
+
+
+def small_claim(promise: ClaimPromise, gpu: ClaimedGpu) -> tuple[dict[str, Any], int | None]:
+    """Return the specification of a claim that disturbs nobody, and its MiB: None for a whole GPU.
+
+    Skips the check where there is no room, or where all shares are for tenants.
+    """
+    shares = shares_of(promise.node)
+    words = [holder.words for _, holder in gpu.holders]
+    open_shares = [one for one in gpu.devices if one.kind == "share" and one.tenant is None]
+    if shares is None:
+        if words:
+            not_made(f"{gpu.name} has no shares, and is held by {', '.join(words)}")
+        return claim_spec(gpu, GPU_CLASS), None
+    if not open_shares:
+        not_applicable("the profile's shares are only for its tenants: CLM-08 has some")
+    total = promise.node.plan.gpus[promise.index].model.memory_mib
+    size = rounded(min(_SMALL_MIB, total // 4), shares)
+    whole = [holder.words for device, holder in gpu.holders if holder.memory_mib is None]
+    given = sum(holder.memory_mib or 0 for _, holder in gpu.holders)
+    if whole or given + size > open_shares[0].memory_mib:
+        not_made(f"{gpu.name} has no room for {size} MiB: held by {', '.join(words)}")
+    return claim_spec(gpu, share_class(None), size), size
+
+
+def claim_spec(gpu: ClaimedGpu, device_class: str, memory_mib: int | None = None) -> dict[str, Any]:
+    """Return the specification of a claim for this very GPU."""
+    expression = f'device.attributes["{CLAIMS_DRIVER}"].{UUID} == "{gpu.uuid}"'
+    asked: dict[str, Any] = {
+        "deviceClassName": device_class,
+        "selectors": [{"cel": {"expression": expression}}],
+    }
+    if memory_mib is not None:
+        requests = {MEMORY: f"{memory_mib}Mi", CORES: str(_SMALL_CORES)}
+        asked["capacity"] = {"requests": requests}
+    return {"devices": {"requests": [{"name": "gpu", "exactly": asked}]}}
+
+
+def look_by_claim(
+    pods: PodNamespace,
+    promise: ClaimPromise,
+    gpu: ClaimedGpu,
+    asked: tuple[dict[str, Any], int | None],
+    command: Sequence[str] | None = None,
+) -> ClaimProbe:
+    """Run every look at a device, or a command, in a pod with this claim."""
+    spec, memory_mib = asked
+    name = f"c-{secrets.token_hex(4)}"
+    metadata: Any = {"name": name, "namespace": pods.name, "labels": OWN}
+    api = pods.api
+    api.create(ResourceClaim(metadata=metadata, spec=spec))
+    try:
+        run = command or ["/bin/sh", "-c", script(PARTS if memory_mib else {**PARTS, **_BURN})]
+        outcome = pods.run(promise.node.name, run, None, _STARTED, claim=name)
+    finally:
+        api.delete(ResourceClaim, name, namespace=pods.name)
+    return ClaimProbe(gpu, memory_mib, outcome)
+
+
+def computes(probe: ClaimProbe) -> Verdict:
+    """Judge what a GPU has computed."""
+    vector_add = part(probe.outcome, "vector-add")
+    passed = vector_add.code == 0 and "Test PASSED" in vector_add.log
+    expected = "cuda-vector-add: exit code 0, `Test PASSED`"
+    actual = expected if passed else f"cuda-vector-add: {vector_add}"
+    if probe.memory_mib is None:
+        burn = part(probe.outcome, "burn")
+        # It ends with 0 whatever it finds.
+        sound = "GPU 0: OK" in burn.log and not re.search(r"DIED|FAULTY|WARNING", burn.log)
+        expected = f"{expected}; gpu-burn: OK"
+        actual = f"{actual}; gpu-burn: {'OK' if sound else burn}"
+    return expected, actual
+
+
+def sees_its_gpu_only(probe: ClaimProbe) -> Verdict:
+    """Judge which devices a pod sees: the GPU of its claim, and nothing beside it."""
+    look = part(probe.outcome, "look")
+    lines = look.log.splitlines()
+    nodes = sum(line.startswith("node /dev/nvidia") for line in lines)
+    cuda = sum(line.startswith("cuda ID ") for line in lines)
+    seen = ", ".join(visible_devices(look.log)) or str(look)
+    return (
+        f"1 device file, 1 CUDA device, {probe.gpu.uuid}",
+        f"{nodes} device file, {cuda} CUDA device, {seen}",
+    )
+
+
+def has_its_size(probe: ClaimProbe, whole_mib: int) -> Verdict:
+    """Judge the memory that tools show: a share's exactly, a whole GPU's as of its model."""
+    shown = shown_memory(probe.outcome, is_mig=False)
+    wanted = whole_mib if probe.memory_mib is None else probe.memory_mib
+    allowed = whole_mib * MAX_DEVIATION if probe.memory_mib is None else LIMIT_DEVIATION_MIB
+    fits = all(mib is not None and abs(mib - wanted) <= allowed for mib in shown.values())
+    expected = f"{', '.join(shown)}: {wanted} MiB within {allowed:.0f} MiB"
+    return expected, expected if fits else ", ".join(f"{k}: {mib} MiB" for k, mib in shown.items())

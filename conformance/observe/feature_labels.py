@@ -1,0 +1,125 @@
+"""The feature labels that follow from a node's plan, and those that the agent owns beside them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from conformance.evidence import Verdict
+from conformance.promise import NodePromise
+from divvy.model import is_memory_of, parse_count
+from divvy.model.contract import OWNED_LABELS
+from divvy.model.mig_names import resource_part
+from divvy.plan import Device
+
+_PREFIX = "nvidia.com/"
+_OWNED = re.compile(OWNED_LABELS)
+_SHARED = "-SHARED"
+# As GPU Feature Discovery names architectures, by compute capability.
+_FAMILIES = {
+    (7, 0): "volta", (7, 5): "turing", (8, 9): "ada-lovelace",
+    5: "maxwell", 6: "pascal", 8: "ampere", 9: "hopper", 10: "blackwell", 12: "blackwell",
+    13: "rubin",
+}  # fmt: skip
+_OF_MIG = ("count", "memory", "multiprocessors", "product", "replicas", "sharing-strategy")
+
+
+def judge_labels(node: NodePromise, labels: Mapping[str, str], driver: str) -> Verdict:
+    """Judge a node's labels; ``driver`` is the version that is loaded, "" where nobody says it.
+
+    Those under the names that the agent owns and that follow from nothing are stale.
+    """
+    wanted = expected_labels(node, driver)
+    own = {name.removeprefix(_PREFIX): text for name, text in labels.items() if _OWNED.match(name)}
+    live = {name: own.get(name) for name in wanted}
+    live["gpu.product"] = (live["gpu.product"] or "").removesuffix(_SHARED)
+    if node.plan.gpus:
+        model = node.plan.gpus[0].model
+        if live["gpu.product"] in {name.replace(" ", "-") for name in model.products}:
+            # The same model is sold under several names.
+            wanted["gpu.product"] = live["gpu.product"]
+        memory = parse_count(live["gpu.memory"])
+        if memory is not None and not _single(node) and is_memory_of(model, memory):
+            # Drivers and ECC settings move it by a few percent.
+            wanted["gpu.memory"] = str(memory)
+    stale = {name: text for name, text in own.items() if not _may_be(name, node, wanted)}
+    return (
+        f"{_listed(wanted)}; stale labels: none",
+        f"{_listed(live)}; stale labels: {_listed(stale) or 'none'}",
+    )
+
+
+def expected_labels(node: NodePromise, driver: str) -> dict[str, str]:
+    """Return the labels whose values follow from a node's plan and driver, without their domain."""
+    model = node.plan.gpus[0].model
+    whole = [one for one in node.plan.devices if one.kind.startswith("gpu")]
+    parts = [one for one in node.plan.devices if one.placement is not None]
+    # GPU Feature Discovery: 0 where everything is MIG devices under their own names.
+    shares = max((one.shares for one in whole), default=0 if parts else 1)
+    wanted: dict[str, str | int] = {
+        "gpu.count": len(node.plan.gpus),
+        "gpu.product": model.product.replace(" ", "-"),
+        "gpu.memory": model.memory_mib,
+        "gpu.replicas": shares,
+        "gpu.sharing-strategy": "time-slicing" if shares > 1 else "none",
+    }
+    if model.compute_capability is not None:
+        major, minor = model.compute_capability
+        wanted |= {"gpu.compute.major": major, "gpu.compute.minor": minor}
+        wanted["gpu.family"] = _FAMILIES.get((major, minor)) or _FAMILIES.get(major, "undefined")
+    if model.is_described and not model.mig_unpublished:
+        wanted["mig.capable"] = str(model.mig is not None).lower()
+    if driver:
+        parts_of_version = dict(
+            zip(("major", "minor", "revision"), driver.split("."), strict=False)
+        )
+        wanted |= {
+            f"cuda.driver-version.{name}": text
+            for name, text in {"full": driver, **parts_of_version}.items()
+        }
+    for one in parts:
+        name = _name(one)
+        profile = model.mig and one.placement and model.mig.profile(one.placement.profile)
+        if not one.share and name.startswith("mig-"):
+            wanted[f"{name}.count"] = int(wanted.get(f"{name}.count", 0)) + 1
+            wanted[f"{name}.memory"] = profile.memory_mib if profile else 0
+    if single := _single(node):
+        first = single[0]
+        assert first.placement is not None
+        profile = model.mig and model.mig.profile(first.placement.profile)
+        wanted |= {
+            "gpu.count": sum(not one.share for one in single),
+            "gpu.memory": profile.memory_mib if profile else 0,
+            "gpu.product": f"{wanted['gpu.product']}-MIG-{resource_part(first.placement.profile)}",
+            "gpu.replicas": first.shares,
+            "gpu.sharing-strategy": "time-slicing" if first.shares > 1 else "none",
+        }
+    return {name: str(value) for name, value in wanted.items()}
+
+
+def _may_be(name: str, node: NodePromise, wanted: Mapping[str, str]) -> bool:
+    """Return whether a label follows from the node, by its name."""
+    if name in wanted or name.startswith(("cuda.", "gpu.compute.")) or name == "gpu.family":
+        return True
+    if name == "mig.capable":
+        return True
+    if name == "mig.strategy":
+        return any(gpu.placements or gpu.claims for gpu in node.plan.gpus)
+    if name == "gpu.multiprocessors":
+        return bool(_single(node))
+    resource, _, what = name.rpartition(".")
+    return what in _OF_MIG and resource in {_name(one) for one in node.plan.devices}
+
+
+def _single(node: NodePromise) -> list[Device]:
+    """Return the MIG devices that are advertised under the name of whole GPUs."""
+    parts = (one for one in node.plan.devices if one.placement is not None)
+    return [one for one in parts if _name(one) == "gpu"]
+
+
+def _name(device: Device) -> str:
+    return device.resource.removeprefix(_PREFIX).removesuffix(".shared")
+
+
+def _listed(labels: Mapping[str, object]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in labels.items())

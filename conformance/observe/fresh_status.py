@@ -1,0 +1,74 @@
+"""A status that the agent has written for this run: what it wrote before may be of any age."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lightkube import ApiError
+from lightkube.types import PatchType
+
+from conformance.cluster.api import Node
+from conformance.cluster.cluster_under_test import ClusterUnderTest
+from conformance.not_made import not_made
+from conformance.promise import NodePromise
+from divvy.model.contract import VERIFY_ANNOTATION
+from divvy.plan import node_status
+
+_FORBIDDEN = 403
+_PATIENCE = 60.0
+
+
+@dataclass(frozen=True)
+class FreshStatus:
+    """What stands on the node; ``answered`` says whether the agent wrote it when it was asked."""
+
+    status: Mapping[str, Any]
+    answered: bool
+
+    @property
+    def age(self) -> str:
+        """Say how old the status is."""
+        if self.answered:
+            return "answers"
+        return f"does not answer (its status is of {self.status.get('time', 'an unknown time')})"
+
+
+def ask_agent(
+    target: ClusterUnderTest, node: NodePromise, patience: float = _PATIENCE
+) -> FreshStatus:
+    """Have the agent of a node repeat a word in its status, and read that status.
+
+    The word goes by an annotation of the node: the answer shows that the agent watches its node,
+    reconciles, and may write. Skips the check where this account may not annotate nodes.
+    """
+    word = secrets.token_hex(6)
+    deadline = time.monotonic() + patience
+    try:
+        while True:
+            live = target.live(node.name)
+            annotations = live["metadata"].get("annotations") or {}
+            status = node_status(annotations)
+            if status.get("echo") == word:
+                return FreshStatus(status, answered=True)
+            if time.monotonic() > deadline:
+                return FreshStatus(status, answered=False)
+            # Another run may have asked since.
+            if annotations.get(VERIFY_ANNOTATION) != word:
+                _annotate(target, node.name, word)
+            time.sleep(0.5)
+    finally:
+        _annotate(target, node.name, None)
+
+
+def _annotate(target: ClusterUnderTest, node: str, word: str | None) -> None:
+    patch = {"metadata": {"annotations": {VERIFY_ANNOTATION: word}}}
+    try:
+        target.api.patch(Node, node, patch, patch_type=PatchType.MERGE)
+    except ApiError as problem:
+        if problem.status.code == _FORBIDDEN:
+            not_made(f"this account may not annotate nodes: {problem.status.message}")
+        raise

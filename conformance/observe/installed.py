@@ -1,0 +1,212 @@
+"""What the program renders for the stack file beside what the cluster has of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+from lightkube import ApiError
+from lightkube.generic_resource import create_global_resource, create_namespaced_resource
+
+from conformance.cluster.cluster_under_test import ClusterUnderTest
+from conformance.cluster.pod_watch import Pod
+from conformance.evidence import Verdict
+from conformance.not_made import not_applicable, not_made
+from conformance.observe.owned_fields import differences
+from conformance.observe.rollout import not_rolled_out
+from conformance.observe.running_images import images_by_node
+from divvy.image.build import input_digest
+from divvy.model import PluginImage, canonical_json, generation
+from divvy.model.contract import AGENT, CONFIG_MAP, Component, component_of
+from divvy.render.objects import objects
+
+_FORBIDDEN, _NOT_FOUND = 403, 404
+_WORKLOADS = ("DaemonSet", "Deployment")
+# What has just been changed is rolled out within this.
+_PATIENCE = 30.0
+_MOST = 8
+# As much of the digest as an agent's status has.
+_SHORT = 12
+
+
+class Part(StrEnum):
+    """What one check is about: a component of Divvy, its admission policies taken together."""
+
+    AGENTS = "agents"
+    CONFIGURATION = "configuration"
+    POLICIES = "admission policies"
+    CLAIMS = "claims"
+    NODE_RUNTIME = "node runtime"
+    OBSERVABILITY = "observability"
+
+
+_PARTS = {
+    Component.CONFIGURATION: Part.CONFIGURATION,
+    Component.CLAIMS: Part.CLAIMS,
+    Component.NODE_RUNTIME: Part.NODE_RUNTIME,
+    Component.OBSERVABILITY: Part.OBSERVABILITY,
+}
+
+
+@dataclass(frozen=True)
+class InstalledObject:
+    """An object as it is rendered, and as the cluster has it: None where it is missing.
+
+    ``refused`` are the API server's words where this account may not read it.
+    """
+
+    rendered: Mapping[str, Any]
+    live: Mapping[str, Any] | None
+    refused: str = ""
+
+    @property
+    def name(self) -> str:
+        """Return how people call it: ``DeviceClass divvy-share``."""
+        return f"{self.rendered['kind']} {self.rendered['metadata']['name']}"
+
+
+def part_of(rendered: Mapping[str, Any]) -> Part:
+    """Return what an object belongs to."""
+    if "AdmissionPolicy" in rendered["kind"]:
+        return Part.POLICIES
+    return _PARTS.get(component_of(rendered), Part.AGENTS)  # type: ignore[call-overload, no-any-return]
+
+
+def problems(installed: Iterable[InstalledObject], unready: int) -> Iterator[str]:
+    """Yield what is missing, has another value than the program writes, or is not rolled out."""
+    for one in installed:
+        if one.refused:
+            continue
+        if one.live is None:
+            yield f"{one.name} is missing"
+            continue
+        if one.live["metadata"].get("deletionTimestamp"):
+            yield f"{one.name} is being deleted"
+            continue
+        for difference in differences(_without_kind(one.rendered), one.live):
+            yield f"{one.name}: {difference}"
+        if one.rendered["kind"] in _WORKLOADS and (why := not_rolled_out(one.live, unready)):
+            yield f"{one.name}: {why}"
+
+
+def judged(installed: Sequence[InstalledObject], unready: int) -> Verdict:
+    """Judge the objects of one part."""
+    expected = f"{len(installed)} objects as this program writes them"
+    amiss = list(problems(installed, unready))
+    more = [f"and {len(amiss) - _MOST} more"] if len(amiss) > _MOST else []
+    return expected, "; ".join([*amiss[:_MOST], *more]) or expected
+
+
+def expected_image(named: PluginImage | None, live: str) -> tuple[str, str]:
+    """Return the image that the program gives its pods, and what is wrong with the live one.
+
+    One that the program builds is known after `divvy up` alone: the live one is taken for it where
+    it is from its registry, and by digest.
+    """
+    if named is not None and named.reference is not None:
+        return named.reference, ""
+    if named is None or named.registry is None:
+        return live, ""
+    prefix = f"{named.registry}/divvy/agent@sha256:"
+    if live.startswith(prefix):
+        return live, ""
+    return live, f"DaemonSet {AGENT}: its image is {live or 'absent'}, not {prefix}…"
+
+
+class Installation:
+    """The cluster's objects, read when a check asks for them."""
+
+    def __init__(self, target: ClusterUnderTest) -> None:
+        self._target = target
+        self._api = target.api
+
+    @property
+    def image(self) -> tuple[str, str]:
+        """Return the image of the program's pods, and what is wrong with the live one."""
+        live = self._read(
+            {
+                "apiVersion": "apps/v1",
+                "kind": "DaemonSet",
+                "metadata": {"name": AGENT, "namespace": self._target.cluster.namespace},
+            }
+        ).live
+        containers = () if live is None else live["spec"]["template"]["spec"]["containers"]
+        image = next((one["image"] for one in containers if one["name"] == "agent"), "")
+        return expected_image(self._target.cluster.plugin.image, image)
+
+    @cached_property
+    def images(self) -> Mapping[str, Mapping[str, tuple[str, str]]]:
+        """Return node → component → (the image that its pod names, the digest that runs)."""
+        return images_by_node(self._api.find(Pod, namespace=self._target.cluster.namespace))
+
+    @cached_property
+    def sources(self) -> str | None:
+        """Return what this program's image is built from, None where another one is named."""
+        image = self._target.cluster.plugin.image
+        if image is None or image.reference is not None or image.base is None:
+            return None
+        return input_digest(image.base)[:_SHORT]
+
+    def judge(self, part: Part) -> Verdict:
+        """Judge a part; waits a while for what is being rolled out.
+
+        Skips the check where the stack file asks for none of it, or it may not be read.
+        """
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            image, wrong = self.image
+            found = [self._read(one) for one in self._rendered(image) if part_of(one) == part]
+            if not found:
+                not_applicable(f"the stack file asks for no {part}")
+            if refused := next((one.refused for one in found if one.refused), ""):
+                not_made(f"this account may not read what is installed: {refused}")
+            expected, actual = judged(found, len(self._target.unready))
+            if wrong and part is Part.AGENTS:
+                actual = f"{wrong}; {actual}".removesuffix(f"; {expected}")
+            only_rollout = any(one.rendered["kind"] in _WORKLOADS for one in found)
+            if actual == expected or not only_rollout or time.monotonic() > deadline:
+                return expected, actual
+            time.sleep(2)
+
+    def _rendered(self, image: str) -> list[dict[str, Any]]:
+        """Render the objects; of two texts that mean the same file, the cluster's counts."""
+        target = self._target
+        own = generation(canonical_json(target.document.value))
+        text = json.dumps(objects(target.document, image)).replace(own, target.generation)
+        rendered: list[dict[str, Any]] = json.loads(text)
+        for one in rendered:
+            if one["kind"] == "ConfigMap" and one["metadata"]["name"] == CONFIG_MAP:
+                one["data"] = dict.fromkeys(one["data"], target.configuration)
+        return rendered
+
+    def _read(self, rendered: Mapping[str, Any]) -> InstalledObject:
+        metadata = rendered["metadata"]
+        try:
+            live = self._api.get(_kind(rendered), metadata["name"], metadata.get("namespace"))
+        except ApiError as problem:
+            if problem.status.code == _NOT_FOUND:
+                return InstalledObject(rendered, None)
+            if problem.status.code == _FORBIDDEN:
+                return InstalledObject(rendered, None, str(problem.status.message))
+            raise
+        return InstalledObject(rendered, {"kind": rendered["kind"], **live})
+
+
+def _kind(rendered: Mapping[str, Any]) -> Any:
+    group, _, version = rendered["apiVersion"].rpartition("/")
+    kind = rendered["kind"]
+    lower = kind.lower()
+    plural = f"{lower[:-1]}ies" if lower.endswith("y") else f"{lower}s"
+    plural = f"{lower}es" if lower.endswith("s") else plural
+    namespaced = "namespace" in rendered["metadata"]
+    create = create_namespaced_resource if namespaced else create_global_resource
+    return create(group, version, kind, plural)
+
+
+def _without_kind(rendered: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in rendered.items() if key not in ("apiVersion", "kind")}

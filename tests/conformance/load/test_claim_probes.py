@@ -1,0 +1,104 @@
+"""What a pod saw of a GPU that it claimed, and which claim disturbs nobody."""
+
+from typing import Any
+
+import pytest
+
+from conformance.cluster.pods import Outcome
+from conformance.load.claim_probes import (
+    ClaimProbe,
+    computes,
+    has_its_size,
+    sees_its_gpu_only,
+    small_claim,
+)
+from conformance.not_made import NotApplicable, NotMade
+from conformance.promise import ClaimPromise, NodePromise, claim_promises
+from divvy.model import gpu_model, parse_cluster
+from divvy.plan import predict_node
+from divvy.plan.live_claims import ClaimedGpu, claimed_gpus
+from tests.plan.claimed import claim, slices
+
+LOG = """\
+@@ look
+node /dev/nvidia0
+cuda ID 0: NVIDIA A100-SXM4-40GB, 1073MB (UUID: GPU-n-0)
+smi GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-n-0)
+@@ 0
+@@ memory
+allocated 1 MiB of 1 MiB asked for; device: 1024 MiB total, 9 MiB free; OK
+@@ 0
+@@ vector-add
+Test PASSED
+@@ 0
+@@ nvidia-smi
+| N/A 45C  P8  9W / 70W |  0MiB / 1024MiB | 0% |
+@@ 0
+"""
+
+
+def gpu(claims: dict[str, Any], *held: dict[str, Any]) -> tuple[ClaimPromise, ClaimedGpu]:
+    value = {"profiles": {"x": {"claims": claims}}, "pools": {"p": {"profile": "x"}}}
+    plan = predict_node(parse_cluster(value), "x", gpu_model("A100-SXM4-40GB"), 2)
+    nodes = [NodePromise("n", "p", "x", plan)]
+    return claim_promises(nodes)[0], claimed_gpus(slices("n", claims), held)[0]
+
+
+def probe(log: str, memory_mib: int | None = 1024) -> ClaimProbe:
+    _, looked = gpu({"shares": {}})
+    return ClaimProbe(looked, memory_mib, Outcome("Succeeded", 0, log, ""))
+
+
+def test_asks_for_a_small_share_of_the_very_gpu() -> None:
+    spec, size = small_claim(*gpu({"shares": {}}))
+    (asked,) = spec["devices"]["requests"]
+    assert size == 1024
+    assert asked["exactly"]["deviceClassName"] == "divvy-share"
+    assert asked["exactly"]["capacity"] == {"requests": {"memory": "1024Mi", "cores": "5"}}
+    assert "GPU-n-0" in asked["exactly"]["selectors"][0]["cel"]["expression"]
+
+
+def test_asks_for_the_whole_gpu_where_there_are_no_shares() -> None:
+    spec, size = small_claim(*gpu({}))
+    assert size is None
+    assert spec["devices"]["requests"][0]["exactly"]["deviceClassName"] == "divvy-gpu"
+
+
+def test_disturbs_nobody_who_holds_the_gpu() -> None:
+    _, looked = gpu({"shares": {}})
+    (share,) = [one.name for one in looked.devices if one.kind == "share"]
+    full = claim("c", "n", share, memory="40500Mi", cores="10")
+    with pytest.raises(NotMade, match="no room for 1024 MiB"):
+        small_claim(*gpu({"shares": {}}, full))
+    with pytest.raises(NotApplicable, match="for its tenants"):
+        small_claim(*gpu({"shares": {}, "tenants": ["a", "b"]}))
+
+
+def test_a_sound_share_holds_in_every_way() -> None:
+    for judge in (computes, sees_its_gpu_only, lambda one: has_its_size(one, 40960)):
+        expected, actual = judge(probe(LOG))
+        assert expected == actual
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "judge", "says"),
+    [
+        ("Test PASSED", "Test FAILED", computes, "Test FAILED"),
+        ("GPU-n-0)\n@@ 0", "GPU-n-1)\n@@ 0", sees_its_gpu_only, "GPU-n-1"),
+        ("node /dev/nvidia0", "node /dev/nvidia0\nnode /dev/nvidia1", sees_its_gpu_only, "2 dev"),
+        ("0MiB / 1024MiB", "0MiB / 1100MiB", lambda p: has_its_size(p, 40960), "1100 MiB"),
+        ("@@ vector-add\nTest PASSED\n@@ 0\n", "", computes, "phase Succeeded"),
+    ],
+)
+def test_each_look_counts(old: str, new: str, judge: Any, says: str) -> None:
+    assert old in LOG
+    expected, actual = judge(probe(LOG.replace(old, new)))
+    assert expected != actual
+    assert says in actual
+
+
+def test_a_whole_gpu_burns_too() -> None:
+    whole = LOG + "@@ burn\nTested 1 GPUs:\n  GPU 0: OK\n@@ 0\n"
+    expected, actual = computes(probe(whole, None))
+    assert expected == actual
+    assert computes(probe(whole.replace("OK", "FAULTY"), None))[1] != expected

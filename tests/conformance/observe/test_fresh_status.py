@@ -1,0 +1,59 @@
+"""A status counts where the agent answers; what was written before may be of any age."""
+
+import json
+from typing import Any
+
+import pytest
+
+from conformance.not_made import NotMade
+from conformance.observe.fresh_status import ask_agent
+from divvy.model.contract import STATUS_ANNOTATION, VERIFY_ANNOTATION
+from tests.conformance.fake_api import refusal
+from tests.conformance.promised_nodes import CLUSTER, live, promised
+
+(NODE,) = promised(CLUSTER, live("n1"))
+
+
+class Target:
+    """A cluster with one node, whose agent answers or does not."""
+
+    def __init__(self, *, answers: bool) -> None:
+        self.answers = answers
+        self.annotations: dict[str, str] = {STATUS_ANNOTATION: '{"time":"yesterday"}'}
+        self.api = self
+        self.refuses = False
+
+    def live(self, _: str) -> Any:
+        return {"metadata": {"annotations": dict(self.annotations)}}
+
+    def patch(self, _kind: Any, _name: str, patch: Any, **_: Any) -> None:
+        if self.refuses:
+            raise refusal(403, "no such right")
+        for name, text in patch["metadata"]["annotations"].items():
+            if text is None:
+                self.annotations.pop(name, None)
+                continue
+            self.annotations[name] = text
+            if self.answers:
+                self.annotations[STATUS_ANNOTATION] = json.dumps({"echo": text})
+
+
+def test_an_agent_that_answers_is_believed_and_nothing_stays_on_the_node() -> None:
+    target = Target(answers=True)
+    fresh = ask_agent(target, NODE)  # type: ignore[arg-type]
+    assert (fresh.answered, fresh.age) == (True, "answers")
+    assert VERIFY_ANNOTATION not in target.annotations
+
+
+def test_a_status_of_an_agent_that_cannot_write_is_not_believed() -> None:
+    target = Target(answers=False)
+    fresh = ask_agent(target, NODE, patience=0.5)  # type: ignore[arg-type]
+    assert fresh.age == "does not answer (its status is of yesterday)"
+    assert VERIFY_ANNOTATION not in target.annotations
+
+
+def test_an_account_that_may_not_annotate_nodes_shows_nothing() -> None:
+    target = Target(answers=True)
+    target.refuses = True
+    with pytest.raises(NotMade, match="may not annotate nodes"):
+        ask_agent(target, NODE)  # type: ignore[arg-type]

@@ -1,0 +1,155 @@
+"""What is missing in the cluster of what the program renders, or is not rolled out."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from conformance.observe.installed import (
+    InstalledObject,
+    Part,
+    _kind,
+    expected_image,
+    judged,
+    part_of,
+)
+from divvy.model import PluginImage, parse_document
+from divvy.render.objects import objects
+
+FILE: dict[str, Any] = {
+    "profiles": {"whole": {}, "sizes": {"claims": {"shares": {}}}},
+    "pools": {
+        "p": {
+            "select": {"pool": "p"},
+            "hardware": {"model": "T4", "gpus": 1, "count": 2},
+            "profile": "whole",
+            "runtime": {"name": "containerd", "configure": True},
+        },
+        "q": {
+            "select": {"pool": "q"},
+            "hardware": {"model": "L40S", "gpus": 1, "count": 1},
+            "profile": "sizes",
+        },
+    },
+}
+IMAGE = "r:5000/divvy/agent@sha256:1"
+RENDERED = objects(parse_document(FILE), IMAGE)
+Change = Callable[[dict[str, Any]], None]
+
+
+def as_kept(rendered: dict[str, Any]) -> dict[str, Any]:
+    """Return an object as the API server keeps it: with defaults, and a status."""
+    live = copy.deepcopy(rendered)
+    live["metadata"] |= {"uid": "u", "generation": 3, "managedFields": [{}]}
+    if rendered["kind"] in ("DaemonSet", "Deployment"):
+        live["spec"]["revisionHistoryLimit"] = 10
+        live["spec"]["template"]["spec"]["dnsPolicy"] = "ClusterFirst"
+        live["status"] = {"observedGeneration": 3, "updatedReplicas": 1, "availableReplicas": 1,
+            "desiredNumberScheduled": 3, "updatedNumberScheduled": 3, "numberReady": 3}  # fmt: skip
+    return live
+
+
+def problems(part: Part, name: str, change: Change | None, unready: int = 0) -> str:
+    """Return what is said of a part after one of its objects was changed, or taken away."""
+    installed = []
+    for rendered in RENDERED:
+        if part_of(rendered) is not part:
+            continue
+        live: dict[str, Any] | None = as_kept(rendered)
+        if f"{rendered['kind']} {rendered['metadata']['name']}" == name:
+            if change is None:
+                live = None
+            else:
+                assert live is not None
+                change(live)
+        installed.append(InstalledObject(rendered, live))
+    expected, actual = judged(installed, unready)
+    return "" if expected == actual else actual
+
+
+@pytest.mark.parametrize("part", [part for part in Part if part is not Part.OBSERVABILITY])
+def test_finds_nothing_amiss_in_what_the_api_server_keeps(part: Part) -> None:
+    assert problems(part, "", None) == ""
+
+
+def _image(live: dict[str, Any]) -> None:
+    live["spec"]["template"]["spec"]["containers"][0]["image"] = "other"
+
+
+def _status(**numbers: int) -> Change:
+    return lambda live: live["status"].update(numbers)
+
+
+def _stopped(live: dict[str, Any]) -> None:
+    live["spec"]["replicas"] = 0
+
+
+def _rules(live: dict[str, Any]) -> None:
+    del live["rules"][0]
+
+
+def _leaving(live: dict[str, Any]) -> None:
+    live["metadata"]["deletionTimestamp"] = "now"
+
+
+def _audit(live: dict[str, Any]) -> None:
+    live["spec"]["validationActions"] = ["Audit"]
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "change", "words"),
+    [
+        (Part.AGENTS, "DaemonSet divvy-agent", None, "is missing"),
+        (Part.AGENTS, "DaemonSet divvy-agent", _image, f"is other, not {IMAGE}"),
+        (Part.AGENTS, "DaemonSet divvy-agent", _status(updatedNumberScheduled=0), "in 0 of 3 pods"),
+        (Part.AGENTS, "DaemonSet divvy-agent", _status(numberReady=1), "1 of 3 pods are ready"),
+        (Part.AGENTS, "DaemonSet divvy-agent", _status(observedGeneration=2), "not taken up"),
+        (Part.AGENTS, "ClusterRoleBinding divvy-system-divvy-agent", None, "is missing"),
+        (Part.AGENTS, "ClusterRole divvy-system-divvy-agent", _rules, "rules has 3 entries, not 4"),
+        (Part.AGENTS, "Service divvy-agent", _leaving, "is being deleted"),
+        (Part.CONFIGURATION, "ConfigMap divvy", None, "is missing"),
+        (Part.CONFIGURATION, "ConfigMap divvy", lambda live: live.update(data={}), "cluster.json"),
+        (Part.POLICIES, "ValidatingAdmissionPolicyBinding divvy-system-divvy-agent", None,
+         "ValidatingAdmissionPolicyBinding divvy-system-divvy-agent is missing"),
+        (Part.POLICIES, "MutatingAdmissionPolicyBinding divvy-sized-limits", None, "is missing"),
+        (Part.POLICIES, "ValidatingAdmissionPolicyBinding divvy-claims", _audit, "is Audit, not"),
+        (Part.CLAIMS, "DeviceClass divvy-share", None, "DeviceClass divvy-share is missing"),
+        (Part.CLAIMS, "Deployment divvy-claim-templates", _stopped, "spec.replicas is 0, not 1"),
+        (Part.CLAIMS, "Deployment divvy-claim-templates", _status(availableReplicas=0),
+         "0 of 1 pods are ready"),
+        (Part.NODE_RUNTIME, "DaemonSet divvy-node-runtime-p", None, "is missing"),
+    ],
+)  # fmt: skip
+def test_names_what_is_not_as_this_program_writes_it(
+    part: Part, name: str, change: Change | None, words: str
+) -> None:
+    said = problems(part, name, change)
+    assert name in said
+    assert words in said
+
+
+def test_expects_no_pod_on_nodes_that_can_run_none() -> None:
+    change = _status(updatedNumberScheduled=2, numberReady=2)
+    assert problems(Part.AGENTS, "DaemonSet divvy-agent", change, unready=1) == ""
+    assert problems(Part.AGENTS, "DaemonSet divvy-agent", change) != ""
+
+
+def test_takes_the_live_image_where_it_is_built_and_by_digest() -> None:
+    built = PluginImage(registry="r:5000", base="b")
+    assert expected_image(built, IMAGE) == (IMAGE, "")
+    assert (
+        "its image is r:5000/divvy/agent:latest, not r:5000/divvy/agent@sha256:"
+        in (expected_image(built, "r:5000/divvy/agent:latest")[1])
+    )
+    named = PluginImage(reference=f"r/a@sha256:{'2' * 64}")
+    assert expected_image(named, IMAGE) == (named.reference, "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "plural"),
+    [("DeviceClass", "deviceclasses"), ("NetworkPolicy", "networkpolicies"), ("Lease", "leases")],
+)
+def test_asks_for_a_kind_by_its_plural(kind: str, plural: str) -> None:
+    rendered = {"apiVersion": "g/v1", "kind": kind, "metadata": {"name": "n"}}
+    assert _kind(rendered)._api_info.plural == plural
