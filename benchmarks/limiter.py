@@ -13,8 +13,8 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.call_costs import paired
-from divvy.agent.decide.share import Compute, DeviceShare
 from divvy.lab.simulated_driver import build
+from divvy.model.sharing import DeviceShare, Sharing
 from tests.limiter.tenant import Tenant, build_limiter, line, tell
 from tests.limiter.test_gate import BURN
 from tests.simulator.driver_root import DriverRoot
@@ -67,7 +67,8 @@ def _compiled(folder: Path, source: str, *options: str) -> Path:
 
 def _tenant(driver: DriverRoot, folder: Path, limiter: Path, uuid: str, weight: int) -> Tenant:
     made = Tenant(driver, folder / f"tenant-{uuid}-{weight}", limiter)
-    made.install([DeviceShare(uuid, 4000, Compute.SHARE, weight, f"page-{weight}")])
+    sharing = Sharing(memory_mib=4000, action="prevent", compute="share", weight=weight)
+    made.install([DeviceShare(uuid, sharing, f"page-{weight}")])
     return made
 
 

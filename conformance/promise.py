@@ -48,19 +48,19 @@ class DevicePromise:
         is_mig = self.device.kind == "mig" or self.device.placement is not None
         if self.device.shares == 1:
             return Mode.MIG if is_mig else Mode.WHOLE
-        if any(offer.memory_prevented for offer in self._offers):
+        if any(offer.sharing.is_prevented for offer in self._offers):
             return Mode.MIG_TIME_SLICING_LIMIT if is_mig else Mode.TIME_SLICING_LIMIT
         return Mode.MIG_TIME_SLICING if is_mig else Mode.TIME_SLICING
 
     @property
     def one_per_container(self) -> bool:
         """Return whether the file wants a second replica for a container refused."""
-        return all(offer.fail_requests_greater_than_one for offer in self._offers)
+        return all(offer.sharing.one_per_container for offer in self._offers)
 
     @property
     def compute(self) -> str | None:
         """Return how the limiter divides the GPU's time, None where it does not."""
-        return next((offer.compute for offer in self._offers), None)
+        return next((offer.sharing.compute for offer in self._offers), None)
 
     @property
     def _offers(self) -> list[Offer]:

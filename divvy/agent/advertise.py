@@ -113,7 +113,7 @@ class Advertiser:
             unhealthy.setdefault(uuid, "it cannot be given to containers")
         resources = inventory(gpus, snapshot, unhealthy)
         problems.pop("limiter", None)
-        if any(resource.memory_prevented for resource in resources):
+        if any(resource.sharing.is_prevented for resource in resources):
             limiter = self.injection.limiter_problem or self.injection.share_folder.mount()
             if limiter:
                 problems["limiter"] = limiter
@@ -157,7 +157,7 @@ class Advertiser:
                 )
         if resource.kind == "file":
             allocation = ContainerAllocation((), file_edits(resource.files))
-        elif resource.memory_prevented:
+        elif resource.sharing.is_prevented:
             shares = device_shares(resource, device_ids)
             allocation = self.injection.limited_allocation(device_ids, shares)
         else:
@@ -177,7 +177,7 @@ class Advertiser:
 
     async def start_container(self, resource: Resource, device_ids: Sequence[str]) -> None:
         """Refuse a container that has a limiter beside another GPU, and one unknown."""
-        if not resource.memory_prevented:
+        if not resource.sharing.is_prevented:
             return
         try:
             holders = await self._holders.containers()

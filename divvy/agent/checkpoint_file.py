@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from divvy.agent.decide.checkpoint import Checkpoint
+from divvy.agent.decide.earlier_keys import offer_keys, offer_sharing
 from divvy.agent.decide.hardware import gpu_from
 from divvy.agent.decide.holders import Holder, Version
 from divvy.agent.decide.plain_values import from_plain
@@ -85,10 +86,18 @@ class CheckpointFile:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
         self._put_aside()
-        plain = {"version": _VERSION, **asdict(checkpoint)}
+        plain = {"version": _VERSION, **asdict(checkpoint), "applied": _applied(checkpoint)}
         text = json.dumps(plain, sort_keys=True, default=_claims_value)
         replace_file(self._folder / _FILE, text.encode(), _MODE)
         self.saved = checkpoint
+
+
+def _applied(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Return the applied layouts with the keys that the release before reads."""
+    plain = {uuid: asdict(layout) for uuid, layout in checkpoint.applied.items()}
+    for uuid, layout in checkpoint.applied.items():
+        plain[uuid]["offers"] = [{**asdict(o), **offer_keys(o)} for o in layout.offers]
+    return plain
 
 
 def _decode(raw: Mapping[str, Any]) -> Checkpoint:
@@ -128,7 +137,9 @@ def _text(value: Any) -> str | None:
 
 
 def _desired(raw: Mapping[str, Any]) -> DesiredGpu:
-    offers = tuple(from_plain(Offer, offer) for offer in raw["offers"])
+    offers = tuple(
+        from_plain(Offer, offer, sharing=offer_sharing(offer)) for offer in raw["offers"]
+    )
     # Agents before this one wrote none.
     claims = None if raw.get("claims") is None else _claims(raw["claims"])
     return from_plain(DesiredGpu, raw, offers=offers, claims=claims)

@@ -71,9 +71,9 @@ def mode(resource: Resource) -> Mode:
     if resource.kind == "file":
         return Mode.FILES
     is_mig = resource.kind == "mig"
-    if resource.replicas == 1:
+    if not resource.sharing.is_shared:
         return Mode.MIG if is_mig else Mode.WHOLE
-    if resource.memory_prevented:
+    if resource.sharing.is_prevented:
         return Mode.MIG_TIME_SLICING_LIMIT if is_mig else Mode.TIME_SLICING_LIMIT
     return Mode.MIG_TIME_SLICING if is_mig else Mode.TIME_SLICING
 
@@ -119,7 +119,7 @@ def _holders(
             holder.container,
         )
         holding.set(1, *labels)
-        if resource.replicas == 1 and device.uuid in memory:
+        if not resource.sharing.is_shared and device.uuid in memory:
             using.set(memory[device.uuid], *labels)
 
 

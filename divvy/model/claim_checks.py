@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from divvy.model.claim_devices import LEAST_STEPS, memory_for_shares
+from divvy.model.claim_devices import LEAST_STEPS
 from divvy.model.claims import Claims
 from divvy.model.gpu_models import GpuModel, UnknownGpuModel
 from divvy.model.hardware_model import hardware_model
@@ -120,7 +120,7 @@ def _fits(claims: Claims, keys: Keys, model: GpuModel, where: str) -> Iterator[P
     shares = claims.shares
     if shares is None:
         return
-    step, memory = shares.memory.step_mib, memory_for_shares(model.memory_mib, shares)
+    step, memory = shares.memory.step_mib, shares.memory.of_gpu(model.memory_mib)
     if memory < LEAST_STEPS * step:
         yield problem(
             (*keys, "claims", "shares", "memory", "step"),

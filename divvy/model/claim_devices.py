@@ -127,20 +127,15 @@ def _share(
     )
 
 
-def memory_for_shares(memory_mib: int, shares: Shares) -> int:
-    """Return the MiB that shares of a GPU may add up to."""
-    return int(memory_mib * shares.memory.oversubscribe)
-
-
 def has_shares(memory_mib: int, shares: Shares) -> bool:
     """Return whether a GPU holds enough steps of a share's size for the API server to take it."""
-    return memory_for_shares(memory_mib, shares) >= LEAST_STEPS * shares.memory.step_mib
+    return shares.memory.of_gpu(memory_mib) >= LEAST_STEPS * shares.memory.step_mib
 
 
 def _share_memory(memory_mib: int, shares: Shares) -> int:
     """Return the memory that all shares of a GPU have together, in whole steps (MiB)."""
     step = shares.memory.step_mib
-    return memory_for_shares(memory_mib, shares) // step * step
+    return shares.memory.of_gpu(memory_mib) // step * step
 
 
 def _counters(geometry: MigGeometry | None) -> Mapping[str, int]:

@@ -1,6 +1,7 @@
 """Profiles served by claims: GPUs whole, by size or as MIG devices, when a pod asks for them."""
 
 import re
+from fractions import Fraction
 from typing import Annotated, Literal
 
 from pydantic import Field, WithJsonSchema, field_validator
@@ -24,6 +25,15 @@ class ShareMemory(StackPart):
     """Sizes are rounded up to a multiple of this, of which a GPU holds at least two."""
     oversubscribe: Annotated[float, Field(strict=True, ge=1, le=16, allow_inf_nan=False)] = 1.0
     """Let the shares add up to so many times the GPU: the rest goes to the host's memory."""
+
+    def of_gpu(self, memory_mib: int) -> int:
+        """Return the MiB that the shares of a GPU may add up to."""
+        return int(memory_mib * self.oversubscribe)
+
+    @property
+    def factor(self) -> Fraction:
+        """Return how many times the GPU's memory the shares have: as written, not as a float."""
+        return Fraction(str(self.oversubscribe))
 
     @field_validator("step")
     @classmethod

@@ -167,20 +167,21 @@ def _limit_fits(rule: Rule, keys: Keys, model: GpuModel) -> Iterator[Problem]:
     for offer in offers(rule, model.memory_mib, model):
         known = model.mig.profile(offer.mig_profile) if model.mig and offer.mig_profile else None
         memory = known.memory_mib if known else model.memory_mib
-        limit_mib, name = offer.memory_limit_mib or 0, offer.mig_profile or model.name
+        sharing, name = offer.sharing, offer.mig_profile or model.name
+        limit_mib, replicas = sharing.memory_mib or 0, sharing.replicas
         room = int(memory * limit.oversubscribe)
         where: Keys = (*keys, "timeSlicing", "memoryLimit")
         if limit_mib > memory:
             cure = "lower it, or write auto"
             if limit.limit == "auto":
-                cure = f"`oversubscribe: {offer.replicas}` at most"
+                cure = f"`oversubscribe: {replicas}` at most"
             yield problem(where, f"is {limit_mib} MiB, more than the {memory} MiB of {name}", cure)
-        elif offer.memory_prevented and limit_mib * offer.replicas > room:
+        elif sharing.is_prevented and limit_mib * replicas > room:
             yield problem(
                 where,
-                f"for {offer.replicas} replicas is {limit_mib * offer.replicas} MiB, more than the "
+                f"for {replicas} replicas is {limit_mib * replicas} MiB, more than the "
                 f"{room} MiB of {name}: the last replicas would not get theirs",
-                f"{room // offer.replicas}Mi at most, or write auto; or `oversubscribe`, so that "
+                f"{room // replicas}Mi at most, or write auto; or `oversubscribe`, so that "
                 "the host's memory takes what the GPU has no room for",
             )
 
@@ -226,26 +227,21 @@ def _one_meaning(
                         f"{offer.resource} would mean {_meaning(offer)} ({use}) and "
                         f"{_meaning(known)} ({other}) in pool {use.pool}",
                         f"give one of them a timeSlicing.resourceName, such as "
-                        f"{VENDOR}/gpu.x{offer.replicas if offer.replicas > 1 else known.replicas}",
+                        f"{VENDOR}/gpu.x{max(offer.sharing.replicas, known.sharing.replicas)}",
                     )
                     break
 
 
 def _meaning(offer: Offer) -> str:
     device = "GPU" if offer.mig_profile is None else f"{offer.mig_profile} MIG device"
-    if offer.replicas == 1:
+    sharing = offer.sharing
+    if not sharing.is_shared:
         return f"a whole {device}"
-    word = (
-        "prevented"
-        if offer.memory_prevented
-        else "enforced"
-        if offer.memory_enforced
-        else "watched"
-    )
-    limit = f" with {offer.memory_limit_mib} MiB {word}" if offer.memory_limit_mib else ""
-    limit += {"share": ", compute shared", "cap": ", compute capped", None: ""}[offer.compute]
-    many = "" if offer.fail_requests_greater_than_one else ", several allowed"
-    return f"1/{offer.replicas} of a {device}{limit}{many}"
+    word = {"prevent": "prevented", "enforce": "enforced", "warn": "watched"}[sharing.action]
+    limit = f" with {sharing.memory_mib} MiB {word}" if sharing.memory_mib else ""
+    limit += {"share": ", compute shared", "cap": ", compute capped", None: ""}[sharing.compute]
+    many = "" if sharing.one_per_container else ", several allowed"
+    return f"1/{sharing.replicas} of a {device}{limit}{many}"
 
 
 def _refused_everywhere(layout: Mapping[str, int]) -> str | None:

@@ -11,12 +11,12 @@ from divvy.model.gpu_models import GpuModel, UnknownGpuModel, is_memory_of
 from divvy.model.hardware_model import hardware_model
 from divvy.model.mig_placement import NoPlacement, place
 from divvy.model.profile import Profile, Rule, TimeSlicing
-from divvy.model.quantities import memory_mib
 from divvy.model.resource_names import (
     gpu_resource,
     mig_resource,
     qualified,
 )
+from divvy.model.sharing import Sharing, sharing_of_replicas
 from divvy.model.stack import Cluster, Pool
 
 WHOLE = -1
@@ -60,22 +60,13 @@ class Selection:
 class Offer:
     """One resource under which (a part of) a GPU is advertised.
 
-    ``replicas`` is 1 for an unshared device; ``memory_limit_mib`` is watched
-    per replica, and processes exceeding it are terminated if ``memory_enforced``; if
-    ``memory_prevented``, the limiter refuses more. ``memory_oversubscribed``: the limits add up to
-    more than the device has. ``compute`` is how the limiter divides the GPU's time.
+    ``mig_profile`` is None for a whole GPU.
     """
 
     resource: str
     kind: Literal["gpu", "mig"]
     mig_profile: str | None
-    replicas: int
-    fail_requests_greater_than_one: bool
-    memory_limit_mib: int | None
-    memory_enforced: bool = False
-    memory_prevented: bool = False
-    memory_oversubscribed: bool = False
-    compute: Literal["share", "cap"] | None = None
+    sharing: Sharing = Sharing()
 
 
 @dataclass(frozen=True)
@@ -178,58 +169,28 @@ def rule_for(profile: Profile, index: int | None, uuid: str, names: tuple[str, .
 
 def offers(rule: Rule, model_memory_mib: int, model: GpuModel | None) -> tuple[Offer, ...]:
     """Return what a rule offers of one GPU, in the order of the layout."""
-    sharing = rule.time_slicing
+    slicing = rule.time_slicing
     if rule.mig is None:
-        name = _shared_name(sharing, gpu_resource(), gpu_resource(shared=True))
-        return (_offer(name, "gpu", None, sharing, model_memory_mib),)
+        name = _shared_name(slicing, gpu_resource(), gpu_resource(shared=True))
+        return (Offer(name, "gpu", None, sharing_of_replicas(slicing, model_memory_mib)),)
     single = rule.mig.strategy == "single"
     listed = []
     for profile in sorted(rule.mig.layout, reverse=True):
         plain = gpu_resource() if single else mig_resource(profile)
         shared = gpu_resource(shared=True) if single else mig_resource(profile, shared=True)
-        name = _shared_name(sharing, plain, shared)
+        name = _shared_name(slicing, plain, shared)
         known = model.mig.profile(profile) if model is not None and model.mig else None
         memory = known.memory_mib if known else None
-        listed.append(_offer(name, "mig", profile, sharing, memory))
+        listed.append(Offer(name, "mig", profile, sharing_of_replicas(slicing, memory)))
     return tuple(listed)
 
 
-def _shared_name(sharing: TimeSlicing | None, plain: str, renamed: str) -> str:
-    if sharing is None:
+def _shared_name(slicing: TimeSlicing | None, plain: str, renamed: str) -> str:
+    if slicing is None:
         return plain
-    if sharing.resource_name is not None:
-        return qualified(sharing.resource_name)
-    return renamed if sharing.rename_by_default else plain
-
-
-def _offer(
-    resource: str,
-    kind: Literal["gpu", "mig"],
-    profile: str | None,
-    sharing: TimeSlicing | None,
-    memory: int | None,
-) -> Offer:
-    if sharing is None:
-        return Offer(resource, kind, profile, 1, False, None)
-    limit = sharing.memory_limit
-    if limit is None or (limit.limit == "auto" and memory is None):
-        watched = None
-    elif limit.limit == "auto":
-        watched = int((memory or 0) * limit.oversubscribe) // sharing.replicas
-    else:
-        watched = memory_mib(limit.limit)
-    return Offer(
-        resource,
-        kind,
-        profile,
-        sharing.replicas,
-        sharing.fail_requests_greater_than_one,
-        watched,
-        watched is not None and limit is not None and limit.action == "enforce",
-        watched is not None and limit is not None and limit.action == "prevent",
-        watched is not None and limit is not None and limit.oversubscribe > 1,
-        sharing.compute,
-    )
+    if slicing.resource_name is not None:
+        return qualified(slicing.resource_name)
+    return renamed if slicing.rename_by_default else plain
 
 
 def _desired_gpu(

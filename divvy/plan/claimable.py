@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from divvy.model import GpuModel, NoPlacement, gpu_resource, mig_resource, place
 from divvy.model.claim_devices import ClaimDevice, claimable_gpu
 from divvy.model.claims import Claims
+from divvy.model.sharing import sharing_of_claims
 from divvy.model.stack import Names
 from divvy.plan.guarantees import MIG, WHOLE, Guarantees, share_guarantees
 
@@ -75,9 +76,7 @@ def _share(device: ClaimDevice, claims: Claims) -> Claimable:
     words = f"share of a GPU: {least:,} to {total:,} MiB in steps of {least:,}, 1 to 100 % of time"
     if claims.tenants:
         words += f"; tenants {', '.join(claims.tenants)} never on one GPU"
-    promise = share_guarantees(
-        shares.compute, shares.memory.oversubscribe > 1, tenants=bool(claims.tenants)
-    )
+    promise = share_guarantees(sharing_of_claims(shares), tenants=bool(claims.tenants))
     at_most = min(size.most, total // least)
     return Claimable(gpu_resource(shared=True) + BY_CLAIMS, at_most, words, promise)
 

@@ -1,9 +1,9 @@
 """What a way of sharing guarantees, in words that are never stronger than the mechanism."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from divvy.model import Offer
+from divvy.model.sharing import Sharing
 
 
 @dataclass(frozen=True)
@@ -58,77 +58,64 @@ _COUNTED_LATER = (
 
 def guarantees(offer: Offer) -> Guarantees:
     """Return what a device guarantees its container."""
-    if offer.replicas == 1:
+    sharing = offer.sharing
+    if not sharing.is_shared:
         return WHOLE if offer.kind == "gpu" else MIG
     device = "GPU" if offer.kind == "gpu" else "MIG device"
-    if offer.memory_limit_mib is None:
-        memory = f"none: any of {offer.replicas} containers can take all memory of the {device}"
-    elif offer.memory_prevented:
-        memory = (
-            f"prevented: the driver library in the container refuses more than "
-            f"{offer.memory_limit_mib} MiB; {_COUNTED_LATER}"
-        )
-        if offer.memory_oversubscribed:
-            memory += f"; what the {device} has no room for goes to the host's memory, and is slow"
-    elif offer.memory_enforced:
-        limit = f"{offer.memory_limit_mib} MiB"
-        memory = f"watched: a container above {limit} is terminated, but not before it exceeds it"
-    else:
-        memory = f"watched: usage above {offer.memory_limit_mib} MiB is noticed, not prevented"
-    compute = f"time-shared: up to {offer.replicas} containers take turns, without a fixed share"
-    if offer.compute == "share":
-        compute = (
-            f"weighted: about 1/{offer.replicas} of the GPU's time while others want theirs, more "
-            "while they do not; enforced by the driver library in the container"
-        )
-    elif offer.compute == "cap":
-        compute = (
-            f"capped: about 1/{offer.replicas} of the GPU's time at most; enforced by the "
-            "driver library in the container"
-        )
-    if offer.kind == "gpu":
-        return Guarantees(
-            memory,
-            compute,
-            "shared: a fault can end every container on the GPU",
-            "share: its own memory and processes"
-            if offer.memory_prevented
-            else "whole card: all its memory, whatever the replica",
-        )
+    whole_card = (
+        "whole card: all its memory, whatever the replica"
+        if offer.kind == "gpu"
+        else "slice: the undivided MIG device, whatever the replica"
+    )
     return Guarantees(
-        memory,
-        compute,
-        "shared: a fault can end every container on the MIG device",
-        "share: its own memory and processes"
-        if offer.memory_prevented
-        else "slice: the undivided MIG device, whatever the replica",
+        _memory(sharing, device),
+        _compute(sharing, f"1/{sharing.replicas}"),
+        f"shared: a fault can end every container on the {device}",
+        "share: its own memory and processes" if sharing.is_prevented else whole_card,
     )
 
 
-def share_guarantees(
-    compute: Literal["share", "cap"], oversubscribed: bool, tenants: bool
-) -> Guarantees:
+def share_guarantees(sharing: Sharing, tenants: bool) -> Guarantees:
     """Return what a share of a GPU, claimed by its size, guarantees its container."""
-    memory = (
-        f"prevented: the driver library in the container refuses more than the share's size; "
-        f"{_COUNTED_LATER}"
-    )
-    if oversubscribed:
-        memory += "; what the GPU has no room for goes to the host's memory, and is slow"
-    if compute == "cap":
-        words = (
-            "capped: about the share's part of the GPU's time at most; enforced by the driver "
-            "library in the container"
-        )
-    else:
-        words = (
-            "weighted: about the share's part of the GPU's time while others want theirs, more "
-            "while they do not; enforced by the driver library in the container"
-        )
     whom = "every container of the same tenant" if tenants else "every container"
     return Guarantees(
-        memory,
-        words,
+        _prevented("the share's size", sharing, "GPU"),
+        _compute(sharing, "the share's part"),
         f"shared: a fault can end {whom} on the GPU",
         "share: its own memory and processes",
     )
+
+
+def _memory(sharing: Sharing, device: str) -> str:
+    limit = f"{sharing.memory_mib} MiB"
+    if sharing.memory_mib is None:
+        return f"none: any of {sharing.replicas} containers can take all memory of the {device}"
+    if sharing.is_prevented:
+        return _prevented(limit, sharing, device)
+    if sharing.is_enforced:
+        return f"watched: a container above {limit} is terminated, but not before it exceeds it"
+    return f"watched: usage above {limit} is noticed, not prevented"
+
+
+def _prevented(limit: str, sharing: Sharing, device: str) -> str:
+    memory = (
+        f"prevented: the driver library in the container refuses more than {limit}; "
+        f"{_COUNTED_LATER}"
+    )
+    if sharing.oversubscribed:
+        memory += f"; what the {device} has no room for goes to the host's memory, and is slow"
+    return memory
+
+
+def _compute(sharing: Sharing, part: str) -> str:
+    if sharing.compute == "share":
+        return (
+            f"weighted: about {part} of the GPU's time while others want theirs, more "
+            "while they do not; enforced by the driver library in the container"
+        )
+    if sharing.compute == "cap":
+        return (
+            f"capped: about {part} of the GPU's time at most; enforced by the "
+            "driver library in the container"
+        )
+    return f"time-shared: up to {sharing.replicas} containers take turns, without a fixed share"

@@ -249,13 +249,14 @@ def _gpu(
 def _shares(
     offer: Offer, gpu: int, memory_mib: int, sms: int | None, placement: Placement | None
 ) -> tuple[Device, ...]:
-    kind = offer.kind if offer.replicas == 1 else f"{offer.kind}-replica"
+    sharing = offer.sharing
+    kind = offer.kind if not sharing.is_shared else f"{offer.kind}-replica"
     promise = guarantees(offer)
-    if offer.memory_prevented and offer.memory_limit_mib is not None:
-        memory_mib = offer.memory_limit_mib
+    if sharing.is_prevented and sharing.memory_mib is not None:
+        memory_mib = sharing.memory_mib
     return tuple(
         Device(
-            offer.resource, gpu, kind, memory_mib, sms, promise, placement, share, offer.replicas
+            offer.resource, gpu, kind, memory_mib, sms, promise, placement, share, sharing.replicas
         )
-        for share in range(offer.replicas)
+        for share in range(sharing.replicas)
     )

@@ -145,9 +145,9 @@ def segments(gpu: GpuPlan) -> tuple[Segment, ...]:
         return (Segment(0, bar_slices(gpu), "as pods claim it", words, "", 1, words),)
     if gpu.placements is None or gpu.model.mig is None:
         offer = gpu.offers[0]
-        words = device_words(gpu.devices[0])
-        shares = "whole" if offer.replicas == 1 else f"{offer.replicas} replicas"
-        return (Segment(0, bar_slices(gpu), shares, shares, offer.resource, offer.replicas, words),)
+        words, replicas = device_words(gpu.devices[0]), offer.sharing.replicas
+        shares = f"{replicas} replicas" if replicas > 1 else "whole"
+        return (Segment(0, bar_slices(gpu), shares, shares, offer.resource, replicas, words),)
     pieces: list[Segment] = []
     position = 0
     by_placement = {device.placement: device for device in gpu.devices}

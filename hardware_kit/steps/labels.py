@@ -18,7 +18,7 @@ def run(settings: KitSettings, notes: Notes) -> None:
     """Make the labels of a node that offers its GPUs whole, and hold them against nvidia-smi."""
     snapshot = asyncio.run(discover(settings.root))
     devices = tuple(Device(gpu.uuid, gpu.uuid, gpu.uuid) for gpu in snapshot.gpus)
-    whole = Resource(gpu_resource(), devices, 1, "gpu", one_per_container=False)
+    whole = Resource(gpu_resource(), devices, "gpu")
     labels = feature_labels(snapshot, (whole,), None)
     told = _told(settings.machine.nvidia_smi("-q", "-x"))
     told["nvidia.com/gpu.compute.major"], told["nvidia.com/gpu.compute.minor"] = (

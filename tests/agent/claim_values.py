@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from divvy.agent.decide.claim_record import ClaimRecord, HeldClaim, HeldDevice, OfferedGpu
@@ -21,13 +22,19 @@ def offered_gpu(index: int = 0, claims: Any = BY_SIZE, model: str = "A100-SXM4-4
 
 
 def held(
-    gpu: OfferedGpu, suffix: str, memory: int = MEMORY, cores: int = 100, **more: Any
+    gpu: OfferedGpu,
+    suffix: str,
+    memory: int = MEMORY,
+    cores: int = 100,
+    made: bool = False,
+    **sharing: Any,
 ) -> HeldDevice:
     """Hold a device of a GPU by the end of its name: "" is the whole GPU."""
     name = gpu.uuid.lower() + suffix
     device = next(each for each in gpu.gpu.devices if each.name == name)
     share_id = "0123456789" if device.share is not None else ""
-    return HeldDevice("gpu", "node/divvy", device, memory, cores, share_id, **more)
+    sharing = replace(gpu.sharing, memory_mib=memory, weight=cores, **sharing)
+    return HeldDevice("gpu", "node/divvy", device, sharing, share_id, made)
 
 
 def claim(name: str, *devices: HeldDevice, done: bool = True) -> HeldClaim:

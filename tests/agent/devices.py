@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
 
 from divvy.agent.decide.hardware import Gpu, MigInstance, Snapshot
 from divvy.agent.decide.inventory import Device, Resource
+from divvy.model.sharing import NO_PAGE, Compute, DeviceShare, Sharing
 
 A100 = "NVIDIA A100-SXM4-40GB"
 
@@ -44,22 +44,21 @@ def replicas(count: int, per_gpu: int, name: str = "nvidia.com/gpu.shared") -> R
         for index in range(count)
         for number in range(per_gpu)
     )
-    return Resource(name, devices, per_gpu, "gpu", one_per_container=True)
+    return Resource(name, devices, "gpu", Sharing(per_gpu, one_per_container=True).times(1))
 
 
-def limited(
-    count: int, per_gpu: int, mib: int, compute: Literal["share", "cap"] | None = None
-) -> Resource:
-    found = replicas(count, per_gpu)
-    return replace(
-        found,
-        one_per_container=False,
-        memory_limit_mib=mib,
-        memory_prevented=True,
-        compute=compute,
-    )
+def limited(count: int, per_gpu: int, mib: int, compute: Compute | None = None) -> Resource:
+    sharing = Sharing(per_gpu, memory_mib=mib, action="prevent", compute=compute)
+    return replace(replicas(count, per_gpu), sharing=replace(sharing, weight=100 // per_gpu))
 
 
 def whole(count: int) -> Resource:
     devices = tuple(Device(f"GPU-{i}", f"GPU-{i}", f"GPU-{i}") for i in range(count))
-    return Resource("nvidia.com/gpu", devices, 1, "gpu", one_per_container=False)
+    return Resource("nvidia.com/gpu", devices, "gpu")
+
+
+def device_share(
+    uuid: str, mib: int, compute: Compute | None = None, weight: int = 100, page: str = NO_PAGE
+) -> DeviceShare:
+    sharing = Sharing(memory_mib=mib, action="prevent", compute=compute, weight=weight)
+    return DeviceShare(uuid, sharing, page)

@@ -13,10 +13,11 @@ from divvy.agent.decide.node import NodeView
 from divvy.agent.decide.reconciliation import KubeletView, Observation
 from divvy.agent.decision_record import DecisionRecord
 from divvy.model import DesiredGpu, DesiredNode, Offer
+from divvy.model.sharing import Sharing
 from tests.agent.devices import gpu, snapshot
 
-WHOLE = Offer("nvidia.com/gpu", "gpu", None, 1, False, None)
-SHARED = Offer("nvidia.com/gpu.shared", "gpu", None, 4, True, None)
+WHOLE = Offer("nvidia.com/gpu", "gpu", None)
+SHARED = Offer("nvidia.com/gpu.shared", "gpu", None, Sharing(4, one_per_container=True, weight=25))
 NODE = NodeView("", {"pool": "a"}, {}, "containerd://2.1.0")
 SEEN = Observation(snapshot(gpu(0)), KubeletView({}, frozenset(), fence=True), True)
 STILL_THERE = replace(SEEN, kubelet=KubeletView({}, frozenset({"GPU-0"}), fence=True))

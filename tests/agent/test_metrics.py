@@ -17,15 +17,15 @@ from divvy.agent.inject.account import Figures
 from divvy.agent.memory.shares import ShareFigures
 from divvy.agent.metrics import metrics_page, mode
 from divvy.agent.state_clock import StateClock
+from divvy.model.sharing import Sharing
 from tests.agent.claim_values import claim, claim_record, held, offered_gpu
 
-WHOLE = Resource("nvidia.com/gpu", (Device("GPU-a", "GPU-a", "GPU-a"),), 1, "gpu", False)
+WHOLE = Resource("nvidia.com/gpu", (Device("GPU-a", "GPU-a", "GPU-a"),), "gpu")
 SHARED = Resource(
     "nvidia.com/gpu.shared",
     tuple(Device(f"GPU-b::{n}", "GPU-b", "GPU-b") for n in range(2)),
-    2,
     "gpu",
-    True,
+    Sharing(2, one_per_container=True),
 )
 HELD = (
     Holder("team/one", "main", "nvidia.com/gpu", "GPU-a"),
@@ -142,12 +142,13 @@ def test_states_are_one_of_all_and_their_time_adds_up() -> None:
 
 
 def test_the_modes_have_the_words_of_the_plan() -> None:
-    mig = Resource("nvidia.com/mig-1g.5gb", (), 1, "mig", False)
-    shared_mig = Resource("nvidia.com/mig-1g.5gb.shared", (), 4, "mig", True)
-    files = Resource("rdma/hca", (), 1, "file", False)
+    mig = Resource("nvidia.com/mig-1g.5gb", (), "mig")
+    shared_mig = Resource("nvidia.com/mig-1g.5gb.shared", (), "mig", Sharing(4))
+    files = Resource("rdma/hca", (), "file")
     found = [mode(each) for each in (WHOLE, SHARED, mig, shared_mig, files)]
     assert found == ["whole", "time-slicing", "mig", "mig+time-slicing", "files"]
-    limited = [mode(replace(each, memory_prevented=True)) for each in (SHARED, shared_mig)]
+    prevented = Sharing(4, memory_mib=1000, action="prevent")
+    limited = [mode(replace(each, sharing=prevented)) for each in (SHARED, shared_mig)]
     assert limited == ["time-slicing+limit", "mig+time-slicing+limit"]
 
 

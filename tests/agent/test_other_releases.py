@@ -25,6 +25,7 @@ from divvy.agent.inject.account import create_account
 from divvy.agent.inject.share_folder import ShareFolder
 from divvy.agent.memory.shares import ShareAccounts
 from divvy.model.claims import Claims
+from divvy.model.sharing import Sharing
 from tests.agent.widened import widened
 
 EARLIER = Path(__file__).parent / "earlier"
@@ -54,7 +55,9 @@ def test_reads_the_state_of_another_release(tmp_path: Path, release: Callable[[s
     found = file.saved
     assert found.assignment == {0: "GPU-0", 1: "GPU-1"}
     assert found.applied["GPU-0"].mig == {"1g.5gb": 7}
-    assert found.applied["GPU-1"].offers[0].memory_limit_mib == 3000
+    assert found.applied["GPU-1"].offers[0].sharing == Sharing(
+        4, True, memory_mib=3000, action="prevent", compute="share", weight=25
+    )
     claims = Claims.model_validate({"shares": {"memory": {"step": "1Gi"}}, "mig": ["1g.5gb"]})
     assert found.applied["GPU-2"].claims == claims
     assert [gpu.uuid for gpu in found.gpus] == ["GPU-0", "GPU-1"]
@@ -93,6 +96,31 @@ def test_reads_the_copies_of_another_release(tmp_path: Path, release: Callable[[
     file = ClaimsFile(tmp_path / "state", tmp_path, lambda: None)
     assert file.damage == ""
     known_claims(file.record)
+
+
+def kept(earlier: Any, now: Any) -> Any:
+    """Return what of an earlier value is left in the one of now, in its own shape."""
+    if isinstance(earlier, dict):
+        return {key: kept(value, now[key]) for key, value in earlier.items() if key in now}
+    if isinstance(earlier, list):
+        return [kept(*pair) for pair in zip(earlier, now, strict=True)]
+    return now
+
+
+@pytest.mark.parametrize("name", ["state.json", "claims.json"])
+def test_writes_every_key_that_the_release_before_reads(tmp_path: Path, name: str) -> None:
+    """It may come back: none of its keys is missing, and none has another value."""
+    laid(tmp_path, as_it_was, name)
+    earlier = json.loads((EARLIER / name).read_text())
+    if name == "state.json":
+        states = CheckpointFile(tmp_path)
+        states.save(replace(states.saved, profile="another"))
+        earlier["profile"] = "another"
+    else:
+        claims = ClaimsFile(tmp_path, tmp_path / "cdi", lambda: None)
+        claims.put(replace(claims.record.claims["uid-mig"], name="another"))
+        next(c for c in earlier["claims"] if c["uid"] == "uid-mig")["name"] = "another"
+    assert kept(earlier, json.loads((tmp_path / name).read_text())) == earlier
 
 
 @pytest.mark.parametrize("more", ["", " newer field"])

@@ -3,12 +3,13 @@
 import contextlib
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from divvy.agent.decide.share import Compute, DeviceShare
 from divvy.lab.simulated_driver import build
+from divvy.model.sharing import Compute, DeviceShare, Sharing
 from tests.limiter.tenant import Tenant, build_limiter
 from tests.simulator.driver_root import DriverRoot
 
@@ -37,17 +38,20 @@ def tenants(driver: DriverRoot, limiter: Path, tmp_path: Path) -> Iterator[Tenan
 
     def make(
         *mib: int,
-        compute: Compute = Compute.FREE,
+        compute: Compute | None = None,
         weight: int = 100,
         oversubscribed: bool = False,
     ) -> Tenant:
         uuids = driver.smi("--query-gpu=uuid", "--format=csv,noheader").split()
         made = Tenant(driver, tmp_path / f"tenant{next(names)}", limiter)
         stopping.callback(made.stop)
-        page = "-" if compute is Compute.FREE else made.root.name
+        page = "-" if compute is None else made.root.name
+        sharing = Sharing(
+            action="prevent", compute=compute, weight=weight, oversubscribed=oversubscribed
+        )
         made.install(
             [
-                DeviceShare(uuid, each, compute, weight, page, oversubscribed)
+                DeviceShare(uuid, replace(sharing, memory_mib=each), page)
                 for uuid, each in zip(uuids, mib, strict=False)
             ]
         )

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from divvy.agent.decide.share import DeviceShare, limits_text
 from divvy.agent.inject.account import Figures, create_account, read_account
 from divvy.agent.inject.page import create_page
+from divvy.model.sharing import DeviceShare, limits_text
 from tests.simulator.driver_root import DriverRoot
 
 LIMITER = Path(__file__).parents[2] / "plugin_image/limiter"
@@ -72,7 +72,7 @@ class Tenant:
             return
         folder = self.root.parent / "pages" / device.uuid
         folder.mkdir(parents=True, exist_ok=True)
-        create_page(folder / device.page, device.weight)
+        create_page(folder / device.page, device.sharing.weight)
         if not (self.share / device.page).exists():
             (self.share / device.page).hardlink_to(folder / device.page)
         (self.share / device.uuid).symlink_to(folder)

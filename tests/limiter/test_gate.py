@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import pytest
 
-from divvy.agent.decide.share import Compute
 from tests.limiter.tenant import Tenant, line, tell
 
 SECONDS = 4.0
@@ -48,7 +47,7 @@ def work(*processes: subprocess.Popen[str]) -> list[float]:
 
 @pytest.mark.parametrize("weights", [(30, 70), (50, 50), (10, 90)])
 def test_shares_that_both_burn_get_their_weights(tenants, weights):
-    both = [burn(tenants(1000, compute=Compute.SHARE, weight=each)) for each in weights]
+    both = [burn(tenants(1000, compute="share", weight=each)) for each in weights]
     mine, theirs = work(*both)
     # Within 3 points in the benchmark; here other tests have the processor, too.
     assert mine / (mine + theirs) == pytest.approx(weights[0] / 100, abs=0.1)
@@ -56,47 +55,47 @@ def test_shares_that_both_burn_get_their_weights(tenants, weights):
 
 
 def test_long_kernels_beside_short_ones(tenants):
-    long = burn(tenants(1000, compute=Compute.SHARE, weight=30), 20, batch=1)
-    short = burn(tenants(1000, compute=Compute.SHARE, weight=70), 0.5)
+    long = burn(tenants(1000, compute="share", weight=30), 20, batch=1)
+    short = burn(tenants(1000, compute="share", weight=70), 0.5)
     mine, theirs = work(long, short)
     # Turn by turn, long kernels would have forty times as much; short ones wait for the processor.
     assert 0.2 < mine / (mine + theirs) < 0.65
 
 
 def test_who_is_alone_has_it_all(tenants):
-    tenant = tenants(1000, compute=Compute.SHARE, weight=10)
-    tenants(1000, compute=Compute.SHARE, weight=90)
+    tenant = tenants(1000, compute="share", weight=10)
+    tenants(1000, compute="share", weight=90)
     assert work(burn(tenant, batch=100))[0] > 0.6 * SECONDS
     assert tenant.figures.waited[0] == 0
 
 
 def test_who_is_alone_again_has_it_all_again(tenants):
-    other = burn(tenants(1000, compute=Compute.SHARE, weight=90), seconds=1, batch=20)
-    mine, theirs = work(burn(tenants(1000, compute=Compute.SHARE, weight=10), batch=20), other)
+    other = burn(tenants(1000, compute="share", weight=90), seconds=1, batch=20)
+    mine, theirs = work(burn(tenants(1000, compute="share", weight=10), batch=20), other)
     assert theirs > 0.4
     assert mine > 0.5 * (SECONDS - 1)
 
 
 def test_a_cap_caps_also_who_is_alone(tenants):
-    used = work(burn(tenants(1000, compute=Compute.CAP, weight=30)))[0] / SECONDS
+    used = work(burn(tenants(1000, compute="cap", weight=30)))[0] / SECONDS
     assert 0.1 < used < 0.36
 
 
 def test_two_processes_of_a_share_have_one_share(tenants):
-    tenant = tenants(1000, compute=Compute.SHARE, weight=50)
-    three = [burn(tenant), burn(tenant), burn(tenants(1000, compute=Compute.SHARE, weight=50))]
+    tenant = tenants(1000, compute="share", weight=50)
+    three = [burn(tenant), burn(tenant), burn(tenants(1000, compute="share", weight=50))]
     one, two, theirs = work(*three)
     assert (one + two) / (one + two + theirs) == pytest.approx(0.5, abs=0.1)
 
 
 def test_who_comes_back_has_no_old_debt(tenants):
     """An hour of use that nobody else wanted is no reason to wait for an hour."""
-    tenant = tenants(1000, compute=Compute.SHARE, weight=50)
+    tenant = tenants(1000, compute="share", weight=50)
     with page(tenant) as file:  # type: ignore[attr-defined]
         file.seek(16)
         file.write(struct.pack("<Q", 3600 * 10**9))
-    other = burn(tenants(1000, compute=Compute.SHARE, weight=50), seconds=SECONDS + 1)
-    third = burn(tenants(1000, compute=Compute.SHARE, weight=50), seconds=SECONDS + 1)
+    other = burn(tenants(1000, compute="share", weight=50), seconds=SECONDS + 1)
+    third = burn(tenants(1000, compute="share", weight=50), seconds=SECONDS + 1)
     mine = burn(tenant)
     tell(other)
     tell(third)
@@ -130,8 +129,8 @@ def time_of(tenant: Tenant) -> int:
 @pytest.mark.parametrize("lies", ["stands", "dawdles", "follows"])
 def test_keeps_its_part_beside_a_page_that_lies(tenants, lies, batch):
     """It claims the turn and never uses it, whatever the other has used."""
-    liar = tenants(1000, compute=Compute.SHARE, weight=50)
-    tenant = tenants(1000, compute=Compute.SHARE, weight=50)
+    liar = tenants(1000, compute="share", weight=50)
+    tenant = tenants(1000, compute="share", weight=50)
     claims = {
         "stands": lambda _: 0,
         "dawdles": lambda beats: beats * 1000,
@@ -146,8 +145,8 @@ def test_keeps_its_part_beside_a_page_that_lies(tenants, lies, batch):
 
 def test_takes_no_time_for_real_that_nobody_can_have_used(tenants):
     """Else one lie is in the figures of all who follow it, and in theirs who follow those."""
-    liar = tenants(1000, compute=Compute.SHARE, weight=50)
-    tenant = tenants(1000, compute=Compute.SHARE, weight=50)
+    liar = tenants(1000, compute="share", weight=50)
+    tenant = tenants(1000, compute="share", weight=50)
     honest = burn(tenant, seconds=0.5)
     tell(honest)
     lie(liar, 0.6, 5_000_000, lambda _: 1 << 63)
@@ -156,8 +155,8 @@ def test_takes_no_time_for_real_that_nobody_can_have_used(tenants):
 
 
 def test_who_is_killed_in_its_turn_is_not_waited_for(tenants):
-    killed = burn(tenants(1000, compute=Compute.SHARE, weight=50), seconds=30)
-    tenant = tenants(1000, compute=Compute.SHARE, weight=50)
+    killed = burn(tenants(1000, compute="share", weight=50), seconds=30)
+    tenant = tenants(1000, compute="share", weight=50)
     honest = burn(tenant)
     tell(killed)
     tell(honest)
@@ -195,14 +194,14 @@ for name, arguments in (
         cuda.call(name + suffix, *arguments)
         print(beats() - before)
 """
-    tenant = tenants(1000, compute=Compute.SHARE, weight=50)
+    tenant = tenants(1000, compute="share", weight=50)
     out = tenant.run(script, str(tenant.share / tenant.root.name))
     assert out.split() == ["1"] * 8
 
 
 def test_who_cuts_its_page_off_ends_nobody_else(tenants):
-    liar = tenants(1000, compute=Compute.SHARE, weight=50)
-    honest = burn(tenants(1000, compute=Compute.SHARE, weight=50), seconds=1)
+    liar = tenants(1000, compute="share", weight=50)
+    honest = burn(tenants(1000, compute="share", weight=50), seconds=1)
     tell(honest)
     with page(liar) as file:  # type: ignore[attr-defined]
         for beats in range(1, 50):
@@ -214,7 +213,7 @@ def test_who_cuts_its_page_off_ends_nobody_else(tenants):
 
 
 def test_what_was_killed_while_it_waited_for_the_gpu_waits_a_second_at_most(tenants):
-    tenant = tenants(1000, compute=Compute.CAP, weight=100)
+    tenant = tenants(1000, compute="cap", weight=100)
 
     def waiting() -> int:
         with page(tenant) as file:  # type: ignore[attr-defined]
@@ -244,6 +243,6 @@ cuda.call('cuStreamDestroy_v2', lost)
 for _ in range(20):
     sleeper.start(1_000_000)
 """
-    tenant = tenants(1000, compute=Compute.CAP, weight=50)
+    tenant = tenants(1000, compute="cap", weight=50)
     tenant.run(script)
     assert time_of(tenant) >= 2 * 10 * 1_000_000  # the rest is in the last batch

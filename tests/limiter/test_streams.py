@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from divvy.agent.decide.share import Compute
 from tests.limiter.programs import compiled
 from tests.simulator.ptx_modules import FOLDER
 
@@ -39,7 +38,7 @@ RIGHT = {
 }
 
 
-@pytest.mark.parametrize("compute", [Compute.FREE, Compute.CAP])
+@pytest.mark.parametrize("compute", [None, "cap"])
 @pytest.mark.parametrize("program", RIGHT)
 def test_ends_no_program_that_is_right_without_it(programs, tenants, program, compute):
     tenant = tenants(1000, compute=compute, weight=50)
@@ -53,7 +52,7 @@ def test_is_tested_with_programs_that_are_right(programs, driver, program):
 
 @pytest.mark.parametrize("program", ["open capture", "lost capture"])
 def test_measures_launches_beside_a_capture_that_never_ends(programs, tenants, program):
-    tenant = tenants(1000, compute=Compute.CAP, weight=50)
+    tenant = tenants(1000, compute="cap", weight=50)
     assert run(programs, tenant.library("libcuda.so.1"), program) == "done"
     (used,) = struct.unpack_from("<Q", (tenant.share / tenant.root.name).read_bytes(), 40)
     assert used > 200 * 200_000  # half of 400 kernels of 0.2 ms

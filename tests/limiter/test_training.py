@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from conformance.image import lay_tinygrad
-from divvy.agent.decide.share import Compute
 from tests.limiter.conftest import Tenants
 from tests.limiter.tenant import Tenant
 from tests.simulator.driver_root import DriverRoot
@@ -59,7 +58,7 @@ def test_two_tenants_train_side_by_side_each_within_its_share(
     tenants: Tenants, library: Path
 ) -> None:
     sizes = (1000, 3000)
-    shares = [tenants(mib, compute=Compute.SHARE, weight=mib // 100) for mib in sizes]
+    shares = [tenants(mib, compute="share", weight=mib // 100) for mib in sizes]
     trainings = [
         start(library, share, f"--ask={mib}") for share, mib in zip(shares, sizes, strict=True)
     ]

@@ -21,8 +21,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from divvy.agent.decide.share import Compute, DeviceShare
 from divvy.lab.simulated_driver import build
+from divvy.model.sharing import DeviceShare, Sharing
 from tests.limiter.tenant import Tenant, build_limiter
 from tests.simulator.driver_root import DriverRoot, eventually
 
@@ -352,7 +352,8 @@ def walk(driver: DriverRoot, folder: Path, limiter: Path, seed: int, steps: int)
     shares = []
     for number in range(SHARES):
         tenant = Tenant(driver, folder / f"walker{number}", limiter)
-        tenant.install([DeviceShare(uuid, LIMIT_MIB, Compute.SHARE, WEIGHT, tenant.root.name)])
+        sharing = Sharing(memory_mib=LIMIT_MIB, action="prevent", compute="share", weight=WEIGHT)
+        tenant.install([DeviceShare(uuid, sharing, tenant.root.name)])
         shares.append(Share(tenant))
     walked = Walk(driver, shares, random.Random(seed))
     try:

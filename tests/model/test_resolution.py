@@ -102,14 +102,14 @@ def test_each_gpu_takes_the_first_rule_that_selects_it_and_the_rest_are_whole():
         "nvidia.com/mig-1g.5gb",
     ]
     (shared,) = node.gpus[2].offers
-    assert (shared.resource, shared.replicas, shared.memory_limit_mib) == (
+    assert (shared.resource, shared.sharing.replicas, shared.sharing.memory_mib) == (
         "nvidia.com/gpu.shared",
         6,
         40960 // 6,
     )
-    assert shared.fail_requests_greater_than_one
+    assert shared.sharing.one_per_container
     (whole,) = node.gpus[3].offers
-    assert (whole.resource, whole.replicas) == ("nvidia.com/gpu", 1)
+    assert (whole.resource, whole.sharing.replicas) == ("nvidia.com/gpu", 1)
     assert node.problems == ()
 
 
@@ -156,8 +156,8 @@ def test_an_unknown_card_is_time_sliced_with_the_memory_that_the_driver_tells():
     )
     node = resolve(stack, Selection("main", "p", "pool", None), strange)
     (offer,) = node.gpus[0].offers
-    assert (offer.resource, offer.replicas) == ("nvidia.com/gpu.shared", 4)
-    assert offer.memory_limit_mib == 6000
+    assert (offer.resource, offer.sharing.replicas) == ("nvidia.com/gpu.shared", 4)
+    assert offer.sharing.memory_mib == 6000
     assert node.problems == ()
 
 
@@ -210,9 +210,9 @@ def test_single_strategy_and_names():
     assert offer("shared").resource == "nvidia.com/gpu.shared"
     assert offer("named").resource == "nvidia.com/gpu.half"
     loose = offer("loose")
-    assert (loose.resource, loose.memory_limit_mib) == ("nvidia.com/gpu", 6144)
-    assert not loose.memory_enforced
-    assert not loose.fail_requests_greater_than_one
+    assert (loose.resource, loose.sharing.memory_mib) == ("nvidia.com/gpu", 6144)
+    assert not loose.sharing.is_enforced
+    assert not loose.sharing.one_per_container
 
 
 def test_a_memory_limit_may_say_what_follows_from_it():
@@ -220,7 +220,7 @@ def test_a_memory_limit_may_say_what_follows_from_it():
     sharing = {"timeSlicing": {"replicas": 4, "memoryLimit": limit}}
     parsed = parse_cluster({"profiles": {"p": sharing}, "pools": {"a": {"profile": "p"}}})
     (only,) = resolve(parsed, chosen("p", "a"), gpus(1)).gpus[0].offers
-    assert (only.memory_limit_mib, only.memory_enforced) == (10240, True)
+    assert (only.sharing.memory_mib, only.sharing.is_enforced) == (10240, True)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_the_limits_of_oversubscribed_replicas_add_up_to_more_than_the_gpu(limit
     sharing = {"timeSlicing": {"replicas": 4, "memoryLimit": limits}}
     parsed = parse_cluster({"profiles": {"p": sharing}, "pools": {"a": {"profile": "p"}}})
     (only,) = resolve(parsed, chosen("p", "a"), gpus(1)).gpus[0].offers
-    assert (only.memory_limit_mib, only.memory_oversubscribed) == (mib, True)
+    assert (only.sharing.memory_mib, only.sharing.oversubscribed) == (mib, True)
 
 
 def test_a_node_of_no_pool_offers_nothing():

@@ -24,7 +24,7 @@ class ContainerAllocation:
 
 def allocated_uuids(resource: Resource, device_ids: Sequence[str]) -> tuple[str, ...]:
     """Return what is behind these devices of a resource, or raise Refused with the reason."""
-    if resource.one_per_container and len(device_ids) > 1:
+    if resource.sharing.one_per_container and len(device_ids) > 1:
         raise Refused(
             f"{resource.name}: {len(device_ids)} requested, at most 1 per container: "
             "requesting more than one replica does not provide more of the GPU"
@@ -36,7 +36,7 @@ def allocated_uuids(resource: Resource, device_ids: Sequence[str]) -> tuple[str,
         if device.unhealthy is not None:
             raise Refused(f"{resource.name}: device {device_id} is unhealthy: {device.unhealthy}")
     uuids = tuple(dict.fromkeys(resource.by_id[device_id].uuid for device_id in device_ids))
-    if resource.memory_prevented and len(uuids) > MAX_DEVICES:
+    if resource.sharing.is_prevented and len(uuids) > MAX_DEVICES:
         raise Refused(
             f"{resource.name}: replicas of {len(uuids)} devices requested, at most {MAX_DEVICES} "
             "per container where `memoryLimit` has `action: prevent`"

@@ -20,6 +20,7 @@ from divvy.agent.decide.transition import Decision
 from divvy.model import DesiredGpu, model_of_product
 from divvy.model.claim_devices import claimable_gpu, has_shares
 from divvy.model.contract import State
+from divvy.model.sharing import sharing_of_claims
 
 CLAIM_ID = "claim:"
 
@@ -155,6 +156,5 @@ def _offered(layout: DesiredGpu, gpu: Gpu, simulated: bool) -> OfferedGpu:
     return replace(
         offered,
         spread=shares.placement == "spread",
-        compute=shares.compute,
-        oversubscribed=shares.memory.oversubscribe > 1,
+        sharing=sharing_of_claims(shares),
     )

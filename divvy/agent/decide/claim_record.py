@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from divvy.agent.decide.claim_quantities import amount, mib_of
+from divvy.agent.decide.earlier_keys import device_keys, device_sharing, gpu_keys, gpu_sharing
 from divvy.agent.decide.plain_values import from_plain
 from divvy.model.claim_devices import CORES, ClaimableGpu, ClaimDevice, ShareSize
 from divvy.model.claim_names import CORES as CORES_CAPACITY
 from divvy.model.claim_names import MEMORY, unqualified
 from divvy.model.contract import CLAIMS_DRIVER
 from divvy.model.gpu_models import MigProfile
+from divvy.model.sharing import Sharing, sharing_of_claims
 
 
 class BadAllocation(Exception):
@@ -23,8 +25,8 @@ class BadAllocation(Exception):
 class OfferedGpu:
     """A GPU as it stands in the slices: facts for attributes, and its devices with counters.
 
-    ``spread`` says that shares go to the GPU with the fewest tasks, ``compute`` how they divide its
-    time, ``oversubscribed`` that their memory may add up to more than the GPU has.
+    ``spread`` says that shares go to the GPU with the fewest tasks; ``sharing`` is what they have
+    in common, whatever their size.
     """
 
     gpu: ClaimableGpu
@@ -33,8 +35,7 @@ class OfferedGpu:
     architecture: str
     simulated: bool
     spread: bool = True
-    compute: Literal["share", "cap"] = "share"
-    oversubscribed: bool = False
+    sharing: Sharing = sharing_of_claims(None)
 
     @property
     def uuid(self) -> str:
@@ -46,19 +47,26 @@ class OfferedGpu:
 class HeldDevice:
     """One device of a claim: as it was offered, and how much of it was allocated.
 
-    ``memory_mib`` and ``cores`` (per cent) are what the claim may use. ``made`` says that the MIG
-    instance at the device's placement is the claim's, or is about to be.
+    ``sharing`` has the memory and the part of the time that the claim may use. ``made`` says that
+    the MIG instance at the device's placement is the claim's, or is about to be.
     """
 
     request: str
     pool: str
     device: ClaimDevice
-    memory_mib: int
-    cores: int
+    sharing: Sharing
     share_id: str = ""
-    compute: Literal["share", "cap"] = "share"
-    oversubscribed: bool = False
     made: bool = False
+
+    @property
+    def memory_mib(self) -> int:
+        """Return the memory that the claim may use: a claim always has a limit."""
+        return self.sharing.memory_mib or 0
+
+    @property
+    def cores(self) -> int:
+        """Return the part of the GPU's time that the claim may use, in per cent."""
+        return self.sharing.weight
 
     @property
     def uuid(self) -> str:
@@ -180,11 +188,8 @@ def _held_device(
         result["request"].split("/")[0],
         result["pool"],
         device,
-        memory,
-        cores,
+        replace(gpu.sharing, memory_mib=memory, weight=cores),
         result.get("shareID") or "",
-        gpu.compute,
-        gpu.oversubscribed,
     )
 
 
@@ -206,9 +211,16 @@ def allocated_gpus(claims: Iterable[Mapping[str, Any]], pool: str) -> frozenset[
 def encoded(record: ClaimRecord) -> dict[str, Any]:
     """Return a record as plain JSON values."""
     return {
-        "offered": [asdict(gpu) for _, gpu in sorted(record.offered.items())],
-        "claims": [asdict(claim) for _, claim in sorted(record.claims.items())],
+        "offered": [
+            {**asdict(gpu), **gpu_keys(gpu.sharing)} for _, gpu in sorted(record.offered.items())
+        ],
+        "claims": [_plain_claim(claim) for _, claim in sorted(record.claims.items())],
     }
+
+
+def _plain_claim(claim: HeldClaim) -> dict[str, Any]:
+    devices = [{**asdict(held), **device_keys(held.sharing)} for held in claim.devices]
+    return {**asdict(claim), "devices": devices}
 
 
 def decoded(raw: Mapping[str, Any]) -> ClaimRecord:
@@ -221,12 +233,14 @@ def decoded(raw: Mapping[str, Any]) -> ClaimRecord:
 def _offered_gpu(raw: Mapping[str, Any]) -> OfferedGpu:
     gpu = raw["gpu"]
     devices = tuple(_device(device) for device in gpu["devices"])
-    return from_plain(OfferedGpu, raw, gpu=from_plain(ClaimableGpu, gpu, devices=devices))
+    claimable = from_plain(ClaimableGpu, gpu, devices=devices)
+    return from_plain(OfferedGpu, raw, gpu=claimable, sharing=gpu_sharing(raw))
 
 
 def _claim(raw: Mapping[str, Any]) -> HeldClaim:
     devices = tuple(
-        from_plain(HeldDevice, held, device=_device(held["device"])) for held in raw["devices"]
+        from_plain(HeldDevice, held, device=_device(held["device"]), sharing=device_sharing(held))
+        for held in raw["devices"]
     )
     pods = tuple((str(name), str(uid)) for name, uid in raw["pods"])
     return from_plain(HeldClaim, raw, devices=devices, pods=pods)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from divvy.agent.decide.claim_offers import CLAIM_ID
 from divvy.agent.decide.claim_record import BadAllocation, HeldClaim, HeldDevice
-from divvy.agent.decide.share import MAX_DEVICES, Compute, DeviceShare, share_name
+from divvy.agent.decide.share import MAX_DEVICES, share_name
 from divvy.model.claim_devices import CORES
+from divvy.model.sharing import DeviceShare, Sharing
 
 
 def claim_id(uid: str) -> str:
@@ -18,10 +20,7 @@ def claim_id(uid: str) -> str:
 def is_limited(held: HeldDevice) -> bool:
     """Return whether a device is less than its GPU: all of a GPU needs no limiter."""
     size = held.device.share
-    if size is None:
-        return False
-    everything = held.memory_mib >= size.memory_mib and held.cores >= CORES
-    return held.oversubscribed or not everything
+    return size is not None and held.sharing.is_less_than(size.memory_mib)
 
 
 def claim_shares(claim: HeldClaim, uuids: Mapping[str, str]) -> tuple[DeviceShare, ...]:
@@ -49,11 +48,9 @@ def claim_shares(claim: HeldClaim, uuids: Mapping[str, str]) -> tuple[DeviceShar
 
 
 def _device_share(uuid: str, held: list[HeldDevice], page: str) -> DeviceShare:
-    memory = sum(each.memory_mib for each in held)
-    cores = min(CORES, sum(each.cores for each in held))
-    if not any(is_limited(each) for each in held):
-        return DeviceShare(uuid, memory)
-    first = held[0]
-    return DeviceShare(
-        uuid, memory, Compute(first.compute), max(1, cores), page, first.oversubscribed
-    )
+    memory = sum(device.memory_mib for device in held)
+    cores = min(CORES, sum(device.cores for device in held))
+    if not any(is_limited(device) for device in held):
+        return DeviceShare(uuid, Sharing(memory_mib=memory))
+    sharing = replace(held[0].sharing, memory_mib=memory, weight=max(1, cores))
+    return DeviceShare(uuid, sharing, page)

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import PurePath, PurePosixPath
 
 from divvy.agent.decide.hardware import Gpu, Snapshot
-from divvy.agent.decide.share import DeviceShare
+from divvy.model.sharing import DeviceShare
 
 # "bind" and not "rbind": what is mounted below would come along, and "ro" does not reach it.
 _READ_ONLY = ("ro", "nosuid", "nodev", "bind", "rprivate")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 from divvy.agent.decide.device_id import device_ids
 from divvy.agent.decide.hardware import Gpu, Snapshot
 from divvy.agent.decide.mig_plan import profile_name
 from divvy.model import DesiredGpu, Offer, gpu_resource
+from divvy.model.sharing import Sharing
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,8 @@ class Resource:
 
     name: str
     devices: tuple[Device, ...]
-    replicas: int
     kind: str
-    one_per_container: bool
-    memory_limit_mib: int | None = None
-    memory_enforced: bool = False
-    memory_prevented: bool = False
-    memory_oversubscribed: bool = False
-    compute: Literal["share", "cap"] | None = None
+    sharing: Sharing = Sharing()
     files: tuple[str, ...] = ()
 
     @cached_property
@@ -87,35 +81,24 @@ def inventory(
             if uuid in of_gpu.withheld or gpu.uuid in of_gpu.withheld:
                 continue
             reason = unhealthy.get(gpu.uuid) or unhealthy.get(uuid)
-            for device_id in device_ids(uuid, offer.replicas):
+            for device_id in device_ids(uuid, offer.sharing.replicas):
                 device = Device(device_id, uuid, gpu.uuid, gi, gpu.numa, reason)
                 listed[offer.resource].append(device)
     return tuple(
-        Resource(
-            name=name,
-            devices=tuple(devices),
-            replicas=offers[name].replicas,
-            kind=offers[name].kind,
-            one_per_container=offers[name].fail_requests_greater_than_one,
-            memory_limit_mib=offers[name].memory_limit_mib,
-            memory_enforced=offers[name].memory_enforced,
-            memory_prevented=offers[name].memory_prevented,
-            memory_oversubscribed=offers[name].memory_oversubscribed,
-            compute=offers[name].compute,
-        )
+        Resource(name, tuple(devices), offers[name].kind, offers[name].sharing)
         for name, devices in sorted(listed.items())
     )
 
 
 def no_gpus() -> Resource:
     """Return the resource of whole GPUs without any."""
-    return Resource(gpu_resource(), (), 1, "gpu", one_per_container=False)
+    return Resource(gpu_resource(), (), "gpu")
 
 
 def without_limiter(resources: Iterable[Resource], reason: str) -> Iterator[Resource]:
     """Yield the resources of a node without the limiter: whose memory it limits is unhealthy."""
     for resource in resources:
-        if resource.memory_prevented:
+        if resource.sharing.is_prevented:
             devices = (
                 replace(device, unhealthy=device.unhealthy or reason) for device in resource.devices
             )

@@ -72,7 +72,7 @@ def _product_value(product: str, what: str) -> str:
 
 def _product(gpu: Gpu, resources: Sequence[Resource]) -> str:
     shared = any(
-        resource.name == f"{_PREFIX}/gpu" and resource.replicas > 1 for resource in resources
+        resource.name == f"{_PREFIX}/gpu" and resource.sharing.is_shared for resource in resources
     )
     return _product_value(gpu.product, "-SHARED" if shared else "")
 
@@ -83,7 +83,7 @@ def _family(capability: tuple[int, int]) -> str:
 
 def _sharing(name: str, resources: Sequence[Resource], kind: str) -> dict[str, str]:
     """Say how devices of one kind are shared: 0 replicas where everything is of another kind."""
-    replicas = [resource.replicas for resource in resources if resource.kind == kind]
+    replicas = [resource.sharing.replicas for resource in resources if resource.kind == kind]
     most = max(replicas, default=0 if any(each.kind == "mig" for each in resources) else 1)
     strategy = "time-slicing" if most > 1 else "none"
     return {f"{name}.replicas": str(most), f"{name}.sharing-strategy": strategy}
@@ -110,7 +110,7 @@ def _single(snapshot: Snapshot, resources: Sequence[Resource]) -> dict[str, str]
     for resource in resources:
         base = resource.name.removesuffix(".shared")
         if resource.kind == "mig" and base == f"{_PREFIX}/gpu":
-            suffix = "-SHARED" if resource.replicas > 1 and resource.name == base else ""
+            suffix = "-SHARED" if resource.sharing.is_shared and resource.name == base else ""
             return _instances("gpu", snapshot, resource, suffix)
     return {}
 

@@ -36,7 +36,7 @@ def preferred_allocation(
     free = set(available)
     if size <= 0 or size > len(free) or len(required) > size or not free.issuperset(required):
         return []
-    if resource.replicas > 1:
+    if resource.sharing.is_shared:
         sharers = {device.id: device.uuid for device in resource.devices}
         return _by_load(sharers, free, required, size, spread=replicas == "spread")
     if resource.kind == "mig":

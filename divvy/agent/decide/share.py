@@ -5,38 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from enum import Enum
 
 from divvy.agent.decide.holders import Holder
 from divvy.agent.decide.inventory import Resource
+from divvy.model.sharing import NO_PAGE, DeviceShare
 
 MAX_DEVICES = 16
 """Devices that the limiter knows of one share (plugin_image/limiter/share/share.h)."""
-
-
-class Compute(Enum):
-    """How the GPU's time is divided: not at all, by weight under contention, by weight always."""
-
-    FREE = "free"
-    SHARE = "share"
-    CAP = "cap"
-
-
-@dataclass(frozen=True)
-class DeviceShare:
-    """What a container holds of one GPU or MIG device; ``weight`` in per cent of its time.
-
-    ``page`` names the file by which the share tells others of its use, "-" where compute is free.
-    ``oversubscribed``: what the GPU has no room for goes to the host's memory.
-    """
-
-    uuid: str
-    memory_mib: int
-    compute: Compute = Compute.FREE
-    weight: int = 100
-    page: str = "-"
-    oversubscribed: bool = False
 
 
 def share_name(device_ids: Iterable[str]) -> str:
@@ -61,29 +36,14 @@ def share_holders(holders: Iterable[Holder]) -> dict[frozenset[str], Holder]:
 
 def device_shares(resource: Resource, device_ids: Sequence[str]) -> tuple[DeviceShare, ...]:
     """Return what these replicas of a limited resource are of each device, sorted by UUID."""
-    held = Counter(resource.by_id[device_id].uuid for device_id in device_ids)
-    compute = Compute.FREE if resource.compute is None else Compute(resource.compute)
+    replicas = Counter(resource.by_id[device_id].uuid for device_id in device_ids)
     name = share_name(device_ids)
     return tuple(
         DeviceShare(
             uuid,
-            (resource.memory_limit_mib or 0) * count,
-            compute,
-            max(1, 100 * count // resource.replicas),
+            resource.sharing.times(count),
             # Of two GPUs' pages each has a name of its own.
-            "-" if compute is Compute.FREE else f"{name}-{at}",
-            resource.memory_oversubscribed,
+            NO_PAGE if resource.sharing.compute is None else f"{name}-{at}",
         )
-        for at, (uuid, count) in enumerate(sorted(held.items()))
+        for at, (uuid, count) in enumerate(sorted(replicas.items()))
     )
-
-
-def limits_text(devices: Iterable[DeviceShare]) -> str:
-    """Render the file of limits that the limiter reads (plugin_image/limiter/share/share.c)."""
-    lines = (
-        f"device {each.uuid} memory {each.memory_mib << 20} "
-        f"compute {each.compute.value} weight {each.weight} page {each.page} "
-        f"oversubscribed {'yes' if each.oversubscribed else 'no'}\n"
-        for each in devices
-    )
-    return "divvy-share 1\n" + "".join(lines)

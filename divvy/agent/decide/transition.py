@@ -210,7 +210,7 @@ def _as_offered(holder: Holder, offer: Offer | None) -> bool:
     if offer is None or holder.resource != offer.resource:
         return False
     # One resource may be of whole devices today and of shares tomorrow.
-    return is_share(holder.device_id) == (offer.replicas > 1)
+    return is_share(holder.device_id) == offer.sharing.is_shared
 
 
 def _renamed(facts: Facts, target: AdvertisedGpu) -> frozenset[str]:
@@ -228,7 +228,7 @@ def _renamed(facts: Facts, target: AdvertisedGpu) -> frozenset[str]:
 
 
 def _same_devices(one: Offer, other: Offer) -> bool:
-    return one.resource == other.resource and (one.replicas > 1) == (other.replicas > 1)
+    return one.resource == other.resource and one.sharing.is_shared == other.sharing.is_shared
 
 
 def _allocatable(facts: Facts, idle: frozenset[str]) -> bool:

@@ -10,6 +10,7 @@ from divvy.agent.decide.device_id import replica_id
 from divvy.agent.decide.inventory import Device, Resource
 from divvy.agent.inject.problem import InjectionProblem
 from divvy.model import FileDevices
+from divvy.model.sharing import Sharing
 
 _DEV = PurePosixPath("/dev")
 Find = Callable[[str], Iterable[str]]
@@ -32,7 +33,7 @@ def file_resources(entries: Sequence[FileDevices], find: Find) -> tuple[Resource
         )
         resources.append(
             Resource(
-                entry.resource, devices, entry.count, "file", one_per_container=True, files=files
+                entry.resource, devices, "file", Sharing(entry.count, one_per_container=True), files
             )
         )
     return tuple(resources)

@@ -19,7 +19,6 @@ from divvy.agent.decide.container_edits import (
     without_hook,
 )
 from divvy.agent.decide.hardware import Snapshot
-from divvy.agent.decide.share import DeviceShare
 from divvy.agent.inject.cdi import cdi_spec, spec_bytes, write_spec
 from divvy.agent.inject.cdi_support import cdi_is_on
 from divvy.agent.inject.claim_cdi import ClaimEdits
@@ -31,6 +30,7 @@ from divvy.agent.inject.problem import InjectionProblem
 from divvy.agent.inject.share_folder import ShareFolder
 from divvy.agent.settings import Settings
 from divvy.model.contract import CDI_KIND, limited_cdi_file, limited_cdi_kind
+from divvy.model.sharing import DeviceShare
 
 _log = logging.getLogger(__name__)
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from divvy.agent.decide.container_edits import Mount, share_mounts
-from divvy.agent.decide.share import DeviceShare, limits_text, share_name
+from divvy.agent.decide.share import share_name
 from divvy.agent.inject.account import create_account
 from divvy.agent.inject.atomic_file import replace_file
 from divvy.agent.inject.installed_files import install_files
 from divvy.agent.inject.page import create_page
 from divvy.agent.inject.problem import InjectionProblem
+from divvy.model.sharing import NO_PAGE, DeviceShare, limits_text
 
 LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
 _KIND = "limiter"
@@ -64,7 +65,7 @@ def laid_share(
     """
     share, pages = folder / "shares" / share_name(device_ids), folder / "pages"
     files = [share / "account"]
-    files += [pages / each.uuid / each.page for each in devices if each.page != "-"]
+    files += [pages / each.uuid / each.page for each in devices if each.page != NO_PAGE]
     try:
         same = (share / "limits").read_text() == limits_text(devices)
     except OSError:
@@ -105,7 +106,7 @@ def write_share(
     replace_file(share / "limits", limits_text(devices).encode(), _MODE)
     create_account(share / "account")
     for device in devices:
-        if device.page != "-":
+        if device.page != NO_PAGE:
             (pages / device.uuid).mkdir(parents=True, exist_ok=True)
-            create_page(pages / device.uuid / device.page, device.weight)
+            create_page(pages / device.uuid / device.page, device.sharing.weight)
     return share_mounts(share, pages, devices)

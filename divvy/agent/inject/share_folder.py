@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from divvy.agent.decide.container_edits import Mount
-from divvy.agent.decide.share import DeviceShare
 from divvy.agent.inject import account, page
 from divvy.agent.inject.limiter import has_share, laid_share, remove_share, write_share
 from divvy.agent.inject.problem import InjectionProblem
+from divvy.model.sharing import DeviceShare
 
 _MS_NOSUID, _MS_NODEV, _MS_REMOUNT = 2, 4, 32
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -29,16 +29,12 @@ from divvy.agent.memory.processes import find_process
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.process import DriverProblem
 from divvy.agent.ticks import next_tick
+from divvy.model.sharing import parse_limits
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
 _CLEAN_LOOKS = 60
 _PROC = Path("/proc")
-_DEVICE = re.compile(
-    # A newer agent may have more to say of a device.
-    r"^device (\S+) memory (\d+) compute \S+ weight \d+ page \S+ oversubscribed \S+( .*)?$",
-    re.MULTILINE,
-)
 
 
 @dataclass(frozen=True)
@@ -124,15 +120,15 @@ class ShareAccounts:
         found = {}
         for name, folder in shares.items():
             try:
-                limits = _DEVICE.findall((folder / "limits").read_text())
+                shares_of = parse_limits((folder / "limits").read_text())
                 figures = read_account(folder / "account")
             except OtherFormat as problem:
                 unreadable[name] = _device_ids(folder)
                 self._tell(name, problem)
                 continue
-            except (OSError, AccountProblem):
+            except (OSError, ValueError, AccountProblem):
                 continue  # being made, or spoilt by its tenant: then it holds only the tenant up
-            sizes = {uuid: int(size) for uuid, size, *_ in limits}
+            sizes = {share.uuid: share.memory_mib << 20 for share in shares_of}
             found[name] = ShareFigures(_device_ids(folder), sizes, figures, folder)
         return found
 

@@ -75,7 +75,7 @@ class MemoryWatch:
     async def _look_for_ever(self) -> None:
         while True:
             await next_tick(_LOOK_SECONDS)
-            limited = [r for r in self._plugins.advertised() if r.memory_limit_mib is not None]
+            limited = [r for r in self._plugins.advertised() if r.sharing.memory_mib is not None]
             try:
                 claimed = await self._claimed()
                 found = await self._excesses(limited, claimed) if limited or claimed else ()
@@ -119,9 +119,7 @@ class MemoryWatch:
     async def _excesses(
         self, limited: Iterable[Resource], claimed: Mapping[str, ClaimLimits]
     ) -> tuple[Excess, ...]:
-        limits = {
-            each.name: Limit(each.memory_limit_mib or 0, each.memory_enforced) for each in limited
-        }
+        limits = {r.name: Limit(r.sharing.memory_mib or 0, r.sharing.is_enforced) for r in limited}
         # Every GPU: a device that is withdrawn, because it waits for its holder, is still held.
         gpus = () if self._driver.snapshot is None else self._driver.snapshot.gpus
         uses: list[Use] = []

@@ -157,7 +157,7 @@ def _one_each(node: NodePlan) -> frozenset[str]:
         offer.resource
         for gpu in node.gpus
         for offer in gpu.offers
-        if offer.replicas > 1 and offer.fail_requests_greater_than_one
+        if offer.sharing.is_shared and offer.sharing.one_per_container
     )
 
 

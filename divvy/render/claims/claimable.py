@@ -38,21 +38,15 @@ def claimable(cluster: Cluster) -> Claimable:
     tenants = sorted({tenant for one in shared for tenant in one.tenants})
     models = _models(cluster)
     # Exact, as the chart computes it.
-    oversubscribed = max(
-        (
-            Fraction(str(one.shares.memory.oversubscribe))
-            for one in shared
-            if one.shares is not None
-        ),
-        default=Fraction(1),
-    )
+    factors = (one.shares.memory.factor for one in shared if one.shares is not None)
+    factor = max(factors, default=Fraction(1))
     return Claimable(
         any=bool(claims),
         shares=bool(shared),
         tenants=tuple(tenants),
         tenants_only=all(one.tenants for one in shared),
         mig=tuple(sorted({name for one in claims for name in one.mig})),
-        largest_mib=int(max(model.memory_mib for model in models) * oversubscribed)
+        largest_mib=int(max(model.memory_mib for model in models) * factor)
         if models
         else UNKNOWN_LARGEST_MIB,
         types=tuple(sorted({type_ for model in models for type_ in types_of(model)})),

@@ -52,7 +52,7 @@ def test_a_gpu_leaves_when_it_is_free_and_comes_when_the_plugin_is_done() -> Non
 
 def test_what_is_no_device_changes_at_once() -> None:
     """Placement and the kind of turns concern claims that come, and nothing that is counted."""
-    packed = replace(OLD, spread=False, compute="cap")
+    packed = replace(OLD, spread=False, sharing=replace(OLD.sharing, compute="cap"))
     offers = next_offers(by_uuid(OLD), by_uuid(packed), free=(), add=True)
     assert offers.offered == by_uuid(packed)
     assert not offers.retiring

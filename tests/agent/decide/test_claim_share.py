@@ -6,8 +6,10 @@ import pytest
 
 from divvy.agent.decide.claim_record import BadAllocation
 from divvy.agent.decide.claim_share import claim_id, claim_shares, is_limited
-from divvy.agent.decide.share import Compute, DeviceShare, share_name
+from divvy.agent.decide.share import share_name
+from divvy.model.sharing import DeviceShare, Sharing
 from tests.agent.claim_values import ON_DEMAND, claim, held, offered_gpu
+from tests.agent.devices import device_share
 
 NAME = share_name([claim_id("uid-c")])
 FIRST, SECOND = offered_gpu(0, ON_DEMAND), offered_gpu(1, ON_DEMAND)
@@ -30,21 +32,21 @@ def test_shares_of_two_gpus_have_a_line_and_a_page_each() -> None:
         UUIDS,
     )
     assert found == (
-        DeviceShare("GPU-0", 2000, Compute.SHARE, 1, f"{NAME}-0"),
-        DeviceShare("GPU-1", 3000, Compute.CAP, 30, f"{NAME}-1"),
+        device_share("GPU-0", 2000, "share", 1, f"{NAME}-0"),
+        device_share("GPU-1", 3000, "cap", 30, f"{NAME}-1"),
     )
 
 
 def test_two_shares_of_one_gpu_add_up() -> None:
     devices = (held(FIRST, "-share", 3000, 60), held(FIRST, "-share", 2000, 30))
     assert claim_shares(claim("c", *devices), UUIDS) == (
-        DeviceShare("GPU-0", 5000, Compute.SHARE, 90, f"{NAME}-0"),
+        device_share("GPU-0", 5000, "share", 90, f"{NAME}-0"),
     )
 
 
 def test_a_whole_gpu_beside_a_share_has_all_that_it_has() -> None:
     found = claim_shares(claim("c", held(FIRST, "-share", 3000, 30), held(SECOND, "")), UUIDS)
-    assert found[1] == DeviceShare("GPU-1", 40960)
+    assert found[1] == DeviceShare("GPU-1", Sharing(memory_mib=40960))
 
 
 def test_more_devices_than_a_limiter_knows_are_refused() -> None:

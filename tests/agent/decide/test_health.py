@@ -5,6 +5,7 @@ from __future__ import annotations
 from divvy.agent.decide.health import Health, after_probe, after_xid, restored
 from divvy.agent.decide.inventory import AdvertisedGpu, inventory
 from divvy.model import DesiredGpu, Offer
+from divvy.model.sharing import Sharing
 from tests.agent.devices import gpu, snapshot
 
 IGNORED = {13, 31, 43, 45, 68, 109}
@@ -43,7 +44,9 @@ def test_a_bad_probe_starts_the_calm_time_again() -> None:
 
 
 def test_every_replica_of_a_sick_gpu_is_unhealthy() -> None:
-    offer = Offer("nvidia.com/gpu.shared", "gpu", None, 4, True, None)
+    offer = Offer(
+        "nvidia.com/gpu.shared", "gpu", None, Sharing(4, one_per_container=True, weight=25)
+    )
     advertised = AdvertisedGpu(DesiredGpu("GPU-0", 0, 0, None, (offer,)))
     (resource,) = inventory([advertised], snapshot(gpu(0)), {"GPU-0": "XID 79"})
     assert [device.unhealthy for device in resource.devices] == ["XID 79"] * 4

@@ -8,6 +8,7 @@ import pytest
 from divvy.agent.decide.hardware import MigInstance
 from divvy.agent.decide.inventory import Device, Resource
 from divvy.agent.decide.labels import OWNED, feature_labels
+from divvy.model.sharing import Sharing
 from tests.agent.devices import gpu, instance, replicas, snapshot, whole
 
 
@@ -41,7 +42,7 @@ def mig(name: str, count: int, per_device: int = 1) -> Resource:
         for index in range(count)
         for number in range(per_device)
     )
-    return Resource(f"nvidia.com/{name}", devices, per_device, "mig", one_per_container=True)
+    return Resource(f"nvidia.com/{name}", devices, "mig", Sharing(per_device))
 
 
 @pytest.mark.parametrize(

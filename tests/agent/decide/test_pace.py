@@ -15,7 +15,7 @@ from divvy.model import DesiredGpu, Offer
 from divvy.model.contract import State
 from tests.agent.devices import gpu, snapshot
 
-LAYOUT = DesiredGpu("GPU-0", 0, 0, None, (Offer("nvidia.com/gpu", "gpu", None, 1, False, None),))
+LAYOUT = DesiredGpu("GPU-0", 0, 0, None, (Offer("nvidia.com/gpu", "gpu", None),))
 READY = Decision(AdvertisedGpu(LAYOUT))
 TRANSITION = Transition(LAYOUT, Policy("wait", 600), 0.0)
 WAITING = replace(READY, transition=TRANSITION, state=State.WAITING)

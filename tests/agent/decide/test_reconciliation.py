@@ -11,14 +11,15 @@ from divvy.agent.decide.mig_plan import MigPlan
 from divvy.agent.decide.reconciliation import KubeletView, Observation, decisions
 from divvy.model import DesiredGpu, DesiredNode, Offer
 from divvy.model.claims import Claims
+from divvy.model.sharing import Sharing
 from tests.agent.devices import gpu, instance, snapshot
 
-WHOLE = Offer("nvidia.com/gpu", "gpu", None, 1, False, None)
+WHOLE = Offer("nvidia.com/gpu", "gpu", None)
 LAYOUT = DesiredGpu("GPU-0", 0, 0, None, (WHOLE,))
 NODE = DesiredNode(pool="all", profile="p", source="pool", gpus=(LAYOUT,), problems=())
 
 
-SHARED = Offer("nvidia.com/gpu.shared", "gpu", None, 4, True, None)
+SHARED = Offer("nvidia.com/gpu.shared", "gpu", None, Sharing(4, one_per_container=True, weight=25))
 SHARES = DesiredGpu("GPU-0", 0, 0, None, (SHARED,))
 SEEN = Observation(snapshot(gpu(0)), KubeletView({}, frozenset({"GPU-0"}), fence=True), True)
 

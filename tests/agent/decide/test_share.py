@@ -6,15 +6,9 @@ from dataclasses import replace
 import pytest
 
 from divvy.agent.decide.allocation import Refused, allocated_uuids
-from divvy.agent.decide.share import (
-    MAX_DEVICES,
-    Compute,
-    DeviceShare,
-    device_shares,
-    limits_text,
-    share_name,
-)
+from divvy.agent.decide.share import MAX_DEVICES, device_shares, share_name
 from divvy.lab.paths import REPOSITORY
+from divvy.model.sharing import DeviceShare, Sharing, limits_text
 from tests.agent.devices import limited
 
 
@@ -23,8 +17,8 @@ def test_two_replicas_of_one_gpu_have_both_sizes() -> None:
     ids = ["GPU-1::2", "GPU-0::3", "GPU-1::0"]
     name = share_name(ids)
     assert device_shares(resource, ids) == (
-        DeviceShare("GPU-0", 3000, Compute.SHARE, 25, f"{name}-0"),
-        DeviceShare("GPU-1", 6000, Compute.SHARE, 50, f"{name}-1"),
+        DeviceShare("GPU-0", resource.sharing, f"{name}-0"),
+        DeviceShare("GPU-1", replace(resource.sharing, memory_mib=6000, weight=50), f"{name}-1"),
     )
     assert share_name(reversed(ids)) == name
     assert share_name(["GPU-1::2"]) != name
@@ -32,7 +26,7 @@ def test_two_replicas_of_one_gpu_have_both_sizes() -> None:
 
 def test_without_compute_there_is_no_page() -> None:
     (share,) = device_shares(limited(1, 3, 100), ["GPU-0::1"])
-    assert share == DeviceShare("GPU-0", 100, Compute.FREE, 33, "-")
+    assert (share.memory_mib, share.sharing.weight, share.page) == (100, 33, "-")
     assert limits_text([share]) == (
         "divvy-share 1\ndevice GPU-0 memory 104857600 compute free weight 33 page - "
         "oversubscribed no\n"
@@ -48,4 +42,4 @@ def test_more_devices_than_the_limiter_knows_are_refused() -> None:
     assert len(allocated_uuids(resource, [*ids[1:], "GPU-1::1"])) == MAX_DEVICES
     with pytest.raises(Refused, match="of 17 devices requested, at most 16 per container where"):
         allocated_uuids(resource, ids)
-    assert len(allocated_uuids(replace(resource, memory_prevented=False), ids)) == 17
+    assert len(allocated_uuids(replace(resource, sharing=Sharing(2)), ids)) == 17

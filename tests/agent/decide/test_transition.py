@@ -20,11 +20,12 @@ from divvy.agent.decide.transition import (
     decide,
 )
 from divvy.model import DesiredGpu, Offer, gpu_model, mig_resource
+from divvy.model.sharing import Sharing
 from tests.agent.devices import A100, gpu, instance
 
 WAIT, NEVER, EVICT = Policy("wait", 600), Policy("never", 600), Policy("evict", 600)
-WHOLE = Offer("nvidia.com/gpu", "gpu", None, 1, False, None)
-SHARED = Offer("nvidia.com/gpu.shared", "gpu", None, 4, True, None)
+WHOLE = Offer("nvidia.com/gpu", "gpu", None)
+SHARED = Offer("nvidia.com/gpu.shared", "gpu", None, Sharing(4, one_per_container=True, weight=25))
 OLD = DesiredGpu("GPU-0", 0, 0, None, (WHOLE,))
 NEW = DesiredGpu("GPU-0", 0, 0, None, (SHARED,))
 POD = Holder("default/train", "main", "nvidia.com/gpu", "GPU-0", "uid-1")
@@ -38,7 +39,7 @@ def since(when: float, policy: Policy = WAIT, *, blocked: bool = False) -> Decis
 
 
 def mig_layout(layout: dict[str, int]) -> DesiredGpu:
-    offers = tuple(Offer(mig_resource(name), "mig", name, 1, True, None) for name in layout)
+    offers = tuple(Offer(mig_resource(name), "mig", name) for name in layout)
     return DesiredGpu("GPU-0", 0, 0, layout, offers)
 
 
@@ -73,7 +74,7 @@ def test_another_policy_and_another_target_have_a_deadline_of_their_own() -> Non
     """`Blocked`, then `change.policy: evict`: the remedy that the documents name."""
     assert decide(HELD, since(0, blocked=True), WAIT, 700).state == "Blocked"
     assert decide(HELD, since(0, blocked=True), EVICT, 700).evict == (("default/train", "uid-1"),)
-    other = replace(HELD, target=replace(NEW, offers=(replace(SHARED, replicas=2),)))
+    other = replace(HELD, target=replace(NEW, offers=(replace(SHARED, sharing=Sharing(2)),)))
     assert decide(other, since(0, blocked=True), WAIT, 700).state == "Waiting"
 
 
@@ -103,7 +104,7 @@ def test_what_is_held_otherwise_is_advertised_by_nobody() -> None:
 
 def test_shares_and_whole_devices_of_one_name_are_two_things() -> None:
     """`renameByDefault: false`."""
-    shares = replace(NEW, offers=(replace(WHOLE, replicas=2),))
+    shares = replace(NEW, offers=(replace(WHOLE, sharing=Sharing(2)),))
     exclusive = decide(replace(HELD, target=shares), None, WAIT, 0)
     assert (exclusive.state, exclusive.advertise.withheld) == ("Waiting", {"GPU-0"})
     tenant = Holder("default/nb", "main", "nvidia.com/gpu", "GPU-0::1", "uid-2")
@@ -148,7 +149,7 @@ def test_a_process_outside_pods_stops_a_change() -> None:
 
 
 def test_more_replicas_of_the_same_resource_need_no_idle_gpu() -> None:
-    more = replace(NEW, offers=(replace(SHARED, replicas=6),))
+    more = replace(NEW, offers=(replace(SHARED, sharing=Sharing(6)),))
     tenant = Holder("default/nb", "main", "nvidia.com/gpu.shared", "GPU-0::1")
     facts = replace(IDLE, target=more, applied=NEW, held={"GPU-0": (tenant,)})
     assert decide(facts, None, WAIT, 0).advertise.layout == more

@@ -26,7 +26,8 @@ def desired(profile: dict[str, object], card: Gpu = CARD) -> DesiredState:
 def test_it_is_offered_whole() -> None:
     state = desired({})
     (offered,) = state.node.gpus
-    assert [(one.resource, one.replicas) for one in offered.offers] == [("nvidia.com/gpu", 1)]
+    (offer,) = offered.offers
+    assert (offer.resource, offer.sharing.is_shared) == ("nvidia.com/gpu", False)
     assert plan_mig(CARD, offered.mig).nothing
     assert state.problem == ""
 
@@ -34,8 +35,8 @@ def test_it_is_offered_whole() -> None:
 def test_it_is_time_sliced_and_its_memory_divided() -> None:
     state = desired({"timeSlicing": {"replicas": 4, "memoryLimit": "auto"}})
     (offer,) = state.node.gpus[0].offers
-    assert (offer.resource, offer.replicas) == ("nvidia.com/gpu.shared", 4)
-    assert offer.memory_limit_mib == 6000
+    assert (offer.resource, offer.sharing.replicas) == ("nvidia.com/gpu.shared", 4)
+    assert offer.sharing.memory_mib == 6000
     assert state.problem == ""
 
 

@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from divvy.agent.decide.share import Compute, DeviceShare, share_name
+from divvy.agent.decide.share import share_name
 from divvy.agent.inject.account import SIZE, read_account
 from divvy.agent.inject.limiter import write_share
 from divvy.agent.inject.problem import InjectionProblem
 from divvy.agent.inject.share_folder import ShareFolder
+from divvy.model.sharing import DeviceShare
+from tests.agent.devices import device_share
 from tests.agent.inject.bundle import administrator
 from tests.fakes.agent import unmount
 
@@ -50,7 +52,7 @@ def node(tmp_path: Path) -> Iterator[ShareFolder]:
 
 def shared(number: int) -> tuple[list[str], list[DeviceShare]]:
     ids = [f"GPU-0::{number}"]
-    return ids, [DeviceShare("GPU-0", 1000, Compute.SHARE, 25, f"{share_name(ids)}-0")]
+    return ids, [device_share("GPU-0", 1000, "share", 25, f"{share_name(ids)}-0")]
 
 
 def files(node: ShareFolder, number: int) -> tuple[Path, Path]:

@@ -17,13 +17,13 @@ import pytest
 from divvy.agent.decide.beyond import InNamespace
 from divvy.agent.decide.holders import Holder
 from divvy.agent.decide.memory_limit import Member, Process
-from divvy.agent.decide.share import Compute, DeviceShare, share_name
+from divvy.agent.decide.share import share_name
 from divvy.agent.inject.account import read_account
 from divvy.agent.inject.limiter import write_share
 from divvy.agent.inject.share_folder import ShareFolder
 from divvy.agent.kubelet.device_holders import HoldersUnknown
 from divvy.agent.memory.shares import ShareAccounts, in_namespace
-from tests.agent.devices import gpu, snapshot
+from tests.agent.devices import device_share, gpu, snapshot
 from tests.agent.inject.test_account import lock
 
 _NAMED = """
@@ -92,7 +92,7 @@ async def cleaned(
 def test_the_files_of_a_share_go_when_nobody_holds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoilt: bool
 ) -> None:
-    share = DeviceShare("GPU-0", 1000, Compute.SHARE, 25, "page")
+    share = device_share("GPU-0", 1000, "share", 25, "page")
     write_share(tmp_path, ["GPU-0::0"], [share])
     (folder,) = (tmp_path / "shares").iterdir()
     (tmp_path / "pages/GPU-0/page").rename(tmp_path / f"pages/GPU-0/{folder.name}-0")
@@ -111,7 +111,7 @@ def test_the_files_of_a_share_go_when_nobody_holds_it(
 def test_a_share_of_two_replicas_goes_although_one_of_them_is_held_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_share(tmp_path, ["GPU-0::0", "GPU-0::1"], [DeviceShare("GPU-0", 2000)])
+    write_share(tmp_path, ["GPU-0::0", "GPU-0::1"], [device_share("GPU-0", 2000)])
     (folder,) = (tmp_path / "shares").iterdir()
     held = Held()
     held.device_ids = ("GPU-0::0", "GPU-0::1")
@@ -130,8 +130,8 @@ def test_an_account_of_another_format_is_told_once_and_shown_until_it_is_sound(
     content: bytes,
 ) -> None:
     monkeypatch.setattr("divvy.agent.memory.shares._LOOK_SECONDS", 0.01)
-    write_share(tmp_path, ["GPU-0::0"], [DeviceShare("GPU-0", 1000)])
-    write_share(tmp_path, ["GPU-0::1"], [DeviceShare("GPU-0", 1000)])
+    write_share(tmp_path, ["GPU-0::0"], [device_share("GPU-0", 1000)])
+    write_share(tmp_path, ["GPU-0::1"], [device_share("GPU-0", 1000)])
     (folder,) = (
         each
         for each in (tmp_path / "shares").iterdir()
@@ -172,7 +172,11 @@ def test_the_files_of_a_claims_share_stay_while_it_is_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kubelet shows no device of a claim."""
-    write_share(tmp_path, ["claim:uid"], [DeviceShare("GPU-0", 1000, Compute.SHARE, 25, "page")])
+    write_share(
+        tmp_path,
+        ["claim:uid"],
+        [device_share("GPU-0", 1000, "share", 25, "page")],
+    )
     (folder,) = (tmp_path / "shares").iterdir()
     asyncio.run(cleaned(tmp_path, Held(), monkeypatch, frozenset({"claim:uid"})))
     assert folder.exists()
@@ -184,7 +188,7 @@ def test_a_share_can_be_given_after_its_files_were_removed_by_hand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The container runtime makes folders of the files that it is to mount and does not find."""
-    share = DeviceShare("GPU-0", 1000, Compute.SHARE, 25, "page")
+    share = device_share("GPU-0", 1000, "share", 25, "page")
     write_share(tmp_path, ["GPU-0::0"], [share])
     (folder,) = (tmp_path / "shares").iterdir()
     name = f"{folder.name}-0"
@@ -192,13 +196,17 @@ def test_a_share_can_be_given_after_its_files_were_removed_by_hand(
         file.unlink(missing_ok=True)
         file.mkdir()
     asyncio.run(cleaned(tmp_path, Held(), monkeypatch))
-    share = DeviceShare("GPU-0", 1000, Compute.SHARE, 25, name)
+    share = device_share("GPU-0", 1000, "share", 25, name)
     write_share(tmp_path, ["GPU-0::0"], [share])
 
 
 def test_no_other_user_of_the_node_reaches_a_tenants_files(tmp_path: Path) -> None:
     """Root in a container can write a program into its account, and give it the rights of root."""
-    write_share(tmp_path, ["GPU-0::0"], [DeviceShare("GPU-0", 1000, Compute.SHARE, 25, "page")])
+    write_share(
+        tmp_path,
+        ["GPU-0::0"],
+        [device_share("GPU-0", 1000, "share", 25, "page")],
+    )
     for name in ("shares", "pages"):
         assert (tmp_path / name).stat().st_mode & 0o077 == 0
 
@@ -223,7 +231,7 @@ class Node:
         for pod, container in (("mine", MINE), ("theirs", THEIRS)):
             (logs / f"{pod}_team_main-{container}.log").touch()
         for number in range(2):
-            write_share(folder, [f"GPU-0::{number}"], [DeviceShare("GPU-0", 1000)])
+            write_share(folder, [f"GPU-0::{number}"], [device_share("GPU-0", 1000)])
         held = Held()
         held.last = (
             Holder("team/mine", "main", "nvidia.com/gpu.shared", "GPU-0::0", POD),

@@ -16,6 +16,7 @@ from divvy.agent.api_server.rest import ApiError
 from divvy.agent.decide.memory_limit import Excess, Process
 from divvy.agent.memory import watch
 from divvy.agent.memory.watch import MemoryWatch
+from divvy.model.sharing import Sharing
 from tests.fakes.scene import play
 
 PROCESSES = [Process(number, 1) for number in (11, 12, 13)]
@@ -53,7 +54,7 @@ def looking(api: SilentApi, found: Callable[[], tuple[Excess, ...]]) -> MemoryWa
     async def excesses(*_: object) -> tuple[Excess, ...]:
         return found()
 
-    limited = SimpleNamespace(memory_limit_mib=1, memory_enforced=True, name="r")
+    limited = SimpleNamespace(sharing=Sharing(2, memory_mib=1, action="enforce"), name="r")
     plugins = SimpleNamespace(advertised=lambda: [limited])
     made: Any = MemoryWatch(None, plugins, None, api, None, claimed)  # type: ignore[arg-type]
     made._excesses = excesses
