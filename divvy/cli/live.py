@@ -11,6 +11,7 @@ from divvy.cli.output import Format, write
 from divvy.model import Cluster
 from divvy.plan import LiveNode, compare_live, live_node
 from divvy.plan.live_claims import ClaimedGpu, claimed_gpus, offered_kinds
+from divvy.plan.node_conditions import not_ready
 from divvy.render.live import live_json, live_text
 
 _SLICES = "/apis/resource.k8s.io/v1/resourceslices"
@@ -51,9 +52,10 @@ def with_claims(
 def live_node_of(node: Mapping[str, Any]) -> LiveNode:
     """Turn a Node of the API into what a comparison needs."""
     metadata = node["metadata"]
-    return live_node(
+    live = live_node(
         metadata["name"],
         metadata.get("labels") or {},
         metadata.get("annotations") or {},
         node.get("status", {}).get("allocatable") or {},
     )
+    return replace(live, unavailable=not_ready(node))

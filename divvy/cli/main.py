@@ -26,6 +26,7 @@ COMMANDS = {
     "diff": ("diff", "Show what changes between two stack files, or from the live nodes."),
     "preview": ("preview", "Show what `up` would do."),
     "up": ("up", "Bring the cluster to the state in the stack file."),
+    "status": ("status", "Show what is wrong: nodes, agents, waiting changes, pods, alerts."),
     "fit": ("fit", "Say whether pods would fit, where, and what is in the way."),
     "top": ("top", "Show who holds which GPU, and how much of it is in use."),
     "why": ("why", "Say why a pod waits for a GPU that it claims."),
@@ -42,10 +43,11 @@ COMMANDS = {
 }
 _EXIT_CODES = """\
 Exit codes:
-0: done; `preview`, `refresh`, `diff`: no difference; `fit`: all pods fit
+0: done; `preview`, `refresh`, `diff`: no difference; `fit`: all pods fit;
+   `status`: nothing is wrong
 1: an error, a usage error included; `verify`: a check failed
 2: `preview`, `refresh`, `diff`: there are changes; `fit`: not all pods fit;
-   `verify`: nothing checked
+   `verify`: nothing checked; `status`: something is wrong
 3: `verify --require`: a check that must hold could not be made
 130: interrupted"""
 

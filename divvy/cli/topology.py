@@ -118,7 +118,7 @@ def _may_change(node: NodeDifference) -> bool:
 
     That it bypasses the file, or that the file does not say what it has, does not go by waiting.
     """
-    if node.state in _SETTLED:
+    if node.unavailable or node.state in _SETTLED:
         return False
     return bool(node.resources) or node.state not in (None, State.READY)
 

@@ -20,7 +20,8 @@ class LiveNode:
     """What the API says of a node: labels, allocatable devices, the agent's status.
 
     ``gpus`` is how many GPUs its agent sees: an agent of a default pool runs on every node.
-    ``claimable`` is how many GPUs offer each kind of device to claims.
+    ``claimable`` is how many GPUs offer each kind of device to claims; ``unavailable`` says why
+    the node is not ready, and that what it advertises is of an earlier time.
     """
 
     name: str
@@ -30,6 +31,7 @@ class LiveNode:
     reason: str
     gpus: int = 0
     claimable: Mapping[str, int] = field(default_factory=dict)
+    unavailable: str = ""
 
 
 def live_node(
@@ -77,7 +79,8 @@ class NodeDifference:
     What claims get is counted by the GPUs that offer it.
 
     ``bypass`` names the label that overrides the file; ``problem`` says why the
-    node could not be compared; ``state`` is what its agent says, None if nothing.
+    node could not be compared; ``state`` is what its agent says, None if nothing;
+    ``unavailable`` why the node is not ready.
     """
 
     node: str
@@ -88,6 +91,7 @@ class NodeDifference:
     state: str | None
     reason: str
     resources: tuple[TotalChange, ...]
+    unavailable: str = ""
 
 
 @dataclass(frozen=True)
@@ -125,7 +129,8 @@ def compare_live(cluster: Cluster, name: str, nodes: Sequence[LiveNode]) -> Live
         if selection.pool is not None:
             found[selection.pool] += 1
         difference = _node(cluster, node, selection)
-        if difference.resources or difference.bypass or difference.problem or _unwell(node):
+        differs = difference.resources or difference.bypass or difference.problem
+        if differs or _unwell(node):
             differences.append(difference)
     counts = tuple(
         PoolCount(key, found[key], pool.hardware.count)
@@ -136,7 +141,7 @@ def compare_live(cluster: Cluster, name: str, nodes: Sequence[LiveNode]) -> Live
 
 
 def _unwell(node: LiveNode) -> bool:
-    return node.state not in (None, State.READY)
+    return bool(node.unavailable) or node.state not in (None, State.READY)
 
 
 def concerns(cluster: Cluster, node: LiveNode, selection: Selection) -> bool:
@@ -182,6 +187,7 @@ def _node(cluster: Cluster, node: LiveNode, selection: Selection) -> NodeDiffere
         state=node.state,
         reason=node.reason,
         resources=() if problem else resource_counts(offered, expected),
+        unavailable=node.unavailable,
     )
 
 

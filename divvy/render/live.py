@@ -49,6 +49,7 @@ def live_json(difference: LiveDifference) -> str:
                 "problem": node.problem,
                 "state": node.state,
                 "reason": node.reason,
+                "unavailable": node.unavailable,
                 "resources": {
                     row.resource: {"live": row.before, "file": row.after} for row in node.resources
                 },
@@ -65,6 +66,8 @@ def _title(node: NodeDifference) -> str:
 
 
 def _lines(node: NodeDifference) -> Iterable[str]:
+    if node.unavailable:
+        yield f"{node.unavailable}; what follows is of the time before"
     if node.bypass:
         yield f"bypasses the file: label {node.bypass}"
     if node.problem:

@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import httpx2
 import pytest
 from typer.testing import CliRunner
 
 import divvy.cli.fit
-from divvy.cli.cluster_reader import ClusterReader
 from divvy.cli.main import app
+from tests.cli.cluster_api import GPU, STACK, ClusterApi, write_project
 
-GPU = "nvidia.com/gpu"
-STACK = """\
-config:
-  divvy:cluster:
-    profiles: {whole: {}, slices: {timeSlicing: {replicas: 4}}}
-    pools:
-      training:
-        select: {pool: training}
-        hardware: {model: A100-SXM4-40GB, gpus: 4, count: 2}
-        profile: whole
-      unknown: {select: {pool: unknown}, profile: slices}
-"""
 PODS = """\
 kind: Pod
 metadata: {name: train}
@@ -40,10 +25,8 @@ spec: {containers: [{resources: {limits: {nvidia.com/gpus: 1}}}]}
 
 @pytest.fixture(autouse=True)
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "Pulumi.yaml").write_text("name: x\nruntime: python\n")
-    (tmp_path / "Pulumi.prod.yaml").write_text(STACK)
+    write_project(tmp_path, monkeypatch)
     (tmp_path / "pods.yaml").write_text(PODS)
-    monkeypatch.chdir(tmp_path)
 
 
 def run(*arguments: str, stdin: str | None = None) -> tuple[int, str]:
@@ -51,49 +34,11 @@ def run(*arguments: str, stdin: str | None = None) -> tuple[int, str]:
     return result.exit_code, "\n".join(one.rstrip() for one in result.output.splitlines())
 
 
-class Api:
-    """An API server: lists by path; what it does not have is not found."""
-
-    def __init__(self) -> None:
-        allocatable = {GPU: "4", "cpu": "8", "memory": "32Gi", "pods": "20"}
-        meta = {"name": "n1", "labels": {"pool": "training"}}
-        self.lists: dict[str, list[Any]] = {
-            "/api/v1/nodes": [
-                {"metadata": meta, "spec": {}, "status": {"allocatable": allocatable}}
-            ],
-            "/api/v1/pods": [],
-            "/api/v1/namespaces": [{"metadata": {"name": "team"}}],
-        }
-
-    def pod(self, name: str, gpus: int, node: str | None) -> None:
-        resources = {"limits": {GPU: str(gpus)}, "requests": {GPU: str(gpus)}}
-        spec = {"containers": [{"name": "main", "resources": resources}], "nodeName": node}
-        meta = {
-            "name": name,
-            "namespace": "team",
-            "creationTimestamp": f"2026-01-0{gpus}T00:00:00Z",
-        }
-        self.lists["/api/v1/pods"].append({"metadata": meta, "spec": spec, "status": {}})
-
-    def answer(self, request: httpx2.Request) -> httpx2.Response:
-        items = self.lists.get(request.url.path)
-        if items is None:
-            return httpx2.Response(404, json={"message": "not found"})
-        return httpx2.Response(200, json={"items": items, "metadata": {}})
-
-
 @pytest.fixture
-def api(monkeypatch: pytest.MonkeyPatch) -> Api:
-    found = Api()
-
-    @contextmanager
-    def reading(*_: object) -> Any:
-        transport = httpx2.MockTransport(found.answer)
-        with httpx2.Client(transport=transport, base_url="http://api") as http:
-            yield ClusterReader(http)
-
-    monkeypatch.setattr(divvy.cli.fit, "reading", reading)
-    return found
+def api(monkeypatch: pytest.MonkeyPatch) -> ClusterApi:
+    server = ClusterApi()
+    server.serve(monkeypatch, divvy.cli.fit)
+    return server
 
 
 def test_what_fits_and_what_does_not_is_said_in_text_and_in_the_exit_code() -> None:
@@ -191,7 +136,7 @@ def test_json_has_everything_that_is_said(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "fit.json").read_text()) == found
 
 
-def test_live_counts_what_is_held_on_the_nodes_that_there_are(api: Api) -> None:
+def test_live_counts_what_is_held_on_the_nodes_that_there_are(api: ClusterApi) -> None:
     api.pod("old", 2, "n1")
     code, text = run("pods.yaml", "-s", "prod", "--live")
     assert code == 2
@@ -205,7 +150,7 @@ def test_live_counts_what_is_held_on_the_nodes_that_there_are(api: Api) -> None:
     assert "node n1 (training): nvidia.com/gpu ×3" in text
 
 
-def test_a_node_that_differs_from_the_file_is_noted(api: Api) -> None:
+def test_a_node_that_differs_from_the_file_is_noted(api: ClusterApi) -> None:
     assert "divvy diff --live" not in run("pods.yaml", "-s", "prod", "--live")[1]
     api.lists["/api/v1/nodes"][0]["status"]["allocatable"][GPU] = "3"
     code, text = run("pods.yaml", "-s", "prod", "--live")
@@ -213,7 +158,7 @@ def test_a_node_that_differs_from_the_file_is_noted(api: Api) -> None:
     assert code == 2
 
 
-def test_pending_pods_are_those_of_the_cluster_without_a_node(api: Api) -> None:
+def test_pending_pods_are_those_of_the_cluster_without_a_node(api: ClusterApi) -> None:
     api.pod("waits", 3, None)
     api.pod("waits-longer", 1, None)
     api.pod("runs", 2, "n1")

@@ -1,13 +1,18 @@
 """What divvy diff --live reads from a Node."""
 
+import io
 import json
 
 import pytest
+from rich.console import Console
 
 from divvy.cli.cluster_reader import reading
 from divvy.cli.errors import CommandError
 from divvy.cli.live import live_node_of
+from divvy.model import parse_cluster
+from divvy.plan import compare_live
 from divvy.plan.live_claims import UnreadableClaims
+from divvy.render.live import live_text
 
 
 def node(annotation=None, allocatable=None):
@@ -49,3 +54,32 @@ def test_what_cannot_be_read_of_claims_is_one_error_of_the_command(tmp_path):
     file.write_text(json.dumps(config))
     with pytest.raises(CommandError, match="claim a/b"), reading(str(file), None):
         raise UnreadableClaims("claim a/b cannot be read")
+
+
+def test_a_node_that_is_not_ready_is_never_as_the_file_says():
+    condition = {"type": "Ready", "status": "Unknown", "lastTransitionTime": "03:00"}
+    dead = node('{"state":"Ready","gpus":[{}]}', allocatable={"nvidia.com/gpu": "1"})
+    dead["metadata"]["labels"] = {"pool": "p"}
+    sound = json.loads(json.dumps(dead))
+    dead["status"]["conditions"] = [condition]
+    cluster = parse_cluster(
+        {
+            "profiles": {"whole": {}},
+            "pools": {
+                "p": {
+                    "select": {"pool": "p"},
+                    "profile": "whole",
+                    "hardware": {"model": "A10", "gpus": 1, "count": 1},
+                }
+            },
+        }
+    )
+    assert not compare_live(cluster, "c", [live_node_of(sound)])
+    difference = compare_live(cluster, "c", [live_node_of(dead)])
+    (line,) = difference.nodes
+    assert line.unavailable == "NotReady since 03:00: no reason given"
+    out = io.StringIO()
+    Console(file=out, width=200).print(live_text(difference))
+    assert "NotReady since 03:00: no reason given; what follows is of the time before" in (
+        out.getvalue()
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +10,14 @@ import pytest
 from typer.testing import CliRunner
 
 import divvy.cli.why
-from divvy.cli.cluster_reader import ClusterReader
 from divvy.cli.main import app
-from tests.cli.test_fit import GPU, STACK, Api
+from tests.cli.cluster_api import GPU, STACK, ClusterApi, write_project
 from tests.plan.claimed import claim, slices
 
 _CLAIMS = "/apis/resource.k8s.io/v1"
 
 
-class PodsApi(Api):
+class PodsApi(ClusterApi):
     """Also answers for one pod."""
 
     def answer(self, request: httpx2.Request) -> httpx2.Response:
@@ -39,18 +37,9 @@ class PodsApi(Api):
 
 @pytest.fixture
 def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PodsApi:
-    (tmp_path / "Pulumi.yaml").write_text("name: x\nruntime: python\n")
-    (tmp_path / "Pulumi.prod.yaml").write_text(STACK)
-    monkeypatch.chdir(tmp_path)
+    write_project(tmp_path, monkeypatch)
     server = PodsApi()
-
-    @contextmanager
-    def reading(*_: object) -> Any:
-        transport = httpx2.MockTransport(server.answer)
-        with httpx2.Client(transport=transport, base_url="http://api") as http:
-            yield ClusterReader(http)
-
-    monkeypatch.setattr(divvy.cli.why, "reading", reading)
+    server.serve(monkeypatch, divvy.cli.why)
     return server
 
 

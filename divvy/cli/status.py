@@ -1,0 +1,123 @@
+"""divvy status: the first look on call, one page on everything that is wrong."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Any
+
+import httpx2
+import typer
+
+from divvy.cli.cluster_reader import ClusterReader, NotAllowed, reading
+from divvy.cli.errors import CHANGES, fail
+from divvy.cli.live import live_node_of, with_claims
+from divvy.cli.options import OutFile, Stack
+from divvy.cli.output import write
+from divvy.model import Cluster
+from divvy.model.contract import Component, component_labels
+from divvy.model.problems import printable
+from divvy.plan.cluster_status import Alert, ClusterStatus, PendingPod, cluster_status
+from divvy.plan.live import named_resources
+from divvy.plan.live_claims import claimed_gpus
+from divvy.plan.live_pods import live_pod
+from divvy.render.cluster_status import status_json, status_text
+from divvy.stack.file import stack_path
+from divvy.stack.revisions import read_side
+from divvy.stack.sections import read_cluster
+
+_RESOURCES = "/apis/resource.k8s.io/v1"
+_PENDING = "/api/v1/pods?fieldSelector=status.phase%3DPending"
+_SECONDS = 5.0
+
+
+class View(StrEnum):
+    """How it is shown."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def status(
+    stack: Stack,
+    prometheus: Annotated[
+        str | None,
+        typer.Option(
+            envvar="DIVVY_PROMETHEUS", help="URL of a Prometheus: its firing alerts are shown."
+        ),
+    ] = None,
+    output: Annotated[View, typer.Option("-o", "--output", help="The format.")] = View.TEXT,
+    out: OutFile = None,
+) -> None:
+    """Show what is wrong in the cluster; exit code 0: nothing, 2: something, 1: an error."""
+    cluster = read_cluster(read_side(str(stack_path(stack)), None))
+    with reading(cluster.kubeconfig, cluster.context) as reader:
+        result = _read(reader, cluster, stack)
+    if prometheus is not None:
+        result = replace(result, alerts=tuple(_firing(prometheus)))
+    write(status_json(result) if output is View.JSON else status_text(result), out)
+    raise typer.Exit(CHANGES if result else 0)
+
+
+def _read(reader: ClusterReader, cluster: Cluster, name: str) -> ClusterStatus:
+    """Read a cluster; notes say what this user may not see."""
+    now = datetime.now(UTC)
+    notes: list[str] = []
+    nodes = list(reader.paged("/api/v1/nodes"))
+    slices = _allowed(reader, f"{_RESOURCES}/resourceslices", notes)
+    live = with_claims(map(live_node_of, nodes), claimed_gpus(slices or (), ()), cluster)
+    labels = component_labels(Component.AGENT).items()
+    selector = ",".join(f"{key}%3D{value}" for key, value in labels)
+    path = f"/api/v1/namespaces/{cluster.namespace}/pods?labelSelector={selector}"
+    agents = _allowed(reader, path, notes)
+    result = cluster_status(cluster, name, nodes, live, agents, now)
+    pods = _allowed(reader, _PENDING, notes) or []
+    claims = _allowed(reader, f"{_RESOURCES}/resourceclaims", notes) or []
+    pending = tuple(_pending(cluster, pods, claims, now))
+    return replace(result, pending=pending, notes=tuple(notes))
+
+
+def _allowed(reader: ClusterReader, path: str, notes: list[str]) -> list[dict[str, Any]] | None:
+    try:
+        return list(reader.paged(path))
+    except NotAllowed as refused:
+        notes.append(f"not shown: {refused}")
+        return None
+
+
+def _pending(
+    cluster: Cluster,
+    pods: list[dict[str, Any]],
+    claims: list[dict[str, Any]],
+    now: datetime,
+) -> Iterator[PendingPod]:
+    named = {(each["metadata"]["namespace"], each["metadata"]["name"]): each for each in claims}
+    resources = named_resources(cluster)
+    for raw in pods:
+        pod = live_pod(raw, resources, cluster.names, named, now)
+        if pod is not None:
+            yield PendingPod(pod.pod.full_name, pod.pod.requests, _reason(pod.pod.reason, pod.node))
+
+
+def _reason(reason: str, node: str | None) -> str:
+    """Return the scheduler's first sentence: what follows is of preemption."""
+    if node is not None:
+        return f"is scheduled on {node}, which has not started it yet"
+    return reason.partition(". ")[0] or "the scheduler has not looked at it yet"
+
+
+def _firing(prometheus: str) -> Iterator[Alert]:
+    try:
+        answer = httpx2.get(f"{prometheus.rstrip('/')}/api/v1/alerts", timeout=_SECONDS)
+        answer.raise_for_status()
+        alerts = answer.json()["data"]["alerts"]
+        for alert in alerts:
+            if alert["state"] == "firing" and alert["labels"]["alertname"].startswith("Divvy"):
+                yield _alert(alert)
+    except (httpx2.HTTPError, ValueError, KeyError, TypeError) as error:
+        fail(f"{prometheus} does not tell its alerts: {error!r}; is it the URL of a Prometheus?")
+
+
+def _alert(raw: Mapping[str, Any]) -> Alert:
+    summary = printable(raw.get("annotations", {}).get("summary", ""))
+    return Alert(printable(raw["labels"]["alertname"]), summary, printable(raw["activeAt"]))

@@ -1,0 +1,49 @@
+"""What the API says of a node and its agent beside GPUs: whether they run, and why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from divvy.model.problems import printable
+
+_READY = "Ready"
+
+
+def not_ready(node: Mapping[str, Any]) -> str:
+    """Say why a node is not ready and since when, "" where it is: ``NotReady since …: …``."""
+    status = node.get("status") or {}
+    condition = next(
+        (each for each in status.get("conditions") or () if each.get("type") == _READY), None
+    )
+    if condition is None or condition.get("status") == "True":
+        return ""
+    since = condition.get("lastTransitionTime") or "an unknown time"
+    return printable(f"NotReady since {since}: {_reason(condition)}")
+
+
+def is_cordoned(node: Mapping[str, Any]) -> bool:
+    """Return whether the scheduler puts no new pods on a node."""
+    return bool((node.get("spec") or {}).get("unschedulable"))
+
+
+def not_running(pod: Mapping[str, Any]) -> str:
+    """Say why an agent's pod does not run or is not ready, "" where it is."""
+    status = pod.get("status") or {}
+    if pod["metadata"].get("deletionTimestamp"):
+        return "is being deleted"
+    for container in status.get("containerStatuses") or ():
+        waiting = (container.get("state") or {}).get("waiting")
+        if waiting:
+            return printable(_reason(waiting))
+    if status.get("phase") != "Running":
+        return printable(_reason(status) if status.get("reason") else f"is {status.get('phase')}")
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == _READY and condition.get("status") != "True":
+            return "is not ready"
+    return ""
+
+
+def _reason(value: Mapping[str, Any]) -> str:
+    reason, message = value.get("reason") or "", " ".join(str(value.get("message") or "").split())
+    return f"{reason}: {message}" if reason and message else reason or message or "no reason given"
