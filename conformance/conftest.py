@@ -40,7 +40,7 @@ from conformance.fixtures import (  # noqa: F401 (pytest finds fixtures here)
     target,
 )
 from conformance.not_made import Missed, NotApplicable
-from conformance.options import add_options
+from conformance.options import add_options, given
 from conformance.promise import NO_POOL, NodePromise, claim_promises
 from conformance.report.progress import Progress
 from conformance.report.report import Record, Report
@@ -83,17 +83,23 @@ def pytest_configure(config: pytest.Config) -> None:
         for name in ("divvy-select", "divvy-pool", "divvy-nodes")
         if (value := config.getoption(f"--{name}")) is not None
     )
+    told: dict[str, Any] = {
+        "only": only,
+        "options": given(config),
+        "strict": config.getoption("--divvy-strict"),
+        "require": config.getoption("--divvy-require"),
+    }
     if config.getoption("--bare"):
         host = open_host(config)
         config.stash[HOST] = host
         config.stash[_SIMULATED] = host.simulated
-        config.stash[_REPORT] = Report(host.describe(), only=only)
+        config.stash[_REPORT] = Report(host.describe(), **told)
     else:
         under_test = open_cluster(config)
         config.stash[CLUSTER] = under_test
         config.stash[_LIFE] = NodeLife(under_test.api)
         config.stash[_SIMULATED] = under_test.simulated
-        config.stash[_REPORT] = Report(under_test.describe(), only=only)
+        config.stash[_REPORT] = Report(under_test.describe(), **told)
     if config.getoption("--divvy-progress"):
         config.stash[_PROGRESS] = Progress()
         config.pluginmanager.register(config.stash[_PROGRESS])

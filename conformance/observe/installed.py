@@ -11,7 +11,11 @@ from functools import cached_property
 from typing import Any
 
 from lightkube import ApiError
-from lightkube.generic_resource import create_global_resource, create_namespaced_resource
+from lightkube.generic_resource import (
+    create_global_resource,
+    create_namespaced_resource,
+    get_generic_resource,
+)
 
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.pod_watch import Pod
@@ -198,8 +202,10 @@ class Installation:
 
 
 def _kind(rendered: Mapping[str, Any]) -> Any:
-    group, _, version = rendered["apiVersion"].rpartition("/")
     kind = rendered["kind"]
+    if (known := get_generic_resource(rendered["apiVersion"], kind)) is not None:
+        return known
+    group, _, version = rendered["apiVersion"].rpartition("/")
     lower = kind.lower()
     plural = f"{lower[:-1]}ies" if lower.endswith("y") else f"{lower}s"
     plural = f"{lower}es" if lower.endswith("s") else plural
