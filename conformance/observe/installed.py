@@ -19,11 +19,11 @@ from lightkube.generic_resource import (
 
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.pod_watch import Pod
+from conformance.cluster.running_images import images_by_node
 from conformance.evidence import Verdict
 from conformance.not_made import not_applicable, not_made
 from conformance.observe.owned_fields import differences
 from conformance.observe.rollout import not_rolled_out
-from conformance.observe.running_images import images_by_node
 from divvy.image.build import input_digest
 from divvy.model import PluginImage, canonical_json, generation
 from divvy.model.contract import AGENT, CONFIG_MAP, Component, component_of
