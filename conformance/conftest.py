@@ -12,7 +12,7 @@ import pytest
 
 from conformance.bare.host import HOST, open_host
 from conformance.catalogue import CATALOGUE, EVERY, Check
-from conformance.cluster.cluster_under_test import CLUSTER, open_cluster
+from conformance.cluster.cluster_under_test import CLUSTER, CommandFailed, open_cluster
 from conformance.cluster.node_life import NodeLife
 from conformance.evidence import Evidence, sentence
 from conformance.fixtures import (  # noqa: F401 (pytest finds fixtures here)
@@ -40,7 +40,7 @@ from conformance.fixtures import (  # noqa: F401 (pytest finds fixtures here)
     target,
 )
 from conformance.not_made import Missed, NotApplicable
-from conformance.options import add_options
+from conformance.options import add_options, given
 from conformance.promise import NO_POOL, NodePromise, claim_promises
 from conformance.report.progress import Progress
 from conformance.report.report import Record, Report
@@ -83,17 +83,23 @@ def pytest_configure(config: pytest.Config) -> None:
         for name in ("divvy-select", "divvy-pool", "divvy-nodes")
         if (value := config.getoption(f"--{name}")) is not None
     )
+    told: dict[str, Any] = {
+        "only": only,
+        "options": given(config),
+        "strict": config.getoption("--divvy-strict"),
+        "require": config.getoption("--divvy-require"),
+    }
     if config.getoption("--bare"):
         host = open_host(config)
         config.stash[HOST] = host
         config.stash[_SIMULATED] = host.simulated
-        config.stash[_REPORT] = Report(host.describe(), only=only)
+        config.stash[_REPORT] = Report(host.describe(), **told)
     else:
         under_test = open_cluster(config)
         config.stash[CLUSTER] = under_test
         config.stash[_LIFE] = NodeLife(under_test.api)
         config.stash[_SIMULATED] = under_test.simulated
-        config.stash[_REPORT] = Report(under_test.describe(), only=only)
+        config.stash[_REPORT] = Report(under_test.describe(), **told)
     if config.getoption("--divvy-progress"):
         config.stash[_PROGRESS] = Progress()
         config.pluginmanager.register(config.stash[_PROGRESS])
@@ -209,7 +215,8 @@ def _what_came(
             return "skipped", _SHOWS_NOTHING, "not applicable"
         return "passed", "", None
     if outcome.failed:
-        gone = _gone(item)
+        fell_silent = isinstance(getattr(call.excinfo, "value", None), CommandFailed)
+        gone = _gone(item, wait=fell_silent)
         return ("skipped", gone, "not made") if gone else ("failed", said, None)
     applies = call.excinfo is None or not call.excinfo.errisinstance(NotApplicable)
     missed = item.stash.get(_MISSED, None) or ("not made" if applies else "not applicable")
@@ -223,7 +230,7 @@ def _node_of(item: pytest.Item) -> NodePromise | None:
     return node if isinstance(node, NodePromise) else None
 
 
-def _gone(item: pytest.Item) -> str:
+def _gone(item: pytest.Item, *, wait: bool) -> str:
     """Say that a node has left or died since the run began; else "".
 
     Whatever failed there since shows nothing.
@@ -231,7 +238,7 @@ def _gone(item: pytest.Item) -> str:
     node = _node_of(item)
     if node is None:
         return ""
-    return item.config.stash[_LIFE].ended(node.name)
+    return item.config.stash[_LIFE].ended(node.name, wait=wait)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

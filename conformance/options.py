@@ -24,6 +24,8 @@ def add_options(parser: pytest.Parser) -> None:
         help="Restart agents and kubelets, change profiles, break simulated GPUs.",
     )
     add("--no-exec", action="store_true", help="Do not enter the agent's pods.")
+    add("--divvy-strict", action="store_true", help="A recommendation fails the run, too.")
+    add("--divvy-require", action="store_true", help="What must hold has to be checked.")
     add("--bare", action="store_true", help="Check a host without Kubernetes.")
     add("--bare-host", default="local://", help="The host for --bare, as testinfra names it.")
     add("--driver-root", default=None, help="Where the driver is, for --bare.")
@@ -35,3 +37,19 @@ def add_options(parser: pytest.Parser) -> None:
     )
     add("--divvy-progress", action="store_true", help="One line per check.")
     add("--divvy-report", default=None, help="Folder for the reports.")  # fmt: skip
+
+
+def given(config: pytest.Config) -> tuple[str, ...]:
+    """Return the options that say what is checked and how, as they were given."""
+    names = (
+        "divvy-pool", "divvy-nodes", "divvy-select", "workload-image", "vector-add-image",
+        "gpu-burn-image", "exclusive", "disruptive", "no-exec", "divvy-strict",
+        "divvy-require", "bare",
+    )  # fmt: skip
+    options = []
+    for name in names:
+        value = config.getoption(f"--{name}")
+        if value is not None and value is not False:
+            shown = f"--{name.removeprefix('divvy-')}"
+            options.append(shown if value is True else f"{shown}={value}")
+    return tuple(options)

@@ -17,6 +17,7 @@ import pytest
 import testinfra
 
 from conformance.image import compile_workloads
+from conformance.tested_versions import program_versions
 from divvy.image.build import BuildFailed
 from divvy.model import model_of_product
 from divvy.stack.errors import StackError
@@ -119,7 +120,12 @@ class BareHost:
             "driver": self.driver,
             "simulated": self.simulated,
         }
-        return {"stack": self.name, "image": "", "nodes": [node]}
+        return {
+            "stack": self.name,
+            "image": "",
+            "divvy": program_versions(),
+            "nodes": [node],
+        }
 
 
 HOST = pytest.StashKey[BareHost]()

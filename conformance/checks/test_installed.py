@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from conformance.catalogue import check
+from conformance.cluster.running_images import rolled_out_to
 from conformance.evidence import Evidence
 from conformance.fixtures import FreshStatuses
 from conformance.observe.installed import Installation, Part
-from conformance.observe.running_images import rolled_out_to
 from conformance.promise import NodePromise
 
 

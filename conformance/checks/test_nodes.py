@@ -13,6 +13,7 @@ from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.evidence import Evidence
 from conformance.fixtures import DriverLooks, FreshStatuses
 from conformance.not_made import not_applicable, not_made
+from conformance.observe.compute_mode import all_default, compute_modes
 from conformance.observe.fabric import fabric_is_up, read_fabric
 from conformance.observe.feature_labels import judge_labels
 from conformance.observe.gpu_memory_errors import memory_errors, memory_is_sound
@@ -177,6 +178,28 @@ def test_gpus_behind_switches_are_in_their_fabric(
         return
     evidence.add(json.dumps(fabric, indent=1))
     evidence.require(*fabric_is_up(fabric))
+
+
+@check("NODE-09")
+@pytest.mark.enters
+def test_several_processes_may_use_each_gpu(
+    target: ClusterUnderTest, node: NodePromise, evidence: Evidence
+) -> None:
+    modes = compute_modes(target, node.name)
+    if modes is None:
+        evidence.require("an agent on the node", "no agent on the node")
+        return
+    evidence.add(json.dumps(modes, indent=1))
+    evidence.require(*all_default(modes))
+
+
+@check("NODE-10")
+def test_users_pods_are_scheduled_on_the_node(
+    target: ClusterUnderTest, node: NodePromise, evidence: Evidence
+) -> None:
+    cordoned = target.live(node.name)["spec"].get("unschedulable")
+    evidence.require("schedulable", "cordoned: no new pod is put there" if cordoned
+                     else "schedulable")  # fmt: skip
 
 
 @check("PLUG-01")

@@ -16,8 +16,10 @@ from conformance.fixtures import Fills, Probes, Releases
 from conformance.not_made import not_applicable
 from conformance.observe.holders import require_free, require_idle
 from conformance.observe.identities import visible_devices
+from conformance.observe.kubelet_plugins import only_ours, read_plugins
 from conformance.observe.numa import hints_are_right, read_numa
 from conformance.observe.other_offers import ResourceSlice, other_offers
+from conformance.observe.runtime import driver_devices
 from conformance.promise import DevicePromise, NodePromise
 
 _FIELD = ".resources."
@@ -139,3 +141,17 @@ def test_the_kubelet_knows_the_numa_node_of_every_device(
     evidence.add(f"by the kubelet: {json.dumps(numa.hints)}")
     devices = sum(one.gpu is not None for one in node.plan.devices)
     evidence.require(*hints_are_right(numa, devices))
+
+
+@check("PLUG-12")
+@pytest.mark.enters
+def test_no_other_device_plugin_serves_the_gpus(
+    target: ClusterUnderTest, node: NodePromise, evidence: Evidence
+) -> None:
+    plugins, devices = read_plugins(target, node.name), driver_devices(target, node.name)
+    if plugins is None or devices is None:
+        evidence.require("an agent on the node", "no agent on the node")
+        return
+    evidence.add(f"sockets: {', '.join(plugins.sockets)}")
+    resources = {one.resource for one in target.devices_of(node)}
+    evidence.require(*only_ours(plugins, resources, devices))

@@ -20,6 +20,7 @@ from conformance.cluster.api import Api, Node
 from conformance.cluster.namespaces import clear_leftovers
 from conformance.cluster.node_life import not_ready
 from conformance.cluster.pod_watch import Pod
+from conformance.cluster.running_images import images_by_node
 from conformance.image import build_as
 from conformance.promise import (
     ClaimPromise,
@@ -28,6 +29,12 @@ from conformance.promise import (
     claim_promises,
     device_promises,
     node_promises,
+)
+from conformance.tested_versions import (
+    git_revision,
+    node_versions,
+    program_versions,
+    server_version,
 )
 from divvy.image.build import BuildFailed
 from divvy.kube.errors import KubeconfigError
@@ -69,7 +76,8 @@ class ClusterUnderTest:
 
     ``all_nodes`` are the cluster's nodes when the run began; ``pool`` limits the checks to one.
     ``reported`` is what the agents said then; ``image`` has the workloads, ``no_image`` says why
-    there is none; ``drivers`` says of nodes whether a pod found the simulated driver there.
+    there is none; ``drivers`` says of nodes whether a pod found the simulated driver there;
+    ``versions`` and ``node_versions`` are of everything that was tested.
     """
 
     stack: str
@@ -83,6 +91,8 @@ class ClusterUnderTest:
     image: str | None
     no_image: str
     kubeconfig: str | None
+    versions: Mapping[str, Any] = field(default_factory=dict)
+    node_versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     devices: list[DevicePromise] = field(init=False)
     drivers: dict[str, bool] = field(default_factory=dict)
 
@@ -217,9 +227,10 @@ class ClusterUnderTest:
                     "model": node.plan.gpus[0].model.name if node.plan.gpus else "unknown",
                     "driver": self.reported.get(node.name, {}).get("driver", ""),
                     "simulated": self.is_simulated(node.name),
+                    **self.node_versions.get(node.name, {}),
                 }
             )
-        return {"stack": self.stack, "image": self.image or "", "nodes": nodes}
+        return {"stack": self.stack, "image": self.image or "", **self.versions, "nodes": nodes}
 
 
 CLUSTER = pytest.StashKey[ClusterUnderTest]()
@@ -230,7 +241,8 @@ def open_cluster(config: pytest.Config) -> ClusterUnderTest:
     file = config.getoption("--divvy-file")
     name = config.getoption("--divvy-stack")
     try:
-        document = read_document(read_stack(None if file else name, Path(file) if file else None))
+        source = read_stack(None if file else name, Path(file) if file else None)
+        document = read_document(source)
     except StackError as problem:
         raise pytest.UsageError(str(problem)) from None
     cluster = document.cluster
@@ -239,6 +251,7 @@ def open_cluster(config: pytest.Config) -> ClusterUnderTest:
         api = Api(Client(cluster_config(kubeconfig, cluster.context)))
         clear_leftovers(api)
         live = api.find(Node)
+        images = images_by_node(api.find_known(Pod, namespace=cluster.namespace))
     except (KubeconfigError, ConfigError, LoadResourceError) as problem:
         raise pytest.UsageError(f"no usable kubeconfig: {problem}") from None
     except ApiError as problem:
@@ -257,9 +270,51 @@ def open_cluster(config: pytest.Config) -> ClusterUnderTest:
         for node in live
     }
     image, no_image = _workload_image(config.getoption("--workload-image"), cluster.plugin.image)
+    versions = {
+        "divvy": program_versions(),
+        "stackFile": _stack_file(source, document),
+        "kubernetes": server_version(kubeconfig, cluster.context),
+    }
+    of_nodes = {
+        node["metadata"]["name"]: {
+            **node_versions(node),
+            **_agent_of(images, reported, node["metadata"]["name"]),
+        }
+        for node in live
+    }
     return ClusterUnderTest(
-        name, document, api, promises, nodes, unready, reported, pool, image, no_image, kubeconfig
+        name,
+        document,
+        api,
+        promises,
+        nodes,
+        unready,
+        reported,
+        pool,
+        image,
+        no_image,
+        kubeconfig,
+        versions,
+        of_nodes,
     )
+
+
+def _stack_file(source: Any, document: ClusterDocument) -> dict[str, str]:
+    revision = git_revision(Path(source.source).resolve())
+    own = {"generation": generation(canonical_json(document.value))}
+    return {**own, **({"revision": revision} if revision else {})}
+
+
+def _agent_of(
+    images: Mapping[str, Mapping[str, tuple[str, str]]],
+    reported: Mapping[str, Mapping[str, Any]],
+    node: str,
+) -> dict[str, str]:
+    """Return which image the agent of a node runs, and from which sources it was built."""
+    named, digest = images.get(node, {}).get(Component.AGENT, ("", ""))
+    agent = {"agentImage": named, "agentDigest": digest}
+    agent["agentBuild"] = str(reported.get(node, {}).get("build") or "")
+    return {name: text for name, text in agent.items() if text}
 
 
 def _workload_image(given: str | None, agents: PluginImage | None) -> tuple[str | None, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import httpx2
@@ -37,16 +38,19 @@ class NodeLife:
     """Looks again at nodes on which something failed.
 
     A node that has just died counts as Ready for a while: whether its kubelet still renews its
-    lease tells.
+    lease tells. The newest lease of all nodes is the clock: ours may be another.
     """
 
     api: Api
     silent_seconds: float = _SILENT_SECONDS
     _alive: dict[str, float] = field(default_factory=dict)
-    _silent: dict[str, str] = field(default_factory=dict)
 
-    def ended(self, name: str) -> str:
-        """Say how a node has left or died since the run began, "" while it lives."""
+    def ended(self, name: str, *, wait: bool) -> str:
+        """Say how a node has left or died since the run began, "" while it lives.
+
+        With ``wait``, for a failure that a node's death explains, the kubelet's next sign of life
+        is waited for.
+        """
         try:
             node = self.api.get(Node, name)
         except ApiError as problem:
@@ -58,31 +62,39 @@ class NodeLife:
             return f"{name} has left the cluster during the run"
         if why := not_ready(node):
             return f"{why} (since the run began)"
-        if time.monotonic() - self._alive.get(name, float("-inf")) < _KNOWN_SECONDS:
-            return ""
-        if self._renews(name):
-            self._alive[name] = time.monotonic()
-            return ""
-        return f"{name} is dying or cut off: its kubelet has stopped renewing its lease"
+        if self._is_silent(name) or (wait and not self._renews(name)):
+            return f"{name} is dying or cut off: its kubelet has stopped renewing its lease"
+        return ""
+
+    def _is_silent(self, name: str) -> bool:
+        """Return whether a kubelet is behind all others; False where no lease can be read."""
+        own = self._renewals(name).get(name)
+        if own is None:
+            return False
+        newest = max(self._renewals().values(), default=own)
+        return (newest - own).total_seconds() > self.silent_seconds
 
     def _renews(self, name: str) -> bool:
         """Wait for the kubelet's next sign of life; True where none can be read."""
-        first = self._silent.get(name) or self._renewed(name)
-        if not first:
+        if time.monotonic() - self._alive.get(name, float("-inf")) < _KNOWN_SECONDS:
             return True
-        deadline = time.monotonic() + (0 if name in self._silent else self.silent_seconds)
-        while True:
-            if self._renewed(name) != first:
-                self._silent.pop(name, None)
-                return True
+        first = self._renewals(name).get(name)
+        deadline = time.monotonic() + self.silent_seconds
+        while first is not None and self._renewals(name).get(name) == first:
             if time.monotonic() > deadline:
-                self._silent[name] = first
                 return False
             time.sleep(1)
+        self._alive[name] = time.monotonic()
+        return True
 
-    def _renewed(self, name: str) -> str:
+    def _renewals(self, name: str | None = None) -> Mapping[str, datetime]:
+        """Return when each kubelet has renewed its lease, or that of one node."""
         try:
-            lease = self.api.get(Lease, name, _LEASES)
+            if name is None:
+                leases = self.api.find(Lease, namespace=_LEASES)
+            else:
+                leases = [self.api.get(Lease, name, _LEASES)]
         except (ApiError, httpx2.HTTPError):
-            return ""
-        return str(lease["spec"].get("renewTime") or "")
+            return {}
+        times = ((one["metadata"]["name"], one["spec"].get("renewTime")) for one in leases)
+        return {name: datetime.fromisoformat(text) for name, text in times if text}

@@ -11,15 +11,19 @@ from functools import cached_property
 from typing import Any
 
 from lightkube import ApiError
-from lightkube.generic_resource import create_global_resource, create_namespaced_resource
+from lightkube.generic_resource import (
+    create_global_resource,
+    create_namespaced_resource,
+    get_generic_resource,
+)
 
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.pod_watch import Pod
+from conformance.cluster.running_images import images_by_node
 from conformance.evidence import Verdict
 from conformance.not_made import not_applicable, not_made
 from conformance.observe.owned_fields import differences
 from conformance.observe.rollout import not_rolled_out
-from conformance.observe.running_images import images_by_node
 from divvy.image.build import input_digest
 from divvy.model import PluginImage, canonical_json, generation
 from divvy.model.contract import AGENT, CONFIG_MAP, Component, component_of
@@ -198,8 +202,10 @@ class Installation:
 
 
 def _kind(rendered: Mapping[str, Any]) -> Any:
-    group, _, version = rendered["apiVersion"].rpartition("/")
     kind = rendered["kind"]
+    if (known := get_generic_resource(rendered["apiVersion"], kind)) is not None:
+        return known
+    group, _, version = rendered["apiVersion"].rpartition("/")
     lower = kind.lower()
     plural = f"{lower[:-1]}ies" if lower.endswith("y") else f"{lower}s"
     plural = f"{lower}es" if lower.endswith("s") else plural

@@ -11,6 +11,8 @@ from divvy.model import parse_count
 from divvy.model.resource_names import VENDOR
 
 ResourceSlice = create_global_resource("resource.k8s.io", "v1", "ResourceSlice", "resourceslices")
+# DRA drivers of NVIDIA's GPUs that do not have NVIDIA's name in theirs.
+_DRIVERS = ("hami-core-gpu.project-hami.io",)
 # Resources that share NVIDIA's GPUs: HAMi, Volcano, Alibaba Cloud, Tencent's gpu-manager, Run:ai.
 _SHARERS = (
     "volcano.sh/vgpu-",
@@ -33,7 +35,7 @@ def other_offers(
         str(one["spec"].get("driver"))
         for one in slices
         if one["spec"].get("nodeName") == node
-        and VENDOR in str(one["spec"].get("driver"))
+        and (VENDOR in (name := str(one["spec"].get("driver"))) or name in _DRIVERS)
         and any(_is_gpu(device) for device in one["spec"].get("devices") or [])
     }
     resources = [

@@ -18,7 +18,7 @@ _KEYS = {
     "ports": "name",
 }
 _QUANTITIES = ("requests", "limits", "sizeLimit")
-_LONGEST = 80
+_LONGEST = 120
 
 
 def differences(owned: Any, live: Any, path: str = "") -> Iterator[str]:

@@ -26,8 +26,9 @@ DISCLAIMER = "SIMULATED GPUs: no CUDA hardware was exercised; this is not a hard
 # What each result says, for a reader who has not read the documents.
 MEANING = {
     "success": "Everything that such a cluster can have was checked on hardware, and holds.",
-    "partial": "Nothing that must hold failed; something was not checked, is simulated, or is a "
-    "recommendation that does not hold.",
+    "partial": "Nothing failed; something was not checked, or is simulated.",
+    "warning": "Everything that must hold does, as far as it was checked; a recommendation does "
+    "not hold.",
     "failure": "Something that must hold does not.",
     "nothing checked": "No check could be made; the reasons are below.",
 }
@@ -63,12 +64,17 @@ class Record:
 class Report:
     """All records of a run, and what it ran against.
 
-    ``only`` are the options that kept the run to a part of the checks or of the nodes.
+    ``only`` are the options that kept the run to a part of the checks or of the nodes, ``options``
+    all that were given. With ``strict`` a recommendation that does not hold is a failure; with
+    ``require`` what must hold has to be checked.
     """
 
     target: Mapping[str, Any]
     records: list[Record] = field(default_factory=list)
     only: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    strict: bool = False
+    require: bool = False
     began: float = field(default_factory=time.time)
     ended: float = 0.0
 
@@ -97,17 +103,20 @@ class Report:
 
     @property
     def result(self) -> str:
-        """Return success, partial (skipped or simulated), failure, or nothing checked."""
+        """Return the word for the whole run: a key of MEANING."""
         counts = self.counts
         if not self.target["nodes"] or not (counts["passed"] or counts["failed"]):
             return "nothing checked"
-        if any(
-            record.status == "failed" and record.check.level == "MUST" for record in self.records
-        ):
+        if any(self.counts_as_failure(record) for record in self.records):
             return "failure"
+        if counts["failed"]:
+            return "warning"
         missed = any(record.missed in ("option", "not made") for record in self.records)
-        is_partial = missed or self.only or counts["failed"] or self.mode != "hardware"
-        return "partial" if is_partial else "success"
+        return "partial" if missed or self.only or self.mode != "hardware" else "success"
+
+    def counts_as_failure(self, record: Record) -> bool:
+        """Return whether a check's failure is one of the run."""
+        return record.status == "failed" and (self.strict or record.check.level == "MUST")
 
     def write(self, folder: Path) -> None:
         """Write report.yaml, junit.xml, ctrf.json and report.html."""
@@ -130,6 +139,7 @@ class Report:
             "began": _time(self.began),
             "ended": _time(self.ended),
             **({"only": list(self.only)} if self.only else {}),
+            "options": list(self.options),
             "environment": dict(self.target),
             "statistics": {
                 **{name: counts[name] for name in ("passed", "failed", "skipped")},
@@ -166,13 +176,13 @@ class Report:
 
     def junit(self) -> str:
         """Render JUnit XML."""
-        counts = self.counts
         suite = ElementTree.Element(
             "testsuite",
             name=f"divvy {'(SIMULATED) ' if self.simulated else ''}{self.target['stack']}",
             tests=str(len(self.records)),
-            failures=str(counts["failed"]),
-            skipped=str(counts["skipped"]),
+            failures=str(sum(self.counts_as_failure(record) for record in self.records)),
+            errors=str(len(self.open) if self.require else 0),
+            skipped=str(sum(self._is_skipped(record) for record in self.records)),
             time=f"{self.ended - self.began:.2f}",
         )
         for record in self.records:
@@ -183,12 +193,31 @@ class Report:
                 name=f"{record.check.title} [{record.case}]",
                 time=f"{record.seconds:.2f}",
             )
-            if record.status == "failed":
-                failure = ElementTree.SubElement(case, "failure", message=_xml(record.reason))
-                failure.text = _xml("\n".join(record.evidence.details))
-            elif record.status == "skipped":
-                ElementTree.SubElement(case, "skipped", message=_xml(record.reason))
+            properties = ElementTree.SubElement(case, "properties")
+            ElementTree.SubElement(properties, "property", name="level", value=record.check.level)
+            self._add_outcome(case, record)
         return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)
+
+    def _is_skipped(self, record: Record) -> bool:
+        if record.status == "failed":
+            return not self.counts_as_failure(record)
+        return record.status == "skipped" and not (self.require and record.is_open)
+
+    def _add_outcome(self, case: ElementTree.Element, record: Record) -> None:
+        """Say how a case ended, so that whoever reads it comes to the command's exit code."""
+        reason, details = record.reason, "\n".join(record.evidence.details)
+        if self.counts_as_failure(record):
+            element = ElementTree.SubElement(case, "failure", type=record.check.level)
+        elif record.status == "failed":
+            element = ElementTree.SubElement(case, "skipped")
+            reason = f"a recommendation does not hold: {reason}"
+        elif record.status == "skipped":
+            kind = "error" if self.require and record.is_open else "skipped"
+            element, details = ElementTree.SubElement(case, kind), ""
+        else:
+            return
+        element.set("message", _xml(reason))
+        element.text = _xml(details) or None
 
     def ctrf(self) -> dict[str, Any]:
         """Render the Common Test Report Format."""

@@ -75,6 +75,10 @@ _Require = Annotated[
     bool,
     typer.Option("--require", help="Exit 3 if a MUST check could not be made: for CI."),
 ]
+_Strict = Annotated[
+    bool,
+    typer.Option("--strict", help="Exit 1 if a recommendation (SHOULD) does not hold, too."),
+]
 _Baseline = Annotated[
     Path | None, typer.Option("--baseline", help="An earlier report.yaml to compare with.")
 ]
@@ -99,11 +103,13 @@ def verify(
     gpu_burn_image: _Burn = None,
     out: _Out = Path("out/conformance"),
     require: _Require = False,
+    strict: _Strict = False,
     baseline: _Baseline = None,
 ) -> None:
-    """Check the live cluster; exit 0: success or partial, 1: failure, 2: nothing was checked.
+    """Check the live cluster; exit 1: something that must hold does not, 2: nothing was checked.
 
-    With --require, exit 3: something that must hold could not be checked.
+    Exit 0: success, partial (nothing wrong, not everything checked) or warning (a recommendation
+    does not hold: 1 with --strict). With --require, exit 3: what must hold could not be checked.
     """
     if not bare and (host or driver_root or workloads):
         fail("--host, --driver-root and --workloads are for --bare")
@@ -135,6 +141,8 @@ def verify(
         ("--exclusive", exclusive),
         ("--disruptive", disruptive),
         ("--no-exec", no_exec),
+        ("--divvy-strict", strict),
+        ("--divvy-require", require),
     ):
         arguments += [flag] if given else []
     ended, refusal = _run_suite([f"--divvy-report={out.resolve()}", *arguments])

@@ -9,7 +9,13 @@ from typing import Any
 from rich.text import Text
 
 _COLUMNS = 79
-_COLOUR = {"success": "green", "partial": "yellow", "failure": "red", "nothing checked": "red"}
+_COLOUR = {
+    "success": "green",
+    "partial": "yellow",
+    "warning": "yellow",
+    "failure": "red",
+    "nothing checked": "red",
+}
 
 
 def summary_lines(report: Mapping[str, Any]) -> Iterator[Text]:

@@ -50,7 +50,7 @@ def report(*records: Record, simulated: bool = False) -> Report:
         ([record("passed"), record("skipped", missed="not made")], "partial"),
         # What such a cluster cannot have is missed by nobody: success can be reached.
         ([record("passed"), record("skipped", missed="not applicable")], "success"),
-        ([record("passed"), record("failed", SHOULD)], "partial"),
+        ([record("passed"), record("failed", SHOULD)], "warning"),
         ([record("passed"), record("failed")], "failure"),
         ([record("skipped", reason="needs hardware")], "nothing checked"),
         ([], "nothing checked"),
@@ -58,6 +58,31 @@ def report(*records: Record, simulated: bool = False) -> Report:
 )
 def test_result(records: list[Record], result: str) -> None:
     assert report(*records).result == result
+
+
+def test_a_recommendation_fails_a_strict_run_alone() -> None:
+    """JUnit's reader and the exit code's come to the same."""
+    lax, strict = (
+        Report(report().target, [record("passed"), record("failed", SHOULD)], strict=strict)
+        for strict in (False, True)
+    )
+    assert (lax.result, strict.result) == ("warning", "failure")
+    loose, hard = (ElementTree.fromstring(one.junit()) for one in (lax, strict))
+    assert (loose.attrib["failures"], loose.attrib["skipped"]) == ("0", "1")
+    skipped = loose[1].find("skipped")
+    assert skipped is not None
+    assert skipped.attrib["message"].startswith("a recommendation does not hold")
+    assert (hard.attrib["failures"], hard.attrib["skipped"]) == ("1", "0")
+    assert loose[1].find("properties/property[@value='SHOULD']") is not None
+
+
+def test_what_must_be_checked_and_was_not_is_an_error_of_a_run_that_requires_it() -> None:
+    records = [record("passed"), record("skipped", reason="held", missed="not made")]
+    lax, required = (Report(report().target, records, require=require) for require in (False, True))
+    assert ElementTree.fromstring(lax.junit()).attrib["errors"] == "0"
+    suite = ElementTree.fromstring(required.junit())
+    assert (suite.attrib["errors"], suite.attrib["skipped"]) == ("1", "0")
+    assert suite[1].find("error") is not None
 
 
 def test_what_is_simulated_is_never_a_success() -> None:
@@ -173,7 +198,7 @@ def test_colours_of_a_log_spoil_no_report(tmp_path: Path) -> None:
     found.records[0].evidence.actual = coloured
     found.write(tmp_path)
     suite = ElementTree.parse(tmp_path / "junit.xml").getroot()
-    assert "GPU 0: FAULTY" in str(suite[0][0].text)
+    assert "GPU 0: FAULTY" in str(suite[0].findtext("failure"))
     document = yaml.safe_load((tmp_path / "report.yaml").read_text())
     assert coloured in document["checks"][0]["evidence"]
     for line in summary_lines(document):

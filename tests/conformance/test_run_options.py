@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from conformance import conftest
-from conformance.cluster.cluster_under_test import CLUSTER
+from conformance.cluster.node_life import Lease, NodeLife
 from conformance.report.report import Report
 from divvy.cli.main import app
 from tests.conformance.fake_api import refusal
@@ -62,13 +62,18 @@ def test_a_run_that_ended_early_has_no_report(tmp_path: Path, status: int, writt
     assert (tmp_path / "report.yaml").exists() == written
 
 
+READY = {"conditions": [{"type": "Ready", "status": "True"}]}
+
+
 class Leaving:
     """An API server whose node leaves."""
 
     def __init__(self, node: Any) -> None:
         self.node = node
 
-    def live(self, _name: str) -> Any:
+    def get(self, kind: Any, _name: str, _namespace: str | None = None) -> Any:
+        if kind is Lease:
+            raise refusal(403, "no such right")
         if isinstance(self.node, Exception):
             raise self.node
         return self.node
@@ -78,15 +83,15 @@ class Leaving:
     ("node", "left"),
     [
         (refusal(404, "not found"), True),
-        ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, True),
-        ({"metadata": {}}, False),
+        ({"metadata": {"name": "n1", "deletionTimestamp": "now"}}, True),
+        ({"metadata": {"name": "n1"}, "status": READY}, False),
         (refusal(500, "etcd"), False),
     ],
 )
 def test_what_fails_on_a_node_that_has_left_shows_nothing(node: Any, left: bool) -> None:
     (promise,) = promised(STACK, live("n1"))
     stash: Any = pytest.Stash()
-    stash[CLUSTER] = Leaving(node)
+    stash[conftest._LIFE] = NodeLife(Leaving(node))  # type: ignore[arg-type]
     params = {"node": promise}
     item: Any = SimpleNamespace(
         config=SimpleNamespace(stash=stash), callspec=SimpleNamespace(params=params), stash=stash

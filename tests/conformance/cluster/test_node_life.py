@@ -6,48 +6,57 @@ from conformance.cluster.node_life import Lease, NodeLife
 from tests.conformance.fake_api import refusal
 
 
-class Nodes:
-    """An API server with one node and its lease."""
+def lease(name: str, second: int) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name},
+        "spec": {"renewTime": f"2026-01-01T00:00:{second:02}.000000Z"},
+    }
 
-    def __init__(self, ready: str = "True", renewals: tuple[str, ...] = ("1",)) -> None:
+
+class Nodes:
+    """An API server with two nodes and their leases; ``renewals`` are those of the first."""
+
+    def __init__(self, ready: str = "True", renewals: tuple[int, ...] = (1,), other: int = 1):
         conditions = [{"type": "Ready", "status": ready, "message": "kubelet stopped posting"}]
         self.node: dict[str, Any] | None = {
             "metadata": {"name": "n"},
             "status": {"conditions": conditions},
         }
         self.renewals = list(renewals)
+        self.other = other
 
     def get(self, kind: Any, _name: str, _namespace: str | None = None) -> Any:
         if kind is Lease:
-            time = self.renewals.pop(0) if len(self.renewals) > 1 else self.renewals[0]
-            return {"spec": {"renewTime": time}}
+            second = self.renewals.pop(0) if len(self.renewals) > 1 else self.renewals[0]
+            return lease("n", second)
         if self.node is None:
             raise refusal(404, "not found")
         return self.node
 
+    def find(self, *_: Any, **__: Any) -> list[Any]:
+        return [lease("n", self.renewals[0]), lease("m", self.other)]
 
-def life(nodes: Nodes) -> NodeLife:
-    return NodeLife(nodes, silent_seconds=1)  # type: ignore[arg-type]
+
+def life(nodes: Nodes, silent_seconds: float = 1) -> NodeLife:
+    return NodeLife(nodes, silent_seconds)  # type: ignore[arg-type]
 
 
 def test_a_node_whose_kubelet_renews_its_lease_lives() -> None:
-    assert life(Nodes(renewals=("1", "1", "2"))).ended("n") == ""
+    assert life(Nodes(renewals=(1, 1, 1, 2))).ended("n", wait=True) == ""
+    assert life(Nodes()).ended("n", wait=False) == ""
 
 
 def test_a_node_within_its_grace_period_is_dying() -> None:
-    nodes = Nodes()
-    looked = life(nodes)
-    assert looked.ended("n") == (
-        "n is dying or cut off: its kubelet has stopped renewing its lease"
-    )
-    nodes.renewals = ["2"]
-    assert looked.ended("n") == ""
+    silent = "n is dying or cut off: its kubelet has stopped renewing its lease"
+    assert life(Nodes(other=40), 25).ended("n", wait=False) == silent
+    assert life(Nodes(other=20), 25).ended("n", wait=False) == ""
+    assert life(Nodes()).ended("n", wait=True) == silent
 
 
 def test_a_node_that_has_turned_not_ready_or_left_is_named() -> None:
     nodes = Nodes(ready="Unknown")
-    assert life(nodes).ended("n") == (
+    assert life(nodes).ended("n", wait=False) == (
         "n is NotReady: kubelet stopped posting (since the run began)"
     )
     nodes.node = None
-    assert life(nodes).ended("n") == "n has left the cluster during the run"
+    assert life(nodes).ended("n", wait=False) == "n has left the cluster during the run"

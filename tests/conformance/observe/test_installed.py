@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from conformance.cluster.namespaces import Namespace
 from conformance.observe.installed import (
     InstalledObject,
     Part,
@@ -153,3 +154,9 @@ def test_takes_the_live_image_where_it_is_built_and_by_digest() -> None:
 def test_asks_for_a_kind_by_its_plural(kind: str, plural: str) -> None:
     rendered = {"apiVersion": "g/v1", "kind": kind, "metadata": {"name": "n"}}
     assert _kind(rendered)._api_info.plural == plural
+
+
+def test_asks_for_a_kind_that_another_check_has_named_already() -> None:
+    rendered = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}}
+    assert _kind(rendered) is Namespace
+    assert _kind(rendered) is _kind(rendered)

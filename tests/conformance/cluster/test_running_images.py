@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from conformance.observe.running_images import images_by_node, rolled_out_to
+from conformance.cluster.running_images import images_by_node, rolled_out_to
 
 IMAGE = "r/divvy/agent@sha256:1"
 

@@ -1,0 +1,71 @@
+"""Device plugins beside Divvy's, as the kubelet's folder shows them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from conformance.cluster.cluster_under_test import ClusterUnderTest
+from conformance.evidence import Verdict
+from conformance.observe.identities import physical
+
+# Plugins for NVIDIA's GPUs, by the sockets that they make: NVIDIA's own and its forks, GKE's,
+# Volcano's, Alibaba Cloud's, Tencent's.
+_OTHERS = re.compile(r"(nvidia|hami|volcano|aliyungpushare|vcuda|vcore|vmemory).*[.]sock")
+# Runs in the agent's pod, where the kubelet's folder is mounted. A socket on which nobody listens
+# is left over from a plugin that is gone.
+_LOOK = """
+import json, os, socket
+folder = "/var/lib/kubelet/device-plugins"
+def listens(path):
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(1)
+        try:
+            client.connect(path)
+        except OSError:
+            return False
+    return True
+sockets = [name for name in os.listdir(folder) if name.endswith(".sock")]
+serving = sorted(name for name in sockets if listens(f"{folder}/{name}"))
+try:
+    checkpoint = json.load(open(f"{folder}/kubelet_internal_checkpoint"))
+    registered = checkpoint["Data"].get("RegisteredDevices") or {}
+except (OSError, ValueError, KeyError):
+    registered = None
+print(json.dumps({"sockets": serving, "registered": registered}))
+"""
+
+
+@dataclass(frozen=True)
+class KubeletPlugins:
+    """Sockets on which a plugin listens, and the devices of each resource that is registered.
+
+    ``registered`` is None where the kubelet has not written it down.
+    """
+
+    sockets: Sequence[str]
+    registered: Mapping[str, Sequence[str]] | None
+
+
+def read_plugins(target: ClusterUnderTest, node: str) -> KubeletPlugins | None:
+    """Read the kubelet's folder of device plugins; None where there is no agent."""
+    text = target.enter(node, "python3 -c %s", _LOOK)
+    return None if text is None else KubeletPlugins(**json.loads(text))
+
+
+def only_ours(
+    plugins: KubeletPlugins, resources: Collection[str], devices: Collection[str]
+) -> Verdict:
+    """Judge who serves a node's GPUs.
+
+    Under the names of our ``resources`` there must be nothing but the driver's ``devices``.
+    """
+    amiss = [f"a plugin listens on {name}" for name in plugins.sockets if _OTHERS.fullmatch(name)]
+    for resource in sorted(resources):
+        listed = (plugins.registered or {}).get(resource) or ()
+        foreign = sorted({one for one in listed if physical(one) not in devices})
+        if foreign:
+            amiss.append(f"{resource} has devices that are none of the driver's: {foreign[0]}")
+    return "Divvy's plugin alone", "; ".join(amiss) or "Divvy's plugin alone"

@@ -1,0 +1,72 @@
+"""What a run has tested: versions of the program, the stack file, the cluster and its nodes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from divvy.sources import PACKAGE
+
+_NODE_INFO = {
+    "kubelet": "kubeletVersion",
+    "containerRuntime": "containerRuntimeVersion",
+    "kernel": "kernelVersion",
+    "os": "osImage",
+    "architecture": "architecture",
+}
+_CUDA_LABEL = "nvidia.com/cuda.runtime-version.full"
+_SECONDS = 20
+
+
+def program_versions() -> dict[str, str]:
+    """Return Divvy's version, and the revision of its sources where they are in git."""
+    try:
+        released = version("divvy")
+    except PackageNotFoundError:
+        released = "unknown"
+    revision = git_revision(PACKAGE)
+    return {"version": released, **({"revision": revision} if revision else {})}
+
+
+def git_revision(path: Path) -> str:
+    """Return the last revision of a file or folder, "" where it is in no git; says if edited."""
+    folder = path if path.is_dir() else path.parent
+    revision = _said("git", "-C", str(folder), "log", "-1", "--format=%h", "--", str(path))
+    if not revision:
+        return ""
+    changed = _said("git", "-C", str(folder), "status", "--porcelain", "--", str(path))
+    return f"{revision}, edited since" if changed else revision
+
+
+def node_versions(node: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a node says of its software."""
+    info = (node.get("status") or {}).get("nodeInfo") or {}
+    labels = node["metadata"].get("labels") or {}
+    versions = {name: str(info.get(key) or "") for name, key in _NODE_INFO.items()}
+    return {name: text for name, text in (*versions.items(), ("cuda", labels.get(_CUDA_LABEL)))
+            if text}  # fmt: skip
+
+
+def server_version(kubeconfig: str | None, context: str | None) -> str:
+    """Return the API server's version, "" where it does not say."""
+    options = [f"--kubeconfig={kubeconfig}"] if kubeconfig else []
+    options += [f"--context={context}"] if context else []
+    try:
+        answer = json.loads(_said("kubectl", *options, "get", "--raw", "/version") or "{}")
+    except ValueError:
+        return ""
+    return str(answer.get("gitVersion", ""))
+
+
+def _said(*command: str) -> str:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
