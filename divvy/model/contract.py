@@ -39,6 +39,8 @@ OWNED_LABELS = f"^{VENDOR.replace('.', '[.]')}/({'|'.join(_LABELS)})$"
 OWNED_ANNOTATIONS = (STATUS_ANNOTATION,)
 
 # In the cluster.
+RUNBOOKS = "docs/troubleshooting.md"
+"""The page whose headings the alerts link to, as it lies beside the program."""
 AGENT = "divvy-agent"
 CONFIG_MAP = "divvy"
 CONFIG_KEY = "cluster.json"

@@ -10,6 +10,7 @@ from pydantic import (
 )
 
 from divvy.model.claims import Claims
+from divvy.model.contract import RUNBOOKS
 from divvy.model.profile import Profile
 from divvy.model.quantities import memory_mib
 from divvy.model.reading import Matches
@@ -226,6 +227,8 @@ class Observability(StackPart):
     """Create a PrometheusRule with alerts for the Prometheus Operator."""
     network_policy: Labels | None = None
     """Labels of the namespaces whose pods may read the agents' metrics; then no others may."""
+    runbooks: Text = RUNBOOKS
+    """Where you publish Divvy's troubleshooting page: alerts link to their headings there."""
 
 
 def _profile(value: Any) -> Any:

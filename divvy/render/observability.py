@@ -54,7 +54,7 @@ def observability_objects(cluster: Cluster, generation: str) -> list[dict[str, A
                 "apiVersion": "monitoring.coreos.com/v1",
                 "kind": "PrometheusRule",
                 "metadata": metadata(NAME),
-                "spec": {"groups": alert_groups(generation)},
+                "spec": {"groups": alert_groups(generation, enabled.runbooks)},
             }
         )
     if enabled.network_policy is not None:

@@ -211,7 +211,7 @@ def test_shows_firing_alerts_of_divvy(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Watchdog" not in text
 
 
-def test_says_that_a_url_is_no_prometheus(api: StatusApi) -> None:
-    assert "is it the URL of a Prometheus?" in status(
-        "--prometheus", "http://127.0.0.1:1", expect=1
-    )
+@pytest.mark.usefixtures("api")
+def test_says_that_a_url_is_no_prometheus() -> None:
+    text = status("--prometheus", "http://127.0.0.1:1", expect=1)
+    assert "is it the URL of a Prometheus?" in text

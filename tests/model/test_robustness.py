@@ -71,12 +71,17 @@ def places(value, here=()):
 PLACES = places(FULL)
 
 
+def as_sent(cluster):
+    """Return a cluster without what is of this machine alone."""
+    return cluster.model_copy(update={"kubeconfig": None, "context": None})
+
+
 def test_the_whole_schema_is_accepted():
     cluster = parse_cluster(FULL)
     assert cluster.pools["notebooks"].runtime.configure
     assert cluster.driver.min_version == "535.104"
     assert (cluster.change.deadline, cluster.health.recover_after) == (600.0, 60.0)
-    assert parse_canonical(canonical_json(FULL)) == cluster
+    assert parse_canonical(canonical_json(FULL)) == as_sent(cluster)
 
 
 @settings(max_examples=120, deadline=None)
@@ -99,7 +104,7 @@ def test_junk_anywhere_is_told_in_plain_words(changes):
         told = str(invalid)
     else:
         told = ""
-        assert parse_canonical(canonical_json(value)) == cluster
+        assert parse_canonical(canonical_json(value)) == as_sent(cluster)
     assert not JARGON.search(told)
     assert value == before
 

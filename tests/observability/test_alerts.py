@@ -16,27 +16,54 @@ STATE = 'divvy_gpu_state{node="n1",gpu="0",uuid="GPU-a",state="%s"}'
 PROFILE = 'divvy_node_profile{node="n1",pool="p",profile="a",source="pool",generation="%s"}'
 OVER = 'divvy_memory_over_limit_mib{node="n1",namespace="team",pod="hog",resource="r",uuid="GPU-a"}'
 OPENED = 'divvy_share_gate_opened{node="n1",namespace="team",pod="p",container="c",uuid="GPU-a"}'
-# what the series show → the alert that fires after ten minutes
+REFUSED = 'divvy_share_refusals{node="n1",namespace="team",pod="p",container="c",uuid="GPU-a"}'
+DAEMONS = 'kube_daemonset_status_%s{namespace="divvy-system",daemonset="divvy-agent"}'
+UNAVAILABLE, DESIRED, UPDATED = (
+    DAEMONS % name
+    for name in ("number_unavailable", "desired_number_scheduled", "updated_number_scheduled")
+)
+UP = 'up{job="divvy-agent",instance="n1"}'
+UNSCHEDULABLE = 'kube_pod_status_unschedulable{namespace="team",pod="p",uid="u"}'
+REQUESTS = (
+    "kube_pod_container_resource_requests"
+    '{namespace="team",pod="p",container="%s",resource="%s",unit="integer"}'
+)
+# what the series show → the alert that fires after ninety minutes
 CAUSES = {
-    "DivvyGpuUnhealthy": (STATE % "Degraded", "1x10"),
-    "DivvyProfileNotApplied": (STATE % "Blocked", "1x10"),
-    "DivvyNodeOnOldConfiguration": (PROFILE % "old", "1x10"),
-    "DivvyMemoryOverShare": (OVER, "200x10"),
-    "DivvyShareKeepsNoTurns": (OPENED, "0+3x10"),
+    "DivvyGpuUnhealthy": (STATE % "Degraded", "1x90"),
+    "DivvyProfileNotApplied": (STATE % "Blocked", "1x90"),
+    "DivvyNodeOnOldConfiguration": (PROFILE % "old", "1x90"),
+    "DivvyMemoryOverShare": (OVER, "200x90"),
+    "DivvyShareKeepsNoTurns": (OPENED, "0+3x90"),
+    "DivvyChangeWaiting": (STATE % "Waiting", "1x90"),
+    "DivvyAgentAbsent": (UNAVAILABLE, "1x90"),
+    "DivvyRolloutStuck": (UPDATED, "2x90"),
+    "DivvyGpuPodPending": (UNSCHEDULABLE, "1x90"),
+    "DivvyShareRefusesMemory": (REFUSED, "0+3x90"),
 }
 CALM = {
-    STATE % "Degraded": "0x10",
-    STATE % "Waiting": "1x10",
-    PROFILE % "new": "1x10",
-    OVER: "0x10",
+    STATE % "Degraded": "0x90",
+    STATE % "Waiting": "1x40 0x50",
+    PROFILE % "new": "1x90",
+    OVER: "0x90",
+    UNAVAILABLE: "1x5 0x85",
+    UP: "1x90",
+    DESIRED: "3x90",
+    UPDATED: "3x90",
+    UNSCHEDULABLE: "1x10 0x80",
+    REQUESTS % ("a", "nvidia_com_gpu"): "1x90",
+    REQUESTS % ("b", "cpu"): "1x90",
+    'kube_pod_status_unschedulable{namespace="team",pod="web",uid="v"}': "1x90",
+    # A program that probes how much it can get.
+    REFUSED: "0x40 8x50",
     # Two kernels in five minutes that took long.
-    OPENED: "0 1 1 1 2 2 2 3 3 3 3",
+    OPENED: "0x80 1 1 1 2 2 2 3 3 3 3",
 }
 
 
 def promtool_says(folder: Path, series: dict[str, str], firing: str | None) -> str:
     """Return promtool's complaint if any other alert than ``firing`` fires, or that one not."""
-    rules = {"groups": alert_groups("new")}
+    rules = {"groups": alert_groups("new", "https://docs.example/troubleshooting")}
     (folder / "rules.yml").write_text(yaml.safe_dump(rules))
     checked = subprocess.run(
         [PROMTOOL, "check", "rules", "--lint=all", folder / "rules.yml"],
@@ -46,7 +73,7 @@ def promtool_says(folder: Path, series: dict[str, str], firing: str | None) -> s
     expectations = [
         {
             "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
-            "eval_time": "10m",
+            "eval_time": "90m",
             "exp_samples": [{"labels": f'{{alertname="{firing}"}}', "value": 1}] if firing else [],
         }
     ]
@@ -81,5 +108,21 @@ def test_an_alert_fires_for_its_cause_alone(alert: str, tmp_path: Path) -> None:
 
 
 def test_every_alert_has_a_cause_here() -> None:
-    (group,) = alert_groups("new")
+    (group,) = alert_groups("new", "https://docs.example/troubleshooting")
     assert {rule["alert"] for rule in group["rules"]} == set(CAUSES)
+
+
+def test_an_agent_that_does_not_answer_is_absent_where_nobody_counts_pods(tmp_path: Path) -> None:
+    calm = {series: run for series, run in CALM.items() if not series.startswith("kube_")}
+    assert promtool_says(tmp_path, {**calm, UP: "0x90"}, "DivvyAgentAbsent") == ""
+
+
+def test_links_to_a_heading_of_the_troubleshooting_page() -> None:
+    page = (Path(__file__).parents[2] / "docs/troubleshooting.md").read_text()
+    headings = [line.removeprefix("### ") for line in page.splitlines() if line.startswith("### ")]
+    (group,) = alert_groups("new", "https://docs.example/troubleshooting")
+    for rule in group["rules"]:
+        base, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+        assert base == "https://docs.example/troubleshooting"
+        assert anchor in {heading.lower() for heading in headings}, rule["alert"]
+        assert rule["alert"] in headings

@@ -110,6 +110,7 @@ FIELDS: dict[str, Any] = {
         "dashboard": False,
         "alerts": True,
         "networkPolicy": {"name": "monitoring"},
+        "runbooks": "https://wiki.example/gpus",
     },
 }
 PULLED = {**FIELDS, "plugin": {"image": {"reference": f"r:5000/agent@sha256:{'0' * 64}"}}}

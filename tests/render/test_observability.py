@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from divvy.model import canonical_json, generation
-from divvy.model.contract import component_of
+from divvy.model.contract import RUNBOOKS, component_of
 from divvy.render.alerts import alert_groups
 from divvy.render.dashboard import dashboard_json
 from tests.render.documents import objects_of
@@ -72,7 +72,7 @@ def test_a_network_policy_lets_the_chosen_namespaces_in_and_nobody_else() -> Non
 def test_the_rule_on_old_configurations_names_the_one_in_the_config_map() -> None:
     found = made(alerts=True)
     expected = generation(canonical_json(found["value"]))
-    assert found["PrometheusRule"]["spec"]["groups"] == alert_groups(expected)
+    assert found["PrometheusRule"]["spec"]["groups"] == alert_groups(expected, RUNBOOKS)
 
 
 def test_panels_have_titles_numbers_and_places_of_their_own() -> None:
@@ -91,6 +91,6 @@ def test_every_metric_asked_for_is_one_that_the_agent_has() -> None:
         for target in panel["targets"]
         for name in METRIC.findall(target["expr"])
     }
-    asked |= set(METRIC.findall(json.dumps(alert_groups("abc"))))
+    asked |= set(METRIC.findall(json.dumps(alert_groups("abc", RUNBOOKS))))
     assert asked
     assert asked <= known

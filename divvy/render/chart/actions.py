@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from divvy.model.contract import RUNBOOKS
 from divvy.model.stack import Names
 
 IMAGE = "image.invalid/agent"
@@ -14,6 +15,7 @@ RUNTIME = "containerd"
 TENANT, MIG_PROFILE = "tenant-of-range", "1g.5gb+me"
 _NAMESPACE = "release-namespace"
 _DRIVER = "/driver-root-of-the-values"
+_RUNBOOKS = "runbooks-of-the-values"
 
 EVERYTHING: dict[str, Any] = {
     "namespace": _NAMESPACE,
@@ -46,6 +48,7 @@ EVERYTHING: dict[str, Any] = {
         "dashboard": True,
         "alerts": True,
         "networkPolicy": {"example": "readers"},
+        "runbooks": _RUNBOOKS,
     },
 }
 """A cluster in which everything is switched on."""
@@ -58,6 +61,7 @@ _ACTIONS = (
     (_NAMESPACE, "@.Release.Namespace", ""),
     (IMAGE, 'include "divvy.image" @', ""),
     (POOL, "$name", ""),
+    (_RUNBOOKS, f'dig "observability" "runbooks" "{RUNBOOKS}" @.Values.AsMap', ""),
     (GENERATION, 'include "divvy.generation" @', ""),
     *(
         (EVERYTHING["names"][key], f'dig "names" "{key}" "{default}" @.Values.AsMap', "")
