@@ -39,7 +39,7 @@ from conformance.fixtures import (  # noqa: F401 (pytest finds fixtures here)
     statuses,
     target,
 )
-from conformance.not_made import Missed, NotApplicable
+from conformance.not_made import Missed, NotApplicable, NotMade
 from conformance.options import add_options, given
 from conformance.promise import NO_POOL, NodePromise, claim_promises
 from conformance.report.progress import Progress
@@ -132,8 +132,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         cases = [one for one in config.stash[CLUSTER].devices if one.mode in modes]
         metafunc.parametrize("promise", cases, ids=str)
     elif "claimed_gpu" in names:
-        cases = claim_promises(config.stash[CLUSTER].nodes)
-        metafunc.parametrize("claimed_gpu", cases, ids=str)
+        gpus = claim_promises(config.stash[CLUSTER].nodes)
+        metafunc.parametrize("claimed_gpu", gpus, ids=str)
     elif "node" in names:
         under_test = config.stash[CLUSTER]
         modes = _modes(metafunc)
@@ -209,18 +209,19 @@ def _what_came(
     item: pytest.Item, check: Check, outcome: Any, call: pytest.CallInfo[None]
 ) -> tuple[str, str, Missed | None]:
     """Return a check's status, the reason, and why it was not made where it was not."""
-    said = "" if call.excinfo is None else sentence(call.excinfo.value)
+    problem = None if call.excinfo is None else call.excinfo.value
+    if isinstance(problem, NotMade | NotApplicable):
+        own: Missed = "not made" if isinstance(problem, NotMade) else "not applicable"
+        return "skipped", str(problem), item.stash.get(_MISSED, None) or own
+    said = "" if problem is None else sentence(problem)
     if outcome.passed:
         if check.needs_hardware and _now_simulated(item.config):
             return "skipped", _SHOWS_NOTHING, "not applicable"
         return "passed", "", None
     if outcome.failed:
-        fell_silent = isinstance(getattr(call.excinfo, "value", None), CommandFailed)
-        gone = _gone(item, wait=fell_silent)
+        gone = _gone(item, wait=isinstance(problem, CommandFailed))
         return ("skipped", gone, "not made") if gone else ("failed", said, None)
-    applies = call.excinfo is None or not call.excinfo.errisinstance(NotApplicable)
-    missed = item.stash.get(_MISSED, None) or ("not made" if applies else "not applicable")
-    return "skipped", str(getattr(call.excinfo and call.excinfo.value, "msg", "")), missed
+    return "skipped", str(getattr(problem, "msg", "")), item.stash.get(_MISSED, None) or "not made"
 
 
 def _node_of(item: pytest.Item) -> NodePromise | None:

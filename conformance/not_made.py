@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import Literal, NoReturn
 
-from _pytest.outcomes import Skipped as _Skipped
-
 # Why a check was not made, and so how much it is missed: an option that was not given, a cluster
 # that cannot have it, or something in the way.
 Missed = Literal["option", "not applicable", "not made"]
 
 
-class NotApplicable(_Skipped):
-    """A check that such a cluster cannot have: it is missed by nobody."""
+class NotApplicable(Exception):
+    """Raised for a check that such a cluster cannot have: it is missed by nobody."""
 
 
-class NotMade(_Skipped):
-    """A check that something prevents: what it would have shown is open."""
+class NotMade(Exception):
+    """Raised for a check that something prevents: what it would have shown is open."""
 
 
 def not_applicable(reason: str) -> NoReturn:

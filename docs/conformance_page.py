@@ -19,6 +19,7 @@ everything it creates. A run on simulated GPUs says so everywhere and is at best
 | `--disruptive` | restarts agents and kubelets, changes profiles and back, breaks simulated GPUs |
 | `--select PLUG,ISO-02`, `--pool P` | only these checks, only this pool |
 | `--nodes N` | only N nodes of each pool and profile: a sample of a large cluster |
+| `--strict` | exits with 1 if a SHOULD check failed, too: for CI and after an upgrade |
 | `--require` | exits with 3 if a MUST check could not be run: for CI |
 | `--no-exec` | runs no command in the agents' pods; checks that need it are skipped by name |
 | `--bare` | checks this host, without Kubernetes or stack: driver, discovery, workloads |
@@ -30,9 +31,17 @@ everything it creates. A run on simulated GPUs says so everywhere and is at best
 | `--out FOLDER` | folder for `report.html`, `report.yaml`, `junit.xml` and `ctrf.json` |
 
 The first line is the result. *success*: everything that such a cluster can have was checked on
-hardware and holds. *partial*: no MUST failed, but a check was skipped, `--select`, `--pool` or
-`--nodes` left some out, the GPUs are simulated, or a SHOULD failed. Both exit with 0. *failure*:
-exit code 1. *nothing checked*: exit code 2.
+hardware and holds. *partial*: nothing failed, but a check was skipped, `--select`, `--pool` or
+`--nodes` left some out, or the GPUs are simulated. *warning*: a recommendation (SHOULD) does not
+hold. These exit with 0. *failure*: a MUST failed, or with `--strict` any check: exit code 1.
+*nothing checked*: exit code 2. `junit.xml` agrees: what does not fail the run is a skipped case
+there that says so, and with `--require` a MUST check that could not be run is an error.
+
+INST checks compare the objects that this program renders for the stack file with the cluster's,
+field by field as far as the program sets them, and look whether they are rolled out, to which
+image, and from which sources it was built. So an upgrade that did not happen fails, and `divvy up`
+repairs it. `report.yaml` says what was tested: versions of Divvy, the stack file, Kubernetes and
+every node's software, the agents' images, and the options of the run.
 
 There are three reasons why a check is not run, and `report.yaml` says which (`missed`): an *option*
 was not given; it is *not applicable*, since such a cluster cannot have it (no MIG, no systemd,
@@ -45,9 +54,12 @@ A check's evidence does not come from what it checks. What a node advertises is 
 kubelet and tried with pods, the driver's devices are read from NVML in a separate process, what a
 pod was allocated from the kubelet's socket, and where a GPU is in the machine from its bus. Devices
 are compared by UUID. A pod asks the driver whether GPUs are simulated. The agent's own word counts
-only for the agent itself (NODE-01).
+only for the agent itself (NODE-01), and only if it is fresh: the run writes the annotation
+`divvy.gpu/verify` on the node, and the agent has to repeat it in its status within a minute.
 
-Without `--exclusive`, one device of each resource on each node is tried; with it, every device
+Without `--exclusive`, one device of each resource on each node is tried, and a share of 1,024 MiB
+and 5 % of each GPU that pods claim (the whole GPU where it has no shares and is idle); with it,
+each such GPU is claimed whole, every device
 computes and burns, and on each resource 50 pods in a row come and go, or as many as fit in 75
 seconds (20 seconds if GPUs are simulated), but at least 10.
 
@@ -118,6 +130,11 @@ _ELSEWHERE = {
     "CLM-02": "the driver's own libraries in place of the limiter's (test_claims_on_lab.py)",
     "CLM-03": "the driver's own libraries in place of the limiter's (test_claims_on_lab.py)",
     "CLM-04": "an admission policy that refuses nothing (test_claims_on_lab.py)",
+    "INST-04": "a DeviceClass that was deleted (test_claims_on_lab.py)",
+    "CLM-10": "a GPU that computes wrongly (test_claims_on_lab.py)",
+    "CLM-11": "claims that get another GPU's UUID (load/test_claim_probes.py, no lab)",
+    "CLM-12": "the driver's own libraries in place of the limiter's (test_claims_on_lab.py)",
+    "CLM-13": "a device that opens by number (checks/test_verdicts.py, no lab)",
     "CLM-05": "claims whose containers get no driver (test_claims_on_lab.py)",
     "CLM-07": "claims whose containers get no driver (test_claims_on_lab.py)",
     "CLM-09": "a kubelet that syncs once a minute (test_claims_on_lab.py)",

@@ -214,13 +214,7 @@ class PodNamespace:
 
     def unschedulable(self, name: str) -> str:
         """Return why the scheduler finds no node for a pod, "" where it has found one."""
-        conditions = (self._watch.last(name).get("status") or {}).get("conditions") or []
-        refused = (
-            str(one.get("message") or "")
-            for one in conditions
-            if one.get("type") == "PodScheduled" and one.get("status") == "False"
-        )
-        return next(refused, "")
+        return _unschedulable(self._watch.last(name))
 
     def end(self) -> None:
         """Stop following the pods."""
@@ -243,6 +237,7 @@ def outcome_of(pod: Mapping[str, Any], log: str, *, is_there: bool = True) -> Ou
     said = [source.get(key) for source in (status, waiting) for key in ("reason", "message")]
     reason = ": ".join(str(part) for part in said if part)
     phase = str(status.get("phase") or "Pending")
+    reason = reason or _unschedulable(pod)
     if not is_there and phase not in _DONE:
         phase, reason = "Deleted", reason or "somebody else deleted it"
     return Outcome(phase, ended.get("exitCode"), log, reason)
@@ -253,6 +248,16 @@ def _working(status: Mapping[str, Any]) -> Mapping[str, Any]:
     containers = status.get("containerStatuses") or []
     own = (one for one in containers if one.get("name", WORKING) == WORKING)
     return next(own, next(iter(containers), {}))
+
+
+def _unschedulable(pod: Mapping[str, Any]) -> str:
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    refused = (
+        str(one.get("message") or "")
+        for one in conditions
+        if one.get("type") == "PodScheduled" and one.get("status") == "False"
+    )
+    return next(refused, "")
 
 
 def _is_preempted(pod: Mapping[str, Any]) -> bool:

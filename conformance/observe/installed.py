@@ -11,11 +11,8 @@ from functools import cached_property
 from typing import Any
 
 from lightkube import ApiError
-from lightkube.generic_resource import (
-    create_global_resource,
-    create_namespaced_resource,
-    get_generic_resource,
-)
+from lightkube.core.resource_registry import resource_registry
+from lightkube.generic_resource import create_global_resource, create_namespaced_resource
 
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.pod_watch import Pod
@@ -81,27 +78,33 @@ def part_of(rendered: Mapping[str, Any]) -> Part:
     return _PARTS.get(component_of(rendered), Part.AGENTS)  # type: ignore[call-overload, no-any-return]
 
 
-def problems(installed: Iterable[InstalledObject], unready: int) -> Iterator[str]:
-    """Yield what is missing, has another value than the program writes, or is not rolled out."""
+def differing(installed: Iterable[InstalledObject]) -> Iterator[str]:
+    """Yield what is missing, or has another value than the program writes."""
     for one in installed:
         if one.refused:
             continue
         if one.live is None:
             yield f"{one.name} is missing"
-            continue
-        if one.live["metadata"].get("deletionTimestamp"):
+        elif one.live["metadata"].get("deletionTimestamp"):
             yield f"{one.name} is being deleted"
+        else:
+            for difference in differences(_without_kind(one.rendered), one.live):
+                yield f"{one.name}: {difference}"
+
+
+def stuck(installed: Iterable[InstalledObject], unready: int) -> Iterator[str]:
+    """Yield what is not rolled out."""
+    for one in installed:
+        if one.live is None or one.rendered["kind"] not in _WORKLOADS:
             continue
-        for difference in differences(_without_kind(one.rendered), one.live):
-            yield f"{one.name}: {difference}"
-        if one.rendered["kind"] in _WORKLOADS and (why := not_rolled_out(one.live, unready)):
+        if why := not_rolled_out(one.live, unready):
             yield f"{one.name}: {why}"
 
 
 def judged(installed: Sequence[InstalledObject], unready: int) -> Verdict:
     """Judge the objects of one part."""
     expected = f"{len(installed)} objects as this program writes them"
-    amiss = list(problems(installed, unready))
+    amiss = [*differing(installed), *stuck(installed, unready)]
     more = [f"and {len(amiss) - _MOST} more"] if len(amiss) > _MOST else []
     return expected, "; ".join([*amiss[:_MOST], *more]) or expected
 
@@ -172,8 +175,8 @@ class Installation:
             expected, actual = judged(found, len(self._target.unready))
             if wrong and part is Part.AGENTS:
                 actual = f"{wrong}; {actual}".removesuffix(f"; {expected}")
-            only_rollout = any(one.rendered["kind"] in _WORKLOADS for one in found)
-            if actual == expected or not only_rollout or time.monotonic() > deadline:
+            written = not wrong and not any(differing(found))
+            if actual == expected or not written or time.monotonic() > deadline:
                 return expected, actual
             time.sleep(2)
 
@@ -203,7 +206,8 @@ class Installation:
 
 def _kind(rendered: Mapping[str, Any]) -> Any:
     kind = rendered["kind"]
-    if (known := get_generic_resource(rendered["apiVersion"], kind)) is not None:
+    known = resource_registry.get(rendered["apiVersion"], kind)
+    if known is not None:
         return known
     group, _, version = rendered["apiVersion"].rpartition("/")
     lower = kind.lower()

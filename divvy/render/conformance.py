@@ -99,6 +99,13 @@ def baseline_lines(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[T
     """Yield what changed since the baseline."""
     colours = {"broke": "red", "fixed": "green", "no longer checked": "yellow"}
     changes = compared(old, new)
+    before, now = (" ".join(one.get("options") or ()) or "no options" for one in (old, new))
+    if before != now and (missing := len(changes.pop("no longer checked"))):
+        yield Text(
+            f"  {missing} cases of the baseline were not checked: it was made with {before}, "
+            f"this report with {now}",
+            style="yellow",
+        )
     for what, keys in changes.items():
         for key in keys:
             yield Text(f"  {what} since the baseline: {key}", style=colours[what])

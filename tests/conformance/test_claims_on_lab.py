@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.conformance.faults.installed import without
 from tests.conformance.scene import Scene, replace_file
 from tests.conformance.test_limits_on_lab import of_the_driver, results
 from tests.limited_shares import followed
@@ -104,6 +105,7 @@ def test_claims_are_proven_and_their_faults_are_seen(scene: Scene) -> None:
             **{f"CLM-0{number}": "passed" for number in range(1, 8)},
             "CLM-08": "skipped",
             "CLM-09": "passed",
+            **{f"CLM-{number}": "passed" for number in range(10, 14)},
         }, scene.said
         assert "failed" not in found.values(), scene.said
 
@@ -112,7 +114,18 @@ def test_claims_are_proven_and_their_faults_are_seen(scene: Scene) -> None:
         lacking = scene.verify(POOL, "--select=CLM-01", cluster=more, expect=1)
         assert results(lacking) == {("CLM-01", "failed")}, scene.said
 
-        of_shares = ("CLM-02", "CLM-03")
+        scene.driver(NODE, "fault", "bad-math", "1")
+        wrong = scene.verify(POOL, "--select=CLM-10", expect=1)
+        scene.driver(NODE, "fault", "clear", "1")
+        assert [one["case"] for one in wrong["checks"] if one["status"] == "failed"] == [
+            f"{NODE}:GPU 1"
+        ], scene.said
+
+        with without("deviceclass", "divvy-share")(scene):
+            classless = scene.verify(POOL, "--select=INST", expect=1)
+        assert ("INST-04", "failed") in results(classless), scene.said
+
+        of_shares = ("CLM-02", "CLM-03", "CLM-12")
         with altered_claims(scene, NODE, of_the_driver):
             unlimited = scene.verify(
                 POOL, f"--select={','.join(of_shares)}", "--exclusive", expect=1

@@ -203,3 +203,15 @@ def test_colours_of_a_log_spoil_no_report(tmp_path: Path) -> None:
     assert coloured in document["checks"][0]["evidence"]
     for line in summary_lines(document):
         assert line.plain.isprintable(), line.plain
+
+
+def test_other_options_than_the_baselines_are_one_line() -> None:
+    old = report(*(record("passed", case=f"n{number}") for number in range(40)))
+    new = report(record("passed", case="n0"))
+    new.options = ("--select=NODE",)
+    lines = [line.plain for line in baseline_lines(old.document(), new.document())]
+    assert lines[0] == (
+        "  39 cases of the baseline were not checked: it was made with no options, this report "
+        "with --select=NODE"
+    )
+    assert len(lines) == 2

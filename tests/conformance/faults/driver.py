@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.conformance.faults.fault import H100, Options
+from tests.conformance.faults.fault import H100, T4, Options
 from tests.conformance.scene import Scene
 
 
@@ -58,3 +58,12 @@ def no_fabric(scene: Scene) -> Iterator[Options]:
         yield {}
     finally:
         scene.driver(H100, "fault", "clear", "1")
+
+
+@contextmanager
+def exclusive_process(scene: Scene) -> Iterator[Options]:
+    scene.deployed.on_node(T4, "nvidia-smi", "-c", "EXCLUSIVE_PROCESS")
+    try:
+        yield {}
+    finally:
+        scene.deployed.on_node(T4, "nvidia-smi", "-c", "DEFAULT")

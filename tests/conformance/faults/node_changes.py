@@ -30,6 +30,15 @@ def destroyed_mig_devices(scene: Scene) -> Iterator[Options]:
 
 
 @contextmanager
+def cordoned(scene: Scene) -> Iterator[Options]:
+    scene.deployed.lab.kubectl("cordon", H100)
+    try:
+        yield {}
+    finally:
+        scene.deployed.lab.kubectl("uncordon", H100)
+
+
+@contextmanager
 def _at_changes(scene: Scene, node: str, script: str) -> Iterator[None]:
     """Run a shell script on a node whenever anything happens to the node."""
     over = threading.Event()

@@ -1,6 +1,7 @@
 """What other programs of the cluster do: plugins, DRA drivers, webhooks."""
 
 import json
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -95,3 +96,29 @@ def _is_admitted(scene: Scene, pod: dict[str, Any]) -> bool:
         "create", "--dry-run=server", "--filename=-", stdin=json.dumps(pod)
     )
     return done.returncode == 0
+
+
+_SERVE = """
+import os, socket, time
+path = "/var/lib/kubelet/device-plugins/nvidia-gpu.sock"
+with socket.socket(socket.AF_UNIX) as server:
+    server.bind(path)
+    server.listen()
+    while os.path.exists(path):
+        time.sleep(0.2)
+"""
+
+
+@contextmanager
+def device_plugin(scene: Scene) -> Iterator[Options]:
+    """Listen where NVIDIA's device plugin would; the agent steps back."""
+    path = "/var/lib/kubelet/device-plugins/nvidia-gpu.sock"
+    command = scene.deployed.lab.machine(H100).enter_command(["python3", "-c", _SERVE])
+    with subprocess.Popen(command) as serving:
+        try:
+            scene.deployed.until(lambda: scene.deployed.offered(H100) == {}, 60)
+            yield {}
+        finally:
+            scene.deployed.on_node(H100, "rm", "-f", path)
+            serving.wait(10)
+    scene.deployed.until(lambda: scene.deployed.offered(H100) == {"nvidia.com/gpu": 2}, 60)
