@@ -1,11 +1,24 @@
-"""What pyproject.toml cannot say of the build: gRPC stubs are generated into the wheel."""
+"""What pyproject.toml cannot say of the build: gRPC stubs, and the revision of the sources."""
 
+import subprocess
 from pathlib import Path
 
 from setuptools import setup
 from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
 
 API = Path("divvy/agent/kubelet/api")
+REVISION = Path("divvy/revision.txt")
+
+
+def _write_revision(folder: Path) -> None:
+    """Write the revision that is built, as ``git describe`` names it; a sdist has it already."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        path = folder / REVISION
+        path.unlink(missing_ok=True)  # sdist links the files of the work tree
+        path.write_text(done.stdout, encoding="utf-8")
 
 
 class BuildWithStubs(build_py):
@@ -16,6 +29,7 @@ class BuildWithStubs(build_py):
         super().run()
         if self.editable_mode:
             return
+        _write_revision(Path(self.build_lib))
         from grpc_tools import protoc  # noqa: PLC0415 (only a wheel needs it)
 
         outputs = [
@@ -27,4 +41,13 @@ class BuildWithStubs(build_py):
             raise SystemExit(f"the gRPC stubs of {API} cannot be generated")
 
 
-setup(cmdclass={"build_py": BuildWithStubs})
+class SourceWithRevision(sdist):
+    """Puts the revision into the archive, which has no git."""
+
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        """Lay out the archive's files."""
+        super().make_release_tree(base_dir, files)
+        _write_revision(Path(base_dir))
+
+
+setup(cmdclass={"build_py": BuildWithStubs, "sdist": SourceWithRevision})

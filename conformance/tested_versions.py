@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
-from divvy.sources import PACKAGE
+from divvy.distribution import revision, version
 
 _NODE_INFO = {
     "kubelet": "kubeletVersion",
@@ -24,22 +22,8 @@ _SECONDS = 20
 
 def program_versions() -> dict[str, str]:
     """Return Divvy's version, and the revision of its sources where they are in git."""
-    try:
-        released = version("divvy")
-    except PackageNotFoundError:
-        released = "unknown"
-    revision = git_revision(PACKAGE)
-    return {"version": released, **({"revision": revision} if revision else {})}
-
-
-def git_revision(path: Path) -> str:
-    """Return the last revision of a file or folder, "" where it is in no git; says if edited."""
-    folder = path if path.is_dir() else path.parent
-    revision = _said("git", "-C", str(folder), "log", "-1", "--format=%h", "--", str(path))
-    if not revision:
-        return ""
-    changed = _said("git", "-C", str(folder), "status", "--porcelain", "--", str(path))
-    return f"{revision}, edited since" if changed else revision
+    built = revision()
+    return {"version": version(), **({"revision": built} if built else {})}
 
 
 def node_versions(node: Mapping[str, Any]) -> dict[str, str]:

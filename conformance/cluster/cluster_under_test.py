@@ -31,11 +31,11 @@ from conformance.promise import (
     node_promises,
 )
 from conformance.tested_versions import (
-    git_revision,
     node_versions,
     program_versions,
     server_version,
 )
+from divvy.distribution import git_revision
 from divvy.image.build import BuildFailed
 from divvy.kube.errors import KubeconfigError
 from divvy.kube.kubeconfig import cluster_config

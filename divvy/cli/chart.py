@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +14,7 @@ from divvy.cli.generated_folder import archive, differences, write_file, write_f
 from divvy.cli.operator_files import operator as for_operator
 from divvy.cli.options import StackName, StackPath
 from divvy.cli.output import counted
+from divvy.distribution import version as installed_version
 from divvy.model import ClusterDocument
 from divvy.render.chart import NAME, Chart, chart_files
 from divvy.render.manifests import manifests
@@ -153,7 +153,7 @@ def chart(
     if kind is Kind.MANIFESTS:
         _deliver(_manifests(document, known), out, check, force)
         return
-    version = chart_version or installed_version("divvy")
+    version = chart_version or installed_version()
     files = _chart_files(document, source.name, version, known)
     if package:
         assert out is not None
@@ -173,7 +173,7 @@ def _chart_files(
             err=True,
         )
 
-    chart = Chart(stack, version, installed_version("divvy"), images.agent, images.workloads)
+    chart = Chart(stack, version, installed_version(), images.agent, images.workloads)
     return chart_files(document, chart)
 
 

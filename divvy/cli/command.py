@@ -10,7 +10,8 @@ def main() -> None:
     except ModuleNotFoundError as missing:
         if missing.name is None or missing.name.partition(".")[0] == "divvy":
             raise
-        sys.exit(
-            f"error: divvy's commands need the package {missing.name}: pip install 'divvy[cli]'"
-        )
+        from divvy.distribution import install_command  # noqa: PLC0415
+
+        needed = f"divvy's commands need the package {missing.name}"
+        sys.exit(f"error: {needed}: {install_command('cli')}")
     run()

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from divvy.cli.errors import FAILED, CommandError
+from divvy.distribution import install_command
 from divvy.engine.errors import EngineError
 from divvy.kube.errors import KubeconfigError
 from divvy.lab.errors import LabError
@@ -114,9 +115,7 @@ class DivvyGroup(TyperGroup):
         except ModuleNotFoundError as missing:
             if (brings := _extra_of(missing)) is None:
                 raise
-            result = _failed(
-                f"this needs the package {missing.name}: pip install 'divvy[{brings}]'"
-            )
+            result = _failed(f"this needs the package {missing.name}: {install_command(brings)}")
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
@@ -165,9 +164,9 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version  # noqa: PLC0415
+        from divvy.distribution import version_words  # noqa: PLC0415
 
-        typer.echo(f"divvy {version('divvy')}")
+        typer.echo(version_words())
         raise typer.Exit
 
 
@@ -176,7 +175,12 @@ def divvy(
     *,
     version: Annotated[
         bool,
-        typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version),
+        typer.Option(
+            "--version",
+            help="Print version, revision and origin.",
+            is_eager=True,
+            callback=_show_version,
+        ),
     ] = False,
 ) -> None:
     """GPU sharing as code for Kubernetes: predict, provision and prove."""

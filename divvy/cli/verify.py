@@ -20,6 +20,7 @@ from divvy.cli.errors import (
     fail,
 )
 from divvy.cli.options import StackName, StackPath
+from divvy.distribution import install_command
 from divvy.render.conformance import baseline_lines, summary_lines
 from divvy.sources import CONFORMANCE
 from divvy.stack.file import read_stack
@@ -159,7 +160,7 @@ def _require_suites_packages() -> None:
     """Fail where the packages of the conformance suite are not installed."""
     if missing := [name for name in _PACKAGES if find_spec(name) is None]:
         fail(
-            f"the conformance suite needs {' and '.join(missing)}: pip install 'divvy[cli,verify]'"
+            f"the conformance suite needs {' and '.join(missing)}: {install_command('cli,verify')}"
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from importlib.resources import files
 
+from divvy.distribution import requirement
 from divvy.stack.yaml_flow import flow
 
 _PULUMI = """\
@@ -25,6 +26,8 @@ class Ci(StrEnum):
     NONE = "none"
 
 
+# Of `pip install` in the templates: what CI installs beside a cluster's credentials is pinned.
+_EXTRAS = re.compile(r"\{\{([a-z,]+)\}\}")
 _CI_FILES = {
     Ci.GITHUB: ".github/workflows/divvy.yaml",
     Ci.GITLAB: ".gitlab-ci.yml",
@@ -41,7 +44,8 @@ def project_files(folder_name: str, ci: Ci) -> Mapping[str, str]:
         "__main__.py": (templates / "program.py.txt").read_text(encoding="utf-8"),
     }
     if ci is not Ci.NONE:
-        shared[_CI_FILES[ci]] = (templates / f"{ci}.yaml").read_text(encoding="utf-8")
+        text = (templates / f"{ci}.yaml").read_text(encoding="utf-8")
+        shared[_CI_FILES[ci]] = _EXTRAS.sub(lambda match: requirement(match[1]), text)
     return shared
 
 

@@ -12,6 +12,7 @@ import yaml
 from typer.testing import CliRunner
 
 from divvy.cli.main import COMMANDS, app
+from divvy.distribution import install_command
 from divvy.lab.paths import REPOSITORY
 from divvy.model import parse_cluster
 from tests.divvy_command import divvy_command, divvy_environment
@@ -268,8 +269,8 @@ def test_the_help_lists_every_command_and_the_exit_codes() -> None:
         assert re.search(rf"\b{name}\b", told.stdout)
         assert summary.split()[0] in told.stdout
     assert (
-        "0: done; `preview`, `refresh`, `diff`: no difference; `fit`: all pods fit 1: an error"
-        in " ".join(told.stdout.split())
+        "0: done; `preview`, `refresh`, `diff`: no difference; `fit`: all pods fit; "
+        "`status`: nothing is wrong 1: an error" in " ".join(told.stdout.split())
     )
     assert run().stdout == told.stdout
 
@@ -305,8 +306,8 @@ def test_a_usage_error_is_an_error_and_no_pending_change(arguments: list[str], w
 @pytest.mark.parametrize(
     ("package", "command", "said"),
     [
-        ("typer", "plan", "divvy's commands need the package typer: pip install 'divvy[cli]'"),
-        ("pulumi", "preview", "this needs the package pulumi: pip install 'divvy[cli,pulumi]'"),
+        ("typer", "plan", f"divvy's commands need the package typer: {install_command('cli')}"),
+        ("pulumi", "preview", f"this needs the package pulumi: {install_command('cli,pulumi')}"),
     ],
 )
 def test_a_package_that_is_not_installed_is_named(

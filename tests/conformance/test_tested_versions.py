@@ -4,7 +4,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from conformance.tested_versions import git_revision, node_versions, program_versions
+from conformance.tested_versions import node_versions, program_versions
+from divvy.distribution import git_revision
 
 
 def git(folder: Path, *arguments: str) -> str:

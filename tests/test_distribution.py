@@ -1,0 +1,88 @@
+"""The distribution's name and version, and that everything that installs Divvy names them."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from divvy import distribution
+from divvy.init.project import Ci, project_files
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+# A requirement after `pip install` and its options; Python code that builds one has no such text.
+INSTALL = re.compile(r"pip3? install (?:-{1,2}[\w-]+(?:[ =][\w./:-]+)? )*['\"]?(divvy[^\s'\"]*)")
+
+
+def installs() -> list[tuple[str, str]]:
+    """Return every requirement on Divvy that the repository tells somebody to install."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    found = []
+    for name in listed.stdout.split("\0"):
+        path = ROOT / name
+        if path.suffix in {".md", ".yaml", ".yml", ".py", ".txt", ".j2", ""} and path.is_file():
+            if name.startswith("tests/"):
+                continue
+            text = path.read_text(errors="replace")
+            found += [(name, match) for match in INSTALL.findall(text)]
+    return found
+
+
+def test_has_the_name_that_nobody_else_has_on_the_index() -> None:
+    assert PROJECT["name"] == distribution.NAME == "divvy-gpu"
+    assert distribution.version() == PROJECT["version"]
+
+
+def test_is_pinned_by_name_and_version_in_every_install_line() -> None:
+    lines = installs()
+    assert len(lines) >= 3
+    pinned = re.compile(rf"divvy-gpu\[[a-z,]+\]=={re.escape(PROJECT['version'])}")
+    assert [(name, line) for name, line in lines if not pinned.fullmatch(line)] == []
+
+
+@pytest.mark.parametrize("ci", [Ci.GITHUB, Ci.GITLAB])
+def test_is_pinned_where_ci_installs_it_beside_credentials(ci: Ci) -> None:
+    text = "\n".join(project_files("gpus", ci).values())
+    assert "{{cli" not in text
+    pinned = f"pip install 'divvy-gpu[cli]=={PROJECT['version']}'"
+    assert text.count(pinned) == 1
+    assert text.count("pip install") == 2
+
+
+class Installed:
+    """A distribution that was installed from a wheel's URL."""
+
+    version = "1.2.3"
+
+    def __init__(self, origin: dict[str, Any]) -> None:
+        self.origin = origin
+
+    def read_text(self, name: str) -> str:
+        assert name == "direct_url.json"
+        return json.dumps(self.origin)
+
+
+def test_is_required_by_its_hash_where_it_came_from_a_wheel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    url = "https://example.org/divvy_gpu-1.2.3-py3-none-any.whl"
+    wheel = {"url": url, "archive_info": {"hashes": {"sha256": "ab12"}}}
+    monkeypatch.setattr(distribution, "distribution", lambda _: Installed(wheel))
+    assert distribution.requirement("cli") == f"divvy-gpu[cli] @ {url}#sha256=ab12"
+    assert distribution.version_words().endswith(f", from {url}")
+    monkeypatch.setattr(distribution, "distribution", lambda _: Installed({"url": "file:///src"}))
+    assert distribution.requirement("cli") == "divvy-gpu[cli]==1.2.3"
+
+
+def test_tells_version_revision_and_origin() -> None:
+    words = distribution.version_words()
+    assert words.startswith(f"divvy-gpu {PROJECT['version']}, revision ")
+    assert words.partition(", from ")[2]
