@@ -99,7 +99,7 @@ class Agent:
             self.plugins,
             self.holders,
             self._reconfigurer,
-            lambda: self.claims.holders,
+            lambda: self.claims.view,
         )
         self._status_writer = NodeStatusWriter(api)
         self._state_clock = StateClock()
@@ -127,7 +127,11 @@ class Agent:
     def hanging(self) -> str:
         """Say that reconciliation does not go on, "" while it does."""
         seconds = monotonic() - self._reconciled
-        return f"no reconciliation for {seconds:.0f} s" if seconds > _HANGING_SECONDS else ""
+        return (
+            f"reconciliation has been stuck for {seconds:.0f} s"
+            if seconds > _HANGING_SECONDS
+            else ""
+        )
 
     def state(self) -> dict[str, Any]:
         """Return what it knows and intends, as values, for a person who looks for a reason."""
@@ -140,6 +144,7 @@ class Agent:
             "apiInTouch": self._api.in_touch,
             "driver": {"problem": self.driver.problem, "snapshot": self.driver.snapshot},
             "health": self._health.health.faults,
+            "owners": {uuid: owner.line for uuid, owner in self._record.owners.items()},
             "decisions": self._record.decisions,
             "applying": self._reconfigurer.applying,
             "failures": self._reconfigurer.failures,
@@ -172,7 +177,7 @@ class Agent:
             "the installation": self._advertiser.keep_installed,
             "the driver of claims": self.claims.serve,
             "the slices": self.claims.publish,
-            "the change of what claims are offered": self.claims.retire,
+            "the retirement of claimed GPUs": self.claims.retire,
             "reconciliation": self._reconcile_for_ever,
             "the health of devices": self._advertise_health,
         }
@@ -229,9 +234,7 @@ class Agent:
         if self._decide(observed, now):
             self._forget_replaced()
         await self._advertise(snapshot)
-        self.claims.consider(
-            self._desired, snapshot, observed.kubelet, self._record.decisions, self._node.uid
-        )
+        self.claims.consider(self._desired, snapshot, self._record.owners, self._node.uid)
         self._reconfigurer.execute(snapshot, self._record.decisions)
         self._report(snapshot)
         self._refresh_holders(observed, now)
@@ -241,9 +244,7 @@ class Agent:
             observed,
             monotonic() - self.plugins.listed,
             applying=bool(self._reconfigurer.applying),
-            well=not self._problems
-            and not self._loops.problems
-            and not self.claims.waited_for(self._desired),
+            well=not self._problems and not self._loops.problems and not self.claims.problem,
         )
 
     def _desire(self, snapshot: Snapshot | None) -> None:
@@ -294,7 +295,7 @@ class Agent:
         back where this agent does not know yet who holds what.
         """
         unknown = self._kubelet_unknown and not any(g.claims for g in self._desired.node.gpus)
-        return unknown or self.claims.waited_for(self._desired)
+        return unknown or any(owner.asks_kubelet for owner in self._record.owners.values())
 
     async def _advertise(self, snapshot: Snapshot | None) -> None:
         async with self._advertising:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from divvy.agent.decide.claim_record import ClaimRecord, HeldDevice
 from divvy.agent.decide.hardware import Gpu, MigInstance
@@ -74,17 +74,6 @@ def foreign_reason(gpu: Gpu, record: ClaimRecord) -> str:
     """Say which instances of an offered GPU are no claim's, "" where there are none."""
     foreign = foreign_instances(gpu, record)
     return _sentence(gpu, foreign) if foreign else ""
-
-
-def mig_layout(gpu: Gpu) -> Mapping[str, int] | None:
-    """Count the instances of a GPU by profile, None where MIG is off."""
-    if not gpu.mig_mode:
-        return None
-    layout: dict[str, int] = {}
-    for instance in gpu.instances:
-        name = profile_name(gpu, instance) or f"profile {instance.profile_id}"
-        layout[name] = layout.get(name, 0) + 1
-    return layout
 
 
 def _placement(held: HeldDevice) -> Placement:

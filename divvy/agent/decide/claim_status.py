@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from divvy.agent.decide.claim_mig import foreign_reason, mig_layout
-from divvy.agent.decide.claim_record import ClaimRecord, OfferedGpu
+from divvy.agent.decide.claim_mig import foreign_reason
+from divvy.agent.decide.claim_record import ClaimRecord
 from divvy.agent.decide.hardware import Snapshot
+from divvy.agent.decide.mig_plan import mig_layout
+from divvy.agent.decide.owner import Owner, Ownership
 from divvy.model.contract import State
-
-_MAX_NAMES = 10
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,7 @@ class ClaimsStatus:
 
 def claims_status(
     record: ClaimRecord,
-    wanted: Mapping[str, OfferedGpu],
-    retiring: Collection[str],
+    owners: Mapping[str, Ownership],
     snapshot: Snapshot | None,
     registered: bool,
     too_small: Mapping[str, str],
@@ -34,23 +33,20 @@ def claims_status(
 
     ``too_small`` says of a GPU what it lacks of its profile, which is no fault of the node.
     """
-    found = {}
-    for uuid in wanted:
+    states = {}
+    for uuid, ownership in owners.items():
+        if ownership.target is not Owner.CLAIMS:
+            continue
         gpu = None if snapshot is None else snapshot.gpu(uuid)
-        layout = None if gpu is None else mig_layout(gpu)
         state, reason = State.READY, ""
-        if uuid not in record.offered:
-            state, reason = State.CHANGING, "waiting for the kubelet to withdraw the old devices"
+        if ownership.owner is not Owner.CLAIMS:
+            state, reason = State.CHANGING, ownership.waits_for
         elif not registered:
             state, reason = State.CHANGING, "the kubelet has not registered the claims driver yet"
         elif gpu is not None and (foreign := foreign_reason(gpu, record)):
             state, reason = State.DEGRADED, foreign
-        elif uuid in retiring:
-            claims = [claim.text for claim in record.of_gpu(uuid)]
-            more = [f"{len(claims) - _MAX_NAMES} more"] if len(claims) > _MAX_NAMES else []
-            held = ", ".join((*claims[:_MAX_NAMES], *more))
-            state = State.WAITING
-            reason = f"held by {held}" if held else "waiting for claims that were just allocated"
+        elif ownership.retiring:
+            state, reason = State.WAITING, ownership.waits_for
         reason = "; ".join(filter(None, (reason, too_small.get(uuid, ""))))
-        found[uuid] = ClaimsStatus(state, reason, layout)
-    return found
+        states[uuid] = ClaimsStatus(state, reason, None if gpu is None else mig_layout(gpu))
+    return states

@@ -55,6 +55,8 @@ class Holder:
             return self.pod
         if self.pod_uid:
             return f"container {self.container} of the pod with UID {self.pod_uid}"
+        if not self.resource:
+            return "claims that were just allocated"
         return f"a pod being admitted ({self.device_id})"
 
 

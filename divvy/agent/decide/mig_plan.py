@@ -107,6 +107,17 @@ def profile_name(gpu: Gpu, instance: MigInstance) -> str | None:
     return next((p.name for p in geometry.profiles if p.profile_id == instance.profile_id), None)
 
 
+def mig_layout(gpu: Gpu) -> Mapping[str, int] | None:
+    """Count the instances of a GPU by profile, None where MIG is off."""
+    if not gpu.mig_mode:
+        return None
+    layout: dict[str, int] = {}
+    for instance in gpu.instances:
+        name = profile_name(gpu, instance) or f"profile {instance.profile_id}"
+        layout[name] = layout.get(name, 0) + 1
+    return layout
+
+
 def nvml_profile(gpu: Gpu, profile: str) -> int:
     """Return the NVML number of a profile name on this GPU's model."""
     geometry = _geometry(gpu)

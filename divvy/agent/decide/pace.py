@@ -37,7 +37,8 @@ def pause(
     settled = all(decision.state is State.READY for decision in decided) and not _admitting(
         observed
     )
-    calm = settled and well and not unknown and observed.api_in_touch
+    waiting = any(decision.ownership.asks_kubelet for decision in decided)
+    calm = settled and well and not waiting and not unknown and observed.api_in_touch
     return IDLE_SECONDS if calm else WAITING_SECONDS
 
 

@@ -6,28 +6,24 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from divvy.agent.decide.checkpoint import Checkpoint
+from divvy.agent.decide.claim_offers import claim_holders, wanted_offers
 from divvy.agent.decide.coexistence import mig_manager_at_work
 from divvy.agent.decide.desired import DesiredState
 from divvy.agent.decide.hardware import Gpu, Snapshot
 from divvy.agent.decide.holders import Held, on_gpu
 from divvy.agent.decide.inventory import AdvertisedGpu
-from divvy.agent.decide.mig_plan import CannotPartition, MigPlan, try_plan_mig
+from divvy.agent.decide.mig_plan import mig_layout, try_plan_mig
+from divvy.agent.decide.owner import (
+    ClaimsView,
+    KubeletView,
+    Ownership,
+    hand_over,
+    is_left_to_claims,
+    kubelet_fence,
+)
 from divvy.agent.decide.transition import Decision, Facts, Failure, Transition, decide
 from divvy.model import DesiredGpu
 from divvy.model.contract import State
-
-
-@dataclass(frozen=True)
-class KubeletView:
-    """What the kubelet says of devices at one instant.
-
-    ``fence`` tells whether it has taken every list of ours; ``allocatable`` are the device IDs it
-    would allocate, ``held`` the holders by UUID.
-    """
-
-    held: Held
-    allocatable: frozenset[str]
-    fence: bool
 
 
 @dataclass(frozen=True)
@@ -37,8 +33,7 @@ class Observation:
     ``kubelet`` is why its view is unknown where it is: no answer is never an empty answer.
     ``busy`` maps GPUs to the UUIDs on them that have processes but no holder; ``applying`` are
     GPUs whose plan is being executed; ``failures`` the last refusals of the driver, by GPU;
-    ``unrecorded`` GPUs whose change the agent's own checkpoint could not be told of; ``claimed``
-    the GPUs that claims are offered or hold, with who does.
+    ``unrecorded`` GPUs whose change the agent's own checkpoint could not be told of.
     """
 
     snapshot: Snapshot
@@ -49,19 +44,19 @@ class Observation:
     applying: frozenset[str] = frozenset()
     failures: Mapping[str, Failure] = field(default_factory=dict)
     unrecorded: frozenset[str] = frozenset()
-    claimed: Held = field(default_factory=dict)
+    claims: ClaimsView = ClaimsView()
 
 
-def plans(
-    desired: DesiredState, snapshot: Snapshot, held: Held
-) -> dict[str, MigPlan | CannotPartition]:
-    """Plan every GPU that the driver describes now, by UUID."""
-    made = {}
+def differing(desired: DesiredState, snapshot: Snapshot, claims: ClaimsView) -> tuple[Gpu, ...]:
+    """Return the GPUs that have another MIG layout than they should: a plan may touch devices."""
+    gpus = []
     for layout in desired.node.gpus:
         gpu = snapshot.gpu(layout.uuid)
-        if gpu is not None and gpu.present:
-            made[gpu.uuid] = try_plan_mig(gpu, layout.mig, held)
-    return made
+        if gpu is None or not gpu.present or claims.has(gpu.uuid):
+            continue
+        if mig_layout(gpu) != layout.mig or (layout.mig is None and gpu.mig_pending):
+            gpus.append(gpu)
+    return tuple(gpus)
 
 
 def decisions(
@@ -72,10 +67,58 @@ def decisions(
     now: float,
 ) -> dict[str, Decision]:
     """Decide about every GPU of the node; ``checkpoint`` tells what was advertised of each last."""
+    decided = _transitions(desired, observed, checkpoint, previous, now)
+    owners = ownerships(desired, observed, decided)
+    return {uuid: replace(decision, ownership=owners[uuid]) for uuid, decision in decided.items()}
+
+
+def ownerships(
+    desired: DesiredState, observed: Observation, decided: Mapping[str, Decision]
+) -> dict[str, Ownership]:
+    """Return whose each GPU is: of those decided about, and of all that claims have."""
+    snapshot, claims = observed.snapshot, observed.claims
+    wanted = wanted_offers(desired, snapshot, claims.record.offered)
+    gpus = filter(None, (snapshot.gpu(layout.uuid) for layout in desired.node.gpus))
+    fence = kubelet_fence(gpus, observed.kubelet, _unready(decided))
+    return {
+        uuid: hand_over(uuid, wanted.get(uuid), fence, claims, listed=_is_listed(decided.get(uuid)))
+        for uuid in (*decided, *(claims.record.offered.keys() - decided.keys()))
+    }
+
+
+def _unready(decided: Mapping[str, Decision]) -> dict[str, str]:
+    """Return what the layout of each GPU that is not ready waits for."""
+    return {
+        uuid: decision.reason or "nothing is known of it yet"
+        for uuid, decision in decided.items()
+        if decision.provisional or decision.state is not State.READY
+    }
+
+
+def _is_listed(decision: Decision | None) -> bool:
+    """Return whether the device plugin lists a device of a GPU."""
+    if decision is None:
+        return False
+    advertised = decision.advertise
+    return bool(advertised.layout.offers) and advertised.layout.uuid not in advertised.withheld
+
+
+def _transitions(
+    desired: DesiredState,
+    observed: Observation,
+    checkpoint: Checkpoint,
+    previous: Mapping[str, Decision],
+    now: float,
+) -> dict[str, Decision]:
+    """Decide about the layout of every GPU, whoever owns it.
+
+    Each is planned once. A device that processes use is as good as held when it comes to which of
+    them stay.
+    """
     applied = checkpoint.applied
     kubelet: Held = {} if isinstance(observed.kubelet, str) else observed.kubelet.held
     held = {**kubelet}
-    for uuid, holders in observed.claimed.items():
+    for uuid, holders in claim_holders(observed.claims.record).items():
         held[uuid] = (*holders, *held.get(uuid, ()))
     decided = {}
     for layout in desired.node.gpus:
@@ -86,9 +129,7 @@ def decisions(
         if gpu.uuid in observed.applying:
             decided[gpu.uuid] = _in_work(layout, before)
             continue
-        if layout.claims is not None and (
-            gpu.uuid in observed.claimed or _is_claimed(applied, gpu)
-        ):
+        if is_left_to_claims(layout, applied.get(gpu.uuid), observed.claims):
             decided[gpu.uuid] = Decision(AdvertisedGpu(layout))
             continue
         if not gpu.present:
@@ -99,7 +140,6 @@ def decisions(
             target=layout,
             applied=applied.get(gpu.uuid),
             gpu=gpu,
-            # A device that processes use is as good as held when it comes to which stays.
             plan=try_plan_mig(gpu, layout.mig, frozenset(held) | busy),
             held=on_gpu(gpu, held),
             busy=busy,
@@ -114,18 +154,8 @@ def decisions(
     return decided
 
 
-def _is_claimed(applied: Mapping[str, DesiredGpu], gpu: Gpu) -> bool:
-    """Return whether a GPU is not the device plugin's: its instances come and go with claims.
-
-    Of one that was never seen nothing is removed: the claims of an agent that lost its state may
-    have it.
-    """
-    before = applied.get(gpu.uuid)
-    return before is None or before.claims is not None
-
-
 def _in_work(layout: DesiredGpu, before: Decision | None) -> Decision:
-    """Leave a GPU whose plan is being executed to it; None of it where what was is not known."""
+    """Keep a GPU that is being repartitioned as it is; withhold it if what it was is not known."""
     if before is not None:
         return replace(before, apply=None, evict=())
     advertise = AdvertisedGpu(layout, withheld=frozenset({layout.uuid}))

@@ -17,7 +17,10 @@ from divvy.model.contract import State
 
 @dataclass(frozen=True)
 class GpuStatus:
-    """State of one GPU: a word of ``decide`` (or Degraded while unhealthy) and the reason."""
+    """State of one GPU (Degraded while unhealthy) and the reason.
+
+    ``owner`` is one line: who owns the GPU, and what it waits for.
+    """
 
     index: int
     uuid: str
@@ -25,6 +28,7 @@ class GpuStatus:
     reason: str
     layout: Mapping[str, int] | None
     resources: tuple[str, ...]
+    owner: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,7 @@ class NodeStatus:
                     **({"reason": gpu.reason} if gpu.reason else {}),
                     **({} if gpu.layout is None else {"mig": dict(sorted(gpu.layout.items()))}),
                     "resources": list(gpu.resources),
+                    **({"owner": gpu.owner} if gpu.owner else {}),
                 }
                 for gpu in self.gpus
             ],
@@ -117,7 +122,8 @@ def gpu_states(
             reason = f"{fault}; {reason}" if reason else fault
         layout = decision.advertise.layout
         names = tuple(sorted({offer.resource for offer in layout.offers}))
-        states.append(GpuStatus(gpu.index, gpu.uuid, state, reason, mig, names))
+        owner = decision.ownership.line
+        states.append(GpuStatus(gpu.index, gpu.uuid, state, reason, mig, names, owner))
     return tuple(states)
 
 

@@ -16,6 +16,7 @@ from divvy.agent.decide.hardware import Gpu
 from divvy.agent.decide.holders import Held, Holder, bounded_names
 from divvy.agent.decide.inventory import AdvertisedGpu, offers_by_uuid
 from divvy.agent.decide.mig_plan import CannotPartition, MigPlan, kept_in
+from divvy.agent.decide.owner import WITHDRAWING, Ownership
 from divvy.model import DesiredGpu, Offer
 from divvy.model.contract import State
 
@@ -86,7 +87,7 @@ class Decision:
     ``apply`` is the plan to be executed, as it is; ``evict`` names pods to evict, with their UIDs;
     ``state`` is Ready, Changing, Waiting, Blocked or Failed, with a reason unless Ready.
     ``in_the_way`` are the holders that the change waits for. ``provisional`` is one of an agent
-    that has just started and may not decide yet.
+    that has just started and may not decide yet. ``ownership`` is whose the GPU is from now on.
     """
 
     advertise: AdvertisedGpu
@@ -97,6 +98,7 @@ class Decision:
     reason: str = ""
     in_the_way: tuple[Holder, ...] = ()
     provisional: bool = False
+    ownership: Ownership = Ownership()
 
 
 def decide(facts: Facts, previous: Decision | None, policy: Policy, now: float) -> Decision:
@@ -142,7 +144,7 @@ def decide(facts: Facts, previous: Decision | None, policy: Policy, now: float) 
         evict = _evictable(holders) if fenced and policy.kind == "evict" else ()
         return replace(changing, state=State.WAITING, reason=reason, evict=evict)
     if not fenced:
-        return replace(changing, reason="waiting for the kubelet to withdraw the old devices")
+        return replace(changing, reason=WITHDRAWING)
     failure = facts.failure
     if failure and failure.plan == facts.plan and now - failure.when < _RETRY_SECONDS:
         return replace(changing, state=State.FAILED, reason=failure.reason)

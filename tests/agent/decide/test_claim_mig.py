@@ -11,13 +11,12 @@ from divvy.agent.decide.claim_mig import (
     ForeignInstance,
     device_uuid,
     foreign_reason,
-    mig_layout,
     plan_device,
     plan_return,
 )
 from divvy.agent.decide.hardware import Gpu, MigInstance
 from divvy.agent.decide.health import Fault, Health
-from divvy.agent.decide.mig_plan import MigPlan
+from divvy.agent.decide.mig_plan import MigPlan, mig_layout
 from divvy.model import Placement
 from tests.agent.claim_values import ON_DEMAND, claim, claim_record, held, offered_gpu
 from tests.agent.devices import gpu, instance, snapshot

@@ -1,13 +1,12 @@
-"""What is offered changes only when no claim has anything of it; the record says it all."""
+"""What claims are offered, hold and were allocated."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
-from divvy.agent.decide.claim_offers import claim_holders, next_offers, plugin_is_done
+from divvy.agent.decide.claim_offers import claim_holders
 from divvy.agent.decide.claim_record import (
     BadAllocation,
     OfferedGpu,
@@ -16,15 +15,7 @@ from divvy.agent.decide.claim_record import (
     encoded,
     held_claim,
 )
-from divvy.agent.decide.desired import DesiredState
-from divvy.agent.decide.inventory import AdvertisedGpu
-from divvy.agent.decide.reconciliation import KubeletView
-from divvy.agent.decide.transition import Decision
-from divvy.model import DesiredGpu, DesiredNode
-from divvy.model.claims import Claims
-from divvy.model.contract import State
 from tests.agent.claim_values import BY_SIZE, ON_DEMAND, claim, claim_record, held, offered_gpu
-from tests.agent.devices import gpu, snapshot
 
 OLD, NEW = offered_gpu(0, BY_SIZE), offered_gpu(0, ON_DEMAND)
 OTHER = offered_gpu(1, BY_SIZE)
@@ -32,56 +23,6 @@ OTHER = offered_gpu(1, BY_SIZE)
 
 def by_uuid(*gpus: OfferedGpu) -> dict[str, OfferedGpu]:
     return {gpu.uuid: gpu for gpu in gpus}
-
-
-def test_a_gpu_keeps_its_devices_while_a_claim_may_have_one() -> None:
-    offers = next_offers(by_uuid(OLD, OTHER), by_uuid(NEW, OTHER), free=(), add=True)
-    assert offers.offered == by_uuid(OLD, OTHER)
-    assert offers.retiring == {OLD.uuid}
-    offers = next_offers(by_uuid(OLD, OTHER), by_uuid(NEW, OTHER), free={OLD.uuid}, add=True)
-    assert offers.offered == by_uuid(NEW, OTHER)
-    assert not offers.retiring
-
-
-def test_a_gpu_leaves_when_it_is_free_and_comes_when_the_plugin_is_done() -> None:
-    assert next_offers(by_uuid(OLD), {}, free=(), add=True).offered == by_uuid(OLD)
-    assert next_offers(by_uuid(OLD), {}, free={OLD.uuid}, add=True).offered == {}
-    assert next_offers({}, by_uuid(NEW), free=(), add=False).offered == {}
-    assert next_offers({}, by_uuid(NEW), free=(), add=True).offered == by_uuid(NEW)
-
-
-def test_what_is_no_device_changes_at_once() -> None:
-    """Placement and the kind of turns concern claims that come, and nothing that is counted."""
-    packed = replace(OLD, spread=False, sharing=replace(OLD.sharing, compute="cap"))
-    offers = next_offers(by_uuid(OLD), by_uuid(packed), free=(), add=True)
-    assert offers.offered == by_uuid(packed)
-    assert not offers.retiring
-
-
-def ready(number: int) -> tuple[DesiredGpu, Decision]:
-    layout = DesiredGpu(f"GPU-{number}", number, 0, None, (), Claims())
-    return layout, Decision(AdvertisedGpu(layout))
-
-
-@pytest.mark.parametrize(
-    ("kubelet", "state", "expected"),
-    [
-        (KubeletView({}, frozenset(), fence=True), State.READY, True),
-        (KubeletView({}, frozenset(), fence=False), State.READY, False),
-        (KubeletView({}, frozenset({"GPU-1::3"}), fence=True), State.READY, False),
-        (KubeletView({"GPU-0": ()}, frozenset(), fence=True), State.READY, False),
-        (KubeletView({}, frozenset({"another"}), fence=True), State.READY, True),
-        (KubeletView({}, frozenset(), fence=True), State.WAITING, False),
-        ("holders are unknown", State.READY, False),
-    ],
-)
-def test_no_gpu_comes_before_the_last_is_free_of_the_plugin(
-    kubelet: KubeletView | str, state: State, expected: bool
-) -> None:
-    (first, decision), (second, other) = ready(0), ready(1)
-    desired = DesiredState(node=DesiredNode("p", "p", "pool", (first, second), ()), config="{}")
-    decided = {"GPU-0": decision, "GPU-1": replace(other, state=state)}
-    assert plugin_is_done(desired, snapshot(gpu(0), gpu(1)), kubelet, decided) is expected
 
 
 def test_whoever_may_have_a_gpu_holds_it_for_the_plugin() -> None:

@@ -8,10 +8,12 @@ from divvy.agent.decide.checkpoint import Checkpoint, changing, misleading
 from divvy.agent.decide.desired import DesiredState
 from divvy.agent.decide.holders import Holder
 from divvy.agent.decide.mig_plan import MigPlan
-from divvy.agent.decide.reconciliation import KubeletView, Observation, decisions
+from divvy.agent.decide.owner import ClaimsView, KubeletView, Owner
+from divvy.agent.decide.reconciliation import Observation, decisions, differing
 from divvy.model import DesiredGpu, DesiredNode, Offer
 from divvy.model.claims import Claims
 from divvy.model.sharing import Sharing
+from tests.agent.claim_values import claim, claim_record, held, offered_gpu
 from tests.agent.devices import gpu, instance, snapshot
 
 WHOLE = Offer("nvidia.com/gpu", "gpu", None)
@@ -84,7 +86,7 @@ FREE = Observation(snapshot(TWO), KubeletView({}, frozenset(), fence=True), True
 
 
 def test_the_instances_of_claims_are_left_to_them() -> None:
-    claimed = replace(FREE, claimed={"GPU-0": ()})
+    claimed = replace(FREE, claims=ClaimsView(claim_record(offered_gpu())))
     for applied, observed in (({}, FREE), ({"GPU-0": CLAIMED}, FREE), ({"GPU-0": SHARES}, claimed)):
         decided = decisions(BY_CLAIMS, observed, Checkpoint(applied=applied), {}, 0.0)["GPU-0"]
         assert (decided.state, decided.apply) == ("Ready", None)
@@ -95,8 +97,8 @@ def test_what_the_device_plugin_has_made_goes_before_claims_come() -> None:
     decided = decisions(BY_CLAIMS, FREE, plugin, {}, 0.0)["GPU-0"]
     assert decided.apply == MigPlan("GPU-0", destroy=TWO.instances, mode=False)
     pod = Holder("team/pod", "main", "nvidia.com/mig-2g.10gb", "MIG-1", "uid")
-    held = replace(FREE, kubelet=KubeletView({"MIG-1": (pod,)}, frozenset(), fence=True))
-    decided = decisions(BY_CLAIMS, held, plugin, {}, 0.0)["GPU-0"]
+    kept = replace(FREE, kubelet=KubeletView({"MIG-1": (pod,)}, frozenset(), fence=True))
+    decided = decisions(BY_CLAIMS, kept, plugin, {}, 0.0)["GPU-0"]
     assert (decided.state, decided.reason) == ("Waiting", "held by team/pod")
 
 
@@ -104,10 +106,45 @@ def test_the_device_plugin_waits_for_who_holds_a_gpu_by_claims() -> None:
     """Whoever may be allocated it holds it: one that is in the slices, and nobody has yet."""
     before = Checkpoint(applied={"GPU-0": CLAIMED})
     free = replace(FREE, snapshot=snapshot(gpu(0)))
-    pod = Holder("team/pod", "", "", "claim:uid", "pod-uid")
-    for holder in (pod, Holder("", "", "", "GPU-0")):
-        held = replace(free, claimed={"GPU-0": (holder,)})
-        decided = decisions(DesiredState(node=NODE), held, before, {}, 0.0)["GPU-0"]
+    offered = offered_gpu()
+    prepared = claim("pod", held(offered, "-share"))
+    for record in (claim_record(offered, claims=(prepared,)), claim_record(offered)):
+        held_by_claims = replace(free, claims=ClaimsView(record))
+        decided = decisions(DesiredState(node=NODE), held_by_claims, before, {}, 0.0)["GPU-0"]
         assert (decided.state, decided.apply) == ("Waiting", None)
         assert "GPU-0" in decided.advertise.withheld
     assert decisions(DesiredState(node=NODE), free, before, {}, 0.0)["GPU-0"].state == "Ready"
+
+
+def test_says_whose_each_gpu_is() -> None:
+    offered = offered_gpu(0, {})
+    claimed = replace(FREE, claims=ClaimsView(claim_record(offered)))
+    seen = Checkpoint(applied={"GPU-0": CLAIMED})
+    decided = decisions(BY_CLAIMS, claimed, seen, {}, 0.0)["GPU-0"]
+    assert decided.ownership.line == "claims"
+    given = decisions(DesiredState(node=NODE), claimed, seen, {}, 0.0)["GPU-0"]
+    assert given.ownership.line == "claims (waiting for claims that were just allocated)"
+    assert given.reason == "held by claims that were just allocated"
+    plugins = decisions(DesiredState(node=NODE), SEEN, Checkpoint(), {}, 0.0)["GPU-0"]
+    assert plugins.ownership.owner is Owner.PLUGIN
+
+
+def test_asks_who_uses_a_gpu_only_where_its_layout_differs() -> None:
+    """The answer is needed before the one plan is made."""
+    two = DesiredGpu("GPU-0", 0, 0, {"2g.10gb": 1}, ())
+
+    def asked(layout: DesiredGpu, seen: Observation) -> list[str]:
+        desired = DesiredState(node=replace(NODE, gpus=(layout,)))
+        return [gpu.uuid for gpu in differing(desired, seen.snapshot, seen.claims)]
+
+    assert asked(two, FREE) == []
+    assert asked(LAYOUT, FREE) == ["GPU-0"]
+    assert asked(replace(two, mig={"2g.10gb": 2}), FREE) == ["GPU-0"]
+    assert asked(LAYOUT, SEEN) == []
+    assert asked(two, SEEN) == ["GPU-0"]
+    pending = replace(SEEN, snapshot=snapshot(replace(gpu(0), mig_pending=True)))
+    assert asked(LAYOUT, pending) == ["GPU-0"]
+    lost = replace(FREE, snapshot=snapshot(replace(TWO, lost=True)))
+    assert asked(LAYOUT, lost) == []
+    claimed = replace(FREE, claims=ClaimsView(claim_record(offered_gpu())))
+    assert asked(LAYOUT, claimed) == []
