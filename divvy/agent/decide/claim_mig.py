@@ -29,7 +29,7 @@ def plan_device(gpu: Gpu, held: HeldDevice, record: ClaimRecord) -> MigPlan:
     if not gpu.mig_mode:
         return MigPlan(gpu.uuid, mode=True, create=(_placement(held),))
     present = instance_of(gpu, held)
-    if present is not None and held.made:
+    if present is not None and held.has_instance:
         complete = (present,) if present.uuid is None else ()
         return MigPlan(gpu.uuid, keep=(present,), complete=complete)
     colliding = [one for one in foreign if _overlap(one, held)]
@@ -40,7 +40,7 @@ def plan_device(gpu: Gpu, held: HeldDevice, record: ClaimRecord) -> MigPlan:
 
 def plan_return(gpu: Gpu, held: HeldDevice) -> MigPlan:
     """Return what gives a device back: the instance that was made for it goes, the mode stays."""
-    present = instance_of(gpu, held) if held.made else None
+    present = instance_of(gpu, held) if held.has_instance else None
     return MigPlan(gpu.uuid, destroy=() if present is None else (present,))
 
 
@@ -65,7 +65,9 @@ def foreign_instances(gpu: Gpu, record: ClaimRecord) -> tuple[MigInstance, ...]:
     """Return the instances of an offered GPU that are no claim's."""
     if gpu.uuid not in record.offered or not gpu.mig_mode:
         return ()
-    ours = [held for claim in record.of_gpu(gpu.uuid) for held in claim.devices if held.made]
+    ours = [
+        held for claim in record.of_gpu(gpu.uuid) for held in claim.devices if held.has_instance
+    ]
     known = [instance_of(gpu, held) for held in ours if held.uuid == gpu.uuid]
     return tuple(one for one in gpu.instances if one not in known)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
 from typing import Any
 
 from divvy.agent.decide.claim_quantities import amount, mib_of
@@ -19,6 +20,18 @@ from divvy.model.sharing import Sharing, sharing_of_claims
 
 class BadAllocation(Exception):
     """An allocation that this node cannot serve; the text reaches the pod's events."""
+
+
+class ClaimState(StrEnum):
+    """How far a claim is, in the words of NVIDIA's driver.
+
+    An agent that dies leaves a claim in one of them. One whose preparation has started may have
+    anything of what it is to get, and so may one that is being released: the next Prepare goes on,
+    the next Unprepare removes what is there. A completed one has everything.
+    """
+
+    PREPARE_STARTED = "PrepareStarted"
+    PREPARE_COMPLETED = "PrepareCompleted"
 
 
 @dataclass(frozen=True)
@@ -47,8 +60,8 @@ class OfferedGpu:
 class HeldDevice:
     """One device of a claim: as it was offered, and how much of it was allocated.
 
-    ``sharing`` has the memory and the part of the time that the claim may use. ``made`` says that
-    the MIG instance at the device's placement is the claim's, or is about to be.
+    ``sharing`` has the memory and the part of the time that the claim may use. ``has_instance``
+    says that the MIG instance at the device's placement is the claim's, or is about to be.
     """
 
     request: str
@@ -56,7 +69,7 @@ class HeldDevice:
     device: ClaimDevice
     sharing: Sharing
     share_id: str = ""
-    made: bool = False
+    has_instance: bool = False
 
     @property
     def memory_mib(self) -> int:
@@ -76,7 +89,7 @@ class HeldDevice:
 
 @dataclass(frozen=True)
 class HeldClaim:
-    """A claim that was prepared, or (not ``done``) is being prepared or given back.
+    """A claim of which this node has, or may have, something.
 
     ``pods`` are those it was reserved for when it was prepared: (name, UID). ``limiter`` is the
     version of the limiter that the files of its limits were written for.
@@ -87,8 +100,13 @@ class HeldClaim:
     name: str
     devices: tuple[HeldDevice, ...]
     pods: tuple[tuple[str, str], ...] = ()
-    done: bool = False
+    state: ClaimState = ClaimState.PREPARE_STARTED
     limiter: str = ""
+
+    @property
+    def is_prepared(self) -> bool:
+        """Return whether its containers can start, and may have."""
+        return self.state is ClaimState.PREPARE_COMPLETED
 
     @property
     def text(self) -> str:
@@ -219,8 +237,11 @@ def encoded(record: ClaimRecord) -> dict[str, Any]:
 
 
 def _plain_claim(claim: HeldClaim) -> dict[str, Any]:
-    devices = [{**asdict(held), **device_keys(held.sharing)} for held in claim.devices]
-    return {**asdict(claim), "devices": devices}
+    devices = [
+        {**asdict(held), **device_keys(held.sharing), "made": held.has_instance}
+        for held in claim.devices
+    ]
+    return {**asdict(claim), "devices": devices, "done": claim.is_prepared}
 
 
 def decoded(raw: Mapping[str, Any]) -> ClaimRecord:
@@ -239,11 +260,20 @@ def _offered_gpu(raw: Mapping[str, Any]) -> OfferedGpu:
 
 def _claim(raw: Mapping[str, Any]) -> HeldClaim:
     devices = tuple(
-        from_plain(HeldDevice, held, device=_device(held["device"]), sharing=device_sharing(held))
+        from_plain(
+            HeldDevice,
+            held,
+            device=_device(held["device"]),
+            sharing=device_sharing(held),
+            has_instance=held.get("has_instance", held.get("made", False)),
+        )
         for held in raw["devices"]
     )
     pods = tuple((str(name), str(uid)) for name, uid in raw["pods"])
-    return from_plain(HeldClaim, raw, devices=devices, pods=pods)
+    # The release before this one knew only whether a claim was done.
+    earlier = ClaimState.PREPARE_COMPLETED if raw.get("done") else ClaimState.PREPARE_STARTED
+    state = ClaimState(raw.get("state", earlier))
+    return from_plain(HeldClaim, raw, devices=devices, pods=pods, state=state)
 
 
 def _device(raw: Mapping[str, Any]) -> ClaimDevice:

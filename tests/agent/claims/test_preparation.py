@@ -19,7 +19,7 @@ from tests.agent.claim_values import BY_SIZE, ON_DEMAND, claim, claim_record, he
 from tests.agent.devices import gpu, instance, snapshot
 
 OFFERED = offered_gpu(0, ON_DEMAND)
-MADE = replace(held(OFFERED, "-mig-2g10gb-2"), made=True)
+MADE = replace(held(OFFERED, "-mig-2g10gb-2"), has_instance=True)
 
 
 class Driver:

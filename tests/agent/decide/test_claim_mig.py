@@ -41,7 +41,7 @@ def test_mode_is_switched_where_it_is_needed() -> None:
 
 
 def test_what_is_there_is_used_where_it_is_the_claims_own() -> None:
-    ours = replace(ASKED, made=True)
+    ours = replace(ASKED, has_instance=True)
     record = claim_record(OFFERED, claims=(claim("c", ours),))
     assert plan_device(on(TWO_AT_2), ours, record).nothing
     assert device_uuid(on(TWO_AT_2), ours) == "MIG-1"
@@ -61,12 +61,12 @@ def test_instances_of_others_are_left_alone() -> None:
 
 
 def test_only_what_was_made_is_given_back_and_the_mode_stays() -> None:
-    assert plan_return(on(TWO_AT_2, ONE_AT_0), replace(ASKED, made=True)) == MigPlan(
+    assert plan_return(on(TWO_AT_2, ONE_AT_0), replace(ASKED, has_instance=True)) == MigPlan(
         "GPU-0", destroy=(TWO_AT_2,)
     )
     assert plan_return(on(TWO_AT_2), ASKED).nothing
-    assert plan_return(on(ONE_AT_0), replace(ASKED, made=True)).nothing
-    assert plan_return(gpu(), replace(ASKED, made=True)).nothing
+    assert plan_return(on(ONE_AT_0), replace(ASKED, has_instance=True)).nothing
+    assert plan_return(gpu(), replace(ASKED, has_instance=True)).nothing
 
 
 def test_the_layout_is_what_exists() -> None:
@@ -76,7 +76,7 @@ def test_the_layout_is_what_exists() -> None:
 
 
 def test_a_fault_concerns_the_gpu_or_the_placement_of_an_instance() -> None:
-    record = claim_record(OFFERED, claims=(claim("c", replace(ASKED, made=True)),))
+    record = claim_record(OFFERED, claims=(claim("c", replace(ASKED, has_instance=True)),))
     shown = snapshot(on(TWO_AT_2))
     described = {"GPU-0", "MIG-1"}
     whole = Health({("GPU-0", None): Fault("XID 79")})

@@ -33,7 +33,7 @@ def test_whoever_may_have_a_gpu_holds_it_for_the_plugin() -> None:
 
 
 def test_a_record_is_read_as_it_was_written() -> None:
-    devices = (held(NEW, "-mig-1g5gb-0", made=True), held(OTHER, "-share", 3000, 30))
+    devices = (held(NEW, "-mig-1g5gb-0", has_instance=True), held(OTHER, "-share", 3000, 30))
     record = claim_record(NEW, OTHER, claims=(claim("one", *devices),))
     assert decoded(json.loads(json.dumps(encoded(record)))) == record
 

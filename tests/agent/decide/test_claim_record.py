@@ -61,7 +61,7 @@ SHARE = claim("share", held(TWO, "-share", 3000, 30))
         ((), (FIRST,), (FIRST,)),
         ((FIRST,), (SECOND,), (SECOND,)),
         ((FIRST, SHARE), (SECOND, SHARE), (SECOND, SHARE)),
-        ((claim("first", done=False),), (SHARE,), (SHARE,)),
+        ((claim("first", prepared=False),), (SHARE,), (SHARE,)),
     ],
 )
 def test_copies_are_believed_where_they_are_newer_than_the_record(
