@@ -8,21 +8,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
 from typing import Any
 
-from divvy.agent.advertise import Advertiser
 from divvy.agent.api_server.client import ApiServer
 from divvy.agent.api_server.node_status import NodeStatusWriter
 from divvy.agent.checkpoint_file import CheckpointFile
 from divvy.agent.claims.service import Claims
-from divvy.agent.decide.coexistence import feature_discovery_beside, others_at_work
-from divvy.agent.decide.desired import DesiredState, desired_state
-from divvy.agent.decide.hardware import Snapshot
-from divvy.agent.decide.health import restored
-from divvy.agent.decide.node import NodeView
-from divvy.agent.decide.pace import IDLE_SECONDS, pause
-from divvy.agent.decide.reconciliation import Observation
-from divvy.agent.decide.status import NodeStatus, gpu_states, healthy_counts
 from divvy.agent.decision_record import DecisionRecord
-from divvy.agent.kubelet.device_holders import DeviceHolders
+from divvy.agent.gpu.coexistence import feature_discovery_beside, others_at_work
+from divvy.agent.gpu.desired import DesiredState, desired_state
+from divvy.agent.gpu.hardware import Snapshot
+from divvy.agent.gpu.health import restored
+from divvy.agent.gpu.node import NodeView
+from divvy.agent.gpu.reconcile_interval import IDLE_SECONDS, pause
+from divvy.agent.gpu.reconciliation import Observation
+from divvy.agent.gpu.status import NodeStatus, gpu_states, healthy_counts
 from divvy.agent.kubelet.pod_resources import PodResources
 from divvy.agent.loops import Loops
 from divvy.agent.memory.shares import ShareAccounts
@@ -30,6 +28,8 @@ from divvy.agent.memory.watch import MemoryWatch
 from divvy.agent.nvml.driver import Driver, boot_id
 from divvy.agent.nvml.health_watch import HealthWatch
 from divvy.agent.observe import Observer
+from divvy.agent.plugin.advertise import Advertiser
+from divvy.agent.plugin.device_holders import DeviceHolders
 from divvy.agent.reconfigure import Reconfigurer
 from divvy.agent.settings import Settings
 from divvy.agent.state_clock import StateClock

@@ -6,15 +6,15 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import replace
 
 from divvy.agent.checkpoint_file import CheckpointFile
-from divvy.agent.decide.checkpoint import Checkpoint, changing, misleading
-from divvy.agent.decide.desired import DesiredState
-from divvy.agent.decide.hardware import Snapshot
-from divvy.agent.decide.health import Health
-from divvy.agent.decide.holders import Remembered
-from divvy.agent.decide.node import NodeView
-from divvy.agent.decide.owner import Ownership
-from divvy.agent.decide.reconciliation import Observation, decisions, ownerships
-from divvy.agent.decide.transition import Decision
+from divvy.agent.gpu.checkpoint import Checkpoint, changing, misleading
+from divvy.agent.gpu.desired import DesiredState
+from divvy.agent.gpu.hardware import Snapshot
+from divvy.agent.gpu.health import Health
+from divvy.agent.gpu.holders import Remembered
+from divvy.agent.gpu.node import NodeView
+from divvy.agent.gpu.owner import Ownership
+from divvy.agent.gpu.reconciliation import Observation, decisions, ownerships
+from divvy.agent.gpu.transition import Decision
 from divvy.model.contract import State
 
 

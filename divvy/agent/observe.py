@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from divvy.agent.api_server.client import ApiServer
-from divvy.agent.decide.desired import DesiredState
-from divvy.agent.decide.hardware import Gpu, Snapshot
-from divvy.agent.decide.holders import Held, by_uuid
-from divvy.agent.decide.node import NodeView
-from divvy.agent.decide.owner import ClaimsView, KubeletView
-from divvy.agent.decide.reconciliation import Observation, differing
-from divvy.agent.kubelet.device_holders import DeviceHolders, HoldersUnknown
-from divvy.agent.kubelet.registration import DevicePlugins
+from divvy.agent.gpu.desired import DesiredState
+from divvy.agent.gpu.hardware import Gpu, Snapshot
+from divvy.agent.gpu.holders import Held, by_uuid
+from divvy.agent.gpu.node import NodeView
+from divvy.agent.gpu.owner import ClaimsView, KubeletView
+from divvy.agent.gpu.reconciliation import Observation, differing
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.process import DriverProblem
+from divvy.agent.plugin.device_holders import DeviceHolders, HoldersUnknown
+from divvy.agent.plugin.registration import DevicePlugins
 from divvy.agent.reconfigure import Reconfigurer
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from divvy.agent.decide.claim_record import (
+from divvy.agent.claims.record import (
     ClaimRecord,
     ClaimState,
     HeldClaim,

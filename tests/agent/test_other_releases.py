@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from divvy.agent.checkpoint_file import CheckpointFile
-from divvy.agent.claims.checkpoint_file import ClaimsFile
+from divvy.agent.claims.claims_file import ClaimsFile
 from divvy.agent.claims.copies import read_copies
-from divvy.agent.decide.checkpoint import Checkpoint
-from divvy.agent.decide.claim_record import ClaimRecord, ClaimState
-from divvy.agent.decide.holders import Holder
+from divvy.agent.claims.record import ClaimRecord, ClaimState
+from divvy.agent.gpu.checkpoint import Checkpoint
+from divvy.agent.gpu.holders import Holder
 from divvy.agent.inject.account import create_account
 from divvy.agent.inject.share_folder import ShareFolder
 from divvy.agent.memory.shares import ShareAccounts

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from divvy.agent.decide.claim_record import (
+from divvy.agent.claims.record import (
     ClaimRecord,
     ClaimState,
     HeldClaim,

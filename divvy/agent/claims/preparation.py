@@ -16,25 +16,25 @@ from itertools import chain, repeat
 from time import monotonic
 from weakref import WeakValueDictionary
 
-from divvy.agent.api_server.claims import ClaimsApi
+from divvy.agent.api_server.claims_api import ClaimsApi
 from divvy.agent.api_server.client import AWAY
 from divvy.agent.api_server.rest import raising_unreachable
-from divvy.agent.claims.checkpoint_file import ClaimsFile
+from divvy.agent.claims.claim_shares import claim_id, claim_shares, is_limited
+from divvy.agent.claims.claims_file import ClaimsFile
+from divvy.agent.claims.conflicts import in_the_way
 from divvy.agent.claims.copies import copied_claims, remove_copy, write_copy
-from divvy.agent.decide.claim_conflicts import in_the_way
-from divvy.agent.decide.claim_mig import ForeignInstance, device_uuid, plan_device, plan_return
-from divvy.agent.decide.claim_record import (
+from divvy.agent.claims.instance_plan import ForeignInstance, device_uuid, plan_device, plan_return
+from divvy.agent.claims.record import (
     BadAllocation,
     ClaimState,
     HeldClaim,
     HeldDevice,
     held_claim,
 )
-from divvy.agent.decide.claim_share import claim_id, claim_shares, is_limited
-from divvy.agent.decide.container_edits import Mount
-from divvy.agent.decide.hardware import Gpu
-from divvy.agent.decide.mig_plan import MigPlan
+from divvy.agent.gpu.hardware import Gpu
+from divvy.agent.gpu.mig_plan import MigPlan
 from divvy.agent.inject.claim_cdi import remove_claim, write_claim, written_claims
+from divvy.agent.inject.container_edits import Mount
 from divvy.agent.inject.injection import Injection
 from divvy.agent.inject.problem import InjectionProblem
 from divvy.agent.nvml.cap_nodes import make_cap_nodes
@@ -300,7 +300,7 @@ class Preparation:
         if claim is None:
             return
         # From here on containers cannot start: an agent that dies now, and is asked to prepare the
-        # claim before it is asked to release it, prepares it anew.
+        # claim before it is asked to release it, prepares it from the start.
         if claim.is_prepared:
             self._save(replace(claim, state=ClaimState.PREPARE_STARTED))
         for held in claim.devices:

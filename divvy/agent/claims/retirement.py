@@ -7,10 +7,10 @@ from collections.abc import Callable
 from time import monotonic
 
 from divvy.agent.api_server.backoff import Backoff
-from divvy.agent.api_server.claims import ClaimsApi, is_forbidden
+from divvy.agent.api_server.claims_api import ClaimsApi, is_forbidden
 from divvy.agent.api_server.client import AWAY
-from divvy.agent.claims.slices import SlicePublisher
-from divvy.agent.decide.claim_record import ClaimRecord, allocated_gpus
+from divvy.agent.claims.record import ClaimRecord, allocated_gpus
+from divvy.agent.claims.slice_publisher import SlicePublisher
 from divvy.agent.ticks import next_tick
 
 _log = logging.getLogger(__name__)

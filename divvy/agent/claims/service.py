@@ -7,32 +7,32 @@ from dataclasses import replace
 
 import grpc
 
-from divvy.agent.api_server.claims import ClaimsApi
-from divvy.agent.claims.checkpoint_file import ClaimsFile
-from divvy.agent.claims.metrics import prepare_seconds
-from divvy.agent.claims.preparation import Preparation
-from divvy.agent.claims.retirement import Retirement
-from divvy.agent.claims.server import ClaimServer, DeviceHealth
-from divvy.agent.claims.slices import SlicePublisher
-from divvy.agent.decide.claim_faults import device_faults, taints
-from divvy.agent.decide.claim_holders import (
-    ClaimLimits,
+from divvy.agent.api_server.claims_api import ClaimsApi
+from divvy.agent.claims.claim_shares import claim_id
+from divvy.agent.claims.claim_status import ClaimsStatus, claims_status
+from divvy.agent.claims.claim_users import (
     Containers,
     claim_limits,
     claim_pods,
     named_holders,
 )
-from divvy.agent.decide.claim_offers import too_small
-from divvy.agent.decide.claim_record import ClaimRecord, OfferedGpu
-from divvy.agent.decide.claim_share import claim_id
-from divvy.agent.decide.claim_slices import slice_specs
-from divvy.agent.decide.claim_status import ClaimsStatus, claims_status
-from divvy.agent.decide.desired import DesiredState
-from divvy.agent.decide.hardware import Snapshot
-from divvy.agent.decide.holders import Holder
-from divvy.agent.decide.owner import ClaimsView, Owner, Ownership, released
+from divvy.agent.claims.claims_file import ClaimsFile
+from divvy.agent.claims.device_faults import device_faults, taints
+from divvy.agent.claims.metrics import prepare_seconds
+from divvy.agent.claims.offers import too_small
+from divvy.agent.claims.preparation import Preparation
+from divvy.agent.claims.record import ClaimRecord, OfferedGpu
+from divvy.agent.claims.retirement import Retirement
+from divvy.agent.claims.server import ClaimServer, DeviceHealth
+from divvy.agent.claims.slice_publisher import SlicePublisher
+from divvy.agent.claims.slice_specs import slice_specs
+from divvy.agent.gpu.desired import DesiredState
+from divvy.agent.gpu.hardware import Snapshot
+from divvy.agent.gpu.holders import Holder
+from divvy.agent.gpu.owner import ClaimsView, Owner, Ownership, released
 from divvy.agent.inject.injection import Injection
 from divvy.agent.kubelet.pod_resources import PodResources
+from divvy.agent.memory.memory_limit import ClaimLimits
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.health_watch import HealthWatch
 from divvy.agent.settings import Settings

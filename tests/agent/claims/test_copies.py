@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from divvy.agent.claims.copies import read_copies, write_copy
-from divvy.agent.decide.claim_record import ClaimRecord, ClaimState, HeldClaim
+from divvy.agent.claims.record import ClaimRecord, ClaimState, HeldClaim
 
 CLAIM = HeldClaim("uid-1", "team", "train", (), state=ClaimState.PREPARE_COMPLETED)
 OTHER = HeldClaim("uid-2", "team", "web", (), state=ClaimState.PREPARE_COMPLETED)
