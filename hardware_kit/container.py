@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from divvy.agent.decide.container_edits import Mount
+from divvy.agent.inject.container_edits import Mount
 from hardware_kit.container_init import REFUSED
 from hardware_kit.settings import KitSettings
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from divvy.agent.decide.hardware import Snapshot
+from divvy.agent.gpu.hardware import Snapshot
 from divvy.agent.inject.injection import Injection
 from divvy.agent.nvml.discovery import discover
 from divvy.model.contract import CDI_FILE, limited_cdi_file

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from divvy.agent.decide.hardware import Gpu, Snapshot
-from divvy.agent.decide.mig_plan import plan_mig
+from divvy.agent.gpu.hardware import Gpu, Snapshot
+from divvy.agent.gpu.mig_plan import plan_mig
 from divvy.agent.nvml.cap_nodes import make_cap_nodes
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.mig_apply import apply_plan

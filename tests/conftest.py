@@ -14,8 +14,17 @@ from tests.thoroughness import is_left_out
 
 # Rooms whose unit tests need no compiler and no server: they fail within seconds.
 _PURE = (
-    "agent/decide", "claim_templates", "cli", "components", "conformance", "docs", "engine",
-    "init", "model", "plan", "render", "stack", "test_dependencies", "test_words",
+    "agent/claims", "agent/gpu", "agent/memory/test_memory_limit",
+    "agent/memory/test_unaccounted_memory", "agent/plugin", "claim_templates", "cli", "components",
+    "conformance", "docs", "engine", "init", "model", "plan", "render", "stack",
+    "test_dependencies", "test_words",
+)  # fmt: skip
+# Among them, what waits for sockets and loops.
+_EDGES = (
+    "agent/claims/test_preparation", "agent/claims/test_retirement",
+    "agent/claims/test_slice_publisher", "agent/plugin/test_advertise",
+    "agent/plugin/test_device_holders", "agent/plugin/test_device_plugins",
+    "agent/plugin/test_message_size",
 )  # fmt: skip
 
 
@@ -36,7 +45,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("thorough")
         markers = {marker.name for marker in item.iter_markers()}
         room = item.nodeid.removeprefix("tests/")
-        if room.startswith(_PURE) and not markers & {"lab", "agent_process", "thorough"}:
+        is_pure = room.startswith(_PURE) and not room.startswith(_EDGES)
+        if is_pure and not markers & {"lab", "agent_process", "thorough"}:
             item.add_marker("pure")
     items.sort(
         key=lambda item: (

@@ -24,10 +24,10 @@ import httpx2
 
 from divvy.agent.api_server.client import ApiServer
 from divvy.agent.api_server.node_status import NodeStatusWriter
-from divvy.agent.decide.hardware import Snapshot
-from divvy.agent.decide.inventory import Resource
-from divvy.agent.decide.node import NodeView
-from divvy.agent.decide.status import GpuStatus, NodeStatus
+from divvy.agent.gpu.hardware import Snapshot
+from divvy.agent.gpu.node import NodeView
+from divvy.agent.gpu.status import GpuStatus, NodeStatus
+from divvy.agent.plugin.inventory import Resource
 from divvy.model import generation, hardware_model, parse_canonical
 from divvy.model.contract import CONFIG_MAP, STATUS_ANNOTATION, State
 from divvy.plan.prediction import NodePlan, predict_node

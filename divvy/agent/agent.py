@@ -9,21 +9,19 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from divvy.agent.advertise import Advertiser
 from divvy.agent.api_server.client import ApiServer
 from divvy.agent.api_server.node_status import NodeStatusWriter
 from divvy.agent.checkpoint_file import CheckpointFile
 from divvy.agent.claims.service import Claims
-from divvy.agent.decide.coexistence import feature_discovery_beside, others_at_work
-from divvy.agent.decide.desired import DesiredState, desired_state
-from divvy.agent.decide.hardware import Snapshot
-from divvy.agent.decide.health import restored
-from divvy.agent.decide.node import NodeView
-from divvy.agent.decide.pace import IDLE_SECONDS, pause
-from divvy.agent.decide.reconciliation import Observation
-from divvy.agent.decide.status import NodeStatus, gpu_states, healthy_counts
 from divvy.agent.decision_record import DecisionRecord
-from divvy.agent.kubelet.device_holders import DeviceHolders
+from divvy.agent.gpu.coexistence import feature_discovery_beside, others_at_work
+from divvy.agent.gpu.desired import DesiredState, desired_state
+from divvy.agent.gpu.hardware import Snapshot
+from divvy.agent.gpu.health import restored
+from divvy.agent.gpu.node import NodeView
+from divvy.agent.gpu.reconcile_interval import IDLE_SECONDS, pause
+from divvy.agent.gpu.reconciliation import Observation
+from divvy.agent.gpu.status import NodeStatus, gpu_states, healthy_counts
 from divvy.agent.kubelet.pod_resources import PodResources
 from divvy.agent.loops import Loops
 from divvy.agent.memory.shares import ShareAccounts
@@ -31,6 +29,8 @@ from divvy.agent.memory.watch import MemoryWatch
 from divvy.agent.nvml.driver import Driver, boot_id
 from divvy.agent.nvml.health_watch import HealthWatch
 from divvy.agent.observe import Observer
+from divvy.agent.plugin.advertise import Advertiser
+from divvy.agent.plugin.device_holders import DeviceHolders
 from divvy.agent.reconfigure import Reconfigurer
 from divvy.agent.settings import Settings
 from divvy.agent.state_clock import StateClock
@@ -106,7 +106,7 @@ class Agent:
             self.plugins,
             self.holders,
             self._reconfigurer,
-            lambda: self.claims.holders,
+            lambda: self.claims.view,
         )
         self._status_writer = NodeStatusWriter(api)
         self._state_clock = StateClock()
@@ -135,7 +135,11 @@ class Agent:
     def hanging(self) -> str:
         """Say that reconciliation does not go on, "" while it does."""
         seconds = monotonic() - self._reconciled
-        return f"no reconciliation for {seconds:.0f} s" if seconds > _HANGING_SECONDS else ""
+        return (
+            f"reconciliation has been stuck for {seconds:.0f} s"
+            if seconds > _HANGING_SECONDS
+            else ""
+        )
 
     def refused(self) -> str:
         """Say what the API server refuses for longer than a rollout of rights takes, else ""."""
@@ -152,6 +156,7 @@ class Agent:
             "apiInTouch": self._api.in_touch,
             "driver": {"problem": self.driver.problem, "snapshot": self.driver.snapshot},
             "health": self._health.health.faults,
+            "owners": {uuid: owner.line for uuid, owner in self._record.owners.items()},
             "decisions": self._record.decisions,
             "applying": self._reconfigurer.applying,
             "failures": self._reconfigurer.failures,
@@ -184,7 +189,7 @@ class Agent:
             "the installation": self._advertiser.keep_installed,
             "the driver of claims": self.claims.serve,
             "the slices": self.claims.publish,
-            "the change of what claims are offered": self.claims.retire,
+            "the retirement of claimed GPUs": self.claims.retire,
             "reconciliation": self._reconcile_for_ever,
             "the health of devices": self._advertise_health,
         }
@@ -241,9 +246,7 @@ class Agent:
         if self._decide(observed, now):
             self._forget_replaced()
         await self._advertise(snapshot)
-        self.claims.consider(
-            self._desired, snapshot, observed.kubelet, self._record.decisions, self._node.uid
-        )
+        self.claims.consider(self._desired, snapshot, self._record.owners, self._node.uid)
         self._reconfigurer.execute(snapshot, self._record.decisions)
         self._report(snapshot)
         self._refresh_holders(observed, now)
@@ -253,9 +256,7 @@ class Agent:
             observed,
             monotonic() - self.plugins.listed,
             applying=bool(self._reconfigurer.applying),
-            well=not self._problems
-            and not self._loops.problems
-            and not self.claims.waited_for(self._desired),
+            well=not self._problems and not self._loops.problems and not self.claims.problem,
         )
 
     def _desire(self, snapshot: Snapshot | None) -> None:
@@ -306,7 +307,7 @@ class Agent:
         back where this agent does not know yet who holds what.
         """
         unknown = self._kubelet_unknown and not any(g.claims for g in self._desired.node.gpus)
-        return unknown or self.claims.waited_for(self._desired)
+        return unknown or any(owner.asks_kubelet for owner in self._record.owners.values())
 
     async def _advertise(self, snapshot: Snapshot | None) -> None:
         async with self._advertising:

@@ -13,11 +13,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from divvy.agent.decide.checkpoint import Checkpoint
-from divvy.agent.decide.earlier_keys import offer_keys, offer_sharing
-from divvy.agent.decide.hardware import gpu_from
-from divvy.agent.decide.holders import Holder, Version
-from divvy.agent.decide.plain_values import from_plain
+from divvy.agent.gpu.checkpoint import Checkpoint
+from divvy.agent.gpu.earlier_keys import offer_keys, offer_sharing
+from divvy.agent.gpu.hardware import gpu_from
+from divvy.agent.gpu.holders import Holder, Version
+from divvy.agent.gpu.plain_values import from_plain
 from divvy.agent.inject.atomic_file import replace_file
 from divvy.model import DesiredGpu, Offer
 from divvy.model.claims import Claims

@@ -6,14 +6,15 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import replace
 
 from divvy.agent.checkpoint_file import CheckpointFile
-from divvy.agent.decide.checkpoint import Checkpoint, changing, misleading
-from divvy.agent.decide.desired import DesiredState
-from divvy.agent.decide.hardware import Snapshot
-from divvy.agent.decide.health import Health
-from divvy.agent.decide.holders import Remembered
-from divvy.agent.decide.node import NodeView
-from divvy.agent.decide.reconciliation import Observation, decisions
-from divvy.agent.decide.transition import Decision
+from divvy.agent.gpu.checkpoint import Checkpoint, changing, misleading
+from divvy.agent.gpu.desired import DesiredState
+from divvy.agent.gpu.hardware import Snapshot
+from divvy.agent.gpu.health import Health
+from divvy.agent.gpu.holders import Remembered
+from divvy.agent.gpu.node import NodeView
+from divvy.agent.gpu.owner import Ownership
+from divvy.agent.gpu.reconciliation import Observation, decisions, ownerships
+from divvy.agent.gpu.transition import Decision
 from divvy.model.contract import State
 
 
@@ -29,6 +30,7 @@ class DecisionRecord:
         self._problems = problems
         self.checkpoint = file.saved
         self.decisions: dict[str, Decision] = {}
+        self.owners: dict[str, Ownership] = {}
 
     @property
     def problem(self) -> str:
@@ -72,6 +74,7 @@ class DecisionRecord:
             decided = decisions(desired, observed, before, previous, now)
             checkpoint = self._after(base, desired.replaced, observed.snapshot, decided)
         self.decisions, self.checkpoint = decided, checkpoint
+        self.owners = ownerships(desired, observed, decided)
         return saved
 
     def save_health(self, health: Health) -> None:
@@ -81,7 +84,7 @@ class DecisionRecord:
 
     def forget(self) -> None:
         """Forget the decisions: nothing of the GPUs is advertised."""
-        self.decisions = {}
+        self.decisions, self.owners = {}, {}
 
     def _after(
         self,

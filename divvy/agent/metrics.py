@@ -15,16 +15,16 @@ from prometheus_client.registry import Collector
 
 from divvy.agent.agent import Agent
 from divvy.agent.claims.metrics import claim_gauges
-from divvy.agent.decide.hardware import Gpu
-from divvy.agent.decide.holders import Holder
-from divvy.agent.decide.inventory import Resource
-from divvy.agent.decide.memory_limit import Excess
-from divvy.agent.decide.share import share_holders
-from divvy.agent.decide.status import NodeStatus
-from divvy.agent.kubelet.device_holders import HoldersUnknown
+from divvy.agent.gpu.hardware import Gpu
+from divvy.agent.gpu.holders import Holder
+from divvy.agent.gpu.status import NodeStatus
+from divvy.agent.inject.share import share_holders
+from divvy.agent.memory.memory_limit import Excess
 from divvy.agent.memory.shares import ShareFigures
 from divvy.agent.metrics_page import Page
 from divvy.agent.nvml.process import DriverProblem
+from divvy.agent.plugin.device_holders import HoldersUnknown
+from divvy.agent.plugin.inventory import Resource
 from divvy.model.contract import Mode, State
 
 # name of the reading → (DCGM's name, help)

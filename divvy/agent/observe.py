@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from divvy.agent.api_server.client import ApiServer
-from divvy.agent.decide.desired import DesiredState
-from divvy.agent.decide.hardware import Snapshot
-from divvy.agent.decide.holders import Held, by_uuid
-from divvy.agent.decide.mig_plan import MigPlan
-from divvy.agent.decide.node import NodeView
-from divvy.agent.decide.reconciliation import KubeletView, Observation, plans
-from divvy.agent.kubelet.device_holders import DeviceHolders, HoldersUnknown
-from divvy.agent.kubelet.registration import DevicePlugins
+from divvy.agent.gpu.desired import DesiredState
+from divvy.agent.gpu.hardware import Gpu, Snapshot
+from divvy.agent.gpu.holders import Held, by_uuid
+from divvy.agent.gpu.node import NodeView
+from divvy.agent.gpu.owner import ClaimsView, KubeletView
+from divvy.agent.gpu.reconciliation import Observation, differing
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.process import DriverProblem
+from divvy.agent.plugin.device_holders import DeviceHolders, HoldersUnknown
+from divvy.agent.plugin.registration import DevicePlugins
 from divvy.agent.reconfigure import Reconfigurer
 
 
@@ -28,14 +28,14 @@ class Observer:
         plugins: DevicePlugins,
         holders: DeviceHolders,
         reconfigurer: Reconfigurer,
-        claimed: Callable[[], Held] = dict,
+        claims: Callable[[], ClaimsView] = ClaimsView,
     ) -> None:
         self._api = api
         self._driver = driver
         self._plugins = plugins
         self._holders = holders
         self._reconfigurer = reconfigurer
-        self._claimed = claimed
+        self._claims = claims
 
     async def observe(
         self, desired: DesiredState, snapshot: Snapshot, node: NodeView
@@ -45,14 +45,11 @@ class Observer:
         applying = self._reconfigurer.applying
         kubelet = await self._kubelet()
         held: Held = {} if isinstance(kubelet, str) else kubelet.held
-        claimed = self._claimed()
         busy = {}
-        for uuid, plan in plans(desired, snapshot, held).items():
+        for gpu in differing(desired, snapshot, self._claims()):
             # What is being executed was decided; the driver is at work on that GPU.
-            if uuid in applying or uuid in claimed:
-                continue
-            if isinstance(plan, MigPlan) and plan.idle:
-                busy[uuid] = await self._busy(snapshot, uuid, held)
+            if gpu.uuid not in applying:
+                busy[gpu.uuid] = await self._busy(gpu, held)
         return Observation(
             snapshot=snapshot,
             kubelet=kubelet,
@@ -61,7 +58,8 @@ class Observer:
             busy=busy,
             applying=applying,
             failures=self._reconfigurer.failures,
-            claimed=claimed,
+            # Last: a claim may have been prepared while the others were asked.
+            claims=self._claims(),
         )
 
     async def _kubelet(self) -> KubeletView | str:
@@ -74,16 +72,13 @@ class Observer:
             return f"holders are unknown: {unknown}"
         return KubeletView(held, allocatable, fence)
 
-    async def _busy(self, snapshot: Snapshot, uuid: str, held: Held) -> frozenset[str]:
+    async def _busy(self, gpu: Gpu, held: Held) -> frozenset[str]:
         """Return UUIDs of a GPU that have processes although no pod holds them."""
-        gpu = snapshot.gpu(uuid)
-        if gpu is None:
-            return frozenset()
         by_gi = {instance.gi: instance.uuid for instance in gpu.instances}
         try:
             processes = await self._driver.processes(gpu)
         except DriverProblem:
             # Unknown is not idle.
-            return frozenset({uuid, *(device for device in by_gi.values() if device)})
-        used = {by_gi.get(process["gi"] or 0) or uuid for process in processes}
+            return frozenset({gpu.uuid, *(device for device in by_gi.values() if device)})
+        used = {by_gi.get(process["gi"] or 0) or gpu.uuid for process in processes}
         return frozenset(device for device in used if device not in held)

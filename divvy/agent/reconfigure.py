@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 
 from divvy.agent.api_server.client import ApiServer
-from divvy.agent.decide.hardware import Gpu, Snapshot
-from divvy.agent.decide.mig_plan import MigPlan
-from divvy.agent.decide.transition import Decision, Failure
+from divvy.agent.gpu.hardware import Gpu, Snapshot
+from divvy.agent.gpu.mig_plan import MigPlan
+from divvy.agent.gpu.transition import Decision, Failure
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.mig_apply import apply_plan
 from divvy.agent.nvml.process import DriverProblem

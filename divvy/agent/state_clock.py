@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from divvy.agent.decide.status import GpuStatus
+from divvy.agent.gpu.status import GpuStatus
 
 
 class StateClock:

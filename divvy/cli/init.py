@@ -13,6 +13,7 @@ from divvy.cli.chart_images import require_digest
 from divvy.cli.cluster_survey import Survey, survey
 from divvy.cli.errors import fail
 from divvy.cli.nvidia_files import operator_profiles
+from divvy.distribution import requirement
 from divvy.init.answers import MAX_GPUS, Answer, Answers, Question
 from divvy.init.draft import Draft, draft
 from divvy.init.gpu_node import gpu_node
@@ -80,7 +81,9 @@ def init(
         fail(f"{name!r} is not a stack's name; letters, digits, '-', '_' and '.' are expected")
     answers = Answers((*_answers("model", model), *_answers("gpus", gpus)))
     imported = operator_profiles(file) if file else ImportResult()
-    shared = {} if stack_only else project_files(Path.cwd().name, ci or _ci_of_remote())
+    shared = (
+        {} if stack_only else project_files(Path.cwd().name, ci or _ci_of_remote(), requirement)
+    )
     _refuse_existing({stack_file(name): None, **shared})
     given = _image(image, registry, base)
     seen = survey(kubeconfig, context)

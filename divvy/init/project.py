@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from importlib.resources import files
 
-from divvy.distribution import requirement
 from divvy.stack.yaml_flow import flow
 
 _PULUMI = """\
@@ -34,8 +33,11 @@ _CI_FILES = {
 }
 
 
-def project_files(folder_name: str, ci: Ci) -> Mapping[str, str]:
-    """Return the files that all stacks of a project share, by path."""
+def project_files(folder_name: str, ci: Ci, requirement: Callable[[str], str]) -> Mapping[str, str]:
+    """Return the files that all stacks of a project share, by path.
+
+    ``requirement`` returns what installs this Divvy with some extras.
+    """
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", folder_name).strip("-.") or "gpus"
     templates = files("divvy.init") / "templates"
     shared = {

@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable
 
-from divvy.agent.decide.health import Health, HealthRules
+from divvy.agent.gpu.health import Health, HealthRules
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.health_watch import HealthWatch
 from divvy.agent.nvml.process import Xid

@@ -6,9 +6,9 @@ import asyncio
 import re
 from xml.etree import ElementTree
 
-from divvy.agent.decide.inventory import Device, Resource
-from divvy.agent.decide.labels import feature_labels, sanitised
+from divvy.agent.gpu.labels import feature_labels, sanitised
 from divvy.agent.nvml.discovery import discover
+from divvy.agent.plugin.inventory import Device, Resource
 from divvy.model import gpu_resource
 from hardware_kit.notes import Notes
 from hardware_kit.settings import KitSettings

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from divvy.agent.decide.claim_record import ClaimRecord, HeldClaim, HeldDevice, OfferedGpu
+from divvy.agent.claims.record import (
+    ClaimRecord,
+    ClaimState,
+    HeldClaim,
+    HeldDevice,
+    OfferedGpu,
+)
 from divvy.model.claim_devices import claimable_gpu
 from divvy.model.claims import Claims
 from divvy.model.gpu_models import gpu_model
@@ -26,7 +32,7 @@ def held(
     suffix: str,
     memory: int = MEMORY,
     cores: int = 100,
-    made: bool = False,
+    has_instance: bool = False,
     **sharing: Any,
 ) -> HeldDevice:
     """Hold a device of a GPU by the end of its name: "" is the whole GPU."""
@@ -34,12 +40,13 @@ def held(
     device = next(each for each in gpu.gpu.devices if each.name == name)
     share_id = "0123456789" if device.share is not None else ""
     sharing = replace(gpu.sharing, memory_mib=memory, weight=cores, **sharing)
-    return HeldDevice("gpu", "node/divvy", device, sharing, share_id, made)
+    return HeldDevice("gpu", "node/divvy", device, sharing, share_id, has_instance)
 
 
-def claim(name: str, *devices: HeldDevice, done: bool = True) -> HeldClaim:
+def claim(name: str, *devices: HeldDevice, prepared: bool = True) -> HeldClaim:
     pods = ((name, f"pod-uid-{name}"),)
-    return HeldClaim(f"uid-{name}", "default", name, devices, pods, done)
+    state = ClaimState.PREPARE_COMPLETED if prepared else ClaimState.PREPARE_STARTED
+    return HeldClaim(f"uid-{name}", "default", name, devices, pods, state)
 
 
 def claim_record(*gpus: OfferedGpu, claims: tuple[HeldClaim, ...] = ()) -> ClaimRecord:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from divvy.agent.decide.hardware import Gpu, MigInstance, Snapshot
-from divvy.agent.decide.inventory import Device, Resource
+from divvy.agent.gpu.hardware import Gpu, MigInstance, Snapshot
+from divvy.agent.plugin.inventory import Device, Resource
 from divvy.model.sharing import NO_PAGE, Compute, DeviceShare, Sharing
 
 A100 = "NVIDIA A100-SXM4-40GB"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from divvy.agent.checkpoint_file import CheckpointFile
-from divvy.agent.decide.checkpoint import Checkpoint
+from divvy.agent.gpu.checkpoint import Checkpoint
 from divvy.model import DesiredGpu
 from divvy.model.claims import Claims
 

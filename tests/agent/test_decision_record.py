@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from divvy.agent.checkpoint_file import CheckpointFile
-from divvy.agent.decide.desired import DesiredState
-from divvy.agent.decide.health import Fault, Health
-from divvy.agent.decide.holders import Holder, Remembered
-from divvy.agent.decide.node import NodeView
-from divvy.agent.decide.reconciliation import KubeletView, Observation
 from divvy.agent.decision_record import DecisionRecord
+from divvy.agent.gpu.desired import DesiredState
+from divvy.agent.gpu.health import Fault, Health
+from divvy.agent.gpu.holders import Holder, Remembered
+from divvy.agent.gpu.node import NodeView
+from divvy.agent.gpu.reconciliation import KubeletView, Observation
 from divvy.model import DesiredGpu, DesiredNode, Offer
 from divvy.model.sharing import Sharing
 from tests.agent.devices import gpu, snapshot

@@ -7,15 +7,15 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from divvy.agent.claims.claim_users import named_holders
 from divvy.agent.claims.metrics import prepare_seconds
-from divvy.agent.decide.claim_holders import named_holders
-from divvy.agent.decide.claim_record import ClaimRecord
-from divvy.agent.decide.holders import Holder
-from divvy.agent.decide.inventory import Device, Resource
-from divvy.agent.decide.status import GpuStatus, NodeStatus
+from divvy.agent.claims.record import ClaimRecord
+from divvy.agent.gpu.holders import Holder
+from divvy.agent.gpu.status import GpuStatus, NodeStatus
 from divvy.agent.inject.account import Figures
 from divvy.agent.memory.shares import ShareFigures
 from divvy.agent.metrics import metrics_page, mode
+from divvy.agent.plugin.inventory import Device, Resource
 from divvy.agent.state_clock import StateClock
 from divvy.model.sharing import Sharing
 from tests.agent.claim_values import claim, claim_record, held, offered_gpu

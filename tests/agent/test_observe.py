@@ -6,9 +6,9 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
-from divvy.agent.decide.desired import DesiredState
-from divvy.agent.decide.hardware import Gpu
-from divvy.agent.decide.node import NodeView
+from divvy.agent.gpu.desired import DesiredState
+from divvy.agent.gpu.hardware import Gpu
+from divvy.agent.gpu.node import NodeView
 from divvy.agent.observe import Observer
 from divvy.model import DesiredGpu, DesiredNode
 from tests.agent.devices import gpu, snapshot

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from divvy.agent.checkpoint_file import CheckpointFile
-from divvy.agent.claims.checkpoint_file import ClaimsFile
+from divvy.agent.claims.claims_file import ClaimsFile
 from divvy.agent.claims.copies import read_copies
-from divvy.agent.decide.checkpoint import Checkpoint
-from divvy.agent.decide.claim_record import ClaimRecord
-from divvy.agent.decide.holders import Holder
+from divvy.agent.claims.record import ClaimRecord, ClaimState
+from divvy.agent.gpu.checkpoint import Checkpoint
+from divvy.agent.gpu.holders import Holder
 from divvy.agent.inject.account import create_account
 from divvy.agent.inject.share_folder import ShareFolder
 from divvy.agent.memory.shares import ShareAccounts
@@ -72,7 +72,11 @@ def test_reads_the_state_of_another_release(tmp_path: Path, release: Callable[[s
 
 def known_claims(record: ClaimRecord) -> None:
     mig, part = record.claims["uid-mig"], record.claims["uid-part"]
-    assert (mig.pods, mig.done, mig.devices[0].made) == ((("web-0", "uid-2"),), True, True)
+    assert (mig.pods, mig.is_prepared, mig.devices[0].has_instance) == (
+        (("web-0", "uid-2"),),
+        True,
+        True,
+    )
     assert mig.devices[0].device.profile is not None
     assert mig.devices[0].device.profile.name == "1g.5gb"
     assert (part.limiter, part.devices[0].memory_mib) == ("0123456789abcdef", 3000)
@@ -186,7 +190,7 @@ def test_gives_no_claim_back_while_a_file_of_claims_cannot_be_read(
     assert f"{path} cannot be read (version 2" in file.damage
     assert "uid-part" in file.held.claims
     with pytest.raises(OSError, match="cannot be read"):
-        file.put(replace(file.held.claims["uid-part"], done=False))
+        file.put(replace(file.held.claims["uid-part"], state=ClaimState.PREPARE_STARTED))
     assert path.read_text() == '{"version": 2}'
     path.rename(tmp_path / "elsewhere")
     assert file.damage == ""
@@ -199,3 +203,20 @@ def test_writes_the_copy_of_a_recorded_claim_again(tmp_path: Path) -> None:
     file = ClaimsFile(tmp_path, tmp_path, lambda: None)
     assert file.damage == ""
     known_claims(file.record)
+
+
+@pytest.mark.parametrize("state", ClaimState)
+def test_a_claim_keeps_its_state_in_a_file_of_either_release(
+    tmp_path: Path, state: ClaimState
+) -> None:
+    laid(tmp_path, as_it_was, "claims.json")
+    file = ClaimsFile(tmp_path, tmp_path / "cdi", lambda: None)
+    file.put(replace(file.record.claims["uid-mig"], name="another", state=state))
+    path = tmp_path / "claims.json"
+    raw = json.loads(path.read_text())
+    (mig,) = (claim for claim in raw["claims"] if claim["uid"] == "uid-mig")
+    assert (mig["state"], mig["done"]) == (state, state is ClaimState.PREPARE_COMPLETED)
+    del mig["state"]  # as the release before writes it
+    path.write_text(json.dumps(raw))
+    again = ClaimsFile(tmp_path, tmp_path / "cdi", lambda: None)
+    assert again.record == file.record

@@ -8,10 +8,10 @@ from typing import Any, cast
 import pytest
 
 from divvy.agent import reconfigure
-from divvy.agent.decide.hardware import Gpu
-from divvy.agent.decide.inventory import AdvertisedGpu
-from divvy.agent.decide.mig_plan import MigPlan
-from divvy.agent.decide.transition import Decision
+from divvy.agent.gpu.hardware import Gpu
+from divvy.agent.gpu.mig_plan import MigPlan
+from divvy.agent.gpu.transition import Decision
+from divvy.agent.plugin.inventory import AdvertisedGpu
 from divvy.agent.reconfigure import Reconfigurer
 from divvy.model import DesiredGpu
 from tests.agent.devices import gpu, snapshot

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from divvy.agent.decide.claim_offers import wanted_offers
-from divvy.agent.decide.claim_record import OfferedGpu
-from divvy.agent.decide.claim_slices import same_spec, slice_specs
-from divvy.agent.decide.desired import DesiredState
+from divvy.agent.claims.offers import wanted_offers
+from divvy.agent.claims.record import OfferedGpu
+from divvy.agent.claims.slice_specs import same_spec, slice_specs
+from divvy.agent.gpu.desired import DesiredState
 from divvy.model import DesiredGpu, DesiredNode
 from divvy.model.claims import Claims
 from tests.agent.devices import gpu as known_gpu

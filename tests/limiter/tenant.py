@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from divvy.agent.inject.account import Figures, create_account, read_account
-from divvy.agent.inject.page import create_page
+from divvy.agent.inject.gate_page import create_page
 from divvy.model.sharing import DeviceShare, limits_text
 from tests.simulator.driver_root import DriverRoot
 

@@ -23,7 +23,7 @@ from divvy.agent.api_server.rest import (
     Unreachable,
     raising_unreachable,
 )
-from divvy.agent.decide.node import NodeView
+from divvy.agent.gpu.node import NodeView
 from divvy.model.contract import CONFIG_KEY
 
 _log = logging.getLogger(__name__)

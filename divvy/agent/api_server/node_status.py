@@ -12,11 +12,11 @@ from time import monotonic
 
 from divvy.agent.api_server.backoff import Backoff
 from divvy.agent.api_server.client import AWAY, ApiServer
-from divvy.agent.decide.hardware import Snapshot
-from divvy.agent.decide.inventory import Resource
-from divvy.agent.decide.labels import OWNED, feature_labels
-from divvy.agent.decide.node import NodeView
-from divvy.agent.decide.status import NodeStatus
+from divvy.agent.gpu.hardware import Snapshot
+from divvy.agent.gpu.labels import OWNED, feature_labels
+from divvy.agent.gpu.node import NodeView
+from divvy.agent.gpu.status import NodeStatus
+from divvy.agent.plugin.inventory import Resource
 from divvy.model.contract import STATUS_ANNOTATION, State
 
 _log = logging.getLogger(__name__)

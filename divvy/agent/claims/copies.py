@@ -14,7 +14,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from divvy.agent.decide.claim_record import ClaimRecord, HeldClaim, OfferedGpu, decoded, encoded
+from divvy.agent.claims.record import (
+    ClaimRecord,
+    ClaimState,
+    HeldClaim,
+    OfferedGpu,
+    decoded,
+    encoded,
+)
 from divvy.agent.inject.atomic_file import replace_file
 from divvy.model.contract import CLAIMS_DRIVER
 
@@ -29,7 +36,7 @@ _MAX_BYTES = 16 << 20
 def write_copy(folder: Path, claim: HeldClaim, record: ClaimRecord) -> None:
     """Copy a prepared claim, and its GPUs as they are offered; raises OSError."""
     offered = {uuid: gpu for uuid, gpu in record.offered.items() if uuid in claim.gpus}
-    copied = ClaimRecord(offered, {claim.uid: replace(claim, done=True)})
+    copied = ClaimRecord(offered, {claim.uid: replace(claim, state=ClaimState.PREPARE_COMPLETED)})
     content = json.dumps({"version": _VERSION, **encoded(copied)}, sort_keys=True).encode()
     path = _file(folder, claim.uid)
     folder.mkdir(parents=True, exist_ok=True)

@@ -6,8 +6,8 @@ from collections import Counter
 
 from prometheus_client import Histogram
 
-from divvy.agent.decide.claim_record import ClaimRecord
-from divvy.agent.decide.claim_use import USES, gpu_use
+from divvy.agent.claims.gpu_use import USES, gpu_use
+from divvy.agent.claims.record import ClaimRecord
 from divvy.agent.metrics_page import Page
 
 _GPU = ["gpu", "uuid"]

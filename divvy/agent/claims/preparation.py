@@ -10,23 +10,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain, repeat
 from time import monotonic
 from weakref import WeakValueDictionary
 
-from divvy.agent.api_server.claims import ClaimsApi
+from divvy.agent.api_server.claims_api import ClaimsApi
 from divvy.agent.api_server.client import AWAY
 from divvy.agent.api_server.rest import raising_unreachable
-from divvy.agent.claims.checkpoint_file import ClaimsFile
+from divvy.agent.claims.claim_shares import claim_id, claim_shares, is_limited
+from divvy.agent.claims.claims_file import ClaimsFile
+from divvy.agent.claims.conflicts import in_the_way
 from divvy.agent.claims.copies import copied_claims, remove_copy, write_copy
-from divvy.agent.decide.claim_conflicts import in_the_way
-from divvy.agent.decide.claim_mig import ForeignInstance, device_uuid, plan_device, plan_return
-from divvy.agent.decide.claim_record import BadAllocation, HeldClaim, HeldDevice, held_claim
-from divvy.agent.decide.claim_share import claim_id, claim_shares, is_limited
-from divvy.agent.decide.container_edits import Mount
-from divvy.agent.decide.hardware import Gpu
-from divvy.agent.decide.mig_plan import MigPlan
+from divvy.agent.claims.instance_plan import ForeignInstance, device_uuid, plan_device, plan_return
+from divvy.agent.claims.record import (
+    BadAllocation,
+    ClaimState,
+    HeldClaim,
+    HeldDevice,
+    held_claim,
+)
+from divvy.agent.gpu.hardware import Gpu
+from divvy.agent.gpu.mig_plan import MigPlan
 from divvy.agent.inject.claim_cdi import remove_claim, write_claim, written_claims
+from divvy.agent.inject.container_edits import Mount
 from divvy.agent.inject.injection import Injection
 from divvy.agent.inject.problem import InjectionProblem
 from divvy.agent.nvml.cap_nodes import make_cap_nodes
@@ -68,7 +76,7 @@ class Preparation:
         self._claims: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._gpus: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._unwanted: set[str] = set()
-        self._returned = asyncio.Event()
+        self._released = asyncio.Event()
 
     async def prepare(self, namespace: str, name: str, uid: str) -> HeldClaim:
         """Return the claim as it is prepared; raises ClaimProblem."""
@@ -76,12 +84,12 @@ class Preparation:
         deadline = monotonic() + self._wait_seconds
         async with _lock(self._claims, uid):
             try:
-                claim = await self._known(namespace, name, uid, deadline)
+                claim = await self._load_allocation(namespace, name, uid, deadline)
                 for at in range(len(claim.devices)):
-                    claim = await self._make(claim, at, deadline)
-                claim = await self._described(claim, deadline)
-                if not claim.done:
-                    claim = self._put(replace(claim, done=True))
+                    claim = await self._create_instance(claim, at, deadline)
+                claim = await self._write_cdi_spec(claim, deadline)
+                if not claim.is_prepared:
+                    claim = self._save(replace(claim, state=ClaimState.PREPARE_COMPLETED))
             except (BadAllocation, InjectionProblem) as problem:
                 raise ClaimProblem(str(problem)) from problem
             except OSError as error:
@@ -96,10 +104,10 @@ class Preparation:
         self._require_record()
         deadline = monotonic() + self._wait_seconds
         self._unwanted.add(uid)
-        self._tell_returned()
+        self._wake_waiting()
         try:
             async with _lock(self._claims, uid):
-                await self._give_back(uid, deadline)
+                await self._release(uid, deadline)
         except OSError as error:
             raise ClaimProblem(f"the driver's state cannot be saved: {error}") from error
         except InjectionProblem as problem:
@@ -121,7 +129,7 @@ class Preparation:
             return
         claims, folder = self._store.record.claims, self._settings.cdi_folder
         for claim in claims.values():
-            if claim.done:
+            if claim.is_prepared:
                 with contextlib.suppress(InjectionProblem, BadAllocation, OSError):
                     self._write(claim)
         for uid in {*written_claims(folder), *copied_claims(folder)}:
@@ -130,23 +138,25 @@ class Preparation:
                     remove_claim(folder, uid)
                     remove_copy(folder, uid)
 
-    async def _known(self, namespace: str, name: str, uid: str, deadline: float) -> HeldClaim:
+    async def _load_allocation(
+        self, namespace: str, name: str, uid: str, deadline: float
+    ) -> HeldClaim:
         """Return the claim as it is written down, at once or when nobody is in its way."""
         known = self._store.record.claims.get(uid)
-        if known is not None and known.done:
-            claim = await self._allocated_now(known)
+        if known is not None and known.is_prepared:
+            claim = await self._reload_allocation(known)
             if _devices(known) == _devices(claim):
                 return known
             # The node was away, its pod was deleted by force, and the claim has been allocated
             # other devices for the next pod. The kubelet never asked to give the first ones back:
             # they belong to somebody else by now.
-            await self._give_back(uid, deadline)
+            await self._release(uid, deadline)
         else:
-            claim = await self._allocated(namespace, name, uid, deadline)
+            claim = await self._read_allocation(namespace, name, uid, deadline)
             if known is not None:
                 if _allocation(known) == _allocation(claim):
                     return known
-                await self._give_back(uid, deadline)
+                await self._release(uid, deadline)
         while others := in_the_way(
             claim, self._store.record.claims.values(), self._store.record.offered
         ):
@@ -157,10 +167,10 @@ class Preparation:
                 )
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, deadline - monotonic())):
-                    await self._returned.wait()
-        return self._put(self._with_limiter(claim))
+                    await self._released.wait()
+        return self._save(self._with_limiter(claim))
 
-    async def _allocated_now(self, known: HeldClaim) -> HeldClaim:
+    async def _reload_allocation(self, known: HeldClaim) -> HeldClaim:
         """Return a prepared claim as the API has it; as it is known if that cannot be read.
 
         Its containers run, or start again: an API server that is away must not delay them.
@@ -171,15 +181,17 @@ class Preparation:
         except (*AWAY, TimeoutError, BadAllocation):
             return known
 
-    async def _allocated(self, namespace: str, name: str, uid: str, deadline: float) -> HeldClaim:
-        pauses = iter(_PAUSES)
+    async def _read_allocation(
+        self, namespace: str, name: str, uid: str, deadline: float
+    ) -> HeldClaim:
+        pauses = _pauses()
         while True:
             try:
                 claim = await self._read(namespace, name, uid)
             except AWAY as error:
                 if self._is_over(uid, deadline):
                     raise ClaimProblem(f"the claim cannot be read: {error}") from error
-                await asyncio.sleep(next(pauses, _PAUSES[-1]))
+                await asyncio.sleep(next(pauses))
                 continue
             if claim is None:
                 raise ClaimProblem(f"there is no claim {namespace}/{name}")
@@ -197,17 +209,17 @@ class Preparation:
         with raising_unreachable():
             return held_claim(claim, uid, pool, offered)
 
-    async def _make(self, claim: HeldClaim, at: int, deadline: float) -> HeldClaim:
+    async def _create_instance(self, claim: HeldClaim, at: int, deadline: float) -> HeldClaim:
         """Bring one device about; what does not work now is tried again until the deadline."""
-        pauses = iter(_PAUSES)
+        pauses = _pauses()
         looked = False
         while True:
             held = claim.devices[at]
             try:
                 async with _lock(self._gpus, held.uuid):
                     plan = plan_device(self._gpu(held), held, self._store.record)
-                    if plan.create and not held.made:
-                        claim = self._put(_made(claim, at))
+                    if plan.create and not held.has_instance:
+                        claim = self._save(_with_instance(claim, at))
                     await self._apply(held, plan)
                     return claim
             except ForeignInstance as problem:
@@ -217,7 +229,7 @@ class Preparation:
             except (DriverProblem, OSError) as problem:
                 if self._is_over(claim.uid, deadline):
                     raise ClaimProblem(f"GPU {held.uuid}: {problem}") from problem
-                await asyncio.sleep(next(pauses, _PAUSES[-1]))
+                await asyncio.sleep(next(pauses))
             with contextlib.suppress(DriverProblem):
                 await self._driver.rescan()
 
@@ -237,17 +249,17 @@ class Preparation:
             raise DriverProblem(self._driver.problem or "the GPU does not answer")
         return gpu
 
-    async def _described(self, claim: HeldClaim, deadline: float) -> HeldClaim:
+    async def _write_cdi_spec(self, claim: HeldClaim, deadline: float) -> HeldClaim:
         """Write what containers are given as soon as that can be."""
-        pauses = iter(_PAUSES)
+        pauses = _pauses()
         while True:
             try:
-                claim = self._put(self._with_limiter(claim))
+                claim = self._save(self._with_limiter(claim))
                 self._write(claim)
             except (InjectionProblem, OSError) as problem:
                 if self._is_over(claim.uid, deadline):
                     raise ClaimProblem(str(problem)) from problem
-                await asyncio.sleep(next(pauses, _PAUSES[-1]))
+                await asyncio.sleep(next(pauses))
             else:
                 return claim
 
@@ -282,25 +294,27 @@ class Preparation:
         write_copy(self._settings.cdi_folder, claim, self._store.record)
         write_claim(self._settings.cdi_folder, claim, uuids, mounts, edits)
 
-    async def _give_back(self, uid: str, deadline: float) -> None:
+    async def _release(self, uid: str, deadline: float) -> None:
         remove_claim(self._settings.cdi_folder, uid)
         claim = self._store.record.claims.get(uid)
         if claim is None:
             return
-        if claim.done:
-            self._store.put(replace(claim, done=False))
+        # From here on containers cannot start: an agent that dies now, and is asked to prepare the
+        # claim before it is asked to release it, prepares it from the start.
+        if claim.is_prepared:
+            self._save(replace(claim, state=ClaimState.PREPARE_STARTED))
         for held in claim.devices:
-            if held.made:
-                await self._return_instance(held, deadline)
+            if held.has_instance:
+                await self._destroy_instance(held, deadline)
         self._injection.share_folder.remove([claim_id(uid)])
         # Before the record: a copy of a claim that is not in it says that the record is older.
         remove_copy(self._settings.cdi_folder, uid)
         self._store.drop(uid)
-        self._tell_returned()
+        self._wake_waiting()
 
-    async def _return_instance(self, held: HeldDevice, deadline: float) -> None:
+    async def _destroy_instance(self, held: HeldDevice, deadline: float) -> None:
         """Destroy the instance of a device; processes that are ending may still have it open."""
-        pauses = iter(_PAUSES)
+        pauses = _pauses()
         while True:
             if self._is_lost(held, deadline):
                 return  # with the GPU
@@ -310,7 +324,7 @@ class Preparation:
             except DriverProblem as problem:
                 if monotonic() > deadline:
                     raise ClaimProblem(f"GPU {held.uuid}: {problem}") from problem
-                await asyncio.sleep(next(pauses, _PAUSES[-1]))
+                await asyncio.sleep(next(pauses))
             else:
                 return
             with contextlib.suppress(DriverProblem):
@@ -324,15 +338,15 @@ class Preparation:
         # To an agent that has just started, a GPU that does not answer yet has no UUID.
         return not snapshot.unreadable or monotonic() > deadline
 
-    def _put(self, claim: HeldClaim) -> HeldClaim:
+    def _save(self, claim: HeldClaim) -> HeldClaim:
         self._store.put(claim)
         return claim
 
     def _is_over(self, uid: str, deadline: float) -> bool:
         return uid in self._unwanted or monotonic() > deadline
 
-    def _tell_returned(self) -> None:
-        returned, self._returned = self._returned, asyncio.Event()
+    def _wake_waiting(self) -> None:
+        returned, self._released = self._released, asyncio.Event()
         returned.set()
 
 
@@ -343,9 +357,9 @@ def _lock(locks: WeakValueDictionary[str, asyncio.Lock], key: str) -> asyncio.Lo
     return lock
 
 
-def _made(claim: HeldClaim, at: int) -> HeldClaim:
+def _with_instance(claim: HeldClaim, at: int) -> HeldClaim:
     devices = list(claim.devices)
-    devices[at] = replace(devices[at], made=True)
+    devices[at] = replace(devices[at], has_instance=True)
     return replace(claim, devices=tuple(devices))
 
 
@@ -360,3 +374,8 @@ def _allocation(claim: HeldClaim) -> list[tuple[str, str, str, int, int]]:
         (held.device.name, held.request, held.share_id, held.memory_mib, held.cores)
         for held in claim.devices
     )
+
+
+def _pauses() -> Iterator[float]:
+    """Return the pauses between tries, in seconds."""
+    return chain(_PAUSES, repeat(_PAUSES[-1]))

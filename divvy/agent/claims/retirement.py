@@ -7,10 +7,10 @@ from collections.abc import Callable
 from time import monotonic
 
 from divvy.agent.api_server.backoff import Backoff
-from divvy.agent.api_server.claims import ClaimsApi, is_forbidden
+from divvy.agent.api_server.claims_api import ClaimsApi, is_forbidden
 from divvy.agent.api_server.client import AWAY
-from divvy.agent.claims.slices import SlicePublisher
-from divvy.agent.decide.claim_record import ClaimRecord, allocated_gpus
+from divvy.agent.claims.record import ClaimRecord, allocated_gpus
+from divvy.agent.claims.slice_publisher import SlicePublisher
 from divvy.agent.ticks import next_tick
 
 _log = logging.getLogger(__name__)
@@ -42,16 +42,11 @@ class Retirement:
         self._record = record
         self._serving = serving
         self._on_change = on_change
-        self._unallocated: frozenset[str] = frozenset()
+        self.unallocated: frozenset[str] = frozenset()
+        """The GPUs of which no claim was allocated anything since the schedulers know the taint."""
         self._tainted_since: float | None = None
         self._next_look, self._pause = 0.0, _LOOK_SECONDS
         self.retiring: frozenset[str] = frozenset()
-
-    @property
-    def free(self) -> frozenset[str]:
-        """Return the GPUs that nobody was allocated and nobody holds."""
-        record = self._record()
-        return frozenset(uuid for uuid in self._unallocated if not record.of_gpu(uuid))
 
     def begin(self, retiring: frozenset[str]) -> None:
         """Follow these GPUs from now on."""
@@ -59,7 +54,7 @@ class Retirement:
             self._tainted_since = None
             self.look_soon()
         self.retiring = retiring
-        self._unallocated &= retiring
+        self.unallocated &= retiring
 
     def look_soon(self) -> None:
         """Look at the next second: something was given back."""
@@ -85,7 +80,7 @@ class Retirement:
             if now - since < _SETTLED_SECONDS or now < self._next_look:
                 continue
             if all(self._record().of_gpu(uuid) for uuid in self.retiring):
-                self._unallocated = frozenset()
+                self.unallocated = frozenset()
                 continue
             try:
                 allocated = await self._allocated()
@@ -106,12 +101,13 @@ class Retirement:
             if self._tainted_since != since:
                 continue  # other GPUs retire by now, and nothing kept them from being allocated
             offered = self._record().offered
-            self._unallocated = frozenset(
+            self.unallocated = frozenset(
                 uuid
                 for uuid in self.retiring
                 if allocated.isdisjoint(each.name for each in offered[uuid].gpu.devices)
             )
-            if self.free:
+            record = self._record()
+            if not all(record.of_gpu(uuid) for uuid in self.unallocated):
                 self._on_change()
 
     async def _allocated(self) -> frozenset[str]:

@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 
 from divvy.agent.claims.preparation import ClaimProblem, Preparation
-from divvy.agent.decide.claim_record import HeldClaim
+from divvy.agent.claims.record import HeldClaim
 from divvy.agent.inject.claim_cdi import cdi_name, qualified_name
 from divvy.agent.kubelet.api import (
     dra_pb2,

@@ -7,39 +7,32 @@ from dataclasses import replace
 
 import grpc
 
-from divvy.agent.api_server.claims import ClaimsApi
-from divvy.agent.claims.checkpoint_file import ClaimsFile
-from divvy.agent.claims.metrics import prepare_seconds
-from divvy.agent.claims.preparation import Preparation
-from divvy.agent.claims.retirement import Retirement
-from divvy.agent.claims.server import ClaimServer, DeviceHealth
-from divvy.agent.claims.slices import SlicePublisher
-from divvy.agent.decide.claim_faults import device_faults, taints
-from divvy.agent.decide.claim_holders import (
-    ClaimLimits,
+from divvy.agent.api_server.claims_api import ClaimsApi
+from divvy.agent.claims.claim_shares import claim_id
+from divvy.agent.claims.claim_status import ClaimsStatus, claims_status
+from divvy.agent.claims.claim_users import (
     Containers,
     claim_limits,
     claim_pods,
     named_holders,
 )
-from divvy.agent.decide.claim_offers import (
-    claim_holders,
-    next_offers,
-    plugin_is_done,
-    too_small,
-    wanted_offers,
-)
-from divvy.agent.decide.claim_record import ClaimRecord, OfferedGpu
-from divvy.agent.decide.claim_share import claim_id
-from divvy.agent.decide.claim_slices import slice_specs
-from divvy.agent.decide.claim_status import ClaimsStatus, claims_status
-from divvy.agent.decide.desired import DesiredState
-from divvy.agent.decide.hardware import Snapshot
-from divvy.agent.decide.holders import Held, Holder
-from divvy.agent.decide.reconciliation import KubeletView
-from divvy.agent.decide.transition import Decision
+from divvy.agent.claims.claims_file import ClaimsFile
+from divvy.agent.claims.device_faults import device_faults, taints
+from divvy.agent.claims.metrics import prepare_seconds
+from divvy.agent.claims.offers import too_small
+from divvy.agent.claims.preparation import Preparation
+from divvy.agent.claims.record import ClaimRecord, OfferedGpu
+from divvy.agent.claims.retirement import Retirement
+from divvy.agent.claims.server import ClaimServer, DeviceHealth
+from divvy.agent.claims.slice_publisher import SlicePublisher
+from divvy.agent.claims.slice_specs import slice_specs
+from divvy.agent.gpu.desired import DesiredState
+from divvy.agent.gpu.hardware import Snapshot
+from divvy.agent.gpu.holders import Holder
+from divvy.agent.gpu.owner import ClaimsView, Owner, Ownership, released
 from divvy.agent.inject.injection import Injection
 from divvy.agent.kubelet.pod_resources import PodResources
+from divvy.agent.memory.memory_limit import ClaimLimits
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.health_watch import HealthWatch
 from divvy.agent.settings import Settings
@@ -79,20 +72,20 @@ class Claims:
             self._prepared,
         )
         self.prepare_seconds = prepare_seconds()
-        self._owner = ""
-        self._away: str | None = None  # until the first look
-        self._wanted: Mapping[str, OfferedGpu] = {}
+        self._node_uid = ""
+        self._unusable: str | None = None  # until the first look
+        self._owners: Mapping[str, Ownership] = {}
         self._too_small: Mapping[str, str] = {}
         self._retirement = Retirement(
             self._api,
             self._publisher,
             self._pool,
             lambda: self.record,
-            lambda: bool(self._wanted),
+            lambda: any(o.target is Owner.CLAIMS for o in self._owners.values()),
             on_change,
         )
         self._faults: Mapping[str, str] = {}
-        self._begun = bool(self._store.record.offered)
+        self._is_published = bool(self._store.record.offered)
         self._refreshed: object = None
         self._save_problem = ""
 
@@ -102,9 +95,11 @@ class Claims:
         return self._store.record
 
     @property
-    def holders(self) -> Held:
-        """Return who holds GPUs by claims: while anybody may, the device plugin has none of it."""
-        return claim_holders(self._store.held)
+    def view(self) -> ClaimsView:
+        """Return what is offered and held, and which GPUs the scheduler allocates no more."""
+        return ClaimsView(
+            self._store.held, self._retirement.unallocated, cdi=self._injection.by_cdi
+        )
 
     async def named_holders(self) -> tuple[Holder, ...]:
         """Return who holds each claim, with containers as far as the kubelet tells them."""
@@ -146,47 +141,31 @@ class Claims:
     def status(self, snapshot: Snapshot | None) -> Mapping[str, ClaimsStatus]:
         """Return the state of every GPU that claims have or should have, by UUID."""
         registered = self._server.registered
-        return claims_status(
-            self.record,
-            self._wanted,
-            self._retirement.retiring,
-            snapshot,
-            registered,
-            self._too_small,
-        )
-
-    def waited_for(self, desired: DesiredState) -> bool:
-        """Return whether a GPU that should be offered is not yet: the device plugin may have it."""
-        offered = self.record.offered
-        return any(gpu.claims and gpu.uuid not in offered for gpu in desired.node.gpus)
+        return claims_status(self.record, self._owners, snapshot, registered, self._too_small)
 
     def consider(
         self,
         desired: DesiredState,
         snapshot: Snapshot,
-        kubelet: KubeletView | str,
-        decided: Mapping[str, Decision],
-        owner: str,
+        owners: Mapping[str, Ownership],
+        node_uid: str,
     ) -> None:
-        """Offer what is desired now, as far as nobody has what it would replace."""
-        self._owner, self._away = owner, ""
+        """Offer what was decided: ``owners`` say whose each GPU is."""
+        self._node_uid, self._unusable = node_uid, ""
         if desired.config is not None:
-            self._wanted = wanted_offers(desired, snapshot, self.record.offered)
             self._too_small = too_small(desired, snapshot)
-            done = plugin_is_done(desired, snapshot, kubelet, decided)
-            self._offer(add=done and self._injection.by_cdi)
+            self._offer(owners)
         self._refresh(snapshot)
         self._render()
 
-    def suspend(self, reason: str, owner: str, *, withdraw: bool = False) -> None:
+    def suspend(self, reason: str, node_uid: str, *, withdraw: bool = False) -> None:
         """Let nothing further be allocated: no GPU of the node can be used, or others use them.
 
         With ``withdraw`` the GPUs leave the slices as claims give them back.
         """
-        self._owner, self._away = owner or self._owner, reason
+        self._node_uid, self._unusable = node_uid or self._node_uid, reason
         if withdraw:
-            self._wanted = {}
-            self._offer(add=False)
+            self._offer(released(self.view))
         self._render()
 
     async def serve(self) -> None:
@@ -204,17 +183,28 @@ class Claims:
         """Find out which GPUs whose profile has changed nobody was allocated, for ever."""
         await self._retirement.run()
 
-    def _offer(self, *, add: bool) -> None:
-        record = self.record
-        offers = next_offers(record.offered, self._wanted, self._retirement.free, add)
+    def _offer(self, owners: Mapping[str, Ownership]) -> None:
+        """Offer what the owners say; a GPU that stays otherwise than they say stays tainted.
+
+        One does where a claim was prepared since they were decided, or nothing can be saved.
+        """
+        self._owners, record = owners, self.record
+        offered = {uuid: o.offered for uuid, o in owners.items() if o.offered is not None}
+        for uuid, gpu in record.offered.items():
+            if not _is_offered_as(gpu, owners.get(uuid)) and record.of_gpu(uuid):
+                offered[uuid] = gpu
         try:
-            self._store.save(replace(record, offered=offers.offered))
+            self._store.save(replace(record, offered=offered))
             self._save_problem = ""
         except OSError as error:
             self._save_problem = f"the driver's state cannot be saved: {error}"
-            # What is offered stays as it is, and so do the taints.
-            offers = next_offers(record.offered, self._wanted, (), add=False)
-        self._retirement.begin(offers.retiring & self.record.offered.keys())
+        self._retirement.begin(
+            frozenset(
+                uuid
+                for uuid, gpu in self.record.offered.items()
+                if not _is_offered_as(gpu, owners.get(uuid)) or owners[uuid].retiring
+            )
+        )
 
     def _refresh(self, snapshot: Snapshot) -> None:
         """Write the CDI specifications again where what they are made of has changed."""
@@ -231,7 +221,7 @@ class Claims:
         self._on_change()  # the node's status says it
 
     def _record_changed(self) -> None:
-        if self._away is not None:
+        if self._unusable is not None:
             self._render()
         if self._retirement.retiring:
             self._retirement.look_soon()
@@ -239,21 +229,23 @@ class Claims:
 
     def _render(self) -> None:
         """Tell the API and the kubelet how devices are now."""
-        record, snapshot, away = self.record, self._driver.snapshot, self._away
+        record, snapshot, unusable = self.record, self._driver.snapshot, self._unusable
         self._server.serving = bool(record.offered or record.claims or not self._publisher.current)
-        if away is None or not self._owner:
+        if unusable is None or not self._node_uid:
             return
         described = self._injection.described
-        faults = device_faults(record, snapshot, self._health.health, described, away)
+        faults = device_faults(record, snapshot, self._health.health, described, unusable)
         if faults != self._faults:
             self._faults = faults
             self._server.tell_health()
         # A pod that is allocated a device before the kubelet knows the driver waits for a minute.
-        self._begun = bool(record.offered) and (self._begun or self._server.registered)
-        if self._begun or not record.offered:
+        self._is_published = bool(record.offered) and (
+            self._is_published or self._server.registered
+        )
+        if self._is_published or not record.offered:
             tainted = taints(record, snapshot, faults, self._retirement.retiring)
             specs = slice_specs(self._node, record.offered.values(), tainted, record.tasks())
-            self._publisher.publish(specs, self._owner)
+            self._publisher.publish(specs, self._node_uid)
 
     def _device_health(self) -> Iterable[DeviceHealth]:
         return [
@@ -261,3 +253,9 @@ class Claims:
             for gpu in self.record.offered.values()
             for device in gpu.gpu.devices
         ]
+
+
+def _is_offered_as(gpu: OfferedGpu, ownership: Ownership | None) -> bool:
+    """Return whether claims are still offered the same devices of a GPU."""
+    offered = None if ownership is None else ownership.offered
+    return offered is not None and offered.gpu == gpu.gpu

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from divvy.agent.decide.share import MAX_DEVICES
 from divvy.agent.inject.atomic_file import replace_file
+from divvy.agent.inject.share import MAX_DEVICES
 from divvy.agent.inject.tenant_file import cut, opened
 
 MAX_SLOTS = 512

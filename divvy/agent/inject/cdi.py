@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from divvy.agent.decide.container_edits import ContainerEdits
 from divvy.agent.inject.atomic_file import replace_file
+from divvy.agent.inject.container_edits import ContainerEdits
 from divvy.agent.inject.hook import HookCall
 from divvy.agent.inject.problem import InjectionProblem
 from divvy.model.contract import CDI_FILE, CDI_KIND

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from divvy.agent.decide.claim_record import HeldClaim, HeldDevice
-from divvy.agent.decide.container_edits import LIMITS, ContainerEdits, Mount
+from divvy.agent.claims.record import HeldClaim, HeldDevice
 from divvy.agent.inject.cdi import cdi_spec, spec_bytes, write_spec
+from divvy.agent.inject.container_edits import LIMITS, ContainerEdits, Mount
 from divvy.agent.inject.hook import HookCall
 from divvy.agent.inject.problem import InjectionProblem
 from divvy.model.contract import CLAIM_CDI_KIND, CLAIMS_DRIVER

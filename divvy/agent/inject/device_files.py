@@ -6,9 +6,9 @@ import stat
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
-from divvy.agent.decide.device_id import replica_id
-from divvy.agent.decide.inventory import Device, Resource
+from divvy.agent.gpu.device_id import replica_id
 from divvy.agent.inject.problem import InjectionProblem
+from divvy.agent.plugin.inventory import Device, Resource
 from divvy.model import FileDevices
 from divvy.model.sharing import Sharing
 

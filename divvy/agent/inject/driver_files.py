@@ -5,8 +5,8 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from divvy.agent.decide.container_edits import DriverFiles
 from divvy.agent.driver_libraries import library_folder
+from divvy.agent.inject.container_edits import DriverFiles
 from divvy.agent.inject.problem import InjectionProblem
 
 _PROGRAMS = (

@@ -8,8 +8,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from divvy.agent.decide.container_edits import DriverFiles
-from divvy.agent.decide.hardware import Snapshot
+from divvy.agent.gpu.hardware import Snapshot
+from divvy.agent.inject.container_edits import DriverFiles
 from divvy.agent.inject.installed_files import digest, install_files
 from divvy.agent.inject.problem import InjectionProblem
 

@@ -9,8 +9,11 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from divvy.agent.decide.allocation import ContainerAllocation, Refused
-from divvy.agent.decide.container_edits import (
+from divvy.agent.gpu.hardware import Snapshot
+from divvy.agent.inject.cdi import cdi_spec, spec_bytes, write_spec
+from divvy.agent.inject.cdi_support import cdi_is_on
+from divvy.agent.inject.claim_cdi import ClaimEdits
+from divvy.agent.inject.container_edits import (
     ContainerEdits,
     common_edits,
     device_edits,
@@ -18,16 +21,13 @@ from divvy.agent.decide.container_edits import (
     without_cdi,
     without_hook,
 )
-from divvy.agent.decide.hardware import Snapshot
-from divvy.agent.inject.cdi import cdi_spec, spec_bytes, write_spec
-from divvy.agent.inject.cdi_support import cdi_is_on
-from divvy.agent.inject.claim_cdi import ClaimEdits
 from divvy.agent.inject.driver_files import find_driver_files
 from divvy.agent.inject.hook import Hook, hook_call, install_hook, remove_older
 from divvy.agent.inject.installed_files import all_there
 from divvy.agent.inject.limiter import Limiter, install_limiter, limiters
 from divvy.agent.inject.problem import InjectionProblem
 from divvy.agent.inject.share_folder import ShareFolder
+from divvy.agent.plugin.allocation import ContainerAllocation, Refused
 from divvy.agent.settings import Settings
 from divvy.model.contract import CDI_KIND, limited_cdi_file, limited_cdi_kind
 from divvy.model.sharing import DeviceShare

@@ -15,8 +15,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from divvy.agent.decide.container_edits import Mount
-from divvy.agent.inject import account, page
+from divvy.agent.inject import account, gate_page
+from divvy.agent.inject.container_edits import Mount
 from divvy.agent.inject.limiter import has_share, laid_share, remove_share, write_share
 from divvy.agent.inject.problem import InjectionProblem
 from divvy.model.sharing import DeviceShare
@@ -64,7 +64,7 @@ class ShareFolder:
         Those that an agent before this one laid for other holders of the same go.
         """
         remove_share(self._earlier, device_ids)
-        needed = _LISTS_BYTES + account.SIZE + page.SIZE * len(shares)
+        needed = _LISTS_BYTES + account.SIZE + gate_page.SIZE * len(shares)
         with self._lock:
             try:
                 self._mount()
@@ -116,7 +116,7 @@ class ShareFolder:
             for path in folder.glob("shares/*/account"):
                 _quietly(account.cut_account, path)
             for path in folder.glob("pages/*/*"):
-                _quietly(page.cut_page, path)
+                _quietly(gate_page.cut_page, path)
 
     def _mount(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import grpc
 
-from divvy.agent.decide.holders import Holder
+from divvy.agent.gpu.holders import Holder
 from divvy.agent.kubelet.api import podresources_pb2 as api
 from divvy.agent.kubelet.api import podresources_pb2_grpc as stubs
 

@@ -11,11 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from divvy.agent.decide.beyond import InNamespace, Look, NvmlUse, beyond, outside, settled
-from divvy.agent.decide.hardware import Gpu
-from divvy.agent.decide.holders import Holder
-from divvy.agent.decide.memory_limit import Container, Member, containers_by_id, is_of
-from divvy.agent.decide.share import MAX_DEVICES
+from divvy.agent.gpu.hardware import Gpu
+from divvy.agent.gpu.holders import Holder
 from divvy.agent.inject.account import (
     AccountProblem,
     Figures,
@@ -23,11 +20,21 @@ from divvy.agent.inject.account import (
     read_account,
     write_beyond,
 )
+from divvy.agent.inject.share import MAX_DEVICES
 from divvy.agent.inject.share_folder import ShareFolder
-from divvy.agent.kubelet.device_holders import DeviceHolders, HoldersUnknown
+from divvy.agent.memory.memory_limit import Container, Member, containers_by_id, is_of
 from divvy.agent.memory.processes import find_process
+from divvy.agent.memory.unaccounted_memory import (
+    InNamespace,
+    Look,
+    NvmlUse,
+    beyond,
+    outside,
+    settled,
+)
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.process import DriverProblem
+from divvy.agent.plugin.device_holders import DeviceHolders, HoldersUnknown
 from divvy.agent.ticks import next_tick
 from divvy.model.sharing import parse_limits
 

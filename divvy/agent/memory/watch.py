@@ -11,11 +11,10 @@ from time import monotonic
 
 from divvy.agent.api_server.backoff import Backoff
 from divvy.agent.api_server.client import AWAY, ApiServer
-from divvy.agent.decide.claim_holders import ClaimLimits
-from divvy.agent.decide.hardware import Gpu
-from divvy.agent.decide.holders import by_uuid
-from divvy.agent.decide.inventory import Resource
-from divvy.agent.decide.memory_limit import (
+from divvy.agent.gpu.hardware import Gpu
+from divvy.agent.gpu.holders import by_uuid
+from divvy.agent.memory.memory_limit import (
+    ClaimLimits,
     Excess,
     Limit,
     Process,
@@ -24,11 +23,12 @@ from divvy.agent.decide.memory_limit import (
     enforcement,
     excesses,
 )
-from divvy.agent.kubelet.device_holders import DeviceHolders, HoldersUnknown
-from divvy.agent.kubelet.registration import DevicePlugins
 from divvy.agent.memory.processes import find_process, send
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.process import DriverProblem
+from divvy.agent.plugin.device_holders import DeviceHolders, HoldersUnknown
+from divvy.agent.plugin.inventory import Resource
+from divvy.agent.plugin.registration import DevicePlugins
 from divvy.agent.ticks import next_tick
 
 _log = logging.getLogger(__name__)

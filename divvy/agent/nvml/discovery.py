@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from divvy.agent.decide.hardware import Snapshot
+from divvy.agent.gpu.hardware import Snapshot
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.process import DriverProblem
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from divvy.agent.decide.hardware import Gpu, Snapshot, gpu_from
+from divvy.agent.gpu.hardware import Gpu, Snapshot, gpu_from
 from divvy.agent.nvml.process import (
     WHOLE_DRIVER,
     DriverAway,

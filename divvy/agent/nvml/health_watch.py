@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable
 from time import monotonic
 
-from divvy.agent.decide.hardware import Snapshot
-from divvy.agent.decide.health import Health, HealthRules, after_scan, after_xid
+from divvy.agent.gpu.hardware import Snapshot
+from divvy.agent.gpu.health import Health, HealthRules, after_scan, after_xid
 from divvy.agent.nvml.process import Xid
 
 _log = logging.getLogger(__name__)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from divvy.agent.decide.hardware import Gpu, MigInstance
-from divvy.agent.decide.mig_plan import MigPlan, nvml_profile, profile_name
+from divvy.agent.gpu.hardware import Gpu, MigInstance
+from divvy.agent.gpu.mig_plan import MigPlan, nvml_profile, profile_name
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.process import DriverProblem
 

@@ -16,8 +16,8 @@ from divvy.agent.api_server.backoff import Backoff
 from divvy.agent.api_server.client import ApiServer
 from divvy.agent.api_server.node_status import NodeStatusWriter
 from divvy.agent.api_server.rest import ApiError, Unanswered, Unreachable
-from divvy.agent.decide.node import NodeView
-from divvy.agent.decide.status import NodeStatus
+from divvy.agent.gpu.node import NodeView
+from divvy.agent.gpu.status import NodeStatus
 from tests.fakes.api import FakeApi
 from tests.fakes.prepared_answers import Server, answer, serving
 from tests.fakes.scene import play

@@ -16,8 +16,8 @@ import pytest
 from divvy.agent.api_server import backoff, node_status
 from divvy.agent.api_server.client import ApiServer
 from divvy.agent.api_server.node_status import NodeStatusWriter, timed, untimed
-from divvy.agent.decide.node import NodeView
-from divvy.agent.decide.status import NodeStatus
+from divvy.agent.gpu.node import NodeView
+from divvy.agent.gpu.status import NodeStatus
 from divvy.model.contract import STATUS_ANNOTATION
 from tests.fakes.api import FakeApi, fake_api
 from tests.fakes.scene import play

@@ -11,7 +11,7 @@ import pytest
 
 from divvy.agent.api_server import client
 from divvy.agent.api_server.client import ApiServer
-from divvy.agent.decide.node import NodeView
+from divvy.agent.gpu.node import NodeView
 from tests.fakes.api import FakeApi, fake_api
 from tests.fakes.scene import play
 

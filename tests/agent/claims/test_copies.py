@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from divvy.agent.claims.copies import read_copies, write_copy
-from divvy.agent.decide.claim_record import ClaimRecord, HeldClaim
+from divvy.agent.claims.record import ClaimRecord, ClaimState, HeldClaim
 
-CLAIM = HeldClaim("uid-1", "team", "train", (), done=True)
-OTHER = HeldClaim("uid-2", "team", "web", (), done=True)
+CLAIM = HeldClaim("uid-1", "team", "train", (), state=ClaimState.PREPARE_COMPLETED)
+OTHER = HeldClaim("uid-2", "team", "web", (), state=ClaimState.PREPARE_COMPLETED)
 
 
 def _large(path: Path) -> None:

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from divvy.agent.claims.checkpoint_file import ClaimsFile
+from divvy.agent.claims.claims_file import ClaimsFile
 from divvy.agent.claims.copies import write_copy
 from divvy.agent.claims.preparation import ClaimProblem, Preparation
-from divvy.agent.decide.hardware import Gpu, Snapshot
+from divvy.agent.gpu.hardware import Gpu, Snapshot
 from divvy.agent.inject.share_folder import ShareFolder
 from tests.agent.claim_values import BY_SIZE, ON_DEMAND, claim, claim_record, held, offered_gpu
 from tests.agent.devices import gpu, instance, snapshot
 
 OFFERED = offered_gpu(0, ON_DEMAND)
-MADE = replace(held(OFFERED, "-mig-2g10gb-2"), made=True)
+MADE = replace(held(OFFERED, "-mig-2g10gb-2"), has_instance=True)
 
 
 class Driver:

@@ -63,7 +63,7 @@ def test_a_claim_that_was_given_back_in_part_gets_what_it_is_allocated_now() -> 
             await node.claims.prepare(claim)
             await node.kill()
             file = node.folder / "state/claims.json"
-            file.write_text(file.read_text().replace('"done": true', '"done": false'))
+            file.write_text(file.read_text().replace("PrepareCompleted", "PrepareStarted"))
             registrations = node.claims.registrations
             await node.start()
             await node.until(lambda: node.claims.registrations > registrations, 60)

@@ -12,8 +12,8 @@ import pytest
 
 from divvy.agent.api_server.rest import ApiError
 from divvy.agent.claims import retirement
+from divvy.agent.claims.record import ClaimRecord
 from divvy.agent.claims.retirement import Retirement
-from divvy.agent.decide.claim_record import ClaimRecord
 from divvy.model.contract import CLAIMS_DRIVER
 from tests.agent.claim_values import BY_SIZE, offered_gpu
 from tests.fakes.scene import play
@@ -75,8 +75,8 @@ def test_a_gpu_that_nobody_was_allocated_is_free(monkeypatch: pytest.MonkeyPatch
         async with retiring(monkeypatch) as (followed, lists):
             lists.allocated = DEVICES[:1]
             followed.begin(frozenset({FIRST, SECOND}))
-            await until(lambda: bool(followed.free))
-            assert followed.free == {SECOND}
+            await until(lambda: bool(followed.unallocated))
+            assert followed.unallocated == {SECOND}
 
     play(scene)
 
@@ -93,9 +93,9 @@ def test_a_list_says_nothing_of_a_gpu_that_retires_since(monkeypatch: pytest.Mon
             followed.begin(frozenset({FIRST, SECOND}))
             lists.going_on.set()
             for _ in range(100):
-                assert SECOND not in followed.free
+                assert SECOND not in followed.unallocated
                 await asyncio.sleep(LOOK / 4)
-            await until(lambda: followed.free == {FIRST})
+            await until(lambda: followed.unallocated == {FIRST})
 
     play(scene)
 

@@ -23,7 +23,7 @@ from divvy.agent.inject.account import (
     read_account,
     write_beyond,
 )
-from divvy.agent.inject.page import create_page, cut_page
+from divvy.agent.inject.gate_page import create_page, cut_page
 
 _READER = """
 import sys, time

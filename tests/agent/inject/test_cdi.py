@@ -7,13 +7,13 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from divvy.agent.decide.container_edits import (
+from divvy.agent.inject.cdi import cdi_spec, spec_bytes, write_spec
+from divvy.agent.inject.container_edits import (
     common_edits,
     device_edits,
     without_cdi,
     without_hook,
 )
-from divvy.agent.inject.cdi import cdi_spec, spec_bytes, write_spec
 from divvy.agent.inject.driver_files import DriverFiles, find_driver_files
 from divvy.agent.inject.hook import Hook, hook_call
 from divvy.agent.inject.problem import InjectionProblem

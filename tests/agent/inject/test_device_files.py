@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from divvy.agent.decide.allocation import Refused, allocated_uuids
-from divvy.agent.decide.container_edits import Node, file_edits
-from divvy.agent.decide.preferred_allocation import preferred_allocation
+from divvy.agent.inject.container_edits import Node, file_edits
 from divvy.agent.inject.device_files import device_files, file_resources
+from divvy.agent.plugin.allocation import Refused, allocated_uuids
+from divvy.agent.plugin.preferred_allocation import preferred_allocation
 from divvy.model import FileDevices
-from tests.agent.kubelet.test_device_plugins import serving
+from tests.agent.plugin.test_device_plugins import serving
 from tests.fakes.scene import play
 
 HCA = FileDevices(resource="rdma/hca", paths=("/dev/infiniband/uverbs*", "/dev/rdma_cm"), count=8)

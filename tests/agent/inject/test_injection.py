@@ -13,14 +13,13 @@ from typing import Any
 
 import pytest
 
-from divvy.agent.decide.allocation import Refused
-from divvy.agent.decide.share import device_shares
 from divvy.agent.inject.device_files import device_files
 from divvy.agent.inject.driver_files import find_driver_files
 from divvy.agent.inject.hook import install_hook
 from divvy.agent.inject.injection import Injection
 from divvy.agent.inject.limiter import LIBRARIES, install_limiter
 from divvy.agent.inject.problem import InjectionProblem
+from divvy.agent.plugin.allocation import Refused, device_shares
 from divvy.agent.settings import Settings, settings_from
 from divvy.model.contract import CDI_FILE, limited_cdi_file, limited_cdi_kind
 from tests.agent.devices import gpu, instance, limited, snapshot

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from divvy.agent.decide.share import share_name
 from divvy.agent.inject.account import SIZE, read_account
 from divvy.agent.inject.limiter import write_share
 from divvy.agent.inject.problem import InjectionProblem
+from divvy.agent.inject.share import share_name
 from divvy.agent.inject.share_folder import ShareFolder
 from divvy.model.sharing import DeviceShare
 from tests.agent.devices import device_share

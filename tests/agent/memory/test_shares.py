@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from divvy.agent.decide.beyond import InNamespace
-from divvy.agent.decide.holders import Holder
-from divvy.agent.decide.memory_limit import Member, Process
-from divvy.agent.decide.share import share_name
+from divvy.agent.gpu.holders import Holder
 from divvy.agent.inject.account import read_account
 from divvy.agent.inject.limiter import write_share
+from divvy.agent.inject.share import share_name
 from divvy.agent.inject.share_folder import ShareFolder
-from divvy.agent.kubelet.device_holders import HoldersUnknown
+from divvy.agent.memory.memory_limit import Member, Process
 from divvy.agent.memory.shares import ShareAccounts, in_namespace
+from divvy.agent.memory.unaccounted_memory import InNamespace
+from divvy.agent.plugin.device_holders import HoldersUnknown
 from tests.agent.devices import device_share, gpu, snapshot
 from tests.agent.inject.test_account import lock
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from divvy.agent.decide.hardware import MigInstance
+from divvy.agent.gpu.hardware import MigInstance
 from divvy.agent.nvml.cap_nodes import cap_minors, make_cap_nodes
 from tests.agent.devices import gpu, instance, snapshot
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from divvy.agent.decide.hardware import Snapshot
+from divvy.agent.gpu.hardware import Snapshot
 from divvy.agent.nvml.driver import Driver, loaded_module
 from divvy.agent.nvml.process import DriverProblem, GpuHangs, Xid
 from tests.fakes.agent import simulate, simulated_driver

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from divvy.agent.decide.hardware import MigInstance
-from divvy.agent.decide.mig_plan import MigPlan
+from divvy.agent.gpu.hardware import MigInstance
+from divvy.agent.gpu.mig_plan import MigPlan
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.mig_apply import apply_plan
 from divvy.agent.nvml.process import DriverProblem

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from divvy.agent.decide.claim_record import OfferedGpu
-from divvy.agent.decide.claim_slices import slice_specs
+from divvy.agent.claims.record import OfferedGpu
+from divvy.agent.claims.slice_specs import slice_specs
 from divvy.claim_templates.template import template_of
 from divvy.lab.tools import KUBERNETES
 from divvy.model import Cluster, parse_cluster

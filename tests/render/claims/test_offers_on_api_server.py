@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from divvy.agent.decide.claim_record import OfferedGpu
-from divvy.agent.decide.claim_slices import slice_specs
+from divvy.agent.claims.record import OfferedGpu
+from divvy.agent.claims.slice_specs import slice_specs
 from divvy.model import InvalidCluster, gpu_model, gpu_models, parse_cluster
 from divvy.model.claim_devices import claimable_gpu
 from divvy.model.claims import Claims

@@ -1,0 +1,52 @@
+"""How GPUs that are served by claims are, as the node's status tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from divvy.agent.claims.instance_plan import foreign_reason
+from divvy.agent.claims.record import ClaimRecord
+from divvy.agent.gpu.hardware import Snapshot
+from divvy.agent.gpu.mig_plan import mig_layout
+from divvy.agent.gpu.owner import Owner, Ownership
+from divvy.model.contract import State
+
+
+@dataclass(frozen=True)
+class ClaimsStatus:
+    """State of one GPU, why, and the MIG instances that exist (None: MIG is off)."""
+
+    state: State
+    reason: str
+    layout: Mapping[str, int] | None
+
+
+def claims_status(
+    record: ClaimRecord,
+    owners: Mapping[str, Ownership],
+    snapshot: Snapshot | None,
+    registered: bool,
+    too_small: Mapping[str, str],
+) -> dict[str, ClaimsStatus]:
+    """Return the state of every GPU that claims should have, by UUID.
+
+    ``too_small`` says of a GPU what it lacks of its profile, which is no fault of the node.
+    """
+    states = {}
+    for uuid, ownership in owners.items():
+        if ownership.target is not Owner.CLAIMS:
+            continue
+        gpu = None if snapshot is None else snapshot.gpu(uuid)
+        state, reason = State.READY, ""
+        if ownership.owner is not Owner.CLAIMS:
+            state, reason = State.CHANGING, ownership.waits_for
+        elif not registered:
+            state, reason = State.CHANGING, "the kubelet has not registered the claims driver yet"
+        elif gpu is not None and (foreign := foreign_reason(gpu, record)):
+            state, reason = State.DEGRADED, foreign
+        elif ownership.retiring:
+            state, reason = State.WAITING, ownership.waits_for
+        reason = "; ".join(filter(None, (reason, too_small.get(uuid, ""))))
+        states[uuid] = ClaimsStatus(state, reason, None if gpu is None else mig_layout(gpu))
+    return states

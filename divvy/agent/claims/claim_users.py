@@ -1,0 +1,66 @@
+"""Who uses what claims hold: the containers that the kubelet lists with each claim."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from divvy.agent.claims.claim_shares import is_limited
+from divvy.agent.claims.offers import CLAIM_ID
+from divvy.agent.claims.record import ClaimRecord, HeldClaim
+from divvy.agent.gpu.holders import Holder
+from divvy.agent.memory.memory_limit import ClaimLimits, Limit
+
+# (namespace, claim) → (namespace/pod, container)
+Containers = Mapping[tuple[str, str], Iterable[tuple[str, str]]]
+_SOURCE = "the size of its share"
+
+
+def named_holders(record: ClaimRecord, containers: Containers) -> tuple[Holder, ...]:
+    """Return who holds each claim, by the claim's ID; a container is "" where none is known.
+
+    Where several containers of a pod have a claim, all of them are named.
+    """
+    found = []
+    for claim in record.claims.values():
+        used = list(containers.get((claim.namespace, claim.name), ()))
+        for pod, uid in claim.pods:
+            name = f"{claim.namespace}/{pod}"
+            mine = ", ".join(sorted({container for where, container in used if where == name}))
+            found.append(Holder(name, mine, "", f"{CLAIM_ID}{claim.uid}", uid))
+    return tuple(found)
+
+
+def claim_pods(record: ClaimRecord) -> dict[str, tuple[Holder, ...]]:
+    """Return the pods that each claim was prepared for, by the claim's ID; no containers."""
+    return {
+        f"{CLAIM_ID}{claim.uid}": tuple(
+            Holder(f"{claim.namespace}/{pod}", "", "", f"{CLAIM_ID}{claim.uid}", uid)
+            for pod, uid in claim.pods
+        )
+        for claim in record.claims.values()
+    }
+
+
+def claim_limits(record: ClaimRecord, containers: Containers) -> dict[str, ClaimLimits]:
+    """Return what containers may use of each GPU by claims that are less than the GPU."""
+    found: dict[str, ClaimLimits] = {}
+    for claim in record.claims.values():
+        for uuid, mib in _sizes(claim).items():
+            known = found.get(uuid, ClaimLimits((), {}))
+            holders = tuple(
+                Holder(pod, container, claim.text, f"{CLAIM_ID}{claim.uid}")
+                for pod, container in containers.get((claim.namespace, claim.name), ())
+            )
+            found[uuid] = ClaimLimits(
+                (*known.holders, *holders),
+                {**known.limits, claim.text: Limit(mib, source=_SOURCE)},
+            )
+    return found
+
+
+def _sizes(claim: HeldClaim) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for held in claim.devices:
+        if is_limited(held):
+            sizes[held.uuid] = sizes.get(held.uuid, 0) + held.memory_mib
+    return sizes

@@ -1,0 +1,114 @@
+"""The driver's checkpoint on the node's disk: written before and after whatever is done."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from divvy.agent.claims.copies import read_copies
+from divvy.agent.claims.record import ClaimRecord, HeldClaim, decoded, encoded, put_right
+from divvy.agent.inject.atomic_file import replace_file
+
+_log = logging.getLogger(__name__)
+_FILE = "claims.json"
+_VERSION = 1
+_MODE = 0o600
+
+
+class ClaimsFile:
+    """What claims hold; ``record`` is what a driver that starts now would find.
+
+    ``on_change`` is called after each change that is saved. A file that cannot be read stays as it
+    is, and nothing is saved over it: it may name holders that are still there. Where there is none,
+    or an older one than the ``copies`` of claims, they say what is held.
+    """
+
+    def __init__(self, folder: Path, copies: Path, on_change: Callable[[], None]) -> None:
+        self._path = folder / _FILE
+        self._copies = copies
+        self._on_change = on_change
+        self._damaged: Path | None = None
+        self._damage = ""
+        self.record = self._read()
+
+    @property
+    def damage(self) -> str:
+        """Say which file cannot be read, "" where all can or somebody has removed it."""
+        if self._damaged is not None and not os.path.lexists(self._damaged):
+            self._damaged, self._damage = None, ""
+            self.record = self._read()
+        return self._damage
+
+    @property
+    def held(self) -> ClaimRecord:
+        """Return what is held, as far as it is known where a file cannot be read."""
+        if not self.damage:
+            return self.record
+        copied = read_copies(self._copies).record
+        return ClaimRecord(
+            {**self.record.offered, **copied.offered}, {**self.record.claims, **copied.claims}
+        )
+
+    def _read(self) -> ClaimRecord:
+        try:
+            raw = json.loads(self._path.read_text())
+            if raw["version"] != _VERSION:
+                raise ValueError(f"version {raw['version']}")  # noqa: TRY301
+            return self._put_right(decoded(raw), "is older than the claims that are held")
+        except FileNotFoundError:
+            return self._put_right(ClaimRecord(), "is gone")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            self._spoilt(self._path, str(error))
+            return ClaimRecord()
+
+    def _put_right(self, record: ClaimRecord, why: str) -> ClaimRecord:
+        copies = read_copies(self._copies)
+        found = put_right(record, copies.record)
+        for uid, (path, error) in copies.unreadable.items():
+            # Of a claim that stands in the record, the copy is written again.
+            if uid not in record.claims:
+                self._spoilt(path, f"{error}; its claim is in no other file")
+                return found
+        if found != record:
+            held = ", ".join(claim.text for claim in found.claims.values())
+            _log.warning("%s %s; known by their copies: %s", self._path, why, held)
+            with contextlib.suppress(OSError):  # the next change writes it
+                self._write(found)
+        return found
+
+    def _spoilt(self, path: Path, why: str) -> None:
+        self._damaged = path
+        self._damage = (
+            f"{path} cannot be read ({why}): no claim is prepared or given back until you move it "
+            "away; pods on this node keep what they hold"
+        )
+        _log.error("%s", self._damage)
+
+    def _write(self, record: ClaimRecord) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"version": _VERSION, **encoded(record)}, sort_keys=True)
+        replace_file(self._path, text.encode(), _MODE)
+
+    def save(self, record: ClaimRecord) -> None:
+        """Replace it atomically and durably where it is another; raises OSError."""
+        if record == self.record:
+            return
+        if self.damage:
+            raise OSError(self.damage)
+        self._write(record)
+        self.record = record
+        self._on_change()
+
+    def put(self, claim: HeldClaim) -> None:
+        """Note a claim as it is now; raises OSError."""
+        self.save(replace(self.record, claims={**self.record.claims, claim.uid: claim}))
+
+    def drop(self, uid: str) -> None:
+        """Forget a claim that was given back; raises OSError."""
+        claims = {known: claim for known, claim in self.record.claims.items() if known != uid}
+        self.save(replace(self.record, claims=claims))

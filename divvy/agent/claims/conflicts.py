@@ -1,0 +1,84 @@
+"""Which claims, not given back yet, still hold what another one was allocated.
+
+The scheduler knows a claim as free when its pod is deleted by force, before this node has given it
+back: so what was allocated is compared with what is held, by the scheduler's own arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from divvy.agent.claims.record import HeldClaim, HeldDevice, OfferedGpu
+from divvy.model.claim_devices import CORES
+
+
+def in_the_way(
+    claim: HeldClaim, held: Iterable[HeldClaim], offered: Mapping[str, OfferedGpu]
+) -> tuple[HeldClaim, ...]:
+    """Return the claims that must be given back before this one can be prepared."""
+    others = [other for other in held if other.uid != claim.uid]
+    found: dict[str, HeldClaim] = {}
+    for uuid in claim.gpus:
+        on_gpu = [other for other in others if uuid in other.gpus]
+        counters = offered[uuid].gpu.counters if uuid in offered else None
+        asked = _of_gpu(claim, uuid)
+        everything = [*asked, *(each for other in on_gpu for each in _of_gpu(other, uuid))]
+        excluded = [
+            other
+            for other in on_gpu
+            if _excluded(asked, _of_gpu(other, uuid), everything, counters)
+        ]
+        if not excluded and counters is not None and _exceed(everything, counters):
+            # Each fits beside this one alone, and not all together.
+            names = {one.device.name for one in asked}
+            excluded = [
+                other
+                for other in on_gpu
+                if not names.issuperset(each.device.name for each in _of_gpu(other, uuid))
+            ]
+        found |= {other.uid: other for other in excluded}
+    return tuple(sorted(found.values(), key=lambda other: (other.namespace, other.name)))
+
+
+def _excluded(
+    asked: Sequence[HeldDevice],
+    other: Sequence[HeldDevice],
+    everything: Sequence[HeldDevice],
+    counters: Mapping[str, int] | None,
+) -> bool:
+    """Return whether two claims cannot both have what they hold of one GPU."""
+    for one in asked:
+        for another in other:
+            if one.device.name == another.device.name:
+                if one.device.share is None or _overfull(one, everything):
+                    return True
+            elif _exceed((one, another), counters):
+                return True
+    return False
+
+
+def _overfull(share: HeldDevice, everything: Sequence[HeldDevice]) -> bool:
+    """Return whether a device has more shares than it has room for."""
+    size = share.device.share
+    assert size is not None
+    same = [each for each in everything if each.device.name == share.device.name]
+    return (
+        sum(each.memory_mib for each in same) > size.memory_mib
+        or sum(each.cores for each in same) > CORES
+        or len(same) > size.most
+    )
+
+
+def _exceed(devices: Iterable[HeldDevice], counters: Mapping[str, int] | None) -> bool:
+    """Return whether devices of one GPU take more than its counters have; each counts once."""
+    if counters is None:
+        return True  # without counters a GPU has one device
+    taken: dict[str, int] = {}
+    for device in {each.device.name: each.device for each in devices}.values():
+        for name, number in (device.consumes or {}).items():
+            taken[name] = taken.get(name, 0) + number
+    return any(number > counters.get(name, 0) for name, number in taken.items())
+
+
+def _of_gpu(claim: HeldClaim, uuid: str) -> list[HeldDevice]:
+    return [held for held in claim.devices if held.uuid == uuid]

@@ -1,0 +1,79 @@
+"""Which devices of the slices are not to be allocated now, and why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+
+from divvy.agent.claims.instance_plan import foreign_reason
+from divvy.agent.claims.record import ClaimRecord
+from divvy.agent.claims.slice_specs import FOREIGN, RETIRING, UNHEALTHY, Taint
+from divvy.agent.gpu.hardware import Snapshot
+from divvy.agent.gpu.health import Health, gpu_fault
+from divvy.model.claim_devices import ClaimDevice
+
+_MAX_VALUE = 63
+
+
+def device_faults(
+    record: ClaimRecord,
+    snapshot: Snapshot | None,
+    health: Health,
+    described: Collection[str],
+    away: str = "",
+) -> dict[str, str]:
+    """Return device → reason for every unhealthy device of the slices.
+
+    ``described`` are the UUIDs that containers can be given; ``away`` says why no GPU of the node
+    can be, "" where some can.
+    """
+    faults: dict[str, str] = {}
+    for uuid, offered in record.offered.items():
+        gpu = None if snapshot is None else snapshot.gpu(uuid)
+        if gpu is None:
+            whole = away or "the driver does not show the GPU"
+        else:
+            whole = away or gpu_fault(gpu, health) or ""
+            if not whole and uuid not in described:
+                whole = "it cannot be given to containers"
+        for device in offered.gpu.devices:
+            reason = whole
+            if not reason and gpu is not None:
+                parts = [one.gi for one in gpu.instances if _is_at(device, one.start)]
+                reason = next(filter(None, (health.reason(uuid, gi) for gi in parts)), "")
+            if reason:
+                faults[device.name] = reason
+    return faults
+
+
+def taints(
+    record: ClaimRecord,
+    snapshot: Snapshot | None,
+    faults: Mapping[str, str],
+    retiring: Collection[str],
+) -> dict[str, Sequence[Taint]]:
+    """Return the taints of every device that is not to be allocated now."""
+    found: dict[str, Sequence[Taint]] = {}
+    for uuid, offered in record.offered.items():
+        gpu = None if snapshot is None else snapshot.gpu(uuid)
+        foreign = gpu is not None and foreign_reason(gpu, record)
+        for device in offered.gpu.devices:
+            listed = []
+            if device.name in faults:
+                listed.append(Taint(UNHEALTHY, taint_value(faults[device.name])))
+            if uuid in retiring:
+                listed.append(Taint(RETIRING))
+            if foreign:
+                listed.append(Taint(FOREIGN))
+            if listed:
+                found[device.name] = tuple(listed)
+    return found
+
+
+def taint_value(reason: str) -> str:
+    """Return a reason as the value of a taint, which is written like that of a label."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", reason)[:_MAX_VALUE].strip("-_.")
+
+
+def _is_at(device: ClaimDevice, start: int) -> bool:
+    return device.placement is not None and device.placement == start

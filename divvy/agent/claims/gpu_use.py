@@ -1,0 +1,48 @@
+"""How claims use a GPU: whole, by shares, as MIG devices; and what of it is left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from divvy.agent.claims.record import ClaimRecord, OfferedGpu
+from divvy.model.claim_devices import COMPUTE, CORES
+
+Kind = Literal["free", "whole", "shares", "mig"]
+USES: tuple[Kind, ...] = ("free", "whole", "shares", "mig")
+
+
+@dataclass(frozen=True)
+class GpuUse:
+    """MiB and per cent of a GPU's time that claims hold, and that they can still get."""
+
+    kind: Kind
+    memory_mib: int
+    cores: int
+    free_mib: int
+    free_cores: int
+
+
+def gpu_use(record: ClaimRecord, gpu: OfferedGpu) -> GpuUse:
+    """Return how an offered GPU is used now."""
+    held = [
+        each for claim in record.of_gpu(gpu.uuid) for each in claim.devices if each.uuid == gpu.uuid
+    ]
+    memory, cores = sum(each.memory_mib for each in held), sum(each.cores for each in held)
+    total = max(
+        each.memory_mib if each.share is None else each.share.memory_mib
+        for each in gpu.gpu.devices
+        if each.kind != "mig"
+    )
+    if not held:
+        return GpuUse("free", 0, 0, total, CORES)
+    device = held[0].device
+    if device.kind == "mig":
+        slices = (gpu.gpu.counters or {}).get(COMPUTE, 1)
+        taken = sum((each.device.consumes or {}).get(COMPUTE, 0) for each in held)
+        whole = next(each.memory_mib for each in gpu.gpu.devices if each.kind == "gpu")
+        cores = CORES * taken // slices
+        return GpuUse("mig", memory, cores, max(0, whole - memory), CORES - cores)
+    if device.kind == "gpu" or (cores >= CORES and memory >= total):
+        return GpuUse("whole", memory, cores, 0, 0)
+    return GpuUse("shares", memory, cores, max(0, total - memory), max(0, CORES - cores))

@@ -1,0 +1,187 @@
+"""The ResourceSlices of a node: counters first, then its devices, shares in slices of their own.
+
+Limits of Kubernetes 1.36: 8 sets of counters, or 64 devices, in a slice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from divvy.agent.claims.quantities import mib_quantity
+from divvy.agent.claims.record import OfferedGpu
+from divvy.model import claim_names as names
+from divvy.model.claim_devices import CORES, ClaimDevice, ShareSize, counter_set_name
+from divvy.model.contract import CLAIMS_DRIVER, claims_pool
+
+MAX_DEVICES = 64
+MAX_COUNTER_SETS = 8
+_MAX_NAME = 253
+
+
+@dataclass(frozen=True)
+class Taint:
+    """Why a device is not to be allocated: a key of this driver's domain."""
+
+    key: str
+    value: str = ""
+
+
+UNHEALTHY = f"{CLAIMS_DRIVER}/unhealthy"
+RETIRING = f"{CLAIMS_DRIVER}/profile-change"
+FOREIGN = f"{CLAIMS_DRIVER}/foreign-mig-instance"
+
+
+def slice_specs(
+    node: str,
+    offered: Iterable[OfferedGpu],
+    taints: Mapping[str, Sequence[Taint]],
+    tasks: Mapping[str, int],
+) -> dict[str, dict[str, Any]]:
+    """Return the ``spec`` of every slice by its name, but for the pool's generation.
+
+    ``taints`` are by device, ``tasks`` by GPU: where shares are to be spread, those of the GPU with
+    the fewest stand first, and a scheduler that takes what comes first takes them.
+    """
+    gpus = sorted(offered, key=lambda gpu: (gpu.index, gpu.uuid))
+    spread = sorted(gpus, key=lambda gpu: tasks.get(gpu.uuid, 0) if gpu.spread else 0)
+    counters = [
+        {
+            "name": counter_set_name(gpu.uuid),
+            "counters": {name: {"value": str(value)} for name, value in gpu.gpu.counters.items()},
+        }
+        for gpu in gpus
+        if gpu.gpu.counters is not None
+    ]
+    devices = [_device(gpu, each, taints) for gpu in gpus for each in _of(gpu, shares=False)]
+    shares = [_device(gpu, each, taints) for gpu in spread for each in _of(gpu, shares=True)]
+    parts = {
+        **_parts("counters", "sharedCounters", counters, MAX_COUNTER_SETS),
+        **_parts("devices", "devices", devices, MAX_DEVICES),
+        **_parts("shares", "devices", shares, MAX_DEVICES),
+    }
+    pool = {"name": claims_pool(node), "resourceSliceCount": len(parts)}
+    return {
+        slice_name(node, part): {
+            "driver": CLAIMS_DRIVER,
+            "nodeName": node,
+            "pool": pool,
+            **content,
+        }
+        for part, content in parts.items()
+    }
+
+
+def slice_name(node: str, part: str) -> str:
+    """Return the name of a slice: a node's may be as long as an object's may."""
+    name = f"{node}-{CLAIMS_DRIVER}-{part}"
+    if len(name) <= _MAX_NAME:
+        return name
+    digest = hashlib.sha256(node.encode()).hexdigest()[:16]
+    return f"{digest}-{CLAIMS_DRIVER}-{part}"
+
+
+def same_spec(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether two specs say the same, but for generation and the times of taints."""
+    return _comparable(one) == _comparable(other)
+
+
+def _comparable(spec: Mapping[str, Any]) -> str:
+    pool = {name: value for name, value in spec["pool"].items() if name != "generation"}
+    plain = json.loads(json.dumps({**spec, "pool": pool}))
+    for device in plain.get("devices") or ():
+        for taint in device.get("taints") or ():
+            taint.pop("timeAdded", None)
+    return json.dumps(plain, sort_keys=True)
+
+
+def _of(gpu: OfferedGpu, *, shares: bool) -> Iterable[ClaimDevice]:
+    return (device for device in gpu.gpu.devices if (device.share is not None) == shares)
+
+
+def _parts(
+    part: str, member: str, items: Sequence[dict[str, Any]], most: int
+) -> dict[str, dict[str, Any]]:
+    return {
+        f"{part}-{at // most}": {member: list(items[at : at + most])}
+        for at in range(0, len(items), most)
+    }
+
+
+def _device(
+    gpu: OfferedGpu, device: ClaimDevice, taints: Mapping[str, Sequence[Taint]]
+) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "name": device.name,
+        "attributes": _attributes(gpu, device),
+        "capacity": {names.MEMORY: {"value": mib_quantity(device.memory_mib)}},
+    }
+    if device.share is not None:
+        described["allowMultipleAllocations"] = True
+        described["capacity"] = _capacity(device.share)
+    if device.consumes is not None:
+        described["consumesCounters"] = [
+            {
+                "counterSet": counter_set_name(device.uuid),
+                "counters": {
+                    name: {"value": str(value)} for name, value in device.consumes.items()
+                },
+            }
+        ]
+    if taints.get(device.name):
+        described["taints"] = [
+            {
+                "key": taint.key,
+                "effect": "NoSchedule",
+                **({"value": v} if (v := taint.value) else {}),
+            }
+            for taint in taints[device.name]
+        ]
+    return described
+
+
+def _attributes(gpu: OfferedGpu, device: ClaimDevice) -> dict[str, Any]:
+    texts = {
+        names.KIND: device.kind,
+        names.UUID: device.uuid,
+        names.PRODUCT: gpu.product,
+        names.TYPE: names.type_of_product(gpu.product),
+        names.ARCHITECTURE: gpu.architecture,
+        names.TENANT: device.tenant or "",
+        names.PROFILE: "" if device.profile is None else device.profile.name,
+    }
+    attributes: dict[str, Any] = {name: {"string": text} for name, text in texts.items() if text}
+    attributes[names.WHOLE] = {"bool": device.whole}
+    attributes[names.SIMULATED] = {"bool": gpu.simulated}
+    attributes[names.INDEX] = {"int": gpu.index}
+    if device.placement is not None:
+        attributes[names.START] = {"int": device.placement}
+    return attributes
+
+
+def _capacity(size: ShareSize) -> dict[str, Any]:
+    total, step = mib_quantity(size.memory_mib), mib_quantity(size.step_mib)
+    cores = str(CORES)
+    return {
+        names.MEMORY: {
+            "value": total,
+            "requestPolicy": {
+                "default": mib_quantity(size.default_mib),
+                "validRange": {"min": step, "max": total, "step": step},
+            },
+        },
+        names.CORES: {
+            "value": cores,
+            "requestPolicy": {
+                "default": str(size.default_cores),
+                "validRange": {"min": "1", "max": cores, "step": "1"},
+            },
+        },
+        names.SHARES: {
+            "value": str(size.most),
+            "requestPolicy": {"default": "1", "validValues": ["1"]},
+        },
+    }

@@ -1,0 +1,194 @@
+"""One look at a node and what follows from it, for every GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from divvy.agent.claims.offers import claim_holders, wanted_offers
+from divvy.agent.gpu.checkpoint import Checkpoint
+from divvy.agent.gpu.coexistence import mig_manager_at_work
+from divvy.agent.gpu.desired import DesiredState
+from divvy.agent.gpu.hardware import Gpu, Snapshot
+from divvy.agent.gpu.holders import Held, on_gpu
+from divvy.agent.gpu.mig_plan import mig_layout, try_plan_mig
+from divvy.agent.gpu.owner import (
+    ClaimsView,
+    KubeletView,
+    Ownership,
+    hand_over,
+    is_left_to_claims,
+    kubelet_fence,
+)
+from divvy.agent.gpu.transition import Decision, Facts, Failure, Transition, decide
+from divvy.agent.plugin.inventory import AdvertisedGpu
+from divvy.model import DesiredGpu
+from divvy.model.contract import State
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a reconciliation rests on.
+
+    ``kubelet`` is why its view is unknown where it is: no answer is never an empty answer.
+    ``busy`` maps GPUs to the UUIDs on them that have processes but no holder; ``applying`` are
+    GPUs whose plan is being executed; ``failures`` the last refusals of the driver, by GPU;
+    ``unrecorded`` GPUs whose change the agent's own checkpoint could not be told of.
+    """
+
+    snapshot: Snapshot
+    kubelet: KubeletView | str
+    api_in_touch: bool
+    labels: Mapping[str, str] = field(default_factory=dict)
+    busy: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    applying: frozenset[str] = frozenset()
+    failures: Mapping[str, Failure] = field(default_factory=dict)
+    unrecorded: frozenset[str] = frozenset()
+    claims: ClaimsView = ClaimsView()
+
+
+def differing(desired: DesiredState, snapshot: Snapshot, claims: ClaimsView) -> tuple[Gpu, ...]:
+    """Return the GPUs that have another MIG layout than they should: a plan may touch devices."""
+    gpus = []
+    for layout in desired.node.gpus:
+        gpu = snapshot.gpu(layout.uuid)
+        if gpu is None or not gpu.present or claims.has(gpu.uuid):
+            continue
+        if mig_layout(gpu) != layout.mig or (layout.mig is None and gpu.mig_pending):
+            gpus.append(gpu)
+    return tuple(gpus)
+
+
+def decisions(
+    desired: DesiredState,
+    observed: Observation,
+    checkpoint: Checkpoint,
+    previous: Mapping[str, Decision],
+    now: float,
+) -> dict[str, Decision]:
+    """Decide about every GPU of the node; ``checkpoint`` tells what was advertised of each last."""
+    decided = _transitions(desired, observed, checkpoint, previous, now)
+    owners = ownerships(desired, observed, decided)
+    return {uuid: replace(decision, ownership=owners[uuid]) for uuid, decision in decided.items()}
+
+
+def ownerships(
+    desired: DesiredState, observed: Observation, decided: Mapping[str, Decision]
+) -> dict[str, Ownership]:
+    """Return whose each GPU is: of those decided about, and of all that claims have."""
+    snapshot, claims = observed.snapshot, observed.claims
+    wanted = wanted_offers(desired, snapshot, claims.record.offered)
+    gpus = filter(None, (snapshot.gpu(layout.uuid) for layout in desired.node.gpus))
+    fence = kubelet_fence(gpus, observed.kubelet, _unready(decided))
+    return {
+        uuid: hand_over(uuid, wanted.get(uuid), fence, claims, listed=_is_listed(decided.get(uuid)))
+        for uuid in (*decided, *(claims.record.offered.keys() - decided.keys()))
+    }
+
+
+def _unready(decided: Mapping[str, Decision]) -> dict[str, str]:
+    """Return what the layout of each GPU that is not ready waits for."""
+    return {
+        uuid: decision.reason or "nothing is known of it yet"
+        for uuid, decision in decided.items()
+        if decision.provisional or decision.state is not State.READY
+    }
+
+
+def _is_listed(decision: Decision | None) -> bool:
+    """Return whether the device plugin lists a device of a GPU."""
+    if decision is None:
+        return False
+    advertised = decision.advertise
+    return bool(advertised.layout.offers) and advertised.layout.uuid not in advertised.withheld
+
+
+def _transitions(
+    desired: DesiredState,
+    observed: Observation,
+    checkpoint: Checkpoint,
+    previous: Mapping[str, Decision],
+    now: float,
+) -> dict[str, Decision]:
+    """Decide about the layout of every GPU, whoever owns it.
+
+    Each is planned once. A device that processes use is as good as held when it comes to which of
+    them stay.
+    """
+    applied = checkpoint.applied
+    kubelet: Held = {} if isinstance(observed.kubelet, str) else observed.kubelet.held
+    held = {**kubelet}
+    for uuid, holders in claim_holders(observed.claims.record).items():
+        held[uuid] = (*holders, *held.get(uuid, ()))
+    decided = {}
+    for layout in desired.node.gpus:
+        gpu = observed.snapshot.gpu(layout.uuid)
+        before = previous.get(layout.uuid)
+        if gpu is None:
+            continue
+        if gpu.uuid in observed.applying:
+            decided[gpu.uuid] = _in_work(layout, before)
+            continue
+        if is_left_to_claims(layout, applied.get(gpu.uuid), observed.claims):
+            decided[gpu.uuid] = Decision(AdvertisedGpu(layout))
+            continue
+        if not gpu.present:
+            decided[gpu.uuid] = _as_it_was(gpu, applied.get(gpu.uuid, layout), before)
+            continue
+        busy = observed.busy.get(gpu.uuid, frozenset())
+        facts = Facts(
+            target=layout,
+            applied=applied.get(gpu.uuid),
+            gpu=gpu,
+            plan=try_plan_mig(gpu, layout.mig, frozenset(held) | busy),
+            held=on_gpu(gpu, held),
+            busy=busy,
+            allocatable=_allocatable(observed.kubelet),
+            fence=not isinstance(observed.kubelet, str) and observed.kubelet.fence,
+            hold=_hold(observed, gpu.uuid),
+            holders_known=not isinstance(observed.kubelet, str),
+            changing=gpu.uuid in checkpoint.changing,
+            failure=observed.failures.get(gpu.uuid),
+        )
+        decided[gpu.uuid] = decide(facts, before, desired.policy, now)
+    return decided
+
+
+def _in_work(layout: DesiredGpu, before: Decision | None) -> Decision:
+    """Keep a GPU that is being repartitioned as it is; withhold it if what it was is not known."""
+    if before is not None:
+        return replace(before, apply=None, evict=())
+    advertise = AdvertisedGpu(layout, withheld=frozenset({layout.uuid}))
+    return Decision(advertise, state=State.CHANGING, reason="being repartitioned")
+
+
+def _as_it_was(gpu: Gpu, layout: DesiredGpu, before: Decision | None) -> Decision:
+    """Leave a GPU that is lost or does not answer as it was: nothing is known of it now."""
+    if before is not None:
+        return replace(before, apply=None, evict=())
+    instances = frozenset(instance.uuid for instance in gpu.instances if instance.uuid)
+    return Decision(AdvertisedGpu(layout, instances), provisional=True)
+
+
+def _allocatable(kubelet: KubeletView | str) -> frozenset[str]:
+    return frozenset() if isinstance(kubelet, str) else kubelet.allocatable
+
+
+def _hold(observed: Observation, uuid: str) -> str:
+    """Say why a GPU may not change now, "" where it may."""
+    if isinstance(observed.kubelet, str):
+        return observed.kubelet
+    if not observed.api_in_touch:
+        return "the API server does not answer: no repartitioning until it does"
+    if uuid in observed.unrecorded:
+        return "the agent's state cannot be saved: no repartitioning until it can be saved"
+    return mig_manager_at_work(observed.labels)
+
+
+def under_way(decided: Iterable[Decision]) -> tuple[Transition, ...]:
+    """Return the transitions that go on without a person's doing."""
+    return tuple(
+        decision.transition
+        for decision in decided
+        if decision.transition is not None and not decision.transition.blocked
+    )

@@ -1,0 +1,152 @@
+"""What the node tells about itself: the ``divvy.gpu/status`` annotation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from divvy.agent.claims.claim_status import ClaimsStatus
+from divvy.agent.gpu.hardware import Snapshot
+from divvy.agent.gpu.health import Health, gpu_fault
+from divvy.agent.gpu.holders import Holder, bounded_names, by_uuid, on_gpu
+from divvy.agent.gpu.transition import Decision
+from divvy.agent.plugin.inventory import Resource
+from divvy.model.contract import State
+
+# Whoever may annotate the node chooses its length.
+_MAX_ECHO = 64
+
+
+@dataclass(frozen=True)
+class GpuStatus:
+    """State of one GPU (Degraded while unhealthy) and the reason.
+
+    ``owner`` is one line: who owns the GPU, and what it waits for.
+    """
+
+    index: int
+    uuid: str
+    state: State
+    reason: str
+    layout: Mapping[str, int] | None
+    resources: tuple[str, ...]
+    owner: str = ""
+
+
+@dataclass(frozen=True)
+class NodeStatus:
+    """State of the node; ``problem`` concerns the whole node (driver, configuration).
+
+    ``build`` names the sources of the agent's image, ``echo`` is what `divvy verify` has asked.
+    """
+
+    generation: str
+    pool: str | None
+    profile: str | None
+    source: str
+    problem: str
+    driver: str
+    simulated: bool
+    gpus: tuple[GpuStatus, ...]
+    resources: Mapping[str, int]
+    build: str = ""
+    echo: str = ""
+
+    @property
+    def state(self) -> State:
+        """Return the worst state of all."""
+        states = [State(gpu.state) for gpu in self.gpus]
+        if self.problem:
+            states.append(State.DEGRADED)
+        return max(states, key=severity, default=State.READY)
+
+    @property
+    def reason(self) -> str:
+        """Return all reasons in one line."""
+        reasons = [f"GPU {gpu.index}: {gpu.reason}" for gpu in self.gpus if gpu.reason]
+        return "; ".join(([self.problem] if self.problem else []) + reasons)
+
+    def annotation(self) -> str:
+        """Render the annotation's value: compact JSON, the same value gives the same text."""
+        value = {
+            "generation": self.generation,
+            "pool": self.pool,
+            "profile": self.profile,
+            "source": self.source,
+            "state": self.state,
+            "reason": self.reason,
+            "driver": self.driver,
+            "simulated": self.simulated,
+            "resources": dict(sorted(self.resources.items())),
+            "gpus": [
+                {
+                    "index": gpu.index,
+                    "uuid": gpu.uuid,
+                    "state": gpu.state,
+                    **({"reason": gpu.reason} if gpu.reason else {}),
+                    **({} if gpu.layout is None else {"mig": dict(sorted(gpu.layout.items()))}),
+                    "resources": list(gpu.resources),
+                    **({"owner": gpu.owner} if gpu.owner else {}),
+                }
+                for gpu in self.gpus
+            ],
+            **({"build": self.build} if self.build else {}),
+            **({"echo": self.echo[:_MAX_ECHO]} if self.echo else {}),
+        }
+        return json.dumps(value, separators=(",", ":"))
+
+
+def severity(state: State) -> int:
+    """Return how bad a state is."""
+    return state.severity
+
+
+def gpu_states(
+    snapshot: Snapshot | None,
+    decisions: Mapping[str, Decision],
+    health: Health,
+    claims: Mapping[str, ClaimsStatus],
+    forgotten: Iterable[Holder] = (),
+) -> tuple[GpuStatus, ...]:
+    """Return the state of every GPU that was decided about; ``claims`` is of those that have it.
+
+    ``forgotten`` are holders that the kubelet has forgotten.
+    """
+    states = []
+    held = by_uuid(forgotten)
+    for gpu in () if snapshot is None else snapshot.gpus:
+        decision = decisions.get(gpu.uuid)
+        if decision is None:
+            continue
+        state, reason, mig = decision.state, decision.reason, decision.advertise.layout.mig
+        of_claims = claims.get(gpu.uuid)
+        if of_claims is not None:
+            mig = of_claims.layout
+            state = max(state, of_claims.state, key=severity)
+            reason = "; ".join(filter(None, (reason, of_claims.reason)))
+        lost = {holder for holders in on_gpu(gpu, held).values() for holder in holders}
+        faults = (gpu_fault(gpu, health), _forgotten(lost.difference(decision.in_the_way)))
+        for fault in filter(None, faults):
+            state = max(state, State.DEGRADED, key=severity)
+            reason = f"{fault}; {reason}" if reason else fault
+        layout = decision.advertise.layout
+        names = tuple(sorted({offer.resource for offer in layout.offers}))
+        owner = decision.ownership.line
+        states.append(GpuStatus(gpu.index, gpu.uuid, state, reason, mig, names, owner))
+    return tuple(states)
+
+
+def _forgotten(holders: Iterable[Holder]) -> str:
+    names = bounded_names({holder.text for holder in holders})
+    return names and (
+        f"the kubelet has forgotten that {names} hold devices of it: no other pod gets them"
+    )
+
+
+def healthy_counts(resources: Sequence[Resource]) -> dict[str, int]:
+    """Count the healthy devices of every resource: what the node's allocatable should become."""
+    return {
+        resource.name: sum(device.unhealthy is None for device in resource.devices)
+        for resource in resources
+    }

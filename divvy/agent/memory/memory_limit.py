@@ -1,0 +1,200 @@
+"""Which containers use more of a shared device's memory than their shares allow.
+
+NVML names processes by their PID on the host; the process's cgroup names its
+container. A container's limit on one device is the sum of the shares it holds of it.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from divvy.agent.gpu.holders import Holder
+
+# ".../kubepods/burstable/pod<uid>/<container>" (cgroupfs) and
+# ".../kubepods-burstable-pod<uid with _ for ->.slice/cri-containerd-<container>.scope"
+# (systemd), under any parent; the UID of a static pod is a hash without dashes.
+_CONTAINER = re.compile(
+    r"[/-]pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?:\.slice)?"
+    r"/(?:[a-z-]+-)?([0-9a-f]{32,64})(?:\.scope)?(?:/|$)",
+    re.MULTILINE,
+)
+# The kubelet's links in /var/log/containers; none of the names has an underscore.
+_LOG = re.compile(r"([^_]+)_([^_]+)_([^_]+)-([0-9a-f]{32,64})\.log")
+
+
+# How long a process may take to end by itself.
+_GRACE_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Member:
+    """Where a process belongs: UID of the pod, ID of the container."""
+
+    pod_uid: str
+    container_id: str
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container by its names; ``pod`` is "namespace/name"."""
+
+    pod: str
+    name: str
+
+
+@dataclass(frozen=True, order=True)
+class Process:
+    """A process on the host, told from a later one of the same number by its start time."""
+
+    pid: int
+    started: int
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What each replica of a resource may use, and whether a container above it is ended.
+
+    ``source`` says for people where it comes from.
+    """
+
+    mib: int
+    enforced: bool = False
+    source: str = "memoryLimit of the stack file"
+
+
+@dataclass(frozen=True)
+class ClaimLimits:
+    """The holders of shares of one GPU, and each claim's limit by the resource of its holders."""
+
+    holders: tuple[Holder, ...]
+    limits: Mapping[str, Limit]
+
+
+@dataclass(frozen=True)
+class Use:
+    """Device memory that one process of a container uses on one GPU or MIG device."""
+
+    member: Member
+    process: Process
+    uuid: str
+    used_mib: int
+
+
+@dataclass(frozen=True, order=True)
+class Excess:
+    """A container above the limit of its shares of one device."""
+
+    pod: str
+    pod_uid: str
+    container: str
+    resource: str
+    uuid: str
+    used_mib: int
+    limit_mib: int
+    enforced: bool
+    processes: tuple[Process, ...]
+    source: str = Limit.source
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Return what stays the same while the same container is above the same limit."""
+        return self.pod_uid, self.container, self.uuid
+
+    @property
+    def sentence(self) -> str:
+        """Say who uses how much of what, which limit that is above, and what follows."""
+        follows = ": its processes on the device are terminated" if self.enforced else ""
+        return (
+            f"container {self.container} uses {self.used_mib} MiB of {self.uuid}; its limit for "
+            f"{self.resource} is {self.limit_mib} MiB ({self.source}){follows}"
+        )
+
+
+def member(cgroup: str) -> Member | None:
+    """Return where a process belongs, from its /proc/<pid>/cgroup; None outside pods."""
+    found = _CONTAINER.search(cgroup) if "kubepods" in cgroup else None
+    return Member(found[1].replace("_", "-"), found[2]) if found else None
+
+
+def containers_by_id(log_links: Iterable[str]) -> dict[str, Container]:
+    """Return container ID → container from the names of the links in /var/log/containers."""
+    matches = (_LOG.fullmatch(name) for name in log_links)
+    return {found[4]: Container(f"{found[2]}/{found[1]}", found[3]) for found in matches if found}
+
+
+def is_of(where: Member, container: Container | None, holders: Iterable[Holder]) -> bool:
+    """Return whether a process is in a container of one of the holders.
+
+    A holder without a container is a pod of which any container may hold the device.
+    """
+    name = None if container is None else container.name
+    pod = None if container is None else container.pod
+    return any(
+        (holder.pod_uid == where.pod_uid or holder.pod == pod)
+        and (not holder.container or holder.container == name)
+        for holder in holders
+    )
+
+
+def excesses(
+    uses: Iterable[Use],
+    containers: Mapping[str, Container],
+    held: Mapping[str, tuple[Holder, ...]],
+    limits: Mapping[str, Limit],
+) -> tuple[Excess, ...]:
+    """Return every container above its limit, sorted.
+
+    ``held`` maps GPU and MIG UUIDs to their holders, ``limits`` resources to those of one
+    share. A process of a container that holds no share there has no limit.
+    """
+    together: defaultdict[tuple[Member, str], list[Use]] = defaultdict(list)
+    for use in uses:
+        together[use.member, use.uuid].append(use)
+    found = []
+    for (who, uuid), mine in together.items():
+        container = containers.get(who.container_id)
+        if container is None:
+            continue
+        shares = [
+            holder
+            for holder in held.get(uuid, ())
+            if holder.container == container.name
+            and (holder.pod == container.pod or holder.pod_uid == who.pod_uid)
+            and holder.resource in limits
+        ]
+        used = sum(use.used_mib for use in mine)
+        allowed = sum(limits[share.resource].mib for share in shares)
+        if not shares or used <= allowed:
+            continue
+        resource = shares[0].resource
+        found.append(
+            Excess(
+                *(container.pod, who.pod_uid, container.name, resource, uuid, used, allowed),
+                enforced=limits[resource].enforced,
+                processes=tuple(sorted(use.process for use in mine)),
+                source=limits[resource].source,
+            )
+        )
+    return tuple(sorted(found))
+
+
+def enforcement(
+    above: Iterable[Process], told: Mapping[Process, float], now: float
+) -> tuple[dict[Process, float], list[tuple[Process, signal.Signals]]]:
+    """Return since when processes above an enforced limit know, and what each is sent now.
+
+    SIGTERM at first; SIGKILL from 10 s later on, while it is still above the limit.
+    """
+    due: list[tuple[Process, signal.Signals]] = []
+    since: dict[Process, float] = {}
+    for process in dict.fromkeys(above):
+        since[process] = told.get(process, now)
+        if process not in told:
+            due.append((process, signal.SIGTERM))
+        elif now - since[process] >= _GRACE_SECONDS:
+            due.append((process, signal.SIGKILL))
+    return since, due

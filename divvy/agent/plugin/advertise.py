@@ -1,0 +1,209 @@
+"""What the node advertises, and what it answers about it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
+
+from divvy.agent.gpu.desired import DesiredState
+from divvy.agent.gpu.hardware import Snapshot
+from divvy.agent.gpu.health import unhealthy_devices
+from divvy.agent.inject.container_edits import file_edits
+from divvy.agent.inject.device_files import device_files, file_resources
+from divvy.agent.inject.injection import Injection
+from divvy.agent.inject.problem import InjectionProblem
+from divvy.agent.nvml.cap_nodes import make_cap_nodes
+from divvy.agent.nvml.driver import Driver
+from divvy.agent.nvml.health_watch import HealthWatch
+from divvy.agent.plugin.allocation import (
+    ContainerAllocation,
+    Refused,
+    allocated_uuids,
+    device_shares,
+)
+from divvy.agent.plugin.container_start import require_no_other_gpu
+from divvy.agent.plugin.device_holders import DeviceHolders, HoldersUnknown
+from divvy.agent.plugin.inventory import (
+    AdvertisedGpu,
+    Resource,
+    inventory,
+    no_gpus,
+    undescribed,
+    without_limiter,
+)
+from divvy.agent.plugin.preferred_allocation import preferred_allocation
+from divvy.agent.plugin.registration import DevicePlugins
+from divvy.agent.settings import Settings
+from divvy.agent.ticks import next_tick
+
+_INSTALL_SECONDS = 5.0
+# So soon after an Allocate the kubelet shows who has the device, as a rule.
+_SHOWN_SECONDS = 1.0
+
+
+class Advertiser:
+    """Keeps CDI specification and device lists up to date, and answers the kubelet about them."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        driver: Driver,
+        health: HealthWatch,
+        holders: DeviceHolders,
+        on_change: Callable[[], None],
+    ) -> None:
+        self._settings = settings
+        self._driver = driver
+        self._health = health
+        self._holders = holders
+        self._find_files = device_files(settings.device_folder)
+        self._desired = DesiredState()
+        self._on_change = on_change
+        self._tried = asyncio.Event()
+        self._look: asyncio.TimerHandle | None = None
+        self.injection = Injection(settings)
+        self.plugins = DevicePlugins(settings.plugin_folder, self, on_change)
+
+    async def keep_installed(self) -> None:
+        """Install what containers need of the image; what fails is tried again, for ever.
+
+        In a thread: a program that hangs when it is tried holds up no health report.
+        """
+        while True:
+            if not self.injection.installed:
+                changed = await asyncio.to_thread(self.injection.install)
+                self._tried.set()
+                if changed:
+                    self._on_change()
+            await next_tick(_INSTALL_SECONDS)
+
+    async def tried(self) -> None:
+        """Wait until it is known what containers can be given: before that, nothing is listed."""
+        await self._tried.wait()
+
+    async def advertise(
+        self,
+        desired: DesiredState,
+        gpus: Iterable[AdvertisedGpu],
+        snapshot: Snapshot | None,
+        runtime: str,
+        problems: MutableMapping[str, str],
+        *,
+        ask_kubelet: bool = False,
+    ) -> None:
+        """Advertise these layouts of GPUs, and the device files that the stack file names.
+
+        Without a ``snapshot`` only the files. What does not work goes into ``problems``. With
+        ``ask_kubelet`` it is sent an empty list at least: it is then that it shows what earlier
+        lists have led to.
+        """
+        self._desired = desired
+        files = file_resources(desired.file_devices, self._find_files)
+        if snapshot is None:
+            await self.plugins.advertise(files)
+            return
+        try:
+            make_cap_nodes(self._settings.driver_root, snapshot.cap_minors)
+            problems.pop("capabilities", None)
+        except OSError as error:
+            problems["capabilities"] = f"MIG device nodes cannot be created: {error}"
+        try:
+            self.injection.renew(snapshot, runtime)
+            problems.pop("injection", None)
+        except InjectionProblem as problem:
+            problems["injection"] = str(problem)
+        unhealthy = unhealthy_devices(snapshot, self._health.health)
+        for uuid in undescribed(snapshot, self.injection.described):
+            unhealthy.setdefault(uuid, "it cannot be given to containers")
+        resources = inventory(gpus, snapshot, unhealthy)
+        problems.pop("limiter", None)
+        if any(resource.sharing.is_prevented for resource in resources):
+            limiter = self.injection.limiter_problem or self.injection.share_folder.mount()
+            if limiter:
+                problems["limiter"] = limiter
+                resources = tuple(without_limiter(resources, limiter))
+        if ask_kubelet and not resources and not self.plugins.advertised():
+            resources = (no_gpus(),)
+        await self.plugins.advertise((*resources, *files))
+
+    async def withdraw(self) -> None:
+        """Advertise nothing at all."""
+        await self.plugins.advertise(())
+
+    async def refresh_holders(self) -> None:
+        """Learn who holds what, where the kubelet may have forgotten it."""
+        await self._holders.refresh()
+
+    def preferred_allocation(
+        self, resource: Resource, available: Sequence[str], required: Sequence[str], size: int
+    ) -> list[str]:
+        """Choose devices for the kubelet's GetPreferredAllocation: none that somebody may hold.
+
+        Of too few, also those whose pods are not listed: most likely they have ended.
+        """
+        suspects = self._holders.suspects
+        free = [device_id for device_id in available if device_id not in suspects]
+        if len(free) < size:
+            free = [each for each in available if self._holders.holder(each) is None]
+        snapshot = self._driver.snapshot
+        links = {} if snapshot is None else snapshot.links
+        policy = self._desired.replica_policy
+        return preferred_allocation(resource, free, required, size, links, policy)
+
+    def allocate(self, resource: Resource, device_ids: Sequence[str]) -> ContainerAllocation:
+        """Answer an Allocate and remember it until the kubelet shows it."""
+        uuids = allocated_uuids(resource, device_ids)
+        for device_id in device_ids:
+            if (holder := self._holders.holder(device_id)) is not None:
+                raise Refused(
+                    f"{resource.name}: device {device_id} is still held by {holder.text}, which "
+                    "the kubelet has forgotten: delete that pod"
+                )
+        if resource.kind == "file":
+            allocation = ContainerAllocation((), file_edits(resource.files))
+        elif resource.sharing.is_prevented:
+            shares = device_shares(resource, device_ids)
+            allocation = self.injection.limited_allocation(device_ids, shares)
+        else:
+            allocation = self.injection.allocation(uuids)
+        self._holders.allocated(resource.name, device_ids)
+        self._look_soon()
+        return allocation
+
+    def _look_soon(self) -> None:
+        """Have somebody see who holds it before a kubelet restarts that has lost its checkpoint."""
+        if self._look is None:
+            self._look = asyncio.get_running_loop().call_later(_SHOWN_SECONDS, self._look_now)
+
+    def _look_now(self) -> None:
+        self._look = None
+        self._on_change()
+
+    async def start_container(self, resource: Resource, device_ids: Sequence[str]) -> None:
+        """Refuse a container that has a limiter beside another GPU, and one unknown."""
+        if not resource.sharing.is_prevented:
+            return
+        try:
+            holders = await self._holders.containers()
+        except HoldersUnknown as unknown:
+            raise Refused(
+                f"{resource.name}: cannot tell what else the container holds: {unknown}; the "
+                "start will be retried"
+            ) from unknown
+        bare = self._holders.without_limiter()
+        require_no_other_gpu(resource.name, device_ids, holders, bare)
+        self._lay_again(resource, device_ids)
+
+    def _lay_again(self, resource: Resource, device_ids: Sequence[str]) -> None:
+        """Lay the files of a share whose container starts after a boot, which they do not last."""
+        if self.injection.share_folder.has(device_ids):
+            return
+        if not all(device_id in resource.by_id for device_id in device_ids):
+            raise Refused(
+                f"{resource.name}: {device_ids[0]} is not advertised now, and the share's files "
+                "are gone since the node was booted: delete the pod"
+            )
+        try:
+            self.injection.share_folder.lay(device_ids, device_shares(resource, device_ids))
+        except InjectionProblem as problem:
+            raise Refused(str(problem)) from problem

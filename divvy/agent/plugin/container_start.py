@@ -1,0 +1,66 @@
+"""Whether a container with a limited share may start: what else it holds decides."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from divvy.agent.gpu.device_id import is_gpu
+from divvy.agent.gpu.holders import Holder
+from divvy.agent.plugin.allocation import Refused
+
+
+def require_no_other_gpu(
+    resource: str,
+    device_ids: Sequence[str],
+    holders: Collection[Holder],
+    without_limiter: Collection[tuple[str, str, str]] = (),
+) -> None:
+    """Raise Refused where the container of these devices has a GPU of another resource, too.
+
+    An init container and one after it may have the same devices: then neither may start.
+    ``without_limiter`` are those that were allocated their devices before there was a limit, as
+    (pod UID, container, resource): they start again as they were.
+    """
+    containers = _containers(resource, device_ids, holders)
+    if not containers:
+        raise Refused(
+            f"{resource}: the kubelet does not show which container has {', '.join(device_ids)}; "
+            "the start will be retried"
+        )
+    limited = [
+        each
+        for each in containers
+        if (each.pod_uid, each.container, resource) not in without_limiter
+    ]
+    for other in sorted(holders):
+        if other.resource == resource or not is_gpu(other.device_id):
+            continue
+        if any(_in_one_container(other, each) for each in limited):
+            raise Refused(
+                f"{resource}: container {other.container} also has {other.resource}, whose "
+                "driver library may replace this share's limiter; request them in two containers"
+            )
+
+
+def _containers(
+    resource: str, device_ids: Sequence[str], holders: Iterable[Holder]
+) -> tuple[Holder, ...]:
+    """Return one holder of each container that has all of these devices."""
+    held: dict[tuple[str, str, str], set[str]] = {}
+    for each in holders:
+        if each.resource == resource:
+            held.setdefault((each.pod, each.container, each.pod_uid), set()).add(each.device_id)
+    return tuple(
+        Holder(pod, container, resource, "", uid)
+        for (pod, container, uid), found in held.items()
+        if found.issuperset(device_ids)
+    )
+
+
+def _in_one_container(one: Holder, other: Holder) -> bool:
+    if one.container != other.container:
+        return False
+    # The next pod of a StatefulSet has the name of the last one.
+    if one.pod_uid and other.pod_uid:
+        return one.pod_uid == other.pod_uid
+    return bool(one.pod) and one.pod == other.pod

@@ -1,0 +1,193 @@
+"""All device plugin servers of the node and their registration with the kubelet."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic
+
+import grpc
+
+from divvy.agent.kubelet.api import deviceplugin_pb2 as api
+from divvy.agent.kubelet.api import deviceplugin_pb2_grpc as stubs
+from divvy.agent.plugin.device_plugin import API_VERSION, Allocator, ResourceServer
+from divvy.agent.plugin.inventory import Resource
+from divvy.agent.plugin.plugin_sockets import (
+    folder_version,
+    serving_sockets,
+    sockets_beside,
+)
+from divvy.agent.ticks import next_tick_or
+
+_log = logging.getLogger(__name__)
+_LOOK_SECONDS = 0.5
+_RETRY_SECONDS = 1.0
+
+
+class DevicePlugins:
+    """Keeps one registered server for every resource that was ever advertised.
+
+    A resource that is no longer advertised goes on being served with an empty list,
+    so that the node shows 0 at once instead of a stale number for five minutes.
+    Registration is repeated when the kubelet's socket is a new one, when ours
+    was removed, when the kubelet ends a stream, and for other options. While another device plugin
+    serves the same GPUs (``rivals``), nothing of ours is served or registered:
+    the kubelet would take whichever registered last.
+    """
+
+    def __init__(self, folder: Path, allocator: Allocator, on_change: Callable[[], None]) -> None:
+        self._folder = folder
+        self._socket = folder / "kubelet.sock"
+        self._allocator = allocator
+        self._servers: dict[str, ResourceServer] = {}
+        self._unregistered: set[str] = set()
+        self._identity: tuple[int, int] | None = None
+        self._wake = asyncio.Event()
+        self._on_change = on_change
+        self._reported = ""
+        # The folder's version at the last look, where another look would find the same.
+        self._calm: int | None = None
+        self.listed = 0.0  # when a list became another last (monotonic)
+        self.rivals: dict[str, str] = {}
+
+    @property
+    def registered(self) -> bool:
+        """Return whether the kubelet knows every resource we serve."""
+        return self._identity is not None and not self._unregistered
+
+    @property
+    def current(self) -> bool:
+        """Return whether the kubelet has been sent every list as it is now."""
+        servers = self._servers.values()
+        return self.registered and bool(servers) and all(server.current for server in servers)
+
+    def resend(self) -> None:
+        """Send every list again, so that the kubelet brings its checkpoint up to date."""
+        for server in self._servers.values():
+            server.resend()
+
+    def advertised(self) -> tuple[Resource, ...]:
+        """Return what is being served, sorted by name."""
+        return tuple(server.resource for _, server in sorted(self._servers.items()))
+
+    async def advertise(self, resources: Sequence[Resource]) -> bool:
+        """Serve exactly these resources; True where a list changed."""
+        changed = False
+        advertised = {resource.name: resource for resource in resources}
+        for name, server in self._servers.items():
+            if name not in advertised:
+                changed |= server.advertise(replace(server.resource, devices=()))
+        for name, resource in advertised.items():
+            known = self._servers.get(name)
+            if known is not None:
+                options = known.options
+                changed |= known.advertise(resource)
+                if known.options != options:
+                    # It learns of them when it connects. The stream that is open stays: with its
+                    # end the kubelet would disconnect the one that took its place.
+                    self._unregistered.add(name)
+                    self._wake.set()
+                continue
+            server = ResourceServer(resource, self._folder, self._allocator, self._stream_ended)
+            if not self.rivals:
+                await server.start()
+            self._servers[name] = server
+            self._unregistered.add(name)
+            changed = True
+            self._wake.set()
+        if changed:
+            self.listed = monotonic()
+        return changed
+
+    async def watch(self) -> None:
+        """Register what needs it, for ever."""
+        while True:
+            try:
+                await self._keep_registered()
+            except OSError as error:
+                self._report(f"the kubelet's plugin folder: {error}")
+            pause = _RETRY_SECONDS if self._unregistered else _LOOK_SECONDS
+            await next_tick_or(self._wake, pause)
+            self._wake.clear()
+
+    async def stop(self) -> None:
+        """Close every server."""
+        for server in self._servers.values():
+            await server.stop()
+
+    def _stream_ended(self, resource: str) -> None:
+        self._unregistered.add(resource)
+        self._wake.set()
+
+    async def _keep_registered(self) -> None:
+        version = folder_version(self._folder)
+        if version is not None and version == self._calm and not self._unregistered:
+            return
+        self._calm = None
+        others = sockets_beside(self._folder)
+        rivals = serving_sockets(self._folder, others)
+        if rivals != self.rivals:
+            self.rivals = rivals
+            self._on_change()
+            self._identity = None  # all servers start and register again when the last has gone
+            for server in list(self._servers.values()):
+                await server.stop()
+        if rivals:
+            return
+        identity = _identity(self._socket)
+        if identity is None:
+            self._identity = None
+            return
+        if identity != self._identity:
+            # A new kubelet removed every socket in its folder when it started. A copy, since a
+            # resource may be added meanwhile: by whom adds it, it is started and to be registered.
+            for name, server in list(self._servers.items()):
+                await server.stop()
+                await server.start()
+                self._unregistered.add(name)
+        else:
+            for name, server in list(self._servers.items()):
+                if not server.socket.exists():
+                    await server.stop()
+                    await server.start()
+                    self._unregistered.add(name)
+        for name in sorted(self._unregistered):
+            if await self._register(name):
+                self._unregistered.discard(name)
+        self._identity = identity
+        self._reported = ""
+        # A socket of others may get somebody who listens at any time.
+        self._calm = None if others else version
+
+    async def _register(self, resource: str) -> bool:
+        server = self._servers[resource]
+        request = api.RegisterRequest(
+            version=API_VERSION,
+            endpoint=server.socket.name,
+            resource_name=resource,
+            options=server.options,
+        )
+        async with grpc.aio.insecure_channel(f"unix:{self._socket}") as channel:
+            try:
+                await stubs.RegistrationStub(channel).Register(request, timeout=15)
+            except grpc.RpcError as error:
+                self._report(f"the kubelet refused {resource}: {error.details()}")
+                return False
+        _log.info("registered %s with the kubelet", resource)
+        return True
+
+    def _report(self, text: str) -> None:
+        if text != self._reported:
+            self._reported = text
+            _log.warning("%s", text)
+
+
+def _identity(socket: Path) -> tuple[int, int] | None:
+    try:
+        status = socket.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_ctime_ns

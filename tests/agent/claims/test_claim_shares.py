@@ -1,0 +1,57 @@
+"""What the limiter is told of a claim."""
+
+from __future__ import annotations
+
+import pytest
+
+from divvy.agent.claims.claim_shares import claim_id, claim_shares, is_limited
+from divvy.agent.claims.record import BadAllocation
+from divvy.agent.inject.share import share_name
+from divvy.model.sharing import DeviceShare, Sharing
+from tests.agent.claim_values import ON_DEMAND, claim, held, offered_gpu
+from tests.agent.devices import device_share
+
+NAME = share_name([claim_id("uid-c")])
+FIRST, SECOND = offered_gpu(0, ON_DEMAND), offered_gpu(1, ON_DEMAND)
+UUIDS = {"gpu-0-share": "GPU-0", "gpu-1-share": "GPU-1", "gpu-1": "GPU-1"}
+
+
+def test_all_of_a_gpu_is_not_limited() -> None:
+    assert not is_limited(held(FIRST, "-share"))
+    assert not is_limited(held(FIRST, ""))
+    assert not is_limited(held(FIRST, "-mig-1g5gb-0"))
+    assert is_limited(held(FIRST, "-share", cores=99))
+    assert is_limited(held(FIRST, "-share", memory=40959))
+    assert is_limited(held(FIRST, "-share", oversubscribed=True))
+    assert claim_shares(claim("c", held(FIRST, "-share"), held(SECOND, "")), UUIDS) == ()
+
+
+def test_shares_of_two_gpus_have_a_line_and_a_page_each() -> None:
+    found = claim_shares(
+        claim("c", held(SECOND, "-share", 3000, 30, compute="cap"), held(FIRST, "-share", 2000, 1)),
+        UUIDS,
+    )
+    assert found == (
+        device_share("GPU-0", 2000, "share", 1, f"{NAME}-0"),
+        device_share("GPU-1", 3000, "cap", 30, f"{NAME}-1"),
+    )
+
+
+def test_two_shares_of_one_gpu_add_up() -> None:
+    devices = (held(FIRST, "-share", 3000, 60), held(FIRST, "-share", 2000, 30))
+    assert claim_shares(claim("c", *devices), UUIDS) == (
+        device_share("GPU-0", 5000, "share", 90, f"{NAME}-0"),
+    )
+
+
+def test_a_whole_gpu_beside_a_share_has_all_that_it_has() -> None:
+    found = claim_shares(claim("c", held(FIRST, "-share", 3000, 30), held(SECOND, "")), UUIDS)
+    assert found[1] == DeviceShare("GPU-1", Sharing(memory_mib=40960))
+
+
+def test_more_devices_than_a_limiter_knows_are_refused() -> None:
+    gpus = [offered_gpu(number) for number in range(17)]
+    devices = [held(gpu, "-share", 1000, 10) for gpu in gpus]
+    uuids = {each.device.name: each.uuid for each in devices}
+    with pytest.raises(BadAllocation, match="17 devices; a claim with a share can have at most 16"):
+        claim_shares(claim("c", *devices), uuids)

@@ -1,0 +1,53 @@
+"""Who uses what claims hold, and what they may use of it."""
+
+from __future__ import annotations
+
+from divvy.agent.claims.claim_users import claim_limits, named_holders
+from divvy.agent.memory.memory_limit import Container, Member, Process, Use, excesses
+from tests.agent.claim_values import claim, claim_record, held, offered_gpu
+
+ONE, OTHER = offered_gpu(0), offered_gpu(1)
+RECORD = claim_record(
+    ONE,
+    OTHER,
+    claims=(
+        claim("part", held(ONE, "-share", 3000, 30), held(OTHER, "-share", 2000, 30)),
+        claim("all", held(OTHER, "-share")),
+    ),
+)
+CONTAINERS = {
+    ("default", "part"): [("default/part", "main"), ("default/part", "beside")],
+    ("default", "all"): [("default/all", "main")],
+}
+
+
+def test_a_claim_is_held_by_its_pod_and_the_containers_that_use_it() -> None:
+    found = {each.device_id: each for each in named_holders(RECORD, CONTAINERS)}
+    part = found["claim:uid-part"]
+    assert (part.pod, part.container, part.pod_uid) == (
+        "default/part",
+        "beside, main",
+        "pod-uid-part",
+    )
+    assert [each.container for each in named_holders(RECORD, {})] == ["", ""]
+
+
+def test_a_container_is_above_the_limit_of_its_claim_on_each_gpu() -> None:
+    limits = claim_limits(RECORD, CONTAINERS)
+    uid = "0cb0a8de-f426-41f8-b28e-6bd02aa3eb2e"
+    containers = {"c": Container("default/part", "main"), "d": Container("default/all", "main")}
+
+    def above(container: str, uuid: str, mib: int) -> list[str]:
+        use = Use(Member(uid, container), Process(1, 1), uuid, mib)
+        of_gpu = limits[uuid]
+        found = excesses([use], containers, {uuid: of_gpu.holders}, of_gpu.limits)
+        return [each.sentence for each in found]
+
+    assert above("c", "GPU-0", 3000) == []
+    assert above("c", "GPU-0", 3001) == [
+        "container main uses 3001 MiB of GPU-0; its limit for claim default/part is 3000 MiB "
+        "(the size of its share)"
+    ]
+    assert above("c", "GPU-1", 2001) != []
+    # A claim that has all of a GPU has no limit there.
+    assert above("d", "GPU-1", 40961) == []

@@ -1,0 +1,90 @@
+"""Whoever was allocated what is held still waits for exactly those who hold it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from divvy.agent.claims.conflicts import in_the_way
+from divvy.agent.claims.record import HeldClaim, OfferedGpu
+from divvy.model.claim_devices import CORES
+from tests.agent.claim_values import ON_DEMAND, claim, held, offered_gpu
+
+TENANTS = {"shares": {}, "tenants": ["prod", "dev"]}
+
+
+def waits_for(asked: str, *others: str, claims: object = ON_DEMAND) -> list[str]:
+    gpu = offered_gpu(0, claims)
+    holding = [
+        claim(f"{at}{suffix}", held(gpu, suffix, 1000, 10)) for at, suffix in enumerate(others)
+    ]
+    found = in_the_way(claim("asked", held(gpu, asked, 1000, 10)), holding, {gpu.uuid: gpu})
+    return [other.name for other in found]
+
+
+@pytest.mark.parametrize(
+    ("asked", "others", "expected"),
+    [
+        ("-share", ("-share", "-share"), []),
+        ("", ("-share",), ["0-share"]),
+        ("", ("",), ["0"]),
+        ("-share", ("",), ["0"]),
+        ("-mig-1g5gb-0", ("-mig-1g5gb-1", "-mig-3g20gb-4"), []),
+        ("-mig-1g5gb-0", ("-mig-2g10gb-0", "-mig-3g20gb-4"), ["0-mig-2g10gb-0"]),
+        ("-mig-1g5gb-0", ("-mig-1g5gb-0",), ["0-mig-1g5gb-0"]),
+        ("-mig-3g20gb-0", ("-share",), ["0-share"]),
+        ("-share", ("-mig-1g5gb-6",), ["0-mig-1g5gb-6"]),
+    ],
+)
+def test_modes_of_a_gpu_exclude_each_other(
+    asked: str, others: tuple[str, ...], expected: list[str]
+) -> None:
+    assert waits_for(asked, *others) == expected
+
+
+def test_tenants_are_apart() -> None:
+    assert waits_for("-share-prod", "-share-prod", claims=TENANTS) == []
+    assert waits_for("-share-prod", "-share-dev", claims=TENANTS) == ["0-share-dev"]
+
+
+def test_another_gpu_is_in_nobodys_way_and_a_claim_not_in_its_own() -> None:
+    gpus = {gpu.uuid: gpu for gpu in (offered_gpu(0), offered_gpu(1))}
+    one, other = gpus.values()
+    asked = claim("asked", held(one, "-share"))
+    assert in_the_way(asked, [asked, claim("other", held(other, "-share"))], gpus) == ()
+
+
+def test_a_share_waits_where_there_is_no_room_for_it() -> None:
+    gpu = offered_gpu(0, {"shares": {"max": 2}})
+    small = claim("small", held(gpu, "-share", 30000, 10))
+
+    def waits(*others: HeldClaim, memory: int = 1000, cores: int = 10) -> int:
+        asked = claim("asked", held(gpu, "-share", memory, cores))
+        return len(in_the_way(asked, [small, *others], {gpu.uuid: gpu}))
+
+    assert waits() == 0
+    assert waits(memory=20000) == 1
+    assert waits(cores=91) == 1
+    assert waits(claim("third", held(gpu, "-share", 1, 1))) == 2  # max: 2
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 40960), st.integers(1, 100), st.booleans()),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_what_is_prepared_never_exceeds_a_gpu(asked: list[tuple[int, int, bool]]) -> None:
+    gpu = offered_gpu()
+    offered: dict[str, OfferedGpu] = {gpu.uuid: gpu}
+    prepared: list[HeldClaim] = []
+    for at, (memory, cores, give_back) in enumerate(asked):
+        new = claim(str(at), held(gpu, "-share", memory, cores))
+        if not in_the_way(new, prepared, offered):
+            prepared.append(new)
+        elif give_back:
+            prepared.pop(0)
+        assert sum(each.devices[0].memory_mib for each in prepared) <= 40960
+        assert sum(each.devices[0].cores for each in prepared) <= CORES

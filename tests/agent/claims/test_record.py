@@ -1,0 +1,148 @@
+"""What a claim was allocated of a node, as the API tells it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from divvy.agent.claims.record import (
+    BadAllocation,
+    ClaimRecord,
+    OfferedGpu,
+    allocated_gpus,
+    decoded,
+    encoded,
+    held_claim,
+    put_right,
+)
+from tests.agent.claim_values import BY_SIZE, ON_DEMAND, claim, claim_record, held, offered_gpu
+
+OFFERED = offered_gpu()
+DEVICE = OFFERED.gpu.devices[0].name
+
+
+def allocated(consumed: dict[str, Any]) -> dict[str, Any]:
+    """Return a claim that was allocated so much of a share."""
+    result = {
+        "driver": "divvy.gpu",
+        "pool": "node/divvy",
+        "device": DEVICE,
+        "request": "gpu",
+        "consumedCapacity": consumed,
+    }
+    return {
+        "metadata": {"namespace": "team", "name": "train", "uid": "u"},
+        "status": {"allocation": {"devices": {"results": [result]}}},
+    }
+
+
+@pytest.mark.parametrize("prefix", ["", "divvy.gpu/"])
+def test_sizes_of_a_share(prefix: str) -> None:
+    consumed = {f"{prefix}memory": "3000Mi", f"{prefix}cores": "30"}
+    claim = held_claim(allocated(consumed), "u", "node/divvy", {OFFERED.uuid: OFFERED})
+    assert [(held.memory_mib, held.cores) for held in claim.devices] == [(3000, 30)]
+
+
+@pytest.mark.parametrize(
+    "consumed", [{"cores": "1500m"}, {"memory": "5n"}, {"cores": "-1"}, {"memory": "lots"}]
+)
+def test_a_size_that_is_none_is_said_in_one_sentence(consumed: dict[str, str]) -> None:
+    (value,) = consumed.values()
+    with pytest.raises(BadAllocation) as raised:
+        held_claim(allocated(consumed), "u", "node/divvy", {OFFERED.uuid: OFFERED})
+    assert str(raised.value) == (
+        f"device {DEVICE} was allocated in part: {value!r} is no whole quantity"
+    )
+
+
+ONE, TWO = offered_gpu(0, ON_DEMAND), offered_gpu(1)
+FIRST = claim("first", held(ONE, "-mig-1g5gb-0"))
+SECOND = claim("second", held(ONE, "-mig-3g20gb-0"))
+SHARE = claim("share", held(TWO, "-share", 3000, 30))
+
+
+@pytest.mark.parametrize(
+    ("claims", "copied", "right"),
+    [
+        ((FIRST, SHARE), (), (FIRST, SHARE)),  # the node has booted
+        ((FIRST, SHARE), (SHARE,), (FIRST, SHARE)),  # somebody has removed a copy
+        ((), (FIRST,), (FIRST,)),
+        ((FIRST,), (SECOND,), (SECOND,)),
+        ((FIRST, SHARE), (SECOND, SHARE), (SECOND, SHARE)),
+        ((claim("first", prepared=False),), (SHARE,), (SHARE,)),
+    ],
+)
+def test_copies_are_believed_where_they_are_newer_than_the_record(
+    claims: tuple[Any, ...], copied: tuple[Any, ...], right: tuple[Any, ...]
+) -> None:
+    found = put_right(claim_record(ONE, claims=claims), claim_record(TWO, claims=copied))
+    assert set(found.claims) == {one.uid for one in right}
+    assert (TWO.uuid in found.offered) == (set(found.claims) != {one.uid for one in claims})
+    assert put_right(found, ClaimRecord()) == found
+
+
+OLD, NEW = offered_gpu(0, BY_SIZE), offered_gpu(0, ON_DEMAND)
+OTHER = offered_gpu(1, BY_SIZE)
+
+
+def by_uuid(*gpus: OfferedGpu) -> dict[str, OfferedGpu]:
+    return {gpu.uuid: gpu for gpu in gpus}
+
+
+def test_a_record_is_read_as_it_was_written() -> None:
+    devices = (held(NEW, "-mig-1g5gb-0", has_instance=True), held(OTHER, "-share", 3000, 30))
+    record = claim_record(NEW, OTHER, claims=(claim("one", *devices),))
+    assert decoded(json.loads(json.dumps(encoded(record)))) == record
+
+
+RESULT = {"request": "gpu/s0", "driver": "divvy.gpu", "pool": "node/divvy", "device": "gpu-0-share"}
+
+
+def resource_claim(*results: object, uid: str = "u") -> dict[str, object]:
+    return {
+        "metadata": {"namespace": "team", "name": "c", "uid": uid},
+        "status": {
+            "allocation": {"devices": {"results": list(results)}},
+            "reservedFor": [{"resource": "pods", "name": "p", "uid": "pu"}],
+        },
+    }
+
+
+def test_an_allocation_says_how_much_of_which_gpu() -> None:
+    result = {
+        **RESULT,
+        "shareID": "s",
+        "consumedCapacity": {"divvy.gpu/memory": "3000Mi", "cores": "30", "shares": "1"},
+    }
+    found = held_claim(
+        resource_claim(result, {**RESULT, "driver": "x"}), "u", "node/divvy", by_uuid(OLD)
+    )
+    (device,) = found.devices
+    assert (device.request, device.memory_mib, device.cores, device.share_id) == (
+        "gpu",
+        3000,
+        30,
+        "s",
+    )
+    assert found.pods == (("p", "pu"),)
+    assert allocated_gpus([resource_claim(result)], "node/divvy") == {"gpu-0-share"}
+    assert allocated_gpus([resource_claim(result), {"metadata": {}}], "other/divvy") == set()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (resource_claim(RESULT, uid="v"), "has been replaced"),
+        ({"metadata": {"namespace": "team", "name": "c", "uid": "u"}}, "is not allocated"),
+        (resource_claim({**RESULT, "pool": "other/divvy"}), "does not belong to this node"),
+        (resource_claim({**RESULT, "device": "gpu-9"}), "not offered on this node any more"),
+        (resource_claim({**RESULT, "adminAccess": True}), "admin access is not offered"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_with_a_sentence(
+    value: dict[str, object], text: str
+) -> None:
+    with pytest.raises(BadAllocation, match=text):
+        held_claim(value, "u", "node/divvy", by_uuid(OLD))

@@ -1,0 +1,278 @@
+"""The publisher against an API of its own: few writes, and nothing left as it should not be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from divvy.agent.api_server import backoff, claims_api, rest
+from divvy.agent.api_server.claims_api import ClaimsApi
+from divvy.agent.claims.slice_publisher import SlicePublisher
+from divvy.agent.claims.slice_specs import slice_specs
+from tests.agent.claim_values import ON_DEMAND, offered_gpu
+from tests.fakes.api import FakeApi, fake_api
+from tests.fakes.scene import play
+
+GPUS = [offered_gpu(index, ON_DEMAND) for index in range(3)]
+
+
+def specs(**tasks: int) -> dict[str, dict[str, Any]]:
+    by_gpu = {name.replace("_", "-"): number for name, number in tasks.items()}
+    return slice_specs("node", GPUS, {}, by_gpu)
+
+
+@asynccontextmanager
+async def publishing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[FakeApi, SlicePublisher]]:
+    """Run a publisher that has published once."""
+    async with fake_api("node") as api:
+        monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig(folder / "kubeconfig")))
+        claims = ClaimsApi("node")
+        publisher = SlicePublisher(claims, "node", lambda: None)
+        running = asyncio.create_task(publisher.run())
+        publisher.publish(specs(), "uid")
+        await until(lambda: publisher.current)
+        try:
+            yield api, publisher
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            await claims.close()
+
+
+async def until(met: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not met():
+            await asyncio.sleep(0.01)
+
+
+def published(api: FakeApi) -> list[tuple[int, Any]]:
+    """Return generation and content of every slice."""
+    slices = api.resources.slices
+    return [
+        (
+            slices[name]["spec"]["pool"]["generation"],
+            slices[name]["spec"].get("devices", slices[name]["spec"].get("sharedCounters")),
+        )
+        for name in sorted(slices)
+    ]
+
+
+def test_one_slice_changes_within_its_generation_and_several_begin_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        async with publishing(tmp_path, monkeypatch) as (api, publisher):
+            assert len(api.resources.writes) == 3
+            assert {generation for generation, _ in published(api)} == {1}
+            publisher.publish(specs(GPU_0=2), "uid")
+            await until(lambda: publisher.current)
+            assert api.resources.writes[3:] == [("PUT", "node-divvy.gpu-shares-0")]
+            assert {generation for generation, _ in published(api)} == {1}
+            fewer = slice_specs("node", GPUS[:2], {}, {})
+            publisher.publish(fewer, "uid")
+            await until(lambda: publisher.current)
+            assert {generation for generation, _ in published(api)} == {2}
+            publisher.publish({}, "uid")
+            await until(lambda: publisher.current)
+            assert not api.resources.slices
+
+    play(scene)
+
+
+def test_what_was_deleted_before_the_answer_to_its_creation_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The watch tells of the deletion first, and then the answer would count for what there is."""
+
+    async def scene() -> None:
+        async with publishing(tmp_path, monkeypatch) as (api, publisher):
+            before = published(api)
+            resources, name = api.resources, "node-divvy.gpu-shares-0"
+            answer = resources.answer
+
+            async def late(method: str, target: str, body: Any, writer: Any) -> None:
+                await answer(method, target, body, writer)
+                if method == "POST":
+                    resources.answer = answer  # type: ignore[method-assign]
+                    resources.delete(name)
+                    await asyncio.sleep(0.5)
+
+            resources.answer = late  # type: ignore[method-assign]
+            resources.delete(name)
+            await until(lambda: len(resources.writes) >= 5 and name in resources.slices)
+            await until(lambda: publisher.current)
+            assert published(api) == before
+
+    play(scene)
+
+
+def test_the_api_may_be_away_and_slices_may_be_there_from_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        async with publishing(tmp_path, monkeypatch) as (api, publisher):
+            api.resources.away = True
+            publisher.publish(specs(GPU_0=1), "uid")
+            await until(lambda: "not published" in publisher.problem)
+            assert not publisher.current
+            api.resources.away = False
+            await until(lambda: publisher.current)
+            assert not publisher.problem
+            writes = len(api.resources.writes)
+            claims = ClaimsApi("node")
+            another = SlicePublisher(claims, "node", lambda: None)
+            running = asyncio.create_task(another.run())
+            another.publish(specs(GPU_0=1), "uid")
+            await until(lambda: another.current)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            await claims.close()
+            assert len(api.resources.writes) == writes
+
+    play(scene)
+
+
+def test_a_server_that_keeps_less_than_it_was_given_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An API server without the feature drops a field: shares would be whole GPUs."""
+
+    async def scene() -> None:
+        async with publishing(tmp_path, monkeypatch) as (api, publisher):
+            stored = api.resources._stored
+
+            def less(body: dict[str, Any]) -> dict[str, Any]:
+                kept = stored(body)
+                for device in kept["spec"].get("devices", ()):
+                    device.pop("allowMultipleAllocations", None)
+                return kept
+
+            monkeypatch.setattr(api.resources, "_stored", less)
+            publisher.publish(specs(GPU_0=1), "uid")
+            await until(lambda: "does not keep slice" in publisher.problem)
+            writes = len(api.resources.writes)
+            publisher.publish(specs(GPU_0=1), "uid")
+            await asyncio.sleep(0.3)
+            assert len(api.resources.writes) == writes
+
+    play(scene)
+
+
+def test_a_server_that_refuses_is_asked_less_and_less(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backoff, "_PAUSE_SECONDS", 0.05)
+
+    async def scene() -> None:
+        async with publishing(tmp_path, monkeypatch) as (api, publisher):
+            api.resources.away = True
+            before = api.resources.requests
+            publisher.publish(specs(GPU_0=2), "uid")
+            await asyncio.sleep(1.5)
+            # 0.05 + 0.1 + 0.2 + 0.4 + 0.8 s, and not 30 times 0.05 s.
+            assert 2 <= api.resources.requests - before <= 8
+            assert publisher.problem == "the slices of this node are not published: away"
+            api.resources.away = False
+            await until(lambda: publisher.current)
+            assert publisher.problem == ""
+
+    play(scene)
+
+
+def test_a_version_that_the_server_has_forgotten_is_nobodys_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backoff, "_PAUSE_SECONDS", 0.05)
+    problems: list[str] = []
+    tell = SlicePublisher._tell
+    monkeypatch.setattr(
+        SlicePublisher, "_tell", lambda self, said: (problems.append(said), tell(self, said))
+    )
+
+    async def scene() -> None:
+        async with publishing(tmp_path, monkeypatch) as (api, publisher):
+            api.resources.unwatched = 410
+            api.drop_connections()
+            for tasks in (2, 3):
+                publisher.publish(specs(GPU_0=tasks), "uid")
+                await until(lambda: publisher.current)
+            listed = api.resources.requests
+            await until(lambda: api.resources.requests >= listed + 3)
+            assert not any(problems)
+
+    play(scene)
+
+
+def test_a_watch_that_is_refused_is_a_problem_until_one_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backoff, "_PAUSE_SECONDS", 0.05)
+
+    async def scene() -> None:
+        async with publishing(tmp_path, monkeypatch) as (api, publisher):
+            problems: list[str] = []
+            publisher._on_change = lambda: problems.append(publisher.problem)
+            api.resources.unwatched = 429
+            api.drop_connections()
+            await until(lambda: bool(problems))
+            before = api.resources.requests
+            await asyncio.sleep(1.5)
+            # List and watch after 0.05, 0.1, 0.2, 0.4 and 0.8 s, and not 30 times.
+            assert 2 <= api.resources.requests - before <= 14
+            api.resources.unwatched = None
+            await until(lambda: publisher.problem == "")
+            assert [bool(each) for each in problems] == [True, False]
+
+    play(scene)
+
+
+def test_a_slice_that_is_somebody_elses_is_told_and_not_asked_for_all_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backoff, "_PAUSE_SECONDS", 0.05)
+
+    async def scene() -> None:
+        async with publishing(tmp_path, monkeypatch) as (api, publisher):
+            publisher.publish({}, "uid")
+            await until(lambda: publisher.current)
+            api.resources.others = set(specs())
+            before = api.resources.requests
+            publisher.publish(specs(), "uid")
+            await asyncio.sleep(1.5)
+            assert 4 <= api.resources.requests - before <= 20
+            assert "already exists" in publisher.problem
+            api.resources.others = set()
+            await until(lambda: publisher.current and not publisher.problem)
+
+    play(scene)
+
+
+@pytest.mark.parametrize(("longest", "lists"), [(1 << 24, 3), (700, 5)])
+def test_all_claims_are_read_page_by_page(
+    longest: int, lists: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By smaller pages, where a page is longer than the agent can hold."""
+    monkeypatch.setattr(claims_api, "_PAGE", 2)
+    monkeypatch.setattr(claims_api, "_PAGE_OF_LARGE", 1)
+    monkeypatch.setattr(rest, "_MAX_ANSWER", longest)
+
+    async def scene() -> None:
+        async with fake_api("node") as api:
+            monkeypatch.setenv("KUBECONFIG", str(api.kubeconfig(tmp_path / "kubeconfig")))
+            for number in range(5):
+                claim = api.resources.allocate(f"c{number}")
+                claim["metadata"]["annotations"] = {"large": "a" * (300 if number > 1 else 1)}
+            claims = ClaimsApi("node")
+            names = [each["metadata"]["name"] async for each in claims.claims()]
+            assert names == ["c0", "c1", "c2", "c3", "c4"]
+            assert api.resources.lists == lists
+            await claims.close()
+
+    play(scene)

@@ -1,0 +1,171 @@
+"""Other programs on the same GPUs: seen, named, and left alone with them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from divvy.agent.gpu.coexistence import (
+    feature_discovery_beside,
+    mig_manager_at_work,
+    others_at_work,
+    sockets_of_others,
+)
+from divvy.agent.node_lock import NodeLock
+from divvy.agent.plugin.plugin_sockets import folder_version, serving_sockets, sockets_beside
+from divvy.agent.plugin.registration import DevicePlugins
+from tests.agent.devices import whole
+from tests.agent.plugin.test_device_plugins import Allocator
+from tests.fakes.kubelet import fake_kubelet
+from tests.fakes.scene import play
+
+GPU = "nvidia.com/gpu"
+
+
+def listen(path: Path) -> socket.socket:
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    server.bind(str(path))
+    server.listen()
+    return server
+
+
+def test_a_socket_counts_while_somebody_listens_on_it(sockets: Path) -> None:
+    with listen(sockets / "nvidia-gpu.sock"), listen(sockets / "divvy-nvidia.com_gpu.sock"):
+        beside = sockets_beside(sockets)
+        assert beside == {"nvidia-gpu.sock": "NVIDIA's device plugin"}
+        assert serving_sockets(sockets, beside) == beside
+    assert serving_sockets(sockets, beside) == {}
+
+
+def test_the_other_is_named() -> None:
+    sockets = {"nvidia-gpu.sock": "NVIDIA's device plugin"}
+    assert "NVIDIA's device plugin (nvidia-gpu.sock)" in others_at_work(sockets, ())
+
+
+def test_hami_has_nvidias_sockets_and_an_annotation_of_its_own() -> None:
+    sockets = {"nvidia-gpu.sock": "NVIDIA's device plugin"}
+    said = others_at_work(sockets, {"hami.io/node-nvidia-register"})
+    assert "HAMi's device plugin (nvidia-gpu.sock)" in said
+    assert others_at_work({}, {"hami.io/node-nvidia-register"}) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "who"),
+    [
+        ("nvidia-gpu.shared.sock", "NVIDIA's"),
+        ("nvidiaGPU-1712345678.sock", "GKE's"),
+        ("volcano.sock", "Volcano's"),
+        ("aliyungpushare.sock", "Aliyun's"),
+        ("divvy-nvidia.com_gpu.sock", None),
+        ("kubelet.sock", None),
+        ("rdma-hca.sock", None),
+    ],
+)
+def test_sockets_are_known_by_their_names(name: str, who: str | None) -> None:
+    found = sockets_of_others([name]).get(name)
+    assert found is None if who is None else str(found).startswith(who)
+
+
+def test_gfd_is_reported_and_takes_nothing_away() -> None:
+    label = {"nvidia.com/gfd.timestamp": "1"}
+    assert "GPU Feature Discovery" in feature_discovery_beside(label)
+    assert feature_discovery_beside({}) == ""
+
+
+@pytest.mark.parametrize(
+    ("state", "at_work"), [("pending", True), ("rebooting", True), ("success", False)]
+)
+def test_the_mig_manager_counts_while_it_repartitions(state: str, at_work: bool) -> None:
+    said = mig_manager_at_work({"nvidia.com/mig.config.state": state})
+    assert ("MIG manager" in said) is at_work
+    assert mig_manager_at_work({}) == ""
+
+
+def test_a_plugin_that_appears_gets_the_gpus_and_ours_come_back_after_it(sockets: Path) -> None:
+    async def scene() -> None:
+        async with fake_kubelet(sockets) as kubelet:
+            seen = asyncio.Event()
+            plugin = DevicePlugins(kubelet.plugins, Allocator(), seen.set)
+            await plugin.advertise((whole(2),))
+            watch = asyncio.create_task(plugin.watch())
+            await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
+            path = kubelet.plugins / "nvidia-gpu.sock"
+            with listen(path):
+                await kubelet.until(lambda: kubelet.allocatable(GPU) == 0)
+                before = len(kubelet.registrations)
+                await asyncio.wait_for(seen.wait(), 1)
+                await asyncio.sleep(0.6)
+                assert (len(kubelet.registrations), plugin.registered) == (before, False)
+            path.unlink()
+            await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
+            watch.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watch
+            await plugin.stop()
+
+    play(scene)
+
+
+def test_a_folder_in_which_nothing_changes_is_not_listed_again(
+    sockets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[float] = []
+
+    def counted(folder: Path) -> dict[str, str]:
+        looks.append(time.monotonic())
+        return sockets_beside(folder)
+
+    monkeypatch.setattr("divvy.agent.plugin.registration.sockets_beside", counted)
+
+    async def scene() -> None:
+        async with fake_kubelet(sockets) as kubelet:
+            plugin = DevicePlugins(kubelet.plugins, Allocator(), lambda: None)
+            await plugin.advertise((whole(2),))
+            watch = asyncio.create_task(plugin.watch())
+            await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
+            await asyncio.sleep(2.5)
+            looks.clear()
+            await asyncio.sleep(2)
+            assert looks == []
+            # Made before, and listened on when its folder has long been quiet again.
+            other = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            other.bind(str(kubelet.plugins / "nvidia-gpu.sock"))
+            with other:
+                await asyncio.sleep(2.5)
+                assert kubelet.allocatable(GPU) == 2
+                other.listen()
+                await kubelet.until(lambda: kubelet.allocatable(GPU) == 0)
+            watch.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watch
+            await plugin.stop()
+
+    play(scene)
+
+
+def test_a_folder_tells_no_version_while_it_may_still_change_within_it(tmp_path: Path) -> None:
+    assert folder_version(tmp_path) is None
+    long_ago = time.time_ns() - 60 * 10**9
+    os.utime(tmp_path, ns=(long_ago, long_ago))
+    assert folder_version(tmp_path) == long_ago
+    # The clock was put back meanwhile.
+    ahead = time.time_ns() + 60 * 10**9
+    os.utime(tmp_path, ns=(ahead, ahead))
+    assert folder_version(tmp_path) is None
+    assert folder_version(tmp_path / "none") is None
+
+
+def test_the_second_agent_of_a_node_learns_who_has_it(tmp_path: Path) -> None:
+    first, second = NodeLock(tmp_path, "one/divvy"), NodeLock(tmp_path, "two/divvy")
+    assert first.take() == ""
+    assert second.take() == "one/divvy"
+    first.release()
+    assert second.take() == ""
+    assert first.take() == "two/divvy"
+    second.release()

@@ -1,0 +1,59 @@
+"""An XID takes every device of the GPU; calm brings it back."""
+
+from __future__ import annotations
+
+from divvy.agent.gpu.health import Health, after_probe, after_xid, restored
+from divvy.agent.plugin.inventory import AdvertisedGpu, inventory
+from divvy.model import DesiredGpu, Offer
+from divvy.model.sharing import Sharing
+from tests.agent.devices import gpu, snapshot
+
+IGNORED = {13, 31, 43, 45, 68, 109}
+
+
+def test_an_ignored_xid_changes_nothing() -> None:
+    assert after_xid(Health(), 43, "GPU-0", None, IGNORED) == Health()
+
+
+def test_an_xid_marks_its_gpu_only() -> None:
+    health = after_xid(Health(), 79, "GPU-0", None, IGNORED)
+    assert health.reason("GPU-0", None) == "XID 79"
+    assert health.reason("GPU-0", 3) == "XID 79"
+    assert health.reason("GPU-1", None) is None
+
+
+def test_an_xid_of_an_instance_leaves_its_neighbours() -> None:
+    health = after_xid(Health(), 94, "GPU-0", 3, IGNORED)
+    assert health.reason("GPU-0", 3) == "XID 94"
+    assert health.reason("GPU-0", 4) is None
+
+
+def test_recovery_needs_the_whole_calm_time() -> None:
+    sick = after_xid(Health(), 79, "GPU-0", None, IGNORED)
+    calm = after_probe(sick, "GPU-0", None, 100.0, 60.0)
+    assert after_probe(calm, "GPU-0", None, 159.0, 60.0).reason("GPU-0", None) == "XID 79"
+    assert after_probe(calm, "GPU-0", None, 160.0, 60.0).reason("GPU-0", None) is None
+
+
+def test_a_bad_probe_starts_the_calm_time_again() -> None:
+    sick = after_xid(Health(), 79, "GPU-0", None, IGNORED)
+    calm = after_probe(sick, "GPU-0", None, 100.0, 60.0)
+    again = after_probe(calm, "GPU-0", "does not answer", 130.0, 60.0)
+    calm = after_probe(again, "GPU-0", None, 140.0, 60.0)
+    assert after_probe(calm, "GPU-0", None, 170.0, 60.0).reason("GPU-0", None) is not None
+
+
+def test_every_replica_of_a_sick_gpu_is_unhealthy() -> None:
+    offer = Offer(
+        "nvidia.com/gpu.shared", "gpu", None, Sharing(4, one_per_container=True, weight=25)
+    )
+    advertised = AdvertisedGpu(DesiredGpu("GPU-0", 0, 0, None, (offer,)))
+    (resource,) = inventory([advertised], snapshot(gpu(0)), {"GPU-0": "XID 79"})
+    assert [device.unhealthy for device in resource.devices] == ["XID 79"] * 4
+
+
+def test_faults_of_another_boot_are_forgotten() -> None:
+    before = after_xid(after_xid(Health(), 48, "GPU-a", None, ()), 13, "GPU-b", 2, ())
+    assert restored(before.saved(), {"GPU-a": "now", "GPU-b": "now"}, "now") == before
+    rest = restored(before.saved(), {"GPU-a": "before", "GPU-b": "now"}, "now")
+    assert set(rest.faults) == {("GPU-b", 2)}

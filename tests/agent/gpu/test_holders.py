@@ -1,0 +1,56 @@
+"""Our record of Allocate calls bridges what the kubelet does not show yet, whatever the clock."""
+
+from __future__ import annotations
+
+from divvy.agent.gpu.holders import Holder, Ledger, forgotten
+
+KEY = ("nvidia.com/mig-1g.5gb", "MIG-0")
+HELD = (Holder("", "", *KEY),)
+OLD, NEW = (1, 100), (2, 50)  # the clock was set back in between
+
+
+def test_an_allocation_is_held_until_the_kubelet_has_written_without_it() -> None:
+    ledger = Ledger()
+    ledger.record(KEY[0], [KEY[1]], OLD, 0.0)
+    assert ledger.pending((), OLD, 1000.0) == HELD  # nothing was written
+    assert ledger.pending((), NEW, 1001.0) == HELD
+    assert ledger.pending((), NEW, 1008.0) == ()
+
+
+def test_a_kubelet_that_was_stopped_gets_the_time_to_write_again() -> None:
+    """It writes on a list before it takes the answer, and the allocation the next time."""
+    ledger = Ledger()
+    ledger.record(KEY[0], [KEY[1]], OLD, 0.0)
+    assert ledger.pending((), NEW, 60.0) == HELD
+    assert ledger.pending((), NEW, 65.0) == HELD
+
+
+def test_what_an_ended_pod_held_stands_for_nobody_else() -> None:
+    ledger = Ledger()
+    ledger.record(KEY[0], [KEY[1]], OLD, 0.0)
+    ended = Holder("", "main", *KEY, "uid-of-one-that-ended")
+    assert ledger.pending((ended,), OLD, 1.0) == ()
+    assert ledger.pending((), NEW, 2.0) == HELD
+
+
+def test_who_is_listed_without_its_device_has_it_still() -> None:
+    before = Holder("team/notebook", "main", *KEY, "uid-1")
+    assert forgotten([before], [], {"team/notebook"}, settled=True) == (before,)
+    assert forgotten([before], [], [], settled=False) == (before,)
+    assert forgotten([before], [], {"team/other"}, settled=True) == ()
+
+
+def test_keeps_the_device_of_an_init_container_whose_pod_is_known() -> None:
+    """The kubelet lists the pod without its ordinary init containers."""
+    before = Holder("team/notebook", "init", *KEY, "uid-1")
+    assert forgotten([before], [], {"team/notebook"}, settled=True) == (before,)
+    assert forgotten([before], [], {"team/other"}, settled=True) == ()
+
+
+def test_who_is_shown_again_is_not_forgotten() -> None:
+    before = Holder("team/notebook", "main", *KEY, "uid-1")
+    listed = {"team/notebook"}
+    by_checkpoint = Holder("", "main", *KEY, "uid-1")
+    by_list = Holder("team/notebook", "main", KEY[0], "MIG-1")  # allocated again
+    for known in (by_checkpoint, by_list):
+        assert forgotten([before], [known], listed, settled=True) == ()

@@ -1,0 +1,327 @@
+"""One GPU's way to another layout: fence, wait, deadline, never a held device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from divvy.agent.gpu.holders import Holder
+from divvy.agent.gpu.mig_plan import CannotPartition, MigPlan, plan_mig, try_plan_mig
+from divvy.agent.gpu.transition import (
+    Decision,
+    Facts,
+    Failure,
+    Policy,
+    Transition,
+    decide,
+)
+from divvy.agent.plugin.inventory import AdvertisedGpu, offers_by_uuid
+from divvy.model import DesiredGpu, Offer, gpu_model, mig_resource
+from divvy.model.sharing import Sharing
+from tests.agent.devices import A100, gpu, instance
+
+WAIT, NEVER, EVICT = Policy("wait", 600), Policy("never", 600), Policy("evict", 600)
+WHOLE = Offer("nvidia.com/gpu", "gpu", None)
+SHARED = Offer("nvidia.com/gpu.shared", "gpu", None, Sharing(4, one_per_container=True, weight=25))
+OLD = DesiredGpu("GPU-0", 0, 0, None, (WHOLE,))
+NEW = DesiredGpu("GPU-0", 0, 0, None, (SHARED,))
+POD = Holder("default/train", "main", "nvidia.com/gpu", "GPU-0", "uid-1")
+IDLE = Facts(NEW, OLD, gpu(0), MigPlan("GPU-0"), {})
+HELD = replace(IDLE, held={"GPU-0": (POD,)})
+MODE = replace(IDLE, plan=MigPlan("GPU-0", mode=True))
+
+
+def since(when: float, policy: Policy = WAIT, *, blocked: bool = False) -> Decision:
+    return Decision(AdvertisedGpu(OLD), transition=Transition(NEW, policy, when, blocked))
+
+
+def mig_layout(layout: dict[str, int]) -> DesiredGpu:
+    offers = tuple(Offer(mig_resource(name), "mig", name) for name in layout)
+    return DesiredGpu("GPU-0", 0, 0, layout, offers)
+
+
+def test_an_idle_gpu_gets_its_new_layout_at_once() -> None:
+    decision = decide(IDLE, None, WAIT, 0)
+    assert (decision.advertise, decision.state) == (AdvertisedGpu(NEW), "Ready")
+
+
+def test_a_new_name_is_advertised_when_the_kubelet_has_let_go_of_the_old() -> None:
+    listed = replace(IDLE, allocatable={"GPU-0"})
+    assert decide(listed, None, WAIT, 0).advertise.withheld == {"GPU-0"}
+    unsent = replace(IDLE, fence=False)
+    assert decide(unsent, None, WAIT, 0).state == "Changing"
+
+
+def test_a_held_gpu_is_withheld_until_it_is_free() -> None:
+    decision = decide(HELD, None, WAIT, 0)
+    assert decision.advertise.withheld == {"GPU-0"}
+    assert (decision.state, decision.reason) == ("Waiting", "held by default/train")
+
+
+def test_after_the_deadline_the_old_layout_is_advertised_again() -> None:
+    decision = decide(HELD, since(0), WAIT, 601)
+    assert (decision.advertise, decision.state) == (AdvertisedGpu(OLD), "Blocked")
+
+
+def test_a_blocked_change_goes_on_when_the_pod_ends() -> None:
+    assert decide(IDLE, since(0, blocked=True), WAIT, 700).state == "Ready"
+
+
+def test_another_policy_and_another_target_have_a_deadline_of_their_own() -> None:
+    """`Blocked`, then `change.policy: evict`: the remedy that the documents name."""
+    assert decide(HELD, since(0, blocked=True), WAIT, 700).state == "Blocked"
+    assert decide(HELD, since(0, blocked=True), EVICT, 700).evict == (("default/train", "uid-1"),)
+    other = replace(HELD, target=replace(NEW, offers=(replace(SHARED, sharing=Sharing(2)),)))
+    assert decide(other, since(0, blocked=True), WAIT, 700).state == "Waiting"
+
+
+def test_who_holds_it_as_it_will_be_is_not_in_the_way() -> None:
+    """The agent crashed before it saved that the new layout is advertised."""
+    tenant = Holder("default/nb", "main", "nvidia.com/gpu.shared", "GPU-0::1", "uid-2")
+    facts = replace(IDLE, held={"GPU-0": (tenant,)})
+    assert decide(facts, None, NEVER, 0).advertise == AdvertisedGpu(NEW)
+    both = replace(IDLE, held={"GPU-0": (POD, tenant)})
+    assert decide(both, None, EVICT, 0).evict == (("default/train", "uid-1"),)
+
+
+def test_what_is_held_otherwise_is_advertised_by_nobody() -> None:
+    tenant = Holder("default/nb", "main", "nvidia.com/gpu.shared", "GPU-0::1", "uid-2")
+    shared = {"GPU-0": (tenant,)}
+    other = replace(NEW, offers=(replace(SHARED, resource="nvidia.com/gpu.team"),))
+    blocked = replace(IDLE, target=other, held=shared)
+    assert decide(blocked, None, NEVER, 0).advertise.withheld == {"GPU-0"}
+    refused = replace(IDLE, plan=CannotPartition("no"), held=shared)
+    assert decide(refused, None, WAIT, 0).advertise.withheld == {"GPU-0"}
+    silent = replace(IDLE, hold="the API server does not answer", held=shared)
+    assert decide(silent, None, WAIT, 0).advertise.withheld == {"GPU-0"}
+    assert decide(silent, decide(IDLE, None, WAIT, 0), WAIT, 0).state == "Waiting"
+    settled = replace(IDLE, applied=other, target=other, held=shared)
+    assert decide(settled, None, WAIT, 0).state == "Waiting"
+
+
+def test_shares_and_whole_devices_of_one_name_are_two_things() -> None:
+    """`renameByDefault: false`."""
+    shares = replace(NEW, offers=(replace(WHOLE, sharing=Sharing(2)),))
+    exclusive = decide(replace(HELD, target=shares), None, WAIT, 0)
+    assert (exclusive.state, exclusive.advertise.withheld) == ("Waiting", {"GPU-0"})
+    tenant = Holder("default/nb", "main", "nvidia.com/gpu", "GPU-0::1", "uid-2")
+    back = replace(IDLE, target=OLD, applied=shares, held={"GPU-0": (tenant,)})
+    assert decide(back, None, WAIT, 0).state == "Waiting"
+    assert decide(replace(IDLE, target=shares, allocatable={"GPU-0"}), None, WAIT, 0).state == (
+        "Changing"
+    )
+
+
+def test_a_thousand_tenants_fit_into_the_status() -> None:
+    pods = tuple(
+        Holder(f"team/{'n' * 250}{n}", "main", "nvidia.com/gpu", "GPU-0", f"uid-{n}")
+        for n in range(1000)
+    )
+    decision = decide(replace(IDLE, held={"GPU-0": pods}), None, EVICT, 0)
+    assert len(decision.reason) < 4096
+    assert decision.reason.endswith(", 990 more")
+    assert len(decision.evict) == 1000
+
+
+def test_never_keeps_the_old_layout_from_the_start() -> None:
+    assert decide(HELD, None, NEVER, 0).advertise.layout == OLD
+
+
+def test_evict_names_the_pods_with_their_uids() -> None:
+    assert decide(HELD, None, EVICT, 0).evict == (("default/train", "uid-1"),)
+    unnamed = replace(HELD, held={"GPU-0": (replace(POD, pod=""),)})
+    assert decide(unnamed, None, EVICT, 0).evict == ()
+
+
+def test_nothing_is_repartitioned_while_the_kubelet_would_allocate_the_devices() -> None:
+    assert decide(replace(MODE, allocatable={"GPU-0"}), None, WAIT, 0).apply is None
+    assert decide(replace(MODE, fence=False), None, WAIT, 0).apply is None
+    assert decide(MODE, None, WAIT, 0).apply == MODE.plan
+
+
+def test_a_process_outside_pods_stops_a_change() -> None:
+    decision = decide(replace(MODE, busy=frozenset({"GPU-0"})), None, WAIT, 0)
+    assert decision.apply is None
+    assert "processes outside pods" in decision.reason
+
+
+def test_more_replicas_of_the_same_resource_need_no_idle_gpu() -> None:
+    more = replace(NEW, offers=(replace(SHARED, sharing=Sharing(6)),))
+    tenant = Holder("default/nb", "main", "nvidia.com/gpu.shared", "GPU-0::1")
+    facts = replace(IDLE, target=more, applied=NEW, held={"GPU-0": (tenant,)})
+    assert decide(facts, None, WAIT, 0).advertise.layout == more
+
+
+def test_while_it_is_on_hold_nothing_changes_not_even_what_is_advertised() -> None:
+    silent = replace(MODE, hold="the kubelet does not answer")
+    fresh = decide(silent, None, WAIT, 0)
+    assert (fresh.advertise.layout, fresh.apply, fresh.state) == (OLD, None, "Waiting")
+    waiting = decide(HELD, None, WAIT, 0)
+    held_up = decide(replace(HELD, held={}, hold="the kubelet does not answer"), waiting, WAIT, 5)
+    assert held_up.advertise == waiting.advertise
+    assert held_up.transition == waiting.transition
+
+
+def test_a_gpu_never_seen_before_is_not_advertised_while_its_holders_are_unknown() -> None:
+    first = replace(IDLE, applied=None, hold="the kubelet does not answer")
+    assert decide(first, None, WAIT, 0).advertise.withheld == {"GPU-0"}
+
+
+def test_an_agent_that_starts_advertises_no_old_layout_before_it_knows_the_holders() -> None:
+    """The disk was full: what it remembers may not be what was advertised last."""
+    unknown = replace(IDLE, hold="the kubelet does not answer", holders_known=False)
+    blind = decide(unknown, None, WAIT, 0)
+    assert (blind.advertise.layout, blind.advertise.withheld) == (OLD, {"GPU-0"})
+    # The API is silent still: the old layout again, less what is held otherwise.
+    silent = replace(IDLE, hold="the API server does not answer")
+    assert decide(silent, blind, WAIT, 0).advertise == AdvertisedGpu(OLD)
+    # Later on, what is advertised stays so.
+    ready = Decision(AdvertisedGpu(OLD))
+    assert decide(unknown, ready, WAIT, 0).advertise == AdvertisedGpu(OLD)
+
+
+def test_a_gpu_that_is_right_is_left_alone_even_on_hold() -> None:
+    right = replace(IDLE, applied=NEW, hold="the kubelet does not answer")
+    assert decide(right, None, WAIT, 0) == Decision(AdvertisedGpu(NEW))
+
+
+def test_what_was_saved_before_a_change_is_not_believed_while_the_holders_are_unknown() -> None:
+    """The change went on, could not be saved, and was taken back: a pod may hold a share."""
+    blind = replace(IDLE, target=OLD, hold="the kubelet does not answer", holders_known=False)
+    stale = replace(blind, changing=True)
+    assert decide(blind, None, WAIT, 0) == Decision(AdvertisedGpu(OLD))
+    first = decide(stale, None, WAIT, 0)
+    assert (first.advertise.withheld, first.state) == ({"GPU-0"}, "Waiting")
+    assert decide(stale, first, WAIT, 1).advertise.withheld == {"GPU-0"}
+    refused = replace(stale, plan=CannotPartition("no"))
+    assert decide(refused, None, WAIT, 0).advertise.withheld == {"GPU-0"}
+
+
+def test_what_was_held_otherwise_is_not_forgotten_when_the_kubelet_falls_silent() -> None:
+    tenant = Holder("default/nb", "main", "nvidia.com/gpu.shared", "GPU-0::1", "uid-2")
+    known = replace(IDLE, target=OLD, held={"GPU-0": (tenant,)})
+    waiting = decide(known, None, WAIT, 0)
+    assert (waiting.advertise.withheld, waiting.state) == ({"GPU-0"}, "Waiting")
+    silent = replace(known, held={}, hold="the kubelet does not answer", holders_known=False)
+    assert decide(silent, waiting, WAIT, 1).advertise.withheld == {"GPU-0"}
+    refused = replace(silent, plan=CannotPartition("no"))
+    assert decide(refused, waiting, WAIT, 1).advertise.withheld == {"GPU-0"}
+
+
+def test_what_the_driver_refused_is_tried_again_later() -> None:
+    assert isinstance(MODE.plan, MigPlan)
+    failed = replace(MODE, failure=Failure(MODE.plan, "In use by another client", 0))
+    soon, later = decide(failed, None, WAIT, 1), decide(failed, None, WAIT, 11)
+    assert (soon.state, soon.reason, soon.apply) == ("Failed", "In use by another client", None)
+    assert later.apply == MODE.plan
+
+
+# The review's two scenarios (architecture.md 4.1): which instances stay was decided three times.
+
+
+def test_the_plan_that_was_decided_about_is_the_one_that_is_executed() -> None:
+    free, held = instance(3, 14, 0, 2), instance(13, 19, 6, 1)  # 2g.10gb at 0, 1g.5gb at 6
+    layout = mig_layout({"3g.20gb": 1, "2g.10gb": 1, "1g.5gb": 1})
+    board = gpu(0, mig=True, instances=(free, held))
+    notebook = Holder("team/notebook", "main", "nvidia.com/mig-1g.5gb", str(held.uuid))
+    facts = Facts(
+        layout,
+        layout,
+        board,
+        plan_mig(board, layout.mig, {str(held.uuid)}),
+        {notebook.device_id: (notebook,)},
+    )
+    decision = decide(facts, None, WAIT, 0)
+    assert decision.apply is not None
+    assert decision.apply.destroy == (free,)
+    assert decision.advertise.withheld == {free.uuid}
+    assert held.uuid in decision.advertise.instances
+
+
+def test_a_holder_that_need_not_move_is_neither_waited_for_nor_evicted() -> None:
+    instances = tuple(instance(7 + n, 19, n, 1) for n in range(3))
+    held = instances[2]
+    layout = mig_layout({"1g.5gb": 2})
+    board = gpu(0, mig=True, instances=instances)
+    pod = Holder("team/notebook", "main", "nvidia.com/mig-1g.5gb", str(held.uuid), "uid")
+    facts = Facts(
+        layout,
+        layout,
+        board,
+        plan_mig(board, layout.mig, {str(held.uuid)}),
+        {pod.device_id: (pod,)},
+    )
+    decision = decide(facts, None, EVICT, 0)
+    assert (decision.in_the_way, decision.evict) == ((), ())
+    assert decision.apply is not None
+    assert held not in decision.apply.destroy
+    assert held.uuid in offers_by_uuid(decision.advertise, board)
+
+
+MODEL = gpu_model("A100-SXM4-40GB")
+assert MODEL.mig is not None
+PROFILES = {p.name: p for p in MODEL.mig.profiles if "+" not in p.name}
+LAYOUTS = [
+    {"1g.5gb": 7},
+    {"1g.5gb": 2},
+    {"3g.20gb": 2},
+    {"2g.10gb": 3, "1g.5gb": 1},
+    {"3g.20gb": 1, "2g.10gb": 1, "1g.5gb": 2},
+    {"4g.20gb": 1, "1g.5gb": 3},
+    {"7g.40gb": 1},
+    {"3g.20gb": 1},
+]
+
+
+@given(
+    have=st.sampled_from(LAYOUTS),
+    want=st.sampled_from(LAYOUTS),
+    gone=st.sets(st.integers(0, 6)),
+    held=st.sets(st.integers(0, 6)),
+    policy=st.sampled_from([WAIT, NEVER, EVICT]),
+)
+def test_what_is_executed_never_touches_what_is_held(
+    have: dict[str, int], want: dict[str, int], gone: set[int], held: set[int], policy: Policy
+) -> None:
+    placements = plan_mig(gpu(0, mig=True), have).create
+    instances = tuple(
+        instance(10 + number, PROFILES[p.profile].profile_id, p.start, p.size)
+        for number, p in enumerate(placements)
+        if number not in gone
+    )
+    board = gpu(0, mig=True, instances=instances)
+    names = {p.profile_id: p.name for p in PROFILES.values()}
+    holders = {
+        str(i.uuid): (
+            Holder(f"t/{i.gi}", "main", mig_resource(names[i.profile_id]), str(i.uuid), "uid"),
+        )
+        for i in instances
+        if i.gi - 10 in held
+    }
+    plan = try_plan_mig(board, want, holders)
+    facts = Facts(mig_layout(want), mig_layout(have), board, plan, holders)
+    decision = decide(facts, None, policy, 0)
+    if decision.apply is not None:
+        assert not {i.uuid for i in decision.apply.destroy} & holders.keys()
+        assert decision.apply == plan
+        after = [names[i.profile_id] for i in decision.apply.keep]
+        after += [p.profile for p in decision.apply.create]
+        assert {name: after.count(name) for name in set(after)} == want
+    # Evicted is only who holds what must go.
+    assert isinstance(plan, MigPlan)
+    evicted = {pod for pod, _ in decision.evict}
+    assert evicted <= {h.pod for uuid in plan.idle for h in holders.get(uuid, ())}
+    assert not decision.advertise.withheld - plan.idle
+    # Who could stay, stays: no other choice of instances keeps more of the held ones.
+    kept = sum(i.uuid in holders for i in plan.keep)
+    for count in range(kept + 1, len(holders) + 1):
+        for group in combinations([i for i in instances if i.uuid in holders], count):
+            alone = try_plan_mig(replace(board, instances=group), want, holders)
+            assert not isinstance(alone, MigPlan) or len(alone.keep) < count
+
+
+def test_the_model_of_these_tests_is_the_one_that_is_meant() -> None:
+    assert MODEL.product == A100

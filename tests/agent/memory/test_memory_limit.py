@@ -1,0 +1,170 @@
+"""From a process to its container, which are above their limit, and how one is ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from divvy.agent.gpu.holders import Holder
+from divvy.agent.memory import processes
+from divvy.agent.memory.memory_limit import (
+    Container,
+    Excess,
+    Limit,
+    Member,
+    Process,
+    Use,
+    containers_by_id,
+    enforcement,
+    excesses,
+    member,
+)
+
+UID = "0cb0a8de-f426-41f8-b28e-6bd02aa3eb2e"
+CONTAINER = "9c03f94287184f1e508c67b2a4d6e60716610c14cc462f7bacd613eacaa1fc45"
+SYSTEMD = UID.replace("-", "_")
+SHARED, OTHER = "nvidia.com/gpu.shared", "nvidia.com/gpu"
+LIMITS = {SHARED: Limit(6826)}
+WHERE, OTHER_ID = Member(UID, CONTAINER), "0" * 64
+
+
+@pytest.mark.parametrize(
+    "cgroup",
+    [
+        f"0::/kubepods/besteffort/pod{UID}/{CONTAINER}\n",
+        f"0::/kubepods/pod{UID}/{CONTAINER}\n",
+        # a group of the container's own below it
+        f"0::/kubepods/besteffort/pod{UID}/{CONTAINER}/init\n",
+        f"0::/parent/node/kubepods/burstable/pod{UID}/{CONTAINER}\n",
+        "0::/kubepods.slice/kubepods-burstable.slice/"
+        f"kubepods-burstable-pod{SYSTEMD}.slice/cri-containerd-{CONTAINER}.scope\n",
+        f"0::/kubepods.slice/kubepods-pod{SYSTEMD}.slice/crio-{CONTAINER}.scope\n",
+        # cgroup v1 beside an empty v2 hierarchy
+        f"12:memory:/kubepods/burstable/pod{UID}/{CONTAINER}\n"
+        f"1:name=systemd:/kubepods/burstable/pod{UID}/{CONTAINER}\n0::/\n",
+        f"4:devices:/kubepods.slice/kubepods-besteffort.slice/"
+        f"kubepods-besteffort-pod{SYSTEMD}.slice/docker-{CONTAINER}.scope\n",
+    ],
+)
+def test_the_cgroup_names_pod_and_container(cgroup: str) -> None:
+    assert member(cgroup) == WHERE
+
+
+@pytest.mark.parametrize(
+    "cgroup",
+    [
+        "0::/system.slice/nvidia-persistenced.service\n",
+        f"0::/user.slice/pod{UID}/x\n",
+        "0::/kubepods/besteffort\n",
+        "",
+    ],
+)
+def test_a_process_outside_pods_has_none(cgroup: str) -> None:
+    assert member(cgroup) is None
+
+
+def test_a_static_pod_has_a_hash() -> None:
+    uid = "f" * 32
+    assert member(f"0::/kubepods/burstable/pod{uid}/{CONTAINER}") == Member(uid, CONTAINER)
+
+
+def test_the_kubelets_links_name_the_containers() -> None:
+    links = [f"web-1_default_main-{CONTAINER}.log", "lost+found"]
+    assert containers_by_id(links) == {CONTAINER: Container("default/web-1", "main")}
+
+
+CONTAINERS = {
+    CONTAINER: Container("default/web-1", "main"),
+    OTHER_ID: Container("default/web-1", "sidecar"),
+}
+
+
+def holder(
+    number: int, resource: str = SHARED, pod: str = "default/web-1", container: str = "main"
+) -> Holder:
+    return Holder(pod, container, resource, f"GPU-2::{number}")
+
+
+def use(mib: int, pid: int = 1, where: Member = WHERE) -> Use:
+    return Use(where, Process(pid, 100), "GPU-2", mib)
+
+
+def found(mib: int, *holders: Holder, enforced: bool = False) -> tuple[Excess, ...]:
+    limits = {SHARED: Limit(6826, enforced)}
+    return excesses([use(mib - 1000), use(1000, 2)], CONTAINERS, {"GPU-2": holders}, limits)
+
+
+def over(mib: int, *holders: Holder) -> list[tuple[int, int]]:
+    return [(excess.used_mib, excess.limit_mib) for excess in found(mib, *holders)]
+
+
+def test_all_processes_of_a_container_count_together() -> None:
+    assert over(6826, holder(0)) == []
+    assert over(6827, holder(0)) == [(6827, 6826)]
+
+
+def test_two_shares_allow_twice_as_much() -> None:
+    assert over(13000, holder(0), holder(1)) == []
+
+
+def test_shares_of_others_allow_nothing() -> None:
+    assert over(7000, holder(0), holder(1, pod="default/web-2")) == [(7000, 6826)]
+    assert over(7000, holder(0), holder(1, container="sidecar")) == [(7000, 6826)]
+
+
+def test_each_container_of_a_pod_has_its_own_limit() -> None:
+    uses = [use(5000), use(5000, 3, Member(UID, OTHER_ID))]
+    held = {"GPU-2": (holder(0), holder(1, container="sidecar"))}
+    assert excesses(uses, CONTAINERS, held, LIMITS) == ()
+    uses[1] = replace(uses[1], used_mib=7000)
+    (excess,) = excesses(uses, CONTAINERS, held, LIMITS)
+    assert (excess.container, excess.processes) == ("sidecar", (Process(3, 100),))
+
+
+def test_a_device_without_a_limit_has_none() -> None:
+    assert over(40000, holder(0, OTHER)) == []
+
+
+def test_the_event_says_how_much_and_which_limit() -> None:
+    (warned,) = found(9000, holder(0))
+    assert warned.sentence.startswith("container main uses 9000 MiB of GPU-2")
+    assert "6826 MiB" in warned.sentence
+    assert "terminated" not in warned.sentence
+    (enforced,) = found(9000, holder(0), enforced=True)
+    assert enforced.sentence.endswith("its processes on the device are terminated")
+
+
+@pytest.fixture
+def sleeper() -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+
+
+def test_only_the_process_that_was_looked_at_is_ended(sleeper: subprocess.Popen[bytes]) -> None:
+    mine = Process(sleeper.pid, processes.start_time(sleeper.pid))
+    assert not processes.send(replace(mine, started=mine.started - 1), signal.SIGKILL)
+    assert sleeper.poll() is None
+    assert processes.send(mine, signal.SIGTERM)
+    assert sleeper.wait() == -signal.SIGTERM
+    assert not processes.send(mine, signal.SIGKILL)
+
+
+def test_a_process_outside_pods_is_not_looked_at() -> None:
+    assert processes.find_process(os.getpid()) is None
+
+
+def test_a_process_gets_ten_seconds_between_the_two_signals() -> None:
+    mine, late = Process(7, 1), Process(8, 1)
+    told, due = enforcement([mine, mine], {}, 100.0)
+    assert due == [(mine, signal.SIGTERM)]
+    told, due = enforcement([mine, late], told, 105.0)
+    assert due == [(late, signal.SIGTERM)]
+    told, due = enforcement([mine, late], told, 110.0)
+    assert due == [(mine, signal.SIGKILL)]
+    told, due = enforcement([late], told, 111.0)
+    assert (told, due) == ({late: 105.0}, [])
+    assert enforcement([mine], told, 112.0) == ({mine: 112.0}, [(mine, signal.SIGTERM)])

@@ -1,0 +1,235 @@
+"""What the kubelet's checkpoint tells of containers that may start again."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc.aio import Metadata
+
+from divvy.agent.gpu.holders import Holder, Remembered
+from divvy.agent.kubelet.api import deviceplugin_pb2 as api
+from divvy.agent.plugin.device_holders import CHECKPOINT, DeviceHolders
+
+OLD, NEW, BARE = "0123456789abcdef", "fedcba9876543210", "00112233aabbccdd"
+
+
+def holders(folder: Path, *answers: bytes | None) -> DeviceHolders:
+    """Give a node whose kubelet was given these answers to Allocate."""
+    entries = [
+        {
+            "PodUID": f"uid-{number}",
+            "ContainerName": "main",
+            "ResourceName": "nvidia.com/gpu.shared",
+            "DeviceIDs": {"-1": [f"GPU-0::{number}"]},
+            **({} if answer is None else {"AllocResp": base64.b64encode(answer).decode()}),
+        }
+        for number, answer in enumerate(answers)
+    ]
+    (folder / CHECKPOINT).write_text(json.dumps({"Data": {"PodDeviceEntries": entries}}))
+    unused: Any = None
+    return DeviceHolders(unused, folder, "divvy-system/divvy-agent-x", Remembered())
+
+
+def by_cdi(version: str) -> bytes:
+    answer = api.ContainerAllocateResponse()
+    answer.cdi_devices.add(name=f"divvy.gpu/limited-gpu-{version}=GPU-0")
+    return answer.SerializeToString()
+
+
+def by_mounts(version: str) -> bytes:
+    answer = api.ContainerAllocateResponse()
+    host = f"/var/lib/divvy/limiter-{version}/libcuda.so.1"
+    answer.mounts.add(container_path="/usr/lib64/libcuda.so.1", host_path=host, read_only=True)
+    return answer.SerializeToString()
+
+
+def test_names_the_limiters_that_containers_may_start_with(tmp_path: Path) -> None:
+    whole = api.ContainerAllocateResponse()
+    whole.cdi_devices.add(name="divvy.gpu/gpu=GPU-1")
+    answers = (by_cdi(OLD), by_mounts(BARE), by_cdi(NEW), whole.SerializeToString(), None)
+    assert holders(tmp_path, *answers).limiters() == {OLD, NEW, BARE}
+    assert holders(tmp_path).limiters() == frozenset()
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[" * 100_000])
+def test_does_not_know_the_limiters_of_a_damaged_checkpoint(tmp_path: Path, content: bytes) -> None:
+    found = holders(tmp_path, by_cdi(OLD))
+    (tmp_path / CHECKPOINT).write_bytes(content)
+    assert found.limiters() is None
+    (tmp_path / CHECKPOINT).unlink()
+    assert found.limiters() is None
+    assert holders(tmp_path, b"\xff\xff\xff").limiters() is None
+
+
+NOTEBOOK = Holder("team/notebook", "main", "nvidia.com/gpu", "GPU-0", "uid-1")
+AGENT = "divvy-system/divvy-agent-x"
+
+
+class Kubelet:
+    """A kubelet that has lost its checkpoint, and lists these pods without a device."""
+
+    def __init__(self, folder: Path) -> None:
+        self.pods: set[str] = set()
+        (folder / "kubelet.sock").touch()
+        self.folder = folder
+
+    async def listed(self) -> tuple[tuple[Holder, ...], frozenset[str]]:
+        return (), frozenset(self.pods)
+
+    def write(self) -> None:
+        """Write the checkpoint, as after a list."""
+        content = json.dumps({"Data": {"PodDeviceEntries": []}})
+        (self.folder / "new").write_text(content)
+        (self.folder / "new").replace(self.folder / CHECKPOINT)
+
+
+def test_gives_nothing_that_may_be_held_before_it_has_looked_at_a_new_kubelet(
+    tmp_path: Path,
+) -> None:
+    kubelet: Any = Kubelet(tmp_path)
+    found = DeviceHolders(kubelet, tmp_path, AGENT, Remembered((1, 1), (NOTEBOOK,)))
+    assert found.holder("GPU-0") == NOTEBOOK
+    assert found.holder("GPU-1") is None
+
+    async def scene() -> None:
+        await found.refresh()  # the kubelet has written no checkpoint yet
+        assert found.holder("GPU-0") == NOTEBOOK
+        kubelet.write()
+        kubelet.pods = {"kube-system/static"}
+        await found.refresh()
+        # It may not have heard of the pod yet.
+        assert found.suspects == {"GPU-0": NOTEBOOK}
+        assert found.holder("GPU-0") == NOTEBOOK
+        assert found.forgotten == ()
+        kubelet.pods |= {AGENT, "team/notebook"}
+        await found.refresh()
+        assert found.holder("GPU-0") == NOTEBOOK
+        assert found.forgotten == (NOTEBOOK,)
+        assert found.remembered.forgotten == (NOTEBOOK,)
+
+    asyncio.run(scene())
+
+
+def test_gives_nothing_by_a_list_of_before_when_the_kubelet_does_not_answer(
+    tmp_path: Path,
+) -> None:
+    """It listed the agent's pod before it had heard of a younger one, which holds the device."""
+    kubelet: Any = Kubelet(tmp_path)
+    kubelet.write()
+    kubelet.pods = {AGENT}
+    holders = DeviceHolders(kubelet, tmp_path, AGENT, Remembered((1, 1), (NOTEBOOK,)))
+
+    async def no_answer() -> None:
+        raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, Metadata(), Metadata())
+
+    async def scene() -> None:
+        kubelet.write()
+        await holders.refresh()
+        assert holders.holder("GPU-0") is None
+        kubelet.listed = no_answer
+        await holders.refresh()
+        assert holders.holder("GPU-0") == NOTEBOOK
+
+    asyncio.run(scene())
+
+
+def test_takes_a_pod_for_ended_that_a_settled_kubelet_does_not_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubelet: Any = Kubelet(tmp_path)
+    found = DeviceHolders(kubelet, tmp_path, AGENT, Remembered((1, 1), (NOTEBOOK,)))
+    now = 1000.0
+    monkeypatch.setattr("divvy.agent.plugin.device_holders.monotonic", lambda: now)
+
+    async def scene() -> None:
+        nonlocal now
+        kubelet.write()
+        for pods, held in (
+            ({"kube-system/static"}, True),
+            ({"kube-system/static"}, True),  # for an hour, without the API
+            ({"kube-system/static", AGENT}, True),
+            ({"kube-system/static", AGENT}, False),
+        ):
+            kubelet.pods = pods
+            assert (NOTEBOOK in await found.holders()) == held
+            now += 9.0 if AGENT in pods else 3600.0
+            if AGENT in pods and held:
+                now += 2.0
+
+    asyncio.run(scene())
+
+
+def test_gives_nothing_of_a_forgotten_holder_before_it_has_looked_itself(tmp_path: Path) -> None:
+    """An agent that has just started, beside the kubelet that has forgotten, may get no answer."""
+    kubelet: Any = Kubelet(tmp_path)
+    kubelet.pods = {AGENT, "team/notebook"}
+    socket = (tmp_path / "kubelet.sock").stat()
+    remembered = Remembered((socket.st_ino, socket.st_mtime_ns), (), (NOTEBOOK,))
+    found = DeviceHolders(kubelet, tmp_path, AGENT, remembered)
+
+    async def scene() -> None:
+        await found.refresh()  # no checkpoint: who holds what is unknown
+        assert found.holder("GPU-0") == NOTEBOOK
+        kubelet.write()
+        await found.refresh()
+        assert found.holder("GPU-0") == NOTEBOOK
+        kubelet.pods = {AGENT}
+        await found.refresh()
+        assert found.holder("GPU-0") is None
+
+    asyncio.run(scene())
+
+
+def test_gives_what_a_forgotten_holder_had_as_soon_as_its_pod_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its successor asks at once, long before anybody looks for another reason."""
+    kubelet: Any = Kubelet(tmp_path)
+    kubelet.pods = {AGENT, "team/notebook"}
+    found = DeviceHolders(kubelet, tmp_path, AGENT, Remembered((1, 1), (NOTEBOOK,)))
+    now = 1000.0
+    monkeypatch.setattr("divvy.agent.plugin.device_holders.monotonic", lambda: now)
+
+    async def scene() -> None:
+        nonlocal now
+        kubelet.write()
+        await found.refresh()
+        now += 3600.0
+        assert found.holder("GPU-0") == NOTEBOOK
+        kubelet.pods = {AGENT}
+        await found.refresh()
+        assert found.holder("GPU-0") is None
+
+    asyncio.run(scene())
+
+
+def test_takes_no_answer_of_one_kubelet_for_that_of_the_next(tmp_path: Path) -> None:
+    """An agent without a processor reads it when there is another kubelet, which has forgotten."""
+
+    class Ending(Kubelet):
+        async def listed(self) -> tuple[tuple[Holder, ...], frozenset[str]]:
+            (self.folder / "next").touch()
+            (self.folder / "next").replace(self.folder / "kubelet.sock")
+            self.write()
+            return (NOTEBOOK,), frozenset({AGENT, "team/notebook"})
+
+    kubelet: Any = Ending(tmp_path)
+    socket = (tmp_path / "kubelet.sock").stat()
+    version = (socket.st_ino, socket.st_mtime_ns)
+    found = DeviceHolders(kubelet, tmp_path, AGENT, Remembered(version, (NOTEBOOK,)))
+
+    async def scene() -> None:
+        await found.refresh()
+        kubelet.__class__ = Kubelet
+        kubelet.pods = {AGENT, "team/notebook"}
+        kubelet.write()
+        await found.refresh()
+        assert found.holder("GPU-0") == NOTEBOOK
+
+    asyncio.run(scene())

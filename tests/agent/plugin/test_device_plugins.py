@@ -1,0 +1,249 @@
+"""The agent's side of the kubelet's protocol, over real sockets against the fake kubelet."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from divvy.agent.inject.container_edits import ContainerEdits, Mount, Node, file_edits
+from divvy.agent.plugin.allocation import ContainerAllocation, allocated_uuids
+from divvy.agent.plugin.inventory import Resource
+from divvy.agent.plugin.preferred_allocation import preferred_allocation
+from divvy.agent.plugin.registration import DevicePlugins
+from tests.agent.devices import replicas, whole
+from tests.fakes.device_manager import AdmissionFailed
+from tests.fakes.kubelet import FakeKubelet, fake_kubelet
+from tests.fakes.scene import play
+
+SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"
+EDITS = ContainerEdits(
+    {"NVIDIA_VISIBLE_DEVICES": "void"},
+    (Node("/dev/nvidia0", "/run/nvidia/driver/dev/nvidia0", "rw"),),
+    (Mount("/usr/lib64/libcuda.so.1", "/run/nvidia/driver/libcuda.so.550", ("ro", "rbind")),),
+)
+
+
+class Allocator:
+    """Answers as the agent does, without an agent."""
+
+    async def refresh_holders(self) -> None:
+        """Know who holds what."""
+
+    def preferred_allocation(
+        self, resource: Resource, available: Sequence[str], required: Sequence[str], size: int
+    ) -> list[str]:
+        return preferred_allocation(resource, available, required, size, {})
+
+    def allocate(self, resource: Resource, device_ids: Sequence[str]) -> ContainerAllocation:
+        uuids = allocated_uuids(resource, device_ids)
+        if resource.name == SHARED:
+            return ContainerAllocation(tuple(f"divvy.gpu/gpu={uuid}" for uuid in uuids))
+        return ContainerAllocation(
+            (), file_edits(resource.files) if resource.kind == "file" else EDITS
+        )
+
+    async def start_container(self, resource: Resource, device_ids: Sequence[str]) -> None:
+        """Let every container start."""
+
+
+@asynccontextmanager
+async def serving(
+    folder: Path, *resources: Resource
+) -> AsyncIterator[tuple[FakeKubelet, DevicePlugins]]:
+    async with fake_kubelet(folder) as kubelet:
+        plugin = DevicePlugins(kubelet.plugins, Allocator(), lambda: None)
+        await plugin.advertise(resources)
+        watch = asyncio.create_task(plugin.watch())
+        try:
+            yield kubelet, plugin
+        finally:
+            watch.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watch
+            await plugin.stop()
+
+
+def test_resources_are_registered_and_listed(sockets: Path) -> None:
+    async def scene() -> None:
+        async with serving(sockets, whole(2), replicas(2, 4)) as (kubelet, plugin):
+            await kubelet.until(
+                lambda: (kubelet.allocatable(GPU), kubelet.allocatable(SHARED)) == (2, 8)
+            )
+            assert plugin.registered
+
+    play(scene)
+
+
+def test_a_change_is_a_new_list_on_the_open_stream(sockets: Path) -> None:
+    async def scene() -> None:
+        async with serving(sockets, replicas(2, 4)) as (kubelet, plugin):
+            await kubelet.until(lambda: kubelet.allocatable(SHARED) == 8)
+            await plugin.advertise([replicas(2, 6)])
+            await kubelet.until(lambda: kubelet.allocatable(SHARED) == 12)
+            assert kubelet.registrations == [SHARED]
+            assert kubelet.endpoints[SHARED].lists == 2
+
+    play(scene)
+
+
+def test_the_same_list_is_not_sent_again(sockets: Path) -> None:
+    async def scene() -> None:
+        async with serving(sockets, replicas(2, 4)) as (kubelet, plugin):
+            await kubelet.until(lambda: kubelet.allocatable(SHARED) == 8)
+            assert not await plugin.advertise([replicas(2, 4)])
+
+    play(scene)
+
+
+def test_a_resource_no_longer_offered_goes_to_zero_at_once(sockets: Path) -> None:
+    async def scene() -> None:
+        async with serving(sockets, whole(2)) as (kubelet, plugin):
+            await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
+            await plugin.advertise([replicas(2, 4)])
+            await kubelet.until(
+                lambda: kubelet.allocatable(GPU) == 0 and kubelet.allocatable(SHARED) == 8
+            )
+            assert kubelet.endpoints[GPU].alive
+
+    play(scene)
+
+
+def test_an_unhealthy_device_stays_listed(sockets: Path) -> None:
+    async def scene() -> None:
+        async with serving(sockets, whole(2)) as (kubelet, plugin):
+            first, second = whole(2).devices
+            await plugin.advertise(
+                [replace(whole(2), devices=(replace(first, unhealthy="XID 79"), second))]
+            )
+            await kubelet.until(lambda: kubelet.allocatable(GPU) == 1)
+            assert set(kubelet.endpoints[GPU].devices) == {"GPU-0", "GPU-1"}
+
+    play(scene)
+
+
+def test_a_resource_of_any_name_that_kubernetes_accepts_is_served(sockets: Path) -> None:
+    """A socket's path may have 107 characters, a resource's name 317."""
+    names = [f"{'a-department.' * 15}example.com/{'a100-' * 12}{end}" for end in "xy"]
+
+    async def scene() -> None:
+        served = [replace(whole(2), name=name) for name in names]
+        async with serving(sockets, *served) as (kubelet, _):
+            for name in names:
+                await kubelet.until(lambda n=name: kubelet.allocatable(n) == 2)  # type: ignore[misc]
+
+    play(scene)
+
+
+def test_a_stream_that_the_kubelet_replaced_is_no_reason_to_register_again(
+    sockets: Path,
+) -> None:
+    async def scene() -> None:
+        async with serving(sockets, whole(2)) as (kubelet, plugin):
+            await kubelet.until(lambda: plugin.current)
+            first = kubelet.endpoints.pop(GPU)
+            await plugin._register(GPU)
+            await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
+            assert first.watch is not None
+            first.watch.cancel()
+            await asyncio.sleep(1.5)
+            assert plugin.current
+            assert kubelet.registrations == [GPU, GPU]
+
+    play(scene)
+
+
+def test_a_new_kubelet_is_registered_with_again(sockets: Path) -> None:
+    async def scene() -> None:
+        async with serving(sockets, whole(2), replicas(2, 4)) as (kubelet, _):
+            await kubelet.until(lambda: kubelet.allocatable(SHARED) == 8)
+            await kubelet.restart()
+            await kubelet.until(
+                lambda: (kubelet.allocatable(GPU), kubelet.allocatable(SHARED)) == (2, 8)
+            )
+
+    play(scene)
+
+
+def test_a_stream_that_the_kubelet_ends_leads_to_a_new_registration(sockets: Path) -> None:
+    async def scene() -> None:
+        async with serving(sockets, whole(2)) as (kubelet, _):
+            await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
+            watch = kubelet.endpoints[GPU].watch
+            assert watch is not None
+            watch.cancel()
+            await kubelet.until(lambda: len(kubelet.registrations) == 2)
+            await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
+
+    play(scene)
+
+
+def test_a_socket_that_is_removed_comes_back(sockets: Path) -> None:
+    async def scene() -> None:
+        async with serving(sockets, whole(2)) as (kubelet, _):
+            await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
+            kubelet.endpoints[GPU].socket.unlink()
+            await kubelet.until(lambda: len(kubelet.registrations) == 2)
+            assert kubelet.endpoints[GPU].socket.exists()
+
+    play(scene)
+
+
+def test_a_pod_gets_the_cdi_name_of_its_device(sockets: Path) -> None:
+    async def scene() -> None:
+        async with serving(sockets, replicas(2, 4)) as (kubelet, _):
+            await kubelet.until(lambda: kubelet.allocatable(SHARED) == 8)
+            answer = await kubelet.admit("default/one", SHARED)
+            (held,) = kubelet.held("default/one")[SHARED]
+            assert [found.name for found in answer.cdi_devices] == [
+                f"divvy.gpu/gpu={held.split('::')[0]}"
+            ]
+
+    play(scene)
+
+
+def test_without_cdi_a_pod_gets_nodes_mounts_and_environment(sockets: Path) -> None:
+    async def scene() -> None:
+        async with serving(sockets, whole(2)) as (kubelet, _):
+            await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
+            answer = await kubelet.admit("default/one", GPU)
+            assert not answer.cdi_devices
+            assert dict(answer.envs) == {"NVIDIA_VISIBLE_DEVICES": "void"}
+            (node,), (mount,) = answer.devices, answer.mounts
+            assert (node.container_path, node.permissions) == ("/dev/nvidia0", "rw")
+            assert node.host_path == "/run/nvidia/driver/dev/nvidia0"
+            assert (mount.container_path, mount.read_only) == ("/usr/lib64/libcuda.so.1", True)
+
+    play(scene)
+
+
+def test_two_shares_for_one_container_are_refused_with_the_reason(sockets: Path) -> None:
+    async def scene() -> None:
+        async with serving(sockets, replicas(2, 4)) as (kubelet, _):
+            await kubelet.until(lambda: kubelet.allocatable(SHARED) == 8)
+            with pytest.raises(AdmissionFailed, match="at most 1 per container"):
+                await kubelet.admit("default/two", SHARED, 2)
+
+    play(scene)
+
+
+def test_fifty_pods_at_once_get_fifty_different_shares(sockets: Path) -> None:
+    async def scene() -> None:
+        async with serving(sockets, replicas(8, 10)) as (kubelet, _):
+            await kubelet.until(lambda: kubelet.allocatable(SHARED) == 80)
+            for number in range(50):
+                await kubelet.admit(f"default/pod-{number}", SHARED)
+            held = [name for pod in kubelet.pods for name in kubelet.held(pod)[SHARED]]
+            assert len(set(held)) == 50
+            per_gpu = {
+                gpu: sum(name.startswith(f"{gpu}::") for name in held)
+                for gpu in {name.split("::")[0] for name in held}
+            }
+            assert sorted(per_gpu.values()) == [6, 6, 6, 6, 6, 6, 7, 7]
+
+    play(scene)
