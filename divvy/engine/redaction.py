@@ -34,14 +34,14 @@ class RedactingWatcher:
         """Pass on a step's begin."""
         self._watcher.began(step)
 
-    def told(self, urn: str, text: str) -> None:
+    def waiting(self, urn: str, text: str) -> None:
         """Pass on what a step is waiting for."""
-        self._watcher.told(urn, self.redacted(text))
+        self._watcher.waiting(urn, self.redacted(text))
 
     def ended(self, step: StepReport, failure: str | None) -> None:
         """Pass on a step's end."""
         self._watcher.ended(step, None if failure is None else self.redacted(failure))
 
-    def said(self, severity: str, text: str, urn: str) -> None:
+    def message(self, severity: str, text: str, urn: str) -> None:
         """Pass on a message."""
-        self._watcher.said(severity, self.redacted(text), urn)
+        self._watcher.message(severity, self.redacted(text), urn)

@@ -1,4 +1,4 @@
-"""What a run tells about itself while it goes: one small interface, implemented by the display."""
+"""The events of a run, as one small interface that the display implements."""
 
 from __future__ import annotations
 
@@ -50,19 +50,19 @@ class Summary:
 
 
 class Watcher(Protocol):
-    """Hears of every step; called from several threads."""
+    """Receives the events of a run; called from several threads."""
 
     def began(self, step: StepReport) -> None:
         """A step begins."""
 
-    def told(self, urn: str, text: str) -> None:
-        """What a step is waiting for."""
+    def waiting(self, urn: str, text: str) -> None:
+        """A step is waiting for something, or does something worth a line."""
 
     def ended(self, step: StepReport, failure: str | None) -> None:
         """A step is done, or failed."""
 
-    def said(self, severity: str, text: str, urn: str) -> None:
-        """The program or the engine has something to say."""
+    def message(self, severity: str, text: str, urn: str) -> None:
+        """A message of the program or the engine."""
 
 
 class _Silent:
@@ -71,13 +71,13 @@ class _Silent:
     def began(self, step: StepReport) -> None:
         """Ignore a step's begin."""
 
-    def told(self, urn: str, text: str) -> None:
+    def waiting(self, urn: str, text: str) -> None:
         """Ignore what a step is waiting for."""
 
     def ended(self, step: StepReport, failure: str | None) -> None:
         """Ignore a step's end."""
 
-    def said(self, severity: str, text: str, urn: str) -> None:
+    def message(self, severity: str, text: str, urn: str) -> None:
         """Ignore a message."""
 
 

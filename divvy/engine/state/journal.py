@@ -1,7 +1,7 @@
 """The journal of a run: every step, before and after it happens, one line each.
 
 Its first line names the checkpoint that it continues, by digest; so it is never folded over
-one that somebody else has written since.
+one that another program has written since.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class JournalFile:
 def continues(records: Sequence[Mapping[str, Any]], checkpoint: str, source: str) -> bool:
     """Tell whether a journal continues the checkpoint with this digest.
 
-    It does not where the checkpoint has it all already: the run died between the checkpoint
-    and the journal's removal. Raises StateProblem where it continues another one.
+    It does not if the checkpoint has all of it: the run died between writing the checkpoint and
+    removing the journal. Raises StateProblem if it continues another one.
     """
     if not records or any(record.get("folded") == checkpoint for record in records):
         return False
@@ -85,7 +85,7 @@ def continues(records: Sequence[Mapping[str, Any]], checkpoint: str, source: str
         raise StateProblem(
             f"{source} holds the steps of a run that died, and since then another program has "
             "written the checkpoint: put back the checkpoint that the run began with (its .bak), "
-            "or remove the journal where what it made is known"
+            "or, if you know what the run created, remove the journal"
         )
     return True
 
@@ -113,13 +113,15 @@ def folded(
                 state[_key(replaced)] = replaced
         elif "renamed" in record:
             names = record["renamed"]
-            followed = [renamed(one, names["from"], names["to"]) for one in state.values()]
-            state = {_key(one): one for one in followed}
+            followed = [
+                renamed(resource, names["from"], names["to"]) for resource in state.values()
+            ]
+            state = {_key(resource): resource for resource in followed}
         elif "gone" in record:
             state.pop(_key(resource_from_json(record["gone"])), None)
     return StackState(tuple(state.values()), tuple(pending.values()))
 
 
 def _key(resource: ResourceState) -> tuple[str, ...]:
-    """Return what tells a resource from its replaced namesakes."""
+    """Return the key of a resource; replaced ones with the same URN have their own."""
     return record_key(resource) if resource.delete else (resource.urn,)
