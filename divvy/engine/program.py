@@ -101,10 +101,8 @@ class Program:
     def _declared(self, admit: Callable[[list[Declaration] | None], None]) -> None:
         with self._socket.makefile("rb") as stream:
             line = stream.readline()
-        if not line.endswith(b"\n"):
-            admit(None)
-            return
-        admit([declaration_from(declared) for declared in json.loads(line)])
+        declared = json.loads(line) if line.endswith(b"\n") else None
+        admit(None if declared is None else [declaration_from(entry) for entry in declared])
 
 
 def python_of(project: Project) -> str:

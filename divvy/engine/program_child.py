@@ -59,13 +59,23 @@ def main() -> None:
     pulumi.runtime.set_all_config(run_config["config"], run_config["secret_keys"])
     program = str(folder / "__main__.py")
 
+    raised: list[BaseException] = []
+
     def run() -> None:
-        declared: list[dict[str, Any]] = []
-        pulumi.runtime.register_stack_transformation(lambda args: declared.append(_declared(args)))
-        runpy.run_path(program, run_name="__main__")
-        # Registrations begin when this function has returned.
-        stream.write(json.dumps(declared).encode() + b"\n")
-        stream.flush()
+        resources: list[dict[str, Any]] = []
+        declared: list[dict[str, Any]] | None = None
+        pulumi.runtime.register_stack_transformation(lambda args: resources.append(_declared(args)))
+        try:
+            runpy.run_path(program, run_name="__main__")
+            declared = resources
+        except BaseException as error:
+            raised.append(error)
+            raise
+        finally:
+            # Registrations begin when this function has returned. They wait for the engine's
+            # decision, and the SDK for them, also in a program that has failed.
+            stream.write(json.dumps(declared).encode() + b"\n")
+            stream.flush()
 
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
@@ -73,11 +83,13 @@ def main() -> None:
     try:
         loop.run_until_complete(pulumi.runtime.run_in_stack(run))
         failed = False
-    except pulumi.RunError as error:
-        pulumi.log.error(str(error))
     except BaseException as error:
-        if not _registration(error):
-            pulumi.log.error(_own_frames(error, folder))
+        # What the program itself has raised, before what the SDK raises because of it.
+        cause = raised[0] if raised else error
+        if isinstance(cause, pulumi.RunError):
+            pulumi.log.error(str(cause))
+        elif not _registration(cause):
+            pulumi.log.error(_own_frames(cause, folder))
     finally:
         # Tasks that still wait for the engine are abandoned: no warnings about them.
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
@@ -136,9 +148,7 @@ def _aliases(args: Any) -> Iterator[str]:
     for alias in args.opts.aliases or ():
         if isinstance(alias, str):
             yield alias
-        elif isinstance(alias.name, str) and all(
-            part is ... for part in (alias.parent, alias.parent_urn)
-        ):
+        elif isinstance(alias.name, str) and alias.parent is ...:
             kind = alias.type_ if isinstance(alias.type_, str) else args.type_
             parent = args.opts.parent
             below = f" below {parent._name}" if parent is not None else ""

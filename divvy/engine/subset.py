@@ -113,6 +113,20 @@ REFUSED_ANNOTATIONS = (
     "pulumi.com/replaceUnready",
     "pulumi.com/waitFor",
 )
+COMMANDS = (
+    "preview",
+    "up",
+    "refresh",
+    "destroy",
+    "cancel",
+    "stack ls",
+    "stack init",
+    "stack rm",
+    "stack output",
+    "stack export",
+    "stack import",
+    "config",
+)
 # The SDK's own, which no program writes.
 _SDK_PROVIDER_OPTIONS = {"version", "pluginDownloadURL", "__internal"}
 _SUPPORTED = {(kind.group, kind.name) for kind in KINDS}
