@@ -6,6 +6,7 @@ what it registers later, inside an ``apply``, is checked before that resource is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -160,7 +161,7 @@ class Declaration:
             yield f"the option {REFUSED_OPTIONS[option]} {LEADS_ON}"
         for annotation in sorted(self.annotations & set(REFUSED_ANNOTATIONS)):
             yield f"the annotation {annotation} {LEADS_ON}"
-        if self.metadata & {"generateName", "generate_name"}:
+        if "generateName" in self.metadata:
             yield (
                 "metadata.generateName is not supported: leave out the name, and the engine "
                 "generates one"
@@ -172,8 +173,13 @@ class Declaration:
 
 
 def declaration_from(raw: Mapping[str, Any]) -> Declaration:
-    """Read what the program's process sends of a resource: a field of Declaration each."""
+    """Read what the program's process sends of a resource: a field of Declaration each.
+
+    The SDK translates Python's names of inputs (``enable_config_map_mutable``) only later.
+    """
     sets = {key: frozenset(value) for key, value in raw.items() if isinstance(value, list)}
+    for key in ("inputs", "metadata"):
+        sets[key] = frozenset(map(_camel_case, sets[key]))
     return Declaration(raw["type"], raw["name"], component=raw["component"], **sets)
 
 
@@ -207,6 +213,10 @@ def refused_record(kind: str, name: str) -> str | None:
     if package == "kubernetes" and kind.endswith("Patch"):
         return f"{name}: the kind {kind.rpartition(':')[2]} {LEADS_ON}"
     return None
+
+
+def _camel_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])_([a-z])", lambda match: match[1].upper(), name)
 
 
 def _type_problem(kind: str) -> str | None:
