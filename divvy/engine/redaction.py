@@ -14,7 +14,7 @@ def redacted(text: str, secrets: Iterable[str]) -> str:
     """Return a text with "[secret]" for each of some texts, the longest first."""
     known = {secret for secret in secrets if len(secret) >= _MIN_LENGTH}
     # One may be part of another.
-    for secret in sorted(known, key=lambda one: (-len(one), one)):
+    for secret in sorted(known, key=lambda text: (-len(text), text)):
         text = text.replace(secret, "[secret]")
     return text
 

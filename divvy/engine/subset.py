@@ -153,7 +153,8 @@ class Declaration:
 
     def refusals(self) -> Iterator[str]:
         """Yield a sentence for everything that the engine does not do."""
-        if not self.component and self.type != "pulumi:pulumi:Stack":
+        # The components of pulumi_kubernetes (charts, YAML files) need its functions.
+        if not self.component or self.type.startswith("kubernetes:"):
             problem = _type_problem(self.type)
             if problem:
                 yield f"{problem} {LEADS_ON}"

@@ -9,7 +9,6 @@ import pytest
 from tests.engine.scenario import scenario
 from tests.engine.trial import Trial
 
-ONE = 'cm("a", metadata={"name": "a", "labels": {"l": E("L", "1")}}, data={"x": "1"})\n'
 SERVICE = """k8s.core.v1.Service("s", metadata={"name": "s"},
   spec={"ports": [{"port": 80, "name": "one"}], "selector": {"a": "b"}})
 """
@@ -19,7 +18,9 @@ DEPLOYMENT = """k8s.apps.v1.Deployment("d", metadata={"name": "d", "labels": {"l
         "template": {"metadata": {"labels": {"a": "b"}},
                      "spec": {"containers": [{"name": "c", "image": "i:1"}]}}})
 """
-MUTABLE = 'O = k8s.Provider("p", enable_config_map_mutable=True)\n'
+MUTABLE = """O = R(provider=k8s.Provider("p", enable_config_map_mutable=True))
+cm("a", metadata={"name": "a", "labels": {"l": E("L", "1")}}, data={"x": "1"}, opts=O)
+"""
 
 
 def edit(trial: Trial, kind: str, name: str, patch: object, manager: str) -> None:
@@ -42,7 +43,7 @@ def read(trial: Trial, kind: str, name: str) -> dict[str, object]:
     "`preview` shows it, `up` repairs it and prints what it takes over",
 )
 def test_repairs_what_kubectl_has_edited(trial: Trial, refreshed: bool) -> None:
-    trial.write(MUTABLE + ONE.replace("data=", "opts=R(provider=O), data="))
+    trial.write(MUTABLE)
     trial.up()
     edit(trial, "configmap", "a", {"data": {"x": "edited", "more": "1"}}, "kubectl-edit")
     if refreshed:
@@ -100,7 +101,7 @@ def test_leaves_alone_what_the_program_does_not_set(trial: Trial) -> None:
     "equal",
 )
 def test_leaves_fields_to_other_managers_and_says_what_can_be_done(trial: Trial) -> None:
-    trial.write(MUTABLE + ONE.replace("data=", "opts=R(provider=O), data="))
+    trial.write(MUTABLE)
     trial.up()
     edit(trial, "configmap", "a", {"data": {"x": "theirs"}}, "argocd")
     for shown in (trial.preview(expect=1), trial.up(expect=1)):

@@ -17,8 +17,8 @@ A = 'cm("a", metadata={"name": "a"}, data={"x": E("X", "1")})\n'
     [
         ('pulumi.StackReference("organization/o/dev")\n', "the resource StackReference"),
         ('k8s.helm.v3.Release("r", chart="c")\n', "the kind Release (helm.sh/v3)"),
-        ('k8s.yaml.ConfigFile("f", file="absent.yaml")\n', "kubernetes:yaml:decode"),
-        ('k8s.yaml.v2.ConfigFile("f", file="absent.yaml")\n', "option remote components"),
+        ('k8s.yaml.ConfigFile("f", file="absent.yaml")\n', "ConfigFile (yaml)"),
+        ('k8s.yaml.v2.ConfigFile("f", file="absent.yaml")\n', "the kind ConfigFile (yaml/v2)"),
         ('cm("b", opts=R(import_="x/y"))\n', "the option import_"),
         ('cm.get("b", "x/y")\n', "`.get()`"),
         ('cm("b", opts=R(replace_on_changes=["data"]))\n', "the option replace_on_changes"),
@@ -190,9 +190,17 @@ def test_parts_of_a_secret_that_is_json_are_not_shown(trial: Trial) -> None:
 )
 def test_waits_for_a_namespace_of_the_same_run(trial: Trial) -> None:
     trial.write(
+        "from pulumi.dynamic import CreateResult, Resource, ResourceProvider\n"
+        "class P(ResourceProvider):\n"
+        "    def create(self, props):\n"
+        "        import time\n"
+        "        time.sleep(3)\n"
+        '        return CreateResult("id1", {})\n'
+        "class D(Resource):\n"
+        "    def __init__(self, name):\n"
+        "        super().__init__(P(), name, {})\n"
         'cm("c", metadata={"name": "c", "namespace": E("N")})\n'
-        'first = cm("first", metadata={"name": "first"})\n'
-        'k8s.core.v1.Namespace("n", metadata={"name": E("N")}, opts=R(depends_on=[first]))\n'
+        'k8s.core.v1.Namespace("n", metadata={"name": E("N")}, opts=R(depends_on=[D("d")]))\n'
     )
     name = f"{trial.namespace}-n"
     trial.up(N=name)
