@@ -216,15 +216,19 @@ class Deployment:
                 f"{goal.name} is recorded in another cluster than its provider's: destroy the "
                 "stack there first, or run `pulumi up`, which moves it"
             )
-        inputs = self._inputs(goal, old, provider)
-        before = None if old is None else self._replaced_before(goal, old, inputs, provider)
-        if old is not None and before is not None:
-            old = self._state.restored(before, old)
-            inputs = self._inputs(goal, old, provider)
+        known = None if old is None else plain(old)
+        wanted = _wanted(goal, known)
+        inputs = provider.check(goal.urn, None if known is None else known.inputs, wanted)
+        if old is not None and known is not None:
+            before = self._replaced_before(goal, known, inputs, provider)
+            if before is not None:
+                old = self._state.restored(before, old)
+                known = plain(old)
+                wanted = _wanted(goal, known)
+                inputs = provider.check(goal.urn, known.inputs, wanted)
         diff = Diff()
         drifted: tuple[str, ...] = ()
-        if old is not None:
-            known = plain(old)
+        if known is not None:
             live = provider.drifted(known, inputs, goal.ignore_changes)
             if live is None:
                 text = f"{known.id} was deleted outside Divvy and will be recreated"
@@ -235,28 +239,19 @@ class Deployment:
         step = plan_step(goal, old, diff, drifted)
         if step.operation == "replace" and not step.before:
             # A new automatic name, so that both can exist at once.
-            inputs = provider.check(goal.urn, None, self._wanted(goal, old))
+            inputs = provider.check(goal.urn, None, wanted)
         self._refuse_second(goal, inputs, provider)
         return old, step, inputs
 
-    def _inputs(self, goal: Goal, old: ResourceState | None, provider: Provider) -> dict[str, Any]:
-        known = None if old is None else plain(old).inputs
-        return provider.check(goal.urn, known, self._wanted(goal, old))
-
-    def _wanted(self, goal: Goal, old: ResourceState | None) -> dict[str, Any]:
-        wanted = unwrapped(dict(goal.inputs))
-        if old is not None:
-            wanted = restored(wanted, goal.ignore_changes, dict(plain(old).inputs))
-        return dict(wanted)
-
     def _replaced_before(
-        self, goal: Goal, old: ResourceState, inputs: Mapping[str, Any], provider: Provider
+        self, goal: Goal, known: ResourceState, inputs: Mapping[str, Any], provider: Provider
     ) -> ResourceState | None:
         """Return what an interrupted or failed run has replaced and the program wants again."""
-        name = provider.object_name(inputs)
-        if not name or name == provider.object_name(plain(old).inputs):
+        leftovers = self._state.leftovers(goal.urn)
+        name = provider.object_name(inputs) if leftovers else ""
+        if not name or name == provider.object_name(known.inputs):
             return None
-        for leftover in self._state.leftovers(goal.urn):
+        for leftover in leftovers:
             same = self._providers.same_cluster(leftover.provider, goal.provider)
             if same and name == provider.object_name(plain(leftover).inputs):
                 return leftover
@@ -390,3 +385,11 @@ class Deployment:
         if not self._preview:
             allowed = resource.custom_timeouts.get("delete", _DEFAULT_TIMEOUT)
             provider.delete(known, timeout=allowed)
+
+
+def _wanted(goal: Goal, known: ResourceState | None) -> dict[str, Any]:
+    """Return the program's inputs, with what is to be ignored as it is recorded."""
+    wanted = unwrapped(dict(goal.inputs))
+    if known is not None:
+        wanted = restored(wanted, goal.ignore_changes, dict(known.inputs))
+    return dict(wanted)

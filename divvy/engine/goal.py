@@ -38,14 +38,14 @@ class Goal:
 
 def goal_from(request: Any, stack: str, project: str) -> Goal:
     """Read a request; raises NotSupported for everything outside the subset, by name."""
-    for text in _declared(request).refusals():
+    inputs = from_struct(request.object)
+    for text in _declared(request, inputs).refusals():
         raise NotSupported(text)
     for path in request.ignoreChanges:
         try:
             parse(path)
         except ValueError as error:
             raise NotSupported(str(error)) from None
-    inputs = from_struct(request.object)
     if has_asset(inputs):
         raise NotSupported(f"an asset or archive as input {LEADS_ON}")
     urn = make_urn(stack, project, request.parent, request.type, request.name)
@@ -77,7 +77,7 @@ def goal_from(request: Any, stack: str, project: str) -> Goal:
     )
 
 
-def _declared(request: Any) -> Declaration:
+def _declared(request: Any, inputs: Mapping[str, Any]) -> Declaration:
     options = {
         "import_": bool(request.importId),
         "remote": request.remote,
@@ -91,7 +91,6 @@ def _declared(request: Any) -> Declaration:
         "replacement_trigger": request.replacement_trigger.WhichOneof("kind")
         not in (None, "null_value"),
     }
-    inputs = from_struct(request.object)
     metadata = inputs.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     annotations = metadata.get("annotations")

@@ -229,9 +229,11 @@ def _refuse_unsupported(project: Project, state: StackState) -> None:
     for key, reason in project.unsupported.items():
         raise NotSupported(f"{project.folder / 'Pulumi.yaml'}: `{key}` is not supported: {reason}")
     for resource in state.resources:
-        problem = refused_record(resource.type, urn_name(resource.urn))
-        if problem is not None and not (resource.external or resource.retain_on_delete):
-            raise NotSupported(problem)
+        if not resource.custom or resource.external or resource.retain_on_delete:
+            continue  # nothing would be deleted
+        problem = refused_record(resource.type)
+        if problem is not None:
+            raise NotSupported(f"{urn_name(resource.urn)}: {problem}")
 
 
 def _parallel() -> int:

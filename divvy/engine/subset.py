@@ -202,7 +202,7 @@ def refusals(declarations: Iterable[Declaration]) -> dict[str, str]:
     return problems
 
 
-def refused_record(kind: str, name: str) -> str | None:
+def refused_record(kind: str) -> str | None:
     """Return why a recorded resource of a type cannot be deleted or changed, None if it can.
 
     Whole Kubernetes objects of any kind can: an earlier release, or the official engine, has
@@ -210,9 +210,9 @@ def refused_record(kind: str, name: str) -> str | None:
     """
     package = kind.removeprefix(PROVIDER_PREFIX).partition(":")[0]
     if package not in ("kubernetes", DYNAMIC, "pulumi"):
-        return f"{name}: the provider {package} {LEADS_ON}"
+        return f"the provider {package} {LEADS_ON}"
     if package == "kubernetes" and kind.endswith("Patch"):
-        return f"{name}: the kind {kind.rpartition(':')[2]} {LEADS_ON}"
+        return f"the kind {kind.rpartition(':')[2]} {LEADS_ON}"
     return None
 
 
