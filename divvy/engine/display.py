@@ -12,7 +12,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from divvy.engine.urn import urn_name, urn_type
-from divvy.engine.watcher import StepReport, Summary
+from divvy.engine.watcher import StepReport, Summary, Watcher
 
 _SIGN = {
     "create": ("+", "green"),
@@ -56,7 +56,7 @@ class RunConsole(Console):
         os.close(nowhere)
 
 
-class PlainDisplay:
+class PlainDisplay(Watcher):
     """One line per event: for logs, pipes and non-interactive terminals."""
 
     def __init__(self, console: Console, *, preview: bool) -> None:
@@ -108,7 +108,7 @@ class PlainDisplay:
         self._console.print(line, highlight=False, soft_wrap=True)
 
 
-class TreeDisplay:
+class TreeDisplay(Watcher):
     """A live tree of resources by parent."""
 
     def __init__(self, console: Console, *, preview: bool) -> None:

@@ -18,8 +18,9 @@ from divvy.engine.packages import DynamicPackage, KubernetesPackage
 from divvy.engine.program import Program, ProgramRun, python_of
 from divvy.engine.providers import ProviderPackage, Providers
 from divvy.engine.redaction import RedactingWatcher
-from divvy.engine.run_state import NO_JOURNAL, RunState
+from divvy.engine.run_state import RunState
 from divvy.engine.state.backend import backend_root
+from divvy.engine.state.journal import NO_JOURNAL
 from divvy.engine.state.lock import locked
 from divvy.engine.state.secrets import Passphrase, opened_texts, passphrase_from, texts_in
 from divvy.engine.state.stack_state import StackState

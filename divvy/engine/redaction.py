@@ -19,7 +19,7 @@ def redacted(text: str, secrets: Iterable[str]) -> str:
     return text
 
 
-class RedactingWatcher:
+class RedactingWatcher(Watcher):
     """Passes on what a run says, with "[secret]" for every one of some texts."""
 
     def __init__(self, watcher: Watcher, secrets: Iterable[str]) -> None:

@@ -3,64 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import replace
-from typing import Protocol
 
 from divvy.engine.errors import StepFailed
 from divvy.engine.goal import Goal
 from divvy.engine.order import in_order
 from divvy.engine.recorded import differs
+from divvy.engine.state.journal import Journal
 from divvy.engine.state.resource import ResourceState, renamed
 from divvy.engine.state.stack_state import Pending, StackState
 from divvy.engine.urn import urn_name
-
-
-class Journal(Protocol):
-    """Where a run notes what it does, before and after; the state's store is one."""
-
-    def began(self, operation: str, urn: str, identity: str, made: ResourceState | None) -> None:
-        """Note that a step is about to happen, and what it would make."""
-
-    def abandoned(self, urn: str) -> None:
-        """Note that a step that began has changed nothing."""
-
-    def done(self, resource: ResourceState, replaced: ResourceState | None = None) -> None:
-        """Note that a resource now is like this, and which one it has replaced."""
-
-    def gone(self, resource: ResourceState) -> None:
-        """Note that a resource no longer exists."""
-
-    def renamed(self, before: str, after: str) -> None:
-        """Note that a resource follows an alias to another URN."""
-
-    def write(self, resources: Iterable[ResourceState], pending: Iterable[Pending]) -> None:
-        """Note the end of the run."""
-
-
-class _NoJournal:
-    """Notes nothing: a preview changes nothing."""
-
-    def began(self, operation: str, urn: str, identity: str, made: ResourceState | None) -> None:
-        """Ignore a step's begin."""
-
-    def abandoned(self, urn: str) -> None:
-        """Ignore a step that changed nothing."""
-
-    def done(self, resource: ResourceState, replaced: ResourceState | None = None) -> None:
-        """Ignore a step's end."""
-
-    def gone(self, resource: ResourceState) -> None:
-        """Ignore a deletion."""
-
-    def renamed(self, before: str, after: str) -> None:
-        """Ignore an alias."""
-
-    def write(self, resources: Iterable[ResourceState], pending: Iterable[Pending]) -> None:
-        """Ignore the end."""
-
-
-NO_JOURNAL: Journal = _NoJournal()
 
 
 class RunState:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from divvy.engine.state.resource import ResourceState
 
@@ -49,8 +49,8 @@ class Summary:
         return sum(count for operation, count in self.counts().items() if operation != "same")
 
 
-class Watcher(Protocol):
-    """Receives the events of a run; called from several threads."""
+class Watcher:
+    """Receives the events of a run, from several threads; this one shows nothing."""
 
     def began(self, step: StepReport) -> None:
         """A step begins."""
@@ -65,20 +65,4 @@ class Watcher(Protocol):
         """A message of the program or the engine."""
 
 
-class _Silent:
-    """Shows nothing."""
-
-    def began(self, step: StepReport) -> None:
-        """Ignore a step's begin."""
-
-    def waiting(self, urn: str, text: str) -> None:
-        """Ignore what a step is waiting for."""
-
-    def ended(self, step: StepReport, failure: str | None) -> None:
-        """Ignore a step's end."""
-
-    def message(self, severity: str, text: str, urn: str) -> None:
-        """Ignore a message."""
-
-
-SILENT: Watcher = _Silent()
+SILENT = Watcher()

@@ -18,7 +18,8 @@ from divvy.engine.goal import Goal
 from divvy.engine.order import dependents_first, in_order, needs
 from divvy.engine.provider import ProviderResult
 from divvy.engine.redaction import RedactingWatcher
-from divvy.engine.run_state import NO_JOURNAL, RunState
+from divvy.engine.run_state import RunState
+from divvy.engine.state.journal import NO_JOURNAL
 from divvy.engine.state.resource import ResourceState
 from divvy.engine.state.stack_state import StackState
 from divvy.engine.subset import Declaration

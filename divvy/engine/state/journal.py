@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,34 @@ from divvy.engine.errors import StateProblem
 from divvy.engine.state.files import digest, sync_folder, write_all, writing
 from divvy.engine.state.resource import ResourceState, renamed, resource_from_json
 from divvy.engine.state.sealing import Sealing
-from divvy.engine.state.stack_state import StackState, record_key
+from divvy.engine.state.stack_state import Pending, StackState, record_key
+
+
+class Journal:
+    """Notes what a run does, before and after; this one, of a preview, notes nothing."""
+
+    def began(
+        self, operation: str, urn: str, identity: str, made: ResourceState | None = None
+    ) -> None:
+        """Note that a step is about to happen, and what it would create."""
+
+    def abandoned(self, urn: str) -> None:
+        """Note that a step that began has changed nothing."""
+
+    def done(self, resource: ResourceState, replaced: ResourceState | None = None) -> None:
+        """Note that a resource now is like this, and which one it has replaced, at once."""
+
+    def gone(self, resource: ResourceState) -> None:
+        """Note that a resource no longer exists."""
+
+    def renamed(self, before: str, after: str) -> None:
+        """Note that a resource follows an alias to another URN, in every reference to it."""
+
+    def write(self, resources: Iterable[ResourceState], pending: Iterable[Pending] = ()) -> None:
+        """Note the end of the run."""
+
+
+NO_JOURNAL = Journal()
 
 
 class JournalFile:

@@ -19,13 +19,13 @@ from typing import Any, NoReturn
 from divvy.engine.errors import NotSupported, StateProblem
 from divvy.engine.state.checkpoint import check_version, decoded, encoded, salt_of
 from divvy.engine.state.files import digest, sync_folder, write_private, writing
-from divvy.engine.state.journal import JournalFile, continues, folded
+from divvy.engine.state.journal import Journal, JournalFile, continues, folded
 from divvy.engine.state.resource import ResourceState
 from divvy.engine.state.sealing import Sealing
 from divvy.engine.state.stack_state import Pending, StackState
 
 
-class StateStore:
+class StateStore(Journal):
     """Reads and writes the state of one stack."""
 
     def __init__(
