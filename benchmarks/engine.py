@@ -1,66 +1,78 @@
-"""The engine on the lab: preview, first up, no-op up, one change and destroy of many ConfigMaps.
+"""The engine's operations as ratios to `import pulumi`: preview, no-op up, change, destroy, create.
 
-Whole-process wall times; run it with nothing else at work. It brings the lab up.
+On an API server without nodes, 20 ConfigMaps, whole processes. Each operation is run in turns with
+`import pulumi` in a process of its own; a ratio is the median over the pairs of processor time,
+which another load on the machine changes less than wall time. Compare two revisions in turns:
+``PYTHONPATH=<checkout> python -m benchmarks.engine`` runs another checkout's engine.
 """
 
 from __future__ import annotations
 
+import os
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from divvy.lab import lifecycle
-from divvy.lab.paths import KUBECONFIG
-from divvy.lab.section import read_lab
-from divvy.stack.file import read_stack
+from tests.engine.bare_cluster import bare_cluster
 from tests.engine.programs import Program
-from tests.running_lab import RunningLab
 
-SIZES = (10, 100, 1000)
-
-
-def timed(program: Program, *arguments: str, expect: int = 0) -> float:
-    began = time.perf_counter()
-    program.run(*arguments, expect=expect)
-    return time.perf_counter() - began
+ROUNDS = int(os.environ.get("DIVVY_BENCHMARK_ROUNDS", "10"))
+RESOURCES = 20
 
 
-def journal_bytes(program: Program) -> int:
-    """Return what one changed resource writes while the run goes: the size of a journal."""
-    process = program.start("up", "--yes")
-    journal = program.folder / ".pulumi/divvy/trial/dev.journal"
-    largest = 0
-    while process.poll() is None:
-        if journal.exists():
-            largest = max(largest, journal.stat().st_size)
-        time.sleep(0.002)
-    process.communicate()
-    return largest
+def taken(run: Callable[[], object]) -> tuple[float, float]:
+    """Return wall and processor seconds of a call and its child processes."""
+    before, began = os.times(), time.perf_counter()
+    run()
+    wall, after = time.perf_counter() - began, os.times()
+    used = after.children_user + after.children_system
+    return wall, used - before.children_user - before.children_system
+
+
+def import_pulumi() -> None:
+    subprocess.run((sys.executable, "-c", "import pulumi"), check=True)
 
 
 def main() -> None:
-    description = read_lab(read_stack("lab", None))
-    lifecycle.up(description, tell=lambda _line: None)
-    lab = RunningLab(description, KUBECONFIG)
-    print(f"{'resources':>9} {'preview':>9} {'first up':>9} {'no-op up':>9} {'one changed':>12} "
-          f"{'its journal':>12} {'destroy':>9}")  # fmt: skip
-    for size in SIZES:
-        with lab.namespace() as namespace, tempfile.TemporaryDirectory() as folder:
-            program = Program(Path(folder), KUBECONFIG, namespace)
-            program.resources = {
-                f"r{number}": {"data": {"v": "1"}, "called": f"r{number}"} for number in range(size)
-            }
-            preview = timed(program, "preview", expect=2)
-            first = timed(program, "up", "--yes")
-            again = statistics.median(timed(program, "up", "--yes") for _ in range(3))
-            program.resources["r0"]["data"] = {"v": "2"}
-            began = time.perf_counter()
-            written = journal_bytes(program)
-            changed = time.perf_counter() - began
-            destroy = timed(program, "destroy", "--yes")
-            print(f"{size:>9} {preview:>8.2f}s {first:>8.2f}s {again:>8.2f}s {changed:>11.2f}s "
-                  f"{written:>10} B {destroy:>8.2f}s", flush=True)  # fmt: skip
+    with bare_cluster() as cluster, tempfile.TemporaryDirectory() as folder:
+        cluster.kubectl("create", "namespace", "benchmark")
+        program = Program(Path(folder), cluster.kubeconfig, "benchmark")
+
+        def change() -> None:
+            data = program.resources["r0"]["data"]
+            data["v"] = str(int(data["v"]) + 1)
+            program.up()
+
+        program.resources = {
+            f"r{number}": {"data": {"v": "1"}, "called": f"r{number}"}
+            for number in range(RESOURCES)
+        }
+        operations: dict[str, Callable[[], object]] = {
+            "create": program.up,
+            "preview": lambda: program.run("preview"),
+            "no-op up": program.up,
+            "change": change,
+            "destroy": lambda: program.run("destroy", "--yes"),
+        }
+        import_pulumi()
+        pairs: dict[str, list[tuple[float, float, float]]] = {name: [] for name in operations}
+        for _ in range(ROUNDS):
+            for name, operation in operations.items():
+                _, least = taken(import_pulumi)
+                wall, used = taken(operation)
+                pairs[name].append((wall, used, used / least))
+    print(f"{'':9} {'wall':>8} {'processor':>10} {'× import pulumi':>16}")
+    for name, measured in pairs.items():
+        wall, used, ratio = (statistics.median(column) for column in zip(*measured, strict=True))
+        spread = [ratio for _, _, ratio in measured]
+        print(
+            f"{name:9} {wall:>7.2f}s {used:>9.2f}s {ratio:>8.1f} "
+            f"({min(spread):.1f}–{max(spread):.1f})"
+        )
 
 
 if __name__ == "__main__":

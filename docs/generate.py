@@ -16,6 +16,7 @@ from docs.fleets_page import fleets_page, fleets_plot
 from docs.guarantees_page import guarantees_page
 from docs.hardware_page import hardware_page
 from docs.rights_table import security_page
+from docs.subset_tables import pulumi_page
 from tests.model.wrong_stacks import WRONG
 
 ROOT = Path(__file__).parents[1]
@@ -91,6 +92,7 @@ PAGES = {
     "docs/guarantees.md": guarantees_page,
     "docs/hardware.md": hardware_page,
     "docs/pictures/fleets.svg": fleets_plot,
+    "docs/pulumi.md": pulumi_page,
     "docs/security.md": security_page,
     "docs/stack-file.md": stack_file_page,
     "docs/wrong-stack-files.md": wrong_stack_files_page,

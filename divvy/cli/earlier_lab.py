@@ -5,7 +5,7 @@ from __future__ import annotations
 from divvy.cli.target import target_of
 from divvy.engine.providers import CLUSTER
 from divvy.engine.state.lock import locked
-from divvy.engine.urn import PROVIDER_PREFIX
+from divvy.engine.subset import PROVIDER_PREFIX
 
 
 def forget_earlier_lab(stack: str, server: str) -> bool:

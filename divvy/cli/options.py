@@ -12,7 +12,6 @@ StackPath = Annotated[
 ]
 OutFile = Annotated[Path | None, typer.Option("--out", help="Write to this file.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-Targets = Annotated[list[str] | None, typer.Option("--target", help="Only this URN (repeatable).")]
 Diff = Annotated[bool, typer.Option("--diff", help="Show the values that change.")]
 ExpectNoChanges = Annotated[
     bool, typer.Option("--expect-no-changes", help="Fail if anything would change.")

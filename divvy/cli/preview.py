@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from divvy.cli.options import Diff, ExpectNoChanges, Stack, Targets
+from divvy.cli.options import Diff, ExpectNoChanges, Stack
 from divvy.engine.program import Program
 from divvy.stack.project import find_project
 
@@ -16,7 +16,6 @@ _Json = Annotated[bool, typer.Option("--json", help="Print the preview digest as
 def preview(
     stack: Stack,
     *,
-    target: Targets = None,
     as_json: _Json = False,
     expect_no_changes: ExpectNoChanges = False,
     diff: Diff = False,
@@ -26,4 +25,4 @@ def preview(
         # The program's process loads the SDK while this one loads the engine.
         from divvy.cli.runs import run_preview  # noqa: PLC0415
 
-        run_preview(program, stack, target, as_json, expect_no_changes, diff)
+        run_preview(program, stack, as_json, expect_no_changes, diff)

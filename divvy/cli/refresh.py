@@ -6,7 +6,7 @@ import typer
 
 from divvy.cli.confirm import confirm
 from divvy.cli.errors import CHANGES
-from divvy.cli.options import Stack, Targets, Yes
+from divvy.cli.options import Stack, Yes
 from divvy.cli.runs import conclude, watching
 from divvy.cli.target import target_of
 from divvy.engine import operations
@@ -17,11 +17,9 @@ _Clear = Annotated[
 ]
 
 
-def refresh(
-    stack: Stack, *, yes: Yes = False, target: Targets = None, clear_pending_creates: _Clear = False
-) -> None:
+def refresh(stack: Stack, *, yes: Yes = False, clear_pending_creates: _Clear = False) -> None:
     """Read the cluster's state into the stack's; exit code 2 if it differed."""
-    chosen = target_of(stack, target)
+    chosen = target_of(stack)
     confirm(yes=yes, question="Read the cluster's state into the stack's?")
     with watching(preview=False) as watcher:
         summary = operations.refresh(chosen, watcher, clear_pending=clear_pending_creates)

@@ -1,4 +1,4 @@
-"""What runs of a stack have in common: how they are shown and how they end."""
+"""The shared parts of runs: checks before, display, and exit codes."""
 
 import contextlib
 import json
@@ -17,20 +17,20 @@ from divvy.engine.program import Program
 from divvy.engine.urn import urn_name
 from divvy.engine.values import masked
 from divvy.engine.watcher import SILENT, Summary, Watcher
+from divvy.stack.config import stack_config
 from divvy.stack.errors import StackError
-from divvy.stack.file import read_path
+from divvy.stack.file import CLUSTER, read_path
 
 
 def run_preview(
     program: Program,
     stack: str,
-    targets: list[str] | None,
     as_json: bool,
     expect_no_changes: bool,
     diff: bool,
 ) -> None:
     """Preview a stack and show what would change; exits with CHANGES where something would."""
-    target = target_of(stack, targets)
+    target = target_of(stack)
     _check_claims(target, preview=True)
     if as_json:
         summary = operations.preview(target, SILENT, program)
@@ -49,13 +49,12 @@ def run_preview(
 def preview_and_confirm(
     program: Program,
     stack: str,
-    targets: list[str] | None,
     yes: bool,
     expect_no_changes: bool,
     diff: bool,
 ) -> bool:
     """Preview an update and ask whether to go on; tell whether there is something to do."""
-    target = target_of(stack, targets)
+    target = target_of(stack)
     _check_claims(target)
     with watching(preview=True) as watcher:
         planned = operations.preview(target, watcher, program)
@@ -70,9 +69,9 @@ def preview_and_confirm(
     return True
 
 
-def run_up(program: Program, stack: str, targets: list[str] | None, yes: bool, diff: bool) -> None:
+def run_up(program: Program, stack: str, yes: bool, diff: bool) -> None:
     """Update a stack, then wait until the nodes advertise what its plan says."""
-    target = target_of(stack, targets)
+    target = target_of(stack)
     _check_claims(target)
     with watching(preview=False) as watcher:
         summary = operations.up(target, watcher, program)
@@ -104,23 +103,37 @@ def _check_claims(target: operations.Target, *, preview: bool = False) -> None:
     """Refuse what a cluster cannot do for claims, while nothing has changed yet."""
     path = target.project.stack_path(target.stack)
     # Most stacks have no claims, and their runs need not load the model.
-    if not path.is_file() or not (_deployed_claims(target) or b"claims" in path.read_bytes()):
+    if not path.is_file() or not (_asks_for_claims(target) or _deployed_claims(target)):
         return
     from divvy.cli.claims_floor import check_floor  # noqa: PLC0415
     from divvy.cli.claims_held import check_held  # noqa: PLC0415
     from divvy.stack.sections import read_cluster  # noqa: PLC0415
 
-    with contextlib.suppress(StackError):  # the program says what is wrong with the file
+    with contextlib.suppress(StackError):  # the program reports what is wrong with the file
         cluster = read_cluster(read_path(path))
         check_floor(cluster)
         if not any(profile.by_claims for profile in cluster.profiles.values()):
             check_held(cluster, preview=preview)
 
 
+def _asks_for_claims(target: operations.Target) -> bool:
+    """Tell whether a rule of a profile in the stack file has `claims`."""
+    with contextlib.suppress(StackError, ValueError, AttributeError):
+        values = stack_config(target.project, target.stack).values
+        cluster = json.loads(values.get(CLUSTER, "{}"))
+        profiles = (cluster.get("profiles") or {}).values()
+        rules = [
+            rule
+            for profile in profiles
+            for rule in (profile if isinstance(profile, list) else [profile])
+        ]
+        return any("claims" in rule for rule in rules if isinstance(rule, dict))
+    return False  # the program reports what is wrong with the file
+
+
 def _deployed_claims(target: operations.Target) -> bool:
-    """Return whether a stack has device classes in its cluster."""
-    checkpoint = target.store().checkpoint_path
-    return checkpoint.is_file() and b":DeviceClass::" in checkpoint.read_bytes()
+    """Tell whether the stack has device classes in its cluster."""
+    return operations.has_kind(target, "DeviceClass")
 
 
 @contextlib.contextmanager

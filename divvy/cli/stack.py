@@ -83,7 +83,9 @@ def import_state(
     stack: Stack,
     file: Path,
     *,
-    force: Annotated[bool, typer.Option("--force", help="Even another stack's.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Accept a deployment exported from another stack.")
+    ] = False,
 ) -> None:
     """Replace the stack's state by an exported deployment."""
     store = target_of(stack).store()
@@ -94,7 +96,7 @@ def import_state(
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StateProblem(f"{file} is not an exported deployment: {error}") from None
     own = f"urn:pulumi:{store.stack}::{store.project}::"
-    foreign = [found.urn for found in state.resources if not found.urn.startswith(own)]
+    foreign = [resource.urn for resource in state.resources if not resource.urn.startswith(own)]
     if foreign and not force:
         raise StateProblem(
             f"{file} is the deployment of another stack: it has {foreign[0]}; two stacks with the "

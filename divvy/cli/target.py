@@ -6,6 +6,6 @@ from divvy.engine.operations import Target
 from divvy.stack.project import find_project
 
 
-def target_of(stack: str, targets: list[str] | None = None) -> Target:
+def target_of(stack: str) -> Target:
     """Return a stack of the project around the current directory."""
-    return Target(find_project(Path.cwd()), stack, frozenset(targets or ()))
+    return Target(find_project(Path.cwd()), stack)

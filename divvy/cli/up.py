@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from divvy.cli.options import Diff, ExpectNoChanges, Stack, Targets, Yes
+from divvy.cli.options import Diff, ExpectNoChanges, Stack, Yes
 from divvy.engine.program import Program
 from divvy.stack.project import find_project
 
@@ -17,7 +17,6 @@ def up(
     stack: Stack,
     *,
     yes: Yes = False,
-    target: Targets = None,
     skip_preview: _Skip = False,
     expect_no_changes: ExpectNoChanges = False,
     diff: Diff = False,
@@ -29,9 +28,9 @@ def up(
             # The program's process loads the SDK while this one loads the engine.
             from divvy.cli.runs import preview_and_confirm  # noqa: PLC0415
 
-            if not preview_and_confirm(program, stack, target, yes, expect_no_changes, diff):
+            if not preview_and_confirm(program, stack, yes, expect_no_changes, diff):
                 return
     with contextlib.closing(Program(project)) as program:
         from divvy.cli.runs import run_up  # noqa: PLC0415
 
-        run_up(program, stack, target, yes, diff)
+        run_up(program, stack, yes, diff)

@@ -1,27 +1,32 @@
-"""One run over a stack: registrations in, steps decided, what the program dropped deleted."""
+"""One run over a stack: each registration is planned and performed, what the program dropped goes.
+
+A registration walks through here in one direction: ``register`` looks up what is recorded,
+``_plan`` compares it with the goal and the live object, ``plan_step`` decides, ``_perform`` asks
+the provider, writing down before and after.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from divvy.engine.errors import EngineError, NotSupported, StepFailed
-from divvy.engine.executor import Executor
+from divvy.engine.errors import EngineError, NotAdmitted, StepFailed
 from divvy.engine.goal import Goal
+from divvy.engine.order import dependents_first
 from divvy.engine.outcome import Outcome
-from divvy.engine.plan_step import Step, plan_move, plan_step
+from divvy.engine.plan_step import Step, plan_step
 from divvy.engine.property_path import restored
-from divvy.engine.provider import Diff, Provider
+from divvy.engine.provider import Diff, Provider, ProviderResult
 from divvy.engine.providers import Providers
 from divvy.engine.recorded import marked, plain, recorded
+from divvy.engine.redaction import redacted
 from divvy.engine.refresh import recover, refresh
 from divvy.engine.run_state import RunState
 from divvy.engine.state.resource import ResourceState
-from divvy.engine.step_runner import StepRunner
+from divvy.engine.subset import PROVIDER_PREFIX, Declaration, refusals
 from divvy.engine.urn import (
-    PROVIDER_PREFIX,
     STACK_TYPE,
     inherited_alias,
     is_default_provider,
@@ -29,14 +34,16 @@ from divvy.engine.urn import (
     urn_name,
     urn_type,
 )
-from divvy.engine.values import UNKNOWN, has_unknown, unwrapped
+from divvy.engine.values import secret_texts, unwrapped, with_same_marks
 from divvy.engine.watcher import StepReport, Summary, Watcher
+
+_DEFAULT_TIMEOUT = 600.0
 
 
 class Deployment:
     """Holds the state while the program runs; methods are called from several threads.
 
-    ``targets`` restricts changes to these URNs; all others stay as they are.
+    ``preview`` predicts steps without performing them; ``parallel`` steps run at once.
     """
 
     def __init__(
@@ -44,18 +51,20 @@ class Deployment:
         state: RunState,
         providers: Providers,
         watcher: Watcher,
-        executor: Executor,
         *,
+        preview: bool = False,
         parallel: int = 16,
-        targets: frozenset[str] = frozenset(),
     ) -> None:
         self._state = state
         self._providers = providers
-        self._targets = targets
         self._outcome = Outcome(watcher)
-        self._steps = StepRunner(state, providers, self._outcome, executor, parallel)
+        self._preview = preview
+        self._parallel = parallel
+        self._slots = threading.BoundedSemaphore(parallel)
         self._lock = threading.Lock()
         self._default_providers = threading.Lock()
+        self._checked = threading.Event()
+        self._admitted = False
         self._aliases: dict[str, tuple[str, ...]] = {}
         self._owners: dict[tuple[str, str], str] = {}
         for resource in self._state.before():
@@ -67,31 +76,56 @@ class Deployment:
         """Return what the run has done so far."""
         return self._outcome.summary
 
-    def recover(self) -> None:
-        """Look for what cut-off creations have made: what there is becomes part of the state."""
-        recover(self._state, self._providers, self._outcome)
+    def admit(
+        self, declarations: Iterable[Declaration] | None, begin: Callable[[], object]
+    ) -> None:
+        """Let registrations in, unless the program declares what the engine does not do.
+
+        ``begin`` prepares the state's files to be written; then what interrupted creations have
+        made becomes part of the state. None for ``declarations``: the program has ended before it
+        had declared all of its resources. Only the first call counts.
+        """
+        with self._lock:
+            if self._checked.is_set():
+                return
+            for name, text in refusals(declarations or ()).items():
+                self._outcome.failed(name, text)
+            try:
+                if declarations is not None and not self.summary.failures:
+                    begin()
+                    recover(self._state, self._providers, self._outcome)
+                    self._admitted = True
+            except EngineError as problem:
+                self._outcome.failed("state", str(problem))
+            finally:
+                self._checked.set()
 
     def refresh(self, resource: ResourceState) -> None:
         """Record one resource as it is live."""
         refresh(resource, self._state, self._providers, self._outcome)
 
     def register(self, goal: Goal) -> ResourceState:
-        """Bring one resource to its goal and return how it is now."""
-        self._state.claim(goal.urn)
-        goal = replace(goal, aliases=self._all_aliases(goal))
-        old = self._state.old(goal)
+        """Bring one resource to its goal and return how it is now; raises EngineError."""
+        self._await_admission()
         try:
+            self._state.claim(goal.urn)
+            goal = replace(goal, aliases=self._all_aliases(goal))
+            old = self._state.old(goal)
             if goal.type.startswith(PROVIDER_PREFIX):
                 return self._register_provider(goal, old)
             if not goal.custom:
                 return self._register_component(goal, old)
-            return self._register_custom(goal, old)
+            goal = replace(goal, provider=goal.provider or self._default_provider(goal))
+            provider = self._providers.of(goal.provider)
+            old, step, inputs = self._plan(goal, old, provider)
+            return self._perform(goal, old, step, inputs, provider)
         except EngineError as failure:
             self._outcome.failed(goal.urn, str(failure))
             raise
 
     def register_outputs(self, urn: str, outputs: Mapping[str, Any]) -> None:
         """Record the outputs of a component or of the stack."""
+        self._await_admission()
         known = self._state.registered(urn)
         if known is None:
             raise StepFailed(f"outputs for {urn}, which was never registered")
@@ -99,61 +133,35 @@ class Deployment:
             self.summary.outputs = outputs
         self._state.is_now(replace(known, outputs=dict(outputs)), known)
 
-    def read(self, wanted: ResourceState) -> ResourceState:
-        """Read a resource that is not the stack's (``.get()``)."""
-        self._state.claim(wanted.urn)
-        provider = self._providers.of(wanted.provider)
-        inputs = unwrapped(dict(wanted.inputs))
-        if has_unknown(inputs) or wanted.id == UNKNOWN:
-            return replace(wanted, outputs=inputs)
-        outputs = provider.lookup(plain(wanted))
-        if outputs is None:
-            raise StepFailed(f"{wanted.id} does not exist")
-        resource = replace(wanted, outputs=outputs)
-        resource = marked(resource, provider.secret_paths(outputs), wanted.inputs)
-        old = next((one for one in self._state.before() if one.urn == wanted.urn), None)
-        if old is not None and not old.external and not old.delete:
-            if old.protect:
-                raise StepFailed(
-                    f"{urn_name(old.urn)} is protected, and would be deleted, since the program "
-                    "now only reads a resource of that name: remove `protect` first"
-                )
-            self._state.replaced(resource, old)  # the stack's own object of that name goes
-        else:
-            self._state.read(resource)
-        self._outcome.done(StepReport("read", wanted.urn, None, resource))
-        return resource
-
     def delete_dropped(self) -> None:
         """Delete what the program, which has run to its end, no longer has."""
         if not self.summary.failures:
-            self.delete_all(self._state.dropped(self._targets))
-
-    def finish(self) -> None:
-        """Write the checkpoint."""
-        self.summary.recorded = self._state.changed
-        self._state.write()
+            self.delete_all(self._state.dropped())
 
     def delete_all(self, outgoing: list[ResourceState]) -> None:
         """Delete resources, dependents first, independent ones at the same time."""
-        self._steps.delete_all(outgoing)
+        for resource in outgoing:
+            if resource.protect and not resource.delete:
+                text = f"{resource.urn} is protected: remove `protect` first"
+                self._outcome.failed(resource.urn, text)
+        if not self.summary.failures:
+            dependents_first(outgoing, self._delete, self._parallel)
 
-    def default_provider(self, goal: Goal) -> str:
-        """Return the reference of the default provider for a resource, registering it once."""
-        with self._default_providers:
-            urn, wanted = self._providers.default_for(goal)
-            if urn in self.summary.failures:
-                raise StepFailed(self.summary.failures[urn])
-            known = self._state.registered(urn) or self.register(wanted)
-            return provider_reference(urn, known.id)
-
-    def is_registered(self, urn: str) -> bool:
-        """Tell whether the program has registered a resource."""
-        return self._state.registered(urn) is not None
+    def finish(self) -> None:
+        """Write the checkpoint; a program that was refused leaves it as it was."""
+        if not self._admitted:
+            return
+        self.summary.recorded = self._state.changed
+        self._state.write()
 
     def failed(self, urn: str, text: str) -> None:
-        """Note a failure that no step told of; ``urn`` may also be a word ("program")."""
+        """Note a failure outside a step; ``urn`` may also be a word ("program")."""
         self._outcome.failed(urn, text)
+
+    def _await_admission(self) -> None:
+        self._checked.wait()
+        if not self._admitted:
+            raise NotAdmitted("nothing was changed: the program was refused, or ended early")
 
     def _all_aliases(self, goal: Goal) -> tuple[str, ...]:
         """Return the aliases of a resource, those that follow from its parent's included."""
@@ -168,6 +176,15 @@ class Deployment:
         self._aliases[goal.urn] = aliases
         return aliases
 
+    def _default_provider(self, goal: Goal) -> str:
+        """Return the reference of the default provider for a resource, registering it once."""
+        with self._default_providers:
+            urn, wanted = self._providers.default_for(goal)
+            if urn in self.summary.failures:
+                raise StepFailed(self.summary.failures[urn])
+            known = self._state.registered(urn) or self.register(wanted)
+            return provider_reference(urn, known.id)
+
     def _register_component(self, goal: Goal, old: ResourceState | None) -> ResourceState:
         step = StepReport("create" if old is None else "same", goal.urn, old)
         self._outcome.began(step)
@@ -179,86 +196,66 @@ class Deployment:
 
     def _register_provider(self, goal: Goal, old: ResourceState | None) -> ResourceState:
         operation, new = self._providers.registered(goal, old)
-        changed = ("kubeconfig",) if operation == "replace" else ()
-        step = StepReport(operation, goal.urn, old, new, changed, changed)
-        self._outcome.began(step)
-        if operation == "replace":
-            assert old is not None
-            self._state.replaced(new, old)
-        else:
-            self._state.is_now(new, old)
         # The engine's own providers follow the SDK and the stack's configuration.
-        quiet = operation == "update" and is_default_provider(goal.urn)
-        self._outcome.done(replace(step, operation="same") if quiet else step)
+        if operation == "update" and is_default_provider(goal.urn):
+            operation = "same"
+        step = StepReport(operation, goal.urn, old, new)
+        self._outcome.began(step)
+        self._state.is_now(new, old)
+        self._outcome.done(step)
         return new
 
-    def _register_custom(self, goal: Goal, old: ResourceState | None) -> ResourceState:
-        reference = goal.provider or self.default_provider(goal)
-        goal = replace(goal, provider=reference)
-        provider = self._providers.of(reference)
-        displaced = self._steps.displaced(goal.urn)
-        if displaced is not None:
-            inputs = provider.check(goal.urn, None, unwrapped(dict(goal.inputs)))
-            return self._run(goal, *displaced, inputs, provider)
-        if self._targets and goal.urn not in self._targets:
-            if old is None:
-                raise NotSupported(f"{goal.name} is new and not a --target: name it too")
-            self._state.is_now(old, old)
-            return old
+    def _plan(
+        self, goal: Goal, old: ResourceState | None, provider: Provider
+    ) -> tuple[ResourceState | None, Step, dict[str, Any]]:
+        """Return the resource to start from, the step to the goal, and the inputs to use."""
         if old is not None and old.external:
-            old = None  # what was only read is nobody's to change
-        if old is not None and not self._providers.same_cluster(old.provider, reference):
-            inputs = provider.check(goal.urn, None, unwrapped(dict(goal.inputs)))
-            return self._run(goal, old, plan_move(goal, old), inputs, provider)
-        return self._in_place(goal, old, provider)
-
-    def _in_place(self, goal: Goal, old: ResourceState | None, provider: Provider) -> ResourceState:
+            old = None  # the program only read it, with the official engine
+        if old is not None and not self._providers.same_cluster(old.provider, goal.provider):
+            raise StepFailed(
+                f"{goal.name} is recorded in another cluster than its provider's: destroy the "
+                "stack there first, or run `pulumi up`, which moves it"
+            )
         known = None if old is None else plain(old)
-        wanted = unwrapped(dict(goal.inputs))
-        if known is not None:
-            wanted = restored(wanted, goal.ignore_changes, dict(known.inputs))
+        wanted = _wanted(goal, known)
         inputs = provider.check(goal.urn, None if known is None else known.inputs, wanted)
-        before = None if old is None else self._replaced_before(goal, old, inputs, provider)
-        if before is not None and old is not None:
-            return self._in_place(goal, self._state.restored(before, old), provider)
+        if old is not None and known is not None:
+            before = self._replaced_before(goal, known, inputs, provider)
+            if before is not None:
+                old = self._state.restored(before, old)
+                known = plain(old)
+                wanted = _wanted(goal, known)
+                inputs = provider.check(goal.urn, known.inputs, wanted)
         diff = Diff()
         drifted: tuple[str, ...] = ()
         if known is not None:
             live = provider.drifted(known, inputs, goal.ignore_changes)
             if live is None:
-                self._outcome.warn(goal.urn, f"{known.id} was deleted outside; it is made again")
-                old = known = None
+                text = f"{known.id} was deleted outside Divvy and will be recreated"
+                self._outcome.warn(goal.urn, text)
+                old = None
             else:
                 diff, drifted = provider.diff(known, inputs), live
         step = plan_step(goal, old, diff, drifted)
         if step.operation == "replace" and not step.before:
-            # A new automatic name, so that both can be there at once.
+            # A new automatic name, so that both can exist at once.
             inputs = provider.check(goal.urn, None, wanted)
-        return self._run(goal, old, step, inputs, provider)
+        self._refuse_second(goal, inputs, provider)
+        return old, step, inputs
 
     def _replaced_before(
-        self, goal: Goal, old: ResourceState, inputs: Mapping[str, Any], provider: Provider
+        self, goal: Goal, known: ResourceState, inputs: Mapping[str, Any], provider: Provider
     ) -> ResourceState | None:
         """Return what an interrupted or failed run has replaced and the program wants again."""
-        name = provider.object_name(inputs)
-        if not name or name == provider.object_name(plain(old).inputs):
+        leftovers = self._state.leftovers(goal.urn)
+        name = provider.object_name(inputs) if leftovers else ""
+        if not name or name == provider.object_name(known.inputs):
             return None
-        for leftover in self._state.leftovers(goal.urn):
+        for leftover in leftovers:
             same = self._providers.same_cluster(leftover.provider, goal.provider)
             if same and name == provider.object_name(plain(leftover).inputs):
                 return leftover
         return None
-
-    def _run(
-        self,
-        goal: Goal,
-        old: ResourceState | None,
-        step: Step,
-        inputs: dict[str, Any],
-        provider: Provider,
-    ) -> ResourceState:
-        self._refuse_second(goal, inputs, provider)
-        return self._steps.run(goal, old, step, inputs, provider)
 
     def _refuse_second(self, goal: Goal, inputs: Mapping[str, Any], provider: Provider) -> None:
         """Refuse a second resource of the program that means the same object."""
@@ -273,3 +270,126 @@ class Deployment:
                 f"{name} is already {urn_name(owner)} of this program: one object cannot be two "
                 "resources"
             )
+
+    def _perform(
+        self,
+        goal: Goal,
+        old: ResourceState | None,
+        step: Step,
+        inputs: dict[str, Any],
+        provider: Provider,
+    ) -> ResourceState:
+        """Perform a step and return the resource as it is recorded then."""
+        report = StepReport(step.operation, goal.urn, old, None, step.changed, step.replace)
+        self._outcome.began(report)
+        paths = provider.secret_paths(inputs)
+        if step.operation == "same":
+            assert old is not None
+            new = recorded(goal, old, old.id, inputs, plain(old).outputs)
+            new = marked(new, paths, goal.inputs)
+            new = replace(
+                new,
+                inputs=with_same_marks(new.inputs, old.inputs),
+                outputs=with_same_marks(new.outputs, old.outputs),
+            )
+            self._state.is_now(new, old)
+            self._outcome.done(replace(report, new=new))
+            return new
+        try:
+            if step.before:
+                assert old is not None
+                # With the program's options: it may have dropped retain_on_delete meanwhile.
+                self._remove(replace(old, retain_on_delete=False))
+                self._state.gone(old)
+            result, errors = self._make(goal, old, step, inputs, provider)
+        except EngineError as failure:
+            self._outcome.failed(goal.urn, str(failure), report)
+            raise
+        kept = old if step.operation == "update" else None
+        new = marked(recorded(goal, kept, result.id, inputs, result.outputs), paths, goal.inputs)
+        new = replace(new, init_errors=errors)
+        if step.operation == "replace" and not step.before:
+            assert old is not None
+            self._state.replaced(new, old)
+        else:
+            self._state.is_now(new)
+        if errors:
+            self._outcome.failed(goal.urn, errors[0], report)
+            raise StepFailed(errors[0])
+        self._outcome.done(replace(report, new=new))
+        return new
+
+    def _make(
+        self,
+        goal: Goal,
+        old: ResourceState | None,
+        step: Step,
+        inputs: dict[str, Any],
+        provider: Provider,
+    ) -> tuple[ProviderResult, tuple[str, ...]]:
+        """Create or change a resource; return it, and why it is not ready."""
+        identity, begun = provider.begin(inputs)
+        updated = plain(old) if old is not None and step.operation == "update" else None
+        if updated is None:
+            made = recorded(goal, None, identity, inputs, begun)
+            made = marked(made, provider.secret_paths(inputs), goal.inputs)
+            self._state.began("create", goal.urn, made)
+        allowed = goal.timeouts.get("create" if updated is None else "update", _DEFAULT_TIMEOUT)
+        ignored = goal.ignore_changes
+        try:
+            with self._slots:
+                if updated is not None and self._preview:
+                    result = provider.preview_update(updated, inputs, ignored=ignored)
+                elif updated is not None:
+                    result = provider.update(updated, inputs, timeout=allowed, ignored=ignored)
+                elif self._preview:
+                    replacing = step.operation == "replace"
+                    result = provider.preview_create(goal.urn, inputs, replacing=replacing)
+                else:
+                    result = provider.create(goal.urn, inputs, begun, timeout=allowed)
+        except StepFailed as failure:
+            # The API server's message, or a container's log, may repeat a secret.
+            text = redacted(str(failure), secret_texts(goal.inputs))
+            if failure.partial is not None:
+                return ProviderResult(identity, dict(failure.partial)), (text,)
+            if updated is None and not failure.unsure:
+                self._state.abandoned(goal.urn)
+            raise StepFailed(text, unsure=failure.unsure) from None
+        return result, ()
+
+    def _delete(self, resource: ResourceState) -> bool:
+        operation = "delete-replaced" if resource.delete else "delete"
+        step = StepReport(operation, resource.urn, resource)
+        self._outcome.began(step)
+        try:
+            self._remove(resource)
+        except EngineError as failure:
+            self._outcome.failed(resource.urn, str(failure), step)
+            return False
+        self._state.gone(resource)
+        self._outcome.done(step)
+        return True
+
+    def _remove(self, resource: ResourceState) -> None:
+        """Delete what a record stands for, if it is the stack's and no other record's too."""
+        if not resource.custom or resource.external or resource.retain_on_delete:
+            return
+        if resource.type.startswith(PROVIDER_PREFIX):
+            return
+        provider = self._providers.of(resource.provider)
+        known = plain(resource)
+        key = provider.object_key(known)
+        registered = (plain(other) for other in self._state.all_registered() if other.custom)
+        if key and any(provider.object_key(other) == key for other in registered):
+            return
+        if not self._preview:
+            allowed = resource.custom_timeouts.get("delete", _DEFAULT_TIMEOUT)
+            provider.delete(known, timeout=allowed)
+
+
+def _wanted(goal: Goal, known: ResourceState | None) -> dict[str, Any]:
+    """Return the program's inputs, with what is to be ignored as it is recorded."""
+    wanted = unwrapped(dict(goal.inputs))
+    if known is not None:
+        wanted = restored(wanted, goal.ignore_changes, dict(known.inputs))
+    return dict(wanted)

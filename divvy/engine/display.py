@@ -12,7 +12,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from divvy.engine.urn import urn_name, urn_type
-from divvy.engine.watcher import StepReport, Summary
+from divvy.engine.watcher import StepReport, Summary, Watcher
 
 _SIGN = {
     "create": ("+", "green"),
@@ -21,7 +21,6 @@ _SIGN = {
     "delete": ("-", "red"),
     "delete-replaced": ("-", "dim"),
     "same": (" ", "dim"),
-    "read": (">", "cyan"),
     "refresh": ("~", "cyan"),
     "failed": ("!", "red"),
 }
@@ -30,23 +29,21 @@ _DONE = {
     "update": "updated",
     "replace": "replaced",
     "delete": "deleted",
-    "delete-replaced": "the replaced one deleted",
+    "delete-replaced": "old resource deleted",
     "same": "unchanged",
-    "read": "read",
 }
 _PLANNED = {
     "create": "create",
     "update": "update",
     "replace": "replace",
     "delete": "delete",
-    "delete-replaced": "delete the replaced one",
+    "delete-replaced": "delete the old resource",
     "same": "unchanged",
-    "read": "read",
 }
 
 
 class RunConsole(Console):
-    """A console whose reader may leave (`divvy up | head`): the run goes on, unseen.
+    """A console whose reader may leave (`divvy up | head`): the run goes on without output.
 
     Rich would end the thread that prints, which is one that brings a resource to its goal.
     """
@@ -59,30 +56,30 @@ class RunConsole(Console):
         os.close(nowhere)
 
 
-class PlainDisplay:
+class PlainDisplay(Watcher):
     """One line per event: for logs, pipes and non-interactive terminals."""
 
     def __init__(self, console: Console, *, preview: bool) -> None:
         self._console = console
         self._words = _PLANNED if preview else _DONE
         self._began: dict[str, float] = {}
-        self._told: dict[str, str] = {}
+        self._waiting: dict[str, str] = {}
         self._lock = threading.Lock()
 
     def began(self, step: StepReport) -> None:
         """Remember when it began."""
         self._began[step.urn] = time.monotonic()
 
-    def told(self, urn: str, text: str) -> None:
-        """Say what is being waited for, when it is something new."""
+    def waiting(self, urn: str, text: str) -> None:
+        """Print what a step waits for, when it changes."""
         with self._lock:
-            if self._told.get(urn) == text:
+            if self._waiting.get(urn) == text:
                 return
-            self._told[urn] = text
+            self._waiting[urn] = text
         self._line("…", "dim", urn, text)
 
     def ended(self, step: StepReport, failure: str | None) -> None:
-        """Say what became of it."""
+        """Print how it ended."""
         if failure is not None:
             self._line("!", "red", step.urn, f"failed: {failure}")
             return
@@ -91,8 +88,8 @@ class PlainDisplay:
         sign, colour = _SIGN.get(step.operation, ("?", ""))
         self._line(sign, colour, step.urn, described(step, self._words, self._took(step.urn)))
 
-    def said(self, severity: str, text: str, urn: str) -> None:
-        """Pass on what was said; debug messages stay out."""
+    def message(self, severity: str, text: str, urn: str) -> None:
+        """Print a message, unless it is for debugging."""
         if severity != "debug" and text:
             colour = {"error": "red", "warning": "yellow"}.get(severity, "")
             prefix = f"{severity}: " if severity in ("error", "warning") else ""
@@ -111,7 +108,7 @@ class PlainDisplay:
         self._console.print(line, highlight=False, soft_wrap=True)
 
 
-class TreeDisplay:
+class TreeDisplay(Watcher):
     """A live tree of resources by parent."""
 
     def __init__(self, console: Console, *, preview: bool) -> None:
@@ -139,7 +136,7 @@ class TreeDisplay:
             self._began[step.urn] = time.monotonic()
             self._steps[step.urn] = (step, "running", "")
 
-    def told(self, urn: str, text: str) -> None:
+    def waiting(self, urn: str, text: str) -> None:
         """Show what a step waits for."""
         with self._lock:
             if urn in self._steps:
@@ -151,10 +148,10 @@ class TreeDisplay:
         text = failure or described(step, self._words, took)
         with self._lock:
             if step.operation == "delete-replaced" and failure is None and step.urn in self._steps:
-                return  # the row of its successor says it
+                return  # its successor's row shows the replacement
             self._steps[step.urn] = (step, "failed" if failure else "done", text)
 
-    def said(self, severity: str, text: str, urn: str) -> None:
+    def message(self, severity: str, text: str, urn: str) -> None:
         """Print above the tree."""
         if severity != "debug" and text:
             colour = {"error": "red", "warning": "yellow"}.get(severity, "")
@@ -214,10 +211,10 @@ def summary_lines(summary: Summary, *, preview: bool) -> list[str]:
     words = _PLANNED if preview else _DONE
     parts = [
         f"{counts[operation]} {'to ' if preview and operation != 'same' else ''}{words[operation]}"
-        for operation in ("create", "update", "replace", "delete", "read", "same")
+        for operation in ("create", "update", "replace", "delete", "same")
         if counts.get(operation)
     ]
-    # A replacement says it all, but for one that an earlier run began.
+    # Deletions that belong to this run's replacements are not counted again.
     replaced = {step.urn for step in summary.steps if step.operation == "replace"}
     earlier = sum(
         step.operation == "delete-replaced" and step.urn not in replaced for step in summary.steps

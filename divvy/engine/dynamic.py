@@ -39,6 +39,7 @@ class DynamicProvider:
         self._channel: Any = None
         self._lock = threading.Lock()
         self._closed = False
+        self._pipe = -1  # its end ends the process
 
     def warm(self) -> None:
         """Start the process while the program is still being read."""
@@ -56,6 +57,7 @@ class DynamicProvider:
                 self._process.kill()
                 self._process.communicate()
                 self._process = None
+                os.close(self._pipe)
 
     def check(
         self, urn: str, old: Mapping[str, Any] | None, new: Mapping[str, Any]
@@ -71,7 +73,7 @@ class DynamicProvider:
         return from_struct(answer.inputs)
 
     def diff(self, resource: ResourceState, inputs: Mapping[str, Any]) -> Diff:
-        """Let the provider compare; one that does not say is compared by value."""
+        """Let the provider compare; if it does not say, compare by value."""
         request = api.DiffRequest(
             id=resource.id,
             urn=resource.urn,
@@ -93,17 +95,17 @@ class DynamicProvider:
     def drifted(
         self, resource: ResourceState, inputs: Mapping[str, Any], ignored: tuple[str, ...]
     ) -> tuple[str, ...] | None:
-        """Ask the provider whether the resource is still there; it tells no more."""
+        """Ask the provider whether the resource still exists; it reports no more."""
         try:
             return () if self.read(resource) is not None else None
         except StepFailed:
-            # What it was made with may not work any more, and that be the reason for the change.
+            # Its recorded inputs may no longer work, and that may be the reason for the change.
             if self.diff(resource, inputs).changed:
                 return ()
             raise
 
     def begin(self, inputs: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Return nothing: only the provider knows."""
+        """Return nothing: only the provider knows its ids."""
         return "", {}
 
     def create(
@@ -117,7 +119,7 @@ class DynamicProvider:
     def preview_create(
         self, urn: str, inputs: Mapping[str, Any], *, replacing: bool
     ) -> ProviderResult:
-        """Foretell the inputs; what the provider adds is unknown."""
+        """Predict the inputs; what the provider adds is unknown."""
         return ProviderResult("", dict(inputs))
 
     def update(
@@ -142,7 +144,7 @@ class DynamicProvider:
     def preview_update(
         self, resource: ResourceState, inputs: Mapping[str, Any], *, ignored: tuple[str, ...]
     ) -> ProviderResult:
-        """Foretell the inputs; outputs that are not inputs are unknown."""
+        """Predict the inputs; outputs that are not inputs are unknown."""
         unknown = {key: UNKNOWN for key in resource.outputs if key not in inputs}
         return ProviderResult(resource.id, {**unknown, **inputs})
 
@@ -170,19 +172,11 @@ class DynamicProvider:
         inputs = from_struct(answer.inputs) if answer.HasField("inputs") else dict(resource.inputs)
         return inputs, from_struct(answer.properties)
 
-    def lookup(self, resource: ResourceState) -> dict[str, Any] | None:
-        """Let the provider read what it knows by its id alone."""
-        request = api.ReadRequest(
-            id=resource.id, urn=resource.urn, inputs=to_struct(resource.inputs)
-        )
-        answer = self._call("Read", request, resource.urn)
-        return from_struct(answer.properties) if answer.id else None
-
     def find(self, begun: ResourceState) -> ResourceState | None:
         """Raise StepFailed: without an id a dynamic provider cannot be asked."""
         raise StepFailed(
-            "whether its dynamic provider has made it cannot be determined. It is made again when "
-            "the program registers it; `divvy refresh --clear-pending-creates` forgets it"
+            "whether its dynamic provider has created it cannot be determined. It is created again "
+            "when the program registers it; `divvy refresh --clear-pending-creates` forgets it"
         )
 
     def object_name(self, inputs: Mapping[str, Any]) -> str:
@@ -202,7 +196,7 @@ class DynamicProvider:
         return {}
 
     def cancel(self) -> None:
-        """Do nothing: what a dynamic provider has begun it ends."""
+        """Do nothing: a dynamic provider always ends what it has begun."""
 
     def _call(self, name: str, request: Any, urn: str) -> Any:
         try:
@@ -226,13 +220,16 @@ class DynamicProvider:
                         part for part in (str(self._folder), os.environ.get("PYTHONPATH")) if part
                     ),
                 }
+                reading, self._pipe = os.pipe()
                 self._process = subprocess.Popen(
-                    [self._python, "-u", str(_CHILD)],
+                    [self._python, "-u", str(_CHILD), str(reading)],
                     stdout=subprocess.PIPE,
-                    stdin=subprocess.PIPE,
+                    stdin=subprocess.DEVNULL,
                     cwd=self._folder,
                     env=environment,
+                    pass_fds=[reading],
                 )
+                os.close(reading)
                 assert self._process.stdout is not None
                 port = self._process.stdout.readline().strip()
                 if not port.isdigit():

@@ -3,6 +3,7 @@
 EngineError
 ├── StateProblem       the stack's state cannot be used (corrupt, newer, locked, wrong passphrase)
 ├── NotSupported       the program or the user asks for something the engine does not do, by name
+├── NotAdmitted        the program was refused as a whole, for reasons that are reported already
 └── StepFailed         a provider could not do a step
     └── Conflict       another field manager owns what the step wants to change
 """
@@ -24,11 +25,15 @@ class NotSupported(EngineError):
     """A request the engine refuses, by name."""
 
 
+class NotAdmitted(EngineError):
+    """A registration of a program that was refused before anything was changed."""
+
+
 class StepFailed(EngineError):
     """A provider could not do a step.
 
     ``partial`` holds the outputs of a resource that exists but did not become
-    ready, None where nothing was made. With ``unsure`` nobody knows whether it was.
+    ready, None where nothing was made. ``unsure``: it may have been made all the same.
     """
 
     def __init__(
@@ -40,4 +45,8 @@ class StepFailed(EngineError):
 
 
 class Conflict(StepFailed):
-    """Another field manager owns what the step wants to change."""
+    """Another field manager owns what the step wants to change: field → manager."""
+
+    def __init__(self, text: str, owners: dict[str, str]) -> None:
+        super().__init__(text)
+        self.owners = owners

@@ -1,4 +1,4 @@
-"""What the program wants of one resource: a RegisterResource request as a value."""
+"""The desired state of one resource: a RegisterResource request as a value."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from divvy.engine.errors import NotSupported
 from divvy.engine.property_path import parse
+from divvy.engine.subset import LEADS_ON, Declaration
 from divvy.engine.urn import make_urn
 from divvy.engine.values import from_struct, has_asset
 
@@ -28,9 +29,7 @@ class Goal:
     property_dependencies: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     protect: bool = False
     ignore_changes: tuple[str, ...] = ()
-    replace_on_changes: tuple[str, ...] = ()
     delete_before_replace: bool | None = None
-    retain_on_delete: bool = False
     additional_secret_outputs: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     timeouts: Mapping[str, float] = field(default_factory=dict)
@@ -38,16 +37,17 @@ class Goal:
 
 
 def goal_from(request: Any, stack: str, project: str) -> Goal:
-    """Read a request; raises NotSupported for what the engine does not do, by name."""
-    _refuse(request)
-    for path in (*request.ignoreChanges, *request.replaceOnChanges):
+    """Read a request; raises NotSupported for everything outside the subset, by name."""
+    inputs = from_struct(request.object)
+    for text in _declared(request, inputs).refusals():
+        raise NotSupported(text)
+    for path in request.ignoreChanges:
         try:
             parse(path)
         except ValueError as error:
-            raise NotSupported(f"{request.name}: {error}") from None
-    inputs = from_struct(request.object)
+            raise NotSupported(str(error)) from None
     if has_asset(inputs):
-        raise NotSupported(f"{request.name}: assets and archives as inputs are not supported")
+        raise NotSupported(f"an asset or archive as input {LEADS_ON}")
     urn = make_urn(stack, project, request.parent, request.type, request.name)
     before_replace = request.deleteBeforeReplace if request.deleteBeforeReplaceDefined else None
     return Goal(
@@ -65,9 +65,7 @@ def goal_from(request: Any, stack: str, project: str) -> Goal:
         },
         protect=request.protect,
         ignore_changes=tuple(request.ignoreChanges),
-        replace_on_changes=tuple(request.replaceOnChanges),
         delete_before_replace=before_replace,
-        retain_on_delete=request.retainOnDelete,
         additional_secret_outputs=tuple(request.additionalSecretOutputs),
         aliases=tuple(_aliases(request, stack, project)),
         timeouts={
@@ -79,21 +77,32 @@ def goal_from(request: Any, stack: str, project: str) -> Goal:
     )
 
 
-def _refuse(request: Any) -> None:
-    wrong = {
+def _declared(request: Any, inputs: Mapping[str, Any]) -> Declaration:
+    options = {
         "import_": bool(request.importId),
-        "remote components": request.remote,
+        "remote": request.remote,
         "transforms": bool(request.transforms),
-        "replaceWith": bool(request.replace_with),
-        "deletedWith": bool(request.deletedWith),
-        "stateMigrations": bool(request.state_migrations),
-        "resource hooks": any(bool(value) for _, value in request.hooks.ListFields()),
-        "replacementTrigger": request.replacement_trigger.WhichOneof("kind")
+        "replace_with": bool(request.replace_with),
+        "replace_on_changes": bool(request.replaceOnChanges),
+        "retain_on_delete": request.retainOnDelete,
+        "deleted_with": bool(request.deletedWith),
+        "state_migrations": bool(request.state_migrations),
+        "hooks": any(bool(value) for _, value in request.hooks.ListFields()),
+        "replacement_trigger": request.replacement_trigger.WhichOneof("kind")
         not in (None, "null_value"),
     }
-    for name, asked in wrong.items():
-        if asked:
-            raise NotSupported(f"{request.name}: the option {name} is not supported")
+    metadata = inputs.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    annotations = metadata.get("annotations")
+    return Declaration(
+        request.type,
+        request.name,
+        options=frozenset(name for name, given in options.items() if given),
+        inputs=frozenset(inputs),
+        metadata=frozenset(metadata),
+        annotations=frozenset(annotations if isinstance(annotations, dict) else ()),
+        component=not request.custom,
+    )
 
 
 def _aliases(request: Any, stack: str, project: str) -> list[str]:

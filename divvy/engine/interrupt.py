@@ -1,4 +1,7 @@
-"""Ctrl-C: the first ends every waiting and records what there is, the second ends at once."""
+"""Ctrl-C and SIGTERM: the first stops all waits and records what exists, the second ends at once.
+
+CI systems, systemd and ``timeout`` send SIGTERM.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,20 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from types import FrameType
 
 from divvy.engine.deployment import Deployment
 
-_AT_ONCE = "\ninterrupted: ended at once; the next run looks up what this one has begun\n"
+_AT_ONCE = "\ninterrupted immediately; the next run checks what this one had started\n"
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
 def recorded_run(deployment: Deployment, cancel: Callable[[], None]) -> Iterator[None]:
     """Write the checkpoint after the block, also when an interrupt has ended it.
 
-    ``cancel`` makes what is still waiting end soon. A second interrupt ends the process as a
-    kill would: the journal has what was begun.
+    ``cancel`` makes all waits end soon. A second interrupt ends the process as a kill would: the
+    journal has what was begun.
     """
     with _interrupts(cancel) as last:
         try:
@@ -34,8 +37,8 @@ def recorded_run(deployment: Deployment, cancel: Callable[[], None]) -> Iterator
 
 
 @contextmanager
-def _interrupts(cancel: Callable[[], None]) -> Iterator[Callable[[], object]]:
-    """Yield what makes the next interrupt the last."""
+def _interrupts(cancel: Callable[[], None]) -> Iterator[Callable[[], None]]:
+    """Yield a function that makes the next interrupt the last."""
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None  # signals are the main thread's
         return
@@ -44,13 +47,18 @@ def _interrupts(cancel: Callable[[], None]) -> Iterator[Callable[[], object]]:
         os.write(sys.stderr.fileno(), _AT_ONCE.encode())
         os._exit(130)
 
+    def last() -> None:
+        for number in _SIGNALS:
+            signal.signal(number, end)
+
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, end)
+        last()
         cancel()
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGINT, interrupt)
+    before = [signal.signal(number, interrupt) for number in _SIGNALS]
     try:
-        yield partial(signal.signal, signal.SIGINT, end)
+        yield last
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in zip(_SIGNALS, before, strict=True):
+            signal.signal(number, handler)

@@ -12,14 +12,15 @@ import grpc
 from google.protobuf import empty_pb2
 
 from divvy.engine.deployment import Deployment
-from divvy.engine.errors import EngineError
-from divvy.engine.goal import Goal, goal_from
+from divvy.engine.errors import EngineError, NotAdmitted
+from divvy.engine.goal import goal_from
 from divvy.engine.state.resource import ResourceState
+from divvy.engine.subset import LEADS_ON
 from divvy.engine.urn import make_urn, urn_name
 from divvy.engine.values import UNKNOWN, from_struct, to_struct, unwrapped
 from divvy.engine.wire import engine_pb2, engine_pb2_grpc, resource_pb2, resource_pb2_grpc
 
-# What the engine truly does; the SDK adapts to what is absent.
+# The SDK adapts to what is absent.
 FEATURES = {
     "secrets": resource_pb2.RESOURCE_MONITOR_FEATURE_SECRETS,
     "resourceReferences": resource_pb2.RESOURCE_MONITOR_FEATURE_RESOURCE_REFERENCES,
@@ -42,7 +43,7 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer, engine_pb2_grpc.EngineS
         parallel: int,
         config: Mapping[str, str],
         secret_keys: tuple[str, ...],
-        said: Callable[[str, str, str], None],
+        message: Callable[[str, str, str], None],
     ) -> None:
         self._deployment = deployment
         self._project = project
@@ -51,12 +52,12 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer, engine_pb2_grpc.EngineS
         self._parallel = parallel
         self._config = config
         self._secret_keys = secret_keys
-        self._said = said
+        self._message = message
         self._root = ""
         self.complete = threading.Event()
 
     def GetDeploymentInfo(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Tell project, stack, configuration and what the engine supports."""
+        """Return project, stack, configuration and supported features."""
         return resource_pb2.DeploymentInfo(
             project=self._project,
             stack=self._stack,
@@ -69,24 +70,22 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer, engine_pb2_grpc.EngineS
         )
 
     def SupportsFeature(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Say truthfully whether a feature is there."""
+        """Return whether a feature is supported."""
         return resource_pb2.SupportsFeatureResponse(hasSupport=request.id in FEATURES)
 
     def RegisterPackage(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Name a package; the engine has its own providers and needs no more than the name."""
+        """Return a package's reference; the engine has its own providers."""
         if request.HasField("parameterization"):
-            self._refuse(
-                context, f"package {request.name}: parameterized packages are not supported"
-            )
+            self._refuse(context, f"the parameterized package {request.name} {LEADS_ON}")
         return resource_pb2.RegisterPackageResponse(ref=f"{request.name}@{request.version}")
 
     def RegisterResource(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Bring one resource to what the program wants."""
+        """Bring one resource to its desired state."""
         try:
             goal = goal_from(request, self._stack, self._project)
             resource = self._deployment.register(goal)
         except Exception as problem:
-            self._told(context, urn_of(request, self._stack, self._project), problem)
+            self._failed(context, urn_of(request, self._stack, self._project), problem)
         return self._registered(resource, accept_secrets=request.acceptSecrets)
 
     def RegisterResourceOutputs(self, request: Any, context: Any) -> Any:  # noqa: N802
@@ -94,74 +93,45 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer, engine_pb2_grpc.EngineS
         try:
             self._deployment.register_outputs(request.urn, from_struct(request.outputs))
         except Exception as problem:
-            self._told(context, request.urn, problem)
+            self._failed(context, request.urn, problem)
         return empty_pb2.Empty()
 
     def ReadResource(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Read a resource the stack does not own."""
-        urn = urn_of(request, self._stack, self._project)
-        try:
-            goal = Goal(
-                urn, request.type, request.name, custom=True, inputs={}, version=request.version
-            )
-            provider = request.provider or self._deployment.default_provider(goal)
-            resource = self._deployment.read(
-                ResourceState(
-                    urn,
-                    request.type,
-                    custom=True,
-                    id=request.id,
-                    inputs=from_struct(request.properties),
-                    external=True,
-                    parent=request.parent,
-                    provider=provider,
-                    dependencies=tuple(request.dependencies),
-                    additional_secret_outputs=tuple(request.additionalSecretOutputs),
-                )
-            )
-        except Exception as problem:
-            self._told(context, urn, problem)
-        outputs = dict(resource.outputs)
-        return resource_pb2.ReadResourceResponse(
-            urn=urn, properties=to_struct(outputs if request.acceptSecrets else unwrapped(outputs))
-        )
+        """Refuse to read a resource that the stack does not own, by name."""
+        self._refuse(context, f"{request.name}: `.get()` {LEADS_ON}")
 
     def Invoke(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Refuse a function of a provider, by name."""
-        self._refuse(context, f"the function {request.tok} is not supported (invoke)")
+        self._refuse(context, f"the function {request.tok} {LEADS_ON}")
 
-    def StreamInvoke(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Refuse a function of a provider, by name."""
-        self._refuse(context, f"the function {request.tok} is not supported (invoke)")
+    StreamInvoke = Invoke
 
     def Call(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Refuse a method of a component, by name."""
-        self._refuse(context, f"the method {request.tok} is not supported (call)")
+        self._refuse(context, f"the method {request.tok} {LEADS_ON}")
 
     def RegisterStackTransform(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Refuse a transform of all resources, by name."""
-        self._refuse(context, "stack transforms are not supported")
+        """Refuse a transform of all resources, or of all functions."""
+        self._refuse(context, f"a stack transform {LEADS_ON}")
 
-    def RegisterStackInvokeTransform(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Refuse a transform of all invokes, by name."""
-        self._refuse(context, "stack transforms are not supported")
+    RegisterStackInvokeTransform = RegisterStackTransform
 
     def RegisterResourceHook(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Refuse a resource hook, by name."""
-        self._refuse(context, f"resource hooks are not supported ({request.name})")
+        self._refuse(context, f"the resource hook {request.name} {LEADS_ON}")
 
     def SignalAndWaitForShutdown(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Hear that the program ran to its end; there are no hooks to wait for."""
+        """Note that the program ran to its end; there are no hooks to wait for."""
         self.complete.set()
         return empty_pb2.Empty()
 
     def Log(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Pass a message of the program on."""
-        self._said(_SEVERITY.get(request.severity, "info"), request.message, request.urn)
+        self._message(_SEVERITY.get(request.severity, "info"), request.message, request.urn)
         return empty_pb2.Empty()
 
     def GetRootResource(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Tell the stack resource."""
+        """Return the stack resource."""
         return engine_pb2.GetRootResourceResponse(urn=self._root)
 
     def SetRootResource(self, request: Any, context: Any) -> Any:  # noqa: N802
@@ -170,9 +140,10 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer, engine_pb2_grpc.EngineS
         return engine_pb2.SetRootResourceResponse()
 
     def RequirePulumiVersion(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Accept any range: the engine is none of Pulumi's releases, and says so once."""
-        text = f"the program requires Pulumi {request.pulumi_version_range}; this is divvy's engine"
-        self._said("info", text, "")
+        """Accept any range, and say so: the engine is not a release of Pulumi."""
+        wanted = request.pulumi_version_range
+        text = f"the program requires Pulumi {wanted}; Divvy's engine ignores that"
+        self._message("info", text, "")
         return engine_pb2.RequirePulumiVersionResponse()
 
     def _registered(self, resource: ResourceState, *, accept_secrets: bool) -> Any:
@@ -189,11 +160,12 @@ class Monitor(resource_pb2_grpc.ResourceMonitorServicer, engine_pb2_grpc.EngineS
             result=resource_pb2.SUCCESS,
         )
 
-    def _told(self, context: Any, urn: str, problem: Exception) -> NoReturn:
+    def _failed(self, context: Any, urn: str, problem: Exception) -> NoReturn:
         text = str(problem)
         if not isinstance(problem, EngineError):
             text = f"the engine failed: {type(problem).__name__}: {problem}"
-        self._deployment.failed(urn, text)
+        if not isinstance(problem, NotAdmitted):  # the reasons are reported already
+            self._deployment.failed(urn, text)
         context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"{urn_name(urn)}: {text}")
         raise AssertionError  # abort has raised
 
@@ -211,8 +183,8 @@ def urn_of(request: Any, stack: str, project: str) -> str:
 def serving(monitor: Monitor, workers: int) -> Iterator[str]:
     """Serve on a loopback port and yield the address; every handler has ended afterwards.
 
-    What has been begun when the program ends, or is interrupted, is waited for, so that it is
-    recorded.
+    Steps that are under way when the program ends, or is interrupted, are waited for, so that
+    they are recorded.
     """
     pool = ThreadPoolExecutor(max_workers=workers)
     server = grpc.server(pool, options=_LIMIT)

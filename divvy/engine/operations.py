@@ -1,4 +1,4 @@
-"""What a user can do with a stack: preview, up, refresh, destroy."""
+"""The operations on a stack: preview, up, refresh, destroy."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from typing import Any
 
 from divvy.engine.deployment import Deployment
 from divvy.engine.errors import NotSupported, StateProblem
-from divvy.engine.executor import ApplyExecutor, PreviewExecutor
 from divvy.engine.interrupt import recorded_run
 from divvy.engine.monitor import Monitor, serving
-from divvy.engine.order import dependents
 from divvy.engine.packages import DynamicPackage, KubernetesPackage
 from divvy.engine.program import Program, ProgramRun, python_of
 from divvy.engine.providers import ProviderPackage, Providers
 from divvy.engine.redaction import RedactingWatcher
-from divvy.engine.run_state import NO_JOURNAL, RunState
+from divvy.engine.run_state import RunState
 from divvy.engine.state.backend import backend_root
+from divvy.engine.state.journal import NO_JOURNAL
 from divvy.engine.state.lock import locked
-from divvy.engine.state.secrets import Passphrase, opened_texts, passphrase_from
+from divvy.engine.state.secrets import Passphrase, opened_texts, passphrase_from, texts_in
 from divvy.engine.state.stack_state import StackState
 from divvy.engine.state.store import StateStore
+from divvy.engine.subset import Declaration, refused_record
+from divvy.engine.urn import urn_name
 from divvy.engine.values import secret
 from divvy.engine.watcher import Summary, Watcher
 from divvy.stack.config import StackConfig, stack_config
@@ -36,11 +37,10 @@ _PARALLEL = 16
 
 @dataclass(frozen=True)
 class Target:
-    """A stack of a project; ``targets`` restricts a run to these URNs."""
+    """A stack of a project."""
 
     project: Project
     stack: str
-    targets: frozenset[str] = frozenset()
 
     def store(self) -> StateStore:
         """Return the stack's state store."""
@@ -50,7 +50,7 @@ class Target:
 
 @dataclass(frozen=True)
 class OpenedConfig:
-    """A stack's configuration decrypted; ``secrets`` are the texts that no one may see."""
+    """A stack's configuration decrypted; ``secrets`` are the texts to hide."""
 
     values: Mapping[str, str]
     secret_keys: tuple[str, ...]
@@ -77,24 +77,19 @@ def up(target: Target, watcher: Watcher, program: Program) -> Summary:
 
 def _run(target: Target, watcher: Watcher, program: Program, *, preview: bool) -> Summary:
     began = time.monotonic()
-    _refuse_unsupported(target.project)
     config = opened_config(stack_config(target.project, target.stack))
     watcher = RedactingWatcher(watcher, config.secrets)
     store = target.store()
-    if preview:
-        state = store.load()
-    else:
-        state = store.begin()
-        store.create()
+    state = store.load()
+    _refuse_unsupported(target.project, state)
     parallel = _parallel()
     providers = _providers(target, watcher, config.marked())
     deployment = Deployment(
         RunState(NO_JOURNAL if preview else store, state),
         providers,
         watcher,
-        PreviewExecutor() if preview else ApplyExecutor(),
+        preview=preview,
         parallel=parallel,
-        targets=target.targets,
     )
     monitor = Monitor(
         deployment,
@@ -104,22 +99,29 @@ def _run(target: Target, watcher: Watcher, program: Program, *, preview: bool) -
         parallel=parallel,
         config=config.values,
         secret_keys=config.secret_keys,
-        said=watcher.said,
+        message=watcher.message,
     )
     run = ProgramRun(
         target.project, target.stack, preview, parallel, config.values, config.secret_keys
     )
+
+    def admit(declarations: list[Declaration] | None) -> None:
+        deployment.admit(declarations, lambda: None if preview else store.begin(state))
+
     try:
         with recorded_run(deployment, providers.cancel):
-            deployment.recover()
-            # Registrations wait for what they depend on, so there are more than steps at once.
+            # Registrations wait for their dependencies, so there are more of them than steps.
             with serving(monitor, parallel * 2 + 4) as address:
                 providers.warm()
-                code = program.run(run, address, lambda line: watcher.said("info", line, ""))
+                try:
+                    code = program.run(
+                        run, address, admit, lambda line: watcher.message("info", line, "")
+                    )
+                finally:
+                    admit(None)  # no registration waits for it any more
             complete = code == 0 and monitor.complete.is_set()
             if not complete and not deployment.summary.failures:
-                deployment.failed("program", f"the program ended with exit code {code}")
-            _check_targets(target, deployment, state)
+                deployment.failed("program", _early_end(code))
             if complete:
                 deployment.delete_dropped()
     finally:
@@ -131,42 +133,45 @@ def _run(target: Target, watcher: Watcher, program: Program, *, preview: bool) -
     return summary
 
 
+def _early_end(code: int) -> str:
+    if code == 0:
+        return (
+            "the program ended with exit code 0 before it was done (os._exit, or its process was "
+            "replaced): nothing is deleted, since what it would still have registered is unknown"
+        )
+    return f"the program ended with exit code {code}"
+
+
 def destroy(target: Target, watcher: Watcher) -> Summary:
     """Delete everything the stack has, dependents first."""
     with _changing(target, watcher) as (deployment, state):
-        _check_known(target, state)
-        everything = state.before()
-        chosen = [one for one in everything if not target.targets or one.urn in target.targets]
-        if target.targets:
-            users = dependents(target.targets, everything, by_property=False)
-            if users:
-                names = ", ".join(sorted(one.urn for one in users))
-                raise StateProblem(f"these depend on a --target; name them too: {names}")
-        deployment.delete_all(chosen)
+        deployment.delete_all(state.before())
         for pending in state.pending():
-            if pending.urn in target.targets or not target.targets:
-                text = (
-                    "its creation was interrupted, and whether it exists cannot be determined: "
-                    "look for it yourself; `divvy refresh --clear-pending-creates` forgets it"
-                )
-                deployment.failed(pending.urn, text)
+            text = (
+                "its creation was interrupted, and whether it exists cannot be determined: "
+                "look for it yourself; `divvy refresh --clear-pending-creates` forgets it"
+            )
+            deployment.failed(pending.urn, text)
     return deployment.summary
 
 
 def refresh(target: Target, watcher: Watcher, *, clear_pending: bool = False) -> Summary:
     """Read everything the stack has and record how it is now.
 
-    ``clear_pending`` forgets creations that were cut off and cannot be looked up.
+    ``clear_pending`` forgets creations that were interrupted and cannot be looked up.
     """
     with _changing(target, watcher) as (deployment, state):
-        _check_known(target, state)
         if clear_pending:
             for pending in state.pending():
                 state.abandoned(pending.urn)
-        chosen = [one for one in state.before() if not target.targets or one.urn in target.targets]
         with ThreadPoolExecutor(_parallel()) as pool:
-            list(pool.map(deployment.refresh, chosen))
+            list(pool.map(deployment.refresh, state.before()))
     return deployment.summary
+
+
+def has_kind(target: Target, kind: str) -> bool:
+    """Tell whether the stack has a Kubernetes object of a kind."""
+    return any(resource.type.endswith(f":{kind}") for resource in target.store().load().resources)
 
 
 @contextmanager
@@ -174,31 +179,19 @@ def _changing(target: Target, watcher: Watcher) -> Iterator[tuple[Deployment, Ru
     """Hold the stack's lock, and a deployment without a program; what it did is written."""
     with _locked(target):
         began = time.monotonic()
-        _refuse_unsupported(target.project)
         store = _existing(target)
-        state = RunState(store, store.begin())
+        recorded = store.load()
+        _refuse_unsupported(target.project, recorded)
+        state = RunState(store, recorded)
         providers = _providers(target, watcher, {})
-        deployment = Deployment(state, providers, watcher, ApplyExecutor(), parallel=_parallel())
+        deployment = Deployment(state, providers, watcher, parallel=_parallel())
         try:
             with recorded_run(deployment, providers.cancel):
-                deployment.recover()
+                deployment.admit((), lambda: store.begin(recorded))
                 yield deployment, state
         finally:
             providers.close()
         deployment.summary.seconds = time.monotonic() - began
-
-
-def _check_known(target: Target, state: RunState) -> None:
-    unknown = target.targets - {resource.urn for resource in state.before()}
-    if unknown:
-        raise StateProblem(f"the stack has no resource {', '.join(sorted(unknown))} (--target)")
-
-
-def _check_targets(target: Target, deployment: Deployment, state: StackState) -> None:
-    known = {resource.urn for resource in state.resources}
-    for urn in sorted(target.targets - known):
-        if not deployment.is_registered(urn):
-            deployment.failed(urn, f"neither the stack nor the program has {urn} (--target)")
 
 
 def _existing(target: Target) -> StateStore:
@@ -212,7 +205,7 @@ def _providers(target: Target, watcher: Watcher, config: Mapping[str, Any]) -> P
     project = target.project
     manager = f"divvy-{project.name}-{target.stack}"
     packages: dict[str, ProviderPackage] = {
-        "kubernetes": KubernetesPackage(manager, watcher.told),
+        "kubernetes": KubernetesPackage(manager, watcher.waiting),
         "pulumi-python": DynamicPackage(python_of(project), project.main, project.name),
     }
     return Providers(project.name, target.stack, packages, config)
@@ -225,15 +218,23 @@ def opened_config(config: StackConfig) -> OpenedConfig:
     crypter = Passphrase(config.salt, lambda: passphrase_from(os.environ))
     opened = {key: crypter.decrypt(text) for key, text in config.sealed.items()}
     secrets = set(opened.values())
+    for value in opened.values():
+        secrets |= texts_in(value)
     for key, text in config.nested.items():
         opened[key], texts = opened_texts(text, crypter)
         secrets |= texts
     return OpenedConfig({**config.values, **opened}, tuple(sorted(opened)), frozenset(secrets))
 
 
-def _refuse_unsupported(project: Project) -> None:
+def _refuse_unsupported(project: Project, state: StackState) -> None:
     for key, reason in project.unsupported.items():
         raise NotSupported(f"{project.folder / 'Pulumi.yaml'}: `{key}` is not supported: {reason}")
+    for resource in state.resources:
+        if not resource.custom or resource.external or resource.retain_on_delete:
+            continue  # nothing would be deleted
+        problem = refused_record(resource.type)
+        if problem is not None:
+            raise NotSupported(f"{urn_name(resource.urn)}: {problem}")
 
 
 def _parallel() -> int:
@@ -247,6 +248,6 @@ def _parallel() -> int:
 def _locked(target: Target) -> Iterator[None]:
     root = backend_root(target.project) / ".pulumi"
     if not os.access(root.parent, os.W_OK):
-        raise StateProblem(f"{root.parent} is not writable: the stack's state is kept there")
+        raise StateProblem(f"{root.parent} is not writable, and holds the stack's state")
     with locked(root, target.project.name, target.stack):
         yield

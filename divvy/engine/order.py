@@ -1,8 +1,8 @@
-"""The order of a stack's resources: what must come before what, and what may go at once."""
+"""The order of a stack's resources: what comes first, and what can be deleted at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
@@ -14,7 +14,7 @@ from divvy.engine.urn import provider_reference, urn_name
 
 
 def needs(other: ResourceState, resource: ResourceState) -> bool:
-    """Tell whether ``other`` must go before ``resource``."""
+    """Tell whether ``other`` must be deleted before ``resource``."""
     if other is resource:
         return False
     if _serves(resource, other):
@@ -39,38 +39,9 @@ def in_order(resources: Mapping[str, ResourceState]) -> list[ResourceState]:
     try:
         ordered = list(TopologicalSorter(graph).static_order())
     except CycleError:
-        # A --target alone has changed sides with what depends on it: no order says more.
+        # Imported like this: deletion names the cycle, and no order is better.
         ordered = list(resources)
     return [resources[urn] for urn in ordered]
-
-
-def dependents(
-    urns: Collection[str], resources: Sequence[ResourceState], *, by_property: bool
-) -> list[ResourceState]:
-    """Return what depends on resources, through others too.
-
-    ``by_property``: only where a value of the one is part of the other, not ``depends_on``,
-    parents or providers.
-    """
-    reached, chosen = set(urns), dict[str, ResourceState]()
-    while True:
-        more = {
-            one.urn: one
-            for one in resources
-            if one.urn not in reached and _uses(one, reached, by_property=by_property)
-        }
-        if not more:
-            return list(chosen.values())
-        reached |= set(more)
-        chosen |= more
-
-
-def _uses(resource: ResourceState, urns: Collection[str], *, by_property: bool) -> bool:
-    used = {urn for values in resource.property_dependencies.values() for urn in values}
-    if not by_property:
-        provider = resource.provider.rpartition("::")[0]
-        used |= {*resource.dependencies, resource.parent, provider}
-    return not used.isdisjoint(urns)
 
 
 def dependents_first(

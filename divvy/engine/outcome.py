@@ -1,4 +1,4 @@
-"""What a run has done and where it failed: kept for its summary, passed on to who watches it."""
+"""The steps and failures of a run: kept for its summary, passed on to its watcher."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Outcome:
     def failed(self, urn: str, text: str, step: StepReport | None = None) -> None:
         """Note a failure; of one resource the first counts, the rest follows from it.
 
-        ``urn`` may also be a word ("program") for what concerns no resource.
+        ``urn`` may also be a word ("program") for a failure outside all resources.
         """
         with self._lock:
             first = urn not in self.summary.failures
@@ -37,5 +37,5 @@ class Outcome:
             self._watcher.ended(step or StepReport("failed", urn), text)
 
     def warn(self, urn: str, text: str) -> None:
-        """Pass on what a user should know and what stops nothing."""
-        self._watcher.said("warning", text, urn)
+        """Pass a warning on."""
+        self._watcher.message("warning", text, urn)

@@ -9,21 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from divvy.engine.dynamic import DynamicProvider
-from divvy.engine.kubernetes.options import CONNECTION, check_options
+from divvy.engine.errors import NotSupported
 from divvy.engine.provider import Provider
+from divvy.engine.subset import LEADS_ON
 
 
 @dataclass(frozen=True)
 class KubernetesPackage:
-    """``kubernetes``: ``manager`` is the prefix of field managers, ``told`` hears of waiting."""
+    """``kubernetes``: ``manager`` prefixes field managers; ``waiting`` hears of what is awaited."""
 
     manager: str
-    told: Callable[[str, str], None]
-    connection: tuple[str, ...] = CONNECTION
-
-    def check_options(self, name: str, options: Mapping[str, Any]) -> None:
-        """Raise NotSupported for an option that is not honoured."""
-        check_options(name, options)
+    waiting: Callable[[str, str], None]
+    connection: tuple[str, ...] = ("kubeconfig", "context")
 
     def default(self, version: str, config: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
         """Return the provider named after the SDK's version, configured by ``kubernetes:…``."""
@@ -37,11 +34,13 @@ class KubernetesPackage:
         return f"default_{release.replace('.', '_')}", release, options
 
     def make(self, configuration: Mapping[str, Any], cluster: Mapping[str, str]) -> Provider:
-        """Return a provider of one cluster."""
+        """Return a provider of one cluster; raises NotSupported."""
+        if str(configuration.get("enableServerSideApply", "true")).lower() == "false":
+            raise NotSupported(f"enableServerSideApply: false {LEADS_ON}")
         # A client of Kubernetes takes a moment to load; so it is loaded beside the program.
         from divvy.engine.kubernetes.provider import KubernetesProvider  # noqa: PLC0415
 
-        return KubernetesProvider(configuration, self.manager, self.told, cluster)
+        return KubernetesProvider(configuration, self.manager, self.waiting, cluster)
 
 
 @dataclass(frozen=True)
@@ -53,11 +52,8 @@ class DynamicPackage:
     project: str
     connection: tuple[str, ...] = ()
 
-    def check_options(self, name: str, options: Mapping[str, Any]) -> None:
-        """Accept every option: they are the stack's configuration."""
-
     def default(self, version: str, config: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
-        """Return the one provider there is, configured by all of the stack's configuration."""
+        """Return the one provider, configured by all of the stack's configuration."""
         return "default", "", dict(config)
 
     def make(self, configuration: Mapping[str, Any], cluster: Mapping[str, str]) -> Provider:

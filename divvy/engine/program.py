@@ -1,16 +1,20 @@
-"""The program's process: started early, told what to run, heard to its end."""
+"""The program's process: started early, sent what to run, read until it ends."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from divvy.engine.errors import NotSupported
+from divvy.engine.subset import LEADS_ON, Declaration, declaration_from
 from divvy.stack.project import Project
 
 _VIRTUALENV = ".venv"
@@ -19,7 +23,7 @@ _CHILD = Path(__file__).with_name("program_child.py")
 
 @dataclass(frozen=True)
 class ProgramRun:
-    """What one run of the program needs to know."""
+    """The parameters of one run of the program."""
 
     project: Project
     stack: str
@@ -32,22 +36,37 @@ class ProgramRun:
 class Program:
     """A process that loads the SDK while the engine starts; it runs one program and ends.
 
-    The process ends with its standard input, so that none outlives the engine.
+    A socket connects the two: the engine sends the run, the process what the program declares.
+    The process ends when the socket closes, so that it does not outlive the engine. Its standard
+    input is empty.
     """
 
     def __init__(self, project: Project) -> None:
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": "ignore"}
-        self._child = subprocess.Popen(
-            [python_of(project), str(_CHILD)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            text=True,
-        )
+        self._socket, remote = socket.socketpair()
+        with remote:
+            self._child = subprocess.Popen(
+                [python_of(project), str(_CHILD), str(remote.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                text=True,
+                pass_fds=[remote.fileno()],
+            )
 
-    def run(self, run: ProgramRun, address: str, said: Callable[[str], None]) -> int:
-        """Run against the engine at ``address``; ``said`` hears what the program prints."""
+    def run(
+        self,
+        run: ProgramRun,
+        address: str,
+        admit: Callable[[list[Declaration] | None], None],
+        output: Callable[[str], None],
+    ) -> int:
+        """Run against the engine at ``address`` and return the exit code.
+
+        ``admit`` receives what the program declares once its main part has run, None if it has
+        ended before; ``output`` receives each line that the program prints.
+        """
         run_config = {
             "project": run.project.name,
             "stack": run.stack,
@@ -59,22 +78,31 @@ class Program:
             "root": str(run.project.folder),
             "address": address,
         }
-        assert self._child.stdin is not None
+        with contextlib.suppress(
+            BrokenPipeError
+        ):  # if it could not load the SDK, its output says why
+            self._socket.sendall(json.dumps(run_config).encode() + b"\n")
+        reader = threading.Thread(target=self._declared, args=(admit,))
+        reader.start()
         assert self._child.stdout is not None
-        try:
-            self._child.stdin.write(json.dumps(run_config) + "\n")
-            self._child.stdin.flush()
-        except BrokenPipeError:
-            pass  # it could not even load the SDK: its output says why
         for line in self._child.stdout:
-            said(line.rstrip("\n"))
-        return self._child.wait()
+            output(line.rstrip("\n"))
+        code = self._child.wait()
+        reader.join()
+        return code
 
     def close(self) -> None:
         """End the process if it still runs."""
         if self._child.poll() is None:
             self._child.kill()
         self._child.communicate()
+        self._socket.close()
+
+    def _declared(self, admit: Callable[[list[Declaration] | None], None]) -> None:
+        with self._socket.makefile("rb") as stream:
+            line = stream.readline()
+        declared = json.loads(line) if line.endswith(b"\n") else None
+        admit(None if declared is None else [declaration_from(entry) for entry in declared])
 
 
 def python_of(project: Project) -> str:
@@ -84,13 +112,12 @@ def python_of(project: Project) -> str:
     """
     if project.runtime != "python":
         raise NotSupported(
-            f"{project.folder / 'Pulumi.yaml'}: runtime {project.runtime!r}: the embedded engine "
-            "runs python programs"
+            f"{project.folder / 'Pulumi.yaml'}: runtime {project.runtime!r} {LEADS_ON}"
         )
     own = project.folder / (project.virtualenv or _VIRTUALENV) / "bin/python"
     if own.exists():
         return str(own)
-    # `.venv` is where one lies if there is one; whoever names another means it.
+    # `.venv` is optional; another name is a requirement.
     if project.virtualenv not in ("", _VIRTUALENV):
         raise NotSupported(
             f"{project.folder / 'Pulumi.yaml'}: runtime.options.virtualenv is "

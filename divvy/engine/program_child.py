@@ -1,8 +1,9 @@
 """Run a Pulumi program against an engine: the process that holds the unmodified SDK.
 
-Started as ``python <this file>``; it imports nothing of Divvy, so that it runs in the
-program's own virtual environment. It loads the SDK at once, while the engine starts,
-and learns the rest from the first line of its standard input (JSON).
+Started as ``python <this file> <descriptor>``; it imports nothing of Divvy, so that it runs in the
+program's own virtual environment. It loads the SDK at once, while the engine starts. The
+socket whose descriptor is its argument gives it the run (a line of JSON); it answers with what
+the program declares, before the SDK has registered any of it.
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ import logging
 import os
 import re
 import runpy
+import socket
 import sys
 import threading
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 _LACKING = re.compile(r"The Pulumi CLI does not support (.+?)\. Please update the Pulumi CLI")
-# What a short run makes stays until its end: looking for garbage is a tenth of its time.
+# A short run needs no garbage collection, which would take a tenth of its time.
 gc.set_threshold(100_000)
 
 import pulumi  # noqa: E402
@@ -30,10 +33,14 @@ import pulumi.runtime  # noqa: E402
 
 def main() -> None:
     """Connect the SDK to the engine, run the program's ``__main__.py``, end with its result."""
-    run_config = json.loads(sys.stdin.readline() or "null")
+    engine = socket.socket(fileno=int(sys.argv[1]))
+    engine.set_inheritable(False)
+    stream = engine.makefile("rwb")
+    run_config = json.loads(stream.readline() or "null")
     if run_config is None:
         return  # the engine needs no program after all
-    threading.Thread(target=_end_with_engine, daemon=True).start()
+    threading.Thread(target=_end_with_engine, args=(stream,), daemon=True).start()
+    del sys.argv[1:]
     folder = Path(run_config["main"])
     os.chdir(folder)
     sys.path[0] = str(folder)
@@ -52,8 +59,23 @@ def main() -> None:
     pulumi.runtime.set_all_config(run_config["config"], run_config["secret_keys"])
     program = str(folder / "__main__.py")
 
+    raised: list[BaseException] = []
+
     def run() -> None:
-        runpy.run_path(program, run_name="__main__")
+        resources: list[dict[str, Any]] = []
+        declared: list[dict[str, Any]] | None = None
+        pulumi.runtime.register_stack_transformation(lambda args: resources.append(_declared(args)))
+        try:
+            runpy.run_path(program, run_name="__main__")
+            declared = resources
+        except BaseException as error:
+            raised.append(error)
+            raise
+        finally:
+            # Registrations begin when this function has returned. They wait for the engine's
+            # decision, and the SDK for them, also in a program that has failed.
+            stream.write(json.dumps(declared).encode() + b"\n")
+            stream.flush()
 
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
@@ -61,13 +83,15 @@ def main() -> None:
     try:
         loop.run_until_complete(pulumi.runtime.run_in_stack(run))
         failed = False
-    except pulumi.RunError as error:
-        pulumi.log.error(str(error))
     except BaseException as error:
-        if not _registration(error):
-            pulumi.log.error(_own_frames(error, folder))
+        # What the program itself has raised, before what the SDK raises because of it.
+        cause = raised[0] if raised else error
+        if isinstance(cause, pulumi.RunError):
+            pulumi.log.error(str(cause))
+        elif not _registration(cause):
+            pulumi.log.error(_own_frames(cause, folder))
     finally:
-        # What still waits for the engine is of no use any more, and not worth a warning.
+        # Tasks that still wait for the engine are abandoned: no warnings about them.
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         loop.close()
         sys.stdout.flush()
@@ -92,14 +116,53 @@ class _WithoutDebug:
             self._engine.Log(request)
 
 
-def _end_with_engine() -> None:
-    """Wait for the end of standard input: the engine holds its other end."""
-    sys.stdin.read()
+def _declared(args: Any) -> dict[str, Any]:
+    """Return what a resource declares, by names only."""
+    options = {name: value for name, value in vars(args.opts).items() if value}
+    # The SDK merges two resources' options into an empty binding.
+    if "hooks" in options and not any(vars(options["hooks"]).values()):
+        del options["hooks"]
+    metadata = _entries(args.props.get("metadata"))
+    return {
+        "type": args.type_,
+        "name": args.name,
+        "options": sorted(options),
+        "inputs": sorted(key for key, value in args.props.items() if value is not None),
+        "metadata": sorted(metadata),
+        "annotations": sorted(_entries(metadata.get("annotations"))),
+        "aliases": sorted(_aliases(args)),
+        "component": not isinstance(args.resource, pulumi.CustomResource),
+    }
+
+
+def _entries(value: Any) -> dict[str, Any]:
+    """Return the entries of a mapping or an input type, none while it is not known."""
+    if isinstance(value, dict):
+        return {key: entry for key, entry in value.items() if isinstance(key, str)}
+    known = getattr(value, "__dict__", None)
+    return {} if known is None or isinstance(value, pulumi.Output) else dict(known)
+
+
+def _aliases(args: Any) -> Iterator[str]:
+    """Yield a text for each alias that is a URN, or a plain name under the same parent."""
+    for alias in args.opts.aliases or ():
+        if isinstance(alias, str):
+            yield alias
+        elif isinstance(alias.name, str) and alias.parent is ...:
+            kind = alias.type_ if isinstance(alias.type_, str) else args.type_
+            parent = args.opts.parent
+            below = f" below {parent._name}" if parent is not None else ""
+            yield f"{kind}::{alias.name}{below}"
+
+
+def _end_with_engine(stream: Any) -> None:
+    """Wait until the engine closes its end of the socket."""
+    stream.read()
     os._exit(1)
 
 
 def _registration(error: BaseException) -> bool:
-    """Tell whether the error is the engine's own refusal coming back: it was told already."""
+    """Tell whether the error is the engine's own refusal coming back, which is reported already."""
     import grpc  # noqa: PLC0415 (only on failure)
 
     while error is not None:

@@ -54,12 +54,6 @@ def below(path: str, root: str) -> bool:
     return path == root or path.startswith((f"{root}.", f"{root}["))
 
 
-def concerns(pattern: str, path: str) -> bool:
-    """Tell whether a change at ``path`` may change what ``pattern`` names."""
-    pairs = zip(parse(pattern), parse(path), strict=False)
-    return all(wanted in ("*", key) for wanted, key in pairs)
-
-
 def changed_paths(old: Any, new: Any, path: str = "") -> Iterator[str]:
     """Yield the paths at which two values differ, the deepest that name the change."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
@@ -70,8 +64,8 @@ def changed_paths(old: Any, new: Any, path: str = "") -> Iterator[str]:
             else:
                 yield from changed_paths(old[key], new[key], inner)
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        for index, (one, other) in enumerate(zip(old, new, strict=True)):
-            yield from changed_paths(one, other, joined(path, index))
+        for index, (before, after) in enumerate(zip(old, new, strict=True)):
+            yield from changed_paths(before, after, joined(path, index))
     elif old != new:
         yield path
 
@@ -120,7 +114,7 @@ def _keys(key: str | int, value: Any, source: Any) -> list[str | int]:
         return [key]
     if isinstance(value, list):
         return list(range(len(value)))
-    return [name for one in (value, source) if isinstance(one, Mapping) for name in one]
+    return [name for side in (value, source) if isinstance(side, Mapping) for name in side]
 
 
 def _get(value: Any, key: str | int) -> Any:

@@ -1,4 +1,4 @@
-"""What the engine asks of a provider of resources."""
+"""The interface between the engine and its providers of resources."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from divvy.engine.errors import StepFailed
 from divvy.engine.state.resource import ResourceState
 
 
@@ -37,11 +38,20 @@ def same_cluster(recorded: Mapping[str, str], reached: Mapping[str, str]) -> boo
     return recorded.get(key) == reached.get(key)
 
 
-class Provider(Protocol):
-    """Does the steps of one kind of resources. Values carry no secret marks.
+def other_cluster(subject: str, reached: str, recorded: str) -> StepFailed:
+    """Return the refusal of a way that leads to another cluster's server than the recorded one."""
+    return StepFailed(
+        f"{subject} now leads to another cluster ({reached}) than the one that holds the stack's "
+        f"objects ({recorded}): point it back; to move the stack, destroy it there first; if that "
+        "cluster is gone for good, `divvy stack rm <stack> --force` forgets its objects"
+    )
 
-    Every method raises StepFailed with one clear sentence. ``preview_…`` change
-    nothing, and mark the outputs that only the step itself can tell as unknown.
+
+class Provider(Protocol):
+    """Performs the steps of one package's resources. Values carry no secret marks.
+
+    Every method raises StepFailed with one clear sentence. ``preview_…`` change nothing, and
+    mark outputs that only the step itself reveals as unknown.
     """
 
     def check(
@@ -61,9 +71,9 @@ class Provider(Protocol):
         """
 
     def begin(self, inputs: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Return id and outputs to be recorded before a creation: what ``find`` goes by.
+        """Return id and outputs to be recorded before a creation: what ``find`` looks for.
 
-        The id is "" where only the creation tells it.
+        The id is "" where only the creation gives one.
         """
 
     def create(
@@ -77,7 +87,7 @@ class Provider(Protocol):
     def preview_create(
         self, urn: str, inputs: Mapping[str, Any], *, replacing: bool
     ) -> ProviderResult:
-        """Foretell a creation; ``replacing``: in the place of one that is still there."""
+        """Predict a creation; ``replacing``: the object to replace still exists."""
 
     def update(
         self,
@@ -92,7 +102,7 @@ class Provider(Protocol):
     def preview_update(
         self, resource: ResourceState, inputs: Mapping[str, Any], *, ignored: tuple[str, ...]
     ) -> ProviderResult:
-        """Foretell an update."""
+        """Predict an update."""
 
     def delete(self, resource: ResourceState, *, timeout: float) -> None:
         """Delete a resource; one that is gone already is no error."""
@@ -100,20 +110,17 @@ class Provider(Protocol):
     def read(self, resource: ResourceState) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """Return the live inputs and outputs, None where it is gone."""
 
-    def lookup(self, resource: ResourceState) -> dict[str, Any] | None:
-        """Return the outputs of a resource known by type and id alone, None where none is."""
-
     def find(self, begun: ResourceState) -> ResourceState | None:
         """Return what a cut-off creation has made, None where it has made nothing.
 
-        Raises StepFailed where that cannot be told.
+        Raises StepFailed where that cannot be determined.
         """
 
     def object_name(self, inputs: Mapping[str, Any]) -> str:
-        """Return what two resources of these inputs would fight about, "" for nothing."""
+        """Return the name that two resources of these inputs would share, "" for none."""
 
     def object_key(self, resource: ResourceState) -> str:
-        """Return what tells a recorded object from every other that ever was, "" unknown."""
+        """Return the unique identity of a recorded object, "" if unknown."""
 
     def secret_paths(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
         """Return property paths that are secret whatever the program says."""
@@ -125,7 +132,7 @@ class Provider(Protocol):
         """Do what takes a moment before the first step; called in the background."""
 
     def cancel(self) -> None:
-        """End every waiting, with what there is."""
+        """Stop all waits; operations return their current state."""
 
     def close(self) -> None:
         """Let go of connections and processes."""

@@ -11,12 +11,11 @@ from typing import Any, Protocol
 
 from divvy.engine.errors import EngineError, NotSupported, StepFailed
 from divvy.engine.goal import Goal
-from divvy.engine.provider import Provider, same_cluster
+from divvy.engine.provider import Provider, other_cluster, same_cluster
 from divvy.engine.recorded import recorded
 from divvy.engine.state.resource import ResourceState
-from divvy.engine.unconfigured import UnconfiguredProvider
+from divvy.engine.subset import LEADS_ON, PROVIDER_PREFIX
 from divvy.engine.urn import (
-    PROVIDER_PREFIX,
     make_urn,
     provider_reference,
     split_provider_reference,
@@ -34,9 +33,6 @@ class ProviderPackage(Protocol):
     @property
     def connection(self) -> tuple[str, ...]:
         """Return the options that say which cluster."""
-
-    def check_options(self, name: str, options: Mapping[str, Any]) -> None:
-        """Raise NotSupported for an option that is not honoured."""
 
     def default(self, version: str, config: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
         """Return name, version and options of the default provider.
@@ -82,7 +78,7 @@ class Providers:
                 threading.Thread(target=self._warm, args=(reference,), daemon=True).start()
 
     def _warm(self, reference: str) -> None:
-        # Who needs the provider is told why there is none; the run may also be over by now.
+        # Its first step reports why it cannot be reached; the run may also be over by now.
         with contextlib.suppress(EngineError, RuntimeError):
             self.of(reference).warm()
 
@@ -90,36 +86,37 @@ class Providers:
         """Return URN and goal of the default provider for a resource."""
         package = goal.type.split(":", 1)[0]
         kind = f"{PROVIDER_PREFIX}{package}"
-        try:
-            name, release, inputs = self._package(kind).default(goal.version, self._config)
-        except NotSupported as problem:
-            raise NotSupported(f"{goal.name} ({goal.type}): {problem}") from None
+        name, release, inputs = self._package(kind).default(goal.version, self._config)
         urn = make_urn(self._stack, self._project, "", kind, name)
         return urn, Goal(urn, kind, name, custom=True, inputs=inputs, version=release)
 
     def registered(self, goal: Goal, old: ResourceState | None) -> tuple[str, ResourceState]:
-        """Return how a provider resource is recorded now, and the step that this is.
+        """Return how a provider resource is recorded now, and its step.
 
-        The step is "create", "same", "update" or, where it leads to another cluster, "replace".
-        Raises NotSupported for an option, StepFailed where the old cluster is out of reach.
+        The step is "create", "same" or "update". Raises NotSupported for a configuration that
+        another resource gives, StepFailed where it leads to another cluster than recorded.
         """
-        inputs = self._inputs(goal, old)
-        identity = old.id if old is not None else _new_identity()
+        inputs = dict(goal.inputs)
+        if has_unknown(inputs) or any(goal.property_dependencies.values()):
+            raise NotSupported(f"a provider configured by another resource {LEADS_ON}")
+        if goal.version:
+            inputs["version"] = goal.version
+        # The official engine's own, which the program does not give.
+        if old is not None and "__internal" in old.inputs:
+            inputs["__internal"] = old.inputs["__internal"]
+        identity = old.id if old is not None else str(uuid.uuid4())
         new = recorded(goal, old, identity, inputs, inputs)
-        operation = "create" if old is None else "same" if old.inputs == inputs else "update"
-        if not has_unknown(inputs):
-            cluster = self._instance(new).cluster()
-            if old is not None and self._leads_elsewhere(old, inputs, cluster):
-                operation = "replace"
-                new = replace(new, id=_new_identity())
-            if cluster:
-                new = replace(new, outputs={**inputs, CLUSTER: dict(cluster)})
+        cluster = self._instance(new).cluster()
+        if cluster:
+            if old is not None:
+                self._refuse_other_cluster(old, inputs, cluster)
+            new = replace(new, outputs={**inputs, CLUSTER: dict(cluster)})
         self.known(new)
-        return operation, new
+        return "create" if old is None else "same" if old.inputs == inputs else "update", new
 
-    def same_cluster(self, one: str, other: str) -> bool:
+    def same_cluster(self, left: str, right: str) -> bool:
         """Tell whether two provider references lead to the same cluster."""
-        return one == other or same_cluster(self._cluster_of(one), self._cluster_of(other))
+        return left == right or same_cluster(self._cluster_of(left), self._cluster_of(right))
 
     def cluster_key(self, reference: str) -> str:
         """Return a text that two references to one cluster share."""
@@ -149,56 +146,22 @@ class Providers:
             raise StepFailed(f"the provider {urn} is not part of the stack")
         return state
 
-    def _inputs(self, goal: Goal, old: ResourceState | None) -> dict[str, Any]:
-        inputs = dict(goal.inputs)
-        self._package(goal.type).check_options(goal.name, inputs)
-        if goal.version:
-            inputs["version"] = goal.version
-        # The official engine's own, which the program does not give.
-        if old is not None and "__internal" in old.inputs:
-            inputs["__internal"] = old.inputs["__internal"]
-        return inputs
-
-    def _leads_elsewhere(
+    def _refuse_other_cluster(
         self, old: ResourceState, inputs: Mapping[str, Any], cluster: Mapping[str, str]
-    ) -> bool:
-        """Tell whether a provider with new inputs leads to another cluster than the recorded one.
-
-        Raises StepFailed where what is in the recorded one could not be removed any more.
-        """
-        before = old.outputs.get(CLUSTER)
-        connection = self._package(old.type).connection
-        same_way = all(old.inputs.get(key) == inputs.get(key) for key in connection)
-        if not cluster or (before is None and same_way):
-            return False
-        reached = None if same_way else self._reached(old)
-        before = before or reached
-        if before is not None and same_cluster(before, cluster):
-            return False
-        if before is None or reached is None or not same_cluster(before, reached):
-            there = f" ({before['server']})" if before else ""
-            raise StepFailed(
-                f"{urn_name(old.urn)} now leads to another cluster ({cluster['server']}) than the "
-                f"one that holds the stack's objects{there}, and that one cannot be reached as it "
-                "was: point the kubeconfig back; to move the stack, destroy it there first; if "
-                "that cluster is gone for good, `divvy stack rm <stack> --force` forgets it"
-            )
-        return True
+    ) -> None:
+        before: Mapping[str, str] | None = old.outputs.get(CLUSTER)
+        connection = self._packages[old.type.removeprefix(PROVIDER_PREFIX)].connection
+        if before is None and any(old.inputs.get(key) != inputs.get(key) for key in connection):
+            before = self._instance(old).cluster()  # the official engine records no cluster
+        if before is not None and not same_cluster(before, cluster):
+            raise other_cluster(urn_name(old.urn), cluster["server"], before["server"])
 
     def _cluster_of(self, reference: str) -> Mapping[str, str]:
         state = self._state(reference)
         recorded: Mapping[str, str] | None = state.outputs.get(CLUSTER)
         return recorded or self._instance(state).cluster()
 
-    def _reached(self, old: ResourceState) -> Mapping[str, str] | None:
-        try:
-            return self._instance(old).cluster()
-        except EngineError:
-            return None
-
     def _instance(self, state: ResourceState) -> Provider:
-        if has_unknown(dict(state.inputs)):
-            return UnconfiguredProvider()
         configuration = unwrapped(dict(state.inputs))
         reference = provider_reference(state.urn, state.id)
         key = (reference, repr(sorted(configuration.items())))
@@ -213,12 +176,5 @@ class Providers:
     def _package(self, kind: str) -> ProviderPackage:
         name = kind.removeprefix(PROVIDER_PREFIX)
         if name not in self._packages:
-            known = ", ".join(sorted(self._packages))
-            raise NotSupported(
-                f"resources of {name} are not supported; the embedded engine has {known}"
-            )
+            raise NotSupported(f"the provider {name} {LEADS_ON}")
         return self._packages[name]
-
-
-def _new_identity() -> str:
-    return str(uuid.uuid4())

@@ -1,7 +1,7 @@
-"""What a step leaves in the stack's state, and what a provider is shown of it.
+"""The record of a step in the stack's state, and the plain values that a provider works on.
 
-Secrets pass here: a provider works on plain values, and whatever comes back from one is
-marked again before anything else sees it.
+Secrets pass here: whatever comes back from a provider is marked again before anything else
+sees it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,6 @@ def recorded(
         dependencies=goal.dependencies,
         property_dependencies=goal.property_dependencies,
         protect=goal.protect,
-        retain_on_delete=goal.retain_on_delete,
         additional_secret_outputs=goal.additional_secret_outputs,
         custom_timeouts=goal.timeouts,
         created=time if old is None else old.created,
@@ -60,12 +59,12 @@ def recorded(
 
 
 def differs(new: ResourceState, old: ResourceState) -> bool:
-    """Tell whether a resource is recorded otherwise, times apart."""
+    """Tell whether two records differ in more than their times."""
     return replace(new, modified="", created="") != replace(old, modified="", created="")
 
 
 def plain(resource: ResourceState) -> ResourceState:
-    """Return a resource without secret marks, as a provider is shown it."""
+    """Return a resource without secret marks, for a provider."""
     return replace(
         resource,
         inputs=unwrapped(dict(resource.inputs)),
@@ -96,7 +95,7 @@ def marked(
         outputs["__inputs"] = copy
     for path in paths:
         outputs = mapped(outputs, path, secret)
-    # Where it may turn up else: in kubectl's copy of an object, in a condition's message.
+    # A secret may also turn up in kubectl's copy of an object, or in a condition's message.
     texts = {text for text in secret_texts(inputs) if len(text) >= _MIN_LENGTH}
     outputs = with_texts_marked(outputs, texts)
     for name in resource.additional_secret_outputs:

@@ -14,12 +14,12 @@ def redacted(text: str, secrets: Iterable[str]) -> str:
     """Return a text with "[secret]" for each of some texts, the longest first."""
     known = {secret for secret in secrets if len(secret) >= _MIN_LENGTH}
     # One may be part of another.
-    for secret in sorted(known, key=lambda one: (-len(one), one)):
+    for secret in sorted(known, key=lambda text: (-len(text), text)):
         text = text.replace(secret, "[secret]")
     return text
 
 
-class RedactingWatcher:
+class RedactingWatcher(Watcher):
     """Passes on what a run says, with "[secret]" for every one of some texts."""
 
     def __init__(self, watcher: Watcher, secrets: Iterable[str]) -> None:
@@ -34,14 +34,14 @@ class RedactingWatcher:
         """Pass on a step's begin."""
         self._watcher.began(step)
 
-    def told(self, urn: str, text: str) -> None:
+    def waiting(self, urn: str, text: str) -> None:
         """Pass on what a step is waiting for."""
-        self._watcher.told(urn, self.redacted(text))
+        self._watcher.waiting(urn, self.redacted(text))
 
     def ended(self, step: StepReport, failure: str | None) -> None:
         """Pass on a step's end."""
         self._watcher.ended(step, None if failure is None else self.redacted(failure))
 
-    def said(self, severity: str, text: str, urn: str) -> None:
+    def message(self, severity: str, text: str, urn: str) -> None:
         """Pass on a message."""
-        self._watcher.said(severity, self.redacted(text), urn)
+        self._watcher.message(severity, self.redacted(text), urn)

@@ -1,4 +1,4 @@
-"""What is live becomes what is recorded: after a cut-off run, and by ``divvy refresh``."""
+"""The live objects become the record: after an interrupted run, and by ``divvy refresh``."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from divvy.engine.providers import Providers
 from divvy.engine.recorded import differs, marked, plain
 from divvy.engine.run_state import RunState
 from divvy.engine.state.resource import ResourceState, now
-from divvy.engine.urn import PROVIDER_PREFIX, urn_name
+from divvy.engine.subset import PROVIDER_PREFIX
+from divvy.engine.urn import urn_name
 from divvy.engine.values import unwrapped, with_marks
 from divvy.engine.watcher import StepReport
 
 
 def recover(state: RunState, providers: Providers, outcome: Outcome) -> None:
-    """Look for what cut-off creations have made: what there is becomes part of the state."""
+    """Look for what interrupted creations have made: what exists becomes part of the state."""
     for pending in state.pending():
         if pending.operation != "create" or pending.made is None:
             state.abandoned(pending.urn)
@@ -42,7 +43,7 @@ def refresh(old: ResourceState, state: RunState, providers: Providers, outcome: 
     if not old.custom or old.external or old.type.startswith(PROVIDER_PREFIX):
         return
     if old.delete:
-        return  # it has a successor of the same URN, and only waits for its deletion
+        return  # its successor has the same URN; it only waits for its deletion
     step = StepReport("refresh", old.urn, old)
     outcome.began(step)
     try:

@@ -1,66 +1,19 @@
-"""A stack's resources in the middle of a run: what was, what is by now, what is left to delete."""
+"""A stack's resources in the middle of a run: as they were, as they are, what is to be deleted."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import replace
-from typing import Protocol
 
 from divvy.engine.errors import StepFailed
 from divvy.engine.goal import Goal
 from divvy.engine.order import in_order
 from divvy.engine.recorded import differs
+from divvy.engine.state.journal import Journal
 from divvy.engine.state.resource import ResourceState, renamed
 from divvy.engine.state.stack_state import Pending, StackState
-from divvy.engine.urn import provider_reference
-
-
-class Journal(Protocol):
-    """Where a run notes what it does, before and after; the state's store is one."""
-
-    def began(self, operation: str, urn: str, identity: str, made: ResourceState | None) -> None:
-        """Note that a step is about to happen, and what it would make."""
-
-    def abandoned(self, urn: str) -> None:
-        """Note that a step that began has changed nothing."""
-
-    def done(self, resource: ResourceState, replaced: ResourceState | None = None) -> None:
-        """Note that a resource now is like this, and which one it has replaced."""
-
-    def gone(self, resource: ResourceState) -> None:
-        """Note that a resource no longer exists."""
-
-    def renamed(self, before: str, after: str) -> None:
-        """Note that a resource follows an alias to another URN."""
-
-    def write(self, resources: Iterable[ResourceState], pending: Iterable[Pending]) -> None:
-        """Note the end of the run."""
-
-
-class _NoJournal:
-    """Notes nothing: a preview changes nothing."""
-
-    def began(self, operation: str, urn: str, identity: str, made: ResourceState | None) -> None:
-        """Ignore a step's begin."""
-
-    def abandoned(self, urn: str) -> None:
-        """Ignore a step that changed nothing."""
-
-    def done(self, resource: ResourceState, replaced: ResourceState | None = None) -> None:
-        """Ignore a step's end."""
-
-    def gone(self, resource: ResourceState) -> None:
-        """Ignore a deletion."""
-
-    def renamed(self, before: str, after: str) -> None:
-        """Ignore an alias."""
-
-    def write(self, resources: Iterable[ResourceState], pending: Iterable[Pending]) -> None:
-        """Ignore the end."""
-
-
-NO_JOURNAL: Journal = _NoJournal()
+from divvy.engine.urn import urn_name
 
 
 class RunState:
@@ -77,6 +30,7 @@ class RunState:
         self._pending = {resource.urn: resource for resource in state.pending}
         self._new: dict[str, ResourceState] = {}
         self._claimed: set[str] = set()
+        self._followed: dict[str, str] = {}
         self._lock = threading.Lock()
         self.changed = False
 
@@ -85,17 +39,11 @@ class RunState:
         with self._lock:
             return [*self._old.values(), *self._leftovers]
 
-    def unclaimed(self) -> list[ResourceState]:
-        """Return what the run found and the program has not named so far."""
-        with self._lock:
-            return [resource for urn, resource in self._old.items() if urn not in self._claimed]
-
     def claim(self, urn: str) -> None:
         """Reserve a URN for one registration; raises StepFailed for a second one."""
         with self._lock:
             if urn in self._claimed:
-                name = urn.rsplit("::", 1)[-1]
-                raise StepFailed(f"{name} is registered twice: give each its own name")
+                raise StepFailed(f"{urn_name(urn)} is registered twice: give each its own name")
             self._claimed.add(urn)
 
     def registered(self, urn: str) -> ResourceState | None:
@@ -109,13 +57,22 @@ class RunState:
             return list(self._new.values())
 
     def old(self, goal: Goal) -> ResourceState | None:
-        """Return what the run found of a resource, under its URN or an alias."""
+        """Return what the run found of a resource, under its URN or an alias.
+
+        Raises StepFailed where another resource has already followed the same alias.
+        """
         with self._lock:
             for urn in (goal.urn, *goal.aliases):
                 if urn in self._old and (urn == goal.urn or urn not in self._claimed):
                     if urn != goal.urn:
                         self._rename(urn, goal.urn)
+                        self._followed[urn] = goal.urn
                     return self._old[goal.urn]
+                if urn in self._followed:
+                    raise StepFailed(
+                        f"{urn_name(goal.urn)} and {urn_name(self._followed[urn])} both have the "
+                        f"alias {urn}: only one of them can be that resource"
+                    )
         return None
 
     def pending(self) -> list[Pending]:
@@ -176,7 +133,7 @@ class RunState:
         again, outgoing = replace(leftover, delete=False), replace(successor, delete=True)
         with self._lock:
             self._old[again.urn] = again
-            self._leftovers = [one for one in self._leftovers if one is not leftover]
+            self._leftovers = [other for other in self._leftovers if other is not leftover]
             self._leftovers.append(outgoing)
         self.changed = True
         # In this order: recorded twice it is one object still, recorded nowhere it is lost.
@@ -184,40 +141,19 @@ class RunState:
         self._journal.gone(leftover)
         return again
 
-    def read(self, resource: ResourceState) -> None:
-        """Note a resource that the program reads and the stack does not own."""
-        with self._lock:
-            self._new[resource.urn] = resource
-        self._journal.done(resource)
-
     def gone(self, resource: ResourceState) -> None:
         """Note that a resource was deleted."""
         self._journal.gone(resource)
         with self._lock:
             if resource.delete:
-                self._leftovers = [one for one in self._leftovers if one != resource]
+                self._leftovers = [other for other in self._leftovers if other != resource]
             elif resource.urn in self._old and self._old[resource.urn].id == resource.id:
                 del self._old[resource.urn]
 
-    def dropped(self, targets: Collection[str]) -> list[ResourceState]:
-        """Return what the program no longer has: replaced or removed.
-
-        Of the removed ones only ``targets``, if there are any, by URN. A replaced provider
-        stays as long as a resource is recorded with it.
-        """
-        removed = [
-            one
-            for urn, one in self._old.items()
-            if urn not in self._new and (not targets or urn in targets)
-        ]
-        leaving = {one.urn for one in removed}
-        whole = {**self._old, **self._new}
-        needed = {one.provider for urn, one in whole.items() if urn not in leaving}
-        return [
-            one
-            for one in [*self._leftovers, *removed]
-            if provider_reference(one.urn, one.id) not in needed
-        ]
+    def dropped(self) -> list[ResourceState]:
+        """Return what the program no longer has: replaced or removed."""
+        removed = [resource for urn, resource in self._old.items() if urn not in self._new]
+        return [*self._leftovers, *removed]
 
     def write(self) -> None:
         """Write the checkpoint, in dependency order."""

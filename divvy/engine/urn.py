@@ -1,9 +1,10 @@
-"""URNs: how Pulumi names a resource of a stack for ever."""
+"""URNs: the permanent names of a stack's resources."""
 
 from __future__ import annotations
 
+from divvy.engine.subset import PROVIDER_PREFIX
+
 STACK_TYPE = "pulumi:pulumi:Stack"
-PROVIDER_PREFIX = "pulumi:providers:"
 
 
 def make_urn(stack: str, project: str, parent: str, kind: str, name: str) -> str:
@@ -52,5 +53,5 @@ def split_provider_reference(reference: str) -> tuple[str, str]:
 
 
 def is_default_provider(urn: str) -> bool:
-    """Tell whether a provider was made by the engine; the SDK's version is part of its name."""
+    """Tell whether the engine itself registered a provider; its name has the SDK's version."""
     return urn_type(urn).startswith(PROVIDER_PREFIX) and urn_name(urn).startswith("default")

@@ -126,7 +126,7 @@ def with_marks(value: Any, source: Any) -> Any:
     if isinstance(value, Mapping) and isinstance(source, Mapping):
         return {key: with_marks(entry, source.get(key)) for key, entry in value.items()}
     if isinstance(value, list) and isinstance(source, list) and len(value) == len(source):
-        return [with_marks(one, other) for one, other in zip(value, source, strict=True)]
+        return [with_marks(entry, marks) for entry, marks in zip(value, source, strict=True)]
     return secret(value)
 
 
@@ -139,7 +139,7 @@ def with_same_marks(value: Any, before: Any) -> Any:
     if isinstance(value, Mapping) and isinstance(before, Mapping):
         return {key: with_same_marks(entry, before.get(key)) for key, entry in value.items()}
     if isinstance(value, list) and isinstance(before, list) and len(value) == len(before):
-        return [with_same_marks(one, other) for one, other in zip(value, before, strict=True)]
+        return [with_same_marks(entry, former) for entry, former in zip(value, before, strict=True)]
     return value
 
 

@@ -1,10 +1,10 @@
-"""What a run tells about itself while it goes: one small interface, implemented by the display."""
+"""The events of a run, as one small interface that the display implements."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from divvy.engine.state.resource import ResourceState
 
@@ -49,36 +49,20 @@ class Summary:
         return sum(count for operation, count in self.counts().items() if operation != "same")
 
 
-class Watcher(Protocol):
-    """Hears of every step; called from several threads."""
+class Watcher:
+    """Receives the events of a run, from several threads; this one shows nothing."""
 
     def began(self, step: StepReport) -> None:
         """A step begins."""
 
-    def told(self, urn: str, text: str) -> None:
-        """What a step is waiting for."""
+    def waiting(self, urn: str, text: str) -> None:
+        """A step is waiting for something, or does something worth a line."""
 
     def ended(self, step: StepReport, failure: str | None) -> None:
         """A step is done, or failed."""
 
-    def said(self, severity: str, text: str, urn: str) -> None:
-        """The program or the engine has something to say."""
+    def message(self, severity: str, text: str, urn: str) -> None:
+        """A message of the program or the engine."""
 
 
-class _Silent:
-    """Shows nothing."""
-
-    def began(self, step: StepReport) -> None:
-        """Ignore a step's begin."""
-
-    def told(self, urn: str, text: str) -> None:
-        """Ignore what a step is waiting for."""
-
-    def ended(self, step: StepReport, failure: str | None) -> None:
-        """Ignore a step's end."""
-
-    def said(self, severity: str, text: str, urn: str) -> None:
-        """Ignore a message."""
-
-
-SILENT: Watcher = _Silent()
+SILENT = Watcher()

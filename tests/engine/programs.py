@@ -43,7 +43,6 @@ for name, found in target["resources"].items():
         provider=second if found.get("provider") == "second" else provider,
         depends_on=[made[other] for other in found.get("needs", [])],
         protect=found.get("protect"),
-        retain_on_delete=found.get("retain"),
         ignore_changes=found.get("ignore"),
         aliases=[pulumi.Alias(name=other) for other in found.get("aliases", [])],
     )

@@ -36,10 +36,10 @@ SUBJECTS = (
     "failures",
     "clusters",
     "ownership",
+    "hand_edits",
     "namespaces",
-    "waiting",
     "dynamic",
-    "targets",
+    "programs",
     "options",
 )
 SCENARIOS: dict[str, dict[str, Scenario]] = {subject: {} for subject in SUBJECTS}

@@ -29,7 +29,8 @@ import array, json, os, signal, socket, sys
 with socket.socket(socket.AF_UNIX) as server:
     server.connect({address!r})
     request = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
-    streams = array.array("i", [0, 1, 2])
+    own = int(sys.argv[-1])  # the engine's end closes with this process's
+    streams = array.array("i", [0, 1, 2, own])
     server.sendmsg([len(request).to_bytes(4, "big")],
                    [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
     server.sendall(request)
@@ -37,7 +38,7 @@ with socket.socket(socket.AF_UNIX) as server:
     # A terminal's Ctrl-C reaches the whole group, of which the fork is no part.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: os.kill(child, number))
-    for number in (0, 1, 2):
+    for number in (0, 1, 2, own):
         os.close(number)
     sys.stdout = sys.stderr = None
     status = server.recv(1)
@@ -88,7 +89,7 @@ def _serve(address: str) -> None:
 def _fork(connection: socket.socket, server: socket.socket) -> int | None:
     """Fork for a request; return the child's process ID, None for a caller that is gone."""
     streams = array.array("i")
-    head, extra, _, _ = connection.recvmsg(4, socket.CMSG_LEN(3 * streams.itemsize))
+    head, extra, _, _ = connection.recvmsg(4, socket.CMSG_LEN(4 * streams.itemsize))
     if not extra:
         return None
     streams.frombytes(extra[0][2])
@@ -112,6 +113,7 @@ def _fork(connection: socket.socket, server: socket.socket) -> int | None:
 def _run(
     streams: list[int], arguments: list[str], folder: str, environment: dict[str, str]
 ) -> None:
+    own = streams.pop()
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
@@ -124,8 +126,9 @@ def _run(
         io.TextIOWrapper(os.fdopen(number, "wb", 0, closefd=False), write_through=True)
         for number in (1, 2)
     )
-    # Options such as -u come first.
+    # Options such as -u come first, the descriptor of the engine's socket or pipe last.
     sys.argv = arguments = [word for word in arguments if not word.startswith("-")]
+    arguments[-1] = str(own)
     sys.path[0] = str(Path(arguments[0]).parent)
     code = 1
     try:

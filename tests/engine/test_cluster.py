@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.engine.bare_cluster import BareCluster
 from tests.engine.programs import Program
 from tests.running_lab import RunningLab
 
@@ -17,121 +19,107 @@ pytestmark = pytest.mark.lab
 
 
 @pytest.fixture
-def program(lab: RunningLab, tmp_path: Path) -> Iterator[Program]:
-    with lab.namespace() as namespace:
-        yield Program(tmp_path, lab.kubeconfig, namespace)
+def program(cluster: BareCluster, tmp_path: Path) -> Iterator[Program]:
+    namespace = f"c{os.urandom(4).hex()}"
+    cluster.kubectl("create", "namespace", namespace)
+    yield Program(tmp_path, cluster.kubeconfig, namespace)
+    cluster.kubectl("delete", "namespace", namespace, "--wait=false")
 
 
-def live(lab: RunningLab, program: Program) -> dict[str, dict[str, Any]]:
+def live(cluster: BareCluster, program: Program) -> dict[str, dict[str, Any]]:
     """Return the program's ConfigMaps in the cluster by name."""
-    found = lab.get("configmaps", f"-n={program.namespace}", "--selector=trial=yes")
+    found = cluster.get("configmaps", f"-n={program.namespace}", "--selector=trial=yes")
     return {one["metadata"]["name"]: one for one in found["items"]}
 
 
-def versions(lab: RunningLab, program: Program) -> dict[str, str]:
-    return {name: one["metadata"]["resourceVersion"] for name, one in live(lab, program).items()}
+def versions(cluster: BareCluster, program: Program) -> dict[str, str]:
+    return {
+        name: one["metadata"]["resourceVersion"] for name, one in live(cluster, program).items()
+    }
 
 
 def test_up_makes_what_the_program_says_and_a_second_up_writes_nothing(
-    lab: RunningLab, program: Program
+    cluster: BareCluster, program: Program
 ) -> None:
     program.resources = {
         "one": {"data": {"a": "1"}, "called": "one"},
         "two": {"data": {}, "needs": ["one"]},
     }
     assert "4 created" in program.up()
-    before = versions(lab, program)
+    before = versions(cluster, program)
     assert len(before) == 2
-    assert live(lab, program)["one"]["data"] == {"a": "1"}
+    assert live(cluster, program)["one"]["data"] == {"a": "1"}
     assert "4 unchanged" in program.up()
-    assert versions(lab, program) == before
+    assert versions(cluster, program) == before
     program.run("preview", "--expect-no-changes")
 
 
-def test_preview_changes_nothing_and_says_what_would(lab: RunningLab, program: Program) -> None:
+def test_preview_changes_nothing_and_says_what_would(
+    cluster: BareCluster, program: Program
+) -> None:
     program.resources = {"one": {"data": {"a": "1"}}}
     digest = json.loads(program.run("preview", "--json", expect=2))
     assert digest["changeSummary"] == {"create": 3}
-    assert live(lab, program) == {}
+    assert live(cluster, program) == {}
     assert not (program.folder / ".pulumi").exists()
 
 
 def test_a_change_is_made_in_place_and_an_immutable_one_by_replacement(
-    lab: RunningLab, program: Program
+    cluster: BareCluster, program: Program
 ) -> None:
     program.resources = {"one": {"data": {"a": "1"}, "called": "one"}}
     program.up()
-    uid = live(lab, program)["one"]["metadata"]["uid"]
+    uid = live(cluster, program)["one"]["metadata"]["uid"]
     program.resources["one"]["data"] = {"a": "2"}
     assert "updated (data.a)" in program.up()
-    assert live(lab, program)["one"]["metadata"]["uid"] == uid
+    assert live(cluster, program)["one"]["metadata"]["uid"] == uid
     program.more = {"mutable": False}
     program.resources["one"]["data"] = {"a": "3"}
     assert "1 to replace" in program.run("preview", expect=2)
     assert "replaced (data.a)" in program.up()
-    assert live(lab, program)["one"]["metadata"]["uid"] != uid
+    assert live(cluster, program)["one"]["metadata"]["uid"] != uid
 
 
-def test_an_alias_renames_without_touching_the_object(lab: RunningLab, program: Program) -> None:
+def test_an_alias_renames_without_touching_the_object(
+    cluster: BareCluster, program: Program
+) -> None:
     program.resources = {"old": {"data": {}, "called": "x"}}
     program.up()
-    before = versions(lab, program)
+    before = versions(cluster, program)
     program.resources = {"new": {"data": {}, "called": "x", "aliases": ["old"]}}
     program.run("preview")
     assert set(program.state()) == {"old"}
     assert "unchanged" in program.up()
-    assert versions(lab, program) == before
+    assert versions(cluster, program) == before
     assert set(program.state()) == {"new"}
 
 
-def test_what_the_program_drops_is_deleted_unless_retained_or_protected(
-    lab: RunningLab, program: Program
+def test_what_the_program_drops_is_deleted_unless_protected(
+    cluster: BareCluster, program: Program
 ) -> None:
     program.resources = {
         "gone": {"data": {}, "called": "gone"},
-        "kept": {"data": {}, "called": "kept", "retain": True},
         "safe": {"data": {}, "called": "safe", "protect": True},
     }
     program.up()
     program.resources = {"safe": program.resources["safe"]}
     program.up()
-    assert set(live(lab, program)) == {"kept", "safe"}
+    assert set(live(cluster, program)) == {"safe"}
     program.resources = {}
     assert "is protected" in program.up(expect=1)
-    assert set(live(lab, program)) == {"kept", "safe"}
+    assert set(live(cluster, program)) == {"safe"}
 
 
-def test_an_edit_outside_is_shown_by_refresh_and_repaired_by_up(
-    lab: RunningLab, program: Program
-) -> None:
+def test_an_object_deleted_outside_is_made_again(cluster: BareCluster, program: Program) -> None:
     program.resources = {"one": {"data": {"a": "1"}, "called": "one"}}
     program.up()
-    patch = json.dumps({"data": {"a": "edited"}})
-    lab.kubectl("patch", "configmap", "one", f"-n={program.namespace}", f"--patch={patch}")
-    assert "updated (data.a)" in program.run("refresh", "--yes", expect=2)
-    # The edit made kubectl a co-owner of the field: the conflict names it and stops the run.
-    assert "kubectl" in program.up(expect=1)
-    program.resources["one"]["annotations"] = {"pulumi.com/patchForce": "true"}
-    program.up()
-    assert live(lab, program)["one"]["data"] == {"a": "1"}
-
-
-def test_an_object_deleted_outside_is_made_again(lab: RunningLab, program: Program) -> None:
-    program.resources = {"one": {"data": {"a": "1"}, "called": "one"}}
-    program.up()
-    lab.kubectl("delete", "configmap", "one", f"-n={program.namespace}")
+    cluster.kubectl("delete", "configmap", "one", f"-n={program.namespace}")
     assert "deleted outside" in program.up()
-    assert set(live(lab, program)) == {"one"}
-
-
-def test_an_object_somebody_else_made_is_not_taken_over(lab: RunningLab, program: Program) -> None:
-    lab.kubectl("create", "configmap", "one", f"-n={program.namespace}", "--from-literal=a=theirs")
-    program.resources = {"one": {"data": {"a": "1"}, "called": "one"}}
-    assert "exists already, made by kubectl-create" in program.up(expect=1)
+    assert set(live(cluster, program)) == {"one"}
 
 
 def test_a_failure_in_the_middle_keeps_what_was_done_and_the_next_run_goes_on(
-    lab: RunningLab, program: Program
+    cluster: BareCluster, program: Program
 ) -> None:
     program.resources = {
         "good": {"data": {}, "called": "good"},
@@ -141,7 +129,7 @@ def test_a_failure_in_the_middle_keeps_what_was_done_and_the_next_run_goes_on(
     assert set(program.state()) == {"good"}
     program.resources["bad"]["called"] = "fixed"
     program.up()
-    assert set(live(lab, program)) == {"good", "fixed"}
+    assert set(live(cluster, program)) == {"good", "fixed"}
 
 
 def test_a_program_that_raises_shows_the_users_frames_only(program: Program) -> None:
@@ -153,17 +141,9 @@ def test_a_program_that_raises_shows_the_users_frames_only(program: Program) -> 
     assert "program_child" not in output
 
 
-def test_secrets_reach_the_cluster_but_no_file_or_screen(lab: RunningLab, program: Program) -> None:
-    program.resources = {"one": {"data": {"token": "hush-hush"}, "called": "one", "secret": True}}
-    shown = program.up("--diff")
-    assert live(lab, program)["one"]["data"] == {"token": "hush-hush"}
-    assert "hush-hush" not in shown
-    texts = [path.read_text() for path in (program.folder / ".pulumi").rglob("*") if path.is_file()]
-    assert not any("hush-hush" in text for text in texts)
-    assert "unchanged" in program.up()
-
-
-def test_destroy_removes_dependents_first_and_everything(lab: RunningLab, program: Program) -> None:
+def test_destroy_removes_dependents_first_and_everything(
+    cluster: BareCluster, program: Program
+) -> None:
     program.resources = {
         "one": {"data": {}, "called": "one"},
         "two": {"data": {}, "called": "two", "needs": ["one"]},
@@ -172,24 +152,25 @@ def test_destroy_removes_dependents_first_and_everything(lab: RunningLab, progra
     lines = program.run("destroy", "--yes").splitlines()
     order = [line.split()[2] for line in lines if " ConfigMap " in line]
     assert order == ["two", "one"]
-    assert live(lab, program) == {}
+    assert live(cluster, program) == {}
     assert program.state() == {}
 
 
-def test_a_target_is_changed_and_nothing_else(lab: RunningLab, program: Program) -> None:
-    program.resources = {name: {"data": {"a": "1"}, "called": name} for name in ("one", "two")}
+def test_an_api_server_that_is_away_fails_the_step_and_the_next_run_goes_on(
+    cluster: BareCluster, program: Program
+) -> None:
+    program.resources = {"one": {"data": {"a": "1"}, "called": "one"}}
+    config = program.kubeconfig.read_text()
+    away = program.folder / "away.kubeconfig"
+    away.write_text(re.sub(r"(https://[\d.]+):\d+", r"\1:1", config))
+    program.kubeconfig, there = away, program.kubeconfig
+    assert "does not answer" in program.up(expect=1)
+    program.kubeconfig = there
     program.up()
-    for found in program.resources.values():
-        found["data"] = {"a": "2"}
-    urn = program.state()["one"]["urn"]
-    program.up(f"--target={urn}")
-    assert {name: one["data"]["a"] for name, one in live(lab, program).items()} == {
-        "one": "2",
-        "two": "1",
-    }
+    assert set(live(cluster, program)) == {"one"}
 
 
-DAEMON_SET = '''"""One DaemonSet and an object of somebody else."""
+DAEMON_SET = '''"""One DaemonSet."""
 import json
 from pathlib import Path
 
@@ -200,7 +181,6 @@ spec = json.loads(Path("resources.json").read_text())
 options = pulumi.ResourceOptions(
     provider=kubernetes.Provider("c", kubeconfig=spec["kubeconfig"], namespace=spec["namespace"])
 )
-known = kubernetes.core.v1.ConfigMap.get("known", spec["known"], opts=options)
 kubernetes.apps.v1.DaemonSet(
     "ds",
     metadata={"name": "ds"},
@@ -219,33 +199,19 @@ kubernetes.apps.v1.DaemonSet(
     },
     opts=options,
 )
-pulumi.export("known", known.data["a"])
 '''
 
 
-def test_a_crash_loop_is_told_early_with_its_last_words(lab: RunningLab, program: Program) -> None:
-    lab.kubectl("create", "configmap", "known", f"-n={program.namespace}", "--from-literal=a=b")
-    (program.folder / "__main__.py").write_text(DAEMON_SET)
-    program.more = {
-        "known": f"{program.namespace}/known",
-        "image": lab.busybox,
-        "command": ["/bin/sh", "-c", "echo cannot find my keys; exit 3"],
-    }
-    said = program.up(expect=1)
+def test_reports_a_crash_loop_early_with_its_last_log_lines(
+    lab: RunningLab, tmp_path: Path
+) -> None:
+    with lab.namespace() as namespace:
+        program = Program(tmp_path, lab.kubeconfig, namespace)
+        (program.folder / "__main__.py").write_text(DAEMON_SET)
+        program.more = {
+            "image": lab.busybox,
+            "command": ["/bin/sh", "-c", "echo cannot find my keys; exit 3"],
+        }
+        said = program.up(expect=1)
     assert "CrashLoopBackOff" in said
     assert "cannot find my keys" in said
-    assert "known  read" in said
-
-
-def test_an_api_server_that_is_away_fails_the_step_and_the_next_run_goes_on(
-    lab: RunningLab, program: Program
-) -> None:
-    program.resources = {"one": {"data": {"a": "1"}, "called": "one"}}
-    config = program.kubeconfig.read_text()
-    away = program.folder / "away.kubeconfig"
-    away.write_text(re.sub(r"(https://[\d.]+):\d+", r"\1:1", config))
-    program.kubeconfig, there = away, program.kubeconfig
-    assert "does not answer" in program.up(expect=1)
-    program.kubeconfig = there
-    program.up()
-    assert set(live(lab, program)) == {"one"}

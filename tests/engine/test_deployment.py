@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 from divvy.engine.deployment import Deployment
-from divvy.engine.errors import StateProblem
-from divvy.engine.executor import ApplyExecutor
+from divvy.engine.errors import NotAdmitted, StateProblem
 from divvy.engine.goal import Goal
-from divvy.engine.order import dependents, dependents_first, in_order, needs
+from divvy.engine.order import dependents_first, in_order, needs
 from divvy.engine.provider import ProviderResult
 from divvy.engine.redaction import RedactingWatcher
-from divvy.engine.run_state import NO_JOURNAL, RunState
+from divvy.engine.run_state import RunState
+from divvy.engine.state.journal import NO_JOURNAL
 from divvy.engine.state.resource import ResourceState
 from divvy.engine.state.stack_state import StackState
-from divvy.engine.unconfigured import UnconfiguredProvider
+from divvy.engine.subset import Declaration
 from divvy.engine.urn import inherited_alias, make_urn
 from divvy.engine.watcher import SILENT
 
@@ -47,17 +47,6 @@ def test_a_provider_goes_after_what_it_made_and_before_its_successors_objects() 
     other = resource("b", provider=f"{URN}p::q")
     assert needs(made, provider)
     assert not needs(other, provider)
-
-
-def test_dependents_by_property_leave_out_depends_on() -> None:
-    a = resource("a")
-    b = resource("b", property_dependencies={"data": (a.urn,)}, dependencies=(a.urn,))
-    c = resource("c", property_dependencies={"x": (b.urn,)}, dependencies=(b.urn,))
-    d = resource("d", dependencies=(a.urn,))
-    found = dependents([a.urn], [a, b, c, d], by_property=True)
-    assert [one.id for one in found] == ["b", "c"]
-    found = dependents([a.urn], [a, b, c, d], by_property=False)
-    assert sorted(one.id for one in found) == ["b", "c", "d"]
 
 
 @pytest.mark.parametrize(
@@ -109,25 +98,26 @@ def test_an_interrupt_leaves_what_waits_for_its_turn() -> None:
     assert len(gone) <= 2
 
 
-def test_a_replaced_provider_stays_while_a_record_names_it() -> None:
-    old = replace(resource("p"), id="1", delete=True)
-    user = resource("a", provider=f"{URN}p::1")
-    state = RunState(NO_JOURNAL, StackState((resource("p"), user, old)))
-    state.is_now(resource("p"))
-    state.is_now(user)  # not a --target, so it is as it was
-    assert state.dropped(frozenset()) == []
-    state.is_now(replace(user, provider=f"{URN}p::p"))
-    assert state.dropped(frozenset()) == [old]
-
-
-class CountingProvider(UnconfiguredProvider):
-    """Counts how many creations there are at once."""
+class CountingProvider:
+    """Counts how many creations run at once."""
 
     def __init__(self) -> None:
         self.now = self.most = 0
         self._lock = threading.Lock()
 
-    def create(  # type: ignore[override]
+    def check(self, urn: str, old: object, new: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(new)
+
+    def begin(self, inputs: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        return "", {}
+
+    def object_name(self, inputs: Mapping[str, Any]) -> str:
+        return ""
+
+    def secret_paths(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
+        return ()
+
+    def create(
         self, urn: str, inputs: Mapping[str, Any], begun: Mapping[str, Any], *, timeout: float
     ) -> ProviderResult:
         with self._lock:
@@ -139,24 +129,55 @@ class CountingProvider(UnconfiguredProvider):
         return ProviderResult(urn, {})
 
 
+def run_of(provider: object, parallel: int = 2) -> Deployment:
+    providers: Any = SimpleNamespace(of=lambda _: provider, cluster_key=lambda _: "")
+    return Deployment(RunState(NO_JOURNAL, StackState()), providers, SILENT, parallel=parallel)
+
+
+def goals(number: int) -> list[Goal]:
+    return [
+        Goal(f"{URN}{n}", "t", str(n), custom=True, inputs={}, provider="p::1")
+        for n in range(number)
+    ]
+
+
 def test_no_more_steps_run_at_once_than_are_asked_for() -> None:
     provider = CountingProvider()
-    providers: Any = SimpleNamespace(of=lambda _: provider, cluster_key=lambda _: "")
-    run = Deployment(
-        RunState(NO_JOURNAL, StackState()), providers, SILENT, ApplyExecutor(), parallel=2
-    )
-    goals = [
-        Goal(f"{URN}{n}", "t", str(n), custom=True, inputs={}, provider="p::1") for n in range(12)
-    ]
+    run = run_of(provider)
+    run.admit((), lambda: None)
     with ThreadPoolExecutor(12) as pool:
-        list(pool.map(run.register, goals))
+        list(pool.map(run.register, goals(12)))
     assert provider.most == 2
+
+
+def test_registrations_wait_until_the_program_is_admitted() -> None:
+    provider = CountingProvider()
+    run = run_of(provider)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(run.register, goals(1)[0])
+        time.sleep(0.05)
+        assert not waiting.done()
+        run.admit((), lambda: None)
+        waiting.result(timeout=10)
+
+
+@pytest.mark.parametrize("declared", [None, [Declaration("aws:s3:Bucket", "b")]])
+def test_a_program_that_is_refused_or_ends_early_registers_nothing(
+    declared: list[Declaration] | None,
+) -> None:
+    provider = CountingProvider()
+    run = run_of(provider)
+    begun: list[bool] = []
+    run.admit(declared, lambda: begun.append(True))
+    with pytest.raises(NotAdmitted):
+        run.register(goals(1)[0])
+    assert (begun, provider.most) == ([], 0)
 
 
 def test_a_refresh_leaves_a_replaced_resource_beside_its_successor() -> None:
     live, leftover = resource("a"), replace(resource("a"), id="old", delete=True)
     state = RunState(NO_JOURNAL, StackState((live, leftover)))
     providers: Any = None
-    Deployment(state, providers, SILENT, ApplyExecutor()).refresh(leftover)
+    Deployment(state, providers, SILENT).refresh(leftover)
     assert state.before() == [live, leftover]
     assert state.all_registered() == []

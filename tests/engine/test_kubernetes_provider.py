@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from divvy.engine.errors import StepFailed
 from divvy.engine.kubernetes import connection as module
+from divvy.engine.kubernetes.api import Api, Kind
 from divvy.engine.kubernetes.connection import Connection
 from divvy.engine.kubernetes.provider import KubernetesProvider
+from tests.engine.bare_cluster import BareCluster
 
 
 def test_resources_at_the_same_time_share_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,3 +37,31 @@ def test_a_field_manager_is_never_longer_than_the_api_takes() -> None:
     managers = {provider.begin(inputs)[1]["__fieldManager"] for _ in range(2)}
     assert len(managers) == 2
     assert {len(manager) for manager in managers} == {128}
+
+
+@pytest.mark.lab
+def test_an_object_created_between_look_and_creation_is_left_as_it_was(
+    cluster: BareCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = KubernetesProvider(
+        {"kubeconfig": str(cluster.kubeconfig)}, "divvy", lambda _urn, _text: None, {}
+    )
+    obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "race"},
+           "data": {"ours": "1"}}  # fmt: skip
+    inputs = provider.check("urn:pulumi:d::p::kubernetes:core/v1:ConfigMap::race", None, obj)
+    get = Api.get
+
+    def get_before_creation(api: Api, kind: Kind, namespace: str, name: str) -> Any:
+        answer = get(api, kind, namespace, name)
+        cluster.kubectl("create", "configmap", "race", "--from-literal=theirs=1")
+        return answer
+
+    monkeypatch.setattr(Api, "get", get_before_creation)
+    with pytest.raises(StepFailed, match="already exists"):
+        provider.create("urn", inputs, provider.begin(inputs)[1], timeout=1)
+    live = cluster.get("configmap", "race")
+    assert live["data"] == {"theirs": "1"}
+    managed = live["metadata"].get("managedFields", ())
+    assert not [entry for entry in managed if entry["manager"].startswith("divvy")]
+    cluster.kubectl("delete", "configmap", "race")
+    provider.close()

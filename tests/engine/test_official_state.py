@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from divvy.engine.kubernetes.takeover import handed_over
+from divvy.engine.kubernetes.takeover import from_creator, from_kubectl
 from tests.divvy_command import run_divvy
-from tests.running_lab import RunningLab
+from tests.engine.bare_cluster import BareCluster
 
 OFFICIAL = Path(__file__).with_name("official")
 NAMESPACE, MANAGER = "pulumi-try", "pulumi-kubernetes-b08674ec"
@@ -67,30 +67,40 @@ def entry(manager: str, operation: str, fields: dict[str, Any], **more: str) -> 
 def test_the_creators_fields_pass_to_the_manager() -> None:
     status = entry("kubelet", "Update", {"f:status": {}}, subresource="status")
     created = entry("pulumi-kubernetes", "Update", {"f:data": {"f:a": {}, "f:b": {}}})
-    only = handed_over([created, status], MANAGER)
+    only = from_creator([created, status], MANAGER)
     assert only == [entry(MANAGER, "Apply", {"f:data": {"f:a": {}, "f:b": {}}}), status]
     own = entry(MANAGER, "Apply", {"f:data": {"f:b": {}, "f:c": {}}})
-    both = handed_over([created, own, status], MANAGER)
+    both = from_creator([created, own, status], MANAGER)
     united = {"f:data": {"f:a": {}, "f:b": {}, "f:c": {}}}
     assert both == [entry(MANAGER, "Apply", united), status]
 
 
-def test_an_object_of_somebody_else_is_left_to_them() -> None:
-    foreign = [entry("kubectl", "Update", {"f:data": {}}), entry(MANAGER, "Apply", {"f:spec": {}})]
-    assert handed_over(foreign, MANAGER) is None
+def test_fields_of_others_are_left_to_them() -> None:
+    foreign = [entry("argocd", "Update", {"f:data": {}}), entry(MANAGER, "Apply", {"f:spec": {}})]
+    assert from_creator(foreign, MANAGER) is None
+    assert from_kubectl(foreign, MANAGER) is None
     own_status = entry("pulumi-kubernetes", "Update", {"f:status": {}}, subresource="status")
-    assert handed_over([own_status], MANAGER) is None
+    assert from_creator([own_status], MANAGER) is None
+
+
+def test_hand_edits_pass_to_the_manager_but_metadata_and_restarts_stay() -> None:
+    restart = entry("kubectl-rollout", "Update", {"f:spec": {"f:restarted": {}}})
+    edit = entry("kubectl-edit", "Update", {"f:metadata": {"f:l": {}}, "f:spec": {"f:a": {}}})
+    assert from_kubectl([edit, restart], MANAGER) == [
+        entry(MANAGER, "Apply", {"f:spec": {"f:a": {}}}),
+        restart,
+        entry("kubectl-edit", "Update", {"f:metadata": {"f:l": {}}}),
+    ]
 
 
 class OfficialStack:
-    """The stack as the official CLI left it, on the lab."""
+    """The stack as the official CLI left it, on a cluster without nodes."""
 
-    def __init__(self, lab: RunningLab, folder: Path) -> None:
-        self.lab = lab
+    def __init__(self, cluster: BareCluster, folder: Path) -> None:
+        self.cluster = cluster
         self.folder = folder
         text = (OFFICIAL / "checkpoint-after-create.json").read_text()
-        # The lab's nodes pull by digest; the observation's node had the image already.
-        text = text.replace("localhost/busybox:1", lab.busybox).replace('"Never"', '"IfNotPresent"')
+        text = text.replace('"Never"', '"IfNotPresent"')
         self.state = folder / ".pulumi/stacks/pulumi-try/dev.json"
         self.state.parent.mkdir(parents=True)
         self.state.write_text(self._on_this_cluster(json.loads(text)))
@@ -99,7 +109,7 @@ class OfficialStack:
             "Pulumi.yaml": project,
             "__main__.py": PROGRAM,
             "stacks/Pulumi.dev.yaml": "config: {}\n",
-            "image": lab.busybox,
+            "image": "localhost/busybox:1",
         }
         (folder / "stacks").mkdir()
         for name, content in files.items():
@@ -111,7 +121,7 @@ class OfficialStack:
         for resource in document["checkpoint"]["latest"]["resources"]:
             if not resource["type"].startswith("kubernetes:"):
                 continue
-            made = self.lab.kubectl(
+            made = self.cluster.kubectl(
                 "create", "--field-manager=pulumi-kubernetes", "--filename=-", "--output=json",
                 "--show-managed-fields", stdin=json.dumps(resource["inputs"]),
             )  # fmt: skip
@@ -125,12 +135,12 @@ class OfficialStack:
         (self.folder / "extra.json").write_text(json.dumps(variables))
 
     def divvy(self, *arguments: str, expect: int = 0) -> str:
-        place = {"KUBECONFIG": str(self.lab.kubeconfig), "PULUMI_CONFIG_PASSPHRASE": "open"}
+        place = {"KUBECONFIG": str(self.cluster.kubeconfig), "PULUMI_CONFIG_PASSPHRASE": "open"}
         done = run_divvy(*arguments, "-sdev", folder=self.folder, expect=expect, environment=place)
         return done.stdout
 
     def live(self, kind: str, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.lab.get(kind, name, f"-n={NAMESPACE}")
+        found: dict[str, Any] = self.cluster.get(kind, name, f"-n={NAMESPACE}")
         return found
 
     def variables(self) -> dict[str, str]:
@@ -140,9 +150,9 @@ class OfficialStack:
 
 @pytest.mark.lab
 @pytest.mark.timeout(300)
-def test_a_stack_of_the_official_cli_is_continued(lab: RunningLab, tmp_path: Path) -> None:
+def test_a_stack_of_the_official_cli_is_continued(cluster: BareCluster, tmp_path: Path) -> None:
     try:
-        stack = OfficialStack(lab, tmp_path)
+        stack = OfficialStack(cluster, tmp_path)
         uid = stack.live("daemonset", "sleeper")["metadata"]["uid"]
         stack.divvy("up", "--yes")
         assert stack.live("daemonset", "sleeper")["metadata"]["uid"] == uid
@@ -165,9 +175,9 @@ def test_a_stack_of_the_official_cli_is_continued(lab: RunningLab, tmp_path: Pat
         ]
         assert {"ns", "rc", "cfg", "ds"} <= set(urns)
         stack.divvy("destroy", "--yes")
-        gone = lab.try_kubectl("get", "namespace", NAMESPACE)
+        gone = cluster.try_kubectl("get", "namespace", NAMESPACE)
         assert "NotFound" in gone.stderr
-        assert "NotFound" in lab.try_kubectl("get", "runtimeclass", "pulumi-try-rc").stderr
+        assert "NotFound" in cluster.try_kubectl("get", "runtimeclass", "pulumi-try-rc").stderr
     finally:
-        lab.try_kubectl("delete", "namespace", NAMESPACE, "--wait=false")
-        lab.try_kubectl("delete", "runtimeclass", "pulumi-try-rc")
+        cluster.try_kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+        cluster.try_kubectl("delete", "runtimeclass", "pulumi-try-rc")

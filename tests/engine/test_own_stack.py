@@ -102,21 +102,34 @@ def left(cluster: BareCluster) -> set[str]:
     return {f"{one['kind']} {one['metadata']['name']}" for one in found["items"]}
 
 
-def test_the_cluster_is_changed_under_the_stack(
+def test_refuses_another_cluster_under_the_stack(
     own: OwnStack, cluster: BareCluster, other_cluster: BareCluster
 ) -> None:
     own.run("up", "--yes")
     before = left(cluster)
     assert "DaemonSet divvy-agent" in before
     own.value["kubeconfig"] = str(other_cluster.kubeconfig)
-    said = own.run("up", "--yes")
-    assert f"{len(before) + 1} replaced" in said
-    assert f"{len(before) + 1} deleted" not in said  # a replacement says it all
-    assert left(cluster) == set()
-    assert left(other_cluster) == before
-    assert "unchanged" in own.run("up", "--yes")
-    own.run("destroy", "--yes")
+    assert "leads to another cluster" in own.run("up", "--yes", expect=1)
+    assert left(cluster) == before
     assert left(other_cluster) == set()
+    own.value["kubeconfig"] = str(cluster.kubeconfig)
+    assert "unchanged" in own.run("up", "--yes")
+
+
+def test_repairs_a_hand_edit_of_its_configuration(own: OwnStack, cluster: BareCluster) -> None:
+    own.run("up", "--yes")
+    place = f"--namespace={NAMESPACE}"
+    written = cluster.get("configmap", "divvy", place)["data"]
+    (key,) = written
+    patch = json.dumps({"data": {key: "{}"}})
+    cluster.kubectl("patch", "configmap", "divvy", place, f"--patch={patch}",
+                    "--field-manager=kubectl-edit")  # fmt: skip
+    own.run("preview", expect=2)
+    own.value["pools"]["research"]["profile"] = "whole"
+    assert "over from kubectl" in own.run("up", "--yes")
+    repaired = cluster.get("configmap", "divvy", place)["data"][key]
+    assert repaired not in ("{}", written[key])
+    own.run("preview")
 
 
 def test_the_namespace_is_deleted_outside_while_a_profile_is_edited(

@@ -18,8 +18,9 @@ from tests.engine.programs import Program
 from tests.thoroughness import at_length
 
 pytestmark = pytest.mark.lab
-# DIVVY_RANDOM_PROGRAMS=200 runs as many.
+# DIVVY_RANDOM_PROGRAMS=200 runs as many, DIVVY_KILLS=5 kills each so often before it is continued.
 COUNT = int(os.environ.get("DIVVY_RANDOM_PROGRAMS", at_length(2, 10)))
+KILLS = int(os.environ.get("DIVVY_KILLS", "1"))
 SECRET = "hush-hush"
 
 
@@ -67,7 +68,8 @@ def test_killed_runs_are_continued_without_orphan_or_duplicate(
         program.more = {"mutable": dice.random() < 0.7}
         if dice.random() < 0.2:
             program.run("preview", expect=None)
-        middle += program.up_killed(dice.uniform(0.0, 0.4))
+        for _ in range(KILLS):
+            middle += program.up_killed(dice.uniform(0.0, 0.4))
         if dice.random() < 0.3:  # and nobody remembers what the run was about
             program.resources = random_resources(dice, program.resources)
             known = {}

@@ -20,23 +20,19 @@ from divvy.engine.program import Program
 from divvy.engine.providers import ProviderPackage, Providers
 from divvy.engine.state.resource import ResourceState
 from divvy.engine.urn import PROVIDER_PREFIX, make_urn
-from divvy.engine.watcher import StepReport, Summary
+from divvy.engine.watcher import Summary, Watcher
 from divvy.stack.project import find_project
 
 PROJECT = "name: trial\nruntime: python\n"
 
 
-class Listener:
+class Listener(Watcher):
     """A watcher that keeps what is said."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, str]] = []
 
-    def began(self, step: StepReport) -> None: ...
-    def told(self, urn: str, text: str) -> None: ...
-    def ended(self, step: StepReport, failure: str | None) -> None: ...
-
-    def said(self, severity: str, text: str, urn: str) -> None:
+    def message(self, severity: str, text: str, urn: str) -> None:
         self.heard.append((severity, text))
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from divvy.engine.errors import NotSupported, StateProblem
-from divvy.engine.state.lock import break_locks, lock_folder, locked
+from divvy.engine.state.lock import _place, break_locks, lock_folder, locked
 from divvy.engine.state.resource import ResourceState
 from divvy.engine.state.secrets import Passphrase
 from divvy.engine.state.store import StateStore
@@ -160,11 +160,24 @@ def test_a_second_run_is_refused_with_the_name_of_the_first(tmp_path: Path) -> N
 def test_the_lock_of_a_dead_run_is_taken_over(tmp_path: Path) -> None:
     folder = lock_folder(tmp_path, "p", "dev")
     folder.mkdir(parents=True)
-    dead = {"pid": 2**22 + 1, "hostname": socket.gethostname(), "username": "somebody"}
+    dead = {"pid": 2**22 + 1, "hostname": socket.gethostname(), **_place()}
     (folder / "dead.json").write_text(json.dumps(dead))
     with locked(tmp_path, "p", "dev"):
         pass
     assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("other", [{"boot": "another"}, {"pids": "another"}])
+def test_a_lock_of_another_host_or_container_of_this_name_stays(
+    tmp_path: Path, other: dict[str, str]
+) -> None:
+    folder = lock_folder(tmp_path, "p", "dev")
+    folder.mkdir(parents=True)
+    holder = {"pid": 2**22 + 1, "hostname": socket.gethostname(), **_place(), **other}
+    (folder / "there.json").write_text(json.dumps(holder))
+    with pytest.raises(StateProblem, match="divvy cancel"), locked(tmp_path, "p", "dev"):
+        pass
+    assert break_locks(tmp_path, "p", "dev") == 1
 
 
 def test_a_lock_of_another_host_stays_until_it_is_broken(tmp_path: Path) -> None:
@@ -186,9 +199,8 @@ def test_the_lock_of_a_run_that_is_alive_is_not_broken(tmp_path: Path) -> None:
 
 def test_a_run_does_not_write_over_what_another_has_written_meanwhile(tmp_path: Path) -> None:
     first, second = store(tmp_path), store(tmp_path)
-    first.begin()
-    first.create()
-    second.begin()
+    first.begin(first.load())
+    second.begin(second.load())
     second.write([resource("two")])
     with pytest.raises(StateProblem, match="another run has written"):
         first.write([resource("one")])
@@ -226,7 +238,8 @@ def test_creations_whose_end_nobody_saw_survive_every_write(tmp_path: Path) -> N
     dead.create()
     dead.began("create", f"{URN}one", "ns/one", resource("one"))
     found = store(tmp_path)
-    state = found.begin()
+    state = found.load()
+    found.begin(state)
     assert [left.id for left in state.pending] == ["ns/one"]
     assert not found.journal_path.exists()
     latest = json.loads(found.checkpoint_path.read_text())["checkpoint"]["latest"]
@@ -261,7 +274,7 @@ def test_state_is_for_its_owner_alone(tmp_path: Path) -> None:
 def test_what_was_sealed_once_is_never_written_in_the_clear(tmp_path: Path) -> None:
     store(tmp_path).write([resource("one", outputs={"data": secret({"token": "hush"})})])
     found = store(tmp_path)
-    found.begin()
+    found.begin(found.load())
     found.done(resource("one", outputs={"data": {"token": "hush"}}))
     assert "hush" not in found.journal_path.read_text()
     found.write([resource("one", outputs={"data": {"token": "hush"}})])
@@ -292,7 +305,7 @@ def test_a_journal_cut_off_in_a_line_is_continued_by_the_next_run(tmp_path: Path
     with dead.journal_path.open("ab") as file:
         file.write(b'{"salt": null, "done": {"urn')
     found = store(tmp_path)
-    found.begin()
+    found.begin(found.load())
     found.done(resource("two"))
     assert [left.id for left in store(tmp_path).load().resources] == ["ns/one", "ns/two"]
 

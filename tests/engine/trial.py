@@ -26,6 +26,16 @@ from pulumi import Alias, CustomTimeouts, Output, ResourceOptions as R
 from pulumi_kubernetes.core.v1 import ConfigMap as cm, Pod, Secret
 
 E = os.environ.get
+
+
+def workload(name, metadata=None, opts=None):
+    labels = {"app": "w"}
+    containers = [{"name": "c", "image": "localhost:1/none:1"}]
+    template = {"metadata": {"labels": labels}, "spec": {"containers": containers}}
+    spec = {"selector": {"match_labels": labels}, "template": template}
+    return k8s.apps.v1.Deployment(name, metadata=metadata, spec=spec, opts=opts)
+
+
 """
 
 
@@ -127,6 +137,18 @@ class Trial:
             time.sleep(0.05)
         os.kill(process.pid, signal.SIGKILL)
         process.communicate(timeout=30)
+
+    def wait_for(self, process: subprocess.Popen[str], when: Callable[[], bool]) -> None:
+        """Wait until something is so while a command runs."""
+        deadline = time.monotonic() + 60
+        while not when():
+            assert process.poll() is None, process.communicate()[0]
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    @property
+    def journal(self) -> Path:
+        return self.folder / f".pulumi/divvy/{self.project}/dev.journal"
 
     @property
     def checkpoint(self) -> Path:

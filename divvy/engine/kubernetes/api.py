@@ -1,4 +1,4 @@
-"""The Kubernetes API as the provider uses it: objects by group, version, kind, namespace, name."""
+"""A client of the Kubernetes API: objects by group, version, kind, namespace and name."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ApiProblem(StepFailed):
 
 @dataclass(frozen=True)
 class Kind:
-    """Where the objects of one kind lie."""
+    """The API path of a kind's objects."""
 
     api_version: str
     kind: str
@@ -66,7 +66,7 @@ class Api:
         self._patience = 0.0  # until it has answered once, it is more likely the wrong address
 
     def cluster_uid(self) -> str:
-        """Return what tells this cluster from every other, "" where this user may not see it.
+        """Return the cluster's identity, "" if this user may not read it.
 
         It is the uid of the namespace kube-system, which lives as long as its cluster.
         """
@@ -85,11 +85,10 @@ class Api:
         self._http.close()
 
     def kind(self, api_version: str, kind: str) -> Kind:
-        """Look a kind up; raises ApiProblem (404) where the cluster does not know it."""
+        """Look a kind up; raises ApiProblem (404) if the cluster does not have it."""
         with self._lock:
             if (api_version, kind) not in self._kinds:
-                group = f"/apis/{api_version}" if "/" in api_version else "/api/v1"
-                for resource in self._request("GET", group).get("resources", ()):
+                for resource in self._kinds_of(api_version):
                     if "/" not in resource["name"]:
                         known = Kind(
                             api_version, resource["kind"], resource["name"], resource["namespaced"]
@@ -99,8 +98,18 @@ class Api:
                 raise ApiProblem(f"the cluster has no {kind} in {api_version}", 404)
             return self._kinds[api_version, kind]
 
+    def _kinds_of(self, api_version: str) -> Sequence[Mapping[str, Any]]:
+        group = f"/apis/{api_version}" if "/" in api_version else "/api/v1"
+        try:
+            kinds: list[Mapping[str, Any]] = self._request("GET", group).get("resources", [])
+        except ApiProblem as problem:
+            if problem.status != 404:
+                raise
+            return ()
+        return kinds
+
     def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None:
-        """Read an object, None where there is none."""
+        """Read an object, None if it does not exist."""
         try:
             return self._request("GET", kind.path(namespace, name))
         except ApiProblem as problem:
@@ -108,10 +117,9 @@ class Api:
                 return None
             raise
 
-    def list(self, kind: Kind, namespace: str, selector: str) -> list[dict[str, Any]]:
-        """List objects by label selector."""
-        answer = self._request("GET", kind.path(namespace), params={"labelSelector": selector})
-        return list(answer["items"])
+    def list(self, kind: Kind, namespace: str, **query: str) -> list[dict[str, Any]]:
+        """List objects; ``query`` is ``labelSelector`` or ``fieldSelector``."""
+        return list(self._request("GET", kind.path(namespace), params=query)["items"])
 
     def apply(
         self, kind: Kind, namespace: str, obj: Mapping[str, Any], manager: str, **flags: bool
@@ -131,7 +139,7 @@ class Api:
     def create(
         self, kind: Kind, namespace: str, obj: Mapping[str, Any], manager: str
     ) -> dict[str, Any] | None:
-        """Make an object by server-side apply; None where it was there already.
+        """Create an object by server-side apply; None if it existed already.
 
         A request that had to be sent again may meet what its first sending has made.
         """
@@ -152,7 +160,7 @@ class Api:
     def set_managers(
         self, kind: Kind, namespace: str, live: Mapping[str, Any], managed: Sequence[Any]
     ) -> None:
-        """Replace who manages which fields of an object that nobody changed since it was read."""
+        """Replace the managed fields of an object, unless it has changed since it was read."""
         metadata = live["metadata"]
         patch = [
             {
@@ -170,7 +178,7 @@ class Api:
         )
 
     def delete(self, kind: Kind, namespace: str, name: str, propagation: str, uid: str) -> None:
-        """Begin the deletion of the object with this uid; nothing happens where it is gone."""
+        """Begin the deletion of the object with this uid; one that is gone is no error."""
         body = {"propagationPolicy": propagation, "preconditions": {"uid": uid}}
         try:
             self._request(
@@ -191,7 +199,7 @@ class Api:
                 raise
 
     def log_tail(self, namespace: str, pod: str, container: str, *, previous: bool) -> str:
-        """Return the last lines of a container's log, "" where there are none."""
+        """Return the last lines of a container's log, "" if it has none."""
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
         params = {"container": container, "tailLines": "5", "previous": str(previous).lower()}
         try:
@@ -246,17 +254,25 @@ def _problem(answer: httpx2.Response) -> StepFailed:
     except ValueError:
         body = {}
     text = body.get("message") or answer.text.strip() or f"HTTP {answer.status_code}"
-    causes = list(_conflicts(body))
-    if answer.status_code == 409 and causes:
-        owners = "; ".join(causes)
-        return Conflict(
-            f"another field manager owns fields of this object: {owners}. Remove them from the "
-            'program, or take them over with the annotation pulumi.com/patchForce: "true"'
-        )
+    owners = dict(_conflicts(body))
+    if answer.status_code == 409 and owners:
+        return Conflict(conflict_text(owners), owners)
     return ApiProblem(text, answer.status_code)
 
 
-def _conflicts(body: Mapping[str, Any]) -> Iterator[str]:
+def conflict_text(owners: Mapping[str, str]) -> str:
+    """Say which managers own which fields, and what can be done about it."""
+    fields = ", ".join(f"{field} ({manager})" for field, manager in sorted(owners.items()))
+    return (
+        f"other field managers own fields of this object: {fields}. Stop them from writing it; "
+        "then delete the object and run again: it will be recreated. A program can also leave "
+        "the fields out, or take them over with the annotation pulumi.com/patchForce"
+    )
+
+
+def _conflicts(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield field and manager of each conflict; the manager is quoted in the message."""
     for cause in (body.get("details") or {}).get("causes") or ():
         if cause.get("reason") == "FieldManagerConflict":
-            yield f"{cause.get('field')} ({cause.get('message')})"
+            manager = str(cause.get("message")).split('"')
+            yield str(cause.get("field")), manager[1] if len(manager) > 1 else "unknown"

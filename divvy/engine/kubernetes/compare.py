@@ -16,24 +16,16 @@ _IMMUTABLE = {
     "*": ("kind", "metadata.name", "metadata.namespace"),
     "DaemonSet": ("spec.selector",),
     "Deployment": ("spec.selector",),
-    "ReplicaSet": ("spec.selector",),
-    "StatefulSet": (
-        "spec.selector",
-        "spec.serviceName",
-        "spec.volumeClaimTemplates",
-        "spec.podManagementPolicy",
-    ),
-    "Job": ("spec.selector", "spec.template", "spec.completions", "spec.completionMode"),
-    "Pod": ("spec",),
     "Service": ("spec.clusterIP",),
     "RoleBinding": ("roleRef",),
     "ClusterRoleBinding": ("roleRef",),
     "RuntimeClass": ("handler",),
     "PriorityClass": ("value", "preemptionPolicy"),
-    "StorageClass": ("provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"),
-    "PersistentVolumeClaim": ("spec.storageClassName", "spec.accessModes", "spec.volumeName"),
+    "ResourceClaimTemplate": ("spec",),
+    "ResourceQuota": ("spec.scopes", "spec.scopeSelector"),
+    "Secret": ("type",),
 }
-_DATA = ("data", "binaryData", "immutable")
+_DATA = ("data", "binaryData")
 _QUANTITIES = {"requests", "limits", "capacity", "hard", "overhead", "sizeLimit"}
 _SUFFIXES = {
     **{suffix: Decimal(10) ** (3 * power) for power, suffix in enumerate("kMGTPE", 1)},
@@ -44,8 +36,14 @@ _QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))([A-Za-z]*)")
 
 
 def normalised(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object as the API server keeps it: a Secret's stringData is part of its data."""
+    """Return an object as the API server keeps it.
+
+    A Secret's stringData is part of its data. The rules of a ClusterRole that aggregates others
+    are its controller's.
+    """
     normal = dict(inputs)
+    if normal.get("kind") == "ClusterRole" and normal.get("aggregationRule"):
+        normal.pop("rules", None)
     text = normal.get("stringData")
     if normal.get("kind") == "Secret" and isinstance(text, Mapping):
         del normal["stringData"]
@@ -83,10 +81,10 @@ def replacing_paths(
     kind = str(new.get("kind"))
     fixed = [*_IMMUTABLE["*"], *_IMMUTABLE.get(kind, ())]
     data_fixed = (kind == "ConfigMap" and not config_map) or (kind == "Secret" and not secret)
-    if data_fixed or (kind in ("ConfigMap", "Secret") and old.get("immutable")):
+    if data_fixed:
         fixed.extend(_DATA)
-    if kind == "Secret":
-        fixed.append("type")
+    if kind in ("ConfigMap", "Secret") and old.get("immutable"):
+        fixed.extend((*_DATA, "immutable"))
     if _group(old) != _group(new):
         fixed.append("apiVersion")
     return tuple(path for path in changed if any(below(path, root) for root in fixed))
@@ -96,8 +94,11 @@ def drifted_paths(inputs: Any, recorded: Any, live: Any, path: str = "") -> Iter
     """Yield paths of ``inputs`` whose live value is not the recorded one any more.
 
     Recorded and live are both as the API server wrote them, so that its own
-    normalisation ("1000m" → "1") is no drift.
+    normalisation ("1000m" → "1") is no drift. An empty list or map claims nothing: a
+    controller may fill it.
     """
+    if inputs in ([], {}):
+        return
     if isinstance(inputs, Mapping) and isinstance(recorded, Mapping) and isinstance(live, Mapping):
         for key in sorted(inputs):
             inner = joined(path, key)

@@ -1,4 +1,4 @@
-"""A provider's way to its cluster: connected once, and only to the cluster that is recorded."""
+"""A provider's connection, made once, and only to the cluster that is recorded."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from divvy.engine.errors import StepFailed
 from divvy.engine.kubernetes.api import Api, ApiProblem, Kind
-from divvy.engine.provider import same_cluster
+from divvy.engine.provider import other_cluster, same_cluster
 
 
 class Connection:
@@ -37,24 +36,21 @@ class Connection:
 
     @property
     def api(self) -> Api:
-        """Return the connection; raises StepFailed where it leads to another cluster."""
+        """Return the connection; raises StepFailed if it leads to another cluster."""
         with self._connecting:
             api = self._connected()
             if self._recorded:
                 reached = {"uid": api.cluster_uid(), "server": api.server}
                 if not same_cluster(self._recorded, reached):
-                    raise StepFailed(
-                        f"the kubeconfig now leads to another cluster ({api.server}) than the one "
-                        f"that holds the stack's objects ({self._recorded.get('server')}): point "
-                        "it back; to move the stack, destroy it there first; if that cluster "
-                        "is gone for good, `divvy stack rm <stack> --force` forgets its objects"
+                    raise other_cluster(
+                        "the kubeconfig", api.server, str(self._recorded.get("server"))
                     )
                 self._recorded = {}
             return api
 
     @property
     def default_namespace(self) -> str:
-        """Return the namespace of objects that name none."""
+        """Return the namespace of objects without one."""
         return str(self._configuration.get("namespace") or self.api.default_namespace)
 
     def location(self, obj: Mapping[str, Any]) -> tuple[Kind, str]:
@@ -64,7 +60,7 @@ class Connection:
         return kind, namespace if kind.namespaced else ""
 
     def known_location(self, obj: Mapping[str, Any]) -> tuple[Kind, str] | None:
-        """Return kind and namespace of an object, None where the cluster lacks its kind."""
+        """Return kind and namespace of an object, None if the cluster does not have its kind."""
         try:
             return self.location(obj)
         except ApiProblem as problem:
@@ -73,7 +69,7 @@ class Connection:
             raise
 
     def namespaced(self, obj: Mapping[str, Any]) -> bool:
-        """Tell whether objects of this kind lie in namespaces; a kind unknown as yet does not."""
+        """Tell whether this kind is namespaced; one that the cluster does not have is not."""
         try:
             return self.api.kind(str(obj["apiVersion"]), str(obj["kind"])).namespaced
         except ApiProblem as problem:

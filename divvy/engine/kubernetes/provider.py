@@ -1,22 +1,22 @@
-"""Make, change, read and delete Kubernetes objects for the engine."""
+"""Creates, updates, reads and deletes Kubernetes objects for the engine."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from divvy.engine.errors import StepFailed
+from divvy.engine.errors import Conflict, StepFailed
 from divvy.engine.kubernetes.annotations import (
     AUTONAMED,
-    check_supported,
     is_autonamed,
     is_forced,
     is_true,
+    timeout_of,
 )
-from divvy.engine.kubernetes.api import Api, ApiProblem, Kind
+from divvy.engine.kubernetes.api import Api, ApiProblem, Kind, conflict_text
 from divvy.engine.kubernetes.compare import (
     drifted_paths,
     normalised,
@@ -36,7 +36,7 @@ from divvy.engine.kubernetes.record import (
     with_recorded_namespace,
     written_down,
 )
-from divvy.engine.kubernetes.takeover import CREATOR, handed_over
+from divvy.engine.kubernetes.takeover import CREATOR, by_kubectl, from_creator, from_kubectl
 from divvy.engine.kubernetes.waiting import Waiting, deletion_state
 from divvy.engine.property_path import restored
 from divvy.engine.provider import Diff, ProviderResult
@@ -47,21 +47,12 @@ from divvy.engine.values import UNKNOWN, has_unknown
 _OWN_METADATA = ("name", "namespace", "labels", "annotations", "finalizers", "ownerReferences")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _MAX_MANAGER = 128
-
-
-@contextmanager
-def _naming_replacement() -> Iterator[None]:
-    """Say with a refused change how the object can be replaced: only the program may want that."""
-    try:
-        yield
-    except ApiProblem as problem:
-        if problem.status != 422:
-            raise
-        raise ApiProblem(
-            f"{problem}. If this field can never change, an object with another value is made by "
-            "the options replace_on_changes=[its path] and delete_before_replace=True",
-            problem.status,
-        ) from None
+_INVALID = 422
+_NEVER_CHANGES = re.compile(
+    "immutable|may not be changed|updates to .* are forbidden", re.IGNORECASE
+)
+# Also what an earlier release or the official engine has created.
+_OWNS_PODS = ("DaemonSet", "Deployment", "Job", "ReplicaSet", "StatefulSet")
 
 
 class KubernetesProvider:
@@ -69,28 +60,28 @@ class KubernetesProvider:
 
     ``configuration`` are the provider resource's inputs (kubeconfig, context,
     namespace, enableConfigMapMutable …); ``recorded`` is the cluster that it had
-    before, as ``cluster`` told it; ``told`` hears what is being waited for.
+    before, as ``cluster`` returned it; ``report`` hears by URN what is awaited or taken over.
     """
 
     def __init__(
         self,
         configuration: Mapping[str, Any],
         manager: str,
-        told: Callable[[str, str], None],
+        report: Callable[[str, str], None],
         recorded: Mapping[str, str],
     ) -> None:
         self._configuration = configuration
         self._manager = manager
         self._connection = Connection(configuration, recorded)
-        self._waiting = Waiting(self._connection, told)
-        self._definitions_made = False
+        self._report = report
+        self._waiting = Waiting(self._connection, report)
 
     def warm(self) -> None:
         """Connect while the program is still being read."""
         self.cluster()
 
     def cancel(self) -> None:
-        """End every waiting."""
+        """Stop all waits."""
         self._waiting.cancel()
 
     def close(self) -> None:
@@ -110,7 +101,7 @@ class KubernetesProvider:
         if metadata == UNKNOWN:
             return inputs
         metadata = dict(metadata)
-        check_supported(urn, inputs, metadata)
+        timeout_of(metadata.get("annotations") or {}, 0.0)
         if "namespace" not in metadata and self._connection.namespaced(inputs):
             metadata["namespace"] = self._connection.default_namespace
         if not metadata.get("name"):
@@ -153,22 +144,21 @@ class KubernetesProvider:
     ) -> ProviderResult:
         """Apply a new object and wait until it is ready."""
         manager = str(begun["__fieldManager"])
-        if self._definitions_made:
-            kind, namespace = self._waiting.until_served(inputs)
-        else:
-            kind, namespace = self._connection.location(inputs)
-        live = self._api.get(kind, namespace, inputs["metadata"]["name"])
+        kind, namespace = self._connection.location(inputs)
+        name = str(inputs["metadata"]["name"])
+        live = self._api.get(kind, namespace, name)
         if live is not None:
             raise exists_already(live)
-        applied = self._api.create(kind, namespace, inputs, manager)
-        if applied is None:  # somebody has made it between the look and the request
-            raise exists_already(
-                self._api.get(kind, namespace, inputs["metadata"]["name"]) or inputs
-            )
-        result = self._ready(urn, kind, namespace, applied, inputs, manager, timeout)
-        if inputs.get("kind") == "CustomResourceDefinition":
-            self._definitions_made = True
-        return result
+        applied = self._waiting.until_namespace(
+            urn, lambda: self._api.create(kind, namespace, inputs, manager)
+        )
+        if applied is None:  # created by someone else between the look and the request
+            bare = {key: inputs[key] for key in ("apiVersion", "kind")} | {
+                "metadata": {"name": name}
+            }
+            # Gives back what the request has added to it.
+            raise exists_already(self._api.apply(kind, namespace, bare, manager))
+        return self._ready(urn, kind, namespace, applied, inputs, manager, timeout)
 
     def preview_create(
         self, urn: str, inputs: Mapping[str, Any], *, replacing: bool
@@ -176,14 +166,14 @@ class KubernetesProvider:
         """Try a creation; a dry run would meet the object that is to make room."""
         if replacing or has_unknown(inputs):
             return ProviderResult("", previewed(inputs))
+        kind, namespace = self._connection.location(inputs)
+        live = self._api.get(kind, namespace, inputs["metadata"]["name"])
+        if live is not None:
+            raise exists_already(live)
         try:
-            kind, namespace = self._connection.location(inputs)
-            live = self._api.get(kind, namespace, inputs["metadata"]["name"])
-            if live is not None:
-                raise exists_already(live)
             applied = self._api.apply(kind, namespace, inputs, self._manager, dry_run=True)
         except ApiProblem as problem:
-            if problem.status == 404:  # its namespace or kind comes with this run
+            if problem.status == 404:  # its namespace comes with this run
                 return ProviderResult("", previewed(inputs))
             raise
         return ProviderResult("", previewed(applied))
@@ -198,18 +188,8 @@ class KubernetesProvider:
     ) -> ProviderResult:
         """Apply new inputs to an object and wait until it is ready."""
         kind, namespace = self._connection.location(inputs)
-        # What an official run made keeps its manager, so that removed fields are ours to remove.
-        manager = str(resource.outputs.get("__fieldManager") or self._manager)
-        if manager.startswith(CREATOR):
-            self._take_over(resource, manager)
-        with _naming_replacement():
-            applied = self._api.apply(
-                kind,
-                namespace,
-                self._left_alone(resource, inputs, ignored),
-                manager,
-                force=is_forced(inputs),
-            )
+        manager = self._manager_of(resource)
+        applied = self._applied(resource, inputs, ignored, dry_run=False)
         return self._ready(resource.urn, kind, namespace, applied, inputs, manager, timeout)
 
     def preview_update(
@@ -218,26 +198,7 @@ class KubernetesProvider:
         """Try an update."""
         if has_unknown(inputs):
             return ProviderResult(resource.id, {**resource.outputs, **inputs})
-        manager = str(resource.outputs.get("__fieldManager") or self._manager)
-        force = is_forced(inputs) or (
-            manager.startswith(CREATOR) and self._handed_over(resource, manager) is not None
-        )
-        try:
-            kind, namespace = self._connection.location(inputs)
-            with _naming_replacement():
-                applied = self._api.apply(
-                    kind,
-                    namespace,
-                    self._left_alone(resource, inputs, ignored),
-                    manager,
-                    force=force,
-                    dry_run=True,
-                )
-        except ApiProblem as problem:
-            if problem.status == 404:  # its kind in this version comes with this run
-                return ProviderResult(resource.id, previewed(inputs))
-            raise
-        return ProviderResult(resource.id, applied)
+        return ProviderResult(resource.id, self._applied(resource, inputs, ignored, dry_run=True))
 
     def delete(self, resource: ResourceState, *, timeout: float) -> None:
         """Delete an object and wait until it is gone."""
@@ -252,7 +213,10 @@ class KubernetesProvider:
         if location is None:
             return  # the kind itself is gone, and with it its objects
         annotations = obj["metadata"].get("annotations") or {}
-        policy = str(annotations.get("pulumi.com/deletionPropagationPolicy", "background"))
+        # In the foreground a workload is gone when its pods are: they may still need, while they
+        # end, what it depends on.
+        usual = "foreground" if obj["kind"] in _OWNS_PODS else "background"
+        policy = str(annotations.get("pulumi.com/deletionPropagationPolicy", usual))
         name = str(obj["metadata"]["name"])
         self._api.delete(*location, name, policy.capitalize(), uid)
         self._waiting.until_gone(resource.urn, *location, obj, timeout)
@@ -267,14 +231,6 @@ class KubernetesProvider:
             **recorded_keys(resource.outputs),
             **live,
         }
-
-    def lookup(self, resource: ResourceState) -> dict[str, Any] | None:
-        """Read an object by its id, "namespace/name" or "name"."""
-        namespace, _, name = resource.id.rpartition("/")
-        group, kind = resource.type.removeprefix("kubernetes:").split(":")
-        known = self._api.kind(group.removeprefix("core/"), kind)
-        place = (namespace or self._connection.default_namespace) if known.namespaced else ""
-        return self._api.get(known, place, name)
 
     def find(self, begun: ResourceState) -> ResourceState | None:
         """Look for what a cut-off creation has made, by the field manager written down before."""
@@ -294,7 +250,7 @@ class KubernetesProvider:
                 )
             manager = f"{CREATOR}-{os.urandom(4).hex()}"
         elif manager not in managers(live):
-            return None  # somebody else's
+            return None  # someone else's
         return replace(
             begun,
             id=identity_of(live),
@@ -311,8 +267,8 @@ class KubernetesProvider:
             return None
         if live["metadata"].get("deletionTimestamp"):
             raise StepFailed(
-                f"{resource.id} is being deleted from outside, {deletion_state(live)}: run again "
-                "when it is gone, and it is made again"
+                f"{resource.id} is being deleted by someone else ({deletion_state(live)}); run "
+                "again once it is gone and it will be recreated"
             )
         # What is ignored is as recorded, whatever it is.
         compared = restored(live, ignored, resource.outputs)
@@ -372,17 +328,76 @@ class KubernetesProvider:
         applied.pop("status", None)
         return {**applied, "metadata": {**own, "name": inputs["metadata"]["name"]}}
 
-    def _handed_over(self, resource: ResourceState, manager: str) -> tuple[Any, Any] | None:
+    def _manager_of(self, resource: ResourceState) -> str:
+        # What an official run made keeps its manager, so that removed fields are ours to remove.
+        return str(resource.outputs.get("__fieldManager") or self._manager)
+
+    def _applied(
+        self,
+        resource: ResourceState,
+        inputs: Mapping[str, Any],
+        ignored: tuple[str, ...],
+        *,
+        dry_run: bool,
+    ) -> dict[str, Any]:
+        """Apply inputs, taking over fields of the official engine's creator and of kubectl."""
+        manager = self._manager_of(resource)
+        kind, namespace = self._connection.location(inputs)
+        force = is_forced(inputs)
+        if manager.startswith(CREATOR):
+            # A dry run cannot hand the fields over before it applies.
+            force |= self._take_over(resource, manager, from_creator, dry_run=dry_run) and dry_run
+        wanted = self._left_alone(resource, inputs, ignored)
+
+        def apply(*, force: bool) -> dict[str, Any]:
+            return self._api.apply(kind, namespace, wanted, manager, force=force, dry_run=dry_run)
+
+        try:
+            return apply(force=force)
+        except Conflict as conflict:
+            if not by_kubectl(conflict.owners):
+                others = {
+                    field: owner
+                    for field, owner in conflict.owners.items()
+                    if not by_kubectl({field: owner})
+                }
+                raise Conflict(conflict_text(others), others) from None
+            edited = ", ".join(sorted(conflict.owners))
+        except ApiProblem as problem:
+            # An entry that kubectl has added to a list may be in the way of the program's own.
+            live = self._live(resource)
+            if (
+                problem.status != _INVALID
+                or live is None
+                or from_kubectl(managed_fields(live), manager) is None
+            ):
+                raise _naming_replacement(problem) from None
+            edited = "its fields"
+        self._report(resource.urn, f"takes {edited} over from kubectl")
+        self._take_over(resource, manager, from_kubectl, dry_run=dry_run)
+        try:
+            return apply(force=True)
+        except ApiProblem as problem:
+            if dry_run and problem.status == _INVALID:
+                return previewed(inputs)  # only the takeover itself would remove the entry
+            raise _naming_replacement(problem) from None
+
+    def _take_over(
+        self,
+        resource: ResourceState,
+        manager: str,
+        handed_over: Callable[[Sequence[Mapping[str, Any]], str], list[dict[str, Any]] | None],
+        *,
+        dry_run: bool,
+    ) -> bool:
+        """Give other managers' fields to ``manager``; tell whether there are any."""
         live = self._live(resource)
         managed = None if live is None else handed_over(managed_fields(live), manager)
-        return None if managed is None else (live, managed)
-
-    def _take_over(self, resource: ResourceState, manager: str) -> None:
-        """Give the official creator's fields to ``manager``."""
-        fields = self._handed_over(resource, manager)
-        if fields is not None:
-            live, managed = fields
+        if live is None or managed is None:
+            return False
+        if not dry_run:
             self._api.set_managers(*self._connection.location(live), live, managed)
+        return True
 
     def _live(self, resource: ResourceState) -> dict[str, Any] | None:
         """Return the live object, None where it is gone, or another one has its name."""
@@ -393,3 +408,14 @@ class KubernetesProvider:
         live = self._api.get(*location, str(source["metadata"]["name"]))
         known = self.object_key(resource)
         return None if live is not None and known not in ("", uid_of(live)) else live
+
+
+def _naming_replacement(problem: ApiProblem) -> ApiProblem:
+    """Add to the refusal of a field that never changes how the object can be replaced."""
+    if problem.status != _INVALID or not _NEVER_CHANGES.search(str(problem)):
+        return problem
+    return ApiProblem(
+        f"{problem}. This field never changes: delete the object and run again, and it will be "
+        "recreated",
+        problem.status,
+    )

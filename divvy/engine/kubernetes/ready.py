@@ -1,4 +1,4 @@
-"""When an object is ready, and when it never will be: one function per kind, on values."""
+"""When an object is ready, and when it never will be: a function per kind, on values."""
 
 from __future__ import annotations
 
@@ -46,12 +46,18 @@ def readiness(obj: Mapping[str, Any]) -> str | None:
 
 def waits_for_pods(obj: Mapping[str, Any]) -> bool:
     """Tell whether the object's readiness is that of pods which its selector names."""
-    return obj.get("kind") in ("DaemonSet", "Deployment", "StatefulSet", "ReplicaSet")
+    return obj.get("kind") in REVISION_LABELS
+
+
+def is_observed(obj: Mapping[str, Any]) -> bool:
+    """Tell whether the controller has seen a workload's present specification."""
+    observed = (obj.get("status") or {}).get("observedGeneration", 0)
+    return bool(observed >= obj["metadata"].get("generation", 0))
 
 
 def _daemon_set(obj: Mapping[str, Any]) -> str | None:
     status = obj.get("status") or {}
-    if status.get("observedGeneration", 0) < obj["metadata"].get("generation", 0):
+    if not is_observed(obj):
         return "the controller has not seen it yet"
     wanted = status.get("desiredNumberScheduled", 0)
     if obj["spec"].get("updateStrategy", {}).get("type") != "OnDelete":
@@ -62,34 +68,22 @@ def _daemon_set(obj: Mapping[str, Any]) -> str | None:
     return None if ready >= wanted else f"{ready} of {wanted} pods are ready"
 
 
-def _replicated(obj: Mapping[str, Any]) -> str | None:
+def _deployment(obj: Mapping[str, Any]) -> str | None:
     status = obj.get("status") or {}
-    if status.get("observedGeneration", 0) < obj["metadata"].get("generation", 0):
+    if not is_observed(obj):
         return "the controller has not seen it yet"
     wanted = obj["spec"].get("replicas", 1)
-    updated = status.get("updatedReplicas", status.get("replicas", 0))
+    # The API leaves numbers out while they are 0.
+    updated = status.get("updatedReplicas", 0)
     if updated < wanted:
-        return f"{updated} of {wanted} pods are updated"
+        refused = _condition(obj, "ReplicaFailure")
+        reason = f": {refused['message']}" if refused and refused.get("message") else ""
+        return f"{updated} of {wanted} pods are updated{reason}"
+    outdated = status.get("replicas", 0) - updated
+    if outdated > 0:
+        return f"{outdated} pods of an older revision are still running"
     ready = status.get("readyReplicas", 0)
     return None if ready >= wanted else f"{ready} of {wanted} pods are ready"
-
-
-def _pod(obj: Mapping[str, Any]) -> str | None:
-    status = obj.get("status") or {}
-    if status.get("phase") == "Succeeded":
-        return None
-    for condition in status.get("conditions") or ():
-        if condition["type"] == "Ready" and condition["status"] == "True":
-            return None
-    return f"the pod is {status.get('phase', 'Pending')}"
-
-
-def _job(obj: Mapping[str, Any]) -> str | None:
-    return None if _condition(obj, "Complete") else "the job is not complete"
-
-
-def _definition(obj: Mapping[str, Any]) -> str | None:
-    return None if _condition(obj, "Established") else "the definition is not established"
 
 
 def _service(obj: Mapping[str, Any]) -> str | None:
@@ -99,52 +93,68 @@ def _service(obj: Mapping[str, Any]) -> str | None:
     return None if balancer.get("ingress") else "the service has no address yet"
 
 
-def _condition(obj: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
-    for condition in (obj.get("status") or {}).get("conditions") or ():
-        if condition["type"] == kind and condition["status"] == "True":
-            return dict(condition)
-    return None
-
-
-def failure(obj: Mapping[str, Any]) -> str | None:
-    """Return why an object never becomes ready, as its own status says, None where it may."""
-    failed = _condition(obj, "Failed") if obj.get("kind") == "Job" else None
-    if failed is None:
-        return None
-    return f"the job failed: {failed.get('message') or failed.get('reason') or 'no reason given'}"
-
-
-def binds_late(storage_class: Mapping[str, Any]) -> bool:
-    """Tell whether claims of a class stay unbound until a pod uses them."""
-    return storage_class.get("volumeBindingMode") == "WaitForFirstConsumer"
-
-
-def _claim(obj: Mapping[str, Any]) -> str | None:
-    phase = (obj.get("status") or {}).get("phase", "Pending")
-    return None if phase == "Bound" else f"the claim is {phase}"
-
-
 def _namespace(obj: Mapping[str, Any]) -> str | None:
     phase = (obj.get("status") or {}).get("phase", "Active")
     return None if phase == "Active" else f"the namespace is {phase}"
 
 
+def _condition(obj: Mapping[str, Any], kind: str, status: str = "True") -> Mapping[str, Any] | None:
+    for condition in (obj.get("status") or {}).get("conditions") or ():
+        if condition["type"] == kind and condition["status"] == status:
+            return dict(condition)
+    return None
+
+
 CHECKS = {
     "DaemonSet": _daemon_set,
-    "Deployment": _replicated,
-    "StatefulSet": _replicated,
-    "ReplicaSet": _replicated,
-    "Pod": _pod,
-    "Job": _job,
-    "CustomResourceDefinition": _definition,
+    "Deployment": _deployment,
     "Service": _service,
-    "PersistentVolumeClaim": _claim,
     "Namespace": _namespace,
 }
+# The pods' label that names the revision of their template.
+REVISION_LABELS = {"DaemonSet": "controller-revision-hash", "Deployment": "pod-template-hash"}
+_REVISION = "deployment.kubernetes.io/revision"
+
+
+def revision_of(obj: Mapping[str, Any], revisions: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return the revision label of pods of a workload's present template, None if not known yet.
+
+    ``revisions`` are ControllerRevisions (of a DaemonSet) or ReplicaSets (of a Deployment).
+    """
+    uid = obj["metadata"].get("uid")
+    own = [
+        revision
+        for revision in revisions
+        if any(
+            owner.get("uid") == uid for owner in revision["metadata"].get("ownerReferences") or ()
+        )
+    ]
+    if obj["kind"] == "Deployment":
+        wanted = (obj["metadata"].get("annotations") or {}).get(_REVISION)
+        own = [
+            revision
+            for revision in own
+            if (revision["metadata"].get("annotations") or {}).get(_REVISION) == wanted
+        ]
+    newest = max(own, key=lambda revision: int(revision.get("revision", 0)), default=None)
+    if newest is None:
+        return None
+    label: str | None = newest["metadata"]["labels"].get(REVISION_LABELS[obj["kind"]])
+    return label
+
+
+def pending_reason(pods: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return the scheduler's or the kubelet's reason why a pod is not ready, None for none."""
+    for kind in ("PodScheduled", "Ready"):
+        for pod in pods:
+            condition = _condition(pod, kind, "False")
+            if condition is not None and condition.get("message"):
+                return f"pod {pod['metadata']['name']}: {condition['message']}"
+    return None
 
 
 def terminal_failure(pods: Sequence[Mapping[str, Any]]) -> ContainerFailure | None:
-    """Return the first container that will not start however long one waits."""
+    """Return the first container that will not start by itself, None for none."""
     for pod in pods:
         if pod["metadata"].get("deletionTimestamp"):
             continue
@@ -171,27 +181,8 @@ def terminal_failure(pods: Sequence[Mapping[str, Any]]) -> ContainerFailure | No
     return None
 
 
-def of_current_template(
-    workload: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]
-) -> list[Mapping[str, Any]]:
-    """Return the pods made from the workload's present template, not those it replaces.
-
-    What an old template's pods suffer from says nothing about the new one.
-    """
-    wanted = _shape(workload["spec"]["template"]["spec"])
-    return [pod for pod in pods if _shape(pod["spec"]) == wanted]
-
-
-def _shape(spec: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    keys = ("name", "image", "command", "args")
-    return [
-        tuple(container.get(key) for key in keys)
-        for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
-    ]
-
-
 def not_stable(pods: Sequence[Mapping[str, Any]], now: datetime) -> str | None:
-    """Name a pod whose readiness says nothing yet, None where there is none.
+    """Name a pod that has not stayed ready yet, None for none.
 
     A container without a readiness probe is ready the moment it starts, even if it
     ends a moment later; and the workload may still count a pod that has just ended.
@@ -214,7 +205,7 @@ def not_stable(pods: Sequence[Mapping[str, Any]], now: datetime) -> str | None:
 
 
 def _has_failed(status: Mapping[str, Any]) -> bool:
-    """Tell whether a container runs that has ended with an error before."""
+    """Tell whether a container is running again after it ended with an error."""
     for container in status.get("containerStatuses") or ():
         ended = (container.get("lastState") or {}).get("terminated") or {}
         if ended.get("exitCode"):

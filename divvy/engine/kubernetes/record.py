@@ -1,4 +1,4 @@
-"""What is kept of an object: its name, its uid, who manages it, and what the engine adds."""
+"""The record of an object: its name, its uid, its field managers, and the engine's additions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from divvy.engine.errors import StepFailed
 from divvy.engine.values import UNKNOWN
 
 _ADDED = ("__fieldManager", "__inputs", "__initialApiVersion")
-# What only the API server knows; a preview hands these out as unknown.
+# Only the API server knows these; they are unknown in a preview.
 _SERVER_METADATA = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
 
 
@@ -23,18 +23,18 @@ def identity_of(obj: Mapping[str, Any]) -> str:
 
 
 def uid_of(obj: Mapping[str, Any]) -> str:
-    """Return what tells an object from every other that ever was, "" where it is not known."""
+    """Return an object's uid, "" if it is not known."""
     metadata = obj.get("metadata")
     return str(metadata.get("uid") or "") if isinstance(metadata, Mapping) else ""
 
 
 def managed_fields(live: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return who manages which fields."""
+    """Return the entries of field managers."""
     return list(live["metadata"].get("managedFields") or ())
 
 
 def managers(live: Mapping[str, Any]) -> set[str]:
-    """Return who manages a field of an object."""
+    """Return the names of an object's field managers."""
     return {str(fields.get("manager")) for fields in managed_fields(live)}
 
 
@@ -67,7 +67,7 @@ def with_recorded_namespace(
 
 
 def previewed(obj: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object with unknowns for what only its creation tells."""
+    """Return an object with unknowns for what only its creation reveals."""
     known = obj["metadata"]
     if known == UNKNOWN:
         return {**obj, "status": UNKNOWN}
@@ -76,9 +76,9 @@ def previewed(obj: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def exists_already(live: Mapping[str, Any]) -> StepFailed:
-    """Return the refusal of an object of somebody else's."""
-    makers = ", ".join(sorted(managers(live))) or "unknown"
+    """Return the refusal to take over an object that the stack has not created."""
+    creators = ", ".join(sorted(managers(live))) or "unknown"
     return StepFailed(
-        f"{identity_of(live)} exists already, made by {makers}: delete it, or give the resource "
-        "another name; where the program has renamed a resource, give it an alias"
+        f"{identity_of(live)} already exists (created by {creators}): delete it, or give the "
+        "resource another name; if the program has renamed a resource, give it an alias"
     )

@@ -1,4 +1,4 @@
-"""Waits for objects: until they are ready, or gone, or until it is clear that they never will."""
+"""Waits until objects are ready, or gone, or will clearly never be."""
 
 from __future__ import annotations
 
@@ -6,44 +6,45 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from divvy.engine.errors import EngineError, StepFailed
 from divvy.engine.kubernetes.annotations import is_true, timeout_of
 from divvy.engine.kubernetes.api import ApiProblem, Kind
 from divvy.engine.kubernetes.connection import Connection
 from divvy.engine.kubernetes.ready import (
-    binds_late,
-    failure,
+    REVISION_LABELS,
+    is_observed,
     not_stable,
-    of_current_template,
+    pending_reason,
     readiness,
+    revision_of,
     selector_text,
     terminal_failure,
     waits_for_pods,
 )
 
 _LOOK_SECONDS = 0.25
-# A new kind is served a moment after its definition is Established.
-_DEFINITION_SECONDS = 15.0
+_NAMESPACE_SECONDS = 15.0
+_T = TypeVar("_T")
 
 
 class Waiting:
-    """Waits in one cluster; ``told`` hears of what, by URN."""
+    """Waits in one cluster; ``report`` hears by URN what is missing."""
 
-    def __init__(self, connection: Connection, told: Callable[[str, str], None]) -> None:
+    def __init__(self, connection: Connection, report: Callable[[str, str], None]) -> None:
         self._connection = connection
-        self._told = told
+        self._report = report
         self._cancelled = threading.Event()
 
     def cancel(self) -> None:
-        """End every waiting, the present ones and those to come."""
+        """Stop all waits, present and future."""
         self._cancelled.set()
 
     def until_ready(
         self, urn: str, kind: Kind, namespace: str, obj: dict[str, Any], timeout: float
     ) -> tuple[dict[str, Any], str | None]:
-        """Return the live object once it is ready, or as it is then and why it is not."""
+        """Return the live object once it is ready, else as it is now and why it is not."""
         annotations = obj["metadata"].get("annotations") or {}
         if is_true(annotations.get("pulumi.com/skipAwait")):
             return obj, None
@@ -55,9 +56,10 @@ class Waiting:
                 missing = self._missing(live, namespace)
                 if missing is None:
                     return live, None
-                self._told(urn, missing)
+                self._report(urn, missing)
                 if time.monotonic() >= deadline:
-                    return live, f"not ready: {missing} after {allowed:.0f} s"
+                    warning = self._last_warning(live, namespace)
+                    return live, f"not ready: {missing} after {allowed:.0f} s{warning}"
                 if self._cancelled.wait(_LOOK_SECONDS):
                     return live, f"interrupted; {missing}"
                 present = self._connection.api.get(kind, namespace, obj["metadata"]["name"])
@@ -70,7 +72,7 @@ class Waiting:
     def until_gone(
         self, urn: str, kind: Kind, namespace: str, obj: Mapping[str, Any], timeout: float
     ) -> None:
-        """Return when the object, told by its uid, is gone; raises StepFailed."""
+        """Return when the object with this uid is gone; raises StepFailed."""
         metadata = obj["metadata"]
         annotations = metadata.get("annotations") or {}
         if is_true(annotations.get("pulumi.com/skipAwait")):
@@ -83,52 +85,69 @@ class Waiting:
             if live is None or live["metadata"]["uid"] != metadata["uid"]:
                 return
             state = deletion_state(live)
-            self._told(urn, state)
+            self._report(urn, state)
             if time.monotonic() >= deadline:
                 raise StepFailed(f"{name} is not gone after {allowed:.0f} s: {state}")
             if self._cancelled.wait(_LOOK_SECONDS):
                 raise StepFailed(f"interrupted; {name} is not gone: {state}")
 
-    def until_served(self, obj: Mapping[str, Any]) -> tuple[Kind, str]:
-        """Return kind and namespace of an object whose kind was defined a moment ago."""
-        deadline = time.monotonic() + _DEFINITION_SECONDS
+    def until_namespace(self, urn: str, attempt: Callable[[], _T]) -> _T:
+        """Return the result of a creation, tried again while its namespace does not exist.
+
+        The program may create it in the same run without a dependency.
+        """
+        deadline = time.monotonic() + _NAMESPACE_SECONDS
         while True:
             try:
-                kind, namespace = self._connection.location(obj)
-                self._connection.api.list(kind, namespace, "none=none")
+                return attempt()
             except ApiProblem as problem:
                 if problem.status != 404 or time.monotonic() > deadline:
                     raise
-                self._cancelled.wait(_LOOK_SECONDS)
-            else:
-                return kind, namespace
+                self._report(urn, f"waiting: {problem}")
+                if self._cancelled.wait(_LOOK_SECONDS):
+                    raise
 
     def _missing(self, live: Mapping[str, Any], namespace: str) -> str | None:
-        """Say what an object is still waiting for; raises StepFailed where it waits in vain."""
-        hopeless = failure(live)
-        if hopeless:
-            raise StepFailed(f"not ready: {hopeless}")
+        """Say what an object is still waiting for; raises StepFailed if it never gets ready."""
         missing = readiness(live)
-        if missing is not None and live["kind"] == "PersistentVolumeClaim":
-            api = self._connection.api
-            name = (live.get("spec") or {}).get("storageClassName")
-            classes = api.kind("storage.k8s.io/v1", "StorageClass")
-            storage_class = api.get(classes, "", str(name)) if name else None
-            if storage_class is not None and binds_late(storage_class):
-                return None
-        pods = self._pods(live, namespace) if waits_for_pods(live) else []
+        if not waits_for_pods(live) or not is_observed(live):
+            return missing
+        pods = self._pods(live, namespace)
         if missing is None:
             missing = not_stable(pods, datetime.now(UTC))
-        if missing is not None:
-            reason = self._terminal_failure(pods, namespace)
-            if reason:
-                raise StepFailed(f"not ready: {reason}")
-        return missing
+        if missing is None:
+            return None
+        reason = self._terminal_failure(pods, namespace)
+        if reason:
+            raise StepFailed(f"not ready: {reason}")
+        pending = pending_reason(pods)
+        return f"{missing} ({pending})" if pending else missing
 
     def _pods(self, obj: Mapping[str, Any], namespace: str) -> list[Mapping[str, Any]]:
+        """Return the pods of the workload's present template, not those that it replaces."""
         api = self._connection.api
-        pods = api.list(api.kind("v1", "Pod"), namespace, selector_text(obj))
-        return of_current_template(obj, pods)
+        selector = selector_text(obj)
+        kind = "ReplicaSet" if obj["kind"] == "Deployment" else "ControllerRevision"
+        revisions = api.list(api.kind("apps/v1", kind), namespace, labelSelector=selector)
+        revision = revision_of(obj, revisions)
+        if revision is None:
+            return []
+        own = f"{selector},{REVISION_LABELS[obj['kind']]}={revision}"
+        return list(api.list(api.kind("v1", "Pod"), namespace, labelSelector=own))
+
+    def _last_warning(self, live: Mapping[str, Any], namespace: str) -> str:
+        """Return the last warning event of a workload or its pods, as " (…)"; "" for none."""
+        if not waits_for_pods(live):
+            return ""
+        api = self._connection.api
+        involved = [live, *self._pods(live, namespace)]
+        for obj in involved:
+            query = f"involvedObject.uid={obj['metadata']['uid']},type=Warning"
+            events = api.list(api.kind("v1", "Event"), namespace, fieldSelector=query)
+            if events:
+                last = max(events, key=lambda event: str(event.get("lastTimestamp") or ""))
+                return f" ({last.get('reason')}: {last.get('message')})"
+        return ""
 
     def _terminal_failure(self, pods: list[Mapping[str, Any]], namespace: str) -> str | None:
         terminal = terminal_failure(pods)
@@ -138,10 +157,10 @@ class Waiting:
         log = self._connection.api.log_tail(*place, previous=False)
         if not log and terminal.restarts:
             log = self._connection.api.log_tail(*place, previous=True)
-        said = f"; its last words:\n{log}" if log else ""
+        lines = f"; last log lines:\n{log}" if log else ""
         return (
             f"container {terminal.container} of pod {terminal.pod} is in {terminal.reason}"
-            f" ({terminal.message}){said}"
+            f" ({terminal.message}){lines}"
         )
 
 

@@ -53,9 +53,9 @@ def encoded(
     """Render a checkpoint of the stack ``name`` ("organization/project/stack")."""
     rendered = [sealing.sealed(resource) for resource in resources]
     unfinished = [
-        {"resource": sealing.sealed(one.made), "type": "creating"}
-        for one in pending
-        if one.made is not None
+        {"resource": sealing.sealed(step.made), "type": "creating"}
+        for step in pending
+        if step.made is not None
     ]
     latest: dict[str, Any] = {
         "manifest": {

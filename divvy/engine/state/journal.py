@@ -1,7 +1,7 @@
 """The journal of a run: every step, before and after it happens, one line each.
 
 Its first line names the checkpoint that it continues, by digest; so it is never folded over
-one that somebody else has written since.
+one that another program has written since.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,34 @@ from divvy.engine.errors import StateProblem
 from divvy.engine.state.files import digest, sync_folder, write_all, writing
 from divvy.engine.state.resource import ResourceState, renamed, resource_from_json
 from divvy.engine.state.sealing import Sealing
-from divvy.engine.state.stack_state import StackState, record_key
+from divvy.engine.state.stack_state import Pending, StackState, record_key
+
+
+class Journal:
+    """Notes what a run does, before and after; this one, of a preview, notes nothing."""
+
+    def began(
+        self, operation: str, urn: str, identity: str, made: ResourceState | None = None
+    ) -> None:
+        """Note that a step is about to happen, and what it would create."""
+
+    def abandoned(self, urn: str) -> None:
+        """Note that a step that began has changed nothing."""
+
+    def done(self, resource: ResourceState, replaced: ResourceState | None = None) -> None:
+        """Note that a resource now is like this, and which one it has replaced, at once."""
+
+    def gone(self, resource: ResourceState) -> None:
+        """Note that a resource no longer exists."""
+
+    def renamed(self, before: str, after: str) -> None:
+        """Note that a resource follows an alias to another URN, in every reference to it."""
+
+    def write(self, resources: Iterable[ResourceState], pending: Iterable[Pending] = ()) -> None:
+        """Note the end of the run."""
+
+
+NO_JOURNAL = Journal()
 
 
 class JournalFile:
@@ -75,8 +102,8 @@ class JournalFile:
 def continues(records: Sequence[Mapping[str, Any]], checkpoint: str, source: str) -> bool:
     """Tell whether a journal continues the checkpoint with this digest.
 
-    It does not where the checkpoint has it all already: the run died between the checkpoint
-    and the journal's removal. Raises StateProblem where it continues another one.
+    It does not if the checkpoint has all of it: the run died between writing the checkpoint and
+    removing the journal. Raises StateProblem if it continues another one.
     """
     if not records or any(record.get("folded") == checkpoint for record in records):
         return False
@@ -85,7 +112,7 @@ def continues(records: Sequence[Mapping[str, Any]], checkpoint: str, source: str
         raise StateProblem(
             f"{source} holds the steps of a run that died, and since then another program has "
             "written the checkpoint: put back the checkpoint that the run began with (its .bak), "
-            "or remove the journal where what it made is known"
+            "or, if you know what the run created, remove the journal"
         )
     return True
 
@@ -113,13 +140,15 @@ def folded(
                 state[_key(replaced)] = replaced
         elif "renamed" in record:
             names = record["renamed"]
-            followed = [renamed(one, names["from"], names["to"]) for one in state.values()]
-            state = {_key(one): one for one in followed}
+            followed = [
+                renamed(resource, names["from"], names["to"]) for resource in state.values()
+            ]
+            state = {_key(resource): resource for resource in followed}
         elif "gone" in record:
             state.pop(_key(resource_from_json(record["gone"])), None)
     return StackState(tuple(state.values()), tuple(pending.values()))
 
 
 def _key(resource: ResourceState) -> tuple[str, ...]:
-    """Return what tells a resource from its replaced namesakes."""
+    """Return the key of a resource; replaced ones with the same URN have their own."""
     return record_key(resource) if resource.delete else (resource.urn,)

@@ -26,7 +26,7 @@ def lock_folder(root: Path, project: str, stack: str) -> Path:
 def locked(root: Path, project: str, stack: str) -> Iterator[None]:
     """Hold the stack's lock; raises StateProblem naming who holds it.
 
-    A lock whose process is gone from this very host is stale and taken over.
+    A lock whose process is gone from this very host is stale and is removed.
     """
     folder = lock_folder(root, project, stack)
     own = folder / f"{uuid.uuid4()}.json"
@@ -35,6 +35,7 @@ def locked(root: Path, project: str, stack: str) -> Iterator[None]:
         "username": getpass.getuser(),
         "hostname": socket.gethostname(),
         "timestamp": now(),
+        **_place(),
     }
     with writing(own):
         folder.mkdir(parents=True, exist_ok=True)
@@ -55,7 +56,7 @@ def _refuse_others(folder: Path, own: Path) -> None:
             other.unlink(missing_ok=True)
             continue
         raise StateProblem(
-            f"the stack is locked by {holder.get('username', 'somebody')}@"
+            f"the stack is locked by {holder.get('username', 'unknown')}@"
             f"{holder.get('hostname', 'unknown host')} (process {holder.get('pid')}, since "
             f"{holder.get('timestamp')}): wait for it, or run `divvy cancel` if it is gone"
         )
@@ -69,15 +70,15 @@ def _alive(pid: object) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # somebody else's
+        pass  # another user's
     return True
 
 
 def break_locks(root: Path, project: str, stack: str) -> int:
-    """Remove every lock of a stack and return how many there were.
+    """Remove every lock of a stack and return their number.
 
-    Raises StateProblem for one whose process lives on this very host: two runs at once would
-    lose what the other does.
+    Raises StateProblem for a lock whose process is alive on this very host: two runs at once
+    would lose each other's steps.
     """
     locks = sorted(lock_folder(root, project, stack).glob("*.json"))
     for lock in locks:
@@ -101,4 +102,22 @@ def _holder(lock: Path) -> dict[str, Any]:
 
 
 def _is_here(holder: Mapping[str, Any]) -> bool:
-    return holder.get("hostname") == socket.gethostname()
+    """Tell whether a holder's process would be seen from here, if it were alive.
+
+    Two containers, or two hosts, may have one name; their processes have numbers of their own.
+    The official CLI records the name alone: its holder counts as alive elsewhere.
+    """
+    return (
+        holder.get("hostname") == socket.gethostname()
+        and {key: holder.get(key) for key in ("boot", "pids")} == _place()
+    )
+
+
+def _place() -> dict[str, str]:
+    """Return the running kernel's boot and this process's PID namespace."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    pids = Path("/proc/self/ns/pid")
+    return {
+        "boot": boot.read_text().strip() if boot.exists() else "",
+        "pids": str(pids.readlink()) if pids.is_symlink() else "",
+    }

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +115,23 @@ def opened_texts(text: str, crypter: Passphrase) -> tuple[str, set[str]]:
         return [open_(entry) for entry in value] if isinstance(value, list) else value
 
     return json.dumps(open_(json.loads(text)), separators=(",", ":")), texts
+
+
+def texts_in(text: str) -> set[str]:
+    """Return the strings in a secret that is JSON, at any depth; none of any other secret."""
+
+    def strings(value: Any) -> Iterator[str]:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, (dict, list)):
+            for entry in value.values() if isinstance(value, dict) else value:
+                yield from strings(entry)
+
+    try:
+        parsed = json.loads(text)
+    except ValueError:
+        return set()
+    return set(strings(parsed)) if isinstance(parsed, (dict, list)) else set()
 
 
 def passphrase_from(environment: Mapping[str, str]) -> str | None:

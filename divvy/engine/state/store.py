@@ -19,13 +19,13 @@ from typing import Any, NoReturn
 from divvy.engine.errors import NotSupported, StateProblem
 from divvy.engine.state.checkpoint import check_version, decoded, encoded, salt_of
 from divvy.engine.state.files import digest, sync_folder, write_private, writing
-from divvy.engine.state.journal import JournalFile, continues, folded
+from divvy.engine.state.journal import Journal, JournalFile, continues, folded
 from divvy.engine.state.resource import ResourceState
 from divvy.engine.state.sealing import Sealing
 from divvy.engine.state.stack_state import Pending, StackState
 
 
-class StateStore:
+class StateStore(Journal):
     """Reads and writes the state of one stack."""
 
     def __init__(
@@ -59,7 +59,7 @@ class StateStore:
         return self.checkpoint_path.exists()
 
     def create(self) -> None:
-        """Make the layout with an empty checkpoint; nothing happens where there is one."""
+        """Create the layout with an empty checkpoint, unless one exists."""
         meta = self.root / "meta.yaml"
         if not meta.exists():
             with writing(meta):
@@ -83,13 +83,15 @@ class StateStore:
         self._sealing.remember(state.resources)
         return state
 
-    def begin(self) -> StackState:
-        """Read the state for a run that changes it: a dead run's journal becomes checkpoint."""
-        state = self.load()
+    def begin(self, state: StackState) -> None:
+        """Prepare the files for a run that changes the loaded state.
+
+        The journal of a run that died becomes part of the checkpoint; a first run has a layout.
+        """
         if self.journal_path.exists():
             self.write(state.resources, state.pending)
+        self.create()
         self._continued = digest(self.checkpoint_path)
-        return state
 
     def decode(self, raw: Mapping[str, Any]) -> StackState:
         """Return the state that a checkpoint holds; raises StateProblem for a newer version."""
@@ -109,7 +111,7 @@ class StateStore:
     def write(self, resources: Iterable[ResourceState], pending: Iterable[Pending] = ()) -> None:
         """Replace the checkpoint atomically, keep the former as ``.bak``, drop the journal.
 
-        Steps that began and whose end nobody saw stay, as the format's pending operations.
+        Steps that were interrupted stay, as the format's pending operations.
         """
         text = json.dumps(self.encode(resources, pending), indent=4)
         with writing(self.checkpoint_path):
@@ -123,7 +125,7 @@ class StateStore:
     def began(
         self, operation: str, urn: str, identity: str, made: ResourceState | None = None
     ) -> None:
-        """Note that a step is about to happen, and what it would make."""
+        """Note that a step is about to happen, and what it would create."""
         record: dict[str, Any] = {"operation": operation, "urn": urn, "id": identity}
         if made is not None:
             record["made"] = self._sealing.sealed(made)
@@ -145,7 +147,7 @@ class StateStore:
         self._append({"gone": self._sealing.sealed(resource)})
 
     def renamed(self, before: str, after: str) -> None:
-        """Note that a resource, and whoever names it, follows an alias to another URN."""
+        """Note that a resource follows an alias to another URN, in every reference to it."""
         self._append({"renamed": {"from": before, "to": after}})
 
     @property
@@ -156,8 +158,9 @@ class StateStore:
         path = self.checkpoint_path.with_name(f"{self.stack}.json.conflict")
         write_private(path, text)
         raise StateProblem(
-            f"another run has written {self.checkpoint_path} while this one was under way (was its "
-            f"lock broken?): what this one knows is in {path}; refresh, and compare the two"
+            f"another run has written {self.checkpoint_path} while this one was under way (was "
+            f"its lock broken?): this run's view of the state was saved to {path}; refresh, and "
+            "compare the two"
         )
 
     def _replace(self, text: str) -> None:

@@ -21,50 +21,44 @@ cm("b", metadata={"name": "b", "namespace": "default"}, data={"x": a.metadata["n
 
 @pytest.mark.parametrize("content", ["1", ""])
 @scenario(
-    "An explicit provider's kubeconfig leads to another cluster",
-    "provider and resources replaced, the old ones deleted through the old provider",
-    "equal",
+    "A provider's kubeconfig leads to another cluster, or a resource gets such a provider",
+    "replaced, the old ones deleted through the old provider",
+    "refused",
+    "the sentence names both servers",
 )
-def test_another_cluster_is_a_replacement(
-    trial: Trial, other_cluster: BareCluster, content: str
-) -> None:
+def test_another_cluster_is_refused(trial: Trial, other_cluster: BareCluster, content: str) -> None:
     trial.write(CLUSTERS)
-    one, other = (str(trial.kubeconfig_of(found)) for found in (trial.cluster, other_cluster))
-    trial.up(KC=one, CONTENT=content)
-    assert trial.cluster.names("configmaps", "default") == {"a", "b"}
-    assert "to replace" in trial.preview(KC=other, CONTENT=content, expect=2)
-    trial.up(KC=other, CONTENT=content)
-    assert trial.cluster.names("configmaps", "default") == set()
-    assert other_cluster.names("configmaps", "default") == {"a", "b"}
-    assert "4 unchanged" in trial.up(KC=other, CONTENT=content)
-    trial.destroy(KC=other, CONTENT=content)
+    here, there = (str(trial.kubeconfig_of(found)) for found in (trial.cluster, other_cluster))
+    trial.up(KC=here, CONTENT=content)
+    uid = trial.cluster.uid("configmap", "a", "default")
+    for shown in (
+        trial.preview(KC=there, CONTENT=content, expect=1),
+        trial.up(KC=there, CONTENT=content, X="2", expect=1),
+    ):
+        assert "leads to another cluster" in shown
+        assert other_cluster.server in shown
+        assert trial.cluster.server in shown
+    trial.write(CLUSTERS.replace('Provider("p"', 'Provider("q"'))
+    assert "in another cluster" in trial.up(KC=there, CONTENT=content, expect=1)
+    assert trial.cluster.uid("configmap", "a", "default") == uid
     assert other_cluster.names("configmaps", "default") == set()
+    trial.destroy()
+    assert trial.cluster.names("configmaps", "default") == set()
 
 
-@scenario(
-    "A resource moves to a provider of another cluster",
-    "replaced, the old one deleted through the old provider",
-    "equal",
-)
-def test_a_resource_moves_between_clusters(trial: Trial, other_cluster: BareCluster) -> None:
-    trial.write(
-        'pa = k8s.Provider("pa", kubeconfig=E("A"))\npb = k8s.Provider("pb", kubeconfig=E("B"))\n'
-        'cm("m", metadata={"name": "m", "namespace": "default"}, data={"x": E("X", "1")},\n'
-        '   opts=R(provider=pb if E("MOVE") else pa))\n'
-    )
-    places = {
-        "A": str(trial.kubeconfig_of(trial.cluster)),
-        "B": str(trial.kubeconfig_of(other_cluster)),
-    }
-    trial.up(**places)
-    trial.up(**places, MOVE="1", X="2")
-    assert "m" not in trial.cluster.names("configmaps", "default")
-    assert "m" in other_cluster.names("configmaps", "default")
-    # The same cluster under another name is no move.
-    uid = other_cluster.uid("configmap", "m", "default")
-    trial.up(A=places["B"], B=places["B"], X="2")
-    assert other_cluster.uid("configmap", "m", "default") == uid
-    trial.destroy(A=places["B"], B=places["B"])
+@pytest.mark.lab
+def test_another_way_to_the_same_cluster_is_no_move(trial: Trial, tmp_path: Path) -> None:
+    trial.write(CLUSTERS)
+    here = trial.kubeconfig_of(trial.cluster)
+    trial.up(KC=str(here))
+    uid = trial.cluster.uid("configmap", "a", "default")
+    other = tmp_path / "other.kubeconfig"
+    other.write_text(here.read_text())
+    trial.up(KC=str(other))
+    trial.write(CLUSTERS.replace('Provider("p"', 'Provider("q"'))
+    trial.up(KC=str(other))
+    assert trial.cluster.uid("configmap", "a", "default") == uid
+    trial.destroy()
 
 
 @scenario(

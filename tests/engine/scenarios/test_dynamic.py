@@ -61,16 +61,8 @@ pulumi.export("place", D(P(), "d", {"place": PLACE}).place)
     trial.preview(expect=0)
 
 
-@scenario("A dynamic resource that is only read", "`read` is called, `delete` never", "equal")
-def test_a_dynamic_resource_is_read(trial: Trial) -> None:
-    trial.write(DYNAMIC + 'pulumi.export("who", D("d", R(id="x1")).who)\n')
-    trial.up()
-    assert '"live"' in trial.run("stack", "output")
-    trial.destroy()
-
-
 @scenario(
-    "Values unknown in a preview: whole `metadata`, whole `data`, a provider's kubeconfig",
+    "Values unknown in a preview: whole `metadata`, whole `data`",
     "previewed as unknown; `up` works",
     "equal",
 )
@@ -79,10 +71,25 @@ def test_unknown_values_are_previewed(trial: Trial) -> None:
         DYNAMIC + 'd = D("d")\n'
         'cm("m", metadata=d.id.apply(lambda i: {"name": "m-" + i}))\n'
         'cm("n", metadata={"name": "n"}, data=d.id.apply(lambda i: {"x": i}))\n'
-        'p = k8s.Provider("p", kubeconfig=d.id.apply(lambda i: E("KUBECONFIG")))\n'
-        'cm("o", metadata={"name": "o"}, opts=R(provider=p))\n'
     )
     trial.preview(expect=2)
     trial.up()
-    assert trial.names() == {"m-id1", "n", "o"}
+    assert trial.names() == {"m-id1", "n"}
     trial.preview(expect=0)
+
+
+@scenario(
+    "A provider whose kubeconfig another resource gives",
+    "previewed as unknown; `up` works",
+    "refused",
+    "in a preview and in `up`",
+)
+def test_a_provider_configured_by_another_resource_is_refused(trial: Trial) -> None:
+    trial.write(
+        DYNAMIC + 'd = D("d")\n'
+        'p = k8s.Provider("p", kubeconfig=d.id.apply(lambda i: E("KUBECONFIG")))\n'
+        'cm("o", metadata={"name": "o"}, opts=R(provider=p))\n'
+    )
+    for shown in (trial.preview(expect=1), trial.up(expect=1)):
+        assert "p: a provider configured by another resource is not supported" in shown
+    assert trial.names() == set()

@@ -19,7 +19,7 @@ def test_a_rename_without_alias_fails_and_harms_nothing(trial: Trial) -> None:
     trial.write('cm(E("N"), metadata={"name": "shared"}, data={"x": "1"})\n')
     trial.up(N="a")
     uid = trial.uid("shared")
-    assert "exists already" in trial.up(N="b", expect=1)
+    assert "already exists" in trial.up(N="b", expect=1)
     assert trial.uid("shared") == uid
     assert set(trial.resources()) == {"a"}
 
@@ -61,7 +61,7 @@ def test_children_inherit_the_alias_of_their_parent(trial: Trial) -> None:
     trial.up(N="new", AL="1", SUB="1")
     before = {name: trial.uid(name) for name in trial.names()}
     trial.write(COMPONENT.replace('name="old"', 'name="new"'))
-    assert "exists already" in trial.up(N="third", AL="1", SUB="1", expect=1)
+    assert "already exists" in trial.up(N="third", AL="1", SUB="1", expect=1)
     assert {name: trial.uid(name) for name in trial.names()} == before
 
 
@@ -87,24 +87,6 @@ def test_a_namespace_written_out_is_the_same(trial: Trial) -> None:
         assert "replaced" not in trial.preview(NS=namespace, expect=0)
 
 
-@pytest.mark.lab
-def test_a_field_that_never_changes_is_refused_with_the_way_to_replace(trial: Trial) -> None:
-    trial.write(
-        'k8s.networking.v1.IngressClass("i", metadata={"name": E("NS")},\n'
-        '  spec={"controller": E("C")}, opts=R(delete_before_replace=bool(E("R")),\n'
-        '  replace_on_changes=["spec.controller"] if E("R") else None))\n'
-    )
-    trial.environment["NS"] = trial.namespace
-    trial.up(C="example.com/one")
-    uid = trial.uid(trial.namespace, "ingressclass")
-    assert "replace_on_changes=[its path]" in trial.preview(C="example.com/two", expect=1)
-    assert "replace_on_changes=[its path]" in trial.up(C="example.com/two", expect=1)
-    assert trial.uid(trial.namespace, "ingressclass") == uid
-    trial.up(C="example.com/two", R="1")
-    assert trial.uid(trial.namespace, "ingressclass") not in (uid, None)
-    trial.destroy(C="example.com/two")
-
-
 @scenario(
     "Data of an auto-named ConfigMap changes",
     "new random name, create first; a failing creation leaves the old one",
@@ -127,34 +109,33 @@ def test_an_automatic_name_is_new_in_a_replacement(trial: Trial) -> None:
     assert trial.names() == {after, "user"}
 
 
-@scenario("autoscaling/v1 to v2", "updated in place", "equal")
-def test_another_version_of_an_api_is_an_update(trial: Trial) -> None:
+@scenario(
+    "Delete-first replacement with dependants by property",
+    "dependants that would be replaced too are deleted first",
+    "other",
+    "each dependant follows by its own change",
+)
+def test_dependants_of_a_replaced_object_stay(trial: Trial) -> None:
     trial.write(
-        'ref = {"api_version": "apps/v1", "kind": "Deployment", "name": "x"}\n'
-        'version = getattr(k8s.autoscaling, E("V"))\n'
-        'version.HorizontalPodAutoscaler("h", metadata={"name": "h"},'
-        ' spec={"max_replicas": 3, "scale_target_ref": ref})\n'
+        'a = cm("a", metadata={"name": "a"}, data={"x": E("X")})\n'
+        'cm("b", metadata={"name": "b"}, data={"name": a.metadata["name"]}, opts=R(protect=True))\n'
+        'cm("c", metadata={"name": "c"}, data={"v": a.data["x"]})\n'
     )
-    trial.up(V="v1")
-    uid = trial.uid("h", "hpa")
-    trial.up(V="v2")
-    assert trial.uid("h", "hpa") == uid
+    trial.up(X="1")
+    uids = {name: trial.uid(name) for name in "abc"}
+    assert "2 to replace" in trial.preview(X="2", expect=2)
+    trial.up(X="2")
+    assert trial.uid("b") == uids["b"]
+    assert all(trial.uid(name) not in (None, uids[name]) for name in "ac")
 
 
-@scenario("A custom resource right after its definition", "the definition is awaited", "equal")
-def test_a_custom_resource_follows_its_definition(trial: Trial) -> None:
+@pytest.mark.lab
+def test_immutable_switched_on_is_an_update_and_off_a_replacement(trial: Trial) -> None:
     trial.write(
-        'G = E("NS") + ".example.com"\n'
-        'S = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}\n'
-        'd = k8s.apiextensions.v1.CustomResourceDefinition("d", metadata={"name": "things." + G},\n'
-        '  spec={"group": G, "scope": "Namespaced", "names": {"kind": "Thing",\n'
-        '  "plural": "things"}, "versions": [{"name": "v1", "served": True, "storage": True,\n'
-        '  "schema": {"open_apiv3_schema": S}}]})\n'
-        'k8s.apiextensions.CustomResource("t", api_version=G + "/v1", kind="Thing",\n'
-        '  metadata={"name": "t"}, opts=R(depends_on=[d]))\n'
+        'cm("a", metadata={"name": "a"}, data={"x": "1"}, immutable=bool(E("I")) or None)\n'
     )
-    trial.environment["NS"] = trial.namespace
-    trial.preview(expect=2)
     trial.up()
-    assert "unchanged" in trial.up()
-    trial.destroy()
+    uid = trial.uid("a")
+    assert "1 updated" in trial.up(I="1")
+    assert trial.uid("a") == uid
+    assert "1 replaced" in trial.up()

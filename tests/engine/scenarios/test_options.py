@@ -103,21 +103,15 @@ def test_a_property_path_that_cannot_be_read_is_refused(trial: Trial) -> None:
     assert trial.names() == set()
 
 
-@scenario("`metadata.generateName`", "fails with the field's name", "equal")
-def test_generate_name_is_refused(trial: Trial) -> None:
-    trial.write('cm("a", metadata={"generate_name": "gen-"})\n')
-    assert "generateName is not supported" in trial.preview(expect=1)
-
-
 @pytest.mark.parametrize(
     ("command", "flag"),
-    [("up", "--exclude=x"), ("up", "--continue-on-error"), ("destroy", "--target-dependents")],
+    [("up", "--exclude=x"), ("up", "--continue-on-error"), ("destroy", "--target=x")],
 )
 @scenario(
-    "`--exclude`, `--target-dependents`, `--continue-on-error`",
+    "`--target`, `--exclude`, `--continue-on-error`",
     "honoured",
     "refused",
-    "as options that there are not",
+    "as unknown options",
 )
 def test_options_that_there_are_not_are_refused(trial: Trial, command: str, flag: str) -> None:
     trial.write('cm("a", metadata={"name": "a"})\n')
@@ -146,41 +140,6 @@ def test_keys_of_the_project_that_change_meaning_are_refused(trial: Trial, line:
     said = trial.up(expect=1)
     assert "not supported" in said or "keeps state in files" in said or "virtualenv" in said
     assert trial.names() == set()
-
-
-@pytest.mark.parametrize(
-    ("program", "name"),
-    [
-        ('pulumi.StackReference("organization/o/dev")\n', "StackReference"),
-        ('k8s.helm.v3.Release("r", chart="c")\n', "helm.sh/v3:Release"),
-        ('k8s.yaml.ConfigFile("f", file="absent.yaml")\n', "invoke"),
-        ('cm("a", opts=R(import_="x/y"))\n', "import"),
-        ('cm("a", opts=R(replacement_trigger="1"))\n', "replacementTrigger"),
-        (
-            'a = cm("a")\ncm("b", opts=R(deleted_with=a))\n',
-            "does not support the DeletedWith option",
-        ),
-        (
-            'cm("a", opts=R(hooks=pulumi.ResourceHookBinding(before_create=['
-            'pulumi.ResourceHook("h", lambda args: None)])))\n',
-            "does not support resource hooks",
-        ),
-        ('cm("a", opts=R(transforms=[lambda args: None]))\n', "does not support transforms"),
-    ],
-)
-@scenario(
-    "StackReference, Helm releases, functions of providers, import, replacementTrigger, "
-    "deletedWith, hooks, transforms",
-    "supported",
-    "refused",
-    "each by its name",
-)
-def test_what_is_not_supported_is_refused_by_name(trial: Trial, program: str, name: str) -> None:
-    (trial.folder / "absent.yaml").write_text("apiVersion: v1\nkind: ConfigMap\n")
-    trial.write(program)
-    said = trial.up(expect=1)
-    assert name in said
-    assert "update the Pulumi CLI" not in said
 
 
 @scenario("A typing mistake in the command line", "exit code 1", "equal")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.engine.scenario import scenario
 from tests.engine.trial import Trial
 
@@ -16,18 +14,6 @@ def theirs(trial: Trial) -> str:
     uid = trial.uid("theirs")
     assert uid
     return uid
-
-
-@scenario("`ConfigMapPatch` and other Patch kinds", "patch, and give back", "refused")
-def test_patch_kinds_are_refused(trial: Trial) -> None:
-    uid = theirs(trial)
-    trial.write(
-        'k8s.core.v1.ConfigMapPatch("p", metadata={"name": "theirs",'
-        ' "annotations": {"pulumi.com/patchForce": "true"}}, data={"b": "ours"})\n'
-    )
-    assert "ConfigMapPatch is not supported" in trial.up(expect=1)
-    trial.destroy()
-    assert trial.uid("theirs") == uid
 
 
 @scenario(
@@ -41,45 +27,10 @@ def test_an_object_of_somebody_else_is_never_adopted(trial: Trial) -> None:
         'cm("a", metadata={"name": "theirs", "annotations": {"pulumi.com/patchForce": "true"}},'
         ' data={"a": "2"})\n'
     )
-    assert "exists already, made by kubectl-create" in trial.preview(expect=1)
-    assert "exists already" in trial.up(expect=1)
+    assert "already exists (created by kubectl-create)" in trial.preview(expect=1)
+    assert "already exists" in trial.up(expect=1)
     trial.destroy()
     assert trial.uid("theirs") == uid
-
-
-@scenario(
-    "`get`, then a real resource of that name; and back",
-    "already exists; only the stack's own object is ever deleted",
-    "equal",
-)
-def test_what_was_only_read_is_never_deleted(trial: Trial) -> None:
-    uid = theirs(trial)
-    trial.environment["NS"] = trial.namespace
-    trial.write(
-        'if E("OWN"):\n    cm("a", metadata={"name": E("OWN")}, data={"x": "1"})\n'
-        'else:\n    cm.get("a", E("NS") + "/theirs")\n'
-    )
-    trial.up()
-    assert "exists already" in trial.up(OWN="theirs", expect=1)
-    trial.up(OWN="ours")
-    assert trial.names() == {"theirs", "ours"}
-    trial.up()
-    assert trial.names() == {"theirs"}
-    trial.destroy()
-    assert trial.uid("theirs") == uid
-
-
-@pytest.mark.lab
-def test_a_protected_object_stays_where_the_program_only_reads_its_name_now(trial: Trial) -> None:
-    trial.environment["NS"] = trial.namespace
-    theirs(trial)
-    trial.write(
-        'if E("OWN"):\n    cm("a", metadata={"name": "ours"}, opts=R(protect=True))\n'
-        'else:\n    cm.get("a", E("NS") + "/theirs")\n'
-    )
-    trial.up(OWN="1")
-    assert "a is protected" in trial.up(expect=1)
-    assert trial.names() == {"ours", "theirs"}
 
 
 @scenario(
@@ -94,7 +45,7 @@ def test_a_second_checkout_shares_no_object(trial: Trial, tmp_path: Path) -> Non
     uid = trial.uid("a")
     second = Trial(tmp_path / "second", trial.cluster, trial.namespace, trial.sdk)
     second.write(program)
-    assert "exists already" in second.up(expect=1)
+    assert "already exists" in second.up(expect=1)
     second.destroy()
     assert trial.uid("a") == uid
 

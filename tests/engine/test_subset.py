@@ -1,0 +1,55 @@
+"""What the embedded engine declares: what it refuses, what it may delete, and that it is tested."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from divvy.engine.subset import KINDS, Declaration, declaration_from, refusals, refused_record
+from tests.engine.test_await import SIMPLE, WORKLOADS
+from tests.render.documents import objects_of
+from tests.render.test_objects import IMAGE, STACKS, value
+
+
+def test_every_kind_is_tested_in_every_step() -> None:
+    assert {kind.name for kind in KINDS} == {*SIMPLE, *WORKLOADS}
+
+
+@pytest.mark.parametrize("path", STACKS, ids=lambda path: path.name)
+def test_has_every_kind_that_a_stack_of_divvys_own_needs(path: Path) -> None:
+    needed = {obj["kind"] for obj in objects_of(value(path), IMAGE)}
+    assert needed <= {kind.name for kind in KINDS}
+
+
+@pytest.mark.parametrize(
+    ("kind", "refused"),
+    [
+        ("kubernetes:core/v1:ConfigMap", False),
+        ("kubernetes:apps/v1:StatefulSet", False),  # of an earlier release: destroy removes it
+        ("pulumi:providers:kubernetes", False),
+        ("pulumi-python:dynamic:Resource", False),
+        ("pulumi:pulumi:Stack", False),
+        ("kubernetes:core/v1:ConfigMapPatch", True),
+        ("aws:s3/bucket:Bucket", True),
+    ],
+)
+def test_records_that_cannot_be_deleted_are_refused(kind: str, refused: bool) -> None:
+    assert (refused_record(kind) is not None) is refused
+
+
+def test_a_component_of_the_program_is_not_refused() -> None:
+    own = Declaration("divvy:index:GpuCluster", "c", component=True)
+    chart = Declaration("kubernetes:helm.sh/v4:Chart", "h", component=True)
+    assert list(refusals([own, chart])) == ["h"]
+
+
+def test_provider_options_are_known_in_pythons_names_too() -> None:
+    raw = {
+        "type": "pulumi:providers:kubernetes",
+        "name": "p",
+        "component": False,
+        "inputs": ["enable_config_map_mutable", "kubeconfig"],
+        "metadata": [],
+    }
+    assert refusals([declaration_from(raw)]) == {}
