@@ -48,7 +48,8 @@ Exit codes:
    `status`: nothing is wrong
 1: an error, a usage error included; `verify`: a check failed
 2: `preview`, `refresh`, `diff`: there are changes; `fit`: not all pods fit;
-   `verify`: nothing checked; `status`: something is wrong
+   `verify`: nothing checked; `status`: something is wrong;
+   `up`: done, but nodes differ from the plan (`--no-wait` does not look)
 3: `verify --require`: a check that must hold could not be made
 130: interrupted"""
 

@@ -69,8 +69,11 @@ def preview_and_confirm(
     return True
 
 
-def run_up(program: Program, stack: str, yes: bool, diff: bool) -> None:
-    """Update a stack, then wait until the nodes advertise what its plan says."""
+def run_up(program: Program, stack: str, yes: bool, diff: bool, *, wait: bool) -> None:
+    """Update a stack, then wait until the nodes advertise what its plan says.
+
+    Exits with CHANGES where nodes still differ: a pipeline must not go on as if they did not.
+    """
     target = target_of(stack)
     _check_claims(target)
     with watching(preview=False) as watcher:
@@ -78,13 +81,15 @@ def run_up(program: Program, stack: str, yes: bool, diff: bool) -> None:
     if yes:
         _show_topology(summary, stack)
     conclude(summary, preview=False, diff=diff)
-    if summary.changes:
+    if summary.changes and wait:
         # Loads the model, which a run without changes does not need.
         from divvy.cli.topology import wait_advertised  # noqa: PLC0415
 
-        outcome = wait_advertised(summary, stack)
-        if outcome:
-            typer.echo(outcome)
+        advertised = wait_advertised(summary, stack)
+        if advertised is not None:
+            typer.echo(advertised.words)
+            if advertised.differs:
+                raise typer.Exit(CHANGES)
 
 
 def check_claims_go(target: operations.Target) -> None:

@@ -1,6 +1,7 @@
 """The topology behind a run's steps: what the nodes will advertise, and when they do."""
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -83,8 +84,16 @@ def _connection(summary: Summary) -> tuple[str | None, str | None]:
     return inputs.get("kubeconfig"), inputs.get("context")
 
 
-def wait_advertised(summary: Summary, stack: str) -> str | None:
-    """Wait until the nodes advertise what the plan says; return how long it took, or the rest."""
+@dataclass(frozen=True)
+class Advertised:
+    """How a wait for the nodes ended: in words, and whether some differ from the plan."""
+
+    words: str
+    differs: bool
+
+
+def wait_advertised(summary: Summary, stack: str) -> Advertised | None:
+    """Wait until the nodes advertise what the plan says; None where the run changes no plan."""
     if not summary.changes:
         return None
 
@@ -104,11 +113,14 @@ def wait_advertised(summary: Summary, stack: str) -> str | None:
         now = time.monotonic()
         took = now - began
         if difference is not None and not difference.nodes:
-            return f"the nodes advertise what the plan says, {took:.1f} s after the last step"
-        if took > _PATIENCE:
-            return unknown if difference is None else _plain(live_text(difference))
-        if difference is not None and not any(map(_may_change, difference.nodes)):
-            return _plain(live_text(difference))
+            words = f"the nodes advertise what the plan says, {took:.1f} s after the last step"
+            return Advertised(words, differs=False)
+        if difference is None:
+            if took > _PATIENCE:
+                return Advertised(unknown, differs=True)
+        elif took > _PATIENCE or not any(map(_may_change, difference.nodes)):
+            differs = any(map(_differs, difference.nodes))
+            return Advertised(_plain(live_text(difference)), differs)
         # A look at thousands of nodes keeps the API server busy, which the nodes wait for.
         time.sleep(max(_PAUSE, 2 * (now - looked)))
 
@@ -121,6 +133,12 @@ def _may_change(node: NodeDifference) -> bool:
     if node.unavailable or node.state in _SETTLED:
         return False
     return bool(node.resources) or node.state not in (None, State.READY)
+
+
+def _differs(node: NodeDifference) -> bool:
+    """Return whether a node is not what the file says; of some the file says nothing."""
+    unwell = node.unavailable or node.state not in (None, State.READY)
+    return bool(node.resources or unwell)
 
 
 def _plain(view: Any) -> str:

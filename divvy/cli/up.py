@@ -11,6 +11,7 @@ from divvy.engine.program import Program
 from divvy.stack.project import find_project
 
 _Skip = Annotated[bool, typer.Option("--skip-preview", help="Do not preview before the update.")]
+_Wait = Annotated[bool, typer.Option(help="Wait until the nodes advertise what the plan says.")]
 
 
 def up(
@@ -20,8 +21,9 @@ def up(
     skip_preview: _Skip = False,
     expect_no_changes: ExpectNoChanges = False,
     diff: Diff = False,
+    wait: _Wait = True,
 ) -> None:
-    """Bring the cluster to the state in the stack file."""
+    """Bring the cluster to the state in the stack file; exit code 2: nodes still differ."""
     project = find_project(Path.cwd())
     if not (skip_preview or yes) or expect_no_changes:
         with contextlib.closing(Program(project)) as program:
@@ -33,4 +35,4 @@ def up(
     with contextlib.closing(Program(project)) as program:
         from divvy.cli.runs import run_up  # noqa: PLC0415
 
-        run_up(program, stack, yes, diff)
+        run_up(program, stack, yes, diff, wait=wait)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from divvy.cli import topology
 from divvy.cli.errors import CommandError
+from divvy.cli.topology import Advertised
 from divvy.model import parse_cluster
 from divvy.plan import LiveNode
 
@@ -48,7 +50,7 @@ def _said(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     monkeypatch.setattr("time.sleep", sleep)
 
-    def say(*nodes: LiveNode) -> str | None:
+    def say(*nodes: LiveNode) -> Advertised | None:
         monkeypatch.setattr(topology, "live_nodes", lambda *_: nodes)
         return topology.wait_advertised(summary, "s")
 
@@ -56,11 +58,13 @@ def _said(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_nodes_of_which_the_file_says_nothing_are_named_and_not_waited_for(said: Any) -> None:
-    text = said(node("known", WHOLE), node("unknown", WHOLE))
-    assert "the stack file does not say which GPUs it has" in text
+    result = said(node("known", WHOLE), node("unknown", WHOLE))
+    assert "the stack file does not say which GPUs it has" in result.words
+    assert not result.differs
     shared = {"nvidia.com/gpu.shared": 8}
-    text = said(node("known", shared, **{"divvy.gpu/profile": "slices"}))
-    assert "bypasses the file: label divvy.gpu/profile=slices" in text
+    result = said(node("known", shared, **{"divvy.gpu/profile": "slices"}))
+    assert "bypasses the file: label divvy.gpu/profile=slices" in result.words
+    assert not result.differs
 
 
 @pytest.mark.parametrize(
@@ -78,7 +82,15 @@ def test_an_agent_at_work_is_waited_for(said: Any, late: LiveNode) -> None:
 
 
 def test_an_agent_that_waits_for_pods_is_not_waited_for(said: Any) -> None:
-    assert "Waiting" in said(node("known", {}, "Waiting"))
+    result = said(node("known", {}, "Waiting"))
+    assert "Waiting" in result.words
+    assert result.differs
+
+
+def test_a_node_that_is_not_ready_is_not_waited_for_and_differs(said: Any) -> None:
+    result = said(replace(node("known", WHOLE), unavailable="NotReady since 03:00: gone"))
+    assert "NotReady since 03:00: gone" in result.words
+    assert result.differs
 
 
 @pytest.mark.usefixtures("said")
@@ -86,7 +98,7 @@ def test_a_look_that_fails_is_no_failure_of_the_run(monkeypatch: pytest.MonkeyPa
     def busy(*_: object) -> None:
         raise CommandError("the cluster cannot be reached: the read operation timed out")
 
-    def try_again() -> str | None:
+    def try_again() -> Advertised | None:
         monkeypatch.setattr(topology, "live_nodes", busy)
         return topology.wait_advertised(SimpleNamespace(changes=1), "s")  # type: ignore[arg-type]
 
@@ -94,9 +106,10 @@ def test_a_look_that_fails_is_no_failure_of_the_run(monkeypatch: pytest.MonkeyPa
         try_again()
     clock = iter([0.0, 0.0, 61.0])
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
-    assert try_again() == (
+    assert try_again() == Advertised(
         "it is not known yet what the nodes advertise: the cluster cannot be reached: the read "
-        "operation timed out"
+        "operation timed out",
+        differs=True,
     )
 
 
