@@ -6,7 +6,8 @@ Every metric of ours names its node, so that a scraper needs no relabelling. Scr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from time import monotonic
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
@@ -15,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from divvy.agent.agent import Agent
 from divvy.agent.claims.metrics import claim_gauges
+from divvy.agent.gpu.device_id import is_share, physical
 from divvy.agent.gpu.hardware import Gpu
 from divvy.agent.gpu.holders import Holder
 from divvy.agent.gpu.status import NodeStatus
@@ -57,7 +59,8 @@ async def metrics_page(agent: Agent, node: str) -> bytes:
         held = ()  # the kubelet is restarting: better no holders than old ones
     # Whom the kubelet's checkpoint alone knows has no name, and may have ended.
     named = [holder for holder in held if holder.pod]
-    _holders(page, resources, named, memory)
+    gpus = () if snapshot is None else snapshot.gpus
+    _holders(page, _held_devices(resources, named, gpus), memory)
     claim_gauges(page, agent.claims.record)
     page.registry.register(agent.claims.prepare_seconds)
     claimed = await agent.claims.named_holders()
@@ -88,12 +91,43 @@ def _devices(page: Page, resources: Sequence[Resource]) -> None:
         gauge.set(len(resource.devices) - healthy, resource.name, mode(resource), "false")
 
 
-def _holders(
-    page: Page,
-    resources: Sequence[Resource],
-    held: Iterable[Holder],
-    memory: Mapping[str, float],
-) -> None:
+@dataclass(frozen=True)
+class _HeldDevice:
+    """A device, its mode and its holder."""
+
+    holder: Holder
+    mode: Mode
+    uuid: str
+    gpu: str
+
+
+def _held_devices(
+    resources: Sequence[Resource], held: Iterable[Holder], gpus: Sequence[Gpu]
+) -> Iterator[_HeldDevice]:
+    """Yield what is held of the node's devices.
+
+    A pod keeps what is not offered any more: while a change waits for it, nothing else tells whom
+    it waits for. How such a device was limited is not known.
+    """
+    offered = {(each.name, one.id): (each, one) for each in resources for one in each.devices}
+    parents = {gpu.uuid: gpu.uuid for gpu in gpus}
+    parents |= {part.uuid: gpu.uuid for gpu in gpus for part in gpu.instances if part.uuid}
+    for holder in held:
+        match = offered.get((holder.resource, holder.device_id))
+        uuid = physical(holder.device_id)
+        if match is not None:
+            resource, device = match
+            yield _HeldDevice(holder, mode(resource), device.uuid, device.gpu)
+        elif uuid in parents:
+            shared = is_share(holder.device_id)
+            if uuid == parents[uuid]:
+                kept = Mode.TIME_SLICING if shared else Mode.WHOLE
+            else:
+                kept = Mode.MIG_TIME_SLICING if shared else Mode.MIG
+            yield _HeldDevice(holder, kept, uuid, parents[uuid])
+
+
+def _holders(page: Page, held: Iterable[_HeldDevice], memory: Mapping[str, float]) -> None:
     """Show who holds what; memory where a pod is alone on the device, so that it is the pod's."""
     holding = page.gauge("divvy_device_held", "1 for a device and its holder.", _HOLDER)
     using = page.gauge(
@@ -101,17 +135,13 @@ def _holders(
         "Memory in use on a device that this pod holds alone, in MiB.",
         _HOLDER,
     )
-    devices = {(each.name, one.id): (each, one) for each in resources for one in each.devices}
-    for holder in held:
-        found = devices.get((holder.resource, holder.device_id))
-        if found is None:
-            continue
-        resource, device = found
+    for device in held:
+        holder = device.holder
         namespace, _, pod = holder.pod.partition("/")
         labels = (
-            resource.name,
-            mode(resource),
-            device.id,
+            holder.resource,
+            device.mode,
+            holder.device_id,
             device.uuid,
             device.gpu,
             namespace,
@@ -119,7 +149,7 @@ def _holders(
             holder.container,
         )
         holding.set(1, *labels)
-        if not resource.sharing.is_shared and device.uuid in memory:
+        if not is_share(holder.device_id) and device.uuid in memory:
             using.set(memory[device.uuid], *labels)
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from divvy.model import Cluster, NodeFacts, hardware_model, select_profile
-from divvy.model.contract import Mode
+from divvy.model.contract import Mode, State
 from divvy.model.gpu_models import gpu_models, is_memory_of
 from divvy.model.problems import printable
 from divvy.model.resource_names import SHARED_SUFFIX, VENDOR
@@ -126,7 +126,10 @@ class _View:
             used_mib=self.readings.memory.get(uuid),
             utilisation=self.readings.utilisation.get(uuid),
             holdings=tuple(sorted(holdings, key=lambda one: (one.device, one.holder))),
-            free={} if self.answer.problem or claimed is not None else self._free(uuid),
+            # While a change waits nothing new is given, and the status has the layout to come.
+            free=self._free(uuid)
+            if not self.answer.problem and claimed is None and told.state in ("", State.READY)
+            else {},
         )
 
     def _total(self, product: str) -> int | None:

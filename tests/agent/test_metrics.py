@@ -31,11 +31,16 @@ HELD = (
     Holder("team/one", "main", "nvidia.com/gpu", "GPU-a"),
     Holder("team/two", "main", "nvidia.com/gpu.shared", "GPU-b::1"),
     Holder("team/old", "main", "nvidia.com/gpu", "GPU-gone"),
+    Holder("team/kept", "main", "nvidia.com/gpu", "GPU-c"),
+    Holder("team/slice", "main", "nvidia.com/mig-1g.5gb", "MIG-c"),
 )
 
 
-def gpu(uuid: str, minor: int) -> Any:
-    return SimpleNamespace(uuid=uuid, index=minor, minor=minor, product="T4", present=True)
+def gpu(uuid: str, minor: int, *parts: str) -> Any:
+    instances = tuple(SimpleNamespace(uuid=part) for part in parts)
+    return SimpleNamespace(
+        uuid=uuid, index=minor, minor=minor, product="T4", present=True, instances=instances
+    )
 
 
 def _claimed() -> ClaimRecord:
@@ -64,7 +69,9 @@ def scrape(state: str = "Ready") -> dict[str, list[tuple[dict[str, str], float]]
         return named_holders(CLAIMED, {("default", "first"): [("default/first", "main")]})
 
     async def readings(of: Any) -> dict[str, dict[str, float]]:
-        return {of.uuid: {"memory_used_mib": 100.0 if of.uuid == "GPU-a" else 700.0}}
+        parts = {part.uuid: {"memory_used_mib": 50.0} for part in of.instances}
+        own = {"memory_used_mib": 100.0 if of.uuid == "GPU-a" else 700.0}
+        return {of.uuid: own, **parts}
 
     gpus = (GpuStatus(0, "GPU-a", state, "", None, ("nvidia.com/gpu",)),)
     agent: Any = SimpleNamespace(
@@ -81,7 +88,9 @@ def scrape(state: str = "Ready") -> dict[str, list[tuple[dict[str, str], float]]
         status=NodeStatus("abc", "pool", "split", "pool", "", "550", True, gpus, {}),
         state_seconds=lambda _now: {("GPU-a", "Changing"): 1.5},
         driver=SimpleNamespace(
-            snapshot=SimpleNamespace(gpus=(gpu("GPU-a", 0), gpu("GPU-b", 1))),
+            snapshot=SimpleNamespace(
+                gpus=(gpu("GPU-a", 0), gpu("GPU-b", 1), gpu("GPU-c", 2, "MIG-c"))
+            ),
             problem="",
             readings=readings,
         ),
@@ -98,18 +107,24 @@ def scrape(state: str = "Ready") -> dict[str, list[tuple[dict[str, str], float]]
     return found
 
 
-def test_a_device_names_its_holder_and_a_device_of_the_past_does_not() -> None:
+def test_names_the_holder_of_a_device_also_where_it_is_not_offered_any_more() -> None:
     held = scrape()["divvy_device_held"]
     assert [(labels["pod"], labels["device"], labels["mode"]) for labels, _ in held] == [
         ("one", "GPU-a", "whole"),
         ("two", "GPU-b::1", "time-slicing"),
+        # What a change waits for; that of a GPU which is gone is nobody's any more.
+        ("kept", "GPU-c", "whole"),
+        ("slice", "MIG-c", "mig"),
     ]
+    assert [labels["gpu"] for labels, _ in held] == ["GPU-a", "GPU-b", "GPU-c", "GPU-c"]
     assert {labels["node"] for labels, _ in held} == {"node-1"}
 
 
 def test_memory_is_a_pods_only_where_it_is_alone_on_the_device() -> None:
     used = scrape()["divvy_pod_memory_used_mib"]
-    assert [(labels["pod"], value) for labels, value in used] == [("one", 100.0)]
+    assert [(labels["pod"], value) for labels, value in used] == [
+        ("one", 100.0), ("kept", 700.0), ("slice", 50.0),
+    ]  # fmt: skip
 
 
 def test_an_account_of_another_format_names_who_holds_the_share() -> None:

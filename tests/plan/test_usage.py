@@ -53,6 +53,21 @@ def test_a_whole_gpu_with_its_holder_and_one_that_is_free() -> None:
     assert (first.free, second.holdings, second.free) == ({}, (), {"whole": 1})
 
 
+def test_counts_nothing_as_free_while_a_change_waits_for_its_holder() -> None:
+    """The status names what is to come, and the metrics what the pod keeps."""
+    waiting = {"state": "Waiting", "reason": "held by team/train"}
+    gpus = [raw_gpu("n", 0, SHARED, **waiting), raw_gpu("n", 1, SHARED)]
+    samples = [
+        devices(SHARED, "time-slicing", 4),
+        *gpu_samples("n", 0, 900),
+        *held("n", 0, GPU, "whole", "train", "GPU-n-0"),
+    ]
+    first, second = usage([raw_node("n", gpus)], agents={"n": samples}).nodes[0].gpus
+    (holding,) = first.holdings
+    assert (holding.holder, holding.device) == ("team/train", "whole")
+    assert (first.free, second.free) == ({}, {"replica": 2})
+
+
 def test_resources_say_what_is_requested_of_what_is_allocatable() -> None:
     (resource,) = two_nodes().nodes[0].resources
     assert (resource.resource, resource.requested, resource.allocatable) == (GPU, 1, 2)
