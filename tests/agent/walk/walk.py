@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -198,7 +199,7 @@ async def walk_steps(seed: int, count: int) -> Walk:
             told = "\n".join(f"{n:4} {step}" for n, step in enumerate(walk.steps))
             Path(f"/tmp/walk-{seed}.log").write_text(log) if os.environ.get("DIVVY_WALK_LOG") else 0
             raise Broken(
-                f"{problem!r}\nseed {seed}, {len(walk.steps)} steps:\n{told}\n"
+                f"{problem!r}\n{traceback.format_exc()}\nseed {seed}, {len(walk.steps)} steps:\n{told}\n"
                 f"status: {walk.node.status}\nlog:\n{log[-4000:]}"
             ) from problem
         return walk
