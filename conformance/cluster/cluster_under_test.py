@@ -171,11 +171,10 @@ class ClusterUnderTest:
     def agent(self, node: str, component: Component = Component.AGENT) -> Any | None:
         """Return the agent's pod on a node, or that of another component; None without one."""
         labels: Any = component_labels(component)
-        for pod in self.api.find(Pod, namespace=self.cluster.namespace, labels=labels):
-            leaves = pod["metadata"].get("deletionTimestamp")
-            if pod["spec"].get("nodeName") == node and not leaves:
-                return pod
-        return None
+        own: Any = {"spec.nodeName": node}
+        pods = self.api.find(Pod, namespace=self.cluster.namespace, labels=labels, fields=own)
+        staying = (pod for pod in pods if not pod["metadata"].get("deletionTimestamp"))
+        return next(staying, None)
 
     def enter(
         self, node: str, command: str, *arguments: str, component: Component = Component.AGENT
