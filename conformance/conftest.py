@@ -183,6 +183,15 @@ def _why_not(item: pytest.Item) -> tuple[Missed, str] | None:
     return None if node is None or not node.unready else ("not made", node.unready)
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip at once what is about a node that has died: each pod there would be waited for."""
+    node = _node_of(item)
+    if node is None or node.name not in item.config.stash[CLUSTER].gone:
+        return
+    if why := _gone(item, wait=False):
+        raise NotMade(why)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
@@ -239,7 +248,13 @@ def _gone(item: pytest.Item, *, wait: bool) -> str:
     node = _node_of(item)
     if node is None:
         return ""
-    return item.config.stash[_LIFE].ended(node.name, wait=wait)
+    why = item.config.stash[_LIFE].ended(node.name, wait=wait)
+    known = item.config.stash[CLUSTER].gone
+    if why:
+        known[node.name] = why
+    else:
+        known.pop(node.name, None)
+    return why
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

@@ -95,6 +95,9 @@ def test_the_cdi_specification_names_every_device(
 ) -> None:
     cdi = specification(target, node.name)
     lacks = runtime_lacks(target, node.name)
+    pool = target.cluster.pools[node.pool]
+    if lacks is None and pool.runtime.configure:
+        lacks = "the pod that prepares it"
     if lacks is None:
         evidence.add("Divvy does not prepare this node's runtime; WORK-01 shows that it takes CDI")
     devices = driver_devices(target, node.name)

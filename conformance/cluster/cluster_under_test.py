@@ -77,7 +77,8 @@ class ClusterUnderTest:
     ``all_nodes`` are the cluster's nodes when the run began; ``pool`` limits the checks to one.
     ``reported`` is what the agents said then; ``image`` has the workloads, ``no_image`` says why
     there is none; ``drivers`` says of nodes whether a pod found the simulated driver there;
-    ``versions`` and ``node_versions`` are of everything that was tested.
+    ``versions`` and ``node_versions`` are of everything that was tested. ``gone`` says of nodes
+    how they have left or died since the run began.
     """
 
     stack: str
@@ -93,6 +94,7 @@ class ClusterUnderTest:
     kubeconfig: str | None
     versions: Mapping[str, Any] = field(default_factory=dict)
     node_versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    gone: dict[str, str] = field(default_factory=dict)
     devices: list[DevicePromise] = field(init=False)
     drivers: dict[str, bool] = field(default_factory=dict)
 
@@ -127,12 +129,13 @@ class ClusterUnderTest:
     @property
     def ready_nodes(self) -> list[NodePromise]:
         """Return the nodes on which pods can run."""
-        return [node for node in self.nodes if not node.unready]
+        return [node for node in self.nodes if not node.unready and node.name not in self.gone]
 
     @property
     def ready_devices(self) -> list[DevicePromise]:
         """Return the resources of the nodes on which pods can run."""
-        return [device for device in self.devices if not device.node.unready]
+        ready = {node.name for node in self.ready_nodes}
+        return [device for device in self.devices if device.node.name in ready]
 
     @property
     def ready_claims(self) -> list[ClaimPromise]:
@@ -171,11 +174,10 @@ class ClusterUnderTest:
     def agent(self, node: str, component: Component = Component.AGENT) -> Any | None:
         """Return the agent's pod on a node, or that of another component; None without one."""
         labels: Any = component_labels(component)
-        for pod in self.api.find(Pod, namespace=self.cluster.namespace, labels=labels):
-            leaves = pod["metadata"].get("deletionTimestamp")
-            if pod["spec"].get("nodeName") == node and not leaves:
-                return pod
-        return None
+        own: Any = {"spec.nodeName": node}
+        pods = self.api.find(Pod, namespace=self.cluster.namespace, labels=labels, fields=own)
+        staying = (pod for pod in pods if not pod["metadata"].get("deletionTimestamp"))
+        return next(staying, None)
 
     def enter(
         self, node: str, command: str, *arguments: str, component: Component = Component.AGENT

@@ -172,6 +172,7 @@ def clear_leftovers(api: Api) -> None:
     for name in names:
         if name.rpartition("-")[0] not in runs:
             api.delete(Namespace, name)
+            print(f"  {name}: a killed run left it; removed", file=sys.stderr)
     for one in api.find(PriorityClass, labels=OWN):
         run = one["metadata"]["name"]
         if run in {name.rpartition("-")[0] for name in names} - runs:

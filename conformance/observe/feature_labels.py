@@ -43,9 +43,13 @@ def judge_labels(node: NodePromise, labels: Mapping[str, str], driver: str) -> V
             # Drivers and ECC settings move it by a few percent.
             wanted["gpu.memory"] = str(memory)
     stale = {name: text for name, text in own.items() if not _may_be(name, node, wanted)}
+    wrong = [name for name in wanted if live[name] != wanted[name]]
+    right = f"{len(wanted) - len(wrong)} labels as of the plan; stale labels: "
     return (
-        f"{_listed(wanted)}; stale labels: none",
-        f"{_listed(live)}; stale labels: {_listed(stale) or 'none'}",
+        "; ".join([*(f"{name}={wanted[name]}" for name in wrong), f"{right}none"]),
+        "; ".join(
+            [*(f"{name}={live[name]}" for name in wrong), f"{right}{_listed(stale) or 'none'}"]
+        ),
     )
 
 

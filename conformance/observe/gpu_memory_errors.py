@@ -62,10 +62,11 @@ def memory_is_sound(gpu_counters: Mapping[str, Counters], gpus: int) -> Verdict:
         for uuid, one in gpu_counters.items()
         if (words := _amiss(one))
     ]
-    return (
-        f"{gpus} GPUs, nothing amiss",
-        f"{len(gpu_counters)} GPUs, {'; '.join(bad) or 'nothing amiss'}",
-    )
+    there = f"{len(gpu_counters)} GPUs"
+    if len(gpu_counters) < gpus:
+        listed = f"the driver lists {len(gpu_counters)} of {gpus} GPUs"
+        there = f"{listed} (see NODE-01); in their memory"
+    return f"{gpus} GPUs, nothing amiss", f"{there}, {'; '.join(bad) or 'nothing amiss'}"
 
 
 def _asked(counters: Counters) -> Sequence[str]:

@@ -1,5 +1,6 @@
 """Options of a run that nobody meant so: each gets an error before anything is checked."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from conformance import conftest
+from conformance.cluster.cluster_under_test import CLUSTER
 from conformance.cluster.node_life import Lease, NodeLife
+from conformance.not_made import NotMade
 from conformance.report.report import Report
 from divvy.cli.main import app
 from tests.conformance.fake_api import refusal
@@ -91,6 +94,8 @@ class Leaving:
 def test_what_fails_on_a_node_that_has_left_shows_nothing(node: Any, left: bool) -> None:
     (promise,) = promised(STACK, live("n1"))
     stash: Any = pytest.Stash()
+    known: dict[str, str] = {}
+    stash[CLUSTER] = SimpleNamespace(gone=known)
     stash[conftest._LIFE] = NodeLife(Leaving(node))  # type: ignore[arg-type]
     params = {"node": promise}
     item: Any = SimpleNamespace(
@@ -102,3 +107,7 @@ def test_what_fails_on_a_node_that_has_left_shows_nothing(node: Any, left: bool)
     found = conftest._what_came(item, check, outcome, call)
     gone = ("skipped", "n1 has left the cluster during the run", "not made")
     assert found == (gone if left else ("failed", "no pod", None))
+    assert known == ({"n1": gone[1]} if left else {})
+    # What comes after it is not tried at all.
+    with pytest.raises(NotMade, match="has left") if left else nullcontext():
+        conftest.pytest_runtest_setup(item)

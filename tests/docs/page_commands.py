@@ -24,7 +24,7 @@ ELSEWHERE: Mapping[str, str] = {
     "cp out/conformance/report.yaml prod-before.yaml": (
         "conformance/test_on_lab.py::test_a_regression_stands_out_from_the_baseline"
     ),
-    "divvy verify -s prod --baseline prod-before.yaml": (
+    "divvy verify -s prod --strict --baseline prod-before.yaml": (
         "conformance/test_on_lab.py::test_a_regression_stands_out_from_the_baseline"
     ),
     "divvy verify -s prod --strict --baseline prod-before.yaml": (

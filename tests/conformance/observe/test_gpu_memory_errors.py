@@ -52,7 +52,8 @@ def test_a_lost_gpu_is_not_sound(driver: DriverRoot, counters: Callable[[], Any]
 
 
 def test_no_gpu_at_all_is_not_sound() -> None:
-    assert memory_is_sound({}, 2) == (SOUND, "0 GPUs, nothing amiss")
+    said = "the driver lists 0 of 2 GPUs (see NODE-01); in their memory, nothing amiss"
+    assert memory_is_sound({}, 2) == (SOUND, said)
 
 
 def test_gpus_that_count_nothing_cannot_be_judged() -> None:

@@ -2,12 +2,15 @@
 
 import copy
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from conformance.cluster.namespaces import Namespace
+from conformance.not_made import NotApplicable, NotMade
 from conformance.observe.installed import (
+    Installation,
     InstalledObject,
     Part,
     _kind,
@@ -17,6 +20,7 @@ from conformance.observe.installed import (
 )
 from divvy.model import PluginImage, parse_document
 from divvy.render.objects import objects
+from tests.conformance.fake_api import refusal
 
 FILE: dict[str, Any] = {
     "profiles": {"whole": {}, "sizes": {"claims": {"shares": {}}}},
@@ -160,3 +164,31 @@ def test_asks_for_a_kind_that_another_check_has_named_already() -> None:
     rendered = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}}
     assert _kind(rendered) is Namespace
     assert _kind(rendered) is _kind(rendered)
+
+
+class Refusing:
+    """An API server that lets an account read DaemonSets and nothing else."""
+
+    def get(self, kind: Any, _name: str, _namespace: str | None = None) -> Any:
+        if kind._api_info.resource.kind != "DaemonSet":
+            raise refusal(403, "no such right")
+        (agents,) = [one for one in RENDERED if one["metadata"]["name"] == "divvy-agent"
+                     and one["kind"] == "DaemonSet"]  # fmt: skip
+        return as_kept(agents)
+
+
+def test_an_account_that_may_not_read_what_is_installed_shows_nothing() -> None:
+    document = parse_document(FILE)
+    target: Any = SimpleNamespace(
+        api=Refusing(),
+        document=document,
+        cluster=document.cluster,
+        unready={},
+        generation="g",
+        configuration="{}",
+    )
+    with pytest.raises(NotMade, match="may not read what is installed: no such right"):
+        Installation(target).judge(Part.POLICIES)
+    target.document = parse_document({**FILE, "profiles": {"whole": {}, "sizes": {}}})
+    with pytest.raises(NotApplicable, match="the stack file asks for no claims"):
+        Installation(target).judge(Part.CLAIMS)

@@ -1,0 +1,68 @@
+"""The workflow that `divvy init` writes: what it runs every night, and when it fails."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+import divvy.init
+
+TEMPLATES = Path(divvy.init.__file__).parent / "templates"
+# Writes down how it was called; verify leaves a report, and fails for the stack that is asked for.
+DIVVY = """#!/bin/sh
+echo "$@" >> calls
+for last in "$@"; do :; done
+case "$1 $*" in *"$FAILS"*) exit 1;; esac
+while [ $# -gt 0 ]; do
+  if [ "$1" = --out ]; then mkdir -p "$2" && echo report > "$2/report.yaml"; fi
+  shift
+done
+"""
+
+
+def script(host: str) -> str:
+    """Return the shell script that verifies every stack."""
+    workflow = yaml.safe_load((TEMPLATES / f"{host}.yaml").read_text())
+    if host == "gitlab":
+        return str(workflow["divvy verify"]["script"][-1])
+    steps = workflow["jobs"]["verify"]["steps"]
+    return next(str(step["run"]) for step in steps if step.get("name") == "Verify")
+
+
+@pytest.mark.parametrize("host", ["github", "gitlab"])
+def test_verifies_strictly_beside_the_night_before_and_looks_for_drift(
+    host: str, tmp_path: Path
+) -> None:
+    (tmp_path / "stacks").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / f"stacks/Pulumi.{name}.yaml").write_text("")
+    program = tmp_path / "bin/divvy"
+    program.parent.mkdir()
+    program.write_text(DIVVY)
+    program.chmod(0o755)
+
+    def night(fails: str = "nothing at all") -> tuple[int, list[str]]:
+        (tmp_path / "calls").unlink(missing_ok=True)
+        path = f"{program.parent}:{os.environ['PATH']}"
+        environment = {"PATH": path, "FAILS": fails, "RUNNER_TEMP": str(tmp_path)}
+        command = ["bash", "-e", "-c", script(host)]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, check=False)
+        return done.returncode, (tmp_path / "calls").read_text().splitlines()
+
+    assert night() == (
+        0,
+        [
+            "verify --file stacks/Pulumi.a.yaml --strict --out out/Pulumi.a",
+            "diff --live --file stacks/Pulumi.a.yaml",
+            "verify --file stacks/Pulumi.b.yaml --strict --out out/Pulumi.b",
+            "diff --live --file stacks/Pulumi.b.yaml",
+        ],
+    )
+    code, calls = night("diff --live --file stacks/Pulumi.a.yaml")
+    assert code == 1
+    assert calls[0].endswith("--out out/Pulumi.a --baseline=before/Pulumi.a/report.yaml")
+    assert len(calls) == 4
