@@ -199,7 +199,8 @@ async def walk_steps(seed: int, count: int) -> Walk:
             told = "\n".join(f"{n:4} {step}" for n, step in enumerate(walk.steps))
             Path(f"/tmp/walk-{seed}.log").write_text(log) if os.environ.get("DIVVY_WALK_LOG") else 0
             raise Broken(
-                f"{problem!r}\n{traceback.format_exc()}\nseed {seed}, {len(walk.steps)} steps:\n{told}\n"
+                f"{problem!r}\n{traceback.format_exc()}\n"
+                f"seed {seed}, {len(walk.steps)} steps:\n{told}\n"
                 f"status: {walk.node.status}\nlog:\n{log[-4000:]}"
             ) from problem
         return walk
