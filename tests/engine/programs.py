@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import time
 from dataclasses import dataclass, field
@@ -119,7 +117,7 @@ class Program:
         while process.poll() is None and not journal.exists():
             time.sleep(0.002)
         time.sleep(seconds)
-        os.kill(process.pid, signal.SIGKILL)
+        process.kill()
         process.communicate(timeout=30)
         return journal.exists()
 

@@ -135,7 +135,7 @@ class Trial:
         while not when() and process.poll() is None:
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        os.kill(process.pid, signal.SIGKILL)
+        process.kill()
         process.communicate(timeout=30)
 
     def wait_for(self, process: subprocess.Popen[str], when: Callable[[], bool]) -> None:
