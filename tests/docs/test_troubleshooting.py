@@ -24,7 +24,12 @@ def said() -> str:
 
 
 def test_there_are_quotes() -> None:
-    assert len(QUOTED) > 20
+    assert len(QUOTED) > 30
+
+
+def test_no_other_page_has_a_table_of_symptoms_which_would_drift() -> None:
+    pages = (ROOT / "docs").glob("*.md")
+    assert not [path.name for path in pages if "| symptom |" in path.read_text()]
 
 
 @pytest.mark.parametrize("quote", [one for one in QUOTED if one not in FOREIGN])

@@ -21,7 +21,7 @@ from divvy.agent.claims.device_faults import device_faults, taints
 from divvy.agent.claims.metrics import prepare_seconds
 from divvy.agent.claims.offers import too_small
 from divvy.agent.claims.preparation import Preparation
-from divvy.agent.claims.record import ClaimRecord, OfferedGpu
+from divvy.agent.claims.record import ClaimRecord
 from divvy.agent.claims.retirement import Retirement
 from divvy.agent.claims.server import ClaimServer, DeviceHealth
 from divvy.agent.claims.slice_publisher import SlicePublisher
@@ -29,7 +29,14 @@ from divvy.agent.claims.slice_specs import slice_specs
 from divvy.agent.gpu.desired import DesiredState
 from divvy.agent.gpu.hardware import Snapshot
 from divvy.agent.gpu.holders import Holder
-from divvy.agent.gpu.owner import ClaimsView, Owner, Ownership, released
+from divvy.agent.gpu.owner import (
+    ClaimsView,
+    Owner,
+    Ownership,
+    next_offered,
+    released,
+    retiring,
+)
 from divvy.agent.inject.injection import Injection
 from divvy.agent.kubelet.pod_resources import PodResources
 from divvy.agent.memory.memory_limit import ClaimLimits
@@ -184,27 +191,14 @@ class Claims:
         await self._retirement.run()
 
     def _offer(self, owners: Mapping[str, Ownership]) -> None:
-        """Offer what the owners say; a GPU that stays otherwise than they say stays tainted.
-
-        One does where a claim was prepared since they were decided, or nothing can be saved.
-        """
-        self._owners, record = owners, self.record
-        offered = {uuid: o.offered for uuid, o in owners.items() if o.offered is not None}
-        for uuid, gpu in record.offered.items():
-            if not _is_offered_as(gpu, owners.get(uuid)) and record.of_gpu(uuid):
-                offered[uuid] = gpu
+        """Offer what the owners say; where nothing can be saved, all stays, tainted."""
+        self._owners = owners
         try:
-            self._store.save(replace(record, offered=offered))
+            self._store.save(replace(self.record, offered=next_offered(owners, self.record)))
             self._save_problem = ""
         except OSError as error:
             self._save_problem = f"the driver's state cannot be saved: {error}"
-        self._retirement.begin(
-            frozenset(
-                uuid
-                for uuid, gpu in self.record.offered.items()
-                if not _is_offered_as(gpu, owners.get(uuid)) or owners[uuid].retiring
-            )
-        )
+        self._retirement.begin(retiring(owners, self.record))
 
     def _refresh(self, snapshot: Snapshot) -> None:
         """Write the CDI specifications again where what they are made of has changed."""
@@ -253,9 +247,3 @@ class Claims:
             for gpu in self.record.offered.values()
             for device in gpu.gpu.devices
         ]
-
-
-def _is_offered_as(gpu: OfferedGpu, ownership: Ownership | None) -> bool:
-    """Return whether claims are still offered the same devices of a GPU."""
-    offered = None if ownership is None else ownership.offered
-    return offered is not None and offered.gpu == gpu.gpu

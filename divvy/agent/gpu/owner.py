@@ -184,6 +184,24 @@ def released(claims: ClaimsView) -> dict[str, Ownership]:
     return {uuid: hand_over(uuid, None, nothing, claims) for uuid in claims.record.offered}
 
 
+def next_offered(owners: Mapping[str, Ownership], record: ClaimRecord) -> dict[str, OfferedGpu]:
+    """Return what is offered next; a GPU stays if a claim was prepared since it was decided."""
+    offered = {uuid: owner.offered for uuid, owner in owners.items() if owner.offered is not None}
+    for uuid, gpu in record.offered.items():
+        if not _is_offered_as(gpu, owners.get(uuid)) and record.of_gpu(uuid):
+            offered[uuid] = gpu
+    return offered
+
+
+def retiring(owners: Mapping[str, Ownership], record: ClaimRecord) -> frozenset[str]:
+    """Return the offered GPUs of which nothing more is to be allocated."""
+    return frozenset(
+        uuid
+        for uuid, gpu in record.offered.items()
+        if not _is_offered_as(gpu, owners.get(uuid)) or owners[uuid].retiring
+    )
+
+
 def is_left_to_claims(layout: DesiredGpu, applied: DesiredGpu | None, claims: ClaimsView) -> bool:
     """Return whether the MIG instances of a GPU come and go with claims, and with nothing else.
 
@@ -207,3 +225,9 @@ def _kubelet_reason(gpu: Gpu, kubelet: KubeletView | str) -> str:
         names = {holder.text for uuid in held for holder in kubelet.held[uuid]}
         return f"held by {bounded_names(names)}"
     return ""
+
+
+def _is_offered_as(gpu: OfferedGpu, ownership: Ownership | None) -> bool:
+    """Return whether claims are still offered the same devices of a GPU."""
+    offered = None if ownership is None else ownership.offered
+    return offered is not None and offered.gpu == gpu.gpu
