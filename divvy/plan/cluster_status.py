@@ -134,16 +134,17 @@ def _line(
     now: datetime,
 ) -> NodeLine | None:
     status = agent_status(raw["metadata"].get("annotations") or {})
-    agent = _agent_trouble(node.name, pool, pods)
+    # On a node that is not ready no pod is.
+    agent = "" if node.unavailable else _agent_trouble(node.name, pool, pods)
     troubles = [node.unavailable] if node.unavailable else []
     troubles += ["cordoned: the scheduler puts no pods on it"] if is_cordoned(raw) else []
     troubles += [f"agent: {agent}"] if agent else []
     gpus = tuple(_gpu_lines(status))
-    if node.state not in (None, State.READY):
+    if node.state not in (None, State.READY) and not gpus:
         troubles.append(f"{node.state}: {node.reason}" if node.reason else str(node.state))
     if difference is not None:
         troubles += _differences(difference)
-    if not troubles:
+    if not (troubles or gpus):
         return None
     # While its agent runs, a status is written at every change.
     age = _age(status, now) if node.unavailable or agent else None

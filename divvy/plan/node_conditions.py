@@ -46,4 +46,5 @@ def not_running(pod: Mapping[str, Any]) -> str:
 
 def _reason(value: Mapping[str, Any]) -> str:
     reason, message = value.get("reason") or "", " ".join(str(value.get("message") or "").split())
+    message = message.removesuffix(".")
     return f"{reason}: {message}" if reason and message else reason or message or "no reason given"

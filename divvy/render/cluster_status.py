@@ -70,7 +70,7 @@ def _node(line: NodeLine) -> Iterable[RenderableType]:
 
 def _stale(seconds: float) -> str:
     if isinf(seconds):
-        return "its status does not say how old it is"
+        return "it has no status, or one that does not say how old it is"
     return f"its status is {age(seconds)} old"
 
 

@@ -46,7 +46,7 @@ class _Widths:
 def usage_text(usage: Usage) -> RenderableType:
     """Return every node with its GPUs and who holds them; of many nodes one line each."""
     parts: list[RenderableType] = [
-        Text.assemble((usage.cluster, "bold"), f": {usage_title(usage)} ", (usage.read, "dim"))
+        Text.assemble((usage.cluster, "bold"), f": {usage_title(usage)} at ", (usage.read, "dim"))
     ]
     if any(node.simulated for node in usage.nodes):
         parts.append(Text(SIMULATED, style="dim"))

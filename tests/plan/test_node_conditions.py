@@ -25,7 +25,7 @@ def test_takes_a_node_for_ready_that_says_so_or_nothing() -> None:
 def test_says_since_when_and_why_a_node_is_not_ready(status: str) -> None:
     dead = node(status, reason="NodeStatusUnknown", message="Kubelet stopped posting\nstatus.")
     assert not_ready(dead) == (
-        f"NotReady since {SINCE}: NodeStatusUnknown: Kubelet stopped posting status."
+        f"NotReady since {SINCE}: NodeStatusUnknown: Kubelet stopped posting status"
     )
 
 

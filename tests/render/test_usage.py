@@ -53,7 +53,7 @@ def many(number):
 
 def test_the_terminal_view():
     assert lines(USAGE) == [
-        "prod: 1 node, 2 GPUs, 22.1 of 80.0 GiB in use, 1 pod 2026-01-02T12:00:00Z",
+        "prod: 1 node, 2 GPUs, 22.1 of 80.0 GiB in use, 1 pod at 2026-01-02T12:00:00Z",
         "",
         "gpu-1: pool research, profile split, 2 × NVIDIA-A100-SXM4-40GB",
         "  GPU 0 ▕█▍                        ▏  2,140 of 40,960 MiB  util     –",
@@ -85,7 +85,7 @@ def test_where_use_is_not_known_it_says_why_and_draws_no_empty_bar():
     node = replace(NODE, unknown="no agent of Divvy runs on it", gpus=gpus, unplaced=(WAITING,))
     hidden = replace(node, resources=(ResourceUse("nvidia.com/gpu", 3, None),))
     text = lines(replace(USAGE, nodes=(hidden,), notes=("pods are forbidden",)))
-    assert text[0].startswith("prod: 1 node, 2 GPUs, 1 pod 2026")
+    assert text[0].startswith("prod: 1 node, 2 GPUs, 1 pod at 2026")
     assert "note: pods are forbidden" in text
     assert "  use is not known: no agent of Divvy runs on it" in text
     assert "  GPU 0 ▕··························▏ – of 40,960 MiB  util     –" in text
