@@ -73,7 +73,7 @@ PROFILES: Mapping[str, Any] = {
     "on-demand": {"claims": {"shares": {}, "mig": ["1g.5gb", "2g.10gb", "3g.20gb"]}},
     "claims-mig": {"claims": {"mig": ["1g.5gb", "3g.20gb"]}},
 }
-SILENT = "holders are unknown: the kubelet does not answer"
+SILENT = "device holders cannot be determined: the kubelet does not answer"
 
 
 class Broken(AssertionError):
