@@ -133,7 +133,7 @@ def _socket_version(raw: Any) -> Version:
 def _text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
-    raise TypeError(f"{value!r} is no text")
+    raise TypeError(f"{value!r} is not a string")
 
 
 def _desired(raw: Mapping[str, Any]) -> DesiredGpu:
@@ -164,4 +164,4 @@ def _claims(raw: dict[str, Any]) -> Claims:
 def _claims_value(value: object) -> Any:
     if isinstance(value, Claims):
         return value.model_dump(mode="json")
-    raise TypeError(f"{value!r} is no value of a checkpoint")
+    raise TypeError(f"{value!r} cannot be written to the checkpoint")

@@ -1,4 +1,4 @@
-"""The agent's loops: each runs for ever, starts again after an error and reports it until well."""
+"""The agent's loops: each is restarted after an error, which is reported until it is well."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Loops:
             self._health[name].problem = ""
 
     async def keep_up(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
-        """Run a loop for ever."""
+        """Run a loop; never returns."""
         health = self._health.setdefault(name, LoopHealth())
         while True:
             health.started(self._clock())

@@ -129,7 +129,11 @@ def _held_devices(
 
 def _holders(page: Page, held: Iterable[_HeldDevice], memory: Mapping[str, float]) -> None:
     """Show who holds what; memory where a pod is alone on the device, so that it is the pod's."""
-    holding = page.gauge("divvy_device_held", "1 for a device and its holder.", _HOLDER)
+    holding = page.gauge(
+        "divvy_device_held",
+        "Always 1; the labels name a device and the pod that holds it.",
+        _HOLDER,
+    )
     using = page.gauge(
         "divvy_pod_memory_used_mib",
         "Memory in use on a device that this pod holds alone, in MiB.",
@@ -171,7 +175,7 @@ def _shares(page: Page, shares: Mapping[str, ShareFigures], held: Iterable[Holde
     )
     to_host = page.gauge(
         "divvy_share_requests_to_host_memory",
-        "Requests for memory that the GPU had no room for and that went to host memory.",
+        "Allocations that did not fit into GPU memory and were placed in host memory.",
         labels,
     )
     holders = share_holders(held)
@@ -218,7 +222,9 @@ def _excesses(page: Page, excesses: Sequence[Excess]) -> None:
 
 
 def _states(page: Page, status: NodeStatus) -> None:
-    gauge = page.gauge("divvy_gpu_state", "1 for the state a GPU is in.", ["gpu", "uuid", "state"])
+    gauge = page.gauge(
+        "divvy_gpu_state", "1 for the GPU's current state, 0 otherwise.", ["gpu", "uuid", "state"]
+    )
     for gpu in status.gpus:
         for state in State:
             gauge.set(state == gpu.state, str(gpu.index), gpu.uuid, state)

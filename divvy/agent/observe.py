@@ -69,7 +69,7 @@ class Observer:
             allocatable = await self._holders.allocatable()
             held = by_uuid(await self._holders.holders())
         except HoldersUnknown as unknown:
-            return f"holders are unknown: {unknown}"
+            return f"device holders cannot be determined: {unknown}"
         return KubeletView(held, allocatable, fence)
 
     async def _busy(self, gpu: Gpu, held: Held) -> frozenset[str]:

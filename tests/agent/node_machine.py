@@ -73,7 +73,7 @@ PROFILES: Mapping[str, Any] = {
     "on-demand": {"claims": {"shares": {}, "mig": ["1g.5gb", "2g.10gb", "3g.20gb"]}},
     "claims-mig": {"claims": {"mig": ["1g.5gb", "3g.20gb"]}},
 }
-SILENT = "holders are unknown: the kubelet does not answer"
+SILENT = "device holders cannot be determined: the kubelet does not answer"
 
 
 class Broken(AssertionError):
@@ -150,7 +150,7 @@ class Machine:
         self.decider = DecisionRecord(self.disk, BOOT, {})  # type: ignore[arg-type]
         self.desired = DesiredState()
         self.listed: tuple[Resource, ...] = ()
-        # It registers its resources anew, if only to say that there are none.
+        # An agent that starts registers its resources again, and lists what it has decided so far.
         self.sent: list[tuple[Resource, ...]] = [()]
         self.execution: dict[str, Execution] = {}
         self.retiring: frozenset[str] = frozenset()

@@ -240,7 +240,7 @@ def test_a_kubelet_without_checkpoint_is_unknown_not_free() -> None:
             def unknown() -> bool:
                 # Again and again: each list that arrives makes the kubelet write its own.
                 node.kubelet.checkpoint.write_text("{}")
-                return "holders are unknown" in node.status["reason"]
+                return "device holders cannot be determined" in node.status["reason"]
 
             await node.until(unknown)
             assert device in node.mig_devices()
@@ -260,7 +260,7 @@ def test_a_damaged_checkpoint_is_written_again_and_the_change_goes_on(damage: by
             await asyncio.sleep(1)
             node.kubelet.checkpoint.write_bytes(damage)
             node.configure(TWO)
-            await node.until(lambda: "holders are unknown" in node.status["reason"])
+            await node.until(lambda: "device holders cannot be determined" in node.status["reason"])
             await node.offered("nvidia.com/mig-3g.20gb", 2)
 
     play(scene)

@@ -113,4 +113,7 @@ def test_a_reconciliation_that_hangs_is_a_failed_health_check(
     assert asyncio.run(process._health())[0] == "200 OK"
     monkeypatch.setattr(agent_module, "monotonic", lambda: monotonic() + 121)
     status, _, page = asyncio.run(process._health())
-    assert (status, page) == ("503 Service Unavailable", b"no reconciliation for 121 s\n")
+    assert (status, page) == (
+        "503 Service Unavailable",
+        b"reconciliation has been stuck for 121 s\n",
+    )

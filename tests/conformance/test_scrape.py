@@ -6,7 +6,7 @@ from conformance.checks.verdicts import each_has_a_series
 from conformance.observe.scrape import Scrape
 
 PAGE = """\
-# HELP divvy_device_held 1 for a device and its holder.
+# HELP divvy_device_held Always 1; the labels name a device and the pod that holds it.
 # TYPE divvy_device_held gauge
 divvy_device_held{pod="one",resource="nvidia.com/gpu"} 1.0
 divvy_device_held{pod="two",resource="nvidia.com/gpu.shared"} 1.0

@@ -13,7 +13,7 @@ from divvy.model.sharing import DeviceShare, Sharing
 
 
 def claim_id(uid: str) -> str:
-    """Return what stands for a claim where a share's replicas stand otherwise."""
+    """Return the claim's ID in the format that the share files use for replicas."""
     return f"{CLAIM_ID}{uid}"
 
 

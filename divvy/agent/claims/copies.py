@@ -98,13 +98,13 @@ def _copied(content: bytes, uid: str) -> ClaimRecord:
 
 
 def _content(path: Path) -> bytes:
-    """Return what a file has; raises OSError where it is none, or larger than any copy."""
-    # What is no file, such as a pipe, may keep whoever opens it waiting for ever.
+    """Return a file's content; raises OSError if it is not a regular file, or is too large."""
+    # Opening a pipe would block until somebody writes to it.
     opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(opened, "rb") as file:
         found = os.fstat(opened)
         if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_BYTES:
-            raise OSError(errno.EINVAL, "it is no copy of a claim", str(path))
+            raise OSError(errno.EINVAL, "not a claim copy", str(path))
         return file.read(_MAX_BYTES)
 
 

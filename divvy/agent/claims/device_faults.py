@@ -35,7 +35,7 @@ def device_faults(
         else:
             whole = away or gpu_fault(gpu, health) or ""
             if not whole and uuid not in described:
-                whole = "it cannot be given to containers"
+                whole = "it is not described in the CDI specification"
         for device in offered.gpu.devices:
             reason = whole
             if not reason and gpu is not None:

@@ -45,7 +45,7 @@ def plan_return(gpu: Gpu, held: HeldDevice) -> MigPlan:
 
 
 def instance_of(gpu: Gpu, held: HeldDevice) -> MigInstance | None:
-    """Return the instance at a device's placement and of its profile, None where there is none."""
+    """Return the instance at a device's placement and of its profile, or None."""
     profile = held.device.profile
     if profile is None or not gpu.mig_mode:
         return None
@@ -73,7 +73,7 @@ def foreign_instances(gpu: Gpu, record: ClaimRecord) -> tuple[MigInstance, ...]:
 
 
 def foreign_reason(gpu: Gpu, record: ClaimRecord) -> str:
-    """Say which instances of an offered GPU are no claim's, "" where there are none."""
+    """Say which instances of an offered GPU are no claim's, or ""."""
     foreign = foreign_instances(gpu, record)
     return _sentence(gpu, foreign) if foreign else ""
 

@@ -28,7 +28,7 @@ def prepare_seconds() -> Histogram:
 
 def claim_gauges(page: Page, record: ClaimRecord) -> None:
     """Show every GPU that claims are offered, and who holds it."""
-    held = page.gauge("divvy_claims_held", "Claims that hold something of a GPU.", _GPU)
+    held = page.gauge("divvy_claims_held", "Number of claims on a GPU.", _GPU)
     memory = page.gauge(
         "divvy_claims_memory_mib", "Memory of a GPU that claims hold, in MiB.", _GPU
     )
@@ -36,11 +36,11 @@ def claim_gauges(page: Page, record: ClaimRecord) -> None:
         "divvy_claims_cores", "Compute time of a GPU that claims hold, in per cent.", _GPU
     )
     free = page.gauge(
-        "divvy_claims_memory_free_mib", "Memory of a GPU that claims can still get, in MiB.", _GPU
+        "divvy_claims_memory_free_mib", "GPU memory still available to claims, in MiB.", _GPU
     )
     idle = page.gauge(
         "divvy_claims_cores_free",
-        "Compute time of a GPU that claims can still get, in per cent.",
+        "Compute time of a GPU still available to claims, in per cent.",
         _GPU,
     )
     used = page.gauge(

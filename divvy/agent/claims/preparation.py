@@ -141,7 +141,7 @@ class Preparation:
     async def _load_allocation(
         self, namespace: str, name: str, uid: str, deadline: float
     ) -> HeldClaim:
-        """Return the claim as it is written down, at once or when nobody is in its way."""
+        """Return the claim with what it is allocated, once other claims have released that."""
         known = self._store.record.claims.get(uid)
         if known is not None and known.is_prepared:
             claim = await self._reload_allocation(known)

@@ -11,7 +11,7 @@ def amount(text: str) -> int:
     """Read a whole quantity; raises ValueError."""
     number = parse_count(text)
     if number is None:
-        raise ValueError(f"{text!r} is no whole quantity")
+        raise ValueError(f"{text!r} is not a whole number")
     return number
 
 

@@ -1,4 +1,4 @@
-"""Find out which GPUs whose profile has changed nobody was allocated: those can change now."""
+"""``Retirement``: finds out of which tainted GPUs the scheduler has allocated nothing."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Retirement:
         self._next_look, self._pause = 0.0, _LOOK_SECONDS
 
     async def run(self) -> None:
-        """Look for ever.
+        """Look every second; never returns.
 
         Nobody is asked while each GPU is held here, and seldom while one stays allocated to pods
         that do not start: the answer is every claim of the cluster.

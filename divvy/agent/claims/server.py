@@ -79,7 +79,7 @@ class ClaimServer(
         self.problem = ""
 
     async def run(self) -> None:
-        """Listen while there is something to serve, for ever."""
+        """Listen while there is something to serve; never returns."""
         while True:
             try:
                 await self._follow()
@@ -204,7 +204,7 @@ class ClaimServer(
 
     async def _unprepare(self, claim: Any) -> None:
         await self._preparation.unprepare(claim.uid)
-        _log.info("gave back claim %s/%s", claim.namespace, claim.name)
+        _log.info("released claim %s/%s", claim.namespace, claim.name)
 
     async def _each(
         self, claims: Iterable[Any], work: Callable[[Any], Coroutine[Any, Any, Any]]
@@ -230,7 +230,7 @@ class ClaimServer(
 
 
 def _result(task: asyncio.Task[Any]) -> tuple[Any, str]:
-    """Return what a task has come to: its result, or why there is none yet."""
+    """Return what a task has come to: its result, or why it has not ended yet."""
     if not task.done():
         return None, "the GPU is still busy with this claim; the next attempt should succeed"
     if task.cancelled():

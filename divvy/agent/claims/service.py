@@ -1,4 +1,4 @@
-"""Claims on this node: what is offered to them, what they hold, and what the API is told of it."""
+"""``Claims``: offers this node's GPUs to claims, serves the kubelet, and publishes the slices."""
 
 from __future__ import annotations
 
@@ -176,18 +176,18 @@ class Claims:
         self._render()
 
     async def serve(self) -> None:
-        """Serve the kubelet, for ever."""
+        """Serve the kubelet; never returns."""
         try:
             await self._server.run()
         finally:
             await self._server.stop()
 
     async def publish(self) -> None:
-        """Keep the slices, for ever."""
+        """Keep the slices published; never returns."""
         await self._publisher.run()
 
     async def retire(self) -> None:
-        """Find out which GPUs whose profile has changed nobody was allocated, for ever."""
+        """Find out which retiring GPUs have no allocation; never returns."""
         await self._retirement.run()
 
     def _offer(self, owners: Mapping[str, Ownership]) -> None:

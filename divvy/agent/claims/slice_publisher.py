@@ -62,7 +62,7 @@ class SlicePublisher:
         self._wake.set()
 
     async def run(self) -> None:
-        """Publish and watch, for ever; a node that never had a claim asks the API nothing."""
+        """Publish and watch; never returns. A node that never had a claim sends no request."""
         while True:
             await self._wake.wait()
             try:

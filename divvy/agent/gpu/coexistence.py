@@ -35,7 +35,7 @@ def sockets_of_others(names: Iterable[str]) -> dict[str, str]:
 
 
 def others_at_work(sockets: Mapping[str, str], annotations: Collection[str]) -> str:
-    """Return one sentence that names every other device plugin, "" where there is none.
+    """Return one sentence that names every other device plugin, or "".
 
     ``sockets`` are those of ``serving_sockets``; ``annotations`` the node's.
     """
@@ -62,7 +62,7 @@ def mig_manager_at_work(labels: Mapping[str, str]) -> str:
 
 
 def feature_discovery_beside(labels: Mapping[str, str]) -> str:
-    """Say that GPU Feature Discovery may write the same labels, "" where there is no sign of it."""
+    """Say that GPU Feature Discovery may write the same labels, "" if it does not run."""
     if _GFD_LABEL not in labels:
         return ""
     return (

@@ -66,7 +66,7 @@ def sanitised(text: str) -> str:
 
 def _product_value(product: str, what: str) -> str:
     """Add what is said of a product to its name, which is cut where it is too long for a label."""
-    # With a value that is none, the API server refuses the whole patch.
+    # With one invalid value, the API server refuses the whole patch.
     return f"{sanitised(product)[: _MAX_VALUE - len(what)].rstrip('-_.')}{what}".lstrip("-_.")
 
 

@@ -25,8 +25,8 @@ class MigPlan:
 
     ``keep`` stays as it is. ``destroy`` first, then ``mode`` (None: leave MIG mode alone), then
     ``complete`` (GPU instances that lack their compute instance) and ``create``. ``idle`` are the
-    UUIDs nobody may hold meanwhile: the destroyed MIG devices, or the GPU itself for a change of
-    mode.
+    UUIDs that no pod may hold meanwhile: the destroyed MIG devices, or the GPU itself for a change
+    of mode.
     """
 
     gpu: str

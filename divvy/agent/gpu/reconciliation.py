@@ -1,4 +1,4 @@
-"""One look at a node and what follows from it, for every GPU."""
+"""``decisions``: what one observation of a node means for each of its GPUs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """How one GPU gets from the layout it has to the layout it should have: one decision at a time.
 
 The fence: devices that are repartitioned are withdrawn first; only when the kubelet has taken the
-new list, no longer allocates them, and nobody holds them, are they touched. What pods hold stays
+new list, no longer allocates them, and no pod holds them, are they touched. What pods hold stays
 theirs; until a deadline the agent waits (or evicts), then the old layout is advertised again and
 the node says why.
 """
@@ -58,8 +58,8 @@ class Facts:
     """What the decision about one GPU rests on.
 
     ``target`` is the desired layout, ``applied`` what was advertised last (None on first sight);
-    ``plan`` the way to the target or why there is none; ``held`` maps UUIDs of this GPU and its
-    MIG devices to their holders; ``busy`` are UUIDs with processes on them that no pod accounts
+    ``plan`` the way to the target, or why it cannot be reached; ``held`` maps UUIDs of this GPU and
+    its MIG devices to their holders; ``busy`` are UUIDs with processes on them that no pod accounts
     for; ``allocatable`` are the IDs the kubelet would allocate now, and ``fence`` whether it has
     taken every list of ours. ``hold`` says why nothing may change now, "" where it may;
     ``holders_known`` is False where ``held`` is only not known. ``changing`` tells that ``applied``
@@ -152,7 +152,7 @@ def decide(facts: Facts, previous: Decision | None, policy: Policy, now: float) 
 
 
 def _certain(facts: Facts, previous: Decision | None) -> bool:
-    """Return whether it is known that nobody holds the GPU otherwise than ``held`` shows."""
+    """Return whether ``held`` is known to show every holder of the GPU."""
     if facts.holders_known:
         return True
     if previous is None or previous.provisional:
@@ -193,7 +193,7 @@ def _blocked(transition: Transition, now: float) -> bool:
 
 
 def _misheld(facts: Facts, advertised: AdvertisedGpu) -> dict[str, tuple[Holder, ...]]:
-    """Return, by UUID, who holds a device otherwise than it would be advertised."""
+    """Return holders whose device would now be advertised under another resource or sharing."""
     offers = offers_by_uuid(advertised, facts.gpu)
     misheld = {
         uuid: tuple(holder for holder in holders if not _as_offered(holder, offers.get(uuid)))

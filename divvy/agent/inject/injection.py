@@ -173,7 +173,7 @@ class Injection:
     ) -> ContainerAllocation:
         """Return what Allocate answers for replicas with a limit; raises Refused.
 
-        Without the limiter nobody gets a share that would be no share.
+        Without the limiter a share would not be limited, so it is refused.
         """
         if self._limited is None:
             raise Refused(self._limiter_problem)

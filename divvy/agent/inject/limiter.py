@@ -59,7 +59,7 @@ def limiters(folder: Path) -> tuple[Limiter, ...]:
 def laid_share(
     folder: Path, device_ids: Sequence[str], devices: Sequence[DeviceShare]
 ) -> tuple[Mount, ...] | None:
-    """Return the mounts of a share whose files are there as they should be, None where not.
+    """Return the share's mounts if its files already exist and match, else None.
 
     Its containers may be at work: what they have open stays theirs.
     """

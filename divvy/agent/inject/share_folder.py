@@ -77,7 +77,7 @@ class ShareFolder:
     def laid(
         self, device_ids: Sequence[str], shares: Sequence[DeviceShare]
     ) -> tuple[Mount, ...] | None:
-        """Return the mounts of a share whose files are as they should be, None where not."""
+        """Return the share's mounts if its files already exist and match, else None."""
         found = (laid_share(folder, device_ids, shares) for folder in self.folders)
         return next(filter(None, found), None)
 

@@ -89,7 +89,7 @@ class ShareAccounts:
         """Replicas of the shares whose accounts have another format, by share."""
 
     async def run(self) -> None:
-        """Look for ever."""
+        """Look once a second; never returns."""
         looks = 0
         while True:
             await next_tick(_LOOK_SECONDS)
@@ -279,7 +279,7 @@ def _remove(path: Path) -> None:
 
 
 def _device_ids(share: Path) -> tuple[str, ...]:
-    """Return whose files these are; nobody's where the folder was never finished."""
+    """Return whose files these are; empty if the folder was never finished."""
     try:
         return tuple((share / "devices").read_text().split())
     except OSError:

@@ -33,7 +33,7 @@ from divvy.agent.ticks import next_tick
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 5.0
-# Some five minutes; of a pod that ended long ago nobody reads.
+# About five minutes: Events of a pod that ended long ago are not read.
 _TRIES = 20
 
 
@@ -64,7 +64,7 @@ class MemoryWatch:
         self.excesses: tuple[Excess, ...] = ()
 
     async def run(self) -> None:
-        """Look for ever."""
+        """Look every few seconds; never returns."""
         try:
             await self._look_for_ever()
         finally:
@@ -89,7 +89,7 @@ class MemoryWatch:
                     self._report(excess)
 
     def _report(self, excess: Excess) -> None:
-        """Record an Event; nobody's end waits for an API server that is silent."""
+        """Record an Event, without delaying termination when the API server does not respond."""
         if excess.key in self._reports:
             return
         report = asyncio.create_task(self._record(excess))

@@ -60,7 +60,7 @@ def uninterrupted() -> Iterator[None]:
     finally:
         signal.signal(signal.SIGTERM, before)
         if told:
-            logging.info("told to end meanwhile")
+            logging.info("terminated while preparing")
             sys.exit(0)
 
 

@@ -58,7 +58,7 @@ def resolve(root: Path, path: str) -> Iterator[Place]:
             if name in ("", "."):
                 continue
             if last is not None:
-                raise NotADirectoryError(f"/{'/'.join(names)} is no folder")
+                raise NotADirectoryError(f"/{'/'.join(names)} is not a directory")
             if name == "..":
                 if names:
                     names.pop()

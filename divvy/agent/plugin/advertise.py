@@ -65,7 +65,7 @@ class Advertiser:
         self.plugins = DevicePlugins(settings.plugin_folder, self, on_change)
 
     async def keep_installed(self) -> None:
-        """Install what containers need of the image; what fails is tried again, for ever.
+        """Install what containers need of the image; what fails is retried; never returns.
 
         In a thread: a program that hangs when it is tried holds up no health report.
         """
@@ -114,7 +114,7 @@ class Advertiser:
             problems["injection"] = str(problem)
         unhealthy = unhealthy_devices(snapshot, self._health.health)
         for uuid in undescribed(snapshot, self.injection.described):
-            unhealthy.setdefault(uuid, "it cannot be given to containers")
+            unhealthy.setdefault(uuid, "it is not described in the CDI specification")
         resources = inventory(gpus, snapshot, unhealthy)
         problems.pop("limiter", None)
         if any(resource.sharing.is_prevented for resource in resources):

@@ -73,5 +73,5 @@ def _device_ids(value: Any) -> Iterator[str]:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not a string")
     return value

@@ -14,7 +14,7 @@ _SETTLED_NS = 1_000_000_000
 
 
 def sockets_beside(folder: Path) -> dict[str, str]:
-    """Return the sockets of others in the plugin folder: name → whose it is."""
+    """Return the sockets of other device plugins: name → vendor."""
     try:
         names = [entry.name for entry in folder.iterdir()]
     except OSError:

@@ -103,7 +103,7 @@ class DevicePlugins:
         return changed
 
     async def watch(self) -> None:
-        """Register what needs it, for ever."""
+        """Register what needs it; never returns."""
         while True:
             try:
                 await self._keep_registered()

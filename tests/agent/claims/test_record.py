@@ -53,7 +53,7 @@ def test_a_size_that_is_none_is_said_in_one_sentence(consumed: dict[str, str]) -
     with pytest.raises(BadAllocation) as raised:
         held_claim(allocated(consumed), "u", "node/divvy", {OFFERED.uuid: OFFERED})
     assert str(raised.value) == (
-        f"device {DEVICE} was allocated in part: {value!r} is no whole quantity"
+        f"device {DEVICE} was allocated in part: {value!r} is not a whole number"
     )
 
 

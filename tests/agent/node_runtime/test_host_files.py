@@ -119,7 +119,9 @@ def test_a_folder_that_is_a_file_is_a_failure_of_the_host(root: Path) -> None:
     files = HostFiles(root)
     with pytest.raises(HostFailed, match="/etc/file/x cannot be replaced: Not a directory"):
         files.replace("/etc/file/x", None, b"", Attributes())
-    with pytest.raises(HostFailed, match="/etc/file/x cannot be removed: /etc/file is no folder"):
+    with pytest.raises(
+        HostFailed, match="/etc/file/x cannot be removed: /etc/file is not a directory"
+    ):
         files.remove("/etc/file/x", HostFile(b""))
     scratch = files.scratch("/etc/file/x", {})
     with pytest.raises(HostFailed, match="/etc/file/x cannot be made"), scratch:
