@@ -182,6 +182,7 @@ def test_says_what_a_user_may_not_read(api: StatusApi) -> None:
     api.refused.add(AGENTS)
     text = words(status(expect=0))
     assert f"note: not shown: this user may not read {AGENTS}: no" in text
+    assert "nothing to look at in what this user may read" in text
 
 
 @pytest.mark.usefixtures("api")
