@@ -249,8 +249,11 @@ def open_cluster(config: pytest.Config) -> ClusterUnderTest:
         raise pytest.UsageError(str(problem)) from None
     cluster = document.cluster
     kubeconfig = str(Path(cluster.kubeconfig).expanduser()) if cluster.kubeconfig else None
+    server = ""
     try:
-        api = Api(Client(cluster_config(kubeconfig, cluster.context)))
+        connection = cluster_config(kubeconfig, cluster.context)
+        server = connection.cluster.server
+        api = Api(Client(connection))
         clear_leftovers(api)
         live = api.find(Node)
         images = images_by_node(api.find_known(Pod, namespace=cluster.namespace))
@@ -259,7 +262,7 @@ def open_cluster(config: pytest.Config) -> ClusterUnderTest:
     except ApiError as problem:
         raise pytest.UsageError(f"the cluster refuses: {problem.status.message}") from None
     except httpx2.HTTPError as problem:
-        raise pytest.UsageError(f"the cluster cannot be reached: {problem}") from None
+        raise pytest.UsageError(f"the cluster cannot be reached: {server}: {problem}") from None
     nodes, unready = read_nodes(live)
     pool = config.getoption("--divvy-pool")
     if pool is not None and pool not in cluster.pools:
