@@ -116,7 +116,7 @@ class ClusterUnderTest:
         try:
             live = self.api.get(ConfigMap, CONFIG_MAP, self.cluster.namespace)
             text = str((live.get("data") or {}).get(CONFIG_KEY, ""))
-            same = parse_canonical(text) == parse_canonical(own)
+            same = _as_agents_read(text) == _as_agents_read(own)
         except (ApiError, InvalidCluster, NewerSchema):
             return own
         return text if same else own
@@ -249,8 +249,11 @@ def open_cluster(config: pytest.Config) -> ClusterUnderTest:
         raise pytest.UsageError(str(problem)) from None
     cluster = document.cluster
     kubeconfig = str(Path(cluster.kubeconfig).expanduser()) if cluster.kubeconfig else None
+    server = ""
     try:
-        api = Api(Client(cluster_config(kubeconfig, cluster.context)))
+        connection = cluster_config(kubeconfig, cluster.context)
+        server = connection.cluster.server
+        api = Api(Client(connection))
         clear_leftovers(api)
         live = api.find(Node)
         images = images_by_node(api.find_known(Pod, namespace=cluster.namespace))
@@ -259,7 +262,7 @@ def open_cluster(config: pytest.Config) -> ClusterUnderTest:
     except ApiError as problem:
         raise pytest.UsageError(f"the cluster refuses: {problem.status.message}") from None
     except httpx2.HTTPError as problem:
-        raise pytest.UsageError(f"the cluster cannot be reached: {problem}") from None
+        raise pytest.UsageError(f"the cluster cannot be reached: {server}: {problem}") from None
     nodes, unready = read_nodes(live)
     pool = config.getoption("--divvy-pool")
     if pool is not None and pool not in cluster.pools:
@@ -299,6 +302,11 @@ def open_cluster(config: pytest.Config) -> ClusterUnderTest:
         versions,
         of_nodes,
     )
+
+
+def _as_agents_read(text: str) -> dict[str, Any]:
+    """Return a configuration without what only the program uses: a chart's has none of it."""
+    return parse_canonical(text).model_dump(exclude={"kubeconfig", "context", "plugin"})
 
 
 def _stack_file(source: Any, document: ClusterDocument) -> dict[str, str]:

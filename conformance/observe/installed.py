@@ -31,6 +31,7 @@ _WORKLOADS = ("DaemonSet", "Deployment")
 # What has just been changed is rolled out within this.
 _PATIENCE = 30.0
 _MOST = 8
+_MANAGED_BY = "app.kubernetes.io/managed-by"
 # As much of the digest as an agent's status has.
 _SHORT = 12
 
@@ -134,17 +135,15 @@ class Installation:
 
     @property
     def image(self) -> tuple[str, str]:
-        """Return the image of the program's pods, and what is wrong with the live one."""
-        live = self._read(
-            {
-                "apiVersion": "apps/v1",
-                "kind": "DaemonSet",
-                "metadata": {"name": AGENT, "namespace": self._target.cluster.namespace},
-            }
-        ).live
+        """Return the image of the program's pods, and what is wrong with the live one.
+
+        A chart names an image of its own.
+        """
+        live = self._agents()
         containers = () if live is None else live["spec"]["template"]["spec"]["containers"]
         image = next((one["image"] for one in containers if one["name"] == "agent"), "")
-        return expected_image(self._target.cluster.plugin.image, image)
+        named = self._target.cluster.plugin.image
+        return (image, "") if _is_helms(live) else expected_image(named, image)
 
     @cached_property
     def images(self) -> Mapping[str, Mapping[str, tuple[str, str]]]:
@@ -167,7 +166,7 @@ class Installation:
         deadline = time.monotonic() + _PATIENCE
         while True:
             image, wrong = self.image
-            found = [self._read(one) for one in self._rendered(image) if part_of(one) == part]
+            found = [self._read(one) for one in self._expected(image) if part_of(one) == part]
             if not found:
                 not_applicable(f"the stack file asks for no {part}")
             if refused := next((one.refused for one in found if one.refused), ""):
@@ -179,6 +178,18 @@ class Installation:
             if actual == expected or not written or time.monotonic() > deadline:
                 return expected, actual
             time.sleep(2)
+
+    def _agents(self) -> Mapping[str, Any] | None:
+        """Read the agents' DaemonSet; None where there is none, or it may not be read."""
+        metadata = {"name": AGENT, "namespace": self._target.cluster.namespace}
+        return self._read({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata}).live
+
+    def _expected(self, image: str) -> Iterator[dict[str, Any]]:
+        """Yield the objects to expect: a chart leaves the namespace to who calls helm."""
+        is_helms = _is_helms(self._agents())
+        for one in self._rendered(image):
+            if not (is_helms and one["kind"] == "Namespace"):
+                yield one
 
     def _rendered(self, image: str) -> list[dict[str, Any]]:
         """Render the objects; of two texts that mean the same file, the cluster's counts."""
@@ -202,6 +213,11 @@ class Installation:
                 return InstalledObject(rendered, None, str(problem.status.message))
             raise
         return InstalledObject(rendered, {"kind": rendered["kind"], **live})
+
+
+def _is_helms(live: Mapping[str, Any] | None) -> bool:
+    labels = {} if live is None else live["metadata"].get("labels") or {}
+    return bool(labels.get(_MANAGED_BY) == "Helm")
 
 
 def _kind(rendered: Mapping[str, Any]) -> Any:

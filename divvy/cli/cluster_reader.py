@@ -70,7 +70,8 @@ class ClusterReader:
         try:
             answer = self._http.get(path)
         except httpx2.HTTPError as error:
-            fail(f"the cluster cannot be reached: {error}")
+            server = str(self._http.base_url).rstrip("/")
+            fail(f"the cluster cannot be reached: {server}: {error}")
         if answer.status_code == _NOT_FOUND:
             return None
         if answer.status_code == _FORBIDDEN:

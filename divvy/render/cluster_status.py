@@ -54,7 +54,8 @@ def _head(status: ClusterStatus) -> Text:
         words += f", {plural(len(status.pending), 'pod')} pending"
     if status.alerts is not None:
         words += f", {plural(len(status.alerts), 'alert')} firing"
-    end = "; nothing to look at" if not status else ""
+    seen = " in what this user may read" if status.notes else ""
+    end = f"; nothing to look at{seen}" if not status else ""
     return Text.assemble((status.cluster, "bold"), words, (end, "green"))
 
 

@@ -182,6 +182,7 @@ def test_says_what_a_user_may_not_read(api: StatusApi) -> None:
     api.refused.add(AGENTS)
     text = words(status(expect=0))
     assert f"note: not shown: this user may not read {AGENTS}: no" in text
+    assert "nothing to look at in what this user may read" in text
 
 
 @pytest.mark.usefixtures("api")
@@ -215,3 +216,14 @@ def test_shows_firing_alerts_of_divvy(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_says_that_a_url_is_no_prometheus() -> None:
     text = status("--prometheus", "http://127.0.0.1:1", expect=1)
     assert "is it the URL of a Prometheus?" in text
+
+
+def test_names_the_server_that_cannot_be_reached(
+    api: StatusApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ConnectError("Connection refused", request=request)
+
+    monkeypatch.setattr(api, "answer", answer)
+    text = words(status(expect=1))
+    assert "the cluster cannot be reached: http://api: Connection refused" in text

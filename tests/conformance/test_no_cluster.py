@@ -137,8 +137,9 @@ def test_a_cluster_that_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with socket.socket() as taken:
         # Bound and not listening: connections are refused, and nobody else gets the port.
         taken.bind(("127.0.0.1", 0))
-        said = refused(stack_file(tmp_path, kubeconfig(tmp_path, taken.getsockname()[1])))
-    assert said.startswith("the cluster cannot be reached: ")
+        port = taken.getsockname()[1]
+        said = refused(stack_file(tmp_path, kubeconfig(tmp_path, port)))
+    assert said.startswith(f"the cluster cannot be reached: http://127.0.0.1:{port}: ")
 
 
 def test_a_pool_that_the_stack_file_has_not(

@@ -5,7 +5,7 @@ from typing import Any
 
 from conformance.cluster.cluster_under_test import ClusterUnderTest, read_nodes, sample
 from conformance.observe.probes import is_simulated
-from divvy.model import parse_document
+from divvy.model import canonical_json, parse_document
 from tests.conformance.promised_nodes import CLUSTER, live, promised
 
 
@@ -56,6 +56,33 @@ def test_all_resources_of_the_file_are_read_whatever_their_domain_and_number() -
     )  # type: ignore[arg-type]
     assert target.advertised("n1") == dict(node.plan.per_node)
     assert target.advertised("n1") == {"example.org/thin": 1000, "rdma/hca": 16}
+
+
+class OneConfigMap:
+    """An API server with the configuration that agents follow."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def get(self, *_: Any) -> Any:
+        return {"data": {"cluster.json": self.text}}
+
+
+def test_takes_the_configuration_of_a_chart_that_means_the_same() -> None:
+    value = {**CLUSTER, "plugin": {"image": {"registry": "r:5000", "base": "r:5000/b"}}}
+    chart = canonical_json({**CLUSTER, "namespace": "divvy-system"})
+    target = ClusterUnderTest(
+        "s", parse_document(value), OneConfigMap(chart), [], [], {}, {}, None, None, "", None
+    )  # type: ignore[arg-type]
+    assert target.configuration == chart
+
+
+def test_takes_the_stack_files_configuration_where_the_clusters_means_something_else() -> None:
+    other = canonical_json({**CLUSTER, "health": {"recoverAfter": "1h"}})
+    target = ClusterUnderTest(
+        "s", parse_document(CLUSTER), OneConfigMap(other), [], [], {}, {}, None, None, "", None
+    )  # type: ignore[arg-type]
+    assert target.configuration == canonical_json(CLUSTER)
 
 
 def test_whether_gpus_are_simulated_is_asked_of_a_pod_first() -> None:

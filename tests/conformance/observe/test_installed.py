@@ -192,3 +192,35 @@ def test_an_account_that_may_not_read_what_is_installed_shows_nothing() -> None:
     target.document = parse_document({**FILE, "profiles": {"whole": {}, "sizes": {}}})
     with pytest.raises(NotApplicable, match="the stack file asks for no claims"):
         Installation(target).judge(Part.CLAIMS)
+
+
+class InstalledByHelm:
+    """An API server with what a chart installs: its namespace is made by whoever called helm."""
+
+    def __init__(self, labels: dict[str, str]) -> None:
+        self._labels = labels
+
+    def get(self, kind: Any, name: str, _namespace: str | None = None) -> Any:
+        if kind._api_info.resource.kind == "Namespace":
+            return {"metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}}}
+        (rendered,) = [one for one in RENDERED if one["metadata"]["name"] == name
+                       and one["kind"] == kind._api_info.resource.kind]  # fmt: skip
+        live = as_kept(rendered)
+        live["metadata"]["labels"] = {**live["metadata"]["labels"], **self._labels}
+        return live
+
+
+def test_asks_nothing_of_a_namespace_that_helm_has_made() -> None:
+    document = parse_document(FILE)
+    target: Any = SimpleNamespace(
+        document=document,
+        cluster=document.cluster,
+        unready={},
+        generation="g",
+        configuration="{}",
+        api=InstalledByHelm({"app.kubernetes.io/managed-by": "Helm"}),
+    )
+    expected, actual = Installation(target).judge(Part.AGENTS)
+    assert actual == expected
+    target.api = InstalledByHelm({})
+    assert "Namespace divvy-system: metadata.labels" in Installation(target).judge(Part.AGENTS)[1]
