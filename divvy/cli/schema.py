@@ -11,6 +11,11 @@ from divvy.stack.keys import CLUSTER, LAB, MISPLACED, TOP_LEVEL
 
 def schema(out: OutFile = None) -> None:
     """Print the JSON Schema of stack files."""
+    write(schema_text(), out)
+
+
+def schema_text() -> str:
+    """Return the JSON Schema of stack files."""
     sections = {CLUSTER: cluster_schema(), LAB: described_schema(LabSection)}
     document = stack_file_schema(sections, top_level=TOP_LEVEL, misplaced=MISPLACED)
-    write(json.dumps(document, indent=2, ensure_ascii=False) + "\n", out)
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"

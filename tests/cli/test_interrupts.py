@@ -40,7 +40,7 @@ def loading(_module: str) -> NoReturn:
 def asking(_module: str) -> NoReturn:
     """End as typer.prompt does."""
     try:
-        raise KeyboardInterrupt
+        loading("prompt")
     except KeyboardInterrupt:
         raise typer.Abort from None
 
