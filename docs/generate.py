@@ -10,7 +10,7 @@ from divvy.lab.section import LabSection
 from divvy.model import InvalidCluster, gpu_models, parse_cluster
 from divvy.model.schema import cluster_schema, described_schema
 from divvy.render.dashboard import panels
-from divvy.stack.file import CLUSTER, LAB
+from divvy.stack.keys import CLUSTER, LAB
 from docs.conformance_page import conformance_page
 from docs.fleets_page import fleets_page, fleets_plot
 from docs.guarantees_page import guarantees_page

@@ -50,7 +50,7 @@ def test_is_pinned_by_name_and_version_in_every_install_line() -> None:
 
 @pytest.mark.parametrize("ci", [Ci.GITHUB, Ci.GITLAB])
 def test_is_pinned_where_ci_installs_it_beside_credentials(ci: Ci) -> None:
-    text = "\n".join(project_files("gpus", ci, distribution.requirement).values())
+    text = "\n".join(project_files("gpus", ci, distribution.requirement, "{}").values())
     assert "{{cli" not in text
     pinned = f"pip install 'divvy-gpu[cli]=={PROJECT['version']}'"
     assert text.count(pinned) == 1

@@ -153,6 +153,9 @@ def test_the_program_runs_in_a_users_folder(installed: Installed, project: Path)
     assert "his own" not in ended.stdout + ended.stderr
 
 
-def test_the_lab_says_that_it_needs_the_sources(installed: Installed, project: Path) -> None:
-    ended = installed.run("divvy", "lab", "up", folder=project, expect=1)
+@pytest.mark.parametrize("words", ["up", "exec gpu-t4 -- true", "restart gpu-t4", "kill gpu-t4"])
+def test_the_lab_says_that_it_needs_the_sources(
+    installed: Installed, project: Path, words: str
+) -> None:
+    ended = installed.run("divvy", "lab", *words.split(), folder=project, expect=1)
     assert "error: the lab is built from Divvy's sources" in ended.stderr

@@ -1,10 +1,21 @@
-"""The program `divvy` as it is installed: with the wheel alone, its packages may be missing."""
+"""The program `divvy` as it is installed: with the wheel alone, its packages may be missing.
+
+Nothing that takes time to load is imported above ``main``, which ends an interrupt quietly.
+"""
 
 import sys
 
 
 def main() -> None:
     """Run the command line, or say which extra brings what it needs."""
+    try:
+        _run()
+    except KeyboardInterrupt:
+        sys.stderr.write("\ninterrupted\n")
+        sys.exit(130)  # INTERRUPTED of divvy.cli.errors, whose module may not be loaded yet
+
+
+def _run() -> None:
     try:
         from divvy.cli.main import main as run  # noqa: PLC0415
     except ModuleNotFoundError as missing:

@@ -13,12 +13,21 @@ from divvy.cli.chart_images import require_digest
 from divvy.cli.cluster_survey import Survey, survey
 from divvy.cli.errors import fail
 from divvy.cli.nvidia_files import operator_profiles
+from divvy.cli.schema import schema_text
 from divvy.distribution import requirement
 from divvy.init.answers import MAX_GPUS, Answer, Answers, Question
 from divvy.init.draft import Draft, draft
 from divvy.init.gpu_node import gpu_node
-from divvy.init.project import Ci, project_files, stack_file
-from divvy.init.stack_text import remarks, stack_text
+from divvy.init.project import (
+    GITIGNORE,
+    KEPT,
+    SCHEMA,
+    Ci,
+    not_ignored,
+    project_files,
+    stack_file,
+)
+from divvy.init.stack_text import NO_IMAGE, remarks, stack_text
 from divvy.model import UnknownGpuModel, gpu_model, gpu_models
 from divvy.model.nvidia import ImportResult
 from divvy.stack.file import StackFile
@@ -81,22 +90,32 @@ def init(
         fail(f"{name!r} is not a stack's name; letters, digits, '-', '_' and '.' are expected")
     answers = Answers((*_answers("model", model), *_answers("gpus", gpus)))
     imported = operator_profiles(file) if file else ImportResult()
-    shared = (
-        {} if stack_only else project_files(Path.cwd().name, ci or _ci_of_remote(), requirement)
+    shared = {} if stack_only else _project_files(ci)
+    _refuse_existing(
+        {stack_file(name): None}
+        | {path: content for path, content in shared.items() if path not in KEPT}
     )
-    _refuse_existing({stack_file(name): None, **shared})
     given = _image(image, registry, base)
     seen = survey(kubeconfig, context)
     found = _complete(seen, answers, imported.profiles)
     chosen = given or _ask_image()
     connection = {"kubeconfig": kubeconfig, "context": context}
     text = stack_text(
-        found, seen.others, {key: one for key, one in connection.items() if one}, chosen
+        found,
+        seen.others,
+        {key: one for key, one in connection.items() if one},
+        chosen,
+        "" if stack_only else SCHEMA,
     )
     # Nothing is written that the next command would refuse.
     read_cluster(StackFile(stack_file(name), text, name))
     written = _write({stack_file(name): text, **shared})
-    _tell(name, written, found, seen, imported.left_out)
+    _tell(written, found, seen, imported.left_out)
+    _tell_next(name, text, lacking=() if stack_only else not_ignored(Path(GITIGNORE).read_text()))
+
+
+def _project_files(ci: Ci | None) -> Mapping[str, str]:
+    return project_files(Path.cwd().name, ci or _ci_of_remote(), requirement, schema_text())
 
 
 def _complete(seen: Survey, answers: Answers, profiles: Mapping[str, Any]) -> Draft:
@@ -242,9 +261,7 @@ def _write(files: Mapping[str, str]) -> list[str]:
     return written
 
 
-def _tell(
-    name: str, written: Sequence[str], found: Draft, seen: Survey, left_out: Sequence[str]
-) -> None:
+def _tell(written: Sequence[str], found: Draft, seen: Survey, left_out: Sequence[str]) -> None:
     typer.echo(f"written: {', '.join(written)}")
     for remark in (
         *remarks(found, seen.others),
@@ -252,9 +269,17 @@ def _tell(
         *(f"You may not list {what}: there may be more at work." for what in seen.unseen),
     ):
         typer.echo(f"  {remark}")
-    typer.echo(
-        f"next:\n"
-        f"  divvy plan -s {name}        # what the nodes advertise: the same as today\n"
-        f"  divvy preview -s {name}     # what would be made\n"
-        f"  divvy up -s {name}"
-    )
+
+
+def _tell_next(name: str, text: str, lacking: Sequence[str]) -> None:
+    """Say what to do now; ``text`` is the stack file's, ``lacking`` what git does not ignore."""
+    if lacking:
+        typer.echo(f"  add to {GITIGNORE}: {', '.join(lacking)}")
+    typer.echo("next:")
+    typer.echo(f"  divvy plan -s {name}        # what the nodes advertise: the same as today")
+    lines = text.splitlines()
+    if NO_IMAGE in lines:
+        place = f"line {lines.index(NO_IMAGE) + 1} of {stack_file(name)}"
+        typer.echo(f"then write the agent's image, as {place} says:")
+    typer.echo(f"  divvy preview -s {name}     # what would be made")
+    typer.echo(f"  divvy up -s {name}")

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from divvy.cli.errors import FAILED, CommandError
+from divvy.cli.errors import FAILED, INTERRUPTED, CommandError
 from divvy.distribution import install_command
 from divvy.engine.errors import EngineError
 from divvy.kube.errors import KubeconfigError
@@ -109,8 +109,9 @@ class DivvyGroup(TyperGroup):
             sys.stdout.flush()  # while a full disk can still be reported
         except typer.TyperException as usage:
             result = _failed(_usage_error(usage))
-        except typer.Abort:
-            result = _failed("aborted")
+        except typer.Abort as abort:
+            interrupted = isinstance(abort.__context__, KeyboardInterrupt)  # at a question
+            result = INTERRUPTED if interrupted else _failed("aborted")
         except (CommandError, StackError, EngineError, KubeconfigError, LabError) as error:
             result = _failed(str(error))
         except ModuleNotFoundError as missing:

@@ -19,7 +19,8 @@ from divvy.engine.values import masked
 from divvy.engine.watcher import SILENT, Summary, Watcher
 from divvy.stack.config import stack_config
 from divvy.stack.errors import StackError
-from divvy.stack.file import CLUSTER, read_path
+from divvy.stack.file import read_path
+from divvy.stack.keys import CLUSTER
 
 
 def run_preview(

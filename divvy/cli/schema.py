@@ -6,10 +6,16 @@ from divvy.cli.options import OutFile
 from divvy.cli.output import write
 from divvy.lab.section import LabSection
 from divvy.model.schema import cluster_schema, described_schema, stack_file_schema
-from divvy.stack.file import CLUSTER, LAB
+from divvy.stack.keys import CLUSTER, LAB, MISPLACED, TOP_LEVEL
 
 
 def schema(out: OutFile = None) -> None:
     """Print the JSON Schema of stack files."""
-    document = stack_file_schema({CLUSTER: cluster_schema(), LAB: described_schema(LabSection)})
-    write(json.dumps(document, indent=2, ensure_ascii=False) + "\n", out)
+    write(schema_text(), out)
+
+
+def schema_text() -> str:
+    """Return the JSON Schema of stack files."""
+    sections = {CLUSTER: cluster_schema(), LAB: described_schema(LabSection)}
+    document = stack_file_schema(sections, top_level=TOP_LEVEL, misplaced=MISPLACED)
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"

@@ -15,6 +15,13 @@ description: How every GPU is partitioned and shared.
 runtime: python
 stackConfigDir: stacks
 """
+_STACKS = "stacks"
+SCHEMA = "divvy.schema.json"
+GITIGNORE = ".gitignore"
+# The state of the stacks, with their secrets; reports; what Python leaves behind.
+_IGNORED = (".pulumi/", "out/", "__pycache__/")
+# A project may have its own, or those of an earlier version.
+KEPT = (GITIGNORE, f"{_STACKS}/{SCHEMA}")
 
 
 class Ci(StrEnum):
@@ -33,10 +40,13 @@ _CI_FILES = {
 }
 
 
-def project_files(folder_name: str, ci: Ci, requirement: Callable[[str], str]) -> Mapping[str, str]:
+def project_files(
+    folder_name: str, ci: Ci, requirement: Callable[[str], str], schema: str
+) -> Mapping[str, str]:
     """Return the files that all stacks of a project share, by path.
 
-    ``requirement`` returns what installs this Divvy with some extras.
+    ``requirement`` returns what installs this Divvy with some extras; ``schema`` is the JSON
+    Schema of stack files, for editors.
     """
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", folder_name).strip("-.") or "gpus"
     templates = files("divvy.init") / "templates"
@@ -44,6 +54,8 @@ def project_files(folder_name: str, ci: Ci, requirement: Callable[[str], str]) -
         # In quotes where YAML would take it for a number or a date.
         "Pulumi.yaml": _PULUMI.format(name=flow(name)),
         "__main__.py": (templates / "program.py.txt").read_text(encoding="utf-8"),
+        GITIGNORE: "".join(f"{line}\n" for line in _IGNORED),
+        f"{_STACKS}/{SCHEMA}": schema,
     }
     if ci is not Ci.NONE:
         text = (templates / f"{ci}.yaml").read_text(encoding="utf-8")
@@ -51,6 +63,12 @@ def project_files(folder_name: str, ci: Ci, requirement: Callable[[str], str]) -
     return shared
 
 
+def not_ignored(gitignore: str) -> list[str]:
+    """Return what a project's .gitignore lacks."""
+    ignored = {line.strip().strip("/") for line in gitignore.splitlines()}
+    return [line for line in _IGNORED if line.strip("/") not in ignored]
+
+
 def stack_file(name: str) -> str:
     """Return the path of a stack's file in the project."""
-    return f"stacks/Pulumi.{name}.yaml"
+    return f"{_STACKS}/Pulumi.{name}.yaml"

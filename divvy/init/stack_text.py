@@ -14,6 +14,15 @@ from divvy.stack.yaml_flow import flow
 
 _WIDTH = 98
 _OLDEST = (1, 32)
+NO_IMAGE = "    # plugin:"
+_NO_IMAGE = (
+    "    # `divvy preview` and `divvy up` need the agent's image. Remove the # of the next line",
+    "    # and of one of the two below it: the first has the image built on a Debian 12 with its",
+    "    # Python, and pushed; the second names an image that is in a registry.",
+    NO_IMAGE,
+    '    #   image: {registry: "registry.example/gpus", base: "registry.example/debian-python"}',
+    '    #   image: {reference: "registry.example/divvy-agent@sha256:DIGEST"}',
+)
 
 
 def stack_text(
@@ -21,19 +30,17 @@ def stack_text(
     others: Sequence[Other],
     connection: Mapping[str, Any],
     image: Mapping[str, Any],
+    schema: str = "",
 ) -> str:
     """Return the file; ``connection`` are keys of the cluster that come first.
 
     ``image`` is the agent's image as `plugin.image` writes it, empty where it is not known yet.
+    ``schema`` is the path of the JSON Schema from the file, for editors.
     """
     notes = ["Written by `divvy init` from what the nodes offered; `divvy plan` says the same."]
     notes += remarks(draft, others)
-    if not image:
-        notes.append(
-            "`preview` and `up` need the agent's image: add `plugin: {image: {registry: …, base: "
-            "…}}` to build and push it, or `plugin: {image: {reference: …@sha256:…}}`."
-        )
-    lines = [f"# {line}" for note in notes for line in wrap(note, _WIDTH, subsequent_indent="  ")]
+    lines = [f"# yaml-language-server: $schema={schema}"] if schema else []
+    lines += [f"# {line}" for note in notes for line in wrap(note, _WIDTH, subsequent_indent="  ")]
     lines += ["config:", "  divvy:cluster:"]
     cluster = {**connection, **draft.cluster, **_driver(draft, others)}
     if image:
@@ -45,6 +52,8 @@ def stack_text(
                 lines += _pool(name, entry) if key == "pools" else _profile(name, entry)
         else:
             lines.append(f"    {key}: {flow(value)}")
+    if not image:
+        lines += _NO_IMAGE
     return "\n".join(lines) + "\n"
 
 

@@ -90,6 +90,7 @@ def running_lab() -> Lab:
 
 def running_machine(name: str) -> Machine:
     """Return a node of the lab that is up."""
+    _check_sources()
     lab = running_lab()
     try:
         return Machine(lab, lab.node(name))
@@ -149,12 +150,16 @@ def _check_name_and_root() -> None:
         raise LabFailed("the lab needs root: run it as root")
 
 
-def _check_machine() -> None:
+def _check_sources() -> None:
     if not (REPOSITORY / "tools").is_dir():
         raise LabFailed(
             "the lab is built from Divvy's sources, which an installed package does not have: "
             "clone Divvy's repository and run `make setup-lab` there"
         )
+
+
+def _check_machine() -> None:
+    _check_sources()
     _check_name_and_root()
     missing = [name for name in _NEEDED if shutil.which(name) is None]
     unbuilt = [tool.name for tool in (KUBERNETES, CONTAINERD) if not tool.bin.is_dir()]

@@ -18,7 +18,8 @@ from divvy.model.gpu_models import UnknownGpuModel, gpu_model
 from divvy.model.quantities import DURATION_PATTERN
 from divvy.model.reading import Matches, read
 from divvy.model.stack_part import StackPart, Text
-from divvy.stack.file import LAB, StackFile
+from divvy.stack.file import StackFile
+from divvy.stack.keys import LAB
 from divvy.stack.sections import read_section
 
 MAX_NODES = 64

@@ -71,7 +71,7 @@ class Shares(StackPart):
     @classmethod
     def _default_size(cls, value: str) -> str:
         if value != _ALL:
-            memory_mib(value)
+            memory_mib(value, _ALL)
         return value
 
     @property

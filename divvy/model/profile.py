@@ -81,7 +81,7 @@ class MemoryLimit(StackPart):
     @classmethod
     def _size(cls, value: str) -> str:
         if value != "auto":
-            memory_mib(value)
+            memory_mib(value, "auto")
         return value
 
 

@@ -34,11 +34,15 @@ def parse_duration(value: object) -> float:
     return seconds
 
 
-def memory_mib(quantity: str) -> int:
-    """Return the MiB of a memory size such as ``6Gi`` or ``512Mi``."""
+def memory_mib(quantity: str, otherwise: str = "") -> int:
+    """Return the MiB of a memory size such as ``6Gi`` or ``512Mi``.
+
+    ``otherwise`` is the word that the key takes instead of a size, for the error.
+    """
     match = _MEMORY.fullmatch(quantity)
     if match is None or int(match[1]) == 0:
-        raise ValueError(f"is {shown(quantity)}; a size such as 6Gi or 512Mi, or auto, is expected")
+        word = f", or {otherwise}," if otherwise else ""
+        raise ValueError(f"is {shown(quantity)}; a size such as 6Gi or 512Mi{word} is expected")
     return int(match[1]) * _MIB[match[2]]
 
 

@@ -1,6 +1,6 @@
 """The JSON Schema of stack files, generated from the types."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -60,23 +60,33 @@ def described_schema(kind: type[BaseModel]) -> dict[str, Any]:
     return schema
 
 
-def stack_file_schema(sections: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return the schema of a ``Pulumi.<stack>.yaml`` with at least one of these sections."""
+def stack_file_schema(
+    sections: Mapping[str, dict[str, Any]], *, top_level: Iterable[str], misplaced: Iterable[str]
+) -> dict[str, Any]:
+    """Return the schema of a ``Pulumi.<stack>.yaml`` with at least one of these sections.
+
+    ``top_level`` are the keys that a file has beside ``config``, ``misplaced`` those that
+    belong into a section and are refused beside it, as is any other key of a section's namespace.
+    """
     parts: dict[str, Any] = {}
     properties = {}
     for key, section in sections.items():
         parts |= section.get("$defs", {})
         properties[key] = {name: value for name, value in section.items() if name != "$defs"}
+    names = "|".join(key.removeprefix("divvy:") for key in sections)
     return {
         "$schema": _DIALECT,
         "title": "Divvy stack file",
         "type": "object",
         "required": ["config"],
-        "properties": {
+        "additionalProperties": False,
+        "properties": dict.fromkeys(top_level, True)
+        | {
             "config": {
                 "type": "object",
                 "anyOf": [{"required": [key]} for key in sections],
-                "properties": properties,
+                "properties": properties | dict.fromkeys(misplaced, False),
+                "patternProperties": {rf"^divvy:(?!({names})$)": False},
             }
         },
         "$defs": parts,

@@ -31,6 +31,7 @@ def stack_config(project: Project, stack: str) -> StackConfig:
     file = read_path(project.stack_path(stack))
     document = file.document
     file.refuse_duplicates()
+    file.refuse_unread_keys()
     config = document.get("config") or {}
     if not isinstance(config, dict):
         raise StackError(f"{file.source}: `config` is not a mapping")

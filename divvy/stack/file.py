@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from divvy.stack.errors import StackError
+from divvy.stack.keys import CLUSTER, LAB, unread_keys
 from divvy.stack.project import find_project, stack_name
 from divvy.stack.yaml_text import YamlText, read_text
 
-CLUSTER, LAB = "divvy:cluster", "divvy:lab"
 _HOLDS = {CLUSTER: "which describes the cluster", LAB: "which describes the lab"}
 
 
@@ -18,6 +18,16 @@ class StackFile(YamlText):
     """The text of a stack file, where it came from, and the name of its stack."""
 
     name: str
+
+    def refuse_unread_keys(self) -> None:
+        """Raise StackError if the file has keys that nothing reads."""
+        unread = list(unread_keys(self.document))
+        if unread:
+            lines = [f"{self.source} has {len(unread)} error{'' if len(unread) == 1 else 's'}:"]
+            for key in unread:
+                lines.append(f"  line {self.line(key.keys)}: {key.path}: {key.reason}")
+                lines.append(f"      {key.remedy}")
+            raise StackError("\n".join(lines))
 
     def section(self, key: str) -> object:
         """Return a section of ``config``; raises StackError where it is missing."""

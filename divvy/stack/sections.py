@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from divvy.model import Cluster, ClusterDocument, InvalidValue, Problem, parse_document
 from divvy.stack.errors import StackError
-from divvy.stack.file import CLUSTER, StackFile, read_path
+from divvy.stack.file import StackFile, read_path
+from divvy.stack.keys import CLUSTER, MISPLACED, SECTIONS, unread_keys
 from divvy.stack.project import find_project
 from divvy.stack.yaml_text import Keys
 
@@ -20,7 +21,11 @@ class InvalidStack(StackError):
 
     def __init__(self, file: StackFile, section: str, problems: Iterable[Problem]):
         rows = sorted(
-            ((file.line(("config", section, *problem.keys)) or 0, problem) for problem in problems),
+            [(file.line(("config", section, *problem.keys)) or 0, problem) for problem in problems]
+            + [
+                (file.line(key.keys) or 0, Problem(key.path, key.reason, key.remedy))
+                for key in unread_keys(file.document)
+            ],
             key=lambda row: row[0],
         )
         self.problems = tuple(problem for _, problem in rows)
@@ -51,14 +56,19 @@ def invalid_cluster(folder: Path, stack: str, invalid: InvalidValue) -> InvalidS
 
 def read_section(file: StackFile, section: str, parse: Callable[[object], _T]) -> _T:
     """Return a section's value; raises StackError, InvalidStack with every problem at once."""
-    value = file.section(section)
+    try:
+        value = file.section(section)
+    except StackError:
+        if "config" in file.document or {*SECTIONS, *MISPLACED} & file.document.keys():
+            file.refuse_unread_keys()  # a slip in the section's name, rather than no section
+        raise
     problems = [_twice(section, again.keys, again.line) for again in file.duplicates]
     try:
         parsed = parse(value)
     except InvalidValue as invalid:
         problems += invalid.problems
     else:
-        if not problems:
+        if not problems and not any(unread_keys(file.document)):
             return parsed
     raise InvalidStack(file, section, problems)
 

@@ -192,6 +192,18 @@ def test_schema_describes_the_examples():
     assert not validator.is_valid({"config": {}})
 
 
+def test_schema_refuses_keys_that_nothing_reads():
+    validator = jsonschema.Draft202012Validator(json.loads(run("schema").stdout))
+    right = {"config": {"divvy:lab": {"nodes": [{"name": "a"}]}, "aws:region": "x", "owner": "me"}}
+    validator.validate(right | {"encryptionsalt": "v1"})
+    for wrong in (
+        right | {"pools": {}},
+        {"config": right["config"] | {"divvy:clutser": {}}},
+        {"config": right["config"] | {"pools": {}}},
+    ):
+        assert not validator.is_valid(wrong), wrong
+
+
 CONFIG_MAP = """\
 kind: ConfigMap
 data:
@@ -354,3 +366,18 @@ def test_a_full_disk_behind_the_output_is_one_sentence(command: tuple[str, ...])
         )
     assert done.returncode == 1
     assert done.stderr == "error: cannot write the output: No space left on device\n"
+
+
+@pytest.mark.parametrize("words", ["up", "exec gpu-t4 -- true", "restart gpu-t4", "kill gpu-t4"])
+def test_lab_says_that_it_needs_the_sources(tmp_path, monkeypatch, words):
+    """As in an installed package, also beside a lab that a checkout has up."""
+    (tmp_path / "description.json").write_text("{}")
+    monkeypatch.setattr("divvy.lab.lifecycle._DESCRIPTION", tmp_path / "description.json")
+    monkeypatch.setattr("divvy.lab.lifecycle.REPOSITORY", tmp_path)
+    ended = (
+        run("lab", *words.split())
+        if words != "up"
+        else run("lab", "up", "--file", str(FOLDER / "Pulumi.lab.yaml"))
+    )
+    assert ended.exit_code == 1
+    assert "the lab is built from Divvy's sources" in ended.stderr

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import jsonschema
 import pytest
 import yaml
 from typer.testing import CliRunner, Result
@@ -18,7 +21,9 @@ import divvy.cli.cluster_survey
 import divvy.cli.init
 from divvy.cli.cluster_reader import ClusterReader
 from divvy.cli.main import app
+from divvy.stack.file import StackFile
 from divvy.stack.project import find_project
+from divvy.stack.sections import read_cluster
 from tests.divvy_command import divvy_environment
 from tests.init.nodes import gfd, node
 
@@ -118,11 +123,65 @@ def test_a_project_is_written_that_the_next_commands_take() -> None:
     assert "divvy verify" in Path(".github/workflows/divvy.yaml").read_text()
     for command in ("plan", "validate"):
         assert CliRunner().invoke(app, [command, "-s", "prod"]).exit_code == 0
-    assert [line.split("  #")[0].strip() for line in told.splitlines()[-3:]] == [
+    assert [line.split("  #")[0].strip() for line in told.splitlines()[-4:]] == [
+        "divvy plan -s prod",
+        "then write the agent's image, as line 23 of stacks/Pulumi.prod.yaml says:",
+        "divvy preview -s prod",
+        "divvy up -s prod",
+    ]
+
+
+@pytest.mark.usefixtures("api")
+def test_shows_where_to_write_the_agents_image() -> None:
+    """What the comment says, without its marks, is a stack file that names an image."""
+    told = init("prod").stdout
+    (number,) = re.findall(r"line (\d+) of stacks/Pulumi.prod.yaml", told)
+    lines = Path("stacks/Pulumi.prod.yaml").read_text().splitlines()
+    assert lines[int(number) - 1] == "    # plugin:"
+    for way in ("registry", "reference"):
+        wanted = [line.replace("    # ", "    ") for line in lines if f"image: {{{way}" in line]
+        assert len(wanted) == 1
+        text = "\n".join([*lines, "    plugin:", *wanted]).replace("DIGEST", "0" * 64)
+        assert way in read_cluster(StackFile("x", text, "x")).model_dump()["plugin"]["image"]
+
+
+@pytest.mark.usefixtures("api")
+def test_ends_with_the_next_commands_when_the_image_is_named() -> None:
+    told = init("prod", "--image", f"registry.example/agent@sha256:{'0' * 64}").stdout
+    assert [line.split("  #")[0].strip() for line in told.splitlines()[-4:]] == [
+        "next:",
         "divvy plan -s prod",
         "divvy preview -s prod",
         "divvy up -s prod",
     ]
+    assert "# plugin:" not in Path("stacks/Pulumi.prod.yaml").read_text()
+
+
+@pytest.mark.usefixtures("api")
+def test_writes_what_git_ignores_and_what_editors_check_with() -> None:
+    init("prod")
+    assert Path(".gitignore").read_text().split() == [".pulumi/", "out/", "__pycache__/"]
+    stack = Path("stacks/Pulumi.prod.yaml").read_text()
+    (schema,) = re.findall(r"\A# yaml-language-server: \$schema=(.+)\n", stack)
+    document = json.loads((Path("stacks") / schema).read_text())
+    jsonschema.Draft202012Validator(document).validate(yaml.safe_load(stack))
+    assert document == json.loads(CliRunner().invoke(app, ["schema"]).stdout)
+
+
+@pytest.mark.usefixtures("api")
+def test_leaves_a_gitignore_alone_and_says_what_it_lacks() -> None:
+    Path(".gitignore").write_text("/.venv/\nout/\n")
+    assert "add to .gitignore: .pulumi/, __pycache__/\n" in init("prod").stdout
+    assert Path(".gitignore").read_text() == "/.venv/\nout/\n"
+
+
+@pytest.mark.usefixtures("api")
+def test_writes_the_stack_file_alone() -> None:
+    init("prod", "--stack-only")
+    assert [path for path in Path().rglob("*") if path.is_file()] == [
+        Path("stacks/Pulumi.prod.yaml")
+    ]
+    assert "$schema" not in Path("stacks/Pulumi.prod.yaml").read_text()
 
 
 @pytest.mark.usefixtures("api")

@@ -88,3 +88,72 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 def test_a_mapping_as_a_key_is_an_error_and_no_crash() -> None:
     with pytest.raises(StackError, match="is not YAML"):
         read_cluster(file("config:\n  divvy:cluster: {? {a: 1} : b}\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (
+            CLUSTER + "pools:\n  more: {profile: whole}\n",
+            ["line 5: pools: is at the wrong level", "write it below `config: divvy:cluster:`"],
+        ),
+        (
+            CLUSTER + "  pools:\n    more: {profile: whole}\n",
+            ["line 5: config.pools: is at the wrong level", "write it below `divvy:cluster:`"],
+        ),
+        (
+            CLUSTER + "divvy:lab: {nodes: []}\n",
+            ["line 5: divvy:lab: is at the wrong level", "write it below `config:`"],
+        ),
+        (
+            CLUSTER + "confg: {}\n",
+            ["line 5: confg: is not a key of a stack file", "did you mean config?"],
+        ),
+        (
+            CLUSTER + "zzz: {}\n",
+            [
+                "line 5: zzz: is not a key of a stack file",
+                "known: config, environment, secretsprovider, encryptedkey, encryptionsalt",
+            ],
+        ),
+        (
+            CLUSTER.replace("divvy:cluster", "divvy:clutser"),
+            ["line 2: config.divvy:clutser: nothing reads it", "did you mean divvy:cluster?"],
+        ),
+        (
+            CLUSTER + '"\\e[2J": {}\n',
+            [
+                r"line 5: '\x1b[2J': is not a key of a stack file",
+                "known: config, environment, secretsprovider, encryptedkey, encryptionsalt",
+            ],
+        ),
+        (
+            CLUSTER + "  divvy:zzz: 1\n",
+            ["line 5: config.divvy:zzz: nothing reads it", "known: divvy:cluster, divvy:lab"],
+        ),
+    ],
+)
+def test_refuses_a_key_that_nothing_reads(text: str, lines: list[str], tmp_path: Path) -> None:
+    expected = ["x.yaml has 1 error:", f"  {lines[0]}", f"      {lines[1]}"]
+    with pytest.raises(StackError) as refused:
+        read_cluster(file(text))
+    assert str(refused.value).splitlines() == expected
+    (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
+    (tmp_path / "Pulumi.dev.yaml").write_text(text)
+    with pytest.raises(StackError) as refused:
+        stack_config(find_project(tmp_path), "dev")
+    assert str(refused.value).splitlines()[1:] == expected[1:]
+
+
+def test_reports_a_misplaced_key_beside_the_other_errors() -> None:
+    with pytest.raises(InvalidStack) as refused:
+        read_cluster(file("pools: {}\n" + CLUSTER.replace("profile: whole", "profile: hole")))
+    assert [line[:9] for line in str(refused.value).splitlines() if line.startswith("  line")] == [
+        "  line 1:",
+        "  line 5:",
+    ]
+
+
+def test_takes_the_keys_of_pulumi_and_of_other_programs() -> None:
+    pulumi = "environment: [base]\nsecretsprovider: passphrase\nencryptionsalt: v1\n"
+    read_cluster(file(pulumi + CLUSTER + "  aws:region: eu-west-1\n  owner: me\n"))

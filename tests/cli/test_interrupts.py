@@ -1,0 +1,53 @@
+"""Ctrl-C ends every command with 130 and no traceback, also while modules load."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import divvy.cli.main
+from divvy.cli.main import app
+from tests.divvy_command import divvy_environment
+
+INTERRUPTED_LOAD = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n"
+PROGRAM = "from divvy.cli.command import main; main()"
+
+
+@pytest.mark.parametrize("module", ["typer", "yaml"])
+def test_ends_with_130_when_interrupted_while_a_module_loads(tmp_path: Path, module: str) -> None:
+    (tmp_path / f"{module}.py").write_text(INTERRUPTED_LOAD)
+    environment = divvy_environment()
+    environment["PYTHONPATH"] = f"{tmp_path}:{environment['PYTHONPATH']}"
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "plan", "--file", "x.yaml"],
+        env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 130
+    assert "Traceback" not in ended.stderr
+
+
+def loading(_module: str) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def asking(_module: str) -> NoReturn:
+    """End as typer.prompt does."""
+    try:
+        loading("prompt")
+    except KeyboardInterrupt:
+        raise typer.Abort from None
+
+
+@pytest.mark.parametrize("interrupted", [loading, asking])
+def test_ends_with_130_when_interrupted_in_a_command(
+    monkeypatch: pytest.MonkeyPatch, interrupted: Callable[[str], NoReturn]
+) -> None:
+    monkeypatch.setattr(divvy.cli.main, "import_module", interrupted)
+    assert CliRunner().invoke(app, ["plan", "-s", "x"]).exit_code == 130
