@@ -128,7 +128,7 @@ def test_sizes_are_read_whatever_their_unit(text: str, mib: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "much", "-1", "500m"])
 def test_what_is_no_whole_quantity_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no whole quantity"):
+    with pytest.raises(ValueError, match="not a whole number"):
         mib_of(text)
 
 
