@@ -47,17 +47,22 @@ def ask_agent(
     """
     word = secrets.token_hex(6)
     deadline = time.monotonic() + patience
+    _annotate(target, node.name, word)
+    # What another run has asked since this one did is answered as lately. Two runs that
+    # repeated their words in turn would leave a busy agent no time to answer either.
+    asked = {word}
     try:
         while True:
             live = target.live(node.name)
             annotations = live["metadata"].get("annotations") or {}
+            asked.add(annotations.get(VERIFY_ANNOTATION, word))
             status = node_status(annotations)
-            if status.get("echo") == word:
+            if status.get("echo") in asked:
                 return FreshStatus(status, answered=True)
             if time.monotonic() > deadline:
                 return FreshStatus(status, answered=False)
-            # Another run may have asked since.
-            if annotations.get(VERIFY_ANNOTATION) != word:
+            # Another run may have taken it away with its own.
+            if VERIFY_ANNOTATION not in annotations:
                 _annotate(target, node.name, word)
             time.sleep(0.5)
     finally:

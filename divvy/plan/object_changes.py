@@ -50,6 +50,7 @@ def object_changes(before: Iterable[Object], after: Iterable[Object]) -> ObjectC
         deleted=tuple(sorted(older.keys() - newer.keys())),
         updated=tuple(sorted(name for name in both if older[name] != newer[name])),
         effects=(
+            *_moves(older, newer),
             *_restarts(older, newer),
             *_host_access(older, newer),
             *_rights(older, newer),
@@ -67,12 +68,28 @@ def _pod(workload: Object) -> Mapping[str, Any]:
     return dict(workload["spec"]["template"]["spec"])
 
 
+def _moves(older: Mapping[str, Object], newer: Mapping[str, Object]) -> Iterator[str]:
+    moves = {
+        (_namespace(older[name]), _namespace(newer[name])) for name in older.keys() & newer.keys()
+    }
+    for before, after in sorted(moves):
+        if before != after:
+            yield f"Divvy moves from namespace {before} to {after}: its objects are made anew there"
+
+
+def _namespace(value: Object) -> str:
+    return str(value["metadata"].get("namespace", ""))
+
+
 def _restarts(older: Mapping[str, Object], newer: Mapping[str, Object]) -> Iterator[str]:
     names = sorted(
         name
         for name in older.keys() & newer.keys()
         if newer[name]["kind"] in _WORKLOADS
-        and older[name]["spec"]["template"] != newer[name]["spec"]["template"]
+        and (
+            older[name]["spec"]["template"] != newer[name]["spec"]["template"]
+            or _namespace(older[name]) != _namespace(newer[name])
+        )
     )
     if names:
         yield f"pods of Divvy restart: {', '.join(names)}; pods that hold GPUs run on"

@@ -69,3 +69,11 @@ def test_says_what_the_first_claims_bring() -> None:
     )
     assert "DeviceClass divvy-share" in back.deleted
     assert not any("Kubernetes" in each for each in back.effects)
+
+
+def test_says_that_divvy_moves_to_another_namespace() -> None:
+    effects = compare({"namespace": "gpus"}).effects
+    assert effects[0] == (
+        "Divvy moves from namespace divvy-system to gpus: its objects are made anew there"
+    )
+    assert effects[1].startswith("pods of Divvy restart: DaemonSet divvy-agent")

@@ -57,3 +57,25 @@ def test_an_account_that_may_not_annotate_nodes_shows_nothing() -> None:
     target.refuses = True
     with pytest.raises(NotMade, match="may not annotate nodes"):
         ask_agent(target, NODE)  # type: ignore[arg-type]
+
+
+class SharedTarget(Target):
+    """A cluster where another run asks, too, each time that this one has asked."""
+
+    def patch(self, kind: Any, name: str, patch: Any, **options: Any) -> None:
+        super().patch(kind, name, patch, **options)
+        if patch["metadata"]["annotations"][VERIFY_ANNOTATION] is not None:
+            other = {"metadata": {"annotations": {VERIFY_ANNOTATION: "other"}}}
+            super().patch(kind, name, other)
+
+
+def test_takes_the_answer_to_another_run_that_has_asked_since() -> None:
+    assert ask_agent(SharedTarget(answers=True), NODE, patience=2).answered  # type: ignore[arg-type]
+    silent = SharedTarget(answers=False)
+    assert not ask_agent(silent, NODE, patience=0.5).answered  # type: ignore[arg-type]
+
+
+def test_does_not_believe_the_answer_to_a_run_that_asked_before() -> None:
+    target = Target(answers=False)
+    target.annotations = {VERIFY_ANNOTATION: "old", STATUS_ANNOTATION: '{"echo":"old"}'}
+    assert not ask_agent(target, NODE, patience=0.5).answered  # type: ignore[arg-type]
