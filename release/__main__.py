@@ -19,9 +19,14 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 SUMS = "SHA256SUMS"
 # Of `ssh-keygen -Y sign`: a signature is good for this use alone.
 NAMESPACE = "divvy-release"
-_BUILD = (
-    "import sys, setuptools.build_meta as b; b.build_wheel(sys.argv[1]); b.build_sdist(sys.argv[1])"
-)
+# setuptools changes sys.argv.
+_BUILD = """\
+import sys
+import setuptools.build_meta as backend
+folder = sys.argv[1]
+backend.build_wheel(folder)
+backend.build_sdist(folder)
+"""
 
 
 def main() -> None:
