@@ -10,7 +10,7 @@ DEMO_TRAINING = conformance/workloads/manifests/pod-training.yaml
 # What waits for an agent, or shares the lab, runs beside all others.
 LANES = $(BIN)/python -m tests.lanes --first "pure"
 
-.PHONY: setup setup-lab demo demo-down test test-all unit lint bench hardware-kit dist clean
+.PHONY: setup setup-lab demo demo-down test test-all unit lint bench hardware-kit dist docs clean
 
 setup:             ## everything this machine needs, from a fresh Debian 12
 	@$(PYTHON) -m divvy.lab.setup
@@ -80,6 +80,16 @@ hardware-kit:      ## one folder that shows on a machine with a GPU, as root, wh
 dist:              ## wheel, sdist, SBOM and checksums of the last commit, in dist/; KEY=FILE signs them
 	@$(PYTHON) -m divvy.lab.setup python
 	@$(BIN)/python -m release $(if $(KEY),--key "$(KEY)")
+
+docs:              ## the site, in build/site
+	@$(MAKE) --no-print-directory build/docs/bin/mkdocs
+	@NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build --strict
+	@echo "build/site/index.html"
+
+build/docs/bin/mkdocs: requirements/docs.txt
+	@$(PYTHON) -m venv build/docs
+	@build/docs/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
 
 clean:             ## the lab and what was generated in this tree; the cache of built tools stays
 	@if [ "$$(id -u)" = 0 ] && [ -x $(BIN)/divvy ]; then $(BIN)/divvy lab down; fi
