@@ -137,8 +137,8 @@ def _may_change(node: NodeDifference) -> bool:
 
 def _differs(node: NodeDifference) -> bool:
     """Return whether a node is not what the file says; of some the file says nothing."""
-    unwell = node.unavailable or node.state not in (None, State.READY)
-    return bool(node.resources or unwell)
+    has_fault = node.unavailable or node.state not in (None, State.READY)
+    return bool(node.resources or has_fault)
 
 
 def _plain(view: Any) -> str:

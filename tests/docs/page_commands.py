@@ -27,9 +27,6 @@ ELSEWHERE: Mapping[str, str] = {
     "divvy verify -s prod --strict --baseline prod-before.yaml": (
         "conformance/test_on_lab.py::test_a_regression_stands_out_from_the_baseline"
     ),
-    "divvy verify -s prod --strict --baseline prod-before.yaml": (
-        "conformance/test_on_lab.py::test_a_regression_stands_out_from_the_baseline"
-    ),
 }
 _ENDS = re.compile(r"divvy (destroy|stack rm)\b|kubectl annotate ")
 _ASKS_THE_CLUSTER = re.compile(r"kubectl |divvy (preview|up|top)\b|divvy .*--(live|pending)\b")
