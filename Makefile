@@ -10,7 +10,7 @@ DEMO_TRAINING = conformance/workloads/manifests/pod-training.yaml
 # What waits for an agent, or shares the lab, runs beside all others.
 LANES = $(BIN)/python -m tests.lanes --first "pure"
 
-.PHONY: setup setup-lab demo demo-down test test-all unit lint bench hardware-kit clean
+.PHONY: setup setup-lab demo demo-down test test-all unit lint bench hardware-kit dist docs clean
 
 setup:             ## everything this machine needs, from a fresh Debian 12
 	@$(PYTHON) -m divvy.lab.setup
@@ -77,9 +77,23 @@ hardware-kit:      ## one folder that shows on a machine with a GPU, as root, wh
 	@$(PYTHON) -m divvy.lab.setup python
 	@$(BIN)/python -m hardware_kit.pack
 
+dist:              ## wheel, sdist, SBOM and checksums of the last commit, in dist/; KEY=FILE signs them
+	@$(PYTHON) -m divvy.lab.setup python
+	@$(BIN)/python -m release $(if $(KEY),--key "$(KEY)")
+
+docs:              ## the site, in build/site
+	@$(MAKE) --no-print-directory build/docs/bin/mkdocs
+	@NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build --strict
+	@echo "build/site/index.html"
+
+build/docs/bin/mkdocs: requirements/docs.txt
+	@$(PYTHON) -m venv build/docs
+	@build/docs/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
 clean:             ## the lab and what was generated in this tree; the cache of built tools stays
 	@if [ "$$(id -u)" = 0 ] && [ -x $(BIN)/divvy ]; then $(BIN)/divvy lab down; fi
-	@rm -rf .venv build out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf .venv build dist out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@rm -f divvy/agent/kubelet/api/*_pb2*.py divvy/agent/kubelet/api/*_pb2.pyi
 	@if [ -f simulator/Makefile ]; then $(MAKE) --no-print-directory -C simulator clean; fi
 	@$(PYTHON) -c 'from divvy.lab.paths import cache; print("The cache stays:", cache())'

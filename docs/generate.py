@@ -136,7 +136,8 @@ def _default(value: dict[str, Any]) -> str:
 def _type(value: dict[str, Any]) -> str:
     if "$ref" in value:
         name = value["$ref"].rpartition("/")[2]
-        return f"[{name}](#{name.lower()})"
+        # A profile is one rule, or a list of them.
+        return f"[{name}](#{'rule' if name == 'Profile' else name.lower()})"
     for key in ("anyOf", "oneOf", "allOf"):
         if key in value:
             names = [_type(one) for one in value[key] if one.get("type") != "null"]

@@ -12,7 +12,7 @@ from hardware_kit.steps import CATALOGUE
 RECORDS = Path(__file__).parent / "hardware"
 
 _INTRODUCTION = """\
-# On hardware
+# The hardware kit
 
 The hardware kit shows on a machine with an NVIDIA GPU what simulated GPUs cannot show, in at
 most nine minutes. The machine needs no network, no Kubernetes, no Python and no compiler: x86-64

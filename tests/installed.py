@@ -72,7 +72,7 @@ def install_wheel(folder: Path) -> Installed:
     shutil.rmtree(sources)
     environment = folder / "environment"
     venv.create(environment, symlinks=True)
-    (built,) = folder.glob("divvy-*.whl")
+    (built,) = folder.glob("divvy_gpu-*.whl")
     _run(*pip, f"--python={environment}", "install", *offline, str(built))
     (site,) = environment.glob("lib/python*/site-packages")
     (site / "other-packages.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")

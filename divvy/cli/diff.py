@@ -9,7 +9,7 @@ from rich.console import RenderableType
 
 from divvy.cli.errors import CHANGES, fail
 from divvy.cli.live import show_live
-from divvy.cli.options import OutFile
+from divvy.cli.options import OutFile, stack_names
 from divvy.cli.output import Format, write
 from divvy.model import ClusterDocument
 from divvy.plan import Difference, Plan, plan
@@ -31,11 +31,19 @@ def diff(
     sides: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="A B", help="A file, a stack, REV:path, or REV of the other side's file."
+            metavar="A B",
+            help="A file, a stack, REV:path, or REV of the other side's file.",
+            autocompletion=stack_names,
         ),
     ] = None,
     stack: Annotated[
-        str | None, typer.Option("-s", "--stack", help="Stack for --live, or for two revisions.")
+        str | None,
+        typer.Option(
+            "-s",
+            "--stack",
+            help="Stack for --live, or for two revisions.",
+            autocompletion=stack_names,
+        ),
     ] = None,
     live: Annotated[
         bool,

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from divvy.cli.options import stack_names
 from divvy.lab import lifecycle, registry
 from divvy.lab.identities import server
 from divvy.lab.paths import KUBECONFIG
@@ -16,7 +17,12 @@ from divvy.stack.file import read_stack
 
 app = typer.Typer(add_completion=False)
 
-_Stack = Annotated[str, typer.Option("--stack", "-s", help="Stack whose divvy:lab to start.")]
+_Stack = Annotated[
+    str,
+    typer.Option(
+        "--stack", "-s", help="Stack whose divvy:lab to start.", autocompletion=stack_names
+    ),
+]
 _File = Annotated[
     Path | None, typer.Option("--file", help="A stack file instead of a stack's name.")
 ]

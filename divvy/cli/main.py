@@ -19,29 +19,36 @@ from divvy.kube.errors import KubeconfigError
 from divvy.lab.errors import LabError
 from divvy.stack.errors import StackError
 
-# Name of the command → its module in divvy.cli, and what `divvy --help` says of it.
-COMMANDS = {
-    "init": ("init", "Write a stack file and a project for a cluster that is there."),
-    "validate": ("validate", "Check stack files and report every error at once."),
-    "plan": ("plan", "Predict what every node will advertise and guarantee."),
-    "diff": ("diff", "Show what changes between two stack files, or from the live nodes."),
-    "preview": ("preview", "Show what `up` would do."),
-    "up": ("up", "Bring the cluster to the state in the stack file."),
-    "status": ("status", "Show what is wrong: nodes, agents, waiting changes, pods, alerts."),
-    "fit": ("fit", "Say whether pods would fit, where, and what is in the way."),
-    "top": ("top", "Show who holds which GPU, and how much of it is in use."),
-    "why": ("why", "Say why a pod waits for a GPU that it claims."),
-    "verify": ("verify", "Prove on live nodes what the plan promises."),
-    "refresh": ("refresh", "Read the cluster's state into the stack's."),
-    "destroy": ("destroy", "Delete everything that the stack has in the cluster."),
-    "cancel": ("cancel", "Remove the locks of a run that no longer exists."),
-    "stack": ("stack", "Stacks and their state."),
-    "config": ("config", "A stack's configuration."),
-    "chart": ("chart", "Write a stack as a Helm chart, manifests, or for the GPU Operator."),
-    "import": ("imports", "Turn existing configurations into profiles."),
-    "schema": ("schema", "Print the JSON Schema of stack files."),
-    "lab": ("lab", "A real Kubernetes with GPU nodes on this machine."),
+# Group of `divvy --help` → name of the command → its module in divvy.cli, and what the help says.
+_GROUPS = {
+    "Plan and review": {
+        "init": ("init", "Write a stack file and a project for a cluster that is there."),
+        "validate": ("validate", "Check stack files and report every error at once."),
+        "plan": ("plan", "Predict what every node will advertise and guarantee."),
+        "diff": ("diff", "Show what changes between two stack files, or from the live nodes."),
+        "preview": ("preview", "Show what `up` would do."),
+        "fit": ("fit", "Say whether pods would fit, where, and what is in the way."),
+        "chart": ("chart", "Write a stack as a Helm chart, manifests, or for the GPU Operator."),
+    },
+    "Run and look": {
+        "up": ("up", "Bring the cluster to the state in the stack file."),
+        "status": ("status", "Show what is wrong: nodes, agents, waiting changes, pods, alerts."),
+        "top": ("top", "Show who holds which GPU, and how much of it is in use."),
+        "why": ("why", "Say why a pod waits for a GPU that it claims."),
+        "verify": ("verify", "Prove on live nodes what the plan promises."),
+        "refresh": ("refresh", "Read the cluster's state into the stack's."),
+        "destroy": ("destroy", "Delete everything that the stack has in the cluster."),
+        "cancel": ("cancel", "Remove the locks of a run that no longer exists."),
+    },
+    "Set up": {
+        "stack": ("stack", "Stacks and their state."),
+        "config": ("config", "A stack's configuration."),
+        "import": ("imports", "Turn existing configurations into profiles."),
+        "schema": ("schema", "Print the JSON Schema of stack files."),
+        "lab": ("lab", "A real Kubernetes with GPU nodes on this machine."),
+    },
 }
+COMMANDS = {name: entry for group in _GROUPS.values() for name, entry in group.items()}
 _EXIT_CODES = """\
 Exit codes:
 0: done; `preview`, `refresh`, `diff`: no difference; `fit`: all pods fit;
@@ -93,7 +100,11 @@ class DivvyGroup(TyperGroup):
         """Write the help from the table, without loading a command."""
         loading, self.commands = (
             self.commands,
-            {name: TyperCommand(name, help=summary) for name, (_, summary) in COMMANDS.items()},
+            {
+                name: TyperCommand(name, help=summary, rich_help_panel=title)
+                for title, group in _GROUPS.items()
+                for name, (_, summary) in group.items()
+            },
         )
         try:
             super().format_help(ctx, formatter)
@@ -159,7 +170,6 @@ def _failed(message: str) -> int:
 app = typer.Typer(
     name="divvy",
     cls=DivvyGroup,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 

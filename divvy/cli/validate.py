@@ -7,6 +7,7 @@ import typer
 
 from divvy.cli.claims_floor import check_floor
 from divvy.cli.errors import fail
+from divvy.cli.options import stack_names
 from divvy.cli.output import counted
 from divvy.stack.errors import StackError
 from divvy.stack.file import read_stack
@@ -15,7 +16,10 @@ from divvy.stack.sections import read_cluster
 
 def validate(
     stacks: Annotated[
-        list[str] | None, typer.Option("-s", "--stack", help="Stack to check (repeatable).")
+        list[str] | None,
+        typer.Option(
+            "-s", "--stack", help="Stack to check (repeatable).", autocompletion=stack_names
+        ),
     ] = None,
     files: Annotated[
         list[Path] | None, typer.Option("--file", help="Stack file to check (repeatable).")

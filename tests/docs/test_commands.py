@@ -30,6 +30,8 @@ FOREIGN = (
     "nvidia-smi",
     "pip",
     "ptxas",
+    "sha256sum",
+    "ssh-keygen",
 )
 # Looks at files alone, and quickly: run as written.
 RUN = re.compile(r"divvy (plan|validate|schema|diff HEAD)\b(?!.*--live)")

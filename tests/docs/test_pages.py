@@ -95,9 +95,16 @@ def test_what_runs_elsewhere_has_its_test(test: str) -> None:
 def test_the_profile_of_the_first_pool_is_valid(shell: Shell) -> None:
     text = (REPOSITORY / "docs/first-pool.md").read_text()
     (block,) = re.findall(r"```yaml\n# in stacks/.*?\n(.*?)```", text, re.DOTALL)
-    value = {"config": {"divvy:cluster": yaml.safe_load(block)}}
-    (shell.folder / "stacks/Pulumi.prod.yaml").write_text(yaml.safe_dump(value))
-    assert "valid (1 pool, 1 profile)" in shell.run("divvy validate -s prod")
+    added = yaml.safe_load(block.replace("NODE", "gpu-1"))["config"]["divvy:cluster"]
+    file = shell.folder / "stacks/Pulumi.prod.yaml"
+    value = yaml.safe_load(STACK.replace("all:", "gpu-t4:").replace("count: 3", "count: 1"))
+    cluster = value["config"]["divvy:cluster"]
+    cluster["profiles"] |= added["profiles"]
+    assert [*added["pools"]] == ["gpu-t4"]
+    cluster["pools"]["gpu-t4"] |= added["pools"]["gpu-t4"]
+    file.write_text(yaml.safe_dump(value))
+    assert "valid (1 pool, 2 profiles)" in shell.run("divvy validate -s prod")
+    assert "nvidia.com/gpu.shared" in shell.run("divvy plan -s prod")
 
 
 def test_the_answer_that_the_page_of_fit_shows_is_the_answer(shell: Shell) -> None:

@@ -18,7 +18,6 @@ from tests.engine.bare_cluster import bare_cluster
 pytestmark = pytest.mark.lab
 NODE = "gpu-t4"
 LABELS = (
-    "divvy.gpu/trial",
     *(f"nvidia.com/gpu.deploy.{one}" for one in ("device-plugin", "gpu-feature-discovery")),
     "nvidia.com/gpu.deploy.mig-manager",
 )

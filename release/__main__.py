@@ -1,0 +1,94 @@
+"""Build what can be published of the last commit: python -m release [--key FILE] [--out DIR]."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+
+from release.archive import normalized
+from release.sbom import sbom
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+SUMS = "SHA256SUMS"
+# Of `ssh-keygen -Y sign`: a signature is good for this use alone.
+NAMESPACE = "divvy-release"
+# setuptools changes sys.argv.
+_BUILD = """\
+import sys
+import setuptools.build_meta as backend
+folder = sys.argv[1]
+backend.build_wheel(folder)
+backend.build_sdist(folder)
+"""
+
+
+def main() -> None:
+    """Fill the folder, or end with one error and leave it as it was."""
+    parser = argparse.ArgumentParser(prog="python -m release", description=__doc__)
+    parser.add_argument("--key", type=Path, help="private SSH key that signs the checksums")
+    parser.add_argument("--out", type=Path, default=REPOSITORY / "dist")
+    options = parser.parse_args()
+    if options.key is not None and not options.key.is_file():
+        parser.error(f"--key {options.key}: there is no such file")
+    with tempfile.TemporaryDirectory() as scratch:
+        sources, made = Path(scratch, "sources"), Path(scratch, "dist")
+        made.mkdir()
+        _build(sources, made)
+        if options.key is not None:
+            _run("ssh-keygen", "-q", "-Y", "sign", "-f", options.key, "-n", NAMESPACE, made / SUMS)
+        shutil.rmtree(options.out, ignore_errors=True)
+        shutil.copytree(made, options.out)
+    for path in sorted(options.out.iterdir()):
+        print(path.name)
+    if changed := _run("git", "status", "--porcelain", folder=REPOSITORY):
+        count = len(changed.splitlines())
+        print(f"built from the last commit: changes of {count} files are not in it")
+
+
+def _build(sources: Path, made: Path) -> None:
+    """Build the last commit in a clone of its own, which has the tags that name the revision."""
+    _run("git", "clone", "--quiet", "--shared", REPOSITORY, sources)
+    epoch = int(_run("git", "log", "-1", "--format=%ct", folder=sources))
+    # A wheel has the files' times and modes, and the order of sets of names in places.
+    fixed = {"SOURCE_DATE_EPOCH": str(epoch), "PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"}
+    _run(sys.executable, "-c", _BUILD, made, folder=sources, variables=fixed)
+    for archive in made.glob("*.tar.gz"):
+        archive.write_bytes(normalized(archive.read_bytes(), epoch))
+    project = tomllib.loads((sources / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    name, version = project["name"], project["version"]
+    pins = {
+        str(path.relative_to(sources)): path.read_text(encoding="utf-8")
+        for path in (sources / "requirements").glob("*.txt")
+    }
+    bill = made / f"{name.replace('-', '_')}-{version}.cdx.json"
+    bill.write_text(sbom(name, version, pins, epoch), encoding="utf-8")
+    lines = [
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
+        for path in sorted(made.iterdir())
+    ]
+    (made / SUMS).write_text("".join(lines), encoding="utf-8")
+
+
+def _run(
+    *command: object, folder: Path | None = None, variables: dict[str, str] | None = None
+) -> str:
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=folder, env={**os.environ, **(variables or {})}, umask=0o022,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        words = (done.stderr or done.stdout).strip().splitlines()[-20:]
+        sys.exit("\n".join([f"error: {command[0]} failed:", *words]))
+    return done.stdout
+
+
+if __name__ == "__main__":
+    main()

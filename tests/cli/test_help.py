@@ -1,0 +1,77 @@
+"""`divvy --help`, and what a shell offers after a tab."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from divvy.cli.main import COMMANDS, app
+from tests.divvy_command import divvy_environment
+
+STACK = """\
+config:
+  divvy:cluster:
+    profiles: {whole: {}, quarters: {timeSlicing: {replicas: 4}}}
+    pools: {all: {profile: whole}}
+"""
+
+
+def test_lists_every_command_once_in_three_groups() -> None:
+    lines = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "100"}).stdout.splitlines()
+    titles = [line.strip("╭╮─ ") for line in lines if line.startswith("╭")]
+    assert titles == ["Options", "Plan and review", "Run and look", "Set up"]
+    words = [
+        line.strip("│ ").split()[0] for line in lines if line.startswith("│ ") and line[2] != " "
+    ]
+    assert [word for word in words if word in COMMANDS] == list(COMMANDS)
+
+
+def test_commands_offer_no_completion_of_their_own() -> None:
+    assert "--install-completion" in CliRunner().invoke(app, ["--help"]).stdout
+    for command in ("plan", "lab", "stack", "config"):
+        assert "completion" not in CliRunner().invoke(app, [command, "--help"]).stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("divvy pl", ["plan"]),
+        ("divvy plan -s p", ["prod"]),
+        ("divvy up --stack ", ["prod", "test"]),
+        ("divvy validate -s t", ["test"]),
+        ("divvy lab up -s pr", ["prod"]),
+        ("divvy diff te", ["test"]),
+    ],
+)
+def test_completes_from_files_alone(tmp_path: Path, line: str, offered: list[str]) -> None:
+    (tmp_path / "stacks").mkdir()
+    (tmp_path / "Pulumi.yaml").write_text("name: x\nruntime: python\nstackConfigDir: stacks\n")
+    for name in ("prod", "test"):
+        (tmp_path / f"stacks/Pulumi.{name}.yaml").write_text(STACK)
+    assert completed(tmp_path, line) == offered
+
+
+def test_completes_nothing_outside_a_project(tmp_path: Path) -> None:
+    assert completed(tmp_path, "divvy plan -s ") == []
+
+
+def completed(folder: Path, line: str) -> list[str]:
+    """Return what bash offers at the end of a command line."""
+    words = line.split(" ")
+    shell = {
+        "_DIVVY_COMPLETE": "complete_bash",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(words) - 1),
+        "KUBECONFIG": "/nowhere",
+    }
+    program = "import sys; sys.argv[0] = 'divvy'; from divvy.cli.main import main; main()"
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=folder, env=divvy_environment(shell),
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert not ended.stderr
+    return ended.stdout.split()

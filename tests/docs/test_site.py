@@ -1,0 +1,46 @@
+"""The site has every page in one place of its navigation, and links that are right there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from divvy.lab.paths import REPOSITORY
+from docs.site_pages import PAGES, site_links
+
+SITE = yaml.safe_load((REPOSITORY / "mkdocs.yml").read_text())
+
+
+def pages(entry: Any) -> Iterator[str]:
+    if isinstance(entry, str):
+        yield entry
+    else:
+        for below in entry if isinstance(entry, list) else entry.values():
+            yield from pages(below)
+
+
+def test_shows_every_page_once() -> None:
+    expected = [path.name for path in (REPOSITORY / "docs").glob("*.md")] + [*PAGES.values()]
+    assert sorted(pages(SITE["nav"])) == sorted(expected)
+
+
+def test_has_five_tabs_and_refuses_dead_links() -> None:
+    tabs = [title for entry in SITE["nav"] for title in entry]
+    assert tabs == ["Start", "Use", "Operate", "Reference", "Inside"]
+    assert SITE["strict"]
+    assert set(SITE["validation"]["links"].values()) == {"warn"}
+
+
+def test_loads_nothing_from_elsewhere() -> None:
+    assert SITE["theme"]["font"] is False
+
+
+def test_leads_to_files_of_the_root_and_of_docs() -> None:
+    assert site_links("[a](docs/lab.md#x) [b](CONTRIBUTING.md) ![c](docs/pictures/a.png)") == (
+        "[a](lab.md#x) [b](contributing.md) ![c](pictures/a.png)"
+    )
+    assert site_links("[a](../CONTRIBUTING.md) [b](../README.md#start) [c](lab.md)") == (
+        "[a](contributing.md) [b](index.md#start) [c](lab.md)"
+    )

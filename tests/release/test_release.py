@@ -1,0 +1,81 @@
+"""`make dist`: the same bytes twice, checksums that hold, a signature, a wheel that installs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+from divvy.distribution import NAME, version
+from divvy.lab.paths import REPOSITORY
+from release.__main__ import NAMESPACE
+
+STEM = f"{NAME.replace('-', '_')}-{version()}"
+
+
+def run(*command: object, folder: Path | None = None, text: str = "") -> str:
+    clean = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(
+        [str(word) for word in command], cwd=folder, env=clean, input=text,
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a private key; its public half is beside it."""
+    path = tmp_path_factory.mktemp("key") / "key"
+    run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "releases", "-f", path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory, key: Path) -> Path:
+    """Give the folder that the command fills."""
+    folder = tmp_path_factory.mktemp("built") / "dist"
+    run(sys.executable, "-m", "release", "--key", key, "--out", folder, folder=REPOSITORY)
+    return folder
+
+
+def test_makes_the_same_bytes_again(built: Path, tmp_path: Path) -> None:
+    run(sys.executable, "-m", "release", "--out", tmp_path / "again", folder=REPOSITORY)
+    again = {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir()}
+    assert sorted(again) == [
+        "SHA256SUMS",
+        f"{STEM}-py3-none-any.whl",
+        f"{STEM}.cdx.json",
+        f"{STEM}.tar.gz",
+    ]
+    different = [name for name, text in again.items() if (built / name).read_bytes() != text]
+    assert not different
+
+
+def test_signs_checksums_of_everything(built: Path, key: Path, tmp_path: Path) -> None:
+    told = run("sha256sum", "--check", "--strict", "SHA256SUMS", folder=built)
+    assert told.count(": OK") == 3
+    allowed = tmp_path / "allowed"
+    allowed.write_text(f"releases {key.with_suffix('.pub').read_text()}")
+    sums = (built / "SHA256SUMS").read_text()
+    verify = ("ssh-keygen", "-Y", "verify", "-f", allowed, "-I", "releases", "-n", NAMESPACE)
+    run(*verify, "-s", built / "SHA256SUMS.sig", text=sums)
+    with pytest.raises(AssertionError):
+        run(*verify, "-s", built / "SHA256SUMS.sig", text=sums.replace("a", "b"))
+
+
+def test_wheel_installs_in_an_empty_environment(built: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path / "environment", symlinks=True)
+    wheel = built / f"{STEM}-py3-none-any.whl"
+    pip = (sys.executable, "-m", "pip", "--quiet", f"--python={tmp_path / 'environment'}")
+    run(*pip, "install", "--no-deps", "--no-index", wheel)
+    (site,) = (tmp_path / "environment").glob("lib/python*/site-packages")
+    (site / "other-packages.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    told = run(tmp_path / "environment/bin/divvy", "--version", folder=tmp_path)
+    head = run("git", "describe", "--always", "--abbrev=12", folder=REPOSITORY).strip()
+    assert told.startswith(f"{NAME} {version()}, revision {head}, from file://")
