@@ -7,6 +7,7 @@ the provider, writing down before and after.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -67,6 +68,8 @@ class Deployment:
         self._admitted = False
         self._aliases: dict[str, tuple[str, ...]] = {}
         self._owners: dict[tuple[str, str], str] = {}
+        self._reconnected: dict[str, ResourceState] = {}
+        self._identities: set[str] = set()
         for resource in self._state.before():
             if resource.type.startswith(PROVIDER_PREFIX):
                 providers.known(resource)
@@ -99,6 +102,14 @@ class Deployment:
                 self._outcome.failed("state", str(problem))
             finally:
                 self._checked.set()
+
+    def say_identities(self) -> None:
+        """Say whose credentials act in a run without a program; the steps fail where none can."""
+        used = {resource.provider for resource in self._state.before()}
+        for resource in self._state.before():
+            if provider_reference(resource.urn, resource.id) in used:
+                with contextlib.suppress(EngineError):
+                    self._say_identity(resource)
 
     def refresh(self, resource: ResourceState) -> None:
         """Record one resource as it is live."""
@@ -151,6 +162,11 @@ class Deployment:
         """Write the checkpoint; a program that was refused leaves it as it was."""
         if not self._admitted:
             return
+        if self.summary.failures:
+            # The next run goes on as the user who has deployed, if that user still can.
+            for urn, old in self._reconnected.items():
+                if self._state.registered(urn) is not None and self._providers.reachable(old):
+                    self._state.is_now(old)
         self.summary.recorded = self._state.changed
         self._state.write()
 
@@ -196,6 +212,13 @@ class Deployment:
 
     def _register_provider(self, goal: Goal, old: ResourceState | None) -> ResourceState:
         operation, new = self._providers.registered(goal, old)
+        self._say_identity(new)
+        if old is not None and self._providers.reconnected(old, new):
+            reference = provider_reference(new.urn, new.id)
+            owned = [plain(known) for known in self._state.before() if known.provider == reference]
+            if not self._preview:
+                self._providers.of(reference).refuse_without_access(owned)
+            self._reconnected[new.urn] = old
         # The engine's own providers follow the SDK and the stack's configuration.
         if operation == "update" and is_default_provider(goal.urn):
             operation = "same"
@@ -204,6 +227,16 @@ class Deployment:
         self._state.is_now(new, old)
         self._outcome.done(step)
         return new
+
+    def _say_identity(self, provider: ResourceState) -> None:
+        """Say once whose credentials act on which server."""
+        reference = provider_reference(provider.urn, provider.id)
+        identity = self._providers.of(reference).identity()
+        with self._lock:
+            known = identity in self._identities
+            self._identities.add(identity)
+        if identity and not known:
+            self._outcome.inform(provider.urn, f"as {identity}")
 
     def _plan(
         self, goal: Goal, old: ResourceState | None, provider: Provider

@@ -188,6 +188,7 @@ def _changing(target: Target, watcher: Watcher) -> Iterator[tuple[Deployment, Ru
         try:
             with recorded_run(deployment, providers.cancel):
                 deployment.admit((), lambda: store.begin(recorded))
+                deployment.say_identities()
                 yield deployment, state
         finally:
             providers.close()

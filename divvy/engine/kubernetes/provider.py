@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -79,6 +79,7 @@ class KubernetesProvider:
     def warm(self) -> None:
         """Connect while the program is still being read."""
         self.cluster()
+        self.identity()
 
     def cancel(self) -> None:
         """Stop all waits."""
@@ -91,6 +92,31 @@ class KubernetesProvider:
     def cluster(self) -> Mapping[str, str]:
         """Return the cluster's uid ("" where this user may not see it) and its server's URL."""
         return self._connection.cluster()
+
+    def identity(self) -> str:
+        """Return whose credentials act, and where: "USER on SERVER"."""
+        return self._connection.identity()
+
+    def refuse_without_access(self, resources: Iterable[ResourceState]) -> None:
+        """Raise StepFailed if this user may not change or delete these objects."""
+        allowed: dict[tuple[str, Kind, str, str], bool] = {}
+        for resource in resources:
+            location = self._connection.known_location(resource.outputs)
+            if location is None:
+                continue
+            name = str(resource.outputs["metadata"]["name"])
+            for verb in ("get", "patch", "delete"):
+                for right in ((verb, *location, ""), (verb, *location, name)):
+                    if right not in allowed:
+                        allowed[right] = self._api.may(*right)
+                    if allowed[right]:
+                        break
+                else:
+                    raise StepFailed(
+                        f"{self.identity()} may not {verb} {location[0].plural} ({resource.id}), "
+                        "which the stack has: nothing was changed; run with the kubeconfig of a "
+                        "user who may"
+                    )
 
     def check(
         self, urn: str, old: Mapping[str, Any] | None, new: Mapping[str, Any]
