@@ -103,13 +103,11 @@ class Deployment:
             finally:
                 self._checked.set()
 
-    def say_identities(self) -> None:
-        """Say whose credentials act in a run without a program; the steps fail where none can."""
-        used = {resource.provider for resource in self._state.before()}
-        for resource in self._state.before():
-            if provider_reference(resource.urn, resource.id) in used:
-                with contextlib.suppress(EngineError):
-                    self._say_identity(resource)
+    def say_identities(self, resources: Iterable[ResourceState]) -> None:
+        """Say whose credentials act on resources; where none can, their steps fail."""
+        for reference in sorted({resource.provider for resource in resources} - {""}):
+            with contextlib.suppress(EngineError):
+                self._say_identity(reference)
 
     def refresh(self, resource: ResourceState) -> None:
         """Record one resource as it is live."""
@@ -156,6 +154,7 @@ class Deployment:
                 text = f"{resource.urn} is protected: remove `protect` first"
                 self._outcome.failed(resource.urn, text)
         if not self.summary.failures:
+            self.say_identities(outgoing)
             dependents_first(outgoing, self._delete, self._parallel)
 
     def finish(self) -> None:
@@ -212,9 +211,9 @@ class Deployment:
 
     def _register_provider(self, goal: Goal, old: ResourceState | None) -> ResourceState:
         operation, new = self._providers.registered(goal, old)
-        self._say_identity(new)
+        reference = provider_reference(new.urn, new.id)
+        self._say_identity(reference)
         if old is not None and self._providers.reconnected(old, new):
-            reference = provider_reference(new.urn, new.id)
             owned = [plain(known) for known in self._state.before() if known.provider == reference]
             if not self._preview:
                 self._providers.of(reference).refuse_without_access(owned)
@@ -228,15 +227,14 @@ class Deployment:
         self._outcome.done(step)
         return new
 
-    def _say_identity(self, provider: ResourceState) -> None:
+    def _say_identity(self, reference: str) -> None:
         """Say once whose credentials act on which server."""
-        reference = provider_reference(provider.urn, provider.id)
         identity = self._providers.of(reference).identity()
         with self._lock:
             known = identity in self._identities
             self._identities.add(identity)
         if identity and not known:
-            self._outcome.inform(provider.urn, f"as {identity}")
+            self._outcome.inform(reference, f"as {identity}")
 
     def _plan(
         self, goal: Goal, old: ResourceState | None, provider: Provider

@@ -164,6 +164,7 @@ def refresh(target: Target, watcher: Watcher, *, clear_pending: bool = False) ->
         if clear_pending:
             for pending in state.pending():
                 state.abandoned(pending.urn)
+        deployment.say_identities(state.before())
         with ThreadPoolExecutor(_parallel()) as pool:
             list(pool.map(deployment.refresh, state.before()))
     return deployment.summary
@@ -188,7 +189,6 @@ def _changing(target: Target, watcher: Watcher) -> Iterator[tuple[Deployment, Ru
         try:
             with recorded_run(deployment, providers.cancel):
                 deployment.admit((), lambda: store.begin(recorded))
-                deployment.say_identities()
                 yield deployment, state
         finally:
             providers.close()

@@ -106,6 +106,14 @@ def test_a_record_cut_off_in_the_middle_never_happened(tmp_path: Path) -> None:
         assert [found.id for found in store(tmp_path).load().resources] == ["ns/one"]
 
 
+@pytest.mark.parametrize("file", ["stacks/p/dev.json", "divvy/p/dev.journal"])
+def test_refuses_a_file_that_cannot_be_read(tmp_path: Path, file: str) -> None:
+    path = tmp_path / ".pulumi" / file
+    path.mkdir(parents=True)
+    with pytest.raises(StateProblem, match=f"{path.name} cannot be read: Is a directory"):
+        store(tmp_path).load()
+
+
 def test_a_deletion_in_the_journal_counts(tmp_path: Path) -> None:
     found = store(tmp_path)
     found.write([resource("one"), resource("two")])

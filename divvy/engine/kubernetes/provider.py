@@ -19,6 +19,7 @@ from divvy.engine.kubernetes.annotations import (
 from divvy.engine.kubernetes.api import Api, ApiProblem, Kind, conflict_text
 from divvy.engine.kubernetes.compare import (
     drifted_paths,
+    longer_lists,
     normalised,
     object_changes,
     projected,
@@ -379,7 +380,10 @@ class KubernetesProvider:
             return self._api.apply(kind, namespace, wanted, manager, force=force, dry_run=dry_run)
 
         try:
-            return apply(force=force)
+            applied = apply(force=force)
+            edited = ", ".join(longer_lists(wanted, applied))
+            if not edited or from_kubectl(managed_fields(applied), manager) is None:
+                return applied
         except Conflict as conflict:
             if not by_kubectl(conflict.owners):
                 others = {
