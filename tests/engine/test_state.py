@@ -306,6 +306,24 @@ def test_a_secret_in_a_secret_is_read_and_written_as_one(tmp_path: Path) -> None
     assert back.inputs == {"data": secret({"token": "hush"})}
 
 
+def test_leaves_no_lock_where_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, _: str) -> int:
+        path.touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full)
+        with (
+            pytest.raises(StateProblem, match="No space left on device"),
+            locked(tmp_path, "p", "dev"),
+        ):
+            pass
+    with locked(tmp_path, "p", "dev"):
+        pass
+
+
 def test_a_journal_cut_off_in_a_line_is_continued_by_the_next_run(tmp_path: Path) -> None:
     dead = store(tmp_path)
     dead.create()

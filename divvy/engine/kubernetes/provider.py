@@ -294,7 +294,7 @@ class KubernetesProvider:
             return None
         if live["metadata"].get("deletionTimestamp"):
             raise StepFailed(
-                f"{resource.id} is being deleted by someone else ({deletion_state(live)}); run "
+                f"{resource.id} is being deleted ({deletion_state(live)}); run "
                 "again once it is gone and it will be recreated"
             )
         # What is ignored is as recorded, whatever it is.
