@@ -248,6 +248,8 @@ class Deployment:
                 "stack there first, or run `pulumi up`, which moves it"
             )
         known = None if old is None else plain(old)
+        if known is not None and known.provider != goal.provider and not self._preview:
+            provider.refuse_without_access([known])
         wanted = _wanted(goal, known)
         inputs = provider.check(goal.urn, None if known is None else known.inputs, wanted)
         if old is not None and known is not None:

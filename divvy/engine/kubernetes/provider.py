@@ -102,10 +102,11 @@ class KubernetesProvider:
         """Raise StepFailed if this user may not change or delete these objects."""
         allowed: dict[tuple[str, Kind, str, str], bool] = {}
         for resource in resources:
-            location = self._connection.known_location(resource.outputs)
+            source = _described(resource)
+            location = self._connection.known_location(source)
             if location is None:
                 continue
-            name = str(resource.outputs["metadata"]["name"])
+            name = str(source["metadata"]["name"])
             for verb in ("get", "patch", "delete"):
                 for right in ((verb, *location, ""), (verb, *location, name)):
                     if right not in allowed:
@@ -431,13 +432,18 @@ class KubernetesProvider:
 
     def _live(self, resource: ResourceState) -> dict[str, Any] | None:
         """Return the live object, None where it is gone, or another one has its name."""
-        source = resource.outputs if "metadata" in resource.outputs else resource.inputs
+        source = _described(resource)
         location = self._connection.known_location(source)
         if location is None:
             return None
         live = self._api.get(*location, str(source["metadata"]["name"]))
         known = self.object_key(resource)
         return None if live is not None and known not in ("", uid_of(live)) else live
+
+
+def _described(resource: ResourceState) -> Mapping[str, Any]:
+    """Return the recorded object; its inputs where its creation was not seen to end."""
+    return resource.outputs if "metadata" in resource.outputs else resource.inputs
 
 
 def _naming_replacement(problem: ApiProblem) -> ApiProblem:

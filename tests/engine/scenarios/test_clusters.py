@@ -121,6 +121,20 @@ def test_refuses_a_user_without_rights_and_keeps_the_recorded_identity(
 
 
 @pytest.mark.lab
+def test_refuses_a_new_provider_of_a_user_without_rights(trial: Trial, viewer: Path) -> None:
+    trial.write(OWN_PROVIDER)
+    trial.up()
+    provider = trial.resources()["a"]["provider"]
+    trial.write(OWN_PROVIDER.replace('Provider("p")', 'Provider("q")'))
+    shown = trial.up(KUBECONFIG=str(viewer), expect=1)
+    assert "may not patch configmaps" in shown
+    assert trial.resources()["a"]["provider"] == provider
+    trial.up()
+    trial.destroy()
+    assert trial.names() == set()
+
+
+@pytest.mark.lab
 def test_keeps_the_guard_against_another_cluster_when_a_user_may_not_see_its_uid(
     trial: Trial, viewer: Path
 ) -> None:
