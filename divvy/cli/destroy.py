@@ -12,6 +12,5 @@ def destroy(stack: Stack, *, yes: Yes = False) -> None:
     chosen = target_of(stack)
     check_claims_go(chosen)
     confirm(yes=yes, question=f"Delete everything of the stack {stack}?")
-    with watching(preview=False) as watcher:
-        summary = operations.destroy(chosen, watcher)
+    summary = operations.destroy(chosen, watching(preview=False))
     conclude(summary, preview=False, diff=False)

@@ -21,8 +21,9 @@ def refresh(stack: Stack, *, yes: Yes = False, clear_pending_creates: _Clear = F
     """Read the cluster's state into the stack's; exit code 2 if it differed."""
     chosen = target_of(stack)
     confirm(yes=yes, question="Read the cluster's state into the stack's?")
-    with watching(preview=False) as watcher:
-        summary = operations.refresh(chosen, watcher, clear_pending=clear_pending_creates)
+    summary = operations.refresh(
+        chosen, watching(preview=False), clear_pending=clear_pending_creates
+    )
     conclude(summary, preview=False, diff=False)
     if summary.changes:
         raise typer.Exit(CHANGES)

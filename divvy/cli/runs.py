@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-from collections.abc import Iterator
 
 import typer
 from rich.console import Console
@@ -12,7 +11,7 @@ from divvy.cli.errors import CHANGES, FAILED, INTERRUPTED
 from divvy.cli.target import target_of
 from divvy.engine import operations
 from divvy.engine.digest import diff_lines, preview_digest
-from divvy.engine.display import PlainDisplay, RunConsole, TreeDisplay, summary_lines
+from divvy.engine.display import Display, RunConsole, summary_lines
 from divvy.engine.program import Program
 from divvy.engine.urn import urn_name
 from divvy.engine.values import masked
@@ -37,8 +36,7 @@ def run_preview(
         summary = operations.preview(target, SILENT, program)
         typer.echo(json.dumps(preview_digest(summary), indent=1))
     else:
-        with watching(preview=True) as watcher:
-            summary = operations.preview(target, watcher, program)
+        summary = operations.preview(target, watching(preview=True), program)
         _show(summary, preview=True, diff=diff)
         _show_topology(summary, stack)
     if summary.failures or (expect_no_changes and summary.changes):
@@ -57,8 +55,7 @@ def preview_and_confirm(
     """Preview an update and ask whether to go on; tell whether there is something to do."""
     target = target_of(stack)
     _check_claims(target)
-    with watching(preview=True) as watcher:
-        planned = operations.preview(target, watcher, program)
+    planned = operations.preview(target, watching(preview=True), program)
     conclude(planned, preview=True, diff=diff)
     if expect_no_changes and planned.changes:
         raise typer.Exit(FAILED)
@@ -77,8 +74,7 @@ def run_up(program: Program, stack: str, yes: bool, diff: bool, *, wait: bool) -
     """
     target = target_of(stack)
     _check_claims(target)
-    with watching(preview=False) as watcher:
-        summary = operations.up(target, watcher, program)
+    summary = operations.up(target, watching(preview=False), program)
     if yes:
         _show_topology(summary, stack)
     conclude(summary, preview=False, diff=diff)
@@ -142,15 +138,9 @@ def _deployed_claims(target: operations.Target) -> bool:
     return operations.has_kind(target, "DeviceClass")
 
 
-@contextlib.contextmanager
-def watching(*, preview: bool) -> Iterator[Watcher]:
-    """Show a run while it goes: as a live tree in a terminal, else line by line."""
-    console = RunConsole(stderr=True)
-    if console.is_terminal:
-        with TreeDisplay(console, preview=preview) as display:
-            yield display
-    else:
-        yield PlainDisplay(RunConsole(), preview=preview)
+def watching(*, preview: bool) -> Watcher:
+    """Return what shows a run while it goes."""
+    return Display(RunConsole(), preview=preview)
 
 
 def conclude(summary: Summary, *, preview: bool, diff: bool) -> None:

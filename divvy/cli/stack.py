@@ -93,7 +93,7 @@ def import_state(
         raw = json.loads(file.read_text())
         document = {"version": raw["version"], "checkpoint": {"latest": raw["deployment"]}}
         state = store.decode(document)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise StateProblem(f"{file} is not an exported deployment: {error}") from None
     own = f"urn:pulumi:{store.stack}::{store.project}::"
     foreign = [resource.urn for resource in state.resources if not resource.urn.startswith(own)]

@@ -7,6 +7,7 @@ the provider, writing down before and after.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -67,6 +68,8 @@ class Deployment:
         self._admitted = False
         self._aliases: dict[str, tuple[str, ...]] = {}
         self._owners: dict[tuple[str, str], str] = {}
+        self._reconnected: dict[str, ResourceState] = {}
+        self._identities: set[str] = set()
         for resource in self._state.before():
             if resource.type.startswith(PROVIDER_PREFIX):
                 providers.known(resource)
@@ -99,6 +102,12 @@ class Deployment:
                 self._outcome.failed("state", str(problem))
             finally:
                 self._checked.set()
+
+    def say_identities(self, resources: Iterable[ResourceState]) -> None:
+        """Say whose credentials act on resources; where none can, their steps fail."""
+        for reference in sorted({resource.provider for resource in resources} - {""}):
+            with contextlib.suppress(EngineError):
+                self._say_identity(reference)
 
     def refresh(self, resource: ResourceState) -> None:
         """Record one resource as it is live."""
@@ -145,12 +154,18 @@ class Deployment:
                 text = f"{resource.urn} is protected: remove `protect` first"
                 self._outcome.failed(resource.urn, text)
         if not self.summary.failures:
+            self.say_identities(outgoing)
             dependents_first(outgoing, self._delete, self._parallel)
 
     def finish(self) -> None:
         """Write the checkpoint; a program that was refused leaves it as it was."""
         if not self._admitted:
             return
+        if self.summary.failures:
+            # The next run goes on as the user who has deployed, if that user still can.
+            for urn, old in self._reconnected.items():
+                if self._state.registered(urn) is not None and self._providers.reachable(old):
+                    self._state.is_now(old)
         self.summary.recorded = self._state.changed
         self._state.write()
 
@@ -196,6 +211,13 @@ class Deployment:
 
     def _register_provider(self, goal: Goal, old: ResourceState | None) -> ResourceState:
         operation, new = self._providers.registered(goal, old)
+        reference = provider_reference(new.urn, new.id)
+        self._say_identity(reference)
+        if old is not None and self._providers.reconnected(old, new):
+            owned = [plain(known) for known in self._state.before() if known.provider == reference]
+            if not self._preview:
+                self._providers.of(reference).refuse_without_access(owned)
+            self._reconnected[new.urn] = old
         # The engine's own providers follow the SDK and the stack's configuration.
         if operation == "update" and is_default_provider(goal.urn):
             operation = "same"
@@ -204,6 +226,15 @@ class Deployment:
         self._state.is_now(new, old)
         self._outcome.done(step)
         return new
+
+    def _say_identity(self, reference: str) -> None:
+        """Say once whose credentials act on which server."""
+        identity = self._providers.of(reference).identity()
+        with self._lock:
+            known = identity in self._identities
+            self._identities.add(identity)
+        if identity and not known:
+            self._outcome.inform(reference, f"as {identity}")
 
     def _plan(
         self, goal: Goal, old: ResourceState | None, provider: Provider
@@ -217,6 +248,8 @@ class Deployment:
                 "stack there first, or run `pulumi up`, which moves it"
             )
         known = None if old is None else plain(old)
+        if known is not None and known.provider != goal.provider and not self._preview:
+            provider.refuse_without_access([known])
         wanted = _wanted(goal, known)
         inputs = provider.check(goal.urn, None if known is None else known.inputs, wanted)
         if old is not None and known is not None:

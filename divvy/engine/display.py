@@ -1,4 +1,4 @@
-"""Show a run: plain lines anywhere, a live tree in a terminal."""
+"""Show a run, one line per event."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import threading
 import time
 
 from rich.console import Console
-from rich.live import Live
 from rich.text import Text
-from rich.tree import Tree
 
 from divvy.engine.urn import urn_name, urn_type
 from divvy.engine.watcher import StepReport, Summary, Watcher
@@ -56,8 +54,8 @@ class RunConsole(Console):
         os.close(nowhere)
 
 
-class PlainDisplay(Watcher):
-    """One line per event: for logs, pipes and non-interactive terminals."""
+class Display(Watcher):
+    """Prints one line per event, in a terminal and in a log."""
 
     def __init__(self, console: Console, *, preview: bool) -> None:
         self._console = console
@@ -106,89 +104,6 @@ class PlainDisplay(Watcher):
         line.append(urn_name(urn), style="bold")
         line.append(f"  {text}")
         self._console.print(line, highlight=False, soft_wrap=True)
-
-
-class TreeDisplay(Watcher):
-    """A live tree of resources by parent."""
-
-    def __init__(self, console: Console, *, preview: bool) -> None:
-        self._console = console
-        self._words = _PLANNED if preview else _DONE
-        self._steps: dict[str, tuple[StepReport, str, str]] = {}
-        self._began: dict[str, float] = {}
-        self._lock = threading.Lock()
-        self._live = Live(console=console, refresh_per_second=8, get_renderable=self._tree)
-
-    def __enter__(self) -> TreeDisplay:
-        """Start drawing."""
-        self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Draw the last state and stop."""
-        self._live.stop()
-
-    def began(self, step: StepReport) -> None:
-        """Show a step as running."""
-        with self._lock:
-            if step.operation == "delete-replaced" and step.urn in self._steps:
-                return  # the row is its successor's
-            self._began[step.urn] = time.monotonic()
-            self._steps[step.urn] = (step, "running", "")
-
-    def waiting(self, urn: str, text: str) -> None:
-        """Show what a step waits for."""
-        with self._lock:
-            if urn in self._steps:
-                self._steps[urn] = (self._steps[urn][0], "running", text)
-
-    def ended(self, step: StepReport, failure: str | None) -> None:
-        """Show a step as done or failed."""
-        took = time.monotonic() - self._began.get(step.urn, time.monotonic())
-        text = failure or described(step, self._words, took)
-        with self._lock:
-            if step.operation == "delete-replaced" and failure is None and step.urn in self._steps:
-                return  # its successor's row shows the replacement
-            self._steps[step.urn] = (step, "failed" if failure else "done", text)
-
-    def message(self, severity: str, text: str, urn: str) -> None:
-        """Print above the tree."""
-        if severity != "debug" and text:
-            colour = {"error": "red", "warning": "yellow"}.get(severity, "")
-            self._console.print(Text(text, style=colour), highlight=False)
-
-    def _tree(self) -> Tree:
-        with self._lock:
-            steps = dict(self._steps)
-        root = Tree("", guide_style="dim", hide_root=True)
-        nodes: dict[str, Tree] = {}
-
-        def node(urn: str) -> Tree:
-            if urn not in nodes:
-                step, state, text = steps[urn]
-                parent = _parent(step)
-                holder = node(parent) if parent in steps else root
-                nodes[urn] = holder.add(_row(step, state, text))
-            return nodes[urn]
-
-        for urn in steps:
-            node(urn)
-        return root
-
-
-def _parent(step: StepReport) -> str:
-    resource = step.new or step.old
-    return "" if resource is None else resource.parent
-
-
-def _row(step: StepReport, state: str, text: str) -> Text:
-    sign, colour = _SIGN.get(step.operation, ("?", ""))
-    if state == "failed":
-        sign, colour = "!", "red"
-    row = Text(f"{sign} ", style=colour)
-    row.append(f"{short_type(step.urn)} ", style="dim")
-    row.append(urn_name(step.urn), style="bold" if step.operation != "same" else "dim")
-    return row.append(f"  {'… ' if state == 'running' else ''}{text}", style=colour)
 
 
 def described(step: StepReport, words: dict[str, str], seconds: float) -> str:

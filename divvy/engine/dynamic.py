@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +194,13 @@ class DynamicProvider:
     def cluster(self) -> Mapping[str, str]:
         """Return nothing: it leads to no cluster."""
         return {}
+
+    def identity(self) -> str:
+        """Return nothing: the program's own code decides as whom it acts."""
+        return ""
+
+    def refuse_without_access(self, resources: Iterable[ResourceState]) -> None:
+        """Refuse nothing."""
 
     def cancel(self) -> None:
         """Do nothing: a dynamic provider always ends what it has begun."""

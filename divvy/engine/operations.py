@@ -164,6 +164,7 @@ def refresh(target: Target, watcher: Watcher, *, clear_pending: bool = False) ->
         if clear_pending:
             for pending in state.pending():
                 state.abandoned(pending.urn)
+        deployment.say_identities(state.before())
         with ThreadPoolExecutor(_parallel()) as pool:
             list(pool.map(deployment.refresh, state.before()))
     return deployment.summary

@@ -36,6 +36,10 @@ class Outcome:
         if first and "::" in urn:
             self._watcher.ended(step or StepReport("failed", urn), text)
 
+    def inform(self, urn: str, text: str) -> None:
+        """Pass on what is worth knowing."""
+        self._watcher.message("info", text, urn)
+
     def warn(self, urn: str, text: str) -> None:
         """Pass a warning on."""
         self._watcher.message("warning", text, urn)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -127,6 +127,12 @@ class Provider(Protocol):
 
     def cluster(self) -> Mapping[str, str]:
         """Return "uid" and "server" of the cluster it leads to; empty for a provider of none."""
+
+    def identity(self) -> str:
+        """Return whose credentials act, and where; "" for a provider of no cluster."""
+
+    def refuse_without_access(self, resources: Iterable[ResourceState]) -> None:
+        """Raise StepFailed if the user may not change or delete these resources."""
 
     def warm(self) -> None:
         """Do what takes a moment before the first step; called in the background."""

@@ -110,9 +110,25 @@ class Providers:
         if cluster:
             if old is not None:
                 self._refuse_other_cluster(old, inputs, cluster)
+                # A user who may not see the uid leaves the guard against another cluster alone.
+                uid = cluster["uid"] or old.outputs.get(CLUSTER, {}).get("uid", "")
+                cluster = {**cluster, "uid": uid}
             new = replace(new, outputs={**inputs, CLUSTER: dict(cluster)})
         self.known(new)
         return "create" if old is None else "same" if old.inputs == inputs else "update", new
+
+    def reconnected(self, old: ResourceState, new: ResourceState) -> bool:
+        """Tell whether a provider's cluster or user is another one's, by its options."""
+        connection = self._packages[old.type.removeprefix(PROVIDER_PREFIX)].connection
+        return any(old.inputs.get(key) != new.inputs.get(key) for key in connection)
+
+    def reachable(self, resource: ResourceState) -> bool:
+        """Tell whether the cluster of a recorded provider answers its user."""
+        try:
+            self._instance(resource).identity()
+        except EngineError:
+            return False
+        return True
 
     def same_cluster(self, left: str, right: str) -> bool:
         """Tell whether two provider references lead to the same cluster."""
@@ -150,8 +166,7 @@ class Providers:
         self, old: ResourceState, inputs: Mapping[str, Any], cluster: Mapping[str, str]
     ) -> None:
         before: Mapping[str, str] | None = old.outputs.get(CLUSTER)
-        connection = self._packages[old.type.removeprefix(PROVIDER_PREFIX)].connection
-        if before is None and any(old.inputs.get(key) != inputs.get(key) for key in connection):
+        if before is None and self.reconnected(old, replace(old, inputs=inputs)):
             before = self._instance(old).cluster()  # the official engine records no cluster
         if before is not None and not same_cluster(before, cluster):
             raise other_cluster(urn_name(old.urn), cluster["server"], before["server"])

@@ -25,6 +25,7 @@ from divvy.lab.tools import KUBERNETES
 from tests.api_reader import ApiReader
 
 _TOKEN = "bare-cluster-administrator"
+VIEWER_TOKEN = "bare-cluster-viewer"
 _CONTROLLERS = "namespace-controller,garbage-collector-controller,daemonset-controller"
 
 
@@ -154,7 +155,9 @@ def _write_keys(folder: Path) -> None:
             serialization.NoEncryption(),
         )
     )
-    (folder / "tokens.csv").write_text(f'{_TOKEN},administrator,1,"system:masters"\n')
+    (folder / "tokens.csv").write_text(
+        f'{_TOKEN},administrator,1,"system:masters"\n{VIEWER_TOKEN},viewer,2\n'
+    )
 
 
 def _kubeconfig(server: str) -> dict[str, Any]:

@@ -334,3 +334,13 @@ def test_what_has_failed_before_is_believed_later(
         },
     }
     assert (not_stable([found], now) is None) is settled
+
+
+def test_says_that_a_deployment_is_paused() -> None:
+    paused = {
+        "kind": "Deployment",
+        "metadata": {"generation": 1},
+        "spec": {"replicas": 1, "paused": True},
+        "status": {"observedGeneration": 1},
+    }
+    assert readiness(paused) == "0 of 1 pods are updated: the Deployment is paused"

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import pty
 
-from divvy.engine.display import PlainDisplay, RunConsole, summary_lines
+import pytest
+
+from divvy.cli.runs import watching
+from divvy.engine.display import Display, RunConsole, summary_lines
 from divvy.engine.state.resource import ResourceState
 from divvy.engine.urn import make_urn
 from divvy.engine.watcher import StepReport, Summary
@@ -33,9 +37,26 @@ def test_a_replacement_is_counted_once() -> None:
 def test_a_reader_who_leaves_does_not_stop_the_run() -> None:
     reader, writer = os.pipe()
     with os.fdopen(writer, "w", buffering=1) as file:
-        display = PlainDisplay(RunConsole(file=file), preview=False)
+        display = Display(RunConsole(file=file), preview=False)
         display.ended(STEP, None)
         assert "ConfigMap one  created" in os.read(reader, 1000).decode()
         os.close(reader)
         for _ in range(3):
             display.ended(STEP, None)
+
+
+def test_keeps_the_line_about_what_is_taken_over_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader, terminal = pty.openpty()
+    with os.fdopen(terminal, "w", buffering=1) as file:
+        monkeypatch.setattr("sys.stdout", file)
+        monkeypatch.setattr("sys.stderr", file)
+        watcher = watching(preview=False)
+        watcher.began(STEP)
+        watcher.waiting(URN, "takes .data.x over from kubectl")
+        watcher.ended(STEP, None)
+        shown = os.read(reader, 10_000).decode()
+    os.close(reader)
+    assert "takes .data.x over from kubectl" in shown
+    assert "created" in shown

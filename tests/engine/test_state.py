@@ -106,6 +106,14 @@ def test_a_record_cut_off_in_the_middle_never_happened(tmp_path: Path) -> None:
         assert [found.id for found in store(tmp_path).load().resources] == ["ns/one"]
 
 
+@pytest.mark.parametrize("file", ["stacks/p/dev.json", "divvy/p/dev.journal"])
+def test_refuses_a_file_that_cannot_be_read(tmp_path: Path, file: str) -> None:
+    path = tmp_path / ".pulumi" / file
+    path.mkdir(parents=True)
+    with pytest.raises(StateProblem, match=f"{path.name} cannot be read: Is a directory"):
+        store(tmp_path).load()
+
+
 def test_a_deletion_in_the_journal_counts(tmp_path: Path) -> None:
     found = store(tmp_path)
     found.write([resource("one"), resource("two")])
@@ -296,6 +304,24 @@ def test_a_secret_in_a_secret_is_read_and_written_as_one(tmp_path: Path) -> None
     found.checkpoint_path.write_text(json.dumps(raw))
     (back,) = store(tmp_path).load().resources
     assert back.inputs == {"data": secret({"token": "hush"})}
+
+
+def test_leaves_no_lock_where_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, _: str) -> int:
+        path.touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full)
+        with (
+            pytest.raises(StateProblem, match="No space left on device"),
+            locked(tmp_path, "p", "dev"),
+        ):
+            pass
+    with locked(tmp_path, "p", "dev"):
+        pass
 
 
 def test_a_journal_cut_off_in_a_line_is_continued_by_the_next_run(tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ class Api:
         self.default_namespace = config.namespace or "default"
         self.server = str(config.cluster.server).rstrip("/")
         self._uid: str | None = None
+        self._user: str | None = None
         self._kinds: dict[tuple[str, str], Kind] = {}
         self._lock = threading.Lock()
         self._patience = 0.0  # until it has answered once, it is more likely the wrong address
@@ -79,6 +80,41 @@ class Api:
                     raise
                 self._uid = ""
         return self._uid
+
+    def user(self) -> str:
+        """Return the name by which the server knows the user, "" if it does not say."""
+        if self._user is None:
+            try:
+                review = self._review("authentication.k8s.io/v1", "SelfSubjectReview", {})
+                self._user = str(review["userInfo"].get("username", ""))
+            except ApiProblem as problem:
+                if problem.status not in (403, 404):
+                    raise
+                self._user = ""
+        return self._user
+
+    def may(self, verb: str, kind: Kind, namespace: str, name: str = "") -> bool:
+        """Tell whether the user has a right to an object, or to all of that kind and namespace."""
+        attributes = {
+            "verb": verb,
+            "group": kind.api_version.rpartition("/")[0],
+            "resource": kind.plural,
+            "namespace": namespace,
+            "name": name,
+        }
+        spec = {"resourceAttributes": attributes}
+        status = self._review("authorization.k8s.io/v1", "SelfSubjectAccessReview", spec)
+        return bool(status["allowed"])
+
+    def _review(self, api_version: str, kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+        body = {"apiVersion": api_version, "kind": kind, "spec": spec}
+        answer: dict[str, Any] = self._request(
+            "POST",
+            f"/apis/{api_version}/{kind.lower()}s",
+            content=json.dumps(body),
+            headers={"Content-Type": "application/json"},
+        )["status"]
+        return answer
 
     def close(self) -> None:
         """Close the connections."""
@@ -214,7 +250,7 @@ class Api:
     ) -> tuple[httpx2.Response, bool]:
         """Send a request; while the server restarts, send it again, and tell whether it was.
 
-        Every request here may be sent twice: reads, applies, and deletions that name
+        Every request here may be sent twice: reads, reviews, applies, and deletions that name
         the object's uid.
         """
         deadline = time.monotonic() + self._patience

@@ -118,6 +118,21 @@ def drifted_paths(inputs: Any, recorded: Any, live: Any, path: str = "") -> Iter
         yield path
 
 
+def longer_lists(inputs: Any, live: Any, path: str = "") -> Iterator[str]:
+    """Yield the paths of lists that have entries which ``inputs`` lack.
+
+    Server-side apply leaves the entries that another manager owns. An empty list claims nothing.
+    """
+    if isinstance(inputs, Mapping) and isinstance(live, Mapping):
+        for key in sorted(inputs):
+            yield from longer_lists(inputs[key], live.get(key), joined(path, key))
+    elif isinstance(inputs, list) and isinstance(live, list):
+        if inputs and len(live) > len(inputs):
+            yield path
+        for index, (wanted, present) in enumerate(zip(inputs, live, strict=False)):
+            yield from longer_lists(wanted, present, joined(path, index))
+
+
 def projected(inputs: Any, recorded: Any, live: Any) -> Any:
     """Return ``inputs`` with the live values where these are not the recorded ones any more."""
     if recorded == live:

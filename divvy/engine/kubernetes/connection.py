@@ -34,6 +34,12 @@ class Connection:
             api = self._connected()
         return {"uid": api.cluster_uid(), "server": api.server}
 
+    def identity(self) -> str:
+        """Return "USER on SERVER"."""
+        with self._connecting:
+            api = self._connected()
+        return f"{api.user() or 'an unnamed user'} on {api.server}"
+
     @property
     def api(self) -> Api:
         """Return the connection; raises StepFailed if it leads to another cluster."""

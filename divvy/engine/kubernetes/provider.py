@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from divvy.engine.kubernetes.annotations import (
 from divvy.engine.kubernetes.api import Api, ApiProblem, Kind, conflict_text
 from divvy.engine.kubernetes.compare import (
     drifted_paths,
+    longer_lists,
     normalised,
     object_changes,
     projected,
@@ -79,6 +80,7 @@ class KubernetesProvider:
     def warm(self) -> None:
         """Connect while the program is still being read."""
         self.cluster()
+        self.identity()
 
     def cancel(self) -> None:
         """Stop all waits."""
@@ -91,6 +93,32 @@ class KubernetesProvider:
     def cluster(self) -> Mapping[str, str]:
         """Return the cluster's uid ("" where this user may not see it) and its server's URL."""
         return self._connection.cluster()
+
+    def identity(self) -> str:
+        """Return whose credentials act, and where: "USER on SERVER"."""
+        return self._connection.identity()
+
+    def refuse_without_access(self, resources: Iterable[ResourceState]) -> None:
+        """Raise StepFailed if this user may not change or delete these objects."""
+        allowed: dict[tuple[str, Kind, str, str], bool] = {}
+        for resource in resources:
+            source = _described(resource)
+            location = self._connection.known_location(source)
+            if location is None:
+                continue
+            name = str(source["metadata"]["name"])
+            for verb in ("get", "patch", "delete"):
+                for right in ((verb, *location, ""), (verb, *location, name)):
+                    if right not in allowed:
+                        allowed[right] = self._api.may(*right)
+                    if allowed[right]:
+                        break
+                else:
+                    raise StepFailed(
+                        f"{self.identity()} may not {verb} {location[0].plural} ({resource.id}), "
+                        "which the stack has: nothing was changed; run with the kubeconfig of a "
+                        "user who may"
+                    )
 
     def check(
         self, urn: str, old: Mapping[str, Any] | None, new: Mapping[str, Any]
@@ -267,7 +295,7 @@ class KubernetesProvider:
             return None
         if live["metadata"].get("deletionTimestamp"):
             raise StepFailed(
-                f"{resource.id} is being deleted by someone else ({deletion_state(live)}); run "
+                f"{resource.id} is being deleted ({deletion_state(live)}); run "
                 "again once it is gone and it will be recreated"
             )
         # What is ignored is as recorded, whatever it is.
@@ -353,7 +381,10 @@ class KubernetesProvider:
             return self._api.apply(kind, namespace, wanted, manager, force=force, dry_run=dry_run)
 
         try:
-            return apply(force=force)
+            applied = apply(force=force)
+            edited = ", ".join(longer_lists(wanted, applied))
+            if not edited or from_kubectl(managed_fields(applied), manager) is None:
+                return applied
         except Conflict as conflict:
             if not by_kubectl(conflict.owners):
                 others = {
@@ -401,13 +432,18 @@ class KubernetesProvider:
 
     def _live(self, resource: ResourceState) -> dict[str, Any] | None:
         """Return the live object, None where it is gone, or another one has its name."""
-        source = resource.outputs if "metadata" in resource.outputs else resource.inputs
+        source = _described(resource)
         location = self._connection.known_location(source)
         if location is None:
             return None
         live = self._api.get(*location, str(source["metadata"]["name"]))
         known = self.object_key(resource)
         return None if live is not None and known not in ("", uid_of(live)) else live
+
+
+def _described(resource: ResourceState) -> Mapping[str, Any]:
+    """Return the recorded object; its inputs where its creation was not seen to end."""
+    return resource.outputs if "metadata" in resource.outputs else resource.inputs
 
 
 def _naming_replacement(problem: ApiProblem) -> ApiProblem:

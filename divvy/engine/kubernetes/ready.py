@@ -78,6 +78,8 @@ def _deployment(obj: Mapping[str, Any]) -> str | None:
     if updated < wanted:
         refused = _condition(obj, "ReplicaFailure")
         reason = f": {refused['message']}" if refused and refused.get("message") else ""
+        if obj["spec"].get("paused"):
+            reason = ": the Deployment is paused"
         return f"{updated} of {wanted} pods are updated{reason}"
     outdated = status.get("replicas", 0) - updated
     if outdated > 0:

@@ -55,6 +55,7 @@ def _handed_over(
         if entry.get("operation") == "Update"
         and not entry.get("subresource")
         and gives(str(entry.get("manager")))
+        and set(entry.get("fieldsV1") or {}) - without
     ]
     if not givers:
         return None

@@ -20,6 +20,15 @@ def writing(path: Path) -> Iterator[None]:
         raise StateProblem(f"{path} cannot be written: {error.strerror or error}") from None
 
 
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Raise StateProblem where the disk does not give what is to be read."""
+    try:
+        yield
+    except OSError as error:
+        raise StateProblem(f"{path} cannot be read: {error.strerror or error}") from None
+
+
 def write_private(path: Path, text: str) -> None:
     """Write a new file that its owner alone may read."""
     path.unlink(missing_ok=True)

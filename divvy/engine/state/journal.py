@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from divvy.engine.errors import StateProblem
-from divvy.engine.state.files import digest, sync_folder, write_all, writing
+from divvy.engine.state.files import digest, reading, sync_folder, write_all, writing
 from divvy.engine.state.resource import ResourceState, renamed, resource_from_json
 from divvy.engine.state.sealing import Sealing
 from divvy.engine.state.stack_state import Pending, StackState, record_key
@@ -73,7 +73,8 @@ class JournalFile:
         if not self.path.exists():
             return []
         try:
-            return [json.loads(line) for line in self.path.read_text().split("\n")[:-1]]
+            with reading(self.path):
+                return [json.loads(line) for line in self.path.read_text().split("\n")[:-1]]
         except ValueError as error:
             raise StateProblem(f"{self.path} is damaged ({error}); it was left as it is") from None
 

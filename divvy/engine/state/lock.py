@@ -37,9 +37,15 @@ def locked(root: Path, project: str, stack: str) -> Iterator[None]:
         "timestamp": now(),
         **_place(),
     }
-    with writing(own):
-        folder.mkdir(parents=True, exist_ok=True)
-        own.write_text(json.dumps(holder))
+    # A kill or a full disk must not leave half a lock: nobody could say whose it is.
+    half = own.with_suffix(".new")
+    try:
+        with writing(own):
+            folder.mkdir(parents=True, exist_ok=True)
+            half.write_text(json.dumps(holder))
+            half.rename(own)
+    finally:
+        half.unlink(missing_ok=True)
     try:
         _refuse_others(folder, own)
         yield

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from divvy.engine.errors import NotSupported, StateProblem
 from divvy.engine.state.checkpoint import check_version, decoded, encoded, salt_of
-from divvy.engine.state.files import digest, sync_folder, write_private, writing
+from divvy.engine.state.files import digest, reading, sync_folder, write_private, writing
 from divvy.engine.state.journal import Journal, JournalFile, continues, folded
 from divvy.engine.state.resource import ResourceState
 from divvy.engine.state.sealing import Sealing
@@ -187,7 +187,9 @@ class StateStore(Journal):
         if not self.exists:
             return StackState()
         try:
-            return self.decode(json.loads(self.checkpoint_path.read_text()))
+            with reading(self.checkpoint_path):
+                text = self.checkpoint_path.read_text()
+            return self.decode(json.loads(text))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StateProblem(
                 f"{self.checkpoint_path} is not a checkpoint ({error}); it was left as it is: "

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from tests.engine.bare_cluster import BareCluster
+from tests.engine.bare_cluster import VIEWER_TOKEN, BareCluster
 from tests.engine.scenario import scenario
 from tests.engine.trial import Trial
 
@@ -59,6 +60,110 @@ def test_another_way_to_the_same_cluster_is_no_move(trial: Trial, tmp_path: Path
     trial.up(KC=str(other))
     assert trial.cluster.uid("configmap", "a", "default") == uid
     trial.destroy()
+
+
+READS_CONFIG_MAPS = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: viewer}
+rules: [{apiGroups: [""], resources: [configmaps], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: viewer}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: viewer}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: viewer}]
+"""
+
+
+@pytest.fixture
+def viewer(trial: Trial, tmp_path: Path) -> Path:
+    """Return the kubeconfig of a user who may read the trial's objects and no more."""
+    trial.cluster.kubectl("apply", "--server-side", "--filename=-", stdin=READS_CONFIG_MAPS)
+    document = yaml.safe_load(Path(trial.environment["KUBECONFIG"]).read_text())
+    document["users"][0]["user"] = {"token": VIEWER_TOKEN}
+    path = tmp_path / "viewer.kubeconfig"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def _without_times(trial: Trial) -> list[dict[str, Any]]:
+    times = {"created", "modified"}
+    return [
+        {key: value for key, value in found.items() if key not in times}
+        for found in trial.latest()["resources"]
+    ]
+
+
+OWN_PROVIDER = """cm("a", metadata={"name": "a"}, data={"x": E("X", "1")},
+   opts=R(provider=k8s.Provider("p")))
+"""
+
+
+@pytest.mark.parametrize("data", ["1", "2"])
+@scenario(
+    "`up` with the kubeconfig of a user who may not change the stack's objects",
+    "the state's provider is that user's from then on",
+    "refused",
+    "before anything is recorded; the sentence names the user, the server and the right",
+)
+def test_refuses_a_user_without_rights_and_keeps_the_recorded_identity(
+    trial: Trial, viewer: Path, data: str
+) -> None:
+    trial.write(OWN_PROVIDER)
+    assert f"as administrator on {trial.cluster.server}" in trial.up()
+    before = _without_times(trial)
+    shown = trial.up(KUBECONFIG=str(viewer), X=data, expect=1)
+    assert f"viewer on {trial.cluster.server} may not patch configmaps" in shown
+    assert _without_times(trial) == before
+    assert f"as administrator on {trial.cluster.server}" in trial.destroy(KUBECONFIG=str(viewer))
+    assert trial.names() == set()
+
+
+@pytest.mark.lab
+def test_refuses_a_new_provider_of_a_user_without_rights(trial: Trial, viewer: Path) -> None:
+    trial.write(OWN_PROVIDER)
+    trial.up()
+    provider = trial.resources()["a"]["provider"]
+    trial.write(OWN_PROVIDER.replace('Provider("p")', 'Provider("q")'))
+    shown = trial.up(KUBECONFIG=str(viewer), expect=1)
+    assert "may not patch configmaps" in shown
+    assert trial.resources()["a"]["provider"] == provider
+    trial.up()
+    trial.destroy()
+    assert trial.names() == set()
+
+
+@pytest.mark.lab
+def test_keeps_the_guard_against_another_cluster_when_a_user_may_not_see_its_uid(
+    trial: Trial, viewer: Path
+) -> None:
+    trial.write(OWN_PROVIDER)
+    trial.up()
+    administrator = Path(trial.environment["KUBECONFIG"])
+    before = administrator.read_text()
+    administrator.write_text(viewer.read_text())
+    assert f"as viewer on {trial.cluster.server}" in trial.up()
+    administrator.write_text(before)
+    (provider,) = (found for found in trial.latest()["resources"] if found["urn"].endswith("::p"))
+    assert provider["outputs"]["__cluster"]["uid"] == trial.cluster.uid(
+        "namespace", "kube-system", ""
+    )
+
+
+@pytest.mark.lab
+def test_keeps_the_recorded_identity_when_the_run_fails(trial: Trial, tmp_path: Path) -> None:
+    trial.write(OWN_PROVIDER + 'if E("BAD"): cm("b", metadata={"name": "Bad_Name"})\n')
+    trial.up()
+    before = [found for found in trial.latest()["resources"] if found["urn"].endswith("::p")]
+    other = tmp_path / "other.kubeconfig"
+    other.write_text(Path(trial.environment["KUBECONFIG"]).read_text())
+    trial.up(KUBECONFIG=str(other), BAD="1", expect=1)
+    after = [found for found in trial.latest()["resources"] if found["urn"].endswith("::p")]
+    assert [found["inputs"] for found in after] == [found["inputs"] for found in before]
+    trial.up(KUBECONFIG=str(other))
+    (after,) = (found for found in trial.latest()["resources"] if found["urn"].endswith("::p"))
+    assert after["inputs"]["kubeconfig"] == str(other)
 
 
 @scenario(

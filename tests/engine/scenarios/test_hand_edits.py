@@ -69,6 +69,23 @@ def test_repairs_a_list_that_kubectl_has_edited(trial: Trial) -> None:
 
 
 @pytest.mark.lab
+def test_removes_the_list_entry_that_kubectl_has_added(trial: Trial) -> None:
+    trial.write(SERVICE)
+    trial.up()
+    added = json.dumps([{"op": "add", "path": "/spec/ports/-", "value": {"name": "x", "port": 8}}])
+    trial.cluster.kubectl(
+        *("patch", "service", "s", f"--namespace={trial.namespace}", "--type=json"),
+        *(f"--patch={added}", "--field-manager=kubectl-edit"),
+    )
+    trial.preview(expect=2)
+    assert "takes spec.ports over from kubectl" in trial.up()
+    spec = read(trial, "service", "s")["spec"]
+    assert isinstance(spec, dict)
+    assert [port["port"] for port in spec["ports"]] == [80]
+    trial.preview(expect=0)
+
+
+@pytest.mark.lab
 def test_repairs_what_kubectl_has_scaled(trial: Trial) -> None:
     trial.write(DEPLOYMENT)
     trial.up()

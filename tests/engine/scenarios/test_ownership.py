@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
+import pytest
+
+from tests.divvy_command import divvy_command, divvy_environment
 from tests.engine.scenario import scenario
 from tests.engine.trial import Trial
 
@@ -75,3 +79,22 @@ def test_another_stacks_deployment_is_not_imported(trial: Trial, tmp_path: Path)
     said = trial.run("stack", "import", str(exported), expect=1)
     assert "another stack" in said
     assert set(trial.resources()) == {"a"}
+
+
+@pytest.mark.parametrize("resources", ['"x"', '["x"]', "[5]", '[{"urn": "x"}]'])
+def test_refuses_to_import_what_is_no_deployment(tmp_path: Path, resources: str) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: trial\nruntime: python\n")
+    (tmp_path / "file.json").write_text(
+        f'{{"version": 3, "deployment": {{"resources": {resources}}}}}'
+    )
+    done = subprocess.run(
+        divvy_command("stack", "import", "file.json", "--stack=dev"),
+        cwd=tmp_path,
+        env=divvy_environment({}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: file.json is not an exported deployment")
+    assert not (tmp_path / ".pulumi").exists()
