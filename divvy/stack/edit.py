@@ -26,6 +26,7 @@ def set_value(
     path = project.stack_path(stack)
     file = read_path(path)
     changed = _with_value(project, file, key, value, salt)
+    StackFile(file.source, changed, stack).refuse_unread_keys()
     scratch = path.with_name(f".{path.name}.new")
     scratch.write_text(changed, encoding="utf-8")
     scratch.replace(path)

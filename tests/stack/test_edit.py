@@ -107,3 +107,12 @@ def test_in_the_stacks_of_this_project_only_the_new_line_changes(
     after = put(project, "new", "value")
     changed = list(difflib.unified_diff(before.splitlines(), after.splitlines(), n=0))[2:]
     assert [line for line in changed if not line.startswith("@@")] == ['+  p:new: "value"']
+
+
+def test_refuses_to_set_what_nothing_reads(tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: divvy\nruntime: python\n")
+    file = tmp_path / "Pulumi.dev.yaml"
+    file.write_text("config: {}\n")
+    with pytest.raises(StackError, match=r"config\.divvy:owner: nothing reads it"):
+        set_value(find_project(tmp_path), "dev", "divvy:owner", "me", salt=None)
+    assert file.read_text() == "config: {}\n"
