@@ -74,7 +74,7 @@ def _moves(older: Mapping[str, Object], newer: Mapping[str, Object]) -> Iterator
     }
     for before, after in sorted(moves):
         if before != after:
-            yield f"Divvy moves from namespace {before} to {after}: its objects are made anew there"
+            yield f"Divvy moves from namespace {before} to {after}: its objects are created there"
 
 
 def _namespace(value: Object) -> str:

@@ -74,6 +74,6 @@ def test_says_what_the_first_claims_bring() -> None:
 def test_says_that_divvy_moves_to_another_namespace() -> None:
     effects = compare({"namespace": "gpus"}).effects
     assert effects[0] == (
-        "Divvy moves from namespace divvy-system to gpus: its objects are made anew there"
+        "Divvy moves from namespace divvy-system to gpus: its objects are created there"
     )
     assert effects[1].startswith("pods of Divvy restart: DaemonSet divvy-agent")
