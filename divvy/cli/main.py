@@ -34,7 +34,7 @@ _GROUPS = {
         "up": ("up", "Bring the cluster to the state in the stack file."),
         "status": ("status", "Show what is wrong: nodes, agents, waiting changes, pods, alerts."),
         "top": ("top", "Show who holds which GPU, and how much of it is in use."),
-        "why": ("why", "Say why a pod waits for a GPU that it claims."),
+        "why": ("why", "Say why a pod waits for a GPU."),
         "verify": ("verify", "Prove on live nodes what the plan promises."),
         "refresh": ("refresh", "Read the cluster's state into the stack's."),
         "destroy": ("destroy", "Delete everything that the stack has in the cluster."),
