@@ -82,7 +82,7 @@ _ALL = (
     Check("NODE-09", "every GPU lets several processes in: compute mode Default", "SHOULD", EVERY,
           "`nvidia-smi -c DEFAULT` on the node; another mode refuses the second process of a GPU"),
     Check("NODE-10", "the node takes pods: it is not cordoned", "SHOULD", EVERY,
-          "`kubectl uncordon` where its maintenance is over; its GPUs are nobody's until then"),
+          "after its maintenance run `kubectl uncordon`; until then new pods get none of its GPUs"),
     Check("PLUG-01", "nothing is advertised that the plan does not promise", "MUST", EVERY,
           "another device plugin may run on the node; a resource of an older profile shows 0"),
     Check("PLUG-02", "allocatable is what the plan promises", "MUST", EVERY,

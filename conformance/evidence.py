@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 # What has to come of a check, and what did: equal where it holds.
 Verdict = tuple[str, str]
+_Answer = TypeVar("_Answer")
 
 
 @dataclass
@@ -25,6 +27,13 @@ class Evidence:
         """Hold what was seen against what was promised."""
         self.expected, self.actual = str(expected), str(actual)
         assert actual == expected, f"expected {expected}, saw {actual}"
+
+    def of_agent(self, answer: _Answer | None) -> _Answer:
+        """Return what was read in the pod of a node's agent; None says that there is no agent."""
+        if answer is None:
+            self.require("an agent on the node", "no agent on the node")
+        assert answer is not None
+        return answer
 
     def require_that(self, holds: object, expected: str, actual: object) -> None:
         """Hold a statement; ``expected`` says it in words."""

@@ -93,25 +93,22 @@ def test_labels_describe_the_gpus(
 def test_the_cdi_specification_names_every_device(
     target: ClusterUnderTest, node: NodePromise, evidence: Evidence
 ) -> None:
-    cdi = specification(target, node.name)
-    lacks = runtime_lacks(target, node.name)
+    missing = runtime_lacks(target, node.name)
     pool = target.cluster.pools[node.pool]
-    if lacks is None and pool.runtime.configure:
-        lacks = "the pod that prepares it"
-    if lacks is None:
+    if missing is None and pool.runtime.configure:
+        missing = "the pod that prepares it"
+    if missing is None:
         evidence.add("Divvy does not prepare this node's runtime; WORK-01 shows that it takes CDI")
-    devices = driver_devices(target, node.name)
+    cdi = evidence.of_agent(specification(target, node.name))
+    devices = evidence.of_agent(driver_devices(target, node.name))
     cut = sum(len(gpu.placements or ()) for gpu in node.plan.gpus)
-    if cdi is None or devices is None:
-        evidence.require("an agent on the node", "no agent on the node")
-        return
     evidence.add(f"{cdi.files} files are named; the driver lists {', '.join(sorted(devices))}")
     evidence.require(
         f"{len(node.plan.gpus)} GPUs, {cut} MIG devices, those of the driver; files that are gone: "
         "none; the runtime lacks: nothing",
         f"{cdi.gpus} GPUs, {cdi.mig_devices} MIG devices, {_those(cdi.names, devices)}; "
         f"files that are gone: {', '.join(cdi.gone) or 'none'}; "
-        f"the runtime lacks: {lacks or 'nothing'}",
+        f"the runtime lacks: {missing or 'nothing'}",
     )
 
 
@@ -162,10 +159,7 @@ def test_kernel_module_and_libraries_are_of_one_version(
 def test_no_memory_has_errors_that_wait(
     target: ClusterUnderTest, node: NodePromise, evidence: Evidence
 ) -> None:
-    errors = memory_errors(target, node.name)
-    if errors is None:
-        evidence.require("an agent on the node", "no agent on the node")
-        return
+    errors = evidence.of_agent(memory_errors(target, node.name))
     evidence.add(json.dumps(errors, indent=1))
     evidence.require(*memory_is_sound(errors, len(node.plan.gpus)))
 
@@ -175,10 +169,7 @@ def test_no_memory_has_errors_that_wait(
 def test_gpus_behind_switches_are_in_their_fabric(
     target: ClusterUnderTest, node: NodePromise, evidence: Evidence
 ) -> None:
-    fabric = read_fabric(target, node.name)
-    if fabric is None:
-        evidence.require("an agent on the node", "no agent on the node")
-        return
+    fabric = evidence.of_agent(read_fabric(target, node.name))
     evidence.add(json.dumps(fabric, indent=1))
     evidence.require(*fabric_is_up(fabric))
 
@@ -188,10 +179,7 @@ def test_gpus_behind_switches_are_in_their_fabric(
 def test_several_processes_may_use_each_gpu(
     target: ClusterUnderTest, node: NodePromise, evidence: Evidence
 ) -> None:
-    modes = compute_modes(target, node.name)
-    if modes is None:
-        evidence.require("an agent on the node", "no agent on the node")
-        return
+    modes = evidence.of_agent(compute_modes(target, node.name))
     evidence.add(json.dumps(modes, indent=1))
     evidence.require(*all_default(modes))
 

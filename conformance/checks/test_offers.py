@@ -133,10 +133,7 @@ def test_nobody_else_offers_the_same_gpus(
 def test_the_kubelet_knows_the_numa_node_of_every_device(
     target: ClusterUnderTest, node: NodePromise, evidence: Evidence
 ) -> None:
-    numa = read_numa(target, node.name)
-    if numa is None:
-        evidence.require("an agent on the node", "no agent on the node")
-        return
+    numa = evidence.of_agent(read_numa(target, node.name))
     evidence.add(f"by the bus: {json.dumps(numa.places)}")
     evidence.add(f"by the kubelet: {json.dumps(numa.hints)}")
     devices = sum(one.gpu is not None for one in node.plan.devices)
@@ -148,10 +145,8 @@ def test_the_kubelet_knows_the_numa_node_of_every_device(
 def test_no_other_device_plugin_serves_the_gpus(
     target: ClusterUnderTest, node: NodePromise, evidence: Evidence
 ) -> None:
-    plugins, devices = read_plugins(target, node.name), driver_devices(target, node.name)
-    if plugins is None or devices is None:
-        evidence.require("an agent on the node", "no agent on the node")
-        return
+    plugins = evidence.of_agent(read_plugins(target, node.name))
+    devices = evidence.of_agent(driver_devices(target, node.name))
     evidence.add(f"sockets: {', '.join(plugins.sockets)}")
-    resources = {one.resource for one in target.devices_of(node)}
+    resources = {device.resource for device in target.devices_of(node)}
     evidence.require(*only_ours(plugins, resources, devices))

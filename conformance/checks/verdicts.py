@@ -63,10 +63,10 @@ def opens_nothing_by_number(outcome: Outcome) -> Verdict:
     if outcome.code != 0:
         return "a pod that tries every number", str(outcome)
     gpus = lines_like(r"named 195:\d+ /dev/nvidia\d+$", outcome.log)
-    made = lines_like("made", outcome.log)
+    opened = lines_like("made", outcome.log)
     return (
         "1 GPU by name, nothing by number",
-        f"{len(gpus)} GPU by name, {'; '.join(made) or 'nothing'} by number",
+        f"{len(gpus)} GPU by name, {'; '.join(opened) or 'nothing'} by number",
     )
 
 

@@ -76,7 +76,7 @@ class ClusterUnderTest:
 
     ``all_nodes`` are the cluster's nodes when the run began; ``pool`` limits the checks to one.
     ``reported`` is what the agents said then; ``image`` has the workloads, ``no_image`` says why
-    there is none; ``drivers`` says of nodes whether a pod found the simulated driver there;
+    it is missing; ``drivers`` tells by node whether a pod has found the simulated driver;
     ``versions`` and ``node_versions`` are of everything that was tested. ``gone`` says of nodes
     how they have left or died since the run began.
     """
@@ -182,7 +182,7 @@ class ClusterUnderTest:
     def enter(
         self, node: str, command: str, *arguments: str, component: Component = Component.AGENT
     ) -> str | None:
-        """Run a command in the pod of a component on a node; None where there is none.
+        """Run a command in a component's pod on a node; None if the node has no such pod.
 
         Raises CommandFailed with the command's last words.
         """
@@ -328,7 +328,7 @@ def _agent_of(
 
 
 def _workload_image(given: str | None, agents: PluginImage | None) -> tuple[str | None, str]:
-    """Return the image with the workloads, and why there is none: what needs none is checked."""
+    """Return the image with the workloads, or None and why it is missing: other checks go on."""
     if given == "":
         raise pytest.UsageError("--workload-image is empty: leave it out, and an image is built")
     if given:

@@ -180,7 +180,7 @@ class Installation:
             time.sleep(2)
 
     def _agents(self) -> Mapping[str, Any] | None:
-        """Read the agents' DaemonSet; None where there is none, or it may not be read."""
+        """Read the agents' DaemonSet; None if it is missing, or may not be read."""
         metadata = {"name": AGENT, "namespace": self._target.cluster.namespace}
         return self._read({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata}).live
 
