@@ -60,7 +60,8 @@ def preview_and_confirm(
     if expect_no_changes and planned.changes:
         raise typer.Exit(FAILED)
     if not planned.changes and not planned.recorded:
-        return False
+        # With nothing to confirm: `up` may still have to look at the nodes.
+        return target.store().unsettled_path.exists()
     _show_topology(planned, stack)
     what = "Perform these changes?" if planned.changes else "Record changed options and outputs?"
     confirm(yes=yes, question=what)
@@ -70,7 +71,9 @@ def preview_and_confirm(
 def run_up(program: Program, stack: str, yes: bool, diff: bool, *, wait: bool) -> None:
     """Update a stack, then wait until the nodes advertise what its plan says.
 
-    Exits with CHANGES where nodes still differ: a pipeline must not go on as if they did not.
+    Exits with CHANGES where nodes still differ: a pipeline must not go on as if they did not. Nor
+    when it tries again, and nothing is left to change: the stack is marked before the wait, so
+    that the next run looks at the nodes also if this one is killed.
     """
     target = target_of(stack)
     _check_claims(target)
@@ -78,7 +81,10 @@ def run_up(program: Program, stack: str, yes: bool, diff: bool, *, wait: bool) -
     if yes:
         _show_topology(summary, stack)
     conclude(summary, preview=False, diff=diff)
-    if summary.changes and wait:
+    unsettled = target.store().unsettled_path
+    if summary.changes:
+        unsettled.touch()
+    if wait and unsettled.exists():
         # Loads the model, which a run without changes does not need.
         from divvy.cli.topology import wait_advertised  # noqa: PLC0415
 
@@ -87,6 +93,7 @@ def run_up(program: Program, stack: str, yes: bool, diff: bool, *, wait: bool) -
             typer.echo(advertised.words)
             if advertised.differs:
                 raise typer.Exit(CHANGES)
+        unsettled.unlink()
 
 
 def check_claims_go(target: operations.Target) -> None:

@@ -93,10 +93,7 @@ class Advertised:
 
 
 def wait_advertised(summary: Summary, stack: str) -> Advertised | None:
-    """Wait until the nodes advertise what the plan says; None where the run changes no plan."""
-    if not summary.changes:
-        return None
-
+    """Wait until the nodes advertise what the plan says; None for a stack without a plan."""
     _, after = configured(summary)
     if after is None:
         return None

@@ -273,3 +273,35 @@ def test_another_program_deploys_through_its_own_provider(
     assert left(cluster) == set()
     own.run("destroy", "--yes")
     assert left(other_cluster) == set()
+
+
+def test_up_again_still_says_that_a_node_waits_until_it_is_ready(
+    own: OwnStack, cluster: BareCluster
+) -> None:
+    """A pipeline that tries again must not go on, though nothing is left to change."""
+    status = {"state": "Waiting", "reason": "held by team/notebook", "gpus": [{}]}
+    pool = own.value["pools"]["training"]
+    del pool["hardware"]  # what the node advertises is not compared, only what its agent says
+    (label,) = pool["select"].items()
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
+    cluster.kubectl("create", "--filename=-", stdin=json.dumps(node))
+
+    def say(state: str) -> None:
+        text = json.dumps({**status, "state": state})
+        cluster.kubectl("annotate", "node", "n1", "--overwrite", f"divvy.gpu/status={text}")
+
+    try:
+        cluster.kubectl("label", "node", "n1", "=".join(label))
+        say("Waiting")
+        assert "its agent says Waiting" in own.run("up", "--yes", expect=2)
+        again = own.run("up", "--yes", expect=2)
+        assert "unchanged" in again
+        assert "its agent says Waiting" in again
+        own.run("up", "--yes", "--no-wait")
+        say("Ready")
+        own.run("up", "--yes")
+        # Nothing is looked at any more.
+        say("Waiting")
+        assert "Waiting" not in own.run("up", "--yes")
+    finally:
+        cluster.kubectl("delete", "node", "n1")

@@ -37,6 +37,8 @@ class StateStore(Journal):
         self.project = project
         self.checkpoint_path = base / "stacks" / project / f"{stack}.json"
         self.journal_path = base / "divvy" / project / f"{stack}.journal"
+        # A file that is there while the nodes may not follow what the last run changed.
+        self.unsettled_path = self.journal_path.with_suffix(".unsettled")
         self._journal = JournalFile(self.journal_path, self.checkpoint_path)
         self._read_passphrase = read_passphrase
         self._sealing = Sealing(None, read_passphrase)
@@ -69,8 +71,9 @@ class StateStore(Journal):
             self.write(())
 
     def remove(self) -> None:
-        """Delete checkpoint and journal."""
-        for path in (self.checkpoint_path, self._backup, self.journal_path):
+        """Delete everything that is recorded of the stack."""
+        files = (self.checkpoint_path, self._backup, self.journal_path, self.unsettled_path)
+        for path in files:
             path.unlink(missing_ok=True)
 
     def load(self) -> StackState:
