@@ -3,16 +3,33 @@
 Nothing that takes time to load is imported above ``main``, which ends an interrupt quietly.
 """
 
+import os
 import sys
 
 
 def main() -> None:
     """Run the command line, or say which extra brings what it needs."""
+    _open_closed_streams()
     try:
         _run()
     except KeyboardInterrupt:
         sys.stderr.write("\ninterrupted\n")
         sys.exit(130)  # INTERRUPTED of divvy.cli.errors, whose module may not be loaded yet
+
+
+def _open_closed_streams() -> None:
+    """Give standard streams that the caller closed (``>&-``) to /dev/null.
+
+    Else the next file that is opened, such as a stack's state, becomes standard output.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            mode = "r" if number == 0 else "w"
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            if descriptor != number:
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
 def _run() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -381,3 +382,16 @@ def test_lab_says_that_it_needs_the_sources(tmp_path, monkeypatch, words):
     )
     assert ended.exit_code == 1
     assert "the lab is built from Divvy's sources" in ended.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-"])
+def test_runs_with_streams_that_the_caller_closed(project: Path, closed: str) -> None:
+    """A file that is opened next would become the closed stream."""
+    program = "from divvy.cli.command import main; main()"
+    divvy = shlex.join([sys.executable, "-c", program, "schema"])
+    done = subprocess.run(
+        ["sh", "-c", f"{divvy} --out schema.json {closed} && {divvy} {closed}"],
+        cwd=project, env=divvy_environment(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads((project / "schema.json").read_text())["$schema"]
