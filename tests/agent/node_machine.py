@@ -646,6 +646,10 @@ class Machine:
             owner = decision.ownership
             if owner.owner is not owner.target or decision.state is not State.READY:
                 raise Broken(f"{uuid} does not get there: {owner.line}, {decision.reason}")
+            # What an agent that has lost its state finds may be a claim's: it stays.
+            parts = [p for p in self.gpus[uuid].instances if p.gi not in self.orphans]
+            if owner.owner is Owner.CLAIMS and parts:
+                raise Broken(f"{parts[0].uuid} of the device plugin stays, and claims have {uuid}")
         self.counts["settled"] += 1
 
 

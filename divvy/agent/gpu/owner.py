@@ -202,15 +202,20 @@ def retiring(owners: Mapping[str, Ownership], record: ClaimRecord) -> frozenset[
     )
 
 
-def is_left_to_claims(layout: DesiredGpu, applied: DesiredGpu | None, claims: ClaimsView) -> bool:
+def is_left_to_claims(
+    layout: DesiredGpu, applied: DesiredGpu | None, claims: ClaimsView, *, changing: bool
+) -> bool:
     """Return whether the MIG instances of a GPU come and go with claims, and with nothing else.
 
     Of one that was never seen nothing is removed: the claims of an agent that lost its state may
-    have it. What the device plugin ``applied`` has to go first.
+    have it. What the device plugin ``applied``, or began to make while the GPU was ``changing``,
+    has to go first.
     """
     if layout.claims is None:
         return False
-    return claims.has(layout.uuid) or applied is None or applied.claims is not None
+    if claims.has(layout.uuid):
+        return True
+    return not changing and (applied is None or applied.claims is not None)
 
 
 def _kubelet_reason(gpu: Gpu, kubelet: KubeletView | str) -> str:

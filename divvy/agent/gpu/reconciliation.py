@@ -129,7 +129,8 @@ def _transitions(
         if gpu.uuid in observed.applying:
             decided[gpu.uuid] = _in_work(layout, before)
             continue
-        if is_left_to_claims(layout, applied.get(gpu.uuid), observed.claims):
+        changing = gpu.uuid in checkpoint.changing
+        if is_left_to_claims(layout, applied.get(gpu.uuid), observed.claims, changing=changing):
             decided[gpu.uuid] = Decision(AdvertisedGpu(layout))
             continue
         if not gpu.present:
@@ -147,7 +148,7 @@ def _transitions(
             fence=not isinstance(observed.kubelet, str) and observed.kubelet.fence,
             hold=_hold(observed, gpu.uuid),
             holders_known=not isinstance(observed.kubelet, str),
-            changing=gpu.uuid in checkpoint.changing,
+            changing=changing,
             failure=observed.failures.get(gpu.uuid),
         )
         decided[gpu.uuid] = decide(facts, before, desired.policy, now)

@@ -92,7 +92,7 @@ def test_offers_no_gpu_before_the_last_of_the_node_is_free_of_the_kubelet(
 ) -> None:
     found = hand_over("GPU-0", OLD, fence(kubelet, **unready), claimed())
     assert found.waits_for == reason
-    assert (found.owner is Owner.CLAIMS) is (found.offered == OLD) is not reason
+    assert (found.owner is Owner.CLAIMS) == (found.offered == OLD) == (not reason)
     assert found.asks_kubelet is bool(reason)
 
 
@@ -127,8 +127,16 @@ def test_says_in_a_line_who_owns_a_gpu_and_what_it_waits_for() -> None:
 def test_leaves_the_instances_of_claims_to_them() -> None:
     plugin = DesiredGpu("GPU-0", 0, 0, {"1g.5gb": 7}, ())
     layout = DesiredGpu("GPU-0", 0, 0, None, (), Claims())
-    assert not is_left_to_claims(plugin, layout, claimed(OLD))
-    assert not is_left_to_claims(layout, plugin, claimed())
-    assert is_left_to_claims(layout, plugin, claimed(OLD))
-    assert is_left_to_claims(layout, None, claimed())
-    assert is_left_to_claims(layout, layout, claimed())
+    for changing in (False, True):
+        assert not is_left_to_claims(plugin, layout, claimed(OLD), changing=changing)
+        assert not is_left_to_claims(layout, plugin, claimed(), changing=changing)
+        assert is_left_to_claims(layout, plugin, claimed(OLD), changing=changing)
+    assert is_left_to_claims(layout, None, claimed(), changing=False)
+    assert is_left_to_claims(layout, layout, claimed(), changing=False)
+
+
+def test_does_not_leave_to_claims_what_the_device_plugin_began_to_make() -> None:
+    """The profile went to MIG and back before the last instance was created."""
+    layout = DesiredGpu("GPU-0", 0, 0, None, (), Claims())
+    assert not is_left_to_claims(layout, layout, claimed(), changing=True)
+    assert not is_left_to_claims(layout, None, claimed(), changing=True)
