@@ -56,10 +56,10 @@ def judge_labels(node: NodePromise, labels: Mapping[str, str], driver: str) -> V
 def expected_labels(node: NodePromise, driver: str) -> dict[str, str]:
     """Return the labels whose values follow from a node's plan and driver, without their domain."""
     model = node.plan.gpus[0].model
-    whole = [one for one in node.plan.devices if one.kind.startswith("gpu")]
-    parts = [one for one in node.plan.devices if one.placement is not None]
+    whole = [device for device in node.plan.devices if device.kind.startswith("gpu")]
+    parts = [device for device in node.plan.devices if device.placement is not None]
     # GPU Feature Discovery: 0 where everything is MIG devices under their own names.
-    shares = max((one.shares for one in whole), default=0 if parts else 1)
+    shares = max((device.shares for device in whole), default=0 if parts else 1)
     wanted: dict[str, str | int] = {
         "gpu.count": len(node.plan.gpus),
         "gpu.product": model.product.replace(" ", "-"),
@@ -81,10 +81,10 @@ def expected_labels(node: NodePromise, driver: str) -> dict[str, str]:
             f"cuda.driver-version.{name}": text
             for name, text in {"full": driver, **parts_of_version}.items()
         }
-    for one in parts:
-        name = _name(one)
-        profile = model.mig and one.placement and model.mig.profile(one.placement.profile)
-        if not one.share and name.startswith("mig-"):
+    for device in parts:
+        name = _name(device)
+        profile = model.mig and device.placement and model.mig.profile(device.placement.profile)
+        if not device.share and name.startswith("mig-"):
             wanted[f"{name}.count"] = int(wanted.get(f"{name}.count", 0)) + 1
             wanted[f"{name}.memory"] = profile.memory_mib if profile else 0
     if single := _single(node):
@@ -92,7 +92,7 @@ def expected_labels(node: NodePromise, driver: str) -> dict[str, str]:
         assert first.placement is not None
         profile = model.mig and model.mig.profile(first.placement.profile)
         wanted |= {
-            "gpu.count": sum(not one.share for one in single),
+            "gpu.count": sum(not device.share for device in single),
             "gpu.memory": profile.memory_mib if profile else 0,
             "gpu.product": f"{wanted['gpu.product']}-MIG-{resource_part(first.placement.profile)}",
             "gpu.replicas": first.shares,
@@ -112,13 +112,13 @@ def _may_be(name: str, node: NodePromise, wanted: Mapping[str, str]) -> bool:
     if name == "gpu.multiprocessors":
         return bool(_single(node))
     resource, _, what = name.rpartition(".")
-    return what in _OF_MIG and resource in {_name(one) for one in node.plan.devices}
+    return what in _OF_MIG and resource in {_name(device) for device in node.plan.devices}
 
 
 def _single(node: NodePromise) -> list[Device]:
     """Return the MIG devices that are advertised under the name of whole GPUs."""
-    parts = (one for one in node.plan.devices if one.placement is not None)
-    return [one for one in parts if _name(one) == "gpu"]
+    parts = (device for device in node.plan.devices if device.placement is not None)
+    return [device for device in parts if _name(device) == "gpu"]
 
 
 def _name(device: Device) -> str:

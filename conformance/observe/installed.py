@@ -81,25 +81,25 @@ def part_of(rendered: Mapping[str, Any]) -> Part:
 
 def differing(installed: Iterable[InstalledObject]) -> Iterator[str]:
     """Yield what is missing, or has another value than the program writes."""
-    for one in installed:
-        if one.refused:
+    for obj in installed:
+        if obj.refused:
             continue
-        if one.live is None:
-            yield f"{one.name} is missing"
-        elif one.live["metadata"].get("deletionTimestamp"):
-            yield f"{one.name} is being deleted"
+        if obj.live is None:
+            yield f"{obj.name} is missing"
+        elif obj.live["metadata"].get("deletionTimestamp"):
+            yield f"{obj.name} is being deleted"
         else:
-            for difference in differences(_without_kind(one.rendered), one.live):
-                yield f"{one.name}: {difference}"
+            for difference in differences(_without_kind(obj.rendered), obj.live):
+                yield f"{obj.name}: {difference}"
 
 
 def stuck(installed: Iterable[InstalledObject], unready: int) -> Iterator[str]:
     """Yield what is not rolled out."""
-    for one in installed:
-        if one.live is None or one.rendered["kind"] not in _WORKLOADS:
+    for obj in installed:
+        if obj.live is None or obj.rendered["kind"] not in _WORKLOADS:
             continue
-        if why := not_rolled_out(one.live, unready):
-            yield f"{one.name}: {why}"
+        if why := not_rolled_out(obj.live, unready):
+            yield f"{obj.name}: {why}"
 
 
 def judged(installed: Sequence[InstalledObject], unready: int) -> Verdict:
@@ -141,7 +141,9 @@ class Installation:
         """
         live = self._agents()
         containers = () if live is None else live["spec"]["template"]["spec"]["containers"]
-        image = next((one["image"] for one in containers if one["name"] == "agent"), "")
+        image = next(
+            (container["image"] for container in containers if container["name"] == "agent"), ""
+        )
         named = self._target.cluster.plugin.image
         return (image, "") if _is_helms(live) else expected_image(named, image)
 
@@ -166,15 +168,15 @@ class Installation:
         deadline = time.monotonic() + _PATIENCE
         while True:
             image, wrong = self.image
-            found = [self._read(one) for one in self._expected(image) if part_of(one) == part]
-            if not found:
+            installed = [self._read(obj) for obj in self._expected(image) if part_of(obj) == part]
+            if not installed:
                 not_applicable(f"the stack file asks for no {part}")
-            if refused := next((one.refused for one in found if one.refused), ""):
+            if refused := next((obj.refused for obj in installed if obj.refused), ""):
                 not_made(f"this account may not read what is installed: {refused}")
-            expected, actual = judged(found, len(self._target.unready))
+            expected, actual = judged(installed, len(self._target.unready))
             if wrong and part is Part.AGENTS:
                 actual = f"{wrong}; {actual}".removesuffix(f"; {expected}")
-            written = not wrong and not any(differing(found))
+            written = not wrong and not any(differing(installed))
             if actual == expected or not written or time.monotonic() > deadline:
                 return expected, actual
             time.sleep(2)
@@ -187,9 +189,9 @@ class Installation:
     def _expected(self, image: str) -> Iterator[dict[str, Any]]:
         """Yield the objects to expect: a chart leaves the namespace to who calls helm."""
         is_helms = _is_helms(self._agents())
-        for one in self._rendered(image):
-            if not (is_helms and one["kind"] == "Namespace"):
-                yield one
+        for obj in self._rendered(image):
+            if not (is_helms and obj["kind"] == "Namespace"):
+                yield obj
 
     def _rendered(self, image: str) -> list[dict[str, Any]]:
         """Render the objects; of two texts that mean the same file, the cluster's counts."""
@@ -197,9 +199,9 @@ class Installation:
         own = generation(canonical_json(target.document.value))
         text = json.dumps(objects(target.document, image)).replace(own, target.generation)
         rendered: list[dict[str, Any]] = json.loads(text)
-        for one in rendered:
-            if one["kind"] == "ConfigMap" and one["metadata"]["name"] == CONFIG_MAP:
-                one["data"] = dict.fromkeys(one["data"], target.configuration)
+        for obj in rendered:
+            if obj["kind"] == "ConfigMap" and obj["metadata"]["name"] == CONFIG_MAP:
+                obj["data"] = dict.fromkeys(obj["data"], target.configuration)
         return rendered
 
     def _read(self, rendered: Mapping[str, Any]) -> InstalledObject:

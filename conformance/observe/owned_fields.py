@@ -40,37 +40,39 @@ def differences(owned: Any, live: Any, path: str = "") -> Iterator[str]:
 
 def _in_list(owned: Sequence[Any], live: Sequence[Any], path: str) -> Iterator[str]:
     key = _KEYS.get(path.rpartition(".")[2])
-    if key is not None and all(isinstance(one, Mapping) and key in one for one in (*owned, *live)):
-        entries = {one[key]: one for one in live}
-        for one in owned:
-            inner = f"{path}[{one[key]}]"
-            if one[key] in entries:
-                yield from differences(one, entries[one[key]], inner)
+    if key is not None and all(
+        isinstance(entry, Mapping) and key in entry for entry in (*owned, *live)
+    ):
+        entries = {entry[key]: entry for entry in live}
+        for entry in owned:
+            inner = f"{path}[{entry[key]}]"
+            if entry[key] in entries:
+                yield from differences(entry, entries[entry[key]], inner)
             else:
                 yield f"{inner} is missing"
         return
     if len(owned) != len(live):
         yield f"{path} has {len(live)} entries, not {len(owned)}"
         return
-    if all(isinstance(one, Mapping) for one in owned):
+    if all(isinstance(entry, Mapping) for entry in owned):
         yield from _unordered(owned, live, path)
         return
-    for index, (one, other) in enumerate(zip(owned, live, strict=True)):
-        yield from differences(one, other, f"{path}[{index}]")
+    for index, (entry, other) in enumerate(zip(owned, live, strict=True)):
+        yield from differences(entry, other, f"{path}[{index}]")
 
 
 def _unordered(owned: Sequence[Any], live: Sequence[Any], path: str) -> Iterator[str]:
     """Pair each object with one that has all of its fields; compare the rest in their order."""
     rest = list(live)
     unmatched = []
-    for index, one in enumerate(owned):
-        like = next((other for other in rest if not any(differences(one, other))), None)
+    for index, entry in enumerate(owned):
+        like = next((other for other in rest if not any(differences(entry, other))), None)
         if like is None:
-            unmatched.append((index, one))
+            unmatched.append((index, entry))
         else:
             rest.remove(like)
-    for (index, one), other in zip(unmatched, rest, strict=True):
-        yield from differences(one, other, f"{path}[{index}]")
+    for (index, entry), other in zip(unmatched, rest, strict=True):
+        yield from differences(entry, other, f"{path}[{index}]")
 
 
 def _is_empty(value: Any) -> bool:
