@@ -79,7 +79,10 @@ def lab() -> Iterator[RunningLab]:
         if was_up and _is_last(users.fileno()):
             lifecycle.up(running.description, tell=lambda _line: None)
             if is_deployed(running):
+                running.api.close()
                 lifecycle.down()
+                # The next lab has another authority, which a connection to this one does not trust.
+                running = RunningLab(running.description, KUBECONFIG)
         fcntl.flock(users, fcntl.LOCK_SH)
         lifecycle.up(running.description, tell=lambda _line: None)
         yield running

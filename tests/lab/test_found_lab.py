@@ -12,7 +12,8 @@ from tests.deployment import NAMESPACE
 from tests.lab.conftest import SmallLab
 
 pytestmark = pytest.mark.lab
-_TEST = "tests/lab/test_driver_tags.py::test_a_tag_that_is_missing"
+# It reads the API server in this process, as `kubectl` does not.
+_TEST = "tests/lab/test_cluster.py::test_nodes_are_what_the_description_says"
 
 
 def test_a_lab_with_divvy_on_it_is_recreated_any_other_is_kept(small_lab: SmallLab) -> None:
