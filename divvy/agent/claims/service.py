@@ -198,7 +198,9 @@ class Claims:
             self._save_problem = ""
         except OSError as error:
             self._save_problem = f"the driver's state cannot be saved: {error}"
-        self._retirement.begin(retiring(owners, self.record))
+        # Without its node's UID nothing is published: no scheduler hears of a taint.
+        leaving = retiring(owners, self.record) if self._node_uid else frozenset[str]()
+        self._retirement.begin(leaving)
 
     def _refresh(self, snapshot: Snapshot) -> None:
         """Write the CDI specifications again where what they are made of has changed."""
