@@ -70,7 +70,7 @@ class Retirement:
         reported = ""
         while True:
             await next_tick(_LOOK_SECONDS)
-            # Rights that are gone while some profile has claims keep no scheduler from allocating.
+            # Refused while some profile has claims, a scheduler may still allocate.
             gone = self._publisher.forbidden and not self._serving()
             published = self._publisher.current or gone
             if not self.retiring or not published:
