@@ -231,13 +231,13 @@ class Agent:
             return IDLE_SECONDS  # the first look at the driver wakes it up
         if others := others_at_work(self.plugins.rivals, self._node.annotations):
             await self._advertiser.withdraw()
-            self.claims.suspend(others, self._node.uid, withdraw=True)
+            self.claims.suspend(self._desired, others, self._node.uid, withdraw=True)
             self._report(snapshot, others)
             return IDLE_SECONDS
         no_driver = self.driver.problem or self._desired.driver_problem(snapshot)
         if snapshot is None or no_driver:
             await self._advertise(None)
-            self.claims.suspend(no_driver, self._node.uid)
+            self.claims.suspend(self._desired, no_driver, self._node.uid)
             self._report(snapshot, no_driver)
             return IDLE_SECONDS
         observed = await self._observer.observe(self._desired, snapshot, self._node)

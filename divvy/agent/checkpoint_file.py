@@ -27,6 +27,8 @@ _FILE = "state.json"
 _ASIDE = f"{_FILE}.unreadable-"
 _VERSION = 3
 _MODE = 0o644
+# What is raised while a damaged file is read; a number may be infinite.
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
 class CheckpointFile:
@@ -62,7 +64,7 @@ class CheckpointFile:
             return _decode(raw)
         except FileNotFoundError:
             return Checkpoint()
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (OSError, *_DAMAGE) as error:
             _log.warning("%s is unreadable (%s): starting without it", path, error)
             self._is_damaged, self._why = True, f" ({error})"
             return Checkpoint()

@@ -64,6 +64,7 @@ def test_one_that_was_removed_is_saved_again(tmp_path: Path) -> None:
         ("labels", ["a"]),
         ("faults", [["GPU-0", [1], "XID 79"]]),
         ("changing", 5),
+        ("kubelet", [float("inf"), 1]),  # a digit of a long number has become an "e"
         ("version", 2),
     ],
 )

@@ -70,7 +70,9 @@ class Retirement:
         reported = ""
         while True:
             await next_tick(_LOOK_SECONDS)
-            published = self._publisher.current or self._publisher.forbidden
+            # Refused while some profile has claims, a scheduler may still allocate.
+            gone = self._publisher.forbidden and not self._serving()
+            published = self._publisher.current or gone
             if not self.retiring or not published:
                 self._tainted_since = None
                 continue

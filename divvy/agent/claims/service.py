@@ -31,7 +31,6 @@ from divvy.agent.gpu.hardware import Snapshot
 from divvy.agent.gpu.holders import Holder
 from divvy.agent.gpu.owner import (
     ClaimsView,
-    Owner,
     Ownership,
     next_offered,
     released,
@@ -82,13 +81,14 @@ class Claims:
         self._node_uid = ""
         self._unusable: str | None = None  # until the first look
         self._owners: Mapping[str, Ownership] = {}
+        self._has_claims = False
         self._too_small: Mapping[str, str] = {}
         self._retirement = Retirement(
             self._api,
             self._publisher,
             self._pool,
             lambda: self.record,
-            lambda: any(o.target is Owner.CLAIMS for o in self._owners.values()),
+            lambda: self._has_claims,
             on_change,
         )
         self._faults: Mapping[str, str] = {}
@@ -160,17 +160,22 @@ class Claims:
         """Offer what was decided: ``owners`` say whose each GPU is."""
         self._node_uid, self._unusable = node_uid, ""
         if desired.config is not None:
+            self._has_claims = desired.has_claims
             self._too_small = too_small(desired, snapshot)
             self._offer(owners)
         self._refresh(snapshot)
         self._render()
 
-    def suspend(self, reason: str, node_uid: str, *, withdraw: bool = False) -> None:
+    def suspend(
+        self, desired: DesiredState, reason: str, node_uid: str, *, withdraw: bool = False
+    ) -> None:
         """Let nothing further be allocated: no GPU of the node can be used, or others use them.
 
         With ``withdraw`` the GPUs leave the slices as claims give them back.
         """
         self._node_uid, self._unusable = node_uid or self._node_uid, reason
+        if desired.config is not None:
+            self._has_claims = desired.has_claims
         if withdraw:
             self._offer(released(self.view))
         self._render()
@@ -198,7 +203,9 @@ class Claims:
             self._save_problem = ""
         except OSError as error:
             self._save_problem = f"the driver's state cannot be saved: {error}"
-        self._retirement.begin(retiring(owners, self.record))
+        # Without its node's UID nothing is published: no scheduler hears of a taint.
+        leaving = retiring(owners, self.record) if self._node_uid else frozenset[str]()
+        self._retirement.begin(leaving)
 
     def _refresh(self, snapshot: Snapshot) -> None:
         """Write the CDI specifications again where what they are made of has changed."""

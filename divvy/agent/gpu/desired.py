@@ -36,7 +36,8 @@ class DesiredState:
 
     ``config`` is the canonical JSON that was accepted; ``problem`` says what of
     the newest input was not, and so which older state is kept. ``replaced`` are
-    the UUIDs of GPUs that are gone for good.
+    the UUIDs of GPUs that are gone for good. ``has_claims``: some profile of the stack has
+    claims, of whatever node.
     """
 
     node: DesiredNode = _NOTHING
@@ -50,6 +51,7 @@ class DesiredState:
     min_version: str | None = None
     strategy: str | None = None
     file_devices: tuple[FileDevices, ...] = ()
+    has_claims: bool = False
     problem: str = ""
 
     def driver_problem(self, snapshot: Snapshot | None) -> str:
@@ -114,6 +116,7 @@ def desired_state(
         min_version=cluster.driver.min_version,
         strategy=_strategy(desired),
         file_devices=cluster.devices,
+        has_claims=any(profile.by_claims for profile in cluster.profiles.values()),
         problem=problem or "; ".join(desired.problems),
     )
 

@@ -47,13 +47,13 @@ class Lists:
 
 @asynccontextmanager
 async def retiring(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, *, forbidden: bool = False
 ) -> AsyncIterator[tuple[Retirement, Lists]]:
     monkeypatch.setattr(retirement, "_LOOK_SECONDS", LOOK)
     monkeypatch.setattr(retirement, "_SETTLED_SECONDS", 3 * LOOK)
     lists = Lists()
     record = ClaimRecord({gpu.uuid: gpu for gpu in GPUS}, {})
-    publisher: Any = SimpleNamespace(current=True, forbidden=False)
+    publisher: Any = SimpleNamespace(current=not forbidden, forbidden=forbidden)
     api: Any = lists
     followed = Retirement(api, publisher, "pool", lambda: record, lambda: True, lambda: None)
     task = asyncio.create_task(followed.run())
@@ -96,6 +96,21 @@ def test_a_list_says_nothing_of_a_gpu_that_retires_since(monkeypatch: pytest.Mon
                 assert SECOND not in followed.unallocated
                 await asyncio.sleep(LOOK / 4)
             await until(lambda: followed.unallocated == {FIRST})
+
+    play(scene)
+
+
+def test_no_gpu_is_free_while_its_taint_may_not_be_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Some profile has claims: somebody took the right to the slices, and they are allocated."""
+
+    async def scene() -> None:
+        async with retiring(monkeypatch, forbidden=True) as (followed, lists):
+            followed.begin(frozenset({FIRST}))
+            await asyncio.sleep(20 * LOOK)
+            assert not followed.unallocated
+            assert not lists.count
 
     play(scene)
 
