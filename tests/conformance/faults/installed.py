@@ -13,12 +13,13 @@ def without(kind: str, name: str) -> Callable[[Scene], AbstractContextManager[Op
 
     @contextmanager
     def inflict(scene: Scene) -> Iterator[Options]:
+        offered = scene.deployed.offered(H100)
         scene.deployed.lab.kubectl("delete", kind, name, f"-n={NAMESPACE}")
         try:
             yield {}
         finally:
             scene.deployed.up()
-            scene.deployed.until(lambda: scene.deployed.offered(H100) == {"nvidia.com/gpu": 2}, 60)
+            scene.deployed.until(lambda: scene.deployed.offered(H100) == offered, 60)
 
     return inflict
 
