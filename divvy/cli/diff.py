@@ -1,5 +1,7 @@
 """divvy diff: what changes between two stack files, or between a file and the live nodes."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +13,6 @@ from divvy.cli.errors import CHANGES, fail
 from divvy.cli.live import show_live
 from divvy.cli.options import OutFile, stack_names
 from divvy.cli.output import Format, write
-from divvy.model import ClusterDocument
 from divvy.plan import Difference, Plan, plan
 from divvy.plan import diff as compare
 from divvy.plan.object_changes import object_changes
@@ -21,6 +22,7 @@ from divvy.render.objects import objects
 from divvy.render.page import difference_page
 from divvy.render.plan_json import difference_json, review_json
 from divvy.render.terminal import difference_text, review_text
+from divvy.stack.errors import StackError
 from divvy.stack.file import StackFile, read_path, stack_path
 from divvy.stack.project import find_project
 from divvy.stack.revisions import read_side, stacks_at
@@ -72,14 +74,21 @@ def _with_all(given: list[str], output: Format, out: Path | None) -> bool:
     project = find_project(Path.cwd())
     older = stacks_at(given[0], project)
     newer = (
-        stacks_at(given[1], project)
+        {name: read() for name, read in stacks_at(given[1], project).items()}
         if len(given) == 2
         else {name: read_path(project.stack_path(name)) for name in project.stacks()}
     )
-    review = Review(
-        tuple(_difference(older.get(name), file) for name, file in newer.items()),
-        tuple(name for name in older if name not in newer),
-    )
+    differences, invalid = [], {}
+    for name, file in newer.items():
+        try:
+            before = _side(older[name]()) if name in older else None
+        except StackError as error:
+            # The change that repairs a file is reviewed as well.
+            invalid[name] = str(error)
+        else:
+            differences.append(_difference(before, _side(file)))
+    deleted = tuple(name for name in older if name not in newer)
+    review = Review(tuple(differences), deleted, invalid)
     write(_render_review(review, output), out)
     return bool(review)
 
@@ -108,26 +117,32 @@ def _with_file(stack: str | None, given: list[str], output: Format, out: Path | 
     path = str(stack_path(stack)) if stack is not None else None
     older = read_side(given[0], path or given[1])
     newer = read_side(given[1], path or given[0])
-    difference = _difference(older, newer)
+    difference = _difference(_side(older), _side(newer))
     write(render_difference(difference, output), out)
     return bool(difference)
 
 
-def _difference(older: StackFile | None, newer: StackFile) -> Difference:
-    """Compare two stack files; None is that of a stack that is new."""
-    after = read_document(newer)
-    if older is None:
-        created = object_changes((), _objects(after))
-        return compare(Plan("nothing", ()), plan(after.cluster, newer.name), created)
-    before = read_document(older)
-    changes = object_changes(_objects(before), _objects(after))
-    return compare(plan(before.cluster, older.name), plan(after.cluster, newer.name), changes)
+@dataclass(frozen=True)
+class _Side:
+    """What a stack file says: what its nodes offer, and its objects."""
+
+    plan: Plan
+    objects: Sequence[dict[str, Any]]
 
 
-def _objects(document: ClusterDocument) -> list[dict[str, Any]]:
-    """Return a stack's objects; the image is known by its section only, before it is built."""
+def _side(file: StackFile) -> _Side:
+    """Read a stack file; raises StackError."""
+    document = read_document(file)
     plugin = document.cluster.plugin
-    return objects(document, "" if plugin is None else plugin.model_dump_json())
+    # The image is known by its section only, before it is built.
+    image = "" if plugin is None else plugin.model_dump_json()
+    return _Side(plan(document.cluster, file.name), objects(document, image))
+
+
+def _difference(before: _Side | None, after: _Side) -> Difference:
+    """Compare two stack files; None is that of a stack that is new."""
+    before = before or _Side(Plan("nothing", ()), ())
+    return compare(before.plan, after.plan, object_changes(before.objects, after.objects))
 
 
 def render_difference(difference: Difference, output: Format) -> str | RenderableType:

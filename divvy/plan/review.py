@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from divvy.plan.difference import Difference
@@ -11,13 +12,18 @@ from divvy.plan.verdict import verdict
 
 @dataclass(frozen=True)
 class Review:
-    """The diffs of all stacks, and the stacks whose file is deleted."""
+    """The diffs of all stacks, and those that have no diff.
+
+    ``deleted`` are the stacks whose file is gone, ``invalid`` those whose older file was not valid,
+    with the reason.
+    """
 
     differences: tuple[Difference, ...]
     deleted: tuple[str, ...]
+    invalid: Mapping[str, str]
 
     def __bool__(self) -> bool:
-        return bool(self.deleted or self.changed)
+        return bool(self.deleted or self.invalid or self.changed)
 
     @property
     def changed(self) -> tuple[Difference, ...]:

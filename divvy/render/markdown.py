@@ -4,7 +4,14 @@ from collections.abc import Iterable, Sequence
 
 from divvy.plan import Difference, Guarantees, NodePlan, Plan, PoolPlan
 from divvy.plan.review import Review
-from divvy.render.verdict import DELETED_STACK, MARKS, effect_words, verdict_mark, verdict_words
+from divvy.render.verdict import (
+    DELETED_STACK,
+    MARKS,
+    effect_words,
+    invalid_words,
+    verdict_mark,
+    verdict_words,
+)
 from divvy.render.words import (
     AlikeChanges,
     alike_changes,
@@ -57,14 +64,18 @@ def difference_markdown(difference: Difference) -> str:
 
 def review_markdown(review: Review) -> str:
     """Return the diffs of several stacks as one comment: all verdicts, then the sections."""
-    stacks = len(review.differences) + len(review.deleted)
-    changed = len(review.changed) + len(review.deleted)
+    without_diff = len(review.deleted) + len(review.invalid)
+    stacks = len(review.differences) + without_diff
+    changed = len(review.changed) + without_diff
     lines = [f"## GPU topology: {changed:,} of {plural(stacks, 'stack')} change", ""]
     lines += [
         f"* {verdict_mark(each)} `{each.after}`: {verdict_words(each, _NAMED_OF_MANY)}"
         for each in review.changed
     ]
     lines += [f"* 🛑 `{name}`: {DELETED_STACK}" for name in review.deleted]
+    lines += [
+        f"* 🛑 `{name}`: {invalid_words(name, reason)}" for name, reason in review.invalid.items()
+    ]
     lines += [f"* unchanged: {some(review.unchanged)}"] if review.unchanged else []
     lines.append("")
     for number, difference in enumerate(review.changed):

@@ -26,6 +26,7 @@ def review_json(review: Review) -> str:
             "stacks": [difference_document(difference) for difference in review.changed],
             "unchangedStacks": list(review.unchanged),
             "deletedStacks": list(review.deleted),
+            "invalidBefore": dict(review.invalid),
         }
     )
 

@@ -10,7 +10,7 @@ from rich.text import Text
 from divvy.plan import Difference, Guarantees, NodePlan, Plan, PoolPlan
 from divvy.plan.review import Review
 from divvy.plan.verdict import verdict
-from divvy.render.verdict import DELETED_STACK, effect_words, verdict_words
+from divvy.render.verdict import DELETED_STACK, effect_words, invalid_words, verdict_words
 from divvy.render.words import (
     AlikeChanges,
     alike_changes,
@@ -91,6 +91,10 @@ def review_text(review: Review) -> RenderableType:
     for difference in review.changed:
         parts += [difference_text(difference), ""]
     parts += [Text(f"{name}: {DELETED_STACK}", style="red") for name in review.deleted]
+    parts += [
+        Text(f"{name}: {invalid_words(name, reason)}", style="red")
+        for name, reason in review.invalid.items()
+    ]
     if review.unchanged:
         parts.append(Text(f"unchanged: {some(review.unchanged)}"))
     return Group(*parts)

@@ -16,6 +16,12 @@ DELETED_STACK = (
 )
 
 
+def invalid_words(stack: str, reason: str) -> str:
+    """Say that a stack's older file cannot be compared with; the reason's first line."""
+    first = reason.splitlines()[0].rstrip(":")
+    return f"{first}: what changes is not known; divvy plan -s {stack} shows what it will be"
+
+
 def verdict_mark(difference: Difference) -> str:
     """Return the sign of a diff's worst disruption."""
     return MARKS[verdict(difference).level]

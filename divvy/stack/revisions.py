@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from divvy.stack.errors import StackError
@@ -32,15 +34,17 @@ def read_side(text: str, other: str | None) -> StackFile:
     return _read_revision(text, Path(where) if Path(where).suffix else stack_path(where))
 
 
-def stacks_at(revision: str, project: Project) -> dict[str, StackFile]:
-    """Return the stack files that a project has in a revision, by stack."""
+def stacks_at(revision: str, project: Project) -> dict[str, Callable[[], StackFile]]:
+    """Return what reads the stack files that a project has in a revision, by stack."""
     if not _is_revision(revision):
         raise StackError(f"{revision} is not a revision that git knows{_why_unknown()}")
     # A path below the folder that git runs in, which may be a folder of the repository.
     done = _git("ls-tree", "--name-only", "-z", revision, "./", folder=project.stack_folder)
     paths = [Path(name) for name in done.stdout.split("\0") if is_stack_file(Path(name))]
-    files = (_read_revision(revision, project.stack_folder / path.name) for path in paths)
-    return {stack_name(Path(file.source.partition(":")[2])): file for file in files}
+    return {
+        stack_name(path): partial(_read_revision, revision, project.stack_folder / path.name)
+        for path in paths
+    }
 
 
 def _is_only_revision(text: str) -> bool:

@@ -182,6 +182,28 @@ def test_compares_all_stacks_with_a_revision_in_one_comment(stacks: Path) -> Non
     assert "prod@HEAD → prod: 2 changes" in " ".join(below.split())
 
 
+@pytest.mark.parametrize("invalid", ["config: {divvy:cluster: {nonsense: 1}}", "config: ["])
+def test_reviews_the_change_that_repairs_a_stack_file(stacks: Path, invalid: str) -> None:
+    (stacks / "stacks/Pulumi.prod.yaml").write_text(invalid)
+    git(stacks, "add", "--all")
+    git(stacks, "commit", "--quiet", "--message", "broken")
+    (stacks / "stacks/Pulumi.prod.yaml").write_text(stack({}))
+    text = run_divvy("diff", "--all", "HEAD", "-o", "md", folder=stacks, expect=2).stdout
+    lines = text.splitlines()
+    assert lines[0] == "## GPU topology: 1 of 3 stacks change"
+    assert lines[2].startswith("* 🛑 `prod`: HEAD:")
+    assert "Pulumi.prod.yaml" in lines[2]
+    assert lines[2].endswith(
+        ": what changes is not known; divvy plan -s prod shows what it will be"
+    )
+    assert lines[3] == "* unchanged: new, same"
+    plain = run_divvy("diff", "--all", "HEAD", folder=stacks, expect=2).stdout
+    assert "what changes is not known" in " ".join(plain.split())
+    (stacks / "stacks/Pulumi.new.yaml").write_text(invalid)
+    done = run_divvy("diff", "--all", "HEAD", folder=stacks, expect=1)
+    assert "Pulumi.new.yaml" in done.stderr
+
+
 def test_compares_all_stacks_of_two_revisions(stacks: Path) -> None:
     git(stacks, "add", "--all")
     git(stacks, "commit", "--quiet", "--message", "after")

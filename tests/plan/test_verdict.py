@@ -40,8 +40,8 @@ def test_puts_the_most_disruptive_change_and_stack_first() -> None:
         BEFORE, planned(PROFILES, a=pool("shared", 3), b=pool("whole", 2), c=pool("seven"))
     )
     assert [change.pool for change in harsh.changes] == ["c", "a"]
-    review = Review((mild, diff(BEFORE, BEFORE), harsh), ())
+    review = Review((mild, diff(BEFORE, BEFORE), harsh), (), {})
     assert review.changed == (harsh, mild)
     assert review.unchanged == ("test",)
-    assert Review((diff(BEFORE, BEFORE),), ("gone",))
-    assert not Review((diff(BEFORE, BEFORE),), ())
+    assert Review((diff(BEFORE, BEFORE),), ("gone",), {})
+    assert not Review((diff(BEFORE, BEFORE),), (), {})

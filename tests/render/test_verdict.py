@@ -91,7 +91,7 @@ def test_lists_the_objects_that_change() -> None:
 def test_is_in_a_comment_on_many_stacks_for_all_of_them() -> None:
     stacks = tuple(replace(dangerous(), after=f"stack-{number}") for number in range(12))
     same = diff(planned(PROFILES, a=pool("whole")), planned(PROFILES, a=pool("whole")))
-    text = review_markdown(Review((*stacks, same), ("old",)))
+    text = review_markdown(Review((*stacks, same), ("old",), {}))
     assert len(text.encode()) < MAX_COMMENT
     assert text.startswith("## GPU topology: 13 of 14 stacks change")
     for number in range(12):
