@@ -104,11 +104,17 @@ async def _run(settings: Settings) -> None:
         _log.info("stopping")
 
 
+def is_worth_a_line(record: logging.LogRecord) -> bool:
+    """Return False for a call that a stop cancels before it began: gRPC logs it as an error."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], asyncio.CancelledError)
+
+
 def main() -> None:
     """Read the settings and run until told to stop."""
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    logging.getLogger("grpc._cython.cygrpc").addFilter(is_worth_a_line)
     try:
         asyncio.run(_run(settings_from(os.environ)))
     except (InvalidSetting, NoAccess) as problem:
