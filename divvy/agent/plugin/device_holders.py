@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
@@ -81,20 +81,25 @@ class DeviceHolders:
         return self._last
 
     @property
-    def suspects(self) -> Mapping[str, Holder]:
-        """Return who may hold what the kubelet takes for free, by device ID.
-
-        Of a kubelet that was not looked at yet, all that the one before showed.
-        """
-        holders = self._before if self._is_known else self._last
-        return {holder.device_id: holder for holder in holders}
+    def suspects(self) -> frozenset[str]:
+        """Return the IDs of the devices that somebody may hold, and the kubelet takes for free."""
+        return frozenset(holder.device_id for holder in self._suspects)
 
     def holder(self, device_id: str) -> Holder | None:
-        """Return the holder of a device that the kubelet considers free, None if it has none."""
-        suspect = self.suspects.get(device_id)
-        if suspect is None or self._pods is None or not (self._is_known and self._has_pods):
-            return suspect
-        return suspect if suspect.pod in self._pods else None
+        """Return the holder of a device that the kubelet considers free, None if it has none.
+
+        A device may have been forgotten twice: of two holders one may have ended.
+        """
+        pods = self._pods if self._is_known and self._has_pods else None
+        for holder in self._suspects:
+            if holder.device_id == device_id and (pods is None or holder.pod in pods):
+                return holder
+        return None
+
+    @property
+    def _suspects(self) -> tuple[Holder, ...]:
+        """Of a kubelet that was not looked at yet, all that the one before showed."""
+        return self._before if self._is_known else self._last
 
     async def refresh(self) -> None:
         """Look at a kubelet that has just started or forgotten: it may allocate already.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ def test_gives_nothing_that_may_be_held_before_it_has_looked_at_a_new_kubelet(
         kubelet.pods = {"kube-system/static"}
         await found.refresh()
         # It may not have heard of the pod yet.
-        assert found.suspects == {"GPU-0": NOTEBOOK}
+        assert found.suspects == {"GPU-0"}
         assert found.holder("GPU-0") == NOTEBOOK
         assert found.forgotten == ()
         kubelet.pods |= {AGENT, "team/notebook"}
@@ -205,6 +206,24 @@ def test_gives_what_a_forgotten_holder_had_as_soon_as_its_pod_has_ended(
         kubelet.pods = {AGENT}
         await found.refresh()
         assert found.holder("GPU-0") is None
+
+    asyncio.run(scene())
+
+
+def test_gives_nothing_that_a_later_holder_has_though_an_earlier_one_has_ended(
+    tmp_path: Path,
+) -> None:
+    """Both were forgotten, one kubelet after the other; the agents ended before they settled."""
+    kubelet: Any = Kubelet(tmp_path)
+    earlier = replace(NOTEBOOK, pod="team/earlier", pod_uid="uid-0")
+    remembered = Remembered((1, 1), shown=(NOTEBOOK,), forgotten=(earlier,))
+    holders = DeviceHolders(kubelet, tmp_path, AGENT, remembered)
+
+    async def scene() -> None:
+        kubelet.write()
+        kubelet.pods = {AGENT, "team/notebook"}
+        await holders.refresh()
+        assert holders.holder("GPU-0") == NOTEBOOK
 
     asyncio.run(scene())
 
