@@ -7,8 +7,9 @@ DEMO_COLUMNS = 'NODE:.metadata.name,GPU:.status.allocatable.nvidia\.com/gpu,REPL
 DEMO_WORKLOADS = $$(sed --quiet "s/^  image: //p" out/conformance/report.yaml)
 DEMO_TRAINING = conformance/workloads/manifests/pod-training.yaml
 
-# What waits for an agent, or shares the lab, runs beside all others.
+# What waits for an agent, for a server of its own, or shares the lab, runs beside all others.
 LANES = $(BIN)/python -m tests.lanes --first "pure"
+ALONE = not hardware and not pure and not shared_lab and not agent_process
 
 .PHONY: setup setup-lab demo demo-down test test-all unit lint bench hardware-kit dist docs clean
 
@@ -49,12 +50,12 @@ demo: setup-lab    ## from nothing to a proven cluster on this machine; no GPU n
 demo-down:         ## and away with it
 	@$(BIN)/divvy lab down
 
-test: setup        ## a quarter of an hour: pure tests first, then three lanes at once
-	@$(LANES) -m "not hardware and not pure and not thorough and not shared_lab and not agent_process" \
+test: setup        ## a quarter of an hour: pure tests first, then four lanes at once
+	@$(LANES) -m "$(ALONE) and not lab and not thorough" -m "$(ALONE) and lab and not thorough" \
 		-m "agent_process and not thorough" -m "shared_lab and not thorough"
 
 test-all: setup    ## everything: sanitizers, long walks, every fault, the wheel, random programs, the mixed lab
-	@DIVVY_THOROUGH=1 $(LANES) -m "not hardware and not pure and not shared_lab and not agent_process" \
+	@DIVVY_THOROUGH=1 $(LANES) -m "$(ALONE) and not lab" -m "$(ALONE) and lab" \
 		-m "agent_process" -m "shared_lab"
 
 unit:              ## what needs neither root nor the lab
