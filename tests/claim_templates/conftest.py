@@ -110,7 +110,7 @@ class MakerProcess:
         return (self._folder / "log").read_text()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server() -> Iterator[ApiServer]:
     """Give an API server that makes claims from templates, with the objects of a cluster."""
     with bare_cluster("resourceclaim-controller") as cluster:

@@ -10,19 +10,19 @@ from tests.engine.sdk_server import sdk_server
 from tests.engine.trial import Trial
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster() -> Iterator[BareCluster]:
     with bare_cluster() as found:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def other_cluster() -> Iterator[BareCluster]:
     with bare_cluster() as found:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def sdk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with sdk_server(tmp_path_factory.mktemp("sdk")) as address:
         yield address

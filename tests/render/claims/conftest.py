@@ -42,7 +42,7 @@ _EARLIER = {
 }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server() -> Iterator[ApiServer]:
     """Give the server of CLUSTER."""
     with serving(CLUSTER) as found:

@@ -1,0 +1,1 @@
+"""Tests of this room share its API server."""
