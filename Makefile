@@ -78,9 +78,9 @@ hardware-kit:      ## one folder that shows on a machine with a GPU, as root, wh
 	@$(PYTHON) -m divvy.lab.setup python
 	@$(BIN)/python -m hardware_kit.pack
 
-dist:              ## wheel, sdist, SBOM and checksums of the last commit, in dist/; KEY=FILE signs them
+dist:              ## what can be published of the last commit, in dist/; KEY=FILE signs it, BASE=IMAGE adds the agent's image
 	@$(PYTHON) -m divvy.lab.setup python
-	@$(BIN)/python -m release $(if $(KEY),--key "$(KEY)")
+	@$(BIN)/python -m release $(if $(KEY),--key "$(KEY)") $(if $(BASE),--base "$(BASE)")
 
 docs:              ## the site, in build/site
 	@$(MAKE) --no-print-directory build/docs/bin/mkdocs

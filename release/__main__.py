@@ -1,4 +1,7 @@
-"""Build what can be published of the last commit: python -m release [--key FILE] [--out DIR]."""
+"""Build what can be published of the last commit.
+
+python -m release [--key FILE] [--base IMAGE] [--out DIR]
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,19 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+import zipfile
 from pathlib import Path
 
 from release.archive import normalized
+from release.image import image_archive
 from release.sbom import sbom
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SUMS = "SHA256SUMS"
 # Of `ssh-keygen -Y sign`: a signature is good for this use alone.
 NAMESPACE = "divvy-release"
+# The image's packages and C parts are built for it (divvy/image/build.py).
+_ARCHITECTURE = "amd64"
 # setuptools changes sys.argv.
 _BUILD = """\
 import sys
@@ -33,6 +40,7 @@ def main() -> None:
     """Fill the folder, or end with one error and leave it as it was."""
     parser = argparse.ArgumentParser(prog="python -m release", description=__doc__)
     parser.add_argument("--key", type=Path, help="private SSH key that signs the checksums")
+    parser.add_argument("--base", help="base of the agent's image, by digest; without it: no image")
     parser.add_argument("--out", type=Path, default=REPOSITORY / "dist")
     options = parser.parse_args()
     if options.key is not None and not options.key.is_file():
@@ -40,19 +48,21 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         sources, made = Path(scratch, "sources"), Path(scratch, "dist")
         made.mkdir()
-        _build(sources, made)
+        _build(sources, made, options.base)
         if options.key is not None:
             _run("ssh-keygen", "-q", "-Y", "sign", "-f", options.key, "-n", NAMESPACE, made / SUMS)
         shutil.rmtree(options.out, ignore_errors=True)
         shutil.copytree(made, options.out)
     for path in sorted(options.out.iterdir()):
         print(path.name)
+    if options.base is None:
+        print("without the agent's image: name its base by digest (make dist BASE=...)")
     if changed := _run("git", "status", "--porcelain", folder=REPOSITORY):
         count = len(changed.splitlines())
         print(f"built from the last commit: changes of {count} files are not in it")
 
 
-def _build(sources: Path, made: Path) -> None:
+def _build(sources: Path, made: Path, base: str | None) -> None:
     """Build the last commit in a clone of its own, which has the tags that name the revision."""
     _run("git", "clone", "--quiet", "--shared", REPOSITORY, sources)
     epoch = int(_run("git", "log", "-1", "--format=%ct", folder=sources))
@@ -68,7 +78,26 @@ def _build(sources: Path, made: Path) -> None:
         for path in (sources / "requirements").glob("*.txt")
     }
     bill = made / f"{name.replace('-', '_')}-{version}.cdx.json"
-    bill.write_text(sbom(name, version, pins, epoch), encoding="utf-8")
+    bill.write_text(sbom(name, version, pins, epoch, base), encoding="utf-8")
+    # Chart and image are made by the wheel itself: it has everything that they need.
+    (wheel,) = made.glob("*.whl")
+    package = sources.parent / "package"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(package)
+    installed = {"PYTHONPATH": str(package), "LC_ALL": "C.UTF-8"}
+    _run(
+        *(sys.executable, "-c", "from divvy.cli.main import main; main()"),
+        *("chart", "--package", "--out", made),
+        *("--file", sources / "release/Pulumi.release.yaml", "--chart-version", version),
+        folder=package,
+        variables=installed,
+    )
+    if base is not None:
+        layout = sources.parent / "layout"
+        build = (sys.executable, "-m", "divvy.image.build", "--layout", layout, base)
+        _run(*build, folder=package, variables=installed)
+        archive = made / f"divvy-agent-{version}-{_ARCHITECTURE}.oci.tar"
+        archive.write_bytes(image_archive(layout))
     lines = [
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
         for path in sorted(made.iterdir())

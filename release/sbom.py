@@ -26,10 +26,13 @@ def pinned(requirements: str) -> dict[tuple[str, str], tuple[str, ...]]:
     return found
 
 
-def sbom(name: str, version: str, files: Mapping[str, str], epoch: int) -> str:
+def sbom(
+    name: str, version: str, files: Mapping[str, str], epoch: int, base: str | None = None
+) -> str:
     """Return the document; ``files`` are requirements files by path, ``epoch`` when it was made.
 
-    The same input gives the same bytes.
+    ``base`` is the image, by digest, that the agent's is built on. The same input gives the same
+    bytes.
     """
     users: dict[tuple[str, str], list[str]] = {}
     hashes: dict[tuple[str, str], tuple[str, ...]] = {}
@@ -40,6 +43,10 @@ def sbom(name: str, version: str, files: Mapping[str, str], epoch: int) -> str:
     components = [
         _component(*package, hashes[package], users[package]) for package in sorted(users)
     ]
+    if base is not None:
+        image, _, digest = base.partition("@")
+        container = {"type": "container", "bom-ref": base, "name": image, "version": digest}
+        components.append(container)
     subject = {"type": "application", **_identity(name, version)}
     content = json.dumps([subject, components], sort_keys=True)
     document = {

@@ -6,17 +6,27 @@ from time import monotonic, sleep
 from typing import Annotated
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.text import Text
 
-from divvy.cli.cluster_reader import reading
+from divvy.cli.cluster_reader import ClusterReader, reading
 from divvy.cli.errors import fail
 from divvy.cli.options import OutFile, Stack
 from divvy.cli.output import write
+from divvy.cli.prometheus import ask_prometheus
+from divvy.cli.top_keys import Chosen, Keys, reading_keys
 from divvy.cli.usage_reader import UsageReader
-from divvy.plan.usage import Usage, ordered, selected
+from divvy.plan.usage import Usage, matching, ordered, selected
+from divvy.plan.usage_over_time import (
+    device_hours_query,
+    is_duration,
+    memory_query,
+    use_by_namespace,
+)
 from divvy.render.usage import usage_text
 from divvy.render.usage_json import usage_json
+from divvy.render.usage_over_time import over_time_csv, over_time_json, over_time_text
 from divvy.render.usage_page import usage_page
 from divvy.stack.file import stack_path
 from divvy.stack.revisions import read_side
@@ -32,6 +42,7 @@ class View(StrEnum):
     TEXT = "text"
     JSON = "json"
     HTML = "html"
+    CSV = "csv"
 
 
 class Sort(StrEnum):
@@ -58,23 +69,65 @@ def top(
     sort: Annotated[
         Sort, typer.Option("--sort", help="By name, or the most used or the oldest first.")
     ] = Sort.NODE,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", help="What each namespace used so far: for 12h, 7d, 4w."),
+    ] = None,
+    prometheus: Annotated[
+        str,
+        typer.Option(
+            "--prometheus",
+            envvar="DIVVY_PROMETHEUS",
+            help="What --since asks: a URL, or NAMESPACE/SERVICE:PORT.",
+        ),
+    ] = "",
 ) -> None:
     """Show nodes, their GPUs, who holds them, and what is in use; live in a terminal."""
     cluster = read_cluster(read_side(str(stack_path(stack)), None))
     with reading(cluster.kubeconfig, cluster.context) as reader:
+        if since is not None:
+            write(_over_time(reader, prometheus, stack, since, namespace, output), out)
+            return
+        if output is View.CSV:
+            fail("-o csv belongs to --since")
         source = UsageReader(reader, cluster, stack, node, namespace)
 
         def look() -> Usage:
-            return ordered(selected(source.read(), node, namespace, pod), sort.value)
+            return selected(source.read(), node, namespace, pod)
 
         console = Console(highlight=False)
         live = output is View.TEXT and out is None and not once
         usage = look()
         _check(usage, node, pod)
         if live and console.is_terminal and not console.is_dumb_terminal:
-            _watch(console, usage, look)
+            with reading_keys() as keys:
+                _watch(console, usage, look, Chosen(sort.value), keys)
         else:
-            write(_shown(usage, output), out)
+            write(_shown(ordered(usage, sort.value), output), out)
+
+
+def _over_time(
+    reader: ClusterReader,
+    prometheus: str,
+    stack: str,
+    since: str,
+    namespace: str | None,
+    output: View,
+) -> str | RenderableType:
+    if not is_duration(since):
+        fail(f"--since is {since!r}: a duration such as 12h, 7d or 4w is expected")
+    if not prometheus:
+        fail("--since needs --prometheus: a URL or NAMESPACE/SERVICE:PORT")
+    if output is View.HTML:
+        fail("--since has no page: use -o text, json or csv")
+    hours, memory = (
+        ask_prometheus(reader, prometheus, query(since))
+        for query in (device_hours_query, memory_query)
+    )
+    uses = [use for use in use_by_namespace(hours, memory) if namespace in (None, use.namespace)]
+    if output is View.JSON:
+        return over_time_json(uses, stack, since)
+    return over_time_csv(uses) if output is View.CSV else over_time_text(uses)
 
 
 def _check(usage: Usage, node: str | None, pod: str | None) -> None:
@@ -92,13 +145,25 @@ def _shown(usage: Usage, output: View) -> str | RenderableType:
     return usage_page(usage) if output is View.HTML else usage_text(usage)
 
 
-def _watch(console: Console, usage: Usage, look: Callable[[], Usage]) -> None:
-    """Show it until somebody interrupts."""
+def _watch(
+    console: Console, usage: Usage, look: Callable[[], Usage], chosen: Chosen, keys: Keys | None
+) -> None:
+    """Show it until somebody interrupts, or quits by a key."""
     with Live(console=console, screen=True, auto_refresh=False) as live:
         took = 0.0
         while True:
-            live.update(usage_text(usage), refresh=True)
-            sleep(max(_PAUSE, took * _SHARE))
+            again = monotonic() + max(_PAUSE, took * _SHARE)
+            while (left := again - monotonic()) > 0:
+                view = usage_text(ordered(matching(usage, chosen.text), chosen.order))
+                line = Text("" if keys is None else chosen.words(), style="dim")
+                live.update(Group(line, view), refresh=True)
+                if keys is None:
+                    sleep(left)
+                    continue
+                for key in keys.within(left):
+                    chosen = chosen.pressed(key)
+                if chosen.done:
+                    return
             began = monotonic()
             usage = look()
             took = monotonic() - began

@@ -35,7 +35,7 @@ from divvy.engine.urn import (
     urn_name,
     urn_type,
 )
-from divvy.engine.values import secret_texts, unwrapped, with_same_marks
+from divvy.engine.values import secret_texts, unwrapped, with_marks
 from divvy.engine.watcher import StepReport, Summary, Watcher
 
 _DEFAULT_TIMEOUT = 600.0
@@ -322,8 +322,8 @@ class Deployment:
             new = marked(new, paths, goal.inputs)
             new = replace(
                 new,
-                inputs=with_same_marks(new.inputs, old.inputs),
-                outputs=with_same_marks(new.outputs, old.outputs),
+                inputs=with_marks(new.inputs, old.inputs, same=True),
+                outputs=with_marks(new.outputs, old.outputs, same=True),
             )
             self._state.is_now(new, old)
             self._outcome.done(replace(report, new=new))

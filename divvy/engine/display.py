@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -45,6 +47,15 @@ class RunConsole(Console):
 
     Rich would end the thread that prints, which is one that brings a resource to its goal.
     """
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print, unless the terminal has been closed."""
+        try:
+            super().print(*objects, **options)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            self.on_broken_pipe()
 
     def on_broken_pipe(self) -> None:
         """Print nowhere from now on."""

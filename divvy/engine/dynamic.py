@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import grpc
 
 from divvy.engine.errors import StepFailed
-from divvy.engine.provider import Diff, ProviderResult
+from divvy.engine.provider import Diff, Provider, ProviderResult
 from divvy.engine.state.resource import ResourceState
 from divvy.engine.urn import urn_name, urn_type
 from divvy.engine.values import UNKNOWN, from_struct, to_struct
@@ -24,8 +24,11 @@ _CHILD = Path(__file__).with_name("dynamic_child.py")
 _LIMIT = [("grpc.max_receive_message_length", 400 << 20), ("grpc.max_send_message_length", -1)]
 
 
-class DynamicProvider:
-    """Runs dynamic resources; the process starts with the first of them."""
+class DynamicProvider(Provider):
+    """Runs dynamic resources; the process starts with the first of them.
+
+    Whatever it has begun it ends: ``cancel`` does nothing.
+    """
 
     def __init__(
         self, python: str, folder: Path, project: str, configuration: Mapping[str, Any]
@@ -104,10 +107,6 @@ class DynamicProvider:
                 return ()
             raise
 
-    def begin(self, inputs: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Return nothing: only the provider knows its ids."""
-        return "", {}
-
     def create(
         self, urn: str, inputs: Mapping[str, Any], begun: Mapping[str, Any], *, timeout: float
     ) -> ProviderResult:
@@ -178,32 +177,6 @@ class DynamicProvider:
             "whether its dynamic provider has created it cannot be determined. It is created again "
             "when the program registers it; `divvy refresh --clear-pending-creates` forgets it"
         )
-
-    def object_name(self, inputs: Mapping[str, Any]) -> str:
-        """Return "": what two of them would share only the provider knows."""
-        return ""
-
-    def object_key(self, resource: ResourceState) -> str:
-        """Return "": ids of different providers may be alike."""
-        return ""
-
-    def secret_paths(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return nothing: only the program knows."""
-        return ()
-
-    def cluster(self) -> Mapping[str, str]:
-        """Return nothing: it leads to no cluster."""
-        return {}
-
-    def identity(self) -> str:
-        """Return nothing: the program's own code decides as whom it acts."""
-        return ""
-
-    def refuse_without_access(self, resources: Iterable[ResourceState]) -> None:
-        """Refuse nothing."""
-
-    def cancel(self) -> None:
-        """Do nothing: a dynamic provider always ends what it has begun."""
 
     def _call(self, name: str, request: Any, urn: str) -> Any:
         try:

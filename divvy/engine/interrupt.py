@@ -1,12 +1,14 @@
-"""Ctrl-C and SIGTERM: the first stops all waits and records what exists, the second ends at once.
+"""Signals: the first stops all waits and records what exists, a second one ends at once.
 
-CI systems, systemd and ``timeout`` send SIGTERM.
+Ctrl-C is SIGINT; CI systems, systemd and ``timeout`` send SIGTERM. A terminal that closes sends
+SIGHUP, more than once (its shell and the kernel), so that no SIGHUP counts as the second.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import stat
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -16,7 +18,7 @@ from types import FrameType
 from divvy.engine.deployment import Deployment
 
 _AT_ONCE = "\ninterrupted immediately; the next run checks what this one had started\n"
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
@@ -48,17 +50,32 @@ def _interrupts(cancel: Callable[[], None]) -> Iterator[Callable[[], None]]:
         os._exit(130)
 
     def last() -> None:
-        for number in _SIGNALS:
+        for number in _INTERRUPTS:
             signal.signal(number, end)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
-    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+    def interrupt(number: int, _frame: FrameType | None) -> None:
         last()
+        if number == signal.SIGHUP:
+            _leave_terminal()
         cancel()
         raise KeyboardInterrupt
 
-    before = [signal.signal(number, interrupt) for number in _SIGNALS]
+    numbers = [*_INTERRUPTS]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # under nohup the run goes on
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, interrupt) for number in numbers}
     try:
         yield last
     finally:
-        for number, handler in zip(_SIGNALS, before, strict=True):
+        for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _leave_terminal() -> None:
+    """Print nowhere where the output is a terminal: each line to a closed one is an error."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        if stat.S_ISCHR(os.fstat(stream).st_mode):
+            os.dup2(nowhere, stream)
+    os.close(nowhere)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,13 +22,13 @@ from divvy.engine.redaction import RedactingWatcher
 from divvy.engine.run_state import RunState
 from divvy.engine.state.backend import backend_root
 from divvy.engine.state.journal import NO_JOURNAL
-from divvy.engine.state.lock import locked
-from divvy.engine.state.secrets import Passphrase, opened_texts, passphrase_from, texts_in
+from divvy.engine.state.lock import lock_holder, locked
+from divvy.engine.state.secrets import Passphrase, opened_texts, passphrase_from
 from divvy.engine.state.stack_state import StackState
 from divvy.engine.state.store import StateStore
 from divvy.engine.subset import Declaration, refused_record
 from divvy.engine.urn import urn_name
-from divvy.engine.values import secret
+from divvy.engine.values import secret, texts_in
 from divvy.engine.watcher import Summary, Watcher
 from divvy.stack.config import StackConfig, stack_config
 from divvy.stack.project import Project
@@ -66,6 +67,10 @@ class OpenedConfig:
 
 def preview(target: Target, watcher: Watcher, program: Program) -> Summary:
     """Run the program without changing anything."""
+    other = lock_holder(backend_root(target.project) / ".pulumi", target.project.name, target.stack)
+    if other:
+        text = f"{other} is changing this stack: the preview shows what it finds meanwhile"
+        watcher.message("warning", text, "")
     return _run(target, watcher, program, preview=True)
 
 
@@ -175,7 +180,7 @@ def has_kind(target: Target, kind: str) -> bool:
     return any(resource.type.endswith(f":{kind}") for resource in target.store().load().resources)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _changing(target: Target, watcher: Watcher) -> Iterator[tuple[Deployment, RunState]]:
     """Hold the stack's lock, and a deployment without a program; what it did is written."""
     with _locked(target):
@@ -220,7 +225,9 @@ def opened_config(config: StackConfig) -> OpenedConfig:
     opened = {key: crypter.decrypt(text) for key, text in config.sealed.items()}
     secrets = set(opened.values())
     for value in opened.values():
-        secrets |= texts_in(value)
+        with contextlib.suppress(ValueError):
+            parsed = json.loads(value)
+            secrets |= texts_in(parsed) if isinstance(parsed, (dict, list)) else set()
     for key, text in config.nested.items():
         opened[key], texts = opened_texts(text, crypter)
         secrets |= texts
@@ -245,7 +252,7 @@ def _parallel() -> int:
     return int(text)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _locked(target: Target) -> Iterator[None]:
     root = backend_root(target.project) / ".pulumi"
     if not os.access(root.parent, os.W_OK):

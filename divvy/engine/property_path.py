@@ -82,30 +82,26 @@ def value_at(value: Any, path: str, default: Any = None) -> Any:
 def restored(value: Any, patterns: tuple[str, ...], source: Any) -> Any:
     """Return ``value`` with what the patterns name as it is in ``source``, absent included."""
     for pattern in patterns:
-        value = _restored(value, parse(pattern), source)
+        value = _changed(value, parse(pattern), source, lambda _, there: there)
     return value
 
 
 def mapped(value: Any, pattern: str, change: Callable[[Any], Any]) -> Any:
     """Return ``value`` with ``change`` applied to everything that the pattern names."""
-    return _mapped(value, parse(pattern), change)
+    return _changed(
+        value,
+        parse(pattern),
+        value,
+        lambda here, _: here if here is _ABSENT else change(here),
+    )
 
 
-def _restored(value: Any, keys: Path, source: Any) -> Any:
+def _changed(value: Any, keys: Path, source: Any, change: Callable[[Any, Any], Any]) -> Any:
     if not keys:
-        return source
+        return change(value, source)
     for key in _keys(keys[0], value, source):
-        value = _with(value, key, _restored(_get(value, key), keys[1:], _get(source, key)))
-    return value
-
-
-def _mapped(value: Any, keys: Path, change: Callable[[Any], Any]) -> Any:
-    if not keys:
-        return change(value)
-    for key in _keys(keys[0], value, None):
-        inner = _get(value, key)
-        if inner is not _ABSENT:
-            value = _with(value, key, _mapped(inner, keys[1:], change))
+        inner = _changed(_get(value, key), keys[1:], _get(source, key), change)
+        value = _with(value, key, inner)
     return value
 
 
@@ -114,7 +110,8 @@ def _keys(key: str | int, value: Any, source: Any) -> list[str | int]:
         return [key]
     if isinstance(value, list):
         return list(range(len(value)))
-    return [name for side in (value, source) if isinstance(side, Mapping) for name in side]
+    sides = [side for side in (value, source) if isinstance(side, Mapping)]
+    return list(dict.fromkeys(name for side in sides for name in side))
 
 
 def _get(value: Any, key: str | int) -> Any:

@@ -51,7 +51,8 @@ class Provider(Protocol):
     """Performs the steps of one package's resources. Values carry no secret marks.
 
     Every method raises StepFailed with one clear sentence. ``preview_…`` change nothing, and
-    mark outputs that only the step itself reveals as unknown.
+    mark outputs that only the step itself reveals as unknown. What has an answer here is that of
+    a provider which leads to no cluster.
     """
 
     def check(
@@ -75,6 +76,7 @@ class Provider(Protocol):
 
         The id is "" where only the creation gives one.
         """
+        return "", {}
 
     def create(
         self, urn: str, inputs: Mapping[str, Any], begun: Mapping[str, Any], *, timeout: float
@@ -118,27 +120,34 @@ class Provider(Protocol):
 
     def object_name(self, inputs: Mapping[str, Any]) -> str:
         """Return the name that two resources of these inputs would share, "" for none."""
+        return ""
 
     def object_key(self, resource: ResourceState) -> str:
         """Return the unique identity of a recorded object, "" if unknown."""
+        return ""
 
     def secret_paths(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
         """Return property paths that are secret whatever the program says."""
+        return ()
 
     def cluster(self) -> Mapping[str, str]:
         """Return "uid" and "server" of the cluster it leads to; empty for a provider of none."""
+        return {}
 
     def identity(self) -> str:
         """Return whose credentials act, and where; "" for a provider of no cluster."""
+        return ""
 
     def refuse_without_access(self, resources: Iterable[ResourceState]) -> None:
         """Raise StepFailed if the user may not change or delete these resources."""
+        return
 
     def warm(self) -> None:
         """Do what takes a moment before the first step; called in the background."""
 
     def cancel(self) -> None:
         """Stop all waits; operations return their current state."""
+        return
 
     def close(self) -> None:
         """Let go of connections and processes."""

@@ -54,93 +54,90 @@ def secret(value: Any) -> dict[str, Any]:
 
 def flattened(value: Any) -> Any:
     """Return a value with secrets inside secrets as one, and secret outputs as secrets."""
-    if is_secret(value):
-        return secret(value["value"])
-    if isinstance(value, dict):
-        if value.get(SIGNATURE_KEY) == _OUTPUT_SIGNATURE:
-            known = value.get("value", UNKNOWN)
-            return secret(known) if value.get("secret") else flattened(known)
-        return {key: flattened(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [flattened(entry) for entry in value]
-    return value
+    return mapped_secrets(value, lambda marked: secret(marked["value"]))
 
 
 def unwrapped(value: Any) -> Any:
     """Return a value without secret marks, for a provider."""
-    return _map(value, lambda marked: unwrapped(marked["value"]))
+    return mapped_secrets(value, lambda marked: unwrapped(marked["value"]))
 
 
 def masked(value: Any) -> Any:
     """Return a value with every secret replaced by "[secret]", for people."""
-    return _map(value, lambda _: "[secret]")
+    return mapped_secrets(value, lambda _: "[secret]")
 
 
-def _map(value: Any, on_secret: Callable[[dict[str, Any]], Any]) -> Any:
-    if is_secret(value):
-        return on_secret(value)
+def mapped_secrets(value: Any, on_secret: Callable[[dict[str, Any]], Any]) -> Any:
+    """Return a value with every secret replaced, and outputs as what is known of them."""
     if isinstance(value, dict):
         if value.get(SIGNATURE_KEY) == _OUTPUT_SIGNATURE:
-            return _map(value.get("value", UNKNOWN), on_secret)
-        return {key: _map(entry, on_secret) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_map(entry, on_secret) for entry in value]
+            known = value.get("value", UNKNOWN)
+            value = secret(known) if value.get("secret") else known
+            return mapped_secrets(value, on_secret)
+        if is_secret(value):
+            return on_secret(value)
+        return {key: mapped_secrets(entry, on_secret) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [mapped_secrets(entry, on_secret) for entry in value]
     return value
 
 
 def has_unknown(value: Any) -> bool:
     """Tell whether any part of a value is not known yet."""
-    if isinstance(value, dict):
-        return any(has_unknown(entry) for entry in value.values())
-    if isinstance(value, list):
-        return any(has_unknown(entry) for entry in value)
-    return bool(value == UNKNOWN)
+    return any(part == UNKNOWN for part in _parts(value))
 
 
 def has_secret(value: Any) -> bool:
     """Tell whether any part of a value is secret."""
-    if is_secret(value):
-        return True
-    if isinstance(value, Mapping):
-        return any(has_secret(entry) for entry in value.values())
-    return isinstance(value, list) and any(has_secret(entry) for entry in value)
+    return any(map(is_secret, _parts(value)))
 
 
 def has_asset(value: Any) -> bool:
     """Tell whether any part of a value is a Pulumi asset or archive."""
-    if isinstance(value, dict):
-        known = value.get(SIGNATURE_KEY) in _ASSET_SIGNATURES
-        return known or any(has_asset(entry) for entry in value.values())
-    return isinstance(value, list) and any(has_asset(entry) for entry in value)
+    return any(
+        isinstance(part, dict) and part.get(SIGNATURE_KEY) in _ASSET_SIGNATURES
+        for part in _parts(value)
+    )
 
 
-def with_marks(value: Any, source: Any) -> Any:
+def texts_in(value: Any) -> set[str]:
+    """Return every text in a value, at any depth."""
+    return {part for part in _parts(value) if isinstance(part, str)}
+
+
+def secret_texts(value: Any) -> set[str]:
+    """Return every text that is secret, at any depth."""
+    marked = (part["value"] for part in _parts(value) if is_secret(part))
+    return set().union(*map(texts_in, marked))
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """Yield a value and all that it holds, at any depth."""
+    yield value
+    if isinstance(value, (Mapping, list)):
+        for entry in value.values() if isinstance(value, Mapping) else value:
+            yield from _parts(entry)
+
+
+def with_marks(value: Any, source: Any, *, same: bool = False) -> Any:
     """Mark a value secret where ``source`` is, at any depth.
 
-    Where the two have different shapes, the whole value becomes secret.
+    Where the two have different shapes, the whole value becomes secret. With ``same``, only the
+    very same values do.
     """
     if is_secret(value) or not has_secret(source):
         return value
-    if is_secret(source):
+    if not is_secret(source):
+        if isinstance(value, Mapping) and isinstance(source, Mapping):
+            return {
+                key: with_marks(entry, source.get(key), same=same) for key, entry in value.items()
+            }
+        if isinstance(value, list) and isinstance(source, list) and len(value) == len(source):
+            pairs = zip(value, source, strict=True)
+            return [with_marks(entry, marks, same=same) for entry, marks in pairs]
+    elif unwrapped(value) == source["value"]:
         return secret(value)
-    if isinstance(value, Mapping) and isinstance(source, Mapping):
-        return {key: with_marks(entry, source.get(key)) for key, entry in value.items()}
-    if isinstance(value, list) and isinstance(source, list) and len(value) == len(source):
-        return [with_marks(entry, marks) for entry, marks in zip(value, source, strict=True)]
-    return secret(value)
-
-
-def with_same_marks(value: Any, before: Any) -> Any:
-    """Mark a value secret wherever the very same value was secret in ``before``."""
-    if is_secret(value) or not has_secret(before):
-        return value
-    if is_secret(before):
-        return secret(value) if unwrapped(value) == before["value"] else value
-    if isinstance(value, Mapping) and isinstance(before, Mapping):
-        return {key: with_same_marks(entry, before.get(key)) for key, entry in value.items()}
-    if isinstance(value, list) and isinstance(before, list) and len(value) == len(before):
-        return [with_same_marks(entry, former) for entry, former in zip(value, before, strict=True)]
-    return value
+    return value if same else secret(value)
 
 
 def with_texts_marked(value: Any, texts: Collection[str]) -> Any:
@@ -154,23 +151,3 @@ def with_texts_marked(value: Any, texts: Collection[str]) -> Any:
     if isinstance(value, list):
         return [with_texts_marked(entry, texts) for entry in value]
     return value
-
-
-def secret_texts(value: Any) -> set[str]:
-    """Return every text that is secret at any depth."""
-    if is_secret(value):
-        return set(_texts(value["value"]))
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    return set().union(*map(secret_texts, value)) if isinstance(value, list) else set()
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for entry in value.values():
-            yield from _texts(entry)
-    elif isinstance(value, list):
-        for entry in value:
-            yield from _texts(entry)

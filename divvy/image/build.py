@@ -119,6 +119,18 @@ def build_and_push(
         return push_context(context, registry, _NAME, base, insecure=insecure)
 
 
+def build_layout(layout: Path, base: str) -> None:
+    """Build into an OCI image layout in a folder; raises BuildFailed."""
+    require_tools("the agent's image", *BUILD_TOOLS)
+    with tempfile.TemporaryDirectory(prefix="divvy-image-") as scratch:
+        context = Path(scratch)
+        _lay_out(context, input_digest(base))
+        tag = f"localhost/{_NAME}:{layout.name}"
+        _build(context, tag, base, _tls_verify(insecure=False))
+        _run("buildah", "push", "--quiet", tag, f"oci:{layout}")
+        _run("buildah", "rmi", tag)
+
+
 def push_context(
     context: Path, registry: str, name: str, base: str, *, insecure: bool = False
 ) -> str:
@@ -128,13 +140,17 @@ def push_context(
     """
     tag = f"{registry}/{name}:latest"
     pull = _tls_verify(insecure and _host(base) == _host(registry))
+    _build(context, tag, base, pull)
+    digest_file = context / "digest"
+    _run("buildah", "push", "--quiet", _tls_verify(insecure), "--digestfile", str(digest_file), tag)
+    return f"{registry}/{name}@{digest_file.read_text().strip()}"
+
+
+def _build(context: Path, tag: str, base: str, pull: str) -> None:
     _run(
         *("buildah", "build", "--quiet", "--timestamp=0", "--layers=false", pull),
         *(f"--build-arg=BASE={base}", "--tag", tag, str(context)),
     )
-    digest_file = context / "digest"
-    _run("buildah", "push", "--quiet", _tls_verify(insecure), "--digestfile", str(digest_file), tag)
-    return f"{registry}/{name}@{digest_file.read_text().strip()}"
 
 
 def exists(reference: str, *, insecure: bool = False) -> bool:
@@ -246,4 +262,7 @@ def _run(*command: str) -> str:
 
 
 if __name__ == "__main__":
-    print(build_and_push(sys.argv[1], sys.argv[2], insecure="--insecure" in sys.argv[3:]))
+    if sys.argv[1] == "--layout":
+        build_layout(Path(sys.argv[2]), sys.argv[3])
+    else:
+        print(build_and_push(sys.argv[1], sys.argv[2], insecure="--insecure" in sys.argv[3:]))

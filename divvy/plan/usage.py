@@ -175,6 +175,21 @@ def selected(
     )
 
 
+def matching(usage: Usage, text: str) -> Usage:
+    """Keep nodes whose name has a text, and of the others what pods with it in their name hold."""
+    if not text:
+        return usage
+    kept = [
+        node if text in node.name else _held_by(node, lambda pod: text in pod.full_name)
+        for node in usage.nodes
+    ]
+    return replace(
+        usage,
+        nodes=tuple(node for node in kept if text in node.name or node.gpus or node.unplaced),
+        waiting=tuple(pod for pod in usage.waiting if text in pod.full_name),
+    )
+
+
 def ordered(usage: Usage, order: Order) -> Usage:
     """Sort nodes, and on each its GPUs: by name, or the most used or the longest held first."""
     if order == "node":

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from divvy.engine.errors import NotSupported, StateProblem
-from divvy.engine.state.lock import _place, break_locks, lock_folder, locked
+from divvy.engine.state.lock import _place, break_locks, lock_folder, lock_holder, locked
 from divvy.engine.state.resource import ResourceState
 from divvy.engine.state.secrets import Passphrase
 from divvy.engine.state.store import StateStore
@@ -191,10 +191,36 @@ def test_a_lock_of_another_host_or_container_of_this_name_stays(
 def test_a_lock_of_another_host_stays_until_it_is_broken(tmp_path: Path) -> None:
     folder = lock_folder(tmp_path, "p", "dev")
     folder.mkdir(parents=True)
-    (folder / "far.json").write_text(json.dumps({"pid": 1, "hostname": "elsewhere"}))
-    with pytest.raises(StateProblem, match="elsewhere"), locked(tmp_path, "p", "dev"):
+    (folder / "far.json").write_text(
+        json.dumps({"pid": 1, "username": "ann", "hostname": "elsewhere"})
+    )
+    there = r"the stack dev is locked by ann@elsewhere .*run `divvy cancel -s dev`"
+    with pytest.raises(StateProblem, match=there), locked(tmp_path, "p", "dev"):
         pass
     assert break_locks(tmp_path, "p", "dev") == 1
+
+
+def test_who_locks_a_stack_is_said_as_far_as_it_is_known(tmp_path: Path) -> None:
+    folder = lock_folder(tmp_path, "p", "dev")
+    assert lock_holder(tmp_path, "p", "dev") == ""
+    with locked(tmp_path, "p", "dev"):
+        assert f"process {os.getpid()}, since 20" in lock_holder(tmp_path, "p", "dev")
+        with (
+            pytest.raises(
+                StateProblem, match=r"^the stack dev is locked by .*: wait for it to end$"
+            ),
+            locked(tmp_path, "p", "dev"),
+        ):
+            pass
+    (folder / "ended.json").symlink_to(folder / "gone")  # as one that ends between look and read
+    with locked(tmp_path, "p", "dev"):
+        pass
+    (folder / "damaged.json").write_text("{")
+    with (
+        pytest.raises(StateProblem, match=r"damaged\.json, which cannot be read: .*divvy cancel"),
+        locked(tmp_path, "p", "dev"),
+    ):
+        pass
 
 
 def test_the_lock_of_a_run_that_is_alive_is_not_broken(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import signal
 import subprocess
+import termios
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -76,18 +78,24 @@ class Trial:
         (self.folder / "__main__.py").write_text(_PRELUDE + program)
 
     def start(
-        self, *arguments: str, stdin: int = subprocess.DEVNULL, **environment: str
+        self,
+        *arguments: str,
+        stdin: int = subprocess.DEVNULL,
+        terminal: int | None = None,
+        **environment: str,
     ) -> subprocess.Popen[str]:
+        """Start a command; ``terminal`` becomes the one that controls it, its streams too."""
         more = {"PULUMI_CONFIG_PASSPHRASE": "open", **self.environment, **environment}
         return subprocess.Popen(
             divvy_command(*arguments, "--stack=dev"),
             cwd=self.folder,
             env=divvy_environment(more),
-            stdin=stdin,
-            stdout=subprocess.PIPE,
+            stdin=stdin if terminal is None else terminal,
+            stdout=subprocess.PIPE if terminal is None else terminal,
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
+            preexec_fn=None if terminal is None else _take_terminal,
         )
 
     def run(self, *arguments: str, expect: int | None = 0, **environment: str) -> str:
@@ -180,3 +188,7 @@ class Trial:
         """Return the text of every file that the engine keeps."""
         found = [path for path in (self.folder / ".pulumi").rglob("*") if path.is_file()]
         return "\n".join(path.read_text() for path in found)
+
+
+def _take_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -4,7 +4,7 @@ import pytest
 
 from divvy.plan.agent_readings import Sample
 from divvy.plan.live_claims import claimed_gpus
-from divvy.plan.usage import ordered, selected, sums
+from divvy.plan.usage import matching, ordered, selected, sums
 from tests.plan.claimed import claim, slices
 from tests.plan.used import devices, gpu_samples, held, raw_gpu, raw_node, raw_pod, usage
 
@@ -41,6 +41,14 @@ def two_nodes():
             "b": [*gpu_samples("b", 0, 30000, 90)],
         },
     )
+
+
+def test_a_text_keeps_nodes_and_pods_that_have_it_in_their_name():
+    assert [node.name for node in matching(two_nodes(), "b").nodes] == ["b"]
+    (node,) = matching(two_nodes(), "trai").nodes
+    assert [one.pod.name for one in node.holdings] == ["train"]
+    assert [pod.name for pod in matching(two_nodes(), "late").waiting] == ["later"]
+    assert matching(two_nodes(), "") == two_nodes()
 
 
 def test_a_whole_gpu_with_its_holder_and_one_that_is_free() -> None:

@@ -1,15 +1,19 @@
-"""`make dist`: the same bytes twice, checksums that hold, a signature, a wheel that installs."""
+"""`make dist`: the same bytes twice, checksums that hold, a signature, archives that are read."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from divvy.distribution import NAME, version
 from divvy.lab.paths import REPOSITORY
@@ -20,6 +24,7 @@ STEM = f"{NAME.replace('-', '_')}-{version()}"
 
 def run(*command: object, folder: Path | None = None, text: str = "") -> str:
     clean = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    clean["STORAGE_DRIVER"] = "vfs"  # as divvy.image.build
     done = subprocess.run(
         [str(word) for word in command], cwd=folder, env=clean, input=text,
         capture_output=True, text=True, timeout=300, check=False,
@@ -37,18 +42,32 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory, key: Path) -> Path:
+def base() -> Iterator[str]:
+    """Give an image to build on: nothing of it runs while the agent's image is built."""
+    container = run("buildah", "from", "scratch").strip()
+    name = "localhost/divvy-release-base:test"
+    run("buildah", "commit", "--quiet", "--timestamp=0", "--rm", container, name)
+    yield name
+    run("buildah", "rmi", name)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory, key: Path, base: str) -> Path:
     """Give the folder that the command fills."""
     folder = tmp_path_factory.mktemp("built") / "dist"
-    run(sys.executable, "-m", "release", "--key", key, "--out", folder, folder=REPOSITORY)
+    release = (sys.executable, "-m", "release", "--key", key, "--base", base)
+    run(*release, "--out", folder, folder=REPOSITORY)
     return folder
 
 
-def test_makes_the_same_bytes_again(built: Path, tmp_path: Path) -> None:
-    run(sys.executable, "-m", "release", "--out", tmp_path / "again", folder=REPOSITORY)
+def test_makes_the_same_bytes_again(built: Path, base: str, tmp_path: Path) -> None:
+    release = (sys.executable, "-m", "release", "--base", base)
+    run(*release, "--out", tmp_path / "again", folder=REPOSITORY)
     again = {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir()}
     assert sorted(again) == [
         "SHA256SUMS",
+        f"divvy-{version()}.tgz",
+        f"divvy-agent-{version()}-amd64.oci.tar",
         f"{STEM}-py3-none-any.whl",
         f"{STEM}.cdx.json",
         f"{STEM}.tar.gz",
@@ -59,7 +78,7 @@ def test_makes_the_same_bytes_again(built: Path, tmp_path: Path) -> None:
 
 def test_signs_checksums_of_everything(built: Path, key: Path, tmp_path: Path) -> None:
     told = run("sha256sum", "--check", "--strict", "SHA256SUMS", folder=built)
-    assert told.count(": OK") == 3
+    assert told.count(": OK") == 5
     allowed = tmp_path / "allowed"
     allowed.write_text(f"releases {key.with_suffix('.pub').read_text()}")
     sums = (built / "SHA256SUMS").read_text()
@@ -67,6 +86,35 @@ def test_signs_checksums_of_everything(built: Path, key: Path, tmp_path: Path) -
     run(*verify, "-s", built / "SHA256SUMS.sig", text=sums)
     with pytest.raises(AssertionError):
         run(*verify, "-s", built / "SHA256SUMS.sig", text=sums.replace("a", "b"))
+
+
+def test_image_is_read_and_runs_the_agent(built: Path, tmp_path: Path) -> None:
+    archive = f"oci-archive:{built / f'divvy-agent-{version()}-amd64.oci.tar'}"
+    config = json.loads(run("skopeo", "inspect", "--config", archive))
+    assert config["config"]["Entrypoint"] == ["/usr/bin/python3", "-m", "divvy.agent"]
+    assert config["architecture"] == "amd64"
+    run("skopeo", "copy", "--preserve-digests", archive, f"oci:{tmp_path / 'copy'}:agent")
+    container = run("buildah", "from", archive).strip()
+    try:
+        root = Path(run("buildah", "mount", container).strip())
+        assert (root / "opt/divvy/divvy/agent/BUILT_FROM").is_file()
+        assert os.access(root / "opt/divvy-hook", os.X_OK)
+    finally:
+        run("buildah", "rm", container)
+
+
+def test_chart_begins_with_nodes_that_have_the_label(built: Path) -> None:
+    with tarfile.open(built / f"divvy-{version()}.tgz") as chart:
+        values = chart.extractfile("divvy/values.yaml")
+        assert values is not None
+        pools = yaml.safe_load(values.read())["pools"]
+    assert pools == {"gpu": {"select": {"divvy.gpu/pool": "gpu"}, "profile": "whole"}}
+
+
+def test_bill_of_materials_has_the_base_of_the_image(built: Path, base: str) -> None:
+    document = json.loads((built / f"{STEM}.cdx.json").read_text())
+    (container,) = [part for part in document["components"] if part["type"] == "container"]
+    assert container["bom-ref"] == base
 
 
 def test_wheel_installs_in_an_empty_environment(built: Path, tmp_path: Path) -> None:

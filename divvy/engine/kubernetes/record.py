@@ -77,8 +77,9 @@ def previewed(obj: Mapping[str, Any]) -> dict[str, Any]:
 
 def exists_already(live: Mapping[str, Any]) -> StepFailed:
     """Return the refusal to take over an object that the stack has not created."""
-    creators = ", ".join(sorted(managers(live))) or "unknown"
+    creators = ", ".join(sorted(managers(live)))
+    by = f" (created by {creators})" if creators else ""
     return StepFailed(
-        f"{identity_of(live)} already exists (created by {creators}): delete it, or give the "
+        f"{identity_of(live)} already exists{by}: delete it, or give the "
         "resource another name; if the program has renamed a resource, give it an alias"
     )

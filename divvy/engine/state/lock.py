@@ -53,19 +53,42 @@ def locked(root: Path, project: str, stack: str) -> Iterator[None]:
         own.unlink(missing_ok=True)
 
 
+def lock_holder(root: Path, project: str, stack: str) -> str:
+    """Return who holds a stack's lock ("USER@HOST (process NUMBER, since TIME)"), "" for nobody."""
+    return next((_named(holder) for _, holder in _holders(lock_folder(root, project, stack))), "")
+
+
 def _refuse_others(folder: Path, own: Path) -> None:
-    for other in sorted(folder.glob("*.json")):
-        if other == own:
+    for lock, holder in _holders(folder):
+        if lock == own:
             continue
-        holder = _holder(other)
+        stack = folder.name
+        if not holder:
+            advice = f"if no run is changing the stack, run `divvy cancel -s {stack}`"
+            problem = f"the stack {stack} has the lock {lock}, which cannot be read: {advice}"
+        else:
+            advice = "wait for it to end"
+            if not _is_here(holder):
+                advice += f"; if it no longer exists, run `divvy cancel -s {stack}`"
+            problem = f"the stack {stack} is locked by {_named(holder)}: {advice}"
+        raise StateProblem(problem)
+
+
+def _holders(folder: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """Yield the locks and their holders; one whose process is gone from here is removed."""
+    for lock in sorted(folder.glob("*.json")):
+        holder = _holder(lock)
         if _is_here(holder) and not _alive(holder.get("pid")):
-            other.unlink(missing_ok=True)
-            continue
-        raise StateProblem(
-            f"the stack is locked by {holder.get('username', 'unknown')}@"
-            f"{holder.get('hostname', 'unknown host')} (process {holder.get('pid')}, since "
-            f"{holder.get('timestamp')}): wait for it, or run `divvy cancel` if it is gone"
-        )
+            lock.unlink(missing_ok=True)
+        elif holder or lock.exists():  # its run may have ended since the look
+            yield lock, holder
+
+
+def _named(holder: Mapping[str, Any]) -> str:
+    return (
+        f"{holder.get('username')}@{holder.get('hostname')} (process {holder.get('pid')}, since "
+        f"{holder.get('timestamp')})"
+    )
 
 
 def _alive(pid: object) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from divvy.engine.state.resource import ResourceState, resource_from_json, resource_to_json
 from divvy.engine.state.secrets import Passphrase, opened, sealed
 from divvy.engine.state.stack_state import Pending, record_key
-from divvy.engine.values import with_same_marks
+from divvy.engine.values import with_marks
 
 
 class Sealing:
@@ -46,8 +46,8 @@ class Sealing:
         if before is not None and resource.custom:
             resource = replace(
                 resource,
-                inputs=with_same_marks(resource.inputs, before.inputs),
-                outputs=with_same_marks(resource.outputs, before.outputs),
+                inputs=with_marks(resource.inputs, before.inputs, same=True),
+                outputs=with_marks(resource.outputs, before.outputs, same=True),
             )
         self._written[record_key(resource)] = resource
         raw = resource_to_json(resource)

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,13 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from divvy.engine.errors import StateProblem
-from divvy.engine.values import SECRET_SIGNATURE, SIGNATURE_KEY, is_secret, secret, unwrapped
+from divvy.engine.values import (
+    SECRET_SIGNATURE,
+    SIGNATURE_KEY,
+    mapped_secrets,
+    secret,
+    unwrapped,
+)
 
 _ROUNDS = 1_000_000
 _WORD = "pulumi"
@@ -117,23 +123,6 @@ def opened_texts(text: str, crypter: Passphrase) -> tuple[str, set[str]]:
     return json.dumps(open_(json.loads(text)), separators=(",", ":")), texts
 
 
-def texts_in(text: str) -> set[str]:
-    """Return the strings in a secret that is JSON, at any depth; none of any other secret."""
-
-    def strings(value: Any) -> Iterator[str]:
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, (dict, list)):
-            for entry in value.values() if isinstance(value, dict) else value:
-                yield from strings(entry)
-
-    try:
-        parsed = json.loads(text)
-    except ValueError:
-        return set()
-    return set(strings(parsed)) if isinstance(parsed, (dict, list)) else set()
-
-
 def passphrase_from(environment: Mapping[str, str]) -> str | None:
     """Return the passphrase the environment gives, None without one."""
     if "PULUMI_CONFIG_PASSPHRASE" in environment:
@@ -144,14 +133,12 @@ def passphrase_from(environment: Mapping[str, str]) -> str | None:
 
 def sealed(value: Any, crypter: Passphrase) -> Any:
     """Return a value with every secret encrypted, as the state file holds it."""
-    if is_secret(value):
-        text = crypter.encrypt(json.dumps(unwrapped(value["value"]), separators=(",", ":")))
+
+    def encrypted(marked: dict[str, Any]) -> dict[str, str]:
+        text = crypter.encrypt(json.dumps(unwrapped(marked["value"]), separators=(",", ":")))
         return {SIGNATURE_KEY: SECRET_SIGNATURE, "ciphertext": text}
-    if isinstance(value, Mapping):
-        return {key: sealed(entry, crypter) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [sealed(entry, crypter) for entry in value]
-    return value
+
+    return mapped_secrets(value, encrypted)
 
 
 def opened(value: Any, crypter: Passphrase) -> Any:

@@ -146,3 +146,56 @@ def test_keys_of_the_project_that_change_meaning_are_refused(trial: Trial, line:
 def test_a_usage_error_is_not_the_code_of_changes(trial: Trial) -> None:
     trial.write("")
     trial.preview("--typo", expect=1)
+
+
+@scenario(
+    "`transformations` of a resource, a component and the stack", "applied by the SDK", "equal"
+)
+def test_transformations_are_applied(trial: Trial) -> None:
+    trial.write(
+        "T = pulumi.ResourceTransformationResult\n"
+        "def labelled(args):\n"
+        '    if args.type_ == "kubernetes:core/v1:ConfigMap":\n'
+        '        metadata = {**args.props["metadata"], "labels": {"by": "stack"}}\n'
+        '        return T({**args.props, "metadata": metadata}, args.opts)\n'
+        "pulumi.runtime.register_stack_transformation(labelled)\n"
+        "def given(text):\n"
+        '    return lambda args: T({**args.props, "data": {"x": text}}, args.opts) if '
+        'args.type_ == "kubernetes:core/v1:ConfigMap" else None\n'
+        'by = R(transformations=[given("component")])\n'
+        'c = pulumi.ComponentResource("t:i:C", "c", None, by)\n'
+        'cm("a", metadata={"name": "a"}, opts=R(parent=c))\n'
+        'cm("b", metadata={"name": "b"}, opts=R(transformations=[given("own")]))\n'
+    )
+    trial.up()
+    for name, text in (("a", "component"), ("b", "own")):
+        live = trial.cluster.get("configmap", name, f"--namespace={trial.namespace}")
+        assert (live["data"], live["metadata"]["labels"]) == ({"x": text}, {"by": "stack"})
+    assert "5 unchanged" in trial.up()
+    trial.destroy()
+
+
+@scenario(
+    "`providers` of a component, nested; the provider renamed; its namespace changed",
+    "inherited; nothing touched; replaced in the new namespace",
+    "equal",
+)
+def test_children_have_the_providers_of_their_component(trial: Trial) -> None:
+    other = f"{trial.namespace}-x"
+    trial.cluster.kubectl("create", "namespace", other)
+    trial.write(
+        'p = k8s.Provider(E("P", "p"), namespace=E("N"))\n'
+        'c = pulumi.ComponentResource("t:i:C", "c", None, R(providers=[p]))\n'
+        'd = pulumi.ComponentResource("t:i:C", "d", None, R(parent=c))\n'
+        'cm("a", metadata={"name": "a"}, opts=R(parent=d))\n'
+    )
+    trial.up(N=other)
+    before = trial.cluster.uid("configmap", "a", other)
+    assert before is not None
+    trial.up(N=other, P="q")
+    assert trial.cluster.uid("configmap", "a", other) == before
+    trial.up(N=trial.namespace, P="q")
+    assert trial.names() == {"a"}
+    assert trial.cluster.names("configmaps", other) == set()
+    trial.destroy(N=trial.namespace, P="q")
+    trial.cluster.kubectl("delete", "namespace", other, "--wait=false")

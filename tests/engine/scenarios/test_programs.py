@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import pty
 import signal
+import time
 
 import pytest
 
@@ -140,19 +144,22 @@ def test_a_program_that_leaves_early_with_success_is_a_failure_that_says_so(tria
         assert "a" in trial.names()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+WAITING = (
+    'cm("a", metadata={"name": "a"})\n'
+    'k8s.apps.v1.DaemonSet("d", metadata={"name": "d"}, spec={"selector": {"match_labels": {\n'
+    '  "a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [\n'
+    '  {"name": "c", "image": "i"}]}}})\n'
+    'k8s.core.v1.Service("s", metadata={"name": "s"}, spec={"type": "LoadBalancer",\n'
+    '  "ports": [{"port": 80}]})\n'
+)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @scenario("SIGINT, SIGTERM", "the run ends cleanly", "equal")
 def test_a_signal_ends_the_waiting_and_records_what_exists(
     trial: Trial, number: signal.Signals
 ) -> None:
-    trial.write(
-        'cm("a", metadata={"name": "a"})\n'
-        'k8s.apps.v1.DaemonSet("d", metadata={"name": "d"}, spec={"selector": {"match_labels": {\n'
-        '  "a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [\n'
-        '  {"name": "c", "image": "i"}]}}})\n'
-        'k8s.core.v1.Service("s", metadata={"name": "s"}, spec={"type": "LoadBalancer",\n'
-        '  "ports": [{"port": 80}]})\n'
-    )
+    trial.write(WAITING)
     process = trial.start("up", "--yes")
     trial.wait_for(process, lambda: "s" in trial.names("services"))
     process.send_signal(number)
@@ -163,6 +170,67 @@ def test_a_signal_ends_the_waiting_and_records_what_exists(
     assert not trial.journal.exists()
     trial.destroy()
     assert trial.names("services") == set()
+
+
+@scenario(
+    "The terminal of a run is closed (SIGHUP)",
+    "not observed",
+    "other",
+    "the run ends cleanly; with `nohup` it goes on",
+)
+def test_a_run_whose_terminal_is_closed_ends_in_order(trial: Trial) -> None:
+    trial.write(WAITING)
+    terminal, end = pty.openpty()
+    process = trial.start("up", "--yes", terminal=end)
+    os.close(end)
+    trial.wait_for(process, lambda: "s" in trial.names("services"))
+    os.close(terminal)
+    # The shell and the kernel send one each.
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(signal.SIGHUP)
+    assert process.wait(timeout=30) == 130
+    assert "s" in trial.resources()
+    assert not trial.journal.exists()
+    assert not list(trial.folder.glob(".pulumi/locks/**/*.json"))
+    trial.destroy()
+
+
+@pytest.mark.lab
+def test_a_run_under_nohup_goes_on_without_its_terminal(trial: Trial) -> None:
+    trial.write(WAITING)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        process = trial.start("up", "--yes")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    trial.wait_for(process, lambda: "s" in trial.names("services"))
+    process.send_signal(signal.SIGHUP)
+    time.sleep(1)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    trial.destroy()
+
+
+@scenario(
+    "`preview` beside a running `up`",
+    "shows what it finds",
+    "other",
+    "shows what it finds, and first says who is changing the stack",
+)
+def test_a_preview_says_that_another_run_changes_the_stack(trial: Trial) -> None:
+    trial.write(WAITING)
+    process = trial.start("up", "--yes")
+    trial.wait_for(process, lambda: "s" in trial.names("services"))
+    shown = trial.preview()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert f"process {process.pid}" in shown
+    assert "is changing this stack" in shown
+    assert "unknown" not in shown
+    assert "is changing this stack" not in trial.preview()
+    trial.destroy()
 
 
 @scenario(

@@ -1,0 +1,56 @@
+"""Who used how much over some time: by namespace, from what Prometheus keeps of the agents."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+# A sample stands for so many minutes.
+_STEP = 5
+_SINCE = re.compile(r"[1-9][0-9]*[mhdw]")
+_MEMORY = "divvy_pod_memory_used_mib|divvy_share_memory_used_mib"
+
+
+@dataclass(frozen=True)
+class NamespaceUse:
+    """What pods of a namespace held: device hours by resource, and memory in GiB hours."""
+
+    namespace: str
+    device_hours: Mapping[str, float]
+    memory_gib_hours: float | None
+
+
+def is_duration(text: str) -> bool:
+    """Tell whether a text is a duration such as 12h, 7d or 4w."""
+    return _SINCE.fullmatch(text) is not None
+
+
+def device_hours_query(since: str) -> str:
+    """Return the PromQL query for the hours that devices were held, by namespace and resource."""
+    over = f"sum_over_time(divvy_device_held[{since}:{_STEP}m])"
+    return f"sum by (namespace, resource) ({over}) * {_STEP} / 60"
+
+
+def memory_query(since: str) -> str:
+    """Return the PromQL query for memory in use times hours, by namespace, in GiB hours."""
+    over = f'sum_over_time({{__name__=~"{_MEMORY}"}}[{since}:{_STEP}m])'
+    return f"sum by (namespace) ({over}) * {_STEP} / 60 / 1024"
+
+
+def use_by_namespace(
+    hours: Sequence[Mapping[str, Any]], memory: Sequence[Mapping[str, Any]]
+) -> tuple[NamespaceUse, ...]:
+    """Read the two answers: the namespace with the most device hours comes first."""
+    held: dict[str, dict[str, float]] = {}
+    for sample in hours:
+        labels = sample["metric"]
+        by_resource = held.setdefault(labels.get("namespace", ""), {})
+        by_resource[labels.get("resource", "")] = float(sample["value"][1])
+    used = {one["metric"].get("namespace", ""): float(one["value"][1]) for one in memory}
+    uses = [
+        NamespaceUse(namespace, dict(sorted(held.get(namespace, {}).items())), used.get(namespace))
+        for namespace in {*held, *used}
+    ]
+    return tuple(sorted(uses, key=lambda use: (-sum(use.device_hours.values()), use.namespace)))

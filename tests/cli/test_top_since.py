@@ -1,0 +1,88 @@
+"""divvy top --since: what Prometheus answers, as table, CSV and JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.cli.test_top import Api, api, top
+
+__all__ = ["api"]
+SERVICE = "monitoring/prometheus-operated:9090"
+PATH = "/api/v1/namespaces/monitoring/services/prometheus-operated:9090/proxy/api/v1/query"
+
+
+def sample(value: str, **labels: str) -> dict[str, object]:
+    return {"metric": labels, "value": [0, value]}
+
+
+@pytest.fixture
+def prometheus(api: Api) -> Api:
+    """Give a Prometheus behind the API server: first the hours, then the memory."""
+    answers = [
+        [
+            sample("12.5", namespace="team", resource="nvidia.com/gpu"),
+            sample("3", namespace="team", resource="nvidia.com/gpu.shared"),
+            sample("40", namespace="other", resource="nvidia.com/gpu"),
+        ],
+        [sample("99.1234", namespace="team")],
+    ]
+    api.answers[PATH] = lambda: httpx2.Response(200, json={"data": {"result": answers.pop(0)}})
+    return api
+
+
+@pytest.mark.usefixtures("prometheus")
+def test_the_namespace_that_held_most_comes_first() -> None:
+    shown = top("--since", "7d", "--prometheus", SERVICE).splitlines()
+    assert [line.split() for line in shown[1:]] == [
+        ["other", "nvidia.com/gpu", "40.0", "–"],
+        ["team", "nvidia.com/gpu", "12.5", "99.1"],
+        ["team", "nvidia.com/gpu.shared", "3.0", "–"],
+    ]
+
+
+def test_csv_of_one_namespace_and_the_queries(
+    prometheus: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DIVVY_PROMETHEUS", SERVICE)
+    top("--since", "12h", "-n", "team", "-o", "csv", "--out", "use.csv")
+    assert (tmp_path / "use.csv").read_text().splitlines() == [
+        "namespace,resource,device_hours,memory_GiB_hours",
+        "team,nvidia.com/gpu,12.5,99.123",
+        "team,nvidia.com/gpu.shared,3.0,",
+    ]
+    asked = [httpx2.URL(one).params["query"] for one in prometheus.asked]
+    assert all("[12h:5m]" in query for query in asked)
+
+
+@pytest.mark.usefixtures("prometheus")
+def test_json() -> None:
+    told = json.loads(top("--since", "7d", "--prometheus", SERVICE, "-o", "json"))
+    assert told["since"] == "7d"
+    assert told["namespaces"][1] == {
+        "namespace": "team",
+        "deviceHours": {"nvidia.com/gpu": 12.5, "nvidia.com/gpu.shared": 3.0},
+        "memoryGiBHours": 99.123,
+    }
+
+
+@pytest.mark.usefixtures("api")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--since", "week"), "--since is 'week': a duration such as 12h, 7d or 4w is expected"),
+        (("--since", "7d"), "--since needs --prometheus"),
+        (("--since", "7d", "--prometheus", "there"), "a URL or NAMESPACE/SERVICE:PORT is expected"),
+        (("--since", "7d", "--prometheus", SERVICE), f"Prometheus at {SERVICE} gives no answer"),
+        (("--since", "7d", "--prometheus", "http://127.0.0.1:1"), "gives no answer: "),
+        (("--since", "7d", "--prometheus", SERVICE, "-o", "html"), "--since has no page"),
+        (("-o", "csv"), "-o csv belongs to --since"),
+    ],
+)
+def test_each_mistake_is_one_sentence(arguments: tuple[str, ...], words: str) -> None:
+    told = top(*arguments, expect=1)
+    assert told.startswith("error: ")
+    assert words in told
