@@ -10,7 +10,7 @@ _INTRODUCTION = """\
 
 `divvy verify -s <stack>` computes the plan of the stack file, inspects every live node
 of its pools, runs small pods on their devices and reports what holds. It removes
-everything it creates. A run on simulated GPUs says so everywhere and is at best *partial*.
+its pods and namespaces. A run on simulated GPUs says so everywhere and is at best *partial*.
 
 | option | does |
 |---|---|
@@ -27,8 +27,9 @@ everything it creates. A run on simulated GPUs says so everywhere and is at best
 | `--driver-root FOLDER` | with `--bare`: the driver root, if it is not the host itself |
 | `--workloads FOLDER` | with `--bare`: the compiled workloads, where there is no compiler |
 | `--vector-add-image I`, `--gpu-burn-image I` | runs well-known images, reads their output |
-| `--baseline OLD/report.yaml` | reports what broke, what was fixed and what is no longer checked |
-| `--out FOLDER` | folder for `report.html`, `report.yaml`, `junit.xml` and `ctrf.json` |
+| `--compare OLD` | compares with an earlier `report.yaml`, archive, or `last`: see below |
+| `--key FILE` | signs the archive of the run with this private SSH key |
+| `--out FOLDER` | folder for reports (HTML, YAML, JUnit, CTRF) and the archive of the run |
 
 The first line is the result. *success*: everything that such a cluster can have was checked on
 hardware and holds. *partial*: nothing failed, but a check was skipped, `--select`, `--pool` or
@@ -63,6 +64,35 @@ each such GPU is claimed whole, every device
 computes and burns, and on each resource 50 pods in a row come and go, or as many as fit in 75
 seconds (20 seconds if GPUs are simulated), but at least 10.
 
+## Compare with an earlier run
+
+`--compare` names the checks that newly fail, newly pass and are newly not checked, with the
+reasons; nodes that came and went; versions that changed (Divvy, the stack file, Kubernetes, and
+of nodes the driver, kernel, kubelet, container runtime and agent), each with its nodes; and
+speed. Speed is what checks measure on hardware (`figures` in `report.yaml`: Gflop/s of full nodes
+and of MIG devices alone, GB/s), where it changed by a tenth or more, and the seconds of a check
+that takes half as long again, and ten seconds longer, than before. `comparison.md` has all of it
+for a pull request.
+
+The command exits with 1 if any check newly fails, also a SHOULD, and with 3 if a MUST check that
+was made before could not be made now. What an option left out is named and changes no exit code.
+A simulated report is not compared with one of hardware, nor are reports of two stacks.
+
+**The archive** `conformance.tar.gz` has everything that a run stands on: `report.json`,
+`junit.xml`, `ctrf.json`, the stack file, `versions.json` and `SHA256SUMS`, with `--key` also
+`SHA256SUMS.sig`. Equal files give equal bytes. An archive that is not as its checksums say is
+refused. To check a signature, with the key's public half in a line of `allowed_signers` that
+begins with `conformance`:
+
+```sh
+ssh-keygen -Y verify -f allowed_signers -I conformance -n divvy-conformance \\
+  -s SHA256SUMS.sig < SHA256SUMS
+```
+
+**The cluster keeps the archive of the last run**, in the ConfigMap `divvy-conformance` of Divvy's
+namespace; `--compare last` reads it. A run of a part (`--select`, `--pool`, `--nodes`) does not
+replace it. What is larger than a ConfigMap may be is kept without the evidence of its checks.
+
 ## What a run does to a cluster
 
 * Its pods run in namespaces `divvy-conformance-…`: at the Pod Security level *restricted*; the
@@ -87,7 +117,8 @@ seconds (20 seconds if GPUs are simulated), but at least 10.
 * It restarts the kubelet and containerd through systemd. Without systemd it kills them if the
   node's first process started them; otherwise the check is skipped. It causes GPU errors only on
   the simulated driver.
-* At the end it removes everything, including the namespaces of killed runs.
+* At the end it removes everything but the ConfigMap with its archive, including the namespaces of
+  killed runs.
 
 The workloads are small programs of this project that use the CUDA driver API, the same for
 hardware and simulation: `cuda-vector-add`, `gpu-burn` (the well-known tool's options and

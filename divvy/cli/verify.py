@@ -19,15 +19,22 @@ from divvy.cli.errors import (
     REQUIRED_NOT_CHECKED,
     fail,
 )
+from divvy.cli.kept_report import keep_report, kept_report
 from divvy.cli.options import StackName, StackPath
+from divvy.cli.run_archive import ARCHIVE, read_report, require_signer, write_archive
 from divvy.distribution import install_command
-from divvy.render.conformance import baseline_lines, summary_lines
+from divvy.model import Cluster
+from divvy.render.comparison import comparison_lines, comparison_markdown
+from divvy.render.conformance import summary_lines
+from divvy.reports.comparison import Comparison, compare_reports
 from divvy.sources import CONFORMANCE
 from divvy.stack.file import read_stack
 from divvy.stack.sections import read_cluster
 
 # What the extra `verify` brings and the suite imports.
 _PACKAGES = ("pytest", "testinfra")
+# What changed, for a pull request.
+COMPARISON = "comparison.md"
 # What pytest writes before a usage error.
 _REFUSAL = "ERROR: "
 # A process that the suite has left behind may hold its output open.
@@ -80,9 +87,19 @@ _Strict = Annotated[
     bool,
     typer.Option("--strict", help="Exit 1 if a recommendation (SHOULD) does not hold, too."),
 ]
-_Baseline = Annotated[
-    Path | None, typer.Option("--baseline", help="An earlier report.yaml to compare with.")
+_Compare = Annotated[
+    str | None,
+    typer.Option(
+        "--compare",
+        help="An earlier report.yaml or archive to compare with, or `last`: the one in the "
+        "cluster. Exit 1 if a check newly fails, 3 if a MUST check can no longer be made.",
+    ),
 ]
+_Key = Annotated[
+    Path | None, typer.Option("--key", help="A private SSH key that signs the run's archive.")
+]
+# Of --compare: the report that the cluster keeps.
+_LAST = "last"
 
 
 def verify(
@@ -105,20 +122,23 @@ def verify(
     out: _Out = Path("out/conformance"),
     require: _Require = False,
     strict: _Strict = False,
-    baseline: _Baseline = None,
+    compare: _Compare = None,
+    key: _Key = None,
 ) -> None:
     """Check the live cluster; exit 1: something that must hold does not, 2: nothing was checked.
 
     Exit 0: success, partial (nothing wrong, not everything checked) or warning (a recommendation
     does not hold: 1 with --strict). With --require, exit 3: what must hold could not be checked.
+    With --compare, exit 1 also if a check newly fails, 3 if what must hold is no longer checked.
     """
     if not bare and (host or driver_root or workloads):
         fail("--host, --driver-root and --workloads are for --bare")
     _require_suites_packages()
     source = None if bare and not stack and not file else read_stack(stack, file)
-    if source is not None:
-        read_cluster(source)
-    earlier = None if baseline is None else _earlier(baseline)
+    cluster = None if source is None else read_cluster(source)
+    require_signer(key)
+    # Before the run: without it the run would be wasted.
+    earlier = None if compare is None else _earlier(compare, None if bare else cluster)
     report = _place_for_report(out)
     arguments = ["--bare"] if bare else []
     if source is not None:
@@ -150,10 +170,29 @@ def verify(
     if not report.exists():
         fail(refusal or f"the suite exited with {ended} before it wrote a report")
     document = yaml.safe_load(report.read_text())
-    _conclude(document, out, earlier)
-    codes = {"failure": FAILED, "nothing checked": NOTHING_CHECKED}
+    console = Console(highlight=False)
+    for line in summary_lines(document):
+        console.print(line)
+    archive = write_archive(out, document, source, key)
+    typer.echo(f"report: {out / 'report.html'}\narchive: {out / ARCHIVE}")
+    # A part of the checks or nodes is no report to compare the next run with.
+    if cluster is not None and not bare and not document.get("only"):
+        typer.echo(keep_report(cluster, archive, document))
+    comparison = None if earlier is None else _compared(earlier, document)
+    if comparison is not None:
+        for line in comparison_lines(comparison):
+            console.print(line)
+        (out / COMPARISON).write_text(comparison_markdown(comparison, document))
+    raise typer.Exit(_exit_code(document, comparison, require=require))
+
+
+def _exit_code(document: dict[str, Any], comparison: Comparison | None, *, require: bool) -> int:
+    if document["result"] == "nothing checked":
+        return NOTHING_CHECKED
+    if document["result"] == "failure" or (comparison and comparison.newly_failing):
+        return FAILED
     missing = require and document["statistics"].get("requiredNotChecked", 0)
-    raise typer.Exit(codes.get(document["result"], REQUIRED_NOT_CHECKED if missing else 0))
+    return REQUIRED_NOT_CHECKED if missing or (comparison and comparison.lost) else 0
 
 
 def _require_suites_packages() -> None:
@@ -165,11 +204,12 @@ def _require_suites_packages() -> None:
 
 
 def _place_for_report(out: Path) -> Path:
-    """Return where the report will be; an earlier one is removed, for none to be taken for it."""
+    """Return where the report will be; earlier files are removed, for none to be taken for its."""
     report = out / "report.yaml"
     try:
         out.mkdir(parents=True, exist_ok=True)
-        report.unlink(missing_ok=True)
+        for name in (report.name, ARCHIVE, COMPARISON):
+            (out / name).unlink(missing_ok=True)
     except OSError as problem:
         fail(f"--out={out} cannot be written to: {problem.strerror}")
     return report
@@ -220,28 +260,20 @@ def _pass_on(lines: IO[str] | None, refusals: list[str]) -> None:
                 typer.echo(line, nl=False, err=True)
 
 
-def _earlier(baseline: Path) -> dict[str, Any]:
-    """Read an earlier report before the run: without it the run would be wasted."""
+def _earlier(place: str, cluster: Cluster | None) -> dict[str, Any] | None:
+    """Read an earlier report from a file or from the cluster; None where that keeps none yet."""
+    if place != _LAST:
+        return read_report(Path(place))
+    if cluster is None:
+        fail("--compare=last is for a cluster: --bare needs the file of an earlier report")
+    found = kept_report(cluster)
+    if found is None:
+        typer.echo("the cluster keeps no report yet: there is nothing to compare with")
+    return found
+
+
+def _compared(earlier: dict[str, Any], document: dict[str, Any]) -> Comparison:
     try:
-        document = yaml.safe_load(baseline.read_text())
-    except (OSError, yaml.YAMLError) as problem:
-        fail(f"the baseline cannot be read: {problem}")
-    parts = {"kind", "mode", "environment", "checks"}
-    if not isinstance(document, dict) or not parts <= document.keys():
-        document = {}
-    if document.get("kind") != "GpuConformanceReport":
-        fail(f"{baseline} is not a report.yaml of an earlier run")
-    return document
-
-
-def _conclude(document: dict[str, Any], out: Path, earlier: dict[str, Any] | None) -> None:
-    console = Console(highlight=False)
-    for line in summary_lines(document):
-        console.print(line)
-    if earlier is not None:
-        try:
-            for line in baseline_lines(earlier, document):
-                console.print(line)
-        except ValueError as problem:
-            fail(str(problem))
-    console.print(f"report: {out / 'report.html'}")
+        return compare_reports(earlier, document)
+    except ValueError as problem:
+        fail(str(problem))

@@ -37,14 +37,6 @@ def test_a_file_is_no_folder_for_reports(tmp_path: Path) -> None:
     assert file.read_text() == "kept"
 
 
-def test_half_a_baseline_is_none(tmp_path: Path) -> None:
-    baseline = tmp_path / "old.yaml"
-    baseline.write_text("kind: GpuConformanceReport\nchecks: []\n")
-    result = CliRunner().invoke(app, ["verify", "-s", "lab", f"--baseline={baseline}"])
-    assert result.exit_code == 1
-    assert "is not a report.yaml of an earlier run" in result.output
-
-
 @pytest.mark.parametrize(
     ("status", "written"),
     [
