@@ -58,6 +58,11 @@ are compared by UUID. A pod asks the driver whether GPUs are simulated. The agen
 only for the agent itself (NODE-01), and only if it is fresh: the run writes the annotation
 `divvy.gpu/verify` on the node, and the agent has to repeat it in its status within a minute.
 
+A sample (`--nodes`) is of what runs in pods: NODE-15 asks the agent of every node of the pools
+for an answer. NODE-12 to NODE-14 read NVML when the check is made, so that a GPU that is slowed
+down under load alone is seen by HW-01 to HW-05. Flit errors of NVLinks are shown and do not
+count: sound links have some.
+
 Without `--exclusive`, one device of each resource on each node is tried, and a share of 1,024 MiB
 and 5 % of each GPU that pods claim (the whole GPU where it has no shares and is idle); with it,
 each such GPU is claimed whole, every device
@@ -166,6 +171,7 @@ _ELSEWHERE = {
     "CLM-11": "claims that get another GPU's UUID (load/test_claim_probes.py, no lab)",
     "CLM-12": "the driver's own libraries in place of the limiter's (test_claims_on_lab.py)",
     "CLM-13": "a device that opens by number (checks/test_verdicts.py, no lab)",
+    "CLM-14": "a policy that gives the claim to every container (test_claims_on_lab.py)",
     "CLM-05": "claims whose containers get no driver (test_claims_on_lab.py)",
     "CLM-07": "claims whose containers get no driver (test_claims_on_lab.py)",
     "CLM-09": "a kubelet that syncs once a minute (test_claims_on_lab.py)",

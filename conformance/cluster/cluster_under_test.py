@@ -78,7 +78,8 @@ class ClusterUnderTest:
     ``reported`` is what the agents said then; ``image`` has the workloads, ``no_image`` says why
     it is missing; ``drivers`` tells by node whether a pod has found the simulated driver;
     ``versions`` and ``node_versions`` are of everything that was tested. ``gone`` says of nodes
-    how they have left or died since the run began.
+    how they have left or died since the run began. ``pool_nodes`` are the nodes of the pools, also
+    those that a sample leaves out.
     """
 
     stack: str
@@ -95,6 +96,7 @@ class ClusterUnderTest:
     versions: Mapping[str, Any] = field(default_factory=dict)
     node_versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     gone: dict[str, str] = field(default_factory=dict)
+    pool_nodes: Sequence[NodePromise] = ()
     devices: list[DevicePromise] = field(init=False)
     drivers: dict[str, bool] = field(default_factory=dict)
 
@@ -130,6 +132,12 @@ class ClusterUnderTest:
     def ready_nodes(self) -> list[NodePromise]:
         """Return the nodes on which pods can run."""
         return [node for node in self.nodes if not node.unready and node.name not in self.gone]
+
+    @property
+    def unsampled_nodes(self) -> list[NodePromise]:
+        """Return the nodes on which pods can run and that are not of the sample."""
+        sampled = {node.name for node in self.nodes}
+        return [node for node in self.pool_nodes if not node.unready and node.name not in sampled]
 
     @property
     def ready_devices(self) -> list[DevicePromise]:
@@ -268,8 +276,8 @@ def open_cluster(config: pytest.Config) -> ClusterUnderTest:
     if pool is not None and pool not in cluster.pools:
         known = ", ".join(cluster.pools)
         raise pytest.UsageError(f"the stack file has no pool {pool}; it has: {known}")
-    promises = node_promises(cluster, plan(cluster, name), nodes, pool, unready)
-    promises = sample(promises, config.getoption("--divvy-nodes"))
+    pool_nodes = node_promises(cluster, plan(cluster, name), nodes, pool, unready)
+    promises = sample(pool_nodes, config.getoption("--divvy-nodes"))
     reported = {
         node["metadata"]["name"]: node_status(node["metadata"].get("annotations") or {})
         for node in live
@@ -301,6 +309,7 @@ def open_cluster(config: pytest.Config) -> ClusterUnderTest:
         kubeconfig,
         versions,
         of_nodes,
+        pool_nodes=pool_nodes,
     )
 
 

@@ -17,6 +17,17 @@ def test_a_sample_takes_nodes_of_each_pool_and_profile_that_are_ready_first() ->
     assert len(sample(nodes, None)) == 4
 
 
+def test_nodes_that_a_sample_leaves_out_are_asked_too_unless_no_pod_can_run_there() -> None:
+    nodes = [replace(one, unready="away" if one.name == "c" else "") for one in promised(
+        CLUSTER, live("a"), live("b"), live("c")
+    )]  # fmt: skip
+    target = ClusterUnderTest(
+        "s", parse_document(CLUSTER), OneNode({}), nodes[:1], [], {}, {}, None, None, "", None,
+        pool_nodes=nodes,
+    )  # type: ignore[arg-type] # fmt: skip
+    assert [one.name for one in target.unsampled_nodes] == ["b"]
+
+
 def node_of_api(name: str, ready: str, allocatable: dict[str, str]) -> dict[str, Any]:
     conditions = [{"type": "Ready", "status": ready, "message": "kubelet stopped posting"}]
     return {
