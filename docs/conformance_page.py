@@ -28,6 +28,7 @@ its pods and namespaces. A run on simulated GPUs says so everywhere and is at be
 | `--workloads FOLDER` | with `--bare`: the compiled workloads, where there is no compiler |
 | `--vector-add-image I`, `--gpu-burn-image I` | runs well-known images, reads their output |
 | `--compare OLD` | compares with an earlier `report.yaml`, archive, or `last`: see below |
+| `--product` | writes `PRODUCT.yaml`: rows of the CNCF's AI conformance product file |
 | `--key FILE` | signs the archive of the run with this private SSH key |
 | `--out FOLDER` | folder for reports (HTML, YAML, JUnit, CTRF) and the archive of the run |
 
@@ -97,6 +98,23 @@ ssh-keygen -Y verify -f allowed_signers -I conformance -n divvy-conformance \\
 **The cluster keeps the archive of the last run**, in the ConfigMap `divvy-conformance` of Divvy's
 namespace; `--compare last` reads it. A run of a part (`--select`, `--pool`, `--nodes`) does not
 replace it. What is larger than a ConfigMap may be is kept without the evidence of its checks.
+
+## The product file of AI conformance
+
+`--product` writes the rows of the
+[CNCF programme's](https://github.com/cncf/k8s-ai-conformance) product file that concern GPUs:
+`driver_runtime_management`, `gpu_sharing`, `accelerator_metrics` and `secure_accelerator_access`,
+from the checks that name them (`cncf` in `report.yaml`). Each row's notes begin with its state and
+say of each check in which cases it passed; its evidence points into `junit.xml`.
+
+| state | status | when |
+|---|---|---|
+| pass | `Implemented` | on hardware, all checks were made and hold, also one that shows it |
+| fail | `Not Implemented` | a check of the row failed |
+| unknown | empty | GPUs are simulated, or an option or obstacle left a check out |
+
+What only the vendor knows (platform, vendor, links) is not in the file, nor are rows that Divvy
+does not check.
 
 ## What a run does to a cluster
 

@@ -20,9 +20,11 @@ from divvy.reports.archive import (
     report_json,
     unpack,
 )
+from divvy.reports.product import product_file
 from divvy.stack.file import StackFile
 
 ARCHIVE = "conformance.tar.gz"
+PRODUCT = "PRODUCT.yaml"
 # Of `ssh-keygen -Y sign`: a signature is good for this use alone.
 NAMESPACE = "divvy-conformance"
 _GZIP = b"\x1f\x8b"
@@ -51,11 +53,18 @@ def is_report(document: object) -> bool:
     )
 
 
+def write_product(out: Path, document: Mapping[str, Any]) -> None:
+    """Write the rows of the product file, which the archive takes with it."""
+    text = yaml.safe_dump(product_file(document), sort_keys=False, width=100)
+    (out / PRODUCT).write_text(text)
+
+
 def write_archive(
     out: Path, document: Mapping[str, Any], stack: StackFile | None, key: Path | None
 ) -> bytes:
     """Write the archive beside the reports of a run, signed by a key; return its bytes."""
-    files = {name: (out / name).read_bytes() for name in ("junit.xml", "ctrf.json")}
+    names = ["junit.xml", "ctrf.json", *([PRODUCT] if (out / PRODUCT).exists() else [])]
+    files = {name: (out / name).read_bytes() for name in names}
     files[REPORT] = report_json(document)
     files["versions.json"] = report_json(document["environment"])
     if stack is not None:

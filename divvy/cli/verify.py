@@ -21,12 +21,20 @@ from divvy.cli.errors import (
 )
 from divvy.cli.kept_report import keep_report, kept_report
 from divvy.cli.options import StackName, StackPath
-from divvy.cli.run_archive import ARCHIVE, read_report, require_signer, write_archive
+from divvy.cli.run_archive import (
+    ARCHIVE,
+    PRODUCT,
+    read_report,
+    require_signer,
+    write_archive,
+    write_product,
+)
 from divvy.distribution import install_command
 from divvy.model import Cluster
 from divvy.render.comparison import comparison_lines, comparison_markdown
 from divvy.render.conformance import summary_lines
 from divvy.reports.comparison import Comparison, compare_reports
+from divvy.reports.product import product_rows
 from divvy.sources import CONFORMANCE
 from divvy.stack.file import read_stack
 from divvy.stack.sections import read_cluster
@@ -98,6 +106,12 @@ _Compare = Annotated[
 _Key = Annotated[
     Path | None, typer.Option("--key", help="A private SSH key that signs the run's archive.")
 ]
+_Product = Annotated[
+    bool,
+    typer.Option(
+        "--product", help="Write PRODUCT.yaml: rows of the CNCF's AI conformance product file."
+    ),
+]
 # Of --compare: the report that the cluster keeps.
 _LAST = "last"
 
@@ -124,6 +138,7 @@ def verify(
     strict: _Strict = False,
     compare: _Compare = None,
     key: _Key = None,
+    product: _Product = False,
 ) -> None:
     """Check the live cluster; exit 1: something that must hold does not, 2: nothing was checked.
 
@@ -173,6 +188,10 @@ def verify(
     console = Console(highlight=False)
     for line in summary_lines(document):
         console.print(line)
+    if product:
+        write_product(out, document)
+        for row in product_rows(document):
+            console.print(f"{row.requirement.id}: {row.state}, {row.reason}", soft_wrap=True)
     archive = write_archive(out, document, source, key)
     typer.echo(f"report: {out / 'report.html'}\narchive: {out / ARCHIVE}")
     # A part of the checks or nodes is no report to compare the next run with.
@@ -208,7 +227,7 @@ def _place_for_report(out: Path) -> Path:
     report = out / "report.yaml"
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for name in (report.name, ARCHIVE, COMPARISON):
+        for name in (report.name, ARCHIVE, COMPARISON, PRODUCT):
             (out / name).unlink(missing_ok=True)
     except OSError as problem:
         fail(f"--out={out} cannot be written to: {problem.strerror}")

@@ -243,6 +243,19 @@ def test_a_signed_archive_is_checked_as_the_page_says(
 
 
 @pytest.mark.usefixtures("cluster")
+def test_the_product_file_is_of_the_run_and_in_its_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = run(tmp_path, monkeypatch, PASSED, "--product")
+    assert "gpu_sharing: unknown, the cluster has nothing of which ISO-04 or" in result.output
+    written = (tmp_path / "out/PRODUCT.yaml").read_bytes()
+    assert yaml.safe_load(written)["spec"]["security"][0]["id"] == "secure_accelerator_access"
+    assert unpack((tmp_path / "out/conformance.tar.gz").read_bytes())["PRODUCT.yaml"] == written
+    run(tmp_path, monkeypatch, PASSED)
+    assert not (tmp_path / "out/PRODUCT.yaml").exists()
+
+
+@pytest.mark.usefixtures("cluster")
 def test_a_key_that_is_not_there_is_an_error_before_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
