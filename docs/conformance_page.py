@@ -18,7 +18,9 @@ its pods and namespaces. A run on simulated GPUs says so everywhere and is at be
 | `--exclusive` | fills nodes, burns GPUs, requests too much memory: needs idle GPUs |
 | `--disruptive` | restarts agents and kubelets, changes profiles and back, breaks simulated GPUs |
 | `--select PLUG,ISO-02`, `--pool P` | only these checks, only this pool |
-| `--nodes N` | only N nodes of each pool and profile: a sample of a large cluster |
+| `--sample 5%`, `--sample N` | a part, or N, of the nodes of each pool; `--seed` says which |
+| `--changed` | only nodes that changed since the report that `--compare` names |
+| `--time-limit MINUTES` | begins no check after so many minutes; the rest is *not made* |
 | `--strict` | exits with 1 if a SHOULD check failed, too: for CI and after an upgrade |
 | `--require` | exits with 3 if a MUST check could not be run: for CI |
 | `--no-exec` | runs no command in the agents' pods; checks that need it are skipped by name |
@@ -34,7 +36,7 @@ its pods and namespaces. A run on simulated GPUs says so everywhere and is at be
 
 The first line is the result. *success*: everything that such a cluster can have was checked on
 hardware and holds. *partial*: nothing failed, but a check was skipped, `--select`, `--pool` or
-`--nodes` left some out, or the GPUs are simulated. *warning*: a recommendation (SHOULD) does not
+`--sample` left some out, or the GPUs are simulated. *warning*: a recommendation (SHOULD) does not
 hold. These exit with 0. *failure*: a MUST failed, or with `--strict` any check: exit code 1.
 *nothing checked*: exit code 2. `junit.xml` agrees: what does not fail the run is a skipped case
 there that says so, and with `--require` a MUST check that could not be run is an error.
@@ -59,7 +61,7 @@ are compared by UUID. A pod asks the driver whether GPUs are simulated. The agen
 only for the agent itself (NODE-01), and only if it is fresh: the run writes the annotation
 `divvy.gpu/verify` on the node, and the agent has to repeat it in its status within a minute.
 
-A sample (`--nodes`) is of what runs in pods: NODE-15 asks the agent of every node of the pools
+A sample is of what runs in pods: NODE-15 asks the agent of every node of the pools
 for an answer. NODE-12 to NODE-14 read NVML when the check is made, so that a GPU that is slowed
 down under load alone is seen by HW-01 to HW-05. Flit errors of NVLinks are shown and do not
 count: sound links have some.
@@ -96,8 +98,16 @@ ssh-keygen -Y verify -f allowed_signers -I conformance -n divvy-conformance \\
 ```
 
 **The cluster keeps the archive of the last run**, in the ConfigMap `divvy-conformance` of Divvy's
-namespace; `--compare last` reads it. A run of a part (`--select`, `--pool`, `--nodes`) does not
-replace it. What is larger than a ConfigMap may be is kept without the evidence of its checks.
+namespace; `--compare last` reads it. A run of a part (`--select`, `--pool`, `--sample`) does not
+replace it; one with `--changed` continues it: nodes that it leaves out are as they were. What is larger than a ConfigMap may be is kept without the evidence of its checks.
+
+## A fleet
+
+`--sample` takes the nodes whose names come first in the order of a hash of `--seed` and the name,
+those that are Ready first: the same nodes for the same seed, whichever others come and go, and
+others for another seed, such as the date. `--changed` leaves out nodes that the earlier report
+shows as they are: in the same pool and profile, with the same software, in the same boot, and
+with no check that failed or was *not made*. Another stack file changes every node.
 
 ## The product file of AI conformance
 

@@ -14,16 +14,7 @@ from divvy.kube.errors import KubeconfigError
 from divvy.kube.kubeconfig import client, cluster_config
 from divvy.model import Cluster
 from divvy.model.contract import CONFORMANCE_LABEL
-from divvy.reports.archive import (
-    REPORT,
-    SUMS,
-    DamagedArchive,
-    checksums,
-    condensed,
-    pack,
-    report_json,
-    unpack,
-)
+from divvy.reports.archive import REPORT, DamagedArchive, condensed, report_archive, unpack
 
 NAME = "divvy-conformance"
 KEY = "conformance.tar.gz"
@@ -58,8 +49,7 @@ def keep_report(cluster: Cluster, archive: bytes, document: Mapping[str, Any]) -
     """
     less = ""
     if len(archive) > _MOST_BYTES:
-        files = {REPORT: report_json(condensed(document))}
-        archive = pack({**files, SUMS: checksums(files)})
+        archive = report_archive(condensed(document))
         less = ", without its evidence: the archive is too large"
     if len(archive) > _MOST_BYTES:
         return "not kept in the cluster: the report is too large for a ConfigMap"

@@ -1,8 +1,10 @@
 """divvy verify: prove on live nodes what the plan promised."""
 
+import json
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,7 +35,8 @@ from divvy.distribution import install_command
 from divvy.model import Cluster
 from divvy.render.comparison import comparison_lines, comparison_markdown
 from divvy.render.conformance import summary_lines
-from divvy.reports.comparison import Comparison, compare_reports
+from divvy.reports.archive import report_archive
+from divvy.reports.comparison import Comparison, compare_reports, continued
 from divvy.reports.product import product_rows
 from divvy.sources import CONFORMANCE
 from divvy.stack.file import read_stack
@@ -83,9 +86,20 @@ _Burn = Annotated[
     str | None, typer.Option("--gpu-burn-image", help="A gpu-burn image from elsewhere, too.")
 ]
 _Out = Annotated[Path, typer.Option("--out", help="Folder for the reports.")]
-_Nodes = Annotated[
+_Sample = Annotated[
+    str | None,
+    typer.Option("--sample", help="So many nodes of each pool and profile, or a part: 5%."),
+]
+_Seed = Annotated[
+    str | None, typer.Option("--seed", help="Which nodes the sample has: others for another text.")
+]
+_Changed = Annotated[
+    bool,
+    typer.Option("--changed", help="Only nodes that changed since the report of --compare."),
+]
+_TimeLimit = Annotated[
     int | None,
-    typer.Option("--nodes", min=1, help="At most this many nodes of each pool and profile."),
+    typer.Option("--time-limit", min=1, help="Begin no check after so many minutes."),
 ]
 _Require = Annotated[
     bool,
@@ -114,6 +128,7 @@ _Product = Annotated[
 ]
 # Of --compare: the report that the cluster keeps.
 _LAST = "last"
+_CHANGED = "--changed"
 
 
 def verify(
@@ -121,7 +136,10 @@ def verify(
     stack: StackName = None,
     file: StackPath = None,
     pool: _Pool = None,
-    nodes: _Nodes = None,
+    sample: _Sample = None,
+    seed: _Seed = None,
+    changed: _Changed = False,
+    time_limit: _TimeLimit = None,
     select: _Select = None,
     exclusive: _Exclusive = False,
     disruptive: _Disruptive = False,
@@ -148,6 +166,12 @@ def verify(
     """
     if not bare and (host or driver_root or workloads):
         fail("--host, --driver-root and --workloads are for --bare")
+    if bare and (sample or seed or changed):
+        fail("--sample, --seed and --changed are for a cluster")
+    if changed and compare is None:
+        fail("--changed needs --compare: the report since which nodes have changed")
+    if seed and not sample:
+        fail("--seed is for --sample")
     _require_suites_packages()
     source = None if bare and not stack and not file else read_stack(stack, file)
     cluster = None if source is None else read_cluster(source)
@@ -161,7 +185,9 @@ def verify(
         arguments += [f"--divvy-stack={source.name}"]
     for name, value in (
         ("--divvy-pool", pool),
-        ("--divvy-nodes", nodes),
+        ("--divvy-sample", sample),
+        ("--divvy-seed", seed),
+        ("--divvy-time-limit", None if time_limit is None else time_limit * 60),
         ("--divvy-select", select),
         ("--bare-host", host),
         ("--driver-root", driver_root),
@@ -181,7 +207,12 @@ def verify(
         ("--divvy-require", require),
     ):
         arguments += [flag] if given else []
-    ended, refusal = _run_suite([f"--divvy-report={out.resolve()}", *arguments])
+    with tempfile.TemporaryDirectory() as scratch:
+        if changed and earlier is not None:
+            before = Path(scratch, "earlier.json")
+            before.write_text(json.dumps(earlier))
+            arguments += [f"--divvy-changed-since={before}"]
+        ended, refusal = _run_suite([f"--divvy-report={out.resolve()}", *arguments])
     if not report.exists():
         fail(refusal or f"the suite exited with {ended} before it wrote a report")
     document = yaml.safe_load(report.read_text())
@@ -194,6 +225,13 @@ def verify(
             console.print(f"{row.requirement.id}: {row.state}, {row.reason}", soft_wrap=True)
     archive = write_archive(out, document, source, key)
     typer.echo(f"report: {out / 'report.html'}\narchive: {out / ARCHIVE}")
+    unchanged = changed and earlier is not None and not document["environment"]["nodes"]
+    if unchanged:
+        typer.echo("no node has changed since that report")
+    if earlier is not None and document.get("only") == [_CHANGED]:
+        # What was not looked at is as it was.
+        document = continued(earlier, document)
+        archive = report_archive(document)
     # A part of the checks or nodes is no report to compare the next run with.
     if cluster is not None and not bare and not document.get("only"):
         typer.echo(keep_report(cluster, archive, document))
@@ -202,13 +240,16 @@ def verify(
         for line in comparison_lines(comparison):
             console.print(line)
         (out / COMPARISON).write_text(comparison_markdown(comparison, document))
-    raise typer.Exit(_exit_code(document, comparison, require=require))
+    raise typer.Exit(_exit_code(document, comparison, require=require, unchanged=unchanged))
 
 
-def _exit_code(document: dict[str, Any], comparison: Comparison | None, *, require: bool) -> int:
-    if document["result"] == "nothing checked":
+def _exit_code(
+    document: dict[str, Any], comparison: Comparison | None, *, require: bool, unchanged: bool
+) -> int:
+    failing = comparison is not None and bool(comparison.newly_failing)
+    if document["result"] == "nothing checked" and not (unchanged and not failing):
         return NOTHING_CHECKED
-    if document["result"] == "failure" or (comparison and comparison.newly_failing):
+    if document["result"] == "failure" or failing:
         return FAILED
     missing = require and document["statistics"].get("requiredNotChecked", 0)
     return REQUIRED_NOT_CHECKED if missing or (comparison and comparison.lost) else 0

@@ -68,6 +68,12 @@ def unpack(archive: bytes) -> dict[str, bytes]:
     return files
 
 
+def report_archive(document: Mapping[str, Any]) -> bytes:
+    """Return an archive of a report alone."""
+    files = {REPORT: report_json(document)}
+    return pack({**files, SUMS: checksums(files)})
+
+
 def condensed(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return a report without its evidence: what a comparison with it needs."""
     dropped = ("evidence", "command", "remedy", "evidenceLevel", "cncf")

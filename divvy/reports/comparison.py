@@ -116,6 +116,23 @@ def compare_reports(old: _Report, new: _Report) -> Comparison:
     )
 
 
+def continued(old: _Report, new: _Report) -> dict[str, Any]:
+    """Return a report of changed nodes as one of all nodes: the others are as they were.
+
+    What is about no node, or about a node that both have, is of the newer one.
+    """
+    nodes = _nodes(new)
+    kept = [
+        check
+        for key, check in _by_case(old).items()
+        if key not in _by_case(new) and key[1].partition(":")[0] not in nodes
+    ]
+    former = [node for name, node in _nodes(old).items() if name not in nodes]
+    environment = {**new["environment"], "nodes": [*former, *nodes.values()]}
+    report = {**new, "environment": environment, "checks": [*kept, *new["checks"]]}
+    return {key: value for key, value in report.items() if key != "only"}
+
+
 def _by_case(report: _Report) -> dict[tuple[str, str], _Report]:
     return {(check["id"], check["case"]): check for check in report["checks"]}
 

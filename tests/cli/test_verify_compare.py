@@ -191,6 +191,21 @@ def test_a_run_of_a_part_is_not_kept(
     assert cluster.written == 0
 
 
+def test_a_run_of_changed_nodes_continues_the_kept_report(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path, monkeypatch, PASSED)
+    part = {**document(record("failed", "n2:gpu"), nodes=("n2",)), "only": ["--changed"]}
+    result = run(tmp_path, monkeypatch, part, "--changed", "--compare=last")
+    assert (result.exit_code, cluster.written) == (1, 2), result.output
+    assert "new nodes: n2" in result.output
+    nobody = {**document(nodes=()), "only": ["--changed"], "mode": "hardware"}
+    result = run(tmp_path, monkeypatch, nobody, "--changed", "--compare=last")
+    assert (result.exit_code, cluster.written) == (0, 3), result.output
+    assert "no node has changed since that report" in result.output
+    assert "every check came out as before" in result.output
+
+
 def test_who_may_not_write_loses_nothing_else(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from divvy.reports.comparison import CaseChange, SpeedChange, VersionChange, compare_reports
+from divvy.reports.comparison import (
+    CaseChange,
+    SpeedChange,
+    VersionChange,
+    compare_reports,
+    continued,
+)
 from tests.reports.documents import MUST, SHOULD, document, record
 
 
@@ -86,6 +92,24 @@ def test_speed_that_is_another() -> None:
         SpeedChange(MUST.id, "s", 31.0, 51.0),
     )
     assert found.speeds[0].part == pytest.approx(-0.3)
+
+
+def test_a_report_of_changed_nodes_continues_the_one_before() -> None:
+    old = document(
+        record("passed", "n1:gpu"), record("failed", "n2:gpu"), record("passed", "p", SHOULD),
+        nodes=("n1", "n2"),
+    )  # fmt: skip
+    new = {
+        **document(record("passed", "n2:gpu"), record("failed", "p", SHOULD), nodes=("n2", "n3")),
+        "only": ["--changed"],
+    }
+    whole = continued(old, new)
+    assert "only" not in whole
+    assert [node["name"] for node in whole["environment"]["nodes"]] == ["n1", "n2", "n3"]
+    found = compare_reports(old, whole)
+    assert cases(found.newly_passing) == ["n2:gpu"]
+    assert cases(found.newly_failing) == ["p"]
+    assert (cases(found.newly_not_checked), found.nodes_removed) == ([], ())
 
 
 @pytest.mark.parametrize("simulated", [True, False])
