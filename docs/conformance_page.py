@@ -31,6 +31,8 @@ its pods and namespaces. A run on simulated GPUs says so everywhere and is at be
 | `--vector-add-image I`, `--gpu-burn-image I` | runs well-known images, reads their output |
 | `--compare OLD` | compares with an earlier `report.yaml`, archive, or `last`: see below |
 | `--product` | writes `PRODUCT.yaml`: rows of the CNCF's AI conformance product file |
+| `--in-cluster` | runs nothing: writes a Job that runs it in the cluster, and a Sonobuoy plugin |
+| `--runner-image I` | with `--in-cluster`, the image of the suite, instead of building it |
 | `--key FILE` | signs the archive of the run with this private SSH key |
 | `--out FOLDER` | folder for reports (HTML, YAML, JUnit, CTRF) and the archive of the run |
 
@@ -99,7 +101,8 @@ ssh-keygen -Y verify -f allowed_signers -I conformance -n divvy-conformance \\
 
 **The cluster keeps the archive of the last run**, in the ConfigMap `divvy-conformance` of Divvy's
 namespace; `--compare last` reads it. A run of a part (`--select`, `--pool`, `--sample`) does not
-replace it; one with `--changed` continues it: nodes that it leaves out are as they were. What is larger than a ConfigMap may be is kept without the evidence of its checks.
+replace it; one with `--changed` continues it: nodes that it leaves out are as they were. What is
+larger than a ConfigMap may be is kept without the evidence of its checks.
 
 ## A fleet
 
@@ -108,6 +111,26 @@ those that are Ready first: the same nodes for the same seed, whichever others c
 others for another seed, such as the date. `--changed` leaves out nodes that the earlier report
 shows as they are: in the same pool and profile, with the same software, in the same boot, and
 with no check that failed or was *not made*. Another stack file changes every node.
+
+## In the cluster
+
+Without Python on the administrator's machine: `divvy verify -s prod --in-cluster` with any of the
+options above writes `verify-job.yaml` and `sonobuoy-plugin.yaml`. Whoever has `kubectl` or `sonobuoy`
+applies them. The image of the suite and that of the workloads are built where the stack file has the
+agent's built, which needs `kubectl` here, or are given (`--runner-image`, `--workload-image`). The
+pod gets the stack file without `kubeconfig` and `context`; a Job ends with the exit code of the run.
+
+The archive of the run is in the ConfigMap as ever:
+
+```sh
+kubectl get configmap divvy-conformance -n divvy-system \\
+  -o jsonpath='{.binaryData.conformance\\.tar\\.gz}' | base64 -d > conformance.tar.gz
+```
+
+Its account may do what is listed in [security](security.md). That includes `pods/exec` in Divvy's
+namespace, whose pods are privileged, and creating pods in any: whoever may use it may act as root on
+the GPU nodes. `kubectl delete -f verify-job.yaml` takes it away after the run. Sonobuoy gives its
+plugins an account of its own, with all rights.
 
 ## The product file of AI conformance
 

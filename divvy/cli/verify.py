@@ -31,6 +31,7 @@ from divvy.cli.run_archive import (
     write_archive,
     write_product,
 )
+from divvy.cli.verify_in_cluster import write_job
 from divvy.distribution import install_command
 from divvy.model import Cluster
 from divvy.render.comparison import comparison_lines, comparison_markdown
@@ -126,12 +127,24 @@ _Product = Annotated[
         "--product", help="Write PRODUCT.yaml: rows of the CNCF's AI conformance product file."
     ),
 ]
+_InCluster = Annotated[
+    bool,
+    typer.Option(
+        "--in-cluster", help="Run nothing: write a Job that runs it, and a plugin of Sonobuoy."
+    ),
+]
+_Runner = Annotated[
+    str | None, typer.Option("--runner-image", help="With --in-cluster, the image of the suite.")
+]
 # Of --compare: the report that the cluster keeps.
 _LAST = "last"
 _CHANGED = "--changed"
+# What a Job has otherwise: its stack file, its images, and where its reports go.
+_NOT_OF_A_JOB = ("stack", "file", "out", "in_cluster", "runner_image", "workload_image")
 
 
 def verify(
+    context: typer.Context,
     *,
     stack: StackName = None,
     file: StackPath = None,
@@ -157,6 +170,8 @@ def verify(
     compare: _Compare = None,
     key: _Key = None,
     product: _Product = False,
+    in_cluster: _InCluster = False,
+    runner_image: _Runner = None,
 ) -> None:
     """Check the live cluster; exit 1: something that must hold does not, 2: nothing was checked.
 
@@ -172,6 +187,13 @@ def verify(
         fail("--changed needs --compare: the report since which nodes have changed")
     if seed and not sample:
         fail("--seed is for --sample")
+    if runner_image and not in_cluster:
+        fail("--runner-image is for --in-cluster")
+    if in_cluster:
+        if bare or key or (compare not in (None, _LAST)):
+            fail("--in-cluster has no --bare, --key or file to compare with: a pod has none of it")
+        write_job(out, read_stack(stack, file), _of_a_job(context), runner_image, workload_image)
+        return
     _require_suites_packages()
     source = None if bare and not stack and not file else read_stack(stack, file)
     cluster = None if source is None else read_cluster(source)
@@ -253,6 +275,18 @@ def _exit_code(
         return FAILED
     missing = require and document["statistics"].get("requiredNotChecked", 0)
     return REQUIRED_NOT_CHECKED if missing or (comparison and comparison.lost) else 0
+
+
+def _of_a_job(context: typer.Context) -> list[str]:
+    """Return the options of this call that are as good in a pod."""
+    arguments = []
+    for parameter in context.command.params:
+        value = context.params[str(parameter.name)]
+        if parameter.name in _NOT_OF_A_JOB or value in (None, False):
+            continue
+        option = parameter.opts[0]
+        arguments += [option] if value is True else [f"{option}={value}"]
+    return arguments
 
 
 def _require_suites_packages() -> None:

@@ -271,6 +271,40 @@ def test_the_product_file_is_of_the_run_and_in_its_archive(
 
 
 @pytest.mark.usefixtures("cluster")
+def test_a_job_runs_with_the_options_of_the_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = [f"--runner-image=r/v@sha256:{'0' * 64}", f"--workload-image=r/w@sha256:{'1' * 64}"]
+    options = ["--compare=last", "--sample=5%", "--seed=a b", "--exclusive", "--time-limit=30"]
+    result = run(tmp_path, monkeypatch, PASSED, "--in-cluster", *images, *options)
+    assert result.exit_code == 0, result.output
+    assert f"kubectl apply -f {tmp_path / 'out/verify-job.yaml'}" in result.output
+    objects = list(yaml.safe_load_all((tmp_path / "out/verify-job.yaml").read_text()))
+    (container,) = objects[-1]["spec"]["template"]["spec"]["containers"]
+    assert sorted(container["args"]) == sorted([*options, images[1]])
+    plugin = yaml.safe_load((tmp_path / "out/sonobuoy-plugin.yaml").read_text())
+    assert plugin["spec"]["args"] == container["args"]
+    # Nothing was run, and no report is one of it.
+    assert not (tmp_path / "out/report.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--in-cluster", "--compare=old.yaml"], "--in-cluster has no --bare, --key or file"),
+        (["--runner-image=x"], "--runner-image is for --in-cluster"),
+        (["--in-cluster"], "--runner-image is needed: the stack file has no plugin.image"),
+    ],
+)
+@pytest.mark.usefixtures("cluster")
+def test_what_a_job_cannot_have_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], words: str
+) -> None:
+    result = run(tmp_path, monkeypatch, PASSED, *options)
+    assert (result.exit_code, words in result.output) == (1, True), result.output
+
+
+@pytest.mark.usefixtures("cluster")
 def test_a_key_that_is_not_there_is_an_error_before_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -155,10 +155,10 @@ def test_a_cluster_without_nodes_was_not_checked() -> None:
 
 def test_a_part_of_the_checks_or_nodes_is_no_success() -> None:
     found = report(record("passed"))
-    found.only = ("--select=NODE-01", "--nodes=1")
+    found.only = ("--select=NODE-01", "--sample=1")
     assert found.result == "partial"
-    assert found.document()["only"] == ["--select=NODE-01", "--nodes=1"]
-    assert "--select=NODE-01 --nodes=1" in found.html()
+    assert found.document()["only"] == ["--select=NODE-01", "--sample=1"]
+    assert "--select=NODE-01 --sample=1" in found.html()
     assert "only" not in report(record("passed")).document()
 
 

@@ -71,8 +71,8 @@ def test_whole_gpus_are_no_sharing() -> None:
 def test_a_selection_proves_no_row_and_a_sample_says_that_it_is_one() -> None:
     chosen = {**document(*SOUND), "only": ["--select=ISO"]}
     assert row(chosen, "secure_accelerator_access").state == "unknown"
-    sample = {**document(*SOUND), "only": ["--nodes=2"]}
-    assert row(sample, "accelerator_metrics").reason.endswith(", of a part: --nodes=2")
+    sample = {**document(*SOUND), "only": ["--sample=2"]}
+    assert row(sample, "accelerator_metrics").reason.endswith(", of a part: --sample=2")
 
 
 def test_the_file_has_the_programmes_form_and_the_evidence_of_each_row() -> None:
