@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import time
 from collections.abc import Generator
@@ -21,21 +22,25 @@ from conformance.fixtures import (  # noqa: F401 (pytest finds fixtures here)
     bare,
     claim_openings,
     claim_probes,
+    claim_siblings,
     contention,
     driver_looks,
     evidence,
     fills,
+    gpu_conditions,
     installation,
     known_images,
     metrics_samples,
     mountings,
     namespaces,
     openings,
+    other_statuses,
     overcommits,
     past_scheduler,
     pods,
     probes,
     releases,
+    siblings,
     statuses,
     target,
 )
@@ -52,6 +57,7 @@ _SIMULATED = pytest.StashKey[bool]()
 _BARE = Path(__file__).parent / "bare"
 _IMAGES = {"WORK-04": "--vector-add-image", "WORK-05": "--gpu-burn-image"}
 _MISSED = pytest.StashKey[Missed]()
+_DEADLINE = pytest.StashKey[float]()
 _LIFE = pytest.StashKey[NodeLife]()
 _COMPLETE = (
     pytest.ExitCode.OK,
@@ -80,9 +86,13 @@ def pytest_configure(config: pytest.Config) -> None:
     _require_known(config.getoption("--divvy-select"))
     only = tuple(
         f"--{name.removeprefix('divvy-')}={value}"
-        for name in ("divvy-select", "divvy-pool", "divvy-nodes")
-        if (value := config.getoption(f"--{name}")) is not None
+        for name in ("divvy-select", "divvy-pool", "divvy-sample", "divvy-seed")
+        if (value := config.getoption(f"--{name}"))
     )
+    if config.getoption("--divvy-changed-since"):
+        only += ("--changed",)
+    if limit := config.getoption("--divvy-time-limit"):
+        config.stash[_DEADLINE] = time.monotonic() + limit
     told: dict[str, Any] = {
         "only": only,
         "options": given(config),
@@ -184,7 +194,9 @@ def _why_not(item: pytest.Item) -> tuple[Missed, str] | None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip at once what is about a node that has died: each pod there would be waited for."""
+    """Skip at once what is late, or about a node that has died: its pods would be waited for."""
+    if time.monotonic() > item.config.stash.get(_DEADLINE, math.inf):
+        raise NotMade("the time limit of the run was over")
     node = _node_of(item)
     if node is None or node.name not in item.config.stash[CLUSTER].gone:
         return

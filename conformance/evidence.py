@@ -18,10 +18,16 @@ class Evidence:
     actual: str = ""
     command: str = ""
     details: list[str] = field(default_factory=list)
+    figures: dict[str, float] = field(default_factory=dict)
 
     def add(self, text: object) -> None:
         """Keep something that was seen."""
         self.details.append(str(text).strip())
+
+    def measure(self, unit: str, figure: float) -> None:
+        """Keep a figure that says how fast something is, for comparisons; 0 is none."""
+        if figure:
+            self.figures[unit] = round(figure, 3)
 
     def require(self, expected: object, actual: object) -> None:
         """Hold what was seen against what was promised."""

@@ -13,7 +13,12 @@ from conformance.cluster.cluster_under_test import CLUSTER, ClusterUnderTest
 from conformance.cluster.namespaces import PodNamespaces, pod_namespaces
 from conformance.cluster.pods import Outcome, PodNamespace
 from conformance.evidence import Evidence
-from conformance.load.claim_probes import ClaimProbe, look_by_claim, small_claim
+from conformance.load.claim_probes import (
+    ClaimProbe,
+    look_by_claim,
+    resource_claim,
+    small_claim,
+)
 from conformance.load.fill import FillResult, fill
 from conformance.load.known_images import BURN_ARGUMENTS
 from conformance.load.neighbours import Figures, contended, measure
@@ -24,11 +29,13 @@ from conformance.observe.allocated import allocation
 from conformance.observe.bare_look import BareLook, look_without_request, nvidia_runtime_classes
 from conformance.observe.claims import claimed_gpu_of
 from conformance.observe.fresh_status import FreshStatus, ask_agent
+from conformance.observe.gpu_condition import Conditions, read_conditions
 from conformance.observe.holders import is_free, require_free, require_idle, require_idle_node
 from conformance.observe.host_mounts import SCRIPT as FIND_MOUNTS
 from conformance.observe.installed import Installation
 from conformance.observe.probes import AtOnce, Part, is_simulated, look_around, part
 from conformance.observe.scrape import MetricsSample, sample_metrics
+from conformance.observe.sibling import look_beside
 from conformance.promise import ClaimPromise, DevicePromise, NodePromise
 
 EVIDENCE = pytest.StashKey[Evidence]()
@@ -40,8 +47,11 @@ Fills = AtOnce[DevicePromise, FillResult]
 Allocations = AtOnce[DevicePromise, tuple[str, str]]
 Releases = AtOnce[DevicePromise, tuple[str, str]]
 Overcommits = AtOnce[DevicePromise, Overcommit]
+GpuConditions = AtOnce[NodePromise, Conditions | None]
 MetricsSamples = AtOnce[NodePromise, MetricsSample | None]
 _MAX_PODS = 16
+# Nobody runs anything for an answer of an agent.
+_MAX_ANSWERS = 64
 # Simulated GPUs, of whichever node, are all the processors of one machine.
 _FILLS_SIMULATED, _BURNS_SIMULATED = 4, 2
 # How long pods come and go on each resource; all simulated nodes share one machine.
@@ -82,6 +92,13 @@ def installation(target: ClusterUnderTest) -> Installation:
 def statuses(target: ClusterUnderTest) -> FreshStatuses:
     """Have every agent answer in its status."""
     return AtOnce(target.ready_nodes, lambda node: ask_agent(target, node), _MAX_PODS)
+
+
+@pytest.fixture(scope="session")
+def other_statuses(target: ClusterUnderTest) -> FreshStatuses:
+    """Have the agents answer that the run leaves out."""
+    others = target.unsampled_nodes
+    return AtOnce(others, lambda node: ask_agent(target, node), _MAX_ANSWERS)
 
 
 @pytest.fixture
@@ -204,6 +221,31 @@ def past_scheduler(target: ClusterUnderTest, pods: PodNamespace) -> Probes:
         lambda one: pods.run(one.node.name, command, one.resource, _PATIENCE, past_scheduler=True),
     )
     return AtOnce(target.ready_devices, work, _MAX_PODS)
+
+
+@pytest.fixture(scope="session")
+def siblings(target: ClusterUnderTest, pods: PodNamespace) -> Probes:
+    """Look from both containers of a pod of which one holds one device."""
+    work = free(target, lambda one: look_beside(pods, one.node.name, one.resource))
+    return AtOnce(target.ready_devices, work, _MAX_PODS)
+
+
+@pytest.fixture(scope="session")
+def claim_siblings(target: ClusterUnderTest, pods: PodNamespace) -> AtOnce[ClaimPromise, Outcome]:
+    """Look from both containers of a pod of which one uses its claim of a small share."""
+
+    def work(promise: ClaimPromise) -> Outcome:
+        spec, _ = small_claim(promise, claimed_gpu_of(target, promise))
+        with resource_claim(pods, spec) as name:
+            return look_beside(pods, promise.node.name, claim=name)
+
+    return AtOnce(target.ready_claims, work, _MAX_PODS)
+
+
+@pytest.fixture(scope="session")
+def gpu_conditions(target: ClusterUnderTest) -> GpuConditions:
+    """Read what makes a node's GPUs slow."""
+    return AtOnce(target.ready_nodes, lambda node: read_conditions(target, node.name), _MAX_PODS)
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,12 @@ def add_options(parser: pytest.Parser) -> None:
     add("--divvy-stack", default="lab", help="The stack whose plan is proven.")
     add("--divvy-file", default=None, help="A stack file instead of a stack's name.")
     add("--divvy-pool", default=None, help="Only this pool.")
-    add("--divvy-nodes", default=None, type=int, help="So many nodes of each pool and profile.")
+    add("--divvy-sample", default=None, help="So many nodes, or N%, of each pool and profile.")
+    add("--divvy-seed", default="", help="Which nodes the sample has.")
+    add("--divvy-changed-since", default=None, help="Only nodes that changed since this report.")
+    add(
+        "--divvy-time-limit", default=None, type=float, help="Begin no check after so many seconds."
+    )
     add("--divvy-select", default=None, help="Only checks whose id begins so; several with commas.")
     add("--workload-image", default=None, help="Image with the workloads, by digest.")
     add("--vector-add-image", default=None, help="A vectorAdd image from elsewhere to run too.")
@@ -42,14 +47,15 @@ def add_options(parser: pytest.Parser) -> None:
 def given(config: pytest.Config) -> tuple[str, ...]:
     """Return the options that say what is checked and how, as they were given."""
     names = (
-        "divvy-pool", "divvy-nodes", "divvy-select", "workload-image", "vector-add-image",
+        "divvy-pool", "divvy-sample", "divvy-seed", "divvy-time-limit", "divvy-select",
+        "workload-image", "vector-add-image",
         "gpu-burn-image", "exclusive", "disruptive", "no-exec", "divvy-strict",
         "divvy-require", "bare",
     )  # fmt: skip
     options = []
     for name in names:
         value = config.getoption(f"--{name}")
-        if value is not None and value is not False:
+        if value not in (None, False, ""):
             shown = f"--{name.removeprefix('divvy-')}"
             options.append(shown if value is True else f"{shown}={value}")
     return tuple(options)

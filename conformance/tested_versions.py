@@ -15,8 +15,11 @@ _NODE_INFO = {
     "kernel": "kernelVersion",
     "os": "osImage",
     "architecture": "architecture",
+    "boot": "bootID",
 }
 _CUDA_LABEL = "nvidia.com/cuda.runtime-version.full"
+# As much of a boot's UUID as tells it from others.
+_BOOT_LETTERS = 8
 _SECONDS = 20
 
 
@@ -31,8 +34,8 @@ def node_versions(node: Mapping[str, Any]) -> dict[str, str]:
     info = (node.get("status") or {}).get("nodeInfo") or {}
     labels = node["metadata"].get("labels") or {}
     versions = {name: str(info.get(key) or "") for name, key in _NODE_INFO.items()}
-    return {name: text for name, text in (*versions.items(), ("cuda", labels.get(_CUDA_LABEL)))
-            if text}  # fmt: skip
+    versions |= {"cuda": labels.get(_CUDA_LABEL) or "", "boot": versions["boot"][:_BOOT_LETTERS]}
+    return {name: text for name, text in versions.items() if text}
 
 
 def server_version(kubeconfig: str | None, context: str | None) -> str:

@@ -11,5 +11,7 @@ CONFORMANCE = (_SHARE / "conformance").resolve()
 """The conformance suite, a package; Python finds it from the folder around it."""
 PLUGIN_IMAGE = _SHARE / "plugin_image"
 """Containerfile and C parts of the agent's image."""
+VERIFY_REQUIREMENTS = _SHARE / "requirements" / "verify.txt"
+"""The pinned packages in the image that runs the conformance suite."""
 AGENT_REQUIREMENTS = _SHARE / "requirements" / "agent.txt"
 """The pinned packages in the agent's image."""

@@ -10,7 +10,7 @@ _INTRODUCTION = """\
 
 `divvy verify -s <stack>` computes the plan of the stack file, inspects every live node
 of its pools, runs small pods on their devices and reports what holds. It removes
-everything it creates. A run on simulated GPUs says so everywhere and is at best *partial*.
+its pods and namespaces. A run on simulated GPUs says so everywhere and is at best *partial*.
 
 | option | does |
 |---|---|
@@ -18,7 +18,9 @@ everything it creates. A run on simulated GPUs says so everywhere and is at best
 | `--exclusive` | fills nodes, burns GPUs, requests too much memory: needs idle GPUs |
 | `--disruptive` | restarts agents and kubelets, changes profiles and back, breaks simulated GPUs |
 | `--select PLUG,ISO-02`, `--pool P` | only these checks, only this pool |
-| `--nodes N` | only N nodes of each pool and profile: a sample of a large cluster |
+| `--sample 5%`, `--sample N` | a part, or N, of the nodes of each pool; `--seed` says which |
+| `--changed` | only nodes that changed since the report that `--compare` names |
+| `--time-limit MINUTES` | begins no check after so many minutes; the rest is *not made* |
 | `--strict` | exits with 1 if a SHOULD check failed, too: for CI and after an upgrade |
 | `--require` | exits with 3 if a MUST check could not be run: for CI |
 | `--no-exec` | runs no command in the agents' pods; checks that need it are skipped by name |
@@ -27,12 +29,16 @@ everything it creates. A run on simulated GPUs says so everywhere and is at best
 | `--driver-root FOLDER` | with `--bare`: the driver root, if it is not the host itself |
 | `--workloads FOLDER` | with `--bare`: the compiled workloads, where there is no compiler |
 | `--vector-add-image I`, `--gpu-burn-image I` | runs well-known images, reads their output |
-| `--baseline OLD/report.yaml` | reports what broke, what was fixed and what is no longer checked |
-| `--out FOLDER` | folder for `report.html`, `report.yaml`, `junit.xml` and `ctrf.json` |
+| `--compare OLD` | compares with an earlier `report.yaml`, archive, or `last`: see below |
+| `--product` | writes `PRODUCT.yaml`: rows of the CNCF's AI conformance product file |
+| `--in-cluster` | runs nothing: writes a Job that runs it in the cluster, and a Sonobuoy plugin |
+| `--runner-image I` | with `--in-cluster`, the image of the suite, instead of building it |
+| `--key FILE` | signs the archive of the run with this private SSH key |
+| `--out FOLDER` | folder for reports (HTML, YAML, JUnit, CTRF) and the archive of the run |
 
 The first line is the result. *success*: everything that such a cluster can have was checked on
 hardware and holds. *partial*: nothing failed, but a check was skipped, `--select`, `--pool` or
-`--nodes` left some out, or the GPUs are simulated. *warning*: a recommendation (SHOULD) does not
+`--sample` left some out, or the GPUs are simulated. *warning*: a recommendation (SHOULD) does not
 hold. These exit with 0. *failure*: a MUST failed, or with `--strict` any check: exit code 1.
 *nothing checked*: exit code 2. `junit.xml` agrees: what does not fail the run is a skipped case
 there that says so, and with `--require` a MUST check that could not be run is an error.
@@ -57,11 +63,91 @@ are compared by UUID. A pod asks the driver whether GPUs are simulated. The agen
 only for the agent itself (NODE-01), and only if it is fresh: the run writes the annotation
 `divvy.gpu/verify` on the node, and the agent has to repeat it in its status within a minute.
 
+A sample is of what runs in pods: NODE-15 asks the agent of every node of the pools
+for an answer. NODE-12 to NODE-14 read NVML when the check is made, so that a GPU that is slowed
+down under load alone is seen by HW-01 to HW-05. Flit errors of NVLinks are shown and do not
+count: sound links have some.
+
 Without `--exclusive`, one device of each resource on each node is tried, and a share of 1,024 MiB
 and 5 % of each GPU that pods claim (the whole GPU where it has no shares and is idle); with it,
 each such GPU is claimed whole, every device
 computes and burns, and on each resource 50 pods in a row come and go, or as many as fit in 75
 seconds (20 seconds if GPUs are simulated), but at least 10.
+
+## Compare with an earlier run
+
+`--compare` names the checks that newly fail, newly pass and are newly not checked, with the
+reasons; nodes that came and went; versions that changed (Divvy, the stack file, Kubernetes, and
+of nodes the driver, kernel, kubelet, container runtime and agent), each with its nodes; and
+speed. Speed is what checks measure on hardware (`figures` in `report.yaml`: Gflop/s of full nodes
+and of MIG devices alone, GB/s), where it changed by a tenth or more, and the seconds of a check
+that takes half as long again, and ten seconds longer, than before. `comparison.md` has all of it
+for a pull request.
+
+The command exits with 1 if any check newly fails, also a SHOULD, and with 3 if a MUST check that
+was made before could not be made now. What an option left out is named and changes no exit code.
+A simulated report is not compared with one of hardware, nor are reports of two stacks.
+
+**The archive** `conformance.tar.gz` has everything that a run stands on: `report.json`,
+`junit.xml`, `ctrf.json`, the stack file, `versions.json` and `SHA256SUMS`, with `--key` also
+`SHA256SUMS.sig`. Equal files give equal bytes. An archive that is not as its checksums say is
+refused. To check a signature, with the key's public half in a line of `allowed_signers` that
+begins with `conformance`:
+
+```sh
+ssh-keygen -Y verify -f allowed_signers -I conformance -n divvy-conformance \\
+  -s SHA256SUMS.sig < SHA256SUMS
+```
+
+**The cluster keeps the archive of the last run**, in the ConfigMap `divvy-conformance` of Divvy's
+namespace; `--compare last` reads it. A run of a part (`--select`, `--pool`, `--sample`) does not
+replace it; one with `--changed` continues it: nodes that it leaves out are as they were. What is
+larger than a ConfigMap may be is kept without the evidence of its checks.
+
+## A fleet
+
+`--sample` takes the nodes whose names come first in the order of a hash of `--seed` and the name,
+those that are Ready first: the same nodes for the same seed, whichever others come and go, and
+others for another seed, such as the date. `--changed` leaves out nodes that the earlier report
+shows as they are: in the same pool and profile, with the same software, in the same boot, and
+with no check that failed or was *not made*. Another stack file changes every node.
+
+## In the cluster
+
+Without Python on the administrator's machine: `divvy verify -s prod --in-cluster` with any of the
+options above writes `verify-job.yaml` and `sonobuoy-plugin.yaml`. Whoever has `kubectl` or `sonobuoy`
+applies them. The image of the suite and that of the workloads are built where the stack file has the
+agent's built, which needs `kubectl` here, or are given (`--runner-image`, `--workload-image`). The
+pod gets the stack file without `kubeconfig` and `context`; a Job ends with the exit code of the run.
+
+The archive of the run is in the ConfigMap as ever:
+
+```sh
+kubectl get configmap divvy-conformance -n divvy-system \\
+  -o jsonpath='{.binaryData.conformance\\.tar\\.gz}' | base64 -d > conformance.tar.gz
+```
+
+Its account may do what is listed in [security](security.md). That includes `pods/exec` in Divvy's
+namespace, whose pods are privileged, and creating pods in any: whoever may use it may act as root on
+the GPU nodes. `kubectl delete -f verify-job.yaml` takes it away after the run. Sonobuoy gives its
+plugins an account of its own, with all rights.
+
+## The product file of AI conformance
+
+`--product` writes the rows of the
+[CNCF programme's](https://github.com/cncf/k8s-ai-conformance) product file that concern GPUs:
+`driver_runtime_management`, `gpu_sharing`, `accelerator_metrics` and `secure_accelerator_access`,
+from the checks that name them (`cncf` in `report.yaml`). Each row's notes begin with its state and
+say of each check in which cases it passed; its evidence points into `junit.xml`.
+
+| state | status | when |
+|---|---|---|
+| pass | `Implemented` | on hardware, all checks were made and hold, also one that shows it |
+| fail | `Not Implemented` | a check of the row failed |
+| unknown | empty | GPUs are simulated, or an option or obstacle left a check out |
+
+What only the vendor knows (platform, vendor, links) is not in the file, nor are rows that Divvy
+does not check.
 
 ## What a run does to a cluster
 
@@ -87,7 +173,8 @@ seconds (20 seconds if GPUs are simulated), but at least 10.
 * It restarts the kubelet and containerd through systemd. Without systemd it kills them if the
   node's first process started them; otherwise the check is skipped. It causes GPU errors only on
   the simulated driver.
-* At the end it removes everything, including the namespaces of killed runs.
+* At the end it removes everything but the ConfigMap with its archive, including the namespaces of
+  killed runs.
 
 The workloads are small programs of this project that use the CUDA driver API, the same for
 hardware and simulation: `cuda-vector-add`, `gpu-burn` (the well-known tool's options and
@@ -135,6 +222,7 @@ _ELSEWHERE = {
     "CLM-11": "claims that get another GPU's UUID (load/test_claim_probes.py, no lab)",
     "CLM-12": "the driver's own libraries in place of the limiter's (test_claims_on_lab.py)",
     "CLM-13": "a device that opens by number (checks/test_verdicts.py, no lab)",
+    "CLM-14": "a policy that gives the claim to every container (test_claims_on_lab.py)",
     "CLM-05": "claims whose containers get no driver (test_claims_on_lab.py)",
     "CLM-07": "claims whose containers get no driver (test_claims_on_lab.py)",
     "CLM-09": "a kubelet that syncs once a minute (test_claims_on_lab.py)",

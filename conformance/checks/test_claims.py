@@ -11,7 +11,7 @@ from conformance.catalogue import check
 from conformance.checks.verdicts import opens_nothing_by_number
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.namespaces import PodNamespaces
-from conformance.cluster.pods import PodNamespace
+from conformance.cluster.pods import Outcome, PodNamespace
 from conformance.evidence import Evidence
 from conformance.fixtures import ClaimProbes
 from conformance.load.claim_probes import (
@@ -43,7 +43,8 @@ from conformance.observe.claims import (
     tenants_together,
 )
 from conformance.observe.kubelet_settings import kubelet_settings, syncs_soon
-from conformance.observe.probes import part
+from conformance.observe.probes import AtOnce, part
+from conformance.observe.sibling import sibling_sees_nothing
 from conformance.promise import ClaimPromise, NodePromise
 from divvy.model import mig_resource
 from divvy.model.claim_names import GPU_CLASS
@@ -306,3 +307,11 @@ def test_a_kubelet_asks_again_soon(
     settings = kubelet_settings(target.api, node.name)
     evidence.add(json.dumps(settings, indent=1))
     evidence.require(*syncs_soon(settings))
+
+
+@check("CLM-14")
+def test_a_container_without_the_claim_sees_no_gpu(
+    claim_siblings: AtOnce[ClaimPromise, Outcome], claimed_gpu: ClaimPromise, evidence: Evidence
+) -> None:
+    evidence.add(claim_siblings[claimed_gpu].log)
+    evidence.require(*sibling_sees_nothing(claim_siblings[claimed_gpu]))

@@ -92,4 +92,5 @@ def _keeps(
     figures = contention.of(promise, command)
     evidence.command = " ".join(command)
     evidence.add("\n".join(figures.logs))
+    evidence.measure(unit, figures.alone)
     evidence.require_that(*mig_keeps(figures, unit))

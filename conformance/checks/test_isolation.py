@@ -13,6 +13,7 @@ from conformance.fixtures import Allocations, Bare, Fills, Overcommits, Probes
 from conformance.observe.device_memory import allowed_mib, memory_fits
 from conformance.observe.host_mounts import host_mounts, of_one_share
 from conformance.observe.probes import part, smi_total
+from conformance.observe.sibling import sibling_sees_nothing
 from conformance.promise import DevicePromise, NodePromise
 
 _OUT_OF_MEMORY = 12
@@ -46,6 +47,14 @@ def test_a_pod_sees_its_own_device_only(
         for name, (pattern, _) in patterns.items()
     }
     evidence.require(_words(wanted), _words(seen))
+
+
+@check("ISO-14")
+def test_another_container_of_the_pod_sees_no_gpu(
+    siblings: Probes, promise: DevicePromise, evidence: Evidence
+) -> None:
+    evidence.add(siblings[promise].log)
+    evidence.require(*sibling_sees_nothing(siblings[promise]))
 
 
 @check("ISO-13")

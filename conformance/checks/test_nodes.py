@@ -11,11 +11,12 @@ import pytest
 from conformance.catalogue import check
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.evidence import Evidence
-from conformance.fixtures import DriverLooks, FreshStatuses
+from conformance.fixtures import DriverLooks, FreshStatuses, GpuConditions
 from conformance.not_made import not_applicable, not_made
 from conformance.observe.compute_mode import all_default, compute_modes
 from conformance.observe.fabric import fabric_is_up, read_fabric
-from conformance.observe.feature_labels import judge_labels
+from conformance.observe.feature_labels import judge_labels, versions_are_advertised
+from conformance.observe.gpu_condition import clocks_are_free, lanes_are_up, links_are_sound
 from conformance.observe.gpu_memory_errors import memory_errors, memory_is_sound
 from conformance.observe.identities import driver_version
 from conformance.observe.runtime import driver_devices, kernel_module, runtime_lacks, specification
@@ -191,6 +192,66 @@ def test_users_pods_are_scheduled_on_the_node(
     cordoned = target.live(node.name)["spec"].get("unschedulable")
     evidence.require("schedulable", "cordoned: no new pod is put there" if cordoned
                      else "schedulable")  # fmt: skip
+
+
+@check("NODE-11")
+def test_labels_advertise_the_versions_that_pods_find(
+    target: ClusterUnderTest, driver_looks: DriverLooks, node: NodePromise, evidence: Evidence
+) -> None:
+    smi = driver_looks.of(node)
+    evidence.add(smi.log)
+    labels = target.live(node.name)["metadata"]["labels"]
+    evidence.require(*versions_are_advertised(labels, smi.log))
+
+
+@check("NODE-12")
+@pytest.mark.enters
+def test_nothing_holds_the_clocks_down(
+    gpu_conditions: GpuConditions, node: NodePromise, evidence: Evidence
+) -> None:
+    conditions = evidence.of_agent(gpu_conditions[node])
+    evidence.add(json.dumps(conditions, indent=1))
+    evidence.require(*clocks_are_free(conditions))
+
+
+@check("NODE-13")
+@pytest.mark.enters
+def test_every_gpu_has_all_of_its_lanes(
+    gpu_conditions: GpuConditions, node: NodePromise, evidence: Evidence
+) -> None:
+    conditions = evidence.of_agent(gpu_conditions[node])
+    evidence.add(json.dumps(conditions, indent=1))
+    evidence.require(*lanes_are_up(conditions))
+
+
+@check("NODE-14")
+@pytest.mark.enters
+def test_links_are_up_and_without_errors(
+    gpu_conditions: GpuConditions, node: NodePromise, evidence: Evidence
+) -> None:
+    conditions = evidence.of_agent(gpu_conditions[node])
+    evidence.add(json.dumps(conditions, indent=1))
+    evidence.require(*links_are_sound(conditions))
+
+
+@check("NODE-15")
+def test_every_node_of_a_pool_answers(
+    target: ClusterUnderTest,
+    statuses: FreshStatuses,
+    other_statuses: FreshStatuses,
+    pool: str,
+    evidence: Evidence,
+) -> None:
+    own = {node.name: statuses[node] for node in target.ready_nodes if node.pool == pool}
+    others = (node for node in target.unsampled_nodes if node.pool == pool)
+    asked = own | {node.name: other_statuses[node] for node in others}
+    if not asked:
+        not_applicable("no node of the pool can run pods: see NODE-05")
+    silent = [f"{name} {one.age}" for name, one in asked.items() if not one.answered]
+    evidence.require(
+        f"{len(asked)} of {len(asked)} nodes answer",
+        "; ".join([f"{len(asked) - len(silent)} of {len(asked)} nodes answer", *silent]),
+    )
 
 
 @check("PLUG-01")

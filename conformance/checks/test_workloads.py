@@ -8,6 +8,7 @@ from conformance.catalogue import check
 from conformance.checks.verdicts import every_device_burns, every_device_computes
 from conformance.evidence import Evidence
 from conformance.fixtures import Fills, Probes
+from conformance.load.neighbours import gigaflops
 from conformance.observe.probes import part
 from conformance.promise import DevicePromise
 
@@ -28,6 +29,7 @@ def test_gpu_burn_is_ok(fills: Fills, promise: DevicePromise, evidence: Evidence
     evidence.command = "gpu-burn, in every pod of a full node"
     for tenant in filled.tenants:
         evidence.add(f"{tenant.name}: {tenant.burn.log.strip()[-300:]}")
+    evidence.measure("Gflop/s", sum(gigaflops(tenant.burn.log) for tenant in filled.tenants))
     evidence.require(*every_device_burns(filled, promise))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ from conformance.promise import (
     device_promises,
     node_promises,
 )
+from conformance.sample import changed, parse_sample, sampled
 from conformance.tested_versions import (
     node_versions,
     program_versions,
@@ -78,7 +80,8 @@ class ClusterUnderTest:
     ``reported`` is what the agents said then; ``image`` has the workloads, ``no_image`` says why
     it is missing; ``drivers`` tells by node whether a pod has found the simulated driver;
     ``versions`` and ``node_versions`` are of everything that was tested. ``gone`` says of nodes
-    how they have left or died since the run began.
+    how they have left or died since the run began. ``pool_nodes`` are the nodes of the pools, also
+    those that a sample leaves out.
     """
 
     stack: str
@@ -95,11 +98,17 @@ class ClusterUnderTest:
     versions: Mapping[str, Any] = field(default_factory=dict)
     node_versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     gone: dict[str, str] = field(default_factory=dict)
+    pool_nodes: Sequence[NodePromise] = ()
     devices: list[DevicePromise] = field(init=False)
     drivers: dict[str, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.devices = device_promises(self.nodes)
+        self.limit_to(self.nodes)
+
+    def limit_to(self, nodes: list[NodePromise]) -> None:
+        """Check these nodes alone."""
+        self.nodes = nodes
+        self.devices = device_promises(nodes)
 
     @property
     def cluster(self) -> Cluster:
@@ -130,6 +139,12 @@ class ClusterUnderTest:
     def ready_nodes(self) -> list[NodePromise]:
         """Return the nodes on which pods can run."""
         return [node for node in self.nodes if not node.unready and node.name not in self.gone]
+
+    @property
+    def unsampled_nodes(self) -> list[NodePromise]:
+        """Return the nodes on which pods can run and that are not of the sample."""
+        sampled = {node.name for node in self.nodes}
+        return [node for node in self.pool_nodes if not node.unready and node.name not in sampled]
 
     @property
     def ready_devices(self) -> list[DevicePromise]:
@@ -218,21 +233,22 @@ class ClusterUnderTest:
 
     def describe(self) -> dict[str, Any]:
         """Return the identity of what was tested, for the report."""
-        nodes = []
-        for node in self.nodes:
-            nodes.append(
-                {
-                    "name": node.name,
-                    "pool": node.pool,
-                    "profile": node.profile,
-                    "gpus": len(node.plan.gpus),
-                    "model": node.plan.gpus[0].model.name if node.plan.gpus else "unknown",
-                    "driver": self.reported.get(node.name, {}).get("driver", ""),
-                    "simulated": self.is_simulated(node.name),
-                    **self.node_versions.get(node.name, {}),
-                }
-            )
+        nodes = [
+            {**self.entry(node), "simulated": self.is_simulated(node.name)} for node in self.nodes
+        ]
         return {"stack": self.stack, "image": self.image or "", **self.versions, "nodes": nodes}
+
+    def entry(self, node: NodePromise) -> dict[str, Any]:
+        """Return what a report says of a node: what it is, and its software."""
+        return {
+            "name": node.name,
+            "pool": node.pool,
+            "profile": node.profile,
+            "gpus": len(node.plan.gpus),
+            "model": node.plan.gpus[0].model.name if node.plan.gpus else "unknown",
+            "driver": self.reported.get(node.name, {}).get("driver", ""),
+            **self.node_versions.get(node.name, {}),
+        }
 
 
 CLUSTER = pytest.StashKey[ClusterUnderTest]()
@@ -268,16 +284,22 @@ def open_cluster(config: pytest.Config) -> ClusterUnderTest:
     if pool is not None and pool not in cluster.pools:
         known = ", ".join(cluster.pools)
         raise pytest.UsageError(f"the stack file has no pool {pool}; it has: {known}")
-    promises = node_promises(cluster, plan(cluster, name), nodes, pool, unready)
-    promises = sample(promises, config.getoption("--divvy-nodes"))
+    pool_nodes = node_promises(cluster, plan(cluster, name), nodes, pool, unready)
+    size = config.getoption("--divvy-sample")
+    try:
+        chosen = None if size is None else parse_sample(size, config.getoption("--divvy-seed"))
+    except ValueError as problem:
+        raise pytest.UsageError(str(problem)) from None
+    promises = sampled(pool_nodes, chosen)
     reported = {
         node["metadata"]["name"]: node_status(node["metadata"].get("annotations") or {})
         for node in live
     }
     image, no_image = _workload_image(config.getoption("--workload-image"), cluster.plugin.image)
+    stack_file = _stack_file(source, document)
     versions = {
         "divvy": program_versions(),
-        "stackFile": _stack_file(source, document),
+        "stackFile": stack_file,
         "kubernetes": server_version(kubeconfig, cluster.context),
     }
     of_nodes = {
@@ -287,7 +309,7 @@ def open_cluster(config: pytest.Config) -> ClusterUnderTest:
         }
         for node in live
     }
-    return ClusterUnderTest(
+    under_test = ClusterUnderTest(
         name,
         document,
         api,
@@ -301,7 +323,13 @@ def open_cluster(config: pytest.Config) -> ClusterUnderTest:
         kubeconfig,
         versions,
         of_nodes,
+        pool_nodes=pool_nodes,
     )
+    if since := config.getoption("--divvy-changed-since"):
+        earlier = json.loads(Path(since).read_text())
+        same_file = stack_file["generation"]
+        under_test.limit_to(changed(promises, under_test.entry, earlier, same_file))
+    return under_test
 
 
 def _as_agents_read(text: str) -> dict[str, Any]:
@@ -357,18 +385,3 @@ def read_nodes(live: Iterable[Mapping[str, Any]]) -> tuple[list[LiveNode], dict[
         if why := not_ready(node):
             unready[name] = why
     return nodes, unready
-
-
-def sample(promises: Sequence[NodePromise], number: int | None) -> list[NodePromise]:
-    """Return so many nodes of each pool and profile, those that are ready first; all by default."""
-    if number is None:
-        return list(promises)
-    groups: dict[tuple[str, str], list[NodePromise]] = {}
-    for one in promises:
-        groups.setdefault((one.pool, one.profile), []).append(one)
-    chosen = [
-        one
-        for group in groups.values()
-        for one in sorted(group, key=lambda node: bool(node.unready))[:number]
-    ]
-    return sorted(chosen, key=lambda node: node.name)

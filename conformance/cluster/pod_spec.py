@@ -43,7 +43,8 @@ class PodRequest:
     ``past_scheduler`` names the node instead of having the scheduler choose it;
     ``restarts`` starts a container that fails again, with a volume at /scratch that stays;
     ``resources`` replaces limits and requests altogether; ``claim`` is a ResourceClaim of the
-    pod's namespace, whose devices it gets.
+    pod's namespace, whose devices it gets; with ``beside`` another container has the devices, and
+    runs this command: both have a volume at /scratch.
     """
 
     node: str
@@ -59,12 +60,14 @@ class PodRequest:
     restarts: bool = False
     resources: Mapping[str, Any] = field(default_factory=dict)
     claim: str | None = None
+    beside: Sequence[str] | None = None
 
 
 def pod_spec(
     request: PodRequest, level: Level, priority_class: str, pull_secrets: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return the specification of a pod that ends by itself and that nobody is moved for."""
+    shares_files = request.restarts or request.beside is not None
     limits = {} if request.resource is None else {request.resource: str(request.count)}
     container: dict[str, Any] = {
         "name": WORKING,
@@ -79,7 +82,7 @@ def pod_spec(
             **({"claims": [{"name": _CLAIM}]} if request.claim else {}),
         },
         "securityContext": dict(_CONTAINER[level]),
-        **({"volumeMounts": [_SCRATCH]} if request.restarts else {}),
+        **({"volumeMounts": [_SCRATCH]} if shares_files else {}),
     }
     return {
         "restartPolicy": "OnFailure" if request.restarts else "Never",
@@ -96,9 +99,9 @@ def pod_spec(
         ),
         **({"runtimeClassName": request.runtime_class} if request.runtime_class else {}),
         **_placed(request),
-        **({"volumes": [{"name": "scratch", "emptyDir": {}}]} if request.restarts else {}),
+        **({"volumes": [{"name": "scratch", "emptyDir": {}}]} if shares_files else {}),
         "tolerations": [{"operator": "Exists"}],
-        **_containers(container, init=request.init),
+        **_containers(container, request),
     }
 
 
@@ -116,9 +119,13 @@ def _placed(request: PodRequest) -> dict[str, Any]:
     return {"affinity": {"nodeAffinity": {key: required}}}
 
 
-def _containers(working: dict[str, Any], *, init: bool) -> dict[str, Any]:
-    if not init:
+def _containers(working: dict[str, Any], request: PodRequest) -> dict[str, Any]:
+    without = {key: value for key, value in working["resources"].items() if key != "claims"}
+    resources = {**without, "limits": {"memory": "2Gi"}}
+    if request.beside is not None:
+        holder = {**working, "name": "holder", "command": list(request.beside)}
+        return {"containers": [{**working, "resources": resources}, holder]}
+    if not request.init:
         return {"containers": [working]}
-    resources = {**working["resources"], "limits": {"memory": "2Gi"}}
     idle = {**working, "name": "idle", "command": ["true"], "resources": resources}
     return {"initContainers": [working], "containers": [idle]}

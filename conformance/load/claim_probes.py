@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,16 +83,22 @@ def look_by_claim(
 ) -> ClaimProbe:
     """Run every look at a device, or a command, in a pod with this claim."""
     spec, memory_mib = asked
+    run = command or ["/bin/sh", "-c", script(PARTS if memory_mib else {**PARTS, **_BURN})]
+    with resource_claim(pods, spec) as name:
+        outcome = pods.run(promise.node.name, run, None, _STARTED, claim=name)
+    return ClaimProbe(gpu, memory_mib, outcome)
+
+
+@contextlib.contextmanager
+def resource_claim(pods: PodNamespace, spec: dict[str, Any]) -> Iterator[str]:
+    """Give the name of a claim for pods of a namespace, and remove it whatever happens."""
     name = f"c-{secrets.token_hex(4)}"
     metadata: Any = {"name": name, "namespace": pods.name, "labels": OWN}
-    api = pods.api
-    api.create(ResourceClaim(metadata=metadata, spec=spec))
+    pods.api.create(ResourceClaim(metadata=metadata, spec=spec))
     try:
-        run = command or ["/bin/sh", "-c", script(PARTS if memory_mib else {**PARTS, **_BURN})]
-        outcome = pods.run(promise.node.name, run, None, _STARTED, claim=name)
+        yield name
     finally:
-        api.delete(ResourceClaim, name, namespace=pods.name)
-    return ClaimProbe(gpu, memory_mib, outcome)
+        pods.api.delete(ResourceClaim, name, namespace=pods.name)
 
 
 def computes(probe: ClaimProbe) -> Verdict:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from conformance.evidence import Verdict
+from conformance.observe.identities import cuda_version, driver_version
 from conformance.promise import NodePromise
 from divvy.model import is_memory_of, parse_count
 from divvy.model.contract import OWNED_LABELS
@@ -51,6 +52,20 @@ def judge_labels(node: NodePromise, labels: Mapping[str, str], driver: str) -> V
             [*(f"{name}={live[name]}" for name in wrong), f"{right}{_listed(stale) or 'none'}"]
         ),
     )
+
+
+def versions_are_advertised(labels: Mapping[str, str], table: str) -> Verdict:
+    """Judge the versions in a node's labels by nvidia-smi's table of a pod there."""
+    observed = {"driver": driver_version(table), "CUDA": cuda_version(table)}
+    advertised = {
+        "driver": labels.get(f"{_PREFIX}cuda.driver-version.full"),
+        "CUDA": labels.get(f"{_PREFIX}cuda.runtime-version.full"),
+    }
+    expected, actual = (
+        ", ".join(f"{name} {version or 'unknown'}" for name, version in versions.items())
+        for versions in (observed, advertised)
+    )
+    return f"labels say {expected}", f"labels say {actual}"
 
 
 def expected_labels(node: NodePromise, driver: str) -> dict[str, str]:

@@ -166,6 +166,9 @@ class Report:
             entry |= {"expected": record.evidence.expected, "actual": record.evidence.actual}
         if record.evidence.command:
             entry["command"] = record.evidence.command
+        # Simulated GPUs share the processors of one machine: how fast they are says nothing.
+        if record.evidence.figures and self.mode == "hardware":
+            entry["figures"] = dict(record.evidence.figures)
         if record.evidence.details:
             entry["evidence"] = list(record.evidence.details)
         if record.status == "failed":

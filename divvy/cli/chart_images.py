@@ -33,8 +33,8 @@ def images(cluster: Cluster, agent: str | None, workloads: str | None, *, build:
         fail("--build needs plugin.image.registry and plugin.image.base in the stack file")
     where = (image.registry, image.base, *(["--insecure"] if image.insecure else []))
     return Images(
-        agent or _built("divvy.image.build", *where),
-        workloads or _built("conformance.image", *where),
+        agent or built_image("divvy.image.build", *where),
+        workloads or built_image("conformance.image", *where),
     )
 
 
@@ -44,7 +44,7 @@ def require_digest(image: str) -> None:
         fail(f"--image is {image!r}; an image by digest is expected: …@sha256:<64 hex digits>")
 
 
-def _built(module: str, *where: str) -> str:
+def built_image(module: str, *where: str) -> str:
     """Run one of the image builds; return the image by digest."""
     done = subprocess.run(
         [sys.executable, "-m", module, *where],
@@ -55,5 +55,5 @@ def _built(module: str, *where: str) -> str:
     )
     if done.returncode:
         words = (done.stderr or done.stdout).strip().splitlines() or ["it gave no reason"]
-        fail(f"--build: {module} failed: {words[-1]}")
+        fail(f"{module} failed: {words[-1]}")
     return done.stdout.strip().splitlines()[-1]

@@ -56,9 +56,9 @@ class ClusterReader:
         except httpx2.HTTPError as error:
             raise Silent(str(error) or type(error).__name__) from None
         if answer.status_code == _FORBIDDEN:
-            raise NotAllowed(path, _message(answer))
+            raise NotAllowed(path, answer_message(answer))
         if not answer.is_success:
-            raise Silent(_message(answer))
+            raise Silent(answer_message(answer))
         return answer.text
 
     def one(self, path: str) -> dict[str, Any] | None:
@@ -75,9 +75,9 @@ class ClusterReader:
         if answer.status_code == _NOT_FOUND:
             return None
         if answer.status_code == _FORBIDDEN:
-            raise NotAllowed(path.partition("?")[0], _message(answer))
+            raise NotAllowed(path.partition("?")[0], answer_message(answer))
         if not answer.is_success:
-            fail(f"the cluster refuses {path.partition('?')[0]}: {_message(answer)}")
+            fail(f"the cluster refuses {path.partition('?')[0]}: {answer_message(answer)}")
         return answer.json()
 
 
@@ -91,7 +91,8 @@ def reading(kubeconfig: str | None, context: str | None) -> Iterator[ClusterRead
             fail(str(unreadable))
 
 
-def _message(answer: httpx2.Response) -> str:
+def answer_message(answer: httpx2.Response) -> str:
+    """Return what the API server says of a request that it refused."""
     try:
         return str(answer.json()["message"])
     except (ValueError, KeyError, TypeError):

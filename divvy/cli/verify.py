@@ -1,8 +1,10 @@
 """divvy verify: prove on live nodes what the plan promised."""
 
+import json
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,15 +21,32 @@ from divvy.cli.errors import (
     REQUIRED_NOT_CHECKED,
     fail,
 )
+from divvy.cli.kept_report import keep_report, kept_report
 from divvy.cli.options import StackName, StackPath
+from divvy.cli.run_archive import (
+    ARCHIVE,
+    PRODUCT,
+    read_report,
+    require_signer,
+    write_archive,
+    write_product,
+)
+from divvy.cli.verify_in_cluster import write_job
 from divvy.distribution import install_command
-from divvy.render.conformance import baseline_lines, summary_lines
+from divvy.model import Cluster
+from divvy.render.comparison import comparison_lines, comparison_markdown
+from divvy.render.conformance import summary_lines
+from divvy.reports.archive import report_archive
+from divvy.reports.comparison import Comparison, compare_reports, continued
+from divvy.reports.product import product_rows
 from divvy.sources import CONFORMANCE
 from divvy.stack.file import read_stack
 from divvy.stack.sections import read_cluster
 
 # What the extra `verify` brings and the suite imports.
 _PACKAGES = ("pytest", "testinfra")
+# What changed, for a pull request.
+COMPARISON = "comparison.md"
 # What pytest writes before a usage error.
 _REFUSAL = "ERROR: "
 # A process that the suite has left behind may hold its output open.
@@ -68,9 +87,20 @@ _Burn = Annotated[
     str | None, typer.Option("--gpu-burn-image", help="A gpu-burn image from elsewhere, too.")
 ]
 _Out = Annotated[Path, typer.Option("--out", help="Folder for the reports.")]
-_Nodes = Annotated[
+_Sample = Annotated[
+    str | None,
+    typer.Option("--sample", help="So many nodes of each pool and profile, or a part: 5%."),
+]
+_Seed = Annotated[
+    str | None, typer.Option("--seed", help="Which nodes the sample has: others for another text.")
+]
+_Changed = Annotated[
+    bool,
+    typer.Option("--changed", help="Only nodes that changed since the report of --compare."),
+]
+_TimeLimit = Annotated[
     int | None,
-    typer.Option("--nodes", min=1, help="At most this many nodes of each pool and profile."),
+    typer.Option("--time-limit", min=1, help="Begin no check after so many minutes."),
 ]
 _Require = Annotated[
     bool,
@@ -80,17 +110,49 @@ _Strict = Annotated[
     bool,
     typer.Option("--strict", help="Exit 1 if a recommendation (SHOULD) does not hold, too."),
 ]
-_Baseline = Annotated[
-    Path | None, typer.Option("--baseline", help="An earlier report.yaml to compare with.")
+_Compare = Annotated[
+    str | None,
+    typer.Option(
+        "--compare",
+        help="An earlier report.yaml or archive to compare with, or `last`: the one in the "
+        "cluster. Exit 1 if a check newly fails, 3 if a MUST check can no longer be made.",
+    ),
 ]
+_Key = Annotated[
+    Path | None, typer.Option("--key", help="A private SSH key that signs the run's archive.")
+]
+_Product = Annotated[
+    bool,
+    typer.Option(
+        "--product", help="Write PRODUCT.yaml: rows of the CNCF's AI conformance product file."
+    ),
+]
+_InCluster = Annotated[
+    bool,
+    typer.Option(
+        "--in-cluster", help="Run nothing: write a Job that runs it, and a plugin of Sonobuoy."
+    ),
+]
+_Runner = Annotated[
+    str | None, typer.Option("--runner-image", help="With --in-cluster, the image of the suite.")
+]
+# Of --compare: the report that the cluster keeps.
+_LAST = "last"
+_CHANGED = "--changed"
+# What a Job has otherwise: its stack file, its images, and where its reports go.
+_NOT_OF_A_JOB = ("stack", "file", "out", "in_cluster", "runner_image", "workload_image")
 
 
 def verify(
+    context: typer.Context,
     *,
     stack: StackName = None,
     file: StackPath = None,
     pool: _Pool = None,
-    nodes: _Nodes = None,
+    sample: _Sample = None,
+    seed: _Seed = None,
+    changed: _Changed = False,
+    time_limit: _TimeLimit = None,
     select: _Select = None,
     exclusive: _Exclusive = False,
     disruptive: _Disruptive = False,
@@ -105,20 +167,39 @@ def verify(
     out: _Out = Path("out/conformance"),
     require: _Require = False,
     strict: _Strict = False,
-    baseline: _Baseline = None,
+    compare: _Compare = None,
+    key: _Key = None,
+    product: _Product = False,
+    in_cluster: _InCluster = False,
+    runner_image: _Runner = None,
 ) -> None:
     """Check the live cluster; exit 1: something that must hold does not, 2: nothing was checked.
 
     Exit 0: success, partial (nothing wrong, not everything checked) or warning (a recommendation
     does not hold: 1 with --strict). With --require, exit 3: what must hold could not be checked.
+    With --compare, exit 1 also if a check newly fails, 3 if what must hold is no longer checked.
     """
     if not bare and (host or driver_root or workloads):
         fail("--host, --driver-root and --workloads are for --bare")
+    if bare and (sample or seed or changed):
+        fail("--sample, --seed and --changed are for a cluster")
+    if changed and compare is None:
+        fail("--changed needs --compare: the report since which nodes have changed")
+    if seed and not sample:
+        fail("--seed is for --sample")
+    if runner_image and not in_cluster:
+        fail("--runner-image is for --in-cluster")
+    if in_cluster:
+        if bare or key or (compare not in (None, _LAST)):
+            fail("--in-cluster has no --bare, --key or file to compare with: a pod has none of it")
+        write_job(out, read_stack(stack, file), _of_a_job(context), runner_image, workload_image)
+        return
     _require_suites_packages()
     source = None if bare and not stack and not file else read_stack(stack, file)
-    if source is not None:
-        read_cluster(source)
-    earlier = None if baseline is None else _earlier(baseline)
+    cluster = None if source is None else read_cluster(source)
+    require_signer(key)
+    # Before the run: without it the run would be wasted.
+    earlier = None if compare is None else _earlier(compare, None if bare else cluster)
     report = _place_for_report(out)
     arguments = ["--bare"] if bare else []
     if source is not None:
@@ -126,7 +207,9 @@ def verify(
         arguments += [f"--divvy-stack={source.name}"]
     for name, value in (
         ("--divvy-pool", pool),
-        ("--divvy-nodes", nodes),
+        ("--divvy-sample", sample),
+        ("--divvy-seed", seed),
+        ("--divvy-time-limit", None if time_limit is None else time_limit * 60),
         ("--divvy-select", select),
         ("--bare-host", host),
         ("--driver-root", driver_root),
@@ -146,14 +229,64 @@ def verify(
         ("--divvy-require", require),
     ):
         arguments += [flag] if given else []
-    ended, refusal = _run_suite([f"--divvy-report={out.resolve()}", *arguments])
+    with tempfile.TemporaryDirectory() as scratch:
+        if changed and earlier is not None:
+            before = Path(scratch, "earlier.json")
+            before.write_text(json.dumps(earlier))
+            arguments += [f"--divvy-changed-since={before}"]
+        ended, refusal = _run_suite([f"--divvy-report={out.resolve()}", *arguments])
     if not report.exists():
         fail(refusal or f"the suite exited with {ended} before it wrote a report")
     document = yaml.safe_load(report.read_text())
-    _conclude(document, out, earlier)
-    codes = {"failure": FAILED, "nothing checked": NOTHING_CHECKED}
+    console = Console(highlight=False)
+    for line in summary_lines(document):
+        console.print(line)
+    if product:
+        write_product(out, document)
+        for row in product_rows(document):
+            console.print(f"{row.requirement.id}: {row.state}, {row.reason}", soft_wrap=True)
+    archive = write_archive(out, document, source, key)
+    typer.echo(f"report: {out / 'report.html'}\narchive: {out / ARCHIVE}")
+    unchanged = changed and earlier is not None and not document["environment"]["nodes"]
+    if unchanged:
+        typer.echo("no node has changed since that report")
+    if earlier is not None and document.get("only") == [_CHANGED]:
+        # What was not looked at is as it was.
+        document = continued(earlier, document)
+        archive = report_archive(document)
+    # A part of the checks or nodes is no report to compare the next run with.
+    if cluster is not None and not bare and not document.get("only"):
+        typer.echo(keep_report(cluster, archive, document))
+    comparison = None if earlier is None else _compared(earlier, document)
+    if comparison is not None:
+        for line in comparison_lines(comparison):
+            console.print(line)
+        (out / COMPARISON).write_text(comparison_markdown(comparison, document))
+    raise typer.Exit(_exit_code(document, comparison, require=require, unchanged=unchanged))
+
+
+def _exit_code(
+    document: dict[str, Any], comparison: Comparison | None, *, require: bool, unchanged: bool
+) -> int:
+    failing = comparison is not None and bool(comparison.newly_failing)
+    if document["result"] == "nothing checked" and not (unchanged and not failing):
+        return NOTHING_CHECKED
+    if document["result"] == "failure" or failing:
+        return FAILED
     missing = require and document["statistics"].get("requiredNotChecked", 0)
-    raise typer.Exit(codes.get(document["result"], REQUIRED_NOT_CHECKED if missing else 0))
+    return REQUIRED_NOT_CHECKED if missing or (comparison and comparison.lost) else 0
+
+
+def _of_a_job(context: typer.Context) -> list[str]:
+    """Return the options of this call that are as good in a pod."""
+    arguments = []
+    for parameter in context.command.params:
+        value = context.params[str(parameter.name)]
+        if parameter.name in _NOT_OF_A_JOB or value in (None, False):
+            continue
+        option = parameter.opts[0]
+        arguments += [option] if value is True else [f"{option}={value}"]
+    return arguments
 
 
 def _require_suites_packages() -> None:
@@ -165,11 +298,12 @@ def _require_suites_packages() -> None:
 
 
 def _place_for_report(out: Path) -> Path:
-    """Return where the report will be; an earlier one is removed, for none to be taken for it."""
+    """Return where the report will be; earlier files are removed, for none to be taken for its."""
     report = out / "report.yaml"
     try:
         out.mkdir(parents=True, exist_ok=True)
-        report.unlink(missing_ok=True)
+        for name in (report.name, ARCHIVE, COMPARISON, PRODUCT):
+            (out / name).unlink(missing_ok=True)
     except OSError as problem:
         fail(f"--out={out} cannot be written to: {problem.strerror}")
     return report
@@ -220,28 +354,20 @@ def _pass_on(lines: IO[str] | None, refusals: list[str]) -> None:
                 typer.echo(line, nl=False, err=True)
 
 
-def _earlier(baseline: Path) -> dict[str, Any]:
-    """Read an earlier report before the run: without it the run would be wasted."""
+def _earlier(place: str, cluster: Cluster | None) -> dict[str, Any] | None:
+    """Read an earlier report from a file or from the cluster; None where that keeps none yet."""
+    if place != _LAST:
+        return read_report(Path(place))
+    if cluster is None:
+        fail("--compare=last is for a cluster: --bare needs the file of an earlier report")
+    found = kept_report(cluster)
+    if found is None:
+        typer.echo("the cluster keeps no report yet: there is nothing to compare with")
+    return found
+
+
+def _compared(earlier: dict[str, Any], document: dict[str, Any]) -> Comparison:
     try:
-        document = yaml.safe_load(baseline.read_text())
-    except (OSError, yaml.YAMLError) as problem:
-        fail(f"the baseline cannot be read: {problem}")
-    parts = {"kind", "mode", "environment", "checks"}
-    if not isinstance(document, dict) or not parts <= document.keys():
-        document = {}
-    if document.get("kind") != "GpuConformanceReport":
-        fail(f"{baseline} is not a report.yaml of an earlier run")
-    return document
-
-
-def _conclude(document: dict[str, Any], out: Path, earlier: dict[str, Any] | None) -> None:
-    console = Console(highlight=False)
-    for line in summary_lines(document):
-        console.print(line)
-    if earlier is not None:
-        try:
-            for line in baseline_lines(earlier, document):
-                console.print(line)
-        except ValueError as problem:
-            fail(str(problem))
-    console.print(f"report: {out / 'report.html'}")
+        return compare_reports(earlier, document)
+    except ValueError as problem:
+        fail(str(problem))

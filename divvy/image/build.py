@@ -195,12 +195,7 @@ def _lay_out(context: Path, sources: str) -> None:
         for library in built.glob("*.so.1"):
             shutil.copy(library, context / "divvy-limiter")
     site = context / "site"
-    _run(
-        *(sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--no-deps"),
-        *("--disable-pip-version-check", "--root-user-action=ignore", "--require-hashes"),
-        *(*_WHEELS, "--target", str(site), "-r", str(AGENT_REQUIREMENTS)),
-    )
-    shutil.rmtree(site / "bin", ignore_errors=True)
+    install_pinned(AGENT_REQUIREMENTS, site)
     for name, path in _inputs().items():
         if _is_of_the_agent(name):
             target = site / "divvy" / name
@@ -208,15 +203,29 @@ def _lay_out(context: Path, sources: str) -> None:
             shutil.copy(path, target)
     # The agent says it in its status: who looks at a cluster can tell whose sources run there.
     (site / "divvy/agent/BUILT_FROM").write_text(sources)
-    # Bytecode that does not depend on file times starts the agent sooner and stays the same.
+    compile_bytecode(site, optimize=2)
+    readable_by_all(context)
+
+
+def install_pinned(requirements: Path, site: Path) -> None:
+    """Install pinned packages for the base image's Python; raises BuildFailed."""
+    _run(
+        *(sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--no-deps"),
+        *("--disable-pip-version-check", "--root-user-action=ignore", "--require-hashes"),
+        *(*_WHEELS, "--target", str(site), "-r", str(requirements)),
+    )
+    shutil.rmtree(site / "bin", ignore_errors=True)
+
+
+def compile_bytecode(site: Path, optimize: int) -> None:
+    """Compile to bytecode that does not depend on file times: it starts sooner, and is the same."""
     compileall.compile_dir(
         site,
         quiet=2,
-        optimize=2,
+        optimize=optimize,
         stripdir=str(site),
         invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
     )
-    readable_by_all(context)
 
 
 def readable_by_all(folder: Path) -> None:

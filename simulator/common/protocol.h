@@ -94,6 +94,9 @@ struct sim_gpu {
     uint8_t lost;
     uint8_t bad_arithmetic;
     uint8_t no_fabric; /* its NVLink switches are not set up */
+    uint8_t hot;       /* the hardware slows it down */
+    uint8_t narrow;    /* half of its PCIe lanes are down */
+    uint64_t link_errors; /* of its first NVLink */
     uint32_t compute_mode;
     uint32_t mig_capable, mig_mode, mig_pending;
     uint32_t compute_slices, memory_slices, profile_count;
@@ -211,6 +214,9 @@ enum sim_fault {
     SIM_FAULT_CODE,
     SIM_FAULT_CONTEXT_MEMORY,
     SIM_FAULT_NO_FABRIC,
+    SIM_FAULT_HOT,
+    SIM_FAULT_NARROW,
+    SIM_FAULT_LINK_ERRORS,
     SIM_FAULT_COUNT
 };
 

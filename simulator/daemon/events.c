@@ -25,6 +25,9 @@ static void fault_clear(struct gpu *gpu)
     gpu->info.lost = 0;
     gpu->info.bad_arithmetic = 0;
     gpu->info.no_fabric = 0;
+    gpu->info.hot = 0;
+    gpu->info.narrow = 0;
+    gpu->info.link_errors = 0;
     gpu->info.ecc_corrected_volatile = 0;
     gpu->info.ecc_uncorrected_volatile = 0;
     gpu->slow_ms = 0;
@@ -87,6 +90,15 @@ int fault_order(const struct sim_fault_order *order)
         return 0;
     case SIM_FAULT_NO_FABRIC:
         gpu->info.no_fabric = 1;
+        return 0;
+    case SIM_FAULT_HOT:
+        gpu->info.hot = 1;
+        return 0;
+    case SIM_FAULT_NARROW:
+        gpu->info.narrow = 1;
+        return 0;
+    case SIM_FAULT_LINK_ERRORS:
+        gpu->info.link_errors++;
         return 0;
     case SIM_FAULT_NO_ACTIVATION:
         gpu->no_activation = true;

@@ -32,11 +32,13 @@ READING(nvmlDeviceGetNumGpuCores, unsigned,
                      : state.cc_major == 7                        ? 64u
                                                                   : 128u))
 READING(nvmlDeviceGetMultiGpuBoard, unsigned, 0)
-READING(nvmlDeviceGetCurrentClocksThrottleReasons, unsigned long long, state.utilisation ? 0 : 1)
-READING(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long, state.utilisation ? 0 : 1)
+/* Idle; slowed down by the hardware, and that for its temperature. */
+#define CLOCK_REASONS(state) (((state).utilisation ? 0 : 0x1) | ((state).hot ? 0x8 | 0x40 : 0))
+READING(nvmlDeviceGetCurrentClocksThrottleReasons, unsigned long long, CLOCK_REASONS(state))
+READING(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long, CLOCK_REASONS(state))
 READING(nvmlDeviceGetCurrPcieLinkGeneration, unsigned, state.architecture >= 9 ? 5 : 4)
 READING(nvmlDeviceGetMaxPcieLinkGeneration, unsigned, state.architecture >= 9 ? 5 : 4)
-READING(nvmlDeviceGetCurrPcieLinkWidth, unsigned, 16)
+READING(nvmlDeviceGetCurrPcieLinkWidth, unsigned, state.narrow ? 8 : 16)
 READING(nvmlDeviceGetMaxPcieLinkWidth, unsigned, 16)
 READING(nvmlDeviceGetPcieReplayCounter, unsigned, 0)
 

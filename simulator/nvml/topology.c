@@ -89,6 +89,19 @@ EXPORT nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned link,
     return status;
 }
 
+/* Every simulated error is one that made a link send again: 0, NVML_NVLINK_ERROR_DL_REPLAY. */
+EXPORT nvmlReturn_t nvmlDeviceGetNvLinkErrorCounter(nvmlDevice_t device, unsigned link,
+                                                    unsigned counter, unsigned long long *count)
+{
+    struct sim_gpu state;
+    int status = link_at(device, link, &state);
+    if (status == 0 && (count == NULL || counter > 4))
+        return SIM_ERR_INVALID_ARGUMENT;
+    if (status == 0)
+        *count = link == 0 && counter == 0 ? state.link_errors : 0;
+    return status;
+}
+
 EXPORT nvmlReturn_t nvmlDeviceGetNvLinkVersion(nvmlDevice_t device, unsigned link, unsigned *version)
 {
     struct sim_gpu state;

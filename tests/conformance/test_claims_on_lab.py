@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.faults.installed import without
+from tests.conformance.faults.other_programs import mutated
 from tests.conformance.scene import Scene, replace_file
 from tests.conformance.test_limits_on_lab import of_the_driver, results
 from tests.limited_shares import followed
@@ -105,7 +106,7 @@ def test_claims_are_proven_and_their_faults_are_seen(scene: Scene) -> None:
             **{f"CLM-0{number}": "passed" for number in range(1, 8)},
             "CLM-08": "skipped",
             "CLM-09": "passed",
-            **{f"CLM-{number}": "passed" for number in range(10, 14)},
+            **{f"CLM-{number}": "passed" for number in range(10, 15)},
         }, scene.said
         assert "failed" not in found.values(), scene.said
 
@@ -136,6 +137,12 @@ def test_claims_are_proven_and_their_faults_are_seen(scene: Scene) -> None:
         with altered_claims(scene, NODE, without_mounts):
             blind = scene.verify(POOL, f"--select={','.join(of_devices)}", "--exclusive", expect=1)
         assert results(blind) == {(check, "failed") for check in of_devices}, scene.said
+
+        claims = 'JSONPatch{op: "add", path: "/spec/containers/0/resources/claims", value: '
+        claims += '[Object.spec.containers.resources.claims{name: "gpu"}]}'
+        with mutated(scene, "pods", claims, lambda: True, "object.spec.containers.size() == 2"):
+            shared = scene.verify(POOL, "--select=CLM-14", expect=1)
+        assert results(shared) == {("CLM-14", "failed")}, scene.said
 
         with synced_each_minute(scene, NODE):
             late = scene.verify(POOL, "--select=CLM-09", expect=0)

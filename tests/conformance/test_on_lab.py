@@ -4,6 +4,7 @@ import pytest
 
 from tests.conformance.faults import FAULTS, Fault
 from tests.conformance.scene import Scene
+from tests.deployment import NAMESPACE
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
@@ -32,7 +33,7 @@ def test_a_sound_lab_passes_when_it_is_filled_and_burnt(scene: Scene) -> None:
     assert missed == {
         "option": {f"DISR-0{number}" for number in range(1, 9)},
         # One kind of device is there once: no pod can have two of them.
-        # None is behind an NVSwitch.
+        # None is behind an NVSwitch; NODE-15 is of GPU nodes in no pool.
         "not applicable": {
             "HW-01",
             "HW-02",
@@ -40,6 +41,7 @@ def test_a_sound_lab_passes_when_it_is_filled_and_burnt(scene: Scene) -> None:
             "HW-04",
             "INST-04",
             "NODE-08",
+            "NODE-15",
             "PLUG-08",
         },
     }
@@ -105,12 +107,28 @@ def test_a_fault_is_named_by_its_checks(scene: Scene, fault: Fault) -> None:
         assert report["result"] == "failure"
 
 
-def test_a_regression_stands_out_from_the_baseline(scene: Scene) -> None:
+def test_a_regression_stands_out_from_the_report_before_it(scene: Scene) -> None:
     fault = next(fault for fault in FAULTS if fault.checks == ("ISO-02",))
-    scene.verify("--pool=training", "--select=ISO-02", expect=0)
-    earlier = scene.folder / "earlier.yaml"
-    (scene.folder / "out/report.yaml").rename(earlier)
+    options = ("--pool=training", "--select=ISO-02")
+    scene.verify(*options, expect=0)
+    earlier = scene.folder / "earlier.tar.gz"
+    (scene.folder / "out/conformance.tar.gz").rename(earlier)
     with fault.inflict(scene):
-        options = ("--pool=training", "--select=ISO-02", f"--baseline={earlier}")
-        scene.verify(*options, expect=1)
-    assert "broke since the baseline: ISO-02 gpu-h100:nvidia.com/gpu" in scene.said
+        scene.verify(*options, f"--compare={earlier}", expect=1)
+    assert "newly fails: ISO-02 a pod sees its own device and no other (MUST)" in scene.said
+    comment = (scene.folder / "out/comparison.md").read_text()
+    assert "| gpu-h100:nvidia.com/gpu: expected" in comment
+
+
+def test_the_next_run_finds_the_report_that_the_cluster_keeps(scene: Scene) -> None:
+    """A run of a part is not kept: the next would name everything else as not checked."""
+    scene.deployed.lab.kubectl(
+        "delete", "configmap/divvy-conformance", f"-n={NAMESPACE}", "--ignore-not-found"
+    )
+    scene.verify("--select=NODE-10", "--compare=last", expect=0)
+    assert "the cluster keeps no report yet" in scene.said
+    assert "kept in the cluster" not in scene.said
+    scene.verify("--no-exec", expect=0)
+    assert f"kept in the cluster: ConfigMap {NAMESPACE}/divvy-conformance" in scene.said
+    scene.verify("--select=NODE-10", "--compare=last", expect=0)
+    assert "that report was made with --no-exec, this one with --select=NODE-10" in scene.said

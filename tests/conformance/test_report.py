@@ -1,4 +1,4 @@
-"""The report: results, simulation said everywhere, and what may be a baseline."""
+"""The report: results, and simulation said everywhere."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from conformance.catalogue import CATALOGUE, Check
 from conformance.evidence import Evidence
 from conformance.not_made import Missed
 from conformance.report.report import MEANING, Record, Report
-from divvy.render.conformance import baseline_lines, compared, summary_lines
+from divvy.render.conformance import summary_lines
 
 MUST = next(check for check in CATALOGUE.values() if check.level == "MUST")
 SHOULD = next(check for check in CATALOGUE.values() if check.level == "SHOULD")
@@ -129,28 +129,6 @@ def test_evidence_is_escaped() -> None:
     assert "&lt;seen &amp; kept&gt;" in report(record("failed")).html()
 
 
-def test_what_changed_since_the_baseline() -> None:
-    def document(**statuses: str) -> dict[str, object]:
-        return report(*(record(status, case=case) for case, status in statuses.items())).document()
-
-    old = document(a="passed", b="failed", c="passed", d="passed", e="failed")
-    new = document(a="failed", b="passed", c="skipped", d="passed", e="failed")
-    assert compared(old, new) == {
-        "broke": [f"{MUST.id} a"],
-        "fixed": [f"{MUST.id} b"],
-        "no longer checked": [f"{MUST.id} c"],
-    }
-    assert [line.plain.strip() for line in baseline_lines(old, old)] == ["the same as the baseline"]
-
-
-@pytest.mark.parametrize("simulated", [True, False])
-def test_simulation_and_hardware_are_not_compared(simulated: bool) -> None:
-    old = report(record("passed"), simulated=simulated).document()
-    new = report(record("passed"), simulated=not simulated).document()
-    with pytest.raises(ValueError, match="cannot be the baseline"):
-        compared(old, new)
-
-
 def test_what_must_hold_and_was_not_checked_is_counted_in_the_first_line() -> None:
     found = report(
         record("passed"),
@@ -175,19 +153,12 @@ def test_a_cluster_without_nodes_was_not_checked() -> None:
     assert found.result == "nothing checked"
 
 
-def test_reports_of_two_stacks_are_not_compared() -> None:
-    old, new = report(record("passed")).document(), report(record("passed")).document()
-    old["environment"]["stack"] = "other"
-    with pytest.raises(ValueError, match="a report of other cannot be the baseline of one of s"):
-        compared(old, new)
-
-
 def test_a_part_of_the_checks_or_nodes_is_no_success() -> None:
     found = report(record("passed"))
-    found.only = ("--select=NODE-01", "--nodes=1")
+    found.only = ("--select=NODE-01", "--sample=1")
     assert found.result == "partial"
-    assert found.document()["only"] == ["--select=NODE-01", "--nodes=1"]
-    assert "--select=NODE-01 --nodes=1" in found.html()
+    assert found.document()["only"] == ["--select=NODE-01", "--sample=1"]
+    assert "--select=NODE-01 --sample=1" in found.html()
     assert "only" not in report(record("passed")).document()
 
 
@@ -205,13 +176,11 @@ def test_colours_of_a_log_spoil_no_report(tmp_path: Path) -> None:
         assert line.plain.isprintable(), line.plain
 
 
-def test_other_options_than_the_baselines_are_one_line() -> None:
-    old = report(*(record("passed", case=f"n{number}") for number in range(40)))
-    new = report(record("passed", case="n0"))
-    new.options = ("--select=NODE",)
-    lines = [line.plain for line in baseline_lines(old.document(), new.document())]
-    assert lines[0] == (
-        "  39 cases of the baseline were not checked: it was made with no options, this report "
-        "with --select=NODE"
-    )
-    assert len(lines) == 2
+def test_figures_of_simulated_gpus_are_none() -> None:
+    """They share the processors of one machine: a comparison would name changes that are none."""
+    for simulated in (False, True):
+        measured = record("passed")
+        measured.evidence.measure("Gflop/s", 120.0)
+        measured.evidence.measure("GB/s", 0.0)
+        (check,) = report(measured, simulated=simulated).document()["checks"]
+        assert check.get("figures") == (None if simulated else {"Gflop/s": 120.0})

@@ -37,14 +37,6 @@ def test_a_file_is_no_folder_for_reports(tmp_path: Path) -> None:
     assert file.read_text() == "kept"
 
 
-def test_half_a_baseline_is_none(tmp_path: Path) -> None:
-    baseline = tmp_path / "old.yaml"
-    baseline.write_text("kind: GpuConformanceReport\nchecks: []\n")
-    result = CliRunner().invoke(app, ["verify", "-s", "lab", f"--baseline={baseline}"])
-    assert result.exit_code == 1
-    assert "is not a report.yaml of an earlier run" in result.output
-
-
 @pytest.mark.parametrize(
     ("status", "written"),
     [
@@ -63,6 +55,29 @@ def test_a_run_that_ended_early_has_no_report(tmp_path: Path, status: int, writt
     session: Any = SimpleNamespace(config=SimpleNamespace(stash=stash, getoption=options.get))
     conftest.pytest_sessionfinish(session, status)
     assert (tmp_path / "report.yaml").exists() == written
+
+
+def test_after_the_time_limit_no_check_begins() -> None:
+    stash: Any = pytest.Stash()
+    item: Any = SimpleNamespace(config=SimpleNamespace(stash=stash))
+    conftest.pytest_runtest_setup(item)
+    stash[conftest._DEADLINE] = 0.0
+    with pytest.raises(NotMade, match="the time limit of the run was over"):
+        conftest.pytest_runtest_setup(item)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--changed"], "--changed needs --compare"),
+        (["--seed=x"], "--seed is for --sample"),
+        (["--bare", "--sample=1"], "--sample, --seed and --changed are for a cluster"),
+    ],
+)
+def test_options_that_mean_nothing_alone_are_refused(options: list[str], words: str) -> None:
+    result = CliRunner().invoke(app, ["verify", *options])
+    assert result.exit_code == 1
+    assert words in result.stderr
 
 
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}

@@ -21,11 +21,14 @@ ELSEWHERE: Mapping[str, str] = {
     f"pip install --upgrade '{_WHEEL}'": "test_wheel.py::test_every_command_loads",
     "divvy init prod": "cli/test_init.py",
     "divvy verify -s prod": "conformance/test_on_lab.py::test_a_sound_lab_passes_and_is_partial",
-    "cp out/conformance/report.yaml prod-before.yaml": (
-        "conformance/test_on_lab.py::test_a_regression_stands_out_from_the_baseline"
+    "cp out/conformance/conformance.tar.gz prod-before.tar.gz": (
+        "conformance/test_on_lab.py::test_a_regression_stands_out_from_the_report_before_it"
     ),
-    "divvy verify -s prod --strict --baseline prod-before.yaml": (
-        "conformance/test_on_lab.py::test_a_regression_stands_out_from_the_baseline"
+    "divvy verify -s prod --strict --compare last": (
+        "conformance/test_on_lab.py::test_the_next_run_finds_the_report_that_the_cluster_keeps"
+    ),
+    "divvy verify -s prod --strict --compare prod-before.tar.gz": (
+        "conformance/test_on_lab.py::test_a_regression_stands_out_from_the_report_before_it"
     ),
 }
 _ENDS = re.compile(r"divvy (destroy|stack rm)\b|kubectl annotate ")

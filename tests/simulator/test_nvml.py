@@ -118,6 +118,30 @@ def test_topology(install):
     assert [list(each) for each in nodes] == [[1], [1], [2], [2]]
 
 
+@pytest.mark.usefixtures("administrator")
+def test_clocks_lanes_and_links_have_faults(install):
+    driver = install("A100-SXM4-40GB", 2)
+    driver.nvml()
+    gpu = nvml.nvmlDeviceGetHandleByIndex(1)
+
+    def read():
+        return (
+            nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu),
+            nvml.nvmlDeviceGetCurrPcieLinkWidth(gpu),
+            [nvml.nvmlDeviceGetNvLinkErrorCounter(gpu, 0, kind) for kind in range(5)],
+        )
+
+    assert read() == (0x1, 16, [0] * 5)
+    for fault in ("hot", "narrow", "link-error", "link-error"):
+        driver.sim("fault", fault, "1")
+    assert read() == (0x1 | 0x8 | 0x40, 8, [2, 0, 0, 0, 0])
+    assert nvml.nvmlDeviceGetNvLinkErrorCounter(gpu, 1, 0) == 0
+    driver.sim("fault", "clear", "1")
+    assert read() == (0x1, 16, [0] * 5)
+    with pytest.raises(nvml.NVMLError_InvalidArgument):
+        nvml.nvmlDeviceGetNvLinkErrorCounter(gpu, 0, 5)
+
+
 def test_the_bus_tells_the_numa_node(install):
     driver = install("A100-SXM4-40GB", 4)
     folder = driver.root / "sys/bus/pci/devices"

@@ -3,18 +3,21 @@
 from dataclasses import replace
 from typing import Any
 
-from conformance.cluster.cluster_under_test import ClusterUnderTest, read_nodes, sample
+from conformance.cluster.cluster_under_test import ClusterUnderTest, read_nodes
 from conformance.observe.probes import is_simulated
 from divvy.model import canonical_json, parse_document
 from tests.conformance.promised_nodes import CLUSTER, live, promised
 
 
-def test_a_sample_takes_nodes_of_each_pool_and_profile_that_are_ready_first() -> None:
-    nodes = [replace(one, unready="away" if one.name == "a" else "") for one in promised(
-        CLUSTER, live("a"), live("b"), live("c"), live("d", **{"divvy.gpu/profile": "slices"})
+def test_nodes_that_a_sample_leaves_out_are_asked_too_unless_no_pod_can_run_there() -> None:
+    nodes = [replace(one, unready="away" if one.name == "c" else "") for one in promised(
+        CLUSTER, live("a"), live("b"), live("c")
     )]  # fmt: skip
-    assert [one.name for one in sample(nodes, 1)] == ["b", "d"]
-    assert len(sample(nodes, None)) == 4
+    target = ClusterUnderTest(
+        "s", parse_document(CLUSTER), OneNode({}), nodes[:1], [], {}, {}, None, None, "", None,
+        pool_nodes=nodes,
+    )  # type: ignore[arg-type] # fmt: skip
+    assert [one.name for one in target.unsampled_nodes] == ["b"]
 
 
 def node_of_api(name: str, ready: str, allocatable: dict[str, str]) -> dict[str, Any]:

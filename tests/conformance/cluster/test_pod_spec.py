@@ -1,5 +1,7 @@
 """What a pod of the suite asks for, and which of its containers is ours."""
 
+import pytest
+
 from conformance.cluster.pod_spec import PodRequest, pod_spec
 from conformance.cluster.pods import outcome_of
 
@@ -22,6 +24,20 @@ def test_an_image_from_elsewhere_keeps_its_program() -> None:
     ]
     assert "command" not in container[0]
     assert container[0]["args"] == ["10"]
+
+
+@pytest.mark.parametrize("more", [{"resource": "nvidia.com/gpu"}, {"claim": "c"}])
+def test_a_device_is_for_the_container_beside_ours(more: dict[str, str]) -> None:
+    request = PodRequest("n1", "image", ["look"], beside=["hold"], **more)  # type: ignore[arg-type]
+    own, holder = pod_spec(request, "restricted", "low")["containers"]
+    assert (own["name"], own["command"], own["resources"]["limits"]) == (
+        "main", ["look"], {"memory": "2Gi"}
+    )  # fmt: skip
+    assert "claims" not in own["resources"]
+    assert holder["command"] == ["hold"]
+    held = holder["resources"]["limits"].get("nvidia.com/gpu"), holder["resources"].get("claims")
+    assert held == (("1", None) if "resource" in more else (None, [{"name": "gpu"}]))
+    assert own["volumeMounts"] == holder["volumeMounts"]
 
 
 def test_our_container_is_told_from_those_that_a_cluster_adds() -> None:

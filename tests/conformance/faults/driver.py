@@ -1,7 +1,7 @@
 """GPUs and drivers that are not as they should be."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 from tests.conformance.faults.fault import H100, T4, Options
 from tests.conformance.scene import Scene
@@ -16,15 +16,6 @@ def uncorrectable_error(scene: Scene) -> Iterator[Options]:
     finally:
         scene.driver(H100, "fault", "clear", "1")
         scene.deployed.until(lambda: scene.deployed.offered(H100) == {"nvidia.com/gpu": 2}, 90)
-
-
-@contextmanager
-def one_bad_gpu(scene: Scene) -> Iterator[Options]:
-    scene.driver(H100, "fault", "bad-math", "1")
-    try:
-        yield {}
-    finally:
-        scene.driver(H100, "fault", "clear", "1")
 
 
 @contextmanager
@@ -51,13 +42,18 @@ def other_numa(scene: Scene) -> Iterator[Options]:
         scene.on_node_with(H100, before, "sh", "-c", f"cat > {folder}/{first}")
 
 
-@contextmanager
-def no_fabric(scene: Scene) -> Iterator[Options]:
-    scene.driver(H100, "fault", "no-fabric", "1")
-    try:
-        yield {}
-    finally:
-        scene.driver(H100, "fault", "clear", "1")
+def gpu_that_is(fault: str) -> Callable[[Scene], AbstractContextManager[Options]]:
+    """Bring a fault of the second GPU about that the agent does not withdraw it for."""
+
+    @contextmanager
+    def inflict(scene: Scene) -> Iterator[Options]:
+        scene.driver(H100, "fault", fault, "1")
+        try:
+            yield {}
+        finally:
+            scene.driver(H100, "fault", "clear", "1")
+
+    return inflict
 
 
 @contextmanager

@@ -2,8 +2,9 @@
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from tests.conformance.faults.fault import H100, T4, Options
@@ -50,25 +51,75 @@ def dra_driver(scene: Scene) -> Iterator[Options]:
 @contextmanager
 def corrected_requests(scene: Scene) -> Iterator[Options]:
     """Let an admission policy take wrong requests away before the API server looks at them."""
-    group = "admissionregistration.k8s.io/v1"
-    name = "correct-requests"
-    resources = "/spec/containers/0/resources"
+    patch = 'JSONPatch{op: "remove", path: "/spec/containers/0/resources"}'
+    wrong = scene.deployed.lab.pod(
+        "wrong", "true", container={"resources": {"limits": {"nvidia.com/gpu": "0.5"}}}
+    )
+    with mutated(scene, "pods", patch, lambda: _created(scene, wrong) is not None):
+        yield {}
+
+
+@contextmanager
+def devices_for_all_containers(scene: Scene) -> Iterator[Options]:
+    """Let an admission policy copy the request of a pod's second container to its first."""
+    patches = ", ".join(
+        f'JSONPatch{{op: "add", path: "/spec/containers/0/resources/{what}/nvidia.com~1gpu", '
+        'value: "1"}'
+        for what in ("limits", "requests")
+    )
+    with mutated(scene, "pods", patches, partial(_gives_both, scene), _TWO_CONTAINERS):
+        yield {}
+
+
+_TWO_CONTAINERS = "object.spec.containers.size() == 2"
+
+
+def _gives_both(scene: Scene) -> bool:
+    pod = scene.deployed.lab.pod("two", "true", container={"resources": {"limits": {"cpu": "1"}}})
+    pod["spec"]["containers"].append({**pod["spec"]["containers"][0], "name": "second"})
+    created = _created(scene, pod)
+    limits = (created or pod)["spec"]["containers"][0]["resources"]["limits"]
+    return "nvidia.com/gpu" in limits
+
+
+@contextmanager
+def another_cuda_version(scene: Scene) -> Iterator[Options]:
+    """Let an admission policy replace what the agent writes into a label of its node."""
+    label = "nvidia.com/cuda.runtime-version.full"
+    patch = (
+        f'JSONPatch{{op: "replace", path: "/metadata/labels/{label.replace("/", "~1")}", '
+        'value: "11.4"}'
+    )
+
+    def is_rewritten() -> bool:
+        scene.deployed.lab.kubectl("annotate", "node", H100, "example.com/changed=", "--overwrite")
+        labels = scene.deployed.lab.get("node", H100)["metadata"]["labels"]
+        return str(labels[label]) == "11.4"
+
+    with mutated(scene, "nodes", patch, is_rewritten, f"object.metadata.name == '{H100}'"):
+        yield {}
+    scene.deployed.lab.kubectl("annotate", "node", H100, "example.com/changed-")
+    scene.deployed.until(
+        lambda: scene.deployed.lab.get("node", H100)["metadata"]["labels"][label] != "11.4", 90
+    )
+
+
+@contextmanager
+def mutated(
+    scene: Scene, resource: str, patches: str, holds: Callable[[], bool], condition: str = "true"
+) -> Iterator[None]:
+    """Let an admission policy change objects for a while; ``holds`` tells whether it does."""
+    name = "of-another-program"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"]}
     policy = {
-        "matchConstraints": {
-            "resourceRules": [
-                {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"],
-                 "operations": ["CREATE"]},
-            ]
-        },
+        "matchConstraints": {"resourceRules": [{**rule, "resources": [resource]}]},
+        "matchConditions": [{"name": "chosen", "expression": condition}],
         "failurePolicy": "Ignore",
         "reinvocationPolicy": "Never",
         "mutations": [
-            {
-                "patchType": "JSONPatch",
-                "jsonPatch": {"expression": f'[JSONPatch{{op: "remove", path: "{resources}"}}]'},
-            }
+            {"patchType": "JSONPatch", "jsonPatch": {"expression": f"[{patches}]"}},
         ],
-    }  # fmt: skip
+    }
     kinds = {
         "MutatingAdmissionPolicy": policy,
         "MutatingAdmissionPolicyBinding": {"policyName": name},
@@ -76,26 +127,28 @@ def corrected_requests(scene: Scene) -> Iterator[Options]:
     lab = scene.deployed.lab
     lab.apply(
         *(
-            {"apiVersion": group, "kind": kind, "metadata": {"name": name}, "spec": spec}
+            {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
+             "metadata": {"name": name}, "spec": spec}
             for kind, spec in kinds.items()
         )
-    )
-    wrong = lab.pod("wrong", "true", container={"resources": {"limits": {"nvidia.com/gpu": "0.5"}}})
+    )  # fmt: skip
     try:
         # The API server takes a moment to take note of a policy.
-        scene.deployed.until(lambda: _is_admitted(scene, wrong))
-        yield {}
+        scene.deployed.until(holds)
+        yield
     finally:
         for kind in kinds:
             lab.kubectl("delete", kind.lower(), name)
-        scene.deployed.until(lambda: not _is_admitted(scene, wrong))
+        if resource == "pods":
+            scene.deployed.until(lambda: not holds())
 
 
-def _is_admitted(scene: Scene, pod: dict[str, Any]) -> bool:
+def _created(scene: Scene, pod: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a pod as the API server would create it, None where it refuses."""
     done = scene.deployed.lab.try_kubectl(
-        "create", "--dry-run=server", "--filename=-", stdin=json.dumps(pod)
+        "create", "--dry-run=server", "--output=json", "--filename=-", stdin=json.dumps(pod)
     )
-    return done.returncode == 0
+    return json.loads(done.stdout) if done.returncode == 0 else None
 
 
 _SERVE = """

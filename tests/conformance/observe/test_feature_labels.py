@@ -4,7 +4,11 @@ from typing import Any
 
 import pytest
 
-from conformance.observe.feature_labels import expected_labels, judge_labels
+from conformance.observe.feature_labels import (
+    expected_labels,
+    judge_labels,
+    versions_are_advertised,
+)
 from conformance.promise import NodePromise
 from tests.conformance.promised_nodes import live, promised
 
@@ -26,6 +30,21 @@ def labels(promise: NodePromise, **more: str) -> dict[str, str]:
 def judged(promise: NodePromise, own: dict[str, str]) -> str:
     expected, actual = judge_labels(promise, own, DRIVER)
     return "" if expected == actual else actual
+
+
+@pytest.mark.parametrize(
+    ("driver", "cuda", "holds"),
+    [("550.163.01", "12.4", True), ("580.95", "12.4", False), ("550.163.01", None, False)],
+)
+def test_versions_are_those_that_a_pod_finds(driver: str, cuda: str | None, holds: bool) -> None:
+    table = "| NVIDIA-SMI 550.163.01   Driver Version: 550.163.01   CUDA Version: 12.4     |"
+    own = {"nvidia.com/cuda.driver-version.full": driver}
+    own |= {} if cuda is None else {"nvidia.com/cuda.runtime-version.full": cuda}
+    expected, actual = versions_are_advertised(own, table)
+    assert expected == "labels say driver 550.163.01, CUDA 12.4"
+    assert actual == f"labels say driver {driver}, CUDA {cuda or 'unknown'}"
+    assert (expected == actual) == holds
+    assert versions_are_advertised(own, "")[0] == "labels say driver unknown, CUDA unknown"
 
 
 def test_a_node_whose_gpus_are_all_cut_has_no_replicas() -> None:

@@ -1,0 +1,1 @@
+"""The image that runs the suite in a cluster."""

@@ -1,0 +1,83 @@
+"""The last report as the cluster keeps it: a ConfigMap with the archive of the run."""
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import httpx2
+
+from divvy.cli.cluster_reader import answer_message, reading
+from divvy.cli.errors import fail
+from divvy.cli.run_archive import is_report
+from divvy.kube.errors import KubeconfigError
+from divvy.kube.kubeconfig import client, cluster_config
+from divvy.model import Cluster
+from divvy.model.contract import CONFORMANCE_LABEL
+from divvy.reports.archive import REPORT, DamagedArchive, condensed, report_archive, unpack
+
+NAME = "divvy-conformance"
+KEY = "conformance.tar.gz"
+# The API server takes 1 MiB of data in a ConfigMap.
+_MOST_BYTES = 1 << 20
+_SECONDS = 30
+_FIELD_MANAGER = "divvy-verify"
+
+
+def kept_report(cluster: Cluster) -> dict[str, Any] | None:
+    """Return the last report that the cluster keeps, None where it keeps none."""
+    path = _path(cluster)
+    try:
+        with reading(cluster.kubeconfig, cluster.context) as reader:
+            config_map = reader.one(path)
+        if config_map is None:
+            return None
+        archive = base64.b64decode((config_map.get("binaryData") or {})[KEY])
+        document = json.loads(unpack(archive)[REPORT])
+    except (DamagedArchive, KeyError, ValueError) as problem:
+        fail(f"ConfigMap {_name(cluster)} has no report that can be read: {problem}")
+    if not is_report(document):
+        fail(f"ConfigMap {_name(cluster)} has no report of a run")
+    return dict(document)
+
+
+def keep_report(cluster: Cluster, archive: bytes, document: Mapping[str, Any]) -> str:
+    """Keep the archive of a run in the cluster; return what came of it, in one line.
+
+    Where it is too large, the report is kept without its evidence. A run that may not write, or
+    a cluster without Divvy's namespace, loses nothing else.
+    """
+    less = ""
+    if len(archive) > _MOST_BYTES:
+        archive = report_archive(condensed(document))
+        less = ", without its evidence: the archive is too large"
+    if len(archive) > _MOST_BYTES:
+        return "not kept in the cluster: the report is too large for a ConfigMap"
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": NAME, "labels": {CONFORMANCE_LABEL: "report"}},
+        "binaryData": {KEY: base64.b64encode(archive).decode()},
+    }
+    try:
+        config = cluster_config(cluster.kubeconfig, cluster.context)
+        with client(config, timeout=_SECONDS) as http:
+            answer = http.patch(
+                _path(cluster),
+                params={"fieldManager": _FIELD_MANAGER, "force": "true"},
+                content=json.dumps(body),
+                headers={"Content-Type": "application/apply-patch+yaml"},
+            )
+    except (httpx2.HTTPError, KubeconfigError) as problem:
+        return f"not kept in the cluster: {problem}"
+    if not answer.is_success:
+        return f"not kept in the cluster: {answer_message(answer)}"
+    return f"kept in the cluster: ConfigMap {_name(cluster)}{less}"
+
+
+def _path(cluster: Cluster) -> str:
+    return f"/api/v1/namespaces/{cluster.namespace}/configmaps/{NAME}"
+
+
+def _name(cluster: Cluster) -> str:
+    return f"{cluster.namespace}/{NAME}"

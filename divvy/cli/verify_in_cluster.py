@@ -1,0 +1,44 @@
+"""divvy verify --in-cluster: the manifest of a Job that runs the suite, and a Sonobuoy plugin."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from divvy.cli.chart_images import built_image
+from divvy.cli.errors import fail
+from divvy.model import Cluster
+from divvy.render.plain_yaml import plain_yaml
+from divvy.render.verify_job import sonobuoy_plugin, verify_job
+from divvy.stack.file import StackFile
+from divvy.stack.sections import read_document
+
+JOB, PLUGIN = "verify-job.yaml", "sonobuoy-plugin.yaml"
+
+
+def write_job(
+    out: Path, source: StackFile, arguments: Sequence[str], image: str | None, workloads: str | None
+) -> None:
+    """Write both files; images that are not given are built where the agent's is."""
+    document = read_document(source)
+    runner = image or _built("conformance.runner_image", document.cluster, "--runner-image")
+    programs = workloads or _built("conformance.image", document.cluster, "--workload-image")
+    everything = [*arguments, f"--workload-image={programs}"]
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        job = verify_job(document, source.name, runner, everything)
+        (out / JOB).write_text("---\n".join(plain_yaml(obj) for obj in job))
+        plugin = sonobuoy_plugin(document, source.name, runner, everything)
+        (out / PLUGIN).write_text(plain_yaml(plugin))
+    except OSError as problem:
+        fail(f"--out={out} cannot be written to: {problem.strerror}")
+    typer.echo(f"kubectl apply -f {out / JOB}")
+    typer.echo(f"sonobuoy run --plugin {out / PLUGIN}")
+
+
+def _built(module: str, cluster: Cluster, option: str) -> str:
+    image = cluster.plugin.image
+    if image is None or image.registry is None or image.base is None:
+        fail(f"{option} is needed: the stack file has no plugin.image.registry and .base")
+    insecure = ["--insecure"] if image.insecure else []
+    return built_image(module, image.registry, image.base, *insecure)

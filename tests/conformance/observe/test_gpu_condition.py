@@ -1,0 +1,80 @@
+"""Clocks, PCIe lanes and NVLinks, as the simulated driver tells them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from conformance.not_made import NotApplicable
+from conformance.observe.gpu_condition import (
+    SCRIPT,
+    clocks_are_free,
+    lanes_are_up,
+    links_are_sound,
+)
+from divvy.lab.flat_file import gpu_uuid
+from tests.simulator.driver_root import DriverRoot
+
+JUDGES = {"hot": clocks_are_free, "narrow": lanes_are_up, "link-error": links_are_sound}
+
+
+def test_each_fault_is_named_by_its_judge_alone(
+    driver: DriverRoot, run_script: Callable[[str], Any]
+) -> None:
+    driver.install("A100-SXM4-40GB", 4)
+    sound = run_script(SCRIPT)
+    for judge in JUDGES.values():
+        expected, actual = judge(sound)
+        assert expected == actual
+    words = {
+        "hot": "hardware slowdown, hardware thermal slowdown",
+        "narrow": "x8 of x16",
+        "link-error": "replays: 1",
+    }
+    for fault, named in words.items():
+        driver.sim("fault", fault, "2")
+        states = run_script(SCRIPT)
+        for name, judge in JUDGES.items():
+            expected, actual = judge(states)
+            assert actual == (f"{gpu_uuid('test', 2)}: {named}" if name == fault else expected)
+        driver.sim("fault", "clear", "2")
+
+
+def test_links_of_gpus_in_mig_mode_are_off(
+    driver: DriverRoot, run_script: Callable[[str], Any]
+) -> None:
+    driver.install("A100-SXM4-40GB", 2)
+    driver.sim("fault", "link-error", "0")
+    driver.smi("-i", "0", "-mig", "1")
+    expected, actual = links_are_sound(run_script(SCRIPT))
+    assert expected == actual
+    driver.sim("fault", "lost", "1")
+    with pytest.raises(NotApplicable, match="no GPU of the node has NVLinks"):
+        links_are_sound(run_script(SCRIPT))
+
+
+def state(**known: Any) -> dict[str, Any]:
+    return {"reasons": None, "width": None, "most": None, "links": None, **known}
+
+
+def test_a_driver_that_tells_nothing_is_not_judged() -> None:
+    for judge in JUDGES.values():
+        with pytest.raises(NotApplicable):
+            judge({"GPU-a": state()})
+
+
+def test_load_is_no_fault_and_a_flit_now_and_then_is_none() -> None:
+    # Idle, clocks set by an application, a power cap.
+    assert clocks_are_free({"GPU-a": state(reasons=0x7)})[1] == "nothing holds the clocks down"
+    expected, actual = links_are_sound({"GPU-a": state(links=[[0, 0, 9, 0, None]])})
+    assert expected == actual
+
+
+def test_a_link_that_is_down_beside_neighbours_is_named() -> None:
+    up = [[0, 0, 0, 0, 0]] * 12
+    actual = links_are_sound({"GPU-a": state(links=up), "GPU-b": state(links=up[:11])})[1]
+    assert actual == "GPU-b: 11 of 12 links up"
+
+
+def test_what_a_driver_says_instead_is_named() -> None:
+    assert clocks_are_free({"GPU-a": state(reasons="Unknown Error")})[1] == "GPU-a: Unknown Error"

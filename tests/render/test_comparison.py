@@ -1,0 +1,52 @@
+"""What changed between two reports, as people read it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from divvy.render.comparison import comparison_lines, comparison_markdown
+from divvy.reports.comparison import compare_reports
+from tests.reports.documents import MUST, document, record
+
+
+def lines(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    return [line.plain for line in comparison_lines(compare_reports(old, new))]
+
+
+OLD = document(*(record("passed", f"n{number}:gpu") for number in range(14)), record("failed", "p"))
+NEW = document(
+    *(record("failed", f"n{number}:gpu", reason=f"saw <{number}|") for number in range(12)),
+    record("passed", "n12:gpu"),
+    record("skipped", "n13:gpu", reason="held by a/b", missed="not made"),
+    record("passed", "p"),
+    kubernetes="v1.37.2",
+    options=("--strict",),
+)
+
+
+def test_a_terminal_shows_counts_first_and_few_cases_of_many() -> None:
+    shown = lines(OLD, NEW)
+    assert shown[:2] == [
+        "since the report of 1970-01-01T00:00:00Z: 12 newly failing, 1 newly passing, 1 newly "
+        "not checked",
+        "  that report was made with no options, this one with --strict",
+    ]
+    assert shown[2] == f"  newly fails: {MUST.id} {MUST.title} (MUST)"
+    assert shown[3] == "    n0:gpu: saw <0|"
+    assert "    … and 2 more" in shown
+    assert "    n13:gpu: held by a/b" in shown
+    assert shown[-1] == "  Kubernetes: v1.36.3 → v1.37.2"
+
+
+def test_nothing_that_changed_is_one_line() -> None:
+    assert lines(OLD, OLD) == [
+        "since the report of 1970-01-01T00:00:00Z: every check came out as before"
+    ]
+
+
+def test_a_comment_has_what_the_terminal_has_and_no_markup_of_pods() -> None:
+    comment = comparison_markdown(compare_reports(OLD, NEW), NEW)
+    assert comment.startswith("## GPU conformance of `s`\n\n**failure: 2 passed, 12 failed, ")
+    assert f"| {MUST.id} (MUST) | {MUST.title} | n0:gpu: saw &lt;0\\|<br>n1:gpu" in comment
+    assert "| Kubernetes | v1.36.3 | v1.37.2 |  |" in comment
+    assert "### Speed" not in comment

@@ -1,0 +1,116 @@
+"""The Job that runs the suite in a cluster, and the same as a plugin of Sonobuoy."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from conformance import runner
+from divvy.model import parse_document
+from divvy.render.objects import objects
+from divvy.render.verify_job import sonobuoy_plugin, stack_of_pod, verify_job
+
+VALUE: dict[str, Any] = {
+    "kubeconfig": "/home/me/.kube/config",
+    "context": "prod",
+    "imagePullSecrets": ["pull"],
+    "profiles": {"whole": {}, "sized": {"claims": {"shares": {}}}},
+    "pools": {
+        "p": {"select": {"a": "b"}, "profile": "whole"},
+        "q": {"select": {"a": "c"}, "profile": "sized"},
+    },
+}
+DOCUMENT = parse_document(VALUE)
+IMAGE = f"registry.example/divvy/verify@sha256:{'0' * 64}"
+ARGUMENTS = ["--compare=last", "--sample=5%"]
+PROGRAM = Path(runner.__path__[0]) / "divvy-verify-job"
+
+
+def job() -> dict[str, Any]:
+    return {obj["kind"]: obj for obj in verify_job(DOCUMENT, "prod", IMAGE, ARGUMENTS)}
+
+
+def test_a_pod_gets_the_stack_file_without_where_its_cluster_is() -> None:
+    (container,) = job()["Job"]["spec"]["template"]["spec"]["containers"]
+    assert (container["image"], container["args"]) == (IMAGE, ARGUMENTS)
+    variables = {each["name"]: each["value"] for each in container["env"]}
+    assert variables["DIVVY_STACK"] == "prod"
+    cluster = yaml.safe_load(variables["DIVVY_STACK_FILE"])["config"]["divvy:cluster"]
+    assert cluster == {k: v for k, v in VALUE.items() if k not in ("kubeconfig", "context")}
+    assert "kubeconfig" not in stack_of_pod(DOCUMENT)
+
+
+def test_the_pod_has_no_privileges_of_its_own() -> None:
+    spec = job()["Job"]["spec"]["template"]["spec"]
+    assert spec["securityContext"]["runAsNonRoot"]
+    assert spec["containers"][0]["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert spec["imagePullSecrets"] == [{"name": "pull"}]
+
+
+def test_agents_are_entered_and_secrets_read_in_divvys_namespace_alone() -> None:
+    made = job()
+    everywhere = {(rule["apiGroups"][0], each): rule["verbs"]
+                  for rule in made["ClusterRole"]["rules"] for each in rule["resources"]
+                  if "resourceNames" not in rule}  # fmt: skip
+    assert ("", "pods/exec") not in everywhere
+    assert everywhere["", "secrets"] == ["create"]
+    assert made["Role"]["metadata"]["namespace"] == "divvy-system"
+    assert {each for rule in made["Role"]["rules"] for each in rule["resources"]} == {
+        "pods/exec", "secrets", "configmaps",
+    }  # fmt: skip
+
+
+def test_whatever_is_installed_may_be_read_by_its_name() -> None:
+    rules = [rule for rule in job()["ClusterRole"]["rules"] if "resourceNames" in rule]
+    readable = {name for rule in rules for name in rule["resourceNames"]}
+    assert readable == {obj["metadata"]["name"] for obj in objects(DOCUMENT, IMAGE)}
+    resources = {each for rule in rules for each in rule["resources"]}
+    assert {"daemonsets", "validatingadmissionpolicies", "deviceclasses", "services"} <= resources
+
+
+def test_a_plugin_never_fails_as_a_pod_and_leaves_junit() -> None:
+    plugin = sonobuoy_plugin(DOCUMENT, "prod", IMAGE, ARGUMENTS)
+    assert plugin["sonobuoy-config"]["result-format"] == "junit"
+    assert plugin["sonobuoy-config"]["result-files"] == ["junit.xml"]
+    assert plugin["spec"]["volumeMounts"] == [{"name": "results", "mountPath": "/tmp/results"}]
+    command = [*plugin["spec"]["command"], *plugin["spec"]["args"]]
+    program = command[2].replace("divvy-verify-job", "printf '%s\\n'")
+    shown = [*command[:2], program, *command[3:]]
+    done = subprocess.run(shown, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ARGUMENTS
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_the_program_ends_as_the_run_does_and_says_where_its_archive_is(
+    tmp_path: Path, begins: bool
+) -> None:
+    """Where no run began, what it said instead is the result."""
+    results, python = tmp_path / "results", tmp_path / "bin/python3"
+    python.parent.mkdir()
+    archive = f"touch {results}/conformance.tar.gz" if begins else "echo 'error: no rights' >&2"
+    python.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/called\n{archive}\nexit 3\n')
+    python.chmod(0o755)
+    script = tmp_path / "program"
+    script.write_text(PROGRAM.read_text().replace("/tmp/", f"{tmp_path}/"))
+    environment = {
+        "PATH": f"{python.parent}:/usr/bin:/bin", "DIVVY_STACK": "prod",
+        "DIVVY_STACK_FILE": "config: {}\n",
+    }  # fmt: skip
+    command = ["/bin/sh", str(script), *ARGUMENTS]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    named = Path((results / "done").read_text())
+    assert named == results / ("conformance.tar.gz" if begins else "errors.txt")
+    assert named.exists()
+    assert ("error: no rights" in done.stderr) != begins
+    assert (tmp_path / "Pulumi.prod.yaml").read_text() == "config: {}\n"
+    assert f"--file {tmp_path}/Pulumi.prod.yaml --out {results} --compare=last" in (
+        (tmp_path / "called").read_text()
+    )

@@ -1,0 +1,127 @@
+"""What two reports have in common, and what not."""
+
+from __future__ import annotations
+
+import pytest
+
+from divvy.reports.comparison import (
+    CaseChange,
+    SpeedChange,
+    VersionChange,
+    compare_reports,
+    continued,
+)
+from tests.reports.documents import MUST, SHOULD, document, record
+
+
+def cases(changes: tuple[CaseChange, ...]) -> list[str]:
+    return [change.case for change in changes]
+
+
+def test_outcomes_that_are_others() -> None:
+    old = document(
+        record("passed", "a"), record("failed", "b"), record("passed", "c"), record("passed", "d"),
+        record("failed", "e"), record("skipped", "f", missed="option"), record("passed", "g"),
+    )  # fmt: skip
+    new = document(
+        record("failed", "a", reason="sees two"), record("passed", "b"),
+        record("skipped", "c", reason="held", missed="not made"), record("passed", "d"),
+        record("failed", "e"), record("passed", "f"), record("failed", "h"),
+    )  # fmt: skip
+    found = compare_reports(old, new)
+    assert cases(found.newly_failing) == ["a", "h"]
+    assert cases(found.newly_passing) == ["b", "f"]
+    assert cases(found.newly_not_checked) == ["c", "g"]
+    assert (found.newly_failing[0].before, found.newly_failing[0].reason) == ("passed", "sees two")
+    assert found.newly_failing[1].before == ""
+    assert not found.outcomes_are_the_same
+    assert compare_reports(new, new).outcomes_are_the_same
+
+
+def test_what_an_option_left_out_is_not_lost() -> None:
+    """A shorter run is no regression; a MUST check that something prevents may hide one."""
+    old = document(
+        record("passed", "a"), record("passed", "b"), record("passed", "c", SHOULD),
+        record("passed", "d"),
+    )  # fmt: skip
+    new = document(
+        record("skipped", "a", missed="option"), record("skipped", "b", missed="not made"),
+        record("skipped", "c", SHOULD, missed="not made"),
+    )  # fmt: skip
+    found = compare_reports(old, new)
+    assert cases(found.newly_not_checked) == ["a", "b", "c", "d"]
+    assert cases(found.lost) == ["b", "d"]
+    other_options = compare_reports(old, {**new, "options": ["--pool=p"]})
+    assert other_options.options == ("no options", "--pool=p")
+    assert cases(other_options.lost) == ["b"]
+
+
+def test_nodes_that_left_are_named_once() -> None:
+    old = document(record("passed", "n1:gpu"), record("passed", "n2:gpu"), nodes=("n1", "n2"))
+    new = document(record("passed", "n1:gpu"), record("passed", "n3:gpu"), nodes=("n1", "n3"))
+    found = compare_reports(old, new)
+    assert (found.nodes_removed, found.nodes_added) == (("n2",), ("n3",))
+    assert cases(found.newly_not_checked) == []
+
+
+def test_versions_that_are_others() -> None:
+    old = document(record("passed"), nodes=("n1", "n2", "n3"))
+    new = document(record("passed"), nodes=("n1", "n2", "n3"), kubernetes="v1.37.2", kernel="6.14")
+    new["environment"]["nodes"][0]["driver"] = "580.95"
+    new["environment"]["nodes"][2]["driver"] = "580.95"
+    assert compare_reports(old, new).versions == (
+        VersionChange("Kubernetes", "v1.36.3", "v1.37.2", ()),
+        VersionChange("driver", "550.163.01", "580.95", ("n1", "n3")),
+        VersionChange("kernel", "", "6.14", ("n1", "n2", "n3")),
+    )
+
+
+def test_speed_that_is_another() -> None:
+    """A tenth of a figure counts; seconds count where they are many and half as many again."""
+    old = document(
+        record("passed", "a", gflops=100.0), record("passed", "b", gflops=100.0),
+        record("passed", "c", SHOULD, seconds=9.0), record("passed", "d", seconds=30.0),
+    )  # fmt: skip
+    new = document(
+        record("passed", "a", gflops=70.0), record("passed", "b", gflops=95.0),
+        record("passed", "c", SHOULD, seconds=18.5), record("passed", "d", seconds=50.0),
+    )  # fmt: skip
+    found = compare_reports(old, new)
+    assert found.speeds == (
+        SpeedChange(f"{MUST.id} a", "gflops", 100.0, 70.0),
+        SpeedChange(MUST.id, "s", 31.0, 51.0),
+    )
+    assert found.speeds[0].part == pytest.approx(-0.3)
+
+
+def test_a_report_of_changed_nodes_continues_the_one_before() -> None:
+    old = document(
+        record("passed", "n1:gpu"), record("failed", "n2:gpu"), record("passed", "p", SHOULD),
+        nodes=("n1", "n2"),
+    )  # fmt: skip
+    new = {
+        **document(record("passed", "n2:gpu"), record("failed", "p", SHOULD), nodes=("n2", "n3")),
+        "only": ["--changed"],
+    }
+    whole = continued(old, new)
+    assert "only" not in whole
+    assert [node["name"] for node in whole["environment"]["nodes"]] == ["n1", "n2", "n3"]
+    found = compare_reports(old, whole)
+    assert cases(found.newly_passing) == ["n2:gpu"]
+    assert cases(found.newly_failing) == ["p"]
+    assert (cases(found.newly_not_checked), found.nodes_removed) == ([], ())
+
+
+@pytest.mark.parametrize("simulated", [True, False])
+def test_simulation_and_hardware_are_not_compared(simulated: bool) -> None:
+    old = document(record("passed"), simulated=simulated)
+    new = document(record("passed"), simulated=not simulated)
+    with pytest.raises(ValueError, match="cannot be compared with a"):
+        compare_reports(old, new)
+
+
+def test_reports_of_two_stacks_are_not_compared() -> None:
+    old, new = document(record("passed")), document(record("passed"))
+    old["environment"]["stack"] = "other"
+    with pytest.raises(ValueError, match="a report of other cannot be compared with one of s"):
+        compare_reports(old, new)

@@ -1,0 +1,89 @@
+"""The rows of the product file: each state has its evidence, and nothing is claimed beyond it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.catalogue import CATALOGUE
+from divvy.reports.product import REQUIREMENTS, Row, product_file, product_rows
+from tests.reports.documents import document, record
+
+# Every check that names a row, as a sound cluster with all kinds of sharing passes them.
+NAMED = [check for check in CATALOGUE.values() if check.cncf and check.id[:4] != "BARE"]
+SOUND = [record("passed", "n1", check) for check in NAMED]
+
+
+def row(report: dict[str, Any], identity: str) -> Row:
+    return next(each for each in product_rows(report) if each.requirement.id == identity)
+
+
+def without(*identities: str) -> list[Any]:
+    return [each for each in SOUND if each.check.id not in identities]
+
+
+def test_every_row_passes_by_the_checks_that_name_it() -> None:
+    assert {each.state for each in product_rows(document(*SOUND))} == {"pass"}
+    for requirement in REQUIREMENTS:
+        named = {check.id for check in NAMED if requirement.id in check.cncf}
+        assert set(requirement.needed) <= named
+        assert set(row(document(*SOUND), requirement.id).identities) == named
+
+
+@pytest.mark.parametrize("check", NAMED, ids=lambda check: check.id)
+def test_each_check_can_fail_its_rows_alone(check: Any) -> None:
+    broken = document(*without(check.id), record("failed", "n2", check))
+    for each in product_rows(broken):
+        named = each.requirement.id in check.cncf
+        assert (each.state, f"{check.id} failed" == each.reason) == (
+            ("fail", True) if named else ("pass", False)
+        )
+
+
+def test_simulated_gpus_show_nothing_of_hardware_but_failures() -> None:
+    simulated = document(*SOUND, simulated=True)
+    assert {each.state for each in product_rows(simulated)} == {"unknown"}
+    assert {entry["status"] for area in product_file(simulated)["spec"].values()
+            for entry in area} == {""}  # fmt: skip
+    bad = document(*without("OBS-01"), record("failed", "n", CATALOGUE["OBS-01"]), simulated=True)
+    assert row(bad, "accelerator_metrics").state == "fail"
+
+
+@pytest.mark.parametrize("missed", ["option", "not made"])
+def test_a_check_that_was_not_made_leaves_its_row_open(missed: Any) -> None:
+    held = record("skipped", "n1:gpu", CATALOGUE["ISO-04"], reason="held by a/b", missed=missed)
+    found = row(document(*without("ISO-04"), held), "gpu_sharing")
+    assert (found.state, found.reason) == (
+        "unknown", "ISO-04 was not made for n1:gpu: held by a/b"
+    )  # fmt: skip
+    absent = record("skipped", "n1", CATALOGUE["ISO-04"], missed="not applicable")
+    assert row(document(*without("ISO-04"), absent), "gpu_sharing").state == "pass"
+
+
+def test_whole_gpus_are_no_sharing() -> None:
+    whole = without("ISO-04", "ISO-05", "ISO-10", "CLM-02")
+    found = row(document(*whole), "gpu_sharing")
+    assert found.state == "unknown"
+    assert "PLUG-02" in found.identities
+
+
+def test_a_selection_proves_no_row_and_a_sample_says_that_it_is_one() -> None:
+    chosen = {**document(*SOUND), "only": ["--select=ISO"]}
+    assert row(chosen, "secure_accelerator_access").state == "unknown"
+    sample = {**document(*SOUND), "only": ["--sample=2"]}
+    assert row(sample, "accelerator_metrics").reason.endswith(", of a part: --sample=2")
+
+
+def test_the_file_has_the_programmes_form_and_the_evidence_of_each_row() -> None:
+    more = [record("passed", f"n{number}", CATALOGUE["OBS-01"]) for number in range(2, 8)]
+    made = product_file(document(*SOUND, *more, kubernetes="v1.37.2"))
+    assert made["metadata"] == {"kubernetesVersion": "v1.37"}
+    assert list(made["spec"]) == ["accelerators", "observability", "security"]
+    (metrics,) = made["spec"]["observability"]
+    assert list(metrics) == ["id", "level", "status", "evidence", "notes"]
+    assert (metrics["id"], metrics["level"], metrics["status"]) == (
+        "accelerator_metrics", "MUST", "Implemented"
+    )  # fmt: skip
+    assert metrics["evidence"][0] == "file://junit.xml#OBS-01"
+    assert "OBS-01 passed: n1, n2, n3, n4 and 3 more" in metrics["notes"].splitlines()
