@@ -28,15 +28,17 @@ _File = Annotated[
 ]
 
 
+def _telling() -> lifecycle.Tell:
+    """Return what prints a line with the seconds since this call."""
+    began = time.monotonic()
+    return lambda line: typer.echo(f"{time.monotonic() - began:5.1f} s  {line}")
+
+
 @app.command()
 def up(stack: _Stack = "lab", file: _File = None) -> None:
     """Start the lab, or put back what is missing of a running one."""
     lab = read_lab(read_stack(None if file else stack, file))
-    began = time.monotonic()
-
-    def tell(line: str) -> None:
-        typer.echo(f"{time.monotonic() - began:5.1f} s  {line}")
-
+    tell = _telling()
     is_new = lifecycle.up(lab, tell)
     if is_new and file is None:
         # The engine's libraries are loaded for this alone.
@@ -44,6 +46,19 @@ def up(stack: _Stack = "lab", file: _File = None) -> None:
 
         if forget_earlier_lab(stack, server(lab)):
             tell(f"the state of stack {stack} is forgotten: what it held went with the lab before")
+
+
+@app.command()
+def upgrade(
+    stack: _Stack = "lab",
+    file: _File = None,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Drain each node before, and uncordon it after.")
+    ] = False,
+) -> None:
+    """Take the running lab to the Kubernetes that divvy:lab names: control plane, then nodes."""
+    lab = read_lab(read_stack(None if file else stack, file))
+    lifecycle.upgrade(lab, _telling(), drain)
 
 
 @app.command()

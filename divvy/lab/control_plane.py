@@ -1,6 +1,9 @@
 """The control plane: etcd, API server, controller manager, scheduler as plain processes."""
 
 import time
+from pathlib import Path
+
+import httpx2
 
 from divvy.lab import processes
 from divvy.lab.addresses import Addresses
@@ -10,7 +13,7 @@ from divvy.lab.errors import ControlPlaneFailed
 from divvy.lab.identities import client_kubeconfig
 from divvy.lab.kubeconfig import write_private
 from divvy.lab.paths import LOGS, PKI, STATE
-from divvy.lab.tools import KUBERNETES
+from divvy.lab.tools import kubernetes
 
 _DATA = STATE / "etcd"
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -25,6 +28,8 @@ def ensure_storage(lab: Lab) -> None:
     """Start etcd and the API server if they do not run."""
     if not processes.find("etcd"):
         processes.start("etcd", _etcd(lab))
+    # From 1.37 on, the API server gives up if etcd does not answer within 10 s.
+    _wait_etcd(lab)
     if not processes.find("kube-apiserver"):
         processes.start("kube-apiserver", _api_server(lab))
 
@@ -68,14 +73,59 @@ def wait_controllers(lab: Lab, api: Api, patience: float = 30.0) -> None:
         ensure_controllers(lab)
 
 
+def upgrade(lab: Lab, api: Api) -> None:
+    """Replace the API server, then the controllers, unless they are the lab's Kubernetes."""
+    _end_other_release(lab, "kube-apiserver")
+    ensure_storage(lab)
+    wait_ready(api)
+    for component in ("kube-controller-manager", "kube-scheduler"):
+        _end_other_release(lab, component)
+    ensure_controllers(lab)
+    wait_controllers(lab, api)
+
+
 def last_line(component: str) -> str:
     """Return the last line of a component's log."""
     lines = (LOGS / f"{component}.log").read_text(errors="replace").splitlines()
     return lines[-1] if lines else "it wrote nothing"
 
 
+def _program(lab: Lab, component: str) -> str:
+    return str(kubernetes(lab.kubernetes).bin / component)
+
+
+def _end_other_release(lab: Lab, component: str) -> None:
+    pid = processes.find(component)
+    if pid and str(Path(f"/proc/{pid}/exe").resolve()) != _program(lab, component):
+        processes.end(component)
+
+
+def _wait_etcd(lab: Lab, patience: float = 60.0) -> None:
+    deadline = time.monotonic() + patience
+    while not _etcd_answers(lab):
+        if not processes.find("etcd"):
+            raise ControlPlaneFailed(f"etcd has exited: {last_line('etcd')}")
+        if time.monotonic() > deadline:
+            raise ControlPlaneFailed(
+                f"etcd does not answer after {patience:.0f} s: see divvy lab logs etcd"
+            )
+        time.sleep(0.05)
+
+
+def _etcd_answers(lab: Lab) -> bool:
+    try:
+        # The lab is on this machine: no proxy is on the way.
+        return httpx2.get(f"{_etcd_address(lab)}/health", timeout=5, trust_env=False).is_success
+    except httpx2.HTTPError:
+        return False
+
+
+def _etcd_address(lab: Lab) -> str:
+    return f"http://127.0.0.1:{lab.ports.etcd}"
+
+
 def _etcd(lab: Lab) -> list[str]:
-    client = f"http://127.0.0.1:{lab.ports.etcd}"
+    client = _etcd_address(lab)
     return [
         "etcd",
         f"--data-dir={_DATA}",
@@ -95,8 +145,8 @@ def _etcd(lab: Lab) -> list[str]:
 def _api_server(lab: Lab) -> list[str]:
     addresses = Addresses(lab.network)
     return [
-        str(KUBERNETES.bin / "kube-apiserver"),
-        f"--etcd-servers=http://127.0.0.1:{lab.ports.etcd}",
+        _program(lab, "kube-apiserver"),
+        f"--etcd-servers={_etcd_address(lab)}",
         f"--bind-address={addresses.host}",
         f"--advertise-address={addresses.host}",
         f"--secure-port={lab.ports.api_server}",
@@ -125,7 +175,7 @@ def _controller_manager(lab: Lab) -> list[str]:
     config = STATE / "controller-manager.kubeconfig"
     write_private(config, client_kubeconfig(lab, "controller-manager"))
     return [
-        str(KUBERNETES.bin / "kube-controller-manager"),
+        _program(lab, "kube-controller-manager"),
         f"--kubeconfig={config}",
         f"--service-account-private-key-file={PKI / 'sa.key'}",
         f"--root-ca-file={PKI / 'ca.crt'}",
@@ -145,7 +195,7 @@ def _scheduler(lab: Lab) -> list[str]:
     config = STATE / "scheduler.kubeconfig"
     write_private(config, client_kubeconfig(lab, "scheduler"))
     return [
-        str(KUBERNETES.bin / "kube-scheduler"),
+        _program(lab, "kube-scheduler"),
         f"--kubeconfig={config}",
         "--leader-elect=false",
         "--secure-port=0",

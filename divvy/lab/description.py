@@ -3,9 +3,12 @@
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 DEFAULT_DRIVER = "550.163.01"
+
+Release = Literal["1.36", "1.37"]
+DEFAULT_KUBERNETES: Release = "1.36"
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class Lab:
     ports: Ports = field(default_factory=Ports)
     node_status_update_frequency: str = "10s"
     sync_frequency: str = "1m"
+    kubernetes: Release = DEFAULT_KUBERNETES
 
     def node(self, name: str) -> Node:
         """Return the node of that name."""
@@ -89,4 +93,5 @@ def lab_of(document: Mapping[str, Any]) -> Lab:
         ports=Ports(**document["ports"]),
         node_status_update_frequency=document["node_status_update_frequency"],
         sync_frequency=document["sync_frequency"],
+        kubernetes=document["kubernetes"],
     )

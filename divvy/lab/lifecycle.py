@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import socket
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -21,8 +22,14 @@ from divvy.lab.identities import ensure_identities
 from divvy.lab.images import IMAGES
 from divvy.lab.inotify import ensure_instances, shortage
 from divvy.lab.machine import Machine
-from divvy.lab.paths import REPOSITORY, STATE, name_problem
-from divvy.lab.tools import CONTAINERD, KUBERNETES
+from divvy.lab.paths import KUBECONFIG, REPOSITORY, STATE, name_problem
+from divvy.lab.tools import (
+    CONTAINERD,
+    KUBERNETES,
+    KUBERNETES_VERSIONS,
+    ToolBuildFailed,
+    kubernetes,
+)
 
 _DESCRIPTION = STATE / "description.json"
 _IP_FREEBIND = 15
@@ -38,6 +45,7 @@ def up(lab: Lab, tell: Tell, patience: float = 90.0) -> bool:
     Return whether it is a new cluster.
     """
     _check_machine()
+    _build_kubernetes(lab, tell)
     _build_driver(lab)
     with _alone():
         _check_same(lab)
@@ -66,6 +74,27 @@ def up(lab: Lab, tell: Tell, patience: float = 90.0) -> bool:
         _wait_nodes(api, since, tell, patience)
         control_plane.wait_controllers(lab, api)
     return is_new
+
+
+def upgrade(lab: Lab, tell: Tell, drain: bool, patience: float = 90.0) -> None:
+    """Take the running lab to the Kubernetes of its description: control plane, then each node."""
+    _check_machine()
+    _build_kubernetes(lab, tell)
+    with _alone():
+        _check_upgrade(running_lab(), lab)
+        # A node that is restarted halfway comes back upgraded.
+        _DESCRIPTION.write_text(json.dumps(lab.document()))
+        api = Api(lab)
+        control_plane.upgrade(lab, api)
+        version = KUBERNETES_VERSIONS[lab.kubernetes]
+        tell(f"control plane is {version}")
+        for machine in (Machine(lab, node) for node in lab.nodes):
+            if not machine.outdated():
+                continue
+            with _drained(machine) if drain else contextlib.nullcontext():
+                machine.upgrade()
+                since = {machine.node.name: _now()}
+                _wait_nodes(api, since, tell, patience)
 
 
 def down() -> int:
@@ -118,10 +147,14 @@ def _ensure_booted(machine: Machine) -> datetime:
 
 
 def _boot(machine: Machine) -> datetime:
-    # The API server has whole seconds only.
-    began = datetime.now(UTC).replace(microsecond=0)
+    began = _now()
     machine.boot()
     return began
+
+
+def _now() -> datetime:
+    # The API server has whole seconds only.
+    return datetime.now(UTC).replace(microsecond=0)
 
 
 def _wait_nodes(api: Api, since: Mapping[str, datetime], tell: Tell, patience: float) -> None:
@@ -168,6 +201,17 @@ def _check_machine() -> None:
         raise LabFailed(f"not set up: {', '.join(missing + unbuilt)} missing; run make setup")
 
 
+def _build_kubernetes(lab: Lab, tell: Tell) -> None:
+    """Build the lab's Kubernetes if it is not the one that set-up builds."""
+    tool = kubernetes(lab.kubernetes)
+    if not tool.bin.is_dir():
+        tell(f"Kubernetes {lab.kubernetes} is built first, once; this takes minutes")
+        try:
+            tool.build()
+        except ToolBuildFailed as error:
+            raise LabFailed(str(error)) from error
+
+
 def _build_driver(lab: Lab) -> None:
     """Build the simulated driver here, once, so that no node has to."""
     if any(node.gpus and node.driver == "simulated" for node in lab.nodes):
@@ -180,14 +224,55 @@ def _build_driver(lab: Lab) -> None:
 def _check_same(lab: Lab) -> None:
     if not _DESCRIPTION.is_file():
         return
-    kept = json.loads(_DESCRIPTION.read_text())
-    wanted = json.loads(json.dumps(lab.document()))
-    different = [key for key in wanted if kept.get(key) != wanted[key]]
+    different = _differences(lab)
+    if different == ["kubernetes"]:
+        raise LabFailed(
+            "the lab that is up has another Kubernetes than the description: "
+            "run divvy lab upgrade, or divvy lab down first"
+        )
     if different:
         raise LabFailed(
             f"the lab that is up has other {', '.join(different)} than the description: "
             "run divvy lab down first"
         )
+
+
+def _check_upgrade(running: Lab, lab: Lab) -> None:
+    different = [key for key in _differences(lab) if key != "kubernetes"]
+    if different:
+        raise LabFailed(
+            f"the lab that is up has other {', '.join(different)} than the description, and an "
+            "upgrade changes Kubernetes alone"
+        )
+    order = list(KUBERNETES_VERSIONS)
+    if order.index(lab.kubernetes) < order.index(running.kubernetes):
+        raise LabFailed(
+            f"the lab runs Kubernetes {running.kubernetes}, and Kubernetes cannot be taken back "
+            f"to {lab.kubernetes}: run divvy lab down first"
+        )
+
+
+def _differences(lab: Lab) -> list[str]:
+    """Return the keys of the description in which the lab that is up differs."""
+    kept = json.loads(_DESCRIPTION.read_text())
+    wanted = json.loads(json.dumps(lab.document()))
+    return [key for key in wanted if kept.get(key) != wanted[key]]
+
+
+@contextlib.contextmanager
+def _drained(machine: Machine) -> Iterator[None]:
+    """Move a node's pods elsewhere as kubectl drain does, and let pods in again afterwards."""
+    name = machine.node.name
+    _kubectl("drain", name, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=5m")
+    yield
+    _kubectl("uncordon", name)
+
+
+def _kubectl(*arguments: str) -> None:
+    command = [str(KUBERNETES.bin / "kubectl"), f"--kubeconfig={KUBECONFIG}", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LabFailed(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
 
 
 def _check_ports(lab: Lab) -> None:

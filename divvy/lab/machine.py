@@ -7,7 +7,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from divvy.lab.kubelet_config import kubelet_arguments
 from divvy.lab.node.root import upper
 from divvy.lab.node_files import write_node_files
 from divvy.lab.paths import node_state
-from divvy.lab.tools import CONTAINERD, KUBERNETES
+from divvy.lab.tools import CONTAINERD, kubernetes
 
 RUNTIME = ("containerd",)
 CLUSTER = ("kubelet", "kube-proxy")
@@ -36,6 +36,8 @@ class Machine:
         self.directory = node_state(node.name)
         self._socket = self.directory / "control.sock"
         self._mark = f"node/{node.name}"
+        self._specification = self.directory / "node.json"
+        self._kubernetes = kubernetes(lab.kubernetes).bin
 
     def running(self) -> bool:
         """Say whether the node's first process lives."""
@@ -54,12 +56,10 @@ class Machine:
     def boot(self) -> None:
         """Start the node up to its container runtime; kubelet joins it to the cluster later."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        specification = self.directory / "node.json"
         # A node that has been complete once keeps its disk, and with it its configuration.
-        if not specification.is_file():
+        if not self._specification.is_file():
             write_node_files(self.lab, self.node, upper(self.directory))
-        contents = {"node": asdict(self.node), "commands": self._commands()}
-        specification.write_text(json.dumps(contents))
+        self._specify(self._commands())
         # One that is still starting, for an up that was killed, must not start beside this one.
         processes.kill_all(self._mark)
         # As after a power cut: kubelet would look long for the containers of leftover groups.
@@ -97,6 +97,16 @@ class Machine:
             raise NodeFailed(f"a node has no component {component}; it has {known}")
         self.ask({"do": "restart", "component": component})
 
+    def outdated(self) -> bool:
+        """Return whether the node runs another Kubernetes than the lab's description names."""
+        return bool(json.loads(self._specification.read_text())["commands"] != self._commands())
+
+    def upgrade(self) -> None:
+        """Replace kubelet and kube-proxy by the lab's; its pods keep running."""
+        commands = self._commands()
+        self.ask({"do": "replace", "commands": {name: commands[name] for name in CLUSTER}})
+        self._specify(commands)
+
     def kill(self) -> None:
         """Kill the node at once, as a power cut does."""
         pid = self.pid()
@@ -111,7 +121,7 @@ class Machine:
 
     def enter_command(self, command: Sequence[str]) -> list[str]:
         """Return the command line that runs a command on the node."""
-        own = [KUBERNETES.bin, CONTAINERD.bin, f"{_DRIVER_ROOT}/usr/bin"]
+        own = [self._kubernetes, CONTAINERD.bin, f"{_DRIVER_ROOT}/usr/bin"]
         path = ":".join([*map(str, own), os.environ.get("PATH", "")])
         inside = ["/usr/bin/env", f"PATH={path}", *command]
         namespaces = ["--mount", "--uts", "--ipc", "--net", "--pid"]
@@ -122,13 +132,17 @@ class Machine:
         return sorted((self.directory / "log").glob("*.log"))
 
     def _commands(self) -> dict[str, list[str]]:
-        kubelet = str(KUBERNETES.bin / "kubelet")
-        proxy = str(KUBERNETES.bin / "kube-proxy")
+        kubelet = str(self._kubernetes / "kubelet")
+        proxy = str(self._kubernetes / "kube-proxy")
         return {
             "containerd": [str(CONTAINERD.bin / "containerd")],
             "kubelet": [kubelet, *kubelet_arguments(self.lab, self.node)],
             "kube-proxy": [proxy, "--config=/etc/kubernetes/kube-proxy.yaml"],
         }
+
+    def _specify(self, commands: Mapping[str, Sequence[str]]) -> None:
+        contents = {"node": asdict(self.node), "commands": commands}
+        self._specification.write_text(json.dumps(contents))
 
     def _spawn(self) -> None:
         self._socket.unlink(missing_ok=True)
@@ -141,7 +155,7 @@ class Machine:
                 *(sys.executable, "-P", "-m", "divvy.lab.node"),
                 *(str(self.directory), str(descriptor)),
             ]
-            variables = processes.environment(self._mark, path=[KUBERNETES.bin, CONTAINERD.bin])
+            variables = processes.environment(self._mark, path=[self._kubernetes, CONTAINERD.bin])
             log = self.directory / "log" / "node.log"
             processes.detach(command, variables, log, [descriptor])
         self._wait_listening()

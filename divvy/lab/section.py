@@ -13,7 +13,16 @@ from pydantic import (
     model_validator,
 )
 
-from divvy.lab.description import DEFAULT_DRIVER, Containerd, Gpus, Lab, Node, Ports
+from divvy.lab.description import (
+    DEFAULT_DRIVER,
+    DEFAULT_KUBERNETES,
+    Containerd,
+    Gpus,
+    Lab,
+    Node,
+    Ports,
+    Release,
+)
 from divvy.model.gpu_models import UnknownGpuModel, gpu_model
 from divvy.model.quantities import DURATION_PATTERN
 from divvy.model.reading import Matches, read
@@ -135,6 +144,8 @@ class LabSection(StackPart):
 
     nodes: tuple[LabNode, ...] = Field(min_length=1, max_length=MAX_NODES)
     """Its nodes."""
+    kubernetes: Release = DEFAULT_KUBERNETES
+    """The release of Kubernetes."""
     network: Annotated[
         IPv4Network,
         BeforeValidator(_network),
@@ -177,6 +188,7 @@ def parse_lab(value: object) -> Lab:
         ports=Ports(ports.api_server, ports.etcd, ports.registry),
         node_status_update_frequency=section.node_status_update_frequency,
         sync_frequency=section.sync_frequency,
+        kubernetes=section.kubernetes,
     )
 
 

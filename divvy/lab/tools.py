@@ -8,9 +8,11 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from divvy.lab.description import DEFAULT_KUBERNETES, Release
 from divvy.lab.paths import REPOSITORY, cache
 
-KUBERNETES_VERSION = "v1.36.3"
+# By divvy:lab.kubernetes, in the order in which a cluster is upgraded.
+KUBERNETES_VERSIONS: dict[Release, str] = {"1.36": "v1.36.3", "1.37": "v1.37.2"}
 CONTAINERD_VERSION = "v2.3.7"
 HELM_VERSION = "v4.3.1"
 PROMETHEUS_VERSION = "v3.13.5"
@@ -101,13 +103,13 @@ def _stamp(variables: dict[str, str]) -> str:
     return " ".join(f"-X {name}={value}" for name, value in variables.items())
 
 
-def _kubernetes_stamp() -> str:
+def _kubernetes_stamp(version: str) -> str:
     # Without the stamp a node reports v0.0.0; kubectl reads its own copy of the variables.
-    major, minor, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
+    major, minor, _ = version.removeprefix("v").split(".")
     package = "k8s.io/component-base/version"
     return _stamp(
         {
-            f"{package}.gitVersion": KUBERNETES_VERSION,
+            f"{package}.gitVersion": version,
             f"{package}.gitMajor": major,
             f"{package}.gitMinor": minor,
             f"{package}.gitTreeState": "clean",
@@ -115,21 +117,26 @@ def _kubernetes_stamp() -> str:
     )
 
 
-KUBERNETES = Tool(
-    name="kubernetes",
-    packages=tuple(
-        f"k8s.io/kubernetes/cmd/{command}"
-        for command in (
-            "kube-apiserver",
-            "kube-controller-manager",
-            "kube-scheduler",
-            "kubelet",
-            "kube-proxy",
-            "kubectl",
-        )
-    ),
-    ldflags=_kubernetes_stamp(),
-)
+def kubernetes(release: Release) -> Tool:
+    """Return the commands of a Kubernetes release that the lab runs."""
+    return Tool(
+        name=f"kubernetes-{release}",
+        packages=tuple(
+            f"k8s.io/kubernetes/cmd/{command}"
+            for command in (
+                "kube-apiserver",
+                "kube-controller-manager",
+                "kube-scheduler",
+                "kubelet",
+                "kube-proxy",
+                "kubectl",
+            )
+        ),
+        ldflags=_kubernetes_stamp(KUBERNETES_VERSIONS[release]),
+    )
+
+
+KUBERNETES = kubernetes(DEFAULT_KUBERNETES)
 CONTAINERD = Tool(
     name="containerd",
     packages=tuple(
@@ -153,6 +160,6 @@ PROMETHEUS = Tool(
     # Of all that it can discover targets with, Kubernetes alone.
     tags="netgo remove_all_sd enable_kubernetes_sd",
 )
-# What a lab runs, and what tests need beside it.
+# What a lab runs unless it chooses another Kubernetes, and what tests need beside it.
 LAB_TOOLS = (KUBERNETES, CONTAINERD)
 TEST_TOOLS = (HELM, PROMETHEUS)

@@ -11,7 +11,7 @@ from divvy.model.mig_placement import MEDIA_EXTENSIONS
 
 Kind = Literal["gpu", "share", "mig"]
 COMPUTE, MEDIA, WHOLE = "compute-slices", "media", "whole"
-MEDIA_ENGINES = "media-engines"
+MEDIA_ENGINES, MEMORY_SLICE = "media-engines", "memory-slice-"
 CORES = 100
 # The API server takes a range of sizes only where one more step fits above the least size.
 LEAST_STEPS = 2
@@ -99,7 +99,7 @@ def counter_set_name(uuid: str) -> str:
 
 def memory_slice(number: int) -> str:
     """Return the name of the counter of one memory slice."""
-    return f"memory-slice-{number}"
+    return f"{MEMORY_SLICE}{number}"
 
 
 def _share(

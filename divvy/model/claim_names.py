@@ -12,10 +12,18 @@ from divvy.model.mig_names import resource_part
 KIND, WHOLE, UUID, INDEX = "kind", "whole", "uuid", "index"
 PRODUCT, TYPE, ARCHITECTURE = "product", "type", "architecture"
 TENANT, PROFILE, START, SIMULATED = "tenant", "profile", "start", "simulated"
+DRIVER_VERSION, CUDA_VERSION = "driverVersion", "cudaDriverVersion"
+COMPUTE_CAPABILITY = "cudaComputeCapability"
+# Attributes that all drivers call alike (k8s.io/dynamic-resource-allocation/deviceattribute).
+PCI_BUS_ID, PCIE_ROOT, NUMA_NODE = (
+    f"resource.kubernetes.io/{name}" for name in ("pciBusID", "pcieRoot", "numaNode")
+)
+# The domain of NVIDIA's driver: claims that were written for it name attributes of that domain.
+NVIDIA = "gpu.nvidia.com"
 # Capacities of a device: bytes, per cent of the GPU's time, turns (a share takes one).
 MEMORY, CORES, SHARES = "memory", "cores", "shares"
 
-GPU_CLASS, SHARE_CLASS = "divvy-gpu", "divvy-share"
+GPU_CLASS, SHARE_CLASS, MIG_CLASS = "divvy-gpu", "divvy-share", "divvy-mig"
 
 # What stands before lists in the name of a template. No GPU type is called so.
 _USE, _NO, _TENANT = "use", "no", "tenant"
@@ -55,7 +63,7 @@ def share_class(tenant: str | None) -> str:
 
 def mig_class(profile: str) -> str:
     """Return the class of MIG devices of a profile."""
-    return f"divvy-mig-{resource_part(profile)}"
+    return f"{MIG_CLASS}-{resource_part(profile)}"
 
 
 def unqualified(values: Mapping[str, str]) -> dict[str, str]:

@@ -117,6 +117,8 @@ def _problem(kind: type[BaseModel], error: ErrorDetails, keys: Keys, root: str) 
             remedy = f"{context['le']} or less is expected"
         case "literal_error":
             remedy = f"{str(context['expected']).replace(chr(39), '')} is expected"
+            if not isinstance(given, str) and f"'{given}'" in context["expected"]:
+                remedy += "; put it in quotes"
         case "string_too_short":
             reason, remedy = "is empty", "text is expected"
         case "too_short":

@@ -12,7 +12,9 @@ def is_kind(request: Request, device: LiveDevice) -> bool:
         return device.whole
     if request.kind == "mig":
         known = device.profile
-        return known is not None and resource_part(known) == resource_part(request.profile or "")
+        if known is None or request.profile is None:
+            return known is not None
+        return resource_part(known) == resource_part(request.profile)
     return device.kind == "share" and device.tenant == request.tenant
 
 

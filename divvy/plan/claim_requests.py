@@ -8,10 +8,10 @@ from divvy.model.claim_names import (
     CORES,
     GPU_CLASS,
     MEMORY,
+    MIG_CLASS,
     SHARE_CLASS,
     SHARES,
     SizedRequest,
-    mig_class,
     parse_template_name,
 )
 from divvy.model.problems import printable
@@ -59,7 +59,7 @@ class Request:
         if self.kind == "gpu":
             return f"{self.count} whole GPU{many}"
         if self.kind == "mig":
-            return f"{self.count} MIG device{many} {self.profile}"
+            return f"{self.count} MIG device{many} {self.profile or 'of any profile'}"
         sizes = []
         if self.percent is not None:
             sizes.append(f"{self.percent} % of a GPU's memory")
@@ -169,7 +169,7 @@ def _of_class(exact: Mapping[str, Any]) -> Request | None:
         kind,
         memory_mib=None if memory is None else _rounded_up(memory, 1 << 20),
         cores=None if cores is None else _rounded_up(cores, 1),
-        profile=name.removeprefix(mig_class("")) if kind == "mig" else None,
+        profile=(name.removeprefix(MIG_CLASS).removeprefix("-") or None) if kind == "mig" else None,
         tenant=(name.removeprefix(SHARE_CLASS).removeprefix("-") or None)
         if kind == "share"
         else None,
@@ -188,7 +188,7 @@ def _kind(device_class: str) -> Literal["gpu", "share", "mig"] | None:
     """Return what a class of ours selects, None for one of others."""
     if device_class == GPU_CLASS:
         return "gpu"
-    if device_class.startswith(mig_class("")):
+    if device_class == MIG_CLASS or device_class.startswith(f"{MIG_CLASS}-"):
         return "mig"
     if device_class == SHARE_CLASS or device_class.startswith(f"{SHARE_CLASS}-"):
         return "share"

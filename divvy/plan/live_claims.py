@@ -1,9 +1,9 @@
 """What pods claim now: the devices of the cluster's slices and who holds them."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -140,6 +140,18 @@ def claimed_gpus(
             devices.setdefault(key, []).append((attributes, device))
     gpus = [_gpu(node, uuid, listed, counters) for (node, uuid), listed in devices.items()]
     return tuple(sorted(gpus, key=lambda gpu: (gpu.node, gpu.index)))
+
+
+def without_claims(gpu: ClaimedGpu, claims: Collection[tuple[str, str]]) -> ClaimedGpu:
+    """Return a GPU of which some claims, by namespace and name, hold nothing any more."""
+    free, devices = dict(gpu.free), []
+    for device in gpu.devices:
+        holders = tuple(one for one in device.holders if (one.namespace, one.claim) not in claims)
+        if device.holders and not holders:
+            for name, number in device.consumes.items():
+                free[name] = free.get(name, 0) + number
+        devices.append(replace(device, holders=holders))
+    return replace(gpu, devices=tuple(devices), free=free)
 
 
 def pods_with_claims(claims: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ def notes_of(
     notes = []
     if pod["metadata"].get("deletionTimestamp"):
         notes.append("it is being deleted")
-    if _lacks_claims(pod):
+    if lacks_claims(pod):
         notes += _missing(events)
     node = pod["spec"].get("nodeName")
     if node:
@@ -55,7 +55,7 @@ def notes_of(
     return tuple(notes)
 
 
-def _lacks_claims(pod: Mapping[str, Any]) -> bool:
+def lacks_claims(pod: Mapping[str, Any]) -> bool:
     """Return whether a template of the pod has no claim yet.
 
     Every pod by size has an event that its template was missing: the template is written after it.

@@ -136,6 +136,16 @@ def repelled(where: Where, taints: Sequence[Taint]) -> str:
     return f"has the taint {taint.words}, which the pod does not tolerate"
 
 
+def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
+    """Return whether a label selector selects labels; an empty one selects all, none nothing."""
+    if selector is None:
+        return False
+    known, pairs = Labels(labels), selector.get("matchLabels") or {}
+    expressions = [{"key": key, "operator": "In", "values": [pairs[key]]} for key in pairs]
+    expressions += selector.get("matchExpressions") or ()
+    return all(_matches(known, one) for one in expressions)
+
+
 def _instead(labels: Labels, key: str, value: str) -> str:
     """Return what the nodes have instead of a label that a pod wants."""
     has = labels.known.get(key)

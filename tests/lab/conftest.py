@@ -48,7 +48,7 @@ class SmallLab:
 
     def command(self, *arguments: str) -> list[str]:
         """Return the command line of divvy lab …."""
-        stack = ["--file", str(self.description)] if arguments[0] == "up" else []
+        stack = ["--file", str(self.description)] if arguments[0] in ("up", "upgrade") else []
         divvy = str(Path(sys.executable).with_name("divvy"))
         return [divvy, "lab", *arguments[:1], *stack, *arguments[1:]]
 

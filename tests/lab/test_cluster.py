@@ -16,7 +16,7 @@ import pytest
 from divvy.lab.addresses import Addresses
 from divvy.lab.identities import node_identity, server
 from divvy.lab.paths import PKI
-from divvy.lab.tools import CONTAINERD_VERSION, KUBERNETES, KUBERNETES_VERSION
+from divvy.lab.tools import CONTAINERD_VERSION, KUBERNETES, KUBERNETES_VERSIONS
 from tests.running_lab import RunningLab
 
 pytestmark = pytest.mark.lab
@@ -63,7 +63,7 @@ def test_nodes_are_what_the_description_says(lab: RunningLab) -> None:
         node = nodes[described.name]
         assert described.labels.items() <= node["metadata"]["labels"].items()
         info = node["status"]["nodeInfo"]
-        assert info["kubeletVersion"] == KUBERNETES_VERSION
+        assert info["kubeletVersion"] == KUBERNETES_VERSIONS[lab.description.kubernetes]
         assert info["containerRuntimeVersion"] == f"containerd://{CONTAINERD_VERSION[1:]}"
         addresses = {each["type"]: each["address"] for each in node["status"]["addresses"]}
         assert addresses == {

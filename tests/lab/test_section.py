@@ -50,7 +50,9 @@ def test_defaults() -> None:
 
 def test_a_kept_description_is_the_same_lab() -> None:
     frequencies = {"nodeStatusUpdateFrequency": "1s", "syncFrequency": "2s"}
-    lab = parse_lab(_with(network="10.9.0.0/16", ports={"etcd": 1}, **frequencies))
+    lab = parse_lab(
+        _with(network="10.9.0.0/16", ports={"etcd": 1}, kubernetes="1.37", **frequencies)
+    )
     assert lab_of(json.loads(json.dumps(lab.document()))) == lab
 
 
@@ -107,6 +109,11 @@ def test_a_kept_description_is_the_same_lab() -> None:
         (
             _with(network="10.0.0.0/8"),
             "network: is '10.0.0.0/8'; a private /16 such as 10.123.0.0/16 is expected",
+        ),
+        (_with(kubernetes="1.35"), "kubernetes: is '1.35'; 1.36 or 1.37 is expected"),
+        (
+            _with(kubernetes=1.37),
+            "kubernetes: is 1.37; 1.36 or 1.37 is expected; put it in quotes",
         ),
         (_with(network="8.8.0.0/16"), "network: is '8.8.0.0/16'; a private /16 such as"),
         (_with(ports={"etcd": 70000}), "ports.etcd: is 70000; 65535 or less is expected"),

@@ -5,10 +5,12 @@ import shutil
 import subprocess
 from pathlib import Path
 from threading import Event
+from typing import get_args
 
 import pytest
 
 from divvy.lab import tools
+from divvy.lab.description import DEFAULT_KUBERNETES, Release
 from divvy.lab.setup import machine
 from divvy.lab.setup.steps import Step, StepFailed, run_steps
 
@@ -68,8 +70,19 @@ def test_lanes_run_at_once_and_a_failure_ends_them() -> None:
 def test_the_demo_builds_what_the_lab_runs() -> None:
     done = subprocess.run(["make", "--dry-run", "demo"], capture_output=True, text=True, check=True)
     assert "-m divvy.lab.setup lab\n" in done.stdout
-    assert [tool.name for tool in tools.LAB_TOOLS] == ["kubernetes", "containerd"]
+    kubernetes = tools.kubernetes(DEFAULT_KUBERNETES)
+    assert (kubernetes, tools.CONTAINERD) == tools.LAB_TOOLS
     assert [tool.name for tool in tools.TEST_TOOLS] == ["helm", "prometheus"]
+
+
+def test_each_release_is_built_from_its_own_modules() -> None:
+    assert tuple(tools.KUBERNETES_VERSIONS) == get_args(Release)
+    for release, version in tools.KUBERNETES_VERSIONS.items():
+        tool = tools.kubernetes(release)
+        assert f"k8s.io/kubernetes {version} " in (tool.module / "go.mod").read_text()
+        assert f"gitVersion={version} " in tool.ldflags
+        # One link each, and none of what the lab does not run.
+        assert len(tool.packages) == 6
 
 
 def test_one_sentence_says_what_the_machine_lacks(

@@ -128,3 +128,12 @@ def test_the_end_takes_the_components_along(tmp_path: Path) -> None:
     process.join(10)
     assert process.exitcode == 0
     assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_replaced_component_runs_its_new_command(ask: Ask) -> None:
+    first = ask(do="start", components=["steady"])["steady"]["pid"]
+    command = ["/bin/sleep", "2000"]
+    ask(do="replace", commands={"steady": command})
+    status = ask.until(lambda status: status["steady"]["pid"] not in (0, first))
+    running = Path(f"/proc/{status['steady']['pid']}/cmdline").read_bytes()
+    assert running.decode().split("\0")[:2] == command

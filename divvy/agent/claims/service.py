@@ -17,6 +17,7 @@ from divvy.agent.claims.claim_users import (
     named_holders,
 )
 from divvy.agent.claims.claims_file import ClaimsFile
+from divvy.agent.claims.device_attributes import gpu_attributes
 from divvy.agent.claims.device_faults import device_faults, taints
 from divvy.agent.claims.metrics import prepare_seconds
 from divvy.agent.claims.offers import too_small
@@ -245,7 +246,10 @@ class Claims:
         )
         if self._is_published or not record.offered:
             tainted = taints(record, snapshot, faults, self._retirement.retiring)
-            specs = slice_specs(self._node, record.offered.values(), tainted, record.tasks())
+            attributes = gpu_attributes(snapshot)
+            specs = slice_specs(
+                self._node, record.offered.values(), tainted, record.tasks(), attributes
+            )
             self._publisher.publish(specs, self._node_uid)
 
     def _device_health(self) -> Iterable[DeviceHealth]:

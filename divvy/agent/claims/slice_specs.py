@@ -11,10 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from divvy.agent.claims.device_attributes import Attributes, nvidia_attributes
 from divvy.agent.claims.quantities import mib_quantity
 from divvy.agent.claims.record import OfferedGpu
 from divvy.model import claim_names as names
-from divvy.model.claim_devices import CORES, ClaimDevice, ShareSize, counter_set_name
+from divvy.model.claim_devices import (
+    CORES,
+    MEMORY_SLICE,
+    ClaimDevice,
+    ShareSize,
+    counter_set_name,
+)
 from divvy.model.contract import CLAIMS_DRIVER, claims_pool
 
 MAX_DEVICES = 64
@@ -40,24 +47,34 @@ def slice_specs(
     offered: Iterable[OfferedGpu],
     taints: Mapping[str, Sequence[Taint]],
     tasks: Mapping[str, int],
+    attributes: Mapping[str, Attributes],
 ) -> dict[str, dict[str, Any]]:
     """Return the ``spec`` of every slice by its name, but for the pool's generation.
 
-    ``taints`` are by device, ``tasks`` by GPU: where shares are to be spread, those of the GPU with
-    the fewest stand first, and a scheduler that takes what comes first takes them.
+    ``taints`` are by device, ``tasks`` and ``attributes`` by GPU. Where shares are to be spread,
+    those of the GPU with the fewest tasks stand first, and a scheduler that takes what comes first
+    takes them.
     """
     gpus = sorted(offered, key=lambda gpu: (gpu.index, gpu.uuid))
     spread = sorted(gpus, key=lambda gpu: tasks.get(gpu.uuid, 0) if gpu.spread else 0)
     counters = [
         {
             "name": counter_set_name(gpu.uuid),
-            "counters": {name: {"value": str(value)} for name, value in gpu.gpu.counters.items()},
+            "counters": {
+                **{name: {"value": str(value)} for name, value in gpu.gpu.counters.items()},
+                names.MEMORY: {"value": mib_quantity(_memory_counter(gpu))},
+            },
         }
         for gpu in gpus
         if gpu.gpu.counters is not None
     ]
-    devices = [_device(gpu, each, taints) for gpu in gpus for each in _of(gpu, shares=False)]
-    shares = [_device(gpu, each, taints) for gpu in spread for each in _of(gpu, shares=True)]
+
+    def described(gpu: OfferedGpu, *, shares: bool) -> list[dict[str, Any]]:
+        facts = attributes.get(gpu.uuid, {})
+        return [_device(gpu, each, taints, facts) for each in _of(gpu, shares=shares)]
+
+    devices = [device for gpu in gpus for device in described(gpu, shares=False)]
+    shares = [device for gpu in spread for device in described(gpu, shares=True)]
     parts = {
         **_parts("counters", "sharedCounters", counters, MAX_COUNTER_SETS),
         **_parts("devices", "devices", devices, MAX_DEVICES),
@@ -111,12 +128,40 @@ def _parts(
     }
 
 
+def _memory_counter(gpu: OfferedGpu) -> int:
+    """Return the memory (MiB) that the GPU's counter has: what its slices hold at most.
+
+    The least is what whole GPUs and shares take. MIG devices that the slices admit must never be
+    refused for their memory, whatever the driver says that the GPU has.
+    """
+    total = max(_slices(device) for device in gpu.gpu.devices)
+    return max(
+        device.memory_mib
+        if device.profile is None
+        # Rounded up.
+        else -(-device.memory_mib * total // _slices(device))
+        for device in gpu.gpu.devices
+    )
+
+
+def _memory_taken(gpu: OfferedGpu, device: ClaimDevice) -> int:
+    return _memory_counter(gpu) if device.profile is None else device.memory_mib
+
+
+def _slices(device: ClaimDevice) -> int:
+    """Return how many memory slices a device takes, one where the GPU is not counted in slices."""
+    return max(1, sum(name.startswith(MEMORY_SLICE) for name in device.consumes or ()))
+
+
 def _device(
-    gpu: OfferedGpu, device: ClaimDevice, taints: Mapping[str, Sequence[Taint]]
+    gpu: OfferedGpu,
+    device: ClaimDevice,
+    taints: Mapping[str, Sequence[Taint]],
+    facts: Attributes,
 ) -> dict[str, Any]:
     described: dict[str, Any] = {
         "name": device.name,
-        "attributes": _attributes(gpu, device),
+        "attributes": _attributes(gpu, device, facts),
         "capacity": {names.MEMORY: {"value": mib_quantity(device.memory_mib)}},
     }
     if device.share is not None:
@@ -127,7 +172,8 @@ def _device(
             {
                 "counterSet": counter_set_name(device.uuid),
                 "counters": {
-                    name: {"value": str(value)} for name, value in device.consumes.items()
+                    **{name: {"value": str(value)} for name, value in device.consumes.items()},
+                    names.MEMORY: {"value": mib_quantity(_memory_taken(gpu, device))},
                 },
             }
         ]
@@ -143,7 +189,7 @@ def _device(
     return described
 
 
-def _attributes(gpu: OfferedGpu, device: ClaimDevice) -> dict[str, Any]:
+def _attributes(gpu: OfferedGpu, device: ClaimDevice, facts: Attributes) -> dict[str, Any]:
     texts = {
         names.KIND: device.kind,
         names.UUID: device.uuid,
@@ -159,7 +205,8 @@ def _attributes(gpu: OfferedGpu, device: ClaimDevice) -> dict[str, Any]:
     attributes[names.INDEX] = {"int": gpu.index}
     if device.placement is not None:
         attributes[names.START] = {"int": device.placement}
-    return attributes
+    attributes |= facts
+    return attributes | dict(nvidia_attributes(device, attributes))
 
 
 def _capacity(size: ShareSize) -> dict[str, Any]:

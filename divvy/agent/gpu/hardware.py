@@ -39,7 +39,7 @@ class Gpu:
     ``mig_pending`` are None where the model has no MIG. A GPU that is not there any more keeps
     what an earlier look saw of it and has ``lost`` set; so does one that does not answer as it
     should, whose ``fault`` says why. ``brand`` is written as NVIDIA's images do ("tesla",
-    "geforce").
+    "geforce"), ``pcie_root`` as Kubernetes does ("pci0000:00").
     """
 
     index: int
@@ -55,6 +55,7 @@ class Gpu:
     instances: tuple[MigInstance, ...] = ()
     lost: bool = False
     brand: str = ""
+    pcie_root: str = ""
     fault: str = ""
 
     @property

@@ -12,6 +12,7 @@ from typing import Any
 
 import pynvml as nvml
 
+from divvy.agent.gpu.pci import pcie_root
 from divvy.agent.nvml.mig_calls import HiddenDevice, handle, instances, mig_handles, mig_mode
 
 # Scores of the common ancestor of two GPUs, as NVIDIA's allocator weighs them
@@ -77,7 +78,9 @@ def describe(root: Path, *, bus_id: str = "", index: int = 0) -> dict[str, Any]:
     gpu = {
         "index": nvml.nvmlDeviceGetIndex(opened),
         "uuid": nvml.nvmlDeviceGetUUID(opened),
-        "pci_bus_id": nvml.nvmlDeviceGetPciInfo(opened).busId,
+        "pci_bus_id": (address := nvml.nvmlDeviceGetPciInfo(opened).busId),
+        # What this machine has at the address of a simulated GPU is another device.
+        "pcie_root": pcie_root(address, (root,) if simulated() else (root, Path("/"))),
     }
     try:
         gpu |= _facts(opened, root)

@@ -136,6 +136,11 @@ class Supervisor:
             time.sleep(0.02)
             self._reap()
 
+    def _restart(self, component: Component) -> None:
+        component.not_before = 0.0
+        self._end(component)
+        component.quick_ends, component.not_before = 0, 0.0
+
     def _answer(self) -> None:
         connection, _ = self._listener.accept()
         with connection:
@@ -157,10 +162,11 @@ class Supervisor:
                 for name in request["components"]:
                     self._components[name].wanted = True
             case "restart":
-                component = self._components[request["component"]]
-                component.not_before = 0.0
-                self._end(component)
-                component.quick_ends, component.not_before = 0, 0.0
+                self._restart(self._components[request["component"]])
+            case "replace":
+                for name, command in request["commands"].items():
+                    self._components[name].command = command
+                    self._restart(self._components[name])
             case "status":
                 pass
             case unknown:

@@ -113,7 +113,8 @@ def _kind(request: Request) -> str:
         types = f" of type {', '.join(request.use_types)}" if request.use_types else types
     tenant = f" for tenant {request.tenant}" if request.tenant else ""
     if request.kind == "mig":
-        return f"MIG device {request.profile} to claims{types}"
+        profile = "" if request.profile is None else f" {request.profile}"
+        return f"MIG device{profile} to claims{types}"
     return f"{'whole GPU' if request.kind == 'gpu' else 'share'} to claims{tenant}{types}"
 
 

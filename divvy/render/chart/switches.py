@@ -82,6 +82,11 @@ SWITCHES = (
         _without_shares,
         "claims",
     ),
+    Switch(
+        'if ne (include "divvy.claimedMig" @) "[]"',
+        _without("profiles", "claimed", "claims", "mig"),
+        "claims",
+    ),
     Switch('if include "divvy.byClaims" @', _without("profiles", "claimed"), "claims"),
     Switch("if @.Values.devices", _without("devices")),
     Switch("with @.Values.imagePullSecrets", _without("imagePullSecrets")),

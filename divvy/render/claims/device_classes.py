@@ -8,6 +8,7 @@ from divvy.model import Cluster, gpu_resource, mig_resource
 from divvy.model.claim_names import (
     GPU_CLASS,
     KIND,
+    MIG_CLASS,
     PROFILE,
     TENANT,
     WHOLE,
@@ -32,11 +33,13 @@ def device_classes(cluster: Cluster, offered: Claimable) -> list[dict[str, Any]]
         classes += [
             _class(share_class(one), f'{shares} && {tenant} == "{one}"') for one in offered.tenants
         ]
+    mig = f'{_attribute(KIND)}.orValue("") == "mig"'
+    if offered.mig:
+        classes.append(_class(MIG_CLASS, mig))
     return classes + [
         _class(
             mig_class(profile),
-            f'{_attribute(KIND)}.orValue("") == "mig" && '
-            f'{_attribute(PROFILE)}.orValue("") == "{profile}"',
+            f'{mig} && {_attribute(PROFILE)}.orValue("") == "{profile}"',
             mig_resource(profile),
         )
         for profile in offered.mig

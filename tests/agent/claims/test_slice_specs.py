@@ -6,18 +6,27 @@ from typing import Any
 
 import pytest
 
+from divvy.agent.claims.device_attributes import gpu_attributes
 from divvy.agent.claims.quantities import mib_of, mib_quantity
 from divvy.agent.claims.slice_specs import UNHEALTHY, Taint, same_spec, slice_name, slice_specs
+from divvy.agent.gpu.hardware import Gpu, Snapshot
+from divvy.model.gpu_models import gpu_model, gpu_models
+from divvy.model.quantities import parse_quantity
 from tests.agent.claim_values import BY_SIZE, ON_DEMAND, offered_gpu
 
+# ResourceSliceMaxAttributesAndCapacitiesPerDevice of Kubernetes.
+MOST_OF_A_DEVICE = 32
 ALL = {
     "shares": {},
     "mig": ["1g.5gb", "1g.5gb+me", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"],
 }
 
 
-def specs(*gpus: Any, taints: Any = None, tasks: Any = None) -> list[dict[str, Any]]:
-    return list(slice_specs("node", gpus, taints or {}, tasks or {}).values())
+def specs(
+    *gpus: Any, taints: Any = None, tasks: Any = None, attributes: Any = None
+) -> list[dict[str, Any]]:
+    found = slice_specs("node", gpus, taints or {}, tasks or {}, attributes or {})
+    return list(found.values())
 
 
 def device(found: list[dict[str, Any]], name: str) -> dict[str, Any]:
@@ -45,7 +54,72 @@ def test_every_counter_that_is_consumed_is_there() -> None:
         for each in spec.get("devices", ()):
             (consumed,) = each["consumesCounters"]
             for name, counter in consumed["counters"].items():
-                assert int(counter["value"]) <= int(sets[consumed["counterSet"]][name]["value"])
+                of_gpu = sets[consumed["counterSet"]][name]["value"]
+                assert parse_quantity(counter["value"]) <= parse_quantity(of_gpu)
+
+
+@pytest.mark.parametrize(
+    "model", [name for name, one in gpu_models().items() if one.mig is not None]
+)
+def test_the_counter_of_memory_refuses_nothing_that_the_slices_admit(model: str) -> None:
+    """However a card is divided, its parts have no more memory than the counter."""
+    geometry = gpu_model(model).mig
+    assert geometry is not None
+    gpu = offered_gpu(0, {"mig": [profile.name for profile in geometry.profiles]}, model)
+    found = specs(gpu)
+    ((counters,),) = (spec["sharedCounters"] for spec in found if "sharedCounters" in spec)
+    total = mib_of(counters["counters"]["memory"]["value"])
+    most: dict[int, int] = {0: 0}
+    for slices in range(1, geometry.memory_slices + 1):
+        fitting = [p for p in geometry.profiles if p.memory_slices <= slices]
+        most[slices] = max(
+            (most[slices - p.memory_slices] + p.memory_mib for p in fitting),
+            default=most[slices - 1],
+        )
+    assert max(most.values()) <= total
+    taken = device(found, "gpu-0")["consumesCounters"][0]["counters"]["memory"]["value"]
+    assert mib_of(taken) == total
+
+
+def test_devices_have_the_attributes_that_other_drivers_know() -> None:
+    gpu = Gpu(
+        index=0,
+        uuid="GPU-0",
+        product="NVIDIA A100-SXM4-40GB",
+        memory_mib=40960,
+        minor=0,
+        pci_bus_id="00000000:3B:00.0",
+        pcie_root="pci0000:3a",
+        compute_capability=(8, 0),
+        numa=1,
+    )
+    seen = gpu_attributes(Snapshot("550.163.01", (12, 4), (gpu,)))
+    found = specs(offered_gpu(0, ON_DEMAND), attributes=seen)
+    for name in ("gpu-0", "gpu-0-share", "gpu-0-mig-1g5gb-2"):
+        attributes = device(found, name)["attributes"]
+        assert attributes["resource.kubernetes.io/pciBusID"] == {"string": "0000:3b:00.0"}
+        assert attributes["resource.kubernetes.io/pcieRoot"] == {"string": "pci0000:3a"}
+        assert attributes["resource.kubernetes.io/numaNode"] == {"int": 1}
+        # Semantic versions have no leading zeros, and the API server refuses others.
+        assert attributes["driverVersion"] == {"version": "550.163.1"}
+        assert attributes["cudaDriverVersion"] == {"version": "12.4.0"}
+        assert attributes["cudaComputeCapability"] == {"version": "8.0.0"}
+        # All devices of a class have what a selector may name: one that lacks it fails the claim.
+        assert attributes["gpu.nvidia.com/productName"] == {"string": "NVIDIA A100-SXM4-40GB"}
+        assert attributes["gpu.nvidia.com/architecture"] == attributes["architecture"]
+        assert attributes["gpu.nvidia.com/driverVersion"] == {"version": "550.163.1"}
+        assert len(attributes) + len(device(found, name)["capacity"]) <= MOST_OF_A_DEVICE
+    instance = device(found, "gpu-0-mig-1g5gb-2")["attributes"]
+    assert instance["gpu.nvidia.com/parentUUID"] == {"string": "GPU-0"}
+    assert instance["gpu.nvidia.com/profile"] == {"string": "1g.5gb"}
+    assert device(found, "gpu-0")["attributes"]["gpu.nvidia.com/uuid"] == {"string": "GPU-0"}
+
+
+def test_what_a_driver_does_not_tell_is_no_attribute() -> None:
+    gpu = Gpu(0, "GPU-0", "A100", 40960, 0, "00010000:3B:00.0")
+    seen = gpu_attributes(Snapshot("unknown", (0, 0), (gpu,)))
+    assert seen == {"GPU-0": {}}
+    assert gpu_attributes(None) == {}
 
 
 def test_a_share_is_as_a_claim_by_size_asks_for_it() -> None:

@@ -250,7 +250,7 @@ class Case:
             for gpu in node.gpus
             if gpu.claims is not None
         ]
-        for key, spec in slice_specs(name, offered, {}, {}).items():
+        for key, spec in slice_specs(name, offered, {}, {}, {}).items():
             body = {
                 "apiVersion": "resource.k8s.io/v1",
                 "kind": "ResourceSlice",

@@ -68,6 +68,7 @@ def test_classes_of_everything() -> None:
         "divvy-share": "nvidia.com/gpu.shared",
         "divvy-share-dev": None,
         "divvy-share-prod": None,
+        "divvy-mig": None,
         "divvy-mig-1g.5gb": "nvidia.com/mig-1g.5gb",
         "divvy-mig-1g.5gb.me": "nvidia.com/mig-1g.5gb.me",
     }

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from divvy.agent.claims.device_attributes import gpu_attributes
 from divvy.agent.claims.record import OfferedGpu
 from divvy.agent.claims.slice_specs import slice_specs
+from divvy.agent.gpu.hardware import Gpu, Snapshot
 from divvy.model import InvalidCluster, gpu_model, gpu_models, parse_cluster
 from divvy.model.claim_devices import claimable_gpu
 from divvy.model.claims import Claims
@@ -49,8 +51,23 @@ def refusals(server: ApiServer, claims: dict[str, Any], model: str = _MODEL) -> 
         )
         for index in range(16)
     ]
+    seen = tuple(
+        Gpu(
+            index=one.index,
+            uuid=one.uuid,
+            product=one.product,
+            memory_mib=known.memory_mib,
+            minor=one.index,
+            pci_bus_id=f"00000000:{one.index:02X}:00.0",
+            compute_capability=(8, 0),
+            numa=0,
+            pcie_root="pci0000:00",
+        )
+        for one in offered
+    )
+    attributes = gpu_attributes(Snapshot("550.163.01", (12, 4), seen))
     refused = []
-    for name, spec in slice_specs("node", offered, {}, {}).items():
+    for name, spec in slice_specs("node", offered, {}, {}, attributes).items():
         body = {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceSlice",

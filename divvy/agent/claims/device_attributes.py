@@ -1,0 +1,62 @@
+"""Attributes of a GPU's devices that other drivers have under the same names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from divvy.agent.gpu.hardware import Gpu, Snapshot
+from divvy.agent.gpu.pci import pci_address
+from divvy.model import claim_names as names
+from divvy.model.claim_devices import ClaimDevice
+
+Attributes = Mapping[str, Mapping[str, Any]]
+
+
+def gpu_attributes(snapshot: Snapshot | None) -> dict[str, Attributes]:
+    """Return by UUID what the driver says of each GPU, for the devices of its slices."""
+    if snapshot is None:
+        return {}
+    return {gpu.uuid: _of_gpu(gpu, snapshot) for gpu in snapshot.gpus}
+
+
+def nvidia_attributes(device: ClaimDevice, own: Attributes) -> Attributes:
+    """Return a device's attributes as NVIDIA's driver calls them, as far as it has them."""
+    found = {
+        "uuid" if device.profile is None else "parentUUID": own[names.UUID],
+        "productName": own[names.PRODUCT],
+    }
+    alike = (
+        names.ARCHITECTURE,
+        names.PROFILE,
+        names.DRIVER_VERSION,
+        names.CUDA_VERSION,
+        names.COMPUTE_CAPABILITY,
+    )
+    found |= {name: own[name] for name in alike if name in own}
+    return {f"{names.NVIDIA}/{name}": value for name, value in found.items()}
+
+
+def _of_gpu(gpu: Gpu, snapshot: Snapshot) -> Attributes:
+    versions = {
+        names.DRIVER_VERSION: _version(snapshot.driver_version.split(".")),
+        names.CUDA_VERSION: _version(snapshot.cuda_version),
+        names.COMPUTE_CAPABILITY: _version(gpu.compute_capability),
+    }
+    texts = {names.PCI_BUS_ID: pci_address(gpu.pci_bus_id), names.PCIE_ROOT: gpu.pcie_root}
+    found: dict[str, dict[str, Any]] = {
+        **{name: {"version": version} for name, version in versions.items() if version},
+        **{name: {"string": text} for name, text in texts.items() if text},
+    }
+    if gpu.numa is not None and gpu.numa >= 0:
+        found[names.NUMA_NODE] = {"int": gpu.numa}
+    return found
+
+
+def _version(parts: Sequence[object]) -> str | None:
+    """Return a semantic version, which has three numbers without leading zeros."""
+    try:
+        numbers = [int(str(part)) for part in parts]
+    except ValueError:
+        return None
+    return ".".join(map(str, [*numbers, 0, 0][:3])) if any(numbers) else None

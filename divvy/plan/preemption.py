@@ -1,0 +1,312 @@
+"""Which pods of a lower priority have to go for a pod that waits for a claim.
+
+Kubernetes' scheduler preempts for everything but devices of claims. What is decided here is what
+it does for the others, node by node (pkg/scheduler/framework/preemption): without all pods of a
+lower priority the pod must fit; those with which it still fits stay, the most important first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import combinations, islice
+from typing import Any
+
+from divvy.model import Cluster
+from divvy.plan.fit.fitting import claim_kinds
+from divvy.plan.fit.nodes import FitNode, nodes_of_cluster
+from divvy.plan.fit.pods import Around, AskingPod, asking_pod
+from divvy.plan.fit.room import Room, room_of
+from divvy.plan.fit.shortage import Shortage
+from divvy.plan.live_claims import claimed_gpus, without_claims
+from divvy.plan.pod_requests import pod_requests
+from divvy.plan.prediction import plan
+from divvy.plan.waiting import is_claim_of, is_unscheduled, lacks_claims
+from divvy.plan.where import repelled, selects
+
+_ENDED = ("Succeeded", "Failed")
+_MIRROR, _STAYS = "kubernetes.io/config.mirror", 1 << 31
+_DEFAULT_SCHEDULER = "default-scheduler"
+# Sets of victims that are tried on a node for one that costs less.
+_MOST_SETS = 500
+# A pod more costs more than any difference of priorities, as the scheduler has it.
+_POD = 1 << 32
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What a cluster has, as its API lists it."""
+
+    nodes: Sequence[Mapping[str, Any]]
+    pods: Sequence[Mapping[str, Any]]
+    claims: Sequence[Mapping[str, Any]]
+    slices: Sequence[Mapping[str, Any]]
+    budgets: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True, order=True)
+class PodName:
+    """A pod of the API."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What is to be done for a pod: the victims on a node, or why there are none."""
+
+    pod: PodName
+    node: str = ""
+    victims: tuple[PodName, ...] = ()
+    reason: str = ""
+
+
+def decide(cluster: Cluster, observed: Observed) -> tuple[Decision, ...]:
+    """Decide for every pod that waits for a claim, those of the highest priority first.
+
+    A pod that fits as soon as pods that are ending have gone has no victims.
+    """
+    search = _Search(cluster, observed)
+    waiting = [pod for pod in observed.pods if _is_refused(pod)]
+    waiting.sort(key=lambda pod: (-_priority(pod), _created(pod), _name(pod)))
+    decisions = (search.decide(pod) for pod in waiting)
+    return tuple(decision for decision in decisions if decision is not None)
+
+
+@dataclass(frozen=True)
+class _RunningPod:
+    name: PodName
+    priority: int
+    created: str
+    requests: Mapping[str, Fraction]
+    budgets: tuple[int, ...]
+
+
+@dataclass
+class _Node:
+    """A node with all its pods; ``gone`` are those that end, ``guests`` those it is kept for."""
+
+    fit: FitNode
+    pods: list[_RunningPod]
+    gone: set[PodName]
+    guests: list[AskingPod] = field(default_factory=list)
+
+
+class _Search:
+    def __init__(self, cluster: Cluster, observed: Observed) -> None:
+        self._cluster, self._observed = cluster, observed
+        self._kinds = claim_kinds(cluster)
+        self._budgets = [_allowed(one) for one in observed.budgets]
+        self._holders = dict(map(_reserved_for, observed.claims))
+        on_node: dict[str, list[Mapping[str, Any]]] = {}
+        for pod in observed.pods:
+            if _runs(pod):
+                on_node.setdefault(pod["spec"]["nodeName"], []).append(pod)
+        gpus = claimed_gpus(observed.slices, observed.claims)
+        fits = nodes_of_cluster(cluster, plan(cluster, ""), observed.nodes, observed.pods, gpus)
+        self._nodes = [self._node(one, on_node.get(str(one.labels.name), ())) for one in fits]
+
+    def decide(self, raw: Mapping[str, Any]) -> Decision | None:
+        """Decide for a pod, None if it waits for no claim."""
+        if lacks_claims(raw):
+            return Decision(_name(raw), reason="its claims have not been created yet")
+        pod = asking_pod(raw, self._cluster, self._around(raw))
+        if not pod.claims and not self._kinds.keys() & pod.requests:
+            return None
+        name = _name(raw)
+        unclear = self._unclear(raw, pod)
+        if unclear:
+            return Decision(name, reason=unclear)
+        nodes = [
+            node
+            for node in self._nodes
+            if not pod.where.suits(node.fit.labels).problem
+            and not repelled(pod.where, node.fit.taints)
+        ]
+        fitting = next((node for node in nodes if self._fits(node, pod, ())), None)
+        if fitting is not None:
+            fitting.guests.append(pod)
+            return Decision(name, str(fitting.fit.labels.name), reason="it fits without victims")
+        if raw["spec"].get("preemptionPolicy") == "Never":
+            return Decision(name, reason="its preemptionPolicy is Never")
+        options = [
+            (victims, node)
+            for node in nodes
+            if (victims := self._victims(node, pod, _priority(raw))) is not None
+        ]
+        if not options:
+            words = "no node takes it without pods of a lower priority that may be evicted"
+            return Decision(name, reason=words)
+        # Of those that cost the same, the youngest.
+        options.sort(key=lambda one: min(victim.created for victim in one[0]), reverse=True)
+        victims, node = min(options, key=lambda one: _cost(one[0]))
+        for victim in victims:
+            node.gone.add(victim.name)
+            for budget in victim.budgets:
+                self._budgets[budget] -= 1
+        node.guests.append(pod)
+        names = tuple(sorted(victim.name for victim in victims))
+        return Decision(name, str(node.fit.labels.name), names)
+
+    def _victims(self, node: _Node, pod: AskingPod, priority: int) -> Sequence[_RunningPod] | None:
+        """Return the pods of a node that have to go, None where a pod gets no room there."""
+        lower = [
+            one
+            for one in node.pods
+            if one.priority < priority and one.name not in node.gone and self._within([one])
+        ]
+        if not lower or not self._fits(node, pod, lower):
+            return None
+        victims = lower
+        for one in sorted(lower, key=lambda other: (-other.priority, other.created)):
+            rest = [victim for victim in victims if victim is not one]
+            if self._fits(node, pod, rest):
+                victims = rest
+        best = victims if self._within(victims) else None
+        young = sorted(lower, key=lambda one: one.created, reverse=True)
+        sets = (
+            chosen
+            for number in range(1, len(victims) + 1)
+            for chosen in combinations(young, number)
+        )
+        for chosen in islice(sets, _MOST_SETS):
+            cheaper = best is None or _cost(chosen) < _cost(best)
+            if cheaper and self._within(chosen) and self._fits(node, pod, chosen):
+                best = list(chosen)
+        return best
+
+    def _within(self, victims: Sequence[_RunningPod]) -> bool:
+        """Return whether the disruption budgets let all of them be evicted."""
+        used = Counter(budget for victim in victims for budget in victim.budgets)
+        return all(number <= self._budgets[budget] for budget, number in used.items())
+
+    def _fits(self, node: _Node, pod: AskingPod, victims: Sequence[_RunningPod]) -> bool:
+        """Return whether a node has room for a pod beside its guests, without some pods."""
+        gone = node.gone | {victim.name for victim in victims}
+        room = self._room(node, gone)
+        return not any(
+            isinstance(room.take(one, self._kinds), Shortage) for one in (*node.guests, pod)
+        )
+
+    def _room(self, node: _Node, gone: set[PodName]) -> Room:
+        released = {claim for claim, pods in self._holders.items() if pods and pods <= gone}
+        left = [one for one in node.pods if one.name not in gone]
+        used: Counter[str] = Counter()
+        for one in left:
+            used.update(one.requests)  # type: ignore[arg-type]
+        gpus = tuple(without_claims(gpu, released) for gpu in node.fit.gpus)
+        return room_of(replace(node.fit, gpus=gpus, used=dict(used), pods=len(left)))
+
+    def _node(self, fit: FitNode, pods: Iterable[Mapping[str, Any]]) -> _Node:
+        running = [
+            _RunningPod(
+                _name(pod),
+                # Only the kubelet ends a static pod.
+                _STAYS if _MIRROR in (pod["metadata"].get("annotations") or {}) else _priority(pod),
+                _created(pod),
+                pod_requests(pod["spec"]),
+                self._budgets_of(pod),
+            )
+            for pod in pods
+        ]
+        ending = {_name(pod) for pod in pods if pod["metadata"].get("deletionTimestamp")}
+        return _Node(fit, running, ending)
+
+    def _budgets_of(self, pod: Mapping[str, Any]) -> tuple[int, ...]:
+        meta = pod["metadata"]
+        return tuple(
+            number
+            for number, budget in enumerate(self._observed.budgets)
+            if budget["metadata"]["namespace"] == meta["namespace"]
+            and selects(budget["spec"].get("selector"), meta.get("labels") or {})
+        )
+
+    def _unclear(self, raw: Mapping[str, Any], pod: AskingPod) -> str:
+        """Say why it is not known which node would take a pod, "" where it is."""
+        if any(
+            (claim.get("status") or {}).get("allocation")
+            for claim in self._observed.claims
+            if is_claim_of(claim, raw)
+        ):
+            return "a claim of it has its devices already"
+        nominated = (raw.get("status") or {}).get("nominatedNodeName")
+        if nominated:
+            return f"the scheduler makes room for it on {nominated}"
+        unread = [note for note in pod.notes if note.startswith("not looked at")]
+        return "; ".join(filter(None, (pod.held_back, *pod.unread, *pod.narrowed, *unread)))
+
+    def _around(self, raw: Mapping[str, Any]) -> Around:
+        """Return the claims of a pod; one that was made of a template stands for the template."""
+        namespace = raw["metadata"]["namespace"]
+        claims = {
+            (namespace, claim["metadata"]["name"]): claim["spec"]
+            for claim in self._observed.claims
+            if claim["metadata"]["namespace"] == namespace
+        }
+        templates = {}
+        made = {
+            one["name"]: one.get("resourceClaimName")
+            for one in (raw.get("status") or {}).get("resourceClaimStatuses") or ()
+        }
+        for entry in raw["spec"].get("resourceClaims") or ():
+            claim = claims.get((namespace, str(made.get(entry["name"]))))
+            if entry.get("resourceClaimTemplateName") and claim is not None:
+                templates[namespace, entry["resourceClaimTemplateName"]] = claim
+        return Around({}, {}, 0, claims, templates)
+
+
+def _cost(victims: Sequence[_RunningPod]) -> tuple[int, int]:
+    """Return what victims cost: the highest of their priorities, then how many and how high."""
+    priorities = [victim.priority for victim in victims]
+    return max(priorities), sum(priority + _POD for priority in priorities)
+
+
+def _runs(pod: Mapping[str, Any]) -> bool:
+    phase = (pod.get("status") or {}).get("phase")
+    return bool(pod["spec"].get("nodeName")) and phase not in _ENDED
+
+
+def _is_refused(pod: Mapping[str, Any]) -> bool:
+    """Return whether the stock scheduler has looked at a pod and found no node."""
+    scheduler = pod["spec"].get("schedulerName") or _DEFAULT_SCHEDULER
+    if not is_unscheduled(pod) or pod["metadata"].get("deletionTimestamp"):
+        return False
+    return scheduler == _DEFAULT_SCHEDULER and any(
+        (one["type"], one["status"], one.get("reason"))
+        == ("PodScheduled", "False", "Unschedulable")
+        for one in pod["status"].get("conditions") or ()
+    )
+
+
+def _reserved_for(claim: Mapping[str, Any]) -> tuple[tuple[str, str], frozenset[PodName]]:
+    meta = claim["metadata"]
+    pods = (claim.get("status") or {}).get("reservedFor") or ()
+    names = (PodName(meta["namespace"], one["name"], one["uid"]) for one in pods)
+    return (meta["namespace"], meta["name"]), frozenset(names)
+
+
+def _allowed(budget: Mapping[str, Any]) -> int:
+    """Return how many pods a budget lets go; none while its controller has not looked at it."""
+    status = budget.get("status") or {}
+    current = status.get("observedGeneration", 0) >= budget["metadata"].get("generation", 0)
+    return int(status.get("disruptionsAllowed") or 0) if current else 0
+
+
+def _name(pod: Mapping[str, Any]) -> PodName:
+    meta = pod["metadata"]
+    return PodName(meta["namespace"], meta["name"], meta["uid"])
+
+
+def _priority(pod: Mapping[str, Any]) -> int:
+    return int(pod["spec"].get("priority") or 0)
+
+
+def _created(pod: Mapping[str, Any]) -> str:
+    return str(pod["metadata"].get("creationTimestamp") or "")

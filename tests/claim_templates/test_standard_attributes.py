@@ -1,0 +1,137 @@
+"""Claims that name attributes of other drivers get Divvy's devices from the stock scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from divvy.agent.claims.device_attributes import gpu_attributes
+from divvy.agent.claims.slice_specs import slice_specs
+from divvy.agent.gpu.hardware import Gpu, Snapshot
+from tests.agent.claim_values import ON_DEMAND, offered_gpu
+from tests.claim_templates.stock_scheduler import make_node, running_scheduler
+from tests.claim_templates.test_maker_on_api_server import claims
+from tests.render.claims.api_server import ApiServer
+
+pytestmark = pytest.mark.lab
+NODE = "attributes-node"
+PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
+ROOTS = ("pci0000:3a", "pci0000:5d")
+NVIDIA = "device.attributes['gpu.nvidia.com']"
+
+
+@pytest.fixture
+def scheduler(server: ApiServer, tmp_path: Path) -> Iterator[None]:
+    """Run the stock scheduler, with a node of two A100 and a network card beside the second."""
+    make_node(server, NODE)
+    offered = [offered_gpu(index, ON_DEMAND) for index in range(2)]
+    gpus = [
+        Gpu(one.index, one.uuid, one.product, 40960, one.index, "", pcie_root=root)
+        for one, root in zip(offered, ROOTS, strict=True)
+    ]
+    seen = gpu_attributes(Snapshot("550.163.01", (12, 4), tuple(gpus)))
+    slices = slice_specs(NODE, offered, {}, {}, seen)
+    card = {"name": "card", "attributes": {PCIE_ROOT: {"string": ROOTS[1]}}}
+    pool = {"name": NODE, "resourceSliceCount": 1}
+    slices[f"{NODE}-nic"] = {
+        **{"driver": "nic.example.com", "nodeName": NODE, "pool": pool, "devices": [card]}
+    }
+    for name, spec in slices.items():
+        server.apply(
+            {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceSlice",
+                "metadata": {"name": name},
+                "spec": {**spec, "pool": {**spec["pool"], "generation": 1}},
+            }
+        )
+    selector = {"cel": {"expression": "device.driver == 'nic.example.com'"}}
+    server.apply(
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "DeviceClass",
+            "metadata": {"name": "nic"},
+            "spec": {"selectors": [selector]},
+        }
+    )
+    with running_scheduler(server, tmp_path):
+        yield
+    for name in slices:
+        server.send("DELETE", f"/apis/resource.k8s.io/v1/resourceslices/{name}")
+    server.send("DELETE", "/apis/resource.k8s.io/v1/deviceclasses/nic")
+    server.send("DELETE", f"/api/v1/nodes/{NODE}")
+
+
+def request(name: str, device_class: str, *conditions: str) -> dict[str, Any]:
+    selectors = [{"cel": {"expression": condition}} for condition in conditions]
+    return {"name": name, "exactly": {"deviceClassName": device_class, "selectors": selectors}}
+
+
+def devices(
+    server: ApiServer, namespace: str, alike: str, *requests: dict[str, Any]
+) -> dict[str, str]:
+    """Return the device that each request of a claim gets, all alike in an attribute."""
+    constraints = [{"matchAttribute": alike}] if alike else []
+    path = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims"
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "own"},
+        "spec": {"devices": {"requests": list(requests), "constraints": constraints}},
+    }
+    made = server.send("POST", path, claim)
+    assert made.status == 201, made.body
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "own"},
+        "spec": {
+            "containers": [
+                {"name": "main", "image": "x", "resources": {"claims": [{"name": "c"}]}}
+            ],
+            "resourceClaims": [{"name": "c", "resourceClaimName": "own"}],
+        },
+    }
+    made = server.send("POST", f"/api/v1/namespaces/{namespace}/pods", pod)
+    assert made.status == 201, made.body
+
+    def results() -> list[dict[str, Any]]:
+        (found,) = claims(server, namespace)
+        allocation = found.get("status", {}).get("allocation", {})
+        return list(allocation.get("devices", {}).get("results", ()))
+
+    server.until(lambda: bool(results()))
+    return {one["request"]: one["device"] for one in results()}
+
+
+@pytest.mark.usefixtures("scheduler")
+def test_a_gpu_and_a_network_card_are_on_one_pcie_root(server: ApiServer, namespace: str) -> None:
+    asked = request("gpu", "divvy-gpu"), request("card", "nic")
+    assert devices(server, namespace, PCIE_ROOT, *asked) == {"gpu": "gpu-1", "card": "card"}
+
+
+@pytest.mark.usefixtures("scheduler")
+def test_a_claim_for_nvidias_driver_needs_another_class_alone(
+    server: ApiServer, namespace: str
+) -> None:
+    """The claims of NVIDIA's documentation, with divvy-gpu and divvy-mig for its classes."""
+    found = devices(
+        server,
+        namespace,
+        "gpu.nvidia.com/parentUUID",
+        request("small", "divvy-mig", f"{NVIDIA}.profile == '1g.5gb'"),
+        request("medium", "divvy-mig", f"{NVIDIA}.profile == '2g.10gb'"),
+    )
+    assert found["small"].startswith("gpu-0-mig-1g5gb-")
+    assert found["medium"].startswith("gpu-0-mig-2g10gb-")
+
+
+@pytest.mark.usefixtures("scheduler")
+def test_a_product_is_chosen_by_nvidias_name(server: ApiServer, namespace: str) -> None:
+    product = f"{NVIDIA}.productName.lowerAscii().matches('^.*a100.*$')"
+    driver = f"{NVIDIA}.driverVersion.compareTo(semver('550.0.0')) >= 0"
+    found = devices(server, namespace, "", request("gpu", "divvy-gpu", product, driver))
+    assert found == {"gpu": "gpu-0"}

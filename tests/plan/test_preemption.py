@@ -1,0 +1,357 @@
+"""Who has to go for a pod that waits for a claim: nobody too many, and nobody in vain."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterator, Mapping
+from itertools import chain, combinations
+from typing import Any
+
+import pytest
+
+from divvy.agent.claims.record import OfferedGpu
+from divvy.agent.claims.slice_specs import slice_specs
+from divvy.model import Cluster, gpu_model, parse_cluster
+from divvy.model.claim_devices import claimable_gpu
+from divvy.model.contract import CLAIMS_DRIVER, claims_pool
+from divvy.plan import plan
+from divvy.plan.claim_requests import Request
+from divvy.plan.fit import asking_pod, nodes_of_cluster
+from divvy.plan.fit import fit as put
+from divvy.plan.fit.claiming import NodeDevices, Taken
+from divvy.plan.fit.pods import Around
+from divvy.plan.live_claims import claimed_gpus
+from divvy.plan.preemption import Decision, Observed, decide
+from tests.thoroughness import at_length
+
+MODEL = "A100-SXM4-40GB"
+CLAIMS = {"shares": {}, "mig": ["1g.5gb", "2g.10gb", "3g.20gb"]}
+CLASSES = {"gpu": "divvy-gpu", "share": "divvy-share", "mig": "divvy-mig"}
+WAITING = "urgent"
+
+
+def cluster() -> Cluster:
+    hardware = {"model": MODEL, "gpus": 2, "count": 2}
+    pool = {"profile": "on-demand", "select": {"gpus": "yes"}, "hardware": hardware}
+    return parse_cluster({"profiles": {"on-demand": {"claims": CLAIMS}}, "pools": {"p": pool}})
+
+
+class State:
+    """A small cluster as its API lists it."""
+
+    def __init__(self, gpus: int = 1, nodes: int = 1) -> None:
+        self.cluster = cluster()
+        self.names = [f"node-{number}" for number in range(nodes)]
+        self.nodes = [_node(name) for name in self.names]
+        self.slices = [one for name in self.names for one in _slices(name, gpus, self.cluster)]
+        self.pods: list[dict[str, Any]] = []
+        self.claims: list[dict[str, Any]] = []
+        self.budgets: list[dict[str, Any]] = []
+
+    def run(self, name: str, request: Request, priority: int = 0, **more: Any) -> bool:
+        """Run a pod with a claim on the first node with room; return whether there is any."""
+        gpus = claimed_gpus(self.slices, self.claims)
+        for node in self.names:
+            taken = NodeDevices([gpu for gpu in gpus if gpu.node == node]).claim([request])
+            if taken is not None:
+                pod = _pod(name, priority, created=len(self.pods), **more)
+                pod["spec"]["nodeName"] = node
+                pod["status"] = {"phase": "Running"}
+                self.pods.append(pod)
+                self.claims.append(_allocated(_claim(name, request), node, taken, pod))
+                return True
+        return False
+
+    def wait(self, request: Request, priority: int = 100, **spec: Any) -> None:
+        """Let a pod wait that the scheduler has found no node for."""
+        pod = _pod(WAITING, priority)
+        pod["spec"] |= spec
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        pod["status"] |= {"phase": "Pending", "conditions": [condition]}
+        self.pods.append(pod)
+        self.claims.append(_claim(WAITING, request))
+
+    def end(self, name: str) -> None:
+        """Let a pod end that still holds what it has."""
+        self.pod(name)["metadata"]["deletionTimestamp"] = "2026-11-24T12:00:00Z"
+
+    def pod(self, name: str) -> dict[str, Any]:
+        return next(one for one in self.pods if one["metadata"]["name"] == name)
+
+    def decision(self) -> Decision:
+        listed = Observed(self.nodes, self.pods, self.claims, self.slices, self.budgets)
+        (found,) = (one for one in decide(self.cluster, listed) if one.pod.name == WAITING)
+        return found
+
+    def takes(self, gone: Collection[str], node: str | None = None) -> bool:
+        """Say by what `divvy fit` says whether the pod that waits fits when some pods have gone."""
+        waiting = self.pod(WAITING)
+        pods = [one for one in self.pods if one["metadata"]["name"] not in gone]
+        claims = [one for one in self.claims if one["metadata"]["name"] not in gone]
+        gpus = claimed_gpus(self.slices, claims)
+        listed = [one for one in self.nodes if node in (None, one["metadata"]["name"])]
+        found = nodes_of_cluster(self.cluster, plan(self.cluster, "x"), listed, pods, gpus)
+        templates = {
+            ("default", f"{WAITING}-template"): next(
+                one["spec"] for one in self.claims if one["metadata"]["name"] == WAITING
+            )
+        }
+        asking = asking_pod(waiting, self.cluster, Around({}, {}, 0, {}, templates))
+        return bool(put(self.cluster, "x", found, [asking]))
+
+    def lower_on(self, node: str, priority: int = 100) -> list[dict[str, Any]]:
+        return [
+            one
+            for one in self.pods
+            if one["spec"].get("nodeName") == node
+            and one["spec"]["priority"] < priority
+            and self.within([one])
+        ]
+
+    def within(self, pods: Collection[Mapping[str, Any]]) -> bool:
+        """Return whether the budgets let these pods go."""
+        return all(
+            sum(
+                one["metadata"]["labels"] == budget["spec"]["selector"]["matchLabels"]
+                for one in pods
+            )
+            <= budget["status"]["disruptionsAllowed"]
+            for budget in self.budgets
+        )
+
+
+def _node(name: str) -> dict[str, Any]:
+    sizes = {"cpu": "100", "memory": "500Gi", "pods": "110"}
+    metadata = {"name": name, "labels": {"gpus": "yes"}}
+    return {"metadata": metadata, "spec": {}, "status": {"allocatable": sizes}}
+
+
+def _slices(node: str, gpus: int, cluster: Cluster) -> list[dict[str, Any]]:
+    model, (claims,) = gpu_model(MODEL), cluster.claims
+    offered = [
+        OfferedGpu(
+            claimable_gpu(f"GPU-{node}-{index}", model.memory_mib, model, claims),
+            index,
+            model.product,
+            model.architecture,
+            simulated=True,
+        )
+        for index in range(gpus)
+    ]
+    specs = slice_specs(node, offered, {}, {}, {}).values()
+    return [{"spec": {**spec, "pool": {**spec["pool"], "generation": 1}}} for spec in specs]
+
+
+def _pod(name: str, priority: int, created: int = 0, app: str = "") -> dict[str, Any]:
+    entry = {"name": "gpus", "resourceClaimTemplateName": f"{name}-template"}
+    made = {"name": "gpus", "resourceClaimName": name}
+    return {
+        "metadata": {
+            "namespace": "default",
+            "name": name,
+            "uid": f"uid-{name}",
+            "labels": {"app": app},
+            "creationTimestamp": f"2026-11-24T10:00:{created:02}Z",
+        },
+        "spec": {"priority": priority, "containers": [], "resourceClaims": [entry]},
+        "status": {"resourceClaimStatuses": [made]},
+    }
+
+
+def _claim(name: str, request: Request) -> dict[str, Any]:
+    device_class = CLASSES[request.kind] + (f"-{request.profile}" if request.profile else "")
+    sizes = {}
+    if request.memory_mib is not None:
+        sizes = {"memory": f"{request.memory_mib}Mi", "cores": str(request.cores)}
+    capacity = {"capacity": {"requests": sizes}} if sizes else {}
+    exactly = {"deviceClassName": device_class, "count": request.count, **capacity}
+    owner = {"kind": "Pod", "name": name, "uid": f"uid-{name}"}
+    return {
+        "metadata": {"namespace": "default", "name": name, "ownerReferences": [owner]},
+        "spec": {"devices": {"requests": [{"name": "gpus", "exactly": exactly}]}},
+    }
+
+
+def _allocated(
+    claim: dict[str, Any], node: str, taken: Collection[Taken], pod: Mapping[str, Any]
+) -> dict[str, Any]:
+    results = []
+    for one in taken:
+        result = {"driver": CLAIMS_DRIVER, "pool": claims_pool(node), "device": one.device.name}
+        if one.device.kind == "share":
+            sizes = {"memory": f"{one.memory_mib}Mi", "cores": str(one.cores)}
+            result |= {"consumedCapacity": sizes}  # type: ignore[dict-item]
+        results.append(result)
+    meta = pod["metadata"]
+    reserved = [{"resource": "pods", "name": meta["name"], "uid": meta["uid"]}]
+    status = {"allocation": {"devices": {"results": results}}, "reservedFor": reserved}
+    return {**claim, "status": status}
+
+
+def _random_request(draw: random.Random) -> Request:
+    kind = draw.choice(["gpu", "share", "share", "share", "mig", "mig"])
+    if kind == "gpu":
+        return Request(1, "gpu")
+    if kind == "mig":
+        return Request(1, "mig", profile=draw.choice(["1g.5gb", "2g.10gb", "3g.20gb", None]))
+    memory = draw.choice([4000, 10000, 15000, 20000, 30000, 40960])
+    return Request(1, "share", memory_mib=memory, cores=draw.choice([1, 20, 50, 100]))
+
+
+def _random_state(seed: int) -> State:
+    draw = random.Random(seed)
+    state = State(gpus=draw.choice([1, 2]), nodes=draw.choice([1, 2]))
+    for number in range(draw.randint(2, 9)):
+        priority = draw.choice([0, 0, 0, 10, 50, 100, 200])
+        state.run(f"pod-{number}", _random_request(draw), priority, app=draw.choice("ab"))
+    if draw.random() < 0.3:
+        state.budgets.append(_budget(draw.choice("ab"), draw.choice([0, 1, 2])))
+    state.wait(_random_request(draw))
+    return state
+
+
+def _budget(app: str, allowed: int) -> dict[str, Any]:
+    return {
+        "metadata": {"namespace": "default", "name": app, "generation": 1},
+        "spec": {"selector": {"matchLabels": {"app": app}}},
+        "status": {"observedGeneration": 1, "disruptionsAllowed": allowed},
+    }
+
+
+def _cost(pods: Collection[Mapping[str, Any]]) -> tuple[int, int, int]:
+    priorities = [one["spec"]["priority"] for one in pods]
+    return max(priorities), len(pods), sum(priorities)
+
+
+def _sets(pods: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], ...]]:
+    return chain.from_iterable(combinations(pods, number) for number in range(1, len(pods) + 1))
+
+
+def _names(pods: Collection[Mapping[str, Any]]) -> set[str]:
+    return {one["metadata"]["name"] for one in pods}
+
+
+@pytest.mark.parametrize("seed", range(at_length(100, 1000)))
+def test_no_victim_is_needless_or_in_vain(seed: int) -> None:
+    state = _random_state(seed)
+    decision = state.decision()
+    if state.takes(()):
+        assert not decision.victims
+        return
+    enough = [
+        chosen
+        for node in state.names
+        for chosen in _sets(state.lower_on(node))
+        if state.within(chosen) and state.takes(_names(chosen), node)
+    ]
+    if not enough:
+        assert (decision.victims, decision.node) == ((), "")
+        assert decision.reason
+        return
+    victims = {victim.name for victim in decision.victims}
+    pods = [state.pod(name) for name in sorted(victims)]
+    assert {one["spec"]["nodeName"] for one in pods} == {decision.node}
+    assert state.within(pods)
+    assert state.takes(victims, decision.node)
+    for one in victims:
+        assert not state.takes(victims - {one}, decision.node)
+    assert _cost(pods) == min(map(_cost, enough))
+
+
+WHOLE = Request(1, "gpu")
+
+
+def test_a_pod_of_the_same_priority_stays() -> None:
+    state = State()
+    state.run("held", WHOLE, 100)
+    state.wait(WHOLE, 100)
+    assert state.decision().reason.startswith("no node takes it")
+
+
+def test_nobody_goes_while_those_that_end_make_room() -> None:
+    """A victim may take its graceful period, and another pod may end by itself."""
+    state = State(gpus=2)
+    for name in ("one", "other"):
+        state.run(name, WHOLE)
+    state.wait(WHOLE)
+    assert len(state.decision().victims) == 1
+    state.end("one")
+    assert state.decision() == Decision(
+        state.decision().pod, "node-0", reason="it fits without victims"
+    )
+
+
+def test_two_that_wait_do_not_count_on_the_same_room() -> None:
+    state = State(gpus=2)
+    state.run("one", WHOLE)
+    state.run("other", WHOLE)
+    state.wait(WHOLE)
+    second = _pod("second", 50)
+    second["status"] |= state.pod(WAITING)["status"] | second["status"]
+    state.pods.append(second)
+    state.claims.append(_claim("second", WHOLE))
+    state.end("one")
+    first, later = decide(
+        state.cluster, Observed(state.nodes, state.pods, state.claims, state.slices)
+    )
+    assert (first.pod.name, first.victims) == (WAITING, ())
+    assert [victim.name for victim in later.victims] == ["other"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "reason"),
+    [
+        ({"preemptionPolicy": "Never"}, {}, "its preemptionPolicy is Never"),
+        ({"schedulingGates": [{"name": "g"}]}, {}, "its scheduling gates are closed: g"),
+        ({}, {"nominatedNodeName": "node-0"}, "the scheduler makes room for it on node-0"),
+        ({}, {"resourceClaimStatuses": []}, "its claims have not been created yet"),
+        ({"topologySpreadConstraints": [{}]}, {}, "not looked at: topologySpreadConstraints"),
+    ],
+)
+def test_nobody_goes_for_a_pod_that_would_not_get_the_room(
+    spec: dict[str, Any], status: dict[str, Any], reason: str
+) -> None:
+    state = State()
+    state.run("held", WHOLE)
+    state.wait(WHOLE, **spec)
+    state.pod(WAITING)["status"] |= status
+    decision = state.decision()
+    assert (decision.victims, decision.reason) == ((), reason)
+
+
+def test_conditions_that_are_not_evaluated_cost_nobody_anything() -> None:
+    state = State()
+    state.run("held", WHOLE)
+    state.wait(WHOLE)
+    exactly = state.claims[-1]["spec"]["devices"]["requests"][0]["exactly"]
+    exactly["selectors"] = [{"cel": {"expression": "false"}}]
+    assert "conditions (CEL)" in state.decision().reason
+
+
+def test_a_claim_that_pods_share_is_free_when_all_have_gone() -> None:
+    state = State()
+    state.run("one", WHOLE)
+    state.pods.append({**_pod("two", 0), "spec": {**state.pod("one")["spec"]}})
+    state.pods[-1]["status"] = {"phase": "Running"}
+    claim = state.claims[0]
+    claim["status"]["reservedFor"].append({"resource": "pods", "name": "two", "uid": "uid-two"})
+    state.wait(WHOLE)
+    assert [victim.name for victim in state.decision().victims] == ["one", "two"]
+
+
+def test_a_budget_that_has_not_been_looked_at_lets_nobody_go() -> None:
+    state = State()
+    state.run("held", WHOLE, app="a")
+    state.budgets.append(_budget("a", 1))
+    state.wait(WHOLE)
+    assert state.decision().victims
+    state.budgets[0]["metadata"]["generation"] = 2
+    assert not state.decision().victims
+
+
+def test_of_pods_that_cost_the_same_the_youngest_goes() -> None:
+    state = State(gpus=2, nodes=2)
+    for number in range(4):
+        state.run(f"pod-{number}", WHOLE)
+    state.wait(WHOLE)
+    assert [victim.name for victim in state.decision().victims] == ["pod-3"]
