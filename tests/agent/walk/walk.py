@@ -66,17 +66,20 @@ class Walk(World):
     """One node on its walk."""
 
     steps: list[str] = field(default_factory=list)
+    taken: int = 0
     _evicted: int = 0
 
-    async def go(self, count: int) -> None:
-        """Take so many steps and a rest now and then; raises Broken."""
+    async def go(self, count: int, on_rest: Callable[[Walk], None]) -> None:
+        """Take so many steps and a rest now and then, and tell of each rest; raises Broken."""
         watch = asyncio.create_task(self._watch())
         try:
             await self._rest()
             for number in range(1, count + 1):
                 await self._while_well(watch, self._step())
+                self.taken = number
                 if number % _RESTING == 0 or number == count:
                     await self._while_well(watch, self._rest())
+                    on_rest(self)
         finally:
             watch.cancel()
             for task in self.tasks:
@@ -189,11 +192,13 @@ async def walking(seed: int) -> AsyncIterator[Walk]:
             await node.kill()
 
 
-async def walk_steps(seed: int, count: int) -> Walk:
+async def walk_steps(
+    seed: int, count: int, on_rest: Callable[[Walk], None] = lambda _walk: None
+) -> Walk:
     """Walk; what breaks is told with the seed, all steps, and the end of the agent's log."""
     async with walking(seed) as walk:
         try:
-            await walk.go(count)
+            await walk.go(count, on_rest)
         except (Broken, TimeoutError, OSError, RuntimeError) as problem:
             log = (walk.node.folder / "agent.log").read_text()
             told = "\n".join(f"{n:4} {step}" for n, step in enumerate(walk.steps))
