@@ -15,6 +15,7 @@ from conformance.bare.host import HOST, open_host
 from conformance.catalogue import CATALOGUE, EVERY, Check
 from conformance.cluster.cluster_under_test import CLUSTER, CommandFailed, open_cluster
 from conformance.cluster.node_life import NodeLife
+from conformance.cluster.node_success import note_success
 from conformance.evidence import Evidence, sentence
 from conformance.fixtures import (  # noqa: F401 (pytest finds fixtures here)
     EVIDENCE,
@@ -276,6 +277,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if CLUSTER in session.config.stash:
         under_test = session.config.stash[CLUSTER]
         # What pods saw of the drivers is known by now.
+        if exitstatus in _COMPLETE and not session.config.getoption("--divvy-select"):
+            note_success(under_test.api, report.sound_nodes, report.ended)
         report.target = {**under_test.describe(), "requests": dict(under_test.api.requests)}
     if _PROGRESS in session.config.stash:
         session.config.stash[_PROGRESS].end()

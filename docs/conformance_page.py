@@ -115,10 +115,11 @@ with no check that failed or was *not made*. Another stack file changes every no
 ## In the cluster
 
 Without Python on the administrator's machine: `divvy verify -s prod --in-cluster` with any of the
-options above writes `verify-job.yaml` and `sonobuoy-plugin.yaml`. Whoever has `kubectl` or `sonobuoy`
-applies them. The image of the suite and that of the workloads are built where the stack file has the
-agent's built, which needs `kubectl` here, or are given (`--runner-image`, `--workload-image`). The
-pod gets the stack file without `kubeconfig` and `context`; a Job ends with the exit code of the run.
+options above writes `verify-job.yaml` and `sonobuoy-plugin.yaml`. Whoever has `kubectl` or
+`sonobuoy` applies them. The image of the suite and that of the workloads are built where the
+stack file has the agent's built, which needs `kubectl` here, or are given (`--runner-image`,
+`--workload-image`). The pod gets the stack file without `kubeconfig` and `context`; a Job ends
+with the exit code of the run.
 
 The archive of the run is in the ConfigMap as ever:
 
@@ -128,9 +129,14 @@ kubectl get configmap divvy-conformance -n divvy-system \\
 ```
 
 Its account may do what is listed in [security](security.md). That includes `pods/exec` in Divvy's
-namespace, whose pods are privileged, and creating pods in any: whoever may use it may act as root on
-the GPU nodes. `kubectl delete -f verify-job.yaml` takes it away after the run. Sonobuoy gives its
-plugins an account of its own, with all rights.
+namespace, whose pods are privileged, and creating pods in any: whoever may use it may act as root
+on the GPU nodes. `kubectl delete -f verify-job.yaml` takes it away after the run. Sonobuoy gives
+its plugins an account of its own, with all rights.
+
+**As a metric.** A run notes on each node on which a check passed, and none failed that fails the
+run, when that was (the annotation `divvy.gpu/conformance-success`); with `--select` it notes
+nothing. The node's agent serves it as `divvy_conformance_last_success_seconds`. So an alert can
+say which node nobody has found sound for a week.
 
 ## The product file of AI conformance
 

@@ -118,6 +118,14 @@ class Report:
         """Return whether a check's failure is one of the run."""
         return record.status == "failed" and (self.strict or record.check.level == "MUST")
 
+    @property
+    def sound_nodes(self) -> list[str]:
+        """Return the nodes on which checks passed, and none failed that counts as a failure."""
+        failed = {_node_of(each) for each in self.records if self.counts_as_failure(each)}
+        passed = {_node_of(each) for each in self.records if each.status == "passed"}
+        names = (str(node["name"]) for node in self.target["nodes"])
+        return [name for name in names if name in passed - failed]
+
     def write(self, folder: Path) -> None:
         """Write report.yaml, junit.xml, ctrf.json and report.html."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -257,7 +265,7 @@ class Report:
         }
 
     def _of_node(self, name: str) -> Counter[str]:
-        own = (record for record in self.records if record.case.split(":")[0] == name)
+        own = (record for record in self.records if _node_of(record) == name)
         return Counter(record.status for record in own)
 
     def html(self) -> str:
@@ -273,6 +281,10 @@ class Report:
             cases_of=Counter(record.check.id for record in self.records),
             titles={record.check.id: record.check.title for record in self.records},
         )
+
+
+def _node_of(record: Record) -> str:
+    return record.case.partition(":")[0]
 
 
 def _xml(text: str) -> str:

@@ -36,7 +36,7 @@ from divvy.agent.settings import Settings
 from divvy.agent.state_clock import StateClock
 from divvy.agent.wake import Wake
 from divvy.model import generation
-from divvy.model.contract import VERIFY_ANNOTATION
+from divvy.model.contract import CONFORMANCE_SUCCESS, VERIFY_ANNOTATION
 
 _log = logging.getLogger(__name__)
 _RESEND_SECONDS = 5.0
@@ -127,6 +127,12 @@ class Agent:
         )
         self._build = _BUILT_FROM.read_text()[:_SHORT_BUILD] if _BUILT_FROM.exists() else ""
         self.status: NodeStatus | None = None
+
+    @property
+    def conformance_success(self) -> float | None:
+        """Return when `divvy verify` last found nothing wrong here, as it noted on the node."""
+        noted = self._node.annotations.get(CONFORMANCE_SUCCESS, "")
+        return float(noted) if noted.isdecimal() else None
 
     def state_seconds(self, now: float) -> Mapping[tuple[str, str], float]:
         """Return how long each GPU has been in each state, by (UUID, state)."""

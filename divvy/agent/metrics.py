@@ -46,6 +46,7 @@ async def metrics_page(agent: Agent, node: str) -> bytes:
     resources = agent.plugins.advertised()
     _devices(page, resources)
     _excesses(page, agent.memory_watch.excesses)
+    _conformance(page, agent.conformance_success)
     if agent.status is not None:
         _states(page, agent.status)
         page.registry.register(_StateSeconds(node, agent.status, agent.state_seconds(monotonic())))
@@ -219,6 +220,17 @@ def _excesses(page: Page, excesses: Sequence[Excess]) -> None:
         namespace, _, pod = excess.pod.partition("/")
         over = excess.used_mib - excess.limit_mib
         gauge.set(over, namespace, pod, excess.container, excess.resource, excess.uuid)
+
+
+def _conformance(page: Page, success: float | None) -> None:
+    """Give no time where no run has found the node sound yet: 0 would be one."""
+    gauge = page.gauge(
+        "divvy_conformance_last_success_seconds",
+        "When divvy verify last found nothing wrong on this node, as Unix time.",
+        [],
+    )
+    if success is not None:
+        gauge.set(success)
 
 
 def _states(page: Page, status: NodeStatus) -> None:

@@ -238,40 +238,47 @@ def verify(
     if not report.exists():
         fail(refusal or f"the suite exited with {ended} before it wrote a report")
     document = yaml.safe_load(report.read_text())
-    console = Console(highlight=False)
-    for line in summary_lines(document):
-        console.print(line)
-    if product:
-        write_product(out, document)
-        for row in product_rows(document):
-            console.print(f"{row.requirement.id}: {row.state}, {row.reason}", soft_wrap=True)
+    _show(document, out, product=product)
     archive = write_archive(out, document, source, key)
     typer.echo(f"report: {out / 'report.html'}\narchive: {out / ARCHIVE}")
-    unchanged = changed and earlier is not None and not document["environment"]["nodes"]
-    if unchanged:
-        typer.echo("no node has changed since that report")
-    if earlier is not None and document.get("only") == [_CHANGED]:
+    if changed and earlier is not None and document["only"] == [_CHANGED]:
         # What was not looked at is as it was.
         document = continued(earlier, document)
         archive = report_archive(document)
     # A part of the checks or nodes is no report to compare the next run with.
     if cluster is not None and not bare and not document.get("only"):
         typer.echo(keep_report(cluster, archive, document))
-    comparison = None if earlier is None else _compared(earlier, document)
-    if comparison is not None:
-        for line in comparison_lines(comparison):
-            console.print(line)
-        (out / COMPARISON).write_text(comparison_markdown(comparison, document))
-    raise typer.Exit(_exit_code(document, comparison, require=require, unchanged=unchanged))
+    comparison = None if earlier is None else _compared(earlier, document, out)
+    raise typer.Exit(_exit_code(document, comparison, require=require))
 
 
-def _exit_code(
-    document: dict[str, Any], comparison: Comparison | None, *, require: bool, unchanged: bool
-) -> int:
-    failing = comparison is not None and bool(comparison.newly_failing)
-    if document["result"] == "nothing checked" and not (unchanged and not failing):
+def _show(document: dict[str, Any], out: Path, *, product: bool) -> None:
+    console = Console(highlight=False)
+    for line in summary_lines(document):
+        console.print(line)
+    if product:
+        write_product(out, document)
+        for row in product_rows(document):
+            typer.echo(f"{row.requirement.id}: {row.state}, {row.reason}")
+
+
+def _compared(earlier: dict[str, Any], document: dict[str, Any], out: Path) -> Comparison:
+    """Show what changed, and write it for a pull request."""
+    try:
+        comparison = compare_reports(earlier, document)
+    except ValueError as problem:
+        fail(str(problem))
+    console = Console(highlight=False)
+    for line in comparison_lines(comparison):
+        console.print(line)
+    (out / COMPARISON).write_text(comparison_markdown(comparison, document))
+    return comparison
+
+
+def _exit_code(document: dict[str, Any], comparison: Comparison | None, *, require: bool) -> int:
+    if document["result"] == "nothing checked":
         return NOTHING_CHECKED
-    if document["result"] == "failure" or failing:
+    if document["result"] == "failure" or (comparison and comparison.newly_failing):
         return FAILED
     missing = require and document["statistics"].get("requiredNotChecked", 0)
     return REQUIRED_NOT_CHECKED if missing or (comparison and comparison.lost) else 0
@@ -364,10 +371,3 @@ def _earlier(place: str, cluster: Cluster | None) -> dict[str, Any] | None:
     if found is None:
         typer.echo("the cluster keeps no report yet: there is nothing to compare with")
     return found
-
-
-def _compared(earlier: dict[str, Any], document: dict[str, Any]) -> Comparison:
-    try:
-        return compare_reports(earlier, document)
-    except ValueError as problem:
-        fail(str(problem))

@@ -14,6 +14,8 @@ STATUS_ANNOTATION = f"{DOMAIN}/status"
 # Set by a run of `divvy verify`: the agent repeats its value in its status, and so shows that it
 # watches its node, reconciles and may write.
 VERIFY_ANNOTATION = f"{DOMAIN}/verify"
+# Set by a run of `divvy verify` that found nothing wrong on the node: when, as Unix time.
+CONFORMANCE_SUCCESS = f"{DOMAIN}/conformance-success"
 PROFILE_LABEL = f"{DOMAIN}/profile"
 DEVICE_PLUGIN_ALIAS, MIG_ALIAS = "nvidia.com/device-plugin.config", "nvidia.com/mig.config"
 # NVIDIA's labels for the same choice, in the order in which they count.

@@ -119,7 +119,8 @@ def compare_reports(old: _Report, new: _Report) -> Comparison:
 def continued(old: _Report, new: _Report) -> dict[str, Any]:
     """Return a report of changed nodes as one of all nodes: the others are as they were.
 
-    What is about no node, or about a node that both have, is of the newer one.
+    What is about no node, or about a node that both have, is of the newer one. Where no node has
+    changed, that is a result too: the one before, unless something about no node fails.
     """
     nodes = _nodes(new)
     kept = [
@@ -130,6 +131,9 @@ def continued(old: _Report, new: _Report) -> dict[str, Any]:
     former = [node for name, node in _nodes(old).items() if name not in nodes]
     environment = {**new["environment"], "nodes": [*former, *nodes.values()]}
     report = {**new, "environment": environment, "checks": [*kept, *new["checks"]]}
+    if not nodes:
+        failed = any(c["status"] == "failed" and c["level"] == "MUST" for c in new["checks"])
+        report["result"] = "failure" if failed else old.get("result", new["result"])
     return {key: value for key, value in report.items() if key != "only"}
 
 

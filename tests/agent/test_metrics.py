@@ -61,7 +61,9 @@ def _prepared() -> Any:
     return found
 
 
-def scrape(state: str = "Ready") -> dict[str, list[tuple[dict[str, str], float]]]:
+def scrape(
+    state: str = "Ready", success: float | None = None
+) -> dict[str, list[tuple[dict[str, str], float]]]:
     async def holders() -> tuple[Holder, ...]:
         return HELD
 
@@ -77,6 +79,7 @@ def scrape(state: str = "Ready") -> dict[str, list[tuple[dict[str, str], float]]
     agent: Any = SimpleNamespace(
         plugins=SimpleNamespace(advertised=lambda: (WHOLE, SHARED)),
         memory_watch=SimpleNamespace(excesses=()),
+        conformance_success=success,
         share_accounts=SimpleNamespace(
             figures={
                 "c": ShareFigures(("claim:uid-first",), {"GPU-0": 3000 << 20}, FIGURES),
@@ -125,6 +128,11 @@ def test_memory_is_a_pods_only_where_it_is_alone_on_the_device() -> None:
     assert [(labels["pod"], value) for labels, value in used] == [
         ("one", 100.0), ("kept", 700.0), ("slice", 50.0),
     ]  # fmt: skip
+
+
+def test_the_last_success_of_a_run_is_there_once_there_was_one() -> None:
+    name = "divvy_conformance_last_success_seconds"
+    assert scrape(success=1_764_000_000.0)[name] == [({"node": "node-1"}, 1_764_000_000.0)]
 
 
 def test_an_account_of_another_format_names_who_holds_the_share() -> None:

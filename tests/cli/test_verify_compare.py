@@ -201,9 +201,22 @@ def test_a_run_of_changed_nodes_continues_the_kept_report(
     assert "new nodes: n2" in result.output
     nobody = {**document(nodes=()), "only": ["--changed"], "mode": "hardware"}
     result = run(tmp_path, monkeypatch, nobody, "--changed", "--compare=last")
-    assert (result.exit_code, cluster.written) == (0, 3), result.output
-    assert "no node has changed since that report" in result.output
+    assert (result.exit_code, cluster.written) == (1, 3), result.output
     assert "every check came out as before" in result.output
+
+
+def test_where_no_node_has_changed_the_result_is_the_one_before(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path, monkeypatch, PASSED)
+    options = ("--changed", "--compare=last")
+    nobody = {**document(nodes=()), "only": ["--changed"], "mode": "hardware"}
+    assert run(tmp_path, monkeypatch, nobody, *options).exit_code == 0
+    installed = record("failed", "cluster")
+    broken = {**document(installed, nodes=()), "only": ["--changed"], "mode": "hardware"}
+    for _ in range(2):
+        assert run(tmp_path, monkeypatch, broken, *options).exit_code == 1
+    assert cluster.written == 4
 
 
 def test_who_may_not_write_loses_nothing_else(

@@ -184,3 +184,15 @@ def test_figures_of_simulated_gpus_are_none() -> None:
         measured.evidence.measure("GB/s", 0.0)
         (check,) = report(measured, simulated=simulated).document()["checks"]
         assert check.get("figures") == (None if simulated else {"Gflop/s": 120.0})
+
+
+def test_sound_nodes_are_those_on_which_something_passed_and_nothing_failed() -> None:
+    found = report(
+        record("passed", case="a:gpu"), record("failed", SHOULD, case="a"),
+        record("passed", case="b"), record("failed", case="b:gpu"),
+        record("skipped", case="c", missed="not made"), record("passed", case="training"),
+    )  # fmt: skip
+    found.target["nodes"][:] = [{"name": name, "simulated": False} for name in "abc"]
+    assert found.sound_nodes == ["a"]
+    found.strict = True
+    assert found.sound_nodes == []
