@@ -52,6 +52,10 @@ hold for containers without any other GPU resource; others do not start: [limite
 """
 _END = """\
 
+**Priorities** are none of these promises. Where the device plugin serves a GPU, the scheduler
+preempts pods of a lower priority for it, as for any resource. For claims it preempts nobody;
+`preemption: true` in the stack file makes Divvy do it ([claims.md](claims.md#priorities)).
+
 `divvy verify` proves what can be proven on live nodes; [conformance.md](conformance.md) lists the
 checks. Checks that need real hardware (compute, bandwidth, faults) are skipped by name on
 simulated GPUs.

@@ -1,4 +1,4 @@
-"""Compares claims with the cluster: what it cannot serve, and what its quotas leave out."""
+"""Compares claims with the cluster: what it cannot serve, what quotas and priorities lose."""
 
 import typer
 
@@ -6,6 +6,7 @@ from divvy.cli.cluster_reader import ClusterReader, NotAllowed, reading
 from divvy.cli.errors import fail
 from divvy.model import Cluster
 from divvy.model.claims_floor import floor_problems, floor_warnings
+from divvy.plan.lost_priorities import priorities_warning
 from divvy.plan.share_quota import quota_warning, uncovered_quotas
 
 
@@ -15,12 +16,20 @@ def check_floor(cluster: Cluster) -> None:
         return
     with reading(cluster.kubeconfig, cluster.context) as reader:
         answer = reader.one("/version") or {}
-        quotas = _quota_warning(cluster, reader)
+        warnings = (_quota_warning(cluster, reader), _priorities_warning(cluster, reader))
     version = str(answer.get("gitVersion", ""))
     for problem in floor_problems(cluster, version):
         fail(problem)
-    for warning in (*floor_warnings(cluster, version), *([quotas] if quotas else ())):
+    for warning in (*floor_warnings(cluster, version), *filter(None, warnings)):
         typer.echo(f"warning: {warning}", err=True)
+
+
+def _priorities_warning(cluster: Cluster, reader: ClusterReader) -> str | None:
+    """Return which nodes' pods can preempt nobody any more, None where there are none."""
+    try:
+        return priorities_warning(cluster, reader.paged("/api/v1/nodes"))
+    except NotAllowed as refusal:
+        return f"it is not known which nodes move from the device plugin to claims: {refusal}"
 
 
 def _quota_warning(cluster: Cluster, reader: ClusterReader) -> str | None:

@@ -97,7 +97,8 @@ def _program(lab: Lab, component: str) -> str:
 def _end_other_release(lab: Lab, component: str) -> None:
     pid = processes.find(component)
     if pid and str(Path(f"/proc/{pid}/exe").resolve()) != _program(lab, component):
-        processes.end(component)
+        # One that is still ending would be taken for one that runs, after an upgrade was killed.
+        processes.kill_all(component)
 
 
 def _wait_etcd(lab: Lab, patience: float = 60.0) -> None:

@@ -114,18 +114,6 @@ def find(component: str) -> int | None:
     return min((each.pid for each in running() if each.component == component), default=None)
 
 
-def end(component: str, patience: float = 15.0) -> None:
-    """Terminate a component and wait until it is gone; kill it if that takes too long."""
-    pid = find(component)
-    deadline = time.monotonic() + patience
-    if pid:
-        send(pid, signal.SIGTERM)
-    while find(component):
-        if time.monotonic() > deadline:
-            kill_all(component)
-        time.sleep(0.02)
-
-
 def kill_all(component: str | None = None) -> int:
     """Kill every process of the lab or of a component; return, once all are gone, how many."""
     killed: set[int] = set()

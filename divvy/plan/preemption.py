@@ -21,7 +21,7 @@ from divvy.plan.fit.pods import Around, AskingPod, asking_pod
 from divvy.plan.fit.room import Room, room_of
 from divvy.plan.fit.shortage import Shortage
 from divvy.plan.live_claims import claimed_gpus, without_claims
-from divvy.plan.pod_requests import pod_requests
+from divvy.plan.pod_requests import pod_requests, sum_of
 from divvy.plan.prediction import plan
 from divvy.plan.waiting import is_claim_of, is_unscheduled, lacks_claims
 from divvy.plan.where import repelled, selects
@@ -63,6 +63,7 @@ class Decision:
     """What is to be done for a pod: the victims on a node, or why there are none."""
 
     pod: PodName
+    priority: int = 0
     node: str = ""
     victims: tuple[PodName, ...] = ()
     reason: str = ""
@@ -74,10 +75,22 @@ def decide(cluster: Cluster, observed: Observed) -> tuple[Decision, ...]:
     A pod that fits as soon as pods that are ending have gone has no victims.
     """
     search = _Search(cluster, observed)
-    waiting = [pod for pod in observed.pods if _is_refused(pod)]
+    waiting = [pod for pod in observed.pods if is_refused(pod)]
     waiting.sort(key=lambda pod: (-_priority(pod), _created(pod), _name(pod)))
     decisions = (search.decide(pod) for pod in waiting)
     return tuple(decision for decision in decisions if decision is not None)
+
+
+def is_refused(pod: Mapping[str, Any]) -> bool:
+    """Return whether the stock scheduler has looked at a pod and found no node."""
+    scheduler = pod["spec"].get("schedulerName") or _DEFAULT_SCHEDULER
+    if not is_unscheduled(pod) or pod["metadata"].get("deletionTimestamp"):
+        return False
+    return scheduler == _DEFAULT_SCHEDULER and any(
+        (one["type"], one["status"], one.get("reason"))
+        == ("PodScheduled", "False", "Unschedulable")
+        for one in pod["status"].get("conditions") or ()
+    )
 
 
 @dataclass(frozen=True)
@@ -116,14 +129,16 @@ class _Search:
     def decide(self, raw: Mapping[str, Any]) -> Decision | None:
         """Decide for a pod, None if it waits for no claim."""
         if lacks_claims(raw):
-            return Decision(_name(raw), reason="its claims have not been created yet")
+            return Decision(
+                _name(raw), _priority(raw), reason="its claims have not been created yet"
+            )
         pod = asking_pod(raw, self._cluster, self._around(raw))
         if not pod.claims and not self._kinds.keys() & pod.requests:
             return None
-        name = _name(raw)
+        name, priority = _name(raw), _priority(raw)
         unclear = self._unclear(raw, pod)
         if unclear:
-            return Decision(name, reason=unclear)
+            return Decision(name, priority, reason=unclear)
         nodes = [
             node
             for node in self._nodes
@@ -133,17 +148,19 @@ class _Search:
         fitting = next((node for node in nodes if self._fits(node, pod, ())), None)
         if fitting is not None:
             fitting.guests.append(pod)
-            return Decision(name, str(fitting.fit.labels.name), reason="it fits without victims")
+            return Decision(
+                name, priority, str(fitting.fit.labels.name), reason="it fits without victims"
+            )
         if raw["spec"].get("preemptionPolicy") == "Never":
-            return Decision(name, reason="its preemptionPolicy is Never")
+            return Decision(name, priority, reason="its preemptionPolicy is Never")
         options = [
             (victims, node)
             for node in nodes
-            if (victims := self._victims(node, pod, _priority(raw))) is not None
+            if (victims := self._victims(node, pod, priority)) is not None
         ]
         if not options:
             words = "no node takes it without pods of a lower priority that may be evicted"
-            return Decision(name, reason=words)
+            return Decision(name, priority, reason=words)
         # Of those that cost the same, the youngest.
         options.sort(key=lambda one: min(victim.created for victim in one[0]), reverse=True)
         victims, node = min(options, key=lambda one: _cost(one[0]))
@@ -153,7 +170,7 @@ class _Search:
                 self._budgets[budget] -= 1
         node.guests.append(pod)
         names = tuple(sorted(victim.name for victim in victims))
-        return Decision(name, str(node.fit.labels.name), names)
+        return Decision(name, priority, str(node.fit.labels.name), names)
 
     def _victims(self, node: _Node, pod: AskingPod, priority: int) -> Sequence[_RunningPod] | None:
         """Return the pods of a node that have to go, None where a pod gets no room there."""
@@ -198,11 +215,9 @@ class _Search:
     def _room(self, node: _Node, gone: set[PodName]) -> Room:
         released = {claim for claim, pods in self._holders.items() if pods and pods <= gone}
         left = [one for one in node.pods if one.name not in gone]
-        used: Counter[str] = Counter()
-        for one in left:
-            used.update(one.requests)  # type: ignore[arg-type]
+        used = sum_of(one.requests for one in left)
         gpus = tuple(without_claims(gpu, released) for gpu in node.fit.gpus)
-        return room_of(replace(node.fit, gpus=gpus, used=dict(used), pods=len(left)))
+        return room_of(replace(node.fit, gpus=gpus, used=used, pods=len(left)))
 
     def _node(self, fit: FitNode, pods: Iterable[Mapping[str, Any]]) -> _Node:
         running = [
@@ -271,18 +286,6 @@ def _cost(victims: Sequence[_RunningPod]) -> tuple[int, int]:
 def _runs(pod: Mapping[str, Any]) -> bool:
     phase = (pod.get("status") or {}).get("phase")
     return bool(pod["spec"].get("nodeName")) and phase not in _ENDED
-
-
-def _is_refused(pod: Mapping[str, Any]) -> bool:
-    """Return whether the stock scheduler has looked at a pod and found no node."""
-    scheduler = pod["spec"].get("schedulerName") or _DEFAULT_SCHEDULER
-    if not is_unscheduled(pod) or pod["metadata"].get("deletionTimestamp"):
-        return False
-    return scheduler == _DEFAULT_SCHEDULER and any(
-        (one["type"], one["status"], one.get("reason"))
-        == ("PodScheduled", "False", "Unschedulable")
-        for one in pod["status"].get("conditions") or ()
-    )
 
 
 def _reserved_for(claim: Mapping[str, Any]) -> tuple[tuple[str, str], frozenset[PodName]]:

@@ -242,7 +242,12 @@ def _reason(
     last = _merged([one for one in obstacles if one[1].lack is most])
     words = "; ".join(f"{one.nodes} {one.reason}" for one in last[:2])
     more = f"; and {len(last) - 2} more" if len(last) > 2 else ""
-    ended = [node.lowest_priority for node, one in obstacles if one.lack is Lack.NOT_FREE]
+    # For a claim nobody is ended: a shortage of devices names no resource.
+    ended = [
+        node.lowest_priority
+        for node, one in obstacles
+        if one.lack is Lack.NOT_FREE and one.resource
+    ]
     if any(lowest is not None and lowest < pod.priority for lowest in ended):
         more += "; the scheduler may end pods of a lower priority for it"
     return words + more

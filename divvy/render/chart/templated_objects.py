@@ -25,7 +25,12 @@ _LABEL = "app.kubernetes.io/name"
 _POD = ("spec", "template", "spec")
 _REQUIRED = (*_POD, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
 _CONTAINER = (*_POD, "containers", 0)
-_VALUES = {"agent": "agent", "node-runtime": "nodeRuntime", "claims": "claimTemplates"}
+_VALUES = {
+    "agent": "agent",
+    "node-runtime": "nodeRuntime",
+    "claims": "claimTemplates",
+    "preemption": "preemptor",
+}
 _WORKLOADS = ("DaemonSet", "Deployment")
 
 
@@ -149,7 +154,7 @@ def _fill_workload(workload: dict[str, Any], component: str) -> None:
     )
     names = Lines("{{- range . }}\n- name: {{ . | quote }}\n{{- end }}")
     _put(workload, (*_POD, "imagePullSecrets"), names)
-    if component == "claims":
+    if component in ("claims", "preemption"):
         return
     if component == "agent":
         _put(workload, (*_POD, "tolerations"), Lines("{{- . | nindent %d }}"))

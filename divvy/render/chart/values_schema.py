@@ -53,6 +53,7 @@ CHART_VALUES: Mapping[str, Mapping[str, Any]] = {
     "agent": _pods("The agent's pods, one on every node of the pools."),
     "nodeRuntime": _pods("The pods that prepare the container runtime, where a pool asks for it."),
     "claimTemplates": _pods("The template maker's pod, where profiles have claims with shares."),
+    "preemptor": _pods("The pod that preempts for claims, where `preemption` is true."),
     "rbac": _create("Roles and bindings.", "somebody else grants these rights."),
     "admissionPolicy": _create(
         "What holds each agent to its own node and keys, for which RBAC has no words.",

@@ -7,6 +7,7 @@ from typing import Any
 from divvy.model import Cluster
 from divvy.render.claims.claimable import claimable
 from divvy.render.claims.device_classes import device_classes
+from divvy.render.claims.preemption import preemption_objects
 from divvy.render.claims.refusals import refusal_policies
 from divvy.render.claims.share_quota import share_quota_policies
 from divvy.render.claims.sized_limits import sized_limits_policy
@@ -22,7 +23,7 @@ def claim_objects(cluster: Cluster, image: Any) -> list[dict[str, Any]]:
     offered = claimable(cluster)
     if not offered.any:
         return []
-    classes = device_classes(cluster, offered)
+    classes = [*device_classes(cluster, offered), *preemption_objects(cluster, image)]
     if not offered.shares:
         return classes
     return [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from divvy.model import Cluster, parse_cluster
 from divvy.plan import plan
 from divvy.plan.fit import Fit, fit, nodes_of_cluster, nodes_of_plan, read_manifests
 from divvy.plan.fit.manifests import Document
+from divvy.plan.live_claims import Holder
 
 SHARED = "nvidia.com/gpu.shared"
 PROFILES = {
@@ -469,6 +471,31 @@ def test_what_is_held_and_nodes_that_take_no_pods_are_in_the_way() -> None:
     assert words in {one.reason for one in found.pods[0].obstacles}
     asking["spec"]["priority"] = 5
     assert "may end pods of a lower priority" in beside(known, nodes, [held], asking).pods[0].reason
+
+
+def test_no_pod_is_said_to_end_for_a_claim() -> None:
+    """The scheduler preempts for the device plugin's resources, and for none of a claim."""
+    known = cluster(training=("by-size", 1, 1))
+    held = pod("old", nodeName="a", priority=0)
+    held["metadata"]["namespace"] = "team"
+    nodes = nodes_of_cluster(known, plan(known, "test"), [live_node("a", gpus=0)], [held], ())
+    gpus = nodes_of_plan(known, plan(known, "test"))[0].gpus
+    taken = Holder("team", "old", ("old",), 40000, 100)
+    busy = [
+        replace(gpu, devices=tuple(replace(one, holders=(taken,)) for one in gpu.devices))
+        for gpu in gpus
+    ]
+    template, asking = by_hand(capacity=sizes(memory="20Gi"))
+    asking["spec"]["priority"] = 5
+    documents = [Document("pod", one) for one in (template, asking)]
+    found = fit(
+        known,
+        "test",
+        [replace(nodes[0], gpus=tuple(busy))],
+        read_manifests(documents, known).pods,
+    )
+    assert "has no room left for 1 share" in found.pods[0].reason
+    assert "may end pods" not in found.pods[0].reason
 
 
 def test_cpu_memory_and_the_number_of_pods_count_on_nodes_that_there_are() -> None:

@@ -1,0 +1,57 @@
+"""Start the controller: ``python -m divvy.preemption``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+
+from divvy.agent.web import Answer, serve, text
+from divvy.model.contract import METRICS_PORT
+from divvy.preemption.client import Api
+from divvy.preemption.controller import Controller
+
+_LISTEN, _PORT = "DIVVY_LISTEN", "DIVVY_PORT"
+_DEFAULTS = {_LISTEN: "0.0.0.0", _PORT: str(METRICS_PORT)}
+
+
+async def _run(namespace: str, listen: str, port: int) -> None:
+    api = Api(namespace)
+    controller = Controller(api)
+
+    async def health() -> Answer:
+        if controller.hanging:
+            return text("503 Service Unavailable", "hanging\n")
+        return text("200 OK", "alive\n")
+
+    work = asyncio.ensure_future(controller.run())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, work.cancel)
+    server = await serve(listen, port, {"/healthz": health})
+    try:
+        await work
+    except asyncio.CancelledError:
+        logging.getLogger("divvy.preemption").info("stopping")
+    finally:
+        server.close()
+        await api.close()
+
+
+def main() -> None:
+    """Read the settings and run until told to stop."""
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    found = {name: os.environ.get(name, default) for name, default in _DEFAULTS.items()}
+    try:
+        namespace, port = os.environ["NAMESPACE"], int(found[_PORT])
+    except (KeyError, ValueError) as problem:
+        sys.exit(f"divvy preemption: NAMESPACE and {_PORT} are needed: {problem}")
+    asyncio.run(_run(namespace, found[_LISTEN], port))
+
+
+if __name__ == "__main__":
+    main()

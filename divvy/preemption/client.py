@@ -1,0 +1,102 @@
+"""What the controller asks of the Kubernetes API: lists, evictions, Events."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from divvy.agent.api_server.access import access_from
+from divvy.agent.api_server.rest import ApiError, RestClient, Unreachable
+from divvy.model import Cluster, parse_canonical
+from divvy.model.contract import CLAIMS_DRIVER, CONFIG_KEY, CONFIG_MAP, PREEMPTION
+from divvy.plan.preemption import Observed, PodName
+
+AWAY = (ApiError, Unreachable)
+_RESOURCES = "/apis/resource.k8s.io/v1"
+_NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
+_PAGE = 250
+
+
+class Api:
+    """Reads the cluster and evicts; ``namespace`` is Divvy's own."""
+
+    def __init__(self, namespace: str) -> None:
+        self._client = RestClient(access_from(os.environ))
+        self._namespace = namespace
+
+    async def waiting(self) -> list[dict[str, Any]]:
+        """Return the pods that have no node."""
+        return await self._listed("/api/v1/pods", "spec.nodeName=,status.phase=Pending")
+
+    async def observed(self) -> Observed:
+        """Return what decides."""
+        return Observed(
+            nodes=await self._listed("/api/v1/nodes"),
+            pods=await self._listed("/api/v1/pods", _NOT_ENDED),
+            claims=await self._listed(f"{_RESOURCES}/resourceclaims"),
+            slices=await self._listed(
+                f"{_RESOURCES}/resourceslices", f"spec.driver={CLAIMS_DRIVER}"
+            ),
+            budgets=await self._listed("/apis/policy/v1/poddisruptionbudgets"),
+        )
+
+    async def cluster(self) -> Cluster:
+        """Return the cluster that the agents' configuration describes."""
+        path = f"/api/v1/namespaces/{self._namespace}/configmaps/{CONFIG_MAP}"
+        found = await self._client.request("GET", path)
+        return parse_canonical(found["data"][CONFIG_KEY])
+
+    async def evict(self, pod: PodName, *, dry_run: bool) -> None:
+        """Evict a pod, or ask whether that is possible; another one of its name is left alone."""
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+            "deleteOptions": {
+                "preconditions": {"uid": pod.uid},
+                **({"dryRun": ["All"]} if dry_run else {}),
+            },
+        }
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/eviction"
+        await self._client.request("POST", path, eviction)
+
+    async def event(self, pod: PodName, kind: str, reason: str, message: str) -> None:
+        """Record an Event of a pod; ``kind`` is "Normal" or "Warning"."""
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        about = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid}
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{pod.name[:200]}.", "namespace": pod.namespace},
+            "involvedObject": {**about, "namespace": pod.namespace},
+            "type": kind,
+            "reason": reason,
+            "message": message[:1024],
+            "source": {"component": PREEMPTION},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        await self._client.request("POST", f"/api/v1/namespaces/{pod.namespace}/events", event)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    async def _listed(self, path: str, fields: str = "") -> list[dict[str, Any]]:
+        query: dict[str, Any] = {"limit": _PAGE}
+        if fields:
+            query["fieldSelector"] = fields
+        items: list[dict[str, Any]] = []
+        while True:
+            page: Mapping[str, Any] = await self._client.request(
+                "GET", f"{path}?{urlencode(query)}"
+            )
+            items += page.get("items") or ()
+            following = page["metadata"].get("continue")
+            if not following:
+                return items
+            query["continue"] = following

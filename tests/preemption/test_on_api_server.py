@@ -1,0 +1,264 @@
+"""The controller at a real API server, with the stock scheduler: it makes room, and no more."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from divvy.agent.claims.slice_specs import slice_specs
+from divvy.model.contract import PREEMPTION
+from tests.agent.claim_values import ON_DEMAND, offered_gpu
+from tests.claim_templates.stock_scheduler import make_node, running_scheduler
+from tests.engine.bare_cluster import bare_cluster
+from tests.render.claims.api_server import IMAGE, ApiServer, policies_of
+from tests.render.documents import objects_of
+
+pytestmark = pytest.mark.lab
+NODE = "preemption-node"
+NAMESPACE = "team"
+CLUSTER: dict[str, Any] = {
+    "profiles": {"on-demand": {"claims": ON_DEMAND}},
+    "pools": {"all": {"profile": "on-demand"}},
+    "preemption": True,
+}
+CLAIMS = "/apis/resource.k8s.io/v1"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    """Give a server with one GPU, the stock scheduler, and the controller's account."""
+    with bare_cluster("resourceclaim-controller", "disruption-controller") as cluster:
+        found = ApiServer(cluster)
+        found.namespace("divvy-system")
+        found.namespace(NAMESPACE)
+        found.apply(*_own_objects(), *_priorities())
+        classes = [one for one in policies_of(CLUSTER) if one["kind"] == "DeviceClass"]
+        found.apply(*classes)
+        make_node(found, NODE)
+        for name, spec in slice_specs(NODE, [offered_gpu(0, ON_DEMAND)], {}, {}, {}).items():
+            found.apply(
+                {
+                    "apiVersion": "resource.k8s.io/v1",
+                    "kind": "ResourceSlice",
+                    "metadata": {"name": name},
+                    "spec": {**spec, "pool": {**spec["pool"], "generation": 1}},
+                }
+            )
+        with running_scheduler(found, tmp_path_factory.mktemp("scheduler")):
+            yield found
+        found.close()
+
+
+def _own_objects() -> list[dict[str, Any]]:
+    """Return what the controller has and reads, but its Deployment."""
+    kinds = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+    return [
+        one
+        for one in objects_of(CLUSTER, IMAGE)
+        if one["kind"] == "ConfigMap" or (one["kind"] in kinds and PREEMPTION in str(one))
+    ]
+
+
+def _priorities() -> list[dict[str, Any]]:
+    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    patient = {"preemptionPolicy": "Never"}
+    return [
+        {**kind, "metadata": {"name": name}, "value": value, **more}
+        for name, value, more in (
+            ("low", 0, {}),
+            ("middle", 10, {}),
+            ("urgent", 1000, {}),
+            ("patient", 1000, patient),
+        )
+    ]
+
+
+@pytest.fixture
+def controller(server: ApiServer, tmp_path: Path) -> Iterator[Path]:
+    """Run the controller as its pod does, with its own account's rights; give its log."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    token = server.cluster.kubectl(
+        *("create", "token", PREEMPTION, "--namespace=divvy-system", "--duration=2h")
+    ).strip()
+    config = yaml.safe_load(server.cluster.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": token}
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
+    environment = {
+        **os.environ,
+        "KUBECONFIG": str(tmp_path / "kubeconfig"),
+        "NAMESPACE": "divvy-system",
+        "DIVVY_LISTEN": "127.0.0.1",
+        "DIVVY_PORT": str(port),
+    }
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "divvy.preemption"], env=environment, stdout=log, stderr=log
+        )
+    server.until(lambda: _answers(port))
+    yield tmp_path / "log"
+    process.terminate()
+    assert process.wait(30) == 0
+
+
+def _answers(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer:
+            return answer.read() == b"alive\n"
+    except OSError:
+        return False
+
+
+@pytest.fixture(autouse=True)
+def _no_pods(server: ApiServer) -> Iterator[None]:
+    yield
+    pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
+    server.send("DELETE", pods, gracePeriodSeconds="0")
+    server.send("DELETE", f"{CLAIMS}/namespaces/{NAMESPACE}/resourceclaimtemplates")
+    server.until(lambda: not _listed(server, f"{CLAIMS}/resourceclaims"))
+
+
+def run(server: ApiServer, name: str, priority: str, device_class: str, memory: str = "") -> None:
+    """Create a pod with a claim."""
+    capacity = {"capacity": {"requests": {"memory": memory, "cores": "1"}}} if memory else {}
+    exactly = {"deviceClassName": device_class, **capacity}
+    template = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": name},
+        "spec": {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}},
+    }
+    path = f"{CLAIMS}/namespaces/{NAMESPACE}/resourceclaimtemplates"
+    assert server.send("POST", path, template).status == 201
+    claims = {"resources": {"claims": [{"name": "gpu"}]}}
+    create(
+        server,
+        name,
+        priority,
+        claims,
+        resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": name}],
+    )
+
+
+def create(
+    server: ApiServer, name: str, priority: str, container: dict[str, Any], **spec: Any
+) -> None:
+    """Create a pod that ends at once when it is told to, as there is no kubelet."""
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {
+            "containers": [{"name": "main", "image": "image", **container}],
+            "priorityClassName": priority,
+            "terminationGracePeriodSeconds": 0,
+            **spec,
+        },
+    }
+    made = server.send("POST", f"/api/v1/namespaces/{NAMESPACE}/pods", pod)
+    assert made.status == 201, made.body
+
+
+def _listed(server: ApiServer, path: str) -> list[dict[str, Any]]:
+    return list(server.send("GET", path).body["items"])
+
+
+def scheduled(server: ApiServer) -> dict[str, bool]:
+    """Return of each pod whether it has a node."""
+    pods = _listed(server, f"/api/v1/namespaces/{NAMESPACE}/pods")
+    return {one["metadata"]["name"]: "nodeName" in one["spec"] for one in pods}
+
+
+def events(server: ApiServer, name: str, reason: str) -> list[str]:
+    """Return what Events say of a pod."""
+    listed = _listed(server, f"/api/v1/namespaces/{NAMESPACE}/events")
+    return [
+        one["message"]
+        for one in listed
+        if (one["involvedObject"]["name"], one["reason"]) == (name, reason)
+    ]
+
+
+def test_a_pod_of_a_high_priority_gets_the_room_of_the_least_important(
+    server: ApiServer, controller: Path
+) -> None:
+    run(server, "large", "low", "divvy-share", "20Gi")
+    run(server, "middle", "middle", "divvy-share", "10Gi")
+    run(server, "small", "low", "divvy-share", "5Gi")
+    everyone = {"large": True, "middle": True, "small": True}
+    server.until(lambda: scheduled(server) == everyone)
+    began = time.monotonic()
+    run(server, "urgent", "urgent", "divvy-share", "15Gi")
+    server.until(lambda: scheduled(server).get("urgent", False))
+    # Within 10 s on a machine that is at rest.
+    assert time.monotonic() - began < 30
+    assert scheduled(server) == {"middle": True, "small": True, "urgent": True}
+    server.until(lambda: bool(events(server, "urgent", "Preempting")))
+    (told,) = events(server, "large", "Preempted")
+    assert "of priority 1000 on node preemption-node, to free what its claims need" in told
+    assert "urgent" not in told
+    assert events(server, "urgent", "Preempting") == [
+        "1 pod of a lower priority on node preemption-node was evicted to free what its claims need"
+    ]
+    assert "team/urgent: evicted team/large" in controller.read_text()
+
+
+@pytest.mark.usefixtures("controller")
+def test_a_whole_gpu_by_its_ordinary_name_is_made_free(server: ApiServer) -> None:
+    for number in range(2):
+        run(server, f"mig-{number}", "low", "divvy-mig-1g.5gb")
+    server.until(lambda: scheduled(server) == {"mig-0": True, "mig-1": True})
+    create(server, "urgent", "urgent", {"resources": {"limits": {"nvidia.com/gpu": "1"}}})
+    server.until(lambda: scheduled(server) == {"urgent": True})
+
+
+def test_nobody_is_evicted_against_a_disruption_budget(server: ApiServer, controller: Path) -> None:
+    budgets = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets"
+    run(server, "held", "low", "divvy-gpu")
+    server.until(lambda: scheduled(server) == {"held": True})
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "held"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "held"}}},
+    }
+    assert server.send("POST", budgets, budget).status == 201
+    run(server, "urgent", "urgent", "divvy-gpu")
+    server.until(lambda: "team/urgent: nobody is preempted" in controller.read_text())
+    assert scheduled(server) == {"held": True, "urgent": False}
+    assert server.send("DELETE", f"{budgets}/held").status == 200
+    server.until(lambda: scheduled(server) == {"urgent": True})
+
+
+def test_a_pod_that_may_preempt_nobody_waits(server: ApiServer, controller: Path) -> None:
+    run(server, "held", "low", "divvy-gpu")
+    server.until(lambda: scheduled(server) == {"held": True})
+    run(server, "patient", "patient", "divvy-gpu")
+    run(server, "equal", "low", "divvy-gpu")
+    for name in ("patient", "equal"):
+        server.until(lambda: f"team/{name}: nobody is preempted" in controller.read_text())  # noqa: B023
+    assert scheduled(server) == {"held": True, "patient": False, "equal": False}
+
+
+def test_the_account_may_do_what_it_needs_and_no_more(server: ApiServer) -> None:
+    account = f"divvy-system:{PREEMPTION}"
+    for path in ("/api/v1/pods", "/api/v1/nodes", f"{CLAIMS}/resourceslices"):
+        assert server.send("GET", path, account=account).status == 200
+    for method, path in (
+        ("GET", "/api/v1/secrets"),
+        ("GET", "/api/v1/namespaces/divvy-system/configmaps"),
+        ("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods/any"),
+        ("DELETE", f"{CLAIMS}/namespaces/{NAMESPACE}/resourceclaims/any"),
+    ):
+        assert server.send(method, path, account=account).status == 403
