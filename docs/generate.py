@@ -11,6 +11,7 @@ from divvy.model import InvalidCluster, gpu_models, parse_cluster
 from divvy.model.schema import cluster_schema, described_schema
 from divvy.render.dashboard import panels
 from divvy.stack.keys import CLUSTER, LAB
+from docs import diagrams
 from docs.conformance_page import conformance_page
 from docs.fleets_page import fleets_page, fleets_plot
 from docs.guarantees_page import guarantees_page
@@ -91,7 +92,10 @@ PAGES = {
     "docs/fleets.md": fleets_page,
     "docs/guarantees.md": guarantees_page,
     "docs/hardware.md": hardware_page,
+    "docs/pictures/change.svg": diagrams.CHANGE.svg,
+    "docs/pictures/claim.svg": diagrams.CLAIM.svg,
     "docs/pictures/fleets.svg": fleets_plot,
+    "docs/pictures/node.svg": diagrams.NODE.svg,
     "docs/pulumi.md": pulumi_page,
     "docs/security.md": security_page,
     "docs/stack-file.md": stack_file_page,

@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
-import httpx2
 import typer
 
 from divvy.cli.cluster_reader import ClusterReader, NotAllowed, reading
-from divvy.cli.errors import CHANGES, fail
+from divvy.cli.errors import CHANGES
 from divvy.cli.live import live_node_of, with_claims
 from divvy.cli.options import OutFile, Stack
 from divvy.cli.output import write
+from divvy.cli.prometheus import ask_prometheus
 from divvy.model import Cluster
 from divvy.model.contract import Component, component_labels
 from divvy.model.problems import printable
@@ -43,7 +43,8 @@ def status(
     prometheus: Annotated[
         str | None,
         typer.Option(
-            envvar="DIVVY_PROMETHEUS", help="URL of a Prometheus: its firing alerts are shown."
+            envvar="DIVVY_PROMETHEUS",
+            help="Show the firing alerts of a Prometheus: a URL, or NAMESPACE/SERVICE:PORT.",
         ),
     ] = None,
     output: Annotated[View, typer.Option("-o", "--output", help="The format.")] = View.TEXT,
@@ -53,8 +54,8 @@ def status(
     cluster = read_cluster(read_side(str(stack_path(stack)), None))
     with reading(cluster.kubeconfig, cluster.context) as reader:
         result = _read(reader, cluster, stack)
-    if prometheus is not None:
-        result = replace(result, alerts=tuple(_firing(prometheus)))
+        if prometheus is not None:
+            result = replace(result, alerts=tuple(_firing(reader, prometheus)))
     write(status_json(result) if output is View.JSON else status_text(result), out)
     raise typer.Exit(CHANGES if result else 0)
 
@@ -106,16 +107,11 @@ def _reason(reason: str, node: str | None) -> str:
     return reason.partition(". ")[0] or "the scheduler has not looked at it yet"
 
 
-def _firing(prometheus: str) -> Iterator[Alert]:
-    try:
-        answer = httpx2.get(f"{prometheus.rstrip('/')}/api/v1/alerts", timeout=_SECONDS)
-        answer.raise_for_status()
-        alerts = answer.json()["data"]["alerts"]
-        for alert in alerts:
-            if alert["state"] == "firing" and alert["labels"]["alertname"].startswith("Divvy"):
-                yield _alert(alert)
-    except (httpx2.HTTPError, ValueError, KeyError, TypeError) as error:
-        fail(f"{prometheus} does not tell its alerts: {error!r}; is it the URL of a Prometheus?")
+def _firing(reader: ClusterReader, prometheus: str) -> Iterator[Alert]:
+    alerts = ask_prometheus(reader, prometheus, "/api/v1/alerts", _SECONDS)["alerts"]
+    for alert in alerts:
+        if alert["state"] == "firing" and alert["labels"]["alertname"].startswith("Divvy"):
+            yield _alert(alert)
 
 
 def _alert(raw: Mapping[str, Any]) -> Alert:

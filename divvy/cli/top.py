@@ -4,6 +4,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from time import monotonic, sleep
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -34,6 +35,7 @@ from divvy.stack.sections import read_cluster
 
 # Between two looks; a cluster that takes long to read is left alone for three times as long.
 _PAUSE, _SHARE = 2.0, 3.0
+_QUERY_SECONDS = 60.0
 
 
 class View(StrEnum):
@@ -121,7 +123,9 @@ def _over_time(
     if output is View.HTML:
         fail("--since has no page: use -o text, json or csv")
     hours, memory = (
-        ask_prometheus(reader, prometheus, query(since))
+        ask_prometheus(
+            reader, prometheus, f"/api/v1/query?query={quote(query(since))}", _QUERY_SECONDS
+        )["result"]
         for query in (device_hours_query, memory_query)
     )
     uses = [use for use in use_by_namespace(hours, memory) if namespace in (None, use.namespace)]

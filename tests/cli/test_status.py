@@ -11,6 +11,7 @@ import httpx2
 import pytest
 from typer.testing import CliRunner
 
+import divvy.cli.prometheus
 import divvy.cli.status
 from divvy.cli.main import app
 from tests.cli.cluster_api import ClusterApi, write_project
@@ -204,7 +205,7 @@ def test_shows_firing_alerts_of_divvy(monkeypatch: pytest.MonkeyPatch) -> None:
         body = {"data": {"alerts": alerts}}
         return httpx2.Response(200, json=body, request=httpx2.Request("GET", url))
 
-    monkeypatch.setattr(divvy.cli.status.httpx2, "get", get)
+    monkeypatch.setattr(divvy.cli.prometheus.httpx2, "get", get)
     text = words(status("--prometheus", "http://prometheus/"))
     assert "1 alert firing" in text
     assert f"DivvyGpuUnhealthy since {LONG_AGO}: GPU 1 of n1 is unhealthy" in text
@@ -215,7 +216,7 @@ def test_shows_firing_alerts_of_divvy(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("api")
 def test_says_that_a_url_is_no_prometheus() -> None:
     text = status("--prometheus", "http://127.0.0.1:1", expect=1)
-    assert "is it the URL of a Prometheus?" in text
+    assert "is it a Prometheus?" in text
 
 
 def test_names_the_server_that_cannot_be_reached(

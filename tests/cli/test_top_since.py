@@ -76,7 +76,7 @@ def test_json() -> None:
         (("--since", "week"), "--since is 'week': a duration such as 12h, 7d or 4w is expected"),
         (("--since", "7d"), "--since needs --prometheus"),
         (("--since", "7d", "--prometheus", "there"), "a URL or NAMESPACE/SERVICE:PORT is expected"),
-        (("--since", "7d", "--prometheus", SERVICE), f"Prometheus at {SERVICE} gives no answer"),
+        (("--since", "7d", "--prometheus", SERVICE), f"{SERVICE} gives no answer: "),
         (("--since", "7d", "--prometheus", "http://127.0.0.1:1"), "gives no answer: "),
         (("--since", "7d", "--prometheus", SERVICE, "-o", "html"), "--since has no page"),
         (("-o", "csv"), "-o csv belongs to --since"),

@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 # Other people's programs, as they are called in these pages; and lines that are no command.
 FOREIGN = (
+    "skopeo",
     "kubectl",
     "pulumi",
     "helm",
