@@ -85,7 +85,7 @@ that takes half as long again, and ten seconds longer, than before. `comparison.
 for a pull request.
 
 The command exits with 1 if any check newly fails, also a SHOULD, and with 3 if a MUST check that
-was made before could not be made now. What an option left out is named and changes no exit code.
+was made before could not be made now. What an option left out is counted and changes no exit code.
 A simulated report is not compared with one of hardware, nor are reports of two stacks.
 
 **The archive** `conformance.tar.gz` has everything that a run stands on: `report.json`,

@@ -74,7 +74,11 @@ def _headline(comparison: Comparison) -> str:
 def _remarks(comparison: Comparison) -> Iterator[str]:
     before, now = comparison.options
     if before != now:
-        yield f"that report was made with {before}, this one with {now}"
+        left = f": {comparison.left_out} of its cases are not in this one"
+        yield (
+            f"that report was made with {before}, this one with {now}"
+            f"{left if comparison.left_out else ''}"
+        )
     for what, names in (("new", comparison.nodes_added), ("gone", comparison.nodes_removed)):
         if names:
             yield f"{what} nodes: {_named(names)}"

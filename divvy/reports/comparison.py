@@ -56,13 +56,18 @@ class SpeedChange:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What changed since an earlier report; ``lost`` are MUST checks that something prevented."""
+    """What changed since an earlier report.
+
+    ``lost`` are MUST checks that something prevented; ``left_out`` counts cases that a run with
+    other options does not have.
+    """
 
     before: str
     options: tuple[str, str]
     newly_failing: tuple[CaseChange, ...]
     newly_passing: tuple[CaseChange, ...]
     newly_not_checked: tuple[CaseChange, ...]
+    left_out: int
     lost: tuple[CaseChange, ...]
     versions: tuple[VersionChange, ...]
     speeds: tuple[SpeedChange, ...]
@@ -87,22 +92,30 @@ def compare_reports(old: _Report, new: _Report) -> Comparison:
         raise ValueError(f"a report of {stacks[0]} cannot be compared with one of {stacks[1]}")
     checks, earlier = _by_case(new), _by_case(old)
     nodes, former_nodes = _nodes(new), _nodes(old)
-    removed = tuple(name for name in former_nodes if name not in nodes)
     options = (_options(old), _options(new))
-    not_checked = tuple(
-        _changed(check, checks.get(key, {"reason": "the report does not have it"}))
+    # A run with other options has other cases and nodes: which ones says nothing of the cluster.
+    same_options = options[0] == options[1]
+    removed = tuple(name for name in former_nodes if name not in nodes and same_options)
+    unchecked = {
+        key: check
         for key, check in earlier.items()
         if check["status"] != "skipped"
         and checks.get(key, {}).get("status", "skipped") == "skipped"
         and key[1].partition(":")[0] not in removed
+    }
+    not_checked = tuple(
+        _changed(check, checks.get(key, {"reason": "the report does not have it"}))
+        for key, check in unchecked.items()
+        if key in checks or same_options
     )
-    same_plan = options[0] == options[1] and _generation(old) == _generation(new)
+    same_plan = same_options and _generation(old) == _generation(new)
     return Comparison(
         before=str(old["began"]),
         options=options,
         newly_failing=_newly("failed", earlier, checks),
         newly_passing=_newly("passed", earlier, checks),
         newly_not_checked=not_checked,
+        left_out=len(unchecked) - len(not_checked),
         lost=tuple(
             each
             for each in not_checked
@@ -111,7 +124,7 @@ def compare_reports(old: _Report, new: _Report) -> Comparison:
         ),
         versions=(*_cluster_versions(old, new), *_node_versions(former_nodes, nodes)),
         speeds=(*_figures(earlier, checks), *_durations(earlier, checks)),
-        nodes_added=tuple(name for name in nodes if name not in former_nodes),
+        nodes_added=tuple(name for name in nodes if name not in former_nodes and same_options),
         nodes_removed=removed,
     )
 

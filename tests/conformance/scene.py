@@ -45,7 +45,7 @@ class Scene:
 
     def command(self, *options: str, cluster: Any = None) -> list[str]:
         """Return `divvy verify` of a cluster's stack file as a user calls it."""
-        where = (f"--file={self._stack(cluster)}", f"--out={self.folder / 'out'}")
+        where = (f"--file={self.stack_file(cluster)}", f"--out={self.folder / 'out'}")
         command = divvy_command("verify", *where, *options)
         if not any(option.startswith("--workload-image") for option in options):
             command.append(f"--workload-image={self.image}")
@@ -59,10 +59,11 @@ class Scene:
         """Run the suite by pytest itself, with options that `divvy verify` does not have."""
         command = [sys.executable, "-m", "pytest", str(REPOSITORY / "conformance")]
         command += ["--override-ini=addopts=", "-p", "no:cacheprovider", *options]
-        command += [f"--divvy-file={self._stack(None)}", f"--divvy-report={self.folder / 'out'}"]
+        command += [f"--divvy-file={self.stack_file()}", f"--divvy-report={self.folder / 'out'}"]
         return self._report([*command, f"--workload-image={self.image}"], None)
 
-    def _stack(self, cluster: Any) -> Path:
+    def stack_file(self, cluster: Any = None) -> Path:
+        """Write the stack file of the deployment, or of another cluster; return its path."""
         stack = {"config": {"divvy:cluster": cluster or self.deployed.cluster}}
         file = self.folder / "Pulumi.tested.yaml"
         file.write_text(yaml.safe_dump(stack, sort_keys=False))

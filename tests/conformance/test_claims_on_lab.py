@@ -139,7 +139,7 @@ def test_claims_are_proven_and_their_faults_are_seen(scene: Scene) -> None:
         assert results(blind) == {(check, "failed") for check in of_devices}, scene.said
 
         claims = 'JSONPatch{op: "add", path: "/spec/containers/0/resources/claims", value: '
-        claims += '[Object.spec.containers.resources.claims{name: "gpu"}]}'
+        claims += '[{"name": "gpu"}]}'
         with mutated(scene, "pods", claims, lambda: True, "object.spec.containers.size() == 2"):
             shared = scene.verify(POOL, "--select=CLM-14", expect=1)
         assert results(shared) == {("CLM-14", "failed")}, scene.said

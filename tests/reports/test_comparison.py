@@ -53,7 +53,8 @@ def test_what_an_option_left_out_is_not_lost() -> None:
     assert cases(found.lost) == ["b", "d"]
     other_options = compare_reports(old, {**new, "options": ["--pool=p"]})
     assert other_options.options == ("no options", "--pool=p")
-    assert cases(other_options.lost) == ["b"]
+    assert cases(other_options.newly_not_checked) == ["a", "b", "c"]
+    assert (other_options.left_out, cases(other_options.lost)) == (1, ["b"])
 
 
 def test_nodes_that_left_are_named_once() -> None:
@@ -62,6 +63,8 @@ def test_nodes_that_left_are_named_once() -> None:
     found = compare_reports(old, new)
     assert (found.nodes_removed, found.nodes_added) == (("n2",), ("n3",))
     assert cases(found.newly_not_checked) == []
+    part = compare_reports(old, {**new, "options": ["--pool=p"]})
+    assert (part.nodes_removed, part.nodes_added, part.left_out) == ((), (), 1)
 
 
 def test_versions_that_are_others() -> None:
