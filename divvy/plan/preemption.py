@@ -30,7 +30,7 @@ _ENDED = ("Succeeded", "Failed")
 _MIRROR, _STAYS = "kubernetes.io/config.mirror", 1 << 31
 _DEFAULT_SCHEDULER = "default-scheduler"
 # Sets of victims that are tried on a node for one that costs less.
-_MOST_SETS = 500
+_MAX_SETS = 500
 # A pod more costs more than any difference of priorities, as the scheduler has it.
 _POD = 1 << 32
 
@@ -193,7 +193,7 @@ class _Search:
             for number in range(1, len(victims) + 1)
             for chosen in combinations(young, number)
         )
-        for chosen in islice(sets, _MOST_SETS):
+        for chosen in islice(sets, _MAX_SETS):
             cheaper = best is None or _cost(chosen) < _cost(best)
             if cheaper and self._within(chosen) and self._fits(node, pod, chosen):
                 best = list(chosen)

@@ -86,7 +86,10 @@ def _own_values(chart: Chart, templated: TemplatedObjects) -> dict[str, Any]:
     repository, _, digest = (chart.image or "").partition("@")
     return {
         "image": {"repository": repository, "digest": digest},
-        **{key: templated.defaults[key] for key in ("agent", "nodeRuntime", "claimTemplates")},
+        **{
+            key: templated.defaults[key]
+            for key in ("agent", "nodeRuntime", "claimTemplates", "preemptor")
+        },
         "rbac": {"create": True},
         "admissionPolicy": {"create": True},
         "tests": {"image": chart.workloads or "", "resources": []},

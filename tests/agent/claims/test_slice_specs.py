@@ -15,7 +15,7 @@ from divvy.model.quantities import parse_quantity
 from tests.agent.claim_values import BY_SIZE, ON_DEMAND, offered_gpu
 
 # ResourceSliceMaxAttributesAndCapacitiesPerDevice of Kubernetes.
-MOST_OF_A_DEVICE = 32
+MAX_OF_A_DEVICE = 32
 ALL = {
     "shares": {},
     "mig": ["1g.5gb", "1g.5gb+me", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"],
@@ -108,7 +108,7 @@ def test_devices_have_the_attributes_that_other_drivers_know() -> None:
         assert attributes["gpu.nvidia.com/productName"] == {"string": "NVIDIA A100-SXM4-40GB"}
         assert attributes["gpu.nvidia.com/architecture"] == attributes["architecture"]
         assert attributes["gpu.nvidia.com/driverVersion"] == {"version": "550.163.1"}
-        assert len(attributes) + len(device(found, name)["capacity"]) <= MOST_OF_A_DEVICE
+        assert len(attributes) + len(device(found, name)["capacity"]) <= MAX_OF_A_DEVICE
     instance = device(found, "gpu-0-mig-1g5gb-2")["attributes"]
     assert instance["gpu.nvidia.com/parentUUID"] == {"string": "GPU-0"}
     assert instance["gpu.nvidia.com/profile"] == {"string": "1g.5gb"}
