@@ -36,6 +36,7 @@ class Box:
 
     @property
     def height(self) -> int:
+        """Return its height."""
         return 34 + _LINE * len(self.lines)
 
 
@@ -165,7 +166,7 @@ NODE = Diagram(
     ),
 )
 CHANGE = Diagram(
-    "The life of a change: a GPU waits while a pod holds a device that has to go, changes once it is "
+    "A change's life: a GPU waits while a pod holds a device that has to go, changes once it is "
     "free, and is ready again; Blocked after the deadline, Failed if the driver refuses",
     (
         Box(0, 0, "Ready", ("the old layout;", "the file changes"), "state"),
@@ -191,8 +192,8 @@ CHANGE = Diagram(
     ),
 )
 CLAIM = Diagram(
-    "The way of a claim: a pod's limits become a ResourceClaim, the scheduler allocates a part of a "
-    "GPU that the agent has published, the kubelet asks the agent to prepare it",
+    "The way of a claim: a pod's limits become a ResourceClaim, the scheduler allocates a part of "
+    "a GPU that the agent has published, the kubelet asks the agent to prepare it",
     (
         Box(0, 0, "A pod", ("limits: gpumem 3000", "or its own ResourceClaim"), "state"),
         Box(1, 0, "Admission policy", ("turns the limits into", "a claim, or refuses them")),

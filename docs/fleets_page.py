@@ -31,9 +31,7 @@ the API server spends on a node is the figure to plan with.
 _GROWTH = """\
 ## What grows faster than the nodes
 
-For the whole fleet, more than a fifth faster than the nodes from one size to the next:
-
-"""
+More than a fifth faster than the nodes, for the whole fleet, from one size to the next: """
 
 _GOAL = """\
 ## What bounds a change
@@ -65,7 +63,8 @@ def fleets_page() -> str:
     ]
     lines.append("| measured | " + " | ".join(one.date for one in found) + " |")
     text = _INTRODUCTION.format(processors=processors) + "\n".join(lines) + "\n\n"
-    text += _GROWTH + "\n".join(f"* {one}" for one in faster_than_nodes(found) or ("nothing",))
+    faster = dict.fromkeys(one.partition(": ")[0] for one in faster_than_nodes(found))
+    text += f"{_GROWTH}{'; '.join(faster) or 'nothing'}."
     largest = found[-1]
     cost = largest.change_server_ms_per_node
     seconds = cost * largest.nodes / 1000

@@ -57,6 +57,44 @@ This page is generated from the code's own messages.
 """
 
 
+# Shown where the part is described; each is a whole, valid `profiles` or `pools`.
+EXAMPLES = {
+    "Rule": """\
+profiles:
+  whole: {}
+  split:                                # each GPU takes the first rule that selects it
+    - {devices: [0, 1], mig: {1g.5gb: 7}}
+    - {devices: [2], timeSlicing: {replicas: 4}}
+    - {}                                # the others, whole
+""",
+    "MigRule": """\
+profiles:
+  seven: {mig: {1g.5gb: 7}}
+  one-name: {mig: {layout: {1g.5gb: 7}, strategy: single}}     # advertised as nvidia.com/gpu
+  sliced: {mig: {3g.20gb: 2}, timeSlicing: {replicas: 4}}
+""",
+    "TimeSlicing": """\
+profiles:
+  turns: {timeSlicing: {replicas: 4}}
+  watched: {timeSlicing: {replicas: 4, memoryLimit: auto}}
+  shares: {timeSlicing: {replicas: 4, memoryLimit: {limit: auto, action: prevent}, compute: share}}
+""",
+    "Pool": """\
+pools:
+  training:
+    select: {node.kubernetes.io/instance-type: gpu-a100}
+    hardware: {model: A100-SXM4-40GB, gpus: 4, count: 12}
+    profile: whole
+    overrides: {gpu-7: turns}           # one node of it
+""",
+    "Claims": """\
+profiles:
+  by-size: {claims: {shares: {}}}
+  on-demand: {claims: {shares: {max: 8}, mig: [1g.5gb, 3g.20gb]}}
+""",
+}
+
+
 def stack_file_page() -> str:
     """Return the reference of the stack file."""
     schema = cluster_schema()
@@ -121,6 +159,9 @@ def _table(name: str, part: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield part.get("description", "").replace("\n", " ")
     yield ""
+    if name in EXAMPLES:
+        yield f"```yaml\n{EXAMPLES[name]}```"
+        yield ""
     yield "| key | type | default | meaning |"
     yield "|---|---|---|---|"
     for key, value in part["properties"].items():

@@ -16,7 +16,7 @@ _WAYS: Mapping[str, tuple[str, Any]] = {
         {"timeSlicing": {"replicas": 4, "memoryLimit": "auto"}},
     ),
     "prevented": (
-        "… with `action: prevent` and `compute: share`",
+        "time-slicing with `action: prevent` and `compute: share`",
         {
             "timeSlicing": {
                 "replicas": 4,
@@ -29,7 +29,7 @@ _WAYS: Mapping[str, tuple[str, Any]] = {
     "mig-slices": ("MIG + time-slicing", {"mig": {"3g.20gb": 2}, "timeSlicing": {"replicas": 4}}),
     "shares": ("share by claim", {"claims": {"shares": {}, "tenants": ["prod", "dev"]}}),
 }
-_NAMES = {"nvidiaSmi": "nvidia-smi shows"}
+_NAMES = {"nvidiaSmi": "what nvidia-smi shows"}
 _PROVEN = {
     "memory": "ISO-05, ISO-06",
     "compute": "HW-01, HW-02, HW-04 (hardware only)",
@@ -40,8 +40,8 @@ _INTRODUCTION = f"""\
 # What each way of sharing guarantees
 
 `divvy plan` uses the same words; they never promise more than the mechanism enforces. The figures
-are for one {_MODEL}. Memory and SMs are what a device can reach; the rows below say
-whether they are its own.
+are for one {_MODEL}. *A container uses at most* says nothing about sharing: the columns after
+it say whether that is its own. Each word is explained below the table.
 
 **Use MIG where tenants do not trust each other or need a fixed part of a GPU.** Time-slicing is for
 people who share by agreement: notebooks, tests, small inference. A replica is a turn on the GPU,
@@ -71,14 +71,25 @@ def guarantees_page() -> str:
 
 def _table() -> Iterator[str]:
     devices = dict(_devices())
-    yield f"| | {' | '.join(title for title, _ in _WAYS.values())} |"
-    yield f"|---|{'---|' * len(_WAYS)}"
-    yield f"| resource | {' | '.join(f'`{one.resource}`' for one in devices.values())} |"
-    yield f"| a device reaches | {' | '.join(one.reaches for one in devices.values())} |"
+    names = [_NAMES.get(key, key) for key in _PROVEN]
+    yield f"| | resource | a container uses at most | {' | '.join(names)} |"
+    yield f"|---|---|---|{'---|' * len(names)}"
+    for name, device in devices.items():
+        words = dict(device.guarantees.items())
+        levels = " | ".join(level(words[key]) for key in _PROVEN)
+        yield f"| {_WAYS[name][0]} | `{device.resource}` | {device.reaches} | {levels} |"
     for key, proof in _PROVEN.items():
-        words = [dict(one.guarantees.items())[key] for one in devices.values()]
-        cells = [f"**{level(text)}**:{text.partition(':')[2]}" for text in words]
-        yield f"| {_NAMES.get(key, key)}<br>*checked by {proof}* | {' | '.join(cells)} |"
+        yield ""
+        yield f"## {_NAMES.get(key, key).capitalize()}"
+        yield ""
+        yield f"Checked by {proof}."
+        yield ""
+        ways: dict[str, list[str]] = {}
+        for name, device in devices.items():
+            ways.setdefault(dict(device.guarantees.items())[key], []).append(_WAYS[name][0])
+        for text, titles in ways.items():
+            said = text.partition(":")[2].strip()
+            yield f"* **{level(text)}** ({', '.join(titles)}): {said}"
 
 
 @dataclass(frozen=True)

@@ -82,8 +82,8 @@ def _build(sources: Path, made: Path, base: str | None) -> None:
     # Chart and image are made by the wheel itself: it has everything that they need.
     (wheel,) = made.glob("*.whl")
     package = sources.parent / "package"
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(package)
+    with zipfile.ZipFile(wheel) as packed:
+        packed.extractall(package)
     installed = {"PYTHONPATH": str(package), "LC_ALL": "C.UTF-8"}
     _run(
         *(sys.executable, "-c", "from divvy.cli.main import main; main()"),

@@ -276,7 +276,9 @@ def _tell_next(name: str, text: str, lacking: Sequence[str]) -> None:
     if lacking:
         typer.echo(f"  add to {GITIGNORE}: {', '.join(lacking)}")
     typer.echo("next:")
-    typer.echo(f"  divvy plan -s {name}        # what the nodes advertise: the same as today")
+    typer.echo(
+        f"  divvy plan -s {name}        # what each node advertises: as today, where it offers GPUs"
+    )
     lines = text.splitlines()
     if NO_IMAGE in lines:
         place = f"line {lines.index(NO_IMAGE) + 1} of {stack_file(name)}"

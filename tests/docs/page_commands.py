@@ -83,7 +83,7 @@ class Shell:
             **named,
         }
 
-    def run(self, command: str, expect: tuple[int, ...] = (0,)) -> str:
+    def run(self, command: str, expect: tuple[int, ...] = (0,), timeout: float = 200) -> str:
         """Run a line; what would ask in a terminal is told --yes."""
         if re.match(r"divvy (up|destroy|stack rm)\b", command) and "--yes" not in command:
             command += " --yes"
@@ -94,7 +94,7 @@ class Shell:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=timeout,
             check=False,
         )
         said = f"{command}\n{done.stdout}{done.stderr}"

@@ -26,7 +26,7 @@ class Scenario:
     test: str
 
 
-DOCUMENT = REPOSITORY / "docs/pulumi.md"
+DOCUMENT = REPOSITORY / "docs/engine-scenarios.md"
 _BEGIN = "<!-- written by python -m tests.engine.scenario -->\n"
 _END = "<!-- end -->\n"
 # The files of tests/engine/scenarios in the table's order.

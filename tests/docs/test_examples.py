@@ -1,0 +1,50 @@
+"""The examples of the reference pages: valid, and what the text beside them says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from divvy.lab.paths import REPOSITORY
+from divvy.model import parse_cluster
+from docs.generate import EXAMPLES
+from tests.docs.page_commands import Shell
+
+OTHER = {
+    "profiles": {"whole": {}, "turns": {"timeSlicing": {"replicas": 4}}},
+    "pools": {
+        "a": {
+            "profile": "whole",
+            "hardware": {"model": "A100-SXM4-40GB", "gpus": 4, "count": 1},
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("part", EXAMPLES)
+def test_an_example_of_the_stack_files_page_is_valid(part: str) -> None:
+    example = yaml.safe_load(EXAMPLES[part])
+    profiles = {**OTHER["profiles"], **example.get("profiles", {})}
+    pools = example.get("pools", OTHER["pools"])
+    # Each profile is used: what no pool uses is checked less.
+    for number, name in enumerate(example.get("profiles", ())):
+        pools = {
+            **pools,
+            name: {
+                "profile": name,
+                "select": {"example.org/pool": str(number)},
+                "hardware": {"model": "A100-SXM4-40GB", "gpus": 4, "count": 1},
+            },
+        }
+    parse_cluster({"profiles": profiles, "pools": pools})
+
+
+def test_the_claim_of_the_page_gets_its_share(tmp_path: Path) -> None:
+    text = (REPOSITORY / "docs/claims.md").read_text()
+    (block,) = [one for one in text.split("```yaml\n")[1:] if "kind: ResourceClaim" in one]
+    (tmp_path / "claim.yaml").write_text(block.partition("```")[0])
+    shell = Shell(REPOSITORY, tmp_path / "programs")
+    shown = shell.run(f"divvy fit {tmp_path / 'claim.yaml'} -s lab")
+    assert "default/train: fits" in shown
