@@ -20,6 +20,7 @@ def rendered() -> dict[tuple[str, str], dict]:
     stack = yaml.safe_load((REPOSITORY / "stacks/Pulumi.lab.yaml").read_text())
     value = stack["config"]["divvy:cluster"]
     value["profiles"]["by-size"] = {"claims": {"shares": {}}}
+    value["preemption"] = True
     return {(found["kind"], found["metadata"]["name"]): found for found in objects_of(value, IMAGE)}
 
 
