@@ -88,8 +88,8 @@ class Report:
         """Return simulated, hardware, or unknown where nothing said which it is."""
         if self.simulated:
             return "simulated"
-        known = all(node["simulated"] is False for node in self.target["nodes"])
-        return "hardware" if known else "unknown"
+        known = [node["simulated"] is False for node in self.target["nodes"]]
+        return "hardware" if known and all(known) else "unknown"
 
     @property
     def open(self) -> list[Record]:

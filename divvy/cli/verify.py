@@ -138,7 +138,6 @@ _Runner = Annotated[
 ]
 # Of --compare: the report that the cluster keeps.
 _LAST = "last"
-_CHANGED = "--changed"
 # What a Job has otherwise: its stack file, its images, and where its reports go.
 _NOT_OF_A_JOB = ("stack", "file", "out", "in_cluster", "runner_image", "workload_image")
 
@@ -241,7 +240,7 @@ def verify(
     _show(document, out, product=product)
     archive = write_archive(out, document, source, key)
     typer.echo(f"report: {out / 'report.html'}\narchive: {out / ARCHIVE}")
-    if changed and earlier is not None and document["only"] == [_CHANGED]:
+    if changed and earlier is not None and not (select or pool):
         # What was not looked at is as it was.
         document = continued(earlier, document)
         archive = report_archive(document)

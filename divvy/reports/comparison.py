@@ -146,6 +146,7 @@ def continued(old: _Report, new: _Report) -> dict[str, Any]:
     report = {**new, "environment": environment, "checks": [*kept, *new["checks"]]}
     if not nodes:
         failed = any(c["status"] == "failed" and c["level"] == "MUST" for c in new["checks"])
+        report["mode"] = old["mode"]
         report["result"] = "failure" if failed else old.get("result", new["result"])
     return {key: value for key, value in report.items() if key != "only"}
 

@@ -199,7 +199,7 @@ def test_a_run_of_changed_nodes_continues_the_kept_report(
     result = run(tmp_path, monkeypatch, part, "--changed", "--compare=last")
     assert (result.exit_code, cluster.written) == (1, 2), result.output
     assert "new nodes: n2" in result.output
-    nobody = {**document(nodes=()), "only": ["--changed"], "mode": "hardware"}
+    nobody = {**document(nodes=()), "only": ["--changed"]}
     result = run(tmp_path, monkeypatch, nobody, "--changed", "--compare=last")
     assert (result.exit_code, cluster.written) == (1, 3), result.output
     assert "every check came out as before" in result.output
@@ -210,10 +210,10 @@ def test_where_no_node_has_changed_the_result_is_the_one_before(
 ) -> None:
     run(tmp_path, monkeypatch, PASSED)
     options = ("--changed", "--compare=last")
-    nobody = {**document(nodes=()), "only": ["--changed"], "mode": "hardware"}
+    nobody = {**document(nodes=()), "only": ["--changed"]}
     assert run(tmp_path, monkeypatch, nobody, *options).exit_code == 0
     installed = record("failed", "cluster")
-    broken = {**document(installed, nodes=()), "only": ["--changed"], "mode": "hardware"}
+    broken = {**document(installed, nodes=()), "only": ["--changed"]}
     for _ in range(2):
         assert run(tmp_path, monkeypatch, broken, *options).exit_code == 1
     assert cluster.written == 4
