@@ -117,7 +117,10 @@ class _Search:
         self._cluster, self._observed = cluster, observed
         self._kinds = claim_kinds(cluster)
         self._budgets = [_allowed(one) for one in observed.budgets]
-        self._holders = dict(map(_reserved_for, observed.claims))
+        # A claim outlives its pods for a moment, while it is taken back.
+        live = {_name(pod) for pod in observed.pods}
+        reserved = map(_reserved_for, observed.claims)
+        self._holders = {claim: (bool(pods), pods & live) for claim, pods in reserved}
         on_node: dict[str, list[Mapping[str, Any]]] = {}
         for pod in observed.pods:
             if _runs(pod):
@@ -213,7 +216,11 @@ class _Search:
         )
 
     def _room(self, node: _Node, gone: set[PodName]) -> Room:
-        released = {claim for claim, pods in self._holders.items() if pods and pods <= gone}
+        released = {
+            claim
+            for claim, (was_reserved, pods) in self._holders.items()
+            if was_reserved and pods <= gone
+        }
         left = [one for one in node.pods if one.name not in gone]
         used = sum_of(one.requests for one in left)
         gpus = tuple(without_claims(gpu, released) for gpu in node.fit.gpus)

@@ -280,6 +280,17 @@ def test_nobody_goes_while_those_that_end_make_room() -> None:
     assert (decision.victims, decision.reason) == ((), "it fits without victims")
 
 
+def test_nobody_goes_while_the_claim_of_a_pod_that_has_gone_is_released() -> None:
+    """A claim outlives its pod for a moment, while it is taken back."""
+    state = State(gpus=2)
+    for name in ("one", "other"):
+        state.run(name, WHOLE)
+    state.wait(WHOLE)
+    state.pods.remove(state.pod("one"))
+    decision = state.decision()
+    assert (decision.victims, decision.reason) == ((), "it fits without victims")
+
+
 def test_two_that_wait_do_not_count_on_the_same_room() -> None:
     state = State(gpus=2)
     state.run("one", WHOLE)
