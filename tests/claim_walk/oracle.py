@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
+from divvy.model.quantities import parse_quantity
 from tests.claim_walk.asks import NAMESPACES, Ask, WalkPod
 from tests.claim_walk.hardware import ALL_CORES, COMPUTE_SLICES, Gpu
 
@@ -36,7 +38,7 @@ class Taken:
     cores: int
     profile: str
     start: int
-    consumes: Mapping[str, int]
+    consumes: Mapping[str, Fraction]
 
 
 class Oracle:
@@ -45,14 +47,14 @@ class Oracle:
     def __init__(self, gpus: Iterable[Gpu], slices: Iterable[Mapping[str, Any]]) -> None:
         self._gpus = {gpu.uuid: gpu for gpu in gpus}
         self._devices: dict[tuple[str, str], Mapping[str, Any]] = {}
-        self._counters: dict[str, dict[str, int]] = {}
+        self._counters: dict[str, dict[str, Fraction]] = {}
         for one in slices:
             spec = one["spec"]
             for device in spec.get("devices", ()):
                 self._devices[spec["pool"]["name"], device["name"]] = device
             for each in spec.get("sharedCounters", ()):
                 self._counters[each["name"]] = {
-                    name: int(value["value"]) for name, value in each["counters"].items()
+                    name: parse_quantity(value["value"]) for name, value in each["counters"].items()
                 }
 
     def taken(self, claims: Iterable[Mapping[str, Any]]) -> list[Taken]:
@@ -126,14 +128,18 @@ class Oracle:
             cores,
             attributes.get("profile", ""),
             attributes.get("start", 0),
-            {name: int(v["value"]) for each in taken for name, v in each["counters"].items()},
+            {
+                name: parse_quantity(v["value"])
+                for each in taken
+                for name, v in each["counters"].items()
+            },
         )
 
     def _check_counters(self, taken: list[Taken]) -> None:
         known = self._counters.get(taken[0].gpu.uuid.lower())
         if known is None:
             return
-        sums: dict[str, int] = {}
+        sums: dict[str, Fraction] = {}
         for device in {one.device: one for one in taken}.values():
             for name, number in device.consumes.items():
                 sums[name] = sums.get(name, 0) + number
