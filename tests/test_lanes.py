@@ -160,7 +160,13 @@ def lanes_of(target: str) -> list[str]:
 )
 def test_every_test_is_in_one_lane(target: str, all_tests: str) -> None:
     collect = [sys.executable, "-m", "pytest", "--collect-only", "-q"]
-    files = ("test_words.py", "lab/test_cluster.py", "lab/test_lifecycle.py", "agent/test_held.py")
+    files = (
+        "test_words.py",
+        "test_lanes.py",
+        "lab/test_lifecycle.py",
+        "agent/test_held.py",
+        "lab/test_cluster.py",
+    )
 
     def chosen(expression: str) -> set[str]:
         done = subprocess.run(
@@ -172,10 +178,12 @@ def test_every_test_is_in_one_lane(target: str, all_tests: str) -> None:
         )
         return {line for line in done.stdout.splitlines() if "::" in line}
 
-    pure, beside, agents, shared = map(chosen, lanes_of(target))
-    assert pure | beside | agents | shared == chosen(all_tests)
-    assert len(pure) + len(beside) + len(agents) + len(shared) == len(chosen(all_tests))
+    lanes = [chosen(expression) for expression in lanes_of(target)]
+    pure, alone, servers, agents, shared = lanes
+    assert set().union(*lanes) == chosen(all_tests)
+    assert sum(map(len, lanes)) == len(chosen(all_tests))
+    assert {name.partition("::")[0] for name in alone} == {"tests/test_lanes.py"}
     assert {name.partition("::")[0] for name in pure} == {"tests/test_words.py"}
     assert {name.partition("::")[0] for name in agents} == {"tests/agent/test_held.py"}
     assert any("test_cluster.py" in name for name in shared)
-    assert any("test_lifecycle.py" in name for name in beside)
+    assert {name.partition("::")[0] for name in servers} == {"tests/lab/test_lifecycle.py"}

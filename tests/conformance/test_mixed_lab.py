@@ -64,7 +64,8 @@ def test_a_sound_cluster_of_all_kinds_of_nodes_passes(scene: Scene) -> None:
         # What is not known is not checked, and with --require that is not enough.
         report = scene.verify("--require", expect=3)
     failed = {(one["id"], one["case"]) for one in report["checks"] if one["status"] == "failed"}
-    assert failed == set(), scene.said
+    # Of a sound node, but no pod is put there: a recommendation.
+    assert failed == {("NODE-10", T4)}, scene.said
     cases = {one["case"].partition(":")[0] for one in report["checks"]}
     pools = {"research", "training", "notebooks", "sizes", "experiments", "no pool"}
     assert cases == {A100, H100, T4, *NODES_OF_CLAIMS, *pools}
