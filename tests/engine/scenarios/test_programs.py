@@ -7,6 +7,7 @@ import os
 import pty
 import signal
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -154,6 +155,15 @@ WAITING = (
 )
 
 
+@pytest.fixture
+def hangups() -> Iterator[None]:
+    """Let SIGHUP arrive: what runs under nohup ignores it, and so do its children."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangups")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @scenario("SIGINT, SIGTERM", "the run ends cleanly", "equal")
 def test_a_signal_ends_the_waiting_and_records_what_exists(
@@ -172,6 +182,7 @@ def test_a_signal_ends_the_waiting_and_records_what_exists(
     assert trial.names("services") == set()
 
 
+@pytest.mark.usefixtures("hangups")
 @scenario(
     "The terminal of a run is closed (SIGHUP)",
     "not observed",
