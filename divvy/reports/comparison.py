@@ -92,7 +92,7 @@ def compare_reports(old: _Report, new: _Report) -> Comparison:
         raise ValueError(f"a report of {stacks[0]} cannot be compared with one of {stacks[1]}")
     checks, earlier = _by_case(new), _by_case(old)
     nodes, former_nodes = _nodes(new), _nodes(old)
-    options = (_options(old), _options(new))
+    options = (_options(old, new), _options(new, old))
     # A run with other options has other cases and nodes: which ones says nothing of the cluster.
     same_options = options[0] == options[1]
     removed = tuple(name for name in former_nodes if name not in nodes and same_options)
@@ -159,8 +159,11 @@ def _nodes(report: _Report) -> dict[str, _Report]:
     return {node["name"]: node for node in report["environment"]["nodes"]}
 
 
-def _options(report: _Report) -> str:
-    return " ".join(report.get("options") or ()) or "no options"
+def _options(report: _Report, other: _Report) -> str:
+    """Return what options a run had that the other one had not."""
+    given, others = report.get("options") or (), other.get("options") or ()
+    alone = [option for option in given if option not in others]
+    return " ".join(alone) or ("no other options" if given else "no options")
 
 
 def _generation(report: _Report) -> object:

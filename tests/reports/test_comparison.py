@@ -53,6 +53,9 @@ def test_what_an_option_left_out_is_not_lost() -> None:
     assert cases(found.lost) == ["b", "d"]
     other_options = compare_reports(old, {**new, "options": ["--pool=p"]})
     assert other_options.options == ("no options", "--pool=p")
+    image = ["--image=x"]
+    alike = compare_reports({**old, "options": image}, {**new, "options": ["--pool=p", *image]})
+    assert alike.options == ("no other options", "--pool=p")
     assert cases(other_options.newly_not_checked) == ["a", "b", "c"]
     assert (other_options.left_out, cases(other_options.lost)) == (1, ["b"])
 
