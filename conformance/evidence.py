@@ -25,7 +25,7 @@ class Evidence:
         self.details.append(str(text).strip())
 
     def measure(self, unit: str, figure: float) -> None:
-        """Keep a figure that says how fast something is, for comparisons; 0 is none."""
+        """Keep a figure that says how fast something is, for comparisons; a zero is not kept."""
         if figure:
             self.figures[unit] = round(figure, 3)
 
@@ -35,7 +35,7 @@ class Evidence:
         assert actual == expected, f"expected {expected}, saw {actual}"
 
     def of_agent(self, answer: _Answer | None) -> _Answer:
-        """Return what was read in the pod of a node's agent; None says that there is no agent."""
+        """Return what was read in the pod of a node's agent; fail where the node has no agent."""
         if answer is None:
             self.require("an agent on the node", "no agent on the node")
         assert answer is not None

@@ -244,13 +244,13 @@ def test_every_node_of_a_pool_answers(
 ) -> None:
     own = {node.name: statuses[node] for node in target.ready_nodes if node.pool == pool}
     others = (node for node in target.unsampled_nodes if node.pool == pool)
-    asked = own | {node.name: other_statuses[node] for node in others}
-    if not asked:
+    answers = own | {node.name: other_statuses[node] for node in others}
+    if not answers:
         not_applicable("no node of the pool can run pods: see NODE-05")
-    silent = [f"{name} {one.age}" for name, one in asked.items() if not one.answered]
+    silent = [f"{name} {status.age}" for name, status in answers.items() if not status.answered]
     evidence.require(
-        f"{len(asked)} of {len(asked)} nodes answer",
-        "; ".join([f"{len(asked) - len(silent)} of {len(asked)} nodes answer", *silent]),
+        f"{len(answers)} of {len(answers)} nodes answer",
+        "; ".join([f"{len(answers) - len(silent)} of {len(answers)} nodes answer", *silent]),
     )
 
 

@@ -287,10 +287,10 @@ def open_cluster(config: pytest.Config) -> ClusterUnderTest:
     pool_nodes = node_promises(cluster, plan(cluster, name), nodes, pool, unready)
     size = config.getoption("--divvy-sample")
     try:
-        chosen = None if size is None else parse_sample(size, config.getoption("--divvy-seed"))
+        sample = None if size is None else parse_sample(size, config.getoption("--divvy-seed"))
     except ValueError as problem:
         raise pytest.UsageError(str(problem)) from None
-    promises = sampled(pool_nodes, chosen)
+    promises = sampled(pool_nodes, sample)
     reported = {
         node["metadata"]["name"]: node_status(node["metadata"].get("annotations") or {})
         for node in live

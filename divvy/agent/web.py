@@ -7,11 +7,14 @@ many, the oldest of whoever has the most makes way.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import signal
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
+from typing import Any
 
 _HEADERS = (
     "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {size}\r\n"
@@ -21,6 +24,7 @@ _TEXT = "text/plain; charset=utf-8"
 _MAX_CONNECTIONS = 32
 _MAX_HEADER_LINES = 100
 _REQUEST_SECONDS = 10.0
+_log = logging.getLogger(__name__)
 Answer = tuple[str, str, bytes]
 Page = Callable[[], Awaitable[Answer]]
 
@@ -48,6 +52,23 @@ def cached(page: Page, seconds: float) -> Page:
 async def serve(address: str, port: int, pages: Mapping[str, Page]) -> asyncio.Server:
     """Start serving GET requests for the given paths."""
     return await asyncio.start_server(_Clients(pages), address, port)
+
+
+async def serve_while(
+    work: Coroutine[Any, Any, None], address: str, port: int, pages: Mapping[str, Page]
+) -> None:
+    """Serve pages while work goes on; SIGTERM and SIGINT end it in order."""
+    working = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, working.cancel)
+    server = await serve(address, port, pages)
+    try:
+        await working
+    except asyncio.CancelledError:
+        _log.info("stopping")
+    finally:
+        server.close()
 
 
 async def serve_on_socket(path: Path, pages: Mapping[str, Page]) -> asyncio.Server:

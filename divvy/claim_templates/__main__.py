@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import sys
 
-from divvy.agent.web import Answer, serve, text
+from divvy.agent.web import Answer, serve_while, text
 from divvy.claim_templates.client import Api
 from divvy.claim_templates.maker import Maker
 from divvy.claim_templates.metrics import metrics_page
@@ -18,7 +17,6 @@ _LISTEN, _PORT = "DIVVY_LISTEN", "DIVVY_PORT"
 _UNUSED, _WATCH = "DIVVY_UNUSED_SECONDS", "DIVVY_WATCH_SECONDS"
 _DEFAULTS = {_LISTEN: "0.0.0.0", _PORT: str(METRICS_PORT), _UNUSED: "600", _WATCH: "240"}
 _UNAVAILABLE = "503 Service Unavailable"
-_log = logging.getLogger("divvy.claim_templates")
 
 
 async def _run(listen: str, port: int, unused_seconds: float, watch_seconds: float) -> None:
@@ -37,17 +35,9 @@ async def _run(listen: str, port: int, unused_seconds: float, watch_seconds: flo
         return "200 OK", "text/plain; version=0.0.4", metrics_page(maker)
 
     pages = {"/healthz": health, "/readyz": ready, "/metrics": metrics}
-    work = asyncio.ensure_future(maker.run())
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, work.cancel)
-    server = await serve(listen, port, pages)
     try:
-        await work
-    except asyncio.CancelledError:
-        _log.info("stopping")
+        await serve_while(maker.run(), listen, port, pages)
     finally:
-        server.close()
         await api.close()
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import sys
 
-from divvy.agent.web import Answer, serve, text
+from divvy.agent.web import Answer, serve_while, text
 from divvy.model.contract import METRICS_PORT
 from divvy.preemption.client import Api
 from divvy.preemption.controller import Controller
@@ -26,17 +25,9 @@ async def _run(namespace: str, listen: str, port: int) -> None:
             return text("503 Service Unavailable", "hanging\n")
         return text("200 OK", "alive\n")
 
-    work = asyncio.ensure_future(controller.run())
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, work.cancel)
-    server = await serve(listen, port, {"/healthz": health})
     try:
-        await work
-    except asyncio.CancelledError:
-        logging.getLogger("divvy.preemption").info("stopping")
+        await serve_while(controller.run(), listen, port, {"/healthz": health})
     finally:
-        server.close()
         await api.close()
 
 
