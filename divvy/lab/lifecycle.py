@@ -263,16 +263,19 @@ def _differences(lab: Lab) -> list[str]:
 def _drained(machine: Machine) -> Iterator[None]:
     """Move a node's pods elsewhere as kubectl drain does, and let pods in again afterwards."""
     name = machine.node.name
+    was_cordoned = _kubectl("get", "node", name, "--output=jsonpath={.spec.unschedulable}")
     _kubectl("drain", name, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=5m")
     yield
-    _kubectl("uncordon", name)
+    if not was_cordoned:
+        _kubectl("uncordon", name)
 
 
-def _kubectl(*arguments: str) -> None:
+def _kubectl(*arguments: str) -> str:
     command = [str(KUBERNETES.bin / "kubectl"), f"--kubeconfig={KUBECONFIG}", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise LabFailed(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout
 
 
 def _check_ports(lab: Lab) -> None:
