@@ -203,7 +203,12 @@ class _Search:
         return best
 
     def _within(self, victims: Sequence[_RunningPod]) -> bool:
-        """Return whether the disruption budgets let all of them be evicted."""
+        """Return whether the disruption budgets let all of them be evicted.
+
+        The API server evicts no pod that two of them are about.
+        """
+        if any(len(victim.budgets) > 1 for victim in victims):
+            return False
         used = Counter(budget for victim in victims for budget in victim.budgets)
         return all(number <= self._budgets[budget] for budget, number in used.items())
 

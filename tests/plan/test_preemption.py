@@ -58,18 +58,16 @@ class State:
                 pod["spec"]["nodeName"] = node
                 pod["status"] = {"phase": "Running"}
                 self.pods.append(pod)
-                self.claims.append(_allocated(_claim(name, request), node, taken, pod))
+                self.claims.append(_allocated(claim_of(name, request), node, taken, pod))
                 return True
         return False
 
     def wait(self, request: Request, priority: int = 100, **spec: Any) -> None:
         """Let a pod wait that the scheduler has found no node for."""
-        pod = _pod(WAITING, priority)
+        pod = waiting_pod(WAITING, priority)
         pod["spec"] |= spec
-        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-        pod["status"] |= {"phase": "Pending", "conditions": [condition]}
         self.pods.append(pod)
-        self.claims.append(_claim(WAITING, request))
+        self.claims.append(claim_of(WAITING, request))
 
     def end(self, name: str) -> None:
         """Let a pod end that still holds what it has."""
@@ -158,7 +156,16 @@ def _pod(name: str, priority: int, created: int = 0, app: str = "") -> dict[str,
     }
 
 
-def _claim(name: str, request: Request) -> dict[str, Any]:
+def waiting_pod(name: str, priority: int) -> dict[str, Any]:
+    """Return a pod with a claim that the scheduler has found no node for."""
+    pod = _pod(name, priority)
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    pod["status"] |= {"phase": "Pending", "conditions": [condition]}
+    return pod
+
+
+def claim_of(name: str, request: Request) -> dict[str, Any]:
+    """Return the claim that a pod has for itself."""
     device_class = CLASSES[request.kind] + (f"-{request.profile}" if request.profile else "")
     sizes = {}
     if request.memory_mib is not None:
@@ -296,10 +303,8 @@ def test_two_that_wait_do_not_count_on_the_same_room() -> None:
     state.run("one", WHOLE)
     state.run("other", WHOLE)
     state.wait(WHOLE)
-    second = _pod("second", 50)
-    second["status"] |= state.pod(WAITING)["status"] | second["status"]
-    state.pods.append(second)
-    state.claims.append(_claim("second", WHOLE))
+    state.pods.append(waiting_pod("second", 50))
+    state.claims.append(claim_of("second", WHOLE))
     state.end("one")
     first, later = decide(
         state.cluster, Observed(state.nodes, state.pods, state.claims, state.slices)
@@ -357,6 +362,16 @@ def test_a_budget_that_has_not_been_looked_at_lets_nobody_go() -> None:
     assert state.decision().victims
     state.budgets[0]["metadata"]["generation"] = 2
     assert not state.decision().victims
+
+
+def test_a_pod_of_two_budgets_stays() -> None:
+    """The API server evicts no such pod, whatever the two of them let go."""
+    state = State(gpus=2)
+    state.run("budgeted", WHOLE, app="a")
+    state.run("other", WHOLE, priority=50)
+    state.budgets += [_budget("a", 1), _budget("a", 1)]
+    state.wait(WHOLE)
+    assert [victim.name for victim in state.decision().victims] == ["other"]
 
 
 def test_of_pods_that_cost_the_same_the_youngest_goes() -> None:
