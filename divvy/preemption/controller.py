@@ -20,6 +20,8 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 2.0
 _MAX_PAUSE_SECONDS = 30.0
 _HANGING_SECONDS = 120.0
+# What was read is too old for more decisions.
+_DECIDING_SECONDS = 30.0
 
 
 class Controller:
@@ -66,7 +68,7 @@ class Controller:
             return
         observed, cluster = await self._api.observed(), await self._api.cluster()
         # Pages are served meanwhile.
-        decisions = await asyncio.to_thread(decide, cluster, observed)
+        decisions = await asyncio.to_thread(decide, cluster, observed, _DECIDING_SECONDS)
         self._report(decisions)
         for decision in decisions:
             if decision.victims and decision.pod.uid in due:

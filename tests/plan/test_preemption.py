@@ -6,6 +6,7 @@ import random
 from collections.abc import Collection, Iterator, Mapping
 from itertools import chain, combinations
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,13 +15,14 @@ from divvy.agent.claims.slice_specs import slice_specs
 from divvy.model import Cluster, gpu_model, parse_cluster
 from divvy.model.claim_devices import claimable_gpu
 from divvy.model.contract import CLAIMS_DRIVER, claims_pool
-from divvy.plan import plan
+from divvy.plan import plan, preemption
 from divvy.plan.claim_requests import Request
 from divvy.plan.fit import asking_pod, nodes_of_cluster
 from divvy.plan.fit import fit as put
 from divvy.plan.fit.claiming import NodeDevices, Taken
 from divvy.plan.fit.pods import Around
-from divvy.plan.live_claims import claimed_gpus
+from divvy.plan.fit.room import room_of
+from divvy.plan.live_claims import claimed_gpus, without_claims
 from divvy.plan.preemption import Decision, Observed, decide
 from tests.thoroughness import at_length
 
@@ -362,6 +364,46 @@ def test_a_budget_that_has_not_been_looked_at_lets_nobody_go() -> None:
     assert state.decision().victims
     state.budgets[0]["metadata"]["generation"] = 2
     assert not state.decision().victims
+
+
+def test_a_thousand_pods_that_no_node_takes_hold_up_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A tenant's pods come in hundreds, and what has been read grows old meanwhile."""
+    counted = Mock(side_effect=room_of)
+    monkeypatch.setattr(preemption, "room_of", counted)
+    state = State(gpus=8, nodes=4)
+    for number in range(32):
+        state.run(f"pod-{number}", WHOLE, app="a")
+    state.budgets.append(_budget("a", 0))
+    for number in range(1000):
+        state.pods.append(waiting_pod(f"many-{number}", 200))
+        state.claims.append(claim_of(f"many-{number}", Request(9, "gpu")))
+    state.wait(WHOLE)
+    assert state.decision().reason.startswith("no node takes it")
+    assert counted.call_count < 100
+
+
+def test_no_more_is_decided_of_what_was_read_too_long_ago() -> None:
+    state = State()
+    state.run("held", WHOLE)
+    state.wait(WHOLE)
+    listed = Observed(state.nodes, state.pods, state.claims, state.slices)
+    assert decide(state.cluster, listed, 60.0)
+    assert decide(state.cluster, listed, 0.0) == ()
+
+
+def test_a_gpu_of_which_no_claim_goes_stays_as_it_is() -> None:
+    """A node full of shares is looked at hundreds of times, and copies took nearly all of it."""
+    state = State()
+    while state.run(f"pod-{len(state.pods)}", Request(1, "share", memory_mib=2000, cores=1)):
+        pass
+    (gpu,) = claimed_gpus(state.slices, state.claims)
+    assert without_claims(gpu, {("default", "another")}) is gpu
+    changed = without_claims(gpu, {("default", "pod-0")})
+    assert [one for one in changed.devices if one not in gpu.devices] == [
+        one for one in changed.devices if one.kind == "share"
+    ]
 
 
 def test_a_pod_of_two_budgets_stays() -> None:
