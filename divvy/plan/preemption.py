@@ -29,7 +29,7 @@ from divvy.plan.waiting import is_claim_of, is_unscheduled, lacks_claims
 from divvy.plan.where import repelled, selects
 
 _ENDED = ("Succeeded", "Failed")
-_MIRROR, _STAYS = "kubernetes.io/config.mirror", 1 << 31
+MIRROR, _STAYS = "kubernetes.io/config.mirror", 1 << 31
 _DEFAULT_SCHEDULER = "default-scheduler"
 # Sets of victims that are tried for one that costs less: on a node, and on all of them but for a
 # few on each.
@@ -251,7 +251,7 @@ class _Search:
             _RunningPod(
                 _name(pod),
                 # Only the kubelet ends a static pod.
-                _STAYS if _MIRROR in (pod["metadata"].get("annotations") or {}) else _priority(pod),
+                _STAYS if MIRROR in (pod["metadata"].get("annotations") or {}) else _priority(pod),
                 _created(pod),
                 pod_requests(pod["spec"]),
                 self._budgets_of(pod),
