@@ -141,6 +141,11 @@ class _Search:
         gpus = claimed_gpus(observed.slices, observed.claims)
         fits = nodes_of_cluster(cluster, plan(cluster, ""), observed.nodes, observed.pods, gpus)
         self._nodes = [self._node(one, on_node.get(str(one.labels.name), ())) for one in fits]
+        by_name = {str(node.fit.labels.name): node for node in self._nodes}
+        for pod in observed.pods:
+            node = by_name.get((pod.get("status") or {}).get("nominatedNodeName") or "")
+            if node is not None and is_unscheduled(pod):
+                node.guests.append(asking_pod(pod, cluster, self._around(pod)))
 
     def decide(self, raw: Mapping[str, Any]) -> Decision | None:
         """Decide for a pod, None if it waits for no claim."""
@@ -232,12 +237,14 @@ class _Search:
         return all(number <= self._budgets[budget] for budget, number in used.items())
 
     def _fits(self, node: _Node, pod: AskingPod, victims: Sequence[_RunningPod]) -> bool:
-        """Return whether a node has room for a pod beside its guests, without some pods."""
+        """Return whether a node has room for a pod beside its guests, without some pods.
+
+        A guest of a lower priority, which the scheduler may keep it for, counts for nothing.
+        """
         gone = node.gone | {victim.name for victim in victims}
         room = self._room(node, gone)
-        return not any(
-            isinstance(room.take(one, self._kinds), Shortage) for one in (*node.guests, pod)
-        )
+        guests = (one for one in node.guests if one.priority >= pod.priority)
+        return not any(isinstance(room.take(one, self._kinds), Shortage) for one in (*guests, pod))
 
     def _room(self, node: _Node, gone: set[PodName]) -> Room:
         released = {claim for claim, pods in node.holders.items() if pods <= gone}

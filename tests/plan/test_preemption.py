@@ -406,6 +406,25 @@ def test_a_gpu_of_which_no_claim_goes_stays_as_it_is() -> None:
     ]
 
 
+@pytest.mark.parametrize(("priority", "victims"), [(500, []), (100, []), (50, ["held"])])
+def test_nobody_goes_where_the_scheduler_keeps_the_rest_of_a_node_for_another_pod(
+    priority: int, victims: list[str]
+) -> None:
+    state = State()
+    state.nodes[0]["status"]["allocatable"]["cpu"] = "4"
+    state.run("held", WHOLE)
+    nominated = waiting_pod("nominated", priority)
+    nominated["status"] |= {"nominatedNodeName": "node-0", "resourceClaimStatuses": []}
+    nominated["spec"] |= {"containers": [_asking("4")], "resourceClaims": []}
+    state.pods.append(nominated)
+    state.wait(WHOLE, containers=[_asking("1")])
+    assert [victim.name for victim in state.decision().victims] == victims
+
+
+def _asking(cpu: str) -> dict[str, Any]:
+    return {"name": "main", "resources": {"requests": {"cpu": cpu}}}
+
+
 def test_a_pod_of_two_budgets_stays() -> None:
     """The API server evicts no such pod, whatever the two of them let go."""
     state = State(gpus=2)
