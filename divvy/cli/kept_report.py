@@ -9,12 +9,12 @@ import httpx2
 
 from divvy.cli.cluster_reader import answer_message, reading
 from divvy.cli.errors import fail
-from divvy.cli.run_archive import is_report
 from divvy.kube.errors import KubeconfigError
 from divvy.kube.kubeconfig import client, cluster_config
 from divvy.model import Cluster
 from divvy.model.contract import CONFORMANCE_LABEL
 from divvy.reports.archive import REPORT, DamagedArchive, condensed, report_archive, unpack
+from divvy.reports.shape import is_report
 
 NAME = "divvy-conformance"
 KEY = "conformance.tar.gz"
@@ -36,6 +36,8 @@ def kept_report(cluster: Cluster) -> dict[str, Any] | None:
         document = json.loads(unpack(archive)[REPORT])
     except (DamagedArchive, KeyError, ValueError) as problem:
         fail(f"ConfigMap {_name(cluster)} has no report that can be read: {problem}")
+    except RecursionError:
+        fail(f"ConfigMap {_name(cluster)} has no report that can be read: it is nested too deeply")
     if not is_report(document):
         fail(f"ConfigMap {_name(cluster)} has no report of a run")
     return dict(document)

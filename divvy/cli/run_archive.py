@@ -21,6 +21,7 @@ from divvy.reports.archive import (
     unpack,
 )
 from divvy.reports.product import product_file
+from divvy.reports.shape import is_report
 from divvy.stack.file import StackFile
 
 ARCHIVE = "conformance.tar.gz"
@@ -28,7 +29,6 @@ PRODUCT = "PRODUCT.yaml"
 # Of `ssh-keygen -Y sign`: a signature is good for this use alone.
 NAMESPACE = "divvy-conformance"
 _GZIP = b"\x1f\x8b"
-_PARTS = {"kind", "mode", "began", "environment", "checks"}
 
 
 def read_report(path: Path) -> dict[str, Any]:
@@ -37,20 +37,14 @@ def read_report(path: Path) -> dict[str, Any]:
         content = path.read_bytes()
         text = unpack(content)[REPORT] if content.startswith(_GZIP) else content
         document = yaml.safe_load(text)
-    except (OSError, yaml.YAMLError, DamagedArchive, KeyError) as problem:
+    # A date that is none is a ValueError of the YAML reader.
+    except (OSError, yaml.YAMLError, DamagedArchive, KeyError, ValueError) as problem:
         fail(f"the earlier report cannot be read: {path}: {problem}")
+    except RecursionError:
+        fail(f"the earlier report cannot be read: {path}: it is nested too deeply")
     if not is_report(document):
         fail(f"{path} is neither a report.yaml nor the archive of an earlier run")
     return dict(document)
-
-
-def is_report(document: object) -> bool:
-    """Tell whether a document is a whole report."""
-    return (
-        isinstance(document, dict)
-        and document.keys() >= _PARTS
-        and document["kind"] == "GpuConformanceReport"
-    )
 
 
 def write_product(out: Path, document: Mapping[str, Any]) -> None:

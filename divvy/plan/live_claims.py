@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from operator import is_
 from typing import Any
 
 from divvy.model.claim_names import (
@@ -147,10 +148,15 @@ def without_claims(gpu: ClaimedGpu, claims: Collection[tuple[str, str]]) -> Clai
     free, devices = dict(gpu.free), []
     for device in gpu.devices:
         holders = tuple(one for one in device.holders if (one.namespace, one.claim) not in claims)
-        if device.holders and not holders:
+        if len(holders) == len(device.holders):
+            devices.append(device)
+            continue
+        if not holders:
             for name, number in device.consumes.items():
                 free[name] = free.get(name, 0) + number
         devices.append(replace(device, holders=holders))
+    if all(map(is_, devices, gpu.devices)):
+        return gpu
     return replace(gpu, devices=tuple(devices), free=free)
 
 

@@ -7,11 +7,13 @@ lower priority the pod must fit; those with which it still fits stay, the most i
 
 from __future__ import annotations
 
+import math
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import combinations, islice
+from itertools import combinations, islice, takewhile
 from typing import Any
 
 from divvy.model import Cluster
@@ -27,10 +29,12 @@ from divvy.plan.waiting import is_claim_of, is_unscheduled, lacks_claims
 from divvy.plan.where import repelled, selects
 
 _ENDED = ("Succeeded", "Failed")
-_MIRROR, _STAYS = "kubernetes.io/config.mirror", 1 << 31
+MIRROR, _STAYS = "kubernetes.io/config.mirror", 1 << 31
 _DEFAULT_SCHEDULER = "default-scheduler"
-# Sets of victims that are tried on a node for one that costs less.
-_MAX_SETS = 500
+# Sets of victims that are tried for one that costs less: on a node, and on all of them but for a
+# few on each.
+_MAX_SETS, _MAX_SETS_IN_ALL, _MIN_SETS = 500, 2000, 20
+_NO_NODE = "no node takes it without pods of a lower priority that may be evicted"
 # A pod more costs more than any difference of priorities, as the scheduler has it.
 _POD = 1 << 32
 
@@ -69,15 +73,18 @@ class Decision:
     reason: str = ""
 
 
-def decide(cluster: Cluster, observed: Observed) -> tuple[Decision, ...]:
+def decide(cluster: Cluster, observed: Observed, seconds: float = math.inf) -> tuple[Decision, ...]:
     """Decide for every pod that waits for a claim, those of the highest priority first.
 
-    A pod that fits as soon as pods that are ending have gone has no victims.
+    A pod that fits as soon as pods that are ending have gone has no victims. After ``seconds``
+    what was observed is too old: the pods that are left wait for another look.
     """
+    ends = time.monotonic() + seconds
     search = _Search(cluster, observed)
     waiting = [pod for pod in observed.pods if is_refused(pod)]
     waiting.sort(key=lambda pod: (-_priority(pod), _created(pod), _name(pod)))
-    decisions = (search.decide(pod) for pod in waiting)
+    in_time = takewhile(lambda _: time.monotonic() < ends, waiting)
+    decisions = (search.decide(pod) for pod in in_time)
     return tuple(decision for decision in decisions if decision is not None)
 
 
@@ -104,11 +111,15 @@ class _RunningPod:
 
 @dataclass
 class _Node:
-    """A node with all its pods; ``gone`` are those that end, ``guests`` those it is kept for."""
+    """A node with all its pods; ``gone`` are those that end, ``guests`` those it is kept for.
+
+    ``holders`` are the claims that are free when the pods of this node that hold them have gone.
+    """
 
     fit: FitNode
     pods: list[_RunningPod]
     gone: set[PodName]
+    holders: Mapping[tuple[str, str], frozenset[PodName]]
     guests: list[AskingPod] = field(default_factory=list)
 
 
@@ -116,11 +127,13 @@ class _Search:
     def __init__(self, cluster: Cluster, observed: Observed) -> None:
         self._cluster, self._observed = cluster, observed
         self._kinds = claim_kinds(cluster)
+        # What no node takes does not fit after more decisions either, and pods come in hundreds.
+        self._no_node: set[str] = set()
         self._budgets = [_allowed(one) for one in observed.budgets]
         # A claim outlives its pods for a moment, while it is taken back.
         live = {_name(pod) for pod in observed.pods}
         reserved = map(_reserved_for, observed.claims)
-        self._holders = {claim: (bool(pods), pods & live) for claim, pods in reserved}
+        self._holders = {claim: pods & live for claim, pods in reserved if pods}
         on_node: dict[str, list[Mapping[str, Any]]] = {}
         for pod in observed.pods:
             if _runs(pod):
@@ -128,6 +141,11 @@ class _Search:
         gpus = claimed_gpus(observed.slices, observed.claims)
         fits = nodes_of_cluster(cluster, plan(cluster, ""), observed.nodes, observed.pods, gpus)
         self._nodes = [self._node(one, on_node.get(str(one.labels.name), ())) for one in fits]
+        by_name = {str(node.fit.labels.name): node for node in self._nodes}
+        for pod in observed.pods:
+            node = by_name.get((pod.get("status") or {}).get("nominatedNodeName") or "")
+            if node is not None and is_unscheduled(pod):
+                node.guests.append(asking_pod(pod, cluster, self._around(pod)))
 
     def decide(self, raw: Mapping[str, Any]) -> Decision | None:
         """Decide for a pod, None if it waits for no claim."""
@@ -142,6 +160,9 @@ class _Search:
         unclear = self._unclear(raw, pod)
         if unclear:
             return Decision(name, priority, reason=unclear)
+        alike = repr((replace(pod, namespace="", name=""), raw["spec"].get("preemptionPolicy")))
+        if alike in self._no_node:
+            return Decision(name, priority, reason=_NO_NODE)
         nodes = [
             node
             for node in self._nodes
@@ -156,14 +177,15 @@ class _Search:
             )
         if raw["spec"].get("preemptionPolicy") == "Never":
             return Decision(name, priority, reason="its preemptionPolicy is Never")
+        sets = min(_MAX_SETS, max(_MIN_SETS, _MAX_SETS_IN_ALL // max(1, len(nodes))))
         options = [
             (victims, node)
             for node in nodes
-            if (victims := self._victims(node, pod, priority)) is not None
+            if (victims := self._victims(node, pod, priority, sets)) is not None
         ]
         if not options:
-            words = "no node takes it without pods of a lower priority that may be evicted"
-            return Decision(name, priority, reason=words)
+            self._no_node.add(alike)
+            return Decision(name, priority, reason=_NO_NODE)
         # Of those that cost the same, the youngest.
         options.sort(key=lambda one: min(victim.created for victim in one[0]), reverse=True)
         victims, node = min(options, key=lambda one: _cost(one[0]))
@@ -175,7 +197,9 @@ class _Search:
         names = tuple(sorted(victim.name for victim in victims))
         return Decision(name, priority, str(node.fit.labels.name), names)
 
-    def _victims(self, node: _Node, pod: AskingPod, priority: int) -> Sequence[_RunningPod] | None:
+    def _victims(
+        self, node: _Node, pod: AskingPod, priority: int, max_sets: int
+    ) -> Sequence[_RunningPod] | None:
         """Return the pods of a node that have to go, None where a pod gets no room there."""
         lower = [
             one
@@ -196,31 +220,34 @@ class _Search:
             for number in range(1, len(victims) + 1)
             for chosen in combinations(young, number)
         )
-        for chosen in islice(sets, _MAX_SETS):
+        for chosen in islice(sets, max_sets):
             cheaper = best is None or _cost(chosen) < _cost(best)
             if cheaper and self._within(chosen) and self._fits(node, pod, chosen):
                 best = list(chosen)
         return best
 
     def _within(self, victims: Sequence[_RunningPod]) -> bool:
-        """Return whether the disruption budgets let all of them be evicted."""
+        """Return whether the disruption budgets let all of them be evicted.
+
+        The API server evicts no pod that two of them are about.
+        """
+        if any(len(victim.budgets) > 1 for victim in victims):
+            return False
         used = Counter(budget for victim in victims for budget in victim.budgets)
         return all(number <= self._budgets[budget] for budget, number in used.items())
 
     def _fits(self, node: _Node, pod: AskingPod, victims: Sequence[_RunningPod]) -> bool:
-        """Return whether a node has room for a pod beside its guests, without some pods."""
+        """Return whether a node has room for a pod beside its guests, without some pods.
+
+        A guest of a lower priority, which the scheduler may keep it for, counts for nothing.
+        """
         gone = node.gone | {victim.name for victim in victims}
         room = self._room(node, gone)
-        return not any(
-            isinstance(room.take(one, self._kinds), Shortage) for one in (*node.guests, pod)
-        )
+        guests = (one for one in node.guests if one.priority >= pod.priority)
+        return not any(isinstance(room.take(one, self._kinds), Shortage) for one in (*guests, pod))
 
     def _room(self, node: _Node, gone: set[PodName]) -> Room:
-        released = {
-            claim
-            for claim, (was_reserved, pods) in self._holders.items()
-            if was_reserved and pods <= gone
-        }
+        released = {claim for claim, pods in node.holders.items() if pods <= gone}
         left = [one for one in node.pods if one.name not in gone]
         used = sum_of(one.requests for one in left)
         gpus = tuple(without_claims(gpu, released) for gpu in node.fit.gpus)
@@ -231,7 +258,7 @@ class _Search:
             _RunningPod(
                 _name(pod),
                 # Only the kubelet ends a static pod.
-                _STAYS if _MIRROR in (pod["metadata"].get("annotations") or {}) else _priority(pod),
+                _STAYS if MIRROR in (pod["metadata"].get("annotations") or {}) else _priority(pod),
                 _created(pod),
                 pod_requests(pod["spec"]),
                 self._budgets_of(pod),
@@ -239,7 +266,9 @@ class _Search:
             for pod in pods
         ]
         ending = {_name(pod) for pod in pods if pod["metadata"].get("deletionTimestamp")}
-        return _Node(fit, running, ending)
+        names = {one.name for one in running}
+        holders = {claim: held for claim, held in self._holders.items() if held <= names}
+        return _Node(fit, running, ending, holders)
 
     def _budgets_of(self, pod: Mapping[str, Any]) -> tuple[int, ...]:
         meta = pod["metadata"]

@@ -9,15 +9,16 @@ from typing import Any
 from urllib.parse import urlencode
 
 from divvy.agent.api_server.access import access_from
-from divvy.agent.api_server.rest import ApiError, RestClient, Unreachable
+from divvy.agent.api_server.rest import ApiError, RestClient, TooLong, Unreachable
 from divvy.model import Cluster, parse_canonical
 from divvy.model.contract import CLAIMS_DRIVER, CONFIG_KEY, CONFIG_MAP, PREEMPTION
-from divvy.plan.preemption import Observed, PodName
+from divvy.plan.preemption import MIRROR, Observed, PodName
 
 AWAY = (ApiError, Unreachable)
 _RESOURCES = "/apis/resource.k8s.io/v1"
 _NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 _PAGE = 250
+_CONTAINERS = ("containers", "initContainers")
 
 
 class Api:
@@ -92,11 +93,38 @@ class Api:
             query["fieldSelector"] = fields
         items: list[dict[str, Any]] = []
         while True:
-            page: Mapping[str, Any] = await self._client.request(
-                "GET", f"{path}?{urlencode(query)}"
-            )
-            items += page.get("items") or ()
+            try:
+                page: Mapping[str, Any] = await self._client.request(
+                    "GET", f"{path}?{urlencode(query)}"
+                )
+            except TooLong:
+                # A tenant's pods may have a megabyte each.
+                if query["limit"] == 1:
+                    raise
+                query["limit"] //= 2
+                continue
+            items += map(_less, page.get("items") or ())
             following = page["metadata"].get("continue")
             if not following:
                 return items
             query["continue"] = following
+
+
+def _less(item: dict[str, Any]) -> dict[str, Any]:
+    """Return an object without what may be large and decides nothing."""
+    meta, spec = item["metadata"], item.get("spec") or {}
+    meta = {key: value for key, value in meta.items() if key != "managedFields"}
+    if not spec.get("nodeName") or "containers" not in spec:
+        return {**item, "metadata": meta}
+    annotations = meta.get("annotations") or {}
+    meta["annotations"] = {key: annotations[key] for key in (MIRROR,) if key in annotations}
+    spec = {
+        key: [_requests(one) for one in value] if key in _CONTAINERS else value
+        for key, value in spec.items()
+        if key not in ("volumes", "ephemeralContainers")
+    }
+    return {**item, "metadata": meta, "spec": spec}
+
+
+def _requests(container: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: container[key] for key in ("resources", "restartPolicy") if key in container}

@@ -8,9 +8,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from divvy.agent.api_server.rest import ApiError
 from divvy.model import InvalidCluster, NewerSchema
 from divvy.plan.live_claims import UnreadableClaims
-from divvy.plan.preemption import Decision, decide, is_refused
+from divvy.plan.preemption import Decision, PodName, decide, is_refused
 from divvy.preemption.client import AWAY, Api
 
 _log = logging.getLogger(__name__)
@@ -19,6 +20,8 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 2.0
 _MAX_PAUSE_SECONDS = 30.0
 _HANGING_SECONDS = 120.0
+# What was read is too old for more decisions.
+_DECIDING_SECONDS = 30.0
 
 
 class Controller:
@@ -43,7 +46,7 @@ class Controller:
         while True:
             self._alive = time.monotonic()
             try:
-                await self._look()
+                await self.look()
                 reported = ""
             except (*AWAY, InvalidCluster, NewerSchema, UnreadableClaims, KeyError) as error:
                 if str(error) != reported:
@@ -51,7 +54,7 @@ class Controller:
                     _log.warning("nobody can be preempted now: %s", reported)
             await asyncio.sleep(self._look_seconds)
 
-    async def _look(self) -> None:
+    async def look(self) -> None:
         """Decide for the pods that were refused at the look before already.
 
         While the same pods wait and nobody can go for them, the cluster is read less and less.
@@ -65,12 +68,16 @@ class Controller:
             return
         observed, cluster = await self._api.observed(), await self._api.cluster()
         # Pages are served meanwhile.
-        decisions = await asyncio.to_thread(decide, cluster, observed)
+        decisions = await asyncio.to_thread(decide, cluster, observed, _DECIDING_SECONDS)
         self._report(decisions)
         for decision in decisions:
             if decision.victims and decision.pod.uid in due:
-                await self._preempt(decision)
-                self._pause = self._look_seconds
+                try:
+                    await self._preempt(decision)
+                except ApiError as refusal:
+                    _log.warning("%s: nobody is preempted: %s", decision.pod, refusal)
+                else:
+                    self._pause = self._look_seconds
         self._next = time.monotonic() + self._pause
         self._pause = min(2 * self._pause, _MAX_PAUSE_SECONDS)
 
@@ -82,8 +89,10 @@ class Controller:
         self._reported = reasons
 
     async def _preempt(self, decision: Decision) -> None:
-        """Evict all victims, or none where one of them may not be evicted."""
+        """Evict all victims, or none where one may not be evicted or the pod waits no more."""
         pod, node, priority = decision.pod, decision.node, decision.priority
+        if pod.uid not in {_uid(one) for one in await self._api.waiting() if is_refused(one)}:
+            return
         for victim in decision.victims:
             await self._api.evict(victim, dry_run=True)
         for victim in decision.victims:
@@ -93,14 +102,21 @@ class Controller:
                 f"Preempted by pod {pod.uid} of priority {priority} on node {node}, to free what "
                 "its claims need"
             )
-            await self._api.event(victim, "Normal", "Preempted", message)
+            await self._event(victim, "Preempted", message)
         number = len(decision.victims)
         message = (
             f"{number} pod{'' if number == 1 else 's'} of a lower priority on node {node} "
             f"{'was' if number == 1 else 'were'} evicted to free what its claims need"
         )
-        await self._api.event(pod, "Normal", "Preempting", message)
+        await self._event(pod, "Preempting", message)
         _log.info("%s: evicted %s", pod, ", ".join(map(str, decision.victims)))
+
+    async def _event(self, pod: PodName, reason: str, message: str) -> None:
+        """Record an Event; a namespace that is being deleted takes none."""
+        try:
+            await self._api.event(pod, "Normal", reason, message)
+        except ApiError as refusal:
+            _log.info("%s: no Event: %s", pod, refusal)
 
 
 def _uid(pod: Mapping[str, Any]) -> str:

@@ -58,14 +58,23 @@ def unpack(archive: bytes) -> dict[str, bytes]:
         if len(content) > _MAX_BYTES:
             raise DamagedArchive("it is too large")
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as opened:
-            files = {member.name: opened.extractfile(member).read()  # type: ignore[union-attr]
-                     for member in opened if member.isfile()}  # fmt: skip
-    except (tarfile.TarError, OSError, EOFError, zlib.error) as problem:
+            files = {member.name: _content(opened, member) for member in opened if member.isfile()}
+        summed = {name: text for name, text in files.items() if name not in (SUMS, SIGNATURE)}
+        sums = checksums(summed)
+    # Numbers of a header that are none are ValueErrors of tarfile.
+    except (tarfile.TarError, OSError, EOFError, zlib.error, ValueError, OverflowError) as problem:
         raise DamagedArchive(str(problem)) from None
-    summed = {name: text for name, text in files.items() if name not in (SUMS, SIGNATURE)}
-    if files.get(SUMS) != checksums(summed):
+    if files.get(SUMS) != sums:
         raise DamagedArchive("its files are not those of its checksums")
     return files
+
+
+def _content(opened: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    """Return a file of an archive; one with holes may be many times as large as the archive."""
+    found = None if member.issparse() else opened.extractfile(member)
+    if found is None:
+        raise DamagedArchive(f"{member.name!r} is no ordinary file")
+    return found.read()
 
 
 def report_archive(document: Mapping[str, Any]) -> bytes:

@@ -100,3 +100,5 @@ def _git(*arguments: str, folder: Path | None = None) -> subprocess.CompletedPro
         raise StackError(
             "git is not installed; give files or stacks instead of revisions"
         ) from None
+    except UnicodeDecodeError:
+        raise StackError(f"{arguments[-1]} is not text in UTF-8") from None

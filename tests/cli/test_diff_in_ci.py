@@ -182,9 +182,19 @@ def test_compares_all_stacks_with_a_revision_in_one_comment(stacks: Path) -> Non
     assert "prod@HEAD → prod: 2 changes" in " ".join(below.split())
 
 
-@pytest.mark.parametrize("invalid", ["config: {divvy:cluster: {nonsense: 1}}", "config: ["])
-def test_reviews_the_change_that_repairs_a_stack_file(stacks: Path, invalid: str) -> None:
-    (stacks / "stacks/Pulumi.prod.yaml").write_text(invalid)
+@pytest.mark.parametrize(
+    "invalid",
+    [
+        b"config: {divvy:cluster: {nonsense: 1}}",
+        b"config: [",
+        b"\xff\xfec\0",
+        100_000 * b"[",
+        b"",
+        b"config: {divvy:cluster: 3}",
+    ],
+)
+def test_reviews_the_change_that_repairs_a_stack_file(stacks: Path, invalid: bytes) -> None:
+    (stacks / "stacks/Pulumi.prod.yaml").write_bytes(invalid)
     git(stacks, "add", "--all")
     git(stacks, "commit", "--quiet", "--message", "broken")
     (stacks / "stacks/Pulumi.prod.yaml").write_text(stack({}))
@@ -199,7 +209,7 @@ def test_reviews_the_change_that_repairs_a_stack_file(stacks: Path, invalid: str
     assert lines[3] == "* unchanged: new, same"
     plain = run_divvy("diff", "--all", "HEAD", folder=stacks, expect=2).stdout
     assert "what changes is not known" in " ".join(plain.split())
-    (stacks / "stacks/Pulumi.new.yaml").write_text(invalid)
+    (stacks / "stacks/Pulumi.new.yaml").write_bytes(invalid)
     done = run_divvy("diff", "--all", "HEAD", folder=stacks, expect=1)
     assert "Pulumi.new.yaml" in done.stderr
 

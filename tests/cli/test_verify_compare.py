@@ -167,6 +167,9 @@ def test_exit_codes_of_a_comparison(
         ("kind: Pod", "is neither a report.yaml nor the archive of an earlier run"),
         ("kind: GpuConformanceReport\nchecks: []\n", "is neither a report.yaml nor the archive"),
         ("\x1f", "the earlier report cannot be read"),
+        ("began: 2026-13-45", "the earlier report cannot be read"),
+        (100_000 * "[", "the earlier report cannot be read"),
+        (yaml.safe_dump({**PASSED, "checks": [{}]}), "is neither a report.yaml nor the archive"),
     ],
 )
 @pytest.mark.usefixtures("cluster")

@@ -6,6 +6,7 @@ import random
 from collections.abc import Collection, Iterator, Mapping
 from itertools import chain, combinations
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,13 +15,14 @@ from divvy.agent.claims.slice_specs import slice_specs
 from divvy.model import Cluster, gpu_model, parse_cluster
 from divvy.model.claim_devices import claimable_gpu
 from divvy.model.contract import CLAIMS_DRIVER, claims_pool
-from divvy.plan import plan
+from divvy.plan import plan, preemption
 from divvy.plan.claim_requests import Request
 from divvy.plan.fit import asking_pod, nodes_of_cluster
 from divvy.plan.fit import fit as put
 from divvy.plan.fit.claiming import NodeDevices, Taken
 from divvy.plan.fit.pods import Around
-from divvy.plan.live_claims import claimed_gpus
+from divvy.plan.fit.room import room_of
+from divvy.plan.live_claims import claimed_gpus, without_claims
 from divvy.plan.preemption import Decision, Observed, decide
 from tests.thoroughness import at_length
 
@@ -58,18 +60,16 @@ class State:
                 pod["spec"]["nodeName"] = node
                 pod["status"] = {"phase": "Running"}
                 self.pods.append(pod)
-                self.claims.append(_allocated(_claim(name, request), node, taken, pod))
+                self.claims.append(_allocated(claim_of(name, request), node, taken, pod))
                 return True
         return False
 
     def wait(self, request: Request, priority: int = 100, **spec: Any) -> None:
         """Let a pod wait that the scheduler has found no node for."""
-        pod = _pod(WAITING, priority)
+        pod = waiting_pod(WAITING, priority)
         pod["spec"] |= spec
-        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-        pod["status"] |= {"phase": "Pending", "conditions": [condition]}
         self.pods.append(pod)
-        self.claims.append(_claim(WAITING, request))
+        self.claims.append(claim_of(WAITING, request))
 
     def end(self, name: str) -> None:
         """Let a pod end that still holds what it has."""
@@ -158,7 +158,16 @@ def _pod(name: str, priority: int, created: int = 0, app: str = "") -> dict[str,
     }
 
 
-def _claim(name: str, request: Request) -> dict[str, Any]:
+def waiting_pod(name: str, priority: int) -> dict[str, Any]:
+    """Return a pod with a claim that the scheduler has found no node for."""
+    pod = _pod(name, priority)
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    pod["status"] |= {"phase": "Pending", "conditions": [condition]}
+    return pod
+
+
+def claim_of(name: str, request: Request) -> dict[str, Any]:
+    """Return the claim that a pod has for itself."""
     device_class = CLASSES[request.kind] + (f"-{request.profile}" if request.profile else "")
     sizes = {}
     if request.memory_mib is not None:
@@ -296,10 +305,8 @@ def test_two_that_wait_do_not_count_on_the_same_room() -> None:
     state.run("one", WHOLE)
     state.run("other", WHOLE)
     state.wait(WHOLE)
-    second = _pod("second", 50)
-    second["status"] |= state.pod(WAITING)["status"] | second["status"]
-    state.pods.append(second)
-    state.claims.append(_claim("second", WHOLE))
+    state.pods.append(waiting_pod("second", 50))
+    state.claims.append(claim_of("second", WHOLE))
     state.end("one")
     first, later = decide(
         state.cluster, Observed(state.nodes, state.pods, state.claims, state.slices)
@@ -357,6 +364,75 @@ def test_a_budget_that_has_not_been_looked_at_lets_nobody_go() -> None:
     assert state.decision().victims
     state.budgets[0]["metadata"]["generation"] = 2
     assert not state.decision().victims
+
+
+def test_a_thousand_pods_that_no_node_takes_hold_up_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A tenant's pods come in hundreds, and what has been read grows old meanwhile."""
+    counted = Mock(side_effect=room_of)
+    monkeypatch.setattr(preemption, "room_of", counted)
+    state = State(gpus=8, nodes=4)
+    for number in range(32):
+        state.run(f"pod-{number}", WHOLE, app="a")
+    state.budgets.append(_budget("a", 0))
+    for number in range(1000):
+        state.pods.append(waiting_pod(f"many-{number}", 200))
+        state.claims.append(claim_of(f"many-{number}", Request(9, "gpu")))
+    state.wait(WHOLE)
+    assert state.decision().reason.startswith("no node takes it")
+    assert counted.call_count < 100
+
+
+def test_no_more_is_decided_of_what_was_read_too_long_ago() -> None:
+    state = State()
+    state.run("held", WHOLE)
+    state.wait(WHOLE)
+    listed = Observed(state.nodes, state.pods, state.claims, state.slices)
+    assert decide(state.cluster, listed, 60.0)
+    assert decide(state.cluster, listed, 0.0) == ()
+
+
+def test_a_gpu_of_which_no_claim_goes_stays_as_it_is() -> None:
+    """A node full of shares is looked at hundreds of times, and copies took nearly all of it."""
+    state = State()
+    while state.run(f"pod-{len(state.pods)}", Request(1, "share", memory_mib=2000, cores=1)):
+        pass
+    (gpu,) = claimed_gpus(state.slices, state.claims)
+    assert without_claims(gpu, {("default", "another")}) is gpu
+    changed = without_claims(gpu, {("default", "pod-0")})
+    assert [one for one in changed.devices if one not in gpu.devices] == [
+        one for one in changed.devices if one.kind == "share"
+    ]
+
+
+@pytest.mark.parametrize(("priority", "victims"), [(500, []), (100, []), (50, ["held"])])
+def test_nobody_goes_where_the_scheduler_keeps_the_rest_of_a_node_for_another_pod(
+    priority: int, victims: list[str]
+) -> None:
+    state = State()
+    state.nodes[0]["status"]["allocatable"]["cpu"] = "4"
+    state.run("held", WHOLE)
+    nominated = waiting_pod("nominated", priority)
+    nominated["status"] |= {"nominatedNodeName": "node-0", "resourceClaimStatuses": []}
+    nominated["spec"] |= {"containers": [_asking("4")], "resourceClaims": []}
+    state.pods.append(nominated)
+    state.wait(WHOLE, containers=[_asking("1")])
+    assert [victim.name for victim in state.decision().victims] == victims
+
+
+def _asking(cpu: str) -> dict[str, Any]:
+    return {"name": "main", "resources": {"requests": {"cpu": cpu}}}
+
+
+def test_a_pod_of_two_budgets_stays() -> None:
+    """The API server evicts no such pod, whatever the two of them let go."""
+    state = State(gpus=2)
+    state.run("budgeted", WHOLE, app="a")
+    state.run("other", WHOLE, priority=50)
+    state.budgets += [_budget("a", 1), _budget("a", 1)]
+    state.wait(WHOLE)
+    assert [victim.name for victim in state.decision().victims] == ["other"]
 
 
 def test_of_pods_that_cost_the_same_the_youngest_goes() -> None:

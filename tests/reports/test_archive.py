@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import io
+import tarfile
 
 import pytest
 
@@ -49,6 +51,33 @@ def test_a_signature_is_of_the_checksums_and_not_among_them() -> None:
 def test_what_is_not_what_a_run_wrote_is_refused(archive: bytes) -> None:
     with pytest.raises(DamagedArchive):
         unpack(archive)
+
+
+def _with_header(**headers: str) -> bytes:
+    """Return an archive whose report has more in its header."""
+    output = io.BytesIO()
+    with tarfile.open(fileobj=output, mode="w", format=tarfile.PAX_FORMAT) as written:
+        member = tarfile.TarInfo(REPORT)
+        member.size, member.pax_headers = 2, headers
+        written.addfile(member, io.BytesIO(b"{}"))
+    return gzip.compress(output.getvalue())
+
+
+@pytest.mark.parametrize(
+    "archive",
+    [
+        _with_header(**{"GNU.sparse.map": "0,1", "GNU.sparse.size": str(1 << 50)}),
+        _with_header(**{"GNU.sparse.map": "0,1", "GNU.sparse.size": str(1 << 28)}),
+        _with_header(**{"GNU.sparse.size": "many"}),
+        _with_header(**{"GNU.sparse.map": "0,x", "GNU.sparse.size": "2"}),
+        _with_header(path="\udcff", hdrcharset="BINARY"),
+        _with_header(size=str(1 << 70)),
+    ],
+)
+def test_a_header_can_neither_fill_the_memory_nor_end_the_command(archive: bytes) -> None:
+    with pytest.raises(DamagedArchive) as refused:
+        unpack(archive)
+    assert "checksums" not in str(refused.value)
 
 
 def test_a_report_without_its_evidence_compares_as_well() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,10 @@ from divvy.model import claim_names as names
 from divvy.model.claim_devices import ClaimDevice
 
 Attributes = Mapping[str, Mapping[str, Any]]
+# DeviceAttributeMaxValueLength of Kubernetes. NVML's names of products may have 95 bytes, and a
+# value that is too long costs the node its slice.
+_MAX_BYTES = 64
+_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 def gpu_attributes(snapshot: Snapshot | None) -> dict[str, Attributes]:
@@ -18,6 +23,11 @@ def gpu_attributes(snapshot: Snapshot | None) -> dict[str, Attributes]:
     if snapshot is None:
         return {}
     return {gpu.uuid: _of_gpu(gpu, snapshot) for gpu in snapshot.gpus}
+
+
+def shortened(text: str) -> str:
+    """Return as much of a text as the API server takes as an attribute."""
+    return text.encode()[:_MAX_BYTES].decode(errors="ignore")
 
 
 def nvidia_attributes(device: ClaimDevice, own: Attributes) -> Attributes:
@@ -55,8 +65,8 @@ def _of_gpu(gpu: Gpu, snapshot: Snapshot) -> Attributes:
 
 def _version(parts: Sequence[object]) -> str | None:
     """Return a semantic version, which has three numbers without leading zeros."""
-    try:
-        numbers = [int(str(part)) for part in parts]
-    except ValueError:
+    texts = [str(part) for part in parts]
+    if not all(map(_NUMBER.fullmatch, texts)):
         return None
+    numbers = [int(text) for text in texts]
     return ".".join(map(str, [*numbers, 0, 0][:3])) if any(numbers) else None

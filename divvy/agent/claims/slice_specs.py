@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from divvy.agent.claims.device_attributes import Attributes, nvidia_attributes
+from divvy.agent.claims.device_attributes import Attributes, nvidia_attributes, shortened
 from divvy.agent.claims.quantities import mib_quantity
 from divvy.agent.claims.record import OfferedGpu
 from divvy.model import claim_names as names
@@ -199,7 +199,9 @@ def _attributes(gpu: OfferedGpu, device: ClaimDevice, facts: Attributes) -> dict
         names.TENANT: device.tenant or "",
         names.PROFILE: "" if device.profile is None else device.profile.name,
     }
-    attributes: dict[str, Any] = {name: {"string": text} for name, text in texts.items() if text}
+    attributes: dict[str, Any] = {
+        name: {"string": shortened(text)} for name, text in texts.items() if text
+    }
     attributes[names.WHOLE] = {"bool": device.whole}
     attributes[names.SIMULATED] = {"bool": gpu.simulated}
     attributes[names.INDEX] = {"int": gpu.index}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from tests.agent.claim_values import BY_SIZE, ON_DEMAND, offered_gpu
 
 # ResourceSliceMaxAttributesAndCapacitiesPerDevice of Kubernetes.
 MAX_OF_A_DEVICE = 32
+# DeviceAttributeMaxValueLength of Kubernetes, in bytes.
+MAX_OF_A_VALUE = 64
 ALL = {
     "shares": {},
     "mig": ["1g.5gb", "1g.5gb+me", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"],
@@ -120,6 +123,25 @@ def test_what_a_driver_does_not_tell_is_no_attribute() -> None:
     seen = gpu_attributes(Snapshot("unknown", (0, 0), (gpu,)))
     assert seen == {"GPU-0": {}}
     assert gpu_attributes(None) == {}
+
+
+@pytest.mark.parametrize("product", ["NVIDIA " + 12 * "Long-Name ", 40 * "Ü"])
+def test_a_long_name_of_a_product_does_not_cost_a_node_its_slices(product: str) -> None:
+    found = specs(replace(offered_gpu(0, ON_DEMAND), product=product))
+    for name in ("gpu-0", "gpu-0-share", "gpu-0-mig-1g5gb-2"):
+        attributes = device(found, name)["attributes"]
+        texts = [each["string"] for each in attributes.values() if "string" in each]
+        assert max(len(text.encode()) for text in texts) <= MAX_OF_A_VALUE
+        assert product.startswith(attributes["product"]["string"])
+        assert attributes["gpu.nvidia.com/productName"] == attributes["product"]
+
+
+@pytest.mark.parametrize(
+    "version", ["", "...", "-5.163.01", "5_0.1", "570.86.10-rc1", "٣.1", "9" * 80 + ".1", "x" * 79]
+)
+def test_a_version_that_the_api_server_would_refuse_is_no_attribute(version: str) -> None:
+    gpu = Gpu(0, "GPU-0", "A100", 40960, 0, "")
+    assert gpu_attributes(Snapshot(version, (-1, 0), (gpu,))) == {"GPU-0": {}}
 
 
 def test_a_share_is_as_a_claim_by_size_asks_for_it() -> None:

@@ -1,0 +1,55 @@
+"""What a report of an earlier run has to have: whoever handed it on may have changed it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+
+class _Node(_Part):
+    name: str
+
+
+class _Environment(_Part):
+    stack: Any
+    nodes: list[_Node]
+    divvy: dict[str, Any] | None = None
+    stackFile: dict[str, Any] | None = None  # noqa: N815
+
+
+class _Check(_Part):
+    id: str
+    case: str
+    title: str
+    level: str
+    status: str
+    seconds: float
+    missed: str = ""
+    reason: str = ""
+    figures: dict[str, float] | None = None
+
+
+class _Report(_Part):
+    kind: Literal["GpuConformanceReport"]
+    mode: str
+    began: Any
+    environment: _Environment
+    checks: list[_Check]
+    options: list[str] = []
+
+
+def is_report(document: object) -> bool:
+    """Tell whether a document is a whole report, with all that a comparison looks at."""
+    if not isinstance(document, Mapping):
+        return False
+    try:
+        _Report.model_validate(document)
+    except ValidationError:
+        return False
+    return True

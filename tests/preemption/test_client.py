@@ -1,0 +1,68 @@
+"""What the controller reads of a cluster whose tenants write as much as they may."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from divvy.agent.api_server.rest import TooLong
+from divvy.preemption.client import Api
+
+MAX_PAGE = 1 << 24
+
+
+class Server:
+    """Lists objects page by page, but none that is longer than a client takes."""
+
+    def __init__(self, *items: dict[str, Any]) -> None:
+        self.items = items
+
+    async def request(self, method: str, path: str) -> dict[str, Any]:
+        assert method == "GET"
+        query = parse_qs(urlsplit(path).query)
+        start = int(query.get("continue", ["0"])[0])
+        end = start + int(query["limit"][0])
+        items = self.items[start:end]
+        if len(json.dumps(items)) > MAX_PAGE:
+            raise TooLong(f"the answer is longer than {MAX_PAGE} bytes")
+        more = {"continue": str(end)} if end < len(self.items) else {}
+        return {"metadata": more, "items": list(items)}
+
+
+def api(monkeypatch: pytest.MonkeyPatch, *items: dict[str, Any]) -> Api:
+    monkeypatch.setattr("divvy.preemption.client.access_from", lambda _: None)
+    monkeypatch.setattr("divvy.preemption.client.RestClient", lambda _: Server(*items))
+    return Api("divvy-system")
+
+
+def pod(name: str, large: str, **spec: Any) -> dict[str, Any]:
+    resources = {"requests": {"cpu": "1"}}
+    container = {"name": "main", "resources": resources, "env": [{"name": "A", "value": large}]}
+    annotations = {"large": large, "kubernetes.io/config.mirror": "hash"}
+    meta = {"name": name, "uid": name, "annotations": annotations, "managedFields": [large]}
+    return {"metadata": meta, "spec": {"containers": [container], **spec}}
+
+
+def test_pods_as_large_as_the_api_takes_them_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [pod(f"pod-{number}", "x" * (1 << 18)) for number in range(300)]
+    listed = asyncio.run(api(monkeypatch, *found).waiting())
+    assert [one["metadata"]["name"] for one in listed] == [one["metadata"]["name"] for one in found]
+
+
+def test_of_a_pod_that_runs_is_kept_what_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = "x" * (1 << 18)
+    waits, runs = pod("waits", large), pod("runs", large, nodeName="node", priority=5)
+    first, second = asyncio.run(api(monkeypatch, waits, runs).waiting())
+    assert first["metadata"]["annotations"] == waits["metadata"]["annotations"]
+    assert first["spec"] == waits["spec"]
+    assert len(json.dumps(second)) < 1000
+    assert second["metadata"]["annotations"] == {"kubernetes.io/config.mirror": "hash"}
+    assert second["spec"] == {
+        "containers": [{"resources": {"requests": {"cpu": "1"}}}],
+        "nodeName": "node",
+        "priority": 5,
+    }
