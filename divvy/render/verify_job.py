@@ -36,7 +36,6 @@ _RIGHTS: tuple[tuple[str, str, str], ...] = (
 # In Divvy's own namespace alone: the agents' pods are entered, and the report is kept.
 _OWN_RIGHTS: tuple[tuple[str, str, str], ...] = (
     ("", "pods/exec", "get create"),
-    ("", "secrets", "get"),
     ("", "configmaps", "get create patch"),
 )
 _SECRETS = ("", "secrets", "create")
@@ -81,7 +80,7 @@ def verify_job(
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
         *_role("ClusterRole", metadata, [*_rules(rights), *_reading(installed)]),
-        *_role("Role", metadata, _rules(_OWN_RIGHTS)),
+        *_role("Role", metadata, [*_rules(_OWN_RIGHTS), *_pulling(pull_secrets)]),
         {
             "apiVersion": "batch/v1",
             "kind": "Job",
@@ -157,6 +156,12 @@ def _rules(rights: Iterable[tuple[str, str, str]]) -> list[dict[str, Any]]:
         {"apiGroups": [group], "resources": [resource], "verbs": verbs.split()}
         for group, resource, verbs in rights
     ]
+
+
+def _pulling(secrets: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the right to copy the Secrets that the images are pulled with."""
+    rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}
+    return [{**rule, "resourceNames": list(secrets)}] if secrets else []
 
 
 def _reading(installed: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -54,6 +54,14 @@ def test_the_pod_has_no_privileges_of_its_own() -> None:
     assert spec["imagePullSecrets"] == [{"name": "pull"}]
 
 
+def test_reads_no_secret_but_those_that_pods_are_pulled_with() -> None:
+    (rule,) = (rule for rule in job()["Role"]["rules"] if "secrets" in rule["resources"])
+    assert (rule["resourceNames"], rule["verbs"]) == (["pull"], ["get"])
+    without = parse_document({**VALUE, "imagePullSecrets": []})
+    (role,) = (o for o in verify_job(without, "prod", IMAGE, ()) if o["kind"] == "Role")
+    assert "secrets" not in {name for rule in role["rules"] for name in rule["resources"]}
+
+
 def test_agents_are_entered_and_secrets_read_in_divvys_namespace_alone() -> None:
     made = job()
     everywhere = {(rule["apiGroups"][0], each): rule["verbs"]
