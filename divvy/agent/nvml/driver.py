@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import re
-import signal
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,14 +21,13 @@ from divvy.agent.nvml.process import (
     NvmlProcess,
     Xid,
 )
+from divvy.agent.nvml.reset import reset_gpu
 from divvy.agent.ticks import next_tick
 
 _log = logging.getLogger(__name__)
 _MODULE_SECONDS = 1.0
 _DESCRIBE_DEADLINE = 5.0
 _CHANGE_DEADLINE = 60.0
-# A reset of an SXM GPU with NVLink takes minutes.
-_RESET_DEADLINE = 600.0
 _RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0)
 # A call that never returns is given up with its process after so long, in case a new one is heard.
 _HANGING_SECONDS = 300.0
@@ -279,7 +276,7 @@ class Driver:
                 await self._nvml.stop()
                 await self.start()
                 await self._scan()  # the new process watches the other GPUs from here on
-            await _nvidia_smi_reset(self._root, gpu.uuid)
+            await reset_gpu(self._root, gpu.uuid)
         finally:
             self._resetting.discard(gpu.pci_bus_id)
 
@@ -318,27 +315,3 @@ def boot_id(root: Path) -> str:
         with contextlib.suppress(OSError):
             return path.read_text().strip()
     return ""
-
-
-async def _nvidia_smi_reset(root: Path, uuid: str) -> None:
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *(str(root / "usr/bin/nvidia-smi"), "--gpu-reset", "-i", uuid),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise DriverProblem(f"reset of {uuid} failed: {error}") from error
-    try:
-        async with asyncio.timeout(_RESET_DEADLINE):
-            output, _ = await process.communicate()
-    except TimeoutError:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        raise DriverProblem(
-            f"reset of {uuid} failed: nvidia-smi did not end within {_RESET_DEADLINE:g} s"
-        ) from None
-    if process.returncode:
-        raise DriverProblem(f"reset of {uuid} failed: {output.decode().strip()}")

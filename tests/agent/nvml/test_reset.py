@@ -1,0 +1,78 @@
+"""A reset is nvidia-smi's, and ends with the agent that asked for it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from time import monotonic, sleep
+
+import pytest
+
+from divvy.agent.nvml.process import DriverProblem
+from divvy.agent.nvml.reset import reset_gpu
+
+PATIENCE = 60
+AGENT = """
+import asyncio, sys
+from pathlib import Path
+from divvy.agent.nvml.reset import reset_gpu
+asyncio.run(reset_gpu(Path(sys.argv[1]), "GPU-1"))
+"""
+
+
+def nvidia_smi(root: Path, script: str) -> None:
+    """Put a program in nvidia-smi's place."""
+    program = root / "usr/bin/nvidia-smi"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+
+
+def is_running(pid: int) -> bool:
+    """Return whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_resets_one_gpu(tmp_path: Path) -> None:
+    nvidia_smi(tmp_path, f'echo "$@" > {tmp_path}/arguments')
+    asyncio.run(reset_gpu(tmp_path, "GPU-1"))
+    assert (tmp_path / "arguments").read_text() == "--gpu-reset -i GPU-1\n"
+
+
+def test_reports_what_nvidia_smi_says(tmp_path: Path) -> None:
+    nvidia_smi(tmp_path, "echo GPU is in use; exit 19")
+    with pytest.raises(DriverProblem, match="^reset of GPU-1 failed: GPU is in use$"):
+        asyncio.run(reset_gpu(tmp_path, "GPU-1"))
+
+
+def test_reports_a_missing_nvidia_smi(tmp_path: Path) -> None:
+    missing = f"reset of GPU-1 failed: {tmp_path}/usr/bin/nvidia-smi: No such file or directory"
+    with pytest.raises(DriverProblem, match=f"^{missing}$"):
+        asyncio.run(reset_gpu(tmp_path, "GPU-1"))
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_ends_nvidia_smi_when_the_agent_is_killed(tmp_path: Path, how: signal.Signals) -> None:
+    # The walk of a node, seed 8104: two kills and a boot later, the reset of an agent long gone
+    # destroyed a MIG device that a pod held.
+    begun, done = tmp_path / "begun", tmp_path / "done"
+    nvidia_smi(tmp_path, f"echo $$ > {begun}.new; mv {begun}.new {begun}; sleep 2; touch {done}")
+    with subprocess.Popen([sys.executable, "-c", AGENT, str(tmp_path)]) as agent:
+        end = monotonic() + PATIENCE
+        while not begun.exists():
+            assert monotonic() < end
+            sleep(0.02)
+        os.kill(agent.pid, how)
+    pid = int(begun.read_text())
+    while is_running(pid):
+        assert monotonic() < end
+        sleep(0.02)
+    sleep(2.5)  # it would be done by now
+    assert not done.exists()
