@@ -12,6 +12,7 @@ from divvy.model.schema import cluster_schema, described_schema
 from divvy.render.dashboard import panels
 from divvy.stack.keys import CLUSTER, LAB
 from docs import diagrams
+from docs.cast.picture import cast_svg
 from docs.conformance_page import conformance_page, faults_page
 from docs.fleets_page import fleets_page, fleets_plot
 from docs.guarantees_page import guarantees_page
@@ -133,6 +134,7 @@ PAGES = {
     "docs/fleets.md": fleets_page,
     "docs/guarantees.md": guarantees_page,
     "docs/hardware.md": hardware_page,
+    "docs/pictures/cast.svg": cast_svg,
     "docs/pictures/change.svg": diagrams.CHANGE.svg,
     "docs/pictures/claim.svg": diagrams.CLAIM.svg,
     "docs/pictures/fleets.svg": fleets_plot,
