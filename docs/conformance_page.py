@@ -1,4 +1,4 @@
-"""The page about conformance: the catalogue of the suite, and the faults its tests bring about."""
+"""The pages about conformance: the catalogue, and the faults that the suite's tests inject."""
 
 from collections.abc import Iterator
 
@@ -189,14 +189,17 @@ output; it exits with 1 if a GPU is faulty), `mem-hog`, `mem-bandwidth`, `bad-ac
 tinygrad, twice with the same result. They are built and pushed to `plugin.image.registry`, or
 given with `--workload-image`. `conformance/workloads/manifests` has pods to apply by hand.
 
-This page is generated: python -m docs.generate.
+Each check has been seen to fail: [the faults](conformance-faults.md). This page is generated:
+python -m docs.generate.
 
 ## The checks
 """
 
 _FAULTS = """\
+# Faults that the checks have named
 
-## Faults and the checks that name them
+Each check of [`divvy verify`](conformance.md) has been seen to fail. This page is generated:
+python -m docs.generate.
 
 Tests inject each of these faults on the lab, run `divvy verify` with the checks beside it, and
 require that each of them fails.
@@ -256,9 +259,13 @@ test_fabric.py.
 
 
 def conformance_page() -> str:
-    """Return the catalogue and the table of faults."""
-    lines = [_INTRODUCTION, *_catalogue()]
-    text = "\n".join(lines) + "\n" + _FAULTS
+    """Return what users need, with the catalogue."""
+    return "\n".join([_INTRODUCTION, *_catalogue()]) + "\n"
+
+
+def faults_page() -> str:
+    """Return the table of faults, and which checks have failed for each."""
+    text = _FAULTS
     text += "".join(f"| {fault.title} | {', '.join(fault.checks)} |\n" for fault in FAULTS)
     for why in dict.fromkeys(_ELSEWHERE.values()):
         own = ", ".join(key for key, value in _ELSEWHERE.items() if value == why)

@@ -12,12 +12,14 @@ from divvy.model.schema import cluster_schema, described_schema
 from divvy.render.dashboard import panels
 from divvy.stack.keys import CLUSTER, LAB
 from docs import diagrams
-from docs.conformance_page import conformance_page
+from docs.cast.picture import cast_svg
+from docs.conformance_page import conformance_page, faults_page
 from docs.fleets_page import fleets_page, fleets_plot
 from docs.guarantees_page import guarantees_page
 from docs.hardware_page import hardware_page
 from docs.rights_table import security_page
 from docs.subset_tables import pulumi_page
+from docs.user_roles import your_cluster_page
 from tests.model.wrong_stacks import WRONG
 
 ROOT = Path(__file__).parents[1]
@@ -52,8 +54,9 @@ count: 2}`), or leave `hardware` out. Its MIG geometry is not known, and the pla
 _WRONG = """\
 # Errors in stack files
 
-Divvy reports every error at once: where it is, what is wrong, and what would be right.
-This page is generated from the code's own messages.
+Divvy reports every error at once: where it is, what is wrong, and what would be right. Each
+heading has the words of a message: search this page for those that you see. It is generated from
+the code's own messages.
 """
 
 
@@ -126,10 +129,12 @@ def wrong_stack_files_page() -> str:
 
 PAGES = {
     "divvy/render/dashboard/divvy.json": panels.build,
+    "docs/conformance-faults.md": faults_page,
     "docs/conformance.md": conformance_page,
     "docs/fleets.md": fleets_page,
     "docs/guarantees.md": guarantees_page,
     "docs/hardware.md": hardware_page,
+    "docs/pictures/cast.svg": cast_svg,
     "docs/pictures/change.svg": diagrams.CHANGE.svg,
     "docs/pictures/claim.svg": diagrams.CLAIM.svg,
     "docs/pictures/fleets.svg": fleets_plot,
@@ -138,6 +143,7 @@ PAGES = {
     "docs/security.md": security_page,
     "docs/stack-file.md": stack_file_page,
     "docs/wrong-stack-files.md": wrong_stack_files_page,
+    "docs/your-cluster.md": your_cluster_page,
 }
 
 

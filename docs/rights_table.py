@@ -13,13 +13,13 @@ from divvy.render.objects import objects
 PAGE = Path(__file__).parent / "security.md"
 _BEGIN = "<!-- rights: written by python -m docs.generate -->\n"
 _END = "<!-- end of rights -->\n"
-_STACK: Mapping[str, Any] = {
+STACK: Mapping[str, Any] = {
     "profiles": {"p": {}},
     "pools": {"all": {"profile": "p"}},
     "plugin": {"image": {"registry": "localhost:5000"}},
 }
 # What of a stack file gives an account more: in words, and as a change of the stack above.
-_FEATURES: Mapping[str, Mapping[str, Any]] = {
+FEATURES: Mapping[str, Mapping[str, Any]] = {
     "always": {},
     "`change.policy: evict`": {"change": {"policy": "evict"}},
     "a profile with `claims`": {"profiles": {"p": {"claims": {}}}},
@@ -116,8 +116,8 @@ def _of_rule(account: str, rule: Mapping[str, Any], where: str) -> Iterator[Righ
 
 def _table() -> str:
     first: dict[Right, str] = {}
-    for feature, change in _FEATURES.items():
-        for right in sorted(rights({**_STACK, **change})):
+    for feature, change in FEATURES.items():
+        for right in sorted(rights({**STACK, **change})):
             first.setdefault(right, feature)
     lines = ["| account | may | only with | why |", "|---|---|---|---|"]
     for right, feature in sorted(first.items(), key=lambda each: (each[0].account, *each)):

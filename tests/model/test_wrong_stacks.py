@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from divvy.model import InvalidCluster, parse_cluster
-from tests.model.wrong_stacks import WRONG
+from tests.model.wrong_stacks import SEPARATOR, WRONG
 
 JARGON = re.compile(r"value_error|Input should|Extra inputs|type=|pydantic|NoneType|<class")
 
@@ -20,6 +20,9 @@ def test_every_problem_is_named_with_its_path_and_nothing_else_is(title, text, p
     for problem in problems:
         assert not JARGON.search(str(problem))
         assert problem.reason
+    told = "\n".join(str(problem) for problem in problems)
+    for words in title.split(SEPARATOR):
+        assert words in told
 
 
 @pytest.mark.parametrize("value", [None, [], "x", 3])
@@ -29,7 +32,7 @@ def test_something_else_than_a_mapping_is_refused(value):
 
 
 def test_the_remedy_names_the_nearest_known_name():
-    text = next(text for title, text, _ in WRONG if title.startswith("Profiles, models"))
+    text = next(text for title, text, _ in WRONG if title.startswith("which does not exist"))
     with pytest.raises(InvalidCluster) as refusal:
         parse_cluster(yaml.safe_load(text))
     by_path = {problem.path: problem.remedy for problem in refusal.value.problems}
@@ -38,7 +41,7 @@ def test_the_remedy_names_the_nearest_known_name():
 
 
 def test_an_infeasible_layout_is_proved_and_the_nearest_that_fit_are_named():
-    text = next(text for title, text, _ in WRONG if title == "A layout without a placement")
+    text = next(text for title, text, _ in WRONG if title == "has no placement on")
     with pytest.raises(InvalidCluster) as refusal:
         parse_cluster(yaml.safe_load(text))
     (problem,) = refusal.value.problems

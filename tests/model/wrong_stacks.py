@@ -1,4 +1,4 @@
-"""Wrong stack files, each with what is wrong about it in a word."""
+"""Wrong stack files, each with words of the messages it gets."""
 
 HARDWARE = "{model: A100-SXM4-40GB, gpus: 4, count: 2}"
 
@@ -16,26 +16,28 @@ def _pool(name: str, rest: str) -> str:
     return f"{name}: {{{rest}}}"
 
 
-# (what is wrong, the divvy:cluster value, the paths of the problems it has to name)
+# Between the words of several messages in a title.
+SEPARATOR = " · "
+# (words of its messages, the divvy:cluster value, the paths of the problems it has to name)
 WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("Nothing in it", "{}\n", ("profiles", "pools")),
+    ("profiles: is missing", "{}\n", ("profiles", "pools")),
     (
-        "More shares than can be offered",
+        "512 or less is expected",
         _stack("p: {timeSlicing: {replicas: 8000}}"),
         ("profiles.p.timeSlicing.replicas",),
     ),
     (
-        "A network policy for no namespace",
+        "is not a valid label key",
         _stack("p: {}", more="observability: {networkPolicy: {team/: x}}"),
         ("observability.networkPolicy.team/",),
     ),
     (
-        "A misspelt key",
+        "unknown key; did you mean",
         _stack("p: {timeslicing: {replicas: 4}}", more="drivers: {}"),
         ("profiles.p.timeslicing", "drivers"),
     ),
     (
-        "Wrong types and values",
+        "a whole number is expected · text is expected; put it in quotes",
         _stack(
             "p: {timeSlicing: {replicas: 1, renameByDefault: maybe, memoryLimit: 6GB}}",
             "main:\n"
@@ -58,35 +60,35 @@ WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "A layout without a placement",
+        "has no placement on",
         _stack("p: {mig: {4g.20gb: 1, 3g.20gb: 1, 2g.10gb: 1}}"),
         ("profiles.p.mig",),
     ),
     (
-        "Too many instances of a kind",
+        "but a card holds at most",
         _stack("p:\n- {devices: [0], mig: {1g.5gb: 8}}\n- {mig: {1g.5gb+me: 2}}"),
         ("profiles.p[0].mig", "profiles.p[1].mig"),
     ),
     (
-        "A MIG profile of another model",
+        "has no MIG profile",
         _stack("p: {mig: {3g.40gb: 2}}"),
         ("profiles.p.mig.3g.40gb",),
     ),
-    ("No MIG profile at all", _stack("p: {mig: {3g20gb: 2}}"), ("profiles.p.mig.3g20gb",)),
+    ("is not a MIG profile name", _stack("p: {mig: {3g20gb: 2}}"), ("profiles.p.mig.3g20gb",)),
     (
-        "MIG on a model without it",
+        "has no MIG; models with MIG",
         _stack(
             "p: {mig: {1g.5gb: 7}}", "main: {hardware: {model: T4, gpus: 2, count: 1}, profile: p}"
         ),
         ("profiles.p.mig",),
     ),
     (
-        "A layout that no model holds, in a profile that no pool uses",
+        "fits no GPU model",
         _stack("p: {}\nspare: {mig: {7g.40gb: 1, 1g.5gb: 1}}"),
         ("profiles.spare.mig",),
     ),
     (
-        "single beside other devices",
+        "single makes all devices of a node nvidia.com/gpu, but GPU 2 of the node is whole",
         _stack(
             "p:\n"
             "- {devices: [0, 1], mig: {layout: {1g.5gb: 7}, strategy: single}}\n"
@@ -95,17 +97,17 @@ WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("profiles.p[0].mig.strategy",),
     ),
     (
-        "single with two MIG profiles",
+        "single makes all devices of a node nvidia.com/gpu, but the node has",
         _stack("p: {mig: {layout: {3g.20gb: 1, 2g.10gb: 1}, strategy: single}}"),
         ("profiles.p.mig.strategy",),
     ),
     (
-        "One name for a whole GPU and for a share",
+        "nvidia.com/gpu would mean a whole GPU",
         _stack("p:\n- {devices: [0], timeSlicing: {replicas: 4, renameByDefault: false}}\n- {}"),
         ("profiles.p[1]",),
     ),
     (
-        "One name for a quarter and for an eighth",
+        "nvidia.com/gpu.shared would mean 1/8 of a GPU",
         _stack(
             "p: {timeSlicing: {replicas: 4}}\nq: {timeSlicing: {replicas: 8}}",
             f"main: {{hardware: {HARDWARE}, profile: p, overrides: {{node-1: q}}}}",
@@ -113,7 +115,7 @@ WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("profiles.q",),
     ),
     (
-        "Pools that can select the same node",
+        "only one pool can be the default for GPU nodes · can select the same node as pool",
         _stack(
             "p: {}",
             "a: {select: {kind: gpu}, profile: p}\n"
@@ -124,7 +126,7 @@ WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("pools.b.select", "pools.d"),
     ),
     (
-        "Profiles, models and GPUs that do not exist",
+        "which does not exist; did you mean · unknown GPU model",
         _stack(
             "slice-4: {timeSlicing: {replicas: 4}}\nsome: [{devices: [0, 4]}]",
             f"a: {{select: {{k: a}}, hardware: {HARDWARE}, profile: slice4}}\n"
@@ -141,7 +143,7 @@ WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "MIG on GPUs whose MIG profiles are not known",
+        "are not known; offer it whole or with timeSlicing",
         _stack(
             "p: {mig: {1g.12gb: 7}}",
             "a: {select: {k: a}, hardware: {model: H20, gpus: 8, count: 1}, profile: p}\n"
@@ -151,17 +153,17 @@ WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("profiles.p.mig",),
     ),
     (
-        "Another memory than the model has",
+        "is 24576 MiB, and T4 has 15360; leave it out",
         _stack("p: {}", "a: {hardware: {model: T4, memory: 24Gi, gpus: 1, count: 1}, profile: p}"),
         ("pools.a.hardware.memory",),
     ),
     (
-        "A memory that is no size",
+        "is auto; a size such as 24Gi is expected",
         _stack("p: {}", "a: {hardware: {model: Z1, memory: auto, gpus: 1, count: 1}, profile: p}"),
         ("pools.a.hardware.memory",),
     ),
     (
-        "Overrides that contradict each other",
+        "raise hardware.count or remove overrides · a node belongs to one pool",
         _stack(
             "p: {}",
             "a: {select: {k: a}, hardware: {model: T4, gpus: 1, count: 1}, profile: p,\n"
@@ -171,12 +173,12 @@ WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("pools.a.overrides", "pools.b.overrides.n1"),
     ),
     (
-        "A rule that is never reached",
+        "is never reached",
         _stack("p:\n- {}\n- {devices: [0], mig: {1g.5gb: 7}}"),
         ("profiles.p[1]",),
     ),
     (
-        "Names that Kubernetes refuses",
+        "is not a pool name · is not a resource name",
         _stack(
             "no spaces: {}\np: {timeSlicing: {replicas: 2, resourceName: kubernetes.io/gpu}}",
             f"Main: {{select: {{a b: c}}, hardware: {HARDWARE}, profile: p}}",
@@ -192,7 +194,7 @@ WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "A memory limit that says what follows from it",
+        "a size such as 6Gi or 512Mi, or auto, is expected · warn, enforce or prevent is expected",
         _stack("p: {timeSlicing: {replicas: 2, memoryLimit: {limit: 5Gx, action: kill}}}"),
         (
             "profiles.p.timeSlicing.memoryLimit.limit",
@@ -200,7 +202,7 @@ WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "A limit that cannot be kept for all, and compute without the limiter",
+        "the last replicas would not get theirs · which the limiter divides",
         _stack(
             "p: {timeSlicing: {replicas: 4, memoryLimit: {limit: 20Gi, action: prevent}}}\n"
             "q: {timeSlicing: {replicas: 4, memoryLimit: auto, compute: share}}\n"
@@ -217,7 +219,7 @@ WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "Oversubscription without the limiter, and by less than one",
+        "which needs the limiter · 1.0 or more is expected",
         _stack(
             "p: {timeSlicing: {replicas: 4, memoryLimit: {limit: auto, oversubscribe: 2}}}\n"
             "q: {timeSlicing: {replicas: 4, memoryLimit: {limit: auto, action: prevent,\n"
@@ -229,7 +231,7 @@ WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "Oversubscription that is not enough for the limits, and more than a GPU for each",
+        "the host's memory takes what the GPU has no room for · `oversubscribe: 2` at most",
         _stack(
             "p:\n"
             "- {devices: [0], timeSlicing: {replicas: 4, memoryLimit:\n"
@@ -243,7 +245,7 @@ WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "More memory than there is, an old driver, an image in two ways",
+        "an image by digest · is older than minVersion",
         _stack(
             "p: {mig: {1g.5gb: 7}, timeSlicing: {replicas: 2, memoryLimit: 5Gi}}",
             more='driver: {version: 510.47.03, minVersion: "535.104"}\n'
@@ -252,7 +254,7 @@ WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("profiles.p.timeSlicing.memoryLimit", "driver.version", "plugin.image.reference"),
     ),
     (
-        "A profile for claims and for the device plugin",
+        "has `claims` and `mig` · uses the device plugin, but another rule has `claims`",
         _stack(
             "p:\n- {devices: [0], claims: {}}\n- {timeSlicing: {replicas: 4}}\n"
             "q: {claims: {}, mig: {1g.5gb: 7}}"
@@ -260,7 +262,7 @@ WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("profiles.p[1]", "profiles.q"),
     ),
     (
-        "Claims for what a GPU does not have",
+        "keeps shares of tenants apart, and there are no shares · not a multiple of the step",
         _stack(
             "p: {claims: {shares: {default: 50Gi}, mig: [1g.10gb, 3g.40gb]}}\n"
             "q: {claims: {tenants: [prod]}}\n"
@@ -278,7 +280,7 @@ WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "Sizes, numbers and tenants that claims cannot have",
+        "64 or less is expected · names 1g.5gb twice",
         _stack(
             "p: {claims: {shares: {memory: {step: auto, oversubscribe: 0.5}, max: 100, "
             "default: half}, mig: [1g.5gb, 1g.5gb], tenants: [Prod]}}"
@@ -293,7 +295,7 @@ WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "Resource names for sizes that are none, or stand for two things",
+        "every resource needs a name of its own",
         _stack(
             "p: {claims: {shares: {}}}",
             more="names: {gpu: nvidia.com/gpu.shared, memory: gpumem, cores: nvidia.com/gpucores, "
