@@ -1,27 +1,43 @@
-"""Compares claims with the cluster: what it cannot serve, what quotas and priorities lose."""
+"""Compares claims with the cluster: what it cannot serve, what is lost, which nodes move."""
 
 import typer
 
 from divvy.cli.cluster_reader import ClusterReader, NotAllowed, reading
 from divvy.cli.errors import fail
+from divvy.cli.node_moves import read_node_moves
 from divvy.model import Cluster
 from divvy.model.claims_floor import floor_problems, floor_warnings
 from divvy.plan.lost_priorities import priorities_warning
 from divvy.plan.share_quota import quota_warning, uncovered_quotas
+from divvy.render.node_moves import node_move_lines
 
 
 def check_floor(cluster: Cluster) -> None:
-    """End with an error where a cluster is too old for its claims; warn of what is slow there."""
+    """End with an error where a cluster is too old for its claims; warn of what is slow there.
+
+    Then tell which nodes move between the device plugin and claims.
+    """
     if not any(profile.by_claims for profile in cluster.profiles.values()):
         return
     with reading(cluster.kubeconfig, cluster.context) as reader:
         answer = reader.one("/version") or {}
         warnings = (_quota_warning(cluster, reader), _priorities_warning(cluster, reader))
+        moves = _moves(cluster, reader)
     version = str(answer.get("gitVersion", ""))
     for problem in floor_problems(cluster, version):
         fail(problem)
     for warning in (*floor_warnings(cluster, version), *filter(None, warnings)):
         typer.echo(f"warning: {warning}", err=True)
+    for line in moves:
+        typer.echo(line, err=True)
+
+
+def _moves(cluster: Cluster, reader: ClusterReader) -> list[str]:
+    """Return which nodes move and after which pods, in lines."""
+    try:
+        return list(node_move_lines(read_node_moves(reader, cluster)))
+    except NotAllowed as refusal:
+        return [f"it is not known which pods hold up nodes that move to or from claims: {refusal}"]
 
 
 def _priorities_warning(cluster: Cluster, reader: ClusterReader) -> str | None:

@@ -5,13 +5,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from divvy.cli.cluster_reader import reading
+import typer
+
+from divvy.cli.cluster_reader import ClusterReader, NotAllowed, reading
 from divvy.cli.errors import fail
+from divvy.cli.node_moves import read_node_moves
 from divvy.cli.output import Format, write
 from divvy.model import Cluster
 from divvy.plan import LiveNode, compare_live, live_node
 from divvy.plan.live_claims import ClaimedGpu, claimed_gpus, offered_kinds
 from divvy.plan.node_conditions import not_ready
+from divvy.plan.node_moves import NodeMove
 from divvy.render.live import live_json, live_text
 
 _SLICES = "/apis/resource.k8s.io/v1/resourceslices"
@@ -23,8 +27,20 @@ def show_live(cluster: Cluster, name: str, output: Format, out: Path | None) -> 
         fail(f"--live has no view in {output.value}; it has text and json")
     nodes = live_nodes(cluster, cluster.kubeconfig, cluster.context)
     difference = compare_live(cluster, name, nodes)
-    write(live_json(difference) if output is Format.JSON else live_text(difference), out)
+    with reading(cluster.kubeconfig, cluster.context) as reader:
+        moves = _moves(reader, cluster)
+    as_json = output is Format.JSON
+    write(live_json(difference, moves) if as_json else live_text(difference, moves), out)
     return bool(difference)
+
+
+def _moves(reader: ClusterReader, cluster: Cluster) -> tuple[NodeMove, ...]:
+    """Return the nodes that move to or from claims; whoever may not read the pods sees none."""
+    try:
+        return read_node_moves(reader, cluster)
+    except NotAllowed as refusal:
+        typer.echo(f"which nodes move to or from claims is not shown: {refusal}", err=True)
+        return ()
 
 
 def live_nodes(cluster: Cluster, kubeconfig: str | None, context: str | None) -> list[LiveNode]:

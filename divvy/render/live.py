@@ -1,7 +1,7 @@
 """The difference from the live nodes, for the terminal and as JSON."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -9,11 +9,16 @@ from rich.text import Text
 
 from divvy.model.contract import State
 from divvy.plan import LiveDifference, NodeDifference
+from divvy.plan.node_moves import NodeMove
+from divvy.render.node_moves import node_move_lines, node_moves_json
 from divvy.render.words import plural
 
 
-def live_text(difference: LiveDifference) -> RenderableType:
-    """Return what the nodes advertise where it is not what the stack file says."""
+def live_text(difference: LiveDifference, moves: Sequence[NodeMove] = ()) -> RenderableType:
+    """Return what the nodes advertise where it is not what the stack file says.
+
+    ``moves`` are the nodes that go to claims, or come from them.
+    """
     heading = Text.assemble((difference.cluster, "bold"), " and its live nodes: ")
     if not difference:
         return heading.append(f"{plural(difference.compared, 'node')} as the stack file says")
@@ -28,10 +33,12 @@ def live_text(difference: LiveDifference) -> RenderableType:
     for node in difference.nodes:
         parts += ["", Text.assemble((f"node {node.node}", "bold"), f": {_title(node)}")]
         parts += [Padding(Text(line), (0, 0, 0, 2)) for line in _lines(node)]
+    if moves:
+        parts += ["", *(Text(line) for line in node_move_lines(moves))]
     return Group(*parts)
 
 
-def live_json(difference: LiveDifference) -> str:
+def live_json(difference: LiveDifference, moves: Sequence[NodeMove] = ()) -> str:
     """Return the same as JSON text."""
     document = {
         "cluster": difference.cluster,
@@ -56,6 +63,7 @@ def live_json(difference: LiveDifference) -> str:
             }
             for node in difference.nodes
         ],
+        "moves": node_moves_json(moves),
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 

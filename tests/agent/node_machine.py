@@ -140,6 +140,7 @@ class Machine:
         self.disk = Disk()
         self.record = ClaimRecord()
         self.profile = "whole"
+        self.change: Mapping[str, Any] = {}
         self._start()
 
     # -- the agent ---------------------------------------------------------------------------
@@ -173,7 +174,11 @@ class Machine:
 
     def _decide(self) -> None:
         seen = self._snapshot()
-        config = {"profiles": {"p": PROFILES[self.profile]}, "pools": {"all": {"profile": "p"}}}
+        config = {
+            "profiles": {"p": PROFILES[self.profile]},
+            "pools": {"all": {"profile": "p"}},
+            "change": self.change,
+        }
         node = NodeView("uid", {}, {})
         saved = self.decider.checkpoint
         self.desired = desired_state(canonical_json(config), NODE, node, seen, saved, BOOT)

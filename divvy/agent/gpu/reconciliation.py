@@ -20,7 +20,15 @@ from divvy.agent.gpu.owner import (
     is_left_to_claims,
     kubelet_fence,
 )
-from divvy.agent.gpu.transition import Decision, Facts, Failure, Transition, decide
+from divvy.agent.gpu.transition import (
+    Decision,
+    Facts,
+    Failure,
+    Transition,
+    decide,
+    holders_in_the_way,
+    moves_to_claims,
+)
 from divvy.agent.plugin.inventory import AdvertisedGpu
 from divvy.model import DesiredGpu
 from divvy.model.contract import State
@@ -120,7 +128,8 @@ def _transitions(
     held = {**kubelet}
     for uuid, holders in claim_holders(observed.claims.record).items():
         held[uuid] = (*holders, *held.get(uuid, ()))
-    decided = {}
+    decided: dict[str, Decision] = {}
+    open_facts: dict[str, Facts] = {}
     for layout in desired.node.gpus:
         gpu = observed.snapshot.gpu(layout.uuid)
         before = previous.get(layout.uuid)
@@ -137,7 +146,7 @@ def _transitions(
             decided[gpu.uuid] = _as_it_was(gpu, applied.get(gpu.uuid, layout), before)
             continue
         busy = observed.busy.get(gpu.uuid, frozenset())
-        facts = Facts(
+        open_facts[gpu.uuid] = Facts(
             target=layout,
             applied=applied.get(gpu.uuid),
             gpu=gpu,
@@ -151,8 +160,29 @@ def _transitions(
             changing=changing,
             failure=observed.failures.get(gpu.uuid),
         )
-        decided[gpu.uuid] = decide(facts, before, desired.policy, now)
+    for uuid, facts in _moving_together(open_facts).items():
+        decided[uuid] = decide(facts, previous.get(uuid), desired.policy, now)
     return decided
+
+
+def _moving_together(by_uuid: Mapping[str, Facts]) -> Mapping[str, Facts]:
+    """Let the GPUs that go from the device plugin to claims wait for one another's holders.
+
+    Claims get the GPUs of a node together. One that went ahead would serve nobody until the last
+    holder of the others has ended.
+    """
+    moving = {uuid: facts for uuid, facts in by_uuid.items() if moves_to_claims(facts)}
+    holders = {uuid: holders_in_the_way(facts) for uuid, facts in moving.items()}
+    together = dict(by_uuid)
+    for uuid, facts in moving.items():
+        others = {
+            key: held
+            for one, found in holders.items()
+            if one != uuid
+            for key, held in found.items()
+        }
+        together[uuid] = replace(facts, elsewhere=others)
+    return together
 
 
 def _in_work(layout: DesiredGpu, before: Decision | None) -> Decision:

@@ -9,7 +9,7 @@ the node says why.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from divvy.agent.gpu.device_id import is_share, physical
 from divvy.agent.gpu.hardware import Gpu
@@ -63,7 +63,8 @@ class Facts:
     for; ``allocatable`` are the IDs the kubelet would allocate now, and ``fence`` whether it has
     taken every list of ours. ``hold`` says why nothing may change now, "" where it may;
     ``holders_known`` is False where ``held`` is only not known. ``changing`` tells that ``applied``
-    was noted before a change: by now the GPU may be advertised otherwise.
+    was noted before a change: by now the GPU may be advertised otherwise. ``elsewhere`` are holders
+    of the node's other GPUs, by UUID, without whose end no claim gets this one.
     """
 
     target: DesiredGpu
@@ -78,6 +79,7 @@ class Facts:
     holders_known: bool = True
     changing: bool = False
     failure: Failure | None = None
+    elsewhere: Held = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,11 @@ def decide(facts: Facts, previous: Decision | None, policy: Policy, now: float) 
     if facts.hold:
         return _on_hold(facts, previous)
     idle = facts.plan.idle | misheld.keys() | _renamed(facts, target)
-    in_the_way = _in_the_way(facts, facts.plan, misheld)
+    if moves_to_claims(facts):
+        # Once it counts as moved it cannot be advertised again: a pod that the kubelet admits just
+        # now, here or to another GPU of the node, would keep it from everybody.
+        idle |= {facts.gpu.uuid}
+    in_the_way = {**facts.elsewhere, **_in_the_way(facts, facts.plan, misheld)}
     fenced = facts.fence and not _allocatable(facts, idle)
     if facts.plan.nothing and not in_the_way and (fenced or not idle):
         return Decision(target)
@@ -149,6 +155,21 @@ def decide(facts: Facts, previous: Decision | None, policy: Policy, now: float) 
     if failure and failure.plan == facts.plan and now - failure.when < _RETRY_SECONDS:
         return replace(changing, state=State.FAILED, reason=failure.reason)
     return replace(changing, apply=facts.plan, reason="being repartitioned")
+
+
+def moves_to_claims(facts: Facts) -> bool:
+    """Return whether claims should have a GPU that the device plugin advertised last."""
+    applied = facts.applied
+    return facts.target.claims is not None and applied is not None and applied.claims is None
+
+
+def holders_in_the_way(facts: Facts) -> Held:
+    """Return the holders of a GPU, by UUID, that its change waits for."""
+    if isinstance(facts.plan, CannotPartition):
+        return {}
+    return _in_the_way(
+        facts, facts.plan, _misheld(facts, AdvertisedGpu(facts.target, facts.plan.kept))
+    )
 
 
 def _certain(facts: Facts, previous: Decision | None) -> bool:

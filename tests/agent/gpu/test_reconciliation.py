@@ -10,6 +10,7 @@ from divvy.agent.gpu.holders import Holder
 from divvy.agent.gpu.mig_plan import MigPlan
 from divvy.agent.gpu.owner import ClaimsView, KubeletView, Owner
 from divvy.agent.gpu.reconciliation import Observation, decisions, differing
+from divvy.agent.gpu.transition import Policy
 from divvy.model import DesiredGpu, DesiredNode, Offer
 from divvy.model.claims import Claims
 from divvy.model.sharing import Sharing
@@ -127,6 +128,37 @@ def test_says_whose_each_gpu_is() -> None:
     assert given.reason == "held by claims that were just allocated"
     plugins = decisions(DesiredState(node=NODE), SEEN, Checkpoint(), {}, 0.0)["GPU-0"]
     assert plugins.ownership.owner is Owner.PLUGIN
+
+
+def test_the_gpus_of_a_node_wait_for_one_another_on_their_way_to_claims() -> None:
+    """One that went ahead would serve nobody: claims get the node when its last pod has ended."""
+    other = replace(LAYOUT, uuid="GPU-1", index=1)
+    claimed = replace(NODE, gpus=(CLAIMED, replace(CLAIMED, uuid="GPU-1", index=1)))
+    desired = DesiredState(node=claimed, policy=Policy("wait", 60.0))
+    plugin = Checkpoint(applied={"GPU-0": LAYOUT, "GPU-1": other})
+    pod = Holder("team/pod", "main", "nvidia.com/gpu", "GPU-0", "uid")
+    kubelet = KubeletView({"GPU-0": (pod,)}, frozenset(), fence=True)
+    held_one = Observation(snapshot(gpu(0), gpu(1)), kubelet, True)
+    first = decisions(desired, held_one, plugin, {}, 0.0)
+    for decision in first.values():
+        assert (decision.state, decision.reason) == ("Waiting", "held by team/pod")
+        assert decision.advertise.withheld == {decision.advertise.layout.uuid}
+    late = decisions(desired, held_one, plugin, first, 60.0)
+    assert late["GPU-1"].state == "Blocked"
+    assert (late["GPU-1"].advertise.layout, late["GPU-1"].advertise.withheld) == (other, set())
+    free = replace(held_one, kubelet=replace(kubelet, held={}))
+    moved = decisions(desired, free, plugin, late, 61.0)
+    assert {decision.state for decision in moved.values()} == {"Ready"}
+
+
+def test_a_gpu_has_not_moved_to_claims_before_the_kubelet_has_withdrawn_it() -> None:
+    """A pod that it admits until then would find the other GPUs given up."""
+    plugin = Checkpoint(applied={"GPU-0": LAYOUT})
+    decided = decisions(BY_CLAIMS, SEEN, plugin, {}, 0.0)["GPU-0"]
+    assert (decided.state, decided.reason) == (
+        "Changing",
+        "waiting for the kubelet to withdraw the old devices",
+    )
 
 
 def test_asks_who_uses_a_gpu_only_where_its_layout_differs() -> None:

@@ -1,0 +1,30 @@
+"""A pool moves to claims and back, node by node, and no pod waits beside an idle GPU for long."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from divvy.agent.gpu import reconciliation
+from divvy.agent.gpu.transition import Facts
+from tests.agent.node_machine import Broken
+from tests.agent.pool_walk import walk_pool
+from tests.thoroughness import at_length
+
+
+def test_moves_and_serves_every_pod_meanwhile() -> None:
+    for seed in range(at_length(12, 1000)):
+        pool = walk_pool(seed)
+        assert pool.counts["moves"] == 3
+        assert not pool.waiting
+
+
+def test_a_gpu_that_goes_ahead_of_its_node_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def alone(by_uuid: Mapping[str, Facts]) -> Mapping[str, Facts]:
+        return by_uuid
+
+    monkeypatch.setattr(reconciliation, "_moving_together", alone)
+    with pytest.raises(Broken, match="beside an idle GPU"):
+        for seed in range(1, 20):
+            walk_pool(seed)
