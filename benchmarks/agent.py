@@ -140,7 +140,9 @@ async def other(gpus: int, command: Sequence[str]) -> None:
 async def first_lists(kubelet: FakeKubelet, log: Path) -> None:
     """Wait until a plugin has registered and listed devices."""
     try:
-        await kubelet.until(lambda: any(each.devices for each in kubelet.endpoints.values()), 30)
+        await kubelet.until(
+            lambda: any(endpoint.devices for endpoint in kubelet.endpoints.values()), 30
+        )
     except TimeoutError:
         raise SystemExit(f"nothing was listed within 30 s:\n{log.read_text()[-2000:]}") from None
 

@@ -86,7 +86,9 @@ def main() -> None:
         bound = statistics.median(one for one, _ in found)
         running = sorted(one for _, one in found)
         figures = (bound, statistics.median(running), running[0], running[-1])
-        print(f"{kind:<28} {' '.join(f'{each * 1000:8.0f}' for each in figures)}   {len(found)}")
+        print(
+            f"{kind:<28} {' '.join(f'{figure * 1000:8.0f}' for figure in figures)}   {len(found)}"
+        )
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ def main() -> None:
     print(f"{'seconds':<28} {'median':>7} {'least':>7} {'most':>7}   of")
     for name, all_ in rows.items():
         figures = (statistics.median(all_), min(all_), max(all_))
-        print(f"{name:<28} {''.join(f'{each:8.2f}' for each in figures)}   {len(all_)}")
+        print(f"{name:<28} {''.join(f'{figure:8.2f}' for figure in figures)}   {len(all_)}")
     time.sleep(30)
     memory = _memory()
     print(f"\n{'idle lab, memory (PSS)':<28} {'MiB':>7}  processes")

@@ -130,7 +130,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "device" in names:
         metafunc.parametrize("device", config.stash[HOST].devices, ids=str)
     elif "mig_device" in names:
-        parts = [one for one in config.stash[HOST].devices if one.is_mig]
+        parts = [device for device in config.stash[HOST].devices if device.is_mig]
         metafunc.parametrize("mig_device", parts, ids=str)
     elif "pool" in names:
         under_test = config.stash[CLUSTER]
@@ -140,7 +140,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("pool", pools, ids=str)
     elif "promise" in names:
         modes = _modes(metafunc)
-        cases = [one for one in config.stash[CLUSTER].devices if one.mode in modes]
+        cases = [device for device in config.stash[CLUSTER].devices if device.mode in modes]
         metafunc.parametrize("promise", cases, ids=str)
     elif "claimed_gpu" in names:
         gpus = claim_promises(config.stash[CLUSTER].nodes)
@@ -148,10 +148,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     elif "node" in names:
         under_test = config.stash[CLUSTER]
         modes = _modes(metafunc)
-        fitting = {one.node.name for one in under_test.devices if one.mode in modes}
+        fitting = {device.node.name for device in under_test.devices if device.mode in modes}
         if Mode.CLAIMS in modes:
-            fitting |= {one.name for one in under_test.nodes if one.plan.claimable}
-        nodes = [one for one in under_test.nodes if modes == EVERY or one.name in fitting]
+            fitting |= {node.name for node in under_test.nodes if node.plan.claimable}
+        nodes = [node for node in under_test.nodes if modes == EVERY or node.name in fitting]
         metafunc.parametrize("node", nodes, ids=str)
 
 
@@ -235,21 +235,21 @@ def _what_came(
     if isinstance(problem, NotMade | NotApplicable):
         own: Missed = "not made" if isinstance(problem, NotMade) else "not applicable"
         return "skipped", str(problem), item.stash.get(_MISSED, None) or own
-    said = "" if problem is None else sentence(problem)
+    text = "" if problem is None else sentence(problem)
     if outcome.passed:
         if check.needs_hardware and _now_simulated(item.config):
             return "skipped", _SHOWS_NOTHING, "not applicable"
         return "passed", "", None
     if outcome.failed:
         gone = _gone(item, wait=isinstance(problem, CommandFailed))
-        return ("skipped", gone, "not made") if gone else ("failed", said, None)
+        return ("skipped", gone, "not made") if gone else ("failed", text, None)
     return "skipped", str(getattr(problem, "msg", "")), item.stash.get(_MISSED, None) or "not made"
 
 
 def _node_of(item: pytest.Item) -> NodePromise | None:
     params = item.callspec.params if hasattr(item, "callspec") else {}
-    one = params.get("promise") or params.get("claimed_gpu")
-    node = params.get("node") or getattr(one, "node", None)
+    parameter = params.get("promise") or params.get("claimed_gpu")
+    node = params.get("node") or getattr(parameter, "node", None)
     return node if isinstance(node, NodePromise) else None
 
 

@@ -49,8 +49,8 @@ class Evidence:
 
 def sentence(problem: BaseException) -> str:
     """Return what went wrong in words: never source, nor an object as Python prints it."""
-    said = str(problem).split("\nassert ")[0].strip()
+    text = str(problem).split("\nassert ")[0].strip()
     if isinstance(problem, AssertionError):
-        return said or "something that must hold does not"
-    first = said.partition("\n")[0]
+        return text or "something that must hold does not"
+    first = text.partition("\n")[0]
     return first if " " in first else f"{type(problem).__name__}: {first}".rstrip(": ")

@@ -190,8 +190,8 @@ class DriverLooks:
         """Return what nvidia-smi said on a node; skips the check where no GPU was free."""
         skipped: NotMade | None = None
         looks: list[Callable[[], Outcome]] = [
-            *(partial(self.probes.__getitem__, one) for one in self.target.devices_of(node)),
-            *(partial(self._by_claim, one) for one in self.target.claims_of(node)),
+            *(partial(self.probes.__getitem__, device) for device in self.target.devices_of(node)),
+            *(partial(self._by_claim, device) for device in self.target.claims_of(node)),
         ]
         for look in looks:
             try:
@@ -218,7 +218,9 @@ def past_scheduler(target: ClusterUnderTest, pods: PodNamespace) -> Probes:
     command = ["cuda-vector-add"]
     work = free(
         target,
-        lambda one: pods.run(one.node.name, command, one.resource, _PATIENCE, past_scheduler=True),
+        lambda case: pods.run(
+            case.node.name, command, case.resource, _PATIENCE, past_scheduler=True
+        ),
     )
     return AtOnce(target.ready_devices, work, _MAX_PODS)
 
@@ -226,7 +228,7 @@ def past_scheduler(target: ClusterUnderTest, pods: PodNamespace) -> Probes:
 @pytest.fixture(scope="session")
 def siblings(target: ClusterUnderTest, pods: PodNamespace) -> Probes:
     """Look from both containers of a pod of which one holds one device."""
-    work = free(target, lambda one: look_beside(pods, one.node.name, one.resource))
+    work = free(target, lambda case: look_beside(pods, case.node.name, case.resource))
     return AtOnce(target.ready_devices, work, _MAX_PODS)
 
 
@@ -253,7 +255,7 @@ def openings(target: ClusterUnderTest, namespaces: PodNamespaces) -> Probes:
     """Try every device number from a pod of the usual rights that holds one device."""
     usual = namespaces.at("baseline")
     command = ["open-devices"]
-    work = free(target, lambda one: usual.run(one.node.name, command, one.resource, _PATIENCE))
+    work = free(target, lambda case: usual.run(case.node.name, command, case.resource, _PATIENCE))
     return AtOnce(target.ready_devices, work, _MAX_PODS)
 
 
@@ -262,7 +264,7 @@ def mountings(target: ClusterUnderTest, namespaces: PodNamespaces) -> Probes:
     """Try to write to whatever comes from the host, as root with the usual rights."""
     usual = namespaces.at("baseline")
     command = ["/bin/sh", "-c", FIND_MOUNTS]
-    work = free(target, lambda one: usual.run(one.node.name, command, one.resource, _PATIENCE))
+    work = free(target, lambda case: usual.run(case.node.name, command, case.resource, _PATIENCE))
     return AtOnce(target.ready_devices, work, _MAX_PODS)
 
 
@@ -272,7 +274,9 @@ def metrics_samples(target: ClusterUnderTest, pods: PodNamespace) -> MetricsSamp
 
     def work(node: NodePromise) -> MetricsSample | None:
         own = target.devices_of(node)
-        return sample_metrics(target, pods, node.name, [one for one in own if is_free(target, one)])
+        return sample_metrics(
+            target, pods, node.name, [promise for promise in own if is_free(target, promise)]
+        )
 
     return AtOnce(target.ready_nodes, work, _MAX_PODS)
 
@@ -323,7 +327,9 @@ def overcommits(target: ClusterUnderTest, pods: PodNamespace) -> Overcommits:
         require_idle(target, promise)
         return overcommit(pods, promise)
 
-    cut = [one for one in target.ready_devices if one.mode in PARTITIONED]
+    cut = [
+        ready_device for ready_device in target.ready_devices if ready_device.mode in PARTITIONED
+    ]
     return AtOnce(cut, work, _at_most(target, _BURNS_SIMULATED))
 
 

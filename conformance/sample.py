@@ -31,11 +31,11 @@ class Sample:
 
 def parse_sample(text: str, seed: str) -> Sample:
     """Read ``3`` or ``5%``; raises ValueError."""
-    found = _SIZE.fullmatch(text.strip())
-    part = float(found[2]) / 100 if found and found[2] else 1.0
-    if found is None or not 0 < part <= 1:
+    match = _SIZE.fullmatch(text.strip())
+    part = float(match[2]) / 100 if match and match[2] else 1.0
+    if match is None or not 0 < part <= 1:
         raise ValueError(f"--sample={text}: a number of nodes such as 3, or a part such as 5%")
-    return Sample(int(found[1]) if found[1] else None, part, seed)
+    return Sample(int(match[1]) if match[1] else None, part, seed)
 
 
 def sampled(promises: Sequence[NodePromise], sample: Sample | None) -> list[NodePromise]:
@@ -47,14 +47,14 @@ def sampled(promises: Sequence[NodePromise], sample: Sample | None) -> list[Node
     if sample is None:
         return list(promises)
     groups: dict[tuple[str, str], list[NodePromise]] = {}
-    for one in promises:
-        groups.setdefault((one.pool, one.profile), []).append(one)
+    for promise in promises:
+        groups.setdefault((promise.pool, promise.profile), []).append(promise)
     chosen = [
-        one
+        node_name
         for group in groups.values()
-        for one in sorted(group, key=lambda node: (bool(node.unready), _rank(node, sample.seed)))[
-            : sample.size(len(group))
-        ]
+        for node_name in sorted(
+            group, key=lambda node: (bool(node.unready), _rank(node, sample.seed))
+        )[: sample.size(len(group))]
     ]
     return sorted(chosen, key=lambda node: node.name)
 

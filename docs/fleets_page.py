@@ -63,7 +63,7 @@ def fleets_page() -> str:
     ]
     lines.append("| measured | " + " | ".join(one.date for one in found) + " |")
     text = _INTRODUCTION.format(processors=processors) + "\n".join(lines) + "\n\n"
-    faster = dict.fromkeys(one.partition(": ")[0] for one in faster_than_nodes(found))
+    faster = dict.fromkeys(node.partition(": ")[0] for node in faster_than_nodes(found))
     text += f"{_GROWTH}{'; '.join(faster) or 'nothing'}."
     largest = found[-1]
     cost = largest.change_server_ms_per_node

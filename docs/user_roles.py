@@ -86,7 +86,7 @@ def _everything() -> Iterator[dict[str, Any]]:
 
 
 def _reading(resources: Mapping[str, Iterable[str]]) -> Rules:
-    return {(group, each): set(_READS) for group, names in resources.items() for each in names}
+    return {(group, name): set(_READS) for group, names in resources.items() for name in names}
 
 
 def _plural(kind: str) -> str:
@@ -124,6 +124,6 @@ def _role(
 
 def _yaml(manifests: Iterable[dict[str, Any]]) -> str:
     return "---\n".join(
-        yaml.safe_dump(each, sort_keys=False, default_flow_style=None, width=96)
-        for each in manifests
+        yaml.safe_dump(manifest, sort_keys=False, default_flow_style=None, width=96)
+        for manifest in manifests
     )

@@ -90,7 +90,7 @@ class Container:
 
     def _specification(self, command: Sequence[str]) -> dict[str, Any]:
         common = self.spec["containerEdits"]
-        edits = next(each for each in self.spec["devices"] if each["name"] == self.device)
+        edits = next(device for device in self.spec["devices"] if device["name"] == self.device)
         own = edits["containerEdits"]
         mounts = [*common["mounts"], *own["mounts"], *map(_plain, self._own_mounts())]
         told = [_PATH, *common["env"], *self.environment]
@@ -99,8 +99,8 @@ class Container:
             "root": {"path": "rootfs"},
             "process": {"env": told, "args": command},
             "mounts": [
-                {"destination": each["containerPath"], "source": each["hostPath"], "type": "bind"}
-                for each in mounts
+                {"destination": mount["containerPath"], "source": mount["hostPath"], "type": "bind"}
+                for mount in mounts
             ],
         }
         (self.folder / "config.json").write_text(json.dumps(config))

@@ -47,8 +47,8 @@ def _first_process(spec: Mapping[str, Any]) -> int:
         _bind(str(root), root, ("bind",))
         _must(_libc.mount(b"proc", bytes(root / "proc"), b"proc", 0, None), "/proc")
         _devices(root, spec["nodes"])
-        for each in spec["mounts"]:
-            _bind(each["hostPath"], root / each["containerPath"].lstrip("/"), each["options"])
+        for mount in spec["mounts"]:
+            _bind(mount["hostPath"], root / mount["containerPath"].lstrip("/"), mount["options"])
         for hook in spec["hooks"]:
             if not _allows(hook, spec["bundle"]):
                 return REFUSED
@@ -79,7 +79,7 @@ def _bind(source: str, target: Path, options: Iterable[str]) -> None:
     elif not target.exists():
         target.touch()
     _mount(source, str(target), _BIND)
-    flags = sum(_FLAGS.get(each, 0) for each in options)
+    flags = sum(_FLAGS.get(option, 0) for option in options)
     if flags:
         _mount(source, str(target), _BIND | _REMOUNT | flags)
 

@@ -109,7 +109,7 @@ class Machine:
 
 def machine_from(raw: Mapping[str, Any]) -> Machine:
     """Read a machine from plain values."""
-    gpus = tuple(Gpu(**{**each, "users": tuple(each["users"])}) for each in raw["gpus"])
+    gpus = tuple(Gpu(**{**gpu, "users": tuple(gpu["users"])}) for gpu in raw["gpus"])
     return Machine(**{**raw, "gpus": gpus})
 
 

@@ -38,7 +38,7 @@ def mixed_layout(geometry: MigGeometry) -> dict[str, int]:
     # Of two profiles with as many compute slices the one with less memory comes first.
     parts.sort(key=lambda each: (-each.compute_slices, each.memory_slices))
     smallest = min(parts, key=lambda each: (each.compute_slices, each.memory_slices))
-    sizes = {each.compute_slices: each for each in reversed(parts)}
+    sizes = {part.compute_slices: part for part in reversed(parts)}
     layout: Counter[str] = Counter()
     for profile in (*reversed(sizes.values()), *([smallest] * geometry.compute_slices)):
         if _fits(geometry, layout + Counter({profile.name: 1})):
@@ -62,7 +62,7 @@ def mig_layout(
     _write(state, uuid)
     try:
         gpu = asyncio.run(_become(root, uuid, dict(layout)))
-        yield tuple(each.uuid for each in gpu.instances if each.uuid is not None)
+        yield tuple(instance.uuid for instance in gpu.instances if instance.uuid is not None)
     finally:
         # A GPU that somebody works on cannot be changed.
         kill_descendants()

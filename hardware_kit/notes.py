@@ -60,8 +60,8 @@ class Notes:
     def save(self) -> None:
         """Put everything on the disk; raises OSError."""
         value = {
-            "findings": [asdict(each) for each in self.findings],
-            "tables": [asdict(each) for each in self.tables],
+            "findings": [asdict(finding) for finding in self.findings],
+            "tables": [asdict(table) for table in self.tables],
             "reason": self.reason,
         }
         scratch = self._path.with_suffix(".new")

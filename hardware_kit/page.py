@@ -30,7 +30,7 @@ def body(run: Run, level: int) -> Iterator[str]:
     yield f"Result: **{run.result}**{', stopped before its end' if run.interrupted else ''}."
     yield f"{machine['system']}, kernel {machine['kernel']}, {machine['processors']} processors."
     yield f"The kit of revision `{run.kit['revision']}`, begun {run.began}, {run.seconds:.0f} s,"
-    yield f"with {', '.join(f'`{each}`' for each in run.options) or 'no options'}."
+    yield f"with {', '.join(f'`{option}`' for option in run.options) or 'no options'}."
     yield ""
     rows = [
         (step.name, step.title, step.status, f"{step.seconds:.1f}", step.reason)
@@ -50,8 +50,8 @@ def _heading(run: Run, step: Step) -> str:
 def _step(step: Step) -> Iterator[str]:
     if step.findings:
         rows = [
-            (each.what, each.expected or "–", each.found, _MARKS[each.holds])
-            for each in step.findings
+            (finding.what, finding.expected or "–", finding.found, _MARKS[finding.holds])
+            for finding in step.findings
         ]
         yield from _table(("what", "expected", "found", ""), rows)
     for table in step.tables:

@@ -105,7 +105,7 @@ def read_run(document: Mapping[str, Any]) -> Run:
         kit=document["kit"],
         began=document["began"],
         seconds=document["seconds"],
-        steps=tuple(read_step(each) for each in document["steps"]),
+        steps=tuple(read_step(step) for step in document["steps"]),
         options=tuple(document["options"]),
         interrupted=document["interrupted"],
     )
@@ -116,10 +116,10 @@ def read_step(raw: Mapping[str, Any]) -> Step:
     return Step(
         **{
             **raw,
-            "findings": tuple(Finding(**each) for each in raw["findings"]),
+            "findings": tuple(Finding(**finding) for finding in raw["findings"]),
             "tables": tuple(
-                Table(each["title"], tuple(each["head"]), tuple(map(tuple, each["rows"])))
-                for each in raw["tables"]
+                Table(table["title"], tuple(table["head"]), tuple(map(tuple, table["rows"])))
+                for table in raw["tables"]
             ),
         }
     )
@@ -132,7 +132,7 @@ def without_identities(step: Step) -> Step:
 
 def status_of(findings: Iterable[Finding]) -> tuple[Status, str]:
     """Return what findings amount to, and which of them do not hold."""
-    wrong = [each for each in findings if each.holds is False]
+    wrong = [finding for finding in findings if finding.holds is False]
     reason = "; ".join(
         f"{each.what}: expected {each.expected}, found {each.found}" for each in wrong
     )

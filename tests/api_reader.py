@@ -73,12 +73,17 @@ class ApiReader:
         bases = ["/api/v1", *(f"/apis/{one['preferredVersion']['groupVersion']}" for one in groups)]
         resources: dict[str, tuple[str, str, str, bool]] = {}
         for base in bases:
-            for one in self._http.get(base).json().get("resources", ()):
-                if "/" not in one["name"]:
-                    entry = (base, one["name"], one["kind"], one["namespaced"])
+            for resource in self._http.get(base).json().get("resources", ()):
+                if "/" not in resource["name"]:
+                    entry = (base, resource["name"], resource["kind"], resource["namespaced"])
                     group = base.split("/")[2]
-                    short = (*one.get("shortNames", ()), f"{one['name']}.{group}")
-                    for called in (one["name"], one["singularName"], one["kind"].lower(), *short):
+                    short = (*resource.get("shortNames", ()), f"{resource['name']}.{group}")
+                    for called in (
+                        resource["name"],
+                        resource["singularName"],
+                        resource["kind"].lower(),
+                        *short,
+                    ):
                         resources.setdefault(called, entry)
         return resources
 

@@ -75,8 +75,10 @@ def test_every_import_is_declared(room: str) -> None:
     for path in sorted({*(ROOT / room).rglob("*.py")} - {ROOT / OF_THE_SITE}):
         extra = declared("dev") if str(path.relative_to(ROOT)) in DEVELOPMENT else set()
         for name in imported(path):
-            providers = {name_of(each).replace("_", "-") for each in distributions[name]}
-            providers = {ALIASES.get(each, each) for each in providers}
+            providers = {
+                name_of(distribution).replace("_", "-") for distribution in distributions[name]
+            }
+            providers = {ALIASES.get(provider, provider) for provider in providers}
             assert providers & (known | extra), f"{path.relative_to(ROOT)} imports {name}"
 
 

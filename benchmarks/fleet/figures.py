@@ -128,15 +128,15 @@ def read_figures(path: Path) -> list[Figures]:
     """Read what ``keep`` has kept, smallest fleet first."""
     spreads = ("follow", "restart")
     return [
-        Figures(**{**one, **{name: Spread(**one[name]) for name in spreads}})
-        for one in json.loads(path.read_text())
+        Figures(**{**load, **{name: Spread(**load[name]) for name in spreads}})
+        for load in json.loads(path.read_text())
     ]
 
 
 def keep(path: Path, figures: Figures) -> None:
     """Put a fleet's figures into a file, in place of older ones of its size."""
     others = read_figures(path) if path.exists() else []
-    found = [*(one for one in others if one.nodes != figures.nodes), figures]
+    found = [*(other for other in others if other.nodes != figures.nodes), figures]
     text = json.dumps([asdict(one) for one in sorted(found, key=lambda one: one.nodes)])
     rounded = json.loads(text, parse_float=lambda digits: round(float(digits), 4))
     path.parent.mkdir(exist_ok=True)

@@ -146,8 +146,8 @@ def open_host(config: pytest.Config) -> BareHost:
         name = connection.check_output("hostname")
     except (RuntimeError, AssertionError, ValueError) as problem:
         # testinfra's exceptions carry the whole result of the command that failed.
-        said = re.search(r"_?stderr=b?['\"](.*?)(?:\\r)?(?:\\n)?['\"]", str(problem))
-        text = said.group(1) if said else problem
+        match = re.search(r"_?stderr=b?['\"](.*?)(?:\\r)?(?:\\n)?['\"]", str(problem))
+        text = match.group(1) if match else problem
         raise pytest.UsageError(f"{where} does not answer: {text}") from None
     roots = (root,) if root else _ROOTS
     is_here = where.startswith("local")
@@ -220,7 +220,7 @@ def _on_host(host: BareHost, built: Path) -> Iterator[str]:
         return
     folder = host.connection.check_output("mktemp -d")
     try:
-        for program in sorted(each for each in built.iterdir() if each.is_file()):
+        for program in sorted(path for path in built.iterdir() if path.is_file()):
             text = base64.b64encode(gzip.compress(program.read_bytes())).decode()
             target = shlex.quote(f"{folder}/{program.name}")
             host.connection.check_output(

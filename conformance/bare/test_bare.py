@@ -48,8 +48,8 @@ def test_the_driver_is_of_one_version(host: BareHost, evidence: Evidence) -> Non
     own = f"{host.root.rstrip('/')}/proc/driver/nvidia/version"
     kernel = host.run(f"cat {own} || cat /proc/driver/nvidia/version")
     cuda = host.run(f"readlink -f {host.folder}/libcuda.so.1")
-    for each in (smi, kernel, cuda):
-        evidence.add(each.log)
+    for result in (smi, kernel, cuda):
+        evidence.add(result.log)
     version = re.search(r"\d+\.\d+(\.\d+)?", kernel.log)
     loaded = version.group() if version else "unknown"
     wanted = host.expected_driver or loaded
@@ -101,10 +101,10 @@ def test_memory_is_that_of_its_kind(
     evidence.command = "mem-hog --mib 1"
     ran = _on(host, device, workloads, "mem-hog --mib 1")
     evidence.add(ran.log)
-    said = re.search(r"device: (\d+) MiB total", ran.log)
+    match = re.search(r"device: (\d+) MiB total", ran.log)
     known = device.memory_mib
-    close = said is not None and abs(int(said.group(1)) - known) <= known * MAX_DEVIATION
-    seen = f"{said.group(1)} MiB" if said else ran
+    close = match is not None and abs(int(match.group(1)) - known) <= known * MAX_DEVIATION
+    seen = f"{match.group(1)} MiB" if match else ran
     evidence.require_that(close, f"{known} MiB within 2 %", seen)
 
 

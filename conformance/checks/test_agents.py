@@ -99,7 +99,9 @@ def test_every_pod_of_a_shared_device_has_a_series(
     sample = sample_sharers(target, pods, promise)
     assert sample is not None, _NO_AGENT
     names, series = sample
-    evidence.add("\n".join(f"{one['pod']}: {one['device']} on {one['uuid']}" for one in series))
+    evidence.add(
+        "\n".join(f"{labels['pod']}: {labels['device']} on {labels['uuid']}" for labels in series)
+    )
     evidence.require(*each_has_a_series(names, series))
 
 

@@ -63,7 +63,7 @@ def test_claims_get_every_gpu(
     gpus = claimed_now(target, node)
     for gpu in gpus:
         evidence.add(f"{gpu.name}: {gpu.uuid}, {len(gpu.devices)} devices")
-    expected = {one.name: one.gpus for one in node.plan.claimable}
+    expected = {kind.name: kind.gpus for kind in node.plan.claimable}
     uuids = len({gpu.uuid for gpu in gpus})
     evidence.require(
         f"{len(node.plan.gpus)} GPUs: {_listed(expected)}",

@@ -43,8 +43,8 @@ def test_a_broken_program_leaves_neighbours_alone(
     target: ClusterUnderTest, pods: PodNamespace, promise: DevicePromise, evidence: Evidence
 ) -> None:
     require_idle_node(target, promise.node)
-    kinds = [one for one in target.devices_of(promise.node) if one.mode == promise.mode]
-    if sum(one.count for one in kinds) < 2:
+    kinds = [device for device in target.devices_of(promise.node) if device.mode == promise.mode]
+    if sum(kind.count for kind in kinds) < 2:
         not_applicable("it has no neighbour")
     evidence.command = "bad-access beside gpu-burn"
     result = at_once(pods, kinds, BURN, promise, ["bad-access"])

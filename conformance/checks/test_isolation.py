@@ -132,10 +132,10 @@ def test_replicas_are_of_the_same_devices(
 ) -> None:
     filled = fills[promise]
     evidence.add(f"devices {filled.devices}")
-    each = sorted({filled.devices.count(device) for device in filled.devices})
+    counts = sorted({filled.devices.count(device) for device in filled.devices})
     evidence.require(
         f"{promise.count} pods at once, {promise.device.shares} on each of {promise.kinds} devices",
-        f"{filled.running} pods at once, {' or '.join(map(str, each)) or 0} on "
+        f"{filled.running} pods at once, {' or '.join(map(str, counts)) or 0} on "
         f"each of {len(set(filled.devices))} devices",
     )
 
@@ -148,12 +148,12 @@ def test_a_mig_device_refuses_more_than_its_slice(
     overcommit = overcommits[promise]
     evidence.command = " ".join(overcommit.command)
     evidence.add(overcommit.greedy.log)
-    said = overcommit.greedy.log.strip().splitlines()[-1:] or [str(overcommit.greedy)]
+    last_line = overcommit.greedy.log.strip().splitlines()[-1:] or [str(overcommit.greedy)]
     evidence.add(overcommit.words)
     evidence.require_that(
         overcommit.greedy.code == _OUT_OF_MEMORY and overcommit.undisturbed,
         "exit code 12 (out of memory), neighbours on the same GPU compute on",
-        f"exit code {overcommit.greedy.code}, {said[0]}; {overcommit.words}",
+        f"exit code {overcommit.greedy.code}, {last_line[0]}; {overcommit.words}",
     )
 
 
@@ -163,8 +163,8 @@ def test_memory_is_what_the_plan_says(
 ) -> None:
     memory = part(probes[promise], "memory")
     evidence.add(memory.log)
-    said = re.search(r"device: (\d+) MiB total", memory.log)
-    mib = int(said.group(1)) if said else None
+    match = re.search(r"device: (\d+) MiB total", memory.log)
+    mib = int(match.group(1)) if match else None
     planned = promise.device.memory_mib or 0
     evidence.require_that(
         memory_fits(promise, mib),

@@ -37,7 +37,9 @@ def test_the_agent_follows_the_stack_file(
     evidence.add(json.dumps(status, indent=1))
     pod = target.agent(node.name)
     conditions = [] if pod is None else pod["status"].get("conditions") or []
-    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    ready = any(
+        condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions
+    )
     agent = "ready" if ready else "none" if pod is None else "not ready"
     is_ready = status.get("state") == "Ready"
     reason = "" if is_ready or not status.get("reason") else f" ({status['reason']})"
@@ -70,10 +72,13 @@ def _amiss(target: ClusterUnderTest, difference: LiveDifference, pool: str) -> l
     ]
     unpooled = pool == NO_POOL
     nodes = [
-        f"{one.node}: {words}"
-        for one in difference.nodes
-        if one.pool == (None if unpooled else pool)
-        for words in (one.problem, f"follows the label {one.bypass}" if one.bypass else "")
+        f"{node_difference.node}: {words}"
+        for node_difference in difference.nodes
+        if node_difference.pool == (None if unpooled else pool)
+        for words in (
+            node_difference.problem,
+            f"follows the label {node_difference.bypass}" if node_difference.bypass else "",
+        )
         if words
     ]
     unready = [node.unready for node in target.nodes if node.pool == pool and node.unready]

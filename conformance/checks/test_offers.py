@@ -136,7 +136,7 @@ def test_the_kubelet_knows_the_numa_node_of_every_device(
     numa = evidence.of_agent(read_numa(target, node.name))
     evidence.add(f"by the bus: {json.dumps(numa.places)}")
     evidence.add(f"by the kubelet: {json.dumps(numa.hints)}")
-    devices = sum(one.gpu is not None for one in node.plan.devices)
+    devices = sum(device.gpu is not None for device in node.plan.devices)
     evidence.require(*hints_are_right(numa, devices))
 
 

@@ -72,7 +72,7 @@ def opens_nothing_by_number(outcome: Outcome) -> Verdict:
 
 def every_device_burns(filled: FillResult, promise: DevicePromise) -> Verdict:
     """Judge gpu-burn in the pods of a full node."""
-    bad = [f"{one.name}: {one.burn}" for one in filled.tenants if not one.burns]
+    bad = [f"{tenant.name}: {tenant.burn}" for tenant in filled.tenants if not tenant.burns]
     good = len(filled.tenants) - len(bad)
     return f"OK on {promise.count} devices", "; ".join([f"OK on {good} devices", *bad])
 
@@ -80,9 +80,10 @@ def every_device_burns(filled: FillResult, promise: DevicePromise) -> Verdict:
 def every_device_computes(filled: FillResult, promise: DevicePromise) -> Verdict:
     """Judge cuda-vector-add and the memory in the pods of a full node."""
     bad = [
-        f"{one.name}: vector-add {one.vector_add}, memory {one.memory_mib or one.memory}"
-        for one in filled.tenants
-        if not (one.adds and memory_fits(promise, one.memory_mib))
+        f"{tenant.name}: vector-add {tenant.vector_add}, "
+        f"memory {tenant.memory_mib or tenant.memory}"
+        for tenant in filled.tenants
+        if not (tenant.adds and memory_fits(promise, tenant.memory_mib))
     ]
     good = len(filled.tenants) - len(bad)
     return f"{promise.count} devices compute", "; ".join([f"{good} devices compute", *bad])
@@ -90,8 +91,8 @@ def every_device_computes(filled: FillResult, promise: DevicePromise) -> Verdict
 
 def each_has_a_series(pods: Sequence[str], series: Sequence[Mapping[str, str]]) -> Verdict:
     """Judge the series of pods, two of which at least share a device."""
-    having = Counter(one["pod"] for one in series)
-    sharing = Counter(one["uuid"] for one in series)
+    having = Counter(labels["pod"] for labels in series)
+    sharing = Counter(labels["uuid"] for labels in series)
     odd = [f"{pod}: {having[pod]} series" for pod in pods if having[pod] != 1]
     if max(sharing.values(), default=0) < 2:
         odd.append("no two on one device")

@@ -183,7 +183,11 @@ class ClusterUnderTest:
     def heartbeat(self, node: str) -> str:
         """Return when the kubelet last told the node's status."""
         conditions = self.live(node)["status"].get("conditions") or []
-        beats = (one["lastHeartbeatTime"] for one in conditions if one["type"] == "Ready")
+        beats = (
+            condition["lastHeartbeatTime"]
+            for condition in conditions
+            if condition["type"] == "Ready"
+        )
         return str(next(beats, ""))
 
     def agent(self, node: str, component: Component = Component.AGENT) -> Any | None:
@@ -212,8 +216,10 @@ class ClusterUnderTest:
         host = testinfra.get_host(f"kubectl://{pod['metadata']['name']}?{options}")
         done = host.run(command, *arguments)
         if done.rc != 0:
-            said = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["it said nothing"]
-            raise CommandFailed(f"a command in {component}'s pod on {node} failed: {said[0]}")
+            last_line = (done.stderr or done.stdout).strip().splitlines()[-1:] or [
+                "it said nothing"
+            ]
+            raise CommandFailed(f"a command in {component}'s pod on {node} failed: {last_line[0]}")
         return str(done.stdout).rstrip("\r\n")
 
     @property
@@ -226,10 +232,10 @@ class ClusterUnderTest:
 
         None where neither says anything.
         """
-        said = self.reported.get(node, {}).get("simulated")
-        told = said if isinstance(said, bool) else None
+        value = self.reported.get(node, {}).get("simulated")
+        simulated = value if isinstance(value, bool) else None
         seen = self.drivers.get(node)
-        return told if seen is None else seen or bool(told)
+        return simulated if seen is None else seen or bool(simulated)
 
     def describe(self) -> dict[str, Any]:
         """Return the identity of what was tested, for the report."""

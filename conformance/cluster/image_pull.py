@@ -71,18 +71,18 @@ def pull_state(pod: Mapping[str, Any]) -> tuple[str, str]:
     state = ((status.get("containerStatuses") or [{}])[0].get("state")) or {}
     waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
     reason = str(waiting.get("reason") or "")
-    said = f"{reason}: {waiting.get('message') or ''}".rstrip(": ")
-    if _NO_PLATFORM in said:
-        return "foreign", said
+    message = f"{reason}: {waiting.get('message') or ''}".rstrip(": ")
+    if _NO_PLATFORM in message:
+        return "foreign", message
     if reason in _FAILED:
-        return "refused", said
+        return "refused", message
     if reason in _HOPELESS:
-        return "hopeless", said
+        return "hopeless", message
     if ended or state.get("running"):
         return "pulled", str(ended.get("message") or "")
-    for one in status.get("conditions") or []:
-        if one.get("type") == "PodScheduled" and one.get("status") == "False":
-            return "refused", str(one.get("message") or "it is not scheduled")
+    for condition in status.get("conditions") or []:
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return "refused", str(condition.get("message") or "it is not scheduled")
     if status.get("phase") == "Failed":
         return "hopeless", f"{status.get('reason')}: {status.get('message') or ''}".rstrip(": ")
     return "pulling", ""

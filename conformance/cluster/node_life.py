@@ -26,10 +26,12 @@ def not_ready(node: Mapping[str, Any]) -> str:
     """Say that a node is NotReady or leaves, "" where pods can run on it."""
     metadata, status = node["metadata"], node.get("status") or {}
     name = str(metadata["name"])
-    ready = [one for one in status.get("conditions") or [] if one["type"] == "Ready"]
+    ready = [
+        condition for condition in status.get("conditions") or [] if condition["type"] == "Ready"
+    ]
     if not ready or ready[0]["status"] != "True":
-        said = ready[0].get("message") or "" if ready else "no kubelet has reported"
-        return f"{name} is NotReady: {said}".rstrip(": ")
+        message = ready[0].get("message") or "" if ready else "no kubelet has reported"
+        return f"{name} is NotReady: {message}".rstrip(": ")
     return f"{name} is being deleted" if metadata.get("deletionTimestamp") else ""
 
 
@@ -96,5 +98,5 @@ class NodeLife:
                 leases = [self.api.get(Lease, name, _LEASES)]
         except (ApiError, httpx2.HTTPError):
             return {}
-        times = ((one["metadata"]["name"], one["spec"].get("renewTime")) for one in leases)
+        times = ((lease["metadata"]["name"], lease["spec"].get("renewTime")) for lease in leases)
         return {name: datetime.fromisoformat(text) for name, text in times if text}

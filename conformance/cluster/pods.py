@@ -79,10 +79,10 @@ class PodNamespace:
             self._pulls.require(node, request.image, lambda: self._pull(node, request.image))
             return self._create(request)
         except ApiError as problem:
-            said = without_names(str(problem.status.message))
+            message = without_names(str(problem.status.message))
             # The cluster's own rules: says nothing about its GPUs.
-            if problem.status.code == _FORBIDDEN or "denied" in said:
-                not_made(f"the cluster does not admit our {self._level} pod: {said}")
+            if problem.status.code == _FORBIDDEN or "denied" in message:
+                not_made(f"the cluster does not admit our {self._level} pod: {message}")
             raise
 
     def _create(self, request: PodRequest) -> str:
@@ -224,9 +224,9 @@ class PodNamespace:
         return self.phase(name) in (*_DONE, "Deleted")
 
 
-def without_names(said: str) -> str:
+def without_names(message: str) -> str:
     """Return a refusal without our pod's random name: the same words for every pod."""
-    return _OWN_NAME.sub("c-…", said)
+    return _OWN_NAME.sub("c-…", message)
 
 
 def outcome_of(pod: Mapping[str, Any], log: str, *, is_there: bool = True) -> Outcome:
@@ -246,20 +246,22 @@ def outcome_of(pod: Mapping[str, Any], log: str, *, is_there: bool = True) -> Ou
 def _working(status: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the status of our container: a cluster may put others beside it."""
     containers = status.get("containerStatuses") or []
-    own = (one for one in containers if one.get("name", WORKING) == WORKING)
+    own = (container for container in containers if container.get("name", WORKING) == WORKING)
     return next(own, next(iter(containers), {}))
 
 
 def _unschedulable(pod: Mapping[str, Any]) -> str:
     conditions = (pod.get("status") or {}).get("conditions") or []
     refused = (
-        str(one.get("message") or "")
-        for one in conditions
-        if one.get("type") == "PodScheduled" and one.get("status") == "False"
+        str(condition.get("message") or "")
+        for condition in conditions
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False"
     )
     return next(refused, "")
 
 
 def _is_preempted(pod: Mapping[str, Any]) -> bool:
     conditions = (pod.get("status") or {}).get("conditions") or []
-    return any(str(one.get("reason", "")).startswith("Preemption") for one in conditions)
+    return any(
+        str(condition.get("reason", "")).startswith("Preemption") for condition in conditions
+    )

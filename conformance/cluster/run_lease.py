@@ -61,7 +61,9 @@ def living(api: Api, namespaces: Iterable[str], tell: Callable[[str], None]) -> 
     first = {namespace: _renewed(api, namespace) for namespace in namespaces}
     if None in first.values():
         time.sleep(_BEFORE_LEASE)
-        first |= {one: _renewed(api, one) for one, renewed in first.items() if renewed is None}
+        first |= {
+            lease: _renewed(api, lease) for lease, renewed in first.items() if renewed is None
+        }
     open_ = {namespace for namespace, renewed in first.items() if renewed is not None}
     if open_:
         tell(f"another run may be active ({', '.join(sorted(open_))}): checking")
@@ -69,7 +71,7 @@ def living(api: Api, namespaces: Iterable[str], tell: Callable[[str], None]) -> 
     deadline = time.monotonic() + LONGEST_SILENCE
     while open_ and time.monotonic() < deadline:
         time.sleep(_PERIOD)
-        moved = {one for one in open_ if _renewed(api, one) not in (None, first[one])}
+        moved = {lease for lease in open_ if _renewed(api, lease) not in (None, first[lease])}
         alive |= moved
         open_ -= moved
     return frozenset(alive)

@@ -33,7 +33,7 @@ def break_gpu(
     status = target.status(node.name)
     if not status.get("simulated"):
         not_applicable("an error of a GPU can only be brought about on the simulated driver")
-    number = next((one for one in _XIDS if one not in target.cluster.health.ignore_xids), None)
+    number = next((xid for xid in _XIDS if xid not in target.cluster.health.ignore_xids), None)
     if number is None:
         not_applicable(f"the stack file ignores all of XID {', '.join(map(str, _XIDS))}")
     if target.cluster.health.recover_after < STATUS_PERIOD:
@@ -55,7 +55,7 @@ def break_gpu(
     seen.looked_at(workload)
     # The other GPUs serve on. The scheduler counts the pod on the broken one as well: where one
     # device is left, the pod of ours is given up for the new one.
-    left = [one for one in workload.promises if fewer.get(one.resource, 0)]
+    left = [promise for promise in workload.promises if fewer.get(promise.resource, 0)]
     workload.end(*(one.resource for one in left if fewer[one.resource] == 1))
     expect_new_pods(workload.pods, left, seen, began)
     patience = target.cluster.health.recover_after + PROBE_PERIOD + REPORTED
@@ -72,7 +72,7 @@ def _started(agent: Mapping[str, Any] | None) -> tuple[str, int] | None:
     if agent is None:
         return None
     containers = (agent.get("status") or {}).get("containerStatuses") or []
-    restarts = sum(int(one.get("restartCount") or 0) for one in containers)
+    restarts = sum(int(container.get("restartCount") or 0) for container in containers)
     return str(agent["metadata"]["uid"]), restarts
 
 

@@ -46,9 +46,9 @@ def expect_heartbeat(
     began: float,
 ) -> None:
     """Wait for a status that the kubelet told after its restart: the one before proves nothing."""
-    told = pods.until(lambda: target.heartbeat(node.name) != before, BACK)
+    renewed = pods.until(lambda: target.heartbeat(node.name) != before, BACK)
     seen.waited("the kubelet reported its status", began)
-    seen.words += [] if told else ["no status from the kubelet since"]
+    seen.words += [] if renewed else ["no status from the kubelet since"]
 
 
 def expect_service(workload: WorkloadPods, seen: Observation, began: float) -> None:
@@ -56,7 +56,7 @@ def expect_service(workload: WorkloadPods, seen: Observation, began: float) -> N
 
     Allocatable may still be the one from before, and says nothing of what is served.
     """
-    last = [one.resource for one in workload.promises if one.count == 1]
+    last = [promise.resource for promise in workload.promises if promise.count == 1]
     workload.end(*last)
     expect_new_pods(workload.pods, workload.promises, seen, began)
 

@@ -94,7 +94,7 @@ def kind_to_hold(
     """Return the kind of device that another profile would take away, else the first."""
     other = _other_profile(target, node)
     kept = {} if other is None else other.per_node
-    return next((one for one in promises if one.resource not in kept), promises[0])
+    return next((promise for promise in promises if promise.resource not in kept), promises[0])
 
 
 def expected_of_change(target: ClusterUnderTest, node: NodePromise, undisturbed: str) -> str:
@@ -125,7 +125,7 @@ def _change_of_mig(target: ClusterUnderTest, node: NodePromise) -> tuple[NodePla
     """Return a profile that takes a kind of MIG device away, and that kind; skip without one."""
     _require_no_label(target, node)
     _require_patience(target)
-    own = [one for one in target.devices_of(node) if one.mode in PARTITIONED]
+    own = [device for device in target.devices_of(node) if device.mode in PARTITIONED]
     for other in _other_profiles(target, node):
         for promise in own:
             if promise.resource not in other.per_node:

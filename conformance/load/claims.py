@@ -107,7 +107,7 @@ def refused_for_gpus(refusals: Mapping[str, str | None], names: Sequence[str]) -
 
 def sizes_shown(log: str) -> list[int]:
     """Return the total memory of each GPU in the output of nvidia-smi."""
-    return [int(one) for one in _SHOWN.findall(log)]
+    return [int(mib) for mib in _SHOWN.findall(log)]
 
 
 def gpus_shown(log: str) -> list[str]:

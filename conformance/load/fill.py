@@ -50,8 +50,8 @@ class Tenant:
     @property
     def memory_mib(self) -> int | None:
         """Return the memory that the driver gives the device, None where it said nothing."""
-        said = re.search(r"device: (\d+) MiB total", self.memory.log)
-        return int(said.group(1)) if said else None
+        match = re.search(r"device: (\d+) MiB total", self.memory.log)
+        return int(match.group(1)) if match else None
 
     @property
     def name(self) -> str:

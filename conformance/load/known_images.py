@@ -23,10 +23,10 @@ def vector_add(code: int | None, log: str) -> Verdict:
     """Read what vectorAdd, or its variant on the driver API, printed."""
     good = re.search(r"^(Test PASSED|Result = PASS)\s*$", log, re.MULTILINE)
     bad = re.search(r"^.*(Failed to |Result = FAIL|verification failed|insufficient).*$", log, re.M)
-    said = bad or good
+    lines = bad or good
     return Verdict(
         code == 0 and good is not None and bad is None,
-        f"exit code {code}, {said.group().strip() if said else 'no result'}",
+        f"exit code {code}, {lines.group().strip() if lines else 'no result'}",
     )
 
 
@@ -35,7 +35,7 @@ def gpu_burn(code: int | None, log: str) -> Verdict:
     lines = log.replace("\r", "\n")
     results = re.findall(r"^\s*GPU (\d+): (OK|FAULTY)\s*$", lines, re.MULTILINE)
     counted = " ".join(re.findall(r"errors: (.*?)(?:temps:|$)", lines, re.MULTILINE))
-    errors = [int(one) for one in re.findall(r"\d+", counted)]
+    errors = [int(number_of_errors) for number_of_errors in re.findall(r"\d+", counted)]
     spoilt = [word for word in _SPOILT if word in lines]
     said = [f"GPU {number}: {result}" for number, result in results] or ["no GPU tested"]
     said += [f"errors: {max(errors)}"] if errors else []

@@ -98,7 +98,7 @@ def _last(pattern: str, log: str) -> float:
 
 def contended(promises: Sequence[DevicePromise]) -> list[DevicePromise]:
     """Return the kinds of a node whose devices have neighbours on the same GPU."""
-    return [one for one in promises if one.mode in (*PARTITIONED, *SHARED)]
+    return [promise for promise in promises if promise.mode in (*PARTITIONED, *SHARED)]
 
 
 def rounds(command: Sequence[str]) -> tuple[str, ...]:
@@ -123,10 +123,10 @@ def rounds_of(log: str) -> list[Round]:
     rounds = []
     for text in log.split(f"{_BEGIN} ")[1:]:
         began, _, rest = text.partition("\n")
-        said, _, end = rest.partition(f"{_END} ")
+        output, _, end = rest.partition(f"{_END} ")
         words = end.split()
         ended, code = (float(words[0]), int(words[1])) if len(words) >= 2 else (None, None)
-        rounds.append(Round(float(began), ended, code, said))
+        rounds.append(Round(float(began), ended, code, output))
     return rounds
 
 
@@ -138,7 +138,11 @@ def beside_all(logs: Sequence[str]) -> list[str]:
     read = [rounds_of(log) for log in logs]
     last = max((own[0].began for own in read if own), default=0.0)
     return [
-        "".join(one.log for one in own if one.began >= last and one.ended is not None)
+        "".join(
+            workload.log
+            for workload in own
+            if workload.began >= last and workload.ended is not None
+        )
         for own in read
     ]
 
@@ -149,16 +153,16 @@ def measure(
     """Run a command alone on one device of each kind, then on all devices at once."""
     read = gigaflops if command[0] == "gpu-burn" else gigabytes
     alone = {}
-    for one in promises:
-        alone[one.resource] = pods.run(one.node.name, command, one.resource, _PATIENCE)
+    for promise in promises:
+        alone[promise.resource] = pods.run(promise.node.name, command, promise.resource, _PATIENCE)
     together = at_once(pods, promises, command)
     return {
-        one.resource: Figures(
-            read(alone[one.resource].log),
-            tuple(read(log) for log in together.logs[one.resource]),
-            (alone[one.resource].log, *together.logs[one.resource]),
+        promise.resource: Figures(
+            read(alone[promise.resource].log),
+            tuple(read(log) for log in together.logs[promise.resource]),
+            (alone[promise.resource].log, *together.logs[promise.resource]),
         )
-        for one in promises
+        for promise in promises
     }
 
 
@@ -185,10 +189,12 @@ def at_once(
     names: dict[str, list[str]] = {}
     done: Outcome | None = None
     try:
-        for one in promises:
-            own = names.setdefault(one.resource, [])
-            for _ in range(one.count - (spare is not None and one.resource == spare.resource)):
-                own.append(pods.start(one.node.name, rounds(command), one.resource))
+        for promise in promises:
+            own = names.setdefault(promise.resource, [])
+            for _ in range(
+                promise.count - (spare is not None and promise.resource == spare.resource)
+            ):
+                own.append(pods.start(promise.node.name, rounds(command), promise.resource))
         busy = [name for own in names.values() for name in own]
         if not pods.until(lambda: all(rounds_of(pods.log(name)) for name in busy), _PATIENCE):
             _without_all(pods, busy)
@@ -207,7 +213,9 @@ def at_once(
         every_log = [log for own in logs.values() for log in own]
         every = [rounds_of(log) for log in every_log]
         errors = sum(
-            name in stuck or not any(one.code == 0 for one in own) or any(one.code for one in own)
+            name in stuck
+            or not any(outcome.code == 0 for outcome in own)
+            or any(outcome.code for outcome in own)
             for name, own in zip(busy, every, strict=True)
         )
         said = dict(

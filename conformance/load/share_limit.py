@@ -67,7 +67,7 @@ def judge_requests(sizes: Sequence[int], log: str) -> Verdict:
 
 def _is_limit(shown: Sequence[int], sizes: Sequence[int]) -> bool:
     """Return whether programs were shown one of the sizes, all the same."""
-    near = (all(abs(mib - one) <= LIMIT_DEVIATION_MIB for mib in shown) for one in sizes)
+    near = (all(abs(mib - size) <= LIMIT_DEVIATION_MIB for mib in shown) for size in sizes)
     return bool(shown) and any(near)
 
 

@@ -81,7 +81,7 @@ def read_training(outcome: Outcome, *, is_mig: bool = False) -> Trained:
 def side_by_side(outcomes: Sequence[Outcome]) -> bool:
     """Return whether all trained at the same time for a while."""
     read = [read_training(outcome) for outcome in outcomes]
-    return max(one.began for one in read) < min(one.ended for one in read)
+    return max(run.began for run in read) < min(run.ended for run in read)
 
 
 def judge_training(promise: DevicePromise, outcomes: Sequence[Outcome]) -> Verdict:

@@ -37,9 +37,9 @@ class WorkloadPods:
 
     def start(self) -> None:
         """Start the pods."""
-        for one in self.promises:
-            name = self.pods.start(one.node.name, ["/bin/sh", "-c", _LOOP], one.resource)
-            self._by_resource[one.resource] = name
+        for promise in self.promises:
+            name = self.pods.start(promise.node.name, ["/bin/sh", "-c", _LOOP], promise.resource)
+            self._by_resource[promise.resource] = name
 
     def settle(self) -> None:
         """Wait until every pod has computed; it is held to that from now on."""

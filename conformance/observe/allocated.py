@@ -32,6 +32,6 @@ def allocation(
         listed = visible_devices(pods.log(name))
     finally:
         pods.remove(name)
-    given = sorted(physical(one) for one in seen)
+    given = sorted(physical(device_id) for device_id in seen)
     expected = ", ".join(given) if len(given) == 1 else f"one device, the kubelet lists {given}"
     return expected, ", ".join(sorted(listed)) or "no device"

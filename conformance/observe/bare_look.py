@@ -51,8 +51,10 @@ def look_without_request(
     try:
         names["a plain pod"] = pods.start(node, _COMMAND)
         names["NVIDIA_VISIBLE_DEVICES=all"] = pods.start(node, _COMMAND, env=_ALL)
-        for one in classes:
-            names[f"runtime class {one}"] = pods.start(node, _COMMAND, env=_ALL, runtime_class=one)
+        for runtime_class in classes:
+            names[f"runtime class {runtime_class}"] = pods.start(
+                node, _COMMAND, env=_ALL, runtime_class=runtime_class
+            )
         outcomes = {}
         for how, name in names.items():
             pods.until(lambda: _is_settled(pods, name, how), _PATIENCE)  # noqa: B023

@@ -52,24 +52,24 @@ def require_unclaimed(target: ClusterUnderTest, node: NodePromise) -> None:
 
 def overcommitted(gpus: Sequence[ClaimedGpu]) -> list[str]:
     """Say of which shares more is given out than there is."""
-    found = []
+    lines = []
     for gpu in gpus:
         for device in gpu.devices:
             shares = [holder for holder in device.holders if holder.memory_mib is not None]
-            memory = sum(one.memory_mib or 0 for one in shares)
-            cores = sum(one.cores or 0 for one in shares)
+            memory = sum(share.memory_mib or 0 for share in shares)
+            cores = sum(share.cores or 0 for share in shares)
             if memory > device.memory_mib or cores > device.cores or len(shares) > device.most:
                 given = f"{memory} MiB, {cores} % in {len(shares)} shares"
                 there = f"{device.memory_mib} MiB, {device.cores} % in {device.most}"
-                found.append(f"{gpu.name}: {given}, of {there}")
-    return found
+                lines.append(f"{gpu.name}: {given}, of {there}")
+    return lines
 
 
 def tenants_together(gpus: Sequence[ClaimedGpu]) -> list[str]:
     """Name the GPUs on which two tenants have shares at once."""
-    found = []
+    lines = []
     for gpu in gpus:
         tenants = sorted({device.tenant for device, _ in gpu.holders if device.tenant})
         if len(tenants) > 1:
-            found.append(f"{gpu.name}: {' and '.join(tenants)}")
-    return found
+            lines.append(f"{gpu.name}: {' and '.join(tenants)}")
+    return lines

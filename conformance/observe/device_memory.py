@@ -43,4 +43,4 @@ def memory_fits(promise: DevicePromise, mib: int | None) -> bool:
     """Return whether a device has the memory of its kind."""
     planned = promise.device.memory_mib or 0
     sizes = share_sizes(promise) if promise.mode in LIMITED else (planned,)
-    return mib is not None and any(abs(mib - one) <= allowed_mib(promise) for one in sizes)
+    return mib is not None and any(abs(mib - size) <= allowed_mib(promise) for size in sizes)

@@ -53,7 +53,7 @@ def read_fabric(target: ClusterUnderTest, node: str) -> FabricStates | None:
 
 def fabric_is_up(fabric: FabricStates) -> Verdict:
     """Judge the GPUs of a node that are in a fabric; not applicable where none is."""
-    states = {uuid: _state(said) for uuid, said in fabric.items()}
+    states = {uuid: _state(answer) for uuid, answer in fabric.items()}
     inside = {uuid: state for uuid, state in states.items() if state != _STATES[0]}
     # A GPU that answers nothing is of the fabric only where others are: NODE-07 names it too.
     if not any(isinstance(fabric[uuid], dict) for uuid in inside):
@@ -63,12 +63,12 @@ def fabric_is_up(fabric: FabricStates) -> Verdict:
     return f"GPUs in the fabric: {len(inside)}", "; ".join([f"GPUs in the fabric: {up}", *down])
 
 
-def _state(said: Any) -> str:
+def _state(answer: Any) -> str:
     """Return the state in words; a registration that ended with an error is not completed."""
-    if said is None:
+    if answer is None:
         return _STATES[0]
-    if isinstance(said, str):
-        return said
-    state, status = said["state"], said["status"]
+    if isinstance(answer, str):
+        return answer
+    state, status = answer["state"], answer["status"]
     name = _STATES[state] if 0 <= state < len(_STATES) else f"state {state}"
     return f"{name}, NVML error {status}" if name == _STATES[3] and status else name

@@ -66,7 +66,11 @@ def read_conditions(target: ClusterUnderTest, node: str) -> Conditions | None:
 
 def clocks_are_free(conditions: Conditions) -> Verdict:
     """Judge why clocks are down now."""
-    known = {uuid: one["reasons"] for uuid, one in conditions.items() if one["reasons"] is not None}
+    known = {
+        uuid: condition["reasons"]
+        for uuid, condition in conditions.items()
+        if condition["reasons"] is not None
+    }
     if not known:
         not_applicable("the driver gives no reasons for lower clocks")
     words = {uuid: _slowed(reasons) for uuid, reasons in known.items()}
@@ -81,19 +85,29 @@ def _slowed(reasons: int | str) -> str:
 
 def lanes_are_up(conditions: Conditions) -> Verdict:
     """Judge the PCIe lanes: the most are those of the GPU in this very machine."""
-    known = {uuid: one for uuid, one in conditions.items() if one["width"] and one["most"]}
+    known = {
+        uuid: condition
+        for uuid, condition in conditions.items()
+        if condition["width"] and condition["most"]
+    }
     if not known:
         not_applicable("the driver does not know the GPUs' PCIe lanes")
     words = {
-        uuid: "" if one["width"] == one["most"] else f"x{one['width']} of x{one['most']}"
-        for uuid, one in known.items()
+        uuid: ""
+        if condition["width"] == condition["most"]
+        else f"x{condition['width']} of x{condition['most']}"
+        for uuid, condition in known.items()
     }
     return _all_but(words, "all PCIe lanes are up")
 
 
 def links_are_sound(conditions: Conditions) -> Verdict:
     """Judge the NVLinks: without errors, and as many up as any neighbour has."""
-    known = {uuid: one["links"] for uuid, one in conditions.items() if one["links"] is not None}
+    known = {
+        uuid: condition["links"]
+        for uuid, condition in conditions.items()
+        if condition["links"] is not None
+    }
     if not known:
         not_applicable("no GPU of the node has NVLinks that are up")
     most = max(len(links) for links in known.values())

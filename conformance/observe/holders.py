@@ -40,7 +40,9 @@ def holders(pods: Iterable[Any], node: str, resource: str) -> Mapping[str, int]:
         if ended or spec.get("nodeName") != node:
             continue
         containers = [*spec["containers"], *(spec.get("initContainers") or ())]
-        limits = [(one.get("resources") or {}).get("limits") or {} for one in containers]
+        limits = [
+            (container.get("resources") or {}).get("limits") or {} for container in containers
+        ]
         held = sum(parse_count(limit.get(resource, 0)) or 0 for limit in limits)
         if held:
             counts[f"{metadata['namespace']}/{metadata['name']}"] = held
@@ -66,7 +68,8 @@ def claimants(
         results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or []
         # Administrative access leaves the device to others.
         count = sum(
-            one.get("driver") == _DRA_DRIVER and not one.get("adminAccess") for one in results
+            result.get("driver") == _DRA_DRIVER and not result.get("adminAccess")
+            for result in results
         )
         for consumer in status.get("reservedFor") or []:
             name = f"{claim['metadata']['namespace']}/{consumer['name']}"

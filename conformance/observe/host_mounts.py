@@ -63,11 +63,13 @@ def of_one_share(mounts: Sequence[HostMount]) -> list[HostMount]:
 
     They are of the share whose limits the container has; those of another are not its own.
     """
-    limits = next((each.source for each in mounts if each.place == f"{_SHARE}/limits"), "")
+    limits = next((mount.source for mount in mounts if mount.place == f"{_SHARE}/limits"), "")
     share = re.search(r"/shares/([0-9a-f]{16})/limits$", limits)
     if share is None:
         return []
     account = re.compile(rf"\S*/shares/{share[1]}/account {_SHARE}/account")
     page = re.compile(rf"\S*/pages/[^/\s]+/({share[1]}-\d+) {_SHARE}/\1")
-    named = {each: f"{each.source} {each.place}" for each in mounts}
-    return [one for one, text in named.items() if account.fullmatch(text) or page.fullmatch(text)]
+    named = {mount: f"{mount.source} {mount.place}" for mount in mounts}
+    return [
+        place for place, text in named.items() if account.fullmatch(text) or page.fullmatch(text)
+    ]

@@ -65,7 +65,7 @@ def only_ours(
     amiss = [f"a plugin listens on {name}" for name in plugins.sockets if _OTHERS.fullmatch(name)]
     for resource in sorted(resources):
         listed = (plugins.registered or {}).get(resource) or ()
-        foreign = sorted({one for one in listed if physical(one) not in devices})
+        foreign = sorted({device_id for device_id in listed if physical(device_id) not in devices})
         if foreign:
             amiss.append(f"{resource} has devices that are none of the driver's: {foreign[0]}")
     return "Divvy's plugin alone", "; ".join(amiss) or "Divvy's plugin alone"

@@ -29,18 +29,18 @@ class _Configz(GenericGlobalResource):
 def kubelet_settings(api: Api, node: str) -> dict[str, Any]:
     """Return the kubelet's KubeletConfiguration; skips the check where it may not be read."""
     try:
-        found = api.get(_Configz, node)
+        configz = api.get(_Configz, node)
     except ApiError as problem:
         if problem.status.code == _FORBIDDEN:
             not_made("this account may not `get nodes/proxy`: the kubelet's configuration is open")
         raise
-    settings: dict[str, Any] = found["kubeletconfig"]
+    settings: dict[str, Any] = configz["kubeletconfig"]
     return settings
 
 
 def syncs_soon(settings: dict[str, Any]) -> tuple[str, str]:
     """Judge how soon a kubelet tries again to start a pod."""
-    found = settings["syncFrequency"]
-    soon = parse_duration(found) <= MAX_SYNC_SECONDS
+    frequency = settings["syncFrequency"]
+    soon = parse_duration(frequency) <= MAX_SYNC_SECONDS
     expected = f"syncFrequency {MAX_SYNC_SECONDS:.0f}s or less"
-    return expected, expected if soon else f"syncFrequency {found}"
+    return expected, expected if soon else f"syncFrequency {frequency}"

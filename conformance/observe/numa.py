@@ -112,8 +112,12 @@ def read_numa(target: ClusterUnderTest, node: str) -> Numa | None:
     places = target.enter(node, "python3 -c %s %s", PLACES, DRIVER_ROOT)
     if hints is None or places is None:
         return None
-    told, bus = json.loads(hints), json.loads(places)
-    known = None if told is None else {device: tuple(nodes) for device, nodes in told.items()}
+    numa_hints, bus = json.loads(hints), json.loads(places)
+    known = (
+        None
+        if numa_hints is None
+        else {device: tuple(nodes) for device, nodes in numa_hints.items()}
+    )
     return Numa(known, bus["devices"], bus["nodes"])
 
 

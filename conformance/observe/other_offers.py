@@ -32,11 +32,11 @@ def other_offers(
 ) -> list[str]:
     """Say what else offers a node's GPUs."""
     drivers = {
-        str(one["spec"].get("driver"))
-        for one in slices
-        if one["spec"].get("nodeName") == node
-        and (VENDOR in (name := str(one["spec"].get("driver"))) or name in _DRIVERS)
-        and any(_is_gpu(device) for device in one["spec"].get("devices") or [])
+        str(resource_slice["spec"].get("driver"))
+        for resource_slice in slices
+        if resource_slice["spec"].get("nodeName") == node
+        and (VENDOR in (name := str(resource_slice["spec"].get("driver"))) or name in _DRIVERS)
+        and any(_is_gpu(device) for device in resource_slice["spec"].get("devices") or [])
     }
     resources = [
         f"{name} {count}"

@@ -90,8 +90,8 @@ def smi_total(log: str, *, is_mig: bool) -> int | None:
     """
     # Below a MIG device's memory stands its window for the processor.
     _, _, slices = log.partition("MIG devices:")
-    found = re.search(r"\d+MiB\s*/\s*(\d+)MiB", slices if is_mig else log)
-    return None if found is None else int(found[1])
+    match = re.search(r"\d+MiB\s*/\s*(\d+)MiB", slices if is_mig else log)
+    return None if match is None else int(match[1])
 
 
 def shown_memory(pod: Outcome, *, is_mig: bool) -> dict[str, int | None]:
@@ -129,5 +129,7 @@ class AtOnce(Generic[Case, Result]):
         """Return what came of a case; a failure of its work is raised here."""
         if not self._done:
             with ThreadPoolExecutor(self._maximum) as threads:
-                self._done = {str(one): threads.submit(self._work, one) for one in self._cases}
+                self._done = {
+                    str(queued): threads.submit(self._work, queued) for queued in self._cases
+                }
         return self._done[str(case)].result()

@@ -101,8 +101,8 @@ def sample_metrics(
     """
     names: dict[str, str] = {}
     try:
-        for one in promises:
-            names[one.resource] = pods.start(node, _hog(one), one.resource)
+        for promise in promises:
+            names[promise.resource] = pods.start(node, _hog(promise), promise.resource)
         for name in names.values():
             pods.until(lambda: "allocated" in pods.log(name), _STARTED)  # noqa: B023
         deadline = time.monotonic() + _REPORTED
@@ -126,7 +126,8 @@ def sample_sharers(
     Return the pods, and their series once the metrics name them all; None where there is no agent.
     """
     devices = sum(
-        one.resource == promise.resource and one.share == 0 for one in promise.node.plan.devices
+        device.resource == promise.resource and device.share == 0
+        for device in promise.node.plan.devices
     )
     names: list[str] = []
     try:
@@ -142,7 +143,7 @@ def sample_sharers(
             series = metrics.series(
                 "divvy_device_held", resource=promise.resource, namespace=pods.name
             )
-            named = {one["pod"] for one in series}
+            named = {labels["pod"] for labels in series}
             if named >= set(names) or time.monotonic() > deadline:
                 return names, series
             time.sleep(1)

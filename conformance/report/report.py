@@ -121,8 +121,8 @@ class Report:
     @property
     def sound_nodes(self) -> list[str]:
         """Return the nodes on which checks passed, and none failed that counts as a failure."""
-        failed = {_node_of(each) for each in self.records if self.counts_as_failure(each)}
-        passed = {_node_of(each) for each in self.records if each.status == "passed"}
+        failed = {_node_of(record) for record in self.records if self.counts_as_failure(record)}
+        passed = {_node_of(record) for record in self.records if record.status == "passed"}
         names = (str(node["name"]) for node in self.target["nodes"])
         return [name for name in names if name in passed - failed]
 

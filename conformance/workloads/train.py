@@ -83,12 +83,12 @@ def train(seconds: float) -> list[float]:
     training = Training()
     training.step()  # before it the kernels are made, and others may not train yet
     began, since = time.monotonic(), time.time()
-    told = 0
+    reported = 0
     while len(training.losses) < STEPS or time.monotonic() - began < seconds:
         training.step()
         passed = int(time.monotonic() - began)
-        if passed > told:
-            told = passed
+        if passed > reported:
+            reported = passed
             total, used = memory()
             print(
                 f"{passed:4} s   step {len(training.losses):5}   loss {training.losses[-1]:.6f}   "
@@ -115,9 +115,9 @@ def ask(mib: int) -> None:
 def cuda_code(error: BaseException | None) -> str:
     """Return the code of CUDA's that an error, or one behind it, tells."""
     while error is not None:
-        found = re.search(r"CUDA Error (\d+)", str(error))
-        if found:
-            return f"CUDA's code {found[1]}"
+        match = re.search(r"CUDA Error (\d+)", str(error))
+        if match:
+            return f"CUDA's code {match[1]}"
         error = error.__cause__ or error.__context__
     return "no code of CUDA's"
 

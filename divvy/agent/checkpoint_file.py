@@ -152,7 +152,9 @@ def _claims(raw: dict[str, Any]) -> Claims:
     try:
         return Claims.model_validate(raw)
     except ValidationError as error:
-        unknown = [each["loc"] for each in error.errors() if each["type"] == "extra_forbidden"]
+        unknown = [
+            problem["loc"] for problem in error.errors() if problem["type"] == "extra_forbidden"
+        ]
         if len(unknown) < error.error_count():
             raise
     for *path, name in unknown:

@@ -47,12 +47,12 @@ def main() -> None:
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     logging.getLogger("httpx2").setLevel(logging.WARNING)
-    found = {name: os.environ.get(name, default) for name, default in _DEFAULTS.items()}
+    settings = {name: os.environ.get(name, default) for name, default in _DEFAULTS.items()}
     try:
-        numbers = int(found[_PORT]), float(found[_UNUSED]), float(found[_WATCH])
+        numbers = int(settings[_PORT]), float(settings[_UNUSED]), float(settings[_WATCH])
     except ValueError as problem:
         sys.exit(f"divvy claim templates: {', '.join(list(_DEFAULTS)[1:])}: {problem}")
-    asyncio.run(_run(found[_LISTEN], *numbers))
+    asyncio.run(_run(settings[_LISTEN], *numbers))
 
 
 if __name__ == "__main__":

@@ -175,8 +175,8 @@ class Api:
             while True:
                 patience = self._watch_seconds * random.uniform(0.8, 1.2)
                 async with asyncio.timeout(patience):
-                    kind, found = await anext(events)
-                on_event(kind, found)
+                    kind, obj = await anext(events)
+                on_event(kind, obj)
 
     async def create(self, key: Key, spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Create a template; return it as the API server keeps it, None if the name is taken."""

@@ -126,24 +126,24 @@ class Maker:
             self.templates.complete = self._known == {"pods", "templates", "slices"}
         self._wake.set()
 
-    def _pods(self, found: Mapping[str, frozenset[Key]]) -> None:
-        self.templates.pods(found)
+    def _pods(self, pods: Mapping[str, frozenset[Key]]) -> None:
+        self.templates.pods(pods)
         self._told("pods")
 
     def _pod(self, uid: str, named: frozenset[Key]) -> None:
         self.templates.pod(uid, named)
         self._told()
 
-    def _templates(self, found: Mapping[Key, Mapping[str, Any]]) -> None:
-        self.templates.templates(found)
+    def _templates(self, templates: Mapping[Key, Mapping[str, Any]]) -> None:
+        self.templates.templates(templates)
         self._told("templates")
 
     def _template(self, key: Key, spec: Mapping[str, Any] | None) -> None:
         self.templates.template(key, spec)
         self._told()
 
-    def _slices(self, found: Mapping[str, frozenset[Share]]) -> None:
-        self.templates.slices(found, time.monotonic())
+    def _slices(self, slices: Mapping[str, frozenset[Share]]) -> None:
+        self.templates.slices(slices, time.monotonic())
         self._told("slices")
 
     def _slice(self, name: str, shares: frozenset[Share]) -> None:

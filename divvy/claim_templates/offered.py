@@ -24,15 +24,15 @@ class Share:
 def shares_of(resource_slice: Mapping[str, Any]) -> frozenset[Share]:
     """Return the kinds of shares that the devices of a slice are."""
     devices = (resource_slice.get("spec") or {}).get("devices") or ()
-    found = set()
+    shares = set()
     for device in devices:
         attributes = device.get("attributes") or {}
         memory = (device.get("capacity") or {}).get(MEMORY) or {}
         size = parse_count(memory.get("value"))
         if _text(attributes, KIND) == "share" and size is not None and size >= _MIB:
             tenant = _text(attributes, TENANT) or None
-            found.add(Share(size // _MIB, _text(attributes, TYPE), tenant))
-    return frozenset(found)
+            shares.add(Share(size // _MIB, _text(attributes, TYPE), tenant))
+    return frozenset(shares)
 
 
 class OfferedShares:

@@ -64,7 +64,7 @@ def _counted(request: SizedRequest, device_class: str, selectors: list[str]) -> 
         "count": request.count,
     }
     if selectors:
-        asked["selectors"] = [{"cel": {"expression": one}} for one in selectors]
+        asked["selectors"] = [{"cel": {"expression": selector}} for selector in selectors]
     return asked
 
 
@@ -74,7 +74,7 @@ def _types(request: SizedRequest) -> list[str]:
     # does not, so that the expression would count as too costly. Our devices always have a type.
     own = f'("-" + device.attributes["{CLAIMS_DRIVER}"].{TYPE} + "-")'
     use, no = (
-        " || ".join(f'{own}.contains("-{one}-")' for one in types)
+        " || ".join(f'{own}.contains("-{type_}-")' for type_ in types)
         for types in (request.use_types, request.no_types)
     )
     return [*([use] if use else []), *([f"!({no})"] if no else [])]
@@ -96,10 +96,10 @@ def _sizes(request: SizedRequest, offered: Mapping[Share, int]) -> list[int]:
 
 
 def _fits(request: SizedRequest, type_: str) -> bool:
-    if any(is_of_type(type_, one) for one in request.no_types):
+    if any(is_of_type(type_, no_type) for no_type in request.no_types):
         return False
     used = request.use_types
-    return not used or any(is_of_type(type_, one) for one in used)
+    return not used or any(is_of_type(type_, used_type) for used_type in used)
 
 
 def canonical_mib(memory_mib: int) -> str:

@@ -73,10 +73,10 @@ class Templates:
             self._pods[uid] = named
         self._is_due(sorted(before ^ named))
 
-    def pods(self, found: Mapping[str, frozenset[Key]]) -> None:
+    def pods(self, pods: Mapping[str, frozenset[Key]]) -> None:
         """Note that there are these pods and no others."""
-        for uid in self._pods.keys() | found.keys():
-            self.pod(uid, found.get(uid, frozenset()))
+        for uid in self._pods.keys() | pods.keys():
+            self.pod(uid, pods.get(uid, frozenset()))
 
     def template(self, key: Key, spec: Mapping[str, Any] | None) -> None:
         """Note what a template is, None where it is gone."""
@@ -98,18 +98,18 @@ class Templates:
             self._kept[key] = (given, kept)
         self.template(key, kept)
 
-    def templates(self, found: Mapping[Key, Mapping[str, Any]]) -> None:
+    def templates(self, templates: Mapping[Key, Mapping[str, Any]]) -> None:
         """Note that there are these templates and no others."""
-        for key in self._live.keys() | found.keys():
-            self.template(key, found.get(key))
+        for key in self._live.keys() | templates.keys():
+            self.template(key, templates.get(key))
 
     def slice(self, name: str, shares: frozenset[Share], now: float) -> None:
         """Note what a slice offers, nothing where it is gone."""
         self._news(self._offered.put(name, shares, now))
 
-    def slices(self, found: Mapping[str, frozenset[Share]], now: float) -> None:
+    def slices(self, slices: Mapping[str, frozenset[Share]], now: float) -> None:
         """Note that there are these slices and no others."""
-        self._news(self._offered.replace(found, now))
+        self._news(self._offered.replace(slices, now))
 
     def look_again(self, keys: Collection[Key] | None = None) -> None:
         """Have templates looked at once more: these, even if they rest, or all others."""
@@ -141,7 +141,7 @@ class Templates:
         """Take a template out of what is due, from the namespace whose turn it is."""
         for namespace in list(self._due):
             keys = self._due.pop(namespace)
-            key = next((one for one in keys if one not in self._taken), None)
+            key = next((candidate for candidate in keys if candidate not in self._taken), None)
             if key is not None:
                 del keys[key]
             if keys:
@@ -183,7 +183,7 @@ class Templates:
     def _news(self, news: bool) -> None:
         if news:
             keys = sorted(self._named.keys() | self._live.keys())
-            self._is_due(key for key in keys if (one := _request(key)) and one.unit == "p")
+            self._is_due(key for key in keys if (request := _request(key)) and request.unit == "p")
 
 
 def _request(key: Key) -> SizedRequest | None:

@@ -21,10 +21,10 @@ def check_held(cluster: Cluster, *, preview: bool) -> None:
     if not pods:
         return
     more = f" and {len(pods) - _SHOWN} more" if len(pods) > _SHOWN else ""
-    said = (
+    text = (
         f"pods hold claims: {', '.join(pods[:_SHOWN])}{more}; without a profile with `claims` "
         "nothing returns their devices, and they stay Terminating: end them first"
     )
     if not preview:
-        fail(said)
-    typer.echo(f"warning: {said}", err=True)
+        fail(text)
+    typer.echo(f"warning: {text}", err=True)

@@ -37,17 +37,17 @@ class ClusterReader:
 
     def listed(self, path: str) -> list[dict[str, Any]]:
         """Return the items of a list; a resource that this cluster does not have has none."""
-        found = self._get(path)
-        return [] if found is None else found["items"]
+        answer = self._get(path)
+        return [] if answer is None else answer["items"]
 
     def paged(self, path: str) -> Iterator[dict[str, Any]]:
         """Yield the items of a list, page by page; raises NotAllowed."""
         query = f"{path}{'&' if '?' in path else '?'}limit={_PAGE}"
         going_on: str | None = ""
         while going_on is not None:
-            found = self._get(f"{query}&continue={quote(going_on)}" if going_on else query)
-            yield from () if found is None else found["items"]
-            going_on = None if found is None else found["metadata"].get("continue") or None
+            page = self._get(f"{query}&continue={quote(going_on)}" if going_on else query)
+            yield from () if page is None else page["items"]
+            going_on = None if page is None else page["metadata"].get("continue") or None
 
     def proxied(self, path: str, seconds: float) -> str:
         """Return what a pod answers behind the API server; raises NotAllowed and Silent."""
@@ -63,8 +63,8 @@ class ClusterReader:
 
     def one(self, path: str) -> dict[str, Any] | None:
         """Return one object, None if there is none."""
-        found: dict[str, Any] | None = self._get(path)
-        return found
+        obj: dict[str, Any] | None = self._get(path)
+        return obj
 
     def _get(self, path: str) -> Any:
         try:

@@ -32,12 +32,12 @@ def check_tags(
         fail("driver.version is missing in the stack file: name it there or with --driver-version")
     tags = _tags(image, plain_http=plain_http)
     needed = _needed(cluster, wanted)
-    found = [_tell(pool, tag, wanted, tags, image) for pool, tag in needed.items()]
+    lines = [_tell(pool, tag, wanted, tags, image) for pool, tag in needed.items()]
     if mirror is not None:
         flag = "--src-tls-verify=false " if plain_http else ""
         for tag in dict.fromkeys(tag for tag in needed.values() if tag in tags):
             typer.echo(f"skopeo copy {flag}docker://{image}:{tag} docker://{mirror}/{_NAME}:{tag}")
-    if not all(found):
+    if not all(lines):
         raise typer.Exit(FAILED)
 
 
@@ -79,8 +79,10 @@ def _tags(image: str, *, plain_http: bool) -> Sequence[str]:
     except FileNotFoundError:
         fail("skopeo is not installed: driver tags were not checked")
     if done.returncode:
-        said = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no reason given"
-        reason = said.rstrip('"').rpartition(": ")[2]
+        last_line = (
+            done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no reason given"
+        )
+        reason = last_line.rstrip('"').rpartition(": ")[2]
         fail(f"could not list tags of {image} ({reason}); driver tags were not checked")
     listed: Sequence[str] = json.loads(done.stdout)["Tags"]
     return listed

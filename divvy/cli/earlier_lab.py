@@ -16,8 +16,10 @@ def forget_earlier_lab(stack: str, server: str) -> bool:
     store = target_of(stack).store()
     if not store.exists:
         return False
-    providers = [one for one in store.load().resources if one.type.startswith(PROVIDER_PREFIX)]
-    clusters = [one.outputs[CLUSTER] for one in providers if CLUSTER in one.outputs]
+    providers = [
+        resource for resource in store.load().resources if resource.type.startswith(PROVIDER_PREFIX)
+    ]
+    clusters = [provider.outputs[CLUSTER] for provider in providers if CLUSTER in provider.outputs]
     servers = {cluster["server"] for cluster in clusters}
     if servers != {server}:
         return False

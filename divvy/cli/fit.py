@@ -57,12 +57,12 @@ def fit(
     documents = read_documents(files or ())
     if pending or live:
         with reading(cluster.kubeconfig, cluster.context) as reader:
-            found = _with_cluster(FitReader(reader, cluster), documents, source.name, live=live)
+            result = _with_cluster(FitReader(reader, cluster), documents, source.name, live=live)
     else:
         pods, notes = _read(documents, cluster)
-        found = _against_plan(cluster, source.name, pods, notes)
-    write(fit_json(found) if output is View.JSON else fit_text(found), out)
-    raise typer.Exit(0 if found else CHANGES)
+        result = _against_plan(cluster, source.name, pods, notes)
+    write(fit_json(result) if output is View.JSON else fit_text(result), out)
+    raise typer.Exit(0 if result else CHANGES)
 
 
 def _with_cluster(reader: FitReader, documents: list[Document], name: str, *, live: bool) -> Fit:
@@ -77,8 +77,8 @@ def _with_cluster(reader: FitReader, documents: list[Document], name: str, *, li
     if not live:
         return _against_plan(reader.cluster, name, pods, notes)
     nodes: tuple[FitNode, ...] = reader.nodes(name)
-    found = put(reader.cluster, name, nodes, pods)
-    return replace(found, is_live=True, notes=(*notes, *reader.differences(name)))
+    result = put(reader.cluster, name, nodes, pods)
+    return replace(result, is_live=True, notes=(*notes, *reader.differences(name)))
 
 
 def _read(
@@ -100,5 +100,5 @@ def _against_plan(
         for pool in predicted.pools
         if pool.node is None
     )
-    found = put(cluster, name, nodes_of_plan(cluster, predicted), pods)
-    return replace(found, notes=(*notes, *unknown))
+    result = put(cluster, name, nodes_of_plan(cluster, predicted), pods)
+    return replace(result, notes=(*notes, *unknown))

@@ -32,20 +32,30 @@ class FitReader:
         namespaces = self._reader.listed("/api/v1/namespaces")
         classes = self._reader.listed("/apis/scheduling.k8s.io/v1/priorityclasses")
         templates = self._reader.listed(f"{_RESOURCES}/resourceclaimtemplates")
-        defaults = [one["value"] for one in classes if one.get("globalDefault")]
+        defaults = [
+            priority_class["value"]
+            for priority_class in classes
+            if priority_class.get("globalDefault")
+        ]
         return Around(
-            {one["metadata"]["name"]: one["metadata"].get("labels") or {} for one in namespaces},
-            {one["metadata"]["name"]: one["value"] for one in classes},
+            {
+                namespace["metadata"]["name"]: namespace["metadata"].get("labels") or {}
+                for namespace in namespaces
+            },
+            {
+                priority_class["metadata"]["name"]: priority_class["value"]
+                for priority_class in classes
+            },
             defaults[0] if defaults else 0,
-            {_key(one): one["spec"] for one in self._claims},
-            {_key(one): one["spec"]["spec"] for one in templates},
+            {_key(claim): claim["spec"] for claim in self._claims},
+            {_key(template): template["spec"]["spec"] for template in templates},
             frozenset(self._shared()),
         )
 
     def _shared(self) -> Iterator[tuple[str, str]]:
         """Yield the claims that have their devices already, or that several pods name."""
         yield from (
-            _key(one) for one in self._claims if (one.get("status") or {}).get("allocation")
+            _key(claim) for claim in self._claims if (claim.get("status") or {}).get("allocation")
         )
         named = Counter(
             (pod["metadata"]["namespace"], name)
@@ -80,8 +90,10 @@ class FitReader:
         """Return a note where nodes advertise other devices than the file says."""
         gpus = claimed_gpus(self._slices, ())
         nodes = with_claims(map(live_node_of, self._nodes), gpus, self.cluster)
-        found = compare_live(self.cluster, name, nodes).nodes
-        differing = [one.node for one in found if one.resources]
+        compared = compare_live(self.cluster, name, nodes).nodes
+        differing = [
+            node_difference.node for node_difference in compared if node_difference.resources
+        ]
         if not differing:
             return ()
         shown = ", ".join(differing[:3]) + (" and others" if len(differing) > 3 else "")
@@ -107,5 +119,5 @@ class FitReader:
         return list(self._reader.paged(f"{_RESOURCES}/resourceslices"))
 
 
-def _key(one: Mapping[str, Any]) -> tuple[str, str]:
-    return one["metadata"]["namespace"], one["metadata"]["name"]
+def _key(obj: Mapping[str, Any]) -> tuple[str, str]:
+    return obj["metadata"]["namespace"], obj["metadata"]["name"]

@@ -87,15 +87,15 @@ def differences(folder: Path, files: Mapping[str, str]) -> list[str]:
     if not folder.is_dir():
         return [f"{folder} is not there"]
     expected = {**files, LIST: _list(files)}
-    found = []
+    lines = []
     for path in sorted(expected.keys() | _there(folder)):
         if path not in expected:
-            found.append(f"{path} would not be generated")
+            lines.append(f"{path} would not be generated")
         elif not (folder / path).is_file():
-            found.append(f"{path} is missing")
+            lines.append(f"{path} is missing")
         elif (folder / path).read_bytes() != expected[path].encode():
-            found.append(f"{path} differs")
-    return found
+            lines.append(f"{path} differs")
+    return lines
 
 
 def archive(files: Mapping[str, str], root: str) -> bytes:

@@ -97,20 +97,20 @@ def init(
     )
     given = _image(image, registry, base)
     seen = survey(kubeconfig, context)
-    found = _complete(seen, answers, imported.profiles)
+    result = _complete(seen, answers, imported.profiles)
     chosen = given or _ask_image()
     connection = {"kubeconfig": kubeconfig, "context": context}
     text = stack_text(
-        found,
+        result,
         seen.others,
-        {key: one for key, one in connection.items() if one},
+        {key: value for key, value in connection.items() if value},
         chosen,
         "" if stack_only else SCHEMA,
     )
     # Nothing is written that the next command would refuse.
     read_cluster(StackFile(stack_file(name), text, name))
     written = _write({stack_file(name): text, **shared})
-    _tell(written, found, seen, imported.left_out)
+    _tell(written, result, seen, imported.left_out)
     _tell_next(name, text, lacking=() if stack_only else not_ignored(Path(GITIGNORE).read_text()))
 
 
@@ -141,7 +141,9 @@ def _complete(seen: Survey, answers: Answers, profiles: Mapping[str, Any]) -> Dr
 
 
 def _refuse_empty(nodes: int, result: Draft) -> NoReturn:
-    reasons = "".join(f"\n  {', '.join(one.nodes)}: {one.reason}" for one in result.left_out)
+    reasons = "".join(
+        f"\n  {', '.join(left_out.nodes)}: {left_out.reason}" for left_out in result.left_out
+    )
     if reasons:
         fail(f"no node has GPUs that a stack file can describe:{reasons}")
     fail(
@@ -261,10 +263,10 @@ def _write(files: Mapping[str, str]) -> list[str]:
     return written
 
 
-def _tell(written: Sequence[str], found: Draft, seen: Survey, left_out: Sequence[str]) -> None:
+def _tell(written: Sequence[str], result: Draft, seen: Survey, left_out: Sequence[str]) -> None:
     typer.echo(f"written: {', '.join(written)}")
     for remark in (
-        *remarks(found, seen.others),
+        *remarks(result, seen.others),
         *(f"Not imported: {reason}." for reason in left_out),
         *(f"You may not list {what}: there may be more at work." for what in seen.unseen),
     ):

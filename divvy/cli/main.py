@@ -66,11 +66,11 @@ class _Commands(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         module, summary = COMMANDS[name]
-        found = import_module(f"divvy.cli.{module}")
-        app = getattr(found, "app", None)
+        command_module = import_module(f"divvy.cli.{module}")
+        app = getattr(command_module, "app", None)
         if app is None:
             app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-            app.command(name)(getattr(found, name))
+            app.command(name)(getattr(command_module, name))
         else:
             app.info.help = summary
         command = typer.main.get_command(app)

@@ -20,7 +20,7 @@ def read_node_moves(reader: ClusterReader, cluster: Cluster) -> tuple[NodeMove, 
     if not node_moves(cluster, nodes, claimed_gpus(slices, ()), ()):
         return ()
     claims = list(reader.paged(f"{_RESOURCES}/resourceclaims"))
-    named = {(one["metadata"]["namespace"], one["metadata"]["name"]): one for one in claims}
+    named = {(claim["metadata"]["namespace"], claim["metadata"]["name"]): claim for claim in claims}
     now, resources = datetime.now(UTC), named_resources(cluster)
     found = (
         live_pod(raw, resources, cluster.names, named, now) for raw in reader.paged(_NOT_ENDED)

@@ -68,7 +68,7 @@ def _unpacked(document: Any, name: str, file: Path) -> Iterator[tuple[str, Any]]
 def _of_key(key: str, text: object, file: Path) -> Iterator[tuple[str, Any]]:
     if not isinstance(text, str):
         fail(f"{file}: data.{key} is {shown(text)}; text is expected")
-    found = yaml_documents(f"{file}: data.{key}", text)
-    if len(found) > 1:
+    documents = yaml_documents(f"{file}: data.{key}", text)
+    if len(documents) > 1:
         fail(f"{file}: data.{key} has several YAML documents; one is expected")
-    yield key, found[0] if found else None
+    yield key, documents[0] if documents else None

@@ -17,21 +17,21 @@ def operator(
     unknown = [name for name in pools if name not in cluster.pools]
     if unknown:
         fail(f"there is no pool {', '.join(unknown)}; the pools are: {', '.join(cluster.pools)}")
-    found = translate(cluster, pools)
-    droppable = {refusal.key for refusal in found.refusals if refusal.droppable}
+    translation = translate(cluster, pools)
+    droppable = {refusal.key for refusal in translation.refusals if refusal.droppable}
     for key in without:
         if key not in droppable:
             known = ", ".join(sorted(droppable)) or "nothing here"
             fail(f"--without {key}: what can be done without is {known}")
-    refused = [refusal for refusal in found.refusals if refusal.key not in without]
+    refused = [refusal for refusal in translation.refusals if refusal.key not in without]
     if refused:
         lines = [f"{counted(len(refused), 'thing')} the GPU Operator cannot do for {site.stack}:"]
         lines += [f"  {refusal}" for refusal in refused]
         lines.append(_way_out({one.key for one in refused if one.droppable}, cluster, pools))
         fail("\n".join(lines))
-    for note in (*found.notes, *(f"left out: {one}" for one in found.refusals)):
+    for note in (*translation.notes, *(f"left out: {one}" for one in translation.refusals)):
         typer.echo(f"note: {note}", err=True)
-    return operator_files(cluster, found, site)
+    return operator_files(cluster, translation, site)
 
 
 def _way_out(droppable: set[str], cluster: Cluster, pools: Sequence[str]) -> str:

@@ -92,7 +92,7 @@ def _pending(
     claims: list[dict[str, Any]],
     now: datetime,
 ) -> Iterator[PendingPod]:
-    named = {(each["metadata"]["namespace"], each["metadata"]["name"]): each for each in claims}
+    named = {(claim["metadata"]["namespace"], claim["metadata"]["name"]): claim for claim in claims}
     resources = named_resources(cluster)
     for raw in pods:
         pod = live_pod(raw, resources, cluster.names, named, now)

@@ -75,10 +75,14 @@ class UsageReader:
             claims = list(self.reader.paged(f"{_RESOURCES}/resourceclaims"))
             slices = list(self.reader.paged(f"{_RESOURCES}/resourceslices{only}"))
         except NotAllowed as refused:
-            if any(rule.claims for one in self.cluster.profiles.values() for rule in one.rules):
+            if any(
+                rule.claims for profile in self.cluster.profiles.values() for rule in profile.rules
+            ):
                 notes.append(f"what pods claim is not shown: {refused.reason}")
             return {}, ()
-        named = {(one["metadata"]["namespace"], one["metadata"]["name"]): one for one in claims}
+        named = {
+            (claim["metadata"]["namespace"], claim["metadata"]["name"]): claim for claim in claims
+        }
         return named, claimed_gpus(slices, claims)
 
     def _raw_pods(self, notes: list[str]) -> tuple[Iterable[Mapping[str, Any]], bool]:
@@ -110,11 +114,11 @@ class UsageReader:
         only = "" if self.node is None else f"&fieldSelector=spec.nodeName%3D{quote(self.node)}"
         path = f"/api/v1/namespaces/{self.cluster.namespace}/pods?labelSelector={labels}{only}"
         try:
-            found = [_agent(raw) for raw in self.reader.paged(path)]
+            agents = [_agent(raw) for raw in self.reader.paged(path)]
         except NotAllowed as refused:
             notes.append(f"what is in use on the GPUs is not shown: {refused.reason}")
             return None
-        return self._asked(sorted(pod for pod in found if pod[0]), notes)
+        return self._asked(sorted(pod for pod in agents if pod[0]), notes)
 
     def _asked(self, agents: list[tuple[str, str]], notes: list[str]) -> dict[str, AgentAnswer]:
         """Ask the agents, the first one alone: what it may not be asked, no other may."""

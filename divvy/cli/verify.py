@@ -366,7 +366,7 @@ def _earlier(place: str, cluster: Cluster | None) -> dict[str, Any] | None:
         return read_report(Path(place))
     if cluster is None:
         fail("--compare=last is for a cluster: --bare needs the file of an earlier report")
-    found = kept_report(cluster)
-    if found is None:
+    report = kept_report(cluster)
+    if report is None:
         typer.echo("the cluster keeps no report yet: there is nothing to compare with")
-    return found
+    return report

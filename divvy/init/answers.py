@@ -29,21 +29,25 @@ class Answers:
 
     def model(self, node: str) -> GpuModel | None:
         """Return the GPU model of a node; raises UnknownGpuModel."""
-        told = self._told("model", node)
-        return None if told is None else gpu_model(told)
+        answer = self._told("model", node)
+        return None if answer is None else gpu_model(answer)
 
     def gpus(self, node: str) -> int | None:
         """Return how many GPUs a node has."""
-        told = self._told("gpus", node)
-        return None if told is None else int(told)
+        answer = self._told("gpus", node)
+        return None if answer is None else int(answer)
 
     def about(self, node: str) -> bool:
         """Return whether anything is told of a node by name, or by a pattern for some nodes."""
-        return any(one.nodes != "*" and fnmatchcase(node, one.nodes) for one in self.given)
+        return any(answer.nodes != "*" and fnmatchcase(node, answer.nodes) for answer in self.given)
 
     def _told(self, kind: str, node: str) -> str | None:
         return next(
-            (one.value for one in self.given if one.kind == kind and fnmatchcase(node, one.nodes)),
+            (
+                answer.value
+                for answer in self.given
+                if answer.kind == kind and fnmatchcase(node, answer.nodes)
+            ),
             None,
         )
 

@@ -75,7 +75,7 @@ def draft(
             members.append(member)
             reduced += [node.name] if is_reduced else []
     left_out = tuple(LeftOut(tuple(names), reason) for reason, names in refused.items())
-    questions = tuple(_question(key, found) for key, found in asked.items())
+    questions = tuple(_question(key, asked_nodes) for key, asked_nodes in asked.items())
     if questions or not members:
         return Draft(left_out=left_out, questions=questions)
     try:
@@ -134,17 +134,17 @@ def _member(node: GpuNode, answers: Answers, profiles: _Profiles) -> tuple[Membe
     last: Unexplained | None = None
     for offered in (node.offered, node.capacity):
         try:
-            found = describe(node, model, gpus, offered)
+            described = describe(node, model, gpus, offered)
         except GpusUnknown as unknown:
             raise _Unanswered("gpus", node, unknown.guess) from None
         except Unexplained as unexplained:
             last = last or unexplained
             continue
-        name = profiles.name(found, None if model is None else model.name, offered)
+        name = profiles.name(described, None if model is None else model.name, offered)
         if name is None:
             last = last or Unexplained("offers what no profile of Divvy does")
             continue
-        return Member(node, model, found.gpus, name), offered is not node.offered
+        return Member(node, model, described.gpus, name), offered is not node.offered
     assert last is not None
     raise last
 
@@ -165,28 +165,32 @@ class _Profiles:
         self._known: dict[tuple[object, ...], str | None] = {}
         self.assumed: set[str] = set()
 
-    def name(self, found: Described, model: str | None, offered: Mapping[str, int]) -> str | None:
+    def name(
+        self, described: Described, model: str | None, offered: Mapping[str, int]
+    ) -> str | None:
         """Return the name of a profile under which a node offers this; None if there is none."""
-        key = (model, found.gpus, tuple(offered.items()), repr(found.profile))
+        key = (model, described.gpus, tuple(offered.items()), repr(described.profile))
         if key not in self._known:
-            self._known[key] = self._find(found, model, offered)
+            self._known[key] = self._find(described, model, offered)
         return self._known[key]
 
-    def _find(self, found: Described, model: str | None, offered: Mapping[str, int]) -> str | None:
-        fits = _check(model, found.gpus, offered)
+    def _find(
+        self, described: Described, model: str | None, offered: Mapping[str, int]
+    ) -> str | None:
+        fits = _check(model, described.gpus, offered)
         # What an unknown model would offer cannot be compared.
         for name, value in self._imported.items() if model and offered else ():
             for form in (value, _as_single(value)):
                 if form is not None and fits(form):
                     return self._use(name, form)
-        if not fits(found.profile):
+        if not fits(described.profile):
             return None
         for name, value in self._made.items():
-            if value == found.profile:
+            if value == described.profile:
                 return name
-        name = self._free(found.name)
-        self._made[name] = found.profile
-        if found.assumed:
+        name = self._free(described.name)
+        self._made[name] = described.profile
+        if described.assumed:
             self.assumed.add(name)
         return name
 

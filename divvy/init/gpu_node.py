@@ -75,11 +75,11 @@ def gpu_node(node: Mapping[str, Any], *, has_gpus: bool = False) -> GpuNode | No
     offered = _devices(status.get("allocatable"))
     capacity = _devices(status.get("capacity"))
     product = labels.get(f"{GPU}.product")
-    told = any(labels.get(key) == "true" for key in _PRESENT)
-    if not (offered or capacity or product or told or has_gpus):
+    is_labelled = any(labels.get(key) == "true" for key in _PRESENT)
+    if not (offered or capacity or product or is_labelled or has_gpus):
         return None
-    found = _PRODUCT.fullmatch(product or "")
-    single = found["mig"] if found and labels.get(f"{VENDOR}/mig.strategy") == "single" else None
+    match = _PRODUCT.fullmatch(product or "")
+    single = match["mig"] if match and labels.get(f"{VENDOR}/mig.strategy") == "single" else None
     info = status.get("nodeInfo") or {}
     runtime = str(info.get("containerRuntimeVersion") or "").partition(":")[0]
     hami = _hami(annotations)
@@ -88,7 +88,7 @@ def gpu_node(node: Mapping[str, Any], *, has_gpus: bool = False) -> GpuNode | No
         labels=dict(labels),
         offered=offered,
         capacity=capacity,
-        product=hami.product or (found["product"] if found else None),
+        product=hami.product or (match["product"] if match else None),
         memory_mib=None if single else _number(labels.get(f"{GPU}.memory")),
         gpus=hami.gpus
         or _agents_gpus(annotations)
@@ -119,12 +119,12 @@ def _number(text: str | None) -> int | None:
 
 
 def _replicas(labels: Mapping[str, str]) -> dict[str, int]:
-    found = {
+    replicas = {
         key.removesuffix(".replicas"): _number(value)
         for key, value in labels.items()
         if key.startswith(f"{VENDOR}/") and key.endswith(".replicas")
     }
-    return {resource: number for resource, number in found.items() if number and number > 1}
+    return {resource: number for resource, number in replicas.items() if number and number > 1}
 
 
 def _agents_gpus(annotations: Mapping[str, str]) -> int | None:

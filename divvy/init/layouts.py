@@ -31,17 +31,17 @@ def spread(
         for number in range(first, len(choices)):
             after = tuple(map(int.__sub__, left, choices[number]))
             if min(after) >= 0:
-                found = rest(after, gpus - 1, number)
-                if found is not None:
-                    return (number, *found)
+                result = rest(after, gpus - 1, number)
+                if result is not None:
+                    return (number, *result)
         return None
 
-    found = rest(tuple(devices.values()), gpus, 0)
-    if found is None:
+    result = rest(tuple(devices.values()), gpus, 0)
+    if result is None:
         return None
     return tuple(
         {name: count for name, count in zip(names, choices[number], strict=True) if count}
-        for number in found
+        for number in result
     )
 
 
@@ -57,15 +57,15 @@ def _choices(geometry: MigGeometry, devices: Mapping[str, int]) -> list[tuple[in
         range(min(count, known_profile.max_count) + 1) if known_profile else range(1)
         for count, known_profile in zip(devices.values(), known.values(), strict=True)
     ]
-    slices = [one.compute_slices if one else 0 for one in known.values()]
-    found = [
+    slices = [profile.compute_slices if profile else 0 for profile in known.values()]
+    choices = [
         counts
         for counts in product(*ranges)
         if any(counts)
         and sum(map(int.__mul__, counts, slices)) <= geometry.compute_slices
         and _fits(geometry, dict(zip(devices, counts, strict=True)))
     ]
-    return sorted(found, key=lambda counts: (-sum(map(int.__mul__, counts, slices)), counts))
+    return sorted(choices, key=lambda counts: (-sum(map(int.__mul__, counts, slices)), counts))
 
 
 def _fits(geometry: MigGeometry, layout: Mapping[str, int]) -> bool:

@@ -56,19 +56,19 @@ def other_software(
 
     ``definitions`` are the names of CustomResourceDefinitions.
     """
-    found: dict[str, Other] = {}
+    software: dict[str, Other] = {}
     for workload in workloads:
         metadata = workload["metadata"]
         where = f"{workload.get('kind', 'DaemonSet')} {metadata['namespace']}/{metadata['name']}"
         for name, remedy in _programs(workload):
-            known = found.get(name)
+            known = software.get(name)
             seen = f"{known.where}, {where}" if known else where
-            found[name] = Other(name, seen, remedy)
+            software[name] = Other(name, seen, remedy)
     for definition in sorted(definitions):
         name = _DEFINITIONS.get(definition, "")
-        if name and name not in found:
-            found[name] = Other(name, f"CustomResourceDefinition {definition}", _REMEDIES[name])
-    return tuple(found[name] for name in sorted(found))
+        if name and name not in software:
+            software[name] = Other(name, f"CustomResourceDefinition {definition}", _REMEDIES[name])
+    return tuple(software[name] for name in sorted(software))
 
 
 def _programs(workload: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -62,11 +62,11 @@ def pools_of(
     if keys is None:
         keys = (HOSTNAME,)
         _require_hostnames(by_hardware, labels)
-    found: dict[tuple[str | None, ...], list[Member]] = {}
+    groups: dict[tuple[str | None, ...], list[Member]] = {}
     for member in members:
-        found.setdefault(values(labels[member.node.name], keys), []).append(member)
+        groups.setdefault(values(labels[member.node.name], keys), []).append(member)
     pools: dict[str, dict[str, Any]] = {}
-    for chosen, group in found.items():
+    for chosen, group in groups.items():
         select = {key: value for key, value in zip(keys, chosen, strict=True) if value is not None}
         pools[_name(chosen, pools)] = _pool(group, select)
     return pools

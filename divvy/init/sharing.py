@@ -115,7 +115,7 @@ def _single(
     if layouts is None:
         raise Unexplained(f"{gpus} GPUs have no place for {_listed(devices)}")
     return _described(
-        [_rule(node, {"layout": one, "strategy": "single"}, sharing) for one in layouts]
+        [_rule(node, {"layout": layout, "strategy": "single"}, sharing) for layout in layouts]
     )
 
 
@@ -132,7 +132,7 @@ def _with_mig(
     others = _card_rules(node, cards, cards.get(GPU)) if cards else []
     if gpus is None:
         fewest = [fewest_gpus(model.mig, devices) for devices in groups.values()]
-        known = sum(one for one in fewest if one is not None)
+        known = sum(number for number in fewest if number is not None)
         raise GpusUnknown(known + len(others) if None not in fewest else None)
     cut = _cut(node, model, groups, gpus - len(others))
     if cut is None:
@@ -225,7 +225,7 @@ def _name(rule: Mapping[str, Any]) -> str:
 
 def _profile(model: GpuModel, part: str) -> str | None:
     """Return the MIG profile that a resource name means."""
-    names = [] if model.mig is None else [one.name for one in model.mig.profiles]
+    names = [] if model.mig is None else [profile.name for profile in model.mig.profiles]
     return next((name for name in names if resource_part(name) == part), None)
 
 

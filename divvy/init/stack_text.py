@@ -59,38 +59,38 @@ def stack_text(
 
 def remarks(draft: Draft, others: Sequence[Other]) -> list[str]:
     """Return what a reader should know, one sentence or two for each thing."""
-    said = []
+    lines = []
     for other in others:
         remedy = f": {other.remedy}" if other.remedy else ""
-        said.append(f"At work: {other.name} ({other.where}){remedy}.")
-    said += [f"Left out: {_names(one.nodes)}: {one.reason}." for one in draft.left_out]
+        lines.append(f"At work: {other.name} ({other.where}){remedy}.")
+    lines += [f"Left out: {_names(one.nodes)}: {one.reason}." for one in draft.left_out]
     if draft.idle:
-        said.append(f"Nothing is offered yet by {_names(draft.idle)}.")
+        lines.append(f"Nothing is offered yet by {_names(draft.idle)}.")
     if draft.reduced:
-        said.append(
+        lines.append(
             f"Fewer devices than they have are allocatable on {_names(draft.reduced)}: the plan is "
             "that of healthy nodes."
         )
     if draft.assumed:
-        said.append(
+        lines.append(
             "The API does not reveal which GPU of a node has which part of "
             f"{', '.join(draft.assumed)}: compare with `nvidia-smi -L` on a node, and move the "
             "indices."
         )
     chosen = [pool.get("select", {}) for pool in draft.cluster.get("pools", {}).values()]
     if any(HOSTNAME in select for select in chosen):
-        said.append(
+        lines.append(
             "No label tells nodes with other GPUs apart, so every node is a pool: label them, and "
             "write the file again."
         )
     if draft.unknown:
-        said.append(
+        lines.append(
             f"Divvy does not know the model {', '.join(draft.unknown)}: for its pools nothing is "
             "predicted, unless you write their `hardware` with the `memory` of a GPU."
         )
-    said += _old_kubelets(draft)
+    lines += _old_kubelets(draft)
     # A node says of itself what it wants: no line break may end the comment that this becomes.
-    return [printable(one) for one in said]
+    return [printable(one) for one in lines]
 
 
 def _old_kubelets(draft: Draft) -> list[str]:
@@ -127,7 +127,7 @@ def _pool(name: str, pool: Mapping[str, Any]) -> list[str]:
     lines = [f"      {flow(name)}:"]
     for key, value in pool.items():
         if key == "tolerations":
-            lines += [f"        {key}:", *(f"          - {flow(one)}" for one in value)]
+            lines += [f"        {key}:", *(f"          - {flow(item)}" for item in value)]
         elif key == "overrides":
             lines += [f"        {key}:"]
             lines += [f"          {flow(node)}: {flow(own)}" for node, own in value.items()]

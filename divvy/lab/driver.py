@@ -32,5 +32,9 @@ def install(node: Node, root: Path) -> None:
         persist=_KEPT_MODES,
         # Built before the node was started, whose start has to be quick.
         binaries=BUILT,
-        further_versions=[each for each in _FURTHER_VERSIONS if each != node.driver_version],
+        further_versions=[
+            further_version
+            for further_version in _FURTHER_VERSIONS
+            if further_version != node.driver_version
+        ],
     )

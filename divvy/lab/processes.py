@@ -111,7 +111,9 @@ def _environment(entry: Path) -> tuple[int, int]:
 
 def find(component: str) -> int | None:
     """Return the process of a component, None if it does not run."""
-    return min((each.pid for each in running() if each.component == component), default=None)
+    return min(
+        (process.pid for process in running() if process.component == component), default=None
+    )
 
 
 def kill_all(component: str | None = None) -> int:
@@ -120,9 +122,9 @@ def kill_all(component: str | None = None) -> int:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         left = [
-            each.pid
-            for each in running()
-            if each.pid != os.getpid() and component in (None, each.component)
+            process.pid
+            for process in running()
+            if process.pid != os.getpid() and component in (None, process.component)
         ]
         if not left:
             return len(killed)

@@ -127,8 +127,8 @@ def _archive_kind(path: Path) -> str:
 def _reason(log: str) -> str:
     """Return what the last line of a log in key=value form says."""
     line = log.strip().rpartition("\n")[2]
-    said = re.search(r'msg="((?:[^"\\]|\\.)*)"', line)
-    return said[1].replace('\\"', '"') if said else line
+    match = re.search(r'msg="((?:[^"\\]|\\.)*)"', line)
+    return match[1].replace('\\"', '"') if match else line
 
 
 def _without_registry(image: str) -> str:

@@ -159,8 +159,10 @@ def _media_engines(geometry: MigGeometry) -> int:
     whole = geometry.whole
     if whole is None:
         return 0
-    parts = [one for one in geometry.profiles if one.memory_slices < geometry.memory_slices]
-    return whole.decoders if any(one.decoders == whole.decoders for one in parts) else 0
+    parts = [
+        profile for profile in geometry.profiles if profile.memory_slices < geometry.memory_slices
+    ]
+    return whole.decoders if any(part.decoders == whole.decoders for part in parts) else 0
 
 
 def _mig_devices(uuid: str, geometry: MigGeometry, names: Sequence[str]) -> list[ClaimDevice]:

@@ -74,7 +74,10 @@ class MigGeometry:
     @property
     def whole(self) -> MigProfile | None:
         """Return the profile that takes the whole card, None where its data is not published."""
-        return next((one for one in self.profiles if one.memory_slices == self.memory_slices), None)
+        return next(
+            (profile for profile in self.profiles if profile.memory_slices == self.memory_slices),
+            None,
+        )
 
 
 @dataclass(frozen=True)

@@ -66,22 +66,22 @@ def agent_readings(samples: Iterable[Sample]) -> AgentReadings:
     held: Counter[tuple[str, str, str, Place]] = Counter()
     devices: Counter[str] = Counter()
     modes: dict[str, str] = {}
-    for one in samples:
-        if not isfinite(one.value) or one.value < 0:
+    for sample in samples:
+        if not isfinite(sample.value) or sample.value < 0:
             continue
-        value, labels = round(one.value), _Labels(one.labels)
-        if one.name in (MEMORY, UTILISATION):
+        value, labels = round(sample.value), _Labels(sample.labels)
+        if sample.name in (MEMORY, UTILISATION):
             gpu = labels["UUID"]
-            (memory if one.name == MEMORY else utilisation)[gpu] = value
+            (memory if sample.name == MEMORY else utilisation)[gpu] = value
             indices[gpu] = int(labels["gpu"]) if labels["gpu"].isdecimal() else len(indices)
             products[gpu] = labels["modelName"]
-        elif one.name in (POD_USED, SHARE_USED):
+        elif sample.name in (POD_USED, SHARE_USED):
             used[labels.place] = value
-        elif one.name in places:
-            places[one.name][labels.place] = value
-        elif one.name == HELD and value:
+        elif sample.name in places:
+            places[sample.name][labels.place] = value
+        elif sample.name == HELD and value:
             held[(labels["resource"], labels["mode"], labels["gpu"], labels.place)] += 1
-        elif one.name == DEVICES:
+        elif sample.name == DEVICES:
             devices[labels["resource"]] += value
             modes[labels["resource"]] = labels["mode"]
     return AgentReadings(

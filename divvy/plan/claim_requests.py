@@ -82,12 +82,12 @@ def requests_of(
 ) -> tuple[Request, ...]:
     """Return what a pod asks of Divvy's devices; ``claims`` are those that exist for it."""
     spec = pod["spec"]
-    found: list[Request] = []
+    requests: list[Request] = []
     unread = {claim["metadata"]["name"]: claim for claim in claims}
     for entry in spec.get("resourceClaims") or ():
         sized = parse_template_name(entry.get("resourceClaimTemplateName") or "")
         if sized is not None:
-            found.append(_of_template(sized))
+            requests.append(_of_template(sized))
             unread.pop(_claim_name(pod, entry["name"]), None)
     for claim in unread.values():
         if (
@@ -96,15 +96,16 @@ def requests_of(
             .get("resource.kubernetes.io/extended-resource-claim")
         ):
             continue
-        found += _of_claim(claim["spec"])
-    found += _of_limits([*spec.get("containers", ()), *spec.get("initContainers", ())], names)
-    return tuple(found)
+        requests += _of_claim(claim["spec"])
+    requests += _of_limits([*spec.get("containers", ()), *spec.get("initContainers", ())], names)
+    return tuple(requests)
 
 
 def _claim_name(pod: Mapping[str, Any], entry: str) -> str:
     statuses = (pod.get("status") or {}).get("resourceClaimStatuses") or ()
     return next(
-        (one.get("resourceClaimName") or "" for one in statuses if one["name"] == entry), ""
+        (status.get("resourceClaimName") or "" for status in statuses if status["name"] == entry),
+        "",
     )
 
 
@@ -142,8 +143,8 @@ def _of_claim(spec: Mapping[str, Any]) -> Iterator[Request]:
 
 def classes_of_others(spec: Mapping[str, Any]) -> Iterator[str]:
     """Yield in words what a claim asks for that is none of our classes."""
-    for one in (spec.get("devices") or {}).get("requests") or ():
-        for exact in (one.get("exactly"), *(one.get("firstAvailable") or ())):
+    for request in (spec.get("devices") or {}).get("requests") or ():
+        for exact in (request.get("exactly"), *(request.get("firstAvailable") or ())):
             if exact and _kind(str(exact["deviceClassName"])) is None:
                 yield f"devices of the class {exact['deviceClassName']}"
 
@@ -163,7 +164,7 @@ def _of_class(exact: Mapping[str, Any]) -> Request | None:
     if kind is None:
         return None
     sizes = (exact.get("capacity") or {}).get("requests") or {}
-    memory, cores, turns = (sizes.get(one) for one in (MEMORY, CORES, SHARES))
+    memory, cores, turns = (sizes.get(key) for key in (MEMORY, CORES, SHARES))
     return Request(
         int(exact.get("count") or 1),
         kind,
@@ -174,9 +175,9 @@ def _of_class(exact: Mapping[str, Any]) -> Request | None:
         if kind == "share"
         else None,
         selectors=tuple(
-            printable(" ".join(one["cel"]["expression"].split()))
-            for one in exact.get("selectors") or ()
-            if "cel" in one
+            printable(" ".join(selector["cel"]["expression"].split()))
+            for selector in exact.get("selectors") or ()
+            if "cel" in selector
         ),
         turns=None if turns is None else _rounded_up(turns, 1),
         # Kubernetes 1.36 compares names as they are written: divvy.gpu/memory is not memory.

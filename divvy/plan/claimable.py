@@ -33,12 +33,12 @@ def claimable(gpus: Sequence[tuple[GpuModel, Claims]], names: Names) -> tuple[Cl
     """Return what can be claimed of the GPUs of one node, by name."""
     kinds: dict[str, Claimable] = {}
     for model, claims in gpus:
-        for one in _of_gpu(model, claims, names):
-            known = kinds.get(one.name)
-            kinds[one.name] = (
-                one
+        for kind in _of_gpu(model, claims, names):
+            known = kinds.get(kind.name)
+            kinds[kind.name] = (
+                kind
                 if known is None
-                else replace(one, at_most=known.at_most + one.at_most, gpus=known.gpus + 1)
+                else replace(kind, at_most=known.at_most + kind.at_most, gpus=known.gpus + 1)
             )
     return tuple(kinds[name] for name in sorted(kinds))
 
@@ -56,8 +56,8 @@ def _of_gpu(model: GpuModel, claims: Claims, names: Names) -> list[Claimable]:
             words = f"whole GPU: {size_words(model.memory_mib, model.sms)}"
             listed[name] = Claimable(name, 1, words, WHOLE)
         if device.share is not None:
-            one = _share(device, claims)
-            listed.setdefault(one.name, one)
+            share = _share(device, claims)
+            listed.setdefault(share.name, share)
         if device.profile is not None:
             name = mig_resource(device.profile.name) + BY_CLAIMS
             size = size_words(device.profile.memory_mib, device.profile.sms)

@@ -130,7 +130,7 @@ def diff(before: Plan, after: Plan, objects: ObjectChanges = NO_OBJECTS) -> Diff
             for name in newer
             if name in older
             and name not in changed
-            and not any(one.path.startswith(f"pools.{name}.") for one in settings)
+            and not any(setting.path.startswith(f"pools.{name}.") for setting in settings)
         ),
         objects,
         after.policy,
@@ -280,5 +280,5 @@ def _offered(node: NodePlan | None) -> dict[str, tuple[int, Guarantees]]:
     if node is None:
         return {}
     promises = {device.resource: device.guarantees for device in reversed(node.devices)}
-    promises |= {one.name: one.guarantees for one in node.claimable}
+    promises |= {kind.name: kind.guarantees for kind in node.claimable}
     return {name: (number, promises[name]) for name, number in node.offered.items()}

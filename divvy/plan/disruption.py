@@ -29,7 +29,7 @@ NONE = Disruption("none")
 
 def worst(disruptions: tuple[Disruption, ...]) -> Disruption:
     """Return the worst of several disruptions, the first of equals."""
-    return max(disruptions, key=lambda one: LEVELS.index(one.level), default=NONE)
+    return max(disruptions, key=lambda disruption: LEVELS.index(disruption.level), default=NONE)
 
 
 def disruption(before: NodePlan | None, after: NodePlan | None) -> Disruption:

@@ -125,15 +125,15 @@ def claimed_gpus(
     held = _held(claims)
     devices: dict[tuple[str, str], list[tuple[Mapping[str, Any], LiveDevice]]] = {}
     counters: dict[tuple[str, str], dict[str, int]] = {}
-    for one in _current(slices):
-        node, pool = str(one.get("nodeName", "")), one["pool"]["name"]
+    for resource_slice in _current(slices):
+        node, pool = str(resource_slice.get("nodeName", "")), resource_slice["pool"]["name"]
         with _reading(f"a ResourceSlice of pool {pool}"):
-            for counter_set in one.get("sharedCounters", ()):
+            for counter_set in resource_slice.get("sharedCounters", ()):
                 counters[(node, counter_set["name"])] = {
                     name: int(parse_quantity(value["value"]))
                     for name, value in counter_set["counters"].items()
                 }
-        for raw in one.get("devices", ()):
+        for raw in resource_slice.get("devices", ()):
             with _reading(f"device {raw['name']} of pool {pool}"):
                 attributes = {key: _value(value) for key, value in raw["attributes"].items()}
                 device = _device(raw, attributes, held.get((pool, raw["name"]), ()))
@@ -147,7 +147,9 @@ def without_claims(gpu: ClaimedGpu, claims: Collection[tuple[str, str]]) -> Clai
     """Return a GPU of which some claims, by namespace and name, hold nothing any more."""
     free, devices = dict(gpu.free), []
     for device in gpu.devices:
-        holders = tuple(one for one in device.holders if (one.namespace, one.claim) not in claims)
+        holders = tuple(
+            holder for holder in device.holders if (holder.namespace, holder.claim) not in claims
+        )
         if len(holders) == len(device.holders):
             devices.append(device)
             continue
@@ -170,7 +172,7 @@ def offered_kinds(gpus: Iterable[ClaimedGpu], names: Names) -> Mapping[str, int]
     """Return how many GPUs offer each kind of device to new claims, by the plan's names."""
     kinds: Counter[str] = Counter()
     for gpu in gpus:
-        kinds.update({_kind_name(one, whole, names) for one, whole in _kinds(gpu)})
+        kinds.update({_kind_name(kind, whole, names) for kind, whole in _kinds(gpu)})
     return dict(sorted(kinds.items()))
 
 
@@ -194,7 +196,11 @@ def _kind_name(device: LiveDevice, whole: bool, names: Names) -> str:
 
 
 def _current(slices: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    specs = [one["spec"] for one in slices if one["spec"].get("driver") == CLAIMS_DRIVER]
+    specs = [
+        resource_slice["spec"]
+        for resource_slice in slices
+        if resource_slice["spec"].get("driver") == CLAIMS_DRIVER
+    ]
     # A pool belongs to one node: the slice that another node publishes in it does not count.
     specs = [
         spec for spec in specs if spec["pool"]["name"] == claims_pool(str(spec.get("nodeName", "")))
@@ -213,7 +219,9 @@ def _held(claims: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], tuple[Ho
         results = (status.get("allocation") or {}).get("devices", {}).get("results") or ()
         meta = claim["metadata"]
         pods = tuple(
-            one["name"] for one in status.get("reservedFor") or () if one.get("resource") == "pods"
+            consumer["name"]
+            for consumer in status.get("reservedFor") or ()
+            if consumer.get("resource") == "pods"
         )
         for result in results:
             if result["driver"] != CLAIMS_DRIVER:
@@ -235,11 +243,11 @@ def _held(claims: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], tuple[Ho
 def _device(
     raw: Mapping[str, Any], attributes: Mapping[str, Any], holders: tuple[Holder, ...]
 ) -> LiveDevice:
-    capacity = {name: one["value"] for name, one in (raw.get("capacity") or {}).items()}
+    capacity = {name: value["value"] for name, value in (raw.get("capacity") or {}).items()}
     consumes = {
-        name: int(parse_quantity(one["value"]))
+        name: int(parse_quantity(value["value"]))
         for taken in raw.get("consumesCounters") or ()
-        for name, one in taken["counters"].items()
+        for name, value in taken["counters"].items()
     }
     tenant, profile = attributes.get(TENANT), attributes.get(PROFILE)
     return LiveDevice(
@@ -253,8 +261,8 @@ def _device(
         most=int(parse_quantity(capacity.get(SHARES, "1"))),
         consumes=consumes,
         taints=tuple(
-            f"{one['key']}={one['value']}" if one.get("value") else one["key"]
-            for one in raw.get("taints") or ()
+            f"{taint['key']}={taint['value']}" if taint.get("value") else taint["key"]
+            for taint in raw.get("taints") or ()
         ),
         holders=holders,
         **_policies(raw),
@@ -263,18 +271,18 @@ def _device(
 
 def _policies(raw: Mapping[str, Any]) -> dict[str, int]:
     """Return step and defaults of a share's sizes, as far as it has any."""
-    found = {}
+    policies = {}
     capacity = raw.get("capacity") or {}
     memory, cores = (
         (capacity.get(name) or {}).get("requestPolicy") or {} for name in (MEMORY, CORES)
     )
     if (memory.get("validRange") or {}).get("step"):
-        found["step_mib"] = max(1, _mib(memory["validRange"]["step"]))
+        policies["step_mib"] = max(1, _mib(memory["validRange"]["step"]))
     if memory.get("default"):
-        found["default_mib"] = _mib(memory["default"])
+        policies["default_mib"] = _mib(memory["default"])
     if cores.get("default"):
-        found["default_cores"] = int(parse_quantity(cores["default"]))
-    return found
+        policies["default_cores"] = int(parse_quantity(cores["default"]))
+    return policies
 
 
 def _gpu(

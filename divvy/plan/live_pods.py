@@ -50,7 +50,9 @@ def live_pod(
         if resource.startswith(VENDOR + "/") or resource in named
     }
     claims = dict(_claims(spec, status))
-    own = [claimed[key] for key in ((meta["namespace"], one) for one in claims) if key in claimed]
+    own = [
+        claimed[key] for key in ((meta["namespace"], claim) for claim in claims) if key in claimed
+    ]
     asked = {"resourceClaims": spec.get("resourceClaims") or ()}
     sized = requests_of({"spec": asked, "status": status}, own, names)
     if not requests and not sized:
@@ -58,7 +60,7 @@ def live_pod(
     state, reason = _state(meta, status)
     created = printable(meta.get("creationTimestamp") or "")
     words = [f"{resource} ×{count}" for resource, count in sorted(requests.items())]
-    words += [one.words for one in sized]
+    words += [request.words for request in sized]
     pod = UsingPod(
         namespace=printable(meta["namespace"]),
         name=printable(meta["name"]),
@@ -66,7 +68,7 @@ def live_pod(
         reason=printable(reason),
         created=created or None,
         age_seconds=_age(created, now),
-        requests=tuple(printable(one) for one in words),
+        requests=tuple(printable(word) for word in words),
     )
     return LivePod(pod, spec.get("nodeName") or None, requests, claims)
 
@@ -75,8 +77,11 @@ def _state(meta: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[str, str
     """Return a pod's state and its reason, as kubectl sums them up."""
     if meta.get("deletionTimestamp"):
         return "Terminating", ""
-    for one in (*_list(status, "initContainerStatuses"), *_list(status, "containerStatuses")):
-        waiting = (one.get("state") or {}).get("waiting")
+    for container_status in (
+        *_list(status, "initContainerStatuses"),
+        *_list(status, "containerStatuses"),
+    ):
+        waiting = (container_status.get("state") or {}).get("waiting")
         if waiting and waiting.get("reason") not in (None, "PodInitializing"):
             return str(waiting["reason"]), str(waiting.get("message") or "")
     for condition in _list(status, "conditions"):
@@ -100,7 +105,8 @@ def _claims(
     spec: Mapping[str, Any], status: Mapping[str, Any]
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     made = {
-        one["name"]: one.get("resourceClaimName") for one in _list(status, "resourceClaimStatuses")
+        claim_status["name"]: claim_status.get("resourceClaimName")
+        for claim_status in _list(status, "resourceClaimStatuses")
     }
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     for entry in spec.get("resourceClaims") or ():
@@ -109,18 +115,18 @@ def _claims(
             yield (
                 name,
                 tuple(
-                    printable(one["name"])
-                    for one in containers
+                    printable(container["name"])
+                    for container in containers
                     if any(
                         used["name"] == entry["name"]
-                        for used in (one.get("resources") or {}).get("claims") or ()
+                        for used in (container.get("resources") or {}).get("claims") or ()
                     )
                 ),
             )
     extended = status.get("extendedResourceClaimStatus") or {}
     if extended.get("resourceClaimName"):
         mappings = extended.get("requestMappings") or ()
-        using = dict.fromkeys(printable(one["containerName"]) for one in mappings)
+        using = dict.fromkeys(printable(mapping["containerName"]) for mapping in mappings)
         yield extended["resourceClaimName"], tuple(using)
 
 

@@ -59,7 +59,7 @@ class _View:
         answer: AgentAnswer,
     ) -> None:
         self.node = node
-        self.pods = {(one.pod.namespace, one.pod.name): one for one in pods}
+        self.pods = {(pod.pod.namespace, pod.pod.name): pod for pod in pods}
         self.claimed = {gpu.uuid: gpu for gpu in claimed}
         self.answer = answer
         self.readings = agent_readings(answer.samples)
@@ -81,7 +81,7 @@ class _View:
         uuids = dict.fromkeys((*self.told, *self.claimed, *self.readings.memory))
         gpus = sorted((self._gpu(uuid) for uuid in uuids), key=lambda gpu: (gpu.index, gpu.uuid))
         status = self.node.status
-        placed = {one.pod.full_name for gpu in gpus for one in gpu.holdings}
+        placed = {holding.pod.full_name for gpu in gpus for holding in gpu.holdings}
         requested: dict[str, int] = defaultdict(int)
         for pod in self.pods.values():
             for resource, count in pod.requests.items():
@@ -103,7 +103,9 @@ class _View:
                 if count or requested[resource]
             ),
             unplaced=tuple(
-                one.pod for one in self.pods.values() if one.pod.full_name not in placed
+                seen_pod.pod
+                for seen_pod in self.pods.values()
+                if seen_pod.pod.full_name not in placed
             ),
         )
 
@@ -114,11 +116,13 @@ class _View:
         total = self._total(product)
         if claimed is not None:
             product = product or printable(claimed.product)
-            total = max((one.memory_mib for one in claimed.devices), default=0) or total
+            total = max((device.memory_mib for device in claimed.devices), default=0) or total
             told = told if uuid in self.told else replace(told, index=claimed.index)
         holdings = list(self._claims(claimed)) if claimed is not None else []
-        known = {one.pod.full_name for one in holdings}
-        holdings += [one for one in self._devices(uuid, total) if one.pod.full_name not in known]
+        known = {holding.pod.full_name for holding in holdings}
+        holdings += [
+            device for device in self._devices(uuid, total) if device.pod.full_name not in known
+        ]
         return replace(
             told,
             product=product or _product(self.node.labels),
@@ -138,14 +142,14 @@ class _View:
         label = int(text) if text.isdecimal() and len(text) < 12 else None
         if label is not None and "-MIG-" in self.node.labels.get(_PRODUCT, ""):
             label = None
-        known = [one for one in gpu_models().values() if product in one.products]
-        if label is not None and (not known or any(is_memory_of(one, label) for one in known)):
+        known = [gpu_model for gpu_model in gpu_models().values() if product in gpu_model.products]
+        if label is not None and (not known or any(is_memory_of(model, label) for model in known)):
             return label
         return known[0].memory_mib if known else self.hardware_mib
 
     def _pod(self, namespace: str, name: str) -> UsingPod:
-        found = self.pods.get((namespace, name))
-        return UsingPod(namespace, name) if found is None else found.pod
+        seen_pod = self.pods.get((namespace, name))
+        return UsingPod(namespace, name) if seen_pod is None else seen_pod.pod
 
     def _devices(self, uuid: str, total: int | None) -> Iterator[Holding]:
         """Yield what the agent says is held on a GPU."""
@@ -180,8 +184,8 @@ class _View:
                 yield self._claim(gpu.uuid, device, holder, name)
 
     def _claim(self, uuid: str, device: LiveDevice, holder: ClaimHolder, name: str) -> Holding:
-        found = self.pods.get((holder.namespace, name))
-        containers = () if found is None else found.claims.get(holder.claim, ())
+        seen_pod = self.pods.get((holder.namespace, name))
+        containers = () if seen_pod is None else seen_pod.claims.get(holder.claim, ())
         places = [
             place
             for place in self.readings.used
@@ -201,7 +205,10 @@ class _View:
 
     def _free(self, uuid: str) -> Mapping[str, int]:
         """Count what nobody holds on a GPU, by kind of device, where the agent tells it."""
-        gpu = next((one for one in gpu_entries(self.node.status) if one["uuid"] == uuid), {})
+        gpu = next(
+            (gpu_entry for gpu_entry in gpu_entries(self.node.status) if gpu_entry["uuid"] == uuid),
+            {},
+        )
         resources = [str(one) for one in gpu.get("resources") or ()]
         layout = gpu.get("mig") or {}
         free: dict[str, int] = {}
@@ -225,7 +232,8 @@ class _View:
         elif mode in (Mode.TIME_SLICING, Mode.TIME_SLICING_LIMIT):
             # A resource means the same on all of its GPUs: as many replicas of each.
             gpus = sum(
-                resource in (one.get("resources") or ()) for one in gpu_entries(self.node.status)
+                resource in (gpu_entry.get("resources") or ())
+                for gpu_entry in gpu_entries(self.node.status)
             )
             yield kind, self.readings.devices.get(resource, 0) // max(gpus, 1)
 
@@ -233,12 +241,12 @@ class _View:
 def _told_gpus(status: Mapping[str, Any]) -> Iterable[UsedGpu]:
     return [
         UsedGpu(
-            index=one["index"],
-            uuid=printable(one["uuid"]),
-            state=printable(one.get("state") or ""),
-            reason=printable(one.get("reason") or ""),
+            index=gpu_entry["index"],
+            uuid=printable(gpu_entry["uuid"]),
+            state=printable(gpu_entry.get("state") or ""),
+            reason=printable(gpu_entry.get("reason") or ""),
         )
-        for one in gpu_entries(status)
+        for gpu_entry in gpu_entries(status)
     ]
 
 

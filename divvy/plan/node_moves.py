@@ -79,7 +79,7 @@ def _is_by_claims(cluster: Cluster, node: Mapping[str, Any]) -> bool:
 
 
 def _with_devices(node: str, pods: Iterable[LivePod]) -> tuple[str, ...]:
-    names = {one.pod.full_name for one in pods if one.node == node and one.requests}
+    names = {pod.pod.full_name for pod in pods if pod.node == node and pod.requests}
     return tuple(sorted(names))
 
 

@@ -126,7 +126,7 @@ def _rights(older: Mapping[str, Object], newer: Mapping[str, Object]) -> Iterato
         for resource, verb in sorted(gained):
             verbs.setdefault(resource, []).append(verb)
         if verbs:
-            words = "; ".join(f"{', '.join(each)} {what}" for what, each in verbs.items())
+            words = "; ".join(f"{', '.join(names)} {what}" for what, names in verbs.items())
             yield f"{name} gains the rights: {words}"
 
 

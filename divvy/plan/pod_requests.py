@@ -55,7 +55,7 @@ def pod_requests(spec: Mapping[str, Any]) -> dict[str, Fraction]:
     total = counted(spec, container_requests)
     # Of the whole pod instead of its containers' (PodLevelResources).
     own = container_requests({"resources": spec.get("resources")})
-    total |= {name: one for name, one in own.items() if "/" not in name}
+    total |= {name: quantity for name, quantity in own.items() if "/" not in name}
     _add(total, quantities(spec.get("overhead") or {}))
     return {name: number for name, number in total.items() if number}
 
@@ -78,7 +78,7 @@ def claim_requests(spec: Mapping[str, Any], resource: str) -> tuple[tuple[str, i
     """
     inits: Sequence[Mapping[str, Any]] = spec.get("initContainers") or ()
     containers = [*inits, *(spec.get("containers") or ())]
-    named = [container_requests(one) for one in containers]
+    named = [container_requests(container) for container in containers]
     asked = [int(one.get(resource, Fraction(0))) for one in named]
     stays = [at >= len(inits) or is_sidecar(one) for at, one in enumerate(containers)]
     counts = [count if kept else 0 for count, kept in zip(asked, stays, strict=True)]
@@ -95,13 +95,13 @@ def claim_requests(spec: Mapping[str, Any], resource: str) -> tuple[tuple[str, i
 
 def quantities(named: Mapping[str, object]) -> dict[str, Fraction]:
     """Return those values that are quantities."""
-    found = {}
+    by_name = {}
     for name, value in named.items():
         try:
-            found[name] = parse_quantity(value)
+            by_name[name] = parse_quantity(value)
         except ValueError:
             continue
-    return found
+    return by_name
 
 
 def _add(total: dict[str, _Number], more: Mapping[str, _Number]) -> None:

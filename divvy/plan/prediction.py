@@ -85,7 +85,7 @@ class NodePlan:
     @property
     def offered(self) -> Mapping[str, int]:
         """Return the devices by resource name, with those that can be claimed at most."""
-        claimable = {one.name: one.at_most for one in self.claimable}
+        claimable = {kind.name: kind.at_most for kind in self.claimable}
         return dict(sorted((*self.per_node.items(), *claimable.items())))
 
 

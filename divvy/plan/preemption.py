@@ -94,9 +94,9 @@ def is_refused(pod: Mapping[str, Any]) -> bool:
     if not is_unscheduled(pod) or pod["metadata"].get("deletionTimestamp"):
         return False
     return scheduler == _DEFAULT_SCHEDULER and any(
-        (one["type"], one["status"], one.get("reason"))
+        (condition["type"], condition["status"], condition.get("reason"))
         == ("PodScheduled", "False", "Unschedulable")
-        for one in pod["status"].get("conditions") or ()
+        for condition in pod["status"].get("conditions") or ()
     )
 
 
@@ -129,7 +129,7 @@ class _Search:
         self._kinds = claim_kinds(cluster)
         # What no node takes does not fit after more decisions either, and pods come in hundreds.
         self._no_node: set[str] = set()
-        self._budgets = [_allowed(one) for one in observed.budgets]
+        self._budgets = [_allowed(budget) for budget in observed.budgets]
         # A claim outlives its pods for a moment, while it is taken back.
         live = {_name(pod) for pod in observed.pods}
         reserved = map(_reserved_for, observed.claims)
@@ -140,7 +140,7 @@ class _Search:
                 on_node.setdefault(pod["spec"]["nodeName"], []).append(pod)
         gpus = claimed_gpus(observed.slices, observed.claims)
         fits = nodes_of_cluster(cluster, plan(cluster, ""), observed.nodes, observed.pods, gpus)
-        self._nodes = [self._node(one, on_node.get(str(one.labels.name), ())) for one in fits]
+        self._nodes = [self._node(fit, on_node.get(str(fit.labels.name), ())) for fit in fits]
         by_name = {str(node.fit.labels.name): node for node in self._nodes}
         for pod in observed.pods:
             node = by_name.get((pod.get("status") or {}).get("nominatedNodeName") or "")
@@ -187,8 +187,8 @@ class _Search:
             self._no_node.add(alike)
             return Decision(name, priority, reason=_NO_NODE)
         # Of those that cost the same, the youngest.
-        options.sort(key=lambda one: min(victim.created for victim in one[0]), reverse=True)
-        victims, node = min(options, key=lambda one: _cost(one[0]))
+        options.sort(key=lambda option: min(victim.created for victim in option[0]), reverse=True)
+        victims, node = min(options, key=lambda option: _cost(option[0]))
         for victim in victims:
             node.gone.add(victim.name)
             for budget in victim.budgets:
@@ -202,19 +202,21 @@ class _Search:
     ) -> Sequence[_RunningPod] | None:
         """Return the pods of a node that have to go, None where a pod gets no room there."""
         lower = [
-            one
-            for one in node.pods
-            if one.priority < priority and one.name not in node.gone and self._within([one])
+            lower_pod
+            for lower_pod in node.pods
+            if lower_pod.priority < priority
+            and lower_pod.name not in node.gone
+            and self._within([lower_pod])
         ]
         if not lower or not self._fits(node, pod, lower):
             return None
         victims = lower
-        for one in sorted(lower, key=lambda other: (-other.priority, other.created)):
-            rest = [victim for victim in victims if victim is not one]
+        for lower_pod in sorted(lower, key=lambda other: (-other.priority, other.created)):
+            rest = [victim for victim in victims if victim is not lower_pod]
             if self._fits(node, pod, rest):
                 victims = rest
         best = victims if self._within(victims) else None
-        young = sorted(lower, key=lambda one: one.created, reverse=True)
+        young = sorted(lower, key=lambda lower_pod: lower_pod.created, reverse=True)
         sets = (
             chosen
             for number in range(1, len(victims) + 1)
@@ -243,12 +245,12 @@ class _Search:
         """
         gone = node.gone | {victim.name for victim in victims}
         room = self._room(node, gone)
-        guests = (one for one in node.guests if one.priority >= pod.priority)
+        guests = (guest for guest in node.guests if guest.priority >= pod.priority)
         return not any(isinstance(room.take(one, self._kinds), Shortage) for one in (*guests, pod))
 
     def _room(self, node: _Node, gone: set[PodName]) -> Room:
         released = {claim for claim, pods in node.holders.items() if pods <= gone}
-        left = [one for one in node.pods if one.name not in gone]
+        left = [pod for pod in node.pods if pod.name not in gone]
         used = sum_of(one.requests for one in left)
         gpus = tuple(without_claims(gpu, released) for gpu in node.fit.gpus)
         return room_of(replace(node.fit, gpus=gpus, used=used, pods=len(left)))
@@ -266,7 +268,7 @@ class _Search:
             for pod in pods
         ]
         ending = {_name(pod) for pod in pods if pod["metadata"].get("deletionTimestamp")}
-        names = {one.name for one in running}
+        names = {running_pod.name for running_pod in running}
         holders = {claim: held for claim, held in self._holders.items() if held <= names}
         return _Node(fit, running, ending, holders)
 
@@ -303,8 +305,8 @@ class _Search:
         }
         templates = {}
         made = {
-            one["name"]: one.get("resourceClaimName")
-            for one in (raw.get("status") or {}).get("resourceClaimStatuses") or ()
+            status["name"]: status.get("resourceClaimName")
+            for status in (raw.get("status") or {}).get("resourceClaimStatuses") or ()
         }
         for entry in raw["spec"].get("resourceClaims") or ():
             claim = claims.get((namespace, str(made.get(entry["name"]))))
@@ -327,7 +329,7 @@ def _runs(pod: Mapping[str, Any]) -> bool:
 def _reserved_for(claim: Mapping[str, Any]) -> tuple[tuple[str, str], frozenset[PodName]]:
     meta = claim["metadata"]
     pods = (claim.get("status") or {}).get("reservedFor") or ()
-    names = (PodName(meta["namespace"], one["name"], one["uid"]) for one in pods)
+    names = (PodName(meta["namespace"], pod["name"], pod["uid"]) for pod in pods)
     return (meta["namespace"], meta["name"]), frozenset(names)
 
 

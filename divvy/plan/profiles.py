@@ -129,8 +129,8 @@ def _alone(path: str, follower: Follower) -> Iterator[tuple[str, str]]:
 
 
 def _below(path: str, changes: Iterable[SettingChange]) -> Iterator[SettingChange]:
-    for one in changes:
-        yield SettingChange(path + one.path, one.before, one.after)
+    for change in changes:
+        yield SettingChange(path + change.path, change.before, change.after)
 
 
 def _rule_changes(before: Follower, after: Follower, *, shown: bool) -> Iterator[SettingChange]:
@@ -198,8 +198,10 @@ def _content_changes(path: str, before: Rule | None, after: Rule | None) -> Iter
     """Yield the values that differ where both are of one kind, else the two as a whole."""
     older, newer = _leaves(before), _leaves(after)
     if older.keys() == newer.keys() and older:
-        for one in setting_changes(older, newer):
-            yield SettingChange(f"{path}.{one.path}", one.before, one.after)
+        for setting_change in setting_changes(older, newer):
+            yield SettingChange(
+                f"{path}.{setting_change.path}", setting_change.before, setting_change.after
+            )
     else:
         yield SettingChange(path, _text(before), _text(after))
 

@@ -33,7 +33,7 @@ class Review:
     @property
     def unchanged(self) -> tuple[str, ...]:
         """Return the names of the stacks that do not change."""
-        return tuple(each.after for each in self.differences if not each)
+        return tuple(difference.after for difference in self.differences if not difference)
 
 
 def _by_verdict(difference: Difference) -> tuple[int, int]:

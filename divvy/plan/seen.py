@@ -61,11 +61,11 @@ def gpu_entries(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the GPUs of a status that can be read: the annotation may say anything."""
     listed = status.get("gpus")
     return [
-        one
-        for one in (listed if isinstance(listed, list) else ())
-        if isinstance(one, dict)
-        and isinstance(one.get("uuid"), str)
-        and isinstance(one.get("index"), int)
-        and isinstance(one.get("resources", []), list)
-        and isinstance(one.get("mig") or {}, dict)
+        entry
+        for entry in (listed if isinstance(listed, list) else ())
+        if isinstance(entry, dict)
+        and isinstance(entry.get("uuid"), str)
+        and isinstance(entry.get("index"), int)
+        and isinstance(entry.get("resources", []), list)
+        and isinstance(entry.get("mig") or {}, dict)
     ]

@@ -60,7 +60,7 @@ def setting_changes(
         for path in sorted({*before, *after})
         if before.get(path, "") != after.get(path, "")
     )
-    return tuple(one for one in changes if not _is_predicted(one))
+    return tuple(change for change in changes if not _is_predicted(change))
 
 
 def _is_predicted(change: SettingChange) -> bool:

@@ -55,7 +55,7 @@ def uncovered_quotas(
 
 def quota_warning(uncovered: Iterable[UncoveredQuota]) -> str | None:
     """Return one sentence for all namespaces, None where every quota covers shares."""
-    listed = [f"{one.namespace} ({', '.join(one.missing)})" for one in uncovered]
+    listed = [f"{quota.namespace} ({', '.join(quota.missing)})" for quota in uncovered]
     if not listed:
         return None
     more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""

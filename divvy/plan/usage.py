@@ -108,7 +108,7 @@ class UsedNode:
     @property
     def holdings(self) -> tuple[Holding, ...]:
         """Return what is held on all GPUs of the node."""
-        return tuple(one for gpu in self.gpus for one in gpu.holdings)
+        return tuple(holding for gpu in self.gpus for holding in gpu.holdings)
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,9 @@ def sums(nodes: Iterable[UsedNode]) -> Sums:
     gpus = [gpu for node in listed for gpu in node.gpus]
     measured = [gpu for gpu in gpus if gpu.used_mib is not None and gpu.total_mib is not None]
     busy = [gpu.utilisation for gpu in gpus if gpu.utilisation is not None]
-    pods = {one.pod.full_name for node in listed for one in node.holdings if one.pod.name}
+    pods = {
+        holding.pod.full_name for node in listed for holding in node.holdings if holding.pod.name
+    }
     pods |= {pod.full_name for node in listed for pod in node.unplaced}
     return Sums(
         gpus=len(gpus),
@@ -203,13 +205,17 @@ def ordered(usage: Usage, order: Order) -> Usage:
 
 def _held_by(node: UsedNode, is_meant: Callable[[UsingPod], bool]) -> UsedNode:
     gpus = (
-        replace(gpu, holdings=tuple(one for one in gpu.holdings if is_meant(one.pod)), free={})
+        replace(
+            gpu,
+            holdings=tuple(holding for holding in gpu.holdings if is_meant(holding.pod)),
+            free={},
+        )
         for gpu in node.gpus
     )
     return replace(
         node,
         gpus=tuple(gpu for gpu in gpus if gpu.holdings),
-        unplaced=tuple(one for one in node.unplaced if is_meant(one)),
+        unplaced=tuple(pod for pod in node.unplaced if is_meant(pod)),
     )
 
 
@@ -228,5 +234,5 @@ def _rank(gpus: tuple[UsedGpu, ...], order: Order) -> float:
     if order == "utilisation":
         busy = [gpu.utilisation for gpu in gpus if gpu.utilisation is not None]
         return sum(busy) / len(busy) if busy else -1.0
-    ages = (one.pod.age_seconds for gpu in gpus for one in gpu.holdings)
+    ages = (holding.pod.age_seconds for gpu in gpus for holding in gpu.holdings)
     return max((age for age in ages if age is not None), default=-1.0)

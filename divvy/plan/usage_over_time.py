@@ -48,7 +48,7 @@ def use_by_namespace(
         labels = sample["metric"]
         by_resource = held.setdefault(labels.get("namespace", ""), {})
         by_resource[labels.get("resource", "")] = float(sample["value"][1])
-    used = {one["metric"].get("namespace", ""): float(one["value"][1]) for one in memory}
+    used = {series["metric"].get("namespace", ""): float(series["value"][1]) for series in memory}
     uses = [
         NamespaceUse(namespace, dict(sorted(held.get(namespace, {}).items())), used.get(namespace))
         for namespace in {*held, *used}

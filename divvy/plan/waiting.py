@@ -60,7 +60,9 @@ def lacks_claims(pod: Mapping[str, Any]) -> bool:
 
     Every pod by size has an event that its template was missing: the template is written after it.
     """
-    created = {one["name"] for one in (pod.get("status") or {}).get("resourceClaimStatuses") or ()}
+    created = {
+        status["name"] for status in (pod.get("status") or {}).get("resourceClaimStatuses") or ()
+    }
     entries = pod["spec"].get("resourceClaims") or ()
     return any(
         "resourceClaimTemplateName" in entry and entry["name"] not in created for entry in entries
@@ -84,10 +86,10 @@ def _unscheduled(status: Mapping[str, Any]) -> list[str]:
 
 def _last(events: Sequence[Mapping[str, Any]], reasons: tuple[str, ...]) -> list[str]:
     """Return the message of the newest event for one of these reasons."""
-    found = [event for event in events if event.get("reason") in reasons]
-    if not found:
+    matches = [event for event in events if event.get("reason") in reasons]
+    if not matches:
         return []
-    newest = max(found, key=_time)
+    newest = max(matches, key=_time)
     return [_on_one_line(newest.get("message"))]
 
 

@@ -66,18 +66,18 @@ class Where:
             if labels.name is None:
                 unless.append(f"include {printable(self.node_name)}")
         for key, value in (self.selector or {}).items():
-            found = _matches(labels, {"key": key, "operator": "In", "values": [value]})
-            if found is False:
+            match = _matches(labels, {"key": key, "operator": "In", "values": [value]})
+            if match is False:
                 return Suits(printable(_instead(labels, key, value)))
-            if found is None:
+            if match is None:
                 unless.append(printable(f"have the label {key}={value}"))
         if self.terms is not None:
-            found = self._affinity(labels)
-            if found is False:
-                wanted = " or ".join(_term_words(one) for one in self.terms) or "nothing"
+            match = self._affinity(labels)
+            if match is False:
+                wanted = " or ".join(_term_words(term) for term in self.terms) or "nothing"
                 return Suits(printable(f"is not what the pod's node affinity requires: {wanted}"))
-            if found is None:
-                wanted = " or ".join(_term_words(one) for one in self.terms)
+            if match is None:
+                wanted = " or ".join(_term_words(term) for term in self.terms)
                 unless.append(printable(f"suit the pod's node affinity: {wanted}"))
         return Suits(unless=tuple(unless))
 
@@ -91,16 +91,16 @@ class Where:
                 taint
                 for taint in taints
                 if taint.effect in _REPELLING
-                and not any(_tolerates(one, taint) for one in self.tolerations)
+                and not any(_tolerates(toleration, taint) for toleration in self.tolerations)
             ),
             None,
         )
 
     def _affinity(self, labels: Labels) -> bool | None:
-        found = [_term(labels, term) for term in self.terms or ()]
-        if True in found:
+        matches = [_term(labels, term) for term in self.terms or ()]
+        if True in matches:
             return True
-        return None if None in found else False
+        return None if None in matches else False
 
 
 def where_of(spec: Mapping[str, Any]) -> Where:
@@ -119,7 +119,8 @@ def where_of(spec: Mapping[str, Any]) -> Where:
 def taints_of(spec: Mapping[str, Any]) -> tuple[Taint, ...]:
     """Return the taints of a node's spec; a cordon is one."""
     taints = [
-        Taint(one["key"], one.get("value") or "", one["effect"]) for one in spec.get("taints") or ()
+        Taint(taint["key"], taint.get("value") or "", taint["effect"])
+        for taint in spec.get("taints") or ()
     ]
     if spec.get("unschedulable"):
         taints.append(Taint(UNSCHEDULABLE))
@@ -143,7 +144,7 @@ def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bo
     known, pairs = Labels(labels), selector.get("matchLabels") or {}
     expressions = [{"key": key, "operator": "In", "values": [pairs[key]]} for key in pairs]
     expressions += selector.get("matchExpressions") or ()
-    return all(_matches(known, one) for one in expressions)
+    return all(_matches(known, expression) for expression in expressions)
 
 
 def _instead(labels: Labels, key: str, value: str) -> str:
@@ -162,11 +163,11 @@ def _term(labels: Labels, term: Mapping[str, Any]) -> bool | None:
     fields = list(term.get("matchFields") or ())
     if not expressions and not fields:
         return False
-    found = [_matches(labels, one) for one in expressions]
-    found += [_matches_field(labels, one) for one in fields]
-    if False in found:
+    matches = [_matches(labels, expression) for expression in expressions]
+    matches += [_matches_field(labels, field) for field in fields]
+    if False in matches:
         return False
-    return None if None in found else True
+    return None if None in matches else True
 
 
 def _matches(labels: Labels, expression: Mapping[str, Any]) -> bool | None:
@@ -218,9 +219,11 @@ def _matches_field(labels: Labels, expression: Mapping[str, Any]) -> bool | None
 
 def _term_words(term: Mapping[str, Any]) -> str:
     parts = []
-    for one in (*(term.get("matchExpressions") or ()), *(term.get("matchFields") or ())):
-        values = ", ".join(map(str, one.get("values") or ()))
-        parts.append(" ".join(filter(None, (str(one.get("key")), one.get("operator"), values))))
+    for expression in (*(term.get("matchExpressions") or ()), *(term.get("matchFields") or ())):
+        values = ", ".join(map(str, expression.get("values") or ()))
+        parts.append(
+            " ".join(filter(None, (str(expression.get("key")), expression.get("operator"), values)))
+        )
     return " and ".join(parts) or "nothing"
 
 

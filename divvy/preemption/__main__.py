@@ -36,12 +36,12 @@ def main() -> None:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    found = {name: os.environ.get(name, default) for name, default in _DEFAULTS.items()}
+    settings = {name: os.environ.get(name, default) for name, default in _DEFAULTS.items()}
     try:
-        namespace, port = os.environ["NAMESPACE"], int(found[_PORT])
+        namespace, port = os.environ["NAMESPACE"], int(settings[_PORT])
     except (KeyError, ValueError) as problem:
         sys.exit(f"divvy preemption: NAMESPACE and {_PORT} are needed: {problem}")
-    asyncio.run(_run(namespace, found[_LISTEN], port))
+    asyncio.run(_run(namespace, settings[_LISTEN], port))
 
 
 if __name__ == "__main__":

@@ -47,8 +47,8 @@ class Api:
     async def cluster(self) -> Cluster:
         """Return the cluster that the agents' configuration describes."""
         path = f"/api/v1/namespaces/{self._namespace}/configmaps/{CONFIG_MAP}"
-        found = await self._client.request("GET", path)
-        return parse_canonical(found["data"][CONFIG_KEY])
+        answer = await self._client.request("GET", path)
+        return parse_canonical(answer["data"][CONFIG_KEY])
 
     async def evict(self, pod: PodName, *, dry_run: bool) -> None:
         """Evict a pod, or ask whether that is possible; another one of its name is left alone."""
@@ -119,7 +119,7 @@ def _less(item: dict[str, Any]) -> dict[str, Any]:
     annotations = meta.get("annotations") or {}
     meta["annotations"] = {key: annotations[key] for key in (MIRROR,) if key in annotations}
     spec = {
-        key: [_requests(one) for one in value] if key in _CONTAINERS else value
+        key: [_requests(container) for container in value] if key in _CONTAINERS else value
         for key, value in spec.items()
         if key not in ("volumes", "ephemeralContainers")
     }

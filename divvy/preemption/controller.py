@@ -91,7 +91,11 @@ class Controller:
     async def _preempt(self, decision: Decision) -> None:
         """Evict all victims, or none where one may not be evicted or the pod waits no more."""
         pod, node, priority = decision.pod, decision.node, decision.priority
-        if pod.uid not in {_uid(one) for one in await self._api.waiting() if is_refused(one)}:
+        if pod.uid not in {
+            _uid(waiting_pod)
+            for waiting_pod in await self._api.waiting()
+            if is_refused(waiting_pod)
+        }:
             return
         for victim in decision.victims:
             await self._api.evict(victim, dry_run=True)

@@ -46,15 +46,16 @@ def comparison_markdown(comparison: Comparison, new: Mapping[str, Any]) -> str:
     if comparison.versions:
         lines += ["", "### Versions", "", "| | before | now | nodes |", "|---|---|---|---|"]
         lines += [
-            f"| {each.name} | {_cell(each.before)} | {_cell(each.after)} | {_named(each.nodes)} |"
-            for each in comparison.versions
+            f"| {version.name} | {_cell(version.before)} | {_cell(version.after)} "
+            f"| {_named(version.nodes)} |"
+            for version in comparison.versions
         ]
     if comparison.speeds:
         lines += ["", "### Speed", "", "| | before | now | |", "|---|--:|--:|--:|"]
         lines += [
-            f"| {_cell(each.subject)} | {each.before:g} {each.unit} | {each.after:g} {each.unit} "
-            f"| {each.part:+.0%} |"
-            for each in comparison.speeds
+            f"| {_cell(speed.subject)} | {speed.before:g} {speed.unit} "
+            f"| {speed.after:g} {speed.unit} | {speed.part:+.0%} |"
+            for speed in comparison.speeds
         ]
     return "\n".join(lines) + "\n"
 

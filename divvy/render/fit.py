@@ -16,16 +16,16 @@ _MOST = 10
 
 def fit_text(fit: Fit) -> RenderableType:
     """Return for each pod where it would go, or what is in the way."""
-    wanted = sum(one.wanted for one in fit.pods)
-    fitting = sum(one.fitting for one in fit.pods)
-    unknown = sum(one.unknown for one in fit.pods)
+    wanted = sum(pod.wanted for pod in fit.pods)
+    fitting = sum(pod.fitting for pod in fit.pods)
+    unknown = sum(pod.unknown for pod in fit.pods)
     against = "alongside what is held now" if fit.is_live else "where nothing is held"
-    said = f": {fitting} of {_pods(wanted)} fit {against}"
-    said += f", {unknown:,} {'is' if unknown == 1 else 'are'} unknown" if unknown else ""
-    heading = Text.assemble((fit.cluster, "bold"), said)
+    text = f": {fitting} of {_pods(wanted)} fit {against}"
+    text += f", {unknown:,} {'is' if unknown == 1 else 'are'} unknown" if unknown else ""
+    heading = Text.assemble((fit.cluster, "bold"), text)
     parts: list[RenderableType] = [heading]
-    for one in fit.pods:
-        parts += ["", *pods_fit_lines(one)]
+    for pod in fit.pods:
+        parts += ["", *pods_fit_lines(pod)]
     parts += [Text(f"note: {note}", style="dim") for note in fit.notes]
     return Group(*parts)
 
@@ -36,7 +36,7 @@ def fit_json(fit: Fit) -> str:
         "cluster": fit.cluster,
         "live": fit.is_live,
         "fits": bool(fit),
-        "pods": [_pods_document(one) for one in fit.pods],
+        "pods": [_pods_document(pod) for pod in fit.pods],
         "notes": list(fit.notes),
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
@@ -64,8 +64,8 @@ def pods_fit_lines(one: PodsFit) -> list[RenderableType]:
     parts += [_indented(_place(place, one.wanted)) for place in one.places]
     if one.reason:
         parts.append(_indented(one.reason))
-        others = [each for each in one.obstacles if _adds(each, one.reason)]
-        parts += [_indented(_obstacle(each), 4, "dim") for each in others[:_MOST]]
+        others = [obstacle for obstacle in one.obstacles if _adds(obstacle, one.reason)]
+        parts += [_indented(_obstacle(other), 4, "dim") for other in others[:_MOST]]
         if len(others) > _MOST:
             parts.append(_indented(f"and {len(others) - _MOST} more", 4, "dim"))
     parts += [_indented(note, 2, "dim") for note in pod.notes]
@@ -79,29 +79,36 @@ def _place(place: Place, wanted: int) -> str:
     return f"{number}{place.nodes}{devices}{unless}"
 
 
-def _adds(one: Obstacle, reason: str) -> bool:
+def _adds(obstacle: Obstacle, reason: str) -> bool:
     """Return whether an obstacle says more than the reason, and than that nothing is there."""
-    return one.lack is not Lack.NOT_OFFERED and f"{one.nodes} {one.reason}" not in reason
+    return (
+        obstacle.lack is not Lack.NOT_OFFERED
+        and f"{obstacle.nodes} {obstacle.reason}" not in reason
+    )
 
 
-def _obstacle(one: Obstacle) -> str:
-    nodes = f" ({one.count:,} nodes)" if one.count > 1 and one.nodes.startswith("pool ") else ""
-    return f"{one.nodes}{nodes}: {one.reason}"
+def _obstacle(obstacle: Obstacle) -> str:
+    nodes = (
+        f" ({obstacle.count:,} nodes)"
+        if obstacle.count > 1 and obstacle.nodes.startswith("pool ")
+        else ""
+    )
+    return f"{obstacle.nodes}{nodes}: {obstacle.reason}"
 
 
 def _indented(text: str, by: int = 2, style: str = "") -> RenderableType:
     return Padding(Text(text, style=style), (0, 0, 0, by))
 
 
-def _pods_document(one: PodsFit) -> dict[str, Any]:
+def _pods_document(pod: PodsFit) -> dict[str, Any]:
     return {
-        "kind": one.pod.kind,
-        "namespace": one.pod.namespace,
-        "name": one.pod.name,
-        "priority": one.pod.priority,
-        "pods": one.wanted,
-        "fit": one.fitting,
-        "unknown": one.unknown,
+        "kind": pod.pod.kind,
+        "namespace": pod.pod.namespace,
+        "name": pod.pod.name,
+        "priority": pod.pod.priority,
+        "pods": pod.wanted,
+        "fit": pod.fitting,
+        "unknown": pod.unknown,
         "places": [
             {
                 "pool": place.pool,
@@ -110,12 +117,17 @@ def _pods_document(one: PodsFit) -> dict[str, Any]:
                 "devices": list(place.devices),
                 "if": list(place.unless),
             }
-            for place in one.places
+            for place in pod.places
         ],
-        "reason": one.reason,
+        "reason": pod.reason,
         "obstacles": [
-            {"pool": each.pool, "where": each.nodes, "nodes": each.count, "reason": each.reason}
-            for each in one.obstacles
+            {
+                "pool": obstacle.pool,
+                "where": obstacle.nodes,
+                "nodes": obstacle.count,
+                "reason": obstacle.reason,
+            }
+            for obstacle in pod.obstacles
         ],
-        "notes": list(one.pod.notes),
+        "notes": list(pod.pod.notes),
     }

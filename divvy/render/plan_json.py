@@ -103,12 +103,12 @@ def _node(node: NodePlan) -> dict[str, Any]:
 def _claimable(node: NodePlan) -> list[dict[str, Any]]:
     return [
         {
-            "name": one.name,
-            "atMost": one.at_most,
-            "words": one.words,
-            "guarantees": _guarantees(one.guarantees),
+            "name": kind.name,
+            "atMost": kind.at_most,
+            "words": kind.words,
+            "guarantees": _guarantees(kind.guarantees),
         }
-        for one in node.claimable
+        for kind in node.claimable
     ]
 
 

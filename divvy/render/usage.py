@@ -67,7 +67,9 @@ def _widths(nodes: Iterable[UsedNode]) -> _Widths:
     return _Widths(
         index=max((len(str(gpu.index)) for gpu in gpus), default=0),
         memory=max((len(gpu_memory(gpu)) for gpu in gpus), default=0),
-        device=max((cell_len(one.device) for gpu in gpus for one in gpu.holdings), default=0),
+        device=max(
+            (cell_len(holding.device) for gpu in gpus for holding in gpu.holdings), default=0
+        ),
     )
 
 
@@ -105,14 +107,16 @@ def _gpu(gpu: UsedGpu, widths: _Widths) -> Iterator[RenderableType]:
         table.add_column(overflow="fold")
         table.add_column(justify="right", no_wrap=True)
         table.add_column(justify="right", no_wrap=True)
-        for one in gpu.holdings:
+        for holding in gpu.holdings:
             table.add_row(
-                Text(one.device),
-                Text.assemble(one.holder, (f" {one.container}" if one.container else "", "dim")),
-                Text(holding_memory(one)),
-                Text(age(one.pod.age_seconds)),
+                Text(holding.device),
+                Text.assemble(
+                    holding.holder, (f" {holding.container}" if holding.container else "", "dim")
+                ),
+                Text(holding_memory(holding)),
+                Text(age(holding.pod.age_seconds)),
             )
-            attention = holding_state(one)
+            attention = holding_state(holding)
             if attention:
                 table.add_row("", Text(attention, style="yellow"))
         yield Padding(table, (0, 0, 0, 4))
@@ -137,9 +141,9 @@ def _overview(nodes: Iterable[UsedNode]) -> Iterator[RenderableType]:
     heading = f"{'GPUs':>4}  {'memory':<{_SHORT_BAR + 2}} {'GiB':>14}  {'util':>5}  {'pods':>4}"
     yield Text(f"{'node':<{name}}  {heading}  state", style="underline")
     for node, whole in rows:
-        told = whole.unknown < whole.gpus
-        used, total = (whole.used_mib, whole.total_mib) if told else (None, None)
-        memory = f"{gib(whole.used_mib)} of {gib(whole.total_mib)}" if told else "–"
+        is_known = whole.unknown < whole.gpus
+        used, total = (whole.used_mib, whole.total_mib) if is_known else (None, None)
+        memory = f"{gib(whole.used_mib)} of {gib(whole.total_mib)}" if is_known else "–"
         state = state_words(node.state, "") or ("use is not known" if node.unknown else "")
         yield Text.assemble(
             f"{node.name}{' ' * (name - cell_len(node.name))}  {whole.gpus:>4}  ",

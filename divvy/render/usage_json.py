@@ -29,8 +29,11 @@ def _node(node: UsedNode) -> dict[str, Any]:
         "simulated": node.simulated,
         "unknown": node.unknown,
         "resources": {
-            one.resource: {"allocatable": one.allocatable, "requested": one.requested}
-            for one in node.resources
+            resource.resource: {
+                "allocatable": resource.allocatable,
+                "requested": resource.requested,
+            }
+            for resource in node.resources
         },
         "gpus": [_gpu(gpu) for gpu in node.gpus],
         "unplaced": [_pod(pod) for pod in node.unplaced],
@@ -47,24 +50,24 @@ def _gpu(gpu: UsedGpu) -> dict[str, Any]:
         "memoryTotalMiB": gpu.total_mib,
         "memoryUsedMiB": gpu.used_mib,
         "utilisation": gpu.utilisation,
-        "holders": [_holding(one) for one in gpu.holdings],
+        "holders": [_holding(holding) for holding in gpu.holdings],
         "free": dict(gpu.free),
     }
 
 
-def _holding(one: Holding) -> dict[str, Any]:
+def _holding(holding: Holding) -> dict[str, Any]:
     return {
-        "device": one.device,
-        "resource": one.resource,
-        "claim": one.claim,
-        "namespace": one.pod.namespace,
-        "pod": one.pod.name,
-        "container": one.container,
-        "memoryUsedMiB": one.used_mib,
-        "memoryLimitMiB": one.limit_mib,
-        "memoryOverLimitMiB": one.over_mib,
-        "cores": one.cores,
-        **_life(one.pod),
+        "device": holding.device,
+        "resource": holding.resource,
+        "claim": holding.claim,
+        "namespace": holding.pod.namespace,
+        "pod": holding.pod.name,
+        "container": holding.container,
+        "memoryUsedMiB": holding.used_mib,
+        "memoryLimitMiB": holding.limit_mib,
+        "memoryOverLimitMiB": holding.over_mib,
+        "cores": holding.cores,
+        **_life(holding.pod),
     }
 
 

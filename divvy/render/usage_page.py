@@ -63,11 +63,11 @@ def _pieces(gpu: UsedGpu) -> list[tuple[float, str, str, str]]:
     whole = max(gpu.total_mib, gpu.used_mib, 1)
     pieces = []
     rest = gpu.used_mib
-    for one in gpu.holdings:
-        used = min(one.used_mib or 0, rest)
+    for holding in gpu.holdings:
+        used = min(holding.used_mib or 0, rest)
         if used:
-            words = f"{one.device}, {one.holder}: {holding_memory(one)}"
-            pieces.append((used / whole, one.pod.name or one.claim, _kind(one), words))
+            words = f"{holding.device}, {holding.holder}: {holding_memory(holding)}"
+            pieces.append((used / whole, holding.pod.name or holding.claim, _kind(holding), words))
             rest -= used
     if rest:
         others = "used by holders together, and by the driver"
@@ -79,6 +79,6 @@ def _pieces(gpu: UsedGpu) -> list[tuple[float, str, str, str]]:
     return pieces
 
 
-def _kind(one: Holding) -> str:
-    first = one.device[:1]
+def _kind(holding: Holding) -> str:
+    first = holding.device[:1]
     return f"mig{first}" if first in "12347" and first else "whole"

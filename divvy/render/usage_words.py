@@ -44,16 +44,18 @@ def first_sentence(reason: str) -> str:
 def resource_words(node: UsedNode) -> str:
     """Say how many devices of each resource are requested, or just how many there are."""
     return ", ".join(
-        f"{one.resource} {one.allocatable:,}"
-        if one.requested is None
-        else f"{one.resource} {one.requested:,} of {one.allocatable:,}"
-        for one in node.resources
+        f"{resource.resource} {resource.allocatable:,}"
+        if resource.requested is None
+        else f"{resource.resource} {resource.requested:,} of {resource.allocatable:,}"
+        for resource in node.resources
     )
 
 
 def resource_title(node: UsedNode) -> str:
     """Say what the numbers of devices are."""
-    return "offered" if any(one.requested is None for one in node.resources) else "requested"
+    return (
+        "offered" if any(resource.requested is None for resource in node.resources) else "requested"
+    )
 
 
 def gpu_memory(gpu: UsedGpu) -> str:
@@ -110,5 +112,5 @@ def age(seconds: float | None) -> str:
     """Return an age in its largest unit, as kubectl does: ``3h``."""
     if seconds is None:
         return UNKNOWN
-    size, unit = next((one for one in _AGES if seconds >= one[0]), _AGES[-1])
+    size, unit = next((unit_size for unit_size in _AGES if seconds >= unit_size[0]), _AGES[-1])
     return f"{int(seconds // size):,}{unit}"

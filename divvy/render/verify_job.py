@@ -43,7 +43,7 @@ _SECRETS = ("", "secrets", "create")
 
 def stack_of_pod(document: ClusterDocument) -> str:
     """Return the stack file for a pod of the cluster: without where the cluster is."""
-    value = {key: each for key, each in document.value.items() if key not in _WHERE}
+    value = {key: setting for key, setting in document.value.items() if key not in _WHERE}
     return yaml.safe_dump({"config": {CLUSTER: value}}, sort_keys=False, width=100)
 
 

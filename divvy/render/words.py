@@ -78,8 +78,8 @@ def resource_rows(node: NodePlan) -> tuple[ResourceRow, ...]:
         for name, number in node.per_node.items()
     )
     claimed = (
-        ResourceRow(one.name, one.at_most, one.words, one.guarantees, at_most=True)
-        for one in node.claimable
+        ResourceRow(kind.name, kind.at_most, kind.words, kind.guarantees, at_most=True)
+        for kind in node.claimable
     )
     return (*advertised, *claimed)
 
@@ -295,7 +295,7 @@ def alike_changes(changes: Iterable[Change]) -> tuple[AlikeChanges, ...]:
     """Group pools that change alike, and single nodes of a pool that do, each at its first."""
     groups: list[tuple[Change, list[Change]]] = []
     for change in changes:
-        match = next((one for one in groups if _is_alike(one[0], change)), None)
+        match = next((group for group in groups if _is_alike(group[0], change)), None)
         if match is None:
             groups.append((change, [change]))
         else:

@@ -71,10 +71,10 @@ def unpack(archive: bytes) -> dict[str, bytes]:
 
 def _content(opened: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     """Return a file of an archive; one with holes may be many times as large as the archive."""
-    found = None if member.issparse() else opened.extractfile(member)
-    if found is None:
+    content = None if member.issparse() else opened.extractfile(member)
+    if content is None:
         raise DamagedArchive(f"{member.name!r} is no ordinary file")
-    return found.read()
+    return content.read()
 
 
 def report_archive(document: Mapping[str, Any]) -> bytes:

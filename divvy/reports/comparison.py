@@ -219,7 +219,7 @@ def _node_versions(
         if name not in former:
             continue
         for key in dict.fromkeys((*former[name], *node)):
-            before, after = (str(one.get(key, "")) for one in (former[name], node))
+            before, after = (str(described.get(key, "")) for described in (former[name], node))
             if before != after and key not in _NO_VERSIONS:
                 changes.setdefault((key, before, after), []).append(name)
     for (key, before, after), names in changes.items():

@@ -44,7 +44,7 @@ class Comparison:
 
     def count(self, kind: Kind) -> int:
         """Return how many differences are of a kind."""
-        return sum(each.kind == kind for each in self.differences)
+        return sum(difference.kind == kind for difference in self.differences)
 
 
 # NVML's and CUDA's words for a function that the library does not have.

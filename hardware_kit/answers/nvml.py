@@ -67,9 +67,9 @@ def record(library: str, made: Recording, index: int) -> None:
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
     for name, function in _questions():
         required = [
-            each.name
-            for each in inspect.signature(function).parameters.values()
-            if each.default is each.empty
+            parameter.name
+            for parameter in inspect.signature(function).parameters.values()
+            if parameter.default is parameter.empty
         ]
         if name in _SYSTEM:
             for arguments in _SYSTEM[name]:

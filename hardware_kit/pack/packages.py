@@ -44,7 +44,7 @@ def _wanted() -> set[str]:
     """Return the distributions that the extras lead to, by their requirements."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras: dict[str, list[str]] = project["optional-dependencies"]
-    open_ones = [*project["dependencies"], *(each for name in _EXTRAS for each in extras[name])]
+    open_ones = [*project["dependencies"], *(extra for name in _EXTRAS for extra in extras[name])]
     found: set[str] = set()
     while open_ones:
         required = Requirement(open_ones.pop())

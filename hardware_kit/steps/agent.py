@@ -116,7 +116,7 @@ async def _allocate(node: AgentNode, notes: Notes, resource: str, cdi: Path) -> 
     answer = await node.kubelet.admit("team/pod", resource)
     notes.tell("Allocate with its admission in milliseconds", (time.monotonic() - began) * 1000)
     (held,) = node.kubelet.held("team/pod")[resource]
-    names = [each.name for each in answer.cdi_devices]
+    names = [cdi_device.name for cdi_device in answer.cdi_devices]
     notes.equal("what Allocate answers", [f"{CDI_KIND}={held}"], names)
     specified = [path.name for path in (cdi / "cdi").glob("*.json")]
     notes.tell("CDI specifications that it has written", sorted(specified))

@@ -37,11 +37,11 @@ def run(settings: KitSettings, notes: Notes) -> None:
         f"{expected}, or success",
         document["result"],
     )
-    for each in document["checks"]:
+    for check in document["checks"]:
         # Cases are named after the host, which a record does not tell.
-        what = f"{each['id']} {each['title']} [{each['case'].partition(':')[2] or 'host'}]"
-        if each["status"] == "skipped":
-            notes.tell(what, f"not made: {each['reason']}")
+        what = f"{check['id']} {check['title']} [{check['case'].partition(':')[2] or 'host'}]"
+        if check["status"] == "skipped":
+            notes.tell(what, f"not made: {check['reason']}")
         else:
-            found = each.get("actual", each["status"])
-            notes.holds(what, each["status"] == "passed", each.get("expected", "passed"), found)
+            found = check.get("actual", check["status"])
+            notes.holds(what, check["status"] == "passed", check.get("expected", "passed"), found)

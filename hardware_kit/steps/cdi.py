@@ -37,10 +37,12 @@ def run(settings: KitSettings, notes: Notes) -> None:
 
 
 def _tell_files(spec: dict[str, Any], notes: Notes, *, simulated: bool) -> None:
-    libraries = sorted({PurePosixPath(each["containerPath"]).name for each in _common_mounts(spec)})
-    nodes = sorted({PurePosixPath(each).name for each in _nodes(spec)})
+    libraries = sorted(
+        {PurePosixPath(common_mount["containerPath"]).name for common_mount in _common_mounts(spec)}
+    )
+    nodes = sorted({PurePosixPath(node).name for node in _nodes(spec)})
     missing = [each for each in _NEEDED if each not in libraries]
-    missing += [each for each in _NODES if each not in nodes]
+    missing += [node for node in _NODES if node not in nodes]
     # The simulated driver compiles PTX itself.
     expected = [each for each in missing if not (simulated and "ptxjit" in each)]
     notes.equal("of what every driver has, not given to containers", "none", expected or "none")
@@ -64,12 +66,12 @@ def _common_mounts(spec: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _mounts(spec: dict[str, Any]) -> Iterator[str]:
     for edits in _edits(spec):
-        yield from (each["hostPath"] for each in edits["mounts"])
+        yield from (mount["hostPath"] for mount in edits["mounts"])
 
 
 def _nodes(spec: dict[str, Any]) -> Iterator[str]:
     for edits in _edits(spec):
-        yield from (each["hostPath"] for each in edits["deviceNodes"])
+        yield from (device_node["hostPath"] for device_node in edits["deviceNodes"])
 
 
 def _is_device(path: str) -> bool:

@@ -87,6 +87,9 @@ def _tell(kind: str, found: Comparison, notes: Notes) -> None:
     )
     notes.tell(f"{kind}: calls that only the simulated driver has", list(found.only_simulated))
     notes.tell(f"{kind}: calls asked that only this driver has", len(found.only_real))
-    rows = [(each.call, each.kind, each.simulated, each.real) for each in found.differences]
+    rows = [
+        (difference.call, difference.kind, difference.simulated, difference.real)
+        for difference in found.differences
+    ]
     head = ("call", "differs in", "simulated", "this driver")
     notes.table(f"{kind}: differences", head, rows[:_MAX_ROWS])

@@ -18,7 +18,7 @@ def run(settings: KitSettings, notes: Notes) -> None:
     seen = [
         uuid
         for gpu in snapshot.gpus
-        for uuid in (gpu.uuid, *(each.uuid for each in gpu.instances if each.uuid))
+        for uuid in (gpu.uuid, *(instance.uuid for instance in gpu.instances if instance.uuid))
     ]
     # UUIDs say which machine it is, and stay out of the record.
     notes.equal("GPUs and MIG devices", len(listed), len(seen))

@@ -32,7 +32,9 @@ def run(settings: KitSettings, notes: Notes) -> None:
             partial(_per_call, bare, what, calls),
             partial(_per_call, limited, what, calls),
         )
-        rows += [(what, name, *(f"{each:.0f}" for each in figures)) for name, figures in costs.rows]
+        rows += [
+            (what, name, *(f"{figure:.0f}" for figure in figures)) for name, figures in costs.rows
+        ]
         added = dict(costs.rows)["added"][1]
         notes.tell(f"what is added to each {what}, median in nanoseconds", f"{added:.0f}")
     head = ("call", "driver", "least", "median", "greatest")

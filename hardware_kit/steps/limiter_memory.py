@@ -72,7 +72,7 @@ def _killed(one: Container, notes: Notes, kills: int) -> None:
         churning.kill()
         churning.communicate()
     figures = _settled(
-        Path(next(each.host for each in one.shares if each.path.endswith("account")))
+        Path(next(share.host for share in one.shares if share.path.endswith("account")))
     )
     left = f"{len(figures.slots)} processes, {figures.used[0]} bytes"
     what = f"left in the account after {kills} processes killed while three threads allocate"

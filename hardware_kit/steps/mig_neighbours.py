@@ -62,7 +62,7 @@ def _broken(starts: Sequence[Start], notes: Notes, seconds: float) -> None:
     broken = starts[0]("bad-access")
     said = _end_of(broken)
     print(said)
-    sound = sum("GPU 0: OK" in _end_of(each) and each.returncode == 0 for each in others)
+    sound = sum("GPU 0: OK" in _end_of(other) and other.returncode == 0 for other in others)
     notes.equal("HW-03 exit code of a program that breaks on device 1", 0, broken.returncode)
     found = f"{sound} of {len(others)}"
     notes.equal("HW-03 burns beside it that end OK", f"{len(others)} of {len(others)}", found)

@@ -311,9 +311,9 @@ class Machine:
         known = model.mig.profile(profile)
         assert known is not None
         mine = range(start, start + size)
-        for one in self.gpus[uuid].instances:
-            if not set(mine).isdisjoint(range(one.start, one.start + one.size)):
-                raise Broken(f"{profile} at {start} of {uuid} overlaps {one.uuid}")
+        for instance in self.gpus[uuid].instances:
+            if not set(mine).isdisjoint(range(instance.start, instance.start + instance.size)):
+                raise Broken(f"{profile} at {start} of {uuid} overlaps {instance.uuid}")
         made = MigInstance(number, known.profile_id, start, size, ci=0, uuid=f"MIG-{number}")
         instances = (*self.gpus[uuid].instances, made)
         self.gpus[uuid] = replace(self.gpus[uuid], instances=instances)
@@ -520,7 +520,7 @@ class Machine:
         taken = {device.id.split("::")[0] for r in self.taken for device in r.devices}
         idle = set(plan.idle)
         if uuid in idle:
-            idle |= {one.uuid for one in self.gpus[uuid].instances if one.uuid}
+            idle |= {instance.uuid for instance in self.gpus[uuid].instances if instance.uuid}
         if both := taken & idle:
             raise Broken(f"{both} is repartitioned while the kubelet may allocate it")
         if self.api_away:
@@ -600,7 +600,7 @@ class Machine:
         if self.random.random() < _DEATHS:
             # Somebody has removed it. Of what the device plugin made nobody knows any more.
             self.disk.saved = Checkpoint()
-            self.orphans = {one.gi for gpu in self.gpus.values() for one in gpu.instances}
+            self.orphans = {instance.gi for gpu in self.gpus.values() for instance in gpu.instances}
 
     def _change_profile(self) -> None:
         self.profile = self.random.choice(list(PROFILES))

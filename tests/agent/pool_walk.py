@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import sys
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from time import monotonic
 
 from divvy.agent.claims.record import ClaimState, HeldClaim, HeldDevice
@@ -84,7 +84,7 @@ class NodeOfPool(Machine):
     def has_moved(self) -> bool:
         """Return whether each GPU belongs to whom the stack file gives it."""
         owners = [decision.ownership for decision in self.decider.decisions.values()]
-        return bool(owners) and all(one.owner is one.target for one in owners)
+        return bool(owners) and all(owner.owner is owner.target for owner in owners)
 
     @property
     def by_claims(self) -> bool:

@@ -73,7 +73,7 @@ def test_a_tenant_has_a_class_of_its_own() -> None:
 def test_types_are_parts_of_a_products_name() -> None:
     asked = SizedRequest(1, 10, "m", use_types=("a100", "h100"), no_types=("a100-pcie", "t4"))
     selectors = request_of(template_of(asked, {}))["exactly"]["selectors"]
-    assert [one["cel"]["expression"] for one in selectors] == [
+    assert [selector["cel"]["expression"] for selector in selectors] == [
         f'{TYPE}.contains("-a100-") || {TYPE}.contains("-h100-")',
         f'!({TYPE}.contains("-a100-pcie-") || {TYPE}.contains("-t4-"))',
     ]

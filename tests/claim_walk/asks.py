@@ -101,7 +101,7 @@ def random_pod(random: Random, name: str) -> WalkPod:
     else:
         number = 2 if random.random() < 0.15 else 1
         asks = tuple(_sized(random, kind, use, no, tenant) for _ in range(number))
-    body = pod(*(one.limits for one in asks), namespace=namespace)
+    body = pod(*(ask.limits for ask in asks), namespace=namespace)
     annotations = {USE: use, NO: no}
     body["metadata"]["annotations"] = {key: word for key, word in annotations.items() if word}
     body["metadata"]["name"] = name

@@ -52,9 +52,10 @@ class Oracle:
             spec = one["spec"]
             for device in spec.get("devices", ()):
                 self._devices[spec["pool"]["name"], device["name"]] = device
-            for each in spec.get("sharedCounters", ()):
-                self._counters[each["name"]] = {
-                    name: parse_quantity(value["value"]) for name, value in each["counters"].items()
+            for shared_counter in spec.get("sharedCounters", ()):
+                self._counters[shared_counter["name"]] = {
+                    name: parse_quantity(value["value"])
+                    for name, value in shared_counter["counters"].items()
                 }
 
     def taken(self, claims: Iterable[Mapping[str, Any]]) -> list[Taken]:
@@ -155,13 +156,13 @@ def _check_gpu(gpu: Gpu, taken: list[Taken]) -> None:
         _hold(len(taken) == 1, f"a whole GPU is not alone: {taken}")
     _hold(not (shares and parts), f"shares beside MIG devices: {taken}")
     _hold(not shares or offer.shares, f"a share of a GPU without any: {taken}")
-    _hold(sum(one.memory_mib for one in shares) <= gpu.share_mib, f"too much memory: {taken}")
-    _hold(sum(one.cores for one in shares) <= ALL_CORES, f"too much time: {taken}")
+    _hold(sum(share.memory_mib for share in shares) <= gpu.share_mib, f"too much memory: {taken}")
+    _hold(sum(share.cores for share in shares) <= ALL_CORES, f"too much time: {taken}")
     _hold(len(shares) <= offer.most, f"too many shares: {taken}")
     for one in shares:
         _hold(one.memory_mib % offer.step_mib == 0, f"not in steps: {one}")
         _hold(one.device_tenant in ("", one.tenant), f"another tenant's: {one}")
-    tenants = {one.device_tenant for one in shares}
+    tenants = {share.device_tenant for share in shares}
     _hold(len(tenants) <= 1, f"tenants on one GPU: {taken}")
     _hold(not tenants or not offer.tenants or "" not in tenants, f"without a tenant: {taken}")
     used: set[int] = set()

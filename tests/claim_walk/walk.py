@@ -155,7 +155,7 @@ class PodSequence:
             server.send("DELETE", _PODS.format(namespace), gracePeriodSeconds="0")
             server.send("DELETE", _TEMPLATES.format(namespace), labelSelector=BY_HAND)
         deadline = time.monotonic() + _PATIENCE
-        while left := [one["metadata"]["name"] for one in self._cluster.watcher.claims]:
+        while left := [claim["metadata"]["name"] for claim in self._cluster.watcher.claims]:
             if time.monotonic() > deadline:
                 raise Broken(f"claims are left: {left}")
             time.sleep(_LOOK)

@@ -24,7 +24,7 @@ H200 = str(STACKS[0].parent / "Pulumi.h200.yaml")
 
 
 def run(*arguments: object, expect: int = 0) -> Any:
-    done = CliRunner().invoke(app, [str(one) for one in arguments])
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert done.exit_code == expect, done.output
     return done
 

@@ -82,13 +82,17 @@ def test_three_changes_among_a_hundred_pools_are_one_page(project: Path) -> None
     assert "97 pools unchanged: pool-000, pool-001" in words
     assert words.count("unchanged") == 1
     markdown = diff(project, "HEAD~2", "HEAD~1", "-o", "md")
-    (line,) = (one for one in markdown.splitlines() if "unchanged" in one)
+    (line,) = (splitline for splitline in markdown.splitlines() if "unchanged" in splitline)
     assert line.startswith("97 pools unchanged: ")
     assert markdown.count("\n### ") == 3  # two changes and the total
     page = diff(project, "HEAD~2", "HEAD~1", "-o", "html")
     assert (page.count("<section"), page.count("97 pools unchanged")) == (3, 1)
     document = json.loads(diff(project, "HEAD~2", "HEAD~1", "-o", "json"))
-    assert [one["pool"] for one in document["changes"]] == ["pool-007", "pool-008", "pool-050"]
+    assert [change["pool"] for change in document["changes"]] == [
+        "pool-007",
+        "pool-008",
+        "pool-050",
+    ]
     assert len(document["unchangedPools"]) == 97
 
 

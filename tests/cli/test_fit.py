@@ -31,7 +31,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(*arguments: str, stdin: str | None = None) -> tuple[int, str]:
     result = CliRunner().invoke(app, ["fit", *arguments], input=stdin)
-    return result.exit_code, "\n".join(one.rstrip() for one in result.output.splitlines())
+    return result.exit_code, "\n".join(
+        splitline.rstrip() for splitline in result.output.splitlines()
+    )
 
 
 @pytest.fixture
@@ -131,7 +133,7 @@ def test_json_has_everything_that_is_said(tmp_path: Path) -> None:
     place = {"pool": "training", "node": None, "pods": 1, "devices": ["nvidia.com/gpu ×3"]}
     assert train["places"] == [{**place, "if": []}]
     assert (odd["fit"], odd["reason"][:14]) == (0, "no pool offers")
-    assert [one["nodes"] for one in odd["obstacles"]] == [2]
+    assert [obstacle["nodes"] for obstacle in odd["obstacles"]] == [2]
     run("pods.yaml", "-s", "prod", "-o", "json", "--out", "fit.json")
     assert json.loads((tmp_path / "fit.json").read_text()) == found
 

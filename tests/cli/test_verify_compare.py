@@ -93,7 +93,9 @@ def run(
     """Run the command with a suite that writes this report."""
 
     def suite(arguments: list[str]) -> tuple[int, str]:
-        out = Path(next(each for each in arguments if "report=" in each).partition("=")[2])
+        out = Path(
+            next(argument for argument in arguments if "report=" in argument).partition("=")[2]
+        )
         (out / "report.yaml").write_text(yaml.safe_dump(report))
         (out / "junit.xml").write_text("<testsuite/>")
         (out / "ctrf.json").write_text("{}")

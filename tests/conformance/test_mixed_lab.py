@@ -63,16 +63,20 @@ def test_a_sound_cluster_of_all_kinds_of_nodes_passes(scene: Scene) -> None:
         scene.deployed.until(lambda: product(scene, H100) == UNKNOWN.replace(" ", "-"), 60)
         # What is not known is not checked, and with --require that is not enough.
         report = scene.verify("--require", expect=3)
-    failed = {(one["id"], one["case"]) for one in report["checks"] if one["status"] == "failed"}
+    failed = {
+        (check["id"], check["case"]) for check in report["checks"] if check["status"] == "failed"
+    }
     # Of a sound node, but no pod is put there: a recommendation.
     assert failed == {("NODE-10", T4)}, scene.said
-    cases = {one["case"].partition(":")[0] for one in report["checks"]}
+    cases = {check["case"].partition(":")[0] for check in report["checks"]}
     pools = {"research", "training", "notebooks", "sizes", "experiments", "no pool"}
     assert cases == {"cluster", A100, H100, T4, *NODES_OF_CLAIMS, *pools}
-    missed = [one for one in report["checks"] if one.get("missed") == "not made"]
+    missed = [check for check in report["checks"] if check.get("missed") == "not made"]
     assert {one["case"] for one in missed} == {"training", H100}
     assert {one["id"] for one in missed if one["case"] == H100} >= {"NODE-01", "PLUG-02", "ISO-01"}
     assert all("does not say which GPUs" in one["reason"] for one in missed)
-    assert {one["case"] for one in report["checks"] if one["status"] == "passed"} & {H100} == set()
-    shares = [one for one in report["checks"] if one["case"] == f"{T4}:example.org/quarter"]
-    assert "WORK-01" in {one["id"] for one in shares if one["status"] == "passed"}
+    assert {check["case"] for check in report["checks"] if check["status"] == "passed"} & {
+        H100
+    } == set()
+    shares = [check for check in report["checks"] if check["case"] == f"{T4}:example.org/quarter"]
+    assert "WORK-01" in {share["id"] for share in shares if share["status"] == "passed"}

@@ -152,4 +152,4 @@ def test_burns_that_a_neighbour_disturbs_are_seen(scene: Scene) -> None:
         report = scene.suite("--divvy-select=HW-03", *options, "-k=mig-3g.20gb")
     finally:
         scene.driver("gpu-a100", "fault", "clear", "0")
-    assert [(one["id"], one["status"]) for one in report["checks"]] == [("HW-03", "failed")]
+    assert [(check["id"], check["status"]) for check in report["checks"]] == [("HW-03", "failed")]

@@ -57,7 +57,7 @@ def test_an_image_is_pulled_once_before_anything_runs() -> None:
     for _ in range(3):
         pods.run("n1", ["true"], "nvidia.com/gpu")
     limits = [one["spec"]["containers"][0]["resources"]["limits"] for one in api.made]
-    assert ["nvidia.com/gpu" in one for one in limits] == [False, True, True, True]
+    assert ["nvidia.com/gpu" in limit for limit in limits] == [False, True, True, True]
 
 
 def test_an_image_that_cannot_be_pulled_says_nothing_about_gpus(

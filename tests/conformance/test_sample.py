@@ -22,7 +22,7 @@ def names(nodes: list[NodePromise]) -> list[str]:
 def test_a_sample_is_of_each_pool_and_profile_and_of_ready_nodes_first() -> None:
     slices = live("d", **{"divvy.gpu/profile": "slices"})
     nodes = promised(CLUSTER, live("a"), live("b"), live("c"), slices)
-    nodes = [replace(one, unready="away" if one.name != "b" else "") for one in nodes]
+    nodes = [replace(node, unready="away" if node.name != "b" else "") for node in nodes]
     assert names(sampled(nodes, parse_sample("1", ""))) == ["b", "d"]
     assert names(sampled(nodes, None)) == ["a", "b", "c", "d"]
 

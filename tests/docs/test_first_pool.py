@@ -92,7 +92,9 @@ def stranger(tmp_path: Path) -> Iterator[Stranger]:
 
 def test_the_page_leads_from_a_fresh_cluster_to_a_pool_that_is_proven(stranger: Stranger) -> None:
     shell = stranger.shell
-    commands = [re.sub(r"\bNODE\b", NODE, one) for one in page_commands("first-pool")]
+    commands = [
+        re.sub(r"\bNODE\b", NODE, page_command) for page_command in page_commands("first-pool")
+    ]
     assert commands[1] == "divvy init prod"
     # Nothing offers GPUs yet.
     page = (REPOSITORY / "docs/first-pool.md").read_text()

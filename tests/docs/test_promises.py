@@ -41,20 +41,20 @@ def test_every_test_that_is_named_exists(page: str) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_every_block_has_its_promises_and_every_promise_its_block(page: str) -> None:
     promises, elsewhere = PAGES[page]["promises"], PAGES[page]["elsewhere"]
-    texts = [each for each in blocks((ROOT / page).read_text()) if each.title not in elsewhere]
-    without = [each.text for each in texts if not any(words in each.text for words in promises)]
+    texts = [block for block in blocks((ROOT / page).read_text()) if block.title not in elsewhere]
+    without = [text.text for text in texts if not any(words in text.text for words in promises)]
     assert not without, "blocks that promises.yaml does not know"
-    gone = [words for words in promises if not any(words in each.text for each in texts)]
+    gone = [words for words in promises if not any(words in text.text for text in texts)]
     assert not gone, "promises that the page does not make"
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_words_mean_one_block(page: str) -> None:
-    texts = [each for each in blocks((ROOT / page).read_text())]
-    texts = [each for each in texts if each.title not in PAGES[page]["elsewhere"]]
+    texts = [block for block in blocks((ROOT / page).read_text())]
+    texts = [text for text in texts if text.title not in PAGES[page]["elsewhere"]]
     several = {
-        words: [each.text[:60] for each in texts if words in each.text]
+        words: [text.text[:60] for text in texts if words in text.text]
         for words in PAGES[page]["promises"]
-        if sum(words in each.text for each in texts) > 1
+        if sum(words in text.text for text in texts) > 1
     }
     assert not several

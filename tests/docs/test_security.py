@@ -44,7 +44,9 @@ def test_every_path_of_the_host_has_its_row_and_says_whether_it_can_be_written(
     made: list[dict[str, Any]],
 ) -> None:
     spec = pod(made, "divvy-agent")
-    mounts = {one["name"]: one for one in spec["containers"][0]["volumeMounts"]}
+    mounts = {
+        volume_mount["name"]: volume_mount for volume_mount in spec["containers"][0]["volumeMounts"]
+    }
     cells = rows("Rights on a node")
     for volume in spec["volumes"]:
         path = volume["hostPath"]["path"]
@@ -67,7 +69,7 @@ def test_no_pod_has_the_hosts_network_and_only_node_runtime_enters_its_namespace
         (container,) = spec["containers"]
         assert container["securityContext"] == {"privileged": True, "readOnlyRootFilesystem": True}
     assert all(
-        "hostPath" not in one for one in pod(made, "divvy-node-runtime-notebooks")["volumes"]
+        "hostPath" not in volume for volume in pod(made, "divvy-node-runtime-notebooks")["volumes"]
     )
 
 

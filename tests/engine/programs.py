@@ -125,7 +125,7 @@ class Program:
         """Return the recorded ConfigMaps by logical name."""
         raw = json.loads((self.folder / ".pulumi/stacks/trial/dev.json").read_text())
         return {
-            found["urn"].rsplit("::", 1)[1]: found
-            for found in raw["checkpoint"]["latest"].get("resources", ())
-            if found["type"].endswith(":ConfigMap")
+            resource["urn"].rsplit("::", 1)[1]: resource
+            for resource in raw["checkpoint"]["latest"].get("resources", ())
+            if resource["type"].endswith(":ConfigMap")
         }

@@ -171,7 +171,8 @@ def test_a_stack_of_the_official_cli_is_continued(cluster: BareCluster, tmp_path
 
         document = json.loads(stack.state.read_text())
         urns = [
-            one["urn"].rsplit("::", 1)[1] for one in document["checkpoint"]["latest"]["resources"]
+            resource["urn"].rsplit("::", 1)[1]
+            for resource in document["checkpoint"]["latest"]["resources"]
         ]
         assert {"ns", "rc", "cfg", "ds"} <= set(urns)
         stack.divvy("destroy", "--yes")

@@ -170,9 +170,9 @@ class Trial:
     def resources(self) -> dict[str, dict[str, Any]]:
         """Return the recorded objects by logical name, without providers and components."""
         return {
-            found["urn"].rsplit("::", 1)[1]: found
-            for found in self.latest().get("resources", ())
-            if found["custom"] and not found["type"].startswith("pulumi:providers:")
+            resource["urn"].rsplit("::", 1)[1]: resource
+            for resource in self.latest().get("resources", ())
+            if resource["custom"] and not resource["type"].startswith("pulumi:providers:")
         }
 
     def urn(self, name: str) -> str:

@@ -238,16 +238,16 @@ class DeviceManager:
     async def start_container(self, pod: str, container: str = "main") -> None:
         """Ask the plugins that want it before a container starts, for the first time or again."""
         uid = self.pods[pod].uid
-        for each in self._allocations:
-            if (each.uid, each.container) != (uid, container):
+        for allocation in self._allocations:
+            if (allocation.uid, allocation.container) != (uid, container):
                 continue
-            endpoint = self.endpoints.get(each.resource)
+            endpoint = self.endpoints.get(allocation.resource)
             if endpoint is None:
-                raise StartFailed(f"endpoint not found for {each.resource}")
+                raise StartFailed(f"endpoint not found for {allocation.resource}")
             if not endpoint.pre_start:
                 continue
             stub = stubs.DevicePluginStub(endpoint.channel)
-            request = api.PreStartContainerRequest(devices_ids=each.device_ids)
+            request = api.PreStartContainerRequest(devices_ids=allocation.device_ids)
             try:
                 await stub.PreStartContainer(request, timeout=30)
             except grpc.RpcError as error:
@@ -266,7 +266,9 @@ class DeviceManager:
     def _forget_ended(self) -> None:
         if self.ready:
             active = {pod.uid for pod in self.pods.values()}
-            self._allocations = [each for each in self._allocations if each.uid in active]
+            self._allocations = [
+                allocation for allocation in self._allocations if allocation.uid in active
+            ]
 
     def _read_checkpoint(self) -> list[Allocation]:
         try:

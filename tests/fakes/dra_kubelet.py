@@ -92,8 +92,8 @@ class FakeDraKubelet:
                 request = drahealth_pb2.NodeWatchResourcesRequest()
                 async for answer in stub.NodeWatchResources(request):
                     self.health = {
-                        each.device.device_name: (words[each.health], each.message)
-                        for each in answer.devices
+                        device.device.device_name: (words[device.health], device.message)
+                        for device in answer.devices
                     }
 
     async def prepare(self, *claims: Mapping[str, Any]) -> dict[str, list[Any]]:
@@ -139,7 +139,7 @@ class FakeDraKubelet:
 
 
 def _raise(answer: Any) -> None:
-    problems = [each.error for each in answer.claims.values() if each.error]
+    problems = [claim.error for claim in answer.claims.values() if claim.error]
     if problems:
         raise Failed("; ".join(problems))
 

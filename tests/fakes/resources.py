@@ -85,7 +85,7 @@ class FakeResources:
 
     def device(self, name: str) -> dict[str, Any]:
         """Return a device of the slices."""
-        return next(each for each in self.devices() if each["name"] == name)
+        return next(device for device in self.devices() if device["name"] == name)
 
     def devices(self) -> list[dict[str, Any]]:
         """Return the devices of all slices, in their order."""

@@ -49,7 +49,7 @@ def test_every_step_passes_and_says_that_it_is_simulated(bench: Bench) -> None:
     identities = bench.driver.smi("--query-gpu=uuid,serial", "--format=csv,noheader").split(",")
     texts = [path.read_text() for path in bench.out.iterdir()]
     assert len(texts) == 3
-    assert not any(each.strip() in text for each in identities for text in texts)
+    assert not any(identity.strip() in text for identity in identities for text in texts)
 
 
 def test_a_driver_that_hangs_fails_its_steps_alone(bench: Bench) -> None:

@@ -226,7 +226,7 @@ def test_without_a_telling_label_every_node_of_other_hardware_is_a_pool() -> Non
     ]
     found = drafted(nodes)
     assert set(equal(found, nodes).pools) == {"a-1", "a-1-2"}  # their names clash
-    assert any("every node is a pool: label them" in one for one in remarks(found, ()))
+    assert any("every node is a pool: label them" in remark for remark in remarks(found, ()))
 
 
 def test_a_profile_has_no_name_that_a_nodes_label_would_choose() -> None:
@@ -320,7 +320,10 @@ def test_taints_runtime_and_system_of_a_pool() -> None:
         node("a-1", {GPU: 4}, {**gfd(*A100), **system}, taints=taints, runtime="cri-o://1.34.0")
     ]
     pool = equal(drafted(nodes), nodes).pools["gpu"]
-    assert [(one.key, one.operator, one.value, one.effect) for one in pool.tolerations] == [
+    assert [
+        (toleration.key, toleration.operator, toleration.value, toleration.effect)
+        for toleration in pool.tolerations
+    ] == [
         ("nvidia.com/gpu", "Exists", None, "NoSchedule"),
         ("team", "Equal", "ml", "NoExecute"),
     ]

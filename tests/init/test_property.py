@@ -38,7 +38,7 @@ def profiles(draw: st.DrawFn, model: GpuModel, gpus: int) -> Any:
     rule = draw(sharing())
     if model.mig is None or not draw(st.booleans()):
         return rule
-    names = [one.name for one in model.mig.profiles]
+    names = [profile.name for profile in model.mig.profiles]
     layout = draw(
         st.dictionaries(st.sampled_from(names), st.integers(1, 4), min_size=1, max_size=3)
     )

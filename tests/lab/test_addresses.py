@@ -12,7 +12,7 @@ def test_nothing_overlaps() -> None:
     for number, one in enumerate(ranges):
         assert one.subnet_of(plan.network)
         assert not any(one.overlaps(other) for other in ranges[number + 1 :])
-    assert all(each.subnet_of(plan.pods) for each in pods)
+    assert all(pod.subnet_of(plan.pods) for pod in pods)
     assert not plan.pods.overlaps(plan.services)
     nodes = {plan.node(index) for index in range(64)}
     assert len(nodes) == 64

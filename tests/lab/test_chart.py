@@ -74,7 +74,10 @@ class Release:
         return {
             pod["metadata"]["name"]: (
                 pod["metadata"]["uid"],
-                sum(one["restartCount"] for one in pod["status"]["containerStatuses"]),
+                sum(
+                    container_statuse["restartCount"]
+                    for container_statuse in pod["status"]["containerStatuses"]
+                ),
             )
             for pod in pods
         }

@@ -65,7 +65,7 @@ def test_nodes_are_what_the_description_says(lab: RunningLab) -> None:
         info = node["status"]["nodeInfo"]
         assert info["kubeletVersion"] == KUBERNETES_VERSIONS[lab.description.kubernetes]
         assert info["containerRuntimeVersion"] == f"containerd://{CONTAINERD_VERSION[1:]}"
-        addresses = {each["type"]: each["address"] for each in node["status"]["addresses"]}
+        addresses = {address["type"]: address["address"] for address in node["status"]["addresses"]}
         assert addresses == {
             "InternalIP": str(Addresses(lab.description.network).node(described.index)),
             "Hostname": described.name,

@@ -43,7 +43,7 @@ def test_a_program_that_replaces_itself_all_the_time_always_has_its_environment(
         entry = Path(f"/proc/{process.pid}")
         looks = [processes.variables(entry) for _ in range(20_000)]
         process.kill()
-    assert all(b"AGAIN=exec" in found for found in looks)
+    assert all(b"AGAIN=exec" in look for look in looks)
 
 
 @pytest.mark.parametrize("ends", [0, 4096], ids=["begins", "ends"])

@@ -63,8 +63,8 @@ class Tenant:
             (self.root / name).symlink_to(self.driver.root / name)
         (self.share / "limits").write_text(limits_text(devices))
         create_account(self.account)
-        for each in devices:
-            self._lay_page(each)
+        for device in devices:
+            self._lay_page(device)
 
     def _lay_page(self, device: DeviceShare) -> None:
         """Lay our page where other tenants of the GPU see it, as the agent mounts it."""

@@ -40,14 +40,14 @@ def burn(
 
 def work(*processes: subprocess.Popen[str]) -> list[float]:
     """Let them all begin, and return the seconds of GPU time that each has used."""
-    for each in processes:
-        tell(each)
-    return [float(line(each)) for each in processes]
+    for process in processes:
+        tell(process)
+    return [float(line(process)) for process in processes]
 
 
 @pytest.mark.parametrize("weights", [(30, 70), (50, 50), (10, 90)])
 def test_shares_that_both_burn_get_their_weights(tenants, weights):
-    both = [burn(tenants(1000, compute="share", weight=each)) for each in weights]
+    both = [burn(tenants(1000, compute="share", weight=weight)) for weight in weights]
     mine, theirs = work(*both)
     # Within 3 points in the benchmark; here other tests have the processor, too.
     assert mine / (mine + theirs) == pytest.approx(weights[0] / 100, abs=0.1)

@@ -75,10 +75,10 @@ def test_pods_keep_to_their_shares_and_see_them(limited: Deployment) -> None:
             for node in NODES.values()
             for number in (1, 2)
         ]
-        for each in pods:
-            each["metadata"]["namespace"] = namespace
+        for pod in pods:
+            pod["metadata"]["namespace"] = namespace
         lab.apply(*pods)
-        names = [each["metadata"]["name"] for each in pods]
+        names = [pod["metadata"]["name"] for pod in pods]
         lab.until(lambda: all(said(lab, name, namespace) for name in names), 120)
         for name in names:
             told = json.loads(said(lab, name, namespace))
@@ -124,8 +124,8 @@ def test_oversubscribed_pods_all_get_their_share(deployed: Deployment) -> None:
     with followed(deployed, OVERSUBSCRIBED, "notebooks"), lab.namespace() as namespace:
         names = [f"greedy-{number}" for number in range(6)]
         pods = [tenant(lab, n, "gpu-t4", deployed.base_image, 1, GREEDY) for n in names]
-        for each in pods:
-            each["metadata"]["namespace"] = namespace
+        for pod in pods:
+            pod["metadata"]["namespace"] = namespace
         lab.apply(*pods)
         lab.until(lambda: all(said(lab, name, namespace) for name in names), 120)
         # All have 7,000 MiB, none has more than its 7,680.

@@ -18,5 +18,5 @@ def test_the_limiter_under_the_sanitizers(tmp_path):
     files += ("test_graph_memory.py", "test_gate.py", "test_streams.py", "test_forks.py")
     build = build_limiter(tmp_path, "asan")
     run_sanitized(
-        [Path(__file__).with_name(one) for one in files], TIMED, DIVVY_LIMITER_BUILD=str(build)
+        [Path(__file__).with_name(file) for file in files], TIMED, DIVVY_LIMITER_BUILD=str(build)
     )

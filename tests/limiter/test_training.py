@@ -62,7 +62,7 @@ def test_two_tenants_train_side_by_side_each_within_its_share(
     trainings = [
         start(library, share, f"--ask={mib}") for share, mib in zip(shares, sizes, strict=True)
     ]
-    for mib, (code, log) in zip(sizes, [ended(each) for each in trainings], strict=True):
+    for mib, (code, log) in zip(sizes, [ended(training) for training in trainings], strict=True):
         assert code == 0, log
         first, last = map(float, re.findall(r"^loss (\S+) -> (\S+) in \d+ steps$", log, re.M)[0])
         assert last < first / 10

@@ -228,7 +228,7 @@ class Walk:
         rows = [row.split(", ") for row in self.driver.smi(*query).splitlines()]
         used = {int(pid): int(mib) for pid, mib in rows}
         for share in self.shares:
-            has = sum(used.get(each.popen.pid, 0) for each in share.processes)
+            has = sum(used.get(process.popen.pid, 0) for process in share.processes)
             account = share.tenant.figures.used[0] / MIB
             if not has <= account <= LIMIT_MIB:
                 raise Broken(f"the driver says {has} MiB, the account {account}, of {LIMIT_MIB}")
@@ -267,14 +267,14 @@ class Walk:
             return None
         alone = share.processes[0].does("burn", BURN_MILLISECONDS // 2) * 2 / 1e6
         # A liar uses nothing, and claims all the time that it does.
-        rivals = [each for each in others if each.lies or self.random.random() < 0.6]
+        rivals = [other for other in others if other.lies or self.random.random() < 0.6]
         ended = None
-        with _lying([each for each in rivals if each.lies]):
+        with _lying([rival for rival in rivals if rival.lies]):
             for each in rivals:
                 if not each.lies:
                     each.processes[0].order("burn", BURN_MILLISECONDS)
             share.processes[0].order("burn", BURN_MILLISECONDS)
-            burning = [each for each in rivals if not each.lies]
+            burning = [rival for rival in rivals if not rival.lies]
             if burning and self.random.random() < 0.4:
                 time.sleep(0.3)
                 ended = burning[0]

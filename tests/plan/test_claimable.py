@@ -61,8 +61,8 @@ def test_from_the_device_plugin_to_claims_gpus_must_be_idle() -> None:
     for profile in ("claimed", "on-demand"):
         after = planned(PROFILES, p=pool(profile))
         there, back = diff(before, after), diff(after, before)
-        assert [one.disruption.level for one in there.changes] == ["GPUs must be idle"]
-        assert [one.disruption.level for one in back.changes] == ["GPUs must be idle"]
+        assert [change.disruption.level for change in there.changes] == ["GPUs must be idle"]
+        assert [change.disruption.level for change in back.changes] == ["GPUs must be idle"]
     names = [row.resource for row in there.changes[0].resources]
     assert names[:2] == ["nvidia.com/gpu", "nvidia.com/gpu (claims)"]
 

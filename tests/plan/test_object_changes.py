@@ -44,7 +44,9 @@ def test_says_what_an_unreachable_rule_with_a_limit_lets_the_agents_see() -> Non
     rule = {"devices": [99], "timeSlicing": {"replicas": 2, "memoryLimit": LIMIT}}
     changes = compare({"profiles": {**BASE["profiles"], "whole": [rule, {}]}})
     assert "DaemonSet divvy-agent" in changes.updated
-    assert any("sees more of its host: " in each and "hostPID" in each for each in changes.effects)
+    assert any(
+        "sees more of its host: " in effect and "hostPID" in effect for effect in changes.effects
+    )
 
 
 def test_says_which_rights_eviction_needs() -> None:
@@ -68,7 +70,7 @@ def test_says_what_the_first_claims_bring() -> None:
         objects(parse_document(BASE), "i"),
     )
     assert "DeviceClass divvy-share" in back.deleted
-    assert not any("Kubernetes" in each for each in back.effects)
+    assert not any("Kubernetes" in effect for effect in back.effects)
 
 
 def test_says_that_divvy_moves_to_another_namespace() -> None:

@@ -210,11 +210,11 @@ def test_the_way_back_undoes_the_way_there(first: dict[str, Any], second: dict[s
         diff(planned(second), planned(first)),
     )
     assert bool(there) == bool(back)
-    assert {(one.resource, one.before, one.after) for one in there.totals} == {
-        (one.resource, one.after, one.before) for one in back.totals
+    assert {(total.resource, total.before, total.after) for total in there.totals} == {
+        (total.resource, total.after, total.before) for total in back.totals
     }
-    assert {(one.path, one.before, one.after) for one in there.settings} == {
-        (one.path, one.after, one.before) for one in back.settings
+    assert {(setting.path, setting.before, setting.after) for setting in there.settings} == {
+        (setting.path, setting.after, setting.before) for setting in back.settings
     }
     assert {new: old for old, new in back.renamed.items()} == dict(there.renamed)
     assert len(difference_markdown(there).encode()) < 65_536

@@ -81,7 +81,9 @@ NODES = {**HARDWARE, "count": 2}
 
 
 def settings(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, str, str]]:
-    return [(one.path, one.before, one.after) for one in compare(before, after).settings]
+    return [
+        (setting.path, setting.before, setting.after) for setting in compare(before, after).settings
+    ]
 
 
 def test_a_rule_for_a_model_that_the_hardware_does_not_name_shows() -> None:
@@ -155,7 +157,7 @@ def test_the_memory_of_a_model_without_data_shows() -> None:
     difference = compare(
         changed(pools__auto__hardware=hardware), changed(pools__auto__hardware=more)
     )
-    assert [(one.path, one.after) for one in difference.settings] == [
+    assert [(setting.path, setting.after) for setting in difference.settings] == [
         ("pools.auto.hardware.memory", "48Gi")
     ]
 
@@ -190,7 +192,7 @@ def test_shows_names_of_profiles_that_come_and_go_since_a_label_may_choose_them(
     for pool in followed["pools"].values():
         pool["profile"] = "all"
     difference = compare(BASE, followed)
-    assert [(one.path, one.before, one.after) for one in difference.settings] == [
+    assert [(setting.path, setting.before, setting.after) for setting in difference.settings] == [
         ("profiles.all", "", "in the stack file"),
         ("profiles.w", "in the stack file", ""),
     ]

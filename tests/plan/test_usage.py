@@ -46,7 +46,7 @@ def two_nodes():
 def test_a_text_keeps_nodes_and_pods_that_have_it_in_their_name():
     assert [node.name for node in matching(two_nodes(), "b").nodes] == ["b"]
     (node,) = matching(two_nodes(), "trai").nodes
-    assert [one.pod.name for one in node.holdings] == ["train"]
+    assert [holding.pod.name for holding in node.holdings] == ["train"]
     assert [pod.name for pod in matching(two_nodes(), "late").waiting] == ["later"]
     assert matching(two_nodes(), "") == two_nodes()
 
@@ -217,14 +217,16 @@ def test_sums_leave_out_gpus_that_nobody_tells_of() -> None:
 def test_selected_by_node_pod_and_namespace() -> None:
     found = two_nodes()
     only = selected(found, node="b")
-    assert ([one.name for one in only.nodes], only.waiting) == (["b"], ())
+    assert ([node.name for node in only.nodes], only.waiting) == (["b"], ())
     for pod in ("train", "team/train"):
         only = selected(found, pod=pod)
-        assert [(one.name, [gpu.index for gpu in one.gpus]) for one in only.nodes] == [("a", [0])]
+        assert [(node.name, [gpu.index for gpu in node.gpus]) for node in only.nodes] == [
+            ("a", [0])
+        ]
         assert only.waiting == ()
     only = selected(found, namespace="other")
     # Its agent does not say which GPU the pod holds.
-    assert [(one.name, one.gpus, len(one.unplaced)) for one in only.nodes] == [("b", (), 1)]
+    assert [(node.name, node.gpus, len(node.unplaced)) for node in only.nodes] == [("b", (), 1)]
     assert selected(found, namespace="team", pod="later").waiting == found.waiting
     assert selected(found, namespace="other", pod="train").nodes == ()
 

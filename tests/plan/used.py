@@ -124,7 +124,9 @@ def usage(
     """Return what is shown of a cluster of which this was read."""
     answers = {name: AgentAnswer(tuple(samples)) for name, samples in (agents or {}).items()}
     answers |= {name: AgentAnswer(problem=text) for name, text in (problems or {}).items()}
-    by_name = {(one["metadata"]["namespace"], one["metadata"]["name"]): one for one in claims or ()}
+    by_name = {
+        (claim["metadata"]["namespace"], claim["metadata"]["name"]): claim for claim in claims or ()
+    }
     read = [live_pod(pod, frozenset(), CLUSTER.names, by_name, NOW) for pod in pods or ()]
     seen = Seen(
         [seen_node(node) for node in nodes],

@@ -28,7 +28,7 @@ class Cluster(Api):
         self.on_observed: Callable[[], None] = lambda: None
 
     async def waiting(self) -> list[dict[str, Any]]:
-        return [one for one in self.state.pods if "nodeName" not in one["spec"]]
+        return [pod for pod in self.state.pods if "nodeName" not in pod["spec"]]
 
     async def observed(self) -> Observed:
         state = self.state

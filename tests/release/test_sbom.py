@@ -28,7 +28,7 @@ def test_lists_a_package_once_with_the_files_that_pin_it() -> None:
     text = sbom("divvy-gpu", "0.2.0", {"b.txt": PINS, "a.txt": PINS}, 0)
     assert text == sbom("divvy-gpu", "0.2.0", {"a.txt": PINS, "b.txt": PINS}, 0)
     document = json.loads(text)
-    assert [one["purl"] for one in document["components"]] == [
+    assert [component["purl"] for component in document["components"]] == [
         "pkg:pypi/h11@0.16.0",
         "pkg:pypi/ruamel-yaml@0.18.1",
     ]

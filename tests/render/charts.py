@@ -57,7 +57,7 @@ def helm(*arguments: object, expect: int = 0) -> str:
 
 def template(chart: Path, namespace: str, *options: object) -> list[dict[str, Any]]:
     """Return the objects that helm makes of a chart, test hooks left out."""
-    return [one for one in documents(chart, namespace, *options) if not is_test(one)]
+    return [document for document in documents(chart, namespace, *options) if not is_test(document)]
 
 
 def documents(chart: Path, namespace: str, *options: object) -> list[dict[str, Any]]:

@@ -158,7 +158,7 @@ def test_helm_test_of_random_stacks(value: dict[str, Any]) -> None:
 
 def test_without_an_image_there_are_no_tests(tmp_path: Path) -> None:
     chart = write_chart(tmp_path / "divvy", files_of(example("lab")))
-    assert not [one for one in documents(chart, "n") if is_test(one)]
+    assert not [document for document in documents(chart, "n") if is_test(document)]
 
 
 @pytest.fixture(scope="module")
@@ -287,14 +287,18 @@ def test_own_resources_and_priority_reach_the_pods(lab_chart: Path) -> None:
 def test_only_what_needs_it_is_privileged_and_sees_the_hosts_processes(tmp_path: Path) -> None:
     value = example("cern")
     chart = write_chart(tmp_path / "divvy", files_of(value, WORKLOADS))
-    for one in documents(chart, "n"):
-        if one["kind"] not in ("DaemonSet", "Pod"):
+    for document in documents(chart, "n"):
+        if document["kind"] not in ("DaemonSet", "Pod"):
             continue
-        pod = one["spec"]["template"]["spec"] if one["kind"] == "DaemonSet" else one["spec"]
+        pod = (
+            document["spec"]["template"]["spec"]
+            if document["kind"] == "DaemonSet"
+            else document["spec"]
+        )
         assert not {"hostPID", "hostNetwork", "hostIPC"} & pod.keys()
         (container,) = pod["containers"]
         security = container["securityContext"]
-        if is_test(one):
+        if is_test(document):
             assert pod["automountServiceAccountToken"] is False
             assert security == {
                 "allowPrivilegeEscalation": False,

@@ -29,7 +29,7 @@ def made(**enabled: Any) -> dict[str, dict[str, Any]]:
 
 
 def panels() -> list[dict[str, Any]]:
-    return [one for one in json.loads(dashboard_json())["panels"] if one["type"] != "row"]
+    return [panel for panel in json.loads(dashboard_json())["panels"] if panel["type"] != "row"]
 
 
 def test_the_dashboard_is_made_unless_declined_and_the_operators_objects_only_if_asked() -> None:
@@ -65,8 +65,8 @@ def test_a_network_policy_lets_the_chosen_namespaces_in_and_nobody_else() -> Non
     assert spec["policyTypes"] == ["Ingress"]
     (rule,) = spec["ingress"]
     assert rule["from"] == [{"namespaceSelector": {"matchLabels": readers}}]
-    ports = {one["name"] for one in pod["spec"]["containers"][0]["ports"]}
-    assert {one["port"] for one in rule["ports"]} <= ports
+    ports = {port["name"] for port in pod["spec"]["containers"][0]["ports"]}
+    assert {port["port"] for port in rule["ports"]} <= ports
 
 
 def test_the_rule_on_old_configurations_names_the_one_in_the_config_map() -> None:

@@ -140,8 +140,8 @@ def test_the_articles_profiles_give_the_articles_yaml() -> None:
 
 def test_the_articles_nodes_get_the_articles_labels() -> None:
     labels = {
-        one["pool"]: one["labels"]
-        for one in node_labels(translated(example("cern"), *ARTICLE_POOLS))
+        node_label["pool"]: node_label["labels"]
+        for node_label in node_labels(translated(example("cern"), *ARTICLE_POOLS))
     }
     assert labels == {
         "whole": {"nvidia.com/mig.config": "disabled"},
@@ -265,7 +265,9 @@ def test_a_default_pool_that_shares_makes_every_other_node_need_a_label() -> Non
     values = operator_values(parse_cluster(value), found, Site("x"))
     assert values["devicePlugin"]["config"]["default"] == "it"
     assert yaml.safe_load(time_slicing_data(found)["whole"]) == {"version": "v1"}
-    (labels,) = [one["labels"] for one in node_labels(found) if one["pool"] == "some"]
+    (labels,) = [
+        node_label["labels"] for node_label in node_labels(found) if node_label["pool"] == "some"
+    ]
     assert labels["nvidia.com/device-plugin.config"] == "whole"
 
 

@@ -64,13 +64,13 @@ def test_reads_no_secret_but_those_that_pods_are_pulled_with() -> None:
 
 def test_agents_are_entered_and_secrets_read_in_divvys_namespace_alone() -> None:
     made = job()
-    everywhere = {(rule["apiGroups"][0], each): rule["verbs"]
-                  for rule in made["ClusterRole"]["rules"] for each in rule["resources"]
+    everywhere = {(rule["apiGroups"][0], resource): rule["verbs"]
+                  for rule in made["ClusterRole"]["rules"] for resource in rule["resources"]
                   if "resourceNames" not in rule}  # fmt: skip
     assert ("", "pods/exec") not in everywhere
     assert everywhere["", "secrets"] == ["create"]
     assert made["Role"]["metadata"]["namespace"] == "divvy-system"
-    assert {each for rule in made["Role"]["rules"] for each in rule["resources"]} == {
+    assert {resource for rule in made["Role"]["rules"] for resource in rule["resources"]} == {
         "pods/exec", "secrets", "configmaps",
     }  # fmt: skip
 
@@ -79,7 +79,7 @@ def test_whatever_is_installed_may_be_read_by_its_name() -> None:
     rules = [rule for rule in job()["ClusterRole"]["rules"] if "resourceNames" in rule]
     readable = {name for rule in rules for name in rule["resourceNames"]}
     assert readable == {obj["metadata"]["name"] for obj in objects(DOCUMENT, IMAGE)}
-    resources = {each for rule in rules for each in rule["resources"]}
+    resources = {resource for rule in rules for resource in rule["resources"]}
     assert {"daemonsets", "validatingadmissionpolicies", "deviceclasses", "services"} <= resources
 
 

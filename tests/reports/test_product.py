@@ -16,7 +16,11 @@ SOUND = [record("passed", "n1", check) for check in NAMED]
 
 
 def row(report: dict[str, Any], identity: str) -> Row:
-    return next(each for each in product_rows(report) if each.requirement.id == identity)
+    return next(
+        product_row
+        for product_row in product_rows(report)
+        if product_row.requirement.id == identity
+    )
 
 
 def without(*identities: str) -> list[Any]:
@@ -24,7 +28,7 @@ def without(*identities: str) -> list[Any]:
 
 
 def test_every_row_passes_by_the_checks_that_name_it() -> None:
-    assert {each.state for each in product_rows(document(*SOUND))} == {"pass"}
+    assert {product_row.state for product_row in product_rows(document(*SOUND))} == {"pass"}
     for requirement in REQUIREMENTS:
         named = {check.id for check in NAMED if requirement.id in check.cncf}
         assert set(requirement.needed) <= named
@@ -34,16 +38,16 @@ def test_every_row_passes_by_the_checks_that_name_it() -> None:
 @pytest.mark.parametrize("check", NAMED, ids=lambda check: check.id)
 def test_each_check_can_fail_its_rows_alone(check: Any) -> None:
     broken = document(*without(check.id), record("failed", "n2", check))
-    for each in product_rows(broken):
-        named = each.requirement.id in check.cncf
-        assert (each.state, f"{check.id} failed" == each.reason) == (
+    for product_row in product_rows(broken):
+        named = product_row.requirement.id in check.cncf
+        assert (product_row.state, f"{check.id} failed" == product_row.reason) == (
             ("fail", True) if named else ("pass", False)
         )
 
 
 def test_simulated_gpus_show_nothing_of_hardware_but_failures() -> None:
     simulated = document(*SOUND, simulated=True)
-    assert {each.state for each in product_rows(simulated)} == {"unknown"}
+    assert {product_row.state for product_row in product_rows(simulated)} == {"unknown"}
     assert {entry["status"] for area in product_file(simulated)["spec"].values()
             for entry in area} == {""}  # fmt: skip
     bad = document(*without("OBS-01"), record("failed", "n", CATALOGUE["OBS-01"]), simulated=True)

@@ -142,7 +142,7 @@ class Cuda:
         shared: int = 0,
     ) -> None:
         pointers = (c.c_void_p * len(arguments))(
-            *(c.cast(c.byref(each), c.c_void_p) for each in arguments)
+            *(c.cast(c.byref(argument), c.c_void_p) for argument in arguments)
         )
         three = [*grid, 1, 1][:3] + [*block, 1, 1][:3]
         sizes = [c.c_uint(each) for each in three]

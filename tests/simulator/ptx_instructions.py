@@ -329,7 +329,9 @@ def each_half(model: Callable[..., int]) -> Callable[..., int]:
     """Apply a model to both halves of words."""
 
     def both(*operands: int) -> int:
-        low, high = (model(*(each >> shift & 0xFFFF for each in operands)) for shift in (0, 16))
+        low, high = (
+            model(*(operand >> shift & 0xFFFF for operand in operands)) for shift in (0, 16)
+        )
         return high << 16 | low
 
     return both

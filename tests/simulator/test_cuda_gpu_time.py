@@ -72,4 +72,4 @@ def test_two_processes_share_the_time(install):
         each.stdin.write("go\n")
         each.stdin.flush()
     times = [float(each.communicate()[0]) for each in both]
-    assert all(0.35 < each < 0.55 for each in times), times
+    assert all(0.35 < time < 0.55 for time in times), times

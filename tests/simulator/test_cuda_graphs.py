@@ -43,7 +43,7 @@ def floats(cuda: Cuda, pointer: int, count: int) -> list[float]:
 def doubling(pointer: int, count: int) -> tuple[c.Array[c.c_void_p], list[object]]:
     """Return the arguments of a vector addition of memory to itself, and what keeps them alive."""
     values: list[object] = [*(c.c_uint64(pointer) for _ in range(3)), c.c_int(count)]
-    return (c.c_void_p * 4)(*(c.addressof(each) for each in values)), values  # type: ignore[arg-type]
+    return (c.c_void_p * 4)(*(c.addressof(value) for value in values)), values  # type: ignore[arg-type]
 
 
 def launch_graph(cuda: Cuda, graph: c.c_void_p, times: int) -> c.c_void_p:

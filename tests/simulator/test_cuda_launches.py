@@ -22,7 +22,7 @@ def test_tiled_matrix_product(gpu):
     b = array.array("f", ((i * 5 + 1) % 13 - 6 for i in range(n * n)))
     function = gpu.function(gpu.module(ptx_module("matrix_product")), "matrix_product")
     pointers = [gpu.upload(a.tobytes()), gpu.upload(b.tobytes()), gpu.allocate(4 * n * n)]
-    arguments = [*(c.c_uint64(each) for each in pointers), c.c_int(n)]
+    arguments = [*(c.c_uint64(pointer) for pointer in pointers), c.c_int(n)]
     gpu.launch(function, [n // 16, n // 16], [16, 16], *arguments)
     result = array.array("f", gpu.download(pointers[2], 4 * n * n))
     for row in range(0, n, 9):

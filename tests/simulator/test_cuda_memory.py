@@ -58,7 +58,7 @@ def attributes(gpu: Cuda, pointer: int, *which: int) -> list[int]:
     """Ask for attributes of a pointer, all at once."""
     values = [c.c_uint64(77) for _ in which]
     numbers = (c.c_int * len(which))(*which)
-    places = (c.c_void_p * len(which))(*(c.addressof(each) for each in values))
+    places = (c.c_void_p * len(which))(*(c.addressof(value) for value in values))
     count = c.c_uint(len(which))
     gpu.call("cuPointerGetAttributes", count, numbers, places, c.c_uint64(pointer))
     sizes = {2: 4, 8: 1, 9: 4}

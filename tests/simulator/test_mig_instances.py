@@ -273,7 +273,12 @@ def test_an_instance_in_use_is_not_destroyed(install):
     assert process.computeInstanceId == 0
     (mig,) = mig_devices(gpu)
     assert nvml.nvmlDeviceGetMemoryInfo(mig).used == 64 << 20
-    assert [each.pid for each in nvml.nvmlDeviceGetComputeRunningProcesses(mig)] == [holder.pid]
+    assert [
+        nvml_device_get_compute_running_process.pid
+        for nvml_device_get_compute_running_process in nvml.nvmlDeviceGetComputeRunningProcesses(
+            mig
+        )
+    ] == [holder.pid]
     with pytest.raises(nvml.NVMLError_InUse):
         nvml.nvmlComputeInstanceDestroy(ci)
     holder.kill()

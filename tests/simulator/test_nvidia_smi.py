@@ -121,7 +121,10 @@ def test_xml(mig):
     assert first.findtext("mig_mode/current_mig") == "Enabled"
     assert second.findtext("mig_mode/current_mig") == "Disabled"
     devices = first.findall("mig_devices/mig_device")
-    assert [each.findtext("fb_memory_usage/total") for each in devices] == ["20096 MiB", "4864 MiB"]
+    assert [device.findtext("fb_memory_usage/total") for device in devices] == [
+        "20096 MiB",
+        "4864 MiB",
+    ]
     assert second.findtext("mig_devices") == "None"
     assert second.findtext("fb_memory_usage/reserved") == "640 MiB"
     assert "Simulated by Divvy" in mig.smi("-q", "-x")

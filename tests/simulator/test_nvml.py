@@ -115,7 +115,7 @@ def test_topology(install):
     nodes = [
         nvml.nvmlDeviceGetMemoryAffinity(gpu, 1, nvml.NVML_AFFINITY_SCOPE_NODE) for gpu in gpus
     ]
-    assert [list(each) for each in nodes] == [[1], [1], [2], [2]]
+    assert [list(node) for node in nodes] == [[1], [1], [2], [2]]
 
 
 @pytest.mark.usefixtures("administrator")

@@ -27,7 +27,7 @@ def values(kind: str, generator: random.Random) -> list:
         edges = [0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3e9, -3e9, 1e15, 1e-20]
         exact = f32 if kind == "f32" else float
         drawn = [generator.uniform(-1e5, 1e5) for _ in range(LANES - len(edges))]
-        return [exact(each) for each in edges + drawn]
+        return [exact(edge) for edge in edges + drawn]
     bits = int(kind[1:])
     low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if kind[0] == "s" else (0, (1 << bits) - 1)
     edges = [low, high, 0, 1, 2, high - 1, low + 1, high // 3, 31, 33]
@@ -77,7 +77,7 @@ def test_every_instruction_against_python(kept_gpu):
         size = struct.calcsize(WIDTH[stored])
         pointers.append(kept_gpu.allocate(LANES * size))
         function = kept_gpu.function(modules["f16" in text], f"k{number}")
-        kept_gpu.launch(function, [1], [LANES], *(c.c_uint64(each) for each in pointers))
+        kept_gpu.launch(function, [1], [LANES], *(c.c_uint64(pointer) for pointer in pointers))
         result = struct.unpack(
             f"{LANES}{WIDTH[stored]}", kept_gpu.download(pointers[-1], LANES * size)
         )
@@ -87,5 +87,5 @@ def test_every_instruction_against_python(kept_gpu):
                 continue
             exact = not output.endswith("~")
             assert close(result[lane], expected, exact), (text, operands, result[lane], expected)
-        for each in pointers:
-            kept_gpu.free(each)
+        for pointer in pointers:
+            kept_gpu.free(pointer)

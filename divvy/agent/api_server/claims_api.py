@@ -75,8 +75,11 @@ class ClaimsApi:
         """Return this node's slices by name, and the version from which a watch goes on."""
         listed = await self._client.request("GET", _SLICES, query={"fieldSelector": self._mine})
         with raising_unreachable():
-            found = {each["metadata"]["name"]: each for each in listed["items"] or ()}
-            return found, listed["metadata"]["resourceVersion"]
+            slices = {
+                resource_slice["metadata"]["name"]: resource_slice
+                for resource_slice in listed["items"] or ()
+            }
+            return slices, listed["metadata"]["resourceVersion"]
 
     async def watch_slices(
         self, version: str, on_open: Callable[[], None]

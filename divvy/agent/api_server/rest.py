@@ -189,8 +189,8 @@ class RestClient:
                     kind, seen = event["type"], event["object"]
                     if kind == "ERROR":
                         code = seen.get("code")
-                        said = seen.get("message") or "watch failed"
-                        raise ApiError(code if isinstance(code, int) else 0, _words(said))
+                        message = seen.get("message") or "watch failed"
+                        raise ApiError(code if isinstance(code, int) else 0, _words(message))
                     version = seen["metadata"]["resourceVersion"]
                     if kind != "BOOKMARK":  # of the object it has nothing but the version
                         yield kind, seen
@@ -244,11 +244,11 @@ class RestClient:
 
     async def _refusal(self, code: int, connection: _Connection) -> ApiError:
         """Return a refusal with what the server says of it, if it does within a while."""
-        said = ""
+        message = ""
         with contextlib.suppress(*_BROKEN, TooLong):
             async with timeout(_WORDS_SECONDS):
-                said = json.loads(await self._answer(connection, _MAX_REFUSAL)).get("message")
-        return ApiError(code, _words(said or f"HTTP status {code}"))
+                message = json.loads(await self._answer(connection, _MAX_REFUSAL)).get("message")
+        return ApiError(code, _words(message or f"HTTP status {code}"))
 
     def _request(
         self, method: str, path: str, query: Mapping[str, str], body: object, kind: str
@@ -294,9 +294,9 @@ async def _lines(connection: _Connection) -> AsyncIterator[bytes]:
             raise ValueError(f"an event is longer than {_MAX_ANSWER} bytes")
 
 
-def _words(said: object) -> str:
+def _words(message: object) -> str:
     """Return what a server says as one line that is not too long."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in str(said)).split())
+    line = " ".join("".join(c if c.isprintable() else " " for c in str(message)).split())
     return line if len(line) <= _MAX_WORDS else f"{line[: _MAX_WORDS - 1]}…"
 
 

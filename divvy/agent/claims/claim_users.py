@@ -20,14 +20,14 @@ def named_holders(record: ClaimRecord, containers: Containers) -> tuple[Holder, 
 
     Where several containers of a pod have a claim, all of them are named.
     """
-    found = []
+    holders = []
     for claim in record.claims.values():
         used = list(containers.get((claim.namespace, claim.name), ()))
         for pod, uid in claim.pods:
             name = f"{claim.namespace}/{pod}"
             mine = ", ".join(sorted({container for where, container in used if where == name}))
-            found.append(Holder(name, mine, "", f"{CLAIM_ID}{claim.uid}", uid))
-    return tuple(found)
+            holders.append(Holder(name, mine, "", f"{CLAIM_ID}{claim.uid}", uid))
+    return tuple(holders)
 
 
 def claim_pods(record: ClaimRecord) -> dict[str, tuple[Holder, ...]]:
@@ -43,19 +43,19 @@ def claim_pods(record: ClaimRecord) -> dict[str, tuple[Holder, ...]]:
 
 def claim_limits(record: ClaimRecord, containers: Containers) -> dict[str, ClaimLimits]:
     """Return what containers may use of each GPU by claims that are less than the GPU."""
-    found: dict[str, ClaimLimits] = {}
+    limits: dict[str, ClaimLimits] = {}
     for claim in record.claims.values():
         for uuid, mib in _sizes(claim).items():
-            known = found.get(uuid, ClaimLimits((), {}))
+            known = limits.get(uuid, ClaimLimits((), {}))
             holders = tuple(
                 Holder(pod, container, claim.text, f"{CLAIM_ID}{claim.uid}")
                 for pod, container in containers.get((claim.namespace, claim.name), ())
             )
-            found[uuid] = ClaimLimits(
+            limits[uuid] = ClaimLimits(
                 (*known.holders, *holders),
                 {**known.limits, claim.text: Limit(mib, source=_SOURCE)},
             )
-    return found
+    return limits
 
 
 def _sizes(claim: HeldClaim) -> dict[str, int]:

@@ -68,18 +68,18 @@ class ClaimsFile:
 
     def _put_right(self, record: ClaimRecord, why: str) -> ClaimRecord:
         copies = read_copies(self._copies)
-        found = put_right(record, copies.record)
+        repaired = put_right(record, copies.record)
         for uid, (path, error) in copies.unreadable.items():
             # Of a claim that stands in the record, the copy is written again.
             if uid not in record.claims:
                 self._spoilt(path, f"{error}; its claim is in no other file")
-                return found
-        if found != record:
-            held = ", ".join(claim.text for claim in found.claims.values())
+                return repaired
+        if repaired != record:
+            held = ", ".join(claim.text for claim in repaired.claims.values())
             _log.warning("%s %s; known by their copies: %s", self._path, why, held)
             with contextlib.suppress(OSError):  # the next change writes it
-                self._write(found)
-        return found
+                self._write(repaired)
+        return repaired
 
     def _spoilt(self, path: Path, why: str) -> None:
         self._damaged = path

@@ -17,7 +17,7 @@ def in_the_way(
 ) -> tuple[HeldClaim, ...]:
     """Return the claims that must be given back before this one can be prepared."""
     others = [other for other in held if other.uid != claim.uid]
-    found: dict[str, HeldClaim] = {}
+    conflicts: dict[str, HeldClaim] = {}
     for uuid in claim.gpus:
         on_gpu = [other for other in others if uuid in other.gpus]
         counters = offered[uuid].gpu.counters if uuid in offered else None
@@ -30,14 +30,14 @@ def in_the_way(
         ]
         if not excluded and counters is not None and _exceed(everything, counters):
             # Each fits beside this one alone, and not all together.
-            names = {one.device.name for one in asked}
+            names = {device.device.name for device in asked}
             excluded = [
                 other
                 for other in on_gpu
                 if not names.issuperset(each.device.name for each in _of_gpu(other, uuid))
             ]
-        found |= {other.uid: other for other in excluded}
-    return tuple(sorted(found.values(), key=lambda other: (other.namespace, other.name)))
+        conflicts |= {other.uid: other for other in excluded}
+    return tuple(sorted(conflicts.values(), key=lambda other: (other.namespace, other.name)))
 
 
 def _excluded(
@@ -47,12 +47,12 @@ def _excluded(
     counters: Mapping[str, int] | None,
 ) -> bool:
     """Return whether two claims cannot both have what they hold of one GPU."""
-    for one in asked:
+    for asked_device in asked:
         for another in other:
-            if one.device.name == another.device.name:
-                if one.device.share is None or _overfull(one, everything):
+            if asked_device.device.name == another.device.name:
+                if asked_device.device.share is None or _overfull(asked_device, everything):
                     return True
-            elif _exceed((one, another), counters):
+            elif _exceed((asked_device, another), counters):
                 return True
     return False
 
@@ -61,10 +61,10 @@ def _overfull(share: HeldDevice, everything: Sequence[HeldDevice]) -> bool:
     """Return whether a device has more shares than it has room for."""
     size = share.device.share
     assert size is not None
-    same = [each for each in everything if each.device.name == share.device.name]
+    same = [held for held in everything if held.device.name == share.device.name]
     return (
-        sum(each.memory_mib for each in same) > size.memory_mib
-        or sum(each.cores for each in same) > CORES
+        sum(held.memory_mib for held in same) > size.memory_mib
+        or sum(held.cores for held in same) > CORES
         or len(same) > size.most
     )
 
@@ -74,7 +74,7 @@ def _exceed(devices: Iterable[HeldDevice], counters: Mapping[str, int] | None) -
     if counters is None:
         return True  # without counters a GPU has one device
     taken: dict[str, int] = {}
-    for device in {each.device.name: each.device for each in devices}.values():
+    for device in {held.device.name: held.device for held in devices}.values():
         for name, number in (device.consumes or {}).items():
             taken[name] = taken.get(name, 0) + number
     return any(number > counters.get(name, 0) for name, number in taken.items())

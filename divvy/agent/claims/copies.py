@@ -77,12 +77,12 @@ def read_copies(folder: Path) -> Copies:
     for uid in sorted(copied_claims(folder)):
         path = _file(folder, uid)
         try:
-            found = _copied(_content(path), uid)
+            copied = _copied(_content(path), uid)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             unreadable[uid] = path, str(error)
             continue
-        offered |= found.offered
-        claims |= found.claims
+        offered |= copied.offered
+        claims |= copied.claims
     return Copies(ClaimRecord(offered, claims), unreadable)
 
 
@@ -91,10 +91,10 @@ def _copied(content: bytes, uid: str) -> ClaimRecord:
     raw = json.loads(content)
     if raw["version"] != _VERSION:
         raise ValueError(f"version {raw['version']}")
-    found = decoded(raw)
-    if found.claims.keys() != {uid}:
+    claims = decoded(raw)
+    if claims.claims.keys() != {uid}:
         raise ValueError("it is of another claim")
-    return found
+    return claims
 
 
 def _content(path: Path) -> bytes:
@@ -102,8 +102,8 @@ def _content(path: Path) -> bytes:
     # Opening a pipe would block until somebody writes to it.
     opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(opened, "rb") as file:
-        found = os.fstat(opened)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_BYTES:
+        status = os.fstat(opened)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_BYTES:
             raise OSError(errno.EINVAL, "not a claim copy", str(path))
         return file.read(_MAX_BYTES)
 

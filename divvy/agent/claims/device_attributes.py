@@ -32,7 +32,7 @@ def shortened(text: str) -> str:
 
 def nvidia_attributes(device: ClaimDevice, own: Attributes) -> Attributes:
     """Return a device's attributes as NVIDIA's driver calls them, as far as it has them."""
-    found = {
+    attributes = {
         "uuid" if device.profile is None else "parentUUID": own[names.UUID],
         "productName": own[names.PRODUCT],
     }
@@ -43,8 +43,8 @@ def nvidia_attributes(device: ClaimDevice, own: Attributes) -> Attributes:
         names.CUDA_VERSION,
         names.COMPUTE_CAPABILITY,
     )
-    found |= {name: own[name] for name in alike if name in own}
-    return {f"{names.NVIDIA}/{name}": value for name, value in found.items()}
+    attributes |= {name: own[name] for name in alike if name in own}
+    return {f"{names.NVIDIA}/{name}": value for name, value in attributes.items()}
 
 
 def _of_gpu(gpu: Gpu, snapshot: Snapshot) -> Attributes:
@@ -54,13 +54,13 @@ def _of_gpu(gpu: Gpu, snapshot: Snapshot) -> Attributes:
         names.COMPUTE_CAPABILITY: _version(gpu.compute_capability),
     }
     texts = {names.PCI_BUS_ID: pci_address(gpu.pci_bus_id), names.PCIE_ROOT: gpu.pcie_root}
-    found: dict[str, dict[str, Any]] = {
+    attributes: dict[str, dict[str, Any]] = {
         **{name: {"version": version} for name, version in versions.items() if version},
         **{name: {"string": text} for name, text in texts.items() if text},
     }
     if gpu.numa is not None and gpu.numa >= 0:
-        found[names.NUMA_NODE] = {"int": gpu.numa}
-    return found
+        attributes[names.NUMA_NODE] = {"int": gpu.numa}
+    return attributes
 
 
 def _version(parts: Sequence[object]) -> str | None:

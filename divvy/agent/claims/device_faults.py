@@ -39,7 +39,9 @@ def device_faults(
         for device in offered.gpu.devices:
             reason = whole
             if not reason and gpu is not None:
-                parts = [one.gi for one in gpu.instances if _is_at(device, one.start)]
+                parts = [
+                    instance.gi for instance in gpu.instances if _is_at(device, instance.start)
+                ]
                 reason = next(filter(None, (health.reason(uuid, gi) for gi in parts)), "")
             if reason:
                 faults[device.name] = reason
@@ -53,7 +55,7 @@ def taints(
     retiring: Collection[str],
 ) -> dict[str, Sequence[Taint]]:
     """Return the taints of every device that is not to be allocated now."""
-    found: dict[str, Sequence[Taint]] = {}
+    by_device: dict[str, Sequence[Taint]] = {}
     for uuid, offered in record.offered.items():
         gpu = None if snapshot is None else snapshot.gpu(uuid)
         foreign = gpu is not None and foreign_reason(gpu, record)
@@ -66,8 +68,8 @@ def taints(
             if foreign:
                 listed.append(Taint(FOREIGN))
             if listed:
-                found[device.name] = tuple(listed)
-    return found
+                by_device[device.name] = tuple(listed)
+    return by_device
 
 
 def taint_value(reason: str) -> str:

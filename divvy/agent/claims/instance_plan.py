@@ -32,7 +32,7 @@ def plan_device(gpu: Gpu, held: HeldDevice, record: ClaimRecord) -> MigPlan:
     if present is not None and held.has_instance:
         complete = (present,) if present.uuid is None else ()
         return MigPlan(gpu.uuid, keep=(present,), complete=complete)
-    colliding = [one for one in foreign if _overlap(one, held)]
+    colliding = [instance for instance in foreign if _overlap(instance, held)]
     if colliding:
         raise ForeignInstance(_sentence(gpu, colliding))
     return MigPlan(gpu.uuid, create=(_placement(held),))
@@ -50,7 +50,10 @@ def instance_of(gpu: Gpu, held: HeldDevice) -> MigInstance | None:
     if profile is None or not gpu.mig_mode:
         return None
     wanted = (held.device.placement, profile.profile_id)
-    return next((one for one in gpu.instances if (one.start, one.profile_id) == wanted), None)
+    return next(
+        (instance for instance in gpu.instances if (instance.start, instance.profile_id) == wanted),
+        None,
+    )
 
 
 def device_uuid(gpu: Gpu, held: HeldDevice) -> str | None:
@@ -69,7 +72,7 @@ def foreign_instances(gpu: Gpu, record: ClaimRecord) -> tuple[MigInstance, ...]:
         held for claim in record.of_gpu(gpu.uuid) for held in claim.devices if held.has_instance
     ]
     known = [instance_of(gpu, held) for held in ours if held.uuid == gpu.uuid]
-    return tuple(one for one in gpu.instances if one not in known)
+    return tuple(instance for instance in gpu.instances if instance not in known)
 
 
 def foreign_reason(gpu: Gpu, record: ClaimRecord) -> str:
@@ -92,7 +95,8 @@ def _overlap(instance: MigInstance, held: HeldDevice) -> bool:
 
 def _sentence(gpu: Gpu, foreign: Iterable[MigInstance]) -> str:
     listed = ", ".join(
-        f"{profile_name(gpu, one) or 'an instance'} at memory slice {one.start}" for one in foreign
+        f"{profile_name(gpu, instance) or 'an instance'} at memory slice {instance.start}"
+        for instance in foreign
     )
     return (
         f"GPU {gpu.index} has MIG instances that no claim created: {listed}. Remove them "

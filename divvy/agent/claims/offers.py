@@ -37,17 +37,17 @@ def wanted_offers(
 
 def too_small(desired: DesiredState, snapshot: Snapshot) -> dict[str, str]:
     """Say of each GPU, by UUID, why it has no shares although its profile offers them."""
-    found = {}
+    reasons = {}
     for layout in desired.node.gpus:
         gpu = snapshot.gpu(layout.uuid)
         shares = None if layout.claims is None else layout.claims.shares
         if gpu is None or shares is None or has_shares(gpu.memory_mib, shares):
             continue
-        found[gpu.uuid] = (
+        reasons[gpu.uuid] = (
             f"no shares: this GPU's {gpu.memory_mib:,} MiB is less than two steps of "
             f"{shares.memory.step_mib:,} MiB"
         )
-    return found
+    return reasons
 
 
 def claim_holders(record: ClaimRecord) -> Held:

@@ -106,7 +106,7 @@ class Retirement:
             self.unallocated = frozenset(
                 uuid
                 for uuid in self.retiring
-                if allocated.isdisjoint(each.name for each in offered[uuid].gpu.devices)
+                if allocated.isdisjoint(device.name for device in offered[uuid].gpu.devices)
             )
             record = self._record()
             if not all(record.of_gpu(uuid) for uuid in self.unallocated):

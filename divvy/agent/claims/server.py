@@ -178,20 +178,20 @@ class ClaimServer(
             changed = self._health_changed
             now = int(time.time())
             yield drahealth_pb2.NodeWatchResourcesResponse(
-                devices=[self._device_health(each, now) for each in self._health()]
+                devices=[self._device_health(health, now) for health in self._health()]
             )
             waiting = asyncio.ensure_future(changed.wait())
             await asyncio.wait({waiting}, timeout=_HEALTH_SECONDS)
             waiting.cancel()
 
-    def _device_health(self, each: DeviceHealth, now: int) -> Any:
-        healthy = drahealth_pb2.UNHEALTHY if each.problem else drahealth_pb2.HEALTHY
+    def _device_health(self, health: DeviceHealth, now: int) -> Any:
+        healthy = drahealth_pb2.UNHEALTHY if health.problem else drahealth_pb2.HEALTHY
         return drahealth_pb2.DeviceHealth(
-            device=drahealth_pb2.DeviceIdentifier(pool_name=self._pool, device_name=each.device),
+            device=drahealth_pb2.DeviceIdentifier(pool_name=self._pool, device_name=health.device),
             health=healthy,
             last_updated_time=now,
             health_check_timeout_seconds=_HEALTH_VALID_SECONDS,
-            message=each.problem[:_MAX_MESSAGE],
+            message=health.problem[:_MAX_MESSAGE],
         )
 
     async def _prepare(self, claim: Any) -> list[Any]:

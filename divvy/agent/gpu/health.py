@@ -101,16 +101,16 @@ def after_scan(health: Health, snapshot: Snapshot, now: float, recover_after: fl
 
 def unhealthy_devices(snapshot: Snapshot, health: Health) -> dict[str, str]:
     """Return UUID → reason for every unhealthy GPU and MIG device."""
-    found = {}
+    unhealthy = {}
     for gpu in snapshot.gpus:
         whole = gpu_fault(gpu, health)
         if whole:
-            found[gpu.uuid] = whole
+            unhealthy[gpu.uuid] = whole
         for instance in gpu.instances:
             reason = health.reason(gpu.uuid, instance.gi)
             if reason and instance.uuid:
-                found[instance.uuid] = reason
-    return found
+                unhealthy[instance.uuid] = reason
+    return unhealthy
 
 
 def gpu_fault(gpu: Gpu, health: Health) -> str | None:

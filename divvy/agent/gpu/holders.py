@@ -165,8 +165,12 @@ class Ledger:
         An allocation that was answered long before the kubelet wrote its checkpoint, and is in no
         account, was refused.
         """
-        seen = {key: each.seen(checkpoint, now) for key, each in self.allocations.items()}
-        self.allocations = {key: each for key, each in seen.items() if not each.judged(now)}
+        seen = {
+            key: allocation.seen(checkpoint, now) for key, allocation in self.allocations.items()
+        }
+        self.allocations = {
+            key: allocation for key, allocation in seen.items() if not allocation.judged(now)
+        }
         # What is shown now may be a pod's that has ended, and is not forgotten for that.
         shown = {(holder.resource, holder.device_id) for holder in known}
         return tuple(Holder("", "", *key) for key in sorted(self.allocations.keys() - shown))

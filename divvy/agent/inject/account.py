@@ -102,7 +102,7 @@ def read_account(path: Path) -> Figures:
             slots,
             tuple(used),
             _FIGURES.unpack_from(data, _REFUSED),
-            tuple(each / 1e9 for each in _FIGURES.unpack_from(data, _WAITED)),
+            tuple(nanoseconds / 1e9 for nanoseconds in _FIGURES.unpack_from(data, _WAITED)),
             _FIGURES.unpack_from(data, _OPENED),
             _FIGURES.unpack_from(data, _TO_HOST),
         )

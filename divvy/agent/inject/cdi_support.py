@@ -71,11 +71,11 @@ def _matches(folder: Path, path: str, entry: object) -> list[str]:
     if "*" not in inside:
         return [pattern]
     try:
-        found = list(folder.glob(re.sub(r"\*+", "*", inside)))
+        paths = list(folder.glob(re.sub(r"\*+", "*", inside)))
     except (OSError, ValueError) as error:
         _report(f"{path}: what {entry!r} imports cannot be looked for: {error}")
         return []
-    return sorted(f"{_HOST_FOLDER}/{place.relative_to(folder)}" for place in found)
+    return sorted(f"{_HOST_FOLDER}/{place.relative_to(folder)}" for place in paths)
 
 
 def _read(folder: Path, path: str) -> dict[str, Any]:
@@ -96,8 +96,8 @@ def _read(folder: Path, path: str) -> dict[str, Any]:
 def _said(config: dict[str, Any], before: bool | None) -> bool | None:
     plugins = config.get("plugins")
     for table in _TABLES:
-        found = plugins.get(table) if isinstance(plugins, dict) else None
-        word = found.get("enable_cdi") if isinstance(found, dict) else None
+        plugin = plugins.get(table) if isinstance(plugins, dict) else None
+        word = plugin.get("enable_cdi") if isinstance(plugin, dict) else None
         if isinstance(word, bool):
             return word
     return before

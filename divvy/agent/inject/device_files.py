@@ -50,10 +50,10 @@ def device_files(folder: Path) -> Find:
         if not relative.parts or ".." in relative.parts:
             return
         try:
-            found = [path for path in folder.glob(str(relative)) if _is_device(path)]
+            paths = [path for path in folder.glob(str(relative)) if _is_device(path)]
         except OSError as error:
             raise InjectionProblem(f"{pattern} cannot be looked for: {error}") from error
-        for path in found:
+        for path in paths:
             yield str(_DEV / path.relative_to(folder))
 
     return find

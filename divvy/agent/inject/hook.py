@@ -103,5 +103,5 @@ def _try(program: Path, option: str) -> None:
     except (OSError, subprocess.SubprocessError) as error:
         raise InjectionProblem(f"{program} does not run: {error}") from error
     if done.returncode:
-        said = done.stderr.strip().removeprefix("divvy: ") or f"exit code {done.returncode}"
-        raise InjectionProblem(f"{program} does not run: {said}")
+        message = done.stderr.strip().removeprefix("divvy: ") or f"exit code {done.returncode}"
+        raise InjectionProblem(f"{program} does not run: {message}")

@@ -44,13 +44,13 @@ def digest(contents: Iterable[bytes]) -> str:
 
 def _install(path: Path, content: bytes) -> None:
     try:
-        found = path.lstat()
+        status = path.lstat()
     except FileNotFoundError:
         replace_file(path, content, _MODE)
         return
     wanted = (stat.S_IFREG | _MODE, os.geteuid())
-    if (found.st_mode, found.st_uid) != wanted or path.read_bytes() != content:
+    if (status.st_mode, status.st_uid) != wanted or path.read_bytes() != content:
         _log.warning("%s is not as it was installed: it is replaced", path)
-        if stat.S_ISDIR(found.st_mode):
+        if stat.S_ISDIR(status.st_mode):
             shutil.rmtree(path)  # made by a container runtime that found no source of a mount
         replace_file(path, content, _MODE)

@@ -65,7 +65,7 @@ def laid_share(
     """
     share, pages = folder / "shares" / share_name(device_ids), folder / "pages"
     files = [share / "account"]
-    files += [pages / each.uuid / each.page for each in devices if each.page != NO_PAGE]
+    files += [pages / device.uuid / device.page for device in devices if device.page != NO_PAGE]
     try:
         same = (share / "limits").read_text() == limits_text(devices)
     except OSError:
@@ -102,7 +102,9 @@ def write_share(
         # A tenant that is root can make a program of root's of its files.
         parent.chmod(0o700)
     share.mkdir(exist_ok=True)
-    replace_file(share / "devices", "".join(f"{each}\n" for each in device_ids).encode(), _MODE)
+    replace_file(
+        share / "devices", "".join(f"{device_id}\n" for device_id in device_ids).encode(), _MODE
+    )
     replace_file(share / "limits", limits_text(devices).encode(), _MODE)
     create_account(share / "account")
     for device in devices:

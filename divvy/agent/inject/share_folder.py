@@ -128,13 +128,13 @@ class ShareFolder:
         with contextlib.suppress(OSError):  # a tenant has more now, until the next look
             if not self._folder.is_mount():
                 return
-            found = os.statvfs(self._folder)
-            used = (found.f_blocks - found.f_bfree) * found.f_frsize
+            status = os.statvfs(self._folder)
+            used = (status.f_blocks - status.f_bfree) * status.f_frsize
             files = 1 + sum(1 for _ in _below(self._folder))
             inodes = files + files // _FILES_PER_SPARE_INODE + _SPARE_INODES
             # Of nothing the kernel makes no limit.
-            size = max(used + more, found.f_frsize)
-            if (size, inodes) != (found.f_blocks * found.f_frsize, found.f_files):
+            size = max(used + more, status.f_frsize)
+            if (size, inodes) != (status.f_blocks * status.f_frsize, status.f_files):
                 _mount(self._folder, _MS_REMOUNT, f"size={size},nr_inodes={inodes}")
 
 

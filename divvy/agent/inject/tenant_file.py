@@ -28,9 +28,9 @@ def cut(file: int, size: int) -> None:
     Also blocks behind the end, which `fallocate` takes without a change of the size, and
     attributes.
     """
-    found = os.fstat(file)
+    status = os.fstat(file)
     blocks = -(-size // _BLOCK) * _BLOCK // _BLOCK_UNIT
-    if found.st_size > size or found.st_blocks > blocks:
+    if status.st_size > size or status.st_blocks > blocks:
         os.ftruncate(file, size)
     for name in os.listxattr(file):
         if name.startswith("user."):

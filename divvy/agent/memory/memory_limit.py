@@ -123,7 +123,7 @@ def member(cgroup: str) -> Member | None:
 def containers_by_id(log_links: Iterable[str]) -> dict[str, Container]:
     """Return container ID → container from the names of the links in /var/log/containers."""
     matches = (_LOG.fullmatch(name) for name in log_links)
-    return {found[4]: Container(f"{found[2]}/{found[1]}", found[3]) for found in matches if found}
+    return {match[4]: Container(f"{match[2]}/{match[1]}", match[3]) for match in matches if match}
 
 
 def is_of(where: Member, container: Container | None, holders: Iterable[Holder]) -> bool:

@@ -116,9 +116,9 @@ class ShareAccounts:
     def _before(self, shares: Mapping[str, Path]) -> dict[str, ShareFigures]:
         self._share_folder.tidy()
         unreadable: dict[str, tuple[str, ...]] = {}
-        found = self._read(shares, unreadable)
+        accounts = self._read(shares, unreadable)
         self.unreadable = unreadable
-        return found
+        return accounts
 
     def _read(
         self, shares: Mapping[str, Path], unreadable: dict[str, tuple[str, ...]]

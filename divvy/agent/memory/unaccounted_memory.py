@@ -41,23 +41,23 @@ def beyond(
     ``uses`` are those of the share's own containers: whoever can write a slot can write another's
     number into it. ``before`` and ``after`` are what the slots said around NVML's answer.
     """
-    found = {process: [0] * devices for process in after}
+    unaccounted = {process: [0] * devices for process in after}
     for use in uses:
-        if use.process in found and use.process in before and use.device < devices:
+        if use.process in unaccounted and use.process in before and use.device < devices:
             allocated = max(before[use.process][use.device], after[use.process][use.device])
-            found[use.process][use.device] += max(0, use.used - allocated)
-    return {process: tuple(figures) for process, figures in found.items()}
+            unaccounted[use.process][use.device] += max(0, use.used - allocated)
+    return {process: tuple(figures) for process, figures in unaccounted.items()}
 
 
 def outside(
     uses: Iterable[NvmlUse], slotted: Collection[InNamespace], devices: int
 ) -> tuple[int, ...]:
     """Return what the share's processes without a slot have, in bytes by device."""
-    found = [0] * devices
+    unaccounted = [0] * devices
     for use in uses:
         if use.process not in slotted and use.device < devices:
-            found[use.device] += use.used
-    return tuple(found)
+            unaccounted[use.device] += use.used
+    return tuple(unaccounted)
 
 
 def settled(now: Look, earlier: Look) -> dict[InNamespace, tuple[int, ...]]:

@@ -78,13 +78,13 @@ class MemoryWatch:
             limited = [r for r in self._plugins.advertised() if r.sharing.memory_mib is not None]
             try:
                 claimed = await self._claimed()
-                found = await self._excesses(limited, claimed) if limited or claimed else ()
+                over = await self._excesses(limited, claimed) if limited or claimed else ()
             except (HoldersUnknown, OSError):
                 continue  # told elsewhere; the next look is in a moment
             known = {excess.key for excess in self.excesses}
-            self.excesses = found
-            self._enforce(found, monotonic())
-            for excess in found:
+            self.excesses = over
+            self._enforce(over, monotonic())
+            for excess in over:
                 if excess.key not in known:
                     self._report(excess)
 
@@ -110,7 +110,7 @@ class MemoryWatch:
 
     def _enforce(self, excesses: Iterable[Excess], now: float) -> None:
         """End who is above an enforced limit: SIGTERM, after a grace SIGKILL."""
-        above = [process for each in excesses if each.enforced for process in each.processes]
+        above = [process for excess in excesses if excess.enforced for process in excess.processes]
         self._told_to_end, due = enforcement(above, self._told_to_end, now)
         for process, number in due:
             if send(process, number):
@@ -130,11 +130,11 @@ class MemoryWatch:
             return ()
         held = by_uuid(await self._holders.holders())
         containers = containers_by_id(link.name for link in self._container_logs.iterdir())
-        found = list(excesses(uses, containers, held, limits))
+        over = list(excesses(uses, containers, held, limits))
         for uuid, of_gpu in claimed.items():
             mine = [use for use in uses if use.uuid == uuid]
-            found += excesses(mine, containers, {uuid: of_gpu.holders}, of_gpu.limits)
-        return tuple(sorted(found))
+            over += excesses(mine, containers, {uuid: of_gpu.holders}, of_gpu.limits)
+        return tuple(sorted(over))
 
     async def _uses(self, gpu: Gpu) -> list[Use]:
         if not gpu.present:

@@ -53,13 +53,13 @@ def main() -> None:
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Put SIGTERM off: a change ends with the runtime restarted, or with its old files."""
-    told: list[int] = []
-    before = signal.signal(signal.SIGTERM, lambda number, _frame: told.append(number))
+    signals: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _frame: signals.append(number))
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-        if told:
+        if signals:
             logging.info("terminated while preparing")
             sys.exit(0)
 

@@ -100,10 +100,10 @@ def candidates(root_text: str | None, dump: str, trial_drop_in: str) -> tuple[Fi
             "`containerd config migrate`, or set runtime.configure to false"
         )
     imports = root.get("imports", [])
-    if not isinstance(imports, list) or not all(isinstance(one, str) for one in imports):
+    if not isinstance(imports, list) or not all(isinstance(path, str) for path in imports):
         raise CannotConfigure(f"{ROOT_FILE}: imports is {imports!r}; a list of paths is expected")
     changed = None
-    if not any(_imports_drop_in(one) for one in imports):
+    if not any(_imports_drop_in(path) for path in imports):
         changed = with_import(f"version = {version}\n" if root_text is None else root_text, _IMPORT)
         if _or_none(changed) != {**root, "imports": [*imports, _IMPORT]}:
             raise CannotConfigure(
@@ -182,7 +182,7 @@ def _cri(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _texts(value: object) -> list[str]:
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
 def _flat(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:

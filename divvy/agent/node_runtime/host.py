@@ -126,10 +126,13 @@ class Host:
     def _end(self, runtime: Runtime, seconds: float) -> int:
         """End the running process, so that it is started again; return which it was, 0 if none."""
         before = 0
-        with contextlib.suppress(HostFailed), self._process(runtime.unit, runtime.socket) as found:
-            before = found.pid
+        with (
+            contextlib.suppress(HostFailed),
+            self._process(runtime.unit, runtime.socket) as process,
+        ):
+            before = process.pid
             if runtime.restarted_by == "the lab":
-                found.terminate()
+                process.terminate()
         if runtime.restarted_by == "systemd":
             self.run(self._systemctl(), "restart", runtime.unit, seconds=seconds)
         return before
@@ -166,8 +169,8 @@ class Host:
         return booted and self._property(unit, "LoadState") == "loaded"
 
     def _property(self, unit: str, name: str) -> str:
-        said = self.run(self._systemctl(), "show", f"--property={name}", "--value", unit)
-        return said.strip()
+        output = self.run(self._systemctl(), "show", f"--property={name}", "--value", unit)
+        return output.strip()
 
     def _systemctl(self) -> str:
         return _SYSTEMCTL if self.files.exists(_SYSTEMCTL) else "/bin/systemctl"

@@ -209,10 +209,10 @@ def _read(folder: int, name: str) -> HostFile:
 
 
 def _attributes(descriptor: int) -> Attributes:
-    found = os.fstat(descriptor)
+    status = os.fstat(descriptor)
     keys = sorted(key for key in _extended(descriptor) if key not in _OF_THE_CONTENT)
     extended = tuple((key, os.getxattr(descriptor, key)) for key in keys)
-    return Attributes(found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode), extended)
+    return Attributes(status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode), extended)
 
 
 def _extended(descriptor: int) -> list[str]:
@@ -233,6 +233,6 @@ def _rename(folder: int, old: str, new: str, flags: int) -> None:
 
 def _clear(folder: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
-        for found in folder.iterdir():
-            found.unlink()
+        for path in folder.iterdir():
+            path.unlink()
         folder.rmdir()

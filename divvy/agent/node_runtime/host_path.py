@@ -104,5 +104,5 @@ def unsafe_step(steps: tuple[Step, ...]) -> str | None:
 
 
 def _step(path: str, descriptor: int) -> Step:
-    found = os.fstat(descriptor)
-    return Step(path, found.st_mode, found.st_uid)
+    status = os.fstat(descriptor)
+    return Step(path, status.st_mode, status.st_uid)

@@ -165,10 +165,10 @@ def _examined(root: Path, pid: int, handle: int) -> HostProcess:
 def _peer_handle(client: socket.socket) -> int | None:
     """Return a pidfd of the process that listens, None before Linux 6.5."""
     try:
-        found = client.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD, struct.calcsize("i"))
+        option = client.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD, struct.calcsize("i"))
     except OSError:
         return None
-    return int(struct.unpack("i", found)[0])
+    return int(struct.unpack("i", option)[0])
 
 
 def _namespaces(pid: int) -> tuple[str, ...]:

@@ -181,16 +181,20 @@ def _put_in_place(
     done: list[tuple[Change, HostFile]] = []
     restarted = False
     try:
-        for one in changes:
-            text = one.content.encode()
-            done.append((one, host.files.replace(one.path, one.before, text, one.attributes)))
+        for change in changes:
+            text = change.content.encode()
+            done.append(
+                (change, host.files.replace(change.path, change.before, text, change.attributes))
+            )
         check()
         restarted = True
         host.restart(runtime)
     except (HostFailed, CannotConfigure) as failure:
         _log.error("rolling back: %s", failure)
         left = [
-            problem for problem in map(lambda each: _undo(host, *each), reversed(done)) if problem
+            problem
+            for problem in map(lambda written: _undo(host, *written), reversed(done))
+            if problem
         ]
         if restarted:
             try:

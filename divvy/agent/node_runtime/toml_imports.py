@@ -55,9 +55,9 @@ def _tokens(text: str) -> Iterator[tuple[int, str]]:
     """Walk over a text that is TOML: end and text of each token but blanks and comments."""
     position = 0
     while position < len(text):
-        found = _TOKEN.match(text, position)
-        if found is None:
+        match = _TOKEN.match(text, position)
+        if match is None:
             return
-        position = found.end()
-        if found.lastgroup != "skip":
-            yield position, found[0]
+        position = match.end()
+        if match.lastgroup != "skip":
+            yield position, match[0]

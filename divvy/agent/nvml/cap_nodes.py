@@ -18,8 +18,8 @@ def cap_minors(root: Path, gpu_minor: int) -> dict[str, int]:
         text = (root / "proc/driver/nvidia-caps/mig-minors").read_text()
     except OSError:
         return {}
-    found = re.findall(rf"^gpu{gpu_minor}/(\S+) (\d+)$", text, re.MULTILINE)
-    return {path: int(minor) for path, minor in found}
+    matches = re.findall(rf"^gpu{gpu_minor}/(\S+) (\d+)$", text, re.MULTILINE)
+    return {path: int(minor) for path, minor in matches}
 
 
 def make_cap_nodes(root: Path, minors: Iterable[int]) -> list[str]:
@@ -50,18 +50,18 @@ def make_cap_nodes(root: Path, minors: Iterable[int]) -> list[str]:
 
 def _is_device(node: Path, device: int) -> bool:
     try:
-        found = node.lstat()
+        status = node.lstat()
     except FileNotFoundError:
         return False
-    return stat.S_ISCHR(found.st_mode) and found.st_rdev == device
+    return stat.S_ISCHR(status.st_mode) and status.st_rdev == device
 
 
 def _caps_major(root: Path) -> int | None:
     for devices in (root / "proc/devices", Path("/proc/devices")):
         try:
-            found = re.search(r"^\s*(\d+) nvidia-caps$", devices.read_text(), re.MULTILINE)
+            match = re.search(r"^\s*(\d+) nvidia-caps$", devices.read_text(), re.MULTILINE)
         except OSError:
             continue
-        if found is not None:
-            return int(found.group(1))
+        if match is not None:
+            return int(match.group(1))
     return None

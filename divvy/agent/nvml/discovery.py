@@ -27,18 +27,20 @@ async def discover(root: Path) -> Snapshot:
 def main() -> None:
     """Print driver version and UUIDs as JSON; exit with the reason where there are none."""
     try:
-        found = asyncio.run(discover(Path(sys.argv[1])))
+        snapshot = asyncio.run(discover(Path(sys.argv[1])))
     except DriverProblem as problem:
         sys.exit(f"discovery: {problem}")
     print(
         json.dumps(
             {
-                "driver": found.driver_version,
+                "driver": snapshot.driver_version,
                 "uuids": {
-                    gpu.uuid: [one.uuid for one in gpu.instances if one.uuid is not None]
-                    for gpu in found.gpus
+                    gpu.uuid: [
+                        instance.uuid for instance in gpu.instances if instance.uuid is not None
+                    ]
+                    for gpu in snapshot.gpus
                 },
-                "unreadable": found.unreadable,
+                "unreadable": snapshot.unreadable,
             }
         )
     )

@@ -64,12 +64,12 @@ def instances(handle: Any, gpu_minor: int, root: Path) -> list[dict[str, Any]]:
 
 def _described(handle: Any, caps: dict[str, int]) -> list[dict[str, Any]]:
     migs = _mig_devices(handle)
-    found = []
+    instances = []
     for gi_handle in _gpu_instances(handle):
         info = nvml.nvmlGpuInstanceGetInfo(gi_handle)
         ci, uuid, memory_mib, sms = migs.get(info.id, (None, None, 0, 0))
         prefix = f"gi{info.id}"
-        found.append(
+        instances.append(
             {
                 "gi": info.id,
                 "profile_id": info.profileId,
@@ -83,7 +83,7 @@ def _described(handle: Any, caps: dict[str, int]) -> list[dict[str, Any]]:
                 "ci_cap": None if ci is None else caps.get(f"{prefix}/ci{ci}/access"),
             }
         )
-    return sorted(found, key=lambda instance: (instance["start"], instance["gi"]))
+    return sorted(instances, key=lambda instance: (instance["start"], instance["gi"]))
 
 
 def _hidden(handle: Any, described: list[dict[str, Any]]) -> dict[int, list[int]]:

@@ -187,7 +187,9 @@ class DeviceHolders:
         try:
             answers = allocate_answers(self._checkpoint.read_bytes())
             decoded = map(api.ContainerAllocateResponse.FromString, answers.values())
-            return frozenset(version for each in decoded for version in _limiters(each))
+            return frozenset(
+                version for annotations in decoded for version in _limiters(annotations)
+            )
         except (OSError, UnreadableCheckpoint, DecodeError):
             return None
 

@@ -41,7 +41,7 @@ class Supervisor:
         ready: Callable[[str], bool],
     ):
         """Supervise components; `ready` says whether what the named one waits for is there."""
-        self._components = {each.name: each for each in components}
+        self._components = {component.name: component for component in components}
         self._environment = dict(environment)
         self._listener = listener
         self._ready = ready

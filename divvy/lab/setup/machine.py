@@ -79,8 +79,8 @@ def _go_problem() -> str | None:
     wanted = ".".join(map(str, _GO))
     if shutil.which("go") is None:
         return f"Go {wanted} or later is missing: install it and put it on the PATH."
-    said = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, check=False)
-    version = re.match(r"go(\d+)\.(\d+)", said.stdout)
+    done = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, check=False)
+    version = re.match(r"go(\d+)\.(\d+)", done.stdout)
     if not version or (int(version[1]), int(version[2])) < _GO:
-        return f"Go {wanted} or later is needed; here is {said.stdout.strip() or 'a broken go'}."
+        return f"Go {wanted} or later is needed; here is {done.stdout.strip() or 'a broken go'}."
     return None

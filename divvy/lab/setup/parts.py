@@ -73,5 +73,5 @@ def link_commands(tools: Sequence[Tool]) -> Callable[[], str]:
 
 def cache_size(directory: Path) -> str:
     """Return how much a directory holds, as du says it."""
-    said = subprocess.run(["du", "-sh", directory], capture_output=True, text=True, check=False)
-    return said.stdout.split()[0] if said.stdout else "0"
+    done = subprocess.run(["du", "-sh", directory], capture_output=True, text=True, check=False)
+    return done.stdout.split()[0] if done.stdout else "0"

@@ -92,7 +92,7 @@ class Fit:
     notes: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return all(one.fitting == one.wanted for one in self.pods)
+        return all(pod.fitting == pod.wanted for pod in self.pods)
 
 
 def fit(cluster: Cluster, name: str, nodes: Sequence[FitNode], pods: Iterable[AskingPod]) -> Fit:
@@ -104,8 +104,8 @@ def fit(cluster: Cluster, name: str, nodes: Sequence[FitNode], pods: Iterable[As
     groups = [AlikeNodes(node) for node in nodes]
     kinds = claim_kinds(cluster)
     order = sorted(pods, key=lambda pod: -pod.priority)
-    found = tuple(_fit(pod, groups, kinds) for pod in order)
-    return Fit(name, any(node.is_live for node in nodes), found)
+    fits = tuple(_fit(pod, groups, kinds) for pod in order)
+    return Fit(name, any(node.is_live for node in nodes), fits)
 
 
 def claim_kinds(cluster: Cluster) -> dict[str, Request]:
@@ -114,9 +114,9 @@ def claim_kinds(cluster: Cluster) -> dict[str, Request]:
     if not claims:
         return {}
     kinds = {cluster.names.gpu: Request(1, "gpu")}
-    if any(one.shares for one in claims):
+    if any(claim.shares for claim in claims):
         kinds[gpu_resource(shared=True)] = Request(1, "share")
-    for profile in sorted({profile for one in claims for profile in one.mig}):
+    for profile in sorted({profile for claim in claims for profile in claim.mig}):
         kinds[mig_resource(profile)] = Request(1, "mig", profile=profile)
     return kinds
 
@@ -169,7 +169,7 @@ class _Search:
             for room in group.open()
             if room not in self._failed
         ]
-        for room, group, unless in sorted(rooms, key=lambda one: one[0].load):
+        for room, group, unless in sorted(rooms, key=lambda entry: entry[0].load):
             got = room.take(self._pod, self._kinds)
             if not isinstance(got, Shortage):
                 group.keep(room)
@@ -239,7 +239,7 @@ def _reason(
         return f"no {what} offers {unknown}; {nearest(unknown, devices)}"
     if most is Lack.NOT_OFFERED and len(asked) > 1:
         return f"no {what} offers all of it: {' and '.join(asked)}"
-    last = _merged([one for one in obstacles if one[1].lack is most])
+    last = _merged([obstacle for obstacle in obstacles if obstacle[1].lack is most])
     words = "; ".join(f"{one.nodes} {one.reason}" for one in last[:2])
     more = f"; and {len(last) - 2} more" if len(last) > 2 else ""
     # For a claim nobody is ended: a shortage of devices names no resource.

@@ -57,25 +57,25 @@ def read_manifests(
 
     Raises InvalidValue with every problem, its path beginning with the document's source.
     """
-    found = (one for document in documents for one in _objects(document))
-    objects = list(islice(found, _MAX_OBJECTS + 1))
+    problem = (obj for document in documents for obj in _objects(document))
+    objects = list(islice(problem, _MAX_OBJECTS + 1))
     if len(objects) > _MAX_OBJECTS:
         reason = f"are more than {_MAX_OBJECTS:,} objects: are YAML aliases repeated?"
         raise InvalidValue([Problem(objects[-1].source.partition(",")[0], reason)])
-    problems = [found for one in objects for found in _problems(one)]
+    problems = [problem for obj in objects for problem in _problems(obj)]
     if problems:
         raise InvalidValue(problems)
     known = _around(objects, around)
     pods, other = [], []
-    for one in objects:
-        kind = one.value["kind"]
+    for obj in objects:
+        kind = obj.value["kind"]
         if kind in _PODS:
-            pods.append(_pod(one.value, cluster, known))
-        elif isinstance(_at(one.value, ("spec", "template", "spec"))[0], Mapping):
-            other.append(f"not looked at: {one.source}, a {printable(kind)}, which makes pods")
+            pods.append(_pod(obj.value, cluster, known))
+        elif isinstance(_at(obj.value, ("spec", "template", "spec"))[0], Mapping):
+            other.append(f"not looked at: {obj.source}, a {printable(kind)}, which makes pods")
     if not pods:
         kinds = ", ".join(_PODS)
-        where = ", ".join(dict.fromkeys(one.source.partition(":")[0] for one in documents))
+        where = ", ".join(dict.fromkeys(obj.source.partition(":")[0] for obj in documents))
         reason = f"has no pods; fit reads {kinds}, and a List of them"
         raise InvalidValue([Problem(where or "the file", reason)])
     return Manifests(tuple(pods), tuple(other))
@@ -104,22 +104,24 @@ def _objects(document: Document, lists: int = 0) -> Iterator[Document]:
 
 def _problems(document: Document) -> Iterator[Problem]:
     value = document.value
-    found: list[Problem] = []
+    problems: list[Problem] = []
     if not isinstance(value, Mapping):
-        found.append(problem((), f"is {shown(value)}; a Kubernetes object is expected", root=_ROOT))
+        problems.append(
+            problem((), f"is {shown(value)}; a Kubernetes object is expected", root=_ROOT)
+        )
     elif not isinstance(value.get("kind"), str):
         reason = f"is {shown(value.get('kind'))}; a kind such as Pod or Deployment is expected"
-        found.append(problem(("kind",), reason))
+        problems.append(problem(("kind",), reason))
     elif value["kind"] in _PODS:
-        found += _object_problems(value)
+        problems += _object_problems(value)
     else:
         close = get_close_matches(value["kind"], _PODS, n=1, cutoff=_CLOSE)
         if close:
             reason = f"is {shown(value['kind'])}"
-            found.append(problem(("kind",), reason, f"did you mean {close[0]}?"))
-        found += shape_problems(("metadata",), value.get("metadata"), META)
-        found += _claim_problems(value)
-    for one in found:
+            problems.append(problem(("kind",), reason, f"did you mean {close[0]}?"))
+        problems += shape_problems(("metadata",), value.get("metadata"), META)
+        problems += _claim_problems(value)
+    for one in problems:
         yield Problem(f"{document.source}: {one.path}", one.reason, one.remedy, one.keys)
 
 
@@ -138,12 +140,12 @@ def _object_problems(value: Mapping[str, Any]) -> Iterator[Problem]:
     if not isinstance(spec, Mapping):
         yield problem(at, f"is {shown(spec)}; a mapping with `containers` is expected")
         return
-    found = list(shape_problems(at, spec, POD_SPEC))
+    problems = list(shape_problems(at, spec, POD_SPEC))
     if not spec.get("containers"):
         reason = f"is {shown(spec.get('containers'))}; one container or more are expected"
-        found.append(problem((*at, "containers"), reason))
-    yield from found
-    if found:
+        problems.append(problem((*at, "containers"), reason))
+    yield from problems
+    if problems:
         return
     for key in ("containers", "initContainers"):
         for number, one in enumerate(spec.get(key) or ()):
@@ -162,14 +164,14 @@ def _claim_problems(value: Mapping[str, Any]) -> Iterator[Problem]:
     if not isinstance(spec, Mapping):
         yield problem(keys, f"is {shown(spec)}; a mapping with `devices` is expected")
         return
-    found = list(shape_problems(keys, spec, CLAIM_SPEC))
-    yield from found
-    requests = () if found else (spec.get("devices") or {}).get("requests") or ()
-    for number, one in enumerate(requests):
+    problems = list(shape_problems(keys, spec, CLAIM_SPEC))
+    yield from problems
+    requests = () if problems else (spec.get("devices") or {}).get("requests") or ()
+    for number, request in enumerate(requests):
         at: Keys = (*keys, "devices", "requests", number)
-        if one.get("exactly"):
-            yield from _device_problems((*at, "exactly"), one["exactly"])
-        for place, other in enumerate(one.get("firstAvailable") or ()):
+        if request.get("exactly"):
+            yield from _device_problems((*at, "exactly"), request["exactly"])
+        for place, other in enumerate(request.get("firstAvailable") or ()):
             yield from _device_problems((*at, "firstAvailable", place), other)
 
 
@@ -181,8 +183,8 @@ def _device_problems(keys: Keys, asked: Mapping[str, Any]) -> Iterator[Problem]:
         yield problem((*keys, "count"), f"is {asked['count']}; 1 or more is expected")
     sizes = (asked.get("capacity") or {}).get("requests")
     yield from _quantities_problems((*keys, "capacity", "requests"), sizes)
-    for number, one in enumerate(asked.get("selectors") or ()):
-        if "cel" in one and not (one["cel"] or {}).get("expression"):
+    for number, selector in enumerate(asked.get("selectors") or ()):
+        if "cel" in selector and not (selector["cel"] or {}).get("expression"):
             place = (*keys, "selectors", number, "cel", "expression")
             yield problem(place, "is empty; an expression is expected")
 
@@ -193,11 +195,11 @@ def _is_number(value: object) -> bool:
 
 def _resources_problems(keys: Keys, resources: Mapping[str, Any] | None) -> Iterator[Problem]:
     sides = {side: (resources or {}).get(side) or {} for side in ("limits", "requests")}
-    found = [
+    problems = [
         one for side, named in sides.items() for one in _quantities_problems((*keys, side), named)
     ]
-    yield from found
-    if found:
+    yield from problems
+    if problems:
         return
     limits, requests = quantities(sides["limits"]), quantities(sides["requests"])
     for name, number in requests.items():
@@ -240,19 +242,19 @@ def _around(objects: Sequence[Document], more: Around | None) -> Around:
     namespaces, priorities = dict(known.namespaces), dict(known.priorities)
     claims, templates = dict(known.claims), dict(known.templates)
     default = known.default_priority
-    for one in (document.value for document in objects):
-        meta = one.get("metadata") or {}
+    for obj in (document.value for document in objects):
+        meta = obj.get("metadata") or {}
         name = str(meta.get("name"))
         key = (str(meta.get("namespace") or "default"), name)
-        if one["kind"] == "Namespace":
+        if obj["kind"] == "Namespace":
             namespaces[name] = meta.get("labels") or {}
-        elif one["kind"] == "PriorityClass" and isinstance(one.get("value"), int):
-            priorities[name] = one["value"]
-            default = one["value"] if one.get("globalDefault") is True else default
-        elif one["kind"] == "ResourceClaim":
-            claims[key] = one["spec"]
-        elif one["kind"] == "ResourceClaimTemplate":
-            templates[key] = one["spec"]["spec"]
+        elif obj["kind"] == "PriorityClass" and isinstance(obj.get("value"), int):
+            priorities[name] = obj["value"]
+            default = obj["value"] if obj.get("globalDefault") is True else default
+        elif obj["kind"] == "ResourceClaim":
+            claims[key] = obj["spec"]
+        elif obj["kind"] == "ResourceClaimTemplate":
+            templates[key] = obj["spec"]["spec"]
     shared = known.shared | _shared(objects)
     return Around(namespaces, priorities, default, claims, templates, shared)
 
@@ -260,12 +262,12 @@ def _around(objects: Sequence[Document], more: Around | None) -> Around:
 def _shared(objects: Sequence[Document]) -> frozenset[tuple[str, str]]:
     """Return the claims that several pods name, by namespace and name."""
     named: Counter[tuple[str, str]] = Counter()
-    for one in (document.value for document in objects if document.value["kind"] in _PODS):
-        keys, meta = _PODS[one["kind"]], one.get("metadata") or {}
-        copies = _copies(one["kind"], _at(one, keys[:-1])[0] if keys else {})
-        for name in claims_by_name(_at(one, keys)[0]["spec"]):
+    for obj in (document.value for document in objects if document.value["kind"] in _PODS):
+        keys, meta = _PODS[obj["kind"]], obj.get("metadata") or {}
+        copies = _copies(obj["kind"], _at(obj, keys[:-1])[0] if keys else {})
+        for name in claims_by_name(_at(obj, keys)[0]["spec"]):
             claim = str(meta.get("namespace") or "default"), name
-            named[claim] += 2 if one["kind"] == "DaemonSet" else copies
+            named[claim] += 2 if obj["kind"] == "DaemonSet" else copies
     return frozenset(claim for claim, pods in named.items() if pods > 1)
 
 

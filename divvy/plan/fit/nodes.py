@@ -68,7 +68,9 @@ def nodes_of_plan(cluster: Cluster, plan: Plan) -> tuple[FitNode, ...]:
         for name, node, count in sides:
             if count > 0:
                 labels = Labels(known, complete=False, name=name, products=products)
-                capacity = {one: Fraction(number) for one, number in node.per_node.items()}
+                capacity = {
+                    resource: Fraction(number) for resource, number in node.per_node.items()
+                }
                 gpus, spread = _gpus(pool.name, node)
                 nodes.append(
                     FitNode(
@@ -104,7 +106,7 @@ def nodes_of_cluster(
     gpus_of: dict[str, list[ClaimedGpu]] = {}
     for gpu in gpus:
         gpus_of.setdefault(gpu.node, []).append(gpu)
-    found = (
+    fit_nodes = (
         _live_node(
             raw,
             pool_of(cluster, _facts(raw)),
@@ -114,7 +116,7 @@ def nodes_of_cluster(
         )
         for raw in nodes
     )
-    return tuple(sorted(found, key=lambda node: str(node.labels.name)))
+    return tuple(sorted(fit_nodes, key=lambda node: str(node.labels.name)))
 
 
 def _facts(raw: Mapping[str, Any]) -> NodeFacts:
@@ -163,10 +165,10 @@ def _one_each(node: NodePlan) -> frozenset[str]:
 
 def _taints(tolerations: Iterable[Toleration]) -> Iterator[Taint]:
     """Yield the taints of a pool's nodes, as its tolerations for the agent tell them."""
-    for one in tolerations:
-        if one.key is not None:
-            value = None if one.operator == "Exists" else one.value or ""
-            yield Taint(one.key, value, one.effect or "NoSchedule")
+    for toleration in tolerations:
+        if toleration.key is not None:
+            value = None if toleration.operator == "Exists" else toleration.value or ""
+            yield Taint(toleration.key, value, toleration.effect or "NoSchedule")
 
 
 def _label_value(product: str) -> str:
@@ -182,7 +184,7 @@ def _gpus(pool: str, node: NodePlan) -> tuple[tuple[ClaimedGpu, ...], bool]:
         for index, model, claims in served
     )
     shares = [claims.shares for _, _, claims in served if claims.shares is not None]
-    return gpus, all(one.placement == "spread" for one in shares)
+    return gpus, all(share.placement == "spread" for share in shares)
 
 
 def _claimed(pool: str, index: int, model: GpuModel, gpu: ClaimableGpu) -> ClaimedGpu:
@@ -193,7 +195,7 @@ def _claimed(pool: str, index: int, model: GpuModel, gpu: ClaimableGpu) -> Claim
         uuid=gpu.uuid,
         product=model.product,
         type=type_of_product(model.product),
-        devices=tuple(_device(one) for one in gpu.devices),
+        devices=tuple(_device(device) for device in gpu.devices),
         free=gpu.counters or {},
     )
 

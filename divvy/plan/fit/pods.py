@@ -96,7 +96,9 @@ def asking_pod(
     spec = sizes.spec
     requests = pod_requests(spec)
     claims, missing = _claims(spec, cluster, around, namespace)
-    gates = [str(one.get("name")) for one in spec.get("schedulingGates") or ()]
+    gates = [
+        str(scheduling_gate.get("name")) for scheduling_gate in spec.get("schedulingGates") or ()
+    ]
     held_back = f"its scheduling gates are closed: {', '.join(gates)}" if gates else missing
     shares = _asks_for_shares((*sizes.requests, *claims.requests), requests)
     refused = sizes.refused or (_quota_problem(cluster, around, namespace, notes) if shares else "")
@@ -109,7 +111,7 @@ def asking_pod(
         copies=copies,
         requests=requests,
         most=most_of_one(spec),
-        by_claim={one: claim_requests(spec, one) for one in requests if "/" in one},
+        by_claim={request: claim_requests(spec, request) for request in requests if "/" in request},
         claims=(*sizes.requests, *claims.requests),
         where=where_of(spec),
         priority=_priority(spec, around, notes),
@@ -124,12 +126,12 @@ def asking_pod(
 def _asks_for_shares(claims: Iterable[Request], resources: Iterable[str]) -> bool:
     """Return whether a pod asks for a share, by claim or by resource name."""
     shared = gpu_resource(shared=True)
-    return any(one.kind == "share" for one in claims) or shared in resources
+    return any(claim.kind == "share" for claim in claims) or shared in resources
 
 
 def _quota_problem(cluster: Cluster, around: Around, namespace: str, notes: list[str]) -> str:
     """Return why a namespace cannot have shares, "" if it can; adds a note if that is unknown."""
-    if cluster.quota.shares != "required" or not any(one.shares for one in cluster.claims):
+    if cluster.quota.shares != "required" or not any(claim.shares for claim in cluster.claims):
         return ""
     labels = around.namespaces.get(namespace)
     if labels is None:
@@ -157,25 +159,25 @@ def _claims(
     spec: Mapping[str, Any], cluster: Cluster, around: Around, namespace: str
 ) -> tuple[_Claims, str]:
     """Return what the pod's own claims ask for, and which of them are missing."""
-    found, missing = _Claims(), ""
+    claims, missing = _Claims(), ""
     for entry in spec.get("resourceClaims") or ():
         template, claim = entry.get("resourceClaimTemplateName"), entry.get("resourceClaimName")
         ours = requests_of({"spec": {"resourceClaims": [entry]}}, (), cluster.names)
         if ours:
-            found.requests += ours
+            claims.requests += ours
         elif template and (namespace, template) in around.templates:
-            _read(found, template, around.templates[namespace, template], cluster)
+            _read(claims, template, around.templates[namespace, template], cluster)
         elif claim and (namespace, claim) in around.claims:
-            _read(found, claim, around.claims[namespace, claim], cluster)
+            _read(claims, claim, around.claims[namespace, claim], cluster)
             if (namespace, claim) in around.shared:
-                found.unread.setdefault(claim, []).append("which pods share it")
+                claims.unread.setdefault(claim, []).append("which pods share it")
         else:
             what = f"ResourceClaimTemplate {template}" if template else f"ResourceClaim {claim}"
             missing = missing or f"there is no {what} in namespace {namespace}"
-    return found, missing
+    return claims, missing
 
 
-def _read(found: _Claims, name: str, spec: Mapping[str, Any], cluster: Cluster) -> None:
+def _read(claims: _Claims, name: str, spec: Mapping[str, Any], cluster: Cluster) -> None:
     """Add what a claim asks for."""
     made = {"metadata": {"name": name}, "spec": spec}
     asked = requests_of({"spec": {}}, [made], cluster.names)
@@ -184,8 +186,8 @@ def _read(found: _Claims, name: str, spec: Mapping[str, Any], cluster: Cluster) 
         narrowed.append("conditions (CEL)")
     narrowed += [word for request in asked for word in request.narrowed]
     unread = [word for request in asked for word in request.unread]
-    found.requests += asked
-    for kept, words in ((found.narrowed, narrowed), (found.unread, unread)):
+    claims.requests += asked
+    for kept, words in ((claims.narrowed, narrowed), (claims.unread, unread)):
         if words:
             kept.setdefault(name, []).extend(dict.fromkeys(words))
 
@@ -211,15 +213,17 @@ def _priority(spec: Mapping[str, Any], around: Around, notes: list[str]) -> int:
 
 def _not_looked_at(spec: Mapping[str, Any]) -> list[str]:
     affinity = spec.get("affinity") or {}
-    found = [f"affinity.{key}" for key in ("podAffinity", "podAntiAffinity") if affinity.get(key)]
-    found += ["topologySpreadConstraints"] if spec.get("topologySpreadConstraints") else []
+    ignored = [f"affinity.{key}" for key in ("podAffinity", "podAntiAffinity") if affinity.get(key)]
+    ignored += ["topologySpreadConstraints"] if spec.get("topologySpreadConstraints") else []
     containers: Sequence[Mapping[str, Any]] = spec.get("containers") or ()
-    if any(port.get("hostPort") for one in containers for port in one.get("ports") or ()):
-        found.append("host ports")
-    if any("persistentVolumeClaim" in one for one in spec.get("volumes") or ()):
-        found.append("volumes")
+    if any(
+        port.get("hostPort") for container in containers for port in container.get("ports") or ()
+    ):
+        ignored.append("host ports")
+    if any("persistentVolumeClaim" in volume for volume in spec.get("volumes") or ()):
+        ignored.append("volumes")
     scheduler = spec.get("schedulerName") or "default-scheduler"
-    notes = [f"not looked at: {', '.join(found)}"] if found else []
+    notes = [f"not looked at: {', '.join(ignored)}"] if ignored else []
     if scheduler != "default-scheduler":
         notes.append(f"its scheduler is {scheduler}; what is said here is Kubernetes' own")
     return notes

@@ -41,7 +41,7 @@ class Room:
     def take(self, pod: AskingPod, kinds: Mapping[str, Request]) -> tuple[str, ...] | Shortage:
         """Put a pod here and return what it gets, or leave everything and say what is missing."""
         by_claims = self._by_claims(pod, kinds)
-        lacks = [one for one in self._shortages(pod, by_claims) if one is not None]
+        lacks = [shortage for shortage in self._shortages(pod, by_claims) if shortage is not None]
         claims = [*pod.claims, *requests_by_claim(pod.by_claim, by_claims, kinds)]
         if lacks:
             return min(lacks, key=lambda one: one.lack)
@@ -103,7 +103,7 @@ def _devices(pod: AskingPod, by_claims: set[str], taken: Sequence[Taken]) -> tup
         for name, number in sorted(pod.requests.items())
         if "/" in name and name not in by_claims
     ]
-    return (*plain, *(one.words for one in taken))
+    return (*plain, *(device.words for device in taken))
 
 
 class AlikeNodes:

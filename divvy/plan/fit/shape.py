@@ -64,17 +64,17 @@ def shape_problems(keys: Keys, value: object, shape: Shape) -> Iterator[Problem]
         if not isinstance(value, Mapping):
             yield problem(keys, f"is {shown(value)}; a mapping is expected")
             return
-        for key, one in value.items():
+        for key, item in value.items():
             known = shape.get(key, shape.get(ANY))
-            yield from shape_problems((*keys, str(key)), one, known)
+            yield from shape_problems((*keys, str(key)), item, known)
     elif isinstance(shape, list):
         if not isinstance(value, list):
             yield problem(keys, f"is {shown(value)}; a list is expected")
             return
-        for number, one in enumerate(value):
-            if one is None:
+        for number, item in enumerate(value):
+            if item is None:
                 yield problem((*keys, number), "is empty; leave it out")
-            yield from shape_problems((*keys, number), one, shape[0])
+            yield from shape_problems((*keys, number), item, shape[0])
     elif not isinstance(value, shape) or isinstance(value, bool):
         reason = f"is {shown(value)}; {_WORDS[shape]} is expected"
         plain = isinstance(value, bool | int | float) and shape is str

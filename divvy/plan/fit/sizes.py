@@ -52,7 +52,7 @@ def read_sizes(
         # No policy: they are extended resources as all others.
         return Sizes(spec)
     names = cluster.names
-    has_tenants = any(one.tenants for one in claims)
+    has_tenants = any(claim.tenants for claim in claims)
     tenant = (namespace.get(TENANT_LABEL) or None) if has_tenants else None
     sizes = (names.memory, names.memory_percentage, names.cores)
     of_types = bool(_listed(meta, USE_TYPES) or _listed(meta, NO_TYPES))
@@ -84,7 +84,11 @@ def read_sizes(
             if not sidecar:
                 shared.add(own)
             named = {**limits, **(container["resources"].get("requests") or {})}
-            kept = {name: one for name, one in named.items() if name not in (names.gpu, *sizes)}
+            kept = {
+                name: quantity
+                for name, quantity in named.items()
+                if name not in (names.gpu, *sizes)
+            }
             plain[key].append({**container, "resources": {"requests": kept}})
     return Sizes({**spec, **plain}, tuple(asked))
 
@@ -134,10 +138,10 @@ def _types_problem(meta: Mapping[str, Any]) -> str:
         listed = _listed(meta, annotation)
         if len(listed) > MAX_TYPES:
             return f"{annotation} has {len(listed)} GPU types; {MAX_TYPES} at most are possible"
-        for one in listed:
-            named = re.match(TYPE_IN_ANNOTATION, one, re.ASCII)
-            if named is None or type_of_product(one) in RESERVED_TYPES:
-                return f"{annotation} has {shown(one)}; GPU types such as A100 are expected"
+        for type_ in listed:
+            named = re.match(TYPE_IN_ANNOTATION, type_, re.ASCII)
+            if named is None or type_of_product(type_) in RESERVED_TYPES:
+                return f"{annotation} has {shown(type_)}; GPU types such as A100 are expected"
     both = {*_types(meta, USE_TYPES)} & {*_types(meta, NO_TYPES)}
     if both:
         return f"{min(both)} is in {USE_TYPES} and in {NO_TYPES}; name it in one of them"
@@ -157,7 +161,7 @@ def _too_much(request: SizedRequest, names: Names) -> str:
 def _request(
     limits: Mapping[str, Any], names: Names, meta: Mapping[str, Any], tenant: str | None
 ) -> SizedRequest:
-    number = {name: parse_count(one) for name, one in limits.items()}
+    number = {name: parse_count(quantity) for name, quantity in limits.items()}
     memory, percent = number.get(names.memory), number.get(names.memory_percentage)
     sized = {names.memory, names.memory_percentage, names.cores} & number.keys()
     return SizedRequest(
@@ -177,4 +181,4 @@ def _types(meta: Mapping[str, Any], annotation: str) -> tuple[str, ...]:
 
 def _listed(meta: Mapping[str, Any], annotation: str) -> list[str]:
     text = str((meta.get("annotations") or {}).get(annotation) or "")
-    return [one.strip() for one in text.split(",") if one.strip()]
+    return [item.strip() for item in text.split(",") if item.strip()]

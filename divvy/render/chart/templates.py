@@ -76,7 +76,7 @@ def _file_of(document: dict[str, Any]) -> str:
 
 def _file(name: str, patterns: Sequence[Any]) -> str:
     openings = [_openings(pattern) for pattern in patterns]
-    shared = openings[0] if all(one == openings[0] for one in openings) else []
+    shared = openings[0] if all(opening == openings[0] for opening in openings) else []
     documents = [
         _wrapped(("---\n" if at else "") + yaml_text(unwrap(pattern)), own if own != shared else [])
         for at, (pattern, own) in enumerate(zip(patterns, openings, strict=True))

@@ -63,7 +63,9 @@ def flow(value: object) -> str:
 def _quoted(text: str) -> str:
     """Quote a text; YAML would break lines at, or refuse, what cannot be printed."""
     quoted = json.dumps(text, ensure_ascii=False)
-    return "".join(one if one.isprintable() else f"\\U{ord(one):08x}" for one in quoted)
+    return "".join(
+        character if character.isprintable() else f"\\U{ord(character):08x}" for character in quoted
+    )
 
 
 def _escaped(text: str) -> str:

@@ -34,7 +34,7 @@ class Claimable:
 def claimable(cluster: Cluster) -> Claimable:
     """Return what the profiles of a cluster let pods claim."""
     claims = cluster.claims
-    shared = [one for one in claims if one.shares is not None]
+    shared = [claim for claim in claims if claim.shares is not None]
     tenants = sorted({tenant for one in shared for tenant in one.tenants})
     models = _models(cluster)
     # Exact, as the chart computes it.
@@ -45,7 +45,7 @@ def claimable(cluster: Cluster) -> Claimable:
         shares=bool(shared),
         tenants=tuple(tenants),
         tenants_only=all(one.tenants for one in shared),
-        mig=tuple(sorted({name for one in claims for name in one.mig})),
+        mig=tuple(sorted({name for claim in claims for name in claim.mig})),
         largest_mib=int(max(model.memory_mib for model in models) * factor)
         if models
         else UNKNOWN_LARGEST_MIB,

@@ -31,7 +31,8 @@ def device_classes(cluster: Cluster, offered: Claimable) -> list[dict[str, Any]]
         )
         # Without an extended resource: who asks by its name has no tenant.
         classes += [
-            _class(share_class(one), f'{shares} && {tenant} == "{one}"') for one in offered.tenants
+            _class(share_class(tenant_name), f'{shares} && {tenant} == "{tenant_name}"')
+            for tenant_name in offered.tenants
         ]
     mig = f'{_attribute(KIND)}.orValue("") == "mig"'
     if offered.mig:

@@ -94,16 +94,18 @@ def time_slicing_data(translation: Translation) -> dict[str, str]:
     """
     unshared = {"version": "v1"}
     return {
-        name: plain_yaml(one.sharing or unshared)
-        for name, one in translation.profiles.items()
-        if one.sharing or _default_shares(translation)
+        name: plain_yaml(profile.sharing or unshared)
+        for name, profile in translation.profiles.items()
+        if profile.sharing or _default_shares(translation)
     }
 
 
 def mig_configs(translation: Translation) -> dict[str, Any]:
     """Return mig-parted's file: every layout, and MIG off."""
     off = {_off(translation): [{"devices": "all", "mig-enabled": False}]}
-    layouts = {name: list(one.cut) for name, one in translation.profiles.items() if one.cut}
+    layouts = {
+        name: list(profile.cut) for name, profile in translation.profiles.items() if profile.cut
+    }
     return {"version": "v1", "mig-configs": {**off, **layouts}}
 
 
@@ -167,7 +169,7 @@ def _off(translation: Translation) -> str:
 
 
 def _any_cut(translation: Translation) -> bool:
-    return any(one.cut for one in translation.profiles.values())
+    return any(profile.cut for profile in translation.profiles.values())
 
 
 def _cuts(translation: Translation, name: str) -> bool:
@@ -215,8 +217,8 @@ def _plugin_environment(cluster: Cluster) -> list[dict[str, str]]:
 def _tolerations(translation: Translation) -> Sequence[Mapping[str, Any]]:
     listed: list[Mapping[str, Any]] = []
     for pool in translation.pools.values():
-        for one in pool.tolerations:
-            rendered = one.model_dump(by_alias=True, exclude_none=True)
+        for toleration in pool.tolerations:
+            rendered = toleration.model_dump(by_alias=True, exclude_none=True)
             if rendered not in listed:
                 listed.append(rendered)
     return listed

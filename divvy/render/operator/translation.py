@@ -25,7 +25,7 @@ class Translation:
     @property
     def strategy(self) -> str:
         """Return the MIG strategy of the cluster."""
-        names = {name for one in self.profiles.values() for name in one.strategies}
+        names = {name for profile in self.profiles.values() for name in profile.strategies}
         return min(names) if names else "none"
 
     @property
@@ -58,7 +58,7 @@ def _uses(pools: Mapping[str, Pool]) -> Uses:
     uses: Uses = []
     for name, pool in pools.items():
         uses.append((name, None, pool.profile, pool.hardware))
-        uses += [(name, node, one, pool.hardware) for node, one in pool.overrides.items()]
+        uses += [(name, node, profile, pool.hardware) for node, profile in pool.overrides.items()]
     return uses
 
 
@@ -71,11 +71,11 @@ def _strategies(
         for strategy in profiles[name].strategies:
             by_strategy.setdefault(strategy, []).append(pool)
     if len(by_strategy) > 1:
-        said = " and ".join(
+        text = " and ".join(
             f"{strategy} in {', '.join(dict.fromkeys(names))}"
             for strategy, names in sorted(by_strategy.items())
         )
-        yield Refusal("mig.strategy", "pools", f"{said}: the operator has one for the cluster")
+        yield Refusal("mig.strategy", "pools", f"{text}: the operator has one for the cluster")
 
 
 def _promises(cluster: Cluster, *, cuts: bool) -> Iterator[Refusal]:
@@ -97,7 +97,9 @@ def _promises(cluster: Cluster, *, cuts: bool) -> Iterator[Refusal]:
 def _notes(
     cluster: Cluster, pools: Mapping[str, Pool], profiles: Mapping[str, NvidiaProfile]
 ) -> Iterator[str]:
-    if "change" not in cluster.model_fields_set and any(one.cut for one in profiles.values()):
+    if "change" not in cluster.model_fields_set and any(
+        profile.cut for profile in profiles.values()
+    ):
         yield "mig-manager does not wait for pods: a node's GPUs must be idle when it is labelled"
     runtimes = sorted({pool.runtime.name for pool in pools.values()})
     if len(runtimes) > 1:

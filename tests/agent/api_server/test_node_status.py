@@ -188,9 +188,9 @@ def test_what_is_refused_for_long_is_logged_once(
             work.api.refused = {("PATCH", NODE)}
             work.update(STATUS)
             await asyncio.sleep(1)
-            assert [each.message for each in caplog.records if each.levelno >= logging.WARNING] == [
-                "cannot write to the node: too many requests"
-            ]
+            assert [
+                record.message for record in caplog.records if record.levelno >= logging.WARNING
+            ] == ["cannot write to the node: too many requests"]
 
     play(scene)
 

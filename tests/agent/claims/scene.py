@@ -43,7 +43,7 @@ async def offered(node: AgentNode) -> None:
             node.claims.registered
             and complete(node)
             and len(devices(node)) >= node.gpus
-            and not any(each.get("taints") for each in devices(node).values())
+            and not any(device.get("taints") for device in devices(node).values())
         ),
         60,
     )
@@ -57,7 +57,7 @@ def complete(node: AgentNode) -> bool:
 
 def devices(node: AgentNode) -> dict[str, dict[str, Any]]:
     """Return the devices of the slices by name."""
-    return {each["name"]: each for each in node.api.resources.devices()}
+    return {device["name"]: device for device in node.api.resources.devices()}
 
 
 def tainted(node: AgentNode, key: str) -> list[str]:
@@ -72,9 +72,9 @@ def tainted(node: AgentNode, key: str) -> list[str]:
 def names(node: AgentNode, kind: str) -> list[str]:
     """Return the names of the devices of a kind, in the slices' order."""
     return [
-        each["name"]
-        for each in node.api.resources.devices()
-        if each["attributes"]["kind"]["string"] == kind
+        device["name"]
+        for device in node.api.resources.devices()
+        if device["attributes"]["kind"]["string"] == kind
     ]
 
 

@@ -52,6 +52,6 @@ def test_a_whole_gpu_beside_a_share_has_all_that_it_has() -> None:
 def test_more_devices_than_a_limiter_knows_are_refused() -> None:
     gpus = [offered_gpu(number) for number in range(17)]
     devices = [held(gpu, "-share", 1000, 10) for gpu in gpus]
-    uuids = {each.device.name: each.uuid for each in devices}
+    uuids = {device.device.name: device.uuid for device in devices}
     with pytest.raises(BadAllocation, match="17 devices; a claim with a share can have at most 16"):
         claim_shares(claim("c", *devices), uuids)

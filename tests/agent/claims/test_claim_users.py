@@ -22,14 +22,16 @@ CONTAINERS = {
 
 
 def test_a_claim_is_held_by_its_pod_and_the_containers_that_use_it() -> None:
-    found = {each.device_id: each for each in named_holders(RECORD, CONTAINERS)}
+    found = {
+        named_holder.device_id: named_holder for named_holder in named_holders(RECORD, CONTAINERS)
+    }
     part = found["claim:uid-part"]
     assert (part.pod, part.container, part.pod_uid) == (
         "default/part",
         "beside, main",
         "pod-uid-part",
     )
-    assert [each.container for each in named_holders(RECORD, {})] == ["", ""]
+    assert [named_holder.container for named_holder in named_holders(RECORD, {})] == ["", ""]
 
 
 def test_a_container_is_above_the_limit_of_its_claim_on_each_gpu() -> None:

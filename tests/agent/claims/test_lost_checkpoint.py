@@ -57,7 +57,7 @@ def test_a_damaged_checkpoint_takes_nothing_from_whom_it_named() -> None:
             await offered(node)
             await node.claims.prepare(late)
             assert "claims.json" not in node.status["reason"]
-            assert {each["name"] for each in record(node)["claims"]} == {"held", "late"}
+            assert {claim["name"] for claim in record(node)["claims"]} == {"held", "late"}
             await node.claims.unprepare(late, held)
             await node.until(nothing_left(node))
 
@@ -137,7 +137,7 @@ def test_an_older_checkpoint_takes_nothing_from_who_came_after_it() -> None:
             registrations = node.claims.registrations
             await node.start()
             await node.until(lambda: node.claims.registrations > registrations)
-            assert [each["name"] for each in record(node)["claims"]] == ["held"]
+            assert [claim["name"] for claim in record(node)["claims"]] == ["held"]
             await node.throughout(2, lambda: len(specifications(node)) == 1)
             assert await node.claims.prepare(held) == given
             assert not tainted(node, "foreign-mig-instance")

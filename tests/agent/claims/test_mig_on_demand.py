@@ -59,7 +59,7 @@ def test_an_instance_that_somebody_else_has_made_is_left_alone() -> None:
             ]
             prepared = [node.claims.prepare(claim) for claim in starts]
             answers = await asyncio.gather(*prepared, return_exceptions=True)
-            (refused,) = [each for each in answers if isinstance(each, Failed)]
+            (refused,) = [answer for answer in answers if isinstance(answer, Failed)]
             assert "MIG instances that no claim created" in str(refused)
             await node.claims.unprepare(ours, *starts)
             await node.until(lambda: node.mig_devices().count("MIG-") == 1)

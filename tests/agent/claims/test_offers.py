@@ -12,5 +12,5 @@ OTHER = offered_gpu(1, BY_SIZE)
 def test_whoever_may_have_a_gpu_holds_it_for_the_plugin() -> None:
     record = claim_record(OLD, OTHER, claims=(claim("pod", held(OLD, "-share")),))
     holders = claim_holders(record)
-    assert [each.pod for each in holders[OLD.uuid]] == ["default/pod"]
-    assert [each.pod for each in holders[OTHER.uuid]] == [""]
+    assert [holder.pod for holder in holders[OLD.uuid]] == ["default/pod"]
+    assert [holder.pod for holder in holders[OTHER.uuid]] == [""]

@@ -35,14 +35,14 @@ def test_two_shares_of_one_claim_stand_in_one_file_of_limits() -> None:
             (spec,) = specifications(node)
             assert [each.device_name for each in given] == [one, other]
             assert {name for each in given for name in each.cdi_device_ids} == {
-                f"divvy.gpu/claim={each['name']}" for each in spec["devices"]
+                f"divvy.gpu/claim={device['name']}" for device in spec["devices"]
             }
             (limits,) = (node.folder / "tenants/shares").glob("*/limits")
             assert limits.read_text().count(f"memory {3000 << 20} compute share weight 30") == 2
-            for each in spec["devices"]:
+            for device in spec["devices"]:
                 mounts = {
                     mount["containerPath"]: mount["hostPath"]
-                    for mount in each["containerEdits"]["mounts"]
+                    for mount in device["containerEdits"]["mounts"]
                 }
                 assert mounts["/usr/lib/divvy/share/limits"] == str(limits)
             assert await node.claims.prepare(claim) == {claim["metadata"]["uid"]: given}

@@ -26,5 +26,4 @@ def test_a_gpu_that_goes_ahead_of_its_node_is_found(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(reconciliation, "_moving_together", alone)
     with pytest.raises(Broken, match="beside an idle GPU"):
-        for seed in range(1, 20):
-            walk_pool(seed)
+        list(map(walk_pool, range(1, 20)))

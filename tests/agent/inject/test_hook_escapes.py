@@ -257,7 +257,7 @@ def test_a_neighbour_with_the_usual_rights_can_look_into_neither(
 ) -> None:
     container.program = hanging
     with _at_work(container) as processes:
-        assert [_looks_into(each, USUAL) for each in processes] == [[], []]
+        assert [_looks_into(process, USUAL) for process in processes] == [[], []]
     assert _looks_into("self", USUAL) == ["exe", "root", "cwd"]
 
 
@@ -276,7 +276,7 @@ def test_what_runs_is_a_copy_that_nobody_can_write(container: Container, hanging
     files = (container.program, container.ldconfig)
     before = [path.read_bytes() for path in files]
     with _at_work(container) as processes:
-        kept = [os.open(f"/proc/{each}/exe", os.O_RDONLY) for each in processes]
+        kept = [os.open(f"/proc/{process}/exe", os.O_RDONLY) for process in processes]
     for each in kept:
         assert str(Path(f"/proc/self/fd/{each}").readlink()) == "/memfd:divvy (deleted)"
         again = os.open(f"/proc/self/fd/{each}", os.O_RDWR)

@@ -57,7 +57,7 @@ class Held:
     async def holders(self) -> tuple[Any, ...]:
         if self.device_ids is None:
             raise HoldersUnknown("the kubelet does not answer")
-        return tuple(SimpleNamespace(device_id=each) for each in self.device_ids)
+        return tuple(SimpleNamespace(device_id=device_id) for device_id in self.device_ids)
 
 
 def on_disk(folder: Path) -> ShareFolder:

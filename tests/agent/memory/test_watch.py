@@ -78,7 +78,8 @@ def _sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Process, Signals]]:
 
 
 ALL = tuple(
-    Excess("ns/p", "uid", f"c{each.pid}", "r", "GPU-0", 9, 1, True, (each,)) for each in PROCESSES
+    Excess("ns/p", "uid", f"c{process.pid}", "r", "GPU-0", 9, 1, True, (process,))
+    for process in PROCESSES
 )
 
 
@@ -91,7 +92,7 @@ def test_nobodys_end_waits_for_an_api_server_that_is_silent(
         async with asyncio.timeout(5):
             while len(sent) < 6:
                 await asyncio.sleep(0.01)
-        assert sent == [(each, number) for number in (SIGTERM, SIGKILL) for each in PROCESSES]
+        assert sent == [(process, number) for number in (SIGTERM, SIGKILL) for process in PROCESSES]
         # Each is reported once, and with the watch its reports end.
         assert api.waiting == 3
         running.cancel()

@@ -227,7 +227,10 @@ def test_who_is_above_an_enforced_limit_is_ended_and_its_neighbour_is_not(
 
         def states() -> dict[str, Any]:
             found = deployed.lab.get("pod", "pair", f"-n={namespace}")["status"]
-            return {one["name"]: one["state"] for one in found.get("containerStatuses", ())}
+            return {
+                container_statuse["name"]: container_statuse["state"]
+                for container_statuse in found.get("containerStatuses", ())
+            }
 
         deployed.until(lambda: "terminated" in states().get("over", {}), 60)
         # It has no handler for SIGTERM, and as the first process of its container ignores it.
@@ -249,7 +252,7 @@ def test_containers_find_the_driver_and_learn_that_it_is_too_old(deployed: Deplo
         deployed.until(lambda: phase(deployed, namespace, "fit") == "Succeeded")
         deployed.until(lambda: phase(deployed, namespace, "late") == "Failed")
         reason = "NVIDIA_REQUIRE_CUDA=cuda>=13.0, but driver 550.163.01 supports CUDA 12.4"
-        assert any(reason in told for told in events(deployed, namespace, "Failed"))
+        assert any(reason in event for event in events(deployed, namespace, "Failed"))
 
 
 def test_a_node_without_cdi_gives_devices_and_libraries_all_the_same(

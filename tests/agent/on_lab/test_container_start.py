@@ -43,9 +43,9 @@ def test_a_container_with_a_share_and_another_gpu_waits_with_the_reason(
 
         def state(name: str, container: int = 0) -> dict[str, Any]:
             found = deployed.lab.get("pod", name, f"-n={namespace}")["status"]
-            for each in found.get("containerStatuses", ()):
-                if each["name"] == f"c{container}":
-                    return dict(each["state"])
+            for container_statuse in found.get("containerStatuses", ()):
+                if container_statuse["name"] == f"c{container}":
+                    return dict(container_statuse["state"])
             return {}
 
         def waits(name: str) -> bool:

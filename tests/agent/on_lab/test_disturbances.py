@@ -167,10 +167,12 @@ def test_a_second_agent_on_a_node_waits_and_says_for_whom(deployed: Deployment) 
         spec = {key: first["spec"][key] for key in ("containers", "volumes", "hostPID", "nodeName")}
         container = dict(spec["containers"][0])
         container["volumeMounts"] = [
-            each for each in container["volumeMounts"] if "kube-api" not in each["name"]
+            volume_mount
+            for volume_mount in container["volumeMounts"]
+            if "kube-api" not in volume_mount["name"]
         ]
         del container["livenessProbe"]
-        spec["volumes"] = [each for each in spec["volumes"] if "kube-api" not in each["name"]]
+        spec["volumes"] = [volume for volume in spec["volumes"] if "kube-api" not in volume["name"]]
         manifest = {
             "apiVersion": "v1",
             "kind": "Pod",

@@ -91,7 +91,9 @@ def waiting_change(
         def started() -> bool:
             said = deployed.lab.get("pod", "tenant", f"-n={namespace}")["status"]
             states = (*said.get("containerStatuses", ()), *said.get("initContainerStatuses", ()))
-            return any(one["name"] == container and one["state"].get("running") for one in states)
+            return any(
+                state["name"] == container and state["state"].get("running") for state in states
+            )
 
         deployed.until(started)
         allocated = time.monotonic()
@@ -121,7 +123,9 @@ def is_ready(deployed: Deployment) -> bool:
         conditions = deployed.agent(NODE)["status"].get("conditions", ())
     except AssertionError:
         return False
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return any(
+        condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions
+    )
 
 
 def test_an_idle_notebook_keeps_its_device_whatever_restarts(deployed: Deployment) -> None:

@@ -200,7 +200,7 @@ def test_a_pod_gets_the_cdi_name_of_its_device(sockets: Path) -> None:
             await kubelet.until(lambda: kubelet.allocatable(SHARED) == 8)
             answer = await kubelet.admit("default/one", SHARED)
             (held,) = kubelet.held("default/one")[SHARED]
-            assert [found.name for found in answer.cdi_devices] == [
+            assert [cdi_device.name for cdi_device in answer.cdi_devices] == [
                 f"divvy.gpu/gpu={held.split('::')[0]}"
             ]
 

@@ -17,7 +17,7 @@ def test_nodes_that_a_sample_leaves_out_are_asked_too_unless_no_pod_can_run_ther
         "s", parse_document(CLUSTER), OneNode({}), nodes[:1], [], {}, {}, None, None, "", None,
         pool_nodes=nodes,
     )  # type: ignore[arg-type] # fmt: skip
-    assert [one.name for one in target.unsampled_nodes] == ["b"]
+    assert [unsampled_node.name for unsampled_node in target.unsampled_nodes] == ["b"]
 
 
 def node_of_api(name: str, ready: str, allocatable: dict[str, str]) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def misled_service(scene: Scene) -> Iterator[Options]:
     def endpoints() -> list[Any]:
         label = "--selector=kubernetes.io/service-name=divvy-agent"
         found = lab.get("endpointslices", f"-n={NAMESPACE}", label)["items"]
-        return [one for each in found for one in each.get("endpoints") or []]
+        return [endpoint for each in found for endpoint in each.get("endpoints") or []]
 
     patch({"op": "add", "value": "yes"})
     try:

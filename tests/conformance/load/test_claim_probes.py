@@ -66,7 +66,7 @@ def test_asks_for_the_whole_gpu_where_there_are_no_shares() -> None:
 
 def test_disturbs_nobody_who_holds_the_gpu() -> None:
     _, looked = gpu({"shares": {}})
-    (share,) = [one.name for one in looked.devices if one.kind == "share"]
+    (share,) = [device.name for device in looked.devices if device.kind == "share"]
     full = claim("c", "n", share, memory="40500Mi", cores="10")
     with pytest.raises(NotMade, match="no room for 1024 MiB"):
         small_claim(*gpu({"shares": {}}, full))

@@ -90,8 +90,8 @@ def viewer(trial: Trial, tmp_path: Path) -> Path:
 def _without_times(trial: Trial) -> list[dict[str, Any]]:
     times = {"created", "modified"}
     return [
-        {key: value for key, value in found.items() if key not in times}
-        for found in trial.latest()["resources"]
+        {key: value for key, value in resource.items() if key not in times}
+        for resource in trial.latest()["resources"]
     ]
 
 
@@ -145,7 +145,9 @@ def test_keeps_the_guard_against_another_cluster_when_a_user_may_not_see_its_uid
     administrator.write_text(viewer.read_text())
     assert f"as viewer on {trial.cluster.server}" in trial.up()
     administrator.write_text(before)
-    (provider,) = (found for found in trial.latest()["resources"] if found["urn"].endswith("::p"))
+    (provider,) = (
+        resource for resource in trial.latest()["resources"] if resource["urn"].endswith("::p")
+    )
     assert provider["outputs"]["__cluster"]["uid"] == trial.cluster.uid(
         "namespace", "kube-system", ""
     )
@@ -155,14 +157,20 @@ def test_keeps_the_guard_against_another_cluster_when_a_user_may_not_see_its_uid
 def test_keeps_the_recorded_identity_when_the_run_fails(trial: Trial, tmp_path: Path) -> None:
     trial.write(OWN_PROVIDER + 'if E("BAD"): cm("b", metadata={"name": "Bad_Name"})\n')
     trial.up()
-    before = [found for found in trial.latest()["resources"] if found["urn"].endswith("::p")]
+    before = [
+        resource for resource in trial.latest()["resources"] if resource["urn"].endswith("::p")
+    ]
     other = tmp_path / "other.kubeconfig"
     other.write_text(Path(trial.environment["KUBECONFIG"]).read_text())
     trial.up(KUBECONFIG=str(other), BAD="1", expect=1)
-    after = [found for found in trial.latest()["resources"] if found["urn"].endswith("::p")]
+    after = [
+        resource for resource in trial.latest()["resources"] if resource["urn"].endswith("::p")
+    ]
     assert [found["inputs"] for found in after] == [found["inputs"] for found in before]
     trial.up(KUBECONFIG=str(other))
-    (after,) = (found for found in trial.latest()["resources"] if found["urn"].endswith("::p"))
+    (after,) = (
+        resource for resource in trial.latest()["resources"] if resource["urn"].endswith("::p")
+    )
     assert after["inputs"]["kubeconfig"] == str(other)
 
 

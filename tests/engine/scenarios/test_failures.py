@@ -44,7 +44,7 @@ def test_a_failed_up_loses_nothing(trial: Trial) -> None:
         'for n in range(24):\n    cm(f"n{n}", data={"x": "1"})\n'
     )
     trial.up(expect=1)
-    recorded = {found["id"].split("/")[1] for found in trial.resources().values()}
+    recorded = {resource["id"].split("/")[1] for resource in trial.resources().values()}
     assert recorded == trial.names()
     trial.destroy()
     assert trial.names() == set()

@@ -80,8 +80,8 @@ def test_a_namespace_written_out_is_the_same(trial: Trial) -> None:
         assert trial.uid("a") == uid
     # As another engine may record it.
     text = json.loads(trial.checkpoint.read_text())
-    for found in text["checkpoint"]["latest"]["resources"]:
-        found.get("inputs", {}).get("metadata", {}).pop("namespace", None)
+    for resource in text["checkpoint"]["latest"]["resources"]:
+        resource.get("inputs", {}).get("metadata", {}).pop("namespace", None)
     trial.checkpoint.write_text(json.dumps(text))
     for namespace in ("", trial.namespace):
         assert "replaced" not in trial.preview(NS=namespace, expect=0)

@@ -468,7 +468,7 @@ def test_what_is_held_and_nodes_that_take_no_pods_are_in_the_way() -> None:
         "node a (training) offers 2 nvidia.com/gpu, 1 is free, it needs 2; held by team/old"
     )
     words = "is cordoned"
-    assert words in {one.reason for one in found.pods[0].obstacles}
+    assert words in {obstacle.reason for obstacle in found.pods[0].obstacles}
     asking["spec"]["priority"] = 5
     assert "may end pods of a lower priority" in beside(known, nodes, [held], asking).pods[0].reason
 
@@ -482,7 +482,7 @@ def test_no_pod_is_said_to_end_for_a_claim() -> None:
     gpus = nodes_of_plan(known, plan(known, "test"))[0].gpus
     taken = Holder("team", "old", ("old",), 40000, 100)
     busy = [
-        replace(gpu, devices=tuple(replace(one, holders=(taken,)) for one in gpu.devices))
+        replace(gpu, devices=tuple(replace(device, holders=(taken,)) for device in gpu.devices))
         for gpu in gpus
     ]
     template, asking = by_hand(capacity=sizes(memory="20Gi"))

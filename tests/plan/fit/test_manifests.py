@@ -27,7 +27,7 @@ def read(text: str) -> Manifests:
 def problems(text: str) -> list[str]:
     with pytest.raises(InvalidValue) as raised:
         read(text)
-    return [str(one) for one in raised.value.problems]
+    return [str(problem) for problem in raised.value.problems]
 
 
 def test_every_kind_that_makes_pods_is_read_with_its_number() -> None:
@@ -57,7 +57,7 @@ spec: {{template: {{spec: {SPEC}}}}}
 ---
 """
     )
-    assert [(one.full_name, one.copies) for one in found.pods] == [
+    assert [(pod.full_name, pod.copies) for pod in found.pods] == [
         ("default/one", 1),
         ("default/two", 2),
         ("default/three", 1),

@@ -46,9 +46,9 @@ class Answer:
         assert self.status < 400, self.body
         claims = self.body["spec"].get("resourceClaims", ())
         return {
-            one["name"]: one["resourceClaimTemplateName"]
-            for one in claims
-            if "resourceClaimTemplateName" in one
+            claim["name"]: claim["resourceClaimTemplateName"]
+            for claim in claims
+            if "resourceClaimTemplateName" in claim
         }
 
     def claims_of(self, place: str = "containers") -> list[list[str]]:

@@ -92,8 +92,10 @@ def test_the_agent_has_the_sockets_and_rights_of_a_driver_with_claims_alone() ->
     def agent(value: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
         found = {(one["kind"], one["metadata"]["name"]): one for one in objects_of(value, IMAGE)}
         pod = found["DaemonSet", "divvy-agent"]["spec"]["template"]["spec"]
-        paths = {one["name"]: one["hostPath"] for one in pod["volumes"]}
-        mounts = {one["mountPath"] for one in pod["containers"][0]["volumeMounts"]}
+        paths = {volume["name"]: volume["hostPath"] for volume in pod["volumes"]}
+        mounts = {
+            volume_mount["mountPath"] for volume_mount in pod["containers"][0]["volumeMounts"]
+        }
         assert {path["path"] for name, path in paths.items() if "plugin" in name} <= mounts
         rules = found["ClusterRole", "divvy-system-divvy-agent"]["rules"]
         return {name: path["path"] for name, path in paths.items()}, [

@@ -48,7 +48,10 @@ def test_types_in_every_spelling_of_their_names(
         assert named == ([] if limits == {GPU: 1} and not types else [types]), spelling
         said = read_sizes(asked["spec"], asked["metadata"], parse_cluster(CLUSTER), {})
         assert said.refused == ""
-        one = [one.use_types if annotation == USE else one.no_types for one in said.requests]
+        one = [
+            request.use_types if annotation == USE else request.no_types
+            for request in said.requests
+        ]
         assert one == named
 
 
