@@ -101,7 +101,7 @@ def check_claims_go(target: operations.Target) -> None:
     path = target.project.stack_path(target.stack)
     if not path.is_file() or not _deployed_claims(target):
         return
-    from divvy.cli.claims_held import check_held  # noqa: PLC0415
+    from divvy.cli.claims_checks import check_held  # noqa: PLC0415
     from divvy.stack.sections import read_cluster  # noqa: PLC0415
 
     with contextlib.suppress(StackError):
@@ -114,8 +114,7 @@ def _check_claims(target: operations.Target, *, preview: bool = False) -> None:
     # Most stacks have no claims, and their runs need not load the model.
     if not path.is_file() or not (_asks_for_claims(target) or _deployed_claims(target)):
         return
-    from divvy.cli.claims_floor import check_floor  # noqa: PLC0415
-    from divvy.cli.claims_held import check_held  # noqa: PLC0415
+    from divvy.cli.claims_checks import check_floor, check_held  # noqa: PLC0415
     from divvy.stack.sections import read_cluster  # noqa: PLC0415
 
     with contextlib.suppress(StackError):  # the program reports what is wrong with the file

@@ -18,7 +18,7 @@ from divvy.plan.live import named_resources
 from divvy.plan.live_claims import ClaimedGpu, claimed_gpus
 from divvy.plan.live_pods import Claims, live_pod
 from divvy.plan.live_usage import read_usage
-from divvy.plan.seen import AgentAnswer, Seen, SeenNode, seen_node
+from divvy.plan.observed_cluster import AgentAnswer, ObservedCluster, ObservedNode, observed_node
 from divvy.plan.usage import Usage
 
 _RESOURCES = "/apis/resource.k8s.io/v1"
@@ -49,7 +49,7 @@ class UsageReader:
         found = (live_pod(raw, named, names, claims, now) for raw in raw_pods)
         pods = [pod for pod in found if pod is not None]
         agents = self._agents(notes)
-        seen = Seen(
+        seen = ObservedCluster(
             nodes,
             pods,
             gpus,
@@ -61,13 +61,13 @@ class UsageReader:
             seen = replace(seen, no_answer="this user may not list the agents")
         return read_usage(self.cluster, self.name, seen, now)
 
-    def _nodes(self) -> list[SeenNode]:
+    def _nodes(self) -> list[ObservedNode]:
         if self.node is None:
-            return [seen_node(raw) for raw in self.reader.paged("/api/v1/nodes")]
+            return [observed_node(raw) for raw in self.reader.paged("/api/v1/nodes")]
         raw = self.reader.one(f"/api/v1/nodes/{quote(self.node, safe='')}")
         if raw is None:
             fail(f"there is no node {self.node} in the cluster")
-        return [seen_node(raw)]
+        return [observed_node(raw)]
 
     def _claims(self, notes: list[str]) -> tuple[Claims, tuple[ClaimedGpu, ...]]:
         only = "" if self.node is None else f"?fieldSelector=spec.nodeName%3D{quote(self.node)}"

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from divvy.cli.claims_floor import check_floor
+from divvy.cli.claims_checks import check_floor
 from divvy.cli.errors import fail
 from divvy.cli.options import stack_names
 from divvy.cli.output import counted

@@ -18,7 +18,7 @@ from divvy.model.problems import printable
 from divvy.plan.live import LiveDifference, LiveNode, NodeDifference, compare_live, concerns
 from divvy.plan.live import node_status as agent_status
 from divvy.plan.node_conditions import is_cordoned, not_running
-from divvy.plan.seen import gpu_entries
+from divvy.plan.observed_cluster import gpu_entries
 
 _WAITING = (State.CHANGING, State.WAITING, State.BLOCKED)
 

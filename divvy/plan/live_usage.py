@@ -16,14 +16,14 @@ from divvy.plan.live import offered_resources
 from divvy.plan.live_claims import ClaimedGpu, LiveDevice
 from divvy.plan.live_claims import Holder as ClaimHolder
 from divvy.plan.live_pods import LivePod
-from divvy.plan.seen import AgentAnswer, Seen, SeenNode, gpu_entries
+from divvy.plan.observed_cluster import AgentAnswer, ObservedCluster, ObservedNode, gpu_entries
 from divvy.plan.usage import Holding, ResourceUse, Usage, UsedGpu, UsedNode, UsingPod
 
 _PRODUCT, _MEMORY = f"{VENDOR}/gpu.product", f"{VENDOR}/gpu.memory"
 _MIG = (Mode.MIG, Mode.MIG_TIME_SLICING, Mode.MIG_TIME_SLICING_LIMIT)
 
 
-def read_usage(cluster: Cluster, name: str, seen: Seen, now: datetime) -> Usage:
+def read_usage(cluster: Cluster, name: str, seen: ObservedCluster, now: datetime) -> Usage:
     """Return who holds which GPU of a cluster, by node and index."""
     pods_of: dict[str | None, list[LivePod]] = defaultdict(list)
     for pod in sorted(seen.pods, key=lambda one: one.pod.full_name):
@@ -53,7 +53,7 @@ class _View:
     def __init__(
         self,
         cluster: Cluster,
-        node: SeenNode,
+        node: ObservedNode,
         pods: Sequence[LivePod],
         claimed: Sequence[ClaimedGpu],
         answer: AgentAnswer,

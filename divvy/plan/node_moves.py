@@ -13,7 +13,7 @@ from divvy.model.resource_names import VENDOR
 from divvy.plan.live import node_status
 from divvy.plan.live_claims import ClaimedGpu
 from divvy.plan.live_pods import LivePod
-from divvy.plan.seen import gpu_entries
+from divvy.plan.observed_cluster import gpu_entries
 
 
 class MoveTarget(StrEnum):

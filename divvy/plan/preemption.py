@@ -23,10 +23,10 @@ from divvy.plan.fit.pods import Around, AskingPod, asking_pod
 from divvy.plan.fit.room import Room, room_of
 from divvy.plan.fit.shortage import Shortage
 from divvy.plan.live_claims import claimed_gpus, without_claims
+from divvy.plan.node_selection import repelled, selects
 from divvy.plan.pod_requests import pod_requests, sum_of
 from divvy.plan.prediction import plan
 from divvy.plan.waiting import is_claim_of, is_unscheduled, lacks_claims
-from divvy.plan.where import repelled, selects
 
 _ENDED = ("Succeeded", "Failed")
 MIRROR, _STAYS = "kubernetes.io/config.mirror", 1 << 31
@@ -166,8 +166,8 @@ class _Search:
         nodes = [
             node
             for node in self._nodes
-            if not pod.where.suits(node.fit.labels).problem
-            and not repelled(pod.where, node.fit.taints)
+            if not pod.selection.suits(node.fit.labels).problem
+            and not repelled(pod.selection, node.fit.taints)
         ]
         fitting = next((node for node in nodes if self._fits(node, pod, ())), None)
         if fitting is not None:

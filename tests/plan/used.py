@@ -8,7 +8,7 @@ from divvy.model import parse_cluster
 from divvy.plan.agent_readings import Sample
 from divvy.plan.live_pods import live_pod
 from divvy.plan.live_usage import read_usage
-from divvy.plan.seen import AgentAnswer, Seen, seen_node
+from divvy.plan.observed_cluster import AgentAnswer, ObservedCluster, observed_node
 from divvy.plan.usage import Usage
 
 NOW = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
@@ -128,8 +128,8 @@ def usage(
         (claim["metadata"]["namespace"], claim["metadata"]["name"]): claim for claim in claims or ()
     }
     read = [live_pod(pod, frozenset(), CLUSTER.names, by_name, NOW) for pod in pods or ()]
-    seen = Seen(
-        [seen_node(node) for node in nodes],
+    seen = ObservedCluster(
+        [observed_node(node) for node in nodes],
         [pod for pod in read if pod is not None],
         gpus,
         answers,

@@ -12,7 +12,7 @@ from divvy.plan.fit.nodes import FitNode
 from divvy.plan.fit.pods import AskingPod
 from divvy.plan.fit.room import AlikeNodes, Room, room_of
 from divvy.plan.fit.shortage import Lack, Shortage
-from divvy.plan.where import UNSCHEDULABLE, repelled
+from divvy.plan.node_selection import UNSCHEDULABLE, repelled
 
 # What every pod of a DaemonSet tolerates of nodes that take no others.
 _DAEMON = (
@@ -154,8 +154,8 @@ class _Search:
         self._failed: set[Room] = set()
         self._nearest: dict[AlikeNodes, Shortage] = {}
         for group in groups:
-            suits = pod.where.suits(group.node.labels)
-            refused = suits.problem or repelled(pod.where, group.node.taints)
+            suits = pod.selection.suits(group.node.labels)
+            refused = suits.problem or repelled(pod.selection, group.node.taints)
             if refused:
                 self._refused.append((group.node, refused))
             else:
@@ -193,14 +193,14 @@ def _fit_everywhere(
     pod: AskingPod, groups: Sequence[AlikeNodes], kinds: Mapping[str, Request]
 ) -> PodsFit:
     """Put one pod on each node that the pod may go to."""
-    where = replace(pod.where, tolerations=(*pod.where.tolerations, *_DAEMON))
-    daemon = replace(pod, where=where)
+    selection = replace(pod.selection, tolerations=(*pod.selection.tolerations, *_DAEMON))
+    daemon = replace(pod, selection=selection)
     places: Counter[Place] = Counter()
     obstacles = []
     wanted = 0
     for group in groups:
-        suits = where.suits(group.node.labels)
-        if suits.problem or repelled(daemon.where, group.node.taints):
+        suits = selection.suits(group.node.labels)
+        if suits.problem or repelled(daemon.selection, group.node.taints):
             continue
         for room in group.all():
             wanted += 1

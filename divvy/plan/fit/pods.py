@@ -11,8 +11,8 @@ from divvy.model.problems import printable
 from divvy.model.resource_names import gpu_resource
 from divvy.plan.claim_requests import Request, classes_of_others, requests_of
 from divvy.plan.fit.sizes import read_sizes
+from divvy.plan.node_selection import NodeSelection, node_selection
 from divvy.plan.pod_requests import claim_requests, most_of_one, pod_requests
-from divvy.plan.where import Where, where_of
 
 # Numbers of priority classes that every cluster has.
 SYSTEM_PRIORITIES = {
@@ -42,7 +42,7 @@ class AskingPod:
     most: Mapping[str, int]
     by_claim: Mapping[str, tuple[tuple[str, int], ...]]
     claims: tuple[Request, ...]
-    where: Where
+    selection: NodeSelection
     priority: int = 0
     on_every_node: bool = False
     held_back: str = ""
@@ -113,7 +113,7 @@ def asking_pod(
         most=most_of_one(spec),
         by_claim={request: claim_requests(spec, request) for request in requests if "/" in request},
         claims=(*sizes.requests, *claims.requests),
-        where=where_of(spec),
+        selection=node_selection(spec),
         priority=_priority(spec, around, notes),
         on_every_node=kind == "DaemonSet",
         held_back=printable(held_back),

@@ -30,7 +30,7 @@ from divvy.plan.claimable import BY_CLAIMS
 from divvy.plan.fit import Fit, fit, nodes_of_cluster, nodes_of_plan, read_manifests
 from divvy.plan.fit.manifests import Document
 from divvy.plan.live_claims import claimed_gpus
-from divvy.plan.where import Labels
+from divvy.plan.node_selection import Labels
 from tests.engine.bare_cluster import bare_cluster
 from tests.plan.fit.random_pods import (
     POOLS,

@@ -31,7 +31,7 @@ class Labels:
     """A node's name and labels; not ``complete`` where a stack file says only some of them.
 
     ``name`` is None where nobody knows it. ``products`` are the names that the node's GPUs may go
-    by in the label of the product, where no node has told which.
+    by in the label of the product, while no node has reported one.
     """
 
     known: Mapping[str, str]
@@ -41,7 +41,7 @@ class Labels:
 
 
 @dataclass(frozen=True)
-class Suits:
+class Suitability:
     """Whether a node is one that a pod may go to; ``unless`` is what is not known of it."""
 
     problem: str = ""
@@ -49,37 +49,39 @@ class Suits:
 
 
 @dataclass(frozen=True)
-class Where:
-    """What a pod says of its node: ``terms`` are alternatives, each a list of expressions."""
+class NodeSelection:
+    """The node that a pod asks for: ``terms`` are alternatives, each a list of expressions."""
 
     node_name: str | None = None
     selector: Mapping[str, str] | None = None
     terms: Sequence[Mapping[str, Any]] | None = None
     tolerations: Sequence[Mapping[str, Any]] = ()
 
-    def suits(self, labels: Labels) -> Suits:
+    def suits(self, labels: Labels) -> Suitability:
         """Say whether a node's name and labels are what the pod wants."""
         unless: list[str] = []
         if self.node_name is not None:
             if labels.name is not None and labels.name != self.node_name:
-                return Suits(printable(f"is not {self.node_name}, which the pod names"))
+                return Suitability(printable(f"is not {self.node_name}, which the pod names"))
             if labels.name is None:
                 unless.append(f"include {printable(self.node_name)}")
         for key, value in (self.selector or {}).items():
             match = _matches(labels, {"key": key, "operator": "In", "values": [value]})
             if match is False:
-                return Suits(printable(_instead(labels, key, value)))
+                return Suitability(printable(_instead(labels, key, value)))
             if match is None:
                 unless.append(printable(f"have the label {key}={value}"))
         if self.terms is not None:
             match = self._affinity(labels)
             if match is False:
                 wanted = " or ".join(_term_words(term) for term in self.terms) or "nothing"
-                return Suits(printable(f"is not what the pod's node affinity requires: {wanted}"))
+                return Suitability(
+                    printable(f"is not what the pod's node affinity requires: {wanted}")
+                )
             if match is None:
                 wanted = " or ".join(_term_words(term) for term in self.terms)
                 unless.append(printable(f"suit the pod's node affinity: {wanted}"))
-        return Suits(unless=tuple(unless))
+        return Suitability(unless=tuple(unless))
 
     def untolerated(self, taints: Sequence[Taint]) -> Taint | None:
         """Return the first taint that keeps the pod away."""
@@ -103,12 +105,12 @@ class Where:
         return None if None in matches else False
 
 
-def where_of(spec: Mapping[str, Any]) -> Where:
+def node_selection(spec: Mapping[str, Any]) -> NodeSelection:
     """Return what a pod's spec says of its node."""
     affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"
     )
-    return Where(
+    return NodeSelection(
         spec.get("nodeName") or None,
         spec.get("nodeSelector") or None,
         None if affinity is None else tuple(affinity.get("nodeSelectorTerms") or ()),
@@ -127,9 +129,9 @@ def taints_of(spec: Mapping[str, Any]) -> tuple[Taint, ...]:
     return tuple(taints)
 
 
-def repelled(where: Where, taints: Sequence[Taint]) -> str:
-    """Say which taint keeps a pod off a node, "" where none does."""
-    taint = where.untolerated(taints)
+def repelled(selection: NodeSelection, taints: Sequence[Taint]) -> str:
+    """Return which taint keeps a pod off a node, "" without one."""
+    taint = selection.untolerated(taints)
     if taint is None:
         return ""
     if taint.key == UNSCHEDULABLE:
@@ -171,7 +173,7 @@ def _term(labels: Labels, term: Mapping[str, Any]) -> bool | None:
 
 
 def _matches(labels: Labels, expression: Mapping[str, Any]) -> bool | None:
-    """Return whether a label is as an expression wants it, None where nobody knows."""
+    """Return whether a label is as an expression wants it, None where it is not known."""
     key, values = str(expression.get("key")), expression.get("values") or ()
     has = labels.known.get(key)
     if has is None and not labels.complete:

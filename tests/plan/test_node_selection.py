@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from divvy.plan.where import Labels, repelled, taints_of, where_of
+from divvy.plan.node_selection import Labels, node_selection, repelled, taints_of
 
 POD: dict[str, Any] = {"spec": {"nodeSelector": {"kind": "a100"}}}
 
@@ -31,6 +31,6 @@ TAINT = {"key": "team", "value": "x", "effect": "NoSchedule"}
     ],
 )
 def test_why_a_node_is_closed(found: dict[str, Any], reason: str) -> None:
-    where, meta = where_of(POD["spec"]), found["metadata"]
-    suits = where.suits(Labels(meta.get("labels") or {}, name=meta["name"]))
-    assert (suits.problem or repelled(where, taints_of(found.get("spec") or {}))) == reason
+    selection, meta = node_selection(POD["spec"]), found["metadata"]
+    suits = selection.suits(Labels(meta.get("labels") or {}, name=meta["name"]))
+    assert (suits.problem or repelled(selection, taints_of(found.get("spec") or {}))) == reason

@@ -11,7 +11,7 @@ from divvy.plan.live_pods import LivePod
 
 
 @dataclass(frozen=True)
-class SeenNode:
+class ObservedNode:
     """What the API says of a node with GPUs."""
 
     name: str
@@ -29,14 +29,14 @@ class AgentAnswer:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObservedCluster:
     """What was read of a cluster; agents by the names of their nodes.
 
     ``has_all_pods`` is False where this user may not read all of them; ``no_answer`` says why a
     node has no answer; ``notes`` are what else this user may not see, and why.
     """
 
-    nodes: Sequence[SeenNode]
+    nodes: Sequence[ObservedNode]
     pods: Sequence[LivePod]
     gpus: Sequence[ClaimedGpu]
     agents: Mapping[str, AgentAnswer]
@@ -45,11 +45,11 @@ class Seen:
     notes: tuple[str, ...] = ()
 
 
-def seen_node(raw: Mapping[str, Any]) -> SeenNode:
+def observed_node(raw: Mapping[str, Any]) -> ObservedNode:
     """Read a Node of the API: no more than is shown of it."""
     meta = raw["metadata"]
     labels = meta.get("labels") or {}
-    return SeenNode(
+    return ObservedNode(
         meta["name"],
         labels,
         device_counts((raw.get("status") or {}).get("allocatable") or {}),

@@ -1,4 +1,4 @@
-"""Compares claims with the cluster: what it cannot serve, what is lost, which nodes move."""
+"""Checks of claims against the cluster, before anything is changed."""
 
 import typer
 
@@ -7,9 +7,32 @@ from divvy.cli.errors import fail
 from divvy.cli.node_moves import read_node_moves
 from divvy.model import Cluster
 from divvy.model.claims_floor import floor_problems, floor_warnings
+from divvy.plan.live_claims import pods_with_claims
 from divvy.plan.lost_priorities import priorities_warning
 from divvy.plan.share_quota import quota_warning, uncovered_quotas
 from divvy.render.node_moves import node_move_lines
+
+_CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
+_SHOWN = 5
+
+
+def check_held(cluster: Cluster, *, preview: bool) -> None:
+    """End with an error where pods hold claims, which nobody could give back; preview only says it.
+
+    Raises EngineError.
+    """
+    with reading(cluster.kubeconfig, cluster.context) as reader:
+        pods = pods_with_claims(reader.listed(_CLAIMS))
+    if not pods:
+        return
+    more = f" and {len(pods) - _SHOWN} more" if len(pods) > _SHOWN else ""
+    text = (
+        f"pods hold claims: {', '.join(pods[:_SHOWN])}{more}; without a profile with `claims` "
+        "nothing returns their devices, and they stay Terminating: end them first"
+    )
+    if not preview:
+        fail(text)
+    typer.echo(f"warning: {text}", err=True)
 
 
 def check_floor(cluster: Cluster) -> None:
