@@ -79,7 +79,7 @@ class ClusterUnderTest:
     ``all_nodes`` are the cluster's nodes when the run began; ``pool`` limits the checks to one.
     ``reported`` is what the agents said then; ``image`` has the workloads, ``no_image`` says why
     it is missing; ``drivers`` tells by node whether a pod has found the simulated driver;
-    ``versions`` and ``node_versions`` are of everything that was tested. ``gone`` says of nodes
+    ``revision``, ``versions`` and ``node_versions`` are of what was tested. ``gone`` says of nodes
     how they have left or died since the run began. ``pool_nodes`` are the nodes of the pools, also
     those that a sample leaves out.
     """
@@ -95,6 +95,7 @@ class ClusterUnderTest:
     image: str | None
     no_image: str
     kubeconfig: str | None
+    revision: str = ""
     versions: Mapping[str, Any] = field(default_factory=dict)
     node_versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     gone: dict[str, str] = field(default_factory=dict)
@@ -242,7 +243,15 @@ class ClusterUnderTest:
         nodes = [
             {**self.entry(node), "simulated": self.is_simulated(node.name)} for node in self.nodes
         ]
-        return {"stack": self.stack, "image": self.image or "", **self.versions, "nodes": nodes}
+        # A Job's stack file has no kubeconfig and a workstation's has: the same configuration.
+        file = {"generation": self.generation, "revision": self.revision}
+        return {
+            "stack": self.stack,
+            "image": self.image or "",
+            "stackFile": {name: text for name, text in file.items() if text},
+            **self.versions,
+            "nodes": nodes,
+        }
 
     def entry(self, node: NodePromise) -> dict[str, Any]:
         """Return what a report says of a node: what it is, and its software."""
@@ -302,10 +311,8 @@ def open_cluster(config: pytest.Config) -> ClusterUnderTest:
         for node in live
     }
     image, no_image = _workload_image(config.getoption("--workload-image"), cluster.plugin.image)
-    stack_file = _stack_file(source, document)
     versions = {
         "divvy": program_versions(),
-        "stackFile": stack_file,
         "kubernetes": server_version(kubeconfig, cluster.context),
     }
     of_nodes = {
@@ -327,26 +334,20 @@ def open_cluster(config: pytest.Config) -> ClusterUnderTest:
         image,
         no_image,
         kubeconfig,
+        git_revision(Path(source.source).resolve()) or "",
         versions,
         of_nodes,
         pool_nodes=pool_nodes,
     )
     if since := config.getoption("--divvy-changed-since"):
         earlier = json.loads(Path(since).read_text())
-        same_file = stack_file["generation"]
-        under_test.limit_to(changed(promises, under_test.entry, earlier, same_file))
+        under_test.limit_to(changed(promises, under_test.entry, earlier, under_test.generation))
     return under_test
 
 
 def _as_agents_read(text: str) -> dict[str, Any]:
     """Return a configuration without what only the program uses: a chart's has none of it."""
     return parse_canonical(text).model_dump(exclude={"kubeconfig", "context", "plugin"})
-
-
-def _stack_file(source: Any, document: ClusterDocument) -> dict[str, str]:
-    revision = git_revision(Path(source.source).resolve())
-    own = {"generation": generation(canonical_json(document.value))}
-    return {**own, **({"revision": revision} if revision else {})}
 
 
 def _agent_of(

@@ -5,7 +5,7 @@ from typing import Any
 
 from conformance.cluster.cluster_under_test import ClusterUnderTest, read_nodes
 from conformance.observe.probes import is_simulated
-from divvy.model import canonical_json, parse_document
+from divvy.model import canonical_json, generation, parse_document
 from tests.conformance.promised_nodes import CLUSTER, live, promised
 
 
@@ -99,3 +99,13 @@ def test_whether_gpus_are_simulated_is_asked_of_a_pod_first() -> None:
     assert is_simulated("driver simulated\n") is True
     assert is_simulated("driver real\n") is False
     assert is_simulated("") is None
+
+
+def test_names_one_configuration_for_a_job_and_a_workstation() -> None:
+    api = OneConfigMap(canonical_json(CLUSTER))
+    of_workstation = {**CLUSTER, "kubeconfig": "/home/me/.kube/config", "context": "prod"}
+    for value in (CLUSTER, of_workstation):
+        target = ClusterUnderTest(
+            "s", parse_document(value), api, [], [], {}, {}, None, None, "", None
+        )  # type: ignore[arg-type]
+        assert target.describe()["stackFile"] == {"generation": generation(api.text)}
