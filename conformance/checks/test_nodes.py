@@ -247,6 +247,8 @@ def test_every_node_of_a_pool_answers(
     pool: str,
     evidence: Evidence,
 ) -> None:
+    if pool == NO_POOL:
+        not_applicable("only nodes of pools have agents; NODE-05 names GPU nodes in none")
     own = {node.name: statuses[node] for node in target.ready_nodes if node.pool == pool}
     others = (node for node in target.unsampled_nodes if node.pool == pool)
     answers = own | {node.name: other_statuses[node] for node in others}

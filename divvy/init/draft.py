@@ -70,7 +70,8 @@ def draft(
         except Unexplained as unexplained:
             refused.setdefault(str(unexplained), []).append(node.name)
         except _Unanswered as open_question:
-            asked.setdefault(open_question.key, []).append(node)
+            for key in open_question.keys:
+                asked.setdefault(key, []).append(node)
         else:
             members.append(member)
             reduced += [node.name] if is_reduced else []
@@ -118,25 +119,31 @@ def _pools(
 class _Unanswered(Exception):
     """A node's model or number of GPUs has to be asked for."""
 
-    def __init__(self, kind: Literal["model", "gpus"], node: GpuNode, guess: int | None) -> None:
-        super().__init__(kind, node.name)
+    def __init__(
+        self, kinds: Sequence[Literal["model", "gpus"]], node: GpuNode, guess: int | None
+    ) -> None:
+        super().__init__(*kinds, node.name)
         # Nodes of one machine type that offer the same have the same answer.
         machine = node.labels.get("node.kubernetes.io/instance-type", "")
-        self.key = (kind, tuple(node.offered.items()), machine, guess)
+        self.keys: list[_Key] = [
+            (kind, tuple(node.offered.items()), machine, guess) for kind in kinds
+        ]
 
 
 def _member(node: GpuNode, answers: Answers, profiles: _Profiles) -> tuple[Member, bool]:
     """Return a node with its profile's name, and whether it offers less than it could."""
     model = answers.model(node.name) or node.model
-    if model is None and node.product is None:
-        raise _Unanswered("model", node, None)
     gpus = answers.gpus(node.name) or node.gpus
+    if model is None and node.product is None:
+        # No model tells how many GPUs a node has that offers nothing.
+        both = gpus is None and not any((*node.offered.values(), *node.capacity.values()))
+        raise _Unanswered(("model", "gpus") if both else ("model",), node, None)
     last: Unexplained | None = None
     for offered in (node.offered, node.capacity):
         try:
             described = describe(node, model, gpus, offered)
         except GpusUnknown as unknown:
-            raise _Unanswered("gpus", node, unknown.guess) from None
+            raise _Unanswered(("gpus",), node, unknown.guess) from None
         except Unexplained as unexplained:
             last = last or unexplained
             continue

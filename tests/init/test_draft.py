@@ -299,6 +299,13 @@ def test_a_node_that_offers_nothing_yet_gets_whole_gpus() -> None:
     assert {pool.hardware.model for pool in cluster.pools.values()} == {"A100-SXM4-40GB", "T4"}
 
 
+def test_a_node_that_offers_nothing_yet_is_asked_about_at_once() -> None:
+    nodes = [node("b-1", {}, {"nvidia.com/gpu.present": "true"}, machine="b")]
+    assert [one.kind for one in drafted(nodes).questions] == ["model", "gpus"]
+    (question,) = drafted(nodes, Answer("model", "b-*", "T4")).questions
+    assert question.option == "--gpus 'b-1=NUMBER'"
+
+
 def test_a_model_that_divvy_does_not_know_is_not_predicted() -> None:
     nodes = [node("a-1", {SHARED: 8}, gfd("NVIDIA-RTX-A5000", 2, 24564, replicas=4))]
     found = drafted(nodes, imported={"wrong": {"timeSlicing": {"replicas": 2}}})

@@ -1,0 +1,13 @@
+"""Pictures of pages show what the commands write today."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from docs.photograph import TAKEN, diff_page, digest
+
+
+def test_the_difference_is_todays(tmp_path: Path) -> None:
+    taken = json.loads(TAKEN.read_text())["diff.png"]
+    assert digest(diff_page(tmp_path)) == taken, "take it again: python -m docs.photograph"
