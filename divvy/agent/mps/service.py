@@ -27,6 +27,8 @@ from divvy.agent.nvml.process import DriverProblem
 
 _log = logging.getLogger(__name__)
 _STARTING_SECONDS = 0.1
+# With the pause between two questions: a daemon that fails is known to within a second.
+_SILENCE_SECONDS = 0.5
 _MODE_SECONDS = 2.0
 # A pod that ends has 5 seconds; the driver's answer may take some of them.
 _STOP_SECONDS = 1.0
@@ -125,9 +127,10 @@ class Mps:
         await asyncio.gather(*(self._undo(self._one(uuid)) for uuid in self._record.gpus))
 
     async def _undo(self, one: _Supervised) -> None:
-        with contextlib.suppress(NoAnswer):
+        with contextlib.suppress(NoAnswer, TimeoutError):
             if one.daemon.alive:
-                await one.daemon.quit()
+                async with asyncio.timeout(_STOP_SECONDS):
+                    await one.daemon.quit()
         one.daemon.gone()
         recorded = self._record.gpus[one.uuid]
         try:
@@ -255,6 +258,18 @@ class Mps:
         one.daemon.gone()
         one.life = Life() if asked else one.life.failed("it did not answer", monotonic())
 
+    async def _ask(self, one: _Supervised) -> None:
+        """Ask a daemon; raises NoAnswer. Silence is told long before it is no answer any more."""
+        asking = asyncio.ensure_future(one.daemon.ask())
+        try:
+            await asyncio.wait({asking}, timeout=_SILENCE_SECONDS)
+            if not asking.done():
+                one.life = one.life.unheard(monotonic())
+                self._tell(one)
+            await asking
+        finally:
+            asking.cancel()
+
     async def _talk(self, one: _Supervised, step: Step) -> None:
         wanted = self._wanted.get(one.uuid)
         try:
@@ -265,7 +280,7 @@ class Mps:
                 await one.daemon.limit(wanted)
                 one.life = one.life.limited(wanted)
             else:
-                await one.daemon.ask()
+                await self._ask(one)
                 one.life = one.life.heard(monotonic())
         except NoAnswer as no_answer:
             if step is not Step.QUIT and one.daemon.alive:

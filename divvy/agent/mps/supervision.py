@@ -9,7 +9,7 @@ from divvy.agent.mps.record import Recorded
 
 EXCLUSIVE_PROCESS = 3
 """The compute mode (nvmlComputeMode_t) in which a GPU takes an MPS server and nobody else."""
-ASK_SECONDS = 0.5
+ASK_SECONDS = 0.4
 # Unanswered for so long, a daemon is ended: with it its clients, so not for a moment's silence.
 _WEDGED_SECONDS = 10.0
 _QUIT_SECONDS = 2.0
