@@ -79,8 +79,9 @@ _ALL = (
     Check("NODE-08", "GPUs behind NVSwitches are part of their fabric", "SHOULD", EVERY,
           "see `nvidia-smi -q` (Fabric) and nvidia-fabricmanager: it is of the driver's version",
           cncf=("driver_runtime_management",)),
-    Check("NODE-09", "every GPU lets several processes in: compute mode Default", "SHOULD", EVERY,
-          "`nvidia-smi -c DEFAULT` on the node; another mode refuses the second process of a GPU"),
+    Check("NODE-09", "every GPU lets several processes in: compute mode Default, or an MPS daemon",
+          "SHOULD", EVERY, "`nvidia-smi -c DEFAULT` on the node; another mode refuses the second "
+          "process of a GPU. By MPS: `divvy status` says why the daemon does not answer"),
     Check("NODE-10", "the node takes pods: it is not cordoned", "SHOULD", EVERY,
           "after its maintenance run `kubectl uncordon`; until then new pods get none of its GPUs"),
     Check("NODE-11", "labels advertise the driver and CUDA versions that a pod finds", "MUST",

@@ -48,6 +48,9 @@ class DevicePromise:
         is_mig = self.device.kind == "mig" or self.device.placement is not None
         if self.device.shares == 1:
             return Mode.MIG if is_mig else Mode.WHOLE
+        if any(offer.sharing.by_mps for offer in self._offers):
+            prevented = any(offer.sharing.is_prevented for offer in self._offers)
+            return Mode.MPS_LIMIT if prevented else Mode.MPS
         if any(offer.sharing.is_prevented for offer in self._offers):
             return Mode.MIG_TIME_SLICING_LIMIT if is_mig else Mode.TIME_SLICING_LIMIT
         return Mode.MIG_TIME_SLICING if is_mig else Mode.TIME_SLICING

@@ -40,7 +40,7 @@ default for GPU nodes.
 
 Two defaults differ from NVIDIA's, which mislead users: replicas are renamed
 (`nvidia.com/gpu.shared`), and a container that requests two replicas is refused, since
-they give it no more than one.
+they give it no more than one. By MPS it gets both, so there it is not refused.
 """
 
 _MODELS = """\
@@ -81,6 +81,12 @@ profiles:
   turns: {timeSlicing: {replicas: 4}}
   watched: {timeSlicing: {replicas: 4, memoryLimit: auto}}
   shares: {timeSlicing: {replicas: 4, memoryLimit: {limit: auto, action: prevent}, compute: share}}
+""",
+    "Mps": """\
+profiles:
+  together: {mps: {replicas: 4}}        # a quarter of the memory and SMs for each process
+  capped:                               # and of the memory for each container
+    mps: {replicas: 4, memoryLimit: {limit: auto, action: prevent}}
 """,
     "Pool": """\
 pools:

@@ -25,6 +25,11 @@ _WAYS: Mapping[str, tuple[str, Any]] = {
             }
         },
     ),
+    "mps": ("MPS", {"mps": {"replicas": 4}}),
+    "mps-prevented": (
+        "MPS with `action: prevent`",
+        {"mps": {"replicas": 4, "memoryLimit": {"limit": "auto", "action": "prevent"}}},
+    ),
     "mig": ("MIG", {"mig": {"1g.5gb": 7}}),
     "mig-slices": ("MIG + time-slicing", {"mig": {"3g.20gb": 2}, "timeSlicing": {"replicas": 4}}),
     "shares": ("share by claim", {"claims": {"shares": {}, "tenants": ["prod", "dev"]}}),
@@ -45,7 +50,9 @@ it say whether that is its own. Each word is explained below the table.
 
 **Use MIG where tenants do not trust each other or need a fixed part of a GPU.** Time-slicing is for
 people who share by agreement: notebooks, tests, small inference. A replica is a turn on the GPU,
-not a part of it: two replicas give a container no more than one.
+not a part of it: two replicas give a container no more than one. MPS lets kernels of several
+containers run at the same time, and is no boundary either: its limits are of processes, and one
+fault ends all of a GPU's clients.
 
 Guarantees that the driver library in the container enforces (*prevented*, *weighted*, *capped*)
 hold for containers without any other GPU resource; others do not start: [limiter.md](limiter.md).

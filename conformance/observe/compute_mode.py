@@ -1,40 +1,72 @@
-"""Whether several processes may use a GPU at once: its compute mode."""
+"""Whether several processes may use a GPU at once: its compute mode, or its MPS daemon."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.evidence import Verdict
 from conformance.observe.nvml_script import OPEN_NVML, run_nvml_script
 
+_EXCLUSIVE = "Exclusive_Process"
 # As nvidia-smi words NVML_COMPUTEMODE_*.
-_MODES = ("Default", "Exclusive_Thread", "Prohibited", "Exclusive_Process")
-# Runs in the agent's pod.
+_MODES = ("Default", "Exclusive_Thread", "Prohibited", _EXCLUSIVE)
+# Runs in the agent's pod. A GPU with an MPS daemon has its answer instead of the mode alone.
 SCRIPT = (
     OPEN_NVML
     + """\
+import os, subprocess
+folder = os.environ.get("DIVVY_STATE_FOLDER", "/var/lib/divvy")
+def daemon(uuid):
+    pipes = f"{folder}/mps/{uuid}/pipe"
+    if not os.path.isdir(pipes):
+        return "none"
+    environment = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": pipes}
+    program = f"{sys.argv[1]}/usr/bin/nvidia-cuda-mps-control"
+    try:
+        done = subprocess.run([program], input="get_server_list", env=environment, timeout=5,
+                              text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        return type(problem).__name__
+    return done.stdout.strip() if done.returncode else "answers"
 modes = {}
 for index in range(nvml.nvmlDeviceGetCount()):
     gpu = ask(nvml.nvmlDeviceGetHandleByIndex, index)
     if not isinstance(gpu, str):
-        modes[ask(nvml.nvmlDeviceGetUUID, gpu)] = ask(nvml.nvmlDeviceGetComputeMode, gpu)
+        uuid = ask(nvml.nvmlDeviceGetUUID, gpu)
+        modes[uuid] = [ask(nvml.nvmlDeviceGetComputeMode, gpu), daemon(uuid)]
 print(json.dumps(modes))
 """
 )
 
 
-def compute_modes(target: ClusterUnderTest, node: str) -> Mapping[str, int | str | None] | None:
-    """Return each GPU's mode by UUID; None where there is no agent to ask the driver."""
-    modes: Mapping[str, int | str | None] | None = run_nvml_script(target, node, SCRIPT)
+Access = Mapping[str, tuple[int | str | None, str]]
+
+
+def compute_modes(target: ClusterUnderTest, node: str) -> Access | None:
+    """Return each GPU's mode and what its MPS daemon answers, by UUID in the driver's order.
+
+    None where there is no agent to ask the driver.
+    """
+    modes: Access | None = run_nvml_script(target, node, SCRIPT)
     return modes
 
 
-def all_default(modes: Mapping[str, int | str | None]) -> Verdict:
-    """Judge the modes of a node's GPUs; a driver that has none lets every process in."""
-    other = [
-        f"{uuid}: {_MODES[mode] if isinstance(mode, int) and mode < len(_MODES) else mode}"
-        for uuid, mode in modes.items()
-        if mode not in (0, None)
-    ]
-    return "compute mode Default", "; ".join(other) or "compute mode Default"
+def let_in(access: Access, by_mps: Sequence[bool]) -> Verdict:
+    """Judge the GPUs of a node, of which ``by_mps`` says in the same order who MPS shares.
+
+    A driver that has no modes lets every process in.
+    """
+    wrong = []
+    for (uuid, (mode, daemon)), shared in zip(access.items(), by_mps, strict=False):
+        named = _MODES[mode] if isinstance(mode, int) and mode < len(_MODES) else mode
+        if shared and named != _EXCLUSIVE:
+            wrong.append(f"{uuid}: {named}")
+        elif shared and daemon != "answers":
+            wrong.append(f"{uuid}: its MPS daemon: {daemon}")
+        elif not shared and mode not in (0, None):
+            wrong.append(f"{uuid}: {named}")
+    expected = "compute mode Default"
+    if any(by_mps):
+        expected += f"; by MPS {_EXCLUSIVE} and a daemon that answers"
+    return expected, "; ".join(wrong) or expected

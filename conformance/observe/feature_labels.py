@@ -80,7 +80,7 @@ def expected_labels(node: NodePromise, driver: str) -> dict[str, str]:
         "gpu.product": model.product.replace(" ", "-"),
         "gpu.memory": model.memory_mib,
         "gpu.replicas": shares,
-        "gpu.sharing-strategy": "time-slicing" if shares > 1 else "none",
+        "gpu.sharing-strategy": _strategy(node, shares),
     }
     if model.compute_capability is not None:
         major, minor = model.compute_capability
@@ -114,6 +114,12 @@ def expected_labels(node: NodePromise, driver: str) -> dict[str, str]:
             "gpu.sharing-strategy": "time-slicing" if first.shares > 1 else "none",
         }
     return {name: str(value) for name, value in wanted.items()}
+
+
+def _strategy(node: NodePromise, shares: int) -> str:
+    if any(offer.sharing.by_mps for gpu in node.plan.gpus for offer in gpu.offers):
+        return "mps"
+    return "time-slicing" if shares > 1 else "none"
 
 
 def _may_be(name: str, node: NodePromise, wanted: Mapping[str, str]) -> bool:

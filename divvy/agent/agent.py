@@ -26,6 +26,8 @@ from divvy.agent.kubelet.pod_resources import PodResources
 from divvy.agent.loops import Loops
 from divvy.agent.memory.shares import ShareAccounts
 from divvy.agent.memory.watch import MemoryWatch
+from divvy.agent.mps.service import Mps
+from divvy.agent.mps.wanted import wanted_daemons
 from divvy.agent.nvml.driver import Driver, boot_id
 from divvy.agent.nvml.health_watch import HealthWatch
 from divvy.agent.observe import Observer
@@ -87,8 +89,9 @@ class Agent:
             settings.own_pod,
             saved.remembered(self._boot),
         )
+        self.mps = Mps(settings.driver_root, settings.state_folder, self.driver, self._on_health)
         self._advertiser = Advertiser(
-            settings, self.driver, self._health, self.holders, self._wake.soon
+            settings, self.driver, self._health, self.holders, self.mps, self._wake.soon
         )
         self.plugins = self._advertiser.plugins
         self._reconfigurer = Reconfigurer(self.driver, api, self._wake.soon)
@@ -107,6 +110,8 @@ class Agent:
             self.holders,
             self._reconfigurer,
             lambda: self.claims.view,
+            lambda: self.mps.gpus,
+            self.mps.servers,
         )
         self._status_writer = NodeStatusWriter(api)
         self._state_clock = StateClock()
@@ -175,6 +180,7 @@ class Agent:
                 "resources": self.plugins.advertised(),
             },
             "memoryLimit": self.memory_watch.excesses,
+            "mps": self.mps.figures,
             "claims": self.claims.record,
             "problems": self._problems,
             "loops": self._loops.problems,
@@ -196,6 +202,7 @@ class Agent:
             "the driver of claims": self.claims.serve,
             "the slices": self.claims.publish,
             "the retirement of claimed GPUs": self.claims.retire,
+            "the MPS daemons": self.mps.run,
             "reconciliation": self._reconcile_for_ever,
             "the health of devices": self._advertise_health,
         }
@@ -206,6 +213,7 @@ class Agent:
         finally:
             await self._reconfigurer.stop()
             await self.plugins.stop()
+            await self.mps.stop()
             await self.driver.stop()
 
     def _on_node(self, node: NodeView) -> None:
@@ -251,6 +259,7 @@ class Agent:
         now = monotonic()
         if self._decide(observed, now):
             self._forget_replaced()
+        self._want_daemons(observed)
         await self._advertise(snapshot)
         self.claims.consider(self._desired, snapshot, self._record.owners, self._node.uid)
         self._reconfigurer.execute(snapshot, self._record.decisions)
@@ -286,6 +295,13 @@ class Agent:
             self.holders.remembered,
             now,
         )
+
+    def _want_daemons(self, observed: Observation) -> None:
+        if self._desired.config is None:
+            return  # nothing is known of what should be: clients keep their daemons
+        held = None if isinstance(observed.kubelet, str) else observed.kubelet.held
+        decisions = self._record.decisions
+        self.mps.want(wanted_daemons(decisions, observed.snapshot, held, self.mps.gpus))
 
     def _forget_replaced(self) -> None:
         """Forget GPUs once it is saved which others have their indices."""
@@ -357,6 +373,7 @@ class Agent:
                 self._health.health,
                 self.claims.status(snapshot),
                 self.holders.forgotten,
+                self.mps.problem,
             ),
             resources=healthy_counts(resources),
             build=self._build,

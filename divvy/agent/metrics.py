@@ -24,6 +24,7 @@ from divvy.agent.inject.share import share_holders
 from divvy.agent.memory.memory_limit import Excess
 from divvy.agent.memory.shares import ShareFigures
 from divvy.agent.metrics_page import Page
+from divvy.agent.mps.service import MpsFigures
 from divvy.agent.nvml.process import DriverProblem
 from divvy.agent.plugin.device_holders import HoldersUnknown
 from divvy.agent.plugin.inventory import Resource
@@ -47,6 +48,7 @@ async def metrics_page(agent: Agent, node: str) -> bytes:
     _devices(page, resources)
     _excesses(page, agent.memory_watch.excesses)
     _conformance(page, agent.conformance_success)
+    _daemons(page, agent.mps.figures)
     if agent.status is not None:
         _states(page, agent.status)
         page.registry.register(_StateSeconds(node, agent.status, agent.state_seconds(monotonic())))
@@ -77,6 +79,8 @@ def mode(resource: Resource) -> Mode:
     is_mig = resource.kind == "mig"
     if not resource.sharing.is_shared:
         return Mode.MIG if is_mig else Mode.WHOLE
+    if resource.sharing.by_mps:
+        return Mode.MPS_LIMIT if resource.sharing.is_prevented else Mode.MPS
     if resource.sharing.is_prevented:
         return Mode.MIG_TIME_SLICING_LIMIT if is_mig else Mode.TIME_SLICING_LIMIT
     return Mode.MIG_TIME_SLICING if is_mig else Mode.TIME_SLICING
@@ -220,6 +224,24 @@ def _excesses(page: Page, excesses: Sequence[Excess]) -> None:
         namespace, _, pod = excess.pod.partition("/")
         over = excess.used_mib - excess.limit_mib
         gauge.set(over, namespace, pod, excess.container, excess.resource, excess.uuid)
+
+
+def _daemons(page: Page, daemons: Sequence[MpsFigures]) -> None:
+    """Show the MPS daemons that the node is to have; a node without any shows nothing."""
+    if not daemons:
+        return
+    ready = page.gauge(
+        "divvy_mps_daemon_ready", "1 while a GPU's MPS daemon answers, 0 otherwise.", ["uuid"]
+    )
+    starts = page.gauge(
+        "divvy_mps_daemon_starts",
+        "How often this agent has started a GPU's MPS daemon; each start after the first ended all "
+        "its clients.",
+        ["uuid"],
+    )
+    for daemon in daemons:
+        ready.set(daemon.ready, daemon.uuid)
+        starts.set(daemon.starts, daemon.uuid)
 
 
 def _conformance(page: Page, success: float | None) -> None:

@@ -19,7 +19,10 @@ from divvy.agent.reconfigure import Reconfigurer
 
 
 class Observer:
-    """Makes one Observation of a node after the other."""
+    """Makes one Observation of a node after the other.
+
+    ``daemons`` returns the GPUs with an MPS daemon, ``servers`` the PIDs of a GPU's MPS servers.
+    """
 
     def __init__(
         self,
@@ -29,6 +32,8 @@ class Observer:
         holders: DeviceHolders,
         reconfigurer: Reconfigurer,
         claims: Callable[[], ClaimsView] = ClaimsView,
+        daemons: Callable[[], frozenset[str]] = frozenset,
+        servers: Callable[[str], frozenset[int]] = lambda _: frozenset(),
     ) -> None:
         self._api = api
         self._driver = driver
@@ -36,6 +41,8 @@ class Observer:
         self._holders = holders
         self._reconfigurer = reconfigurer
         self._claims = claims
+        self._daemons = daemons
+        self._servers = servers
 
     async def observe(
         self, desired: DesiredState, snapshot: Snapshot, node: NodeView
@@ -60,6 +67,7 @@ class Observer:
             failures=self._reconfigurer.failures,
             # Last: a claim may have been prepared while the others were asked.
             claims=self._claims(),
+            daemons=self._daemons(),
         )
 
     async def _kubelet(self) -> KubeletView | str:
@@ -80,5 +88,10 @@ class Observer:
         except DriverProblem:
             # Unknown is not idle.
             return frozenset({gpu.uuid, *(device for device in by_gi.values() if device)})
-        used = {by_gi.get(process["gi"] or 0) or gpu.uuid for process in processes}
+        servers = self._servers(gpu.uuid)
+        used = {
+            by_gi.get(process["gi"] or 0) or gpu.uuid
+            for process in processes
+            if process["pid"] not in servers
+        }
         return frozenset(device for device in used if device not in held)

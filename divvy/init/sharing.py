@@ -12,6 +12,7 @@ from divvy.init.gpu_node import GpuNode, without_suffix
 from divvy.init.layouts import fewest_gpus, spread
 from divvy.model import GpuModel
 from divvy.model.mig_names import resource_part
+from divvy.model.profile import MAX_MPS_CLIENTS
 from divvy.model.resource_names import GPU, SHARED_SUFFIX, VENDOR
 
 _MIG = f"{VENDOR}/mig-"
@@ -187,10 +188,12 @@ def _rule(node: GpuNode, mig: Mapping[str, Any], sharing: _Sharing) -> dict[str,
     slicing: dict[str, Any] = {"replicas": sharing.replicas}
     if not sharing.renamed:
         slicing["renameByDefault"] = False
-    if node.mps and not mig:
-        slicing["memoryLimit"] = {"limit": "auto", "action": "prevent"}
-        slicing["compute"] = "share"
-    elif not node.divvy:
+    if node.mps and not mig and sharing.replicas <= MAX_MPS_CLIENTS:
+        if not node.divvy:
+            # NVIDIA's default under MPS.
+            slicing["failRequestsGreaterThanOne"] = True
+        return {"mps": slicing}
+    if not node.divvy:
         # NVIDIA's default, which running pods may count on; Divvy's is the safer one.
         slicing["failRequestsGreaterThanOne"] = False
     return {**rule, "timeSlicing": slicing}
@@ -217,9 +220,10 @@ def _name(rule: Mapping[str, Any]) -> str:
         layout = mig["layout"] if single else mig
         parts += [f"{count}x{resource_part(name)}" for name, count in layout.items()]
         parts += ["single"] if single else []
+    if "mps" in rule:
+        parts.append(f"mps-{rule['mps']['replicas']}")
     if "timeSlicing" in rule:
-        slicing = rule["timeSlicing"]
-        parts.append(f"{'shares' if 'compute' in slicing else 'slice'}-{slicing['replicas']}")
+        parts.append(f"slice-{rule['timeSlicing']['replicas']}")
     return "-".join(parts) or "whole"
 
 

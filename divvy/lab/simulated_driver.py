@@ -16,7 +16,7 @@ from divvy.model.gpu_models import GpuModel
 SOURCE = REPOSITORY / "simulator"
 BUILT = SOURCE / "build"
 LIBRARIES = Path("usr/lib/x86_64-linux-gnu")
-PROGRAMS = ("nvidia-smi", "divvy-sim", "divvy-simd")
+PROGRAMS = ("nvidia-smi", "nvidia-cuda-mps-control", "divvy-sim", "divvy-simd")
 _STAMP = b"divvy-driver-version:"
 _STAMP_LENGTH = 64
 _GPU_MAJOR = 195

@@ -165,12 +165,11 @@ def _resource_names(cluster: Cluster) -> Iterator[Problem]:
     for name, profile in cluster.profiles.items():
         for index, rule in enumerate(profile.rules):
             at: Keys = ("profiles", name, index) if len(profile.rules) > 1 else ("profiles", name)
-            if rule.time_slicing is not None and rule.time_slicing.resource_name is not None:
-                error = resource_name_error(qualified(rule.time_slicing.resource_name))
+            if rule.sharing is not None and rule.sharing.resource_name is not None:
+                error = resource_name_error(qualified(rule.sharing.resource_name))
                 if error:
-                    yield problem(
-                        (*at, "timeSlicing", "resourceName"), "is not a resource name", error
-                    )
+                    way = "mps" if rule.mps is not None else "timeSlicing"
+                    yield problem((*at, way, "resourceName"), "is not a resource name", error)
             for layout in () if rule.mig is None else rule.mig.layout:
                 if not is_profile_name(layout):
                     yield problem(

@@ -21,7 +21,7 @@ def check_claims(cluster: Cluster) -> list[Problem]:
         for index, rule in enumerate(profile.rules):
             if rule.claims is not None:
                 problems += _alone(rule.claims, _keys(name, profile, index))
-            elif profile.by_claims and (rule.mig is not None or rule.time_slicing is not None):
+            elif profile.by_claims and (rule.mig is not None or rule.sharing is not None):
                 problems.append(_mixed(name, profile, index))
     return [*problems, *_on_hardware(cluster)]
 

@@ -99,6 +99,8 @@ class Mode(StrEnum):
     WHOLE = "whole"
     TIME_SLICING = "time-slicing"
     TIME_SLICING_LIMIT = "time-slicing+limit"
+    MPS = "mps"
+    MPS_LIMIT = "mps+limit"
     MIG = "mig"
     MIG_TIME_SLICING = "mig+time-slicing"
     MIG_TIME_SLICING_LIMIT = "mig+time-slicing+limit"

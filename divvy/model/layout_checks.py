@@ -8,7 +8,7 @@ from divvy.model.hardware_model import hardware_model
 from divvy.model.mig_names import is_profile_name
 from divvy.model.mig_placement import NoPlacement, describe_layout, nearest_layouts, place
 from divvy.model.problems import Keys, Problem, problem
-from divvy.model.profile import Profile, Rule
+from divvy.model.profile import MAX_MPS_CLIENTS_BEFORE_VOLTA, Profile, Rule, clients_error
 from divvy.model.resolution import WHOLE, Offer, offers, rule_for
 from divvy.model.resource_names import VENDOR
 from divvy.model.stack import Cluster, Hardware
@@ -125,6 +125,7 @@ def _fits(profile: Profile, use: _Use, hardware: Hardware, model: GpuModel) -> I
         if rule.mig is not None:
             yield from _layout_fits(rule.mig.layout, keys, model, where)
         yield from _limit_fits(rule, keys, model)
+        yield from _clients_fit(rule, keys, model, where)
 
 
 def _layout_fits(
@@ -161,29 +162,44 @@ def _layout_fits(
 
 
 def _limit_fits(rule: Rule, keys: Keys, model: GpuModel) -> Iterator[Problem]:
-    limit = rule.time_slicing.memory_limit if rule.time_slicing else None
+    limit = rule.sharing.memory_limit if rule.sharing else None
     if limit is None:
         return
+    way = "mps" if rule.mps is not None else "timeSlicing"
     for offer in offers(rule, model.memory_mib, model):
         known = model.mig.profile(offer.mig_profile) if model.mig and offer.mig_profile else None
         memory = known.memory_mib if known else model.memory_mib
         sharing, name = offer.sharing, offer.mig_profile or model.name
         limit_mib, replicas = sharing.memory_mib or 0, sharing.replicas
         room = int(memory * limit.oversubscribe)
-        where: Keys = (*keys, "timeSlicing", "memoryLimit")
+        where: Keys = (*keys, way, "memoryLimit")
         if limit_mib > memory:
             cure = "lower it, or write auto"
             if limit.limit == "auto":
                 cure = f"`oversubscribe: {replicas}` at most"
             yield problem(where, f"is {limit_mib} MiB, more than the {memory} MiB of {name}", cure)
-        elif sharing.is_prevented and limit_mib * replicas > room:
+        elif (sharing.is_prevented or sharing.by_mps) and limit_mib * replicas > room:
+            more = (
+                ""
+                if sharing.by_mps
+                else "; or `oversubscribe`, so that the host's memory takes what the GPU has no "
+                "room for"
+            )
             yield problem(
                 where,
                 f"for {replicas} replicas is {limit_mib * replicas} MiB, more than the "
                 f"{room} MiB of {name}: the last replicas would not get theirs",
-                f"{room // replicas}Mi at most, or write auto; or `oversubscribe`, so that "
-                "the host's memory takes what the GPU has no room for",
+                f"{room // replicas}Mi at most, or write auto{more}",
             )
+
+
+def _clients_fit(rule: Rule, keys: Keys, model: GpuModel, where: str) -> Iterator[Problem]:
+    if rule.mps is None or model.compute_capability is None:
+        return
+    error = clients_error(rule.mps.replicas, model.compute_capability)
+    if error:
+        remedy = f"{MAX_MPS_CLIENTS_BEFORE_VOLTA} or less is expected"
+        yield problem((*keys, "mps", "replicas"), f"{error}, as {where} is", remedy)
 
 
 def _rules_by_gpu(profile: Profile, hardware: Hardware, model: GpuModel) -> dict[int, int]:
@@ -226,10 +242,16 @@ def _one_meaning(
                         keys,
                         f"{offer.resource} would mean {_meaning(offer)} ({use}) and "
                         f"{_meaning(known)} ({other}) in pool {use.pool}",
-                        f"give one of them a timeSlicing.resourceName, such as "
+                        f"give one of them a {_way(offer, known)}.resourceName, such as "
                         f"{VENDOR}/gpu.x{max(offer.sharing.replicas, known.sharing.replicas)}",
                     )
                     break
+
+
+def _way(*offers: Offer) -> str:
+    return (
+        "mps" if all(o.sharing.by_mps or not o.sharing.is_shared for o in offers) else "timeSlicing"
+    )
 
 
 def _meaning(offer: Offer) -> str:
@@ -240,6 +262,8 @@ def _meaning(offer: Offer) -> str:
     word = {"prevent": "prevented", "enforce": "enforced", "warn": "watched"}[sharing.action]
     limit = f" with {sharing.memory_mib} MiB {word}" if sharing.memory_mib else ""
     limit += {"share": ", compute shared", "cap": ", compute capped", None: ""}[sharing.compute]
+    if sharing.by_mps:
+        limit = f" by MPS{limit}, {sharing.threads} % of the SMs"
     many = "" if sharing.one_per_container else ", several allowed"
     return f"1/{sharing.replicas} of a {device}{limit}{many}"
 

@@ -27,6 +27,20 @@ MAX_REPLICAS = 512
 MAX_GATED_REPLICAS = 64
 
 
+# CUDA's documentation of MPS: so many client processes of one GPU since Volta, and before.
+MAX_MPS_CLIENTS = 48
+MAX_MPS_CLIENTS_BEFORE_VOLTA = 16
+
+
+def _within_clients(replicas: int) -> int:
+    if replicas > MAX_MPS_CLIENTS:
+        raise ValueError(
+            f"is {replicas}; {MAX_MPS_CLIENTS} or less is expected: MPS serves no more processes "
+            f"of one GPU, {MAX_MPS_CLIENTS_BEFORE_VOLTA} before Volta"
+        )
+    return replicas
+
+
 def _within_maximum(replicas: int) -> int:
     if replicas > MAX_REPLICAS:
         raise ValueError(
@@ -35,6 +49,16 @@ def _within_maximum(replicas: int) -> int:
             "and no GPU has memory for so many processes"
         )
     return replicas
+
+
+def clients_error(replicas: int, capability: tuple[int, int]) -> str:
+    """Say that MPS serves fewer processes on a GPU of this compute capability, "" if it does."""
+    if capability >= (7, 0) or replicas <= MAX_MPS_CLIENTS_BEFORE_VOLTA:
+        return ""
+    return (
+        f"{replicas} replicas are more than the {MAX_MPS_CLIENTS_BEFORE_VOLTA} processes that MPS "
+        "serves on a GPU before Volta"
+    )
 
 
 class MigRule(StackPart):
@@ -122,6 +146,39 @@ class TimeSlicing(StackPart):
         return self
 
 
+class Mps(StackPart):
+    """Several containers compute at the same time on one GPU, as clients of its MPS daemon."""
+
+    replicas: Annotated[
+        int,
+        Field(strict=True, ge=2, json_schema_extra={"maximum": MAX_MPS_CLIENTS}),
+        AfterValidator(_within_clients),
+    ]
+    """Replicas of each GPU, 48 at most: MPS serves no more processes of one GPU."""
+    rename_by_default: Annotated[bool, Field(strict=True)] = True
+    """Advertise the replicas as <name>.shared."""
+    fail_requests_greater_than_one: Annotated[bool, Field(strict=True)] = False
+    """Refuse a container that requests more than one replica; else it gets their sum."""
+    resource_name: Text | None = None
+    """Advertise the replicas under this name instead."""
+    memory_limit: MemoryLimit = MemoryLimit(limit="auto")
+    """Limit each process by MPS, and watch or limit each container's GPU memory."""
+    active_thread_percentage: Literal["auto"] | Annotated[int, Field(strict=True, ge=1, le=100)] = (
+        "auto"
+    )
+    """Part of the SMs that each replica's processes may use at most; auto for equal parts."""
+
+    @field_validator("memory_limit")
+    @classmethod
+    def _on_the_device(cls, value: MemoryLimit) -> MemoryLimit:
+        if value.oversubscribe > 1:
+            raise ValueError(
+                "has `oversubscribe`: MPS' own limit counts memory on the device alone; "
+                "leave it out, or share with timeSlicing"
+            )
+        return value
+
+
 class Rule(StackPart):
     """How the GPUs that it selects are partitioned and shared."""
 
@@ -135,6 +192,8 @@ class Rule(StackPart):
     """Partition the GPU into MIG instances."""
     time_slicing: TimeSlicing | None = None
     """Share the GPU, or each of its MIG devices."""
+    mps: Mps | None = None
+    """Share the GPU by MPS: kernels of its containers run at the same time."""
     claims: Claims | None = None
     """Serve the GPU to ResourceClaims: whole, by size or as MIG devices, as pods ask."""
 
@@ -144,7 +203,11 @@ class Rule(StackPart):
             return self
         beside = [
             name
-            for name, value in (("mig", self.mig), ("timeSlicing", self.time_slicing))
+            for name, value in (
+                ("mig", self.mig),
+                ("timeSlicing", self.time_slicing),
+                ("mps", self.mps),
+            )
             if value is not None
         ]
         if beside:
@@ -153,6 +216,22 @@ class Rule(StackPart):
                 "write `mig` below `claims`, or leave one of them out"
             )
         return self
+
+    @model_validator(mode="after")
+    def _by_mps(self) -> "Rule":
+        if self.mps is not None and self.mig is not None:
+            raise ValueError(
+                "has `mig` and `mps`: one MPS daemon serves one whole GPU; share its MIG devices "
+                "with `timeSlicing`, or leave one of the two out"
+            )
+        if self.mps is not None and self.time_slicing is not None:
+            raise ValueError("has `mps` and `timeSlicing`: a GPU is shared in one of these ways")
+        return self
+
+    @property
+    def sharing(self) -> TimeSlicing | Mps | None:
+        """Return how devices are shared, None where they are not."""
+        return self.time_slicing or self.mps
 
     @model_validator(mode="after")
     def _gated_gpus(self) -> "Rule":

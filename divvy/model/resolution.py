@@ -10,7 +10,7 @@ from divvy.model.contract import ALIAS_LABELS, PROFILE_LABEL
 from divvy.model.gpu_models import GpuModel, UnknownGpuModel, is_memory_of
 from divvy.model.hardware_model import hardware_model
 from divvy.model.mig_placement import NoPlacement, place
-from divvy.model.profile import Profile, Rule, TimeSlicing
+from divvy.model.profile import Mps, Profile, Rule, TimeSlicing, clients_error
 from divvy.model.resource_names import (
     gpu_resource,
     mig_resource,
@@ -40,6 +40,7 @@ class GpuFacts:
     product: str
     memory_mib: int
     model: GpuModel | None
+    compute_capability: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ def rule_for(profile: Profile, index: int | None, uuid: str, names: tuple[str, .
 
 def offers(rule: Rule, model_memory_mib: int, model: GpuModel | None) -> tuple[Offer, ...]:
     """Return what a rule offers of one GPU, in the order of the layout."""
-    slicing = rule.time_slicing
+    slicing = rule.sharing
     if rule.mig is None:
         name = _shared_name(slicing, gpu_resource(), gpu_resource(shared=True))
         return (Offer(name, "gpu", None, sharing_of_replicas(slicing, model_memory_mib)),)
@@ -185,7 +186,7 @@ def offers(rule: Rule, model_memory_mib: int, model: GpuModel | None) -> tuple[O
     return tuple(listed)
 
 
-def _shared_name(slicing: TimeSlicing | None, plain: str, renamed: str) -> str:
+def _shared_name(slicing: TimeSlicing | Mps | None, plain: str, renamed: str) -> str:
     if slicing is None:
         return plain
     if slicing.resource_name is not None:
@@ -206,6 +207,10 @@ def _desired_gpu(
     if number == WHOLE:
         return whole, None
     rule = profile.rules[number]
+    if rule.mps is not None and gpu.compute_capability is not None:
+        error = clients_error(rule.mps.replicas, gpu.compute_capability)
+        if error:
+            return whole, f"GPU {gpu.index} ({gpu.product}) is advertised whole: {error}"
     if rule.mig is not None:
         misfit = _misfit(rule, gpu)
         if misfit:

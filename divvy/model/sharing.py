@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from divvy.model.claims import Shares
-from divvy.model.profile import TimeSlicing
+from divvy.model.profile import Mps, TimeSlicing
 from divvy.model.quantities import memory_mib
 
 Action = Literal["warn", "enforce", "prevent"]
@@ -37,7 +37,8 @@ class Sharing:
     ``action`` what happens above it: a warning, the end of the process, or the limiter's refusal.
     ``compute`` is how the limiter divides the GPU's time, None if it does not, and ``weight`` the
     part of that time in per cent. ``oversubscribed`` parts add up to more memory than the device
-    has; the rest goes to the host's.
+    has; the rest goes to the host's. ``threads`` is the part of the SMs in per cent that MPS lets a
+    process use at most, None where MPS does not share the device.
     """
 
     replicas: int = 1
@@ -47,6 +48,12 @@ class Sharing:
     compute: Compute | None = None
     weight: int = ALL_COMPUTE
     oversubscribed: bool = False
+    threads: int | None = None
+
+    @property
+    def by_mps(self) -> bool:
+        """Return whether the holders are clients of the GPU's MPS daemon."""
+        return self.threads is not None
 
     @property
     def is_shared(self) -> bool:
@@ -57,6 +64,11 @@ class Sharing:
     def is_prevented(self) -> bool:
         """Return whether the limiter refuses memory above the limit."""
         return self.memory_mib is not None and self.action == "prevent"
+
+    @property
+    def needs_container(self) -> bool:
+        """Return whether its container may have no other GPU."""
+        return self.is_prevented or self.by_mps
 
     @property
     def is_enforced(self) -> bool:
@@ -72,7 +84,8 @@ class Sharing:
         """Return what ``count`` replicas of one device are together."""
         memory = None if self.memory_mib is None else self.memory_mib * count
         weight = max(1, ALL_COMPUTE * count // self.replicas)
-        return replace(self, memory_mib=memory, weight=weight)
+        threads = None if self.threads is None else min(ALL_COMPUTE, self.threads * count)
+        return replace(self, memory_mib=memory, weight=weight, threads=threads)
 
 
 @dataclass(frozen=True)
@@ -92,13 +105,17 @@ class DeviceShare:
         return self.sharing.memory_mib or 0
 
 
-def sharing_of_replicas(slicing: TimeSlicing | None, device_mib: int | None) -> Sharing:
+def sharing_of_replicas(slicing: TimeSlicing | Mps | None, device_mib: int | None) -> Sharing:
     """Return how a rule shares a device; ``device_mib`` is None if its memory is not known."""
     if slicing is None:
         return Sharing()
-    sharing = Sharing(
-        slicing.replicas, slicing.fail_requests_greater_than_one, compute=slicing.compute
-    ).times(1)
+    one = slicing.fail_requests_greater_than_one
+    if isinstance(slicing, Mps):
+        part = slicing.active_thread_percentage
+        threads = max(1, ALL_COMPUTE // slicing.replicas) if part == "auto" else part
+        sharing = Sharing(slicing.replicas, one, threads=threads).times(1)
+    else:
+        sharing = Sharing(slicing.replicas, one, compute=slicing.compute).times(1)
     limit = slicing.memory_limit
     if limit is None or (limit.limit == "auto" and device_mib is None):
         return sharing

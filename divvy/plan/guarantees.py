@@ -61,6 +61,8 @@ def guarantees(offer: Offer) -> Guarantees:
     sharing = offer.sharing
     if not sharing.is_shared:
         return WHOLE if offer.kind == "gpu" else MIG
+    if sharing.by_mps:
+        return _mps_guarantees(sharing)
     device = "GPU" if offer.kind == "gpu" else "MIG device"
     whole_card = (
         "whole card: all its memory, whatever the replica"
@@ -73,6 +75,30 @@ def guarantees(offer: Offer) -> Guarantees:
         f"shared: a fault can end every container on the {device}",
         "share: its own memory and processes" if sharing.is_prevented else whole_card,
     )
+
+
+def _mps_guarantees(sharing: Sharing) -> Guarantees:
+    """Return what MPS guarantees: no more than its second protocol, which limits processes."""
+    whole_card = "whole card: all its memory, whatever the replica"
+    return Guarantees(
+        _memory_by_mps(sharing),
+        f"concurrent: each process uses at most {sharing.threads} % of the SMs, and none of them "
+        "is its own",
+        f"shared: one fault ends all {sharing.replicas} clients of the GPU, and so does the end of "
+        "its MPS daemon, as at a restart of the agent's pod",
+        "share: its own memory and processes" if sharing.is_prevented else whole_card,
+    )
+
+
+def _memory_by_mps(sharing: Sharing) -> str:
+    limit = f"{sharing.memory_mib} MiB"
+    if sharing.is_prevented:
+        return _prevented(limit, sharing, "GPU")
+    ends = {
+        "enforce": "a container whose processes exceed it together is terminated",
+        "warn": "what a container's processes use together above it is noticed, not prevented",
+    }
+    return f"per process: MPS refuses each process more than {limit}; {ends[sharing.action]}"
 
 
 def share_guarantees(sharing: Sharing, tenants: bool) -> Guarantees:

@@ -205,9 +205,9 @@ def named_resources(cluster: Cluster) -> frozenset[str]:
     """Return the resources that the file names itself: of rules, and of devices' files."""
     files = {device.resource for device in cluster.devices}
     named = {
-        rule.time_slicing.resource_name
+        rule.sharing.resource_name
         for profile in cluster.profiles.values()
         for rule in profile.rules
-        if rule.time_slicing is not None and rule.time_slicing.resource_name is not None
+        if rule.sharing is not None and rule.sharing.resource_name is not None
     }
     return frozenset(files | named)

@@ -182,8 +182,7 @@ def _mounted(cluster: Cluster) -> dict[str, str]:
 def _watches_memory(cluster: Cluster) -> bool:
     rules = [rule for profile in cluster.profiles.values() for rule in profile.rules]
     return any(
-        (rule.time_slicing and rule.time_slicing.memory_limit)
-        or (rule.claims and rule.claims.shares)
+        (rule.sharing and rule.sharing.memory_limit) or (rule.claims and rule.claims.shares)
         for rule in rules
     )
 

@@ -14,13 +14,13 @@ _DAEMON_SET = f'{{daemonset="{AGENT}"}}'
 _GPU_REQUESTS = 'kube_pod_container_resource_requests{resource=~"nvidia_com_(gpu|mig).*"}'
 
 
-def alert_groups(generation: str, runbooks: str) -> list[dict[str, Any]]:
+def alert_groups(generation: str, runbooks: str, *, mps: bool = False) -> list[dict[str, Any]]:
     """Return the rule groups.
 
     ``generation`` is the configuration that nodes should follow, ``runbooks`` the URL of the page
-    with a heading for each alert.
+    with a heading for each alert. With ``mps`` some profile shares GPUs by MPS.
     """
-    rules = (*_health(generation), *_agents(), *_pods())
+    rules = (*_health(generation), *_agents(), *_pods(), *(_daemons() if mps else ()))
     for rule in rules:
         rule["annotations"]["runbook_url"] = f"{runbooks}#{rule['alert'].lower()}"
     return [{"name": "divvy", "rules": list(rules)}]
@@ -132,6 +132,20 @@ def _pods() -> tuple[dict[str, Any], ...]:
             "The limiter of this pod on {{ $labels.node }} stopped waiting for another "
             "share {{ $value }} times in 5 minutes: a program on the same GPU claims its "
             "turn and does not use it, or its kernels take long.",
+        ),
+    )
+
+
+def _daemons() -> tuple[dict[str, Any], ...]:
+    return (
+        _alert(
+            "DivvyMpsDaemonDown",
+            "divvy_mps_daemon_ready == 0",
+            "1m",
+            "warning",
+            "The MPS daemon of a GPU of {{ $labels.node }} does not answer",
+            "The shares of GPU {{ $labels.uuid }} are withdrawn, and its pods' CUDA contexts may "
+            f"be lost. The reason is in the node's annotation {STATUS_ANNOTATION}.",
         ),
     )
 

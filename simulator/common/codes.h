@@ -19,7 +19,10 @@ enum {
     SIM_ERR_MEMORY = 20,
     SIM_ERR_INSUFFICIENT_RESOURCES = 23,
     SIM_ERR_ARGUMENT_VERSION = 25,
-    SIM_ERR_UNKNOWN = 999
+    SIM_ERR_UNKNOWN = 999,
+    /* Not NVML's: what CUDA says of a client of MPS whose server is gone, or ended it. */
+    SIM_ERR_MPS_SERVER_GONE = 1806,
+    SIM_ERR_MPS_TERMINATED = 1810
 };
 
 #endif

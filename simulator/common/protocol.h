@@ -50,6 +50,7 @@ enum sim_type {
     SIM_WORK,   /* adds GPU time to a context's queue and says how much is left of it */
     SIM_ATTACH, /* the connection stands for an open device node of one GPU */
     SIM_SEGMENT, /* holds memory that several processes can hold, or no longer */
+    SIM_ADMIT,   /* from an MPS server alone: a process is its client, or no longer */
     SIM_TYPE_COUNT
 };
 
@@ -61,7 +62,7 @@ struct sim_header {
     int32_t status;  /* 0 in requests */
 };
 
-enum sim_client_kind { SIM_CLIENT_NVML = 1, SIM_CLIENT_CUDA, SIM_CLIENT_TOOL };
+enum sim_client_kind { SIM_CLIENT_NVML = 1, SIM_CLIENT_CUDA, SIM_CLIENT_TOOL, SIM_CLIENT_MPS };
 
 struct sim_hello {
     char version[32]; /* of the library; in the answer that of the loaded driver */
@@ -144,7 +145,8 @@ struct sim_instances {
 };
 
 struct sim_process {
-    uint32_t pid, gi, ci, reserved;
+    uint32_t pid, gi, ci;
+    uint32_t by_mps; /* 1: a client of an MPS server */
     uint64_t bytes;
 };
 
@@ -195,6 +197,14 @@ struct sim_segment {
 struct sim_work {
     uint32_t gpu, gi, ci, reserved;
     uint64_t add, left;
+};
+
+enum sim_admission_change { SIM_MPS_ADMIT = 1, SIM_MPS_FORGET, SIM_MPS_TERMINATE };
+
+/* A process as an MPS server's client: what it may take of a GPU's memory, 0 without a limit. */
+struct sim_admission {
+    uint32_t gpu, pid, change, reserved;
+    uint64_t limit;
 };
 
 struct sim_busy {

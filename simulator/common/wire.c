@@ -36,6 +36,7 @@ size_t sim_body_length(unsigned type)
         [SIM_ALLOCATE] = sizeof(struct sim_context),
         [SIM_FREE] = sizeof(struct sim_context),
         [SIM_SEGMENT] = sizeof(struct sim_segment),
+        [SIM_ADMIT] = sizeof(struct sim_admission),
         [SIM_WORK] = sizeof(struct sim_work),
         [SIM_BUSY] = sizeof(struct sim_busy),
         [SIM_REPORT_XID] = sizeof(struct sim_fault_order),

@@ -35,6 +35,7 @@ static void in_child(void)
     if (connection >= 0)
         close(connection);
     connection = -1;
+    mps_leave();
     forked = started;
     make_lock();
 }
@@ -102,6 +103,12 @@ CUresult driver_start(void)
     if (fd < 0)
         return -fd == SIM_ERR_VERSION_MISMATCH ? CUDA_ERROR_SYSTEM_DRIVER_MISMATCH : CUDA_ERROR_NO_DEVICE;
     connection = fd;
+    CUresult joined = mps_join();
+    if (joined != 0) {
+        close(fd);
+        connection = -1;
+        return joined;
+    }
     started = true;
     devices_find(hello.gpu_count);
     return device_count() > 0 ? 0 : CUDA_ERROR_NO_DEVICE;
@@ -132,6 +139,10 @@ CUresult driver_call(enum sim_type type, void *body, size_t length, CUresult no_
     case SIM_ERR_NOT_FOUND: /* a MIG device that is no more */
     case SIM_ERR_NOT_SUPPORTED:
         return CUDA_ERROR_INVALID_DEVICE;
+    case SIM_ERR_MPS_SERVER_GONE:
+        return CUDA_ERROR_MPS_RPC_FAILURE;
+    case SIM_ERR_MPS_TERMINATED:
+        return CUDA_ERROR_MPS_CLIENT_TERMINATED;
     default:
         return CUDA_ERROR_UNKNOWN;
     }

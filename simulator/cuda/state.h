@@ -100,6 +100,12 @@ struct device *device_at(CUdevice ordinal);
 unsigned device_count(void);
 void devices_find(uint32_t gpu_count);
 
+/* mps.c */
+CUresult mps_join(void);
+void mps_leave(void);
+bool mps_hides(uint32_t gpu); /* the server does not have it */
+uint32_t mps_sms(uint32_t sms); /* those that the client may use */
+
 /* contexts.c */
 CUresult context_current(CUcontext *context); /* the calling thread's, sound and without error */
 bool context_is_known(CUcontext context);

@@ -20,7 +20,7 @@ struct candidates {
 static void whole_gpu(struct device *device, const struct sim_gpu *gpu)
 {
     *device = (struct device){.gpu = *gpu, .gi = SIM_NO_ID, .ci = SIM_NO_ID,
-                              .memory_total = gpu->memory_total, .sms = gpu->sms};
+                              .memory_total = gpu->memory_total, .sms = mps_sms(gpu->sms)};
     snprintf(device->name, sizeof device->name, "%s", gpu->product);
     snprintf(device->uuid, sizeof device->uuid, "%s", gpu->uuid);
 }
@@ -57,7 +57,8 @@ static void find_candidates(struct candidates *all, uint32_t gpu_count)
 {
     for (uint32_t i = 0; i < gpu_count; i++) {
         struct sim_gpu gpu = {.index = i};
-        if (driver_call(SIM_GPU, &gpu, sizeof gpu, 0) != 0 || gpu.lost || sim_gpu_hidden(gpu.minor) != 0)
+        if (driver_call(SIM_GPU, &gpu, sizeof gpu, 0) != 0 || gpu.lost || sim_gpu_hidden(gpu.minor) != 0 ||
+            mps_hides(gpu.index))
             continue;
         whole_gpu(&all->gpus[all->gpu_count++], &gpu);
         if (gpu.mig_mode)

@@ -40,9 +40,11 @@ static bool others_hold(const struct client *self, const struct sim_context *req
 {
     for (int i = 0; i < sim.client_top; i++) {
         struct client *client = &sim.clients[i];
-        if (client->fd < 0 || client->pid == self->pid)
+        if (client->fd < 0 || client->pid == self->pid || find_context(client, request) == NULL)
             continue;
-        if (find_context(client, request) != NULL)
+        /* An MPS server and its clients are one to the driver. */
+        const struct client *server = mps_server_of(self, request->gpu);
+        if (server == NULL || server != mps_server_of(client, request->gpu))
             return true;
     }
     return false;
@@ -55,6 +57,24 @@ static void report_room(const struct gpu *gpu, const struct sim_gpu_instance *gi
     uint64_t used = gi == NULL ? gpu->info.memory_reserved + gpu->allocated : gi->memory_used;
     request->total = total;
     request->free = used < total ? total - used : 0;
+}
+
+/* A client of MPS has its own limit, of all its contexts; the total stays the device's. */
+static void report_pinned_limit(const struct client *self, struct sim_context *request)
+{
+    const struct admission *admission = mps_admission(self, request->gpu);
+    if (admission == NULL || admission->limit == 0)
+        return;
+    uint64_t used = 0;
+    for (int i = 0; i < sim.client_top; i++)
+        for (int c = 0; sim.clients[i].fd >= 0 && c < MAX_CONTEXTS; c++) {
+            const struct context *context = &sim.clients[i].contexts[c];
+            if (sim.clients[i].pid == self->pid && context->used && context->gpu == request->gpu)
+                used += context->bytes;
+        }
+    uint64_t left = used < admission->limit ? admission->limit - used : 0;
+    if (request->free > left)
+        request->free = left;
 }
 
 static void charge(struct gpu *gpu, struct sim_gpu_instance *gi, struct context *context, uint64_t bytes)
@@ -94,6 +114,7 @@ int context_open(struct client *client, struct sim_context *request)
     if (gpu->info.compute_mode == 3 && others_hold(client, request))
         return SIM_ERR_IN_USE;
     report_room(gpu, gi, request);
+    report_pinned_limit(client, request);
     if (gpu->context_bytes > request->free)
         return SIM_ERR_MEMORY;
     struct context *context = hold(client, request, gi, ci);
@@ -143,6 +164,7 @@ int memory_allocate(struct client *client, struct sim_context *request)
     if (status != 0)
         return status;
     report_room(gpu, gi, request);
+    report_pinned_limit(client, request);
     if (request->bytes == 0)
         return 0;
     /* Memory of a handle needs no context. */
@@ -155,6 +177,7 @@ int memory_allocate(struct client *client, struct sim_context *request)
         return SIM_ERR_MEMORY;
     charge(gpu, gi, context, request->bytes);
     report_room(gpu, gi, request);
+    report_pinned_limit(client, request);
     return 0;
 }
 
@@ -210,7 +233,8 @@ void processes_of(uint32_t gpu, struct sim_processes *answer)
                 return;
             if (at == answer->count)
                 answer->process[answer->count++] = (struct sim_process){
-                    .pid = (uint32_t)client->pid, .gi = context->gi, .ci = context->ci};
+                    .pid = (uint32_t)client->pid, .gi = context->gi, .ci = context->ci,
+                    .by_mps = mps_admission(client, gpu) != NULL};
             answer->process[at].bytes += context->bytes;
         }
     }

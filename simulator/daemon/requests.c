@@ -27,7 +27,7 @@ static bool is_administrator(const struct client *client)
 static bool hello(struct client *client, struct sim_hello *request)
 {
     bool sound = memchr(request->version, '\0', sizeof request->version) != NULL &&
-                 request->kind >= SIM_CLIENT_NVML && request->kind <= SIM_CLIENT_TOOL;
+                 request->kind >= SIM_CLIENT_NVML && request->kind <= SIM_CLIENT_MPS;
     if (!sound || client->greeted)
         return false;
     /* A tool outlives a switch of the driver; a library is bound to its kernel module. */
@@ -125,6 +125,8 @@ static int about_gpu(struct client *client, struct gpu *gpu, unsigned type, void
         return memory_free(client, body);
     case SIM_SEGMENT:
         return segment_change(client, body);
+    case SIM_ADMIT:
+        return mps_change(client, body);
     case SIM_WORK:
         return work_queue(client, body);
     case SIM_BUSY:
@@ -163,7 +165,12 @@ static int about_gpu(struct client *client, struct gpu *gpu, unsigned type, void
 static bool works_on_a_lost_gpu(unsigned type)
 {
     return type == SIM_GPU || type == SIM_FAULT || type == SIM_FREE || type == SIM_CLOSE_CONTEXT ||
-           type == SIM_SEGMENT || type == SIM_WATCH || type == SIM_BUSY || type == SIM_REPORT_XID;
+           type == SIM_SEGMENT || type == SIM_ADMIT || type == SIM_WATCH || type == SIM_BUSY || type == SIM_REPORT_XID;
+}
+
+static bool computes(unsigned type)
+{
+    return type == SIM_OPEN_CONTEXT || type == SIM_ALLOCATE || type == SIM_WORK;
 }
 
 /* What NVML knows of a GPU without opening it comes from the control device; all else, and all
@@ -190,6 +197,9 @@ static int serve(struct client *client, unsigned type, void *body, struct gpu **
         return SIM_ERR_NOT_FOUND;
     if (gpu->info.lost && !works_on_a_lost_gpu(type))
         return SIM_ERR_GPU_IS_LOST;
+    int ended = computes(type) ? mps_refuses(client, index) : 0;
+    if (ended != 0)
+        return ended;
     int status = about_gpu(client, gpu, type, body);
     return gpu->answer_code != 0 && reaches_the_gpu(client, gpu) ? gpu->answer_code : status;
 }

@@ -42,6 +42,7 @@ bool server_answer(struct client *client, unsigned type, int status, const void 
 void server_drop(struct client *client)
 {
     contexts_drop(client);
+    mps_drop(client);
     close(client->fd);
     client->fd = -1;
     while (sim.client_top > 0 && sim.clients[sim.client_top - 1].fd < 0)

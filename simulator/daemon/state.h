@@ -14,6 +14,7 @@
 #define MAX_CLIENTS 1024
 #define MAX_CONTEXTS 64 /* of one client */
 #define MAX_EVENTS 128  /* waiting for one client */
+#define MAX_ADMISSIONS 1024
 
 struct gpu {
     struct sim_gpu info; /* what never changes, and the settings; readings are filled in on request */
@@ -63,6 +64,15 @@ struct client {
     unsigned event_count;
 };
 
+/* A process that computes on a GPU by an MPS server; the server may be gone before it. */
+struct admission {
+    pid_t pid; /* 0: free slot */
+    uint32_t gpu;
+    const struct client *server;
+    int ended; /* 0, or what its calls answer from now on */
+    uint64_t limit;
+};
+
 struct daemon {
     char root[PATH_MAX];
     char persist[PATH_MAX]; /* file that keeps MIG modes over restarts; "" for none */
@@ -73,6 +83,7 @@ struct daemon {
     struct client clients[MAX_CLIENTS];
     int client_top; /* slots from here on are free */
     uint64_t next_serial;
+    struct admission admissions[MAX_ADMISSIONS];
 };
 
 extern struct daemon sim;
@@ -111,6 +122,13 @@ struct context *context_of(struct client *client, uint32_t gpu, uint32_t gi, uin
 void contexts_drop(struct client *client); /* all it holds */
 void processes_of(uint32_t gpu, struct sim_processes *answer);
 bool instance_in_use(uint64_t gi_serial, uint64_t ci_serial);
+
+/* mps.c */
+int mps_change(const struct client *server, const struct sim_admission *request);
+const struct admission *mps_admission(const struct client *client, uint32_t gpu); /* NULL: none */
+const struct client *mps_server_of(const struct client *client, uint32_t gpu); /* itself if it is one */
+int mps_refuses(const struct client *client, uint32_t gpu); /* 0, or what a client's call answers */
+void mps_drop(const struct client *client); /* a server or a client that is gone */
 
 /* segments.c */
 int segment_change(struct client *client, const struct sim_segment *request);

@@ -65,28 +65,32 @@ EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Mem
     return 0;
 }
 
-static int running(nvmlDevice_t device, struct sim_processes *all, struct sim_gpu *state)
+/* Clients of an MPS server stand in its list alone, the server in the other. */
+static int running(nvmlDevice_t device, struct sim_processes *all, struct sim_gpu *state, uint32_t by_mps)
 {
     int status = device_state(device, state);
     if (status != 0)
         return status;
     all->gpu = state->index;
     status = session_request(SIM_PROCESSES, all, sizeof *all);
-    if (status != 0 || device->gi == SIM_NO_ID)
+    if (status != 0)
         return status;
+    bool whole = device->gi == SIM_NO_ID;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < all->count; i++)
-        if (all->process[i].gi == device->gi && all->process[i].ci == device->ci)
+        if (all->process[i].by_mps == by_mps &&
+            (whole || (all->process[i].gi == device->gi && all->process[i].ci == device->ci)))
             all->process[kept++] = all->process[i];
     all->count = kept;
     return 0;
 }
 
 /* Finds the processes and says how many there are; an error where the caller's list is too short. */
-static int running_into(nvmlDevice_t device, unsigned *count, const void *infos, struct sim_processes *all)
+static int running_into(nvmlDevice_t device, unsigned *count, const void *infos, struct sim_processes *all,
+                        uint32_t by_mps)
 {
     struct sim_gpu state;
-    int status = running(device, all, &state);
+    int status = running(device, all, &state, by_mps);
     if (status != 0)
         return status;
     if (count == NULL || (infos == NULL && *count > 0))
@@ -96,11 +100,10 @@ static int running_into(nvmlDevice_t device, unsigned *count, const void *infos,
     return room < all->count ? SIM_ERR_INSUFFICIENT_SIZE : 0;
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *count,
-                                                            nvmlProcessInfo_t *infos)
+static nvmlReturn_t list(nvmlDevice_t device, unsigned *count, nvmlProcessInfo_t *infos, uint32_t by_mps)
 {
     struct sim_processes all;
-    int status = running_into(device, count, infos, &all);
+    int status = running_into(device, count, infos, &all, by_mps);
     if (status != 0)
         return status;
     for (uint32_t i = 0; i < all.count; i++)
@@ -109,17 +112,10 @@ EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device,
     return 0;
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned *count,
-                                                            nvmlProcessInfo_t *infos)
-{
-    return nvmlDeviceGetComputeRunningProcesses_v3(device, count, infos);
-}
-
-EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned *count,
-                                                         nvmlProcessInfo_v1_t *infos)
+static nvmlReturn_t list_v1(nvmlDevice_t device, unsigned *count, nvmlProcessInfo_v1_t *infos, uint32_t by_mps)
 {
     struct sim_processes all;
-    int status = running_into(device, count, infos, &all);
+    int status = running_into(device, count, infos, &all, by_mps);
     if (status != 0)
         return status;
     for (uint32_t i = 0; i < all.count; i++)
@@ -127,7 +123,24 @@ EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, un
     return 0;
 }
 
-/* There is no graphics and no MPS in the simulation, so these lists are always empty. */
+#define PROCESS_LISTS(name, by_mps)                                                              \
+    EXPORT nvmlReturn_t name##_v3(nvmlDevice_t device, unsigned *count, nvmlProcessInfo_t *infos) \
+    {                                                                                            \
+        return list(device, count, infos, by_mps);                                               \
+    }                                                                                            \
+    EXPORT nvmlReturn_t name##_v2(nvmlDevice_t device, unsigned *count, nvmlProcessInfo_t *infos) \
+    {                                                                                            \
+        return list(device, count, infos, by_mps);                                               \
+    }                                                                                            \
+    EXPORT nvmlReturn_t name(nvmlDevice_t device, unsigned *count, nvmlProcessInfo_v1_t *infos)   \
+    {                                                                                            \
+        return list_v1(device, count, infos, by_mps);                                            \
+    }
+
+PROCESS_LISTS(nvmlDeviceGetComputeRunningProcesses, 0)
+PROCESS_LISTS(nvmlDeviceGetMPSComputeRunningProcesses, 1)
+
+/* There is no graphics in the simulation, so these lists are always empty. */
 static nvmlReturn_t none(nvmlDevice_t device, unsigned *count)
 {
     struct sim_gpu state;
@@ -149,9 +162,6 @@ static nvmlReturn_t none(nvmlDevice_t device, unsigned *count)
 EMPTY_LIST(nvmlDeviceGetGraphicsRunningProcesses)
 EMPTY_LIST(nvmlDeviceGetGraphicsRunningProcesses_v2)
 EMPTY_LIST(nvmlDeviceGetGraphicsRunningProcesses_v3)
-EMPTY_LIST(nvmlDeviceGetMPSComputeRunningProcesses)
-EMPTY_LIST(nvmlDeviceGetMPSComputeRunningProcesses_v2)
-EMPTY_LIST(nvmlDeviceGetMPSComputeRunningProcesses_v3)
 
 EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
                                                     nvmlProcessUtilizationSample_t *samples,

@@ -15,6 +15,7 @@ from divvy.agent.gpu.status import GpuStatus, NodeStatus
 from divvy.agent.inject.account import Figures
 from divvy.agent.memory.shares import ShareFigures
 from divvy.agent.metrics import metrics_page, mode
+from divvy.agent.mps.service import MpsFigures
 from divvy.agent.plugin.inventory import Device, Resource
 from divvy.agent.state_clock import StateClock
 from divvy.model.sharing import Sharing
@@ -98,6 +99,7 @@ def scrape(
             readings=readings,
         ),
         holders=SimpleNamespace(holders=holders),
+        mps=SimpleNamespace(figures=(MpsFigures("GPU-a", False, 3), MpsFigures("GPU-b", True, 1))),
         claims=SimpleNamespace(
             record=CLAIMED, named_holders=claim_holders, prepare_seconds=_prepared()
         ),
@@ -211,3 +213,11 @@ def test_what_claims_can_still_get_is_shown() -> None:
     uses = [labels["use"] for labels, value in found["divvy_claims_gpu_use"] if value]
     assert uses == ["shares", "shares"]
     assert found["divvy_claims_prepare_seconds_count"] == [({"node": "node-1"}, 1)]
+
+
+def test_mps_daemons_tell_whether_they_answer_and_how_often_they_were_started() -> None:
+    found = scrape()
+    ready = {labels["uuid"]: value for labels, value in found["divvy_mps_daemon_ready"]}
+    assert ready == {"GPU-a": 0, "GPU-b": 1}
+    starts = {labels["uuid"]: value for labels, value in found["divvy_mps_daemon_starts"]}
+    assert starts == {"GPU-a": 3, "GPU-b": 1}

@@ -181,6 +181,15 @@ def unmount(folder: Path) -> None:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
+def end_daemons(record: Path) -> None:
+    """End the MPS daemons that an agent left when it was killed, by its record of them."""
+    gpus = json.loads(record.read_text())["gpus"] if record.exists() else {}
+    for gpu in gpus.values():
+        if gpu["pid"]:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(gpu["pid"], signal.SIGKILL)
+
+
 def simulate(root: Path, *arguments: str) -> None:
     """Bring a fault about in the simulated driver below ``root``."""
     subprocess.run([str(root / "usr/bin/divvy-sim"), *arguments], check=True, capture_output=True)
@@ -198,6 +207,7 @@ async def simulated_driver(gpus: int, further_versions: Sequence[str] = ()) -> A
             yield Path(name)
         finally:
             os.kill(int((driver / "run/divvy-simd.pid").read_text()), signal.SIGTERM)
+            end_daemons(Path(name) / "state/mps.json")
             unmount(Path(name) / "tenants")
 
 

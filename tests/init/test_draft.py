@@ -76,11 +76,10 @@ OFFERS = {
         {GPU: 40},
         gfd("NVIDIA-A100-SXM4-40GB-SHARED", 4, 40960, replicas=10, sharing="mps"),
         {
-            "timeSlicing": {
+            "mps": {
                 "replicas": 10,
                 "renameByDefault": False,
-                "memoryLimit": {"limit": "auto", "action": "prevent"},
-                "compute": "share",
+                "failRequestsGreaterThanOne": True,
             }
         },
     ),

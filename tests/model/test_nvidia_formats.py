@@ -8,6 +8,7 @@ from divvy.model.nvidia import (
     read_device_plugin,
     read_mig_parted,
 )
+from divvy.model.resolution import offers
 
 UUID = "GPU-0aba7cb2-1234-5678-9abc-def012345678"
 
@@ -102,22 +103,26 @@ def test_configurations_that_the_plugin_refuses(document):
         read_device_plugin(document, "a")
 
 
-def test_mps_becomes_limited_shares():
+def test_mps_stays_mps():
     mps = {"resources": [{"name": "gpu", "replicas": 2}]}
     imported = read_device_plugin({"sharing": {"mps": mps}}, "a")
-    slicing = imported.profiles["a"]["timeSlicing"]
-    assert slicing == {
-        "replicas": 2,
-        "renameByDefault": False,
-        "failRequestsGreaterThanOne": True,
-        "memoryLimit": {"limit": "auto", "action": "prevent"},
-        "compute": "share",
+    assert imported.profiles["a"] == {
+        "mps": {"replicas": 2, "renameByDefault": False, "failRequestsGreaterThanOne": True}
     }
-    assert profile_of(imported.profiles["a"]).rules
-    assert "in turns" in imported.left_out[0]
+    assert imported.left_out == ()
+    (rule,) = profile_of(imported.profiles["a"]).rules
+    (offer,) = offers(rule, 40960, None)
+    assert (offer.sharing.memory_mib, offer.sharing.threads) == (20480, 50)
     mps["failRequestsGreaterThanOne"] = False
     more = read_device_plugin({"sharing": {"mps": mps}}, "a")
-    assert more.profiles["a"]["timeSlicing"]["failRequestsGreaterThanOne"] is False
+    assert more.profiles["a"]["mps"]["failRequestsGreaterThanOne"] is False
+
+
+def test_more_replicas_than_mps_serves_are_cut_and_said():
+    mps = {"resources": [{"name": "gpu", "replicas": 60}]}
+    imported = read_device_plugin({"sharing": {"mps": mps}}, "a")
+    assert imported.profiles["a"]["mps"]["replicas"] == 48
+    assert "60 replicas" in imported.left_out[0]
 
 
 def test_what_cannot_be_expressed_is_listed():

@@ -30,6 +30,7 @@ REQUESTS = (
 )
 # what the series show → the alert that fires after ninety minutes
 CAUSES = {
+    "DivvyMpsDaemonDown": ('divvy_mps_daemon_ready{node="n1",uuid="GPU-a"}', "0x90"),
     "DivvyGpuUnhealthy": (STATE % "Degraded", "1x90"),
     "DivvyProfileNotApplied": (STATE % "Blocked", "1x90"),
     "DivvyNodeOnOldConfiguration": (PROFILE % "old", "1x90"),
@@ -63,7 +64,7 @@ CALM = {
 
 def promtool_says(folder: Path, series: dict[str, str], firing: str | None) -> str:
     """Return promtool's complaint if any other alert than ``firing`` fires, or that one not."""
-    rules = {"groups": alert_groups("new", "https://docs.example/troubleshooting")}
+    rules = {"groups": alert_groups("new", "https://docs.example/troubleshooting", mps=True)}
     (folder / "rules.yml").write_text(yaml.safe_dump(rules))
     checked = subprocess.run(
         [PROMTOOL, "check", "rules", "--lint=all", folder / "rules.yml"],
@@ -108,7 +109,7 @@ def test_an_alert_fires_for_its_cause_alone(alert: str, tmp_path: Path) -> None:
 
 
 def test_every_alert_has_a_cause_here() -> None:
-    (group,) = alert_groups("new", "https://docs.example/troubleshooting")
+    (group,) = alert_groups("new", "https://docs.example/troubleshooting", mps=True)
     assert {rule["alert"] for rule in group["rules"]} == set(CAUSES)
 
 
@@ -120,9 +121,14 @@ def test_an_agent_that_does_not_answer_is_absent_where_nobody_counts_pods(tmp_pa
 def test_links_to_a_heading_of_the_troubleshooting_page() -> None:
     page = (Path(__file__).parents[2] / "docs/troubleshooting.md").read_text()
     headings = [line.removeprefix("### ") for line in page.splitlines() if line.startswith("### ")]
-    (group,) = alert_groups("new", "https://docs.example/troubleshooting")
+    (group,) = alert_groups("new", "https://docs.example/troubleshooting", mps=True)
     for rule in group["rules"]:
         base, _, anchor = rule["annotations"]["runbook_url"].partition("#")
         assert base == "https://docs.example/troubleshooting"
         assert anchor in {heading.lower() for heading in headings}, rule["alert"]
         assert rule["alert"] in headings
+
+
+def test_a_stack_without_mps_has_no_alert_for_its_daemons() -> None:
+    (group,) = alert_groups("new", "https://docs.example/troubleshooting")
+    assert {rule["alert"] for rule in group["rules"]} == CAUSES.keys() - {"DivvyMpsDaemonDown"}

@@ -52,6 +52,16 @@ FIELDS: dict[str, Any] = {
         "later": {"timeSlicing": {"replicas": 6, "resourceName": "gpu.sixth"}},
         "next": {"timeSlicing": {"replicas": 7, "resourceName": "gpu.seventh"}},
         "plain": {},
+        "together": {
+            "mps": {
+                "replicas": 4,
+                "renameByDefault": False,
+                "failRequestsGreaterThanOne": True,
+                "memoryLimit": {"limit": "auto", "action": "prevent"},
+                "activeThreadPercentage": 20,
+            }
+        },
+        "named": {"mps": {"replicas": 4, "resourceName": "gpu.mps"}},
         "label": {"timeSlicing": {"replicas": 4}},
         "claimed": {
             "claims": {
@@ -91,6 +101,8 @@ FIELDS: dict[str, Any] = {
             "overrides": {"node-2": "plain"},
         },
         "claimed": {"select": {"role": "d"}, "hardware": HARDWARE, "profile": "claimed"},
+        "together": {"select": {"role": "e"}, "hardware": HARDWARE, "profile": "together"},
+        "named": {"select": {"role": "f"}, "hardware": HARDWARE, "profile": "named"},
         "unknown": {"profile": "later", "overrides": {"node-3": "plain"}},
     },
     "driver": {"version": "550.163.01", "minVersion": "535.104", "root": "/run/nvidia/driver"},

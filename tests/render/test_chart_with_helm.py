@@ -68,6 +68,23 @@ def test_random_stacks_have_the_objects_of_the_program(value: dict[str, Any]) ->
         assert_same_objects(value, Path(folder) / "divvy")
 
 
+@pytest.mark.parametrize(
+    "profile", [{"mps": {"replicas": 2}}, [{"devices": [0]}, {"mps": {"replicas": 2}}]]
+)
+def test_mps_has_its_alert_and_the_hosts_processes(profile: Any, tmp_path: Path) -> None:
+    value = {
+        "profiles": {"p": profile},
+        "pools": {"all": {"profile": "p"}},
+        "namespace": "divvy-system",
+        "plugin": {"image": {"registry": "r:5000"}},
+        "observability": {"alerts": True},
+    }
+    assert_same_objects(value, tmp_path / "divvy")
+    said = json.dumps(objects_of(values_of(parse_document(value)), IMAGE))
+    assert "DivvyMpsDaemonDown" in said
+    assert '"hostPID": true' in said
+
+
 BY_CLAIMS: dict[str, Any] = {
     "names": {"memory": "example.com/vgpu-memory"},
     "profiles": {

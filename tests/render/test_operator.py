@@ -183,6 +183,7 @@ SLICE = {"timeSlicing": {"replicas": 4}}
             "timeSlicing.resourceName: a/b: NVIDIA's plugin only adds .shared",
         ),
         (stack({"timeSlicing": {"replicas": 4, "memoryLimit": "auto"}}), "timeSlicing.memoryLimit"),
+        (stack({"mps": {"replicas": 4}}), "mps: NVIDIA's plugin has one daemon for all GPUs"),
         (
             stack(
                 {

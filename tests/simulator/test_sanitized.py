@@ -18,7 +18,7 @@ pytestmark = pytest.mark.lab
 # What would only start the same code again stays out.
 STARTS_AGAIN = ("visible", "published", "eight", "sixteen", "missing_node", "another_process")
 STARTS_AGAIN += ("two_processes_share",)
-MAGIC, PROTOCOL, TYPES = 0x56564944, 1, 25
+MAGIC, PROTOCOL, TYPES = 0x56564944, 1, 26
 ALLOCATE, BUSY = 17, 19
 
 

@@ -99,6 +99,7 @@ def desired_state(
             gpu.product,
             gpu.memory_mib,
             model_of_product(gpu.product, gpu.memory_mib),
+            gpu.compute_capability if any(gpu.compute_capability) else None,
         )
         for gpu in gpus
     ]

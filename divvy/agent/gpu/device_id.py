@@ -1,16 +1,23 @@
-"""Device IDs as the kubelet knows them: a UUID, or ``<uuid>::<n>`` for a replica."""
+"""Device IDs as the kubelet knows them: a UUID, or ``<uuid>::<n>`` for a replica.
+
+A replica by MPS is ``<uuid>::mps-<n>``: whoever holds one is a client of the GPU's daemon, which no
+other holder may be beside.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 SEPARATOR = "::"
+_MPS = "mps-"
 
 
-def device_ids(uuid: str, replicas: int) -> Iterable[str]:
+def device_ids(uuid: str, replicas: int, *, by_mps: bool = False) -> Iterable[str]:
     """Return the IDs under which a GPU or MIG device is listed."""
     if replicas == 1:
         return (uuid,)
+    if by_mps:
+        return (f"{uuid}{SEPARATOR}{_MPS}{number}" for number in range(replicas))
     return (replica_id(uuid, number) for number in range(replicas))
 
 
@@ -34,7 +41,12 @@ def is_share(device_id: str) -> bool:
     return SEPARATOR in device_id
 
 
+def is_client(device_id: str) -> bool:
+    """Return whether its holder is a client of MPS."""
+    return f"{SEPARATOR}{_MPS}" in device_id
+
+
 def numeric_order(device_id: str) -> tuple[str, int]:
     """Return a sort key that puts replica 10 after replica 9."""
     uuid, _, number = device_id.partition(SEPARATOR)
-    return uuid, int(number or 0)
+    return uuid, int(number.removeprefix(_MPS) or 0)

@@ -41,7 +41,8 @@ class Observation:
     ``kubelet`` is why its view is unknown where it is: no answer is never an empty answer.
     ``busy`` maps GPUs to the UUIDs on them that have processes but no holder; ``applying`` are
     GPUs whose plan is being executed; ``failures`` the last refusals of the driver, by GPU;
-    ``unrecorded`` GPUs whose change the agent's own checkpoint could not be told of.
+    ``unrecorded`` GPUs whose change the agent's own checkpoint could not be told of; ``daemons``
+    GPUs that have an MPS daemon, or its compute mode.
     """
 
     snapshot: Snapshot
@@ -53,6 +54,7 @@ class Observation:
     failures: Mapping[str, Failure] = field(default_factory=dict)
     unrecorded: frozenset[str] = frozenset()
     claims: ClaimsView = ClaimsView()
+    daemons: frozenset[str] = frozenset()
 
 
 def differing(desired: DesiredState, snapshot: Snapshot, claims: ClaimsView) -> tuple[Gpu, ...]:
@@ -159,6 +161,7 @@ def _transitions(
             holders_known=not isinstance(observed.kubelet, str),
             changing=changing,
             failure=observed.failures.get(gpu.uuid),
+            has_daemon=gpu.uuid in observed.daemons,
         )
     for uuid, facts in _moving_together(open_facts).items():
         decided[uuid] = decide(facts, previous.get(uuid), desired.policy, now)

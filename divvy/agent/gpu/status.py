@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from divvy.agent.claims.claim_status import ClaimsStatus
@@ -11,6 +11,7 @@ from divvy.agent.gpu.hardware import Snapshot
 from divvy.agent.gpu.health import Health, gpu_fault
 from divvy.agent.gpu.holders import Holder, bounded_names, by_uuid, on_gpu
 from divvy.agent.gpu.transition import Decision
+from divvy.agent.mps.supervision import STARTING
 from divvy.agent.plugin.inventory import Resource
 from divvy.model.contract import State
 
@@ -108,10 +109,12 @@ def gpu_states(
     health: Health,
     claims: Mapping[str, ClaimsStatus],
     forgotten: Iterable[Holder] = (),
+    mps_problem: Callable[[str], str] = lambda _: "",
 ) -> tuple[GpuStatus, ...]:
     """Return the state of every GPU that was decided about; ``claims`` is of those that have it.
 
-    ``forgotten`` are holders that the kubelet has forgotten.
+    ``forgotten`` are holders that the kubelet has forgotten; ``mps_problem`` says why a GPU has no
+    MPS daemon that answers.
     """
     states = []
     held = by_uuid(forgotten)
@@ -126,6 +129,12 @@ def gpu_states(
             state = max(state, of_claims.state, key=severity)
             reason = "; ".join(filter(None, (reason, of_claims.reason)))
         lost = {holder for holders in on_gpu(gpu, held).values() for holder in holders}
+        if any(offer.sharing.by_mps for offer in decision.advertise.layout.offers):
+            of_mps = mps_problem(gpu.uuid)
+            worse = State.CHANGING if of_mps == STARTING else State.DEGRADED
+            if of_mps and gpu.uuid not in decision.advertise.withheld:
+                state = max(state, worse, key=severity)
+                reason = "; ".join(filter(None, (reason, of_mps)))
         faults = (gpu_fault(gpu, health), _forgotten(lost.difference(decision.in_the_way)))
         for fault in filter(None, faults):
             state = max(state, State.DEGRADED, key=severity)

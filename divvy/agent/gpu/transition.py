@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from divvy.agent.gpu.device_id import is_share, physical
+from divvy.agent.gpu.device_id import is_client, is_share, physical
 from divvy.agent.gpu.hardware import Gpu
 from divvy.agent.gpu.holders import Held, Holder, bounded_names
 from divvy.agent.gpu.mig_plan import CannotPartition, MigPlan, kept_in
@@ -21,6 +21,7 @@ from divvy.model import DesiredGpu, Offer
 from divvy.model.contract import State
 
 _RETRY_SECONDS = 10.0
+ENDING_MPS = "its MPS daemon is being ended"
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ class Facts:
     taken every list of ours. ``hold`` says why nothing may change now, "" where it may;
     ``holders_known`` is False where ``held`` is only not known. ``changing`` tells that ``applied``
     was noted before a change: by now the GPU may be advertised otherwise. ``elsewhere`` are holders
-    of the node's other GPUs, by UUID, without whose end no claim gets this one.
+    of the node's other GPUs, by UUID, without whose end no claim gets this one. ``has_daemon``: the
+    GPU has an MPS daemon, or the compute mode that was set for one.
     """
 
     target: DesiredGpu
@@ -80,6 +82,7 @@ class Facts:
     changing: bool = False
     failure: Failure | None = None
     elsewhere: Held = field(default_factory=dict)
+    has_daemon: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ def decide(facts: Facts, previous: Decision | None, policy: Policy, now: float) 
     misheld = _misheld(facts, target)
     right = facts.plan.nothing and facts.applied == facts.target and not misheld
     if right and _certain(facts, previous):
-        return Decision(target)
+        return _without_daemon(facts, Decision(target))
     if facts.hold:
         return _on_hold(facts, previous)
     idle = facts.plan.idle | misheld.keys() | _renamed(facts, target)
@@ -124,7 +127,7 @@ def decide(facts: Facts, previous: Decision | None, policy: Policy, now: float) 
     in_the_way = {**facts.elsewhere, **_in_the_way(facts, facts.plan, misheld)}
     fenced = facts.fence and not _allocatable(facts, idle)
     if facts.plan.nothing and not in_the_way and (fenced or not idle):
-        return Decision(target)
+        return _without_daemon(facts, Decision(target))
     transition = None if previous is None else previous.transition
     if transition is None or (transition.target, transition.policy) != (facts.target, policy):
         transition = Transition(facts.target, policy, now)
@@ -154,7 +157,23 @@ def decide(facts: Facts, previous: Decision | None, policy: Policy, now: float) 
     failure = facts.failure
     if failure and failure.plan == facts.plan and now - failure.when < _RETRY_SECONDS:
         return replace(changing, state=State.FAILED, reason=failure.reason)
-    return replace(changing, apply=facts.plan, reason="being repartitioned")
+    return _without_daemon(facts, replace(changing, apply=facts.plan, reason="being repartitioned"))
+
+
+def _without_daemon(facts: Facts, decision: Decision) -> Decision:
+    """Put off what an MPS daemon, or its compute mode, would be in the way of until it is gone."""
+    wants = any(offer.sharing.by_mps for offer in facts.target.offers)
+    if not facts.has_daemon or wants:
+        return decision
+    return replace(
+        decision,
+        advertise=replace(
+            decision.advertise, withheld=decision.advertise.withheld | {facts.gpu.uuid}
+        ),
+        apply=None,
+        state=State.CHANGING,
+        reason=ENDING_MPS,
+    )
 
 
 def moves_to_claims(facts: Facts) -> bool:
@@ -233,7 +252,8 @@ def _as_offered(holder: Holder, offer: Offer | None) -> bool:
     if offer is None or holder.resource != offer.resource:
         return False
     # One resource may be of whole devices today and of shares tomorrow.
-    return is_share(holder.device_id) == offer.sharing.is_shared
+    kind = is_share(holder.device_id), is_client(holder.device_id)
+    return kind == (offer.sharing.is_shared, offer.sharing.by_mps)
 
 
 def _renamed(facts: Facts, target: AdvertisedGpu) -> frozenset[str]:
@@ -251,7 +271,8 @@ def _renamed(facts: Facts, target: AdvertisedGpu) -> frozenset[str]:
 
 
 def _same_devices(one: Offer, other: Offer) -> bool:
-    return one.resource == other.resource and one.sharing.is_shared == other.sharing.is_shared
+    kinds = {(each.sharing.is_shared, each.sharing.by_mps) for each in (one, other)}
+    return one.resource == other.resource and len(kinds) == 1
 
 
 def _allocatable(facts: Facts, idle: frozenset[str]) -> bool:

@@ -130,6 +130,17 @@ def without_cdi(common: ContainerEdits, devices: Iterable[ContainerEdits]) -> Co
     return replace(common, nodes=tuple(dict.fromkeys(nodes)))
 
 
+def together(one: ContainerEdits, other: ContainerEdits) -> ContainerEdits:
+    """Return both edits of one container."""
+    nodes = tuple(dict.fromkeys((*one.nodes, *other.nodes)))
+    return ContainerEdits({**one.env, **other.env}, nodes, (*one.mounts, *other.mounts))
+
+
+def shared_folder(path: str, host: PurePath) -> ContainerEdits:
+    """Return a folder of the host in a container: to read, and to reach its sockets."""
+    return ContainerEdits(mounts=(Mount(path, str(host), _SOCKETS),))
+
+
 def limited_edits(common: ContainerEdits, limiter: PurePosixPath) -> ContainerEdits:
     """Return what all containers of a limited share get: the limiter in front of the driver.
 

@@ -157,20 +157,28 @@ def links(bus_ids: list[str]) -> list[tuple[str, str, int]]:
 def processes(bus_id: str) -> list[dict[str, Any]]:
     """List the processes of a GPU: pid, used memory in MiB, GPU instance or None.
 
-    Those with a compute context and those with a graphics context (Vulkan, OpenGL): a process
-    with both stands in both lists with all its memory, and is returned once.
+    Those with a compute context, those with a graphics context (Vulkan, OpenGL) and the clients of
+    MPS: a process that stands in several lists does so with all its memory, and is returned once.
     """
     gpu = handle(bus_id)
     used: dict[tuple[int, int | None], int] = {}
     for listed in (
         nvml.nvmlDeviceGetComputeRunningProcesses(gpu),
         nvml.nvmlDeviceGetGraphicsRunningProcesses(gpu),
+        _clients_of_mps(gpu),
     ):
         for process in listed:
             gi = None if process.gpuInstanceId in (None, 0xFFFFFFFF) else process.gpuInstanceId
             key = (process.pid, gi)
             used[key] = max(used.get(key, 0), (process.usedGpuMemory or 0) >> 20)
     return [{"pid": pid, "used_mib": mib, "gi": gi} for (pid, gi), mib in used.items()]
+
+
+def _clients_of_mps(gpu: Any) -> list[Any]:
+    try:
+        return list(nvml.nvmlDeviceGetMPSComputeRunningProcesses(gpu))
+    except (nvml.NVMLError_FunctionNotFound, nvml.NVMLError_NotSupported):
+        return []
 
 
 def readings(bus_id: str) -> dict[str, dict[str, float]]:

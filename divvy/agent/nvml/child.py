@@ -20,7 +20,7 @@ from typing import Any, TextIO
 
 import pynvml as nvml
 
-from divvy.agent.nvml import calls, mig_calls
+from divvy.agent.nvml import calls, compute_mode, mig_calls
 
 _EVENT_WAIT_MS = 60_000
 _Table = dict[str, Callable[..., Any]]
@@ -85,6 +85,8 @@ def main() -> None:
         "driver": calls.driver,
         "describe": lambda **args: calls.describe(root, **args),
         "links": calls.links,
+        "compute_mode": compute_mode.compute_mode,
+        "set_compute_mode": compute_mode.set_compute_mode,
         "set_mig_mode": mig_calls.set_mig_mode,
         "create_instance": mig_calls.create_instance,
         "complete_instance": mig_calls.complete_instance,

@@ -249,8 +249,12 @@ class Driver:
         """Read what the metrics show of a GPU and its MIG devices; raises DriverProblem."""
         return dict(await self._on_gpu("readings", gpu, _DESCRIBE_DEADLINE))
 
+    async def compute_mode(self, gpu: Gpu) -> int:
+        """Read which processes a GPU takes (nvmlComputeMode_t); raises DriverProblem."""
+        return int(await self._on_gpu("compute_mode", gpu, _DESCRIBE_DEADLINE))
+
     async def change(self, call: str, gpu: Gpu, **args: object) -> dict[str, object]:
-        """Make one MIG call that changes a GPU; raises DriverProblem."""
+        """Make one call that changes a GPU; raises DriverProblem."""
         async with self._changes:
             self._changing = gpu.pci_bus_id
             try:

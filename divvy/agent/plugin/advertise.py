@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from dataclasses import replace
 
 from divvy.agent.gpu.desired import DesiredState
 from divvy.agent.gpu.hardware import Snapshot
 from divvy.agent.gpu.health import unhealthy_devices
-from divvy.agent.inject.container_edits import file_edits
+from divvy.agent.inject.container_edits import file_edits, together
 from divvy.agent.inject.device_files import device_files, file_resources
 from divvy.agent.inject.injection import Injection
 from divvy.agent.inject.problem import InjectionProblem
+from divvy.agent.mps.client import client_edits
+from divvy.agent.mps.service import Mps
 from divvy.agent.nvml.cap_nodes import make_cap_nodes
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.health_watch import HealthWatch
@@ -21,7 +24,11 @@ from divvy.agent.plugin.allocation import (
     allocated_uuids,
     device_shares,
 )
-from divvy.agent.plugin.container_start import require_no_other_gpu
+from divvy.agent.plugin.container_start import (
+    OF_MPS,
+    OF_THE_LIMITER,
+    require_no_other_gpu,
+)
 from divvy.agent.plugin.device_holders import DeviceHolders, HoldersUnknown
 from divvy.agent.plugin.inventory import (
     AdvertisedGpu,
@@ -30,6 +37,7 @@ from divvy.agent.plugin.inventory import (
     no_gpus,
     undescribed,
     without_limiter,
+    without_mps,
 )
 from divvy.agent.plugin.preferred_allocation import preferred_allocation
 from divvy.agent.plugin.registration import DevicePlugins
@@ -50,12 +58,14 @@ class Advertiser:
         driver: Driver,
         health: HealthWatch,
         holders: DeviceHolders,
+        mps: Mps,
         on_change: Callable[[], None],
     ) -> None:
         self._settings = settings
         self._driver = driver
         self._health = health
         self._holders = holders
+        self._mps = mps
         self._find_files = device_files(settings.device_folder)
         self._desired = DesiredState()
         self._on_change = on_change
@@ -122,6 +132,7 @@ class Advertiser:
             if limiter:
                 problems["limiter"] = limiter
                 resources = tuple(without_limiter(resources, limiter))
+        resources = tuple(without_mps(resources, self._mps.problem))
         if ask_kubelet and not resources and not self.plugins.advertised():
             resources = (no_gpus(),)
         await self.plugins.advertise((*resources, *files))
@@ -166,6 +177,10 @@ class Advertiser:
             allocation = self.injection.limited_allocation(device_ids, shares)
         else:
             allocation = self.injection.allocation(uuids)
+        if resource.sharing.by_mps:
+            (uuid,) = uuids
+            client = client_edits(self._mps.pipes(uuid), resource.sharing.times(len(device_ids)))
+            allocation = replace(allocation, edits=together(allocation.edits, client))
         self._holders.allocated(resource.name, device_ids)
         self._look_soon()
         return allocation
@@ -180,8 +195,9 @@ class Advertiser:
         self._on_change()
 
     async def start_container(self, resource: Resource, device_ids: Sequence[str]) -> None:
-        """Refuse a container that has a limiter beside another GPU, and one unknown."""
-        if not resource.sharing.is_prevented:
+        """Refuse a container that has a limiter or MPS beside another GPU, and one unknown."""
+        sharing = resource.sharing
+        if not sharing.needs_container:
             return
         try:
             holders = await self._holders.containers()
@@ -190,9 +206,11 @@ class Advertiser:
                 f"{resource.name}: cannot tell what else the container holds: {unknown}; the "
                 "start will be retried"
             ) from unknown
-        bare = self._holders.without_limiter()
-        require_no_other_gpu(resource.name, device_ids, holders, bare)
-        self._lay_again(resource, device_ids)
+        bare = () if sharing.by_mps else self._holders.without_limiter()
+        why = OF_MPS if sharing.by_mps else OF_THE_LIMITER
+        require_no_other_gpu(resource.name, device_ids, holders, bare, why)
+        if sharing.is_prevented:
+            self._lay_again(resource, device_ids)
 
     def _lay_again(self, resource: Resource, device_ids: Sequence[str]) -> None:
         """Lay the files of a share whose container starts after a boot, which they do not last."""

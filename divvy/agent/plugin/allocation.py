@@ -38,6 +38,11 @@ def allocated_uuids(resource: Resource, device_ids: Sequence[str]) -> tuple[str,
         if device.unhealthy is not None:
             raise Refused(f"{resource.name}: device {device_id} is unhealthy: {device.unhealthy}")
     uuids = tuple(dict.fromkeys(resource.by_id[device_id].uuid for device_id in device_ids))
+    if resource.sharing.by_mps and len(uuids) > 1:
+        raise Refused(
+            f"{resource.name}: replicas of {len(uuids)} GPUs requested; a container can be the "
+            "client of one GPU's MPS daemon: request no more replicas than one GPU has free"
+        )
     if resource.sharing.is_prevented and len(uuids) > MAX_DEVICES:
         raise Refused(
             f"{resource.name}: replicas of {len(uuids)} devices requested, at most {MAX_DEVICES} "

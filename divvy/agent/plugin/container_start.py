@@ -8,12 +8,16 @@ from divvy.agent.gpu.device_id import is_gpu
 from divvy.agent.gpu.holders import Holder
 from divvy.agent.plugin.allocation import Refused
 
+OF_THE_LIMITER = "whose driver library may replace this share's limiter"
+OF_MPS = "which the MPS daemon of this share does not serve"
+
 
 def require_no_other_gpu(
     resource: str,
     device_ids: Sequence[str],
     holders: Collection[Holder],
     without_limiter: Collection[tuple[str, str, str]] = (),
+    why: str = OF_THE_LIMITER,
 ) -> None:
     """Raise Refused where the container of these devices has a GPU of another resource, too.
 
@@ -37,8 +41,8 @@ def require_no_other_gpu(
             continue
         if any(_in_one_container(other, each) for each in limited):
             raise Refused(
-                f"{resource}: container {other.container} also has {other.resource}, whose "
-                "driver library may replace this share's limiter; request them in two containers"
+                f"{resource}: container {other.container} also has {other.resource}, {why}; "
+                "request them in two containers"
             )
 
 

@@ -110,7 +110,7 @@ class ResourceServer(stubs.DevicePluginServicer):
         """Return the options told to the kubelet: it asks before each start of a limited share."""
         return api.DevicePluginOptions(
             get_preferred_allocation_available=True,
-            pre_start_required=self._resource.sharing.is_prevented,
+            pre_start_required=self._resource.sharing.needs_container,
         )
 
     async def ListAndWatch(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802, ARG002

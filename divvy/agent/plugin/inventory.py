@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -81,7 +81,7 @@ def inventory(
             if uuid in of_gpu.withheld or gpu.uuid in of_gpu.withheld:
                 continue
             reason = unhealthy.get(gpu.uuid) or unhealthy.get(uuid)
-            for device_id in device_ids(uuid, offer.sharing.replicas):
+            for device_id in device_ids(uuid, offer.sharing.replicas, by_mps=offer.sharing.by_mps):
                 device = Device(device_id, uuid, gpu.uuid, gi, gpu.numa, reason)
                 listed[offer.resource].append(device)
     return tuple(
@@ -101,6 +101,22 @@ def without_limiter(resources: Iterable[Resource], reason: str) -> Iterator[Reso
         if resource.sharing.is_prevented:
             devices = (
                 replace(device, unhealthy=device.unhealthy or reason) for device in resource.devices
+            )
+            yield replace(resource, devices=tuple(devices))
+        else:
+            yield resource
+
+
+def without_mps(resources: Iterable[Resource], problem: Callable[[str], str]) -> Iterator[Resource]:
+    """Yield the resources of a node: replicas of GPUs without an MPS daemon are unhealthy.
+
+    ``problem`` says of a GPU, by its UUID, why it has none that answers, "" where it has.
+    """
+    for resource in resources:
+        if resource.sharing.by_mps:
+            devices = (
+                replace(device, unhealthy=device.unhealthy or problem(device.gpu) or None)
+                for device in resource.devices
             )
             yield replace(resource, devices=tuple(devices))
         else:

@@ -38,11 +38,31 @@ def preferred_allocation(
         return []
     if resource.sharing.is_shared:
         sharers = {device.id: device.uuid for device in resource.devices}
+        if resource.sharing.by_mps and size > 1:
+            free = _of_one_gpu(sharers, free, required, size)
+            if not free:
+                return []
         return _by_load(sharers, free, required, size, spread=replicas == "spread")
     if resource.kind == "mig":
         parents = {device.id: device.gpu for device in resource.devices}
         return _by_load(parents, free, required, size, spread=False)
     return _by_links(available, required, size, links)
+
+
+def _of_one_gpu(
+    gpus: Mapping[str, str], free: set[str], required: Sequence[str], size: int
+) -> set[str]:
+    """Return the free replicas of a GPU that has enough of them, of the others none."""
+    of_gpu: dict[str, set[str]] = {}
+    for device_id in free:
+        of_gpu.setdefault(gpus.get(device_id, device_id), set()).add(device_id)
+    # Of several the fullest: a GPU with all of its replicas stays for who asks for more.
+    enough = [
+        (len(ids), gpu)
+        for gpu, ids in of_gpu.items()
+        if len(ids) >= size and ids.issuperset(required)
+    ]
+    return of_gpu[min(enough)[1]] if enough else set()
 
 
 def _by_load(

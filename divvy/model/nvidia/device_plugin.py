@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from divvy.model.nvidia.import_result import ImportResult
+from divvy.model.profile import MAX_MPS_CLIENTS
 from divvy.model.reading import read
 from divvy.model.resource_names import GPU, qualified, resource_name_error
 from divvy.model.stack_part import camel_case
@@ -129,19 +130,20 @@ def read_device_plugin(document: object, name: str) -> ImportResult:
 
 
 def _mps(shared: Shared, where: str) -> tuple[dict[str, Any] | None, list[str]]:
-    """Give MPS' equal parts of memory and compute by the limiter."""
+    """Give equal parts of memory and threads by MPS, as the plugin does."""
     profile, left_out = _time_slicing(shared, where)
     if profile is None:
         return None, left_out
-    slicing = profile["timeSlicing"]
+    mps = profile["timeSlicing"]
     if "fail_requests_greater_than_one" not in shared.model_fields_set:
-        slicing["failRequestsGreaterThanOne"] = True  # the plugin's default under MPS
-    slicing |= {"memoryLimit": {"limit": "auto", "action": "prevent"}, "compute": "share"}
-    left_out.append(
-        f"{where}: MPS itself, which runs kernels of several containers at the same time; the "
-        "profile gives them the same parts of memory and compute, in turns"
-    )
-    return profile, left_out
+        mps["failRequestsGreaterThanOne"] = True  # the plugin's default under MPS
+    if mps["replicas"] > MAX_MPS_CLIENTS:
+        left_out.append(
+            f"{where}: {mps['replicas']} replicas; MPS serves {MAX_MPS_CLIENTS} processes of one "
+            f"GPU, and the profile has {MAX_MPS_CLIENTS}"
+        )
+        mps["replicas"] = MAX_MPS_CLIENTS
+    return {"mps": mps}, left_out
 
 
 def _flags(flags: _Flags, name: str) -> list[str]:

@@ -22,6 +22,7 @@ EVERYTHING: dict[str, Any] = {
     "profiles": {
         "watched": {"timeSlicing": {"replicas": 2, "memoryLimit": "auto"}},
         "claimed": {"claims": {"shares": {}, "tenants": [TENANT], "mig": [MIG_PROFILE]}},
+        "together": {"mps": {"replicas": 2}},
     },
     "names": {
         "gpu": "gpu.names.invalid/one",

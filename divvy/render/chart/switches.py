@@ -68,9 +68,11 @@ SWITCHES = (
         _without_all(
             _without("profiles", "watched", "timeSlicing", "memoryLimit"),
             _without_shares,
+            _without("profiles", "together"),
         ),
         "agent",
     ),
+    Switch('if include "divvy.byMps" @', _without("profiles", "together"), "observability"),
     Switch('if include "divvy.byClaims" @', _without("profiles", "claimed"), "agent"),
     Switch(
         f'if eq ({_value("quota", "shares", default=chr(34) + "optional" + chr(34))}) "required"',

@@ -65,6 +65,8 @@ def nvidia_profile(
         refuse("devices", "the pool has no hardware, so what is left for the rest is not known")
         parts = []
     for part in parts:
+        if part.rule.mps is not None:
+            refuse("mps", "NVIDIA's plugin has one daemon for all GPUs of a node")
         sharing = part.rule.time_slicing
         if sharing is None:
             continue

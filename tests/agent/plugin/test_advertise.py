@@ -27,7 +27,9 @@ def test_only_a_new_outcome_of_the_installation_wakes_the_agent(
             {"NODE_NAME": "n1", "NAMESPACE": "divvy-system", "DIVVY_PLUGIN_FOLDER": str(tmp_path)}
         )
         nothing = cast("Any", None)
-        one = Advertiser(settings, nothing, nothing, nothing, lambda: woken.append(len(outcomes)))
+        one = Advertiser(
+            settings, nothing, nothing, nothing, nothing, lambda: woken.append(len(outcomes))
+        )
         enough = asyncio.Event()
 
         def install() -> bool:

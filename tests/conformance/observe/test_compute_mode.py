@@ -1,25 +1,71 @@
-"""Compute modes of GPUs, as the simulated driver gives them."""
+"""Compute modes and MPS daemons of GPUs, as the simulated driver gives them."""
 
-from collections.abc import Callable
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from conformance.observe.compute_mode import SCRIPT, all_default
-from tests.simulator.driver_root import DriverRoot
+import pytest
+
+from conformance.observe.compute_mode import SCRIPT, let_in
+from tests.simulator.driver_root import DriverRoot, eventually
 
 SOUND = "compute mode Default"
+BY_MPS = f"{SOUND}; by MPS Exclusive_Process and a daemon that answers"
+RunScript = Callable[[str], Any]
 
 
-def test_a_gpu_that_lets_one_process_in_is_named(
-    driver: DriverRoot, run_script: Callable[[str], Any]
-) -> None:
+def test_a_gpu_that_lets_one_process_in_is_named(driver: DriverRoot, run_script: RunScript) -> None:
     driver.install("T4", 2)
     modes = run_script(SCRIPT)
-    assert all_default(modes) == (SOUND, SOUND)
+    assert let_in(modes, (False, False)) == (SOUND, SOUND)
     driver.smi("-i", "1", "-c", "EXCLUSIVE_PROCESS")
     modes = run_script(SCRIPT)
-    assert all_default(modes) == (SOUND, f"{list(modes)[1]}: Exclusive_Process")
+    assert let_in(modes, (False, False)) == (SOUND, f"{list(modes)[1]}: Exclusive_Process")
 
 
 def test_a_driver_without_modes_lets_every_process_in() -> None:
-    assert all_default({"GPU-a": None}) == (SOUND, SOUND)
-    assert all_default({"GPU-a": "Unknown Error"})[1] == "GPU-a: Unknown Error"
+    assert let_in({"GPU-a": (None, "none")}, [False]) == (SOUND, SOUND)
+    assert let_in({"GPU-a": ("Unknown Error", "none")}, [False])[1] == "GPU-a: Unknown Error"
+
+
+@contextmanager
+def daemon(driver: DriverRoot, uuid: str, state: Path) -> Iterator[subprocess.Popen[bytes]]:
+    pipes = state / "mps" / uuid / "pipe"
+    pipes.mkdir(parents=True)
+    environment = {
+        **os.environ,
+        "CUDA_MPS_PIPE_DIRECTORY": str(pipes),
+        "CUDA_MPS_LOG_DIRECTORY": str(state),
+    }
+    program = str(driver.root / "usr/bin/nvidia-cuda-mps-control")
+    started = subprocess.Popen([program, "-f"], env=environment)
+    try:
+        assert eventually(lambda: (pipes / "nvidia-cuda-mps-control.pid").exists())
+        yield started
+    finally:
+        started.kill()
+        started.wait()
+
+
+def test_a_gpu_by_mps_whose_mode_or_daemon_is_wrong_is_named(
+    driver: DriverRoot, run_script: RunScript, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.install("T4", 1)
+    with tempfile.TemporaryDirectory() as folder:
+        monkeypatch.setenv("DIVVY_STATE_FOLDER", folder)
+        (uuid,) = run_script(SCRIPT)
+        assert let_in(run_script(SCRIPT), [True]) == (BY_MPS, f"{uuid}: Default")
+        driver.smi("-c", "EXCLUSIVE_PROCESS")
+        assert let_in(run_script(SCRIPT), [True])[1] == f"{uuid}: its MPS daemon: none"
+        with daemon(driver, uuid, Path(folder)) as running:
+            assert let_in(run_script(SCRIPT), [True]) == (BY_MPS, BY_MPS)
+            running.send_signal(signal.SIGSTOP)
+            wedged = let_in(run_script(SCRIPT), [True])[1]
+            assert wedged == f"{uuid}: its MPS daemon: TimeoutExpired"
+        dead = let_in(run_script(SCRIPT), [True])[1]
+        assert dead == f"{uuid}: its MPS daemon: Cannot find MPS control daemon process"

@@ -133,7 +133,18 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if $memory }}{{ mulf $memory $times | floor | int64 }}{{ else }}UNKNOWN_LARGEST_MIB{{ end -}}
 {{- end }}
 
-{{/* Whether the agents look at what uses a GPU: a memory limit, or shares by claims. */}}
+{{/* Whether any profile shares GPUs by MPS. */}}
+{{- define "divvy.byMps" -}}
+{{- $found := false -}}
+{{- range $profile := .Values.profiles -}}
+  {{- range $rule := kindIs "slice" $profile | ternary $profile (list $profile) -}}
+    {{- if $rule.mps }}{{ $found = true }}{{ end -}}
+  {{- end -}}
+{{- end -}}
+{{- if $found }}true{{ end -}}
+{{- end }}
+
+{{/* Whether the agents look at what uses a GPU: a memory limit, MPS, or shares by claims. */}}
 {{- define "divvy.watchesMemory" -}}
 {{- $found := false -}}
 {{- range $profile := .Values.profiles -}}
@@ -141,7 +152,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
     {{- if dig "timeSlicing" "memoryLimit" "" $rule }}{{ $found = true }}{{ end -}}
   {{- end -}}
 {{- end -}}
-{{- if or $found (include "divvy.sharesByClaims" .) }}true{{ end -}}
+{{- if or $found (include "divvy.byMps" .) (include "divvy.sharesByClaims" .) }}true{{ end -}}
 {{- end }}
 
 {{/* Whether any pool has its container runtime prepared. */}}

@@ -1,0 +1,221 @@
+"""One GPU's control daemon as a process: start it, find it again, ask it, end it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from divvy.agent.driver_libraries import library_folder
+from divvy.agent.mps.supervision import Ceiling
+
+PROGRAM = "usr/bin/nvidia-cuda-mps-control"
+# On a node whose tenants take all processors even a program that only asks is slow.
+_ANSWER_SECONDS = 5.0
+_MAX_LOG_BYTES = 4 << 20
+_LAST_WORDS_BYTES = 1000
+
+
+class NoAnswer(Exception):
+    """The daemon did not answer, or not as it should: what it said."""
+
+
+class MpsDaemon:
+    """The daemon of one GPU; ``on_end`` is called when its process ends.
+
+    ``folder`` has the same path on the host: containers mount ``pipes``, which stays the same
+    folder over all daemons.
+    """
+
+    def __init__(self, root: Path, folder: Path, uuid: str, on_end: Callable[[], None]) -> None:
+        self._root = root
+        self._folder = folder
+        self._uuid = uuid
+        self._on_end = on_end
+        self._child: subprocess.Popen[bytes] | None = None
+        self._handle: int | None = None
+        self._pid = self._started = 0
+        self._servers: dict[int, int] = {}
+
+    @property
+    def pipes(self) -> Path:
+        """Return the folder of its sockets."""
+        return self._folder / "pipe"
+
+    @property
+    def servers(self) -> frozenset[int]:
+        """Return the PIDs of its servers, as it told them last."""
+        return frozenset(self._servers)
+
+    @property
+    def alive(self) -> bool:
+        """Return whether its process runs."""
+        if self._child is not None:
+            self._child.poll()
+        return _start_time(self._pid) == self._started != 0
+
+    def adopt(self, pid: int, started: int) -> None:
+        """Take over the daemon of an agent before this one, if it still runs."""
+        self._pid, self._started = pid, started
+        if self.alive:
+            self._watch()
+
+    def start(self) -> tuple[int, int]:
+        """Start it and return PID and start time; raises OSError."""
+        self.end()
+        logs = self._folder / "log"
+        for folder in (self.pipes, logs):
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(0o755)
+        self.trim()
+        with (logs / "start.log").open("wb") as output:
+            self._child = subprocess.Popen(  # noqa: S603 (the driver's own program)
+                [str(self._root / PROGRAM), "-f", "-multiuser-server"],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**self._environment, "CUDA_VISIBLE_DEVICES": self._uuid},
+                # It outlives an agent that is killed, and its servers end with it.
+                start_new_session=True,
+            )
+        self._pid = self._child.pid
+        self._started = _start_time(self._pid)
+        self._watch()
+        return self._pid, self._started
+
+    async def ask(self) -> None:
+        """Ask for its servers; raises NoAnswer."""
+        answer = await self._say("get_server_list")
+        if not all(word.isdecimal() for word in answer.split()):
+            raise NoAnswer(answer.strip() or "nothing")
+        self._servers = {int(pid): _start_time(int(pid)) for pid in answer.split()}
+
+    async def limit(self, ceiling: Ceiling) -> None:
+        """Tell it what clients may use at most, and servers that run: the default is the next's.
+
+        Raises NoAnswer.
+        """
+        memory, threads = f"{ceiling.memory_mib}M", ceiling.threads
+        await self._say(f"set_default_device_pinned_mem_limit 0 {memory}")
+        await self._say(f"set_default_active_thread_percentage {threads}")
+        await self.ask()  # after that: a server that starts meanwhile has the new default
+        for server in self._servers:
+            await self._say(f"set_device_pinned_mem_limit {server} 0 {memory}")
+            await self._say(f"set_active_thread_percentage {server} {threads}")
+
+    async def quit(self) -> None:
+        """Ask it to end at once, with its servers; raises NoAnswer."""
+        await self._say("quit -t 0")
+
+    def end(self) -> None:
+        """End its process and its servers' now, and whatever they have left running."""
+        if self.alive:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._pid, signal.SIGKILL)
+        for pid, started in self._servers.items():
+            if started and _start_time(pid) == started:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        self._servers = {}
+        self._unwatch()
+        if self._child is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(1)
+
+    def gone(self) -> None:
+        """Take note that its process has ended: its servers are ended too."""
+        self.end()
+        self._pid = self._started = 0
+
+    def forget(self) -> None:
+        """Remove its files."""
+        self._unwatch()
+        self._pid = self._started = 0
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def last_words(self) -> str:
+        """Return the last line that it wrote, of its own output or its log."""
+        lines = [line for name in ("control.log", "start.log") for line in self._tail(name)]
+        return lines[-1] if lines else "it says nothing"
+
+    def trim(self) -> None:
+        """Keep its logs from growing without end."""
+        for path in (self._folder / "log").glob("*.log"):
+            with contextlib.suppress(OSError):
+                if path.stat().st_size > _MAX_LOG_BYTES:
+                    os.truncate(path, 0)
+
+    def _tail(self, name: str) -> Iterable[str]:
+        try:
+            with (self._folder / "log" / name).open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_WORDS_BYTES))
+                text = file.read().decode(errors="replace")
+        except OSError:
+            return ()
+        return [line.strip() for line in text.splitlines() if line.strip()]
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        libraries = library_folder(self._root)
+        return {
+            "PATH": f"{self._root / 'usr/bin'}:/usr/bin:/bin",
+            "LD_LIBRARY_PATH": "" if libraries is None else str(libraries),
+            "CUDA_MPS_PIPE_DIRECTORY": str(self.pipes),
+            "CUDA_MPS_LOG_DIRECTORY": str(self._folder / "log"),
+        }
+
+    async def _say(self, command: str) -> str:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                str(self._root / PROGRAM),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                env=self._environment,
+            )
+        except OSError as error:
+            raise NoAnswer(str(error)) from error
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                output, _ = await process.communicate(f"{command}\n".encode())
+        except TimeoutError:
+            raise NoAnswer(f"nothing within {_ANSWER_SECONDS:g} s") from None
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+        text = output.decode(errors="replace")
+        if process.returncode:
+            raise NoAnswer(text.strip() or f"exit code {process.returncode}")
+        return text
+
+    def _watch(self) -> None:
+        self._unwatch()
+        with contextlib.suppress(OSError):  # it has ended already: a look at it shows that
+            self._handle = os.pidfd_open(self._pid)
+            asyncio.get_running_loop().add_reader(self._handle, self._ended)
+
+    def _ended(self) -> None:
+        self._unwatch()
+        self._on_end()
+
+    def _unwatch(self) -> None:
+        if self._handle is not None:
+            asyncio.get_running_loop().remove_reader(self._handle)
+            os.close(self._handle)
+            self._handle = None
+
+
+def _start_time(pid: int) -> int:
+    """Return when a process started, in the kernel's ticks since the boot; 0 if it does not run."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return 0 if pid == 0 or fields[0] in "ZX" else int(fields[19])

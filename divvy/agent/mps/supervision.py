@@ -1,0 +1,156 @@
+"""What to do next about one GPU's MPS daemon: a decision from what is wanted and what is seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+
+from divvy.agent.mps.record import Recorded
+
+EXCLUSIVE_PROCESS = 3
+"""The compute mode (nvmlComputeMode_t) in which a GPU takes an MPS server and nobody else."""
+ASK_SECONDS = 0.4
+# Unanswered for so long, a daemon is ended: with it its clients, so not for a moment's silence.
+_WEDGED_SECONDS = 10.0
+_QUIT_SECONDS = 2.0
+# So long up, a daemon's next failure is a first one again.
+_CALM_SECONDS = 60.0
+_BACKOFF_SECONDS = (1.0, 2.0, 5.0, 15.0, 60.0)
+STARTING = "its MPS daemon is starting"
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """What no client of a daemon can exceed: memory in MiB, threads in per cent."""
+
+    memory_mib: int
+    threads: int
+
+
+class Step(Enum):
+    """What is done next."""
+
+    WAIT = auto()
+    RECORD = auto()
+    EXCLUDE = auto()
+    START = auto()
+    ASK = auto()
+    LIMIT = auto()
+    QUIT = auto()
+    KILL = auto()
+    RESTORE = auto()
+    FORGET = auto()
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is known of a GPU now: its record, its compute mode (None if unknown), the process."""
+
+    recorded: Recorded | None
+    mode: int | None
+    alive: bool
+
+
+@dataclass(frozen=True)
+class Life:
+    """What has become of a GPU's daemon, with times of a monotonic clock.
+
+    ``answered`` is when it answered last, since this process started, adopted or asked it;
+    ``silent`` since when it has not. ``ceiling`` is what it was told last. ``starts`` counts them,
+    ``failures`` those in a row, and ``problem`` is why the last step failed or the daemon ended.
+    """
+
+    started: float | None = None
+    answered: float | None = None
+    silent: float | None = None
+    quit_at: float | None = None
+    retry_at: float = 0.0
+    failures: int = 0
+    starts: int = 0
+    ceiling: Ceiling | None = None
+    problem: str = ""
+
+    @property
+    def ready(self) -> bool:
+        """Return whether clients can connect now."""
+        return self.answered is not None and self.silent is None and self.ceiling is not None
+
+    def begun(self, now: float) -> Life:
+        """Note a start."""
+        return Life(
+            started=now, failures=self.failures, starts=self.starts + 1, problem=self.problem
+        )
+
+    def heard(self, now: float) -> Life:
+        """Note an answer."""
+        started = now if self.started is None else self.started
+        calm = now - started >= _CALM_SECONDS
+        return replace(
+            self,
+            started=started,
+            answered=now,
+            silent=None,
+            failures=0 if calm else self.failures,
+        )
+
+    def unheard(self, now: float) -> Life:
+        """Note that no answer came; before the first one that is a daemon that still starts."""
+        silent = now if self.silent is None else self.silent
+        return replace(self, silent=silent)
+
+    def limited(self, ceiling: Ceiling) -> Life:
+        """Note that the daemon has its ceiling: it is ready."""
+        return replace(self, ceiling=ceiling, problem="")
+
+    def failed(self, problem: str, now: float) -> Life:
+        """Note an end that nobody wanted, or a step that failed: the next try waits longer."""
+        pause = _BACKOFF_SECONDS[min(self.failures, len(_BACKOFF_SECONDS) - 1)]
+        return Life(
+            failures=self.failures + 1, starts=self.starts, retry_at=now + pause, problem=problem
+        )
+
+    def quitting(self, now: float) -> Life:
+        """Note that the daemon was asked to end."""
+        return replace(self, quit_at=now)
+
+
+def next_step(wanted: Ceiling | None, seen: Seen, life: Life, now: float) -> Step:
+    """Decide; ``wanted`` is None where the GPU is to have no daemon."""
+    if wanted is None:
+        return _towards_none(seen, life, now)
+    if seen.recorded is None:
+        return Step.WAIT if seen.mode is None or now < life.retry_at else Step.RECORD
+    if life.silent is not None and now - life.silent >= _WEDGED_SECONDS and seen.alive:
+        return Step.KILL
+    if now < life.retry_at:
+        return Step.WAIT
+    if seen.mode is not None and seen.mode != EXCLUSIVE_PROCESS:
+        return Step.EXCLUDE
+    if not seen.alive:
+        return Step.WAIT if seen.mode is None else Step.START
+    if life.answered is not None and life.silent is None and life.ceiling != wanted:
+        return Step.LIMIT
+    return Step.ASK
+
+
+def _towards_none(seen: Seen, life: Life, now: float) -> Step:
+    if seen.recorded is None:
+        return Step.WAIT
+    if seen.alive:
+        if life.quit_at is None:
+            return Step.QUIT
+        return Step.KILL if now - life.quit_at >= _QUIT_SECONDS else Step.WAIT
+    if seen.mode is None or now < life.retry_at:
+        return Step.WAIT
+    return Step.FORGET if seen.mode == seen.recorded.mode else Step.RESTORE
+
+
+def problem(wanted: Ceiling | None, seen: Seen, life: Life) -> str:
+    """Say why no container can be given a share by MPS of this GPU, "" where it can."""
+    if wanted is None:
+        return "it is not to have an MPS daemon now"
+    if seen.alive and life.ready:
+        return "" if seen.mode in (None, EXCLUSIVE_PROCESS) else "its compute mode was changed"
+    if seen.alive and life.answered is not None and life.silent is not None:
+        return "its MPS daemon does not answer"
+    return f"it has no MPS daemon: {life.problem}" if life.problem else STARTING

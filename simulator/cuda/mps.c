@@ -1,0 +1,90 @@
+/* A process as a client of MPS: where a control daemon answers in its pipe folder, it is one. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "../common/mps.h"
+#include "state.h"
+
+static int connection = -1;
+static struct mps_answer granted = {.gpus = ~0u, .percentage = 100};
+
+static int reach(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (mps_socket_path(MPS_CONTROL, address.sun_path, sizeof address.sun_path) != 0)
+        return -1;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+/* "0=1G,1=512M": by the server's ordinals. What is no such list limits nothing. */
+static void read_limits(uint64_t *limits)
+{
+    const char *words = getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
+    char list[1024], *rest = NULL;
+    if (words == NULL)
+        return;
+    snprintf(list, sizeof list, "%s", words);
+    for (char *word = strtok_r(list, ",", &rest); word != NULL; word = strtok_r(NULL, ",", &rest)) {
+        char *equals;
+        unsigned long ordinal = strtoul(word, &equals, 10);
+        if (equals != word && *equals == '=' && ordinal < SIM_MAX_GPUS)
+            limits[ordinal] = mps_size(equals + 1);
+    }
+}
+
+static uint32_t read_percentage(void)
+{
+    const char *word = getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+    double number = word == NULL ? 100 : atof(word);
+    return number > 0 && number < 100 ? (number < 1 ? 1 : (uint32_t)number) : 100;
+}
+
+CUresult mps_join(void)
+{
+    struct mps_request request = {.magic = MPS_MAGIC, .kind = MPS_CLIENT, .percentage = read_percentage()};
+    struct mps_answer answer;
+    int fd = reach();
+    if (fd < 0)
+        return 0; /* without a daemon a program computes as ever */
+    read_limits(request.limits);
+    if (send(fd, &request, sizeof request, MSG_NOSIGNAL) != sizeof request ||
+        recv(fd, &answer, sizeof answer, MSG_WAITALL) != sizeof answer || answer.magic != MPS_MAGIC) {
+        close(fd);
+        return CUDA_ERROR_MPS_CONNECTION_FAILED;
+    }
+    if (answer.code != 0) {
+        close(fd);
+        return (CUresult)answer.code;
+    }
+    connection = fd;
+    granted = answer;
+    return 0;
+}
+
+void mps_leave(void)
+{
+    if (connection >= 0)
+        close(connection);
+    connection = -1;
+}
+
+bool mps_hides(uint32_t gpu)
+{
+    return (granted.gpus >> gpu & 1) == 0;
+}
+
+uint32_t mps_sms(uint32_t sms)
+{
+    /* SMs come in pairs: NVIDIA's 25 % of 188 are 46, 10 % are 18. */
+    uint32_t part = sms * granted.percentage / 100 / 2 * 2;
+    return granted.percentage == 100 ? sms : part < 2 ? 2 : part;
+}

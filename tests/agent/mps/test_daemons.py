@@ -1,0 +1,402 @@
+"""The agent's process and the MPS daemons of a simulated node: what comes, fails, goes, is left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from divvy.agent.mps.supervision import EXCLUSIVE_PROCESS
+from tests.fakes.agent import AgentNode, agent_node
+from tests.fakes.device_manager import AdmissionFailed
+from tests.fakes.scene import play
+from tests.fakes.simulator import needs_simulator
+from tests.simulator.driver_root import HOLDER
+
+SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"
+MPS: dict[str, Any] = {"mps": {"replicas": 4}}
+PER_REPLICA_MIB = 10240
+pytestmark = [
+    pytest.mark.agent_process,
+    needs_simulator,
+    pytest.mark.skipif(os.geteuid() != 0, reason="compute modes are root's to set"),
+]
+
+
+def modes(node: AgentNode) -> list[str]:
+    program = str(node.driver / "usr/bin/nvidia-smi")
+    query = [program, "--query-gpu=compute_mode", "--format=csv,noheader"]
+    return subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()
+
+
+def record(node: AgentNode) -> dict[str, Any]:
+    try:
+        return dict(json.loads((node.folder / "state/mps.json").read_text())["gpus"])
+    except FileNotFoundError:
+        return {}
+
+
+def daemon(node: AgentNode, at: int = 0) -> int:
+    """Return the PID of a GPU's daemon, 0 without one."""
+    gpus = sorted(record(node).items())
+    return int(gpus[at][1]["pid"]) if len(gpus) > at else 0
+
+
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def daemons_of(node: AgentNode) -> list[int]:
+    """Return every control daemon and server that uses this node's folders."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            program = str((folder / "exe").readlink())
+        except OSError:
+            continue
+        if program == str(node.driver / "usr/bin/nvidia-cuda-mps-control"):
+            found.append(int(folder.name))
+    return found
+
+
+async def container(node: AgentNode, pod: str, mib: int, count: int = 1) -> subprocess.Popen[str]:
+    """Admit a pod and start its program with the environment and mounts that it was given."""
+    answer = await node.kubelet.admit(pod, SHARED, count)
+    environment = dict(answer.envs)
+    for mount in answer.mounts:
+        if mount.container_path == environment["CUDA_MPS_PIPE_DIRECTORY"]:
+            environment["CUDA_MPS_PIPE_DIRECTORY"] = mount.host_path
+    return program(node, mib, environment)
+
+
+def program(node: AgentNode, mib: int, environment: dict[str, str]) -> subprocess.Popen[str]:
+    library = node.driver / "usr/lib/x86_64-linux-gnu/libcuda.so.1"
+    return subprocess.Popen(
+        [sys.executable, "-S", str(HOLDER), str(library), str(mib)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+
+
+def said(process: subprocess.Popen[str]) -> int:
+    assert process.stdout is not None
+    return int(process.stdout.readline())
+
+
+def end(*processes: subprocess.Popen[str]) -> None:
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def test_containers_compute_as_clients_of_their_gpus_daemon() -> None:
+    async def scene() -> None:
+        async with agent_node(2, MPS) as node:
+            await node.offered(SHARED, 8)
+            assert modes(node) == ["Exclusive_Process"] * 2
+            assert len(daemons_of(node)) == 2
+            answer = await node.kubelet.admit("default/seen", SHARED)
+            (held,) = node.kubelet.held("default/seen")[SHARED]
+            gpu = held.split("::")[0]
+            assert dict(answer.envs) == {
+                "CUDA_MPS_PIPE_DIRECTORY": "/usr/lib/divvy/mps",
+                "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={PER_REPLICA_MIB}M",
+                "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "25",
+            }
+            (mount,) = answer.mounts
+            assert mount.host_path == str(node.folder / "state/mps" / gpu / "pipe")
+            assert mount.read_only
+            within = await container(node, "default/within", 10000)
+            beyond = await container(node, "default/beyond", 10300)
+            outside = program(node, 1, {})
+            assert (said(within), said(beyond), said(outside)) == (0, 2, 46)
+            end(within, beyond, outside)
+
+    play(scene)
+
+
+def test_a_container_of_two_replicas_gets_both_of_one_gpu() -> None:
+    async def scene() -> None:
+        async with agent_node(2, MPS) as node:
+            await node.offered(SHARED, 8)
+            answer = await node.kubelet.admit("default/two", SHARED, 2)
+            held = node.kubelet.held("default/two")[SHARED]
+            assert len({device.split("::")[0] for device in held}) == 1
+            assert answer.envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "50"
+            limit = answer.envs["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"]
+            assert limit == f"0={2 * PER_REPLICA_MIB}M"
+            with pytest.raises(AdmissionFailed, match="one GPU's MPS daemon"):
+                await node.kubelet.admit("default/five", SHARED, 5)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["dead", "wedged"])
+def test_shares_of_a_daemon_that_fails_are_withdrawn_within_a_second(how: signal.Signals) -> None:
+    async def scene() -> None:
+        async with agent_node(2, MPS) as node:
+            await node.offered(SHARED, 8)
+            before = daemon(node)
+            os.kill(before, how)
+            failed = time.monotonic()
+            await node.offered(SHARED, 4)
+            # The kubelet's fake looks now and then, on a machine that has other things to do.
+            assert time.monotonic() - failed < 2
+            if how == signal.SIGSTOP:
+                await node.until(lambda: "does not answer" in node.status["reason"])
+                os.kill(before, signal.SIGCONT)
+                await node.offered(SHARED, 8)
+                assert daemon(node) == before
+            else:
+                await node.offered(SHARED, 8)
+                assert daemon(node) != before
+            assert modes(node) == ["Exclusive_Process"] * 2
+
+    play(scene)
+
+
+def test_a_daemon_that_stays_wedged_is_replaced() -> None:
+    async def scene() -> None:
+        async with agent_node(1, MPS) as node:
+            await node.offered(SHARED, 4)
+            before = daemon(node)
+            os.kill(before, signal.SIGSTOP)
+            await node.offered(SHARED, 0)
+            await node.offered(SHARED, 4)
+            assert daemon(node) != before
+            assert not runs(before)
+
+    play(scene)
+
+
+def test_an_agent_that_was_killed_leaves_its_clients_alone() -> None:
+    async def scene() -> None:
+        async with agent_node(1, MPS) as node:
+            await node.offered(SHARED, 4)
+            client = await container(node, "default/client", 100)
+            assert said(client) == 0
+            before = daemon(node)
+            await node.kill()
+            assert runs(before)
+            await node.start()
+            await node.offered(SHARED, 4)
+            assert daemon(node) == before
+            assert client.stdin is not None
+            client.stdin.write("init\n")
+            client.stdin.flush()
+            assert said(client) == 0
+            end(client)
+
+    play(scene)
+
+
+def test_what_a_killed_agent_left_is_put_right_by_the_next() -> None:
+    async def scene() -> None:
+        async with agent_node(2, MPS) as node:
+            await node.offered(SHARED, 8)
+            await node.kill()
+            node.configure({})
+            await node.start()
+            await node.offered(GPU, 2)
+            await node.until(lambda: modes(node) == ["Default"] * 2)
+            assert record(node) == {}
+            assert daemons_of(node) == []
+            assert not list((node.folder / "state/mps").iterdir())
+
+    play(scene)
+
+
+@pytest.mark.parametrize("profile", [{}, {"timeSlicing": {"replicas": 4}}, {"mig": {"1g.5gb": 7}}])
+def test_the_compute_mode_is_restored_before_the_gpu_is_offered_otherwise(
+    profile: dict[str, Any],
+) -> None:
+    async def scene() -> None:
+        async with agent_node(1, MPS) as node:
+            await node.offered(SHARED, 4)
+            client = await container(node, "default/client", 100)
+            assert said(client) == 0
+            end(client)
+            node.kubelet.end("default/client")
+            node.configure(profile)
+            resource = {"timeSlicing": SHARED, "mig": "nvidia.com/mig-1g.5gb"}.get(
+                next(iter(profile), ""), GPU
+            )
+            count = 7 if "mig" in profile else 4 if profile else 1
+            if resource == SHARED:
+                await node.offered(SHARED, 0)
+            await node.offered(resource, count)
+            assert modes(node) == ["Default"]
+            assert record(node) == {}
+            assert daemons_of(node) == []
+
+    play(scene)
+
+
+def test_a_daemon_stays_until_its_last_client_is_gone() -> None:
+    async def scene() -> None:
+        async with agent_node(1, MPS) as node:
+            await node.offered(SHARED, 4)
+            client = await container(node, "default/client", 100)
+            assert said(client) == 0
+            node.configure({"timeSlicing": {"replicas": 4}})
+            await node.until(lambda: node.status["state"] == "Waiting")
+            assert "default/client" in node.status["reason"]
+            assert modes(node) == ["Exclusive_Process"]
+            assert client.stdin is not None
+            client.stdin.write("init\n")
+            client.stdin.flush()
+            assert said(client) == 0
+            end(client)
+            node.kubelet.end("default/client")
+            await node.offered(SHARED, 4)
+            assert modes(node) == ["Default"]
+
+    play(scene)
+
+
+def test_no_daemon_shuts_out_a_pod_that_holds_the_gpu_otherwise() -> None:
+    async def scene() -> None:
+        async with agent_node(1, {"timeSlicing": {"replicas": 4}}) as node:
+            await node.offered(SHARED, 4)
+            await node.kubelet.admit("default/before", SHARED)
+            node.configure(MPS)
+            await node.until(lambda: node.status["state"] == "Waiting")
+            assert modes(node) == ["Default"]
+            assert program_result(node) == 0
+            node.kubelet.end("default/before")
+            await node.offered(SHARED, 4)
+            assert modes(node) == ["Exclusive_Process"]
+
+    play(scene)
+
+
+def program_result(node: AgentNode) -> int:
+    process = program(node, 1, {})
+    result = said(process)
+    end(process)
+    return result
+
+
+def test_an_agent_that_is_stopped_ends_daemons_and_restores_the_mode() -> None:
+    async def scene() -> None:
+        async with agent_node(2, MPS) as node:
+            await node.offered(SHARED, 8)
+            assert node.agent is not None
+            node.agent.terminate()
+            await node.agent.wait()
+            assert modes(node) == ["Default"] * 2
+            assert record(node) == {}
+            assert daemons_of(node) == []
+
+    play(scene)
+
+
+def test_a_compute_mode_that_somebody_changes_is_set_again() -> None:
+    async def scene() -> None:
+        async with agent_node(1, MPS) as node:
+            await node.offered(SHARED, 4)
+            node.smi("-c", "DEFAULT")
+            await node.until(lambda: modes(node) == ["Exclusive_Process"])
+
+    play(scene)
+
+
+def test_one_gpu_by_mps_beside_one_in_time_slices() -> None:
+    async def scene() -> None:
+        rules = [
+            {"devices": [0], "mps": {"replicas": 3, "resourceName": "gpu.mps"}},
+            {"timeSlicing": {"replicas": 2}},
+        ]
+        async with agent_node(2, rules) as node:
+            await node.offered("nvidia.com/gpu.mps", 3)
+            await node.offered(SHARED, 2)
+            assert modes(node) == ["Exclusive_Process", "Default"]
+
+    play(scene)
+
+
+def test_where_the_driver_lacks_the_program_shares_are_not_offered_and_the_status_says_why() -> (
+    None
+):
+    async def scene() -> None:
+        async with agent_node(1, {}) as node:
+            await node.offered(GPU, 1)
+            (node.driver / "usr/bin/nvidia-cuda-mps-control").unlink()
+            node.configure(MPS)
+            await node.until(lambda: "nvidia-cuda-mps-control" in node.status.get("reason", ""))
+            assert node.kubelet.allocatable(SHARED) == 0
+            assert node.status["state"] == "Degraded"
+            node.configure({})
+            await node.offered(GPU, 1)
+            assert modes(node) == ["Default"]
+
+    play(scene)
+
+
+def test_limits_of_the_daemon_hold_a_client_that_drops_its_own() -> None:
+    async def scene() -> None:
+        alone = {"mps": {"replicas": 4, "failRequestsGreaterThanOne": True}}
+        async with agent_node(1, MPS) as node:
+            await node.offered(SHARED, 4)
+            pipes = next((node.folder / "state/mps").glob("*/pipe"))
+            bare = {"CUDA_MPS_PIPE_DIRECTORY": str(pipes)}
+            free, first = program(node, 20000, bare), program(node, 1, bare)
+            assert (said(free), said(first)) == (0, 0)
+            end(free)
+            # The daemon's default is that of its next server alone: the one that runs is told, too.
+            node.configure(alone)
+            await node.until(lambda: limited(node, bare))
+            end(first)
+
+    play(scene)
+
+
+def limited(node: AgentNode, environment: dict[str, str]) -> bool:
+    process = program(node, 20000, environment)
+    result = said(process)
+    end(process)
+    return result == 2
+
+
+def test_kills_of_agent_and_daemon_at_any_instant_leave_the_node_right() -> None:
+    async def scene() -> None:
+        instants = random.Random(7)
+        async with agent_node(1, MPS) as node:
+            for _ in range(6):
+                await asyncio.sleep(instants.uniform(0, 1.5))
+                if (pid := daemon(node)) and instants.random() < 0.6:
+                    try:
+                        os.kill(pid, signal.SIGKILL)
+                    except ProcessLookupError:
+                        continue
+                if instants.random() < 0.6:
+                    await node.kill()
+                    await node.start()
+            await node.offered(SHARED, 4, 60)
+            assert modes(node) == ["Exclusive_Process"]
+            assert daemon(node) in daemons_of(node)
+            assert len(daemons_of(node)) == 1
+            node.configure({})
+            await node.offered(GPU, 1)
+            assert modes(node) == ["Default"]
+            assert daemons_of(node) == []
+
+    play(scene)
+
+
+def test_the_mode_that_is_set_is_exclusive_process() -> None:
+    assert EXCLUSIVE_PROCESS == 3

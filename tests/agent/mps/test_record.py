@@ -1,0 +1,39 @@
+"""What is left to undo, over restarts and accidents of its file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from divvy.agent.mps.record import MpsRecord, Recorded
+
+
+def test_a_record_outlives_its_process(tmp_path: Path) -> None:
+    record = MpsRecord(tmp_path)
+    record.note("GPU-0", Recorded(0))
+    record.process("GPU-0", 4_194_304, 77)
+    record.note("GPU-1", Recorded(3))
+    assert MpsRecord(tmp_path).gpus == {"GPU-0": Recorded(0, 4_194_304, 77), "GPU-1": Recorded(3)}
+    record.clear("GPU-0")
+    assert MpsRecord(tmp_path).gpus == {"GPU-1": Recorded(3)}
+
+
+@pytest.mark.parametrize("text", ["", "[", "{}", '{"gpus": {"GPU-0": {"mode": "x"}}}', "[" * 9999])
+def test_a_damaged_record_is_as_good_as_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "mps.json").write_text(text)
+    assert MpsRecord(tmp_path).gpus == {}
+
+
+def test_a_newer_record_is_read(tmp_path: Path) -> None:
+    (tmp_path / "mps.json").write_text('{"gpus": {"GPU-0": {"mode": 0, "more": 1}}, "version": 2}')
+    assert MpsRecord(tmp_path).gpus == {"GPU-0": Recorded(0)}
+
+
+def test_a_full_disk_leaves_the_record_as_it_was(tmp_path: Path) -> None:
+    record = MpsRecord(tmp_path / "folder")
+    record.note("GPU-0", Recorded(0))
+    (tmp_path / "folder/.mps.json.new").mkdir()
+    with pytest.raises(OSError, match="mps"):
+        record.note("GPU-1", Recorded(0))
+    assert record.gpus == MpsRecord(tmp_path / "folder").gpus == {"GPU-0": Recorded(0)}

@@ -1,0 +1,193 @@
+"""What is done next about one GPU's MPS daemon, over every run of events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from divvy.agent.mps.record import Recorded
+from divvy.agent.mps.supervision import (
+    EXCLUSIVE_PROCESS,
+    STARTING,
+    Ceiling,
+    Life,
+    Seen,
+    Step,
+    next_step,
+    problem,
+)
+
+CEILING, OTHER = Ceiling(10240, 25), Ceiling(20480, 50)
+DEFAULT = 0
+RUNNING = Seen(Recorded(DEFAULT, 7, 7), EXCLUSIVE_PROCESS, alive=True)
+
+
+def test_a_daemon_is_brought_up_in_order() -> None:
+    world = World(wanted=CEILING)
+    assert world.run(until_ready=True) == [
+        Step.RECORD,
+        Step.EXCLUDE,
+        Step.START,
+        Step.ASK,
+        Step.LIMIT,
+    ]
+    assert world.problem == ""
+
+
+def test_what_is_not_wanted_is_undone_in_the_opposite_order() -> None:
+    world = World(wanted=CEILING)
+    world.run(until_ready=True)
+    world.wanted = None
+    assert world.run() == [Step.QUIT, Step.RESTORE, Step.FORGET]
+    assert (world.mode, world.recorded, world.alive) == (DEFAULT, None, False)
+
+
+def test_a_daemon_that_does_not_quit_is_killed() -> None:
+    world = World(wanted=CEILING, deaf=True)
+    world.alive, world.recorded, world.mode = True, Recorded(DEFAULT), EXCLUSIVE_PROCESS
+    world.wanted = None
+    assert world.run() == [Step.QUIT, Step.KILL, Step.RESTORE, Step.FORGET]
+
+
+def test_silence_withdraws_the_shares_at_once_and_ends_the_daemon_later() -> None:
+    life = Life(started=0.0).heard(0.0).limited(CEILING)
+    assert problem(CEILING, RUNNING, life) == ""
+    silent = life.unheard(1.0)
+    assert problem(CEILING, RUNNING, silent) == "its MPS daemon does not answer"
+    assert next_step(CEILING, RUNNING, silent, 10.9) is Step.ASK
+    assert next_step(CEILING, RUNNING, silent, 11.0) is Step.KILL
+    assert problem(CEILING, RUNNING, silent.heard(5.0)) == ""
+
+
+def test_starts_that_fail_wait_longer_each_time() -> None:
+    life, now, pauses = Life(), 0.0, []
+    for _ in range(7):
+        life = life.begun(now).failed("it ended", now)
+        pauses.append(life.retry_at - now)
+        now = life.retry_at
+    assert pauses == [1, 2, 5, 15, 60, 60, 60]
+    life = life.begun(now).heard(now).heard(now + 60)
+    assert life.failed("it ended", now).retry_at - now == 1
+
+
+def test_another_ceiling_is_told_without_a_restart() -> None:
+    life = Life(started=0.0).heard(0.0).limited(CEILING)
+    assert next_step(OTHER, RUNNING, life, 1.0) is Step.LIMIT
+
+
+def test_a_gpu_that_does_not_tell_its_mode_gets_no_daemon() -> None:
+    unknown = Seen(None, None, alive=False)
+    assert next_step(CEILING, unknown, Life(), 0.0) is Step.WAIT
+    assert next_step(CEILING, Seen(Recorded(0), None, alive=False), Life(), 0.0) is Step.WAIT
+    assert problem(CEILING, unknown, Life()) == STARTING
+
+
+def test_an_administrators_exclusive_mode_is_not_taken_back() -> None:
+    left = Seen(Recorded(EXCLUSIVE_PROCESS), EXCLUSIVE_PROCESS, alive=False)
+    assert next_step(None, left, Life(), 0.0) is Step.FORGET
+
+
+@dataclass
+class World:
+    """A GPU on which every step does what it says, and things happen between two steps."""
+
+    wanted: Ceiling | None = None
+    deaf: bool = False
+    now: float = 0.0
+    mode: int = DEFAULT
+    recorded: Recorded | None = None
+    alive: bool = False
+    life: Life = field(default_factory=Life)
+
+    @property
+    def seen(self) -> Seen:
+        return Seen(self.recorded, self.mode, self.alive)
+
+    @property
+    def problem(self) -> str:
+        return problem(self.wanted, self.seen, self.life)
+
+    def step(self) -> Step:
+        step = next_step(self.wanted, self.seen, self.life, self.now)
+        self.now += 0.5
+        match step:
+            case Step.RECORD:
+                self.recorded = Recorded(self.mode)
+            case Step.EXCLUDE:
+                assert self.recorded is not None, "a mode was changed that nobody can restore"
+                self.mode = EXCLUSIVE_PROCESS
+            case Step.START:
+                assert self.mode == EXCLUSIVE_PROCESS
+                assert not self.alive
+                self.alive, self.life = True, self.life.begun(self.now)
+            case Step.ASK:
+                heard = self.alive and not self.deaf
+                self.life = self.life.heard(self.now) if heard else self.life.unheard(self.now)
+            case Step.LIMIT:
+                assert self.wanted is not None
+                self.life = self.life.limited(self.wanted)
+            case Step.QUIT:
+                self.life = self.life.quitting(self.now)
+                if not self.deaf:
+                    self.alive, self.life = False, Life()
+            case Step.KILL:
+                asked = self.life.quit_at is not None
+                self.alive = False
+                self.life = Life() if asked else self.life.failed("it did not answer", self.now)
+            case Step.RESTORE:
+                assert not self.alive
+                assert self.recorded is not None
+                self.mode = self.recorded.mode
+            case Step.FORGET:
+                self.recorded = None
+        return step
+
+    def die(self) -> None:
+        if self.alive:
+            self.alive, self.life = False, self.life.failed("it ended", self.now)
+
+    def run(self, *, until_ready: bool = False) -> list[Step]:
+        steps: list[Step] = []
+        for _ in range(300):
+            if until_ready and not self.problem:
+                break
+            step = self.step()
+            steps += [] if step is Step.WAIT else [step]
+            if self.wanted is None and self.recorded is None:
+                break
+        return steps
+
+
+EVENTS = st.sampled_from(["step", "die", "want", "drop", "deaf", "hear", "agent", "default"])
+
+
+@given(st.lists(EVENTS, max_size=60))
+def test_whatever_happens_the_mode_can_be_restored_and_is(events: list[str]) -> None:
+    world = World()
+    for event in events:
+        match event:
+            case "step":
+                world.step()
+            case "die":
+                world.die()
+            case "want":
+                world.wanted = CEILING
+            case "drop":
+                world.wanted = None
+            case "deaf" | "hear":
+                world.deaf = event == "deaf"
+            case "agent":  # another one begins: it knows the record and what runs
+                world.life = Life()
+            case _:
+                world.mode = DEFAULT  # an administrator
+        assert world.mode == DEFAULT or world.recorded == Recorded(DEFAULT)
+        if not world.problem:
+            assert world.alive
+    world.deaf, world.wanted = False, CEILING
+    world.run(until_ready=True)
+    assert world.problem == ""
+    world.wanted = None
+    world.run()
+    assert (world.mode, world.recorded, world.alive) == (DEFAULT, None, False)

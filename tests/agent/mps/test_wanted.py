@@ -1,0 +1,73 @@
+"""Which GPUs are to have an MPS daemon."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from divvy.agent.gpu.holders import Held, Holder
+from divvy.agent.gpu.transition import Decision
+from divvy.agent.mps.supervision import Ceiling
+from divvy.agent.mps.wanted import wanted_daemons
+from divvy.agent.plugin.inventory import AdvertisedGpu
+from divvy.model import DesiredGpu, Offer
+from divvy.model.sharing import Sharing
+from tests.agent.devices import gpu, snapshot
+
+SHARED = "nvidia.com/gpu.shared"
+ONE = gpu(0)
+BY_MPS = Sharing(4, memory_mib=10240, weight=25, threads=25)
+
+
+def decided(sharing: Sharing) -> dict[str, Decision]:
+    layout = DesiredGpu(ONE.uuid, 0, 0, None, (Offer(SHARED, "gpu", None, sharing),))
+    return {ONE.uuid: Decision(AdvertisedGpu(layout))}
+
+
+def held(*device_ids: str) -> Held:
+    holders = (Holder("default/p", "main", SHARED, each, "uid") for each in device_ids)
+    return {ONE.uuid: tuple(holders)}
+
+
+CLIENT, TURN, WHOLE = f"{ONE.uuid}::mps-0", f"{ONE.uuid}::0", ONE.uuid
+
+
+@pytest.mark.parametrize(
+    ("sharing", "holders", "recorded", "wanted"),
+    [
+        (BY_MPS, {}, False, True),
+        (BY_MPS, held(CLIENT), True, True),
+        (BY_MPS, held(TURN), False, False),
+        (BY_MPS, held(WHOLE), False, False),
+        (Sharing(4), held(CLIENT), True, True),
+        (Sharing(4), held(TURN), True, False),
+        (Sharing(4), {}, True, False),
+        (BY_MPS, None, True, True),
+        (BY_MPS, None, False, False),
+        (Sharing(4), None, True, True),
+    ],
+)
+def test_a_daemon_is_wanted_for_clients_and_beside_nobody_else(
+    sharing: Sharing, holders: Held | None, recorded: bool, wanted: bool
+) -> None:
+    known = [ONE.uuid] if recorded else []
+    assert (ONE.uuid in wanted_daemons(decided(sharing), snapshot(ONE), holders, known)) is wanted
+
+
+def test_a_client_keeps_the_daemon_of_a_gpu_that_no_profile_has() -> None:
+    assert ONE.uuid in wanted_daemons({}, snapshot(ONE), held(CLIENT), [ONE.uuid])
+    assert wanted_daemons({}, snapshot(ONE), {}, [ONE.uuid]) == {}
+
+
+def test_the_daemon_itself_limits_where_nobody_gets_two_replicas() -> None:
+    (many,) = wanted_daemons(decided(BY_MPS), snapshot(ONE), {}, []).values()
+    assert many == Ceiling(ONE.memory_mib, 100)
+    alone = Sharing(4, one_per_container=True, memory_mib=10240, weight=25, threads=25)
+    (single,) = wanted_daemons(decided(alone), snapshot(ONE), {}, []).values()
+    assert single == Ceiling(10240, 25)
+
+
+def test_a_gpu_that_is_lost_or_in_mig_mode_gets_none() -> None:
+    for other in (replace(gpu(0), lost=True), gpu(0, mig=True)):
+        assert wanted_daemons(decided(BY_MPS), snapshot(other), {}, []) == {}

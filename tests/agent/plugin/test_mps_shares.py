@@ -1,0 +1,103 @@
+"""Replicas by MPS as the kubelet sees them, and what their containers get."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+import pytest
+
+from divvy.agent.gpu.device_id import device_ids, is_client, numeric_order, physical
+from divvy.agent.gpu.holders import Holder
+from divvy.agent.gpu.labels import feature_labels
+from divvy.agent.mps.client import client_edits
+from divvy.agent.plugin.allocation import Refused, allocated_uuids, device_shares
+from divvy.agent.plugin.container_start import OF_MPS, require_no_other_gpu
+from divvy.agent.plugin.inventory import AdvertisedGpu, Resource, inventory, without_mps
+from divvy.agent.plugin.preferred_allocation import preferred_allocation
+from divvy.model import DesiredGpu, Offer
+from divvy.model.sharing import Sharing
+from tests.agent.devices import gpu, snapshot
+
+SHARED = "nvidia.com/gpu.shared"
+BY_MPS = Sharing(4, memory_mib=10240, weight=25, threads=25)
+BOTH = snapshot(gpu(0), gpu(1))
+
+
+def listed(sharing: Sharing = BY_MPS) -> Resource:
+    offer = Offer(SHARED, "gpu", None, sharing)
+    layouts = (DesiredGpu(each.uuid, each.index, 0, None, (offer,)) for each in BOTH.gpus)
+    (resource,) = inventory(map(AdvertisedGpu, layouts), BOTH, {})
+    return resource
+
+
+def test_their_ids_tell_them_from_turns() -> None:
+    ids = list(device_ids("GPU-0", 12, by_mps=True))
+    assert ids[0] == "GPU-0::mps-0"
+    assert all(map(is_client, ids))
+    assert not any(map(is_client, device_ids("GPU-0", 2)))
+    assert physical(ids[3]) == "GPU-0"
+    assert sorted(ids, key=numeric_order) == ids
+
+
+def test_those_of_a_gpu_without_a_daemon_are_unhealthy() -> None:
+    said = {"GPU-0": "its MPS daemon does not answer", "GPU-1": ""}
+    (resource,) = without_mps([listed()], said.__getitem__)
+    assert {(each.gpu, each.unhealthy) for each in resource.devices} == {
+        ("GPU-0", "its MPS daemon does not answer"),
+        ("GPU-1", None),
+    }
+    turns = listed(Sharing(4))
+    assert list(without_mps([turns], said.__getitem__)) == [turns]
+
+
+def test_a_container_of_mps_is_the_client_of_one_gpu() -> None:
+    resource = listed()
+    assert allocated_uuids(resource, ["GPU-0::mps-0", "GPU-0::mps-3"]) == ("GPU-0",)
+    with pytest.raises(Refused, match="replicas of 2 GPUs requested"):
+        allocated_uuids(resource, ["GPU-0::mps-0", "GPU-1::mps-0"])
+
+
+def test_several_are_preferred_of_the_fullest_gpu_that_has_them() -> None:
+    resource = listed()
+    free = [each.id for each in resource.devices if each.id != "GPU-1::mps-0"]
+    three = preferred_allocation(resource, free, [], 3, {})
+    assert sorted(three) == ["GPU-1::mps-1", "GPU-1::mps-2", "GPU-1::mps-3"]
+    four = preferred_allocation(resource, free, [], 4, {})
+    assert {physical(each) for each in four} == {"GPU-0"}
+    assert preferred_allocation(resource, free, [], 5, {}) == []
+    two = preferred_allocation(resource, free, ["GPU-0::mps-1"], 2, {})
+    assert "GPU-0::mps-1" in two
+    assert {physical(each) for each in two} == {"GPU-0"}
+
+
+def test_the_limiter_counts_the_container_on_top_of_mps() -> None:
+    prevented = Sharing(4, memory_mib=10240, action="prevent", weight=25, threads=25)
+    (share,) = device_shares(listed(prevented), ["GPU-0::mps-0", "GPU-0::mps-1"])
+    assert share.memory_mib == 20480
+    edits = client_edits(PurePosixPath("/host/pipe"), share.sharing)
+    assert edits.env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=20480M"
+    assert edits.env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "50"
+
+
+def test_a_container_gets_its_gpus_pipes_alone_and_read_only() -> None:
+    edits = client_edits(PurePosixPath("/var/lib/divvy/mps/GPU-0/pipe"), BY_MPS)
+    (mount,) = edits.mounts
+    assert (mount.path, mount.host) == ("/usr/lib/divvy/mps", "/var/lib/divvy/mps/GPU-0/pipe")
+    assert mount.read_only
+    assert edits.env["CUDA_MPS_PIPE_DIRECTORY"] == mount.path
+    assert edits.nodes == ()
+
+
+def test_a_container_of_mps_has_no_other_gpu() -> None:
+    own = Holder("default/p", "main", SHARED, "GPU-0::mps-0", "uid")
+    other = Holder("default/p", "main", "nvidia.com/gpu", "GPU-1", "uid")
+    require_no_other_gpu(SHARED, [own.device_id], [own], why=OF_MPS)
+    with pytest.raises(Refused, match="the MPS daemon of this share does not serve"):
+        require_no_other_gpu(SHARED, [own.device_id], [own, other], why=OF_MPS)
+
+
+def test_the_label_of_sharing_says_mps() -> None:
+    labels = feature_labels(BOTH, [listed()], None)
+    assert labels["nvidia.com/gpu.sharing-strategy"] == "mps"
+    assert labels["nvidia.com/gpu.replicas"] == "4"
+    assert "nvidia.com/mps.capable" not in labels

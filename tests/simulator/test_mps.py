@@ -1,0 +1,364 @@
+"""The control daemon of MPS, version 2 of its protocol: clients, limits, users, ends."""
+
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from divvy.model.gpu_models import gpu_model
+from tests.simulator.cuda_process import run
+from tests.simulator.driver_root import HOLDER, DriverRoot, eventually
+
+DEVICE_UNAVAILABLE, OUT_OF_MEMORY = "46\n", "2\n"
+CONNECTION_FAILED, RPC_FAILURE, MAX_CLIENTS, TERMINATED = "805\n", "806\n", "808\n", "810\n"
+SMS_OF_AN_A100 = 108
+NOBODY = 65534
+pytestmark = pytest.mark.usefixtures("administrator")
+
+
+@dataclass
+class Mps:
+    """A control daemon and its driver."""
+
+    driver: DriverRoot
+    folder: Path
+    daemon: subprocess.Popen[str]
+    environment: dict[str, str]
+
+    @property
+    def pipes(self) -> Path:
+        return self.folder / "pipe"
+
+    def say(self, command: str, rc: int = 0, user: int | None = None) -> str:
+        done = subprocess.run(
+            [str(self.driver.root / "usr/bin/nvidia-cuda-mps-control")],
+            input=f"{command}\n",
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=10,
+            env={**os.environ, **self.environment},
+            user=user,
+        )
+        assert done.returncode == rc, f"{command}: {done.returncode} {done.stdout}{done.stderr}"
+        return (done.stdout + done.stderr).strip()
+
+    def hold(self, mib: int, **more: str) -> subprocess.Popen[str]:
+        return self.driver.hold(mib, **self.environment, **more)
+
+    def hold_as_nobody(self) -> subprocess.Popen[str]:
+        # The interpreter itself may lie where no other user may go.
+        script = f"import ctypes, os; os.setuid({NOBODY})\n{HOLDER.read_text()}"
+        holder = subprocess.Popen(
+            [sys.executable, "-S", "-c", script, str(self.driver.library("libcuda.so.1")), "1"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **self.environment},
+        )
+        self.driver.processes.append(holder)
+        return holder
+
+    @property
+    def server(self) -> str:
+        return self.say("get_server_list")
+
+
+Start = Callable[..., Mps]
+
+
+@pytest.fixture
+def start(binaries: Path) -> Iterator[Start]:
+    """Return a function that starts a daemon: `start("-multiuser-server", gpus=2)`."""
+    started: list[Mps] = []
+
+    def make(*arguments: str, gpus: int = 1, visible: str = "") -> Mps:
+        # Not below the tests' own folder, which no other user may enter.
+        folder = Path(tempfile.mkdtemp(prefix="divvy-mps-"))
+        folder.chmod(0o755)
+        driver = DriverRoot(folder / "driver", binaries)
+        driver.install("A100-SXM4-40GB", gpus)
+        environment = {
+            "CUDA_MPS_PIPE_DIRECTORY": str(folder / "pipe"),
+            "CUDA_MPS_LOG_DIRECTORY": str(folder / "log"),
+        }
+        program = str(driver.root / "usr/bin/nvidia-cuda-mps-control")
+        seen = {"CUDA_VISIBLE_DEVICES": visible} if visible else {}
+        daemon = subprocess.Popen(
+            [program, "-f", *arguments], env={**os.environ, **environment, **seen}, text=True
+        )
+        mps = Mps(driver, folder, daemon, environment)
+        started.append(mps)
+        assert eventually(lambda: (mps.pipes / "nvidia-cuda-mps-control.pid").exists())
+        return mps
+
+    yield make
+    for mps in started:
+        mps.daemon.kill()
+        mps.daemon.wait()
+        mps.driver.stop()
+        shutil.rmtree(mps.folder, ignore_errors=True)
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def ask(process: subprocess.Popen[str], word: str) -> str:
+    assert process.stdin is not None
+    process.stdin.write(f"{word}\n")
+    process.stdin.flush()
+    return first_line(process)
+
+
+def test_an_exclusive_gpu_takes_clients_alone(start: Start) -> None:
+    mps = start("-multiuser-server")
+    mps.driver.smi("-c", "EXCLUSIVE_PROCESS")
+    one, other = mps.hold(10), mps.hold(10)
+    assert first_line(one) == first_line(other) == "0\n"
+    assert first_line(mps.driver.hold(1)) == DEVICE_UNAVAILABLE
+    listed = mps.say(f"get_client_list {mps.server}").split()
+    assert sorted(listed) == sorted(map(str, (one.pid, other.pid)))
+    assert mps.say(f"get_server_status {mps.server}") == "ACTIVE"
+    shown = mps.say("get_device_client_list").split()
+    assert shown[0].startswith("GPU-")
+    assert set(shown[1:]) == {str(one.pid), str(other.pid)}
+
+
+def test_a_process_outside_keeps_the_server_from_an_exclusive_gpu(start: Start) -> None:
+    mps = start()
+    outside = mps.driver.hold(1)
+    assert first_line(outside) == "0\n"
+    mps.driver.smi("-c", "EXCLUSIVE_PROCESS")
+    assert first_line(mps.hold(1)) == CONNECTION_FAILED
+    assert mps.server == ""
+
+
+def test_without_a_daemon_a_program_computes_as_ever(install: Callable[..., DriverRoot]) -> None:
+    driver = install()
+    assert first_line(driver.hold(1, CUDA_MPS_PIPE_DIRECTORY="/nowhere")) == "0\n"
+
+
+def test_the_49th_client_is_refused(start: Start) -> None:
+    mps = start("-multiuser-server")
+    holders = [mps.hold(1) for _ in range(48)]
+    assert [first_line(holder) for holder in holders] == ["0\n"] * 48
+    assert first_line(mps.hold(1)) == MAX_CLIENTS
+    holders[0].kill()
+    assert eventually(lambda: len(mps.say(f"get_client_list {mps.server}").split()) == 47)
+    assert first_line(mps.hold(1)) == "0\n"
+
+
+def test_the_17th_client_before_volta_is_refused(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pascal = replace(gpu_model("V100-SXM2-16GB"), compute_capability=(6, 0))
+    monkeypatch.setattr("tests.simulator.driver_root.gpu_model", lambda _: pascal)
+    mps = start("-multiuser-server")
+    holders = [mps.hold(1) for _ in range(16)]
+    assert [first_line(holder) for holder in holders] == ["0\n"] * 16
+    assert first_line(mps.hold(1)) == MAX_CLIENTS
+
+
+def test_the_pinned_limit_counts_each_process_and_caps_what_is_free(start: Start) -> None:
+    mps = start("-multiuser-server")
+    limit = {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=1G"}
+    assert first_line(mps.hold(1025, **limit)) == OUT_OF_MEMORY
+    # As users report: a container of two processes gets twice its limit.
+    one, other = mps.hold(1024, **limit), mps.hold(1024, **limit)
+    assert first_line(one) == first_line(other) == "0\n"
+    assert ask(one, "init") == OUT_OF_MEMORY
+    asked = (
+        "import ctypes; cuda.context(); unused, total = ctypes.c_size_t(), ctypes.c_size_t()\n"
+        "cuda.call('cuMemGetInfo_v2', ctypes.byref(unused), ctypes.byref(total))\n"
+        "print(unused.value, total.value)"
+    )
+    unused, total = run(mps.driver, asked, **mps.environment, **limit).split()
+    assert int(unused) == 1 << 30
+    assert int(total) > 39 << 30
+
+
+def test_a_client_cannot_raise_the_daemons_limit(start: Start) -> None:
+    mps = start("-multiuser-server")
+    assert mps.say("get_default_device_pinned_mem_limit 0") == "The device memory limit is not set"
+    mps.say("set_default_device_pinned_mem_limit 0 512M")
+    assert mps.say("get_default_device_pinned_mem_limit 0") == "512M"
+    more = {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=20G"}
+    assert first_line(mps.hold(513, **more)) == OUT_OF_MEMORY
+    assert first_line(mps.hold(512, **more)) == "0\n"
+
+
+@pytest.mark.parametrize(("percentage", "sms"), [("25", 26), ("10", 10), ("1", 2), ("100", 108)])
+def test_a_share_of_the_threads_shows_as_fewer_sms(start: Start, percentage: str, sms: int) -> None:
+    mps = start("-multiuser-server")
+    threads = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": percentage}
+    assert run(mps.driver, "print(cuda.attribute(16))", **mps.environment, **threads) == str(sms)
+
+
+def test_default_threads_are_those_of_the_next_server(start: Start) -> None:
+    mps = start("-multiuser-server")
+    holder = mps.hold(1)
+    assert first_line(holder) == "0\n"
+    assert mps.say("set_default_active_thread_percentage 50") == "50.0"
+    seen = "print(cuda.attribute(16))"
+    assert run(mps.driver, seen, **mps.environment) == str(SMS_OF_AN_A100)
+    mps.say(f"set_active_thread_percentage {mps.server} 50")
+    assert run(mps.driver, seen, **mps.environment) == str(SMS_OF_AN_A100 // 2)
+
+
+def test_another_user_waits_until_the_server_has_no_clients(start: Start) -> None:
+    mps = start()
+    first = mps.hold(1)
+    assert first_line(first) == "0\n"
+    other = mps.hold_as_nobody()
+    before = mps.server
+    assert not eventually(lambda: mps.server != before, 0.5)
+    first.kill()
+    assert first_line(other) == "0\n"
+    assert mps.server != before
+
+
+def test_a_multiuser_server_takes_every_user_at_once(start: Start) -> None:
+    mps = start("-multiuser-server")
+    first = mps.hold(1)
+    assert first_line(first) == "0\n"
+    other = mps.hold_as_nobody()
+    assert first_line(other) == "0\n"
+
+
+def test_any_user_reads_and_root_alone_commands(start: Start) -> None:
+    mps = start("-multiuser-server")
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in mps.pipes.iterdir()}
+    assert modes["control"] == 0o666
+    assert modes["control_privileged"] == 0o600
+    holder = mps.hold(1)
+    assert first_line(holder) == "0\n"
+    assert mps.say(f"get_client_list {mps.server}", user=NOBODY) == str(holder.pid)
+    assert mps.say("quit -t 0", rc=1, user=NOBODY) == "Permission denied"
+    assert mps.daemon.poll() is None
+
+
+def test_a_terminated_client_fails_and_the_others_do_not(start: Start) -> None:
+    mps = start("-multiuser-server")
+    one, other = mps.hold(1), mps.hold(1)
+    assert first_line(one) == first_line(other) == "0\n"
+    mps.say(f"terminate_client {mps.server} {one.pid}")
+    assert ask(one, "init") == TERMINATED
+    assert ask(other, "init") == "0\n"
+    mps.say(f"terminate_client {mps.server} 1", rc=1)
+
+
+@pytest.mark.parametrize("victim", ["server", "daemon"])
+def test_a_dead_server_fails_its_clients_for_good(start: Start, victim: str) -> None:
+    mps = start("-multiuser-server")
+    holder = mps.hold(1)
+    assert first_line(holder) == "0\n"
+    server = int(mps.server)
+    os.kill(server if victim == "server" else mps.daemon.pid, signal.SIGKILL)
+    assert eventually(lambda: ask(holder, "init") == RPC_FAILURE)
+    if victim == "server":
+        assert first_line(mps.hold(1)) == "0\n"
+    else:
+        mps.daemon.wait()
+        assert mps.say("get_server_list", rc=1) == "Cannot find MPS control daemon process"
+        assert eventually(lambda: not Path(f"/proc/{server}").exists())
+
+
+def test_quit_waits_for_clients_as_long_as_it_is_told(start: Start) -> None:
+    mps = start("-multiuser-server")
+    holder = mps.hold(1)
+    assert first_line(holder) == "0\n"
+    mps.say("quit")
+    assert not eventually(lambda: mps.daemon.poll() is not None, 0.3)
+    mps.say("quit -t 0")
+    assert eventually(lambda: mps.daemon.poll() == 0)
+    assert ask(holder, "init") == RPC_FAILURE
+
+
+def test_two_daemons_do_not_share_a_folder(start: Start) -> None:
+    mps = start()
+    program = [str(mps.driver.root / "usr/bin/nvidia-cuda-mps-control"), "-d"]
+    second = subprocess.run(
+        program,
+        env={**os.environ, **mps.environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert second.returncode == 1
+    assert "An instance of this daemon is already running" in second.stderr
+    assert mps.say("get_default_active_thread_percentage") == "100.0"
+
+
+def test_a_folder_longer_than_a_sockets_address_is_refused(
+    install: Callable[..., DriverRoot], tmp_path: Path
+) -> None:
+    deep = tmp_path / ("x" * 100)
+    deep.mkdir()
+    done = subprocess.run(
+        [str(install().root / "usr/bin/nvidia-cuda-mps-control"), "-d"],
+        env={
+            **os.environ,
+            "CUDA_MPS_PIPE_DIRECTORY": str(deep),
+            "CUDA_MPS_LOG_DIRECTORY": str(tmp_path),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "too long for a socket" in done.stderr
+
+
+def test_a_client_sees_the_daemons_gpu_alone(start: Start) -> None:
+    mps = start("-multiuser-server", gpus=2, visible="1")
+    uuids = mps.driver.smi("--query-gpu=uuid", "--format=csv,noheader").split()
+    assert mps.say("get_device_client_list").split() == [uuids[1]]
+    seen = run(mps.driver, "print(count())", **mps.environment)
+    assert seen == "1"
+
+
+def test_a_gpu_in_mig_mode_gets_no_daemon(
+    install: Callable[..., DriverRoot], tmp_path: Path
+) -> None:
+    driver = install()
+    driver.smi("-mig", "1")
+    driver.smi("--gpu-reset")
+    done = subprocess.run(
+        [str(driver.root / "usr/bin/nvidia-cuda-mps-control"), "-f"],
+        env={
+            **os.environ,
+            "CUDA_MPS_PIPE_DIRECTORY": "/tmp/divvy-mps-mig",
+            "CUDA_MPS_LOG_DIRECTORY": str(tmp_path),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=10,
+    )
+    shutil.rmtree("/tmp/divvy-mps-mig", ignore_errors=True)
+    assert done.returncode == 1
+    assert "No CUDA-capable device is available to MPS" in done.stderr
+
+
+def test_nvml_lists_clients_apart_from_the_server(start: Start) -> None:
+    mps = start("-multiuser-server")
+    holder = mps.hold(5)
+    assert first_line(holder) == "0\n"
+    mps.driver.nvml()
+    gpu = pynvml.nvmlDeviceGetHandleByIndex(0)
+    of_mps = pynvml.nvmlDeviceGetMPSComputeRunningProcesses(gpu)
+    assert [(each.pid, each.usedGpuMemory >> 20) for each in of_mps] == [(holder.pid, 5)]
+    others = pynvml.nvmlDeviceGetComputeRunningProcesses(gpu)
+    assert [each.pid for each in others] == [int(mps.server)]
+    pynvml.nvmlShutdown()
