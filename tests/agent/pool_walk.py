@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import sys
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from time import monotonic
 
 from divvy.agent.claims.record import ClaimState, HeldClaim, HeldDevice
