@@ -3,7 +3,7 @@
 ``python -m benchmarks.claim_packing [ARRIVALS]``. One node with eight GPUs, MIG devices and shares
 by size in random order; each ends after a random time. Kubernetes' scheduler takes the first
 device of the listing that fits. Every rule meets the same requests on a node of its own. The
-optimum does too: it places everything that is held anew at every arrival, which no scheduler can.
+optimum does too: it may move everything that is held at every arrival, which no scheduler can.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def placed_by(rule: Rule, requests: Iterator[Arrival]) -> int:
 
 
 def placed_by_optimum(requests: Iterator[Arrival]) -> int:
-    """Return how many requests find room where everything may be placed anew at each of them."""
+    """Return how many requests find room where everything may be moved at each of them."""
     optimum = PackingOptimum(_PROFILES, _COMPUTE, _offered(0).gpu.devices[0].memory_mib)
     held: list[Arrival] = []
     placed = 0

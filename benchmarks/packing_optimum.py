@@ -14,7 +14,7 @@ Size = tuple[int, int]
 
 
 class PackingOptimum:
-    """The least number of equal GPUs for what is held, as if all of it could be placed anew."""
+    """The least number of equal GPUs for what is held, as if all of it could be moved."""
 
     def __init__(self, profiles: Sequence[MigProfile], compute_slices: int, memory_mib: int):
         self._profiles = tuple(profiles)
