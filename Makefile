@@ -70,7 +70,7 @@ lint:              ## format, rules, types, directions of imports
 	@$(BIN)/lint-imports
 
 bench: setup       ## measure; the lab is down afterwards
-	@for each in agent engine lab limiter no_op plan claim_scheduling claims; do \
+	@for each in agent engine lab limiter no_op plan claim_packing claim_scheduling claims; do \
 		echo "== $$each"; $(BIN)/python -m "benchmarks.$$each" || exit 1; done
 	@$(BIN)/divvy lab down
 

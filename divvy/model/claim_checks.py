@@ -10,13 +10,13 @@ from divvy.model.mig_names import is_profile_name
 from divvy.model.problems import Keys, Problem, problem
 from divvy.model.profile import Profile
 from divvy.model.resolution import WHOLE, rule_for
-from divvy.model.resource_names import gpu_resource, resource_name_error
-from divvy.model.stack import Cluster, Hardware, Names
+from divvy.model.resource_names import gpu_resource, mig_resource, resource_name_error
+from divvy.model.stack import Cluster, Hardware
 
 
 def check_claims(cluster: Cluster) -> list[Problem]:
     """Return what is wrong with the claims of profiles and with the names that pods ask by."""
-    problems = [*_names(cluster.names)]
+    problems = [*_names(cluster)]
     for name, profile in cluster.profiles.items():
         for index, rule in enumerate(profile.rules):
             if rule.claims is not None:
@@ -30,19 +30,33 @@ def _keys(name: str, profile: Profile, index: int) -> Keys:
     return ("profiles", name, index) if len(profile.rules) > 1 else ("profiles", name)
 
 
-def _names(names: Names) -> Iterator[Problem]:
+def _names(cluster: Cluster) -> Iterator[Problem]:
     seen = {gpu_resource(shared=True): "the shares without a size"}
-    for key, name in names.listed():
+    for claims in cluster.claims:
+        for profile in filter(is_profile_name, claims.mig):
+            seen[mig_resource(profile)] = f"MIG devices of {profile}"
+    of_rules = _names_of_rules(cluster) if cluster.claims else {}
+    for key, name in cluster.names.listed():
         error = resource_name_error(name)
         if error:
             yield problem(("names", key), "is not a resource name", error)
-        elif name in seen:
+        elif used := seen.get(name) or (of_rules.get(name) if key != "gpu" else None):
+            # Amounts of a GPU, which the scheduler would count as devices.
             yield problem(
                 ("names", key),
-                f"{name} is also used for {seen[name]}",
+                f"{name} is also used for {used}",
                 "every resource needs a name of its own",
             )
         seen.setdefault(name, f"`names.{key}`")
+
+
+def _names_of_rules(cluster: Cluster) -> dict[str, str]:
+    return {
+        rule.time_slicing.resource_name: f"the replicas of profile {name}"
+        for name, profile in cluster.profiles.items()
+        for rule in profile.rules
+        if rule.time_slicing is not None and rule.time_slicing.resource_name is not None
+    }
 
 
 def _alone(claims: Claims, keys: Keys) -> Iterator[Problem]:

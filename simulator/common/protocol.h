@@ -97,6 +97,7 @@ struct sim_gpu {
     uint8_t no_fabric; /* its NVLink switches are not set up */
     uint8_t hot;       /* the hardware slows it down */
     uint8_t narrow;    /* half of its PCIe lanes are down */
+    uint8_t recovery;  /* NVML_GPU_RECOVERY_ACTION_* */
     uint64_t link_errors; /* of its first NVLink */
     uint32_t compute_mode;
     uint32_t mig_capable, mig_mode, mig_pending;
@@ -227,6 +228,7 @@ enum sim_fault {
     SIM_FAULT_HOT,
     SIM_FAULT_NARROW,
     SIM_FAULT_LINK_ERRORS,
+    SIM_FAULT_RECOVERY,
     SIM_FAULT_COUNT
 };
 

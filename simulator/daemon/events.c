@@ -4,6 +4,8 @@
 #define EVENT_SINGLE_BIT_ECC 0x1u
 #define EVENT_DOUBLE_BIT_ECC 0x2u
 #define EVENT_XID 0x8u
+/* The last of NVML_GPU_RECOVERY_ACTION_*. */
+#define RECOVERY_SYSTEM_REBOOT 7
 
 #define XID_FELL_OFF_THE_BUS 79
 #define XID_DOUBLE_BIT_ECC 48
@@ -27,6 +29,7 @@ static void fault_clear(struct gpu *gpu)
     gpu->info.no_fabric = 0;
     gpu->info.hot = 0;
     gpu->info.narrow = 0;
+    gpu->info.recovery = 0;
     gpu->info.link_errors = 0;
     gpu->info.ecc_corrected_volatile = 0;
     gpu->info.ecc_uncorrected_volatile = 0;
@@ -96,6 +99,11 @@ int fault_order(const struct sim_fault_order *order)
         return 0;
     case SIM_FAULT_NARROW:
         gpu->info.narrow = 1;
+        return 0;
+    case SIM_FAULT_RECOVERY:
+        if (order->value > RECOVERY_SYSTEM_REBOOT)
+            return SIM_ERR_INVALID_ARGUMENT;
+        gpu->info.recovery = (uint8_t)order->value;
         return 0;
     case SIM_FAULT_LINK_ERRORS:
         gpu->info.link_errors++;

@@ -96,6 +96,7 @@ static void forget_volatile(struct gpu *gpu)
     mig_clear(gpu);
     gpu->info.ecc_corrected_volatile = 0;
     gpu->info.ecc_uncorrected_volatile = 0;
+    gpu->info.recovery = 0;
 }
 
 int gpu_reset(uint32_t index, const struct client *client)

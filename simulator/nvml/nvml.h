@@ -150,6 +150,19 @@ typedef struct {
     unsigned long long memorySizeMB;
 } nvmlDeviceAttributes_t;
 
+/* One of the fields that a program asks for by its number. */
+typedef struct {
+    unsigned fieldId, scopeId;
+    long long timestamp, latencyUsec;
+    unsigned valueType;
+    nvmlReturn_t nvmlReturn;
+    union {
+        double dVal;
+        unsigned uiVal;
+        unsigned long long ullVal;
+    } value;
+} nvmlFieldValue_t;
+
 /* A versioned structure's number: its size and which revision it is. */
 #define NVML_VERSION(type, revision) ((unsigned)sizeof(type) | (revision) << 24)
 

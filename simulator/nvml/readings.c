@@ -70,6 +70,29 @@ EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtili
     return 0;
 }
 
+/* Fields (nvml.h: NVML_FI_DEV_*) that are answered; the others are not supported. */
+enum { FIELD_RECOVERY_ACTION = 230 };
+enum { VALUE_UNSIGNED_INT = 1 };
+
+EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t *fields)
+{
+    struct sim_gpu state;
+    int status = gpu_state(device, &state);
+    if (status != 0)
+        return status;
+    if (count < 0 || fields == NULL)
+        return SIM_ERR_INVALID_ARGUMENT;
+    for (int i = 0; i < count; i++) {
+        fields[i].nvmlReturn = SIM_ERR_NOT_SUPPORTED;
+        if (fields[i].fieldId != FIELD_RECOVERY_ACTION)
+            continue;
+        fields[i].nvmlReturn = 0;
+        fields[i].valueType = VALUE_UNSIGNED_INT;
+        fields[i].value.uiVal = state.recovery;
+    }
+    return 0;
+}
+
 static nvmlReturn_t idle_engine(nvmlDevice_t device, unsigned *utilisation, unsigned *period)
 {
     struct sim_gpu state;

@@ -33,7 +33,7 @@ def scheduler(server: ApiServer, tmp_path: Path) -> Iterator[None]:
         for one, root in zip(offered, ROOTS, strict=True)
     ]
     seen = gpu_attributes(Snapshot("550.163.01", (12, 4), tuple(gpus)))
-    slices = slice_specs(NODE, offered, {}, {}, seen)
+    slices = slice_specs(NODE, offered, {}, {}, {}, seen)
     card = {"name": "card", "attributes": {PCIE_ROOT: {"string": ROOTS[1]}}}
     pool = {"name": NODE, "resourceSliceCount": 1}
     slices[f"{NODE}-nic"] = {

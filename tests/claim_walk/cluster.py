@@ -129,7 +129,7 @@ class WalkCluster:
     def _specs(self, node: str, tasks: dict[str, int]) -> dict[str, dict[str, Any]]:
         if not self._offered[node]:
             return {}
-        specs = slice_specs(node, self._offered[node].values(), {}, tasks, {})
+        specs = slice_specs(node, self._offered[node].values(), {}, tasks, {}, {})
         return {
             name: {**spec, "pool": {**spec["pool"], "generation": self._generation}}
             for name, spec in specs.items()
@@ -162,7 +162,7 @@ class WalkCluster:
 
 def published(node: str, gpus: Sequence[Gpu]) -> dict[str, dict[str, Any]]:
     """Return the specs of the slices that an agent publishes for these GPUs, by name."""
-    return json.loads(json.dumps(slice_specs(node, _offered(gpus).values(), {}, {}, {})))
+    return json.loads(json.dumps(slice_specs(node, _offered(gpus).values(), {}, {}, {}, {})))
 
 
 def _offered(gpus: Sequence[Gpu]) -> dict[str, OfferedGpu]:

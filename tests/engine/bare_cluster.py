@@ -17,6 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -95,6 +96,7 @@ def bare_cluster(*controllers: str) -> Iterator[BareCluster]:
             "--unsafe-no-fsync",
             "--experimental-watch-progress-notify-interval=500ms",
         )
+        _wait_etcd(folder, etcd)
         _start(
             run,
             folder,
@@ -129,6 +131,22 @@ def bare_cluster(*controllers: str) -> Iterator[BareCluster]:
         )
         run.callback(cluster.api.close)
         yield cluster
+
+
+def _wait_etcd(folder: Path, port: int) -> None:
+    """Wait until etcd answers: from 1.37 on, the API server gives up after 10 s without it."""
+    deadline = time.monotonic() + 90
+    while not _answers(f"http://127.0.0.1:{port}/health"):
+        assert time.monotonic() < deadline, (folder / "etcd.log").read_text()[-2000:]
+        time.sleep(0.05)
+
+
+def _answers(url: str) -> bool:
+    try:
+        # It is on this machine: no proxy is on the way.
+        return httpx2.get(url, timeout=5, trust_env=False).is_success
+    except httpx2.HTTPError:
+        return False
 
 
 def _start(run: contextlib.ExitStack, folder: Path, *command: str) -> None:

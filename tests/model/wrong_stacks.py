@@ -303,4 +303,13 @@ WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ),
         ("names.gpu", "names.memory", "names.cores"),
     ),
+    (
+        "Resource names for sizes that other devices have",
+        _stack(
+            "p: {claims: {shares: {}, mig: [1g.5gb]}}\n"
+            "q: {timeSlicing: {replicas: 4, resourceName: nvidia.com/slices}}",
+            more="names: {memory: nvidia.com/mig-1g.5gb, cores: nvidia.com/slices}",
+        ),
+        ("names.memory", "names.cores"),
+    ),
 )

@@ -138,7 +138,7 @@ def _slices(node: str, gpus: int, cluster: Cluster) -> list[dict[str, Any]]:
         )
         for index in range(gpus)
     ]
-    specs = slice_specs(node, offered, {}, {}, {}).values()
+    specs = slice_specs(node, offered, {}, {}, {}, {}).values()
     return [{"spec": {**spec, "pool": {**spec["pool"], "generation": 1}}} for spec in specs]
 
 

@@ -45,7 +45,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
         classes = [one for one in policies_of(CLUSTER) if one["kind"] == "DeviceClass"]
         found.apply(*classes)
         make_node(found, NODE)
-        for name, spec in slice_specs(NODE, [offered_gpu(0, ON_DEMAND)], {}, {}, {}).items():
+        for name, spec in slice_specs(NODE, [offered_gpu(0, ON_DEMAND)], {}, {}, {}, {}).items():
             found.apply(
                 {
                     "apiVersion": "resource.k8s.io/v1",

@@ -142,6 +142,34 @@ def test_clocks_lanes_and_links_have_faults(install):
         nvml.nvmlDeviceGetNvLinkErrorCounter(gpu, 0, 5)
 
 
+@pytest.mark.usefixtures("administrator")
+def test_a_gpu_asks_for_a_recovery_action_until_it_is_reset(install):
+    driver = install("A100-SXM4-40GB", 2)
+    driver.nvml()
+    gpu = nvml.nvmlDeviceGetHandleByIndex(1)
+
+    def read():
+        ids = [nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, nvml.NVML_FI_DEV_ECC_CURRENT]
+        action, other = nvml.nvmlDeviceGetFieldValues(gpu, ids)
+        assert (action.nvmlReturn, other.nvmlReturn) == (
+            nvml.NVML_SUCCESS,
+            nvml.NVML_ERROR_NOT_SUPPORTED,
+        )
+        return action.value.uiVal
+
+    assert read() == nvml.NVML_GPU_RECOVERY_ACTION_NONE
+    driver.sim("fault", "recovery", "1", "4")
+    assert read() == nvml.NVML_GPU_RECOVERY_ACTION_DRAIN_AND_RESET
+    driver.sim("fault", "clear", "1")
+    assert read() == nvml.NVML_GPU_RECOVERY_ACTION_NONE
+    driver.sim("fault", "recovery", "1", "1")
+    nvml.nvmlShutdown()
+    driver.smi("--gpu-reset", "-i", "1")
+    driver.nvml()
+    gpu = nvml.nvmlDeviceGetHandleByIndex(1)
+    assert read() == nvml.NVML_GPU_RECOVERY_ACTION_NONE
+
+
 def test_the_bus_tells_the_numa_node(install):
     driver = install("A100-SXM4-40GB", 4)
     folder = driver.root / "sys/bus/pci/devices"

@@ -38,8 +38,8 @@ class ClaimState(StrEnum):
 class OfferedGpu:
     """A GPU as it stands in the slices: facts for attributes, and its devices with counters.
 
-    ``spread`` says that shares go to the GPU with the fewest tasks; ``sharing`` is what they have
-    in common, whatever their size.
+    ``spread`` says that shares go to the GPU with the fewest tasks, and not to the one of which
+    shares take the most; ``sharing`` is what they have in common, whatever their size.
     """
 
     gpu: ClaimableGpu
@@ -134,6 +134,16 @@ class ClaimRecord:
     def tasks(self) -> Mapping[str, int]:
         """Return how many claims hold something of each offered GPU."""
         return {uuid: len(self.of_gpu(uuid)) for uuid in self.offered}
+
+    def taken_by_shares(self) -> Mapping[str, float]:
+        """Return how much of each GPU shares take: their part of its memory and of its time."""
+        taken = dict.fromkeys(self.offered, 0.0)
+        for claim in self.claims.values():
+            for held in claim.devices:
+                if held.device.share is not None:
+                    part = held.memory_mib / held.device.share.memory_mib + held.cores / CORES
+                    taken[held.uuid] = taken.get(held.uuid, 0.0) + part
+        return taken
 
 
 def put_right(record: ClaimRecord, copies: ClaimRecord) -> ClaimRecord:

@@ -248,7 +248,12 @@ class Claims:
             tainted = taints(record, snapshot, faults, self._retirement.retiring)
             attributes = gpu_attributes(snapshot)
             specs = slice_specs(
-                self._node, record.offered.values(), tainted, record.tasks(), attributes
+                self._node,
+                record.offered.values(),
+                tainted,
+                record.tasks(),
+                record.taken_by_shares(),
+                attributes,
             )
             self._publisher.publish(specs, self._node_uid)
 

@@ -47,16 +47,18 @@ def slice_specs(
     offered: Iterable[OfferedGpu],
     taints: Mapping[str, Sequence[Taint]],
     tasks: Mapping[str, int],
+    taken: Mapping[str, float],
     attributes: Mapping[str, Attributes],
 ) -> dict[str, dict[str, Any]]:
     """Return the ``spec`` of every slice by its name, but for the pool's generation.
 
-    ``taints`` are by device, ``tasks`` and ``attributes`` by GPU. Where shares are to be spread,
-    those of the GPU with the fewest tasks stand first, and a scheduler that takes what comes first
-    takes them.
+    ``taints`` are by device; ``tasks``, ``attributes`` and ``taken`` (how much of it shares take)
+    by GPU. A scheduler takes what stands first: where shares are to be spread, those of the GPU
+    with the fewest tasks, and else those of the GPU that is taken most. They begin at the last GPU
+    then, because whole GPUs and MIG devices begin at the first one.
     """
     gpus = sorted(offered, key=lambda gpu: (gpu.index, gpu.uuid))
-    spread = sorted(gpus, key=lambda gpu: tasks.get(gpu.uuid, 0) if gpu.spread else 0)
+    shared = share_order(gpus, tasks, taken)
     counters = [
         {
             "name": counter_set_name(gpu.uuid),
@@ -74,7 +76,7 @@ def slice_specs(
         return [_device(gpu, each, taints, facts) for each in _of(gpu, shares=shares)]
 
     devices = [device for gpu in gpus for device in described(gpu, shares=False)]
-    shares = [device for gpu in spread for device in described(gpu, shares=True)]
+    shares = [device for gpu in shared for device in described(gpu, shares=True)]
     parts = {
         **_parts("counters", "sharedCounters", counters, MAX_COUNTER_SETS),
         **_parts("devices", "devices", devices, MAX_DEVICES),
@@ -90,6 +92,19 @@ def slice_specs(
         }
         for part, content in parts.items()
     }
+
+
+def share_order(
+    gpus: Sequence[OfferedGpu], tasks: Mapping[str, int], taken: Mapping[str, float]
+) -> list[OfferedGpu]:
+    """Return GPUs, given by index, in the order in which their shares are listed."""
+
+    def place(gpu: OfferedGpu) -> tuple[float, int]:
+        if gpu.spread:
+            return tasks.get(gpu.uuid, 0), 0
+        return -taken.get(gpu.uuid, 0.0), -gpu.index
+
+    return sorted(gpus, key=place)
 
 
 def slice_name(node: str, part: str) -> str:

@@ -39,7 +39,8 @@ class Gpu:
     ``mig_pending`` are None where the model has no MIG. A GPU that is not there any more keeps
     what an earlier look saw of it and has ``lost`` set; so does one that does not answer as it
     should, whose ``fault`` says why. ``brand`` is written as NVIDIA's images do ("tesla",
-    "geforce"), ``pcie_root`` as Kubernetes does ("pci0000:00").
+    "geforce"), ``pcie_root`` as Kubernetes does ("pci0000:00"). ``recovery`` is what the
+    driver asks for to be done with the GPU, "" for nothing.
     """
 
     index: int
@@ -57,6 +58,7 @@ class Gpu:
     brand: str = ""
     pcie_root: str = ""
     fault: str = ""
+    recovery: str = ""
 
     @property
     def present(self) -> bool:

@@ -115,4 +115,9 @@ def unhealthy_devices(snapshot: Snapshot, health: Health) -> dict[str, str]:
 
 def gpu_fault(gpu: Gpu, health: Health) -> str | None:
     """Return why a whole GPU is unhealthy, None when it is not."""
-    return LOST if gpu.lost else gpu.fault or health.reason(gpu.uuid, None)
+    fault = LOST if gpu.lost else gpu.fault or health.reason(gpu.uuid, None)
+    if not gpu.recovery:
+        return fault
+    # Until that is done, new work would be lost or be in the way.
+    asked = f"the driver asks for {gpu.recovery}"
+    return f"{fault}; {asked}" if fault else asked

@@ -45,6 +45,16 @@ _BRANDS = {
     15: "geforcertx",
     16: "titanrtx",
 }
+# What the driver asks for to be done with a GPU (nvml.h: nvmlDeviceGpuRecoveryAction_t).
+_RECOVERY_ACTIONS = {
+    1: "a reset of the GPU",
+    2: "a reboot of the node",
+    3: "an end of its traffic with other GPUs",
+    4: "a reset of the GPU once its pods have ended",
+    5: "a recovery of its IMEX domain",
+    6: "a reset of its bus",
+    7: "a reboot of the system",
+}
 
 
 def load(library: str) -> None:
@@ -104,6 +114,7 @@ def _facts(handle: Any, root: Path) -> dict[str, Any]:
         "mig_pending": pending,
         "instances": instances(handle, minor, root) if current else [],
         "brand": _brand(handle),
+        "recovery": _recovery(handle),
     }
 
 
@@ -112,6 +123,18 @@ def _brand(handle: Any) -> str:
         return _BRANDS.get(nvml.nvmlDeviceGetBrand(handle), "unknown")
     except nvml.NVMLError:
         return "unknown"
+
+
+def _recovery(handle: Any) -> str:
+    """Return which action the driver asks for, "" for none or where it does not tell."""
+    try:
+        (field,) = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
+    except nvml.NVMLError:
+        return ""
+    action = int(field.value.uiVal)
+    if field.nvmlReturn != nvml.NVML_SUCCESS or action == nvml.NVML_GPU_RECOVERY_ACTION_NONE:
+        return ""
+    return _RECOVERY_ACTIONS.get(action, f"action {action} of NVML")
 
 
 def _numa(handle: Any) -> int | None:

@@ -41,7 +41,8 @@ class Taken:
 class NodeDevices:
     """The GPUs of one node that claims are offered, and what is taken of them.
 
-    With ``spread`` the agent lists the shares of the least used GPU first.
+    With ``spread`` the agent lists the shares of the GPU with the fewest claims first, else those
+    of the GPU of which shares take the most, from the last one on.
     """
 
     gpus: Sequence[ClaimedGpu]
@@ -92,10 +93,8 @@ class NodeDevices:
         The first ``before`` of what is taken was taken by the time the slices were written.
         """
         gpus: Sequence[ClaimedGpu] = self.gpus
-        if self.spread and request.kind == "share":
-            tasks = Counter(one.gpu.uuid for one in self.taken[:before])
-            tasks.update({gpu.uuid: len(gpu.holders) for gpu in gpus})
-            gpus = sorted(gpus, key=lambda gpu: tasks[gpu.uuid])
+        if request.kind == "share":
+            gpus = self._spread(before) if self.spread else self._packed(before)
         return [
             (gpu, one)
             for gpu in gpus
@@ -105,6 +104,24 @@ class NodeDevices:
             and not unknown_capacity(request, one)
             and not too_much(request, one)
         ]
+
+    def _spread(self, before: int) -> Sequence[ClaimedGpu]:
+        tasks = Counter(one.gpu.uuid for one in self.taken[:before])
+        tasks.update({gpu.uuid: len(gpu.holders) for gpu in self.gpus})
+        return sorted(self.gpus, key=lambda gpu: tasks[gpu.uuid])
+
+    def _packed(self, before: int) -> Sequence[ClaimedGpu]:
+        parts: dict[str, float] = {}
+        for gpu in self.gpus:
+            shares = [one for one in gpu.devices if one.kind == "share"]
+            parts[gpu.uuid] = sum(
+                1 - one.free_mib / one.memory_mib + 1 - one.free_cores / one.cores for one in shares
+            )
+        for one in self.taken[:before]:
+            if one.device.kind == "share":
+                part = one.memory_mib / one.device.memory_mib + one.cores / one.device.cores
+                parts[one.gpu.uuid] += part
+        return sorted(self.gpus, key=lambda gpu: (-parts[gpu.uuid], -gpu.index))
 
     def _try(self, request: Request, gpu: ClaimedGpu, device: LiveDevice) -> Taken | None:
         own = [one for one in self.taken if _same(one, gpu, device)]

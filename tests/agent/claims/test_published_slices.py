@@ -79,6 +79,23 @@ def test_a_gpu_that_fails_is_tainted_and_its_pods_are_told() -> None:
     play(scene)
 
 
+def test_a_gpu_that_the_driver_wants_reset_is_tainted_and_its_pods_are_told() -> None:
+    async def scene() -> None:
+        async with claims_node(2, BY_SIZE, health={"recoverAfter": "2s"}) as node:
+            shares = names(node, "share")
+            await node.claims.until(lambda: len(node.claims.health) == 2)
+            node.simulate("fault", "recovery", "1", "4")
+            await node.until(lambda: tainted(node, "unhealthy") == [shares[1]], 30)
+            asked = "the driver asks for a reset of the GPU once its pods have ended"
+            await node.claims.until(lambda: node.claims.health[shares[1]] == ("Unhealthy", asked))
+            await node.until(lambda: asked in node.status["reason"])
+            node.simulate("fault", "clear", "1")
+            await node.until(lambda: not tainted(node, "unhealthy"), 30)
+            await node.claims.until(lambda: node.claims.health[shares[1]][0] == "Healthy")
+
+    play(scene)
+
+
 def test_a_gpu_smaller_than_two_steps_says_why_it_has_no_shares() -> None:
     async def scene() -> None:
         step = {"claims": {"shares": {"memory": {"step": "24Gi"}}}}

@@ -23,7 +23,7 @@ GPUS = [offered_gpu(index, ON_DEMAND) for index in range(3)]
 
 def specs(**tasks: int) -> dict[str, dict[str, Any]]:
     by_gpu = {name.replace("_", "-"): number for name, number in tasks.items()}
-    return slice_specs("node", GPUS, {}, by_gpu, {})
+    return slice_specs("node", GPUS, {}, by_gpu, {}, {})
 
 
 @asynccontextmanager
@@ -75,7 +75,7 @@ def test_one_slice_changes_within_its_generation_and_several_begin_another(
             await until(lambda: publisher.current)
             assert api.resources.writes[3:] == [("PUT", "node-divvy.gpu-shares-0")]
             assert {generation for generation, _ in published(api)} == {1}
-            fewer = slice_specs("node", GPUS[:2], {}, {}, {})
+            fewer = slice_specs("node", GPUS[:2], {}, {}, {}, {})
             publisher.publish(fewer, "uid")
             await until(lambda: publisher.current)
             assert {generation for generation, _ in published(api)} == {2}

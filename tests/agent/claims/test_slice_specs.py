@@ -26,9 +26,9 @@ ALL = {
 
 
 def specs(
-    *gpus: Any, taints: Any = None, tasks: Any = None, attributes: Any = None
+    *gpus: Any, taints: Any = None, tasks: Any = None, taken: Any = None, attributes: Any = None
 ) -> list[dict[str, Any]]:
-    found = slice_specs("node", gpus, taints or {}, tasks or {}, attributes or {})
+    found = slice_specs("node", gpus, taints or {}, tasks or {}, taken or {}, attributes or {})
     return list(found.values())
 
 
@@ -183,9 +183,16 @@ def test_shares_stand_in_slices_of_their_own_the_fewest_tasks_first() -> None:
     assert [each["name"] for each in before["devices"]] == [f"gpu-{n}-share" for n in (0, 1, 2)]
     assert [each["name"] for each in after["devices"]] == [f"gpu-{n}-share" for n in (2, 1, 0)]
     assert others == specs(*gpus)[:-1]
-    packed = {"shares": {"placement": "pack"}}
-    gpus = [offered_gpu(index, packed) for index in range(3)]
-    assert not gpus[0].spread or specs(*gpus, tasks={"GPU-0": 2}) != specs(*gpus)
+
+
+def test_packed_shares_begin_at_the_last_gpu_and_go_where_the_most_is_taken() -> None:
+    """Whole GPUs and MIG devices begin at the first one: they and shares leave each other GPUs."""
+    gpus = [offered_gpu(index, {"shares": {"placement": "pack"}}) for index in range(3)]
+    gpus = [replace(gpu, spread=False) for gpu in gpus]
+    (before,) = specs(*gpus, tasks={"GPU-0": 2})
+    (after,) = specs(*gpus, taken={"GPU-0": 0.7, "GPU-1": 0.5})
+    assert [each["name"] for each in before["devices"]] == [f"gpu-{n}-share" for n in (2, 1, 0)]
+    assert [each["name"] for each in after["devices"]] == [f"gpu-{n}-share" for n in (0, 1, 2)]
 
 
 def test_a_taint_has_no_part_in_comparison_but_its_reason() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from divvy.agent.gpu.health import Health, after_probe, after_xid, restored
+from dataclasses import replace
+
+from divvy.agent.gpu.health import Health, after_probe, after_xid, gpu_fault, restored
 from divvy.agent.plugin.inventory import AdvertisedGpu, inventory
 from divvy.model import DesiredGpu, Offer
 from divvy.model.sharing import Sharing
@@ -57,3 +59,11 @@ def test_faults_of_another_boot_are_forgotten() -> None:
     assert restored(before.saved(), {"GPU-a": "now", "GPU-b": "now"}, "now") == before
     rest = restored(before.saved(), {"GPU-a": "before", "GPU-b": "now"}, "now")
     assert set(rest.faults) == {("GPU-b", 2)}
+
+
+def test_what_the_driver_asks_for_makes_a_gpu_unhealthy_beside_any_other_fault() -> None:
+    asking = replace(gpu(0), recovery="a reset of the GPU")
+    assert gpu_fault(asking, Health()) == "the driver asks for a reset of the GPU"
+    hit = after_xid(Health(), 48, asking.uuid, None, ())
+    assert gpu_fault(asking, hit) == "XID 48; the driver asks for a reset of the GPU"
+    assert gpu_fault(gpu(0), Health()) is None

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 from divvy.agent.claims.record import OfferedGpu
 from divvy.agent.claims.slice_specs import slice_specs
@@ -28,6 +29,7 @@ from divvy.model.claim_names import parse_template_name
 from divvy.plan import NodePlan, Plan, plan
 from divvy.plan.claimable import BY_CLAIMS
 from divvy.plan.fit import Fit, fit, nodes_of_cluster, nodes_of_plan, read_manifests
+from divvy.plan.fit.claiming import NodeDevices
 from divvy.plan.fit.manifests import Document
 from divvy.plan.live_claims import claimed_gpus
 from divvy.plan.node_selection import Labels
@@ -142,7 +144,8 @@ class Case:
             for one in nodes_of_plan(self.cluster, self.plan)
             for number in range(one.count)
         ]
-        return fit(self.cluster, "random", nodes, read.pods)
+        with patch.object(NodeDevices, "_packed", lambda devices, _before: devices.gpus):
+            return fit(self.cluster, "random", nodes, read.pods)
 
     def _beside_what_is_held(self, manifests: list[dict[str, Any]]) -> Fit:
         gpus = claimed_gpus(
@@ -250,7 +253,7 @@ class Case:
             for gpu in node.gpus
             if gpu.claims is not None
         ]
-        for key, spec in slice_specs(name, offered, {}, {}, {}).items():
+        for key, spec in slice_specs(name, offered, {}, {}, {}, {}).items():
             body = {
                 "apiVersion": "resource.k8s.io/v1",
                 "kind": "ResourceSlice",

@@ -55,6 +55,17 @@ def test_whole_gpus_by_claims_need_one_class_alone() -> None:
     assert classes(cluster({}))["divvy-gpu"][0] == "nvidia.com/gpu"
 
 
+def test_no_class_has_the_name_of_an_amount() -> None:
+    """The scheduler would take ``nvidia.com/gpumem: 3000`` for 3,000 devices of such a class."""
+    names = {"memory": "example.com/mib", "cores": "nvidia.com/gpu.percent"}
+    for more in ({}, {"names": names}):
+        value = cluster({"shares": {}, "mig": ["1g.5gb"], "tenants": ["prod"]}, **more)
+        amounts = {name for key, name in parse_cluster(value).names.listed() if key != "gpu"}
+        resources = [resource for resource, _ in classes(value).values() if resource is not None]
+        assert amounts.isdisjoint(resources)
+        assert len(resources) == len(set(resources))
+
+
 def test_classes_of_everything() -> None:
     found = classes(
         cluster(

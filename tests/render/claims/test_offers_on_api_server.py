@@ -67,7 +67,7 @@ def refusals(server: ApiServer, claims: dict[str, Any], model: str = _MODEL) -> 
     )
     attributes = gpu_attributes(Snapshot("550.163.01", (12, 4), seen))
     refused = []
-    for name, spec in slice_specs("node", offered, {}, {}, attributes).items():
+    for name, spec in slice_specs("node", offered, {}, {}, {}, attributes).items():
         body = {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceSlice",

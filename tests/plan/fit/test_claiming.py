@@ -1,0 +1,28 @@
+"""Which device a claim gets: the first of the listing that fits."""
+
+from __future__ import annotations
+
+from divvy.plan.claim_requests import Request
+from divvy.plan.fit.claiming import NodeDevices
+from divvy.plan.live_claims import claimed_gpus
+from tests.plan.claimed import claim, slices
+
+
+def test_packed_shares_go_where_shares_take_the_most_and_begin_at_the_last_gpu() -> None:
+    held = [claim("train", "n", "gpu-n-0-share", "3000Mi", "30")]
+    request = Request(1, "share", memory_mib=2000, cores=20)
+    for claims, chosen in (([], 2), (held, 0)):
+        gpus = claimed_gpus(slices("n", {"shares": {}}, gpus=3), claims)
+        node = NodeDevices(gpus, spread=False)
+        for _ in range(2):
+            found = node.claim([request])
+            assert found is not None
+            assert [one.gpu.index for one in found] == [chosen]
+
+
+def test_spread_shares_go_where_the_fewest_claims_are() -> None:
+    gpus = claimed_gpus(slices("n", {"shares": {}}, gpus=2), ())
+    node = NodeDevices(gpus)
+    request = Request(1, "share", memory_mib=2000, cores=20)
+    found = [node.claim([request]) for _ in range(3)]
+    assert [one[0].gpu.index for one in found if one is not None] == [0, 1, 0]
