@@ -55,9 +55,9 @@ class PackingOptimum:
 
     def _hold_shares(self, gpus: int, shares: Sequence[Size]) -> bool:
         weight = sorted(shares, key=lambda one: -(one[0] / self._memory_mib + one[1] / 100))
-        if sum(one[0] for one in shares) > gpus * self._memory_mib:
+        if sum(share[0] for share in shares) > gpus * self._memory_mib:
             return False
-        if sum(one[1] for one in shares) > gpus * 100:
+        if sum(share[1] for share in shares) > gpus * 100:
             return False
         free = [[self._memory_mib, 100] for _ in range(gpus)]
         steps = 0

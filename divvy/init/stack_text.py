@@ -90,7 +90,7 @@ def remarks(draft: Draft, others: Sequence[Other]) -> list[str]:
         )
     lines += _old_kubelets(draft)
     # A node says of itself what it wants: no line break may end the comment that this becomes.
-    return [printable(one) for one in lines]
+    return [printable(line) for line in lines]
 
 
 def _old_kubelets(draft: Draft) -> list[str]:

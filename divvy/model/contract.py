@@ -158,8 +158,8 @@ def limited_cdi_kind(version: str) -> str:
 
 def limited_version(text: str) -> str:
     """Return the limiter's version in a CDI name of that kind, or in a path; "" where none is."""
-    found = _LIMITED.search(text)
-    return "" if found is None else found[1]
+    match = _LIMITED.search(text)
+    return "" if match is None else match[1]
 
 
 def limited_cdi_file(version: str) -> str:

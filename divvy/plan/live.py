@@ -118,7 +118,7 @@ class LiveDifference:
 
 def compare_live(cluster: Cluster, name: str, nodes: Sequence[LiveNode]) -> LiveDifference:
     """Compare a cluster's nodes with its stack file."""
-    found = dict.fromkeys(cluster.pools, 0)
+    node_counts = dict.fromkeys(cluster.pools, 0)
     differences = []
     compared = 0
     for node in sorted(nodes, key=lambda node: node.name):
@@ -127,15 +127,15 @@ def compare_live(cluster: Cluster, name: str, nodes: Sequence[LiveNode]) -> Live
             continue
         compared += 1
         if selection.pool is not None:
-            found[selection.pool] += 1
+            node_counts[selection.pool] += 1
         difference = _node(cluster, node, selection)
         differs = difference.resources or difference.bypass or difference.problem
         if differs or _unwell(node):
             differences.append(difference)
     counts = tuple(
-        PoolCount(key, found[key], pool.hardware.count)
+        PoolCount(key, node_counts[key], pool.hardware.count)
         for key, pool in cluster.pools.items()
-        if pool.hardware is not None and pool.hardware.count != found[key]
+        if pool.hardware is not None and pool.hardware.count != node_counts[key]
     )
     return LiveDifference(name, compared, tuple(differences), counts)
 
@@ -172,7 +172,7 @@ def _node(cluster: Cluster, node: LiveNode, selection: Selection) -> NodeDiffere
         predicted = predict_node(cluster, selection.profile, model, hardware.gpus)
         expected = {
             **predicted.per_node,
-            **{one.name: one.gpus for one in predicted.claimable},
+            **{kind.name: kind.gpus for kind in predicted.claimable},
         }
     elif not problem and selection.pool is None:
         problem = "no pool of the stack file selects it"

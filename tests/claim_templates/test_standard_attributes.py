@@ -104,7 +104,7 @@ def devices(
         return list(allocation.get("devices", {}).get("results", ()))
 
     server.until(lambda: bool(results()))
-    return {one["request"]: one["device"] for one in results()}
+    return {result["request"]: result["device"] for result in results()}
 
 
 @pytest.mark.usefixtures("scheduler")

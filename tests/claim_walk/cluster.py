@@ -97,7 +97,7 @@ class WalkCluster:
         """Give the nodes other GPUs; no claim may have any of the old ones."""
         self._generation += 1
         self._offered = {
-            node: _offered([one for one in gpus if one.node == node]) for node in NODES
+            node: _offered([gpu for gpu in gpus if gpu.node == node]) for node in NODES
         }
         wanted = {name: spec for node in NODES for name, spec in self._specs(node, {}).items()}
         have = self.server.send("GET", _SLICES).body["items"]
@@ -169,18 +169,18 @@ def _offered(gpus: Sequence[Gpu]) -> dict[str, OfferedGpu]:
     """Return what an agent with these GPUs decides to offer."""
     layouts = tuple(
         DesiredGpu(
-            one.uuid, one.index, 0, None, (), Claims.model_validate(one.offer.value["claims"])
+            gpu.uuid, gpu.index, 0, None, (), Claims.model_validate(gpu.offer.value["claims"])
         )
-        for one in gpus
+        for gpu in gpus
     )
     seen = [
         replace(
-            known_gpu(one.index),
-            uuid=one.uuid,
-            product=one.model.product,
-            memory_mib=one.model.memory_mib,
+            known_gpu(gpu.index),
+            uuid=gpu.uuid,
+            product=gpu.model.product,
+            memory_mib=gpu.model.memory_mib,
         )
-        for one in gpus
+        for gpu in gpus
     ]
     desired = DesiredState(node=DesiredNode("walk", "walk", "pool", layouts, ()), config="{}")
     return wanted_offers(desired, snapshot(*seen), {})

@@ -76,7 +76,7 @@ class State:
         self.pod(name)["metadata"]["deletionTimestamp"] = "2026-11-24T12:00:00Z"
 
     def pod(self, name: str) -> dict[str, Any]:
-        return next(one for one in self.pods if one["metadata"]["name"] == name)
+        return next(pod for pod in self.pods if pod["metadata"]["name"] == name)
 
     def decision(self) -> Decision:
         listed = Observed(self.nodes, self.pods, self.claims, self.slices, self.budgets)
@@ -86,14 +86,14 @@ class State:
     def takes(self, gone: Collection[str], node: str | None = None) -> bool:
         """Say by what `divvy fit` says whether the pod that waits fits when some pods have gone."""
         waiting = self.pod(WAITING)
-        pods = [one for one in self.pods if one["metadata"]["name"] not in gone]
-        claims = [one for one in self.claims if one["metadata"]["name"] not in gone]
+        pods = [pod for pod in self.pods if pod["metadata"]["name"] not in gone]
+        claims = [claim for claim in self.claims if claim["metadata"]["name"] not in gone]
         gpus = claimed_gpus(self.slices, claims)
         listed = [one for one in self.nodes if node in (None, one["metadata"]["name"])]
         found = nodes_of_cluster(self.cluster, plan(self.cluster, "x"), listed, pods, gpus)
         templates = {
             ("default", f"{WAITING}-template"): next(
-                one["spec"] for one in self.claims if one["metadata"]["name"] == WAITING
+                claim["spec"] for claim in self.claims if claim["metadata"]["name"] == WAITING
             )
         }
         asking = asking_pod(waiting, self.cluster, Around({}, {}, 0, {}, templates))
@@ -101,19 +101,19 @@ class State:
 
     def lower_on(self, node: str, priority: int = 100) -> list[dict[str, Any]]:
         return [
-            one
-            for one in self.pods
-            if one["spec"].get("nodeName") == node
-            and one["spec"]["priority"] < priority
-            and self.within([one])
+            pod
+            for pod in self.pods
+            if pod["spec"].get("nodeName") == node
+            and pod["spec"]["priority"] < priority
+            and self.within([pod])
         ]
 
     def within(self, pods: Collection[Mapping[str, Any]]) -> bool:
         """Return whether the budgets let these pods go."""
         return all(
             sum(
-                one["metadata"]["labels"] == budget["spec"]["selector"]["matchLabels"]
-                for one in pods
+                pod["metadata"]["labels"] == budget["spec"]["selector"]["matchLabels"]
+                for pod in pods
             )
             <= budget["status"]["disruptionsAllowed"]
             for budget in self.budgets
@@ -228,7 +228,7 @@ def _budget(app: str, allowed: int) -> dict[str, Any]:
 
 
 def _cost(pods: Collection[Mapping[str, Any]]) -> tuple[int, int, int]:
-    priorities = [one["spec"]["priority"] for one in pods]
+    priorities = [pod["spec"]["priority"] for pod in pods]
     return max(priorities), len(pods), sum(priorities)
 
 
@@ -237,7 +237,7 @@ def _sets(pods: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], ...]]:
 
 
 def _names(pods: Collection[Mapping[str, Any]]) -> set[str]:
-    return {one["metadata"]["name"] for one in pods}
+    return {pod["metadata"]["name"] for pod in pods}
 
 
 @pytest.mark.parametrize("seed", range(at_length(100, 1000)))
@@ -259,7 +259,7 @@ def test_no_victim_is_needless_or_in_vain(seed: int) -> None:
         return
     victims = {victim.name for victim in decision.victims}
     pods = [state.pod(name) for name in sorted(victims)]
-    assert {one["spec"]["nodeName"] for one in pods} == {decision.node}
+    assert {pod["spec"]["nodeName"] for pod in pods} == {decision.node}
     assert state.within(pods)
     assert state.takes(victims, decision.node)
     for one in victims:
@@ -401,8 +401,8 @@ def test_a_gpu_of_which_no_claim_goes_stays_as_it_is() -> None:
     (gpu,) = claimed_gpus(state.slices, state.claims)
     assert without_claims(gpu, {("default", "another")}) is gpu
     changed = without_claims(gpu, {("default", "pod-0")})
-    assert [one for one in changed.devices if one not in gpu.devices] == [
-        one for one in changed.devices if one.kind == "share"
+    assert [device for device in changed.devices if device not in gpu.devices] == [
+        device for device in changed.devices if device.kind == "share"
     ]
 
 

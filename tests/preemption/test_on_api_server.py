@@ -177,7 +177,7 @@ def _listed(server: ApiServer, path: str) -> list[dict[str, Any]]:
 def scheduled(server: ApiServer) -> dict[str, bool]:
     """Return of each pod whether it has a node."""
     pods = _listed(server, f"/api/v1/namespaces/{NAMESPACE}/pods")
-    return {one["metadata"]["name"]: "nodeName" in one["spec"] for one in pods}
+    return {pod["metadata"]["name"]: "nodeName" in pod["spec"] for pod in pods}
 
 
 def events(server: ApiServer, name: str, reason: str) -> list[str]:

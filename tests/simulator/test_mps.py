@@ -358,7 +358,7 @@ def test_nvml_lists_clients_apart_from_the_server(start: Start) -> None:
     mps.driver.nvml()
     gpu = pynvml.nvmlDeviceGetHandleByIndex(0)
     of_mps = pynvml.nvmlDeviceGetMPSComputeRunningProcesses(gpu)
-    assert [(each.pid, each.usedGpuMemory >> 20) for each in of_mps] == [(holder.pid, 5)]
+    assert [(of_mp.pid, of_mp.usedGpuMemory >> 20) for of_mp in of_mps] == [(holder.pid, 5)]
     others = pynvml.nvmlDeviceGetComputeRunningProcesses(gpu)
-    assert [each.pid for each in others] == [int(mps.server)]
+    assert [other.pid for other in others] == [int(mps.server)]
     pynvml.nvmlShutdown()

@@ -179,4 +179,4 @@ def test_the_libraries_under_the_sanitizers():
     )
     folder = Path(__file__).parent
     build = str(SOURCE / "build/asan")
-    run_sanitized([folder / one for one in files], STARTS_AGAIN, DIVVY_SIMULATOR_BUILD=build)
+    run_sanitized([folder / file for file in files], STARTS_AGAIN, DIVVY_SIMULATOR_BUILD=build)

@@ -179,7 +179,7 @@ def held_claim(
     ]
     if foreign := [result["pool"] for result in results if result["pool"] != pool]:
         raise BadAllocation(f"pool {foreign[0]} does not belong to this node; its pool is {pool}")
-    devices = {each.name: (gpu, each) for gpu in offered.values() for each in gpu.gpu.devices}
+    devices = {device.name: (gpu, device) for gpu in offered.values() for device in gpu.gpu.devices}
     return HeldClaim(
         uid,
         namespace,

@@ -116,9 +116,9 @@ def slice_name(node: str, part: str) -> str:
     return f"{digest}-{CLAIMS_DRIVER}-{part}"
 
 
-def same_spec(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def same_spec(spec: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Return whether two specs say the same, but for generation and the times of taints."""
-    return _comparable(one) == _comparable(other)
+    return _comparable(spec) == _comparable(other)
 
 
 def _comparable(spec: Mapping[str, Any]) -> str:

@@ -132,7 +132,7 @@ def _instances(
     gpu = snapshot.gpu(resource.devices[0].gpu)
     if gpu is None:
         return {}
-    instance = next((each for each in gpu.instances if each.uuid in uuids), None)
+    instance = next((candidate for candidate in gpu.instances if candidate.uuid in uuids), None)
     if instance is None:
         return {}
     profile = resource_part(profile_name(gpu, instance) or "unknown")

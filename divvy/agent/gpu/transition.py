@@ -270,9 +270,9 @@ def _renamed(facts: Facts, target: AdvertisedGpu) -> frozenset[str]:
     )
 
 
-def _same_devices(one: Offer, other: Offer) -> bool:
-    kinds = {(each.sharing.is_shared, each.sharing.by_mps) for each in (one, other)}
-    return one.resource == other.resource and len(kinds) == 1
+def _same_devices(offer: Offer, other: Offer) -> bool:
+    kinds = {(each.sharing.is_shared, each.sharing.by_mps) for each in (offer, other)}
+    return offer.resource == other.resource and len(kinds) == 1
 
 
 def _allocatable(facts: Facts, idle: frozenset[str]) -> bool:

@@ -93,14 +93,14 @@ def device_edits(snapshot: Snapshot, root: PurePosixPath) -> dict[str, Container
     A GPU that is lost, or does not answer, has none: its minor is from an earlier look, and may
     be another GPU's now.
     """
-    found = {}
+    edits = {}
     for gpu in snapshot.gpus:
         if not gpu.present:
             continue
         node = _node(root, f"dev/nvidia{gpu.minor}")
-        found[gpu.uuid] = ContainerEdits(nodes=(node,))
-        found.update(_mig_edits(gpu, node, root))
-    return found
+        edits[gpu.uuid] = ContainerEdits(nodes=(node,))
+        edits.update(_mig_edits(gpu, node, root))
+    return edits
 
 
 def file_edits(paths: Iterable[str]) -> ContainerEdits:

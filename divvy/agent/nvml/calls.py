@@ -165,15 +165,15 @@ def links(bus_ids: list[str]) -> list[tuple[str, str, int]]:
                 pair = frozenset((bus_id, remote))
                 nvlinks[pair] = nvlinks.get(pair, 0) + 1
     scores = []
-    for position, (one, opened) in enumerate(handles):
+    for position, (gpu, opened) in enumerate(handles):
         for other, other_handle in handles[position + 1 :]:
             try:
                 level = nvml.nvmlDeviceGetTopologyCommonAncestor(opened, other_handle)
             except nvml.NVMLError:
                 level = nvml.NVML_TOPOLOGY_SYSTEM
             # Each end counts its own side of a link.
-            pairs = nvlinks.get(frozenset((one, other)), 0) // 2
-            scores.append((one, other, _ANCESTOR_SCORE.get(level, 10) + _NVLINK_SCORE * pairs))
+            pairs = nvlinks.get(frozenset((gpu, other)), 0) // 2
+            scores.append((gpu, other, _ANCESTOR_SCORE.get(level, 10) + _NVLINK_SCORE * pairs))
     return scores
 
 

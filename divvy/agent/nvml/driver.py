@@ -152,12 +152,12 @@ class Driver:
     async def _scan(self) -> None:
         driver = await self._nvml.call("driver")
         indices = set(self._bus_ids) | (set() if self._resetting else set(range(driver["count"])))
-        found = await asyncio.gather(*(self._describe(index) for index in sorted(indices)))
-        present = {gpu.uuid: gpu for gpu in found if isinstance(gpu, Gpu)}
-        faults = {fault.index: fault for fault in found if isinstance(fault, _NotDescribed)}
+        described = await asyncio.gather(*(self._describe(index) for index in sorted(indices)))
+        present = {gpu.uuid: gpu for gpu in described if isinstance(gpu, Gpu)}
+        faults = {fault.index: fault for fault in described if isinstance(fault, _NotDescribed)}
         # While a GPU answers, the driver does: what another says of it is its own trouble.
         away = next((fault for fault in faults.values() if fault.code in WHOLE_DRIVER), None)
-        if away is not None and len(faults) == len(found):
+        if away is not None and len(faults) == len(described):
             raise DriverAway(away.text, away.code)
         unreadable = []
         missing = {uuid: gpu for uuid, gpu in self._known.items() if uuid not in present}

@@ -32,14 +32,14 @@ def require_no_other_gpu(
             "the start will be retried"
         )
     limited = [
-        each
-        for each in containers
-        if (each.pod_uid, each.container, resource) not in without_limiter
+        container
+        for container in containers
+        if (container.pod_uid, container.container, resource) not in without_limiter
     ]
     for other in sorted(holders):
         if other.resource == resource or not is_gpu(other.device_id):
             continue
-        if any(_in_one_container(other, each) for each in limited):
+        if any(_in_one_container(other, holder) for holder in limited):
             raise Refused(
                 f"{resource}: container {other.container} also has {other.resource}, {why}; "
                 "request them in two containers"
@@ -51,9 +51,11 @@ def _containers(
 ) -> tuple[Holder, ...]:
     """Return one holder of each container that has all of these devices."""
     held: dict[tuple[str, str, str], set[str]] = {}
-    for each in holders:
-        if each.resource == resource:
-            held.setdefault((each.pod, each.container, each.pod_uid), set()).add(each.device_id)
+    for holder in holders:
+        if holder.resource == resource:
+            held.setdefault((holder.pod, holder.container, holder.pod_uid), set()).add(
+                holder.device_id
+            )
     return tuple(
         Holder(pod, container, resource, "", uid)
         for (pod, container, uid), found in held.items()
@@ -61,10 +63,10 @@ def _containers(
     )
 
 
-def _in_one_container(one: Holder, other: Holder) -> bool:
-    if one.container != other.container:
+def _in_one_container(holder: Holder, other: Holder) -> bool:
+    if holder.container != other.container:
         return False
     # The next pod of a StatefulSet has the name of the last one.
-    if one.pod_uid and other.pod_uid:
-        return one.pod_uid == other.pod_uid
-    return bool(one.pod) and one.pod == other.pod
+    if holder.pod_uid and other.pod_uid:
+        return holder.pod_uid == other.pod_uid
+    return bool(holder.pod) and holder.pod == other.pod

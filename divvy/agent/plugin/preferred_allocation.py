@@ -106,8 +106,8 @@ def _by_links(
         return [required[0] if required else available[0]]
     gpus = list(dict.fromkeys(available))
     scores = tuple(
-        tuple(0 if one == other else links.get(frozenset((one, other)), 0) for other in gpus)
-        for one in gpus
+        tuple(0 if gpu == other else links.get(frozenset((gpu, other)), 0) for other in gpus)
+        for gpu in gpus
     )
     wanted = frozenset(gpus.index(uuid) for uuid in required)
     if len(gpus) <= _EXACT_LIMIT:

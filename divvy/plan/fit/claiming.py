@@ -96,13 +96,13 @@ class NodeDevices:
         if request.kind == "share":
             gpus = self._spread(before) if self.spread else self._packed(before)
         return [
-            (gpu, one)
+            (gpu, device)
             for gpu in gpus
             if is_wanted_type(request, gpu)
-            for one in gpu.devices
-            if is_kind(request, one)
-            and not unknown_capacity(request, one)
-            and not too_much(request, one)
+            for device in gpu.devices
+            if is_kind(request, device)
+            and not unknown_capacity(request, device)
+            and not too_much(request, device)
         ]
 
     def _spread(self, before: int) -> Sequence[ClaimedGpu]:
@@ -113,9 +113,10 @@ class NodeDevices:
     def _packed(self, before: int) -> Sequence[ClaimedGpu]:
         parts: dict[str, float] = {}
         for gpu in self.gpus:
-            shares = [one for one in gpu.devices if one.kind == "share"]
+            shares = [device for device in gpu.devices if device.kind == "share"]
             parts[gpu.uuid] = sum(
-                1 - one.free_mib / one.memory_mib + 1 - one.free_cores / one.cores for one in shares
+                1 - share.free_mib / share.memory_mib + 1 - share.free_cores / share.cores
+                for share in shares
             )
         for one in self.taken[:before]:
             if one.device.kind == "share":
@@ -124,7 +125,7 @@ class NodeDevices:
         return sorted(self.gpus, key=lambda gpu: (-parts[gpu.uuid], -gpu.index))
 
     def _try(self, request: Request, gpu: ClaimedGpu, device: LiveDevice) -> Taken | None:
-        own = [one for one in self.taken if _same(one, gpu, device)]
+        own = [taken for taken in self.taken if _same(taken, gpu, device)]
         if device.taints:
             return None
         if not own and not device.holders and not self._has_counters(gpu, device):
@@ -132,7 +133,7 @@ class NodeDevices:
         if device.kind != "share":
             return None if own or device.holders else Taken(gpu, device)
         memory, cores = share_size(request, device)
-        used = sum(one.memory_mib for one in own), sum(one.cores for one in own)
+        used = sum(taken.memory_mib for taken in own), sum(taken.cores for taken in own)
         fits = (
             memory <= device.free_mib - used[0]
             and cores <= device.free_cores - used[1]
@@ -142,11 +143,11 @@ class NodeDevices:
 
     def _has_counters(self, gpu: ClaimedGpu, device: LiveDevice) -> bool:
         used: Counter[str] = Counter()
-        counted = {(one.gpu.uuid, one.device.name): one for one in self.taken}
-        for one in counted.values():
+        counted = {(taken.gpu.uuid, taken.device.name): taken for taken in self.taken}
+        for taken in counted.values():
             # What others hold already has taken its counters.
-            if one.gpu.uuid == gpu.uuid and not one.device.holders:
-                used.update(one.device.consumes)
+            if taken.gpu.uuid == gpu.uuid and not taken.device.holders:
+                used.update(taken.device.consumes)
         return all(
             gpu.free.get(name, 0) - used[name] >= number for name, number in device.consumes.items()
         )

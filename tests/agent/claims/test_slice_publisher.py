@@ -228,7 +228,7 @@ def test_a_watch_that_is_refused_is_a_problem_until_one_is_not(
             assert 2 <= api.resources.requests - before <= 14
             api.resources.unwatched = None
             await until(lambda: publisher.problem == "")
-            assert [bool(each) for each in problems] == [True, False]
+            assert [bool(problem) for problem in problems] == [True, False]
 
     play(scene)
 

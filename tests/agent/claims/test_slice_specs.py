@@ -51,7 +51,9 @@ def test_limits_of_a_slice_are_kept(count: int) -> None:
 def test_every_counter_that_is_consumed_is_there() -> None:
     found = specs(offered_gpu(0, ALL), offered_gpu(1, ALL))
     sets = {
-        each["name"]: each["counters"] for spec in found for each in spec.get("sharedCounters", ())
+        shared_counter["name"]: shared_counter["counters"]
+        for spec in found
+        for shared_counter in spec.get("sharedCounters", ())
     }
     for spec in found:
         for each in spec.get("devices", ()):
@@ -130,7 +132,7 @@ def test_a_long_name_of_a_product_does_not_cost_a_node_its_slices(product: str) 
     found = specs(replace(offered_gpu(0, ON_DEMAND), product=product))
     for name in ("gpu-0", "gpu-0-share", "gpu-0-mig-1g5gb-2"):
         attributes = device(found, name)["attributes"]
-        texts = [each["string"] for each in attributes.values() if "string" in each]
+        texts = [attribute["string"] for attribute in attributes.values() if "string" in attribute]
         assert max(len(text.encode()) for text in texts) <= MAX_OF_A_VALUE
         assert product.startswith(attributes["product"]["string"])
         assert attributes["gpu.nvidia.com/productName"] == attributes["product"]

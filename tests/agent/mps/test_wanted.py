@@ -26,7 +26,7 @@ def decided(sharing: Sharing) -> dict[str, Decision]:
 
 
 def held(*device_ids: str) -> Held:
-    holders = (Holder("default/p", "main", SHARED, each, "uid") for each in device_ids)
+    holders = (Holder("default/p", "main", SHARED, device_id, "uid") for device_id in device_ids)
     return {ONE.uuid: tuple(holders)}
 
 

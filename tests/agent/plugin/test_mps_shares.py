@@ -42,7 +42,7 @@ def test_their_ids_tell_them_from_turns() -> None:
 def test_those_of_a_gpu_without_a_daemon_are_unhealthy() -> None:
     said = {"GPU-0": "its MPS daemon does not answer", "GPU-1": ""}
     (resource,) = without_mps([listed()], said.__getitem__)
-    assert {(each.gpu, each.unhealthy) for each in resource.devices} == {
+    assert {(device.gpu, device.unhealthy) for device in resource.devices} == {
         ("GPU-0", "its MPS daemon does not answer"),
         ("GPU-1", None),
     }
@@ -59,7 +59,7 @@ def test_a_container_of_mps_is_the_client_of_one_gpu() -> None:
 
 def test_several_are_preferred_of_the_fullest_gpu_that_has_them() -> None:
     resource = listed()
-    free = [each.id for each in resource.devices if each.id != "GPU-1::mps-0"]
+    free = [device.id for device in resource.devices if device.id != "GPU-1::mps-0"]
     three = preferred_allocation(resource, free, [], 3, {})
     assert sorted(three) == ["GPU-1::mps-1", "GPU-1::mps-2", "GPU-1::mps-3"]
     four = preferred_allocation(resource, free, [], 4, {})

@@ -108,7 +108,7 @@ class Case:
 
     def _run(self, manifests: list[list[dict[str, Any]]]) -> None:
         """Create pods; each has the template of its claim before it, if it has one of its own."""
-        whole = self._against_plan([each for one in manifests for each in one])
+        whole = self._against_plan([each for manifest in manifests for each in manifest])
         # What fit does with all of them is the scheduler's as long as both have chosen alike.
         alike = not self.scarce
         left = []
@@ -137,7 +137,7 @@ class Case:
                 raise Wrong(f"{name} was scheduled later, and fit said that it does not fit")
 
     def _against_plan(self, pods: list[dict[str, Any]]) -> Fit:
-        read = read_manifests([Document("pods", one) for one in pods], self.cluster)
+        read = read_manifests([Document("pods", pod) for pod in pods], self.cluster)
         nodes = [
             # The labels of the test's nodes are known, and no agent writes their slices again.
             replace(one, labels=Labels(_labels(one.pool or "", number)), spread=False, count=1)
@@ -153,7 +153,7 @@ class Case:
         )
         nodes = self._listed("/api/v1/nodes")
         found = nodes_of_cluster(self.cluster, self.plan, nodes, self._listed("/api/v1/pods"), gpus)
-        read = read_manifests([Document("pod", one) for one in manifests], self.cluster)
+        read = read_manifests([Document("pod", manifest) for manifest in manifests], self.cluster)
         return fit(self.cluster, "random", found, read.pods)
 
     def _create(self, one: dict[str, Any]) -> None:
@@ -185,10 +185,10 @@ class Case:
             made = len(status.get("resourceClaimStatuses", ()))
             conditions = status.get("conditions", ())
             if made == len(pod["spec"].get("resourceClaims", ())) and any(
-                one["type"] == "PodScheduled"
-                and one.get("reason") == "Unschedulable"
-                and "claim to be created" not in one["message"]
-                for one in conditions
+                condition["type"] == "PodScheduled"
+                and condition.get("reason") == "Unschedulable"
+                and "claim to be created" not in condition["message"]
+                for condition in conditions
             ):
                 refused += 1
                 # A claim that was made after the first look makes the scheduler look again.
@@ -200,7 +200,7 @@ class Case:
     def _words(self, one: dict[str, Any], said: Fit, node: str | None) -> str:
         outcome = f"goes to {node}" if node else "is unschedulable"
         conditions = self._pod(one["metadata"]["name"]).get("status", {}).get("conditions")
-        told = [(each.fitting, each.reason, each.places) for each in said.pods]
+        told = [(pod.fitting, pod.reason, pod.places) for pod in said.pods]
         return f"{one}\n{outcome}: {conditions}\nfit: {told}\n{self.value['pools']}"
 
     def _make_nodes(self) -> None:

@@ -29,7 +29,7 @@ def problems(claims: dict[str, Any], model: str = _MODEL) -> dict[str, str]:
     try:
         parse_cluster({"profiles": {"p": {"claims": claims}}, "pools": pools})
     except InvalidCluster as invalid:
-        return {one.path: str(one) for one in invalid.problems}
+        return {problem.path: str(problem) for problem in invalid.problems}
     return {}
 
 
