@@ -60,8 +60,8 @@ def read_by_divvy(words: list[str]) -> str:
     """Let divvy read the words up to its help, which it only shows where it knows them all."""
     command, at = typer.main.get_command(app), 0
     while hasattr(command, "commands"):
-        if at == len(words):
-            break  # a group alone
+        if at == len(words) or words[at].startswith("-"):
+            break  # a group alone, or an option of its own
         assert words[at] in command.commands, f"there is no `divvy {' '.join(words[: at + 1])}`"
         command, at = command.commands[words[at]], at + 1
     result = CliRunner().invoke(app, [*words[:at], "--help", *words[at:]])
