@@ -304,7 +304,7 @@ WRONG: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("names.gpu", "names.memory", "names.cores"),
     ),
     (
-        "Resource names for sizes that other devices have",
+        "is also used for MIG devices · is also used for the replicas",
         _stack(
             "p: {claims: {shares: {}, mig: [1g.5gb]}}\n"
             "q: {timeSlicing: {replicas: 4, resourceName: nvidia.com/slices}}",
