@@ -89,7 +89,13 @@ class Agent:
             settings.own_pod,
             saved.remembered(self._boot),
         )
-        self.mps = Mps(settings.driver_root, settings.state_folder, self.driver, self._on_health)
+        self.mps = Mps(
+            settings.driver_root,
+            settings.state_folder,
+            settings.mps_folder,
+            self.driver,
+            self._on_health,
+        )
         self._advertiser = Advertiser(
             settings, self.driver, self._health, self.holders, self.mps, self._wake.soon
         )

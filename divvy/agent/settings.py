@@ -13,6 +13,7 @@ from divvy.model.contract import (
     DRIVER_ROOT,
     DRIVER_ROOT_VARIABLE,
     METRICS_PORT,
+    MPS_FOLDER,
     PLUGIN_FOLDER,
     REGISTRY_FOLDER,
     SHARE_FOLDER,
@@ -33,7 +34,7 @@ class Settings:
     ``device_folder`` is the host's /dev and ``containerd_folder`` its
     /etc/containerd as this process sees them. ``state_folder`` has the same path
     on the host: containers' hook is run from there. ``share_folder`` too: containers mount files of
-    it. A watch of the API that is
+    it, and the one of each GPU in ``mps_folder`` as /dev/shm. A watch of the API that is
     silent for ``watch_seconds`` is opened again. ``claims_folder`` is that of the driver's socket,
     ``registry_folder`` where the kubelet finds drivers; both have the same paths on the host.
     ``ldconfig_program`` is a static one: the hook runs it in containers. ``own_pod`` is the
@@ -51,6 +52,7 @@ class Settings:
     cdi_folder: Path
     state_folder: Path
     share_folder: Path
+    mps_folder: Path
     device_folder: Path
     container_logs: Path
     containerd_folder: Path
@@ -73,6 +75,7 @@ _DEFAULTS = {
     "DIVVY_CDI_FOLDER": CDI_FOLDER,
     "DIVVY_STATE_FOLDER": STATE_FOLDER,
     "DIVVY_SHARE_FOLDER": SHARE_FOLDER,
+    "DIVVY_MPS_FOLDER": MPS_FOLDER,
     "DIVVY_DEVICE_FOLDER": "/host-dev",
     "DIVVY_CONTAINER_LOGS": "/var/log/containers",
     "DIVVY_CONTAINERD_FOLDER": "/host-containerd",
@@ -114,6 +117,7 @@ def settings_from(environment: Mapping[str, str]) -> Settings:
         cdi_folder=Path(values["DIVVY_CDI_FOLDER"]),
         state_folder=Path(values["DIVVY_STATE_FOLDER"]),
         share_folder=Path(values["DIVVY_SHARE_FOLDER"]),
+        mps_folder=Path(values["DIVVY_MPS_FOLDER"]),
         device_folder=Path(values["DIVVY_DEVICE_FOLDER"]),
         container_logs=Path(values["DIVVY_CONTAINER_LOGS"]),
         containerd_folder=Path(values["DIVVY_CONTAINERD_FOLDER"]),

@@ -53,9 +53,11 @@ CDI_FOLDER = "/var/run/cdi"
 CDI_KIND = f"{DOMAIN}/gpu"
 CDI_FILE = f"{DOMAIN}-gpu.json"
 STATE_FOLDER = "/var/lib/divvy"
-# Of this host's folder the agent makes a file system, below, for the files of limited shares.
+# In this host's folder the agent mounts file systems: one for the files of limited shares, and one
+# for each GPU with an MPS daemon, the /dev/shm of its clients.
 RUN_FOLDER = "/run/divvy"
 SHARE_FOLDER = f"{RUN_FOLDER}/tenants"
+MPS_FOLDER = f"{RUN_FOLDER}/mps"
 # In the agent's pod.
 DRIVER_ROOT = "/driver-root"
 DRIVER_ROOT_VARIABLE = "DIVVY_HOST_DRIVER_ROOT"

@@ -176,7 +176,12 @@ def _sockets(cluster: Cluster) -> dict[str, str]:
 
 def _mounted(cluster: Cluster) -> dict[str, str]:
     """Return name → folder below which the agent makes a file system."""
-    return {"shares": RUN_FOLDER} if _watches_memory(cluster) else {}
+    return {"shares": RUN_FOLDER} if _watches_memory(cluster) or _has_mps(cluster) else {}
+
+
+def _has_mps(cluster: Cluster) -> bool:
+    rules = (rule for profile in cluster.profiles.values() for rule in profile.rules)
+    return any(rule.mps for rule in rules)
 
 
 def _watches_memory(cluster: Cluster) -> bool:

@@ -17,6 +17,9 @@
 #define MPS_CONTROL "control"
 #define MPS_PRIVILEGED "control_privileged" /* takes every command; `control` those that read */
 #define MPS_TEXT 256
+#define MPS_MEMORY "/dev/shm" /* where client and server have to find the same file */
+#define MPS_MEMORY_NAME 64
+#define MPS_NONCE 16
 
 enum mps_kind { MPS_CLIENT = 1, MPS_COMMAND };
 
@@ -25,6 +28,8 @@ struct mps_request {
     uint32_t percentage; /* of the SMs, 100 for all: what the client asks for */
     uint32_t reserved;
     uint64_t limits[SIM_MAX_GPUS]; /* bytes by the daemon's ordinal, 0: none asked for */
+    char memory[MPS_MEMORY_NAME]; /* a client's file in MPS_MEMORY, and what is in it */
+    unsigned char nonce[MPS_NONCE];
     char command[MPS_TEXT];
 };
 

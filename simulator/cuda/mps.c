@@ -1,7 +1,10 @@
 /* A process as a client of MPS: where a control daemon answers in its pipe folder, it is one. */
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -48,16 +51,43 @@ static uint32_t read_percentage(void)
     return number > 0 && number < 100 ? (number < 1 ? 1 : (uint32_t)number) : 100;
 }
 
+/* Make the file that the server is to find in its own /dev/shm; 0, or -1 without room or right. */
+static int share_memory(struct mps_request *request, char *path, unsigned length)
+{
+    if (getrandom(request->nonce, MPS_NONCE, 0) != MPS_NONCE)
+        return -1;
+    unsigned long long number;
+    memcpy(&number, request->nonce, sizeof number);
+    snprintf(request->memory, sizeof request->memory, "cuda.shm.%u.%d.%llx", (unsigned)geteuid(), (int)getpid(), number);
+    snprintf(path, length, "%s/%s", MPS_MEMORY, request->memory);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return -1;
+    ssize_t written = write(fd, request->nonce, MPS_NONCE);
+    close(fd);
+    if (written == MPS_NONCE)
+        return 0;
+    unlink(path);
+    return -1;
+}
+
 CUresult mps_join(void)
 {
     struct mps_request request = {.magic = MPS_MAGIC, .kind = MPS_CLIENT, .percentage = read_percentage()};
     struct mps_answer answer;
+    char memory[PATH_MAX];
     int fd = reach();
     if (fd < 0)
         return 0; /* without a daemon a program computes as ever */
     read_limits(request.limits);
-    if (send(fd, &request, sizeof request, MSG_NOSIGNAL) != sizeof request ||
-        recv(fd, &answer, sizeof answer, MSG_WAITALL) != sizeof answer || answer.magic != MPS_MAGIC) {
+    if (share_memory(&request, memory, sizeof memory) != 0) {
+        close(fd);
+        return CUDA_ERROR_MPS_CONNECTION_FAILED;
+    }
+    bool answered = send(fd, &request, sizeof request, MSG_NOSIGNAL) == sizeof request &&
+                    recv(fd, &answer, sizeof answer, MSG_WAITALL) == sizeof answer;
+    unlink(memory);
+    if (!answered || answer.magic != MPS_MAGIC) {
         close(fd);
         return CUDA_ERROR_MPS_CONNECTION_FAILED;
     }

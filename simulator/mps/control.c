@@ -2,11 +2,14 @@
 #include "mps.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -75,6 +78,26 @@ static uint64_t lower(uint64_t one, uint64_t other)
     return one == 0 || (other != 0 && other < one) ? other : one;
 }
 
+/* Whether the client's file is in this process's /dev/shm too: containers have one of their own. */
+static bool shares_memory(struct peer *peer)
+{
+    unsigned char nonce[MPS_NONCE];
+    char path[PATH_MAX];
+    struct stat status;
+    struct mps_request *request = &peer->request;
+    request->memory[MPS_MEMORY_NAME - 1] = '\0';
+    if (request->memory[0] == '\0' || request->memory[0] == '.' || strchr(request->memory, '/') != NULL)
+        return false;
+    snprintf(path, sizeof path, "%s/%s", MPS_MEMORY, request->memory);
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    bool same = fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == peer->uid &&
+                read(fd, nonce, MPS_NONCE) == MPS_NONCE && memcmp(nonce, request->nonce, MPS_NONCE) == 0;
+    close(fd);
+    return same;
+}
+
 /* Admit a client, or leave it waiting: the server of another user goes on until it has none left. */
 static void admit(struct peer *peer)
 {
@@ -87,6 +110,12 @@ static void admit(struct peer *peer)
         if (clients() > 0)
             return;
         server_stop();
+    }
+    if (!shares_memory(peer)) {
+        note("Client %d refused: its file %s is not in this daemon's %s", (int)peer->pid, peer->request.memory,
+             MPS_MEMORY);
+        answer_client(peer, MPS_ERROR_CONNECTION_FAILED, 0);
+        return;
     }
     if (control.server == 0 && !server_start(control.multiuser ? geteuid() : peer->uid)) {
         answer_client(peer, MPS_ERROR_CONNECTION_FAILED, 0);

@@ -100,6 +100,7 @@ class AgentNode:
             "DIVVY_CDI_FOLDER": str(self.folder / "cdi"),
             "DIVVY_STATE_FOLDER": str(self.folder / "state"),
             "DIVVY_SHARE_FOLDER": str(self.folder / "tenants"),
+            "DIVVY_MPS_FOLDER": str(self.folder / "mps"),
             "DIVVY_DEVICE_FOLDER": str(self.folder / "dev"),
             "DIVVY_CONTAINERD_FOLDER": str(self.folder / "containerd"),
             "DIVVY_LISTEN": "127.0.0.1",
@@ -209,6 +210,8 @@ async def simulated_driver(gpus: int, further_versions: Sequence[str] = ()) -> A
             os.kill(int((driver / "run/divvy-simd.pid").read_text()), signal.SIGTERM)
             end_daemons(Path(name) / "state/mps.json")
             unmount(Path(name) / "tenants")
+            for memory in (Path(name) / "mps").glob("*"):
+                unmount(memory)
 
 
 @asynccontextmanager

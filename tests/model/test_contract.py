@@ -31,6 +31,7 @@ def test_the_agent_finds_things_where_they_are() -> None:
     assert str(settings.cdi_folder) == contract.CDI_FOLDER
     assert str(settings.state_folder) == contract.STATE_FOLDER
     assert str(settings.share_folder) == contract.SHARE_FOLDER
+    assert str(settings.mps_folder) == contract.MPS_FOLDER
     assert str(settings.driver_root) == contract.DRIVER_ROOT
 
 
@@ -43,6 +44,7 @@ def test_the_pods_have_these_ports_paths_and_labels(rendered: dict) -> None:
         mount for mount in container["volumeMounts"] if mount["mountPath"] == contract.RUN_FOLDER
     )
     assert contract.SHARE_FOLDER.startswith(f"{shares['mountPath']}/")
+    assert contract.MPS_FOLDER.startswith(f"{shares['mountPath']}/")
     assert shares["mountPropagation"] == "Bidirectional"  # containers get files from there
     assert contract.DRIVER_ROOT_VARIABLE in {entry["name"] for entry in container["env"]}
     assert container["ports"][0]["containerPort"] == contract.METRICS_PORT

@@ -141,6 +141,15 @@ def shared_folder(path: str, host: PurePath) -> ContainerEdits:
     return ContainerEdits(mounts=(Mount(path, str(host), _SOCKETS),))
 
 
+def shared_memory(host: PurePath) -> ContainerEdits:
+    """Return a folder of the host as a container's /dev/shm.
+
+    A volume that the pod itself mounts there lies above it: the kubelet names what a device plugin
+    asks for first, and containerd keeps that order.
+    """
+    return ContainerEdits(mounts=(Mount("/dev/shm", str(host), _WRITABLE),))  # noqa: S108
+
+
 def limited_edits(common: ContainerEdits, limiter: PurePosixPath) -> ContainerEdits:
     """Return what all containers of a limited share get: the limiter in front of the driver.
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from divvy.agent.driver_libraries import library_folder
+from divvy.agent.mps import own_memory
+from divvy.agent.mps.shared_memory import mount_memory, unmount_memory
 from divvy.agent.mps.supervision import Ceiling
 
 PROGRAM = "usr/bin/nvidia-cuda-mps-control"
+_WITH_MEMORY = (sys.executable, "-I", "-S", own_memory.__file__)
 # On a node whose tenants take all processors even a program that only asks is slow.
 _ANSWER_SECONDS = 5.0
 _MAX_LOG_BYTES = 4 << 20
@@ -29,12 +34,15 @@ class MpsDaemon:
     """The daemon of one GPU; ``on_end`` is called when its process ends.
 
     ``folder`` has the same path on the host: containers mount ``pipes``, which stays the same
-    folder over all daemons.
+    folder over all daemons. ``memory`` too, which is the daemon's /dev/shm and theirs.
     """
 
-    def __init__(self, root: Path, folder: Path, uuid: str, on_end: Callable[[], None]) -> None:
+    def __init__(
+        self, root: Path, folder: Path, memory: Path, uuid: str, on_end: Callable[[], None]
+    ) -> None:
         self._root = root
         self._folder = folder
+        self._memory = memory
         self._uuid = uuid
         self._on_end = on_end
         self._child: subprocess.Popen[bytes] | None = None
@@ -68,18 +76,25 @@ class MpsDaemon:
     def start(self) -> tuple[int, int]:
         """Start it and return PID and start time; raises OSError."""
         self.end()
+        program = self._root / PROGRAM
+        if not os.access(program, os.X_OK):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(program))
+        mount_memory(self._memory)
         logs = self._folder / "log"
         for folder in (self.pipes, logs):
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o755)
         self.trim()
+        environment = self._environment
+        libraries = environment.pop("LD_LIBRARY_PATH")
         with (logs / "start.log").open("wb") as output:
+            command = [str(program), "-f", "-multiuser-server"]
             self._child = subprocess.Popen(  # noqa: S603 (the driver's own program)
-                [str(self._root / PROGRAM), "-f", "-multiuser-server"],
+                [*_WITH_MEMORY, str(self._memory), libraries, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**self._environment, "CUDA_VISIBLE_DEVICES": self._uuid},
+                env={**environment, "CUDA_VISIBLE_DEVICES": self._uuid},
                 # It outlives an agent that is killed, and its servers end with it.
                 start_new_session=True,
             )
@@ -133,10 +148,11 @@ class MpsDaemon:
         self._pid = self._started = 0
 
     def forget(self) -> None:
-        """Remove its files."""
+        """Remove its files and its memory; raises OSError."""
         self._unwatch()
         self._pid = self._started = 0
         shutil.rmtree(self._folder, ignore_errors=True)
+        unmount_memory(self._memory)
 
     def last_words(self) -> str:
         """Return the last line that it wrote, of its own output or its log."""

@@ -12,6 +12,7 @@ from time import monotonic
 
 from divvy.agent.mps.daemon import MpsDaemon, NoAnswer
 from divvy.agent.mps.record import MpsRecord, Recorded
+from divvy.agent.mps.shared_memory import mount_memory
 from divvy.agent.mps.supervision import (
     ASK_SECONDS,
     EXCLUSIVE_PROCESS,
@@ -61,10 +62,16 @@ class Mps:
     """Keeps the daemons that are wanted; ``on_change`` is called when one comes, fails or goes."""
 
     def __init__(
-        self, root: Path, state_folder: Path, driver: Driver, on_change: Callable[[], None]
+        self,
+        root: Path,
+        state_folder: Path,
+        memory_folder: Path,
+        driver: Driver,
+        on_change: Callable[[], None],
     ) -> None:
         self._root = root
         self._folder = state_folder / "mps"
+        self._memory = memory_folder
         self._driver = driver
         self._on_change = on_change
         self._record = MpsRecord(state_folder)
@@ -89,6 +96,12 @@ class Mps:
     def pipes(self, uuid: str) -> Path:
         """Return the folder of a GPU's sockets, which has the same path on the host."""
         return self._folder / uuid / "pipe"
+
+    def memory(self, uuid: str) -> Path:
+        """Return what is /dev/shm to a GPU's daemon and its clients, mounted; raises OSError."""
+        folder = self._memory / uuid
+        mount_memory(folder)
+        return folder
 
     def servers(self, uuid: str) -> frozenset[int]:
         """Return the PIDs of a GPU's servers."""
@@ -140,10 +153,13 @@ class Mps:
         except (DriverProblem, TimeoutError, OSError) as error:
             _log.warning("GPU %s: its compute mode is not restored: %s", one.uuid, error)
 
+    def _daemon(self, uuid: str, on_end: Callable[[], None]) -> MpsDaemon:
+        return MpsDaemon(self._root, self._folder / uuid, self._memory / uuid, uuid, on_end)
+
     def _one(self, uuid: str) -> _Supervised:
         if uuid not in self._supervised:
             woken = asyncio.Event()
-            daemon = MpsDaemon(self._root, self._folder / uuid, uuid, woken.set)
+            daemon = self._daemon(uuid, woken.set)
             self._supervised[uuid] = _Supervised(uuid, daemon, woken)
             recorded = self._record.gpus.get(uuid)
             if recorded is not None and recorded.pid:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from divvy.agent.gpu.desired import DesiredState
+from divvy.agent.gpu.device_id import physical
 from divvy.agent.gpu.hardware import Snapshot
 from divvy.agent.gpu.health import unhealthy_devices
-from divvy.agent.inject.container_edits import file_edits, together
+from divvy.agent.inject.container_edits import ContainerEdits, file_edits, together
 from divvy.agent.inject.device_files import device_files, file_resources
 from divvy.agent.inject.injection import Injection
 from divvy.agent.inject.problem import InjectionProblem
@@ -179,11 +181,22 @@ class Advertiser:
             allocation = self.injection.allocation(uuids)
         if resource.sharing.by_mps:
             (uuid,) = uuids
-            client = client_edits(self._mps.pipes(uuid), resource.sharing.times(len(device_ids)))
+            client = self._client(resource, uuid, len(device_ids))
             allocation = replace(allocation, edits=together(allocation.edits, client))
         self._holders.allocated(resource.name, device_ids)
         self._look_soon()
         return allocation
+
+    def _client(self, resource: Resource, uuid: str, count: int) -> ContainerEdits:
+        memory = self._memory(resource, uuid)
+        return client_edits(self._mps.pipes(uuid), memory, resource.sharing.times(count))
+
+    def _memory(self, resource: Resource, uuid: str) -> Path:
+        try:
+            return self._mps.memory(uuid)
+        except OSError as error:
+            problem = f"MPS has no /dev/shm for its clients: {error}"
+            raise Refused(f"{resource.name}: {problem}") from error
 
     def _look_soon(self) -> None:
         """Have somebody see who holds it before a kubelet restarts that has lost its checkpoint."""
@@ -209,6 +222,10 @@ class Advertiser:
         bare = () if sharing.by_mps else self._holders.without_limiter()
         why = OF_MPS if sharing.by_mps else OF_THE_LIMITER
         require_no_other_gpu(resource.name, device_ids, holders, bare, why)
+        if sharing.by_mps:
+            # After a boot the kubelet starts containers again by what it was answered before it:
+            # a runtime would make a plain folder of what is not mounted.
+            self._memory(resource, physical(device_ids[0]))
         if sharing.is_prevented:
             self._lay_again(resource, device_ids)
 

@@ -143,6 +143,10 @@ def _mps(shared: Shared, where: str) -> tuple[dict[str, Any] | None, list[str]]:
             f"GPU, and the profile has {MAX_MPS_CLIENTS}"
         )
         mps["replicas"] = MAX_MPS_CLIENTS
+    left_out.append(
+        f"{where}: one daemon for all GPUs; by `mps` each has its own, which has been run on the "
+        "simulated driver only, on no real one yet"
+    )
     return {"mps": mps}, left_out
 
 

@@ -25,6 +25,7 @@ from tests.simulator.driver_root import HOLDER
 SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"
 MPS: dict[str, Any] = {"mps": {"replicas": 4}}
 PER_REPLICA_MIB = 10240
+CONNECTION_FAILED = 805
 pytestmark = [
     pytest.mark.agent_process,
     needs_simulator,
@@ -64,9 +65,11 @@ def daemons_of(node: AgentNode) -> list[int]:
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             program = str((folder / "exe").readlink())
+            arguments = (folder / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if program == str(node.driver / "usr/bin/nvidia-cuda-mps-control"):
+        # Without an option it is the prompt by which the agent asks.
+        if program == str(node.driver / "usr/bin/nvidia-cuda-mps-control") and b"-f" in arguments:
             found.append(int(folder.name))
     return found
 
@@ -78,13 +81,19 @@ async def container(node: AgentNode, pod: str, mib: int, count: int = 1) -> subp
     for mount in answer.mounts:
         if mount.container_path == environment["CUDA_MPS_PIPE_DIRECTORY"]:
             environment["CUDA_MPS_PIPE_DIRECTORY"] = mount.host_path
-    return program(node, mib, environment)
+    memory = {mount.container_path: mount.host_path for mount in answer.mounts}.get("/dev/shm")
+    return program(node, mib, environment, memory)
 
 
-def program(node: AgentNode, mib: int, environment: dict[str, str]) -> subprocess.Popen[str]:
+def program(
+    node: AgentNode, mib: int, environment: dict[str, str], memory: str | None = None
+) -> subprocess.Popen[str]:
+    """Start a program that holds memory; its /dev/shm is a folder, None: that of this process."""
+    mounted = 'mount --bind "$0" /dev/shm && exec "$@"'
+    within = [] if memory is None else ["unshare", "--mount", "sh", "-c", mounted, memory]
     library = node.driver / "usr/lib/x86_64-linux-gnu/libcuda.so.1"
     return subprocess.Popen(
-        [sys.executable, "-S", str(HOLDER), str(library), str(mib)],
+        [*within, sys.executable, "-S", str(HOLDER), str(library), str(mib)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -117,14 +126,54 @@ def test_containers_compute_as_clients_of_their_gpus_daemon() -> None:
                 "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={PER_REPLICA_MIB}M",
                 "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "25",
             }
-            (mount,) = answer.mounts
-            assert mount.host_path == str(node.folder / "state/mps" / gpu / "pipe")
-            assert mount.read_only
+            mounts = {mount.container_path: mount for mount in answer.mounts}
+            pipes = mounts.pop("/usr/lib/divvy/mps")
+            assert pipes.host_path == str(node.folder / "state/mps" / gpu / "pipe")
+            assert pipes.read_only
+            memory = mounts.pop("/dev/shm")
+            assert memory.host_path == str(node.folder / "mps" / gpu)
+            assert not memory.read_only
+            assert mounts == {}
             within = await container(node, "default/within", 10000)
             beyond = await container(node, "default/beyond", 10300)
             outside = program(node, 1, {})
             assert (said(within), said(beyond), said(outside)) == (0, 2, 46)
             end(within, beyond, outside)
+
+    play(scene)
+
+
+def test_clients_and_daemon_share_a_bounded_memory_that_is_not_the_agents() -> None:
+    async def scene() -> None:
+        async with agent_node(1, MPS) as node:
+            await node.offered(SHARED, 4)
+            answer = await node.kubelet.admit("default/seen", SHARED)
+            mounts = {mount.container_path: mount.host_path for mount in answer.mounts}
+            memory = Path(mounts["/dev/shm"])
+            assert memory.is_mount()
+            status = os.statvfs(memory)
+            assert (status.f_blocks * status.f_frsize, status.f_files) == (1 << 30, 16384)
+            assert node.agent is not None
+            pids = (daemon(node), node.agent.pid)
+            seen = [Path(f"/proc/{pid}/root/dev/shm").stat() for pid in pids]
+            assert [each.st_dev == memory.stat().st_dev for each in seen] == [True, False]
+            pipes = next((node.folder / "state/mps").glob("*/pipe"))
+            bare = {"CUDA_MPS_PIPE_DIRECTORY": str(pipes)}
+            own = program(node, 1, bare)  # as in a pod whose own volume lies above the daemon's
+            assert said(own) == CONNECTION_FAILED
+            end(own)
+            rest = memory / "rest"
+            with rest.open("wb") as file, pytest.raises(OSError, match="No space left"):
+                os.posix_fallocate(file.fileno(), 0, (1 << 30) + 4096)
+            with rest.open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, 1 << 30)
+            full = program(node, 1, bare, str(memory))
+            assert said(full) == CONNECTION_FAILED
+            end(full)
+            rest.unlink()
+            room = program(node, 1, bare, str(memory))
+            assert said(room) == 0
+            end(room)
 
     play(scene)
 
@@ -216,6 +265,7 @@ def test_what_a_killed_agent_left_is_put_right_by_the_next() -> None:
             assert record(node) == {}
             assert daemons_of(node) == []
             assert not list((node.folder / "state/mps").iterdir())
+            assert not list((node.folder / "mps").iterdir())
 
     play(scene)
 
@@ -354,19 +404,20 @@ def test_limits_of_the_daemon_hold_a_client_that_drops_its_own() -> None:
             await node.offered(SHARED, 4)
             pipes = next((node.folder / "state/mps").glob("*/pipe"))
             bare = {"CUDA_MPS_PIPE_DIRECTORY": str(pipes)}
-            free, first = program(node, 20000, bare), program(node, 1, bare)
+            memory = str(node.folder / "mps" / pipes.parent.name)
+            free, first = (program(node, mib, bare, memory) for mib in (20000, 1))
             assert (said(free), said(first)) == (0, 0)
             end(free)
             # The daemon's default is that of its next server alone: the one that runs is told, too.
             node.configure(alone)
-            await node.until(lambda: limited(node, bare))
+            await node.until(lambda: limited(node, bare, memory))
             end(first)
 
     play(scene)
 
 
-def limited(node: AgentNode, environment: dict[str, str]) -> bool:
-    process = program(node, 20000, environment)
+def limited(node: AgentNode, environment: dict[str, str], memory: str) -> bool:
+    process = program(node, 20000, environment, memory)
     result = said(process)
     end(process)
     return result == 2

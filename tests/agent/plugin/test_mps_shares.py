@@ -74,17 +74,19 @@ def test_the_limiter_counts_the_container_on_top_of_mps() -> None:
     prevented = Sharing(4, memory_mib=10240, action="prevent", weight=25, threads=25)
     (share,) = device_shares(listed(prevented), ["GPU-0::mps-0", "GPU-0::mps-1"])
     assert share.memory_mib == 20480
-    edits = client_edits(PurePosixPath("/host/pipe"), share.sharing)
+    edits = client_edits(PurePosixPath("/host/pipe"), PurePosixPath("/host/shm"), share.sharing)
     assert edits.env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=20480M"
     assert edits.env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "50"
 
 
-def test_a_container_gets_its_gpus_pipes_alone_and_read_only() -> None:
-    edits = client_edits(PurePosixPath("/var/lib/divvy/mps/GPU-0/pipe"), BY_MPS)
-    (mount,) = edits.mounts
+def test_a_container_gets_its_gpus_pipes_to_read_and_the_daemons_shm() -> None:
+    memory = PurePosixPath("/run/divvy/mps/GPU-0")
+    edits = client_edits(PurePosixPath("/var/lib/divvy/mps/GPU-0/pipe"), memory, BY_MPS)
+    mount, shm = edits.mounts
     assert (mount.path, mount.host) == ("/usr/lib/divvy/mps", "/var/lib/divvy/mps/GPU-0/pipe")
     assert mount.read_only
     assert edits.env["CUDA_MPS_PIPE_DIRECTORY"] == mount.path
+    assert (shm.path, shm.host, shm.read_only) == ("/dev/shm", str(memory), False)
     assert edits.nodes == ()
 
 

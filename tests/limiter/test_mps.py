@@ -1,0 +1,67 @@
+"""Prevention on top of MPS: what MPS limits of a process, the limiter limits of a container."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.limiter.conftest import Tenants
+from tests.limiter.tenant import line, tell
+from tests.simulator.driver_root import DriverRoot, eventually
+
+SMS_OF_A_T4, DEVICE_UNAVAILABLE = 40, "46"
+PROGRAM = """
+held = []
+print(cuda.attribute(16), flush=True)
+for size in sys.stdin:
+    print(tried(lambda: held.append(cuda.allocate(int(size) * MIB))), flush=True)
+"""
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="compute modes are root's to set")
+
+
+def taken(process: subprocess.Popen[str], mib: int) -> int:
+    """Have a program allocate so much and return its error, 0 without one."""
+    tell(process, str(mib))
+    return int(line(process))
+
+
+@pytest.fixture
+def client(driver: DriverRoot, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Start the daemon of the first GPU and return the environment of its clients."""
+    driver.smi("-i", "0", "-c", "EXCLUSIVE_PROCESS")
+    folders = {
+        "CUDA_MPS_PIPE_DIRECTORY": str(tmp_path / "pipe"),
+        "CUDA_MPS_LOG_DIRECTORY": str(tmp_path / "log"),
+    }
+    daemon = subprocess.Popen(
+        [str(driver.root / "usr/bin/nvidia-cuda-mps-control"), "-f", "-multiuser-server"],
+        env={**os.environ, **folders, "CUDA_VISIBLE_DEVICES": "0"},
+    )
+    assert eventually((tmp_path / "pipe/nvidia-cuda-mps-control.pid").exists)
+    yield {
+        **folders,
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=800M",
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "25",
+    }
+    daemon.kill()
+    daemon.wait()
+
+
+def test_the_limiter_counts_a_container_whose_processes_mps_limits(
+    tenants: Tenants, client: dict[str, str]
+) -> None:
+    tenant = tenants(1024)
+    one, other = (tenant.start(PROGRAM, **client) for _ in range(2))
+    assert line(one) == line(other) == str(SMS_OF_A_T4 // 4)
+    assert taken(one, 700) == 0
+    # MPS refuses the process, and the limiter counts nothing for it.
+    assert taken(one, 200) == 2
+    assert tenant.figures.refused[0] == 0
+    # The limiter refuses the container: of this process MPS allows more.
+    assert taken(other, 400) == 2
+    assert tenant.figures.refused[0] == 1
+    assert taken(other, 300) == 0
+    outside = tenant.run("cuda.init(); print(tried(cuda.context))", context=False)
+    assert outside == DEVICE_UNAVAILABLE
