@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.faults.installed import without
-from tests.conformance.faults.other_programs import mutated
+from tests.conformance.faults.other_programs import claims_for_all_containers
 from tests.conformance.scene import Scene, replace_file
 from tests.conformance.test_limits_on_lab import of_the_driver, results
 from tests.limited_shares import followed
@@ -138,9 +138,7 @@ def test_claims_are_proven_and_their_faults_are_seen(scene: Scene) -> None:
             blind = scene.verify(POOL, f"--select={','.join(of_devices)}", "--exclusive", expect=1)
         assert results(blind) == {(check, "failed") for check in of_devices}, scene.said
 
-        claims = 'JSONPatch{op: "add", path: "/spec/containers/0/resources/claims", value: '
-        claims += '[{"name": "gpu"}]}'
-        with mutated(scene, "pods", claims, lambda: True, "object.spec.containers.size() == 2"):
+        with claims_for_all_containers(scene):
             shared = scene.verify(POOL, "--select=CLM-14", expect=1)
         assert results(shared) == {("CLM-14", "failed")}, scene.said
 

@@ -71,12 +71,30 @@ def devices_for_all_containers(scene: Scene) -> Iterator[Options]:
         yield {}
 
 
+@contextmanager
+def claims_for_all_containers(scene: Scene) -> Iterator[None]:
+    """Let an admission policy give the claim of a pod's second container to its first."""
+    patch = (
+        'JSONPatch{op: "add", path: "/spec/containers/0/resources/claims", '
+        'value: [{"name": "gpu"}]}'
+    )
+    # A pod without this claim is refused once its container has it.
+    pod = _two_containers(scene)
+    with mutated(scene, "pods", patch, lambda: _created(scene, pod) is None, _TWO_CONTAINERS):
+        yield
+
+
 _TWO_CONTAINERS = "object.spec.containers.size() == 2"
 
 
-def _gives_both(scene: Scene) -> bool:
+def _two_containers(scene: Scene) -> dict[str, Any]:
     pod = scene.deployed.lab.pod("two", "true", container={"resources": {"limits": {"cpu": "1"}}})
     pod["spec"]["containers"].append({**pod["spec"]["containers"][0], "name": "second"})
+    return pod
+
+
+def _gives_both(scene: Scene) -> bool:
+    pod = _two_containers(scene)
     created = _created(scene, pod)
     limits = (created or pod)["spec"]["containers"][0]["resources"]["limits"]
     return "nvidia.com/gpu" in limits
