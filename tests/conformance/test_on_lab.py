@@ -41,6 +41,7 @@ def test_a_sound_lab_passes_when_it_is_filled_and_burnt(scene: Scene) -> None:
             "HW-04",
             "INST-04",
             "NODE-08",
+            "NODE-14",
             "NODE-15",
             "PLUG-08",
         },
