@@ -21,7 +21,9 @@ class Link:
         self._open: list[socket.socket] = []
         self._silent = threading.Event()
         self._silences = 0
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._threads: list[threading.Thread] = []
+        self._acceptor = threading.Thread(target=self._accept, daemon=True)
+        self._acceptor.start()
 
     @property
     def silent(self) -> bool:
@@ -37,25 +39,35 @@ class Link:
             self._silent.clear()
 
     def cut(self) -> None:
-        """Close all connections, as an API server that ends."""
-        for one in self._open:
+        """End all connections, as an API server that ends."""
+        for connection in self._open:
             with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """End."""
+        """End, with nothing left open for a later test to be blamed for."""
+        with contextlib.suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._acceptor.join()
         self._server.close()
         self.cut()
+        for thread in self._threads:
+            thread.join()
+        for connection in self._open:
+            connection.close()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._server.accept()
+                self._open.append(client)
                 upstream = socket.create_connection(("127.0.0.1", self._target))
-                self._open += [client, upstream]
+                self._open.append(upstream)
                 for source, target in ((client, upstream), (upstream, client)):
                     arguments = (source, target, self._silences)
-                    threading.Thread(target=self._pass, args=arguments, daemon=True).start()
+                    thread = threading.Thread(target=self._pass, args=arguments, daemon=True)
+                    self._threads.append(thread)
+                    thread.start()
 
     def _pass(self, source: socket.socket, target: socket.socket, silences: int) -> None:
         with contextlib.suppress(OSError):
@@ -63,6 +75,6 @@ class Link:
                 if self.silent or silences != self._silences:
                     continue
                 target.sendall(data)
-        for one in (source, target):
+        for connection in (source, target):
             with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)

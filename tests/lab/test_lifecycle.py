@@ -40,7 +40,7 @@ def _traces() -> dict[str, set[str]]:
         },
         "namespaces": {str(path) for path in Path("/run").glob("netns/*")},
         "files": {str(path) for path in Path("/var/lib").glob("divvy-test*")}
-        | {str(path) for path in Path("/run").glob("divvy*")},
+        | {str(path) for path in Path("/run").glob("divvy-test*")},
     }
 
 

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from divvy.lab.paths import REPOSITORY
+from tests.agent.node_runtime.on_node import NODE
 from tests.running_lab import RunningLab
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
-NODE = "cpu-1"
 MARK = "/root/escaped"
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 # Busybox is one program: its first argument says which; the kernel names the process by its file.
@@ -78,8 +78,9 @@ def tenant(lab: RunningLab) -> dict[str, Any]:
 
 
 @pytest.fixture
-def in_wait(lab: RunningLab) -> Iterator[int]:
+def in_wait(restored: RunningLab) -> Iterator[int]:
     """Give the number of a tenant's process that a look at names finds before the real one."""
+    lab = restored
     machine = lab.machine(NODE)
 
     def waiting(uid: str) -> list[int]:

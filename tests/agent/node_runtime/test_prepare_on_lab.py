@@ -12,48 +12,26 @@ from typing import Any
 import pytest
 
 from divvy.lab.paths import REPOSITORY
+from tests.agent.node_runtime.on_node import (
+    ADMIN,
+    DROP_IN,
+    FILE,
+    NODE,
+    REAL,
+    on_node,
+    python_on_node,
+    restart,
+    try_plugins,
+)
 from tests.running_lab import RunningLab
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
-NODE = "cpu-1"
-FILE, DROP_IN = "/etc/containerd/config.toml", "/etc/containerd/conf.d/90-divvy.toml"
 OLD_TABLE, NEW_TABLE = "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"
 PREPARE = (
     "from divvy.agent.node_runtime.host import Host\n"
     "from divvy.agent.node_runtime.prepare import prepare_containerd\n"
     "print(prepare_containerd(Host()))"
 )
-
-
-def on_node(lab: RunningLab, *command: str, text: str | None = None) -> str:
-    entered = lab.machine(NODE).enter_command(command)
-    done = subprocess.run(entered, input=text, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def python_on_node(lab: RunningLab, program: str) -> str:
-    path = f"PYTHONPATH={REPOSITORY}"
-    return on_node(lab, "/usr/bin/env", path, sys.executable, "-c", program).strip()
-
-
-@pytest.fixture
-def restored(lab: RunningLab) -> Iterator[RunningLab]:
-    before = on_node(lab, "cat", FILE)
-    yield lab
-    on_node(lab, "rm", "-f", DROP_IN)
-    on_node(lab, "tee", FILE, text=before)
-    restart(lab)
-
-
-def restart(lab: RunningLab) -> None:
-    on_node(lab, "pkill", "-TERM", "-x", "containerd")
-    lab.until(lambda: "io.containerd" in try_plugins(lab))
-
-
-def try_plugins(lab: RunningLab) -> str:
-    entered = lab.machine(NODE).enter_command(["ctr", "--connect-timeout=1s", "plugins", "ls"])
-    return subprocess.run(entered, capture_output=True, text=True, check=False).stdout
 
 
 def run_tenant(lab: RunningLab, namespace: str, name: str) -> dict[str, Any]:
@@ -140,12 +118,8 @@ def test_a_containerd_that_cannot_start_gets_its_old_files_and_pods_run_on(
         run_tenant(lab, namespace, "next")
 
 
-REAL = "/srv/containerd.toml"
-ADMIN = "/etc/containerd/conf.d/10-admin.toml"
-
-
 @pytest.fixture
-def administered(restored: RunningLab) -> Iterator[RunningLab]:
+def administered(restored: RunningLab) -> RunningLab:
     """Give a node whose file is a link to one that only root reads, with a drop-in beside ours."""
     lab = restored
     off = on_node(lab, "cat", FILE).replace("enable_cdi = true", "enable_cdi = false")
@@ -163,8 +137,7 @@ def administered(restored: RunningLab) -> Iterator[RunningLab]:
         f"[{at}.options]\nNoNewKeyring = true\n",
     )
     restart(lab)
-    yield lab
-    on_node(lab, "rm", "-f", FILE, REAL, ADMIN)
+    return lab
 
 
 def test_what_the_administrator_wrote_stays(administered: RunningLab) -> None:
