@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from benchmarks.packing_optimum import PackingOptimum, Size
-from divvy.agent.claims.record import OfferedGpu
-from divvy.agent.claims.slice_specs import share_order
 from divvy.model.claim_devices import ClaimDevice, claimable_gpu
 from divvy.model.claims import Claims
 from divvy.model.gpu_models import MigProfile, gpu_model
+from divvy.model.offered_gpu import OfferedGpu
+from divvy.model.slice_specs import share_order
 
 GPUS, ARRIVALS = 8, 10_000
 # How long a request holds its device, in arrivals: the optimum then places 100, 98, 88 and 77 %.

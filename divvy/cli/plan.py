@@ -1,15 +1,24 @@
 """divvy plan: what a cluster will advertise."""
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 from rich.console import RenderableType
 
+from divvy.cli.errors import fail
 from divvy.cli.options import OutFile, StackName, StackPath
 from divvy.cli.output import Format, write
 from divvy.plan import Plan
 from divvy.plan import plan as predict
+from divvy.plan.node_templates import node_templates
 from divvy.render.markdown import plan_markdown
+from divvy.render.node_templates import (
+    CannotTell,
+    cluster_api_annotations,
+    karpenter_overlays,
+    node_objects,
+)
 from divvy.render.page import plan_page
 from divvy.render.plan_json import plan_json
 from divvy.render.terminal import plan_text
@@ -17,15 +26,49 @@ from divvy.stack.file import read_stack
 from divvy.stack.sections import read_cluster
 
 
+class PlanFormat(StrEnum):
+    """How a plan is shown: to people and scripts, or to autoscalers."""
+
+    TEXT = "text"
+    MD = "md"
+    JSON = "json"
+    HTML = "html"
+    SLICES = "slices"
+    KARPENTER = "karpenter"
+    CLUSTER_API = "clusterapi"
+
+
+_TEMPLATES = {
+    PlanFormat.SLICES: node_objects,
+    PlanFormat.KARPENTER: karpenter_overlays,
+    PlanFormat.CLUSTER_API: cluster_api_annotations,
+}
+
+
 def plan(
     stack: StackName = None,
     file: StackPath = None,
-    output: Annotated[Format, typer.Option("-o", "--output", help="Format.")] = Format.TEXT,
+    output: Annotated[
+        PlanFormat,
+        typer.Option(
+            "-o",
+            "--output",
+            help="Format; slices, karpenter and clusterapi describe a node of each pool to an "
+            "autoscaler.",
+        ),
+    ] = PlanFormat.TEXT,
     out: OutFile = None,
 ) -> None:
     """Predict what every node will advertise and guarantee; nothing is touched."""
     source = read_stack(stack, file)
-    write(render_plan(predict(read_cluster(source), source.name), output), out)
+    predicted = predict(read_cluster(source), source.name)
+    if output not in _TEMPLATES:
+        write(render_plan(predicted, Format(output.value)), out)
+        return
+    try:
+        write(_TEMPLATES[output](node_templates(predicted)), out)
+    except CannotTell as reason:
+        fail(f"-o {output}: {reason}")
 
 
 def render_plan(plan: Plan, output: Format) -> str | RenderableType:

@@ -69,6 +69,15 @@ def parse_quantity(quantity: object) -> Fraction:
     return Fraction(match[1]) * _factor(match[2] or "")
 
 
+def mib_quantity(mib: int) -> str:
+    """Write MiB as the API server writes them back: in the largest unit that has no fraction."""
+    for unit in ("Mi", "Gi", "Ti"):
+        if mib % 1024 or not mib:
+            return f"{mib}{unit}"
+        mib //= 1024
+    return f"{mib}Pi"
+
+
 def _factor(suffix: str) -> Fraction:
     if suffix in ("m", "u", "n"):
         return Fraction(1, 1000 ** _SMALL.index(suffix))

@@ -5,16 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from divvy.agent.claims.record import (
-    ClaimRecord,
-    ClaimState,
-    HeldClaim,
-    HeldDevice,
-    OfferedGpu,
-)
+from divvy.agent.claims.record import ClaimRecord, ClaimState, HeldClaim, HeldDevice
 from divvy.model.claim_devices import claimable_gpu
 from divvy.model.claims import Claims
 from divvy.model.gpu_models import gpu_model
+from divvy.model.offered_gpu import OfferedGpu
 
 BY_SIZE = {"shares": {}}
 ON_DEMAND = {"shares": {}, "mig": ["1g.5gb", "2g.10gb", "3g.20gb"]}

@@ -29,7 +29,6 @@ from divvy.agent.claims.record import (
     ClaimState,
     HeldClaim,
     HeldDevice,
-    OfferedGpu,
     decoded,
     encoded,
 )
@@ -54,6 +53,7 @@ from divvy.agent.plugin.inventory import Resource, inventory
 from divvy.model import canonical_json, model_of_product
 from divvy.model.claim_devices import LEAST_STEPS, ClaimDevice
 from divvy.model.contract import State
+from divvy.model.offered_gpu import OfferedGpu
 from tests.agent.devices import gpu, snapshot
 
 NODE, POOL, BOOT = "node", "node/divvy", "boot"

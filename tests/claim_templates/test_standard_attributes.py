@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from divvy.agent.claims.device_attributes import gpu_attributes
-from divvy.agent.claims.slice_specs import slice_specs
 from divvy.agent.gpu.hardware import Gpu, Snapshot
+from divvy.model.slice_specs import slice_specs
 from tests.agent.claim_values import ON_DEMAND, offered_gpu
 from tests.claim_templates.stock_scheduler import make_node, running_scheduler
 from tests.claim_templates.test_maker_on_api_server import claims

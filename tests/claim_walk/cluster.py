@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from divvy.agent.claims.offers import wanted_offers
-from divvy.agent.claims.record import OfferedGpu
-from divvy.agent.claims.slice_specs import same_spec, slice_specs
 from divvy.agent.gpu.desired import DesiredState
 from divvy.model import DesiredGpu, DesiredNode
 from divvy.model.claims import Claims
+from divvy.model.offered_gpu import OfferedGpu
+from divvy.model.slice_specs import same_spec, slice_specs
 from tests.agent.devices import gpu as known_gpu
 from tests.agent.devices import snapshot
 from tests.claim_templates.conftest import MakerProcess

@@ -10,11 +10,11 @@ from unittest.mock import Mock
 
 import pytest
 
-from divvy.agent.claims.record import OfferedGpu
-from divvy.agent.claims.slice_specs import slice_specs
 from divvy.model import Cluster, gpu_model, parse_cluster
 from divvy.model.claim_devices import claimable_gpu
 from divvy.model.contract import CLAIMS_DRIVER, claims_pool
+from divvy.model.offered_gpu import OfferedGpu
+from divvy.model.slice_specs import slice_specs
 from divvy.plan import plan, preemption
 from divvy.plan.claim_requests import Request
 from divvy.plan.fit import asking_pod, nodes_of_cluster

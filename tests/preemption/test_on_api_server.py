@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
-from divvy.agent.claims.slice_specs import slice_specs
 from divvy.model.contract import PREEMPTION
+from divvy.model.slice_specs import slice_specs
 from tests.agent.claim_values import ON_DEMAND, offered_gpu
 from tests.claim_templates.stock_scheduler import make_node, running_scheduler
 from tests.engine.bare_cluster import bare_cluster

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from divvy.agent.claims.record import HeldClaim, HeldDevice, OfferedGpu
+from divvy.agent.claims.record import HeldClaim, HeldDevice
 from divvy.model.claim_devices import CORES
+from divvy.model.offered_gpu import OfferedGpu
 
 
 def in_the_way(

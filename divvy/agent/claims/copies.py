@@ -14,16 +14,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from divvy.agent.claims.record import (
-    ClaimRecord,
-    ClaimState,
-    HeldClaim,
-    OfferedGpu,
-    decoded,
-    encoded,
-)
+from divvy.agent.claims.record import ClaimRecord, ClaimState, HeldClaim, decoded, encoded
 from divvy.agent.inject.atomic_file import replace_file
 from divvy.model.contract import CLAIMS_DRIVER
+from divvy.model.offered_gpu import OfferedGpu
 
 # No ending that a container runtime reads.
 _PREFIX, _SUFFIX = f"{CLAIMS_DRIVER}-claim-", ".held"

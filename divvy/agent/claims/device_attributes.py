@@ -1,21 +1,13 @@
-"""Attributes of a GPU's devices that other drivers have under the same names."""
+"""Attributes of a GPU's devices that only its driver knows, under the names of other drivers."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from divvy.agent.gpu.hardware import Gpu, Snapshot
 from divvy.agent.gpu.pci import pci_address
 from divvy.model import claim_names as names
-from divvy.model.claim_devices import ClaimDevice
-
-Attributes = Mapping[str, Mapping[str, Any]]
-# DeviceAttributeMaxValueLength of Kubernetes. NVML's names of products may have 95 bytes, and a
-# value that is too long costs the node its slice.
-_MAX_BYTES = 64
-_NUMBER = re.compile(r"[0-9]{1,9}")
+from divvy.model.slice_attributes import Attributes, version_of
 
 
 def gpu_attributes(snapshot: Snapshot | None) -> dict[str, Attributes]:
@@ -25,33 +17,11 @@ def gpu_attributes(snapshot: Snapshot | None) -> dict[str, Attributes]:
     return {gpu.uuid: _of_gpu(gpu, snapshot) for gpu in snapshot.gpus}
 
 
-def shortened(text: str) -> str:
-    """Return as much of a text as the API server takes as an attribute."""
-    return text.encode()[:_MAX_BYTES].decode(errors="ignore")
-
-
-def nvidia_attributes(device: ClaimDevice, own: Attributes) -> Attributes:
-    """Return a device's attributes as NVIDIA's driver calls them, as far as it has them."""
-    attributes = {
-        "uuid" if device.profile is None else "parentUUID": own[names.UUID],
-        "productName": own[names.PRODUCT],
-    }
-    alike = (
-        names.ARCHITECTURE,
-        names.PROFILE,
-        names.DRIVER_VERSION,
-        names.CUDA_VERSION,
-        names.COMPUTE_CAPABILITY,
-    )
-    attributes |= {name: own[name] for name in alike if name in own}
-    return {f"{names.NVIDIA}/{name}": value for name, value in attributes.items()}
-
-
 def _of_gpu(gpu: Gpu, snapshot: Snapshot) -> Attributes:
     versions = {
-        names.DRIVER_VERSION: _version(snapshot.driver_version.split(".")),
-        names.CUDA_VERSION: _version(snapshot.cuda_version),
-        names.COMPUTE_CAPABILITY: _version(gpu.compute_capability),
+        names.DRIVER_VERSION: version_of(snapshot.driver_version.split(".")),
+        names.CUDA_VERSION: version_of(snapshot.cuda_version),
+        names.COMPUTE_CAPABILITY: version_of(gpu.compute_capability),
     }
     texts = {names.PCI_BUS_ID: pci_address(gpu.pci_bus_id), names.PCIE_ROOT: gpu.pcie_root}
     attributes: dict[str, dict[str, Any]] = {
@@ -61,12 +31,3 @@ def _of_gpu(gpu: Gpu, snapshot: Snapshot) -> Attributes:
     if gpu.numa is not None and gpu.numa >= 0:
         attributes[names.NUMA_NODE] = {"int": gpu.numa}
     return attributes
-
-
-def _version(parts: Sequence[object]) -> str | None:
-    """Return a semantic version, which has three numbers without leading zeros."""
-    texts = [str(part) for part in parts]
-    if not all(map(_NUMBER.fullmatch, texts)):
-        return None
-    numbers = [int(text) for text in texts]
-    return ".".join(map(str, [*numbers, 0, 0][:3])) if any(numbers) else None

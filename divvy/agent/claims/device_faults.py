@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 from divvy.agent.claims.instance_plan import foreign_reason
 from divvy.agent.claims.record import ClaimRecord
-from divvy.agent.claims.slice_specs import FOREIGN, RETIRING, UNHEALTHY, Taint
 from divvy.agent.gpu.hardware import Snapshot
 from divvy.agent.gpu.health import Health, gpu_fault
 from divvy.model.claim_devices import ClaimDevice
+from divvy.model.slice_specs import FOREIGN, RETIRING, UNHEALTHY, Taint
 
 _MAX_VALUE = 63
 

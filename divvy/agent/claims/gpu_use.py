@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from divvy.agent.claims.record import ClaimRecord, OfferedGpu
+from divvy.agent.claims.record import ClaimRecord
 from divvy.model.claim_devices import COMPUTE, CORES
+from divvy.model.offered_gpu import OfferedGpu
 
 Kind = Literal["free", "whole", "shares", "mig"]
 USES: tuple[Kind, ...] = ("free", "whole", "shares", "mig")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from divvy.agent.claims.record import ClaimRecord, OfferedGpu
+from divvy.agent.claims.record import ClaimRecord
 from divvy.agent.gpu.desired import DesiredState
 from divvy.agent.gpu.hardware import Gpu, Snapshot
 from divvy.agent.gpu.holders import Held, Holder
 from divvy.model import DesiredGpu, model_of_product
-from divvy.model.claim_devices import claimable_gpu, has_shares
-from divvy.model.sharing import sharing_of_claims
+from divvy.model.claim_devices import has_shares
+from divvy.model.offered_gpu import OfferedGpu, offered_gpu
 
 CLAIM_ID = "claim:"
 
@@ -73,18 +72,6 @@ def _offered(layout: DesiredGpu, gpu: Gpu, simulated: bool) -> OfferedGpu:
     claims = layout.claims
     if gpu.mig_mode is None and claims.mig:
         claims = claims.model_copy(update={"mig": ()})
-    shares = claims.shares
-    offered = OfferedGpu(
-        claimable_gpu(gpu.uuid, gpu.memory_mib, model, claims),
-        gpu.index,
-        gpu.product,
-        "" if model is None else model.architecture,
-        simulated,
-    )
-    if shares is None:
-        return offered
-    return replace(
-        offered,
-        spread=shares.placement == "spread",
-        sharing=sharing_of_claims(shares),
+    return offered_gpu(
+        gpu.uuid, gpu.index, gpu.product, gpu.memory_mib, model, claims, simulated=simulated
     )

@@ -1,4 +1,4 @@
-"""Quantities as claims have them: read from allocations, and written into slices."""
+"""Quantities as allocations of claims have them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,3 @@ def amount(text: str) -> int:
 def mib_of(text: str) -> int:
     """Read a quantity of bytes as MiB, rounded up; raises ValueError."""
     return -(-amount(text) // _MI)
-
-
-def mib_quantity(mib: int) -> str:
-    """Write MiB as the API server writes them back: in the largest unit that has no fraction."""
-    for unit in ("Mi", "Gi", "Ti"):
-        if mib % 1024 or not mib:
-            return f"{mib}{unit}"
-        mib //= 1024
-    return f"{mib}Pi"

@@ -15,7 +15,8 @@ from divvy.model.claim_names import CORES as CORES_CAPACITY
 from divvy.model.claim_names import MEMORY, unqualified
 from divvy.model.contract import CLAIMS_DRIVER
 from divvy.model.gpu_models import MigProfile
-from divvy.model.sharing import Sharing, sharing_of_claims
+from divvy.model.offered_gpu import OfferedGpu
+from divvy.model.sharing import Sharing
 
 
 class BadAllocation(Exception):
@@ -32,28 +33,6 @@ class ClaimState(StrEnum):
 
     PREPARE_STARTED = "PrepareStarted"
     PREPARE_COMPLETED = "PrepareCompleted"
-
-
-@dataclass(frozen=True)
-class OfferedGpu:
-    """A GPU as it stands in the slices: facts for attributes, and its devices with counters.
-
-    ``spread`` says that shares go to the GPU with the fewest tasks, and not to the one of which
-    shares take the most; ``sharing`` is what they have in common, whatever their size.
-    """
-
-    gpu: ClaimableGpu
-    index: int
-    product: str
-    architecture: str
-    simulated: bool
-    spread: bool = True
-    sharing: Sharing = sharing_of_claims(None)
-
-    @property
-    def uuid(self) -> str:
-        """Return the GPU's UUID."""
-        return self.gpu.uuid
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,6 @@ from divvy.agent.claims.record import ClaimRecord
 from divvy.agent.claims.retirement import Retirement
 from divvy.agent.claims.server import ClaimServer, DeviceHealth
 from divvy.agent.claims.slice_publisher import SlicePublisher
-from divvy.agent.claims.slice_specs import slice_specs
 from divvy.agent.gpu.desired import DesiredState
 from divvy.agent.gpu.hardware import Snapshot
 from divvy.agent.gpu.holders import Holder
@@ -44,6 +43,7 @@ from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.health_watch import HealthWatch
 from divvy.agent.settings import Settings
 from divvy.model.contract import claims_pool
+from divvy.model.slice_specs import slice_specs
 
 
 class Claims:

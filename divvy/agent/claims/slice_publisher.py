@@ -11,7 +11,7 @@ from divvy.agent.api_server.backoff import Backoff
 from divvy.agent.api_server.claims_api import ClaimsApi, is_forbidden
 from divvy.agent.api_server.client import AWAY
 from divvy.agent.api_server.rest import CONFLICT, GONE, NOT_FOUND, ApiError
-from divvy.agent.claims.slice_specs import same_spec
+from divvy.model.slice_specs import same_spec
 
 _log = logging.getLogger(__name__)
 # Somebody else has written a slice meanwhile: look again at once.

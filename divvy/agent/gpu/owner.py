@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from divvy.agent.claims.record import ClaimRecord, OfferedGpu
+from divvy.agent.claims.record import ClaimRecord
 from divvy.agent.gpu.device_id import physical
 from divvy.agent.gpu.hardware import Gpu
 from divvy.agent.gpu.holders import Held, bounded_names
 from divvy.model import DesiredGpu
+from divvy.model.offered_gpu import OfferedGpu
 
 WITHDRAWING = "waiting for the kubelet to withdraw the old devices"
 NO_CDI = "the container runtime of this node does not resolve CDI names"

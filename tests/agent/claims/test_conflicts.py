@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from divvy.agent.claims.conflicts import in_the_way
-from divvy.agent.claims.record import HeldClaim, OfferedGpu
+from divvy.agent.claims.record import HeldClaim
 from divvy.model.claim_devices import CORES
+from divvy.model.offered_gpu import OfferedGpu
 from tests.agent.claim_values import ON_DEMAND, claim, held, offered_gpu
 
 TENANTS = {"shares": {}, "tenants": ["prod", "dev"]}

@@ -10,13 +10,13 @@ import pytest
 from divvy.agent.claims.record import (
     BadAllocation,
     ClaimRecord,
-    OfferedGpu,
     allocated_gpus,
     decoded,
     encoded,
     held_claim,
     put_right,
 )
+from divvy.model.offered_gpu import OfferedGpu
 from tests.agent.claim_values import BY_SIZE, ON_DEMAND, claim, claim_record, held, offered_gpu
 
 OFFERED = offered_gpu()

@@ -13,7 +13,7 @@ import pytest
 from divvy.agent.api_server import backoff, claims_api, rest
 from divvy.agent.api_server.claims_api import ClaimsApi
 from divvy.agent.claims.slice_publisher import SlicePublisher
-from divvy.agent.claims.slice_specs import slice_specs
+from divvy.model.slice_specs import slice_specs
 from tests.agent.claim_values import ON_DEMAND, offered_gpu
 from tests.fakes.api import FakeApi, fake_api
 from tests.fakes.scene import play

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from divvy.agent.claims.record import OfferedGpu
 from divvy.agent.gpu.holders import Holder
 from divvy.agent.gpu.owner import (
     NO_CDI,
@@ -23,6 +22,7 @@ from divvy.agent.gpu.owner import (
 )
 from divvy.model import DesiredGpu
 from divvy.model.claims import Claims
+from divvy.model.offered_gpu import OfferedGpu
 from tests.agent.claim_values import BY_SIZE, ON_DEMAND, claim, claim_record, held, offered_gpu
 from tests.agent.devices import gpu, instance
 

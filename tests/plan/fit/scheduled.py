@@ -19,13 +19,13 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from divvy.agent.claims.record import OfferedGpu
-from divvy.agent.claims.slice_specs import slice_specs
 from divvy.claim_templates.template import template_of
 from divvy.lab.tools import KUBERNETES
 from divvy.model import Cluster, parse_cluster
 from divvy.model.claim_devices import claimable_gpu
 from divvy.model.claim_names import parse_template_name
+from divvy.model.offered_gpu import OfferedGpu
+from divvy.model.slice_specs import slice_specs
 from divvy.plan import NodePlan, Plan, plan
 from divvy.plan.claimable import BY_CLAIMS
 from divvy.plan.fit import Fit, fit, nodes_of_cluster, nodes_of_plan, read_manifests

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from divvy.agent.claims.device_attributes import gpu_attributes
-from divvy.agent.claims.record import OfferedGpu
-from divvy.agent.claims.slice_specs import slice_specs
 from divvy.agent.gpu.hardware import Gpu, Snapshot
 from divvy.model import InvalidCluster, gpu_model, gpu_models, parse_cluster
 from divvy.model.claim_devices import claimable_gpu
 from divvy.model.claims import Claims
+from divvy.model.offered_gpu import OfferedGpu
+from divvy.model.slice_specs import slice_specs
 from tests.render.claims.api_server import ApiServer
 
 pytestmark = pytest.mark.lab

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from divvy.agent.claims.slice_specs import slice_name
+from divvy.model.slice_specs import slice_name
 from tests.render.claims.api_server import Answer, ApiServer
 
 pytestmark = pytest.mark.lab

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from divvy.agent.claims.device_attributes import gpu_attributes
-from divvy.agent.claims.quantities import mib_of, mib_quantity
-from divvy.agent.claims.slice_specs import UNHEALTHY, Taint, same_spec, slice_name, slice_specs
+from divvy.agent.claims.quantities import mib_of
 from divvy.agent.gpu.hardware import Gpu, Snapshot
 from divvy.model.gpu_models import gpu_model, gpu_models
-from divvy.model.quantities import parse_quantity
+from divvy.model.quantities import mib_quantity, parse_quantity
+from divvy.model.slice_specs import UNHEALTHY, Taint, same_spec, slice_name, slice_specs
 from tests.agent.claim_values import BY_SIZE, ON_DEMAND, offered_gpu
 
 # ResourceSliceMaxAttributesAndCapacitiesPerDevice of Kubernetes.

@@ -11,9 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from divvy.agent.claims.device_attributes import Attributes, nvidia_attributes, shortened
-from divvy.agent.claims.quantities import mib_quantity
-from divvy.agent.claims.record import OfferedGpu
 from divvy.model import claim_names as names
 from divvy.model.claim_devices import (
     CORES,
@@ -23,6 +20,9 @@ from divvy.model.claim_devices import (
     counter_set_name,
 )
 from divvy.model.contract import CLAIMS_DRIVER, claims_pool
+from divvy.model.offered_gpu import OfferedGpu
+from divvy.model.quantities import mib_quantity
+from divvy.model.slice_attributes import Attributes, nvidia_attributes, shortened
 
 MAX_DEVICES = 64
 MAX_COUNTER_SETS = 8
