@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import yaml
@@ -69,9 +69,9 @@ def running_scheduler(server: ApiServer, folder: Path) -> Iterator[StockSchedule
         scheduler.end()
 
 
-def make_node(server: ApiServer, name: str) -> None:
-    """Make a node that pods can be bound to."""
-    quantities = {"pods": "100", "cpu": "100", "memory": "100Gi"}
+def make_node(server: ApiServer, name: str, resources: Mapping[str, str] = {}) -> None:
+    """Make a node that pods can be bound to, with extended resources."""
+    quantities = {"pods": "100", "cpu": "100", "memory": "100Gi", **resources}
     server.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
     ready = {"type": "Ready", "status": "True"}
     status = {"allocatable": quantities, "capacity": quantities, "conditions": [ready]}
