@@ -200,7 +200,7 @@ def family(pid: int) -> list[tuple[str, int]]:
 
 def memory(pid: int) -> list[tuple[str, float, float, int]]:
     """Return name, RSS, PSS (MB) and threads of each process."""
-    found = []
+    rows = []
     for name, process in family(pid):
         fields = dict(
             line.split(":", 1)
@@ -208,8 +208,8 @@ def memory(pid: int) -> list[tuple[str, float, float, int]]:
         )
         threads = len(list(Path(f"/proc/{process}/task").iterdir()))
         rss, pss = (int(fields[field].split()[0]) * 1024 / 1e6 for field in ("Rss", "Pss"))
-        found.append((name, rss, pss, threads))
-    return found
+        rows.append((name, rss, pss, threads))
+    return rows
 
 
 async def idle_share(pid: int) -> float:

@@ -168,10 +168,10 @@ def placed_by_optimum(requests: Iterator[Arrival]) -> int:
     held: list[Arrival] = []
     placed = 0
     for at, arrival in enumerate(requests):
-        held = [one for one in held if one.until > at]
+        held = [earlier for earlier in held if earlier.until > at]
         asked = [*held, arrival]
-        mig = [sum(one.profile == name for one in asked) for name in _NAMES]
-        if optimum.holds(GPUS, mig, [one.size for one in asked if one.profile is None]):
+        mig = [sum(request.profile == name for request in asked) for name in _NAMES]
+        if optimum.holds(GPUS, mig, [request.size for request in asked if request.profile is None]):
             held = asked
             placed += 1
     return placed
@@ -182,7 +182,7 @@ def _listed(gpus: Sequence[GpuState], *, spread: bool) -> Sequence[GpuState]:
     offered = [replace(gpu.offered, spread=spread) for gpu in gpus]
     tasks = {uuid: gpu.claims for uuid, gpu in by_uuid.items()}
     parts = {uuid: gpu.part for uuid, gpu in by_uuid.items()}
-    return [by_uuid[one.uuid] for one in share_order(offered, tasks, parts)]
+    return [by_uuid[gpu.uuid] for gpu in share_order(offered, tasks, parts)]
 
 
 def _hami_score(gpu: GpuState, arrival: Arrival) -> float:
@@ -223,7 +223,7 @@ def main(number: int) -> None:
     print("|---|" + "--:|" * (len(LIFETIMES) + 1))
     for name, rule in RULES.items():
         placed = [placed_by(rule, arrivals(1, number, lifetime)) for lifetime in LIFETIMES]
-        parts = [one / most for one, most in zip(placed, best, strict=True)]
+        parts = [count / most for count, most in zip(placed, best, strict=True)]
         every = sum(placed) / sum(best)
         print(f"| {name} | " + " | ".join(f"{part:.1%}" for part in (*parts, every)) + " |")
 

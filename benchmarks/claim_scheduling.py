@@ -65,8 +65,8 @@ class Timed:
             used = f"{self.processor_seconds:.0f} s of processor"
             return f"{0:8.1f} {'':>14}   none in {self.seconds:.0f} s, {used}, {load}"
         rate = self.pods / self.seconds
-        each = self.processor_seconds / self.pods * 1000
-        return f"{rate:8.1f} {each:14.1f}   {self.pods} in {self.seconds:.0f} s, {load}"
+        milliseconds = self.processor_seconds / self.pods * 1000
+        return f"{rate:8.1f} {milliseconds:14.1f}   {self.pods} in {self.seconds:.0f} s, {load}"
 
 
 def _make_nodes(server: ApiServer, profile: str, count: int) -> int:
@@ -176,9 +176,9 @@ def _watching(server: ApiServer, bound: list[float]) -> Iterator[None]:
                         return
 
     def note(event: dict[str, Any]) -> None:
-        found = event["object"]
-        name = found["metadata"]["name"]
-        if found["spec"].get("nodeName") and event["type"] != "DELETED" and name not in seen:
+        pod = event["object"]
+        name = pod["metadata"]["name"]
+        if pod["spec"].get("nodeName") and event["type"] != "DELETED" and name not in seen:
             seen.add(name)
             bound.append(time.monotonic())
 
@@ -203,7 +203,7 @@ def _measure(profile: str, size: int, pods: int, seconds: float) -> None:
         bare_cluster("resourceclaim-controller") as bare,
         contextlib.closing(ApiServer(bare)) as server,
     ):
-        classes = [one for one in policies_of(cluster) if one["kind"] == "DeviceClass"]
+        classes = [item for item in policies_of(cluster) if item["kind"] == "DeviceClass"]
         server.apply(*classes)
         written = _make_nodes(server, profile, size)
         where = f"{profile}, {size:,} nodes, {written / 1e6:.1f} MB"
@@ -211,8 +211,8 @@ def _measure(profile: str, size: int, pods: int, seconds: float) -> None:
             for number, (name, kind) in enumerate(ROWS[profile].items()):
                 if number:
                     _clean_up(server)
-                found = _timed(server, scheduler, kind, min(pods, size * GPUS), seconds)
-                print(f"{where:<33} {name:<7} {found.words}", flush=True)
+                timed = _timed(server, scheduler, kind, min(pods, size * GPUS), seconds)
+                print(f"{where:<33} {name:<7} {timed.words}", flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -82,12 +82,12 @@ def main() -> None:
         finally:
             deployment.divvy("destroy", "--stack=lab", "--yes")
     print(f"{'milliseconds':<28} {'bound':>7} {'Running':>9} {'least':>7} {'most':>7}   of")
-    for kind, found in seconds.items():
-        bound = statistics.median(one for one, _ in found)
-        running = sorted(one for _, one in found)
+    for kind, pairs in seconds.items():
+        bound = statistics.median(one for one, _ in pairs)
+        running = sorted(one for _, one in pairs)
         figures = (bound, statistics.median(running), running[0], running[-1])
         print(
-            f"{kind:<28} {' '.join(f'{figure * 1000:8.0f}' for figure in figures)}   {len(found)}"
+            f"{kind:<28} {' '.join(f'{figure * 1000:8.0f}' for figure in figures)}   {len(pairs)}"
         )
 
 

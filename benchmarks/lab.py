@@ -39,8 +39,8 @@ def _memory() -> dict[str, tuple[int, int]]:
         Path(f"/proc/{Machine(running_lab(), node).pid()}/ns/pid").readlink()
         for node in running_lab().nodes
     }
-    control_plane = {each.pid for each in processes.running()}
-    found: dict[str, list[int]] = defaultdict(list)
+    control_plane = {process.pid for process in processes.running()}
+    sizes: dict[str, list[int]] = defaultdict(list)
     for process in Path("/proc").glob("[0-9]*"):
         try:
             inside = (process / "ns/pid").readlink() in namespaces
@@ -51,8 +51,8 @@ def _memory() -> dict[str, tuple[int, int]]:
         except OSError:
             continue
         if pss:
-            found[name].append(int(pss[1]))
-    return {name: (len(all_), round(sum(all_) / 1024)) for name, all_ in found.items()}
+            sizes[name].append(int(pss[1]))
+    return {name: (len(all_), round(sum(all_) / 1024)) for name, all_ in sizes.items()}
 
 
 def _processor_share(seconds: float) -> float:
@@ -60,8 +60,8 @@ def _processor_share(seconds: float) -> float:
 
     def used() -> int:
         total = 0
-        for each in processes.running():
-            fields = Path(f"/proc/{each.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        for process in processes.running():
+            fields = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
             total += int(fields[11]) + int(fields[12])
         return total
 

@@ -43,12 +43,12 @@ def _paired(program: Path, bare: Path, limited: Path, what: str) -> None:
 
 
 def _shares(tenants: list[Tenant]) -> None:
-    both = [each.start(BURN, "1000000", str(_SECONDS), "4", "waits") for each in tenants]
-    for each in both:
-        line(each)
-    for each in both:
-        tell(each)
-    work = [float(line(each)) for each in both]
+    both = [tenant.start(BURN, "1000000", str(_SECONDS), "4", "waits") for tenant in tenants]
+    for process in both:
+        line(process)
+    for process in both:
+        tell(process)
+    work = [float(line(process)) for process in both]
     for tenant in tenants:
         tenant.stop()
     print(

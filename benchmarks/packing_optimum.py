@@ -54,7 +54,7 @@ class PackingOptimum:
         return 1 + min(self._mig_gpus(rest) for rest in rests)
 
     def _hold_shares(self, gpus: int, shares: Sequence[Size]) -> bool:
-        weight = sorted(shares, key=lambda one: -(one[0] / self._memory_mib + one[1] / 100))
+        weight = sorted(shares, key=lambda size: -(size[0] / self._memory_mib + size[1] / 100))
         if sum(share[0] for share in shares) > gpus * self._memory_mib:
             return False
         if sum(share[1] for share in shares) > gpus * 100:
@@ -69,7 +69,7 @@ class PackingOptimum:
             steps += 1
             memory, cores = weight[at]
             tried = set()
-            for gpu in sorted(free, key=lambda one: one[0] / self._memory_mib + one[1] / 100):
+            for gpu in sorted(free, key=lambda size: size[0] / self._memory_mib + size[1] / 100):
                 if steps > _MOST_STEPS:
                     return False
                 if gpu[0] < memory or gpu[1] < cores or tuple(gpu) in tried:
@@ -86,8 +86,8 @@ class PackingOptimum:
         return place(0)
 
 
-def _holds(one: Sequence[int], other: Sequence[int]) -> bool:
-    return all(mine >= theirs for mine, theirs in zip(one, other, strict=True))
+def _holds(counts: Sequence[int], other: Sequence[int]) -> bool:
+    return all(mine >= theirs for mine, theirs in zip(counts, other, strict=True))
 
 
 def _is_placed(wanted: Sequence[MigProfile], taken: int) -> bool:

@@ -54,18 +54,18 @@ _LEFT, _TOP, _WIDTH, _HEIGHT, _LEGEND = 70, 20, 420, 300, 280
 
 def fleets_page() -> str:
     """Return the page."""
-    found = read_figures(FIGURES)
-    processors = ", ".join(map(str, sorted({one.processors for one in found})))
-    lines = ["| nodes | " + " | ".join(f"{one.nodes:,}" for one in found) + " |"]
-    lines.append("|---|" + "--:|" * len(found))
+    figures = read_figures(FIGURES)
+    processors = ", ".join(map(str, sorted({size.processors for size in figures})))
+    lines = ["| nodes | " + " | ".join(f"{size.nodes:,}" for size in figures) + " |"]
+    lines.append("|---|" + "--:|" * len(figures))
     lines += [
-        f"| {row.name} | " + " | ".join(row.text(one) for one in found) + " |" for row in ROWS
+        f"| {row.name} | " + " | ".join(row.text(size) for size in figures) + " |" for row in ROWS
     ]
-    lines.append("| measured | " + " | ".join(one.date for one in found) + " |")
+    lines.append("| measured | " + " | ".join(size.date for size in figures) + " |")
     text = _INTRODUCTION.format(processors=processors) + "\n".join(lines) + "\n\n"
-    faster = dict.fromkeys(node.partition(": ")[0] for node in faster_than_nodes(found))
+    faster = dict.fromkeys(node.partition(": ")[0] for node in faster_than_nodes(figures))
     text += f"{_GROWTH}{'; '.join(faster) or 'nothing'}."
-    largest = found[-1]
+    largest = figures[-1]
     cost = largest.change_server_ms_per_node
     seconds = cost * largest.nodes / 1000
     return f"{text}\n\n" + _GOAL.format(
@@ -79,17 +79,17 @@ def fleets_page() -> str:
 
 def fleets_plot() -> str:
     """Return the plot: seconds by nodes, both axes logarithmic."""
-    found = read_figures(FIGURES)
-    seconds = [of(one) for _, _, of in _LINES for one in found]
-    across = _Axis([one.nodes for one in found], _LEFT, _LEFT + _WIDTH)
+    figures = read_figures(FIGURES)
+    seconds = [of(size) for _, _, of in _LINES for size in figures]
+    across = _Axis([size.nodes for size in figures], _LEFT, _LEFT + _WIDTH)
     up = _Axis(seconds, _TOP + _HEIGHT, _TOP)
     size = f"{_LEFT + _WIDTH + _LEGEND} {_TOP + _HEIGHT + 60}"
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}" '
         'font-family="sans-serif" font-size="13">',
         '<rect width="100%" height="100%" fill="#ffffff"/>',
-        *_grid(across, up, found),
-        *_curves(across, up, found),
+        *_grid(across, up, figures),
+        *_curves(across, up, figures),
         "</svg>",
     ]
     return "\n".join(lines) + "\n"
@@ -110,13 +110,13 @@ class _Axis:
         return [10.0**power for power in range(self.low, self.high + 1)]
 
 
-def _grid(across: _Axis, up: _Axis, found: Sequence[Figures]) -> Iterator[str]:
+def _grid(across: _Axis, up: _Axis, figures: Sequence[Figures]) -> Iterator[str]:
     right, bottom = _LEFT + _WIDTH, _TOP + _HEIGHT
     for value in up.tens():
         y = up.at(value)
         yield f'<path d="M{_LEFT} {y:.1f}H{right}" stroke="#d0d7de"/>'
         yield f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{value:g} s</text>'
-    for nodes in (one.nodes for one in found):
+    for nodes in (size.nodes for size in figures):
         x = across.at(nodes)
         yield f'<path d="M{x:.1f} {_TOP}V{bottom}" stroke="#eaeef2"/>'
         yield f'<text x="{x:.1f}" y="{bottom + 20}" text-anchor="middle">{nodes:,}</text>'
@@ -125,9 +125,9 @@ def _grid(across: _Axis, up: _Axis, found: Sequence[Figures]) -> Iterator[str]:
     yield f'<text x="{middle:.1f}" y="{bottom + 44}" text-anchor="middle">nodes</text>'
 
 
-def _curves(across: _Axis, up: _Axis, found: Sequence[Figures]) -> Iterator[str]:
+def _curves(across: _Axis, up: _Axis, figures: Sequence[Figures]) -> Iterator[str]:
     for number, (name, colour, of) in enumerate(_LINES):
-        points = [(across.at(one.nodes), up.at(of(one))) for one in found]
+        points = [(across.at(size.nodes), up.at(of(size))) for size in figures]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         yield f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>'
         for x, y in points:

@@ -197,7 +197,11 @@ def _type(value: dict[str, Any]) -> str:
         return f"[{name}](#{'rule' if name == 'Profile' else name.lower()})"
     for key in ("anyOf", "oneOf", "allOf"):
         if key in value:
-            names = [_type(one) for one in value[key] if one.get("type") != "null"]
+            names = [
+                _type(alternative)
+                for alternative in value[key]
+                if alternative.get("type") != "null"
+            ]
             return " or ".join(dict.fromkeys(names))
     if "enum" in value:
         return " or ".join(f"`{item}`" for item in value["enum"])

@@ -114,9 +114,9 @@ def _devices() -> Iterator[tuple[str, _Column]]:
     for name in profiles:
         node = predict_node(cluster, name, gpu_model(_MODEL), 1)
         if node.devices:
-            one = node.devices[0]
-            reaches = f"{one.memory_mib:,} MiB, {one.sms} SMs"
-            yield name, _Column(one.resource, reaches, one.guarantees)
+            device = node.devices[0]
+            reaches = f"{device.memory_mib:,} MiB, {device.sms} SMs"
+            yield name, _Column(device.resource, reaches, device.guarantees)
         else:
             share = node.claimable[-1]
             yield name, _Column("nvidia.com/gpumem", "the size it asks for", share.guarantees)

@@ -54,10 +54,10 @@ _STEPS = """\
 def hardware_page() -> str:
     """Return the page."""
     lines = []
-    for each in CATALOGUE:
-        needs = ["an idle GPU"] * each.needs_idle + ["`--mig`"] * each.needs_mig
+    for step in CATALOGUE:
+        needs = ["an idle GPU"] * step.needs_idle + ["`--mig`"] * step.needs_mig
         text = ", ".join(needs) or "–"
-        lines.append(f"| {each.name} | {each.title} | {each.seconds} s | {text} |")
+        lines.append(f"| {step.name} | {step.title} | {step.seconds} s | {text} |")
     parts = [f"{_INTRODUCTION}{_STEPS}" + "\n".join(lines)]
     for run in runs():
         parts.append("\n".join([f"## {title(run)}", "", *body(run, level=3)]))
@@ -66,6 +66,6 @@ def hardware_page() -> str:
 
 def runs() -> list[Run]:
     """Return the recorded runs: hardware before simulated, the newest first."""
-    found = [read_run(json.loads(path.read_text())) for path in RECORDS.glob("*.json")]
-    found.sort(key=lambda run: run.began, reverse=True)
-    return sorted(found, key=lambda run: run.simulated)
+    recorded = [read_run(json.loads(path.read_text())) for path in RECORDS.glob("*.json")]
+    recorded.sort(key=lambda run: run.began, reverse=True)
+    return sorted(recorded, key=lambda run: run.simulated)

@@ -93,19 +93,19 @@ def rights(value: Mapping[str, Any]) -> set[Right]:
     """Return what the accounts of a cluster value may do, by its roles and bindings."""
     rendered = objects(parse_document(value), "image")
     roles = {
-        (each["kind"], each["metadata"]["name"]): each["rules"]
-        for each in rendered
-        if each["kind"] in ("Role", "ClusterRole")
+        (role["kind"], role["metadata"]["name"]): role["rules"]
+        for role in rendered
+        if role["kind"] in ("Role", "ClusterRole")
     }
-    found = set()
+    granted = set()
     for binding in rendered:
         if binding["kind"] not in ("RoleBinding", "ClusterRoleBinding"):
             continue
         where = binding["metadata"].get("namespace", "")
         for subject in binding["subjects"]:
             for rule in roles[binding["roleRef"]["kind"], binding["roleRef"]["name"]]:
-                found |= set(_of_rule(subject["name"], rule, where))
-    return found
+                granted |= set(_of_rule(subject["name"], rule, where))
+    return granted
 
 
 def _of_rule(account: str, rule: Mapping[str, Any], where: str) -> Iterator[Right]:
@@ -120,7 +120,7 @@ def _table() -> str:
         for right in sorted(rights({**STACK, **change})):
             first.setdefault(right, feature)
     lines = ["| account | may | only with | why |", "|---|---|---|---|"]
-    for right, feature in sorted(first.items(), key=lambda each: (each[0].account, *each)):
+    for right, feature in sorted(first.items(), key=lambda item: (item[0].account, *item)):
         verbs = ", ".join(right.verbs)
         named = ", ".join(f"`{name}`" for name in right.names)
         only = f", only {named}" if named else ""

@@ -50,14 +50,14 @@ def _arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("--mig", action="store_true", help="cut an idle GPU by MIG, and make it whole again")
     add("--short", action="store_true", help="measure for less time: for a rehearsal")
-    add("--steps", help="only these, with commas: " + ",".join(each.name for each in CATALOGUE))
+    add("--steps", help="only these, with commas: " + ",".join(step.name for step in CATALOGUE))
     add("--out", type=Path, default=Path("divvy-hardware"), help="folder for the result")
     add("--driver-root", help="where the driver is, if not below / or /run/nvidia/driver")
     add("--seconds", type=int, default=SECONDS, help="for the whole run (default %(default)s)")
     add("--state", type=Path, default=_STATE, help=argparse.SUPPRESS)
     add("--lock", type=Path, default=_LOCK, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    known = {each.name for each in CATALOGUE}
+    known = {step.name for step in CATALOGUE}
     unknown = set(_chosen(arguments)) - known
     if unknown:
         parser.error(f"there is no step {', '.join(sorted(unknown))}: {', '.join(sorted(known))}")
@@ -66,7 +66,7 @@ def _arguments() -> argparse.Namespace:
 
 def _chosen(arguments: argparse.Namespace) -> list[str]:
     if arguments.steps is None:
-        return [each.name for each in CATALOGUE]
+        return [step.name for step in CATALOGUE]
     return [part.strip() for part in arguments.steps.split(",")]
 
 
@@ -108,8 +108,8 @@ def _looked(root: str | None, scratch: Path) -> Machine:
     except subprocess.TimeoutExpired:
         _refuse(f"the driver did not answer within {_LOOK_SECONDS} s")
     if done.returncode:
-        said = done.stderr.strip().splitlines()[-1:] or ["the look at the driver failed"]
-        _refuse(said[0])
+        last_words = done.stderr.strip().splitlines()[-1:] or ["the look at the driver failed"]
+        _refuse(last_words[0])
     return machine_from(json.loads(done.stdout))
 
 
@@ -171,7 +171,7 @@ def _conduct(arguments: argparse.Namespace, scratch: Path, place: Path) -> int:
     if machine.simulated:
         _tell(DISCLAIMER)
     chosen = set(_chosen(arguments))
-    conductor.conduct(each for each in CATALOGUE if each.name in chosen)
+    conductor.conduct(step for step in CATALOGUE if step.name in chosen)
     run = Run(
         machine=machine.describe(),
         kit=json.loads((_KIT / "kit.json").read_text()),

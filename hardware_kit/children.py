@@ -36,10 +36,10 @@ def descendants(pid: int) -> list[int]:
             continue
         if fields[0] != "Z":
             children.setdefault(int(fields[1]), []).append(int(stat.parent.name))
-    found = list(children.get(pid, ()))
-    for each in found:
-        found += children.get(each, ())
-    return found
+    pids = list(children.get(pid, ()))
+    for child in pids:
+        pids += children.get(child, ())
+    return pids
 
 
 def kill_descendants(seconds: float = 5.0) -> list[int]:

@@ -74,7 +74,7 @@ class Container:
         """Start a program of the image; its output and errors are one stream."""
         self.rounds += 1
         file = self.folder / f"run-{self.rounds}.json"
-        file.write_text(json.dumps(self._specification([str(each) for each in command])))
+        file.write_text(json.dumps(self._specification([str(word) for word in command])))
         return subprocess.Popen(
             [sys.executable, "-m", "hardware_kit.container_init", str(file)],
             stdin=subprocess.PIPE,
@@ -93,11 +93,11 @@ class Container:
         edits = next(device for device in self.spec["devices"] if device["name"] == self.device)
         own = edits["containerEdits"]
         mounts = [*common["mounts"], *own["mounts"], *map(_plain, self._own_mounts())]
-        told = [_PATH, *common["env"], *self.environment]
+        environment = [_PATH, *common["env"], *self.environment]
         config = {
             "ociVersion": "1.2.0",
             "root": {"path": "rootfs"},
-            "process": {"env": told, "args": command},
+            "process": {"env": environment, "args": command},
             "mounts": [
                 {"destination": mount["containerPath"], "source": mount["hostPath"], "type": "bind"}
                 for mount in mounts
@@ -110,7 +110,7 @@ class Container:
             "nodes": [*common["deviceNodes"], *own["deviceNodes"]],
             "mounts": mounts,
             "hooks": common["hooks"],
-            "env": dict(each.split("=", 1) for each in told),
+            "env": dict(variable.split("=", 1) for variable in environment),
             "command": [_in_path(command[0]), *command[1:]],
         }
 

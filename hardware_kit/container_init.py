@@ -90,7 +90,7 @@ def _allows(hook: Mapping[str, Any], bundle: str) -> bool:
     done = subprocess.run(
         hook["args"],
         executable=hook["path"],
-        env=dict(each.split("=", 1) for each in hook.get("env", ())),
+        env=dict(variable.split("=", 1) for variable in hook.get("env", ())),
         input=json.dumps(state),
         text=True,
         timeout=hook.get("timeout", 60),

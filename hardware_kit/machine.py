@@ -128,8 +128,8 @@ def look(root: str | None, scratch: Path) -> Machine:
 
 
 def _other_folders() -> Iterable[Path]:
-    told = os.environ.get("LD_LIBRARY_PATH", "").split(":")
-    return map(Path, (*_OTHER_FOLDERS, *filter(None, told)))
+    folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    return map(Path, (*_OTHER_FOLDERS, *filter(None, folders)))
 
 
 def _has_nvml(folder: Path) -> bool:
@@ -186,10 +186,10 @@ def _users(machine: Machine) -> dict[str, list[str]]:
     table = machine.nvidia_smi(
         "--query-compute-apps=gpu_uuid,pid,process_name", "--format=csv,noheader"
     )
-    found: dict[str, list[str]] = {}
+    users: dict[str, list[str]] = {}
     for uuid, pid, name in re.findall(r"^(GPU-\S+), (\d+), (.*)$", table, re.MULTILINE):
-        found.setdefault(uuid, []).append(f"process {pid} ({Path(name.strip()).name})")
-    return found
+        users.setdefault(uuid, []).append(f"process {pid} ({Path(name.strip()).name})")
+    return users
 
 
 def _unnamed(used: str) -> tuple[str, ...]:
@@ -206,10 +206,10 @@ def _kernel() -> str:
 def _system() -> str:
     """Return the distribution's name, "" where it does not say."""
     try:
-        told = platform.freedesktop_os_release()
+        release = platform.freedesktop_os_release()
     except OSError:
         return ""
-    return told.get("PRETTY_NAME", told.get("NAME", ""))
+    return release.get("PRETTY_NAME", release.get("NAME", ""))
 
 
 def _run(command: list[str], environment: Mapping[str, str]) -> str:
@@ -230,8 +230,8 @@ def _run(command: list[str], environment: Mapping[str, str]) -> str:
     except OSError as error:
         raise NoDriver(f"{name} cannot be run: {error.strerror}") from None
     if done.returncode:
-        said = (done.stdout + done.stderr).strip().splitlines()[-1:] or ["nothing"]
-        raise NoDriver(f"{name} exited with {done.returncode}: {said[0]}")
+        last_words = (done.stdout + done.stderr).strip().splitlines()[-1:] or ["nothing"]
+        raise NoDriver(f"{name} exited with {done.returncode}: {last_words[0]}")
     return done.stdout
 
 
@@ -239,10 +239,10 @@ def main() -> None:
     """Print the machine as JSON, for a process that must not hang with the driver."""
     root, scratch = sys.argv[1:]
     try:
-        found = look(root or None, Path(scratch))
+        machine = look(root or None, Path(scratch))
     except NoDriver as problem:
         sys.exit(str(problem))
-    print(json.dumps(asdict(found)))
+    print(json.dumps(asdict(machine)))
 
 
 if __name__ == "__main__":

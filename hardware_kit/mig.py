@@ -31,13 +31,13 @@ _RELEASE_SECONDS, _RETRY_SECONDS = 10.0, 0.5
 def mixed_layout(geometry: MigGeometry) -> dict[str, int]:
     """Return an instance of each size up to half a GPU, and small ones in the rest."""
     parts = [
-        each
-        for each in geometry.profiles
-        if not each.attributes and each.compute_slices * 2 <= geometry.compute_slices
+        profile
+        for profile in geometry.profiles
+        if not profile.attributes and profile.compute_slices * 2 <= geometry.compute_slices
     ]
     # Of two profiles with as many compute slices the one with less memory comes first.
-    parts.sort(key=lambda each: (-each.compute_slices, each.memory_slices))
-    smallest = min(parts, key=lambda each: (each.compute_slices, each.memory_slices))
+    parts.sort(key=lambda profile: (-profile.compute_slices, profile.memory_slices))
+    smallest = min(parts, key=lambda profile: (profile.compute_slices, profile.memory_slices))
     sizes = {part.compute_slices: part for part in reversed(parts)}
     layout: Counter[str] = Counter()
     for profile in (*reversed(sizes.values()), *([smallest] * geometry.compute_slices)):

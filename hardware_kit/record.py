@@ -134,6 +134,6 @@ def status_of(findings: Iterable[Finding]) -> tuple[Status, str]:
     """Return what findings amount to, and which of them do not hold."""
     wrong = [finding for finding in findings if finding.holds is False]
     reason = "; ".join(
-        f"{each.what}: expected {each.expected}, found {each.found}" for each in wrong
+        f"{finding.what}: expected {finding.expected}, found {finding.found}" for finding in wrong
     )
     return ("failed" if wrong else "passed"), reason

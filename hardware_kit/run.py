@@ -135,9 +135,9 @@ class Conductor:
         except (OSError, ValueError):
             raw = {"findings": [], "tables": [], "reason": ""}
         plain = {"name": entry.name, "title": entry.title, "status": "passed"}
-        found = read_step({**plain, "findings": raw["findings"], "tables": raw["tables"]})
-        said = _end_of(log)
-        status, reason = status_of(found.findings)
+        result = read_step({**plain, "findings": raw["findings"], "tables": raw["tables"]})
+        last_words = _end_of(log)
+        status, reason = status_of(result.findings)
         if code == NOT_MADE and not ended:
             status, reason = (
                 ("failed", reason) if status == "failed" else ("not made", raw["reason"])
@@ -145,13 +145,13 @@ class Conductor:
         elif ended:
             status, reason = "failed", "; ".join(filter(None, (ended, reason)))
         elif code != 0:
-            last = said.strip().splitlines()[-1:] or ["it said nothing"]
+            last = last_words.strip().splitlines()[-1:] or ["it said nothing"]
             broke = f"it broke off with exit code {code}: {last[0]}"
             status, reason = "failed", "; ".join(filter(None, (broke, reason)))
         if left:
             status, reason = "failed", f"{reason}; processes {left} could not be ended".lstrip("; ")
-        wanted = said if status == "failed" else ""
-        return Step(**{**vars(found), "status": status, "reason": reason, "log": wanted})
+        wanted = last_words if status == "failed" else ""
+        return Step(**{**vars(result), "status": status, "reason": reason, "log": wanted})
 
 
 def _end_of(log: Path) -> str:

@@ -22,8 +22,8 @@ class Stopped(BaseException):
 
 def _stop(_number: int, _frame: FrameType | None) -> NoReturn:
     # Once: what is being put back is not to be broken off.
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     raise Stopped
 
 
@@ -34,7 +34,7 @@ def main() -> int:
         signal.signal(number, _stop)
     settings = read_settings(Path(settings_path))
     notes = Notes(Path(notes_path), simulated=settings.machine.simulated)
-    (entry,) = (each for each in CATALOGUE if each.name == name)
+    (entry,) = (step for step in CATALOGUE if step.name == name)
     try:
         importlib.import_module(entry.module).run(settings, notes)
     except NotMade as reason:

@@ -46,10 +46,10 @@ def on_host(settings: KitSettings, device: str) -> Start:
 
 def kernel_size(settings: KitSettings, start: Start) -> int:
     """Return the size of a kernel of about a millisecond, alone on the device; raises NotEven."""
-    said = _end_of(start(*command(settings, "size", _KERNEL_MS)))
-    if not said.strip().isdigit():
-        raise NotEven(said)
-    return int(said)
+    output = _end_of(start(*command(settings, "size", _KERNEL_MS)))
+    if not output.strip().isdigit():
+        raise NotEven(output)
+    return int(output)
 
 
 def together(
@@ -77,12 +77,12 @@ def together(
 def _ready(program: subprocess.Popen[str]) -> None:
     assert program.stdout is not None
     # What the loader or the limiter has to say comes before it.
-    said = []
+    lines = []
     for line in program.stdout:
         if line.strip() == "ready":
             return
-        said.append(line)
-    raise NotEven("".join(said) or f"exit code {program.wait()}")
+        lines.append(line)
+    raise NotEven("".join(lines) or f"exit code {program.wait()}")
 
 
 def _end_of(program: subprocess.Popen[str], seconds: float = 0) -> str:
@@ -96,8 +96,8 @@ def _end_of(program: subprocess.Popen[str], seconds: float = 0) -> str:
     return out
 
 
-def _figure(said: str) -> float:
-    found = re.search(r"([\d.]+) Gflop/s", said)
-    if found is None:
-        raise NotEven(said)
-    return float(found[1])
+def _figure(output: str) -> float:
+    match = re.search(r"([\d.]+) Gflop/s", output)
+    if match is None:
+        raise NotEven(output)
+    return float(match[1])

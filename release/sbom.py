@@ -18,12 +18,12 @@ _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 def pinned(requirements: str) -> dict[tuple[str, str], tuple[str, ...]]:
     """Return the packages of a requirements file: name and version → SHA-256 of their files."""
-    found: dict[tuple[str, str], tuple[str, ...]] = {}
+    packages: dict[tuple[str, str], tuple[str, ...]] = {}
     for line in requirements.replace("\\\n", " ").splitlines():
         if pin := _PIN.match(line.strip()):
             name = re.sub(r"[-_.]+", "-", pin[1]).lower()
-            found[name, pin[2]] = tuple(sorted(_HASH.findall(line)))
-    return found
+            packages[name, pin[2]] = tuple(sorted(_HASH.findall(line)))
+    return packages
 
 
 def sbom(

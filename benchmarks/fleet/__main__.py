@@ -73,13 +73,13 @@ def _first_up(stack: Stack, server: ApiServer, fleet: Fleet, nodes: list[str], a
     stack.write("whole")
     up = stack.start("up", "--yes")
     with pods_becoming_ready(server, len(nodes)) as pods:
-        found: dict[str, AgentPod] = pods
-        until(lambda: len(found) == len(nodes) or up.poll() is not None, "pods are missing")
-        write_kubeconfigs(server, found, at)
+        agent_pods: dict[str, AgentPod] = pods
+        until(lambda: len(agent_pods) == len(nodes) or up.poll() is not None, "pods are missing")
+        write_kubeconfigs(server, agent_pods, at)
         fleet.make()
         fleet.begin()
-        said, _ = up.communicate(timeout=PATIENCE)
-    assert up.returncode == 0, said
+        output, _ = up.communicate(timeout=PATIENCE)
+    assert up.returncode == 0, output
     took = time.monotonic() - began
     # What follows is measured from rest.
     followed = fleet.followed
@@ -124,11 +124,11 @@ def _change(stack: Stack, server: ApiServer, fleet: Fleet, figures: Figures) -> 
     before, links = Counts.of(server), fleet.processor_seconds()
     with _config_changes(server) as changes:
         figures.up, _ = stack.run("up", "--yes")
-    newest, at = max(changes.items(), key=lambda one: one[1])
+    newest, at = max(changes.items(), key=lambda moment: moment[1])
     followed = fleet.followed
     until(lambda: len(followed.get(newest, ())) == figures.nodes, "not every node follows")
     after = Counts.of(server)
-    figures.follow = Spread.of([one - at for one in fleet.followed[newest]])
+    figures.follow = Spread.of([moment - at for moment in fleet.followed[newest]])
     nodes = figures.nodes
     figures.change_links_ms_per_node = (fleet.processor_seconds() - links) / nodes * 1000
     figures.change_requests_per_node = (after.requests - before.requests) / nodes
@@ -181,7 +181,7 @@ def _watches(server: ApiServer) -> float:
 
 def _touched(fleet: Fleet, began: float, count: int) -> list[float]:
     until(lambda: len(fleet.touched) == count, "not every agent reaches the API")
-    return [one - began for one in fleet.touched]
+    return [moment - began for moment in fleet.touched]
 
 
 def _say(words: str) -> None:
@@ -193,13 +193,13 @@ def main() -> None:
     parser.add_argument("sizes", nargs="*", type=int, default=SIZES)
     parser.add_argument("--keep", action="store_true", help=f"in {KEPT.relative_to(REPOSITORY)}")
     arguments = parser.parse_args()
-    found = []
+    results = []
     for size in arguments.sizes:
         print(f"{size} nodes", flush=True)
-        found.append(measure(size))
+        results.append(measure(size))
         if arguments.keep:
-            keep(KEPT, found[-1])
-    print(table(found))
+            keep(KEPT, results[-1])
+    print(table(results))
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ class AgentPod:
 @contextlib.contextmanager
 def pods_becoming_ready(server: ApiServer, nodes: int) -> Iterator[dict[str, AgentPod]]:
     """Let each agent's pod that is bound to a node be ready; yield them, by node, as they come."""
-    found: dict[str, AgentPod] = {}
+    agent_pods: dict[str, AgentPod] = {}
     over = threading.Event()
 
     def make_ready(pod: dict[str, Any]) -> None:
@@ -94,13 +94,13 @@ def pods_becoming_ready(server: ApiServer, nodes: int) -> Iterator[dict[str, Age
     def follow() -> None:
         with ThreadPoolExecutor(WRITERS) as writers:
             # Not beyond the last node: its agents are about to begin, and that is measured.
-            while len(found) < nodes and not over.is_set():
+            while len(agent_pods) < nodes and not over.is_set():
                 began = time.monotonic()
                 listed = server.send("GET", _PODS).body.get("items", ())
                 for pod in listed:
                     meta, node = pod["metadata"], pod["spec"].get("nodeName")
-                    if node and node not in found:
-                        found[node] = AgentPod(node, meta["name"], meta["uid"])
+                    if node and node not in agent_pods:
+                        agent_pods[node] = AgentPod(node, meta["name"], meta["uid"])
                         writers.submit(make_ready, pod)
                 # A list of thousands of pods keeps the API server from making them.
                 over.wait(max(1.0, 3 * (time.monotonic() - began)))
@@ -108,7 +108,7 @@ def pods_becoming_ready(server: ApiServer, nodes: int) -> Iterator[dict[str, Age
     thread = threading.Thread(target=follow)
     thread.start()
     try:
-        yield found
+        yield agent_pods
     finally:
         over.set()
         thread.join()

@@ -97,31 +97,31 @@ ROWS = (
 )
 
 
-def table(found: Sequence[Figures]) -> str:
+def table(figures: Sequence[Figures]) -> str:
     """Return the table of all sizes, for a terminal."""
-    rows = [("nodes", [f"{one.nodes:,}" for one in found])]
-    rows += [(row.name, [row.text(one) for one in found]) for row in ROWS]
+    rows = [("nodes", [f"{size.nodes:,}" for size in figures])]
+    rows += [(row.name, [row.text(size) for size in figures]) for row in ROWS]
     return "\n".join(f"{name:<56}" + "".join(f"{text:>14}" for text in of) for name, of in rows)
 
 
-def faster_than_nodes(found: Sequence[Figures], tolerance: float = 1.2) -> list[str]:
+def faster_than_nodes(figures: Sequence[Figures], tolerance: float = 1.2) -> list[str]:
     """Return the rows that grow faster than the nodes between two neighbouring sizes, and how.
 
     ``tolerance``: by how much more than the nodes, since two runs differ as well.
     """
-    said = []
+    problems = []
     for row in ROWS:
         if row.total is None:
             continue
-        for small, large in pairwise(found):
+        for small, large in pairwise(figures):
             nodes, was = large.nodes / small.nodes, row.total(small)
             times = row.total(large) / was if was else 0
             if times > nodes * tolerance:
-                said.append(
+                problems.append(
                     f"{row.name.removeprefix('– ')}: {times:.0f} times as much with "
                     f"{large.nodes:,} nodes as with {small.nodes:,}"
                 )
-    return said
+    return problems
 
 
 def read_figures(path: Path) -> list[Figures]:
@@ -136,8 +136,8 @@ def read_figures(path: Path) -> list[Figures]:
 def keep(path: Path, figures: Figures) -> None:
     """Put a fleet's figures into a file, in place of older ones of its size."""
     others = read_figures(path) if path.exists() else []
-    found = [*(other for other in others if other.nodes != figures.nodes), figures]
-    text = json.dumps([asdict(one) for one in sorted(found, key=lambda one: one.nodes)])
+    kept = [*(other for other in others if other.nodes != figures.nodes), figures]
+    text = json.dumps([asdict(size) for size in sorted(kept, key=lambda size: size.nodes)])
     rounded = json.loads(text, parse_float=lambda digits: round(float(digits), 4))
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(rounded, indent=1) + "\n")

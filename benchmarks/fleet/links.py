@@ -136,8 +136,8 @@ class Link:
 
 
 def _resource(name: str, count: int) -> Resource:
-    each = count // GPUS
-    return whole(GPUS) if each == 1 else replicas(GPUS, each, name)
+    per_gpu = count // GPUS
+    return whole(GPUS) if per_gpu == 1 else replicas(GPUS, per_gpu, name)
 
 
 def _say(*words: str) -> None:

@@ -58,6 +58,6 @@ class Stack:
         """Run a command; return its seconds and what it said."""
         began = time.monotonic()
         process = self.start(*arguments)
-        said, _ = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 0, said
-        return time.monotonic() - began, said
+        output, _ = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, output
+        return time.monotonic() - began, output

@@ -149,10 +149,10 @@ def clear_leftovers(api: Api) -> None:
             marked[node["metadata"]["name"]] = node
     # Those that are being removed are nobody's any more; those of another name are not of a run.
     names = [
-        one["metadata"]["name"]
-        for one in api.find(Namespace, labels=OWN)
-        if OWN_NAMESPACE.fullmatch(one["metadata"]["name"])
-        and not one["metadata"].get("deletionTimestamp")
+        leftover["metadata"]["name"]
+        for leftover in api.find(Namespace, labels=OWN)
+        if OWN_NAMESPACE.fullmatch(leftover["metadata"]["name"])
+        and not leftover["metadata"].get("deletionTimestamp")
     ]
     alive = living(api, names, lambda line: print(f"  {line}", file=sys.stderr))
     runs = {name.rpartition("-")[0] for name in alive}
@@ -173,8 +173,8 @@ def clear_leftovers(api: Api) -> None:
         if name.rpartition("-")[0] not in runs:
             api.delete(Namespace, name)
             print(f"  {name}: a killed run left it; removed", file=sys.stderr)
-    for one in api.find(PriorityClass, labels=OWN):
-        run = one["metadata"]["name"]
+    for leftover in api.find(PriorityClass, labels=OWN):
+        run = leftover["metadata"]["name"]
         if run in {name.rpartition("-")[0] for name in names} - runs:
             api.delete(PriorityClass, run)
 

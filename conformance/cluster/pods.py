@@ -234,8 +234,8 @@ def outcome_of(pod: Mapping[str, Any], log: str, *, is_there: bool = True) -> Ou
     status = pod.get("status") or {}
     state = _working(status).get("state") or {}
     ended, waiting = state.get("terminated") or {}, state.get("waiting") or {}
-    said = [source.get(key) for source in (status, waiting) for key in ("reason", "message")]
-    reason = ": ".join(str(part) for part in said if part)
+    reasons = [source.get(key) for source in (status, waiting) for key in ("reason", "message")]
+    reason = ": ".join(str(part) for part in reasons if part)
     phase = str(status.get("phase") or "Pending")
     reason = reason or _unschedulable(pod)
     if not is_there and phase not in _DONE:

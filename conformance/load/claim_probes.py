@@ -45,7 +45,9 @@ def small_claim(promise: ClaimPromise, gpu: ClaimedGpu) -> tuple[dict[str, Any],
     """
     shares = shares_of(promise.node)
     words = [holder.words for _, holder in gpu.holders]
-    open_shares = [one for one in gpu.devices if one.kind == "share" and one.tenant is None]
+    open_shares = [
+        device for device in gpu.devices if device.kind == "share" and device.tenant is None
+    ]
     if shares is None:
         if words:
             not_made(f"{gpu.name} has no shares, and is held by {', '.join(words)}")

@@ -122,7 +122,7 @@ def fill(pods: PodNamespace, promise: DevicePromise) -> FillResult:
 
 def _tenant(pods: PodNamespace, name: str) -> Tenant:
     outcome = pods.wait(name, 0)
-    parts = {each: part(outcome, each) for each in _PARTS}
+    parts = {kind: part(outcome, kind) for kind in _PARTS}
     return Tenant(
         outcome.phase,
         parts["vector-add"],

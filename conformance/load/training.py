@@ -92,7 +92,7 @@ def judge_training(promise: DevicePromise, outcomes: Sequence[Outcome]) -> Verdi
         "more refused with CUDA's code 2, trains on"
     )
     is_mig = promise.mode in PARTITIONED
-    found = []
+    answers = []
     for outcome in outcomes:
         read = read_training(outcome, is_mig=is_mig)
         shows = all(memory_fits(promise, one) for one in (read.total, read.shown))
@@ -105,6 +105,6 @@ def judge_training(promise: DevicePromise, outcomes: Sequence[Outcome]) -> Verdi
             "more refused with CUDA's code 2" if read.refused else "more not refused with it",
             "trains on" if read.goes_on else "does not train on",
         ]
-        found.append(", ".join(words))
-    one = expected if all(each == expected for each in found) else "; ".join(found)
+        answers.append(", ".join(words))
+    one = expected if all(each == expected for each in answers) else "; ".join(answers)
     return f"{len(outcomes)} trainings: {expected}", f"{len(outcomes)} trainings: {one}"

@@ -64,7 +64,7 @@ class Loops:
     def problems(self) -> tuple[str, ...]:
         """Return the errors of the loops that are not well again."""
         now = self._clock()
-        return tuple(filter(None, (each.reported(now) for each in self._health.values())))
+        return tuple(filter(None, (health.reported(now) for health in self._health.values())))
 
     def is_well(self, name: str) -> None:
         """Forget a loop's error at once: it has done what it is for."""

@@ -126,17 +126,17 @@ class Api:
         """Keep a list up: ``entry`` is all that is kept of an object, None for nothing."""
         reported = ""
         while True:
-            told = False
+            is_listed = False
             try:
                 # A list is whole however long ago the last watch broke.
                 listed = self._client.list(resource, chunk_size=_PAGE, **options)
                 replace(await self._entries(listed, entry))
-                told = True
+                is_listed = True
                 self._in_touch.add(what)
                 reported = ""
                 await self._follow(resource, options, listed.resourceVersion, on_event)
             except TimeoutError:
-                if not told:
+                if not is_listed:
                     self._in_touch.discard(what)
                 continue  # silence after a list is most often that nothing has happened
             except (*AWAY, StopAsyncIteration) as error:

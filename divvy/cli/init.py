@@ -123,9 +123,9 @@ def _complete(seen: Survey, answers: Answers, profiles: Mapping[str, Any]) -> Dr
     labels = {one["metadata"]["name"]: one["metadata"].get("labels") or {} for one in seen.nodes}
     while True:
         nodes = [
-            found
+            gpus
             for node in seen.nodes
-            if (found := gpu_node(node, has_gpus=answers.about(node["metadata"]["name"])))
+            if (gpus := gpu_node(node, has_gpus=answers.about(node["metadata"]["name"])))
         ]
         result = draft(nodes, labels, answers, profiles, seen.claimed)
         if not result.questions:

@@ -22,8 +22,8 @@ def read_node_moves(reader: ClusterReader, cluster: Cluster) -> tuple[NodeMove, 
     claims = list(reader.paged(f"{_RESOURCES}/resourceclaims"))
     named = {(claim["metadata"]["namespace"], claim["metadata"]["name"]): claim for claim in claims}
     now, resources = datetime.now(UTC), named_resources(cluster)
-    found = (
+    readings = (
         live_pod(raw, resources, cluster.names, named, now) for raw in reader.paged(_NOT_ENDED)
     )
-    pods = [pod for pod in found if pod is not None]
+    pods = [pod for pod in readings if pod is not None]
     return node_moves(cluster, nodes, claimed_gpus(slices, claims), pods)

@@ -79,7 +79,7 @@ def _connection(summary: Summary) -> tuple[str | None, str | None]:
     step = next(step for step in summary.steps if _data(step.new) is not None)
     assert step.new is not None
     urn, _ = split_provider_reference(step.new.provider)
-    provider = next(found.new for found in summary.steps if found.urn == urn)
+    provider = next(earlier.new for earlier in summary.steps if earlier.urn == urn)
     inputs = {} if provider is None else unwrapped(dict(provider.inputs))
     return inputs.get("kubeconfig"), inputs.get("context")
 

@@ -138,7 +138,7 @@ class UsageReader:
         pool = ThreadPoolExecutor(max_workers=_AT_ONCE)
         try:
             running = list(starmap(pool.submit, ((ask, *agent) for agent in agents[1:])))
-            answers = [first, *(one.result() for one in running)]
+            answers = [first, *(future.result() for future in running)]
         finally:
             # Whoever interrupts does not wait for agents that do not answer.
             pool.shutdown(wait=False, cancel_futures=True)

@@ -84,7 +84,7 @@ def draft(
     except NodesAlike as alike:
         reason = "no label tells them apart: label them, as in `kubectl label node NODE gpus=t4`"
         left_out = (*left_out, LeftOut(tuple(alike.nodes), reason))
-        members = [one for one in members if one.node.name not in alike.nodes]
+        members = [member for member in members if member.node.name not in alike.nodes]
         if not members:
             return Draft(left_out=left_out)
         pools = _pools(members, labels, profiles, complete=False)

@@ -52,8 +52,8 @@ def pools_of(
     Where no label tells nodes with other profiles apart, they are overrides; where none tells
     other hardware apart, or with ``apart``, every node is a pool. Raises NodesAlike.
     """
-    by_profile = {one.node.name: (one.hardware, one.profile) for one in members}
-    by_hardware = {one.node.name: one.hardware for one in members}
+    by_profile = {member.node.name: (member.hardware, member.profile) for member in members}
+    by_hardware = {member.node.name: member.hardware for member in members}
     keys = None
     if not apart:
         keys = telling_keys(labels, by_profile) or telling_keys(labels, by_hardware)
@@ -92,7 +92,9 @@ def _pool(members: Sequence[Member], select: Mapping[str, str] | None) -> dict[s
         pool["hardware"] = hardware
     counts = Counter(member.profile for member in members)
     pool["profile"] = max(counts, key=lambda name: counts[name])
-    others = {one.node.name: one.profile for one in members if one.profile != pool["profile"]}
+    others = {
+        member.node.name: member.profile for member in members if member.profile != pool["profile"]
+    }
     if others:
         pool["overrides"] = others
     if first.node.runtime != "containerd":

@@ -61,9 +61,9 @@ def _tells(
 ) -> bool:
     meaning: dict[tuple[str | None, ...], Hashable] = {}
     for name, own in labels.items():
-        found = values(own, keys)
+        own_values = values(own, keys)
         group = groups.get(name, "of no group")
-        if meaning.setdefault(found, group) != group:
+        if meaning.setdefault(own_values, group) != group:
             return False
     return True
 

@@ -63,7 +63,7 @@ def remarks(draft: Draft, others: Sequence[Other]) -> list[str]:
     for other in others:
         remedy = f": {other.remedy}" if other.remedy else ""
         lines.append(f"At work: {other.name} ({other.where}){remedy}.")
-    lines += [f"Left out: {_names(one.nodes)}: {one.reason}." for one in draft.left_out]
+    lines += [f"Left out: {_names(group.nodes)}: {group.reason}." for group in draft.left_out]
     if draft.idle:
         lines.append(f"Nothing is offered yet by {_names(draft.idle)}.")
     if draft.reduced:

@@ -102,7 +102,7 @@ def _document(kubeconfig: str | None, environment: Mapping[str, str]) -> dict[st
         return merged([_file(Path(kubeconfig).expanduser())])
     listed = environment.get("KUBECONFIG")
     if listed:
-        paths = [Path(one).expanduser() for one in listed.split(os.pathsep) if one]
+        paths = [Path(path).expanduser() for path in listed.split(os.pathsep) if path]
         files = [path for path in paths if path.is_file()]
         if not files:
             raise KubeconfigError(f"KUBECONFIG={listed}: no such file")

@@ -68,7 +68,7 @@ def up(lab: Lab, tell: Tell, patience: float = 90.0) -> bool:
             control_plane.wait_ready(api)
             control_plane.ensure_controllers(lab)
             tell("control plane")
-            since = {m.node.name: each.result() for m, each in zip(machines, booting, strict=True)}
+            since = {m.node.name: boot.result() for m, boot in zip(machines, booting, strict=True)}
         for machine in machines:
             machine.join()
         _wait_nodes(api, since, tell, patience)

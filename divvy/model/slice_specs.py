@@ -73,7 +73,7 @@ def slice_specs(
 
     def described(gpu: OfferedGpu, *, shares: bool) -> list[dict[str, Any]]:
         facts = attributes.get(gpu.uuid, {})
-        return [_device(gpu, each, taints, facts) for each in _of(gpu, shares=shares)]
+        return [_device(gpu, device, taints, facts) for device in _of(gpu, shares=shares)]
 
     devices = [device for gpu in gpus for device in described(gpu, shares=False)]
     shares = [device for gpu in shared for device in described(gpu, shares=True)]

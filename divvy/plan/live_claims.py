@@ -165,7 +165,7 @@ def without_claims(gpu: ClaimedGpu, claims: Collection[tuple[str, str]]) -> Clai
 def pods_with_claims(claims: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return the pods that hold a device of Divvy's, by namespace/name; raises UnreadableClaims."""
     holders = (holder for group in _held(claims).values() for holder in group)
-    return tuple(sorted({f"{one.namespace}/{pod}" for one in holders for pod in one.pods}))
+    return tuple(sorted({f"{holder.namespace}/{pod}" for holder in holders for pod in holder.pods}))
 
 
 def offered_kinds(gpus: Iterable[ClaimedGpu], names: Names) -> Mapping[str, int]:

@@ -97,8 +97,8 @@ def _requests(spec: Mapping[str, Any]) -> Mapping[str, int]:
 
 def _limits(container: Mapping[str, Any]) -> Mapping[str, int]:
     limits = (container.get("resources") or {}).get("limits") or {}
-    found = {name: parse_count(quantity) for name, quantity in limits.items() if "/" in name}
-    return {name: count for name, count in found.items() if count}
+    counts = {name: parse_count(quantity) for name, quantity in limits.items() if "/" in name}
+    return {name: count for name, count in counts.items() if count}
 
 
 def _claims(

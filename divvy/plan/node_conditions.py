@@ -14,7 +14,7 @@ def not_ready(node: Mapping[str, Any]) -> str:
     """Say why a node is not ready and since when, "" where it is: ``NotReady since …: …``."""
     status = node.get("status") or {}
     condition = next(
-        (each for each in status.get("conditions") or () if each.get("type") == _READY), None
+        (entry for entry in status.get("conditions") or () if entry.get("type") == _READY), None
     )
     if condition is None or condition.get("status") == "True":
         return ""

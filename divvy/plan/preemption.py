@@ -246,12 +246,14 @@ class _Search:
         gone = node.gone | {victim.name for victim in victims}
         room = self._room(node, gone)
         guests = (guest for guest in node.guests if guest.priority >= pod.priority)
-        return not any(isinstance(room.take(one, self._kinds), Shortage) for one in (*guests, pod))
+        return not any(
+            isinstance(room.take(occupant, self._kinds), Shortage) for occupant in (*guests, pod)
+        )
 
     def _room(self, node: _Node, gone: set[PodName]) -> Room:
         released = {claim for claim, pods in node.holders.items() if pods <= gone}
         left = [pod for pod in node.pods if pod.name not in gone]
-        used = sum_of(one.requests for one in left)
+        used = sum_of(pod.requests for pod in left)
         gpus = tuple(without_claims(gpu, released) for gpu in node.fit.gpus)
         return room_of(replace(node.fit, gpus=gpus, used=used, pods=len(left)))
 

@@ -35,7 +35,10 @@ def uncovered_quotas(
     for quota in quotas:
         hard = (quota.get("spec") or {}).get("hard") or {}
         limited.setdefault(quota["metadata"]["namespace"], set()).update(hard)
-    labels = {one["metadata"]["name"]: one["metadata"].get("labels") or {} for one in namespaces}
+    labels = {
+        namespace["metadata"]["name"]: namespace["metadata"].get("labels") or {}
+        for namespace in namespaces
+    }
     uncovered = []
     for namespace in sorted(limited.keys() | labels.keys()):
         names, own = limited.get(namespace, set()), labels.get(namespace, {})

@@ -200,7 +200,7 @@ def ordered(usage: Usage, order: Order) -> Usage:
         replace(node, gpus=tuple(sorted(node.gpus, key=lambda gpu: -_rank((gpu,), order))))
         for node in usage.nodes
     )
-    return replace(usage, nodes=tuple(sorted(nodes, key=lambda one: -_node_rank(one, order))))
+    return replace(usage, nodes=tuple(sorted(nodes, key=lambda node: -_node_rank(node, order))))
 
 
 def _held_by(node: UsedNode, is_meant: Callable[[UsingPod], bool]) -> UsedNode:

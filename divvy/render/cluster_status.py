@@ -19,7 +19,7 @@ _MAX_NODES, _MAX_PENDING = 20, 10
 def status_text(status: ClusterStatus) -> RenderableType:
     """Return the page: the sum, nodes with trouble, pods that wait, alerts."""
     parts: list[RenderableType] = [_head(status)]
-    parts += [Text(each, style="red") for each in status.missing]
+    parts += [Text(problem, style="red") for problem in status.missing]
     for line in status.lines[:_MAX_NODES]:
         parts += ["", *_node(line)]
     if (more := len(status.lines) - _MAX_NODES) > 0:

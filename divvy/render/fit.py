@@ -46,25 +46,29 @@ def _pods(number: int) -> str:
     return "1 pod" if number == 1 else f"{number:,} pods"
 
 
-def pods_fit_lines(one: PodsFit) -> list[RenderableType]:
+def pods_fit_lines(pods_fit: PodsFit) -> list[RenderableType]:
     """Return where pods that are alike would go, or what is in the way."""
-    pod = one.pod
-    kind = "" if pod.kind == "Pod" and one.wanted == 1 else f" ({pod.kind}, {_pods(one.wanted)})"
-    verdict = Text("fits" if one.wanted == 1 else "fit", style="green")
-    if one.left == one.wanted and one.wanted:
-        verdict = Text("does not fit" if one.wanted == 1 else "do not fit", style="yellow")
-    elif one.unknown == one.wanted and one.wanted:
+    pod = pods_fit.pod
+    kind = (
+        ""
+        if pod.kind == "Pod" and pods_fit.wanted == 1
+        else f" ({pod.kind}, {_pods(pods_fit.wanted)})"
+    )
+    verdict = Text("fits" if pods_fit.wanted == 1 else "fit", style="green")
+    if pods_fit.left == pods_fit.wanted and pods_fit.wanted:
+        verdict = Text("does not fit" if pods_fit.wanted == 1 else "do not fit", style="yellow")
+    elif pods_fit.unknown == pods_fit.wanted and pods_fit.wanted:
         verdict = Text("unknown", style="yellow")
-    elif one.unknown:
-        left = f"{one.left:,} {'does' if one.left == 1 else 'do'} not fit"
-        verdict = Text(f"{one.unknown:,} unknown, {left}", style="yellow")
-    elif one.left:
-        verdict = Text(f"{one.fitting:,} fit, {one.left:,} not", style="yellow")
+    elif pods_fit.unknown:
+        left = f"{pods_fit.left:,} {'does' if pods_fit.left == 1 else 'do'} not fit"
+        verdict = Text(f"{pods_fit.unknown:,} unknown, {left}", style="yellow")
+    elif pods_fit.left:
+        verdict = Text(f"{pods_fit.fitting:,} fit, {pods_fit.left:,} not", style="yellow")
     parts: list[RenderableType] = [Text.assemble((pod.full_name, "bold"), f"{kind}: ", verdict)]
-    parts += [_indented(_place(place, one.wanted)) for place in one.places]
-    if one.reason:
-        parts.append(_indented(one.reason))
-        others = [obstacle for obstacle in one.obstacles if _adds(obstacle, one.reason)]
+    parts += [_indented(_place(place, pods_fit.wanted)) for place in pods_fit.places]
+    if pods_fit.reason:
+        parts.append(_indented(pods_fit.reason))
+        others = [obstacle for obstacle in pods_fit.obstacles if _adds(obstacle, pods_fit.reason)]
         parts += [_indented(_obstacle(other), 4, "dim") for other in others[:_MOST]]
         if len(others) > _MOST:
             parts.append(_indented(f"and {len(others) - _MOST} more", 4, "dim"))

@@ -69,8 +69,8 @@ def review_markdown(review: Review) -> str:
     changed = len(review.changed) + without_diff
     lines = [f"## GPU topology: {changed:,} of {plural(stacks, 'stack')} change", ""]
     lines += [
-        f"* {verdict_mark(each)} `{each.after}`: {verdict_words(each, _NAMED_OF_MANY)}"
-        for each in review.changed
+        f"* {verdict_mark(change)} `{change.after}`: {verdict_words(change, _NAMED_OF_MANY)}"
+        for change in review.changed
     ]
     lines += [f"* 🛑 `{name}`: {DELETED_STACK}" for name in review.deleted]
     lines += [

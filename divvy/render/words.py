@@ -303,8 +303,8 @@ def alike_changes(changes: Iterable[Change]) -> tuple[AlikeChanges, ...]:
     return tuple(
         AlikeChanges(
             first,
-            tuple(dict.fromkeys(one.pool for one in alike)),
-            tuple(one.node for one in alike if one.node is not None),
+            tuple(dict.fromkeys(change.pool for change in alike)),
+            tuple(change.node for change in alike if change.node is not None),
         )
         for first, alike in groups
     )

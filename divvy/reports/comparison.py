@@ -117,10 +117,10 @@ def compare_reports(old: _Report, new: _Report) -> Comparison:
         newly_not_checked=not_checked,
         left_out=len(unchecked) - len(not_checked),
         lost=tuple(
-            each
-            for each in not_checked
-            if each.level == "MUST"
-            and (each.missed == "not made" or (not each.missed and same_plan))
+            check
+            for check in not_checked
+            if check.level == "MUST"
+            and (check.missed == "not made" or (not check.missed and same_plan))
         ),
         versions=(*_cluster_versions(old, new), *_node_versions(former_nodes, nodes)),
         speeds=(*_figures(earlier, checks), *_durations(earlier, checks)),

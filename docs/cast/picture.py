@@ -42,7 +42,7 @@ class Style:
     def after(self, codes: str) -> Style:
         """Return the style after an escape sequence: its numbers."""
         style = self
-        for code in (int(one or 0) for one in codes.split(";")):
+        for code in (int(code or 0) for code in codes.split(";")):
             if code == 0:
                 style = Style()
             elif code in _COLOURS:

@@ -132,8 +132,8 @@ def _context(cuda: Cuda) -> None:
     cuda.number("cuCtxGetCacheConfig", "", c.c_int)
     cuda.number("cuCtxGetSharedMemConfig", "", c.c_int)
     version = c.c_uint()
-    told = (None, c.byref(version))
-    cuda.ask("cuCtxGetApiVersion", "current", *told, value=lambda: version.value)
+    outputs = (None, c.byref(version))
+    cuda.ask("cuCtxGetApiVersion", "current", *outputs, value=lambda: version.value)
     for limit in (0, 1, 2, 3, 4, 5, 99):
         cuda.number("cuCtxGetLimit", str(limit), c.c_size_t, limit)
     cuda.ask("cuCtxSetLimit", "99, 1", 99, c.c_size_t(1))
@@ -150,8 +150,10 @@ def _context(cuda: Cuda) -> None:
 
 def _memory(cuda: Cuda) -> None:
     free, total = c.c_size_t(), c.c_size_t()
-    told = (c.byref(free), c.byref(total))
-    cuda.ask("cuMemGetInfo_v2", "", *told, value=lambda: {"free": free.value, "total": total.value})
+    outputs = (c.byref(free), c.byref(total))
+    cuda.ask(
+        "cuMemGetInfo_v2", "", *outputs, value=lambda: {"free": free.value, "total": total.value}
+    )
     for shown, size in (("0", 0), ("2^60", 1 << 60)):
         cuda.ask("cuMemAlloc_v2", shown, c.byref(c.c_uint64()), c.c_size_t(size))
     place = c.c_uint64()
@@ -173,15 +175,15 @@ def _memory(cuda: Cuda) -> None:
     cuda.ask("cuMemcpyDtoH_v2", "16 bytes", back, place, c.c_size_t(16), value=lambda: back.value)
     cuda.ask("cuMemcpyHtoD_v2", "0 bytes", place, host, c.c_size_t(0))
     for which, kind in ((2, c.c_uint), (8, c.c_uint), (9, c.c_int), (10, c.c_uint), (99, c.c_uint)):
-        found = kind()
+        attribute = kind()
         shown = f"{which}, device memory"
         cuda.ask(
             "cuPointerGetAttribute",
             shown,
-            c.byref(found),
+            c.byref(attribute),
             which,
             place,
-            value=lambda found=found: found.value,
+            value=lambda attribute=attribute: attribute.value,
         )
     address = c.c_uint64(c.addressof(host))
     cuda.ask("cuPointerGetAttribute", "2, host memory", c.byref(c.c_uint()), 2, address)
@@ -243,20 +245,20 @@ def _streams(cuda: Cuda) -> None:
         cuda.ask("cuStreamQuery", "", stream)
         cuda.ask("cuStreamSynchronize", "", stream)
         cuda.ask("cuStreamGetFlags", "", stream, c.byref(flags), value=lambda: flags.value)
-        told = (stream, c.byref(priority))
-        cuda.ask("cuStreamGetPriority", "", *told, value=lambda: priority.value)
-        one, other, passed = c.c_void_p(), c.c_void_p(), c.c_float()
-        cuda.ask("cuEventCreate", "0", c.byref(one), 0)
+        outputs = (stream, c.byref(priority))
+        cuda.ask("cuStreamGetPriority", "", *outputs, value=lambda: priority.value)
+        start, other, passed = c.c_void_p(), c.c_void_p(), c.c_float()
+        cuda.ask("cuEventCreate", "0", c.byref(start), 0)
         cuda.ask("cuEventCreate", "2", c.byref(other), 2)
         cuda.ask("cuEventCreate", "99", c.byref(c.c_void_p()), 0x99)
-        cuda.ask("cuEventQuery", "never recorded", one)
-        cuda.ask("cuEventElapsedTime", "never recorded", c.byref(passed), one, one)
-        cuda.ask("cuEventRecord", "", one, stream)
+        cuda.ask("cuEventQuery", "never recorded", start)
+        cuda.ask("cuEventElapsedTime", "never recorded", c.byref(passed), start, start)
+        cuda.ask("cuEventRecord", "", start, stream)
         cuda.ask("cuEventRecord", "without timing", other, stream)
-        cuda.ask("cuEventSynchronize", "", one)
-        cuda.ask("cuEventQuery", "", one)
-        cuda.ask("cuEventElapsedTime", "without timing", c.byref(passed), one, other)
-        cuda.ask("cuEventDestroy_v2", "", one)
+        cuda.ask("cuEventSynchronize", "", start)
+        cuda.ask("cuEventQuery", "", start)
+        cuda.ask("cuEventElapsedTime", "without timing", c.byref(passed), start, other)
+        cuda.ask("cuEventDestroy_v2", "", start)
         cuda.ask("cuEventDestroy_v2", "without timing", other)
         cuda.ask("cuStreamDestroy_v2", "", stream)
     graph, executable = c.c_void_p(), c.c_void_p()

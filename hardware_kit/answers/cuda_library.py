@@ -24,12 +24,12 @@ class Cuda:
         except AttributeError:
             return -1
         code = int(function(*arguments))
-        told = None if code else (value() if callable(value) else value)
-        self._made.add(call, code, told)
+        answer = None if code else (value() if callable(value) else value)
+        self._made.add(call, code, answer)
         return code
 
     def number(self, name: str, shown: str, kind: Any, *after: Any, when: str = "") -> Any:
         """Make a call that writes one number, its first argument."""
-        told = kind()
-        self.ask(name, shown, c.byref(told), *after, value=lambda: told.value, when=when)
-        return told
+        number = kind()
+        self.ask(name, shown, c.byref(number), *after, value=lambda: number.value, when=when)
+        return number

@@ -55,10 +55,10 @@ def compare(kind: str, simulated: Mapping[str, Any], real: Mapping[str, Any]) ->
     """Compare the answers of two libraries of one kind, "nvml" or "cuda"."""
     ours, theirs = (_present(kind, each) for each in (simulated, real))
     both = [call for call in ours if call in theirs]
-    found = [each for call in both for each in _compared(call, ours[call], theirs[call])]
+    differences = [each for call in both for each in _compared(call, ours[call], theirs[call])]
     return Comparison(
         len(both),
-        tuple(found),
+        tuple(differences),
         tuple(sorted(ours.keys() - theirs.keys())),
         tuple(sorted(theirs.keys() - ours.keys())),
     )
@@ -73,7 +73,7 @@ def public(answers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _present(kind: str, answers: Mapping[str, Any]) -> dict[str, Any]:
-    return {call: each for call, each in answers.items() if each["code"] != _ABSENT[kind]}
+    return {call: answer for call, answer in answers.items() if answer["code"] != _ABSENT[kind]}
 
 
 def _compared(
@@ -112,5 +112,5 @@ def shape(value: Any) -> str:
 
 def _public(path: str, value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _public(f"{path}.{name}", each) for name, each in value.items()}
+        return {name: _public(f"{path}.{name}", item) for name, item in value.items()}
     return f"<{shape(value)}>" if _VOLATILE.search(path) else value

@@ -95,7 +95,9 @@ def _questions() -> Iterator[tuple[str, Any]]:
 
 
 def _ask(made: Recording, name: str, shown: tuple[Any, ...], arguments: tuple[Any, ...]) -> None:
-    words = (each.decode() if isinstance(each, bytes) else str(each) for each in shown)
+    words = (
+        argument.decode() if isinstance(argument, bytes) else str(argument) for argument in shown
+    )
     call = f"{name}({', '.join(words)})"
     made.begin(call)
     try:

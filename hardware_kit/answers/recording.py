@@ -59,7 +59,7 @@ def plain(value: object) -> Any:
     if isinstance(value, bytes):
         return value.partition(b"\0")[0].decode(errors="replace")
     if isinstance(value, (list, tuple)):
-        return [plain(each) for each in value[:_MAX_LIST]]
+        return [plain(item) for item in value[:_MAX_LIST]]
     if isinstance(value, ctypes.Structure):
         return {name: plain(getattr(value, name)) for name in _fields(value)}
     if isinstance(value, ctypes.Array):

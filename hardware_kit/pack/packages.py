@@ -45,15 +45,15 @@ def _wanted() -> set[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras: dict[str, list[str]] = project["optional-dependencies"]
     open_ones = [*project["dependencies"], *(extra for name in _EXTRAS for extra in extras[name])]
-    found: set[str] = set()
+    wanted: set[str] = set()
     while open_ones:
         required = Requirement(open_ones.pop())
         name = required.name.lower().replace("_", "-")
         applies = required.marker is None or required.marker.evaluate({"extra": ""})
-        if applies and name not in found | _LEFT_OUT:
-            found.add(name)
+        if applies and name not in wanted | _LEFT_OUT:
+            wanted.add(name)
             open_ones += distribution(name).requires or []
-    return found
+    return wanted
 
 
 def _lay_distribution(name: str, site: Path) -> None:

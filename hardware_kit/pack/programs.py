@@ -37,7 +37,7 @@ def lay_programs(folder: Path, libraries: str) -> list[Path]:
         for name, sources in _MEASURING.items():
             _compile(scratch / name, *sources)
         for program in (
-            *sorted(each for each in (scratch / "workloads").iterdir() if each.is_file()),
+            *sorted(path for path in (scratch / "workloads").iterdir() if path.is_file()),
             *(scratch / name for name in _MEASURING),
         ):
             lay_launched(program, workloads, libraries)

@@ -70,11 +70,11 @@ def lay_libraries(folder: Path, objects: Iterable[Path]) -> None:
 
     Of the C library all that a driver may ask for, whether one of these objects does or not.
     """
-    found = {path.name: path for each in objects for path in _needed(each)}
-    for path in found.values():
+    libraries = {path.name: path for library in objects for path in _needed(library)}
+    for path in libraries.values():
         if not (folder / path.name).exists():
             shutil.copy(path, folder / path.name)
-    beside = Path(next(path for name, path in found.items() if name == "libc.so.6")).parent
+    beside = Path(next(path for name, path in libraries.items() if name == "libc.so.6")).parent
     for name in ("libdl.so.2", "libpthread.so.0", "librt.so.1", "libm.so.6"):
         shutil.copy(beside / name, folder / name)
     (folder / LOADER).chmod(0o755)

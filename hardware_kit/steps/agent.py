@@ -129,8 +129,8 @@ async def _change(node: AgentNode, notes: Notes, expected: int) -> None:
     node.api.configure(_configuration({"timeSlicing": {"replicas": _REPLICAS}}))
     wanted = expected * _REPLICAS
     followed = await _offered(node, _SHARED, wanted)
-    found = node.kubelet.allocatable(_SHARED)
-    notes.holds("replicas after a change of the profile", followed, wanted, found)
+    allocatable = node.kubelet.allocatable(_SHARED)
+    notes.holds("replicas after a change of the profile", followed, wanted, allocatable)
     notes.tell("from the change to the list in seconds", time.monotonic() - began)
 
 
@@ -147,11 +147,11 @@ async def _break(settings: KitSettings, node: AgentNode, notes: Notes) -> None:
         )
     )
     gone = await _offered(node, _SHARED, before - _REPLICAS)
-    found = node.kubelet.allocatable(_SHARED)
-    notes.holds("replicas after an XID that counts", gone, before - _REPLICAS, found)
+    allocatable = node.kubelet.allocatable(_SHARED)
+    notes.holds("replicas after an XID that counts", gone, before - _REPLICAS, allocatable)
     back = await _offered(node, _SHARED, before)
-    found = node.kubelet.allocatable(_SHARED)
-    notes.holds(f"replicas {_RECOVER} of calm later", back, before, found)
+    allocatable = node.kubelet.allocatable(_SHARED)
+    notes.holds(f"replicas {_RECOVER} of calm later", back, before, allocatable)
 
 
 def _words(status: dict[str, Any]) -> str:

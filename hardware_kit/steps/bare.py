@@ -43,5 +43,5 @@ def run(settings: KitSettings, notes: Notes) -> None:
         if check["status"] == "skipped":
             notes.tell(what, f"not made: {check['reason']}")
         else:
-            found = check.get("actual", check["status"])
-            notes.holds(what, check["status"] == "passed", check.get("expected", "passed"), found)
+            actual = check.get("actual", check["status"])
+            notes.holds(what, check["status"] == "passed", check.get("expected", "passed"), actual)

@@ -41,10 +41,10 @@ def _tell_files(spec: dict[str, Any], notes: Notes, *, simulated: bool) -> None:
         {PurePosixPath(common_mount["containerPath"]).name for common_mount in _common_mounts(spec)}
     )
     nodes = sorted({PurePosixPath(node).name for node in _nodes(spec)})
-    missing = [each for each in _NEEDED if each not in libraries]
+    missing = [library for library in _NEEDED if library not in libraries]
     missing += [node for node in _NODES if node not in nodes]
     # The simulated driver compiles PTX itself.
-    expected = [each for each in missing if not (simulated and "ptxjit" in each)]
+    expected = [library for library in missing if not (simulated and "ptxjit" in library)]
     notes.equal("of what every driver has, not given to containers", "none", expected or "none")
     notes.tell("device nodes", nodes)
     notes.tell("files", libraries)

@@ -27,7 +27,7 @@ _MAX_ROWS = 400
 
 def run(settings: KitSettings, notes: Notes) -> None:
     """Ask both drivers the same, and write down where they differ."""
-    gpu = next(each for each in settings.machine.gpus if each.uuid == settings.gpu)
+    gpu = next(candidate for candidate in settings.machine.gpus if candidate.uuid == settings.gpu)
     answers: dict[str, Any] = {}
     with _simulated(settings, gpu) as root:
         for kind, library in _KINDS.items():
@@ -79,17 +79,19 @@ def _asked(
     return recorded.answers
 
 
-def _tell(kind: str, found: Comparison, notes: Notes) -> None:
-    notes.tell(f"{kind}: answers compared", found.compared)
+def _tell(kind: str, comparison: Comparison, notes: Notes) -> None:
+    notes.tell(f"{kind}: answers compared", comparison.compared)
     notes.tell(
         f"{kind}: differences",
-        ", ".join(f"{found.count(each)} of {each}" for each in ("code", "shape", "value")),
+        ", ".join(
+            f"{comparison.count(aspect)} of {aspect}" for aspect in ("code", "shape", "value")
+        ),
     )
-    notes.tell(f"{kind}: calls that only the simulated driver has", list(found.only_simulated))
-    notes.tell(f"{kind}: calls asked that only this driver has", len(found.only_real))
+    notes.tell(f"{kind}: calls that only the simulated driver has", list(comparison.only_simulated))
+    notes.tell(f"{kind}: calls asked that only this driver has", len(comparison.only_real))
     rows = [
         (difference.call, difference.kind, difference.simulated, difference.real)
-        for difference in found.differences
+        for difference in comparison.differences
     ]
     head = ("call", "differs in", "simulated", "this driver")
     notes.table(f"{kind}: differences", head, rows[:_MAX_ROWS])

@@ -79,7 +79,7 @@ async def _watched(
         after = await asyncio.to_thread(workload, "cuda-vector-add")
         passed = after.returncode == 0 and "Test PASSED" in after.stdout
         last = ((after.stdout + after.stderr).strip().splitlines() or ["nothing"])[-1]
-        said = "Test PASSED" if passed else last
-        notes.holds("cuda-vector-add afterwards", passed, "Test PASSED", said)
+        result = "Test PASSED" if passed else last
+        notes.holds("cuda-vector-add afterwards", passed, "Test PASSED", result)
     finally:
         await driver.stop()

@@ -22,8 +22,8 @@ def run(settings: KitSettings, notes: Notes) -> None:
     own = f"UUID: {settings.gpu})" in listed.stdout
     notes.equal("it is the one that was given", "yes", "yes" if own else "no")
     cached = container.cached()
-    found = "listed" if "libcuda.so.1" in cached else "not listed"
-    notes.equal("libcuda.so.1 in the loader's cache", "listed", found)
+    state = "listed" if "libcuda.so.1" in cached else "not listed"
+    notes.equal("libcuda.so.1 in the loader's cache", "listed", state)
     added = container.run("cuda-vector-add")
     passed = added.returncode == 0 and "Test PASSED" in added.stdout
     notes.holds("cuda-vector-add by the loader alone", passed, "Test PASSED", _said(added.stdout))

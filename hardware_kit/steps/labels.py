@@ -42,7 +42,7 @@ def _told(text: str) -> dict[str, str]:
     gpu = log.find("gpu")
     assert gpu is not None
     versions = {"driver_version": "cuda.driver-version", "cuda_version": "cuda.runtime-version"}
-    told = {
+    answers = {
         "gpu.count": log.findtext("attached_gpus", ""),
         "gpu.product": sanitised(gpu.findtext("product_name", "")),
         "gpu.memory": gpu.findtext("fb_memory_usage/total", "").removesuffix(" MiB"),
@@ -50,4 +50,4 @@ def _told(text: str) -> dict[str, str]:
         "mig.capable": str("N/A" not in gpu.findtext("mig_mode/current_mig", "N/A")).lower(),
         **{f"{label}.full": log.findtext(field, "") for field, label in versions.items()},
     }
-    return {f"nvidia.com/{name}": value for name, value in told.items() if value}
+    return {f"nvidia.com/{name}": value for name, value in answers.items() if value}

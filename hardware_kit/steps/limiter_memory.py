@@ -24,60 +24,60 @@ def run(settings: KitSettings, notes: Notes) -> None:
     """Go for one share's memory in every way."""
     injected = inject(settings)
     rounds, kills = (150, 3) if settings.short else (1500, 10)
-    one = tenant(settings, injected, "memory", _LIMIT)
-    one.environment.append("LIBCUDA=libcuda.so.1")
-    _refusal(one, notes)
-    _race(one, notes, rounds, 2, 600, 1)
+    container = tenant(settings, injected, "memory", _LIMIT)
+    container.environment.append("LIBCUDA=libcuda.so.1")
+    _refusal(container, notes)
+    _race(container, notes, rounds, 2, 600, 1)
     tenths = tenant(settings, injected, "tenths", _TENTHS)
     tenths.environment.append("LIBCUDA=libcuda.so.1")
     _race(tenths, notes, max(3, rounds // 30), 32, 100, 10)
-    _killed(one, notes, kills)
+    _killed(container, notes, kills)
 
 
-def _refusal(one: Container, notes: Notes) -> None:
-    asked = one.run("mem-hog", "--mib", _LIMIT * 11 // 10, "--chunk", 64)
+def _refusal(container: Container, notes: Notes) -> None:
+    asked = container.run("mem-hog", "--mib", _LIMIT * 11 // 10, "--chunk", 64)
     got = re.search(r"allocated (\d+) MiB.*device: (\d+) MiB total", asked.stdout)
     granted, total = (int(got[1]), int(got[2])) if got else (-1, -1)
     notes.equal("a tenth more than the limit: mem-hog's exit code", _REFUSED, asked.returncode)
     notes.holds("granted of it in MiB", 0 <= granted <= _LIMIT, f"at most {_LIMIT}", granted)
     notes.equal("total memory as CUDA tells it in MiB", _LIMIT, total)
-    shown = one.run("nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits")
+    shown = container.run("nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits")
     notes.equal("total memory as nvidia-smi tells it in MiB", str(_LIMIT), shown.stdout.strip())
     print(asked.stdout, shown.stdout)
 
 
 def _race(
-    one: Container, notes: Notes, rounds: int, processes: int, mib: int, winners: int
+    container: Container, notes: Notes, rounds: int, processes: int, mib: int, winners: int
 ) -> None:
     began = time.monotonic()
-    done = one.run("race", rounds, processes, mib * _MIB, seconds=100)
+    done = container.run("race", rounds, processes, mib * _MIB, seconds=100)
     what = f"{processes} processes that each want {mib} MiB, {rounds} rounds: granted"
     expected = f"{winners} in {rounds} rounds"
-    found = "; ".join(
+    outcomes = "; ".join(
         f"{count} in {times} rounds"
         for count, times in re.findall(r"^(\d+) (\d+)$", done.stdout, re.MULTILINE)
     )
-    sound = found == expected and done.returncode == 0
-    notes.holds(what, sound, expected, found or f"exit code {done.returncode}: {done.stdout}")
+    sound = outcomes == expected and done.returncode == 0
+    notes.holds(what, sound, expected, outcomes or f"exit code {done.returncode}: {done.stdout}")
     notes.tell("seconds that it took", time.monotonic() - began)
 
 
-def _killed(one: Container, notes: Notes, kills: int) -> None:
+def _killed(container: Container, notes: Notes, kills: int) -> None:
     generator = random.Random(5)
     for seed in range(kills):
-        churning = one.start("race", "churn", seed)
+        churning = container.start("race", "churn", seed)
         assert churning.stdout is not None
         churning.stdout.readline()
         time.sleep(generator.random() * 0.02)
         churning.kill()
         churning.communicate()
     figures = _settled(
-        Path(next(share.host for share in one.shares if share.path.endswith("account")))
+        Path(next(share.host for share in container.shares if share.path.endswith("account")))
     )
     left = f"{len(figures.slots)} processes, {figures.used[0]} bytes"
     what = f"left in the account after {kills} processes killed while three threads allocate"
     notes.equal(what, "0 processes, 0 bytes", left)
-    after = one.run("mem-hog", "--mib", _LIMIT * 9 // 10)
+    after = container.run("mem-hog", "--mib", _LIMIT * 9 // 10)
     notes.equal("nine tenths of the limit afterwards: mem-hog's exit code", 0, after.returncode)
 
 

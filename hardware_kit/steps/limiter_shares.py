@@ -21,13 +21,13 @@ def run(settings: KitSettings, notes: Notes) -> None:
     size = kernel_size(settings, both[0].start)
     notes.tell("size of its kernels, a millisecond each", size)
     (alone,) = together(settings, [both[0].start], size, seconds / 2)
-    found = together(settings, [each.start for each in both], size, seconds)
-    whole = sum(found) or 1.0
-    parts = [100 * each / whole for each in found]
+    speeds = together(settings, [each.start for each in both], size, seconds)
+    whole = sum(speeds) or 1.0
+    parts = [100 * each / whole for each in speeds]
     head = ("share", "Gflop/s", "part of both")
     rows = [
         (f"{weight} %", figure, f"{part:.1f} %")
-        for weight, figure, part in zip(_WEIGHTS, found, parts, strict=True)
+        for weight, figure, part in zip(_WEIGHTS, speeds, parts, strict=True)
     ]
     title = f"Two shares that both burn, {seconds:.0f} s"
     notes.table(title, head, [("30 %, alone", alone, "–"), *rows])

@@ -31,7 +31,7 @@ def run(settings: KitSettings, notes: Notes) -> None:
 
 def gpu_and_layout(settings: KitSettings) -> tuple[Gpu, dict[str, int]]:
     """Return the idle GPU and a layout of its model; ends the step where there is none."""
-    gpu = next(each for each in settings.machine.gpus if each.uuid == settings.gpu)
+    gpu = next(candidate for candidate in settings.machine.gpus if candidate.uuid == settings.gpu)
     if gpu.mig == "N/A":
         not_made(f"{gpu.product} has no MIG")
     model = model_of_product(gpu.product, gpu.memory_mib)

@@ -52,7 +52,7 @@ def _judge(
 
 def _copy(starts: Sequence[Start], seconds: float) -> list[float]:
     running = [start("mem-bandwidth", _COPY_MIB, seconds) for start in starts]
-    return [gigabytes(_end_of(each)) for each in running]
+    return [gigabytes(_end_of(process)) for process in running]
 
 
 def _broken(starts: Sequence[Start], notes: Notes, seconds: float) -> None:
@@ -60,12 +60,12 @@ def _broken(starts: Sequence[Start], notes: Notes, seconds: float) -> None:
     burn = ("gpu-burn", "-m", "64", "-stts", "1", max(2, round(seconds)))
     others = [start(*burn) for start in starts[1:]]
     broken = starts[0]("bad-access")
-    said = _end_of(broken)
-    print(said)
+    last_words = _end_of(broken)
+    print(last_words)
     sound = sum("GPU 0: OK" in _end_of(other) and other.returncode == 0 for other in others)
     notes.equal("HW-03 exit code of a program that breaks on device 1", 0, broken.returncode)
-    found = f"{sound} of {len(others)}"
-    notes.equal("HW-03 burns beside it that end OK", f"{len(others)} of {len(others)}", found)
+    count = f"{sound} of {len(others)}"
+    notes.equal("HW-03 burns beside it that end OK", f"{len(others)} of {len(others)}", count)
 
 
 def _end_of(process: subprocess.Popen[str]) -> str:

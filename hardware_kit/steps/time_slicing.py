@@ -16,15 +16,15 @@ def run(settings: KitSettings, notes: Notes) -> None:
     start = on_host(settings, settings.gpu)
     size = kernel_size(settings, start)
     (alone,) = together(settings, [start], size, seconds)
-    found = together(settings, [start] * _REPLICAS, size, seconds)
+    speeds = together(settings, [start] * _REPLICAS, size, seconds)
     fair = alone / _REPLICAS or 1.0
     rows = [("alone", alone, "–")]
-    rows += [(str(n), each, f"{each / fair:.0%}") for n, each in enumerate(found, 1)]
+    rows += [(str(n), speed, f"{speed / fair:.0%}") for n, speed in enumerate(speeds, 1)]
     notes.table(
         f"{_REPLICAS} programs at once, {seconds:.0f} s",
         ("program", "Gflop/s", "of a fair part"),
         rows,
     )
-    judged = replicas_keep(Figures(alone, tuple(found), ()), _REPLICAS)
+    judged = replicas_keep(Figures(alone, tuple(speeds), ()), _REPLICAS)
     notes.measured("each replica's part (HW-04)", *judged)
-    notes.tell("all together, of what one has alone", f"{sum(found) / (alone or 1.0):.0%}")
+    notes.tell("all together, of what one has alone", f"{sum(speeds) / (alone or 1.0):.0%}")

@@ -32,5 +32,5 @@ def run(settings: KitSettings, notes: Notes) -> None:
     notes.holds("memory that it uses in MiB", fits, f"at most {_LIMIT}", read.used)
     notes.equal(f"{_LIMIT} MiB more: refused with CUDA's code for that", True, read.refused)
     notes.equal("it trains on afterwards", True, read.goes_on)
-    told = [line for line in done.stdout.splitlines() if line.startswith("loss ")]
-    notes.tell("its own words", told[-1:] or "none")
+    losses = [line for line in done.stdout.splitlines() if line.startswith("loss ")]
+    notes.tell("its own words", losses[-1:] or "none")

@@ -124,7 +124,7 @@ class ApiServer:
         absent = False
         backoff = Backoff()
         while True:
-            told = False
+            has_events = False
             first = _ABSENT_SECONDS if absent else backoff.patience(_FIRST_EVENT_SECONDS)
             opened = asyncio.Event()
             query = {"fieldSelector": f"metadata.name={watched.name}"}
@@ -132,18 +132,18 @@ class ApiServer:
                 events = self._client.watch(watched.path, on_open=opened.set, query=query)
                 async with contextlib.aclosing(events):
                     while True:
-                        patience = self._watch_seconds if told else first
+                        patience = self._watch_seconds if has_events else first
                         # Agents that started at one time drift apart.
                         async with asyncio.timeout(patience * random.uniform(0.8, 1.2)):  # noqa: S311
                             kind, seen = await anext(events)
-                        told, absent = True, False
+                        has_events, absent = True, False
                         backoff.answered()
                         self._in_touch.add(what)
                         self._note(f"watch the {what}", None)
                         reported = ""
                         on_event(kind, seen)
             except TimeoutError:
-                if told:
+                if has_events:
                     continue  # the first event of the next watch is the present state
                 # Of an object that is not there no watch tells anything.
                 asked = watched.optional and opened.is_set()

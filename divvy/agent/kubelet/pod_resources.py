@@ -52,15 +52,15 @@ class PodResources:
     async def claim_containers(self) -> dict[tuple[str, str], list[tuple[str, str]]]:
         """List the containers that use each claim: (namespace, claim) → (namespace/pod, name)."""
         answer = await self._stub.List(api.ListPodResourcesRequest(), timeout=_DEADLINE)
-        found: dict[tuple[str, str], list[tuple[str, str]]] = {}
+        containers: dict[tuple[str, str], list[tuple[str, str]]] = {}
         for pod in answer.pod_resources:
             for container in pod.containers:
                 for used in container.dynamic_resources:
                     claim = used.claim_namespace, used.claim_name
-                    found.setdefault(claim, []).append(
+                    containers.setdefault(claim, []).append(
                         (f"{pod.namespace}/{pod.name}", container.name)
                     )
-        return found
+        return containers
 
     async def allocatable(self) -> frozenset[str]:
         """Return the IDs of all devices the kubelet would allocate."""

@@ -116,8 +116,8 @@ class Excess:
 
 def member(cgroup: str) -> Member | None:
     """Return where a process belongs, from its /proc/<pid>/cgroup; None outside pods."""
-    found = _CONTAINER.search(cgroup) if "kubepods" in cgroup else None
-    return Member(found[1].replace("_", "-"), found[2]) if found else None
+    match = _CONTAINER.search(cgroup) if "kubepods" in cgroup else None
+    return Member(match[1].replace("_", "-"), match[2]) if match else None
 
 
 def containers_by_id(log_links: Iterable[str]) -> dict[str, Container]:
@@ -154,7 +154,7 @@ def excesses(
     together: defaultdict[tuple[Member, str], list[Use]] = defaultdict(list)
     for use in uses:
         together[use.member, use.uuid].append(use)
-    found = []
+    over_limit = []
     for (who, uuid), mine in together.items():
         container = containers.get(who.container_id)
         if container is None:
@@ -171,7 +171,7 @@ def excesses(
         if not shares or used <= allowed:
             continue
         resource = shares[0].resource
-        found.append(
+        over_limit.append(
             Excess(
                 *(container.pod, who.pod_uid, container.name, resource, uuid, used, allowed),
                 enforced=limits[resource].enforced,
@@ -179,7 +179,7 @@ def excesses(
                 source=limits[resource].source,
             )
         )
-    return tuple(sorted(found))
+    return tuple(sorted(over_limit))
 
 
 def enforcement(

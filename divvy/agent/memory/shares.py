@@ -124,7 +124,7 @@ class ShareAccounts:
         self, shares: Mapping[str, Path], unreadable: dict[str, tuple[str, ...]]
     ) -> dict[str, ShareFigures]:
         """Read the accounts of shares; those of another format go into ``unreadable``."""
-        found = {}
+        accounts = {}
         for name, folder in shares.items():
             try:
                 shares_of = parse_limits((folder / "limits").read_text())
@@ -136,8 +136,8 @@ class ShareAccounts:
             except (OSError, ValueError, AccountProblem):
                 continue  # being made, or spoilt by its tenant: then it holds only the tenant up
             sizes = {share.uuid: share.memory_mib << 20 for share in shares_of}
-            found[name] = ShareFigures(_device_ids(folder), sizes, figures, folder)
-        return found
+            accounts[name] = ShareFigures(_device_ids(folder), sizes, figures, folder)
+        return accounts
 
     def _tell(self, name: str, problem: OtherFormat) -> None:
         """Log it once for each share: its tenant can spoil its account as often as it likes."""

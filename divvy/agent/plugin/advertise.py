@@ -157,7 +157,7 @@ class Advertiser:
         suspects = self._holders.suspects
         free = [device_id for device_id in available if device_id not in suspects]
         if len(free) < size:
-            free = [each for each in available if self._holders.holder(each) is None]
+            free = [device for device in available if self._holders.holder(device) is None]
         snapshot = self._driver.snapshot
         links = {} if snapshot is None else snapshot.links
         policy = self._desired.replica_policy

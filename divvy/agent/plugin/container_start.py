@@ -58,8 +58,8 @@ def _containers(
             )
     return tuple(
         Holder(pod, container, resource, "", uid)
-        for (pod, container, uid), found in held.items()
-        if found.issuperset(device_ids)
+        for (pod, container, uid), resources in held.items()
+        if resources.issuperset(device_ids)
     )
 
 

@@ -182,8 +182,8 @@ def _greedy_with_exchange(
     chosen = set(required)
     if not chosen:
         pairs = list(combinations(range(count), 2))
-        one, other = max(pairs, key=lambda pair: (scores[pair[0]][pair[1]], -pair[0], -pair[1]))
-        chosen = {one, other}
+        first, other = max(pairs, key=lambda pair: (scores[pair[0]][pair[1]], -pair[0], -pair[1]))
+        chosen = {first, other}
     pull = [sum(scores[other][member] for member in chosen) for other in range(count)]
     while len(chosen) < size:
         outside = (other for other in range(count) if other not in chosen)

@@ -106,7 +106,7 @@ class NodeDevices:
         ]
 
     def _spread(self, before: int) -> Sequence[ClaimedGpu]:
-        tasks = Counter(one.gpu.uuid for one in self.taken[:before])
+        tasks = Counter(claimed.gpu.uuid for claimed in self.taken[:before])
         tasks.update({gpu.uuid: len(gpu.holders) for gpu in self.gpus})
         return sorted(self.gpus, key=lambda gpu: tasks[gpu.uuid])
 
@@ -118,10 +118,13 @@ class NodeDevices:
                 1 - share.free_mib / share.memory_mib + 1 - share.free_cores / share.cores
                 for share in shares
             )
-        for one in self.taken[:before]:
-            if one.device.kind == "share":
-                part = one.memory_mib / one.device.memory_mib + one.cores / one.device.cores
-                parts[one.gpu.uuid] += part
+        for claimed in self.taken[:before]:
+            if claimed.device.kind == "share":
+                part = (
+                    claimed.memory_mib / claimed.device.memory_mib
+                    + claimed.cores / claimed.device.cores
+                )
+                parts[claimed.gpu.uuid] += part
         return sorted(self.gpus, key=lambda gpu: (-parts[gpu.uuid], -gpu.index))
 
     def _try(self, request: Request, gpu: ClaimedGpu, device: LiveDevice) -> Taken | None:

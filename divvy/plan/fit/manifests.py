@@ -148,8 +148,10 @@ def _object_problems(value: Mapping[str, Any]) -> Iterator[Problem]:
     if problems:
         return
     for key in ("containers", "initContainers"):
-        for number, one in enumerate(spec.get(key) or ()):
-            yield from _resources_problems((*at, key, number, "resources"), one.get("resources"))
+        for number, container in enumerate(spec.get(key) or ()):
+            yield from _resources_problems(
+                (*at, key, number, "resources"), container.get("resources")
+            )
     yield from _resources_problems((*at, "resources"), spec.get("resources"))
     yield from _quantities_problems((*at, "overhead"), spec.get("overhead"))
 

@@ -44,7 +44,7 @@ class Room:
         lacks = [shortage for shortage in self._shortages(pod, by_claims) if shortage is not None]
         claims = [*pod.claims, *requests_by_claim(pod.by_claim, by_claims, kinds)]
         if lacks:
-            return min(lacks, key=lambda one: one.lack)
+            return min(lacks, key=lambda shortage: shortage.lack)
         taken = self.devices.claim(claims)
         if taken is None:
             holders = [*claim_holders(self.devices.gpus), *self.names.get("", ())]

@@ -124,7 +124,9 @@ def _free(gpu: ClaimedGpu) -> ClaimedGpu:
     for device in gpu.devices:
         for name, number in (device.consumes if device.holders else {}).items():
             free[name] = free.get(name, 0) + number
-    return replace(gpu, devices=tuple(replace(one, holders=()) for one in gpu.devices), free=free)
+    return replace(
+        gpu, devices=tuple(replace(device, holders=()) for device in gpu.devices), free=free
+    )
 
 
 def requests_by_claim(

@@ -40,8 +40,8 @@ def _false(*keys: str) -> Callable[[dict[str, Any]], None]:
 
 def _without_all(*offs: Callable[[dict[str, Any]], None]) -> Callable[[dict[str, Any]], None]:
     def off(value: dict[str, Any]) -> None:
-        for one in offs:
-            one(value)
+        for switch in offs:
+            switch(value)
 
     return off
 

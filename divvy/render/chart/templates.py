@@ -101,14 +101,14 @@ def _device_classes(_: str, patterns: Sequence[Any]) -> str:
     )
     text = ""
     for at, pattern in enumerate(patterns):
-        document, each = yaml_text(unwrap(pattern)), []
+        document, loops = yaml_text(unwrap(pattern)), []
         for stands, listed, variable, actions in ranges:
             if unwrap(pattern)["metadata"]["name"].endswith(stands):
                 for stand_in, action in actions.items():
                     document = document.replace(stand_in, f"{{{{ {action} }}}}")
-                each = [f"range {variable} := include {json.dumps(listed)} @ | fromJsonArray"]
+                loops = [f"range {variable} := include {json.dumps(listed)} @ | fromJsonArray"]
         document = ("---\n" if at else "") + document
-        text += _wrapped(document, [*each, *_openings(pattern)[:-1]])
+        text += _wrapped(document, [*loops, *_openings(pattern)[:-1]])
     return with_actions(_wrapped(text, _openings(patterns[0])), root="$")
 
 

@@ -35,16 +35,16 @@ def claimable(cluster: Cluster) -> Claimable:
     """Return what the profiles of a cluster let pods claim."""
     claims = cluster.claims
     shared = [claim for claim in claims if claim.shares is not None]
-    tenants = sorted({tenant for one in shared for tenant in one.tenants})
+    tenants = sorted({tenant for claim in shared for tenant in claim.tenants})
     models = _models(cluster)
     # Exact, as the chart computes it.
-    factors = (one.shares.memory.factor for one in shared if one.shares is not None)
+    factors = (claim.shares.memory.factor for claim in shared if claim.shares is not None)
     factor = max(factors, default=Fraction(1))
     return Claimable(
         any=bool(claims),
         shares=bool(shared),
         tenants=tuple(tenants),
-        tenants_only=all(one.tenants for one in shared),
+        tenants_only=all(claim.tenants for claim in shared),
         mig=tuple(sorted({name for claim in claims for name in claim.mig})),
         largest_mib=int(max(model.memory_mib for model in models) * factor)
         if models

@@ -50,7 +50,7 @@ def translate(cluster: Cluster, only: Iterable[str] = ()) -> Translation:
             refusals.append(Refusal(f"profile {name}", where, reason))
         first.setdefault(name, where)
     refusals += _strategies(pools, profiles)
-    refusals += _promises(cluster, cuts=any(one.cut for one in profiles.values()))
+    refusals += _promises(cluster, cuts=any(profile.cut for profile in profiles.values()))
     return Translation(pools, profiles, tuple(refusals), tuple(_notes(cluster, pools, profiles)))
 
 
