@@ -11,13 +11,16 @@ DEMO_TRAINING = conformance/workloads/manifests/pod-training.yaml
 LANES = $(BIN)/python -m tests.lanes --first "pure"
 ALONE = not hardware and not pure and not shared_lab and not agent_process
 
-.PHONY: setup setup-lab demo demo-down test test-all unit lint bench hardware-kit dist docs clean
+.PHONY: setup setup-lab setup-all demo demo-down test test-all unit lint bench hardware-kit dist docs clean
 
 setup:             ## everything this machine needs, from a fresh Debian 12
 	@$(PYTHON) -m divvy.lab.setup
 
 setup-lab:         ## what the lab and the demo need of it
 	@$(PYTHON) -m divvy.lab.setup lab
+
+setup-all:         ## what make test-all needs: every Kubernetes of the lab
+	@$(PYTHON) -m divvy.lab.setup all
 
 demo: setup-lab    ## from nothing to a proven cluster on this machine; no GPU needed
 	@echo; echo "== 1. A real Kubernetes with six nodes; their GPUs are SIMULATED"
@@ -54,7 +57,7 @@ test: setup        ## a quarter of an hour: pure tests first, then four lanes at
 	@$(LANES) -m "$(ALONE) and not lab and not thorough" -m "$(ALONE) and lab and not thorough" \
 		-m "agent_process and not thorough" -m "shared_lab and not thorough"
 
-test-all: setup    ## everything: sanitizers, long walks, every fault, the wheel, random programs, the mixed lab
+test-all: setup-all ## everything: sanitizers, long walks, every fault, the wheel, random programs, the mixed lab
 	@DIVVY_THOROUGH=1 $(LANES) -m "$(ALONE) and not lab" -m "$(ALONE) and lab" \
 		-m "agent_process" -m "shared_lab"
 

@@ -82,7 +82,9 @@ class Tool:
             "GOTOOLCHAIN": "local",
             "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false",
         }
-        command = ["nice", "go", "build", "-o", f"{target}/", *_FLAGS]
+        # Nobody would take what it builds once this process has been killed.
+        end_with_this = ["setpriv", "--pdeathsig", "TERM"]
+        command = [*end_with_this, "nice", "go", "build", "-o", f"{target}/", *_FLAGS]
         command += ["-ldflags", f"-s -w {self.ldflags}"]
         if self.tags:
             command += ["-tags", self.tags]
@@ -163,3 +165,7 @@ PROMETHEUS = Tool(
 # What a lab runs unless it chooses another Kubernetes, and what tests need beside it.
 LAB_TOOLS = (KUBERNETES, CONTAINERD)
 TEST_TOOLS = (HELM, PROMETHEUS)
+# What a lab can be upgraded to, or chooses instead.
+OTHER_RELEASES = tuple(
+    kubernetes(release) for release in KUBERNETES_VERSIONS if release != DEFAULT_KUBERNETES
+)

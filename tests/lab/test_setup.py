@@ -75,6 +75,14 @@ def test_the_demo_builds_what_the_lab_runs() -> None:
     assert [tool.name for tool in tools.TEST_TOOLS] == ["helm", "prometheus"]
 
 
+def test_all_tests_find_every_release_built() -> None:
+    command = ["make", "--dry-run", "test-all"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "-m divvy.lab.setup all\n" in done.stdout
+    built = {tools.KUBERNETES, *tools.OTHER_RELEASES}
+    assert built == {tools.kubernetes(release) for release in tools.KUBERNETES_VERSIONS}
+
+
 def test_each_release_is_built_from_its_own_modules() -> None:
     assert tuple(tools.KUBERNETES_VERSIONS) == get_args(Release)
     for release, version in tools.KUBERNETES_VERSIONS.items():

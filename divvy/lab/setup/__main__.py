@@ -1,4 +1,7 @@
-"""Set this machine up: `python3 -m divvy.lab.setup`, with `python` or `lab` for less."""
+"""Set this machine up: `python3 -m divvy.lab.setup`.
+
+With `python` or `lab` for less, with `all` for what the tests of `make test-all` need as well.
+"""
 
 import sys
 
@@ -13,8 +16,8 @@ def main(arguments: list[str]) -> int:
     from divvy.lab.setup import machine, parts, python
     from divvy.lab.setup.steps import Step, run_steps
 
-    if arguments not in ([], ["lab"], ["python"]):
-        print(f"Unknown: {' '.join(arguments)}. Say python, lab or nothing.", file=sys.stderr)
+    if arguments not in ([], ["lab"], ["python"], ["all"]):
+        print(f"Unknown: {' '.join(arguments)}. Say python, lab, all or nothing.", file=sys.stderr)
         return 2
     of_python = [
         Step("Python packages", python.ensure_environment),
@@ -27,13 +30,14 @@ def main(arguments: list[str]) -> int:
         print(missing, "Unit tests and plans need Python alone: make unit.", file=sys.stderr)
         return 1
     from divvy.lab.images import IMAGES
-    from divvy.lab.tools import LAB_TOOLS, TEST_TOOLS
+    from divvy.lab.tools import LAB_TOOLS, OTHER_RELEASES, TEST_TOOLS
 
     tools = LAB_TOOLS if arguments == ["lab"] else LAB_TOOLS + TEST_TOOLS
     if not run_steps([Step("Debian packages", machine.ensure_packages)]):
         return 1
     # Go compiles for minutes on all processors; what the rest waits for is the network.
-    compiled = [Step(f"Go tools: {tool.name}", parts.build_tool(tool)) for tool in tools]
+    built = tools + OTHER_RELEASES if arguments == ["all"] else tools
+    compiled = [Step(f"Go tools: {tool.name}", parts.build_tool(tool)) for tool in built]
     rest = [
         *of_python,
         *(Step(f"image: {image.name}", parts.build_image(image)) for image in IMAGES.values()),
