@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from divvy.agent.gpu.change_policy import Policy
 from divvy.agent.gpu.checkpoint import Checkpoint, changing, misleading
 from divvy.agent.gpu.desired import DesiredState
 from divvy.agent.gpu.holders import Holder
 from divvy.agent.gpu.mig_plan import MigPlan
 from divvy.agent.gpu.owner import ClaimsView, KubeletView, Owner
 from divvy.agent.gpu.reconciliation import Observation, decisions, differing
-from divvy.agent.gpu.transition import Policy
 from divvy.model import DesiredGpu, DesiredNode, Offer
 from divvy.model.claims import Claims
 from divvy.model.sharing import Sharing
@@ -147,7 +147,9 @@ def test_the_gpus_of_a_node_wait_for_one_another_on_their_way_to_claims() -> Non
     assert late["GPU-1"].state == "Blocked"
     assert (late["GPU-1"].advertise.layout, late["GPU-1"].advertise.withheld) == (other, set())
     free = replace(held_one, kubelet=replace(kubelet, held={}))
-    moved = decisions(desired, free, plugin, late, 61.0)
+    withdrawn = decisions(desired, free, plugin, late, 61.0)
+    assert {decision.state for decision in withdrawn.values()} == {"Changing"}
+    moved = decisions(desired, free, plugin, withdrawn, 62.0)
     assert {decision.state for decision in moved.values()} == {"Ready"}
 
 
