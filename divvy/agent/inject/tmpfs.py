@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,12 +42,13 @@ class Tmpfs:
     def unmount(self) -> None:
         """Take it away with all that is in it, and its folder; raises OSError.
 
-        A container that has it mounted keeps it until it ends.
+        A container that has it mounted keeps it until it ends. Where somebody has unmounted it
+        before, a runtime has made a plain folder for containers, which goes with their files.
         """
-        if self.folder.is_mount():
+        while self.folder.is_mount():
             _check(_libc.umount2(os.fsencode(self.folder), _MNT_DETACH), self.folder)
         if self.folder.exists():
-            self.folder.rmdir()
+            shutil.rmtree(self.folder)
 
     def _mount(self, flags: int, options: str) -> None:
         flags |= _MS_NOSUID | _MS_NODEV | (_MS_NOEXEC if self.noexec else 0)
