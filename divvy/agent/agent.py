@@ -307,7 +307,7 @@ class Agent:
             return  # nothing is known of what should be: clients keep their daemons
         held = None if isinstance(observed.kubelet, str) else observed.kubelet.held
         decisions = self._record.decisions
-        self.mps.want(wanted_daemons(decisions, observed.snapshot, held, self.mps.gpus))
+        self.mps.want(wanted_daemons(decisions, observed.snapshot, held, self.mps.started))
 
     def _forget_replaced(self) -> None:
         """Forget GPUs once it is saved which others have their indices."""

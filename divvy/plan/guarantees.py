@@ -82,11 +82,22 @@ def _mps_guarantees(sharing: Sharing) -> Guarantees:
     whole_card = "whole card: all its memory, whatever the replica"
     return Guarantees(
         _memory_by_mps(sharing),
-        f"concurrent: each process uses at most {sharing.threads} % of the SMs, and none of them "
-        "is its own",
+        f"concurrent: each process uses at most {sharing.threads} % of the SMs{_unless(sharing)}; "
+        "no SM is its own",
         f"shared: one fault ends all {sharing.replicas} clients of the GPU, and so does the end of "
-        "its MPS daemon, as at a restart of the agent's pod",
+        "its MPS daemon, as at a restart of the agent's pod or by a command of root in any of its "
+        "containers",
         "share: its own memory and processes" if sharing.is_prevented else whole_card,
+    )
+
+
+def _unless(sharing: Sharing) -> str:
+    """Say who can lift the limits of MPS: its variables, and its daemon's own."""
+    root = "root in any of the GPU's containers commands its daemon otherwise"
+    return (
+        f", unless {root}"
+        if sharing.one_per_container
+        else (f", unless it drops the container's variables, or {root}")
     )
 
 
@@ -98,7 +109,8 @@ def _memory_by_mps(sharing: Sharing) -> str:
         "enforce": "a container whose processes exceed it together is terminated",
         "warn": "what a container's processes use together above it is noticed, not prevented",
     }
-    return f"per process: MPS refuses each process more than {limit}; {ends[sharing.action]}"
+    refused = f"MPS refuses each process more than {limit}{_unless(sharing)}"
+    return f"per process: {refused}; {ends[sharing.action]}"
 
 
 def share_guarantees(sharing: Sharing, tenants: bool) -> Guarantees:

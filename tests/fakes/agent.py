@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from divvy.agent.mps.processes import daemons
 from divvy.image.build import compile_hook
 from divvy.lab.paths import REPOSITORY
 from divvy.lab.simulated_driver import install_simulated_driver
@@ -182,13 +183,11 @@ def unmount(folder: Path) -> None:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def end_daemons(record: Path) -> None:
-    """End the MPS daemons that an agent left when it was killed, by its record of them."""
-    gpus = json.loads(record.read_text())["gpus"] if record.exists() else {}
-    for gpu in gpus.values():
-        if gpu["pid"]:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(gpu["pid"], signal.SIGKILL)
+def end_daemons(folder: Path) -> None:
+    """End the MPS daemons below a folder, which an agent leaves when it is killed."""
+    for process in daemons(folder).values():
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def simulate(root: Path, *arguments: str) -> None:
@@ -208,7 +207,7 @@ async def simulated_driver(gpus: int, further_versions: Sequence[str] = ()) -> A
             yield Path(name)
         finally:
             os.kill(int((driver / "run/divvy-simd.pid").read_text()), signal.SIGTERM)
-            end_daemons(Path(name) / "state/mps.json")
+            end_daemons(Path(name) / "state/mps")
             unmount(Path(name) / "tenants")
             for memory in (Path(name) / "mps").glob("*"):
                 unmount(memory)

@@ -103,3 +103,13 @@ def test_a_plan_prints_the_blast_radius() -> None:
     assert "one fault ends all 4 clients of the GPU" in words.faults
     assert "MPS refuses each process more than 10240 MiB" in words.memory
     assert "25 % of the SMs" in words.compute
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_plan_says_who_can_lift_the_limits(alone: bool) -> None:
+    stack = cluster({"mps": {"replicas": 4, "failRequestsGreaterThanOne": alone}})
+    words = predict_node(stack, "p", A100, 1).devices[0].guarantees
+    for limit in (words.memory, words.compute):
+        assert "root in any of the GPU's containers commands its daemon otherwise" in limit
+        assert ("unless it drops the container's variables" in limit) is not alone
+    assert "by a command of root in any of its containers" in words.faults

@@ -8,7 +8,6 @@ long as containers that have its files mounted, until the node boots; the agent 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import threading
@@ -19,10 +18,9 @@ from divvy.agent.inject import account, gate_page
 from divvy.agent.inject.container_edits import Mount
 from divvy.agent.inject.limiter import has_share, laid_share, remove_share, write_share
 from divvy.agent.inject.problem import InjectionProblem
+from divvy.agent.inject.tmpfs import Tmpfs
 from divvy.model.sharing import DeviceShare
 
-_MS_NOSUID, _MS_NODEV, _MS_REMOUNT = 2, 4, 32
-_libc = ctypes.CDLL(None, use_errno=True)
 # What the lists of one share may take: limits, replicas, and each file's last block.
 _LISTS_BYTES = 64 << 10
 # Extended attributes count as inodes do, and whoever may write a file may give it some. Those that
@@ -42,6 +40,7 @@ class ShareFolder:
 
     def __init__(self, folder: Path, earlier: Path) -> None:
         self._folder = folder
+        self._tmpfs = Tmpfs(folder, "divvy", 0o700)
         self._earlier = earlier
         self._lock = threading.Lock()
 
@@ -119,9 +118,7 @@ class ShareFolder:
                 _quietly(gate_page.cut_page, path)
 
     def _mount(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        if not self._folder.is_mount():
-            _mount(self._folder, 0, f"size={account.SIZE},nr_inodes={_SPARE_INODES},mode=0700")
+        self._tmpfs.mount(account.SIZE, _SPARE_INODES)
 
     def _fit(self, more: int) -> None:
         """Make the file system as large as what is in it, and so many bytes more."""
@@ -135,7 +132,7 @@ class ShareFolder:
             # Of nothing the kernel makes no limit.
             size = max(used + more, status.f_frsize)
             if (size, inodes) != (status.f_blocks * status.f_frsize, status.f_files):
-                _mount(self._folder, _MS_REMOUNT, f"size={size},nr_inodes={inodes}")
+                self._tmpfs.resize(size, inodes)
 
 
 def _below(folder: Path) -> Iterator[str]:
@@ -147,10 +144,3 @@ def _below(folder: Path) -> Iterator[str]:
 def _quietly(cut: Callable[[Path], None], path: Path) -> None:
     with contextlib.suppress(OSError):
         cut(path)
-
-
-def _mount(folder: Path, flags: int, options: str) -> None:
-    flags |= _MS_NOSUID | _MS_NODEV
-    if _libc.mount(b"divvy", os.fsencode(folder), b"tmpfs", flags, options.encode()) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), str(folder))

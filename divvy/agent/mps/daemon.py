@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from divvy.agent.driver_libraries import library_folder
 from divvy.agent.mps import own_memory
+from divvy.agent.mps.processes import FOREGROUND, PIPES_VARIABLE, Process, start_time
 from divvy.agent.mps.shared_memory import mount_memory, unmount_memory
 from divvy.agent.mps.supervision import Ceiling
 
@@ -24,10 +26,17 @@ _WITH_MEMORY = (sys.executable, "-I", "-S", own_memory.__file__)
 _ANSWER_SECONDS = 5.0
 _MAX_LOG_BYTES = 4 << 20
 _LAST_WORDS_BYTES = 1000
+_NONE = Process(0, 0)
+# Of a refusal the exit code need not tell.
+_FAILURE = re.compile(r"\b(fail|invalid|error|unknown|unrecogni[sz]ed|denied|cannot|not )", re.I)
 
 
 class NoAnswer(Exception):
-    """The daemon did not answer, or not as it should: what it said."""
+    """The daemon did not answer, or not as it should: what came instead."""
+
+
+class Refused(NoAnswer):
+    """The daemon answered a command with an error: which."""
 
 
 class MpsDaemon:
@@ -47,8 +56,8 @@ class MpsDaemon:
         self._on_end = on_end
         self._child: subprocess.Popen[bytes] | None = None
         self._handle: int | None = None
-        self._pid = self._started = 0
-        self._servers: dict[int, int] = {}
+        self._process = _NONE
+        self._servers: frozenset[Process] = frozenset()
 
     @property
     def pipes(self) -> Path:
@@ -58,23 +67,23 @@ class MpsDaemon:
     @property
     def servers(self) -> frozenset[int]:
         """Return the PIDs of its servers, as it told them last."""
-        return frozenset(self._servers)
+        return frozenset(server.pid for server in self._servers)
 
     @property
     def alive(self) -> bool:
         """Return whether its process runs."""
         if self._child is not None:
             self._child.poll()
-        return _start_time(self._pid) == self._started != 0
+        return self._process.runs
 
-    def adopt(self, pid: int, started: int) -> None:
+    def adopt(self, process: Process) -> None:
         """Take over the daemon of an agent before this one, if it still runs."""
-        self._pid, self._started = pid, started
+        self._process = process
         if self.alive:
             self._watch()
 
-    def start(self) -> tuple[int, int]:
-        """Start it and return PID and start time; raises OSError."""
+    def start(self) -> Process:
+        """Start it and return its process; raises OSError."""
         self.end()
         program = self._root / PROGRAM
         if not os.access(program, os.X_OK):
@@ -88,7 +97,7 @@ class MpsDaemon:
         environment = self._environment
         libraries = environment.pop("LD_LIBRARY_PATH")
         with (logs / "start.log").open("wb") as output:
-            command = [str(program), "-f", "-multiuser-server"]
+            command = [str(program), FOREGROUND, "-multiuser-server"]
             self._child = subprocess.Popen(  # noqa: S603 (the driver's own program)
                 [*_WITH_MEMORY, str(self._memory), libraries, *command],
                 stdin=subprocess.DEVNULL,
@@ -98,30 +107,35 @@ class MpsDaemon:
                 # It outlives an agent that is killed, and its servers end with it.
                 start_new_session=True,
             )
-        self._pid = self._child.pid
-        self._started = _start_time(self._pid)
+        self._process = Process(self._child.pid, start_time(self._child.pid))
         self._watch()
-        return self._pid, self._started
+        return self._process
 
     async def ask(self) -> None:
         """Ask for its servers; raises NoAnswer."""
         answer = await self._say("get_server_list")
         if not all(word.isdecimal() for word in answer.split()):
             raise NoAnswer(answer.strip() or "nothing")
-        self._servers = {int(pid): _start_time(int(pid)) for pid in answer.split()}
+        pids = map(int, answer.split())
+        self._servers = frozenset(Process(pid, start_time(pid)) for pid in pids)
 
     async def limit(self, ceiling: Ceiling) -> None:
         """Tell it what clients may use at most, and servers that run: the default is the next's.
 
-        Raises NoAnswer.
+        Raises NoAnswer, Refused where it does not take a limit.
         """
         memory, threads = f"{ceiling.memory_mib}M", ceiling.threads
-        await self._say(f"set_default_device_pinned_mem_limit 0 {memory}")
-        await self._say(f"set_default_active_thread_percentage {threads}")
+        await self._set(f"set_default_device_pinned_mem_limit 0 {memory}")
+        await self._set(f"set_default_active_thread_percentage {threads}")
         await self.ask()  # after that: a server that starts meanwhile has the new default
-        for server in self._servers:
-            await self._say(f"set_device_pinned_mem_limit {server} 0 {memory}")
-            await self._say(f"set_active_thread_percentage {server} {threads}")
+        for server in self.servers:
+            try:
+                await self._set(f"set_device_pinned_mem_limit {server} 0 {memory}")
+                await self._set(f"set_active_thread_percentage {server} {threads}")
+            except Refused:
+                await self.ask()
+                if server in self.servers:  # else it has ended meanwhile
+                    raise
 
     async def quit(self) -> None:
         """Ask it to end at once, with its servers; raises NoAnswer."""
@@ -131,12 +145,12 @@ class MpsDaemon:
         """End its process and its servers' now, and whatever they have left running."""
         if self.alive:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._pid, signal.SIGKILL)
-        for pid, started in self._servers.items():
-            if started and _start_time(pid) == started:
+                os.killpg(self._process.pid, signal.SIGKILL)
+        for server in self._servers:
+            if server.runs:
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-        self._servers = {}
+                    os.kill(server.pid, signal.SIGKILL)
+        self._servers = frozenset()
         self._unwatch()
         if self._child is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -145,12 +159,12 @@ class MpsDaemon:
     def gone(self) -> None:
         """Take note that its process has ended: its servers are ended too."""
         self.end()
-        self._pid = self._started = 0
+        self._process = _NONE
 
     def forget(self) -> None:
         """Remove its files and its memory; raises OSError."""
         self._unwatch()
-        self._pid = self._started = 0
+        self._process = _NONE
         shutil.rmtree(self._folder, ignore_errors=True)
         unmount_memory(self._memory)
 
@@ -181,9 +195,14 @@ class MpsDaemon:
         return {
             "PATH": f"{self._root / 'usr/bin'}:/usr/bin:/bin",
             "LD_LIBRARY_PATH": "" if libraries is None else str(libraries),
-            "CUDA_MPS_PIPE_DIRECTORY": str(self.pipes),
+            PIPES_VARIABLE: str(self.pipes),
             "CUDA_MPS_LOG_DIRECTORY": str(self._folder / "log"),
         }
+
+    async def _set(self, command: str) -> None:
+        answer = await self._say(command)
+        if _FAILURE.search(answer):
+            raise Refused(_words(command, answer))
 
     async def _say(self, command: str) -> str:
         try:
@@ -208,13 +227,13 @@ class MpsDaemon:
                 await process.wait()
         text = output.decode(errors="replace")
         if process.returncode:
-            raise NoAnswer(text.strip() or f"exit code {process.returncode}")
+            raise Refused(_words(command, text or f"exit code {process.returncode}"))
         return text
 
     def _watch(self) -> None:
         self._unwatch()
         with contextlib.suppress(OSError):  # it has ended already: a look at it shows that
-            self._handle = os.pidfd_open(self._pid)
+            self._handle = os.pidfd_open(self._process.pid)
             asyncio.get_running_loop().add_reader(self._handle, self._ended)
 
     def _ended(self) -> None:
@@ -228,10 +247,5 @@ class MpsDaemon:
             self._handle = None
 
 
-def _start_time(pid: int) -> int:
-    """Return when a process started, in the kernel's ticks since the boot; 0 if it does not run."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0
-    return 0 if pid == 0 or fields[0] in "ZX" else int(fields[19])
+def _words(command: str, answer: str) -> str:
+    return f"{command.split()[0]}: {' '.join(answer.split())}"

@@ -1,24 +1,26 @@
 """What must be undone on this node, kept on its disk: which GPUs a daemon was started for.
 
-It is written before a compute mode is changed and cleared after that is restored, so that an agent
-that starts after a crash knows what the one before it left.
+It is written before a compute mode is changed, and cleared after that is restored and the daemon's
+folders are gone, so that an agent that starts later knows what the one before it left.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from divvy.agent.gpu.plain_values import from_plain
 from divvy.agent.inject.atomic_file import replace_file
+from divvy.agent.mps.processes import Process
 
 _log = logging.getLogger(__name__)
 _FILE = "mps.json"
 _MODE = 0o600
+_DEFAULT_COMPUTE_MODE = 0
 _DAMAGE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
@@ -29,6 +31,11 @@ class Recorded:
     mode: int
     pid: int = 0
     started: int = 0
+
+    @property
+    def process(self) -> Process:
+        """Return the daemon's process, which need not run."""
+        return Process(self.pid, self.started)
 
 
 class MpsRecord:
@@ -52,8 +59,26 @@ class MpsRecord:
         """Write what is to be undone for a GPU; raises OSError and leaves the record as it was."""
         self._write({**self.gpus, uuid: recorded})
 
-    def process(self, uuid: str, pid: int, started: int) -> None:
-        """Write which process is a GPU's daemon, 0 for none; raises OSError."""
+    def add_leftovers(self, daemons: Mapping[str, Process], gpus: Iterable[str]) -> None:
+        """Count as recorded the daemons that run, and GPUs of which a daemon's folders are left.
+
+        Which compute mode such a GPU had is lost: it gets the one with which a driver starts.
+        """
+        added = dict(self.gpus)
+        for uuid in {*daemons, *gpus}:
+            recorded = added.setdefault(uuid, Recorded(_DEFAULT_COMPUTE_MODE))
+            if uuid in daemons and not recorded.process.runs:
+                process = daemons[uuid]
+                added[uuid] = replace(recorded, pid=process.pid, started=process.started)
+        try:
+            self._write(added)
+        except OSError as error:  # the next agent finds them too
+            _log.warning("%s is not written (%s): going on without it", self._path, error)
+            self.gpus = added
+
+    def set_process(self, uuid: str, process: Process | None) -> None:
+        """Write which process is a GPU's daemon, None for none; raises OSError."""
+        pid, started = (0, 0) if process is None else (process.pid, process.started)
         self.note(uuid, replace(self.gpus[uuid], pid=pid, started=started))
 
     def clear(self, uuid: str) -> None:
@@ -70,7 +95,7 @@ class MpsRecord:
 
 
 def _recorded(raw: Mapping[str, Any]) -> Recorded:
-    found = from_plain(Recorded, raw)
-    if not all(isinstance(value, int) for value in asdict(found).values()):
+    recorded = from_plain(Recorded, raw)
+    if not all(isinstance(value, int) for value in asdict(recorded).values()):
         raise TypeError(f"{raw!r} is not a record of a GPU")
-    return found
+    return recorded

@@ -1,16 +1,18 @@
-"""The MPS daemons of a node: each GPU that is to have one is brought to it, and back."""
+"""The MPS daemons of a node: each GPU that is to have supervised is brought to it, and back."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from time import monotonic
 
-from divvy.agent.mps.daemon import MpsDaemon, NoAnswer
+from divvy.agent.mps.daemon import MpsDaemon, NoAnswer, Refused
+from divvy.agent.mps.processes import daemons
 from divvy.agent.mps.record import MpsRecord, Recorded
 from divvy.agent.mps.shared_memory import mount_memory
 from divvy.agent.mps.supervision import (
@@ -21,7 +23,7 @@ from divvy.agent.mps.supervision import (
     Seen,
     Step,
     next_step,
-    problem,
+    problem_of,
 )
 from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.process import DriverProblem
@@ -36,7 +38,7 @@ _STOP_SECONDS = 1.0
 
 
 @dataclass
-class _Supervised:
+class _SupervisedGpu:
     """One GPU, as its supervisor knows it."""
 
     uuid: str
@@ -45,8 +47,7 @@ class _Supervised:
     life: Life = field(default_factory=Life)
     mode: int | None = None
     mode_at: float = 0.0
-    told: str | None = None
-    ended: bool = False
+    reported: str | None = None
 
 
 @dataclass(frozen=True)
@@ -75,15 +76,22 @@ class Mps:
         self._driver = driver
         self._on_change = on_change
         self._record = MpsRecord(state_folder)
+        folders = (self._folder, self._memory)
+        self._record.add_leftovers(daemons(self._folder), chain(*map(_gpus_below, folders)))
         self._wanted: Mapping[str, Ceiling] = {}
-        self._told = False  # what is wanted: before that, what an agent before left stays
-        self._supervised: dict[str, _Supervised] = {}
+        self._knows_wanted = False  # before that, what an agent before left stays
+        self._gpus: dict[str, _SupervisedGpu] = {}
         self._woken = asyncio.Event()
 
     @property
     def gpus(self) -> frozenset[str]:
         """Return the GPUs that have a daemon, or the compute mode that was set for one."""
         return frozenset(self._record.gpus)
+
+    @property
+    def started(self) -> frozenset[str]:
+        """Return the GPUs for which a daemon was started that has not been ended in order."""
+        return frozenset(uuid for uuid, gpu in self._record.gpus.items() if gpu.pid)
 
     @property
     def figures(self) -> tuple[MpsFigures, ...]:
@@ -105,23 +113,23 @@ class Mps:
 
     def servers(self, uuid: str) -> frozenset[int]:
         """Return the PIDs of a GPU's servers."""
-        one = self._supervised.get(uuid)
-        return frozenset() if one is None else one.daemon.servers
+        supervised = self._gpus.get(uuid)
+        return frozenset() if supervised is None else supervised.daemon.servers
 
     def problem(self, uuid: str) -> str:
         """Say why no container can be a client of a GPU's daemon now, "" where it can."""
-        one = self._supervised.get(uuid)
-        seen = Seen(None, None, alive=False) if one is None else self._seen(one)
-        return problem(self._wanted.get(uuid), seen, self._life(uuid))
+        supervised = self._gpus.get(uuid)
+        seen = Seen(None, None, alive=False) if supervised is None else self._seen(supervised)
+        return problem_of(self._wanted.get(uuid), seen, self._life(uuid))
 
     def want(self, wanted: Mapping[str, Ceiling]) -> None:
         """Have daemons for these GPUs from now on, and for no other."""
-        if wanted == self._wanted and self._told:
+        if wanted == self._wanted and self._knows_wanted:
             return
-        self._wanted, self._told = dict(wanted), True
+        self._wanted, self._knows_wanted = dict(wanted), True
         self._woken.set()
-        for one in self._supervised.values():
-            one.woken.set()
+        for supervised in self._gpus.values():
+            supervised.woken.set()
 
     async def run(self) -> None:
         """Supervise every GPU that has a daemon or is to have one; never returns."""
@@ -129,7 +137,7 @@ class Mps:
         async with asyncio.TaskGroup() as group:
             while True:
                 self._woken.clear()
-                for uuid in {*self._wanted, *self._record.gpus} if self._told else ():
+                for uuid in {*self._wanted, *self._record.gpus} if self._knows_wanted else ():
                     if uuid not in tasks or tasks[uuid].done():
                         tasks[uuid] = group.create_task(self._supervise(uuid))
                 await self._woken.wait()
@@ -137,168 +145,183 @@ class Mps:
     async def stop(self) -> None:
         """End all daemons and restore what was set for them."""
         self._wanted = {}
-        await asyncio.gather(*(self._undo(self._one(uuid)) for uuid in self._record.gpus))
+        await asyncio.gather(
+            *(self._undo(self._supervised_gpu(uuid)) for uuid in self._record.gpus)
+        )
 
-    async def _undo(self, one: _Supervised) -> None:
+    async def _undo(self, supervised: _SupervisedGpu) -> None:
         with contextlib.suppress(NoAnswer, TimeoutError):
-            if one.daemon.alive:
+            if supervised.daemon.alive:
                 async with asyncio.timeout(_STOP_SECONDS):
-                    await one.daemon.quit()
-        one.daemon.gone()
-        recorded = self._record.gpus[one.uuid]
+                    await supervised.daemon.quit()
+        supervised.daemon.gone()
+        recorded = self._record.gpus[supervised.uuid]
         try:
             async with asyncio.timeout(_STOP_SECONDS):
-                await self._set_mode(one, recorded.mode)
-            self._record.clear(one.uuid)
+                await self._set_mode(supervised, recorded.mode)
+            # Recorded all the same: containers still have the daemon's folders.
+            self._record.set_process(supervised.uuid, None)
         except (DriverProblem, TimeoutError, OSError) as error:
-            _log.warning("GPU %s: its compute mode is not restored: %s", one.uuid, error)
+            _log.warning("GPU %s: its compute mode is not restored: %s", supervised.uuid, error)
 
     def _daemon(self, uuid: str, on_end: Callable[[], None]) -> MpsDaemon:
         return MpsDaemon(self._root, self._folder / uuid, self._memory / uuid, uuid, on_end)
 
-    def _one(self, uuid: str) -> _Supervised:
-        if uuid not in self._supervised:
+    def _supervised_gpu(self, uuid: str) -> _SupervisedGpu:
+        if uuid not in self._gpus:
             woken = asyncio.Event()
             daemon = self._daemon(uuid, woken.set)
-            self._supervised[uuid] = _Supervised(uuid, daemon, woken)
+            self._gpus[uuid] = _SupervisedGpu(uuid, daemon, woken)
             recorded = self._record.gpus.get(uuid)
             if recorded is not None and recorded.pid:
-                daemon.adopt(recorded.pid, recorded.started)
-        return self._supervised[uuid]
+                daemon.adopt(recorded.process)
+        return self._gpus[uuid]
 
     async def _supervise(self, uuid: str) -> None:
-        one = self._one(uuid)
+        supervised = self._supervised_gpu(uuid)
         while True:
-            one.woken.clear()
-            await self._read_mode(one)
-            self._notice_end(one)
-            seen = self._seen(one)
+            supervised.woken.clear()
+            await self._read_mode(supervised)
+            self._notice_end(supervised)
+            seen = self._seen(supervised)
             wanted = self._wanted.get(uuid)
             if wanted is None and seen.recorded is None:
-                del self._supervised[uuid]
+                del self._gpus[uuid]
                 self._on_change()
                 return
-            step = next_step(wanted, seen, one.life, monotonic())
-            await self._take(one, step)
-            self._notice_end(one)
-            self._tell(one)
+            step = next_step(wanted, seen, supervised.life, monotonic())
+            await self._take(supervised, step)
+            self._notice_end(supervised)
+            self._report(supervised)
             if step in (Step.ASK, Step.WAIT):
-                starting = one.life.answered is None and one.daemon.alive
+                starting = supervised.life.answered is None and supervised.daemon.alive
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_STARTING_SECONDS if starting else ASK_SECONDS):
-                        await one.woken.wait()
+                        await supervised.woken.wait()
 
     def _life(self, uuid: str) -> Life:
-        one = self._supervised.get(uuid)
-        return Life() if one is None else one.life
+        supervised = self._gpus.get(uuid)
+        return Life() if supervised is None else supervised.life
 
-    def _seen(self, one: _Supervised) -> Seen:
-        return Seen(self._record.gpus.get(one.uuid), one.mode, one.daemon.alive)
+    def _seen(self, supervised: _SupervisedGpu) -> Seen:
+        return Seen(
+            self._record.gpus.get(supervised.uuid), supervised.mode, supervised.daemon.alive
+        )
 
-    def _tell(self, one: _Supervised) -> None:
-        said = self.problem(one.uuid)
-        if said != one.told:
-            one.told = said
-            _log.info("GPU %s: %s", one.uuid, said or "its MPS daemon answers")
+    def _report(self, supervised: _SupervisedGpu) -> None:
+        problem = self.problem(supervised.uuid)
+        if problem != supervised.reported:
+            supervised.reported = problem
+            _log.info("GPU %s: %s", supervised.uuid, problem or "its MPS daemon answers")
             self._on_change()
 
-    def _notice_end(self, one: _Supervised) -> None:
+    def _notice_end(self, supervised: _SupervisedGpu) -> None:
         """Take note of a daemon that ended by itself; one that was asked to has its time."""
-        known = one.life.started is not None or one.life.silent is not None
-        if one.daemon.alive or not known:
+        life = supervised.life
+        has_run = life.started is not None or life.silent is not None
+        if supervised.daemon.alive or not has_run:
             return
-        words = one.daemon.last_words()
-        asked = one.life.quit_at is not None
-        one.daemon.gone()
-        one.life = Life() if asked else one.life.failed(f"it ended: {words}", monotonic())
-        self._tell(one)
+        words = supervised.daemon.last_words()
+        supervised.daemon.gone()
+        ended = life.failed(f"it ended: {words}", monotonic())
+        supervised.life = ended if life.quit_at is None else Life()
+        self._report(supervised)
 
-    async def _read_mode(self, one: _Supervised) -> None:
+    async def _read_mode(self, supervised: _SupervisedGpu) -> None:
         now = monotonic()
-        if one.mode is not None and now - one.mode_at < _MODE_SECONDS:
+        if supervised.mode is not None and now - supervised.mode_at < _MODE_SECONDS:
             return
-        one.mode = None
+        supervised.mode = None
         snapshot = self._driver.snapshot
-        gpu = None if snapshot is None else snapshot.gpu(one.uuid)
+        gpu = None if snapshot is None else snapshot.gpu(supervised.uuid)
         if gpu is None or not gpu.present or self._driver.problem:
             return
         with contextlib.suppress(DriverProblem):
-            one.mode, one.mode_at = await self._driver.compute_mode(gpu), now
+            supervised.mode, supervised.mode_at = await self._driver.compute_mode(gpu), now
 
-    async def _set_mode(self, one: _Supervised, mode: int) -> None:
+    async def _set_mode(self, supervised: _SupervisedGpu, mode: int) -> None:
         snapshot = self._driver.snapshot
-        gpu = None if snapshot is None else snapshot.gpu(one.uuid)
+        gpu = None if snapshot is None else snapshot.gpu(supervised.uuid)
         if gpu is None:
             raise DriverProblem("the driver does not show the GPU")
         await self._driver.change("set_compute_mode", gpu, mode=mode)
-        one.mode, one.mode_at = mode, monotonic()
+        supervised.mode, supervised.mode_at = mode, monotonic()
 
-    async def _take(self, one: _Supervised, step: Step) -> None:
+    async def _take(self, supervised: _SupervisedGpu, step: Step) -> None:
         try:
             match step:
                 case Step.RECORD:
-                    assert one.mode is not None
-                    self._record.note(one.uuid, Recorded(one.mode))
+                    assert supervised.mode is not None
+                    self._record.note(supervised.uuid, Recorded(supervised.mode))
                     self._on_change()
                 case Step.EXCLUDE:
-                    await self._set_mode(one, EXCLUSIVE_PROCESS)
+                    await self._set_mode(supervised, EXCLUSIVE_PROCESS)
                 case Step.START:
-                    self._start(one)
+                    self._start(supervised)
                 case Step.ASK | Step.LIMIT | Step.QUIT:
-                    await self._talk(one, step)
+                    await self._talk(supervised, step)
                 case Step.KILL:
-                    self._kill(one)
+                    self._kill(supervised)
                 case Step.RESTORE:
-                    one.daemon.gone()
-                    await self._set_mode(one, self._record.gpus[one.uuid].mode)
+                    supervised.daemon.gone()
+                    await self._set_mode(supervised, self._record.gpus[supervised.uuid].mode)
                 case Step.FORGET:
-                    one.daemon.forget()
-                    self._record.clear(one.uuid)
+                    supervised.daemon.forget()
+                    self._record.clear(supervised.uuid)
                 case Step.WAIT:
-                    one.daemon.trim()
+                    supervised.daemon.trim()
         except (DriverProblem, OSError) as error:
-            one.life = one.life.failed(str(error), monotonic())
+            supervised.life = supervised.life.failed(str(error), monotonic())
 
-    def _start(self, one: _Supervised) -> None:
-        pid, started = one.daemon.start()
-        one.life = one.life.begun(monotonic())
+    def _start(self, supervised: _SupervisedGpu) -> None:
+        process = supervised.daemon.start()
+        supervised.life = supervised.life.begun(monotonic())
         try:
-            self._record.process(one.uuid, pid, started)
+            self._record.set_process(supervised.uuid, process)
         except OSError:
             # An agent that starts after a crash of this one would not find it.
-            one.daemon.gone()
+            supervised.daemon.gone()
             raise
 
-    def _kill(self, one: _Supervised) -> None:
-        asked = one.life.quit_at is not None
-        one.daemon.gone()
-        one.life = Life() if asked else one.life.failed("it did not answer", monotonic())
+    def _kill(self, supervised: _SupervisedGpu) -> None:
+        life = supervised.life
+        supervised.daemon.gone()
+        killed = life.failed("it did not answer", monotonic())
+        supervised.life = killed if life.quit_at is None else Life()
 
-    async def _ask(self, one: _Supervised) -> None:
+    async def _ask(self, supervised: _SupervisedGpu) -> None:
         """Ask a daemon; raises NoAnswer. Silence is told long before it is no answer any more."""
-        asking = asyncio.ensure_future(one.daemon.ask())
+        asking = asyncio.ensure_future(supervised.daemon.ask())
         try:
             await asyncio.wait({asking}, timeout=_SILENCE_SECONDS)
             if not asking.done():
-                one.life = one.life.unheard(monotonic())
-                self._tell(one)
+                supervised.life = supervised.life.unheard(monotonic())
+                self._report(supervised)
             await asking
         finally:
             asking.cancel()
 
-    async def _talk(self, one: _Supervised, step: Step) -> None:
-        wanted = self._wanted.get(one.uuid)
+    async def _talk(self, supervised: _SupervisedGpu, step: Step) -> None:
+        wanted = self._wanted.get(supervised.uuid)
         try:
             if step is Step.QUIT:
-                one.life = one.life.quitting(monotonic())
-                await one.daemon.quit()
+                supervised.life = supervised.life.quitting(monotonic())
+                await supervised.daemon.quit()
             elif step is Step.LIMIT and wanted is not None:
-                await one.daemon.limit(wanted)
-                one.life = one.life.limited(wanted)
+                await supervised.daemon.limit(wanted)
+                supervised.life = supervised.life.limited(wanted)
             else:
-                await self._ask(one)
-                one.life = one.life.heard(monotonic())
+                await self._ask(supervised)
+                supervised.life = supervised.life.heard(monotonic())
         except NoAnswer as no_answer:
-            if step is not Step.QUIT and one.daemon.alive:
-                one.life = one.life.unheard(monotonic())
-                _log.debug("GPU %s: its MPS daemon: %s", one.uuid, no_answer)
+            if step is Step.LIMIT and isinstance(no_answer, Refused):
+                supervised.life = supervised.life.refusing(str(no_answer), monotonic())
+            elif step is not Step.QUIT and supervised.daemon.alive:
+                supervised.life = supervised.life.unheard(monotonic())
+                _log.debug("GPU %s: its MPS daemon: %s", supervised.uuid, no_answer)
+
+
+def _gpus_below(folder: Path) -> Iterator[str]:
+    """Yield the GPUs that have a folder there, by UUID; of an unreadable one none."""
+    with contextlib.suppress(OSError):
+        yield from (entry.name for entry in folder.iterdir() if entry.name.startswith("GPU-"))

@@ -56,8 +56,9 @@ class Life:
     """What has become of a GPU's daemon, with times of a monotonic clock.
 
     ``answered`` is when it answered last, since this process started, adopted or asked it;
-    ``silent`` since when it has not. ``ceiling`` is what it was told last. ``starts`` counts them,
-    ``failures`` those in a row, and ``problem`` is why the last step failed or the daemon ended.
+    ``silent`` since when it has not. ``ceiling`` is the one that it took last, ``refused`` why it
+    takes none. ``starts`` counts them, ``failures`` those in a row, and ``problem`` is why the last
+    step failed or the daemon ended.
     """
 
     started: float | None = None
@@ -68,6 +69,7 @@ class Life:
     failures: int = 0
     starts: int = 0
     ceiling: Ceiling | None = None
+    refused: str = ""
     problem: str = ""
 
     @property
@@ -100,7 +102,18 @@ class Life:
 
     def limited(self, ceiling: Ceiling) -> Life:
         """Note that the daemon has its ceiling: it is ready."""
-        return replace(self, ceiling=ceiling, problem="")
+        return replace(self, ceiling=ceiling, refused="", problem="")
+
+    def refusing(self, refused: str, now: float) -> Life:
+        """Note that the daemon refuses its ceiling: it is not ready, and is told again later."""
+        pause = _BACKOFF_SECONDS[min(self.failures, len(_BACKOFF_SECONDS) - 1)]
+        return replace(
+            self,
+            failures=self.failures + 1,
+            retry_at=now + pause,
+            ceiling=None,
+            refused=refused,
+        )
 
     def failed(self, problem: str, now: float) -> Life:
         """Note an end that nobody wanted, or a step that failed: the next try waits longer."""
@@ -122,13 +135,15 @@ def next_step(wanted: Ceiling | None, seen: Seen, life: Life, now: float) -> Ste
         return Step.WAIT if seen.mode is None or now < life.retry_at else Step.RECORD
     if life.silent is not None and now - life.silent >= _WEDGED_SECONDS and seen.alive:
         return Step.KILL
-    if now < life.retry_at:
+    pausing = now < life.retry_at
+    if pausing and not life.refused:
         return Step.WAIT
     if seen.mode is not None and seen.mode != EXCLUSIVE_PROCESS:
         return Step.EXCLUDE
     if not seen.alive:
         return Step.WAIT if seen.mode is None else Step.START
-    if life.answered is not None and life.silent is None and life.ceiling != wanted:
+    answers = life.answered is not None and life.silent is None
+    if answers and life.ceiling != wanted and not pausing:
         return Step.LIMIT
     return Step.ASK
 
@@ -145,7 +160,7 @@ def _towards_none(seen: Seen, life: Life, now: float) -> Step:
     return Step.FORGET if seen.mode == seen.recorded.mode else Step.RESTORE
 
 
-def problem(wanted: Ceiling | None, seen: Seen, life: Life) -> str:
+def problem_of(wanted: Ceiling | None, seen: Seen, life: Life) -> str:
     """Say why no container can be given a share by MPS of this GPU, "" where it can."""
     if wanted is None:
         return "it is not to have an MPS daemon now"
@@ -153,4 +168,6 @@ def problem(wanted: Ceiling | None, seen: Seen, life: Life) -> str:
         return "" if seen.mode in (None, EXCLUSIVE_PROCESS) else "its compute mode was changed"
     if seen.alive and life.answered is not None and life.silent is not None:
         return "its MPS daemon does not answer"
+    if seen.alive and life.refused:
+        return f"its MPS daemon refuses a limit: {life.refused}"
     return f"it has no MPS daemon: {life.problem}" if life.problem else STARTING

@@ -22,16 +22,16 @@ def wanted_daemons(
     decisions: Mapping[str, Decision],
     snapshot: Snapshot,
     held: Held | None,
-    recorded: Collection[str],
+    started: Collection[str],
 ) -> dict[str, Ceiling]:
     """Return GPU UUID → what its daemon's clients may use at most.
 
     ``held`` is None where it is not known. A GPU that somebody holds otherwise gets none: its
-    holder would be shut out. A daemon stays as long as a container is its client, and all
-    ``recorded`` stay while the holders are unknown.
+    holder would be shut out. A daemon stays as long as a container is its client, and all that are
+    ``started`` stay while the holders are unknown.
     """
     wanted = {}
-    for uuid in {*decisions, *recorded}:
+    for uuid in {*decisions, *started}:
         gpu = snapshot.gpu(uuid)
         if gpu is None or not gpu.present:
             continue
@@ -39,7 +39,7 @@ def wanted_daemons(
         sharing = None if decision is None else sharing_by_mps(decision.advertise.layout)
         ceiling = ceiling_of(sharing, gpu)
         if held is None:
-            if uuid in recorded:
+            if uuid in started:
                 wanted[uuid] = ceiling
             continue
         clients = {is_client(holder.device_id) for holder in held.get(uuid, ())}

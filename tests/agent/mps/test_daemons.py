@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,8 +17,8 @@ from typing import Any
 import pytest
 
 from divvy.agent.mps.supervision import EXCLUSIVE_PROCESS
-from tests.fakes.agent import AgentNode, agent_node
-from tests.fakes.device_manager import AdmissionFailed
+from tests.fakes.agent import AgentNode, agent_node, end_daemons
+from tests.fakes.device_manager import AdmissionFailed, Container
 from tests.fakes.scene import play
 from tests.fakes.simulator import needs_simulator
 from tests.simulator.driver_root import HOLDER
@@ -76,7 +77,11 @@ def daemons_of(node: AgentNode) -> list[int]:
 
 async def container(node: AgentNode, pod: str, mib: int, count: int = 1) -> subprocess.Popen[str]:
     """Admit a pod and start its program with the environment and mounts that it was given."""
-    answer = await node.kubelet.admit(pod, SHARED, count)
+    return allocated(node, await node.kubelet.admit(pod, SHARED, count), mib)
+
+
+def allocated(node: AgentNode, answer: Any, mib: int) -> subprocess.Popen[str]:
+    """Start a container's program with what Allocate answered."""
     environment = dict(answer.envs)
     for mount in answer.mounts:
         if mount.container_path == environment["CUDA_MPS_PIPE_DIRECTORY"]:
@@ -135,9 +140,11 @@ def test_containers_compute_as_clients_of_their_gpus_daemon() -> None:
             assert not memory.read_only
             assert mounts == {}
             within = await container(node, "default/within", 10000)
+            assert said(within) == 0
             beyond = await container(node, "default/beyond", 10300)
+            # Not before: the mode lets one process in, from the first client on that is the server.
             outside = program(node, 1, {})
-            assert (said(within), said(beyond), said(outside)) == (0, 2, 46)
+            assert (said(beyond), said(outside)) == (2, 46)
             end(within, beyond, outside)
 
     play(scene)
@@ -190,6 +197,21 @@ def test_a_container_of_two_replicas_gets_both_of_one_gpu() -> None:
             assert limit == f"0={2 * PER_REPLICA_MIB}M"
             with pytest.raises(AdmissionFailed, match="one GPU's MPS daemon"):
                 await node.kubelet.admit("default/five", SHARED, 5)
+
+    play(scene)
+
+
+def test_each_container_of_a_pod_is_held_to_its_own_replicas() -> None:
+    async def scene() -> None:
+        async with agent_node(1, MPS) as node:
+            await node.offered(SHARED, 4)
+            containers = (Container("small", {SHARED: 1}), Container("large", {SHARED: 2}))
+            answers = await node.kubelet.admit_pod("default/both", containers)
+            for answer, replicas in zip(answers, (1, 2), strict=True):
+                limit = replicas * PER_REPLICA_MIB
+                within, beyond = (allocated(node, answer, limit + more) for more in (-600, 60))
+                assert (said(within), said(beyond)) == (0, 2)
+                end(within, beyond)
 
     play(scene)
 
@@ -262,10 +284,55 @@ def test_what_a_killed_agent_left_is_put_right_by_the_next() -> None:
             await node.start()
             await node.offered(GPU, 2)
             await node.until(lambda: modes(node) == ["Default"] * 2)
-            assert record(node) == {}
-            assert daemons_of(node) == []
-            assert not list((node.folder / "state/mps").iterdir())
-            assert not list((node.folder / "mps").iterdir())
+            nothing_is_left(node)
+
+    play(scene)
+
+
+def nothing_is_left(node: AgentNode) -> None:
+    assert set(modes(node)) == {"Default"}
+    assert record(node) == {}
+    assert daemons_of(node) == []
+    assert not list((node.folder / "state/mps").glob("*"))
+    assert not list((node.folder / "mps").glob("*"))
+
+
+@pytest.mark.parametrize("lost", ["record", "state", "record and daemon"])
+def test_what_is_left_without_a_record_is_put_right_by_the_next_agent(lost: str) -> None:
+    async def scene() -> None:
+        async with agent_node(2, MPS) as node:
+            await node.offered(SHARED, 8)
+            await node.kill()
+            if lost == "record and daemon":
+                end_daemons(node.folder / "state/mps")
+            (node.folder / "state/mps.json").unlink()
+            if lost == "state":
+                shutil.rmtree(node.folder / "state/mps")
+            node.configure({})
+            await node.start()
+            await node.offered(GPU, 2)
+            nothing_is_left(node)
+
+    play(scene)
+
+
+def test_a_daemon_without_a_record_keeps_its_clients_and_is_no_second_ones_rival() -> None:
+    async def scene() -> None:
+        async with agent_node(1, MPS) as node:
+            await node.offered(SHARED, 4)
+            client = await container(node, "default/client", 100)
+            assert said(client) == 0
+            before = daemon(node)
+            await node.kill()
+            (node.folder / "state/mps.json").write_text("{")
+            await node.start()
+            await node.offered(SHARED, 4)
+            assert daemon(node) == before
+            assert client.stdin is not None
+            client.stdin.write("init\n")
+            client.stdin.flush()
+            assert said(client) == 0
+            end(client)
 
     play(scene)
 
@@ -349,8 +416,13 @@ def test_an_agent_that_is_stopped_ends_daemons_and_restores_the_mode() -> None:
             node.agent.terminate()
             await node.agent.wait()
             assert modes(node) == ["Default"] * 2
-            assert record(node) == {}
+            assert [gpu["pid"] for gpu in record(node).values()] == [0, 0]
             assert daemons_of(node) == []
+            # Containers have its folders: they go with the profile, whenever that is.
+            node.configure({})
+            await node.start()
+            await node.offered(GPU, 2)
+            nothing_is_left(node)
 
     play(scene)
 
@@ -412,6 +484,38 @@ def test_limits_of_the_daemon_hold_a_client_that_drops_its_own() -> None:
             node.configure(alone)
             await node.until(lambda: limited(node, bare, memory))
             end(first)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_limit_that_the_daemon_refuses_withdraws_the_shares_and_the_status_says_why(
+    code: int,
+) -> None:
+    async def scene() -> None:
+        async with agent_node(1, {}) as node:
+            await node.offered(GPU, 1)
+            program = node.driver / "usr/bin/nvidia-cuda-mps-control"
+            real = program.rename(program.with_name("real-control"))
+            program.write_text(
+                f"""#!/bin/sh
+                [ $# = 0 ] || exec {real} "$@"
+                read -r line
+                case "$line" in
+                set_default_device_pinned*) echo Invalid device memory limit; exit {code} ;;
+                esac
+                echo "$line" | {real}
+                """
+            )
+            program.chmod(0o755)
+            node.configure(MPS)
+            refused = "set_default_device_pinned_mem_limit: Invalid device memory limit"
+            await node.until(lambda: refused in node.status.get("reason", ""))
+            assert node.status["state"] == "Degraded"
+            before = daemon(node)
+            real.rename(program)
+            await node.offered(SHARED, 4)
+            assert daemon(node) == before
 
     play(scene)
 

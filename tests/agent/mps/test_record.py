@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from divvy.agent.mps.processes import Process, start_time
 from divvy.agent.mps.record import MpsRecord, Recorded
 
 
 def test_a_record_outlives_its_process(tmp_path: Path) -> None:
     record = MpsRecord(tmp_path)
     record.note("GPU-0", Recorded(0))
-    record.process("GPU-0", 4_194_304, 77)
+    record.set_process("GPU-0", Process(4_194_304, 77))
     record.note("GPU-1", Recorded(3))
     assert MpsRecord(tmp_path).gpus == {"GPU-0": Recorded(0, 4_194_304, 77), "GPU-1": Recorded(3)}
     record.clear("GPU-0")
@@ -37,3 +39,28 @@ def test_a_full_disk_leaves_the_record_as_it_was(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="mps"):
         record.note("GPU-1", Recorded(0))
     assert record.gpus == MpsRecord(tmp_path / "folder").gpus == {"GPU-0": Recorded(0)}
+
+
+def test_what_is_found_on_the_node_completes_the_record(tmp_path: Path) -> None:
+    here = Process(os.getpid(), start_time(os.getpid()))
+    record = MpsRecord(tmp_path)
+    record.note("GPU-0", Recorded(2, here.pid, here.started))
+    record.note("GPU-1", Recorded(2, here.pid, 1))
+    other = Process(7, 7)
+    record.add_leftovers({"GPU-0": other, "GPU-1": other, "GPU-2": other}, ["GPU-2", "GPU-3"])
+    assert record.gpus == {
+        "GPU-0": Recorded(2, here.pid, here.started),
+        "GPU-1": Recorded(2, 7, 7),
+        "GPU-2": Recorded(0, 7, 7),
+        "GPU-3": Recorded(0),
+    }
+    assert MpsRecord(tmp_path).gpus == record.gpus
+    record.set_process("GPU-0", None)
+    assert MpsRecord(tmp_path).gpus == {**record.gpus, "GPU-0": Recorded(2)}
+
+
+def test_what_is_found_counts_on_a_full_disk_too(tmp_path: Path) -> None:
+    (tmp_path / ".mps.json.new").mkdir()
+    record = MpsRecord(tmp_path)
+    record.add_leftovers({}, ["GPU-0"])
+    assert record.gpus == {"GPU-0": Recorded(0)}

@@ -16,7 +16,7 @@ from divvy.agent.mps.supervision import (
     Seen,
     Step,
     next_step,
-    problem,
+    problem_of,
 )
 
 CEILING, OTHER = Ceiling(10240, 25), Ceiling(20480, 50)
@@ -53,12 +53,12 @@ def test_a_daemon_that_does_not_quit_is_killed() -> None:
 
 def test_silence_withdraws_the_shares_at_once_and_ends_the_daemon_later() -> None:
     life = Life(started=0.0).heard(0.0).limited(CEILING)
-    assert problem(CEILING, RUNNING, life) == ""
+    assert problem_of(CEILING, RUNNING, life) == ""
     silent = life.unheard(1.0)
-    assert problem(CEILING, RUNNING, silent) == "its MPS daemon does not answer"
+    assert problem_of(CEILING, RUNNING, silent) == "its MPS daemon does not answer"
     assert next_step(CEILING, RUNNING, silent, 10.9) is Step.ASK
     assert next_step(CEILING, RUNNING, silent, 11.0) is Step.KILL
-    assert problem(CEILING, RUNNING, silent.heard(5.0)) == ""
+    assert problem_of(CEILING, RUNNING, silent.heard(5.0)) == ""
 
 
 def test_starts_that_fail_wait_longer_each_time() -> None:
@@ -77,11 +77,29 @@ def test_another_ceiling_is_told_without_a_restart() -> None:
     assert next_step(OTHER, RUNNING, life, 1.0) is Step.LIMIT
 
 
+def test_a_refused_limit_withdraws_the_shares_until_it_is_taken() -> None:
+    life = Life(started=0.0).heard(0.0).limited(CEILING).refusing("set_x: Invalid device", 1.0)
+    assert problem_of(OTHER, RUNNING, life) == (
+        "its MPS daemon refuses a limit: set_x: Invalid device"
+    )
+    # The clients that it has are still watched over.
+    assert next_step(OTHER, RUNNING, life, 1.5) is Step.ASK
+    life = life.heard(2.0)
+    assert problem_of(OTHER, RUNNING, life) != ""
+    assert next_step(OTHER, RUNNING, life, 2.0) is Step.LIMIT
+    again = life.refusing("set_x: Invalid device", 2.0)
+    assert (next_step(OTHER, RUNNING, again, 3.9), next_step(OTHER, RUNNING, again, 4.0)) == (
+        Step.ASK,
+        Step.LIMIT,
+    )
+    assert problem_of(OTHER, RUNNING, again.heard(4.0).limited(OTHER)) == ""
+
+
 def test_a_gpu_that_does_not_tell_its_mode_gets_no_daemon() -> None:
     unknown = Seen(None, None, alive=False)
     assert next_step(CEILING, unknown, Life(), 0.0) is Step.WAIT
     assert next_step(CEILING, Seen(Recorded(0), None, alive=False), Life(), 0.0) is Step.WAIT
-    assert problem(CEILING, unknown, Life()) == STARTING
+    assert problem_of(CEILING, unknown, Life()) == STARTING
 
 
 def test_an_administrators_exclusive_mode_is_not_taken_back() -> None:
@@ -107,7 +125,7 @@ class World:
 
     @property
     def problem(self) -> str:
-        return problem(self.wanted, self.seen, self.life)
+        return problem_of(self.wanted, self.seen, self.life)
 
     def step(self) -> Step:
         step = next_step(self.wanted, self.seen, self.life, self.now)

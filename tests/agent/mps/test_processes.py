@@ -1,0 +1,65 @@
+"""Which processes are control daemons of a folder, among everything else that runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from divvy.agent.mps.processes import Process, daemons, start_time
+
+SLEEP = "import sys, time; print('ready', flush=True); time.sleep(60)"
+
+
+@contextmanager
+def running(pipes: Path, *arguments: str, session: bool = True) -> Iterator[int]:
+    process = subprocess.Popen(
+        [sys.executable, "-S", "-c", SLEEP, *arguments],
+        env={"CUDA_MPS_PIPE_DIRECTORY": str(pipes)},
+        start_new_session=session,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process.pid
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_daemon_is_known_by_its_folder(tmp_path: Path) -> None:
+    with running(tmp_path / "GPU-0/pipe", "-f") as pid:
+        assert daemons(tmp_path) == {"GPU-0": Process(pid, start_time(pid))}
+        assert daemons(tmp_path / "GPU-0") == daemons(tmp_path.parent) == {}
+
+
+@pytest.mark.parametrize(
+    ("folder", "arguments", "session"),
+    [("GPU-0/pipe", (), True), ("GPU-0/pipe", ("-f",), False), ("", ("-f",), True)],
+    ids=["a prompt", "a server in its session", "another program's folder"],
+)
+def test_nothing_else_is_one(
+    tmp_path: Path, folder: str, arguments: tuple[str, ...], session: bool
+) -> None:
+    with running(tmp_path / folder, *arguments, session=session):
+        assert daemons(tmp_path) == {}
+
+
+def test_a_zombie_does_not_run() -> None:
+    process = subprocess.Popen([sys.executable, "-S", "-c", SLEEP], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    known = Process(process.pid, start_time(process.pid))
+    assert known.runs
+    os.kill(process.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert not known.runs
+    process.communicate()
+    assert not Process(0, 0).runs
