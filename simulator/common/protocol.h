@@ -11,7 +11,8 @@
 
 #define SIM_MAGIC 0x56564944u /* "DIVV" */
 #define SIM_PROTOCOL 1
-#define SIM_SOCKET "/run/nvidia-persistenced/divvy-simd.sock"
+/* By the name that nvidia-persistenced has for its own: NVIDIA's CDI specifications mount it. */
+#define SIM_SOCKET "/run/nvidia-persistenced/socket"
 
 #define SIM_MAX_GPUS 16
 #define SIM_MAX_PROFILES 24
