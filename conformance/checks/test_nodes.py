@@ -91,7 +91,7 @@ def test_labels_describe_the_gpus(
 ) -> None:
     labels = target.live(node.name)["metadata"]["labels"]
     driver = str(target.status(node.name).get("driver", ""))
-    evidence.require(*judge_labels(node, labels, driver))
+    evidence.require(*judge_labels(node, labels, driver, target.implementation.free_labels))
 
 
 @check("NODE-04")
