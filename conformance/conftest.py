@@ -203,14 +203,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip at once what is late, or about a node that has died: its pods would be waited for."""
     if time.monotonic() > item.config.stash.get(_DEADLINE, math.inf):
         raise NotMade("the time limit of the run was over")
+    node = _node_of(item)
+    if node is None:
+        return
     check = _check(item)
     if check is not None and check.needs_hardware and _only_simulated(item.config):
         # Without an agent it is a pod that has found the simulated driver, meanwhile.
         raise NotApplicable(_NEEDS_HARDWARE)
-    node = _node_of(item)
-    if node is None or node.name not in item.config.stash[CLUSTER].gone:
-        return
-    if why := _gone(item, wait=False):
+    gone = item.config.stash[CLUSTER].gone
+    if node.name in gone and (why := _gone(item, wait=False)):
         raise NotMade(why)
 
 

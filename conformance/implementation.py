@@ -48,7 +48,7 @@ DIVVY = Implementation(
     cdi_file=f"{CDI_FOLDER}/{CDI_FILE}",
     refusal="at most 1 per container",
 )
-_BY_PROFILE = "NVIDIA's device plugin changes no MIG layout: it is deployed anew for another one"
+_BY_PROFILE = "NVIDIA's device plugin changes no MIG layout"
 # The names are those of NVIDIA's installation guide: release nvdp in a namespace of its own.
 NVIDIA_DEVICE_PLUGIN = Implementation(
     name="nvidia-device-plugin",

@@ -186,8 +186,10 @@ def verify(
     """
     if not bare and (host or driver_root or workloads):
         fail("--host, --driver-root and --workloads are for --bare")
-    if bare and (sample or seed or changed or target != _OWN):
-        fail("--sample, --seed, --changed and --target are for a cluster")
+    if bare and (sample or seed or changed):
+        fail("--sample, --seed and --changed are for a cluster")
+    if bare and target != _OWN:
+        fail("--target is for a cluster")
     if changed and compare is None:
         fail("--changed needs --compare: the report since which nodes have changed")
     if seed and not sample:
