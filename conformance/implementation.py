@@ -15,8 +15,9 @@ class Implementation:
     ``namespace`` None is the stack file's. ``sockets`` is the pattern of its sockets in the
     kubelet's folder, ``cdi_file`` its specification on a node. ``free_labels`` are feature labels
     that it writes whatever the node has, without their domain. ``refusal`` is what a pod is told
-    that asks for two replicas. ``inapplicable`` says by check why that has no meaning there; a
-    key that ends with "-" stands for every check whose id begins so.
+    that asks for two replicas. ``names_partitioned_gpus`` says whether that specification has also
+    the GPUs that are MIG devices, which no pod gets. ``inapplicable`` says by check why that has
+    no meaning there; a key that ends with "-" stands for every check whose id begins so.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Implementation:
     refusal: str
     namespace: str | None = None
     free_labels: frozenset[str] = frozenset()
+    names_partitioned_gpus: bool = True
     inapplicable: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -60,6 +62,7 @@ NVIDIA_DEVICE_PLUGIN = Implementation(
     refusal="maximum request size for shared resources is 1",
     # GPU Feature Discovery names the strategy of its configuration on every node.
     free_labels=frozenset({"mig.strategy"}),
+    names_partitioned_gpus=False,
     inapplicable={
         "INST-": "Divvy is not installed there",
         "NODE-01": "NVIDIA's device plugin keeps no status on its node",
