@@ -112,7 +112,9 @@ def test_the_cdi_specification_names_every_device(
     if not target.implementation.names_partitioned_gpus:
         gpus = sum(not gpu.placements for gpu in node.plan.gpus)
         # Which of the driver's GPUs are not partitioned is in their number alone.
-        devices = {uuid for uuid in devices if uuid in cdi.names or not uuid.startswith("GPU-")}
+        devices = frozenset(
+            uuid for uuid in devices if uuid in cdi.names or not uuid.startswith("GPU-")
+        )
     evidence.add(f"{cdi.files} files are named; the driver lists {', '.join(sorted(devices))}")
     evidence.require(
         f"{gpus} GPUs, {cut} MIG devices, those of the driver; files that are gone: "
