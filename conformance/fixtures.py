@@ -81,7 +81,7 @@ def namespaces(target: ClusterUnderTest) -> Iterator[PodNamespaces]:
 def inspectors(request: pytest.FixtureRequest) -> None:
     """Let pods of the suite look into nodes where another implementation shares the GPUs."""
     under_test = request.config.stash.get(CLUSTER, None)
-    if under_test is None or under_test.implementation.is_divvy:
+    if under_test is None or under_test.implementation.is_divvy or under_test.image is None:
         return
     namespaces: PodNamespaces = request.getfixturevalue("namespaces")
     under_test.inspectors = Inspectors(lambda: namespaces.at("privileged"), under_test.cluster)

@@ -25,6 +25,7 @@ from conformance.cluster.pod_watch import Pod
 from conformance.cluster.running_images import images_by_node
 from conformance.image import build_as
 from conformance.implementation import DIVVY, IMPLEMENTATIONS, Implementation
+from conformance.not_made import not_made
 from conformance.promise import (
     ClaimPromise,
     DevicePromise,
@@ -221,7 +222,9 @@ class ClusterUnderTest:
         Where another implementation shares the GPUs, an inspector stands for the agent.
         Raises CommandFailed with the command's last words.
         """
-        if self.inspectors is not None and component is Component.AGENT:
+        if component is Component.AGENT and not self.implementation.is_divvy:
+            if self.inspectors is None:
+                not_made(self.no_image)
             namespace, name = self.inspectors.on(node)
         else:
             pod = self.agent(node, component)

@@ -11,7 +11,7 @@ from conformance import conftest
 from conformance.catalogue import CATALOGUE
 from conformance.cluster.cluster_under_test import CLUSTER, ClusterUnderTest
 from conformance.implementation import DIVVY, IMPLEMENTATIONS, NVIDIA_DEVICE_PLUGIN
-from conformance.not_made import NotApplicable
+from conformance.not_made import NotApplicable, NotMade
 from divvy.model import parse_document
 from tests.conformance.promised_nodes import CLUSTER as STACK
 from tests.conformance.promised_nodes import live, promised
@@ -42,7 +42,7 @@ def foreign(reported: dict[str, Any], pods: list[Any]) -> ClusterUnderTest:
 
     return ClusterUnderTest(
         "s", parse_document(STACK), SimpleNamespace(find=find), promised(STACK, live("n1")), [],
-        {}, reported, None, None, "", None, implementation=NVIDIA_DEVICE_PLUGIN,
+        {}, reported, None, None, "no workload image", None, implementation=NVIDIA_DEVICE_PLUGIN,
     )  # type: ignore[arg-type] # fmt: skip
 
 
@@ -57,6 +57,13 @@ def test_the_pod_that_is_restarted_is_of_the_plugin_and_not_of_feature_discovery
     assert found is not None
     assert found["metadata"]["name"] == name
     assert foreign({}, pods[:1]).agent("n1") is None
+
+
+def test_without_an_image_nothing_is_asked_in_the_plugins_own_pod() -> None:
+    """A pod of another implementation is not entered: it need not have what the agent's has."""
+    target = foreign({}, [pod(NVIDIA_DEVICE_PLUGIN.daemon_set)])
+    with pytest.raises(NotMade, match="no workload image"):
+        target.enter("n1", "true")
 
 
 class Item:
