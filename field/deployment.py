@@ -33,6 +33,8 @@ _MODULE = "github.com/NVIDIA/k8s-device-plugin"
 _DRIVER_ROOT = "/run/nvidia/driver"
 _HOOK = "/usr/bin/nvidia-cdi-hook"
 _PREFIX = "nvidia.com/"
+# NFD labels nodes with a PCI device of NVIDIA's so, and the chart of the plugin selects them.
+_PRESENT = "feature.node.kubernetes.io/pci-10de.present=true"
 _READY_SECONDS = 120.0
 _IMAGE = Path(__file__).parent / "image"
 
@@ -82,6 +84,7 @@ def partition(node: GpuNode, layout: Mapping[str, int]) -> None:
 def deploy(configuration: Configuration, image: str, nodes: Sequence[GpuNode]) -> None:
     """Deploy one configuration and wait until feature discovery has described the nodes."""
     kubectl("create", "namespace", NAMESPACE)
+    kubectl("label", "node", "--overwrite", *(node.name for node in nodes), _PRESENT)
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as values:
         yaml.safe_dump(chart_values(configuration, image), values)
         values.flush()
