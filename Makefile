@@ -11,7 +11,7 @@ DEMO_TRAINING = conformance/workloads/manifests/pod-training.yaml
 LANES = $(BIN)/python -m tests.lanes --first "pure"
 ALONE = not hardware and not pure and not shared_lab and not agent_process
 
-.PHONY: setup setup-lab setup-all demo demo-down test test-all unit lint bench hardware-kit dist docs clean
+.PHONY: setup setup-lab setup-all demo demo-down test test-all unit lint bench field hardware-kit dist docs clean
 
 setup:             ## everything this machine needs, from a fresh Debian 12
 	@$(PYTHON) -m divvy.lab.setup
@@ -76,6 +76,10 @@ bench: setup       ## measure; the lab is down afterwards
 	@for each in agent engine lab limiter no_op plan claim_packing claim_scheduling claims; do \
 		echo "== $$each"; $(BIN)/python -m "benchmarks.$$each" || exit 1; done
 	@$(BIN)/divvy lab down
+
+field: setup       ## NVIDIA's device plugin under our checks, on a lab of its own; writes docs/field.md
+	@DIVVY_LAB=field $(BIN)/python -m field
+	@$(BIN)/python -m docs.generate
 
 hardware-kit:      ## one folder that shows on a machine with a GPU, as root, what Divvy does there
 	@$(PYTHON) -m divvy.lab.setup python

@@ -29,6 +29,7 @@ from conformance.fixtures import (  # noqa: F401 (pytest finds fixtures here)
     evidence,
     fills,
     gpu_conditions,
+    inspectors,
     installation,
     known_images,
     metrics_samples,
@@ -65,6 +66,7 @@ _COMPLETE = (
     pytest.ExitCode.TESTS_FAILED,
     pytest.ExitCode.NO_TESTS_COLLECTED,
 )
+_NEEDS_HARDWARE = "needs hardware: the GPUs are simulated"
 _SHOWS_NOTHING = "was exercised on simulated GPUs, which shows nothing"
 
 
@@ -182,9 +184,12 @@ def _why_not(item: pytest.Item) -> tuple[Missed, str] | None:
     """Return why a check is not made, and how much it is missed; None where it is made."""
     config = item.config
     check = _check(item)
-    gated = not config.getoption("--hardware-checks-anyway")
-    if check is not None and check.needs_hardware and gated and config.stash[_SIMULATED]:
-        return "not applicable", "needs hardware: the GPUs are simulated"
+    if CLUSTER in config.stash and check is not None:
+        why = config.stash[CLUSTER].implementation.why_not(check.id)
+        if why is not None:
+            return "not applicable", why
+    if check is not None and check.needs_hardware and _only_simulated(config):
+        return "not applicable", _NEEDS_HARDWARE
     for option in ("exclusive", "disruptive"):
         if item.get_closest_marker(option) and not config.getoption(f"--{option}"):
             return "option", f"needs --{option}"
@@ -199,9 +204,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if time.monotonic() > item.config.stash.get(_DEADLINE, math.inf):
         raise NotMade("the time limit of the run was over")
     node = _node_of(item)
-    if node is None or node.name not in item.config.stash[CLUSTER].gone:
+    if node is None:
         return
-    if why := _gone(item, wait=False):
+    check = _check(item)
+    if check is not None and check.needs_hardware and _only_simulated(item.config):
+        # Without an agent it is a pod that has found the simulated driver, meanwhile.
+        raise NotApplicable(_NEEDS_HARDWARE)
+    gone = item.config.stash[CLUSTER].gone
+    if node.name in gone and (why := _gone(item, wait=False)):
         raise NotMade(why)
 
 
@@ -300,6 +310,11 @@ def _require_known(selected: str | None) -> None:
                 f"--select has {prefix or 'nothing'} where ids of checks are expected, such as "
                 f"PLUG-02, or their beginnings: {', '.join(groups)}"
             )
+
+
+def _only_simulated(config: pytest.Config) -> bool:
+    """Return whether the GPUs are known to be simulated, and that keeps a check from being made."""
+    return _now_simulated(config) and not config.getoption("--hardware-checks-anyway")
 
 
 def _now_simulated(config: pytest.Config) -> bool:

@@ -10,6 +10,7 @@ import pytest
 
 from conformance.catalogue import PARTITIONED
 from conformance.cluster.cluster_under_test import CLUSTER, ClusterUnderTest
+from conformance.cluster.inspectors import Inspectors
 from conformance.cluster.namespaces import PodNamespaces, pod_namespaces
 from conformance.cluster.pods import Outcome, PodNamespace
 from conformance.evidence import Evidence
@@ -74,6 +75,16 @@ def namespaces(target: ClusterUnderTest) -> Iterator[PodNamespaces]:
     secrets = target.cluster.image_pull_secrets
     with pod_namespaces(target.api, target.image, target.cluster.namespace, secrets) as own:
         yield own
+
+
+@pytest.fixture(scope="session", autouse=True)
+def inspectors(request: pytest.FixtureRequest) -> None:
+    """Let pods of the suite look into nodes where another implementation shares the GPUs."""
+    under_test = request.config.stash.get(CLUSTER, None)
+    if under_test is None or under_test.implementation.is_divvy or under_test.image is None:
+        return
+    namespaces: PodNamespaces = request.getfixturevalue("namespaces")
+    under_test.inspectors = Inspectors(lambda: namespaces.at("privileged"), under_test.cluster)
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ def add_options(parser: pytest.Parser) -> None:
     add = group.addoption
     add("--divvy-stack", default="lab", help="The stack whose plan is proven.")
     add("--divvy-file", default=None, help="A stack file instead of a stack's name.")
+    add("--divvy-target", default="divvy", help="What shares the GPUs.")
     add("--divvy-pool", default=None, help="Only this pool.")
     add("--divvy-sample", default=None, help="So many nodes, or N%, of each pool and profile.")
     add("--divvy-seed", default="", help="Which nodes the sample has.")
@@ -47,15 +48,15 @@ def add_options(parser: pytest.Parser) -> None:
 def given(config: pytest.Config) -> tuple[str, ...]:
     """Return the options that say what is checked and how, as they were given."""
     names = (
-        "divvy-pool", "divvy-sample", "divvy-seed", "divvy-time-limit", "divvy-select",
-        "workload-image", "vector-add-image",
+        "divvy-target", "divvy-pool", "divvy-sample", "divvy-seed", "divvy-time-limit",
+        "divvy-select", "workload-image", "vector-add-image",
         "gpu-burn-image", "exclusive", "disruptive", "no-exec", "divvy-strict",
         "divvy-require", "bare",
     )  # fmt: skip
     options = []
     for name in names:
         value = config.getoption(f"--{name}")
-        if value not in (None, False, ""):
+        if value not in (None, False, "") and (name, value) != ("divvy-target", "divvy"):
             shown = f"--{name.removeprefix('divvy-')}"
             options.append(shown if value is True else f"{shown}={value}")
     return tuple(options)

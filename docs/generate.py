@@ -14,6 +14,7 @@ from divvy.stack.keys import CLUSTER, LAB
 from docs import diagrams
 from docs.cast.picture import cast_svg
 from docs.conformance_page import conformance_page, faults_page
+from docs.field_page import field_page
 from docs.fleets_page import fleets_page, fleets_plot
 from docs.guarantees_page import guarantees_page
 from docs.hardware_page import hardware_page
@@ -137,6 +138,7 @@ PAGES = {
     "divvy/render/dashboard/divvy.json": panels.build,
     "docs/conformance-faults.md": faults_page,
     "docs/conformance.md": conformance_page,
+    "docs/field.md": field_page,
     "docs/fleets.md": fleets_page,
     "docs/guarantees.md": guarantees_page,
     "docs/hardware.md": hardware_page,

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 OURS = {
     *("divvy", "components", "conformance", "plugin_image"),
-    *("hardware_kit", "release", "tests", "docs", "benchmarks"),
+    *("hardware_kit", "release", "tests", "docs", "benchmarks", "field"),
 }
 # Folder → the extras that it may use.
 ROOMS = {
@@ -32,6 +32,7 @@ ROOMS = {
     "divvy/init": (),
     "conformance": ("verify", "cli"),
     "release": (),
+    "field": ("cli", "verify", "dev"),
     "hardware_kit": ("agent", "cli", "verify", "dev"),
     "tests": ("agent", "cli", "pulumi", "verify", "dev"),
     "docs": ("cli", "dev"),

@@ -91,7 +91,7 @@ def test_labels_describe_the_gpus(
 ) -> None:
     labels = target.live(node.name)["metadata"]["labels"]
     driver = str(target.status(node.name).get("driver", ""))
-    evidence.require(*judge_labels(node, labels, driver))
+    evidence.require(*judge_labels(node, labels, driver, target.implementation.free_labels))
 
 
 @check("NODE-04")
@@ -108,9 +108,16 @@ def test_the_cdi_specification_names_every_device(
     cdi = evidence.of_agent(specification(target, node.name))
     devices = evidence.of_agent(driver_devices(target, node.name))
     cut = sum(len(gpu.placements or ()) for gpu in node.plan.gpus)
+    gpus = len(node.plan.gpus)
+    if not target.implementation.names_partitioned_gpus:
+        gpus = sum(not gpu.placements for gpu in node.plan.gpus)
+        # Which of the driver's GPUs are not partitioned is in their number alone.
+        devices = frozenset(
+            uuid for uuid in devices if uuid in cdi.names or not uuid.startswith("GPU-")
+        )
     evidence.add(f"{cdi.files} files are named; the driver lists {', '.join(sorted(devices))}")
     evidence.require(
-        f"{len(node.plan.gpus)} GPUs, {cut} MIG devices, those of the driver; files that are gone: "
+        f"{gpus} GPUs, {cut} MIG devices, those of the driver; files that are gone: "
         "none; the runtime lacks: nothing",
         f"{cdi.gpus} GPUs, {cdi.mig_devices} MIG devices, {_those(cdi.names, devices)}; "
         f"files that are gone: {', '.join(cdi.gone) or 'none'}; "

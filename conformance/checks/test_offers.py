@@ -56,7 +56,7 @@ def test_two_replicas_for_one_container_are_refused(
     require_free(target, promise)
     outcome = pods.run(promise.node.name, ["true"], promise.resource, count=2, seconds=30)
     evidence.add(outcome)
-    word = "at most 1 per container"
+    word = target.implementation.refusal
     evidence.require(
         f"Failed: {word}", f"{outcome.phase}: {word if word in outcome.reason else outcome.reason}"
     )
@@ -149,4 +149,4 @@ def test_no_other_device_plugin_serves_the_gpus(
     devices = evidence.of_agent(driver_devices(target, node.name))
     evidence.add(f"sockets: {', '.join(plugins.sockets)}")
     resources = {device.resource for device in target.devices_of(node)}
-    evidence.require(*only_ours(plugins, resources, devices))
+    evidence.require(*only_ours(plugins, resources, devices, target.implementation))

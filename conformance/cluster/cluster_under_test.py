@@ -18,11 +18,14 @@ from lightkube.core.exceptions import ConfigError, LoadResourceError
 from lightkube.generic_resource import create_namespaced_resource
 
 from conformance.cluster.api import Api, Node
+from conformance.cluster.inspectors import Inspectors
 from conformance.cluster.namespaces import clear_leftovers
 from conformance.cluster.node_life import not_ready
 from conformance.cluster.pod_watch import Pod
 from conformance.cluster.running_images import images_by_node
 from conformance.image import build_as
+from conformance.implementation import DIVVY, IMPLEMENTATIONS, Implementation
+from conformance.not_made import not_made
 from conformance.promise import (
     ClaimPromise,
     DevicePromise,
@@ -81,7 +84,8 @@ class ClusterUnderTest:
     it is missing; ``drivers`` tells by node whether a pod has found the simulated driver;
     ``revision``, ``versions`` and ``node_versions`` are of what was tested. ``gone`` says of nodes
     how they have left or died since the run began. ``pool_nodes`` are the nodes of the pools, also
-    those that a sample leaves out.
+    those that a sample leaves out. ``implementation`` is what shares the GPUs; where it is not
+    Divvy, ``inspectors`` look into nodes.
     """
 
     stack: str
@@ -100,6 +104,8 @@ class ClusterUnderTest:
     node_versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     gone: dict[str, str] = field(default_factory=dict)
     pool_nodes: Sequence[NodePromise] = ()
+    implementation: Implementation = DIVVY
+    inspectors: Inspectors | None = None
     devices: list[DevicePromise] = field(init=False)
     drivers: dict[str, bool] = field(default_factory=dict)
 
@@ -192,10 +198,19 @@ class ClusterUnderTest:
         return str(next(beats, ""))
 
     def agent(self, node: str, component: Component = Component.AGENT) -> Any | None:
-        """Return the agent's pod on a node, or that of another component; None without one."""
-        labels: Any = component_labels(component)
+        """Return the agent's pod on a node, or that of another component; None without one.
+
+        Where another implementation shares the GPUs, its pod is the agent's.
+        """
         own: Any = {"spec.nodeName": node}
-        pods = self.api.find(Pod, namespace=self.cluster.namespace, labels=labels, fields=own)
+        foreign = None if self.implementation.is_divvy else self.implementation.namespace
+        if foreign is None or component is not Component.AGENT:
+            labels: Any = component_labels(component)
+            pods = self.api.find(Pod, namespace=self.cluster.namespace, labels=labels, fields=own)
+        else:
+            name = self.implementation.daemon_set
+            here = self.api.find(Pod, namespace=foreign, fields=own)
+            pods = [pod for pod in here if _owner(pod) == ("DaemonSet", name)]
         staying = (pod for pod in pods if not pod["metadata"].get("deletionTimestamp"))
         return next(staying, None)
 
@@ -204,17 +219,24 @@ class ClusterUnderTest:
     ) -> str | None:
         """Run a command in a component's pod on a node; None if the node has no such pod.
 
+        Where another implementation shares the GPUs, an inspector stands for the agent.
         Raises CommandFailed with the command's last words.
         """
-        pod = self.agent(node, component)
-        if pod is None:
-            return None
-        options = f"namespace={self.cluster.namespace}"
+        if component is Component.AGENT and not self.implementation.is_divvy:
+            if self.inspectors is None:
+                not_made(self.no_image)
+            namespace, name = self.inspectors.on(node)
+        else:
+            pod = self.agent(node, component)
+            if pod is None:
+                return None
+            namespace, name = self.cluster.namespace, pod["metadata"]["name"]
+        options = f"namespace={namespace}"
         if self.kubeconfig:
             options += f"&kubeconfig={self.kubeconfig}"
         if self.cluster.context:
             options += f"&context={self.cluster.context}"
-        host = testinfra.get_host(f"kubectl://{pod['metadata']['name']}?{options}")
+        host = testinfra.get_host(f"kubectl://{name}?{options}")
         done = host.run(command, *arguments)
         if done.rc != 0:
             last_line = (done.stderr or done.stdout).strip().splitlines()[-1:] or [
@@ -247,6 +269,7 @@ class ClusterUnderTest:
         file = {"generation": self.generation, "revision": self.revision}
         return {
             "stack": self.stack,
+            **({} if self.implementation.is_divvy else {"target": self.implementation.name}),
             "image": self.image or "",
             "stackFile": {name: text for name, text in file.items() if text},
             **self.versions,
@@ -279,6 +302,7 @@ def open_cluster(config: pytest.Config) -> ClusterUnderTest:
     except StackError as problem:
         raise pytest.UsageError(str(problem)) from None
     cluster = document.cluster
+    implementation = _implementation(config.getoption("--divvy-target"))
     kubeconfig = str(Path(cluster.kubeconfig).expanduser()) if cluster.kubeconfig else None
     server = ""
     try:
@@ -309,6 +333,8 @@ def open_cluster(config: pytest.Config) -> ClusterUnderTest:
     reported = {
         node["metadata"]["name"]: node_status(node["metadata"].get("annotations") or {})
         for node in live
+        # What an agent has left behind says nothing of another implementation.
+        if implementation.is_divvy
     }
     image, no_image = _workload_image(config.getoption("--workload-image"), cluster.plugin.image)
     versions = {
@@ -338,11 +364,25 @@ def open_cluster(config: pytest.Config) -> ClusterUnderTest:
         versions,
         of_nodes,
         pool_nodes=pool_nodes,
+        implementation=implementation,
     )
     if since := config.getoption("--divvy-changed-since"):
         earlier = json.loads(Path(since).read_text())
         under_test.limit_to(changed(promises, under_test.entry, earlier, under_test.generation))
     return under_test
+
+
+def _implementation(name: str) -> Implementation:
+    if name not in IMPLEMENTATIONS:
+        known = ", ".join(IMPLEMENTATIONS)
+        raise pytest.UsageError(f"--target={name} is not known; known are {known}")
+    return IMPLEMENTATIONS[name]
+
+
+def _owner(pod: Any) -> tuple[str, str]:
+    """Return kind and name of what has made a pod."""
+    owners = pod["metadata"].get("ownerReferences") or [{}]
+    return str(owners[0].get("kind")), str(owners[0].get("name"))
 
 
 def _as_agents_read(text: str) -> dict[str, Any]:

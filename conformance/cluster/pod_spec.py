@@ -44,7 +44,8 @@ class PodRequest:
     ``restarts`` starts a container that fails again, with a volume at /scratch that stays;
     ``resources`` replaces limits and requests altogether; ``claim`` is a ResourceClaim of the
     pod's namespace, whose devices it gets; with ``beside`` another container has the devices, and
-    runs this command: both have a volume at /scratch.
+    runs this command: both have a volume at /scratch. ``host_folders`` are folders of the node by
+    the path at which a privileged container sees them.
     """
 
     node: str
@@ -61,13 +62,14 @@ class PodRequest:
     resources: Mapping[str, Any] = field(default_factory=dict)
     claim: str | None = None
     beside: Sequence[str] | None = None
+    host_folders: Mapping[str, str] = field(default_factory=dict)
 
 
 def pod_spec(
     request: PodRequest, level: Level, priority_class: str, pull_secrets: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return the specification of a pod that ends by itself and that nobody is moved for."""
-    shares_files = request.restarts or request.beside is not None
+    mounts, volumes = _files(request)
     limits = {} if request.resource is None else {request.resource: str(request.count)}
     container: dict[str, Any] = {
         "name": WORKING,
@@ -82,7 +84,7 @@ def pod_spec(
             **({"claims": [{"name": _CLAIM}]} if request.claim else {}),
         },
         "securityContext": dict(_CONTAINER[level]),
-        **({"volumeMounts": [_SCRATCH]} if shares_files else {}),
+        **({"volumeMounts": mounts} if mounts else {}),
     }
     return {
         "restartPolicy": "OnFailure" if request.restarts else "Never",
@@ -99,10 +101,23 @@ def pod_spec(
         ),
         **({"runtimeClassName": request.runtime_class} if request.runtime_class else {}),
         **_placed(request),
-        **({"volumes": [{"name": "scratch", "emptyDir": {}}]} if shares_files else {}),
+        **({"volumes": volumes} if volumes else {}),
         "tolerations": [{"operator": "Exists"}],
         **_containers(container, request),
     }
+
+
+def _files(request: PodRequest) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the mounts and volumes of a pod."""
+    mounts: list[dict[str, Any]] = []
+    volumes: list[dict[str, Any]] = []
+    if request.restarts or request.beside is not None:
+        mounts.append(_SCRATCH)
+        volumes.append({"name": "scratch", "emptyDir": {}})
+    for number, (path, folder) in enumerate(request.host_folders.items()):
+        mounts.append({"name": f"host-{number}", "mountPath": path})
+        volumes.append({"name": f"host-{number}", "hostPath": {"path": folder}})
+    return mounts, volumes
 
 
 def _placed(request: PodRequest) -> dict[str, Any]:

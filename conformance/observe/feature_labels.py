@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from conformance.evidence import Verdict
 from conformance.observe.identities import cuda_version, driver_version
@@ -25,10 +25,16 @@ _FAMILIES = {
 _OF_MIG = ("count", "memory", "multiprocessors", "product", "replicas", "sharing-strategy")
 
 
-def judge_labels(node: NodePromise, labels: Mapping[str, str], driver: str) -> Verdict:
+def judge_labels(
+    node: NodePromise,
+    labels: Mapping[str, str],
+    driver: str,
+    free: Collection[str] = (),
+) -> Verdict:
     """Judge a node's labels; ``driver`` is the version that is loaded, "" where nobody says it.
 
-    Those under the names that the agent owns and that follow from nothing are stale.
+    Those under the names that the agent owns and that follow from nothing are stale, but for
+    ``free`` ones, which need not follow from anything.
     """
     wanted = expected_labels(node, driver)
     own = {name.removeprefix(_PREFIX): text for name, text in labels.items() if _OWNED.match(name)}
@@ -43,7 +49,11 @@ def judge_labels(node: NodePromise, labels: Mapping[str, str], driver: str) -> V
         if memory is not None and not _single(node) and is_memory_of(model, memory):
             # Drivers and ECC settings move it by a few percent.
             wanted["gpu.memory"] = str(memory)
-    stale = {name: text for name, text in own.items() if not _may_be(name, node, wanted)}
+    stale = {
+        name: text
+        for name, text in own.items()
+        if not (name in free or _may_be(name, node, wanted))
+    }
     wrong = [name for name in wanted if live[name] != wanted[name]]
     right = f"{len(wanted) - len(wrong)} labels as of the plan; stale labels: "
     return (

@@ -1,4 +1,4 @@
-"""Device plugins beside Divvy's, as the kubelet's folder shows them."""
+"""Device plugins beside the one under test, as the kubelet's folder shows them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.evidence import Verdict
+from conformance.implementation import DIVVY, Implementation
 from conformance.observe.identities import physical
 
-# Plugins for NVIDIA's GPUs, by the sockets that they make: NVIDIA's own and its forks, GKE's,
-# Volcano's, Alibaba Cloud's, Tencent's.
-_OTHERS = re.compile(r"(nvidia|hami|volcano|aliyungpushare|vcuda|vcore|vmemory).*[.]sock")
+# Plugins for NVIDIA's GPUs, by the sockets that they make: Divvy's, NVIDIA's own and its forks,
+# GKE's, Volcano's, Alibaba Cloud's, Tencent's.
+_OF_GPUS = re.compile(r"(divvy|nvidia|hami|volcano|aliyungpushare|vcuda|vcore|vmemory).*[.]sock")
 # Runs in the agent's pod, where the kubelet's folder is mounted. A socket on which nobody listens
 # is left over from a plugin that is gone.
 _LOOK = """
@@ -56,16 +57,24 @@ def read_plugins(target: ClusterUnderTest, node: str) -> KubeletPlugins | None:
 
 
 def only_ours(
-    plugins: KubeletPlugins, resources: Collection[str], devices: Collection[str]
+    plugins: KubeletPlugins,
+    resources: Collection[str],
+    devices: Collection[str],
+    implementation: Implementation = DIVVY,
 ) -> Verdict:
-    """Judge who serves a node's GPUs.
+    """Judge who serves a node's GPUs: the implementation under test, and nobody else.
 
-    Under the names of our ``resources`` there must be nothing but the driver's ``devices``.
+    Under the names of its ``resources`` there must be nothing but the driver's ``devices``.
     """
-    amiss = [f"a plugin listens on {name}" for name in plugins.sockets if _OTHERS.fullmatch(name)]
+    amiss = [
+        f"a plugin listens on {name}"
+        for name in plugins.sockets
+        if _OF_GPUS.fullmatch(name) and not re.fullmatch(implementation.sockets, name)
+    ]
     for resource in sorted(resources):
         listed = (plugins.registered or {}).get(resource) or ()
         foreign = sorted({device_id for device_id in listed if physical(device_id) not in devices})
         if foreign:
             amiss.append(f"{resource} has devices that are none of the driver's: {foreign[0]}")
-    return "Divvy's plugin alone", "; ".join(amiss) or "Divvy's plugin alone"
+    alone = f"{implementation.title} alone"
+    return alone, "; ".join(amiss) or alone

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from conformance.cluster.cluster_under_test import ClusterUnderTest
-from divvy.model.contract import CDI_FILE, CDI_FOLDER, DRIVER_ROOT, DRIVER_ROOT_VARIABLE, Component
+from divvy.model.contract import DRIVER_ROOT, DRIVER_ROOT_VARIABLE, Component
 
 # Runs in the agent's pod, where the host's driver root is mounted at DRIVER_ROOT.
 _LOOK = """
@@ -97,7 +97,7 @@ def specification(target: ClusterUnderTest, node: str) -> Specification | None:
         node,
         "python3 -c %s %s %s %s",
         _LOOK,
-        f"{CDI_FOLDER}/{CDI_FILE}",
+        target.implementation.cdi_file,
         DRIVER_ROOT,
         DRIVER_ROOT_VARIABLE,
     )

@@ -55,6 +55,9 @@ _Pool = Annotated[str | None, typer.Option("--pool", help="Only this pool.")]
 _Select = Annotated[
     str | None, typer.Option("--select", help="Only checks with these ids: PLUG, or ISO-01,WORK.")
 ]
+_Target = Annotated[
+    str, typer.Option("--target", help="What shares the GPUs: divvy or nvidia-device-plugin.")
+]
 _Exclusive = Annotated[
     bool, typer.Option("--exclusive", help="Fill nodes, burn, ask for too much: needs idle GPUs.")
 ]
@@ -136,6 +139,8 @@ _InCluster = Annotated[
 _Runner = Annotated[
     str | None, typer.Option("--runner-image", help="With --in-cluster, the image of the suite.")
 ]
+# Of --target: what `divvy up` deploys.
+_OWN = "divvy"
 # Of --compare: the report that the cluster keeps.
 _LAST = "last"
 # What a Job has otherwise: its stack file, its images, and where its reports go.
@@ -147,6 +152,7 @@ def verify(
     *,
     stack: StackName = None,
     file: StackPath = None,
+    target: _Target = _OWN,
     pool: _Pool = None,
     sample: _Sample = None,
     seed: _Seed = None,
@@ -182,6 +188,8 @@ def verify(
         fail("--host, --driver-root and --workloads are for --bare")
     if bare and (sample or seed or changed):
         fail("--sample, --seed and --changed are for a cluster")
+    if bare and target != _OWN:
+        fail("--target is for a cluster")
     if changed and compare is None:
         fail("--changed needs --compare: the report since which nodes have changed")
     if seed and not sample:
@@ -205,6 +213,7 @@ def verify(
         arguments += [f"--divvy-file={Path(source.source).resolve()}"]
         arguments += [f"--divvy-stack={source.name}"]
     for name, value in (
+        ("--divvy-target", None if bare else target),
         ("--divvy-pool", pool),
         ("--divvy-sample", sample),
         ("--divvy-seed", seed),
@@ -245,7 +254,8 @@ def verify(
         document = continued(earlier, document)
         archive = report_archive(document)
     # A part of the checks or nodes is no report to compare the next run with.
-    if cluster is not None and not bare and not document.get("only"):
+    # What other programs do is no earlier state of Divvy's.
+    if cluster is not None and not bare and not document.get("only") and target == _OWN:
         typer.echo(keep_report(cluster, archive, document))
     comparison = None if earlier is None else _compared(earlier, document, out)
     raise typer.Exit(_exit_code(document, comparison, require=require))
@@ -288,7 +298,7 @@ def _of_a_job(context: typer.Context) -> list[str]:
     arguments = []
     for parameter in context.command.params:
         value = context.params[str(parameter.name)]
-        if parameter.name in _NOT_OF_A_JOB or value in (None, False):
+        if parameter.name in _NOT_OF_A_JOB or value == parameter.default:
             continue
         option = parameter.opts[0]
         arguments += [option] if value is True else [f"{option}={value}"]

@@ -5,7 +5,7 @@ import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from divvy.lab.errors import DriverInstallationFailed
@@ -127,9 +127,19 @@ def _nodes(root: Path, gpus: int) -> None:
     ]
     for name, major, minor, mode in nodes:
         _node(devices / name, os.makedev(major, minor), mode)
-    table = f"Character devices:\n{_GPU_MAJOR} nvidia\n{uvm} nvidia-uvm\n{caps} nvidia-caps\n"
     (root / "proc").mkdir(exist_ok=True)
+    majors = {"nvidia": _GPU_MAJOR, "nvidia-uvm": uvm, "nvidia-caps": caps}
+    table = majors_table(Path("/proc/devices").read_text(encoding="ascii"), majors)
     (root / "proc/devices").write_text(table, encoding="ascii")
+
+
+def majors_table(machine: str, majors: Mapping[str, int]) -> str:
+    """Return this machine's /proc/devices with the driver's character devices."""
+    lines = machine.splitlines()
+    at = lines.index("Character devices:") + 1
+    others = [line for line in lines[at:] if not majors.keys() & set(line.split())]
+    own = [f"{major:3d} {name}" for name, major in majors.items()]
+    return "\n".join([*lines[:at], *own, *others]) + "\n"
 
 
 def _node(place: Path, device: int, mode: int) -> None:

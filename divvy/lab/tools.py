@@ -16,6 +16,8 @@ KUBERNETES_VERSIONS: dict[Release, str] = {"1.36": "v1.36.3", "1.37": "v1.37.2"}
 CONTAINERD_VERSION = "v2.3.7"
 HELM_VERSION = "v4.3.1"
 PROMETHEUS_VERSION = "v3.13.5"
+NVIDIA_DEVICE_PLUGIN_VERSION = "v0.19.0"
+NVIDIA_CONTAINER_TOOLKIT_VERSION = "v1.20.1"
 
 # Debugging information that -s -w drops at the end is not made at all: a sixth of the time.
 _FLAGS = ("-gcflags=all=-dwarf=false",)
@@ -33,6 +35,7 @@ class Tool:
     packages: tuple[str, ...]
     ldflags: str
     tags: str = ""
+    cgo: bool = False
 
     @property
     def module(self) -> Path:
@@ -43,7 +46,9 @@ class Tool:
     def fingerprint(self) -> str:
         """Return the digest of everything that decides what the binaries will be."""
         digest = hashlib.sha256()
-        for part in (*self.packages, *_FLAGS, self.ldflags, self.tags):
+        # What needs no C compiler keeps the digest, and with it the build, that it has had.
+        of_c = ("cgo",) if self.cgo else ()
+        for part in (*self.packages, *_FLAGS, self.ldflags, self.tags, *of_c):
             digest.update(part.encode() + b"\0")
         for name in ("go.mod", "go.sum"):
             digest.update((self.module / name).read_bytes())
@@ -78,7 +83,7 @@ class Tool:
     def _compile(self, target: Path) -> None:
         environment = {
             **os.environ,
-            "CGO_ENABLED": "0",
+            "CGO_ENABLED": "1" if self.cgo else "0",
             "GOTOOLCHAIN": "local",
             "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false",
         }
@@ -162,10 +167,36 @@ PROMETHEUS = Tool(
     # Of all that it can discover targets with, Kubernetes alone.
     tags="netgo remove_all_sd enable_kubernetes_sd",
 )
-# What a lab runs unless it chooses another Kubernetes, and what tests need beside it.
+NVIDIA_DEVICE_PLUGIN = Tool(
+    name="nvidia-device-plugin",
+    packages=tuple(
+        f"github.com/NVIDIA/k8s-device-plugin/cmd/{command}"
+        for command in ("nvidia-device-plugin", "gpu-feature-discovery", "config-manager")
+    ),
+    ldflags=_stamp(
+        {"github.com/NVIDIA/k8s-device-plugin/internal/info.version": NVIDIA_DEVICE_PLUGIN_VERSION}
+    ),
+    # NVML's bindings are C.
+    cgo=True,
+)
+NVIDIA_CONTAINER_TOOLKIT = Tool(
+    name="nvidia-container-toolkit",
+    packages=("github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-cdi-hook",),
+    ldflags=_stamp(
+        {
+            "github.com/NVIDIA/nvidia-container-toolkit/internal/info.version": (
+                NVIDIA_CONTAINER_TOOLKIT_VERSION.removeprefix("v")
+            )
+        }
+    ),
+    cgo=True,
+)
+# What a lab runs unless it chooses another Kubernetes, what tests need beside it, and what
+# `make field` proves.
 LAB_TOOLS = (KUBERNETES, CONTAINERD)
 TEST_TOOLS = (HELM, PROMETHEUS)
 # What a lab can be upgraded to, or chooses instead.
 OTHER_RELEASES = tuple(
     kubernetes(release) for release in KUBERNETES_VERSIONS if release != DEFAULT_KUBERNETES
 )
+FIELD_TOOLS = (NVIDIA_DEVICE_PLUGIN, NVIDIA_CONTAINER_TOOLKIT)

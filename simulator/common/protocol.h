@@ -11,7 +11,8 @@
 
 #define SIM_MAGIC 0x56564944u /* "DIVV" */
 #define SIM_PROTOCOL 1
-#define SIM_SOCKET "/run/nvidia-persistenced/divvy-simd.sock"
+/* By the name that nvidia-persistenced has for its own: NVIDIA's CDI specifications mount it. */
+#define SIM_SOCKET "/run/nvidia-persistenced/socket"
 
 #define SIM_MAX_GPUS 16
 #define SIM_MAX_PROFILES 24
@@ -36,6 +37,7 @@ enum sim_type {
     SIM_CREATE_CI,
     SIM_DESTROY_CI,
     SIM_SET_COMPUTE_MODE,
+    SIM_SET_TIMESLICE,
     SIM_RESET,
     SIM_WATCH,
     SIM_EVENT, /* from the daemon alone, after SIM_WATCH */
@@ -100,6 +102,7 @@ struct sim_gpu {
     uint8_t recovery;  /* NVML_GPU_RECOVERY_ACTION_* */
     uint64_t link_errors; /* of its first NVLink */
     uint32_t compute_mode;
+    uint32_t timeslice; /* of `nvidia-smi compute-policy`: 0 default, 1 short, 2 medium, 3 long */
     uint32_t mig_capable, mig_mode, mig_pending;
     uint32_t compute_slices, memory_slices, profile_count;
     uint64_t ecc_corrected_volatile, ecc_uncorrected_volatile;

@@ -28,6 +28,7 @@ size_t sim_body_length(unsigned type)
         [SIM_CREATE_CI] = sizeof(struct sim_instance_change),
         [SIM_DESTROY_CI] = sizeof(struct sim_instance_change),
         [SIM_SET_COMPUTE_MODE] = sizeof(struct sim_setting),
+        [SIM_SET_TIMESLICE] = sizeof(struct sim_setting),
         [SIM_RESET] = sizeof(struct sim_setting),
         [SIM_WATCH] = sizeof(struct sim_watch),
         [SIM_EVENT] = sizeof(struct sim_event),

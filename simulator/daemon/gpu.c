@@ -91,6 +91,14 @@ int gpu_set_compute_mode(struct gpu *gpu, uint32_t mode)
     return 0;
 }
 
+int gpu_set_timeslice(struct gpu *gpu, uint32_t value)
+{
+    if (value > 3)
+        return SIM_ERR_INVALID_ARGUMENT;
+    gpu->info.timeslice = value;
+    return 0;
+}
+
 static void forget_volatile(struct gpu *gpu)
 {
     mig_clear(gpu);
@@ -121,6 +129,7 @@ void driver_reload(void)
         gpu->info.mig_mode = gpu->mode_survives ? gpu->info.mig_pending : 0;
         gpu->info.mig_pending = gpu->info.mig_mode;
         gpu->info.compute_mode = 0;
+        gpu->info.timeslice = 0;
         tree_update(i);
     }
     modes_save();

@@ -153,6 +153,8 @@ static int about_gpu(struct client *client, struct gpu *gpu, unsigned type, void
         return mig_set_mode(gpu->info.index, setting->value, client, &setting->activation);
     case SIM_SET_COMPUTE_MODE:
         return gpu_set_compute_mode(gpu, setting->value);
+    case SIM_SET_TIMESLICE:
+        return gpu_set_timeslice(gpu, setting->value);
     case SIM_RESET:
         return gpu_reset(gpu->info.index, client);
     case SIM_FAULT:

@@ -100,6 +100,7 @@ void gpu_worked(struct gpu *gpu, double seconds);
 uint32_t gpu_holders(uint32_t index, const struct client *except); /* other clients with contexts */
 int gpu_reset(uint32_t index, const struct client *client);
 int gpu_set_compute_mode(struct gpu *gpu, uint32_t mode);
+int gpu_set_timeslice(struct gpu *gpu, uint32_t value);
 void driver_reload(void); /* what a driver loses when it is unloaded */
 
 /* mig.c */

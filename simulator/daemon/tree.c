@@ -80,14 +80,30 @@ static void put_access(const char *name, unsigned minor)
     put(name, "DeviceFileMinor: %u\nDeviceFileMode: 292\nDeviceFileModify: 1\n", minor);
 }
 
-/* The bus tells the NUMA node in sysfs, whose names have four digits for the domain, in small
- * letters. */
-static void write_numa(const struct sim_gpu *info)
+/* A file of a GPU in sysfs, whose names have four digits for the domain, in small letters. */
+__attribute__((format(printf, 3, 4))) static void put_pci(const struct sim_gpu *info,
+                                                          const char *file, const char *format, ...)
 {
-    char name[96];
-    snprintf(name, sizeof name, "/sys/bus/pci/devices/%04x:%02x:%02x.0/numa_node", info->pci_domain,
-             info->pci_bus, info->pci_device);
-    put(name, "%d\n", info->numa);
+    char name[96], text[512];
+    snprintf(name, sizeof name, "/sys/bus/pci/devices/%04x:%02x:%02x.0/%s", info->pci_domain,
+             info->pci_bus, info->pci_device, file);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    put(name, "%s", text);
+}
+
+/* What the bus says of a GPU: a 3D controller of NVIDIA's. Of the configuration space the first
+ * bytes are blank, and no region of memory is behind it. */
+static void write_pci(const struct sim_gpu *info)
+{
+    put_pci(info, "numa_node", "%d\n", info->numa);
+    put_pci(info, "vendor", "0x10de\n");
+    put_pci(info, "device", "0x%04x\n", info->pci_device_id >> 16);
+    put_pci(info, "class", "0x030200\n");
+    put_pci(info, "config", "%256s", "");
+    put_pci(info, "resource", "0x%016x 0x%016x 0x%016x\n", 0, 0, 0);
 }
 
 void tree_write(void)
@@ -103,7 +119,7 @@ void tree_write(void)
         snprintf(name, sizeof name, "/proc/driver/nvidia/gpus/%s/information", info->bus_id + 4);
         put(name, "Model: \t\t %s\nGPU UUID: \t %s\nBus Location: \t %s\nDevice Minor: \t %u\n",
             info->product, info->uuid, info->bus_id + 4, info->minor);
-        write_numa(info);
+        write_pci(info);
         tree_update(g);
     }
 }

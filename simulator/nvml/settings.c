@@ -51,6 +51,23 @@ EXPORT nvmlReturn_t nvmlDeviceSetMigMode(nvmlDevice_t device, unsigned mode, nvm
                               : set(device, SIM_SET_MIG_MODE, mode, activation);
 }
 
+/* NVML has no time slices; nvidia-smi asks the kernel driver. Ours finds these symbols. */
+EXPORT nvmlReturn_t divvySimulatedGetTimeslice(nvmlDevice_t device, unsigned *value)
+{
+    struct sim_gpu state;
+    int status = gpu_state(device, &state);
+    if (status == 0 && value == NULL)
+        return SIM_ERR_INVALID_ARGUMENT;
+    if (status == 0)
+        *value = state.timeslice;
+    return status;
+}
+
+EXPORT nvmlReturn_t divvySimulatedSetTimeslice(nvmlDevice_t device, unsigned value)
+{
+    return set(device, SIM_SET_TIMESLICE, value, NULL);
+}
+
 /* NVML has no reset; nvidia-smi asks the kernel driver. Ours finds this symbol. */
 EXPORT nvmlReturn_t divvySimulatedReset(nvmlDevice_t device)
 {

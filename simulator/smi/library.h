@@ -48,6 +48,8 @@
     F(nvmlDeviceGetMigMode, (nvmlDevice_t, unsigned *, unsigned *))                                \
     F(nvmlDeviceSetMigMode, (nvmlDevice_t, unsigned, nvmlReturn_t *))                              \
     F(divvySimulatedReset, (nvmlDevice_t))                                                         \
+    F(divvySimulatedGetTimeslice, (nvmlDevice_t, unsigned *))                                      \
+    F(divvySimulatedSetTimeslice, (nvmlDevice_t, unsigned))                                        \
     F(nvmlDeviceGetMaxMigDeviceCount, (nvmlDevice_t, unsigned *))                                  \
     F(nvmlDeviceGetMigDeviceHandleByIndex, (nvmlDevice_t, unsigned, nvmlDevice_t *))               \
     F(nvmlDeviceGetGpuInstanceId, (nvmlDevice_t, unsigned *))                                      \

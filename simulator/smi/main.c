@@ -26,7 +26,8 @@ static void help(void)
          "        --gpu-reset\n"
          "    nvidia-smi mig [-i GPUS] -lgip | -lgipp | -lgi | -lcip [-gi IDS] | -lci [-gi IDS]\n"
          "        -cgi PROFILES [-C] | -cci [PROFILES] [-gi IDS]\n"
-         "        -dci [-gi IDS] [-ci IDS] | -dgi [-gi IDS]");
+         "        -dci [-gi IDS] [-ci IDS] | -dgi [-gi IDS]\n"
+         "    nvidia-smi compute-policy [-i GPUS] -l | --set-timeslice 0|1|2|3");
 }
 
 static int initialise(void)
@@ -175,21 +176,46 @@ int mig_command(int argc, char **argv)
     return wrong(action);
 }
 
+static int policy_command(int argc, char **argv)
+{
+    const char *gpus_wanted = NULL, *timeslice = NULL, *value;
+    bool list = false;
+    struct selection gpus;
+    for (int i = 0; i < argc; i++) {
+        if ((value = value_of(argv, argc, &i, "-i", "--id")) != NULL)
+            gpus_wanted = value;
+        else if ((value = value_of(argv, argc, &i, NULL, "--set-timeslice")) != NULL)
+            timeslice = value;
+        else if (strcmp(argv[i], "-l") == 0 || strcmp(argv[i], "--list") == 0)
+            list = true;
+        else
+            return wrong(argv[i]);
+    }
+    if (list == (timeslice != NULL))
+        return wrong("compute-policy");
+    if (!select_gpus(gpus_wanted, &gpus))
+        return 6;
+    return list ? list_compute_policies(&gpus) : set_timeslice(&gpus, timeslice);
+}
+
 int main(int argc, char **argv)
 {
     struct options o = {0};
     bool mig = argc > 1 && strcmp(argv[1], "mig") == 0;
+    bool policy = argc > 1 && strcmp(argv[1], "compute-policy") == 0;
     if (argc > 1 && (strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "--help") == 0)) {
         help();
         return 0;
     }
-    if (!mig && !parse(argc, argv, &o))
+    if (!mig && !policy && !parse(argc, argv, &o))
         return 2;
     int status = initialise();
     if (status != 0)
         return status;
     if (mig)
         return mig_command(argc - 2, argv + 2);
+    if (policy)
+        return policy_command(argc - 2, argv + 2);
     do {
         status = once(&o);
         fflush(stdout);

@@ -1,4 +1,4 @@
-/* Changes of a GPU's settings: -mig, -c, --gpu-reset. */
+/* Changes of a GPU's settings: -mig, -c, compute-policy, --gpu-reset. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +63,41 @@ int set_compute_mode(const struct selection *gpus, const char *value)
         printf("Set compute mode to %s for GPU %s.\n", names[mode], bus(gpus->device[i]));
     }
     puts("All done.");
+    return 0;
+}
+
+static const char *const timeslices[] = {"Default", "Short", "Medium", "Long"};
+
+int set_timeslice(const struct selection *gpus, const char *value)
+{
+    if (value[0] < '0' || value[0] > '3' || value[1] != '\0') {
+        printf("Invalid timeslice: %s\n", value);
+        return 2;
+    }
+    unsigned wanted = (unsigned)(value[0] - '0');
+    for (unsigned i = 0; i < gpus->count; i++) {
+        nvmlReturn_t status = gpus->status[i];
+        if (status == 0)
+            status = lib.divvySimulatedSetTimeslice(gpus->device[i], wanted);
+        if (status != 0)
+            return early_end("set the timeslice", gpus->device[i], status);
+        printf("Set timeslice to %s for GPU %s.\n", timeslices[wanted], bus(gpus->device[i]));
+    }
+    puts("All done.");
+    return 0;
+}
+
+int list_compute_policies(const struct selection *gpus)
+{
+    for (unsigned i = 0; i < gpus->count; i++) {
+        unsigned value = 0;
+        nvmlReturn_t status = gpus->status[i];
+        if (status == 0)
+            status = lib.divvySimulatedGetTimeslice(gpus->device[i], &value);
+        if (status != 0)
+            return early_end("read the timeslice", gpus->device[i], status);
+        printf("GPU %s: timeslice %s\n", bus(gpus->device[i]), timeslices[value & 3]);
+    }
     return 0;
 }
 

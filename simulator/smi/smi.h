@@ -35,6 +35,8 @@ int print_xml(const struct selection *gpus);
 /* settings.c */
 int set_mig_mode(const struct selection *gpus, const char *value);
 int set_compute_mode(const struct selection *gpus, const char *value);
+int set_timeslice(const struct selection *gpus, const char *value);
+int list_compute_policies(const struct selection *gpus);
 int reset_gpus(const struct selection *gpus);
 
 /* mig_tables.c, mig_changes.c */

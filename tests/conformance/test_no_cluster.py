@@ -91,7 +91,8 @@ class Options:
         self.given = given
 
     def getoption(self, name: str) -> Any:
-        return self.given.get(name.removeprefix("--divvy-").replace("-", "_"))
+        options = {"target": "divvy", **self.given}
+        return options.get(name.removeprefix("--divvy-").replace("-", "_"))
 
 
 def refused(file: Path, **options: Any) -> str:

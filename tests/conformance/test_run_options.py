@@ -72,6 +72,7 @@ def test_after_the_time_limit_no_check_begins() -> None:
         (["--changed"], "--changed needs --compare"),
         (["--seed=x"], "--seed is for --sample"),
         (["--bare", "--sample=1"], "--sample, --seed and --changed are for a cluster"),
+        (["--bare", "--target=nvidia-device-plugin"], "--target is for a cluster"),
     ],
 )
 def test_options_that_mean_nothing_alone_are_refused(options: list[str], words: str) -> None:
@@ -114,8 +115,9 @@ def test_what_fails_on_a_node_that_has_left_shows_nothing(node: Any, left: bool)
     stash[conftest._LIFE] = NodeLife(Leaving(node))  # type: ignore[arg-type]
     params = {"node": promise}
     item: Any = SimpleNamespace(
-        config=SimpleNamespace(stash=stash), callspec=SimpleNamespace(params=params), stash=stash
-    )
+        config=SimpleNamespace(stash=stash), callspec=SimpleNamespace(params=params), stash=stash,
+        get_closest_marker=lambda _: None,
+    )  # fmt: skip
     outcome = SimpleNamespace(passed=False, failed=True, skipped=False)
     call: Any = SimpleNamespace(excinfo=SimpleNamespace(value=AssertionError("no pod")))
     check = next(iter(conftest.CATALOGUE.values()))

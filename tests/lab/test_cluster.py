@@ -88,6 +88,19 @@ def test_every_pod_sees_its_own_node_alone(
         assert lab.kubectl("exec", pod, f"-n={namespace}", "--", *entered).strip() == node
 
 
+def test_a_node_shows_what_its_drivers_kernel_module_would_make(lab: RunningLab) -> None:
+    def show(path: str) -> str:
+        command = lab.machine("gpu-a100").enter_command(["cat", path])
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    assert "550.163.01" in show("/proc/driver/nvidia/version")
+    devices = show("/proc/devices")
+    assert " nvidia-caps\n" in devices
+    assert "\nBlock devices:\n" in devices
+    if Path("/sys/bus/pci/devices").is_dir():
+        assert show("/sys/bus/pci/devices/0000:07:00.0/vendor") == "0x10de\n"
+
+
 def test_logs_exec_and_port_forward(
     lab: RunningLab, everywhere: tuple[str, dict[str, str]]
 ) -> None:

@@ -185,6 +185,23 @@ def test_settings_and_wrong_options(install):
 
 
 @pytest.mark.usefixtures("administrator")
+def test_the_time_slice_is_kept_until_the_driver_is_loaded_again(install):
+    """NVIDIA's DRA driver sets it by UUID, the mode of `-c` after it."""
+    driver = install("T4", 2)
+    uuid = driver.smi("--query-gpu=uuid", "--format=csv,noheader").splitlines()[1]
+    listed = ["GPU 00000000:07:00.0: timeslice Default", "GPU 00000000:0F:00.0: timeslice Long"]
+    said = driver.smi("compute-policy", "-i", uuid, "--set-timeslice", "3")
+    assert said == "Set timeslice to Long for GPU 00000000:0F:00.0.\nAll done.\n"
+    assert driver.smi("compute-policy", "-l").splitlines() == listed
+    driver.smi("compute-policy", "--set-timeslice=1", "-i", "0")
+    assert "0: timeslice Short\n" in driver.smi("compute-policy", "--list")
+    for wrong in (["--set-timeslice", "4"], [], ["-l", "--set-timeslice=1"], ["--nonsense"]):
+        driver.smi("compute-policy", *wrong, rc=2)
+    driver.sim("driver", OTHER_VERSION)
+    assert driver.smi("compute-policy", "-l").count("Default") == 2
+
+
+@pytest.mark.usefixtures("administrator")
 def test_a_library_of_another_version_is_told(install):
     driver = install()
     driver.sim("driver", OTHER_VERSION)

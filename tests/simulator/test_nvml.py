@@ -179,6 +179,14 @@ def test_the_bus_tells_the_numa_node(install):
     }  # fmt: skip
 
 
+def test_the_bus_tells_what_a_gpu_is(install):
+    gpu = install("A100-SXM4-40GB").root / "sys/bus/pci/devices/0000:07:00.0"
+    told = {name: (gpu / name).read_text().strip() for name in ("vendor", "device", "class")}
+    assert told == {"vendor": "0x10de", "device": "0x20b0", "class": "0x030200"}
+    assert len((gpu / "config").read_bytes()) == 256
+    assert len((gpu / "resource").read_text().split()) == 3
+
+
 def fabric(gpu, info, call):
     call(gpu, ctypes.byref(info))
     return info.state, info.status

@@ -58,7 +58,7 @@ def show(driver: DriverRoot) -> str:
 def connect(driver: DriverRoot) -> socket.socket:
     made = socket.socket(socket.AF_UNIX)
     made.settimeout(5)
-    made.connect(str(driver.root / "run/nvidia-persistenced/divvy-simd.sock"))
+    made.connect(str(driver.root / "run/nvidia-persistenced/socket"))
     return made
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from divvy.lab import cgroups
 from divvy.lab.description import Node, node_of
 from divvy.lab.kubelet_config import CONTAINERD_SOCKET
-from divvy.lab.node.root import enter_root
+from divvy.lab.node.root import enter_root, show_kernel_files
 from divvy.lab.node.supervisor import Component, Supervisor
 
 
@@ -50,6 +50,7 @@ def _driver_installer(node: Node) -> Callable[[], None]:
     def install() -> None:
         driver.DRIVER_ROOT.mkdir(parents=True)
         driver.install(node, driver.DRIVER_ROOT)
+        show_kernel_files(driver.DRIVER_ROOT)
 
     return install
 

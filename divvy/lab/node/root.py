@@ -17,6 +17,8 @@ from divvy.lab.paths import STATE, STATES
 _OWN = ("var/lib/containerd", "var/lib/kubelet")
 _KERNEL = ("/proc", "/sys", "/dev", "/run")
 _DRIVER_OF_HOST = ("nvidia", "nvidia-persistenced")
+# What a driver's kernel module makes in /proc and /sys, and programs of NVIDIA's read there.
+_OF_KERNEL_MODULE = ("proc/driver", "proc/devices", "sys/bus/pci/devices")
 
 
 def enter_root(directory: Path, host_driver: bool) -> None:
@@ -52,6 +54,15 @@ def enter_root(directory: Path, host_driver: bool) -> None:
     _mount("--rbind", "/sys/fs/cgroup", root / "sys/fs/cgroup")
     _mount("-t", "proc", "proc", root / "proc")
     _pivot(root)
+
+
+def show_kernel_files(driver_root: Path) -> None:
+    """Bind what a simulated driver has below its root to where the kernel would have it."""
+    for name in _OF_KERNEL_MODULE:
+        place = Path("/", name)
+        # A machine without a PCI bus has no folder for it.
+        if place.exists():
+            _mount("--bind", driver_root / name, place)
 
 
 def _overlay(lower: Path, directory: Path, target: Path) -> None:

@@ -48,3 +48,12 @@ def test_our_container_is_told_from_those_that_a_cluster_adds() -> None:
 
 
 # Stands for a host with systemd; a service of K3s runs the kubelet there.
+
+
+def test_a_pod_that_looks_into_its_node_sees_folders_of_it() -> None:
+    request = PodRequest("n1", "image", ["look"], host_folders={"/driver-root": "/run/driver"})
+    spec = pod_spec(request, "privileged", "low")
+    (mount,) = spec["containers"][0]["volumeMounts"]
+    (volume,) = spec["volumes"]
+    assert mount == {"name": volume["name"], "mountPath": "/driver-root"}
+    assert volume["hostPath"] == {"path": "/run/driver"}

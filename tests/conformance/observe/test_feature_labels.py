@@ -85,3 +85,12 @@ def test_mig_devices_under_the_name_of_gpus_are_described_as_such() -> None:
     wanted = expected_labels(promise, DRIVER)
     assert (wanted["gpu.count"], wanted["gpu.replicas"]) == ("7", "1")
     assert wanted["gpu.product"].endswith("-MIG-1g.5gb")
+
+
+def test_a_label_that_an_implementation_writes_everywhere_is_not_stale() -> None:
+    """GPU Feature Discovery names the MIG strategy also on nodes without MIG."""
+    promise = node({})
+    own = labels(promise, mig__strategy="single")
+    assert judged(promise, own).endswith("stale labels: mig.strategy=single")
+    expected, actual = judge_labels(promise, own, DRIVER, {"mig.strategy"})
+    assert expected == actual

@@ -2,6 +2,7 @@
 
 import pytest
 
+from conformance.implementation import NVIDIA_DEVICE_PLUGIN
 from conformance.observe.kubelet_plugins import KubeletPlugins, only_ours
 
 OURS = "Divvy's plugin alone"
@@ -25,3 +26,17 @@ def test_names_another_plugin_and_foreign_devices(
     expected, actual = only_ours(plugins, ["nvidia.com/gpu"], DEVICES)
     assert expected == OURS
     assert actual.startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("sockets", "says"),
+    [
+        (["nvidia-gpu.sock", "nvidia-mig-1g.5gb.sock"], "NVIDIA's device plugin alone"),
+        (["nvidia-gpu.sock", OWN[0]], f"a plugin listens on {OWN[0]}"),
+        (["nvidia-gpu.sock", "nvidia-hami.sock"], "a plugin listens on nvidia-hami.sock"),
+    ],
+)
+def test_the_plugin_under_test_is_no_other(sockets: list[str], says: str) -> None:
+    plugins = KubeletPlugins(sockets, None)
+    expected, actual = only_ours(plugins, ["nvidia.com/gpu"], DEVICES, NVIDIA_DEVICE_PLUGIN)
+    assert (expected, actual) == ("NVIDIA's device plugin alone", says)

@@ -1,0 +1,79 @@
+"""What shares the GPUs of the cluster under test: Divvy, or another implementation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from divvy.model.contract import AGENT, CDI_FILE, CDI_FOLDER
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """One implementation: where it is, what it leaves on nodes, and what cannot be asked of it.
+
+    ``namespace`` None is the stack file's. ``sockets`` is the pattern of its sockets in the
+    kubelet's folder, ``cdi_file`` its specification on a node. ``free_labels`` are feature labels
+    that it writes whatever the node has, without their domain. ``refusal`` is what a pod is told
+    that asks for two replicas. ``names_partitioned_gpus`` says whether that specification has also
+    the GPUs that are MIG devices, which no pod gets. ``inapplicable`` says by check why that has
+    no meaning there; a key that ends with "-" stands for every check whose id begins so.
+    """
+
+    name: str
+    title: str
+    daemon_set: str
+    sockets: str
+    cdi_file: str
+    refusal: str
+    namespace: str | None = None
+    free_labels: frozenset[str] = frozenset()
+    names_partitioned_gpus: bool = True
+    inapplicable: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_divvy(self) -> bool:
+        """Return whether it is Divvy, whose agent answers what only a node knows."""
+        return self.namespace is None
+
+    def why_not(self, check: str) -> str | None:
+        """Return why a check has no meaning for it, None where it has."""
+        group = check.partition("-")[0] + "-"
+        return self.inapplicable.get(check) or self.inapplicable.get(group)
+
+
+DIVVY = Implementation(
+    name="divvy",
+    title="Divvy's plugin",
+    daemon_set=AGENT,
+    sockets=r"divvy.*[.]sock",
+    cdi_file=f"{CDI_FOLDER}/{CDI_FILE}",
+    refusal="at most 1 per container",
+)
+_BY_PROFILE = "NVIDIA's device plugin changes no MIG layout"
+# The names are those of NVIDIA's installation guide: release nvdp in a namespace of its own.
+NVIDIA_DEVICE_PLUGIN = Implementation(
+    name="nvidia-device-plugin",
+    title="NVIDIA's device plugin",
+    namespace="nvidia-device-plugin",
+    daemon_set="nvdp-nvidia-device-plugin",
+    sockets=r"nvidia-(gpu|mig-.+)[.]sock",
+    cdi_file=f"{CDI_FOLDER}/k8s.device-plugin.nvidia.com-gpu.json",
+    refusal="maximum request size for shared resources is 1",
+    # GPU Feature Discovery names the strategy of its configuration on every node.
+    free_labels=frozenset({"mig.strategy"}),
+    names_partitioned_gpus=False,
+    inapplicable={
+        "INST-": "Divvy is not installed there",
+        "NODE-01": "NVIDIA's device plugin keeps no status on its node",
+        "NODE-15": "NVIDIA's device plugin keeps no status on its node",
+        "OBS-": "NVIDIA's device plugin has no metrics: dcgm-exporter is a program of its own",
+        "DISR-03": _BY_PROFILE,
+        "DISR-04": "the GPU's recovery is followed in the status of Divvy's agent",
+        "DISR-05": _BY_PROFILE,
+        "DISR-06": _BY_PROFILE,
+    },
+)
+IMPLEMENTATIONS = {
+    implementation.name: implementation for implementation in (DIVVY, NVIDIA_DEVICE_PLUGIN)
+}

@@ -1,0 +1,137 @@
+"""Prove NVIDIA's device plugin on a lab of its own: DIVVY_LAB=field python -m field."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from conformance.implementation import NVIDIA_DEVICE_PLUGIN
+from divvy.lab import lifecycle
+from divvy.lab.description import Lab
+from divvy.lab.paths import NAME, REPOSITORY
+from divvy.lab.section import read_lab
+from divvy.lab.setup.parts import build_tool
+from divvy.lab.setup.steps import Step, run_steps
+from divvy.lab.tools import (
+    CONTAINERD_VERSION,
+    FIELD_TOOLS,
+    KUBERNETES_VERSIONS,
+    NVIDIA_CONTAINER_TOOLKIT_VERSION,
+    NVIDIA_DEVICE_PLUGIN_VERSION,
+)
+from divvy.model import parse_document
+from divvy.model.gpu_models import gpu_model
+from divvy.plan import plan
+from divvy.stack.file import read_stack
+from field import deployment
+from field.configurations import CONFIGURATIONS, Configuration
+from field.deployment import GpuNode
+from field.results import Run, run_of, write_results
+
+_STACK = Path(__file__).parent / "stack.yaml"
+_OUT = REPOSITORY / "out/field"
+_NAME = "field"
+_DIVVY = Path(sys.executable).with_name("divvy")
+
+
+def main() -> int:
+    """Run the configurations that are named, all by default; only then the results are kept."""
+    parser = argparse.ArgumentParser(prog="python -m field", description=__doc__)
+    parser.add_argument("configurations", nargs="*", metavar="CONFIGURATION",
+                        help=f"of {', '.join(CONFIGURATIONS)}")  # fmt: skip
+    parser.add_argument("--keep", action="store_true", help="leave the lab and the last one up")
+    arguments = parser.parse_args()
+    names = arguments.configurations or list(CONFIGURATIONS)
+    if unknown := [name for name in names if name not in CONFIGURATIONS]:
+        parser.error(f"unknown: {', '.join(unknown)}; known are {', '.join(CONFIGURATIONS)}")
+    if NAME != _NAME:
+        parser.error(f"the lab is {NAME}: run it as DIVVY_LAB={_NAME} python -m field")
+    if not run_steps([Step(f"Go tools: {tool.name}", build_tool(tool)) for tool in FIELD_TOOLS]):
+        return 1
+    base = yaml.safe_load(_STACK.read_text())
+    lab = read_lab(read_stack(None, _STACK))
+    try:
+        lifecycle.up(lab, _tell)
+        runs = _prove([CONFIGURATIONS[name] for name in names], lab, base)
+    finally:
+        if not arguments.keep:
+            lifecycle.down()
+    if len(runs) == len(CONFIGURATIONS):
+        write_results(time.strftime("%Y-%m-%d", time.gmtime()), _versions(lab), runs)
+        _tell("docs/field/results.json is written; python -m docs.generate writes the page")
+    return 0
+
+
+def _prove(configurations: Sequence[Configuration], lab: Lab, base: Mapping[str, Any]) -> list[Run]:
+    nodes = [
+        GpuNode(node.name, node.gpus.count, gpu_model(node.gpus.model).mig is not None)
+        for node in lab.nodes
+        if node.gpus is not None
+    ]
+    place = base["config"]["divvy:cluster"]["plugin"]["image"]
+    _tell("the image of NVIDIA's programs is built")
+    image = deployment.build_image(place["registry"], place["base"])
+    for node in nodes:
+        deployment.install_hook(node)
+    return [_prove_one(configuration, image, nodes, base) for configuration in configurations]
+
+
+def _prove_one(
+    configuration: Configuration, image: str, nodes: Sequence[GpuNode], base: Mapping[str, Any]
+) -> Run:
+    _tell(f"{configuration.title}: deployed")
+    deployment.remove(nodes)
+    for node in nodes:
+        deployment.partition(node, configuration.layout)
+    deployment.deploy(configuration, image, nodes)
+    out = _OUT / configuration.name
+    out.mkdir(parents=True, exist_ok=True)
+    stack = configuration.stack(base)
+    file = out / "stack.yaml"
+    file.write_text(yaml.safe_dump(stack, sort_keys=False))
+    deployment.await_devices(_promised(stack))
+    _tell(f"{configuration.title}: checked")
+    command = [str(_DIVVY), "verify", f"--file={file}", f"--out={out}", "--exclusive"]
+    command += [f"--target={NVIDIA_DEVICE_PLUGIN.name}"]
+    # What fails is what is to be known.
+    subprocess.run(command, cwd=REPOSITORY, check=False)
+    return run_of(
+        configuration.name,
+        configuration.title,
+        yaml.safe_load((out / "report.yaml").read_text()),
+    )
+
+
+def _promised(stack: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    """Return node → resource → count; the pools are called as their only nodes are."""
+    cluster = parse_document(stack["config"]["divvy:cluster"]).cluster
+    return {
+        f"gpu-{pool.name}": dict(pool.node.per_node)
+        for pool in plan(cluster, _NAME).pools
+        if pool.node is not None
+    }
+
+
+def _versions(lab: Lab) -> dict[str, str]:
+    return {
+        "k8s-device-plugin": NVIDIA_DEVICE_PLUGIN_VERSION,
+        "nvidia-container-toolkit": NVIDIA_CONTAINER_TOOLKIT_VERSION,
+        "Kubernetes": KUBERNETES_VERSIONS[lab.kubernetes],
+        "containerd": CONTAINERD_VERSION,
+        "simulated driver": next(node.driver_version for node in lab.nodes if node.gpus),
+    }
+
+
+def _tell(line: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')}  {line}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

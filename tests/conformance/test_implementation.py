@@ -1,0 +1,101 @@
+"""What can be asked of each implementation, and what its absence of an agent changes."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from conformance import conftest
+from conformance.catalogue import CATALOGUE
+from conformance.cluster.cluster_under_test import CLUSTER, ClusterUnderTest
+from conformance.implementation import DIVVY, IMPLEMENTATIONS, NVIDIA_DEVICE_PLUGIN
+from conformance.not_made import NotApplicable, NotMade
+from divvy.model import parse_document
+from tests.conformance.promised_nodes import CLUSTER as STACK
+from tests.conformance.promised_nodes import live, promised
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS.values(), ids=lambda each: each.name)
+def test_whatever_is_not_asked_is_a_check(implementation: Any) -> None:
+    for key in implementation.inapplicable:
+        assert any(key in (identity, identity.partition("-")[0] + "-") for identity in CATALOGUE)
+
+
+def test_everything_is_asked_of_divvy() -> None:
+    assert not any(DIVVY.why_not(identity) for identity in CATALOGUE)
+
+
+def test_of_another_plugin_nothing_is_asked_that_only_an_agent_has() -> None:
+    why_not = NVIDIA_DEVICE_PLUGIN.why_not
+    assert why_not("INST-03") == "Divvy is not installed there"
+    assert why_not("NODE-01")
+    assert why_not("NODE-02") is None
+    assert why_not("ISO-09") is None
+
+
+def foreign(reported: dict[str, Any], pods: list[Any]) -> ClusterUnderTest:
+    def find(*_: Any, namespace: str, fields: Any) -> list[Any]:
+        assert (namespace, fields) == ("nvidia-device-plugin", {"spec.nodeName": "n1"})
+        return pods
+
+    return ClusterUnderTest(
+        "s", parse_document(STACK), SimpleNamespace(find=find), promised(STACK, live("n1")), [],
+        {}, reported, None, None, "no workload image", None, implementation=NVIDIA_DEVICE_PLUGIN,
+    )  # type: ignore[arg-type] # fmt: skip
+
+
+def pod(owner: str) -> dict[str, Any]:
+    return {"metadata": {"name": owner, "ownerReferences": [{"kind": "DaemonSet", "name": owner}]}}
+
+
+def test_the_pod_that_is_restarted_is_of_the_plugin_and_not_of_feature_discovery() -> None:
+    name = NVIDIA_DEVICE_PLUGIN.daemon_set
+    pods = [pod(f"{name}-gpu-feature-discovery"), pod(name)]
+    found = foreign({}, pods).agent("n1")
+    assert found is not None
+    assert found["metadata"]["name"] == name
+    assert foreign({}, pods[:1]).agent("n1") is None
+
+
+def test_without_an_image_nothing_is_asked_in_the_plugins_own_pod() -> None:
+    """A pod of another implementation is not entered: it need not have what the agent's has."""
+    target = foreign({}, [pod(NVIDIA_DEVICE_PLUGIN.daemon_set)])
+    with pytest.raises(NotMade, match="no workload image"):
+        target.enter("n1", "true")
+
+
+class Item:
+    """A case of a check."""
+
+    def __init__(self, target: ClusterUnderTest, check: str) -> None:
+        stash: Any = pytest.Stash()
+        stash[CLUSTER] = target
+        stash[conftest._SIMULATED] = False
+        given = {"--exclusive": True}
+        self.config = SimpleNamespace(stash=stash, getoption=given.get)
+        self.callspec = SimpleNamespace(params={"node": target.nodes[0]})
+        self._check = check
+
+    def get_closest_marker(self, name: str) -> Any:
+        return SimpleNamespace(args=[CATALOGUE[self._check]]) if name == "check" else None
+
+
+def test_a_check_that_has_no_meaning_is_not_applicable() -> None:
+    item: Any = Item(foreign({}, []), "OBS-02")
+    assert conftest._why_not(item) == (
+        "not applicable", "NVIDIA's device plugin has no metrics: dcgm-exporter is a program of "
+        "its own",
+    )  # fmt: skip
+
+
+def test_a_pod_that_found_the_simulated_driver_keeps_hardware_checks_from_being_made() -> None:
+    """Without an agent nobody has told so when the checks were collected."""
+    target = foreign({}, [])
+    item: Any = Item(target, "HW-01")
+    assert conftest._why_not(item) is None
+    conftest.pytest_runtest_setup(item)
+    target.drivers["n1"] = True
+    with pytest.raises(NotApplicable, match="the GPUs are simulated"):
+        conftest.pytest_runtest_setup(item)

@@ -1,0 +1,16 @@
+"""The page about other implementations."""
+
+from __future__ import annotations
+
+from docs.field_page import FINDINGS
+from field.results import read_results
+
+
+def test_every_failure_is_explained_and_nothing_else() -> None:
+    failed = {
+        outcome.id
+        for run in read_results().runs
+        for outcome in run.outcomes
+        if outcome.status == "failed"
+    }
+    assert failed == set(FINDINGS)

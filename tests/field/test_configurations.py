@@ -1,0 +1,48 @@
+"""What NVIDIA's plugin is told, and what that promises of the lab's nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from divvy.model import parse_document
+from divvy.plan import plan
+from field.configurations import CONFIGURATIONS
+
+BASE = yaml.safe_load((Path(__file__).parents[2] / "field/stack.yaml").read_text())
+
+
+@pytest.mark.parametrize(
+    ("name", "a100", "t4"),
+    [
+        ("whole", {"gpu": 2}, 1),
+        ("time-slicing", {"gpu": 8}, 4),
+        ("mig-mixed", {"mig-1g.5gb": 4, "mig-2g.10gb": 2, "mig-3g.20gb": 2}, 1),
+        ("mig-single", {"gpu": 14}, 1),
+    ],
+)
+def test_the_promise_follows_from_the_plugins_own_file(
+    name: str, a100: dict[str, int], t4: int
+) -> None:
+    stack = CONFIGURATIONS[name].stack(BASE)
+    pools = plan(parse_document(stack["config"]["divvy:cluster"]).cluster, "field").pools
+    promised = {pool.name: dict(pool.node.per_node) for pool in pools if pool.node}
+    assert promised == {
+        "a100": {f"nvidia.com/{resource}": count for resource, count in a100.items()},
+        "t4": {"nvidia.com/gpu": t4},
+    }
+
+
+def test_the_base_is_left_as_it_was() -> None:
+    CONFIGURATIONS["time-slicing"].stack(BASE)
+    assert list(BASE["config"]["divvy:cluster"]["profiles"]) == ["whole"]
+
+
+def test_the_file_of_the_plugin_is_in_its_own_words() -> None:
+    assert CONFIGURATIONS["mig-single"].plugin_file == {
+        "version": "v1", "flags": {"migStrategy": "single"},
+    }  # fmt: skip
+    sharing = CONFIGURATIONS["time-slicing"].plugin_file["sharing"]["timeSlicing"]
+    assert sharing["resources"] == [{"name": "nvidia.com/gpu", "replicas": 4}]
