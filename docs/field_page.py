@@ -36,12 +36,19 @@ NVIDIA's guide installs it: `divvy init prod` writes a stack file of what the no
 a privileged pod of the suite looks into the node: for this the stack file needs `plugin.image`.
 """
 
+_NOTHING_RECORDED = (
+    "No run of all four configurations is recorded here yet: `make field` makes one."
+)
+
 
 def field_page() -> str:
     """Return the page."""
     results = read_results()
-    return "\n".join([_INTRODUCTION, *_versions(results), *_table(results), *_failures(results),
-                      *_inapplicable(), ""])  # fmt: skip
+    if results is None:
+        seen = [_NOTHING_RECORDED, ""]
+    else:
+        seen = [*_versions(results), *_table(results), *_failures(results)]
+    return "\n".join([_INTRODUCTION, *seen, *_inapplicable(), ""])
 
 
 def _versions(results: Results) -> Iterator[str]:

@@ -191,12 +191,12 @@ NVIDIA_CONTAINER_TOOLKIT = Tool(
     ),
     cgo=True,
 )
-# What a lab runs unless it chooses another Kubernetes, what tests need beside it, and what
-# `make field` proves.
+# What a lab runs unless it chooses another Kubernetes, what tests need beside it, what `make field`
+# proves.
 LAB_TOOLS = (KUBERNETES, CONTAINERD)
 TEST_TOOLS = (HELM, PROMETHEUS)
+FIELD_TOOLS = (NVIDIA_DEVICE_PLUGIN, NVIDIA_CONTAINER_TOOLKIT)
 # What a lab can be upgraded to, or chooses instead.
 OTHER_RELEASES = tuple(
     kubernetes(release) for release in KUBERNETES_VERSIONS if release != DEFAULT_KUBERNETES
 )
-FIELD_TOOLS = (NVIDIA_DEVICE_PLUGIN, NVIDIA_CONTAINER_TOOLKIT)

@@ -124,9 +124,7 @@ class NodeDevices:
             )
         for claimed in self.taken[:before]:
             if claimed.device.kind == "share":
-                parts[claimed.gpu.uuid] += _part(
-                    claimed.device, claimed.memory_mib, claimed.cores
-                )
+                parts[claimed.gpu.uuid] += _part(claimed.device, claimed.memory_mib, claimed.cores)
         return sorted(self.gpus, key=lambda gpu: (-parts[gpu.uuid], -gpu.index))
 
     def _try(self, request: Request, gpu: ClaimedGpu, device: LiveDevice) -> Taken | None:
