@@ -97,7 +97,10 @@ class DecisionRecord:
         before = self.checkpoint
         applied = {u: gpu for u, gpu in before.applied.items() if u not in replaced}
         for uuid, decision in decided.items():
-            if decision.state is State.READY and not decision.provisional:
+            if decision.state is not State.READY or decision.provisional:
+                continue
+            # One that was added to a node on its way to claims has given up nothing.
+            if uuid in applied or not decision.ownership.asks_kubelet:
                 applied[uuid] = decision.advertise.layout
         seen = {gpu.uuid: self._boot for gpu in snapshot.gpus if not gpu.lost}
         return replace(

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from divvy.agent.gpu.assignment import Assignment, assign, without
+from divvy.agent.gpu.change_policy import Policy
 from divvy.agent.gpu.checkpoint import Checkpoint
 from divvy.agent.gpu.hardware import Gpu, Snapshot
 from divvy.agent.gpu.health import HealthRules
 from divvy.agent.gpu.node import NodeView
-from divvy.agent.gpu.transition import Policy
 from divvy.model import (
     Cluster,
     DesiredNode,

@@ -78,17 +78,23 @@ class KubeletFence:
 
     Where a node advertises a resource, the scheduler takes it for that of the device plugin alone:
     so no GPU of a node is offered to claims before the last one is free of it. ``reasons`` say by
-    UUID why a GPU is not; ``names`` are what the GPUs are called.
+    UUID why a GPU is not; ``names`` are what the GPUs are called; the others do not wait for those
+    that are ``left_behind``.
     """
 
     reasons: Mapping[str, str]
     names: Mapping[str, str]
+    left_behind: frozenset[str] = frozenset()
 
     def waits_for(self, uuid: str) -> str:
         """Return why a GPU, or another one of the node, is not free of the kubelet yet."""
         if reason := self.reasons.get(uuid):
             return reason
-        others = (f"{self.names[other]}: {why}" for other, why in self.reasons.items() if why)
+        others = (
+            f"{self.names[other]}: {why}"
+            for other, why in self.reasons.items()
+            if why and other not in self.left_behind
+        )
         return next(others, "")
 
     def has(self, uuid: str) -> bool:
@@ -135,12 +141,20 @@ class Ownership:
 
 
 def kubelet_fence(
-    gpus: Iterable[Gpu], kubelet: KubeletView | str, unready: Mapping[str, str]
+    gpus: Iterable[Gpu],
+    kubelet: KubeletView | str,
+    unready: Mapping[str, str],
+    left_behind: frozenset[str] = frozenset(),
 ) -> KubeletFence:
-    """Return the kubelet's fence; ``unready`` says of GPUs what their layout still waits for."""
+    """Return the kubelet's fence; ``unready`` says of GPUs what their layout still waits for.
+
+    ``left_behind`` are those that may be held: none is left that the kubelet would allocate.
+    """
     gpus = tuple(gpus)
     reasons = {gpu.uuid: _kubelet_reason(gpu, kubelet) or unready.get(gpu.uuid, "") for gpu in gpus}
-    return KubeletFence(reasons, {gpu.uuid: f"GPU {gpu.index}" for gpu in gpus})
+    names = {gpu.uuid: f"GPU {gpu.index}" for gpu in gpus}
+    withdrawn = {uuid for uuid, reason in reasons.items() if reason != WITHDRAWING}
+    return KubeletFence(reasons, names, left_behind & withdrawn)
 
 
 def hand_over(

@@ -6,15 +6,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from divvy.agent.claims.offers import claim_holders, wanted_offers
+from divvy.agent.gpu.change_policy import Policy
 from divvy.agent.gpu.checkpoint import Checkpoint
 from divvy.agent.gpu.coexistence import mig_manager_at_work
 from divvy.agent.gpu.desired import DesiredState
 from divvy.agent.gpu.hardware import Gpu, Snapshot
-from divvy.agent.gpu.holders import Held, on_gpu
+from divvy.agent.gpu.holders import Held, bounded_names, on_gpu
 from divvy.agent.gpu.mig_plan import mig_layout, try_plan_mig
+from divvy.agent.gpu.move_to_claims import MoveToClaims, continued
 from divvy.agent.gpu.owner import (
     ClaimsView,
     KubeletView,
+    Owner,
     Ownership,
     hand_over,
     is_left_to_claims,
@@ -25,6 +28,7 @@ from divvy.agent.gpu.transition import (
     Facts,
     Failure,
     Transition,
+    cannot_change,
     decide,
     holders_in_the_way,
     moves_to_claims,
@@ -79,7 +83,14 @@ def decisions(
     """Decide about every GPU of the node; ``checkpoint`` tells what was advertised of each last."""
     decided = _transitions(desired, observed, checkpoint, previous, now)
     owners = ownerships(desired, observed, decided)
-    return {uuid: replace(decision, ownership=owners[uuid]) for uuid, decision in decided.items()}
+    to_claims = {layout.uuid for layout in desired.node.gpus if layout.claims is not None}
+    by_claims = {uuid for uuid in to_claims & owners.keys() if owners[uuid].owner is Owner.CLAIMS}
+    # The scheduler takes a resource that a node advertises for the device plugin's alone.
+    withheld = to_claims - by_claims if by_claims else frozenset()
+    return {
+        uuid: replace(_withheld(decision) if uuid in withheld else decision, ownership=owners[uuid])
+        for uuid, decision in decided.items()
+    }
 
 
 def ownerships(
@@ -89,20 +100,37 @@ def ownerships(
     snapshot, claims = observed.snapshot, observed.claims
     wanted = wanted_offers(desired, snapshot, claims.record.offered)
     gpus = filter(None, (snapshot.gpu(layout.uuid) for layout in desired.node.gpus))
-    fence = kubelet_fence(gpus, observed.kubelet, _unready(decided))
+    left_behind = frozenset(uuid for uuid, decision in decided.items() if decision.left_behind)
+    fence = kubelet_fence(gpus, observed.kubelet, _unready(observed, decided), left_behind)
     return {
         uuid: hand_over(uuid, wanted.get(uuid), fence, claims, listed=_is_listed(decided.get(uuid)))
         for uuid in (*decided, *(claims.record.offered.keys() - decided.keys()))
     }
 
 
-def _unready(decided: Mapping[str, Decision]) -> dict[str, str]:
-    """Return what the layout of each GPU that is not ready waits for."""
+def _unready(observed: Observation, decided: Mapping[str, Decision]) -> dict[str, str]:
+    """Return what the layout of each GPU that is not ready waits for.
+
+    One that does not answer is offered to nobody, whatever its layout.
+    """
     return {
         uuid: decision.reason or "nothing is known of it yet"
         for uuid, decision in decided.items()
-        if decision.provisional or decision.state is not State.READY
+        if (decision.provisional or decision.state is not State.READY)
+        and (uuid in observed.applying or _is_present(observed.snapshot, uuid))
     }
+
+
+def _is_present(snapshot: Snapshot, uuid: str) -> bool:
+    gpu = snapshot.gpu(uuid)
+    return gpu is not None and gpu.present
+
+
+def _withheld(decision: Decision) -> Decision:
+    """Return a decision by which nothing of its GPU is advertised."""
+    advertise = decision.advertise
+    withheld = advertise.withheld | {advertise.layout.uuid}
+    return replace(decision, advertise=replace(advertise, withheld=withheld))
 
 
 def _is_listed(decision: Decision | None) -> bool:
@@ -163,29 +191,120 @@ def _transitions(
             failure=observed.failures.get(gpu.uuid),
             has_daemon=gpu.uuid in observed.daemons,
         )
-    for uuid, facts in _moving_together(open_facts).items():
+    node = _moving_node(desired, observed, checkpoint, open_facts, kubelet)
+    move = _move(node, observed, previous, desired.policy, now)
+    left_behind = frozenset() if move is None else move.left_behind(now)
+    for uuid, facts in _moving_together(open_facts, node, move, left_behind).items():
         decided[uuid] = decide(facts, previous.get(uuid), desired.policy, now)
-    return decided
+    return {
+        uuid: replace(
+            _waiting(decision, node.gone[uuid]) if uuid in node.gone else decision,
+            move=move,
+            left_behind=uuid in left_behind,
+        )
+        for uuid, decision in decided.items()
+    }
 
 
-def _moving_together(by_uuid: Mapping[str, Facts]) -> Mapping[str, Facts]:
+@dataclass(frozen=True)
+class _MovingNode:
+    """The GPUs of a node that claims should have and have not yet.
+
+    ``holders`` are of each, by UUID; ``gone`` those of the ones that do not answer, and that the
+    device plugin advertised last. ``committed``: the node cannot go back to the device plugin.
+    ``troubled`` may never get to claims.
+    """
+
+    holders: Mapping[str, Held]
+    gone: Mapping[str, Held]
+    troubled: frozenset[str]
+    committed: bool
+
+
+def _moving_node(
+    desired: DesiredState,
+    observed: Observation,
+    checkpoint: Checkpoint,
+    open_facts: Mapping[str, Facts],
+    kubelet: Held,
+) -> _MovingNode:
+    holders: dict[str, Held] = {}
+    gone: dict[str, Held] = {}
+    troubled = set()
+    known, has_moved = False, False
+    for layout in desired.node.gpus:
+        uuid = layout.uuid
+        gpu, applied = observed.snapshot.gpu(uuid), checkpoint.applied.get(uuid)
+        if layout.claims is None or gpu is None:
+            continue
+        was_plugins = applied is not None and applied.claims is None
+        has_moved |= observed.claims.has(uuid) or (applied is not None and not was_plugins)
+        if observed.claims.has(uuid):
+            continue
+        known |= was_plugins
+        facts = open_facts.get(uuid)
+        on_it = on_gpu(gpu, kubelet)
+        holders[uuid] = on_it if facts is None else holders_in_the_way(facts)
+        if not gpu.present and uuid not in observed.applying:
+            gone[uuid] = on_it
+        if not gpu.present or uuid in observed.applying or (facts and cannot_change(facts)):
+            troubled.add(uuid)
+    committed = has_moved or not known
+    if committed:
+        troubled |= {uuid for uuid, held in holders.items() if held}
+    return _MovingNode(holders, gone, frozenset(troubled), committed)
+
+
+def _move(
+    node: _MovingNode,
+    observed: Observation,
+    previous: Mapping[str, Decision],
+    policy: Policy,
+    now: float,
+) -> MoveToClaims | None:
+    """Return the move of the node to claims, None where nothing of it moves."""
+    if not node.holders:
+        return None
+    before = next((one.move for one in previous.values() if one.move is not None), None)
+    troubled = node.troubled
+    if before is not None and isinstance(observed.kubelet, str):
+        # Whoever holds them may still do so.
+        troubled |= before.troubled.keys() & node.holders.keys()
+    return continued(before, policy, troubled, now)
+
+
+def _moving_together(
+    by_uuid: Mapping[str, Facts],
+    node: _MovingNode,
+    move: MoveToClaims | None,
+    left_behind: frozenset[str],
+) -> Mapping[str, Facts]:
     """Let the GPUs that go from the device plugin to claims wait for one another's holders.
 
     Claims get the GPUs of a node together. One that went ahead would serve nobody until the last
-    holder of the others has ended.
+    holder of the others has ended. Where some have gone already, each goes when it can.
     """
-    moving = {uuid: facts for uuid, facts in by_uuid.items() if moves_to_claims(facts)}
-    holders = {uuid: holders_in_the_way(facts) for uuid, facts in moving.items()}
     together = dict(by_uuid)
-    for uuid, facts in moving.items():
-        others = {
-            key: held
-            for one, found in holders.items()
-            if one != uuid
-            for key, held in found.items()
+    for uuid, facts in by_uuid.items():
+        if not moves_to_claims(facts):
+            continue
+        others: Held = {
+            device: holders
+            for other, held in node.holders.items()
+            if not node.committed and other not in {uuid, *left_behind}
+            for device, holders in held.items()
         }
-        together[uuid] = replace(facts, elsewhere=others)
+        together[uuid] = replace(facts, elsewhere=others, move=move, committed=node.committed)
     return together
+
+
+def _waiting(decision: Decision, held: Held) -> Decision:
+    """Say what a GPU that does not answer waits for on its way to claims."""
+    names = {holder.text for holders in held.values() for holder in holders}
+    if names and decision.state is not State.BLOCKED:
+        reason = f"held by {bounded_names(names)}"
+        return replace(_withheld(decision), state=State.WAITING, reason=reason)
+    return decision
 
 
 def _in_work(layout: DesiredGpu, before: Decision | None) -> Decision:
@@ -199,7 +318,10 @@ def _in_work(layout: DesiredGpu, before: Decision | None) -> Decision:
 def _as_it_was(gpu: Gpu, layout: DesiredGpu, before: Decision | None) -> Decision:
     """Leave a GPU that is lost or does not answer as it was: nothing is known of it now."""
     if before is not None:
-        return replace(before, apply=None, evict=())
+        kept = replace(before, apply=None, evict=())
+        if before.state is not State.CHANGING:
+            return kept
+        return replace(kept, state=State.WAITING, reason="its change goes on once it answers")
     instances = frozenset(instance.uuid for instance in gpu.instances if instance.uuid)
     return Decision(AdvertisedGpu(layout, instances), provisional=True)
 

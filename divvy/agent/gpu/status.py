@@ -15,6 +15,7 @@ from divvy.agent.mps.supervision import STARTING
 from divvy.agent.plugin.inventory import Resource
 from divvy.model.contract import State
 
+LEFT_BEHIND = "its node has moved to claims without it"
 # Whoever may annotate the node chooses its length.
 _MAX_ECHO = 64
 
@@ -123,6 +124,9 @@ def gpu_states(
         if decision is None:
             continue
         state, reason, mig = decision.state, decision.reason, decision.advertise.layout.mig
+        if decision.left_behind:
+            state = max(state, State.WAITING, key=severity)
+            reason = "; ".join(filter(None, (reason, LEFT_BEHIND)))
         of_claims = claims.get(gpu.uuid)
         if of_claims is not None:
             mig = of_claims.layout

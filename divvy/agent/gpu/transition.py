@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from divvy.agent.gpu.change_policy import Policy
 from divvy.agent.gpu.device_id import is_client, is_share, physical
 from divvy.agent.gpu.hardware import Gpu
 from divvy.agent.gpu.holders import Held, Holder, bounded_names
 from divvy.agent.gpu.mig_plan import CannotPartition, MigPlan, kept_in
+from divvy.agent.gpu.move_to_claims import MoveToClaims
 from divvy.agent.gpu.owner import WITHDRAWING, Ownership
 from divvy.agent.plugin.inventory import AdvertisedGpu, offers_by_uuid
 from divvy.model import DesiredGpu, Offer
@@ -22,14 +24,6 @@ from divvy.model.contract import State
 
 _RETRY_SECONDS = 10.0
 ENDING_MPS = "its MPS daemon is being ended"
-
-
-@dataclass(frozen=True)
-class Policy:
-    """What happens to pods that are in the way: "wait", "evict" or "never", and how long."""
-
-    kind: str
-    deadline: float
 
 
 @dataclass(frozen=True)
@@ -64,9 +58,11 @@ class Facts:
     for; ``allocatable`` are the IDs the kubelet would allocate now, and ``fence`` whether it has
     taken every list of ours. ``hold`` says why nothing may change now, "" where it may;
     ``holders_known`` is False where ``held`` is only not known. ``changing`` tells that ``applied``
-    was noted before a change: by now the GPU may be advertised otherwise. ``elsewhere`` are holders
-    of the node's other GPUs, by UUID, without whose end no claim gets this one. ``has_daemon``: the
-    GPU has an MPS daemon, or the compute mode that was set for one.
+    was noted before a change: by now the GPU may be advertised otherwise. ``has_daemon``: the
+    GPU has an MPS daemon, or the compute mode that was set for one. Of one that goes to claims,
+    ``move`` is the move of its node, and ``elsewhere`` are holders of the node's other GPUs, by
+    UUID, without whose end no claim gets this one; ``committed``: other GPUs cannot go back to
+    the device plugin, so this one is not advertised by it again.
     """
 
     target: DesiredGpu
@@ -81,8 +77,10 @@ class Facts:
     holders_known: bool = True
     changing: bool = False
     failure: Failure | None = None
-    elsewhere: Held = field(default_factory=dict)
     has_daemon: bool = False
+    elsewhere: Held = field(default_factory=dict)
+    move: MoveToClaims | None = None
+    committed: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,6 +91,7 @@ class Decision:
     ``state`` is Ready, Changing, Waiting, Blocked or Failed, with a reason unless Ready.
     ``in_the_way`` are the holders that the change waits for. ``provisional`` is one of an agent
     that has just started and may not decide yet. ``ownership`` is whose the GPU is from now on.
+    ``move`` is the move of its node to claims, which has ``left_behind`` this GPU.
     """
 
     advertise: AdvertisedGpu
@@ -104,6 +103,8 @@ class Decision:
     in_the_way: tuple[Holder, ...] = ()
     provisional: bool = False
     ownership: Ownership = Ownership()
+    move: MoveToClaims | None = None
+    left_behind: bool = False
 
 
 def decide(facts: Facts, previous: Decision | None, policy: Policy, now: float) -> Decision:
@@ -130,10 +131,11 @@ def decide(facts: Facts, previous: Decision | None, policy: Policy, now: float) 
         return _without_daemon(facts, Decision(target))
     transition = None if previous is None else previous.transition
     if transition is None or (transition.target, transition.policy) != (facts.target, policy):
-        transition = Transition(facts.target, policy, now)
+        begun = now if facts.move is None else facts.move.since
+        transition = Transition(facts.target, policy, begun)
     holders = tuple(sorted({holder for group in in_the_way.values() for holder in group}))
     reason = f"held by {_names(in_the_way)}"
-    if in_the_way and _blocked(transition, now):
+    if in_the_way and not facts.committed and _blocked(transition, now):
         return Decision(
             _as_before(facts, idle),
             transition=replace(transition, blocked=True),
@@ -162,8 +164,7 @@ def decide(facts: Facts, previous: Decision | None, policy: Policy, now: float) 
 
 def _without_daemon(facts: Facts, decision: Decision) -> Decision:
     """Put off what an MPS daemon, or its compute mode, would be in the way of until it is gone."""
-    wants = any(offer.sharing.by_mps for offer in facts.target.offers)
-    if not facts.has_daemon or wants:
+    if not _has_daemon_to_end(facts):
         return decision
     return replace(
         decision,
@@ -176,10 +177,22 @@ def _without_daemon(facts: Facts, decision: Decision) -> Decision:
     )
 
 
+def _has_daemon_to_end(facts: Facts) -> bool:
+    return facts.has_daemon and not any(offer.sharing.by_mps for offer in facts.target.offers)
+
+
 def moves_to_claims(facts: Facts) -> bool:
     """Return whether claims should have a GPU that the device plugin advertised last."""
     applied = facts.applied
     return facts.target.claims is not None and applied is not None and applied.claims is None
+
+
+def cannot_change(facts: Facts) -> bool:
+    """Return whether a GPU that nobody holds does not get to its layout: the driver refuses."""
+    if isinstance(facts.plan, CannotPartition):
+        return True
+    refused = facts.failure is not None and facts.failure.plan == facts.plan
+    return refused or (_has_daemon_to_end(facts) and not holders_in_the_way(facts))
 
 
 def holders_in_the_way(facts: Facts) -> Held:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ def test_moves_and_serves_every_pod_meanwhile() -> None:
 
 
 def test_a_gpu_that_goes_ahead_of_its_node_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def alone(by_uuid: Mapping[str, Facts]) -> Mapping[str, Facts]:
+    def alone(by_uuid: Mapping[str, Facts], *_: Any) -> Mapping[str, Facts]:
         return by_uuid
 
     monkeypatch.setattr(reconciliation, "_moving_together", alone)

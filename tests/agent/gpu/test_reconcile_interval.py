@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from divvy.agent.gpu.change_policy import Policy
 from divvy.agent.gpu.holders import Holder
 from divvy.agent.gpu.reconcile_interval import (
     CHANGING_SECONDS,
@@ -14,7 +15,7 @@ from divvy.agent.gpu.reconcile_interval import (
     pause,
 )
 from divvy.agent.gpu.reconciliation import KubeletView, Observation
-from divvy.agent.gpu.transition import Decision, Policy, Transition
+from divvy.agent.gpu.transition import Decision, Transition
 from divvy.agent.plugin.inventory import AdvertisedGpu
 from divvy.model import DesiredGpu, Offer
 from divvy.model.contract import State

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from divvy.agent.gpu.change_policy import Policy
 from divvy.agent.gpu.checkpoint import Checkpoint, changing, misleading
 from divvy.agent.gpu.desired import DesiredState
 from divvy.agent.gpu.holders import Holder
 from divvy.agent.gpu.mig_plan import MigPlan
 from divvy.agent.gpu.owner import ClaimsView, KubeletView, Owner
 from divvy.agent.gpu.reconciliation import Observation, decisions, differing
-from divvy.agent.gpu.transition import Policy
 from divvy.model import DesiredGpu, DesiredNode, Offer
 from divvy.model.claims import Claims
 from divvy.model.sharing import Sharing

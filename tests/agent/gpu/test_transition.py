@@ -8,13 +8,13 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from divvy.agent.gpu.change_policy import Policy
 from divvy.agent.gpu.holders import Holder
 from divvy.agent.gpu.mig_plan import CannotPartition, MigPlan, plan_mig, try_plan_mig
 from divvy.agent.gpu.transition import (
     Decision,
     Facts,
     Failure,
-    Policy,
     Transition,
     decide,
 )
