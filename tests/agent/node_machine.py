@@ -49,7 +49,7 @@ from divvy.agent.gpu.owner import (
     retiring,
 )
 from divvy.agent.gpu.reconciliation import Observation, differing
-from divvy.agent.plugin.inventory import Resource, inventory
+from divvy.agent.plugin.inventory import Device, Resource, inventory
 from divvy.model import canonical_json, model_of_product
 from divvy.model.claim_devices import LEAST_STEPS, ClaimDevice
 from divvy.model.contract import State
@@ -127,6 +127,7 @@ class Machine:
         # The hardware.
         self.gpus: dict[str, Gpu] = {f"GPU-{index}": gpu(index) for index in range(GPUS)}
         self.busy: set[str] = set()
+        self.faulty: set[str] = set()
         self.orphans: set[int] = set()
         # The kubelet.
         self.taken: tuple[Resource, ...] = ()
@@ -161,7 +162,12 @@ class Machine:
         self.waits: Counter[str] = Counter()
 
     def _snapshot(self) -> Snapshot:
-        return snapshot(*self.gpus.values())
+        return snapshot(
+            *(
+                replace(each, fault="it does not answer" if uuid in self.faulty else "")
+                for uuid, each in self.gpus.items()
+            )
+        )
 
     def look(self, dies_at: int = -1) -> None:
         """Reconcile once, as ``Agent._reconcile`` does; the agent may die after any part."""
@@ -186,7 +192,7 @@ class Machine:
         claims = ClaimsView(self.record, self.unallocated)
         kubelet: KubeletView | str = SILENT
         if self.kubelet_answers:
-            ids = frozenset(device.id for resource in self.taken for device in resource.devices)
+            ids = frozenset(device.id for _, device in _healthy(self.taken))
             kubelet = KubeletView(by_uuid(self.pods.values()), ids, not self.sent)
         held = {} if isinstance(kubelet, str) else kubelet.held
         busy = {
@@ -206,7 +212,8 @@ class Machine:
 
     def _list(self) -> None:
         advertised = [decision.advertise for decision in self.decider.decisions.values()]
-        listed = inventory(advertised, self._snapshot(), {})
+        unhealthy = dict.fromkeys(self.faulty, "it does not answer")
+        listed = inventory(advertised, self._snapshot(), unhealthy)
         if _ids(listed) != _ids(self.listed):
             self.sent.append(listed)
         self.listed = listed
@@ -216,8 +223,10 @@ class Machine:
         if not self.disk.full:
             before = self.record.offered.keys()
             self.record = replace(self.record, offered=next_offered(owners, self.record))
-            others = any(resource.devices for resource in self.taken) or self.pods
-            if self.record.offered.keys() - before and others:
+            decided = self.decider.decisions
+            left_behind = {uuid for uuid, decision in decided.items() if decision.left_behind}
+            others = {self._gpu_of(holder.device_id) for holder in self.pods.values()} - left_behind
+            if self.record.offered.keys() - before and (others or _healthy(self.taken)):
                 raise Broken("a GPU is offered to claims while the node has devices or pods")
         leaving = retiring(owners, self.record)
         if leaving != self.retiring:
@@ -257,7 +266,7 @@ class Machine:
         """Write the slices, if the API server can be reached."""
         if self.alive and not self.api_away:
             foreign = {u for u, g in self.gpus.items() if foreign_instances(g, self.record)}
-            tainted = self.retiring | foreign
+            tainted = self.retiring | foreign | self.faulty
             self.slices.append(Published(self.now, self.record.offered, tainted))
 
     # -- the hardware ------------------------------------------------------------------------
@@ -345,11 +354,10 @@ class Machine:
         if not self.alive:
             return
         used = {holder.device_id for holder in self.pods.values()}
-        known = {(r.name, d.id) for r in self.listed for d in r.devices}
+        known = {(resource.name, device.id) for resource, device in _healthy(self.listed)}
         free = [
             (resource, device)
-            for resource in self.taken
-            for device in resource.devices
+            for resource, device in _healthy(self.taken)
             if device.id not in used and (resource.name, device.id) in known
         ]
         if not free:
@@ -428,6 +436,8 @@ class Machine:
         (held,) = known.devices
         if holders := self._pods_on(held.uuid):
             raise Broken(f"{claim.text} is prepared, and {holders[0].pod} has the GPU")
+        if held.uuid in self.faulty:
+            return  # the driver does not answer, and the kubelet asks again
         try:
             plan = plan_device(self.gpus[held.uuid], held, self.record)
         except ForeignInstance as problem:
@@ -575,6 +585,7 @@ class Machine:
             (2, "kubelet", self._toggle_kubelet),
             (2, "disk", self._toggle_disk),
             (2, "process", self._toggle_process),
+            (2, "fault", self._toggle_fault),
         ]
         weights = [weight for weight, _, _ in actions]
         _, name, action = self.random.choices(actions, weights)[0]
@@ -604,7 +615,9 @@ class Machine:
 
     def _change_profile(self) -> None:
         self.profile = self.random.choice(list(PROFILES))
-        self.log.append(f"  {self.profile}")
+        policy, deadline = self.random.choice(("wait", "never")), self.random.choice((10, 600))
+        self.change = {"policy": policy, "deadline": f"{deadline}s"}
+        self.log.append(f"  {self.profile}, {self.change}")
         self.counts["profiles"] += 1
 
     def _toggle_api(self) -> None:
@@ -624,10 +637,15 @@ class Machine:
         elif not self.gpus[uuid].mig_mode and uuid not in self.execution:
             self.busy.add(uuid)
 
+    def _toggle_fault(self) -> None:
+        """A GPU ceases to answer, or answers again."""
+        self.faulty ^= {self.random.choice(list(self.gpus))}
+
     def settle(self) -> None:
         """End everything and wait: each GPU belongs to whom it should, as it should."""
         self.api_away, self.kubelet_answers, self.disk.full = False, True, False
         self.busy.clear()
+        self.faulty.clear()
         self.pods.clear()
         self.allocated.clear()
         for _ in range(40):
@@ -672,8 +690,12 @@ def walk(seed: int, steps: int) -> Counter[str]:
     return machine.counts
 
 
-def _ids(resources: tuple[Resource, ...]) -> set[tuple[str, str]]:
-    return {(resource.name, device.id) for resource in resources for device in resource.devices}
+def _ids(resources: tuple[Resource, ...]) -> set[tuple[str, str, bool]]:
+    return {(r.name, d.id, d.unhealthy is None) for r in resources for d in r.devices}
+
+
+def _healthy(resources: tuple[Resource, ...]) -> list[tuple[Resource, Device]]:
+    return [(r, d) for r in resources for d in r.devices if d.unhealthy is None]
 
 
 if __name__ == "__main__":

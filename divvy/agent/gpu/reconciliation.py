@@ -102,9 +102,15 @@ def ownerships(
     gpus = filter(None, (snapshot.gpu(layout.uuid) for layout in desired.node.gpus))
     left_behind = frozenset(uuid for uuid, decision in decided.items() if decision.left_behind)
     fence = kubelet_fence(gpus, observed.kubelet, _unready(observed, decided), left_behind)
-    return {
+    owners = {
         uuid: hand_over(uuid, wanted.get(uuid), fence, claims, listed=_is_listed(decided.get(uuid)))
         for uuid in (*decided, *(claims.record.offered.keys() - decided.keys()))
+    }
+    return {
+        uuid: replace(owner, waits_for="it does not answer")
+        if owner.owner is Owner.NOBODY and not (owner.waits_for or _is_present(snapshot, uuid))
+        else owner
+        for uuid, owner in owners.items()
     }
 
 

@@ -126,7 +126,8 @@ def decide(facts: Facts, previous: Decision | None, policy: Policy, now: float) 
         # now, here or to another GPU of the node, would keep it from everybody.
         idle |= {facts.gpu.uuid}
     in_the_way = {**facts.elsewhere, **_in_the_way(facts, facts.plan, misheld)}
-    fenced = facts.fence and not _allocatable(facts, idle)
+    listed = previous is not None and _lists(previous.advertise, facts.gpu, idle)
+    fenced = facts.fence and not listed and not _allocatable(facts, idle)
     if facts.plan.nothing and not in_the_way and (fenced or not idle):
         return _without_daemon(facts, Decision(target))
     transition = None if previous is None else previous.transition
@@ -291,6 +292,18 @@ def _same_devices(offer: Offer, other: Offer) -> bool:
 def _allocatable(facts: Facts, idle: frozenset[str]) -> bool:
     """Return whether the kubelet would still allocate what must be idle."""
     return any(_concerns(physical(known), idle, facts.gpu) for known in facts.allocatable)
+
+
+def _lists(advertised: AdvertisedGpu, gpu: Gpu, idle: frozenset[str]) -> bool:
+    """Return whether a device that must be idle is listed, be it as unhealthy.
+
+    It may become healthy, and be allocated, while the kubelet is asked what it would allocate.
+    """
+    withheld = advertised.withheld
+    return gpu.uuid not in withheld and any(
+        uuid not in withheld and _concerns(uuid, idle, gpu)
+        for uuid in offers_by_uuid(advertised, gpu)
+    )
 
 
 def _in_the_way(

@@ -133,6 +133,12 @@ def test_a_gpu_that_is_lost_on_its_way_holds_nobody_up() -> None:
         assert node.offered == ["GPU-1"]
 
 
+def test_a_gpu_that_nobody_owns_says_that_it_does_not_answer() -> None:
+    node = Node({"GPU-0": HUNG, "GPU-1": gpu(1)})
+    for _ in range(2):
+        assert node.look(1.0)["GPU-0"].ownership.line == "nobody (it does not answer)"
+
+
 def test_an_agent_that_starts_beside_a_lost_gpu_waits_for_nothing_of_it() -> None:
     node = Node({"GPU-0": LOST, "GPU-1": gpu(1)})
     node.unanswered = "the kubelet does not answer"

@@ -147,7 +147,9 @@ def test_the_gpus_of_a_node_wait_for_one_another_on_their_way_to_claims() -> Non
     assert late["GPU-1"].state == "Blocked"
     assert (late["GPU-1"].advertise.layout, late["GPU-1"].advertise.withheld) == (other, set())
     free = replace(held_one, kubelet=replace(kubelet, held={}))
-    moved = decisions(desired, free, plugin, late, 61.0)
+    withdrawn = decisions(desired, free, plugin, late, 61.0)
+    assert {decision.state for decision in withdrawn.values()} == {"Changing"}
+    moved = decisions(desired, free, plugin, withdrawn, 62.0)
     assert {decision.state for decision in moved.values()} == {"Ready"}
 
 

@@ -67,13 +67,16 @@ def test_after_the_deadline_the_old_layout_is_advertised_again() -> None:
 
 
 def test_a_blocked_change_goes_on_when_the_pod_ends() -> None:
-    assert decide(IDLE, since(0, blocked=True), WAIT, 700).state == "Ready"
+    withdrawn = decide(IDLE, since(0, blocked=True), WAIT, 700)
+    assert withdrawn.advertise.withheld == {"GPU-0"}
+    assert decide(IDLE, withdrawn, WAIT, 701).state == "Ready"
 
 
 def test_another_policy_and_another_target_have_a_deadline_of_their_own() -> None:
     """`Blocked`, then `change.policy: evict`: the remedy that the documents name."""
     assert decide(HELD, since(0, blocked=True), WAIT, 700).state == "Blocked"
-    assert decide(HELD, since(0, blocked=True), EVICT, 700).evict == (("default/train", "uid-1"),)
+    withdrawn = decide(HELD, since(0, blocked=True), EVICT, 700)
+    assert decide(HELD, withdrawn, EVICT, 701).evict == (("default/train", "uid-1"),)
     other = replace(HELD, target=replace(NEW, offers=(replace(SHARED, sharing=Sharing(2)),)))
     assert decide(other, since(0, blocked=True), WAIT, 700).state == "Waiting"
 
@@ -134,6 +137,18 @@ def test_evict_names_the_pods_with_their_uids() -> None:
     assert decide(HELD, None, EVICT, 0).evict == (("default/train", "uid-1"),)
     unnamed = replace(HELD, held={"GPU-0": (replace(POD, pod=""),)})
     assert decide(unnamed, None, EVICT, 0).evict == ()
+
+
+def test_an_unhealthy_device_is_withdrawn_first_too() -> None:
+    """While it is listed, the kubelet allocates it as soon as it is well."""
+    before = decide(replace(IDLE, target=OLD), None, WAIT, 0)
+    assert before.advertise == AdvertisedGpu(OLD)
+    for facts in (IDLE, MODE):
+        decision = decide(facts, before, WAIT, 0)
+        assert (decision.state, decision.apply) == ("Changing", None)
+        assert decision.advertise.withheld == {"GPU-0"}
+        decision = decide(facts, decision, WAIT, 0)
+        assert decision.state == "Ready" or decision.apply is not None
 
 
 def test_nothing_is_repartitioned_while_the_kubelet_would_allocate_the_devices() -> None:
