@@ -48,7 +48,9 @@ async def reset_gpu(root: Path, uuid: str) -> None:
             f"reset of {uuid} failed: nvidia-smi did not end within {_DEADLINE:g} s"
         ) from None
     if process.returncode:
-        raise DriverProblem(f"reset of {uuid} failed: {output.decode().strip()}")
+        said = output.decode(errors="replace").strip()
+        reason = said or f"nvidia-smi ended with {process.returncode}"
+        raise DriverProblem(f"reset of {uuid} failed: {reason}")
 
 
 def _become(parent: int, command: list[str]) -> None:

@@ -52,6 +52,15 @@ def test_reports_what_nvidia_smi_says(tmp_path: Path) -> None:
         asyncio.run(reset_gpu(tmp_path, "GPU-1"))
 
 
+def test_reports_what_is_not_utf_8_and_an_end_without_a_word(tmp_path: Path) -> None:
+    nvidia_smi(tmp_path, r"printf 'GPU \377 is in use\n'; exit 19")
+    with pytest.raises(DriverProblem, match="^reset of GPU-1 failed: GPU \ufffd is in use$"):
+        asyncio.run(reset_gpu(tmp_path, "GPU-1"))
+    (tmp_path / "usr/bin/nvidia-smi").write_text("#!/bin/sh\nkill -9 $$\n")
+    with pytest.raises(DriverProblem, match="^reset of GPU-1 failed: nvidia-smi ended with -9$"):
+        asyncio.run(reset_gpu(tmp_path, "GPU-1"))
+
+
 def test_reports_a_missing_nvidia_smi(tmp_path: Path) -> None:
     missing = f"reset of GPU-1 failed: {tmp_path}/usr/bin/nvidia-smi: No such file or directory"
     with pytest.raises(DriverProblem, match=f"^{missing}$"):
