@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from divvy.agent.gpu.hardware import Gpu, Snapshot
 
 LOST = "the GPU is lost"
+_ASKS = "the driver asks for "
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def after_scan(health: Health, snapshot: Snapshot, now: float, recover_after: fl
     known = {gpu.uuid for gpu in snapshot.gpus}
     health = replace(health, faults={k: v for k, v in health.faults.items() if k[0] in known})
     for gpu in snapshot.gpus:
-        problem = LOST if gpu.lost else gpu.fault or None
+        problem = LOST if gpu.lost else gpu.fault or _asked(gpu, health)
         health = after_probe(health, gpu.uuid, problem, now, recover_after)
     return health
 
@@ -119,5 +120,13 @@ def gpu_fault(gpu: Gpu, health: Health) -> str | None:
     if not gpu.recovery:
         return fault
     # Until that is done, new work would be lost or be in the way.
-    asked = f"the driver asks for {gpu.recovery}"
-    return f"{fault}; {asked}" if fault else asked
+    asked = f"{_ASKS}{gpu.recovery}"
+    return f"{fault}; {asked}" if fault and not fault.startswith(_ASKS) else asked
+
+
+def _asked(gpu: Gpu, health: Health) -> str | None:
+    """Return the fault of a GPU for which the driver asks for an action: what came before it."""
+    if not gpu.recovery:
+        return None
+    before = health.reason(gpu.uuid, None)
+    return before if before and not before.startswith(_ASKS) else f"{_ASKS}{gpu.recovery}"

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from divvy.agent.gpu.health import Health, after_probe, after_xid, gpu_fault, restored
+from divvy.agent.gpu.health import (
+    Health,
+    after_probe,
+    after_scan,
+    after_xid,
+    gpu_fault,
+    restored,
+)
 from divvy.agent.plugin.inventory import AdvertisedGpu, inventory
 from divvy.model import DesiredGpu, Offer
 from divvy.model.sharing import Sharing
@@ -59,6 +66,31 @@ def test_faults_of_another_boot_are_forgotten() -> None:
     assert restored(before.saved(), {"GPU-a": "now", "GPU-b": "now"}, "now") == before
     rest = restored(before.saved(), {"GPU-a": "before", "GPU-b": "now"}, "now")
     assert set(rest.faults) == {("GPU-b", 2)}
+
+
+def test_a_gpu_comes_back_some_time_after_the_driver_has_ceased_to_ask() -> None:
+    asking = replace(gpu(0), recovery="a reset of the GPU")
+    asked = "the driver asks for a reset of the GPU"
+    health = after_scan(Health(), snapshot(asking), 0.0, 60.0)
+    assert gpu_fault(asking, health) == asked
+    for now in (10.0, 69.0):
+        health = after_scan(health, snapshot(gpu(0)), now, 60.0)
+        assert gpu_fault(gpu(0), health) == asked
+    assert gpu_fault(gpu(0), after_scan(health, snapshot(gpu(0)), 70.0, 60.0)) is None
+    # It asks again, for something else, before it is back: its calm time begins again.
+    reboot = replace(gpu(0), recovery="a reboot of the node")
+    health = after_scan(health, snapshot(reboot), 69.0, 60.0)
+    assert gpu_fault(reboot, health) == "the driver asks for a reboot of the node"
+    assert gpu_fault(gpu(0), after_scan(health, snapshot(gpu(0)), 128.0, 60.0)) is not None
+
+
+def test_what_the_driver_asks_for_does_not_hide_why() -> None:
+    asking = replace(gpu(0), recovery="a reset of the GPU")
+    hit = after_xid(Health(), 48, asking.uuid, None, ())
+    health = after_scan(hit, snapshot(asking), 0.0, 60.0)
+    assert gpu_fault(asking, health) == "XID 48; the driver asks for a reset of the GPU"
+    health = after_scan(health, snapshot(asking), 100.0, 60.0)
+    assert gpu_fault(gpu(0), health) == "XID 48"
 
 
 def test_what_the_driver_asks_for_makes_a_gpu_unhealthy_beside_any_other_fault() -> None:
