@@ -12,6 +12,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import cast
 
 from benchmarks.packing_optimum import PackingOptimum, Size
@@ -63,9 +64,10 @@ class GpuState:
         return self.compute > 0
 
     @property
-    def part(self) -> float:
+    def part(self) -> Fraction:
         """Return how much of it shares take: their part of the memory and of the time."""
-        return self.memory_mib / self.offered.gpu.devices[0].memory_mib + self.cores / 100
+        memory = Fraction(self.memory_mib, self.offered.gpu.devices[0].memory_mib)
+        return memory + Fraction(self.cores, 100)
 
     def fits(self, arrival: Arrival, device: ClaimDevice) -> bool:
         """Return whether a device of it can be given to a request."""

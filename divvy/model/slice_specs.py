@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from divvy.model import claim_names as names
@@ -47,7 +48,7 @@ def slice_specs(
     offered: Iterable[OfferedGpu],
     taints: Mapping[str, Sequence[Taint]],
     tasks: Mapping[str, int],
-    taken: Mapping[str, float],
+    taken: Mapping[str, Fraction],
     attributes: Mapping[str, Attributes],
 ) -> dict[str, dict[str, Any]]:
     """Return the ``spec`` of every slice by its name, but for the pool's generation.
@@ -95,14 +96,14 @@ def slice_specs(
 
 
 def share_order(
-    gpus: Sequence[OfferedGpu], tasks: Mapping[str, int], taken: Mapping[str, float]
+    gpus: Sequence[OfferedGpu], tasks: Mapping[str, int], taken: Mapping[str, Fraction]
 ) -> list[OfferedGpu]:
     """Return GPUs, given by index, in the order in which their shares are listed."""
 
-    def place(gpu: OfferedGpu) -> tuple[float, int]:
+    def place(gpu: OfferedGpu) -> tuple[Fraction | int, int]:
         if gpu.spread:
             return tasks.get(gpu.uuid, 0), 0
-        return -taken.get(gpu.uuid, 0.0), -gpu.index
+        return -taken.get(gpu.uuid, Fraction()), -gpu.index
 
     return sorted(gpus, key=place)
 

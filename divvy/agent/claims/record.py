@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
+from fractions import Fraction
 from typing import Any
 
 from divvy.agent.claims.quantities import amount, mib_of
@@ -114,14 +115,18 @@ class ClaimRecord:
         """Return how many claims hold something of each offered GPU."""
         return {uuid: len(self.of_gpu(uuid)) for uuid in self.offered}
 
-    def taken_by_shares(self) -> Mapping[str, float]:
-        """Return how much of each GPU shares take: their part of its memory and of its time."""
-        taken = dict.fromkeys(self.offered, 0.0)
+    def taken_by_shares(self) -> Mapping[str, Fraction]:
+        """Return how much of each GPU shares take: their part of its memory and of its time.
+
+        Exact, so that GPUs of which as much is taken are equal, whatever the shares.
+        """
+        taken = dict.fromkeys(self.offered, Fraction())
         for claim in self.claims.values():
             for held in claim.devices:
                 if held.device.share is not None:
-                    part = held.memory_mib / held.device.share.memory_mib + held.cores / CORES
-                    taken[held.uuid] = taken.get(held.uuid, 0.0) + part
+                    memory = Fraction(held.memory_mib, held.device.share.memory_mib)
+                    part = memory + Fraction(held.cores, CORES)
+                    taken[held.uuid] = taken.get(held.uuid, Fraction()) + part
         return taken
 
 

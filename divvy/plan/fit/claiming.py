@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from divvy.plan.claim_matching import (
     is_kind,
@@ -111,20 +112,19 @@ class NodeDevices:
         return sorted(self.gpus, key=lambda gpu: tasks[gpu.uuid])
 
     def _packed(self, before: int) -> Sequence[ClaimedGpu]:
-        parts: dict[str, float] = {}
+        parts: dict[str, Fraction] = {}
         for gpu in self.gpus:
             shares = [device for device in gpu.devices if device.kind == "share"]
             parts[gpu.uuid] = sum(
-                1 - share.free_mib / share.memory_mib + 1 - share.free_cores / share.cores
-                for share in shares
+                (
+                    _part(share, share.memory_mib - share.free_mib, share.cores - share.free_cores)
+                    for share in shares
+                ),
+                Fraction(),
             )
         for claimed in self.taken[:before]:
             if claimed.device.kind == "share":
-                part = (
-                    claimed.memory_mib / claimed.device.memory_mib
-                    + claimed.cores / claimed.device.cores
-                )
-                parts[claimed.gpu.uuid] += part
+                parts[claimed.gpu.uuid] += _part(claimed.device, claimed.memory_mib, claimed.cores)
         return sorted(self.gpus, key=lambda gpu: (-parts[gpu.uuid], -gpu.index))
 
     def _try(self, request: Request, gpu: ClaimedGpu, device: LiveDevice) -> Taken | None:
@@ -154,6 +154,11 @@ class NodeDevices:
         return all(
             gpu.free.get(name, 0) - used[name] >= number for name, number in device.consumes.items()
         )
+
+
+def _part(share: LiveDevice, memory_mib: int, cores: int) -> Fraction:
+    """Return how much of a GPU a share takes, of its memory and of its time, as the agent does."""
+    return Fraction(memory_mib, share.memory_mib) + Fraction(cores, share.cores)
 
 
 def _same(taken: Taken, gpu: ClaimedGpu, device: LiveDevice) -> bool:

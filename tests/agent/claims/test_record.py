@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -17,7 +18,15 @@ from divvy.agent.claims.record import (
     put_right,
 )
 from divvy.model.offered_gpu import OfferedGpu
-from tests.agent.claim_values import BY_SIZE, ON_DEMAND, claim, claim_record, held, offered_gpu
+from tests.agent.claim_values import (
+    BY_SIZE,
+    MEMORY,
+    ON_DEMAND,
+    claim,
+    claim_record,
+    held,
+    offered_gpu,
+)
 
 OFFERED = offered_gpu()
 DEVICE = OFFERED.gpu.devices[0].name
@@ -146,3 +155,15 @@ def test_what_cannot_be_served_is_refused_with_a_sentence(
 ) -> None:
     with pytest.raises(BadAllocation, match=text):
         held_claim(value, "u", "node/divvy", by_uuid(OLD))
+
+
+def test_sums_what_shares_take_exactly() -> None:
+    """GPUs of which shares take as much stand in the order of their index, whatever the shares."""
+    gpus = [offered_gpu(index) for index in range(2)]
+    parts = [(0, "a", 10), (0, "b", 20), (1, "c", 30)]
+    claims = tuple(
+        claim(name, held(gpus[index], "-share", MEMORY * cores // 100, cores))
+        for index, name, cores in parts
+    )
+    taken = claim_record(*gpus, claims=claims).taken_by_shares()
+    assert taken == {"GPU-0": Fraction(3, 5), "GPU-1": Fraction(3, 5)}

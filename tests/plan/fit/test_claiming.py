@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from divvy.plan.claim_requests import Request
-from divvy.plan.fit.claiming import NodeDevices
+from divvy.plan.fit.claiming import NodeDevices, Taken
 from divvy.plan.live_claims import claimed_gpus
 from tests.plan.claimed import claim, slices
 
@@ -18,6 +18,19 @@ def test_packed_shares_go_where_shares_take_the_most_and_begin_at_the_last_gpu()
             found = node.claim([request])
             assert found is not None
             assert [one.gpu.index for one in found] == [chosen]
+
+
+def test_packed_shares_of_equally_taken_gpus_begin_at_the_last_one() -> None:
+    """Whether pods hold the shares, or were placed just now."""
+    held = [claim("train", "n", "gpu-n-1-share", "16384Mi", "40")]
+    gpus = claimed_gpus(slices("n", {"shares": {}}), held)
+    share = next(device for device in gpus[0].devices if device.kind == "share")
+    placed = [Taken(gpus[0], share, 40960 * cores // 100, cores) for cores in (15, 25)]
+    found = NodeDevices(gpus, spread=False, taken=placed).claim(
+        [Request(1, "share", memory_mib=2000, cores=20)]
+    )
+    assert found is not None
+    assert [taken.gpu.index for taken in found] == [1]
 
 
 def test_spread_shares_go_where_the_fewest_claims_are() -> None:
