@@ -15,7 +15,7 @@ from divvy.agent.mps.supervision import STARTING
 from divvy.agent.plugin.inventory import Resource
 from divvy.model.contract import State
 
-LEFT_BEHIND = "its node has moved to claims without it"
+LEFT_BEHIND = "its node moves to claims without it"
 # Whoever may annotate the node chooses its length.
 _MAX_ECHO = 64
 

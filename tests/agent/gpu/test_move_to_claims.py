@@ -118,7 +118,7 @@ def test_moves_at_the_deadline_without_a_faulty_gpu_whose_pod_does_not_end(broke
     assert node.status("GPU-0") == (
         "Degraded",
         f"{'the GPU is lost' if broken.lost else broken.fault}; held by team/pod; "
-        "its node has moved to claims without it",
+        "its node moves to claims without it",
     )
 
 
@@ -216,7 +216,7 @@ def test_moves_at_the_deadline_without_a_gpu_that_the_driver_refuses_to_change()
     state, reason = node.status("GPU-0")
     assert (state, reason) == (
         "Failed",
-        "in use by another client; its node has moved to claims without it",
+        "in use by another client; its node moves to claims without it",
     )
 
 
@@ -262,7 +262,7 @@ def test_an_agent_without_its_state_serves_the_idle_gpus_after_the_deadline() ->
     assert node.offered == []
     node.look(60.0)
     assert node.offered == ["GPU-1"]
-    assert node.status("GPU-0") == ("Waiting", "its node has moved to claims without it")
+    assert node.status("GPU-0") == ("Waiting", "its node moves to claims without it")
     node.held = {}
     node.look(61.0)
     assert node.offered == ["GPU-0", "GPU-1"]
