@@ -179,7 +179,9 @@ def _transitions(
             decided[gpu.uuid] = Decision(AdvertisedGpu(layout))
             continue
         if not gpu.present:
-            decided[gpu.uuid] = _as_it_was(gpu, applied.get(gpu.uuid, layout), before)
+            kept = _as_it_was(gpu, applied.get(gpu.uuid, layout), before)
+            # An agent that lost its state would list what claims have, to be allocated once well.
+            decided[gpu.uuid] = _withheld(kept) if observed.claims.has(gpu.uuid) else kept
             continue
         busy = observed.busy.get(gpu.uuid, frozenset())
         open_facts[gpu.uuid] = Facts(

@@ -294,3 +294,17 @@ def test_a_move_that_is_given_up_leaves_everything_as_it_was() -> None:
     assert node.offered == []
     node.look(160.0)
     assert node.offered == ["GPU-1"]
+
+
+def test_a_gpu_of_claims_that_hangs_is_not_advertised_by_an_agent_that_lost_its_state() -> None:
+    """Once it answers, the device plugin would give it to a pod beside who has a claim to it."""
+    node = Node()
+    node.look(0.0)
+    assert node.offered == ["GPU-0", "GPU-1"]
+    node.disk.saved = Checkpoint()
+    node.restart()
+    node.gpus["GPU-0"], node.claims = HUNG, None
+    node.look(1.0)
+    assert node.offered == ["GPU-0", "GPU-1"]
+    node.gpus["GPU-0"] = gpu(0)
+    assert node.allocatable == frozenset()
