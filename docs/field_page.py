@@ -9,7 +9,16 @@ from conformance.implementation import NVIDIA_DEVICE_PLUGIN
 from field.results import Outcome, Results, Run, read_results
 
 # What a check that fails has found, and whose it is.
-FINDINGS: Mapping[str, str] = {}
+FINDINGS: Mapping[str, str] = {
+    "ISO-09": """\
+NVIDIA's. The plugin's CDI specification mounts the socket of nvidia-persistenced with the options
+`nosuid, nodev, rbind, rprivate, noexec`, and not `ro` (`internal/discover/ipc.go` of
+nvidia-container-toolkit); all other files of the driver are mounted `ro`. Connecting to a socket
+needs no writable mount. With one, a container that runs as root can change the mode of the node's
+socket: on the lab `chmod 600 /run/nvidia-persistenced/socket` in a pod with a GPU changed it from
+666 to 600. On the lab the simulated driver's daemon has this socket; a real node has it where
+nvidia-persistenced runs, which was not tried.""",
+}
 
 _INTRODUCTION = """\
 # The field: other implementations under the same checks
@@ -27,7 +36,8 @@ The programs are built from unmodified modules. The lab differs from a cluster i
 * The chart expects the driver's libraries from NVIDIA's container runtime. The lab has none:
   containers get devices by CDI (`deviceListStrategy: cdi-cri`), and feature discovery gets the
   driver root mounted.
-* Node Feature Discovery is not there; `make field` puts the labels of the NodeFeature on the node.
+* Node Feature Discovery is not there; `make field` puts its labels on the nodes, and those of the
+  NodeFeature objects that GPU Feature Discovery writes.
 * The MIG devices are created with `nvidia-smi` before the plugin starts.
 
 On your own cluster, with the plugin in release `nvdp` and namespace `nvidia-device-plugin`, as
@@ -36,19 +46,12 @@ NVIDIA's guide installs it: `divvy init prod` writes a stack file of what the no
 a privileged pod of the suite looks into the node: for this the stack file needs `plugin.image`.
 """
 
-_NOTHING_RECORDED = (
-    "No run of all four configurations is recorded here yet: `make field` makes one."
-)
-
 
 def field_page() -> str:
     """Return the page."""
     results = read_results()
-    if results is None:
-        seen = [_NOTHING_RECORDED, ""]
-    else:
-        seen = [*_versions(results), *_table(results), *_failures(results)]
-    return "\n".join([_INTRODUCTION, *seen, *_inapplicable(), ""])
+    return "\n".join([_INTRODUCTION, *_versions(results), *_table(results), *_failures(results),
+                      *_inapplicable(), ""])  # fmt: skip
 
 
 def _versions(results: Results) -> Iterator[str]:
@@ -136,6 +139,11 @@ def _inapplicable() -> Iterator[str]:
         reasons.setdefault(reason, []).append(key.removesuffix("-"))
     for reason, keys in reasons.items():
         yield f"| {', '.join(keys)} | {reason} |"
+    yield ""
+    yield (
+        "`make field` runs without `--disruptive`, so the other DISR checks are left out; HW checks "
+        "need hardware."
+    )
     yield ""
     yield "This page is generated: make field, then python -m docs.generate."
 

@@ -82,10 +82,8 @@ def write_results(date: str, versions: Mapping[str, str], runs: Sequence[Run]) -
     RESULTS.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def read_results() -> Results | None:
-    """Read the file, None before the first run."""
-    if not RESULTS.exists():
-        return None
+def read_results() -> Results:
+    """Read the file."""
     document = json.loads(RESULTS.read_text(encoding="utf-8"))
     runs = (
         Run(
