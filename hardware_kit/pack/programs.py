@@ -21,7 +21,7 @@ _MEASURING = {
     "driver-calls": (ROOT / "benchmarks/driver_calls.c",),
     "time-share": (ROOT / "hardware_kit/programs/time_share.c", _WORKLOADS / "cuda_driver.c"),
 }
-_SIMULATED = ("libcuda.so", "libnvidia-ml.so", "nvidia-smi", "divvy-sim", "divvy-simd")
+_LIBRARIES = ("libcuda.so", "libnvidia-ml.so")
 
 
 def lay_programs(folder: Path, libraries: str) -> list[Path]:
@@ -51,10 +51,10 @@ def lay_programs(folder: Path, libraries: str) -> list[Path]:
     simulated = folder / "simulator"
     simulated.mkdir()
     built = simulated_driver.build()
-    for each in _SIMULATED:
-        shutil.copy(built / each, simulated)
+    for name in (*_LIBRARIES, *simulated_driver.PROGRAMS):
+        shutil.copy(built / name, simulated)
     _static_daemon(simulated)
-    return [*(workloads / "real").iterdir(), *(simulated / name for name in _SIMULATED[:2])]
+    return [*(workloads / "real").iterdir(), *(simulated / name for name in _LIBRARIES)]
 
 
 def _compile(program: Path, *sources: Path) -> None:
