@@ -141,8 +141,8 @@ def _inapplicable() -> Iterator[str]:
         yield f"| {', '.join(keys)} | {reason} |"
     yield ""
     yield (
-        "`make field` runs without `--disruptive`, so the other DISR checks are left out; HW checks "
-        "need hardware."
+        "`make field` runs without `--disruptive`, so the other DISR checks are left out; HW "
+        "checks need hardware."
     )
     yield ""
     yield "This page is generated: make field, then python -m docs.generate."
