@@ -77,8 +77,8 @@ bench: setup       ## measure; the lab is down afterwards
 		echo "== $$each"; $(BIN)/python -m "benchmarks.$$each" || exit 1; done
 	@$(BIN)/divvy lab down
 
-field: setup       ## NVIDIA's device plugin under our checks, on a lab of its own; writes docs/field.md
-	@DIVVY_LAB=field $(BIN)/python -m field
+field: setup       ## NVIDIA's device plugin under our checks; writes docs/field.md; KEEP=whole leaves that one up
+	@DIVVY_LAB=field $(BIN)/python -m field $(if $(KEEP),--keep "$(KEEP)")
 	@$(BIN)/python -m docs.generate
 
 hardware-kit:      ## one folder that shows on a machine with a GPU, as root, what Divvy does there

@@ -115,10 +115,12 @@ def _failures(results: Results) -> Iterator[str]:
         yield "```"
         yield ""
         first = next(run for run in results.runs if _has_failed(run, identity))
-        yield "Reproduce it, on a lab that stays up:"
+        yield (
+            "Reproduce it, on a lab that stays up until `DIVVY_LAB=field .venv/bin/divvy lab down`:"
+        )
         yield ""
         yield "```sh"
-        yield f"DIVVY_LAB=field .venv/bin/python -m field --keep {first.configuration}"
+        yield f"make field KEEP={first.configuration}"
         yield (
             f".venv/bin/divvy verify --file out/field/{first.configuration}/stack.yaml "
             f"--target {NVIDIA_DEVICE_PLUGIN.name} --exclusive --select {identity}"
