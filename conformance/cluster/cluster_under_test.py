@@ -202,15 +202,16 @@ class ClusterUnderTest:
 
         Where another implementation shares the GPUs, its pod is the agent's.
         """
-        own: Any = {"spec.nodeName": node}
-        foreign = None if self.implementation.is_divvy else self.implementation.namespace
-        if foreign is None or component is not Component.AGENT:
+        on_node: Any = {"spec.nodeName": node}
+        implementation = self.implementation
+        if implementation.namespace is None or component is not Component.AGENT:
             labels: Any = component_labels(component)
-            pods = self.api.find(Pod, namespace=self.cluster.namespace, labels=labels, fields=own)
+            namespace = self.cluster.namespace
+            pods = self.api.find(Pod, namespace=namespace, labels=labels, fields=on_node)
         else:
-            name = self.implementation.daemon_set
-            here = self.api.find(Pod, namespace=foreign, fields=own)
-            pods = [pod for pod in here if _owner(pod) == ("DaemonSet", name)]
+            owner = ("DaemonSet", implementation.daemon_set)
+            all_pods = self.api.find(Pod, namespace=implementation.namespace, fields=on_node)
+            pods = [pod for pod in all_pods if _owner(pod) == owner]
         staying = (pod for pod in pods if not pod["metadata"].get("deletionTimestamp"))
         return next(staying, None)
 

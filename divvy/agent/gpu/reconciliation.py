@@ -6,14 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from divvy.agent.claims.offers import claim_holders, wanted_offers
-from divvy.agent.gpu.change_policy import Policy
 from divvy.agent.gpu.checkpoint import Checkpoint
 from divvy.agent.gpu.coexistence import mig_manager_at_work
 from divvy.agent.gpu.desired import DesiredState
 from divvy.agent.gpu.hardware import Gpu, Snapshot
 from divvy.agent.gpu.holders import Held, bounded_names, on_gpu
 from divvy.agent.gpu.mig_plan import mig_layout, try_plan_mig
-from divvy.agent.gpu.move_to_claims import MoveToClaims, continued
+from divvy.agent.gpu.moving_node import move_of, moving_node, moving_together
 from divvy.agent.gpu.owner import (
     ClaimsView,
     KubeletView,
@@ -28,10 +27,7 @@ from divvy.agent.gpu.transition import (
     Facts,
     Failure,
     Transition,
-    cannot_change,
     decide,
-    holders_in_the_way,
-    moves_to_claims,
 )
 from divvy.agent.plugin.inventory import AdvertisedGpu
 from divvy.model import DesiredGpu
@@ -199,10 +195,20 @@ def _transitions(
             failure=observed.failures.get(gpu.uuid),
             has_daemon=gpu.uuid in observed.daemons,
         )
-    node = _moving_node(desired, observed, checkpoint, open_facts, kubelet)
-    move = _move(node, observed, previous, desired.policy, now)
+    node = moving_node(
+        desired.node.gpus,
+        observed.snapshot,
+        observed.claims,
+        observed.applying,
+        checkpoint,
+        open_facts,
+        kubelet,
+    )
+    moves = (decision.move for decision in previous.values() if decision.move is not None)
+    holders_known = not isinstance(observed.kubelet, str)
+    move = move_of(node, next(moves, None), desired.policy, now, holders_known=holders_known)
     left_behind = frozenset() if move is None else move.left_behind(now)
-    for uuid, facts in _moving_together(open_facts, node, move, left_behind).items():
+    for uuid, facts in moving_together(open_facts, node, move, left_behind).items():
         decided[uuid] = decide(facts, previous.get(uuid), desired.policy, now)
     return {
         uuid: replace(
@@ -212,98 +218,6 @@ def _transitions(
         )
         for uuid, decision in decided.items()
     }
-
-
-@dataclass(frozen=True)
-class _MovingNode:
-    """The GPUs of a node that claims should have and have not yet.
-
-    ``holders`` are of each, by UUID; ``gone`` those of the ones that do not answer, and that the
-    device plugin advertised last. ``committed``: the node cannot go back to the device plugin.
-    ``troubled`` may never get to claims.
-    """
-
-    holders: Mapping[str, Held]
-    gone: Mapping[str, Held]
-    troubled: frozenset[str]
-    committed: bool
-
-
-def _moving_node(
-    desired: DesiredState,
-    observed: Observation,
-    checkpoint: Checkpoint,
-    open_facts: Mapping[str, Facts],
-    kubelet: Held,
-) -> _MovingNode:
-    holders: dict[str, Held] = {}
-    gone: dict[str, Held] = {}
-    troubled = set()
-    known, has_moved = False, False
-    for layout in desired.node.gpus:
-        uuid = layout.uuid
-        gpu, applied = observed.snapshot.gpu(uuid), checkpoint.applied.get(uuid)
-        if layout.claims is None or gpu is None:
-            continue
-        was_plugins = applied is not None and applied.claims is None
-        has_moved |= observed.claims.has(uuid) or (applied is not None and not was_plugins)
-        if observed.claims.has(uuid):
-            continue
-        known |= was_plugins
-        facts = open_facts.get(uuid)
-        on_it = on_gpu(gpu, kubelet)
-        holders[uuid] = on_it if facts is None else holders_in_the_way(facts)
-        if not gpu.present and uuid not in observed.applying:
-            gone[uuid] = on_it
-        if not gpu.present or uuid in observed.applying or (facts and cannot_change(facts)):
-            troubled.add(uuid)
-    committed = has_moved or not known
-    if committed:
-        troubled |= {uuid for uuid, held in holders.items() if held}
-    return _MovingNode(holders, gone, frozenset(troubled), committed)
-
-
-def _move(
-    node: _MovingNode,
-    observed: Observation,
-    previous: Mapping[str, Decision],
-    policy: Policy,
-    now: float,
-) -> MoveToClaims | None:
-    """Return the move of the node to claims, None where nothing of it moves."""
-    if not node.holders:
-        return None
-    before = next((one.move for one in previous.values() if one.move is not None), None)
-    troubled = node.troubled
-    if before is not None and isinstance(observed.kubelet, str):
-        # Whoever holds them may still do so.
-        troubled |= before.troubled.keys() & node.holders.keys()
-    return continued(before, policy, troubled, now)
-
-
-def _moving_together(
-    by_uuid: Mapping[str, Facts],
-    node: _MovingNode,
-    move: MoveToClaims | None,
-    left_behind: frozenset[str],
-) -> Mapping[str, Facts]:
-    """Let the GPUs that go from the device plugin to claims wait for one another's holders.
-
-    Claims get the GPUs of a node together. One that went ahead would serve nobody until the last
-    holder of the others has ended. Where some have gone already, each goes when it can.
-    """
-    together = dict(by_uuid)
-    for uuid, facts in by_uuid.items():
-        if not moves_to_claims(facts):
-            continue
-        others: Held = {
-            device: holders
-            for other, held in node.holders.items()
-            if not node.committed and other not in {uuid, *left_behind}
-            for device, holders in held.items()
-        }
-        together[uuid] = replace(facts, elsewhere=others, move=move, committed=node.committed)
-    return together
 
 
 def _waiting(decision: Decision, held: Held) -> Decision:

@@ -48,8 +48,8 @@ async def reset_gpu(root: Path, uuid: str) -> None:
             f"reset of {uuid} failed: nvidia-smi did not end within {_DEADLINE:g} s"
         ) from None
     if process.returncode:
-        said = output.decode(errors="replace").strip()
-        reason = said or f"nvidia-smi ended with {process.returncode}"
+        words = output.decode(errors="replace").strip()
+        reason = words or f"nvidia-smi ended with {process.returncode}"
         raise DriverProblem(f"reset of {uuid} failed: {reason}")
 
 

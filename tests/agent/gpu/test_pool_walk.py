@@ -25,7 +25,7 @@ def test_a_gpu_that_goes_ahead_of_its_node_is_found(monkeypatch: pytest.MonkeyPa
     def alone(by_uuid: Mapping[str, Facts], *_: Any) -> Mapping[str, Facts]:
         return by_uuid
 
-    monkeypatch.setattr(reconciliation, "_moving_together", alone)
+    monkeypatch.setattr(reconciliation, "moving_together", alone)
     # With this order the last pod of a node stays long enough.
     with pytest.raises(Broken, match="beside an idle GPU"):
         walk_pool(4)
