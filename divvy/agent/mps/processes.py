@@ -39,7 +39,11 @@ def start_time(pid: int) -> int:
 
 
 def daemons(folder: Path) -> dict[str, Process]:
-    """Return GPU UUID → its control daemon, of those whose sockets are below ``folder``."""
+    """Return GPU UUID → its control daemon, of those whose sockets are below ``folder``.
+
+    A tenant may start whatever it likes in an environment that it chooses, but in a container's
+    PID namespace, and daemons are in that of the agent.
+    """
     matches = {}
     for pid in _session_leaders():
         try:
@@ -63,9 +67,12 @@ def _pipes(variable: bytes) -> Path | None:
 
 def _session_leaders() -> Iterator[int]:
     """Yield the processes that a daemon can be: its servers are in its session."""
+    own = (_PROC / "self/ns/pid").readlink()
     for entry in _PROC.iterdir():
         try:
-            if entry.name.isdecimal() and os.getsid(int(entry.name)) == int(entry.name):
+            if not entry.name.isdecimal() or os.getsid(int(entry.name)) != int(entry.name):
+                continue
+            if (entry / "ns/pid").readlink() == own:
                 yield int(entry.name)
-        except (ProcessLookupError, PermissionError):
-            continue
+        except OSError:
+            continue  # it has ended

@@ -1,4 +1,4 @@
-"""The MPS daemons of a node: each GPU that is to have supervised is brought to it, and back."""
+"""The MPS daemons of a node: each GPU that is to have one gets it, and loses it again."""
 
 from __future__ import annotations
 

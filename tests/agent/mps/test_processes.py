@@ -52,6 +52,19 @@ def test_nothing_else_is_one(
         assert daemons(tmp_path) == {}
 
 
+def test_a_process_of_a_container_is_none(tmp_path: Path) -> None:
+    """A tenant's, which would be adopted in the place of the daemon that runs."""
+    pipes = f"CUDA_MPS_PIPE_DIRECTORY={tmp_path / 'GPU-0/pipe'}"
+    script = [sys.executable, "-S", "-c", SLEEP, "-f"]
+    command = ["unshare", "--pid", "--fork", "--kill-child", "env", pipes, "setsid", *script]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as container:
+        assert container.stdout is not None
+        container.stdout.readline()
+        others = daemons(tmp_path)
+        container.kill()
+    assert others == {}
+
+
 def test_a_zombie_does_not_run() -> None:
     process = subprocess.Popen([sys.executable, "-S", "-c", SLEEP], stdout=subprocess.PIPE)
     assert process.stdout is not None
