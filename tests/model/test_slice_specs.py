@@ -180,11 +180,23 @@ def test_a_mig_placement_says_its_profile_and_where_it_begins() -> None:
 
 def test_shares_stand_in_slices_of_their_own_the_fewest_tasks_first() -> None:
     gpus = [offered_gpu(index, ON_DEMAND) for index in range(3)]
-    *_, before = specs(*gpus)
-    *others, after = specs(*gpus, tasks={"GPU-0": 2, "GPU-1": 1})
+    before, *_ = specs(*gpus)
+    after, *others = specs(*gpus, tasks={"GPU-0": 2, "GPU-1": 1})
     assert [each["name"] for each in before["devices"]] == [f"gpu-{n}-share" for n in (0, 1, 2)]
     assert [each["name"] for each in after["devices"]] == [f"gpu-{n}-share" for n in (2, 1, 0)]
-    assert others == specs(*gpus)[:-1]
+    assert others == specs(*gpus)[1:]
+
+
+def test_a_scheduler_meets_the_few_shares_and_whole_gpus_before_the_many_mig_devices() -> None:
+    """It reads slices in the order of their names, and evaluates a class on each device."""
+    gpus = [offered_gpu(index, ALL) for index in range(8)]
+    by_name = sorted(slice_specs("node", gpus, {}, {}, {}, {}).items())
+    kinds = [
+        each["attributes"]["kind"]["string"]
+        for _, spec in by_name
+        for each in spec.get("devices", ())
+    ]
+    assert kinds == ["share"] * 8 + ["gpu"] * 8 + ["mig"] * (len(kinds) - 16)
 
 
 def test_packed_shares_begin_at_the_last_gpu_and_go_where_the_most_is_taken() -> None:
@@ -209,8 +221,8 @@ def test_a_taint_has_no_part_in_comparison_but_its_reason() -> None:
 
 
 def test_a_long_name_of_a_node_still_gives_names() -> None:
-    assert slice_name("node", "shares-0") == "node-divvy.gpu-shares-0"
-    long = [slice_name(f"{'n' * 249}{end}", "shares-0") for end in ("a", "b")]
+    assert slice_name("node", "by-size-0") == "node-divvy.gpu-by-size-0"
+    long = [slice_name(f"{'n' * 249}{end}", "by-size-0") for end in ("a", "b")]
     assert len(set(long)) == 2
     assert all(len(name) <= 253 for name in long)
 

@@ -42,7 +42,7 @@ def test_writes_a_node_and_its_slices_for_each_pool() -> None:
     assert nodes["replicas"]["status"]["allocatable"] == {"nvidia.com/gpu.shared": "8"}
     assert nodes["replicas"]["metadata"]["labels"] == {"pool": "replicas"}
     assert nodes["sizes"]["status"]["capacity"] == {}
-    spec = nodes["sizes-divvy.gpu-shares-0"]["spec"]
+    spec = nodes["sizes-divvy.gpu-by-size-0"]["spec"]
     assert spec["nodeName"] == "sizes"
     assert spec["pool"] == {"name": "sizes/divvy", "resourceSliceCount": 1, "generation": 1}
     assert [device["name"] for device in spec["devices"]] == ["gpu-0-share"]

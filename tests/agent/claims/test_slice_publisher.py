@@ -69,11 +69,11 @@ def test_one_slice_changes_within_its_generation_and_several_begin_another(
 ) -> None:
     async def scene() -> None:
         async with publishing(tmp_path, monkeypatch) as (api, publisher):
-            assert len(api.resources.writes) == 3
+            assert len(api.resources.writes) == 4
             assert {generation for generation, _ in published(api)} == {1}
             publisher.publish(specs(GPU_0=2), "uid")
             await until(lambda: publisher.current)
-            assert api.resources.writes[3:] == [("PUT", "node-divvy.gpu-shares-0")]
+            assert api.resources.writes[4:] == [("PUT", "node-divvy.gpu-by-size-0")]
             assert {generation for generation, _ in published(api)} == {1}
             fewer = slice_specs("node", GPUS[:2], {}, {}, {}, {})
             publisher.publish(fewer, "uid")
@@ -94,7 +94,7 @@ def test_what_was_deleted_before_the_answer_to_its_creation_comes_back(
     async def scene() -> None:
         async with publishing(tmp_path, monkeypatch) as (api, publisher):
             before = published(api)
-            resources, name = api.resources, "node-divvy.gpu-shares-0"
+            resources, name = api.resources, "node-divvy.gpu-by-size-0"
             answer = resources.answer
 
             async def late(method: str, target: str, body: Any, writer: Any) -> None:
@@ -106,7 +106,7 @@ def test_what_was_deleted_before_the_answer_to_its_creation_comes_back(
 
             resources.answer = late  # type: ignore[method-assign]
             resources.delete(name)
-            await until(lambda: len(resources.writes) >= 5 and name in resources.slices)
+            await until(lambda: len(resources.writes) >= 6 and name in resources.slices)
             await until(lambda: publisher.current)
             assert published(api) == before
 
