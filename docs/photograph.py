@@ -1,7 +1,8 @@
-"""Photograph pages for docs/pictures with chromium: python -m docs.photograph [REPORT].
+"""Photograph pages for docs/pictures with chromium: python -m docs.photograph [PICTURE=PAGE ...].
 
-It takes the difference that the demo shows, and the page of a run of `divvy verify`, where one is
-named. Of which difference it was is kept, so that a test notices an old picture.
+It takes the difference that the demo shows, and pages of a cluster where they are named:
+``report.png=out/conformance/report.html`` of a run of `divvy verify`, ``top.png=top.html`` of
+`divvy top -o html`. Of which difference it was is kept, so that a test notices an old picture.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from divvy.lab.paths import REPOSITORY
 
 PICTURES = Path(__file__).parent / "pictures"
 TAKEN = PICTURES / "taken.json"
-_WIDTH, _HEIGHTS = 1000, {"diff.png": 760, "report.png": 1250}
+_SIZES = {"diff.png": (1000, 760), "report.png": (1000, 1250), "top.png": (1300, 1900)}
 
 
 def diff_page(folder: Path) -> Path:
@@ -51,7 +52,8 @@ def digest(page: Path) -> str:
 
 def _photograph(page: Path, picture: str) -> None:
     command = ("chromium", "--headless", "--no-sandbox", "--hide-scrollbars")
-    size = f"--window-size={_WIDTH},{_HEIGHTS[picture]}"
+    width, height = _SIZES[picture]
+    size = f"--window-size={width},{height}"
     target = f"--screenshot={PICTURES / picture}"
     subprocess.run((*command, size, target, page.as_uri()), check=True, capture_output=True)
 
@@ -60,10 +62,11 @@ def main() -> None:
     """Take them."""
     with tempfile.TemporaryDirectory(prefix="divvy-photograph-") as folder:
         pages = {"diff.png": diff_page(Path(folder))}
-        if len(sys.argv) > 1:
-            pages["report.png"] = Path(sys.argv[1]).resolve()
-        for picture, page in pages.items():
-            _photograph(page, picture)
+        for argument in sys.argv[1:]:
+            picture, _, page = argument.partition("=")
+            pages[picture] = Path(page).resolve()
+        for name, path in pages.items():
+            _photograph(path, name)
         TAKEN.write_text(json.dumps({"diff.png": digest(pages["diff.png"])}) + "\n")
 
 
