@@ -88,7 +88,7 @@ def lengths(driver: DriverRoot) -> dict[int, int]:
     return known
 
 
-def test_malformed_messages_drop_their_sender_alone(sanitized):
+def test_drops_only_the_sender_of_a_malformed_message(sanitized):
     generator = random.Random(11)
     bystander = connect(sanitized)
     bystander.sendall(HELLO)
@@ -118,7 +118,7 @@ def test_malformed_messages_drop_their_sender_alone(sanitized):
     assert "simulated driver" in show(sanitized)
 
 
-def test_well_formed_nonsense_is_answered(sanitized):
+def test_answers_well_formed_nonsense(sanitized):
     generator = random.Random(12)
     known = lengths(sanitized)
     # All but the one that only the daemon sends and the one that has no answer.
@@ -153,7 +153,7 @@ def test_well_formed_nonsense_is_answered(sanitized):
 
 
 @pytest.mark.usefixtures("sanitized")
-def test_the_libraries_under_the_sanitizers():
+def test_passes_its_tests_under_the_sanitizers():
     files = (
         "test_ptx_instructions.py",
         "test_ptx_programs.py",
