@@ -13,7 +13,7 @@ TIMED = ("burn", "long_kernels", "who_is_alone", "a_cap_caps", "two_processes_of
 TIMED += ("page_that_lies", "comes_back", "waits_a_second")
 
 
-def test_the_limiter_under_the_sanitizers(tmp_path):
+def test_passes_its_tests_under_the_sanitizers(tmp_path):
     files = ("test_memory.py", "test_memory_kept.py", "test_oversubscription.py", "test_nvml.py")
     files += ("test_graph_memory.py", "test_gate.py", "test_streams.py", "test_forks.py")
     build = build_limiter(tmp_path, "asan")
