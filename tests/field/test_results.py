@@ -18,7 +18,7 @@ REPORT = {
 }
 
 
-def test_results_are_read_as_they_were_written(
+def test_reads_back_written_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(results, "RESULTS", tmp_path / "field/results.json")
