@@ -17,8 +17,8 @@ PAGES = ("first-pool", "review-in-ci", "coming-from", "upgrade-and-uninstall", "
 _WHEEL = requirement("cli,pulumi,verify")
 # What one of these tests does by other words: it needs another machine, or minutes.
 ELSEWHERE: Mapping[str, str] = {
-    f"pip install '{_WHEEL}'": "test_wheel.py::test_every_command_loads",
-    f"pip install --upgrade '{_WHEEL}'": "test_wheel.py::test_every_command_loads",
+    f"pip install '{_WHEEL}'": "test_wheel.py::test_loads_every_command",
+    f"pip install --upgrade '{_WHEEL}'": "test_wheel.py::test_loads_every_command",
     "divvy init prod": "cli/test_init.py",
     "divvy verify -s prod": "conformance/test_on_lab.py::test_passes_a_sound_lab_as_partial",
     "cp out/conformance/conformance.tar.gz prod-before.tar.gz": (
