@@ -25,4 +25,5 @@ def test_leaves_out_files_functions_and_cases() -> None:
     killed = "tests/lab/test_lifecycle.py::test_leaves_nothing_after_down_when_up_was_killed"
     assert is_left_out(f"{killed}[0.2]")
     assert not is_left_out(f"{killed}[1.5]")
-    assert not is_left_out("tests/conformance/test_on_lab.py::test_what_selects_nothing")
+    selected = "tests/conformance/test_on_lab.py::test_checks_nothing_when_nothing_is_selected"
+    assert not is_left_out(selected)

@@ -9,8 +9,9 @@ from tests.sanitized import run_sanitized
 
 pytestmark = pytest.mark.lab
 # What measures time says nothing under the sanitizers.
-TIMED = ("burn", "long_kernels", "who_is_alone", "a_cap_caps", "two_processes_of", "waited_for")
-TIMED += ("page_that_lies", "comes_back", "waits_a_second")
+TIMED = ("shares_that_burn", "long_and_short_kernels", "lone_tenant", "tenant_alone_again")
+TIMED += ("two_processes_as_one", "returning_tenant", "lying_page", "killed_in_its_turn")
+TIMED += ("killed_while_waiting",)
 
 
 def test_passes_its_tests_under_the_sanitizers(tmp_path):
