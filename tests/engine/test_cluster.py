@@ -38,7 +38,7 @@ def versions(cluster: BareCluster, program: Program) -> dict[str, str]:
     }
 
 
-def test_creates_what_the_program_declares_and_writes_nothing_the_second_time(
+def test_creates_what_the_program_declares_and_writes_nothing_again(
     cluster: BareCluster, program: Program
 ) -> None:
     program.resources = {

@@ -64,7 +64,7 @@ def test_keeps_what_pods_hold_under_a_damaged_checkpoint() -> None:
     play(scene)
 
 
-def test_withholds_held_gpus_from_the_device_plugin_with_a_damaged_checkpoint() -> None:
+def test_withholds_held_gpus_of_claims_with_a_damaged_checkpoint() -> None:
     async def scene() -> None:
         async with claims_node(2, BY_SIZE) as node:
             share = names(node, "share")[0]

@@ -135,7 +135,7 @@ def test_leaves_the_instances_of_claims_alone() -> None:
     assert is_left_to_claims(layout, layout, claimed(), changing=False)
 
 
-def test_finishes_for_the_device_plugin_what_it_began() -> None:
+def test_keeps_from_claims_what_the_device_plugin_began() -> None:
     """The profile went to MIG and back before the last instance was created."""
     layout = DesiredGpu("GPU-0", 0, 0, None, (), Claims())
     assert not is_left_to_claims(layout, layout, claimed(), changing=True)

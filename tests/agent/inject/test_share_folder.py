@@ -188,7 +188,7 @@ def test_forgets_shares_after_a_boot(node: ShareFolder) -> None:
     assert node.has(shared(0)[0])
 
 
-def test_truncates_files_that_earlier_agents_left_on_disk(node: ShareFolder) -> None:
+def test_frees_preallocated_disk_of_files_from_earlier_agents(node: ShareFolder) -> None:
     """Their containers have them mounted, and keep them."""
     write_share(node.folders[1], *shared(0))
     account, page = files(node, 0)

@@ -138,7 +138,7 @@ def test_changes_nothing_on_a_second_run(host: ModelHost) -> None:
     assert host.calls == []
 
 
-def test_rolls_back_when_containerd_does_not_come_back(host: ModelHost) -> None:
+def test_completes_a_rollback_when_containerd_does_not_come_back(host: ModelHost) -> None:
     before = host.everything()
     host.restarts[:] = [False, True]
     with pytest.raises(HostFailed, match="did not come back"):
@@ -337,7 +337,7 @@ def test_completes_an_interrupted_restart_of_crio(host: ModelHost) -> None:
     assert prepare_crio(host) == ()
 
 
-def test_rolls_back_the_drop_in_when_crio_does_not_come_back(host: ModelHost) -> None:
+def test_completes_a_rollback_of_the_drop_in_when_crio_does_not_come_back(host: ModelHost) -> None:
     host.restarts[:] = [False, True]
     with pytest.raises(HostFailed, match="did not come back"):
         prepare_crio(host)

@@ -98,7 +98,7 @@ FAULTY = (
 )
 
 
-def test_rolls_back_a_containerd_that_cannot_start_while_pods_run_on(
+def test_completes_a_rollback_when_containerd_cannot_start_while_pods_run(
     restored: RunningLab,
 ) -> None:
     lab = restored

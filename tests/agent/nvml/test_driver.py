@@ -236,7 +236,7 @@ def slow_nvidia_smi(root: Path, seconds: int) -> None:
     program.chmod(0o755)
 
 
-def test_treats_an_unreadable_version_as_unchanged(tmp_path: Path) -> None:
+def test_distinguishes_an_unreadable_version_from_no_driver(tmp_path: Path) -> None:
     assert loaded_module(tmp_path) == ""
     version = tmp_path / "proc/driver/nvidia/version"
     version.mkdir(parents=True)
