@@ -116,7 +116,9 @@ def test_fails_when_a_failure_in_either_lane_stays(
     ]
 
 
-def test_fails_a_test_that_hangs(lanes: Callable[[], tuple[int, list[str]]], tmp_path: Path) -> None:
+def test_fails_a_test_that_hangs(
+    lanes: Callable[[], tuple[int, list[str]]], tmp_path: Path
+) -> None:
     (tmp_path / "hanging").touch()
     code, said = lanes()
     assert code == 1

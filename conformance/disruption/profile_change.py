@@ -49,7 +49,9 @@ def change_profile(
         observation.looked_at(workload)
         workload.pods.until(lambda: _is_settled(target.status(node.name)), PROBE_PERIOD)
         state = target.status(node.name)
-        observation.times.append(f"with a pod on it: {state.get('state')}, {state.get('reason') or '-'}")
+        observation.times.append(
+            f"with a pod on it: {state.get('state')}, {state.get('reason') or '-'}"
+        )
         workload.end_all()
         _expect_other(target, workload.pods, node, other, observation)
     expect_plan(target, workload.pods, node, observation, time.monotonic(), RECONFIGURE)

@@ -35,7 +35,9 @@ def survey(kubeconfig: str | None, context: str | None) -> Survey:
             for kind, path in _WORKLOADS.items()
             for item in _seen(reader, path, unseen)
         ]
-        definitions = [definition["metadata"]["name"] for definition in _seen(reader, _DEFINITIONS, unseen)]
+        definitions = [
+            definition["metadata"]["name"] for definition in _seen(reader, _DEFINITIONS, unseen)
+        ]
         slices = [resource_slice["spec"] for resource_slice in _seen(reader, _SLICES, unseen)]
     claimed = {
         str(resource_slice["nodeName"]): str(resource_slice["driver"])

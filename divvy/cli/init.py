@@ -120,7 +120,9 @@ def _project_files(ci: Ci | None) -> Mapping[str, str]:
 
 def _complete(surveyed: Survey, answers: Answers, profiles: Mapping[str, Any]) -> Draft:
     """Describe the cluster, and ask until nothing is open."""
-    labels = {node["metadata"]["name"]: node["metadata"].get("labels") or {} for node in surveyed.nodes}
+    labels = {
+        node["metadata"]["name"]: node["metadata"].get("labels") or {} for node in surveyed.nodes
+    }
     while True:
         nodes = [
             gpus
@@ -131,7 +133,9 @@ def _complete(surveyed: Survey, answers: Answers, profiles: Mapping[str, Any]) -
         if not result.questions:
             break
         if not _is_terminal():
-            options = "\n".join(f"  {question.text}: {question.option}" for question in result.questions)
+            options = "\n".join(
+                f"  {question.text}: {question.option}" for question in result.questions
+            )
             fail(f"these options must supply what the cluster does not reveal:\n{options}")
         more = [answer for question in result.questions for answer in _ask(question)]
         answers = Answers((*answers.given, *more))

@@ -110,7 +110,9 @@ class _View:
         )
 
     def _gpu(self, uuid: str) -> UsedGpu:
-        reported = self.reported.get(uuid) or UsedGpu(self.readings.indices.get(uuid, 0), printable(uuid))
+        reported = self.reported.get(uuid) or UsedGpu(
+            self.readings.indices.get(uuid, 0), printable(uuid)
+        )
         claimed = self.claimed.get(uuid)
         product = self.readings.products.get(uuid, "")
         total = self._total(product)
@@ -215,7 +217,9 @@ class _View:
         for resource in resources:
             mode = self.readings.modes.get(resource, "")
             held = [
-                device for device in self.readings.held if (device.gpu, device.resource) == (uuid, resource)
+                device
+                for device in self.readings.held
+                if (device.gpu, device.resource) == (uuid, resource)
             ]
             for kind, count in self._devices_of(resource, mode, layout):
                 free[kind] = count - sum(device.count for device in held)

@@ -167,7 +167,11 @@ def selected(
         return replace(usage, nodes=tuple(nodes), waiting=waiting)
 
     def is_meant(holder: UsingPod) -> bool:
-        return namespace in (None, holder.namespace) and pod in (None, holder.name, holder.full_name)
+        return namespace in (None, holder.namespace) and pod in (
+            None,
+            holder.name,
+            holder.full_name,
+        )
 
     kept = (_held_by(shown, is_meant) for shown in nodes)
     return replace(

@@ -184,7 +184,9 @@ def test_frees_devices_after_a_boot_beside_pods_that_it_ended() -> None:
 
 
 @pytest.mark.parametrize("seconds", [3, 14])
-def test_keeps_a_just_allocated_device_when_the_kubelet_loses_its_checkpoint(seconds: float) -> None:
+def test_keeps_a_just_allocated_device_when_the_kubelet_loses_its_checkpoint(
+    seconds: float,
+) -> None:
     async def scene() -> None:
         async with agent_node(1, SEVEN) as node:
             await node.offered(MIG, 7)

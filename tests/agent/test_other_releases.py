@@ -180,9 +180,7 @@ def test_overwrites_no_state_that_it_cannot_put_aside(
 
 
 @pytest.mark.parametrize("name", ["divvy.gpu-claim-uid-mig.held", "claims.json"])
-def test_releases_no_claim_while_a_file_of_claims_is_unreadable(
-    tmp_path: Path, name: str
-) -> None:
+def test_releases_no_claim_while_a_file_of_claims_is_unreadable(tmp_path: Path, name: str) -> None:
     laid(tmp_path, as_it_was, ".held")
     path = tmp_path / name
     path.write_text('{"version": 2}')

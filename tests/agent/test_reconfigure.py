@@ -73,5 +73,7 @@ def test_scans_once_for_plans_that_end_together(
     assert play(monkeypatch, slow=False) == [("GPU-0", "GPU-1", "GPU-2")]
 
 
-def test_finishes_a_gpu_without_waiting_for_one_that_takes_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finishes_a_gpu_without_waiting_for_one_that_takes_minutes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert play(monkeypatch, slow=True)[-2:] == [("GPU-0", "GPU-1"), ("GPU-0", "GPU-1", "GPU-2")]

@@ -120,7 +120,9 @@ def test_relists_after_a_watch_that_is_too_old(
     assert all("labelSelector=divvy.gpu%2Fby-size%3Dtrue" in path for path in asked)
 
 
-def test_holds_little_of_large_pods_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_holds_little_of_large_pods_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     number, size = 220, 1 << 20
     filler = "x" * size
     pods: dict[str, frozenset[Key]] = {}

@@ -302,9 +302,7 @@ def test_creates_only_templates_that_the_api_server_keeps_as_they_are(
     assert said(made.body) == body["spec"]
 
 
-def test_follows_pods_at_once(
-    server: ApiServer, maker: MakerProcess, namespace: str
-) -> None:
+def test_follows_pods_at_once(server: ApiServer, maker: MakerProcess, namespace: str) -> None:
     started(server, maker)
     waits = []
     for number in range(20):

@@ -108,7 +108,9 @@ def devices(
 
 
 @pytest.mark.usefixtures("scheduler")
-def test_publishes_one_pcie_root_for_a_gpu_and_a_network_card(server: ApiServer, namespace: str) -> None:
+def test_publishes_one_pcie_root_for_a_gpu_and_a_network_card(
+    server: ApiServer, namespace: str
+) -> None:
     asked = request("gpu", "divvy-gpu"), request("card", "nic")
     assert devices(server, namespace, PCIE_ROOT, *asked) == {"gpu": "gpu-1", "card": "card"}
 

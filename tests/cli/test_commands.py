@@ -308,7 +308,9 @@ def test_has_every_command(name: str) -> None:
         (["diff", "-o", "pdf"], "Invalid value for '-o' / '--output'"),
     ],
 )
-def test_exits_1_on_a_usage_error_not_with_the_code_of_changes(arguments: list[str], words: str) -> None:
+def test_exits_1_on_a_usage_error_not_with_the_code_of_changes(
+    arguments: list[str], words: str
+) -> None:
     told = run(*arguments)
     assert told.exit_code == 1
     assert told.stdout == ""

@@ -136,9 +136,7 @@ def test_writes_the_same_bytes_on_every_machine(project: Path) -> None:
 
 
 @pytest.mark.parametrize("side", ["HEAD~2", "HEAD~2:Pulumi.prod.yaml", "origin/main"])
-def test_explains_a_shallow_clone_with_a_remedy(
-    project: Path, tmp_path: Path, side: str
-) -> None:
+def test_explains_a_shallow_clone_with_a_remedy(project: Path, tmp_path: Path, side: str) -> None:
     git(tmp_path, "clone", "--quiet", "--depth=1", "--single-branch", project.as_uri(), "shallow")
     git(tmp_path / "shallow", "remote", "rename", "origin", "upstream")
     done = run_divvy("diff", side, "prod", folder=tmp_path / "shallow", expect=1)

@@ -110,9 +110,7 @@ default/web (Deployment, 3 pods): 2 unknown, 1 does not fit
         ),
     ],
 )
-def test_reports_unread_parts_of_claims_as_unknown(
-    tmp_path: Path, gpus: int, said: str
-) -> None:
+def test_reports_unread_parts_of_claims_as_unknown(tmp_path: Path, gpus: int, said: str) -> None:
     stack = STACK.replace("whole: {}", "whole: {claims: {}}").replace("gpus: 4", f"gpus: {gpus}")
     (tmp_path / "Pulumi.prod.yaml").write_text(stack.partition("      unknown:")[0])
     code, text = run("-", "-s", "prod", stdin=CLAIM)
@@ -188,7 +186,9 @@ def test_accepts_a_cluster_without_pending_pods() -> None:
         (("wrong.yaml", "-s", "prod"), "wrong.yaml: document 2: spec.containers: is empty"),
     ],
 )
-def test_refuses_wrong_calls_and_files_with_one_error(arguments: tuple[str, ...], words: str) -> None:
+def test_refuses_wrong_calls_and_files_with_one_error(
+    arguments: tuple[str, ...], words: str
+) -> None:
     Path("bad.yaml").write_text("a: [")
     Path("wrong.yaml").write_text("{kind: Service}\n---\n{kind: Pod, spec: {}}")
     code, text = run(*arguments)

@@ -306,9 +306,7 @@ def test_imports_profiles_from_files(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.usefixtures("api")
-def test_refuses_a_wrong_option_and_writes_nothing(
-    arguments: tuple[str, ...], said: str
-) -> None:
+def test_refuses_a_wrong_option_and_writes_nothing(arguments: tuple[str, ...], said: str) -> None:
     told = init(*arguments, expect=1).stderr
     assert said in told
     assert told.startswith("error: ")

@@ -219,9 +219,7 @@ def test_reports_a_url_that_is_no_prometheus() -> None:
     assert "is it a Prometheus?" in text
 
 
-def test_names_an_unreachable_server(
-    api: StatusApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_an_unreachable_server(api: StatusApi, monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(request: httpx2.Request) -> httpx2.Response:
         raise httpx2.ConnectError("Connection refused", request=request)
 

@@ -113,9 +113,7 @@ def test_retries_a_failed_look_without_failing_the_run(monkeypatch: pytest.Monke
     )
 
 
-def test_slows_its_looks_at_many_nodes(
-    said: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slows_its_looks_at_many_nodes(said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, pauses = iter([0.0, 0.0, 0.01, 10.0, 14.0, 14.0, 15.0]), []
 
     def sleep(seconds: float) -> None:

@@ -127,7 +127,9 @@ def test_reports_a_missing_kubeconfig(tmp_path: Path) -> None:
     assert str(missing) in said
 
 
-def test_reports_an_account_without_rights(tmp_path: Path, answers: tuple[dict[str, Any], int]) -> None:
+def test_reports_an_account_without_rights(
+    tmp_path: Path, answers: tuple[dict[str, Any], int]
+) -> None:
     answers[0].update(FORBIDDEN)
     said = refused(stack_file(tmp_path, kubeconfig(tmp_path, answers[1])))
     assert said == f"the cluster refuses: {FORBIDDEN['message']}"

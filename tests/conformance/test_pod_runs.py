@@ -86,9 +86,7 @@ NO_PLATFORM = 'failed to pull "image": no match for platform in manifest: not fo
         ({"waiting": {"reason": "ErrImagePull", "message": NO_PLATFORM}}, ""),
     ],
 )
-def test_judges_no_gpu_by_an_image_of_another_architecture(
-    state: dict[str, Any], log: str
-) -> None:
+def test_judges_no_gpu_by_an_image_of_another_architecture(state: dict[str, Any], log: str) -> None:
     status = {"phase": "Failed", "containerStatuses": [{"state": state}]}
     api = FakeApi(lambda _: status, lambda _: log)
     api.nodes["n1"] = {"status": {"nodeInfo": {"architecture": "arm64"}}}

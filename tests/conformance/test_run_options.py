@@ -48,7 +48,9 @@ def test_refuses_a_file_as_the_folder_for_reports(tmp_path: Path) -> None:
         (pytest.ExitCode.USAGE_ERROR, False),
     ],
 )
-def test_writes_no_report_of_a_run_that_ended_early(tmp_path: Path, status: int, written: bool) -> None:
+def test_writes_no_report_of_a_run_that_ended_early(
+    tmp_path: Path, status: int, written: bool
+) -> None:
     stash: Any = pytest.Stash()
     stash[conftest._REPORT] = Report({"stack": "s", "image": "", "nodes": []})
     options = {"--divvy-report": str(tmp_path)}

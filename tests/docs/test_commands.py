@@ -103,7 +103,9 @@ def test_documents_only_existing_commands(page: str, command: str) -> None:
         | {"divvy diff HEAD lab"}
     ),
 )
-def test_documents_commands_on_files_that_work(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documents_commands_on_files_that_work(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(ROOT)
     result = CliRunner().invoke(app, divvy_words(command))
     assert result.exit_code == 0, result.output

@@ -422,9 +422,7 @@ def test_reports_why_pods_do_not_get_ready(
 
 
 @pytest.mark.parametrize("kind", WORKLOAD_KINDS)
-def test_fails_an_update_whose_pods_never_get_ready(
-    steps: Steps, nodes: Nodes, kind: str
-) -> None:
+def test_fails_an_update_whose_pods_never_get_ready(steps: Steps, nodes: Nodes, kind: str) -> None:
     resource = steps.create(steps.inputs(kind))
     nodes.pods = "mixed"
     bad = steps.inputs(kind, pod={"containers": [{"name": "c", "image": "i:2"}]})

@@ -54,9 +54,7 @@ def test_creates_what_the_program_declares_and_writes_nothing_again(
     program.run("preview", "--expect-no-changes")
 
 
-def test_previews_without_changing_anything(
-    cluster: BareCluster, program: Program
-) -> None:
+def test_previews_without_changing_anything(cluster: BareCluster, program: Program) -> None:
     program.resources = {"one": {"data": {"a": "1"}}}
     digest = json.loads(program.run("preview", "--json", expect=2))
     assert digest["changeSummary"] == {"create": 3}
@@ -141,9 +139,7 @@ def test_shows_only_the_users_frames_when_a_program_raises(program: Program) -> 
     assert "program_child" not in output
 
 
-def test_destroys_everything_dependents_first(
-    cluster: BareCluster, program: Program
-) -> None:
+def test_destroys_everything_dependents_first(cluster: BareCluster, program: Program) -> None:
     program.resources = {
         "one": {"data": {}, "called": "one"},
         "two": {"data": {}, "called": "two", "needs": ["one"]},

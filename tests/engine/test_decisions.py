@@ -230,7 +230,9 @@ def deployment(**status: int) -> dict[str, Any]:
         ({"replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "observedGeneration": 1}, False),
     ],
 )
-def test_counts_a_deployment_as_ready_when_its_new_pods_are(status: dict[str, int], ready: bool) -> None:
+def test_counts_a_deployment_as_ready_when_its_new_pods_are(
+    status: dict[str, int], ready: bool
+) -> None:
     assert (readiness(deployment(**status)) is None) is ready
 
 

@@ -191,9 +191,7 @@ def hold_claim(cluster: BareCluster) -> None:
     )
 
 
-def test_adds_changes_and_removes_claims_of_a_stack(
-    own: OwnStack, cluster: BareCluster
-) -> None:
+def test_adds_changes_and_removes_claims_of_a_stack(own: OwnStack, cluster: BareCluster) -> None:
     own.run("up", "--yes")
     before = left(cluster)
     with ready_deployments(cluster):

@@ -245,9 +245,7 @@ def test_overwrites_nothing_that_another_run_wrote_meanwhile(tmp_path: Path) -> 
     second.write([resource("two"), resource("three")])
 
 
-def test_names_a_full_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = store(tmp_path)
     found.create()
     whole = found.checkpoint_path.read_bytes()

@@ -18,9 +18,7 @@ REPORT = {
 }
 
 
-def test_reads_back_written_results(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reads_back_written_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "RESULTS", tmp_path / "field/results.json")
     run = run_of("whole", "whole GPUs", REPORT)
     assert run.counts == {"failed": 1, "skipped": 1, "passed": 1}

@@ -111,9 +111,7 @@ def test_leaves_a_machine_alone_on_which_others_work(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_restores_the_gpu_and_reports_when_stopped(
-    bench: Bench, number: signal.Signals
-) -> None:
+def test_restores_the_gpu_and_reports_when_stopped(bench: Bench, number: signal.Signals) -> None:
     running = bench.start("--mig", "--steps=discovery,mig-neighbours")
     _until(lambda: "MIG 1g" in bench.driver.smi("-L"))
     running.send_signal(number)

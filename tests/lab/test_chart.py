@@ -107,7 +107,9 @@ def release(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.mark.parametrize("path", STACKS, ids=lambda path: path.stem)
-def test_installs_objects_that_the_api_server_accepts(path: Path, lab: RunningLab, tmp_path: Path) -> None:
+def test_installs_objects_that_the_api_server_accepts(
+    path: Path, lab: RunningLab, tmp_path: Path
+) -> None:
     chart = write_chart(tmp_path / "divvy", files_of(stack_value(path), WORKLOADS))
     # The lab has not the kinds of the Prometheus Operator.
     unknown = "--set=observability.serviceMonitor=false,observability.alerts=false"

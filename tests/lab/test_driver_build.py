@@ -40,9 +40,7 @@ def test_installs_on_a_node_what_was_built(
     assert set(started) == {simulated_driver.SOURCE / "build"}
 
 
-def test_restarts_a_node_after_the_build(
-    described: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_restarts_a_node_after_the_build(described: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     class Reached(Exception):
         pass
 

@@ -76,7 +76,9 @@ def test_reports_a_missing_tag(repository: str, stack: Path) -> None:
     assert "driver:560.1-ubuntu22.04 is NOT there; there is none of version 560.1" in done.stdout
 
 
-def test_reports_an_unreachable_registry_and_a_missing_repository(repository: str, stack: Path) -> None:
+def test_reports_an_unreachable_registry_and_a_missing_repository(
+    repository: str, stack: Path
+) -> None:
     done = divvy("--file", stack, "--driver-repository", "127.0.0.1:1/x", "--plain-http")
     assert done.returncode == 1
     assert done.stderr == (

@@ -55,7 +55,9 @@ PARTS = [{"size": 1}]
         ),
     ],
 )
-def test_reports_every_error_in_one_sentence_with_the_files_words(value: object, problems: list[str]) -> None:
+def test_reports_every_error_in_one_sentence_with_the_files_words(
+    value: object, problems: list[str]
+) -> None:
     with pytest.raises(InvalidValue) as refused:
         read(Outer, value, "whole")
     assert [str(problem) for problem in refused.value.problems] == problems

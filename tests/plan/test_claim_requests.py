@@ -136,7 +136,9 @@ def test_reads_a_handwritten_claim() -> None:
         ("3e9", "30e-1", (2862, 3)),
     ],
 )
-def test_reads_every_quantity_of_a_handwritten_claim(memory: str, cores: str, asked: tuple[int, int]) -> None:
+def test_reads_every_quantity_of_a_handwritten_claim(
+    memory: str, cores: str, asked: tuple[int, int]
+) -> None:
     claim = _by_hand({"memory": memory, "cores": cores})
     assert requests_of(_pod(), [claim], Names()) == (Request(1, "share", asked[0], None, asked[1]),)
 

@@ -246,9 +246,7 @@ def test_takes_an_edited_profile_from_the_values(lab_chart: Path) -> None:
     assert found == expected
 
 
-def test_removes_values_that_a_second_file_sets_to_null(
-    lab_chart: Path, tmp_path: Path
-) -> None:
+def test_removes_values_that_a_second_file_sets_to_null(lab_chart: Path, tmp_path: Path) -> None:
     own = tmp_path / "own.yaml"
     own.write_text("profiles: {seven: {mig: {1g.5gb: null, 3g.20gb: 2}}, cern-mix: null}\n")
     found = by_name(template(lab_chart, "n", "--values", own))

@@ -60,7 +60,9 @@ def cluster() -> Iterator[BareCluster]:
 
 
 @pytest.mark.parametrize("name", CLUSTERS)
-def test_changes_no_object_when_manifests_are_applied_again(cluster: BareCluster, name: str) -> None:
+def test_changes_no_object_when_manifests_are_applied_again(
+    cluster: BareCluster, name: str
+) -> None:
     text = manifests(parse_document(CLUSTERS[name]), IMAGE)
     apply = ("apply", "--server-side", MANAGER, "--filename=-", "--output=json")
     first = json.loads(cluster.kubectl(*apply, stdin=text))["items"]

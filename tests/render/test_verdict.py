@@ -44,7 +44,9 @@ def dangerous(policy: str = "evict", harmless: int = 150) -> Difference:
         ("never", "GPUs that a pod holds keep their layout"),
     ],
 )
-def test_reports_what_the_policy_does_to_gpus_that_must_be_idle(policy: str, consequence: str) -> None:
+def test_reports_what_the_policy_does_to_gpus_that_must_be_idle(
+    policy: str, consequence: str
+) -> None:
     assert verdict_words(dangerous(policy, harmless=1)) == (
         f"800 GPUs on 100 nodes must be idle, {consequence}: pool training"
     )

@@ -96,9 +96,7 @@ def test_reports_junit_from_a_plugin_whose_pod_never_fails() -> None:
 
 
 @pytest.mark.parametrize("begins", [True, False])
-def test_ends_like_the_run_and_names_its_archive(
-    tmp_path: Path, begins: bool
-) -> None:
+def test_ends_like_the_run_and_names_its_archive(tmp_path: Path, begins: bool) -> None:
     """Where no run began, what it said instead is the result."""
     results, python = tmp_path / "results", tmp_path / "bin/python3"
     python.parent.mkdir()

@@ -16,7 +16,14 @@ from tests.simulator.driver_root import VERSION, DriverRoot, eventually
 
 pytestmark = pytest.mark.lab
 # What would only start the same code again stays out.
-STARTS_AGAIN = ("visible", "environment_names_none", "published", "eight", "sixteen", "missing_node")
+STARTS_AGAIN = (
+    "visible",
+    "environment_names_none",
+    "published",
+    "eight",
+    "sixteen",
+    "missing_node",
+)
 STARTS_AGAIN += ("another_process", "two_processes_share")
 MAGIC, PROTOCOL, TYPES = 0x56564944, 1, 26
 ALLOCATE, BUSY = 17, 19

@@ -77,9 +77,7 @@ def test_replaces_a_secret_that_the_official_cli_wrote(project: Project) -> None
     ],
 )
 @pytest.mark.parametrize("value", ["value", "yes", "012", "a: b", "two\nlines", "ünï"])
-def test_sets_a_value_in_a_file_of_any_style(
-    project: Project, text: str, value: str
-) -> None:
+def test_sets_a_value_in_a_file_of_any_style(project: Project, text: str, value: str) -> None:
     file = project.stack_path("dev")
     file.write_text(text)
     before = (yaml.safe_load(text) or {}).get("config") or {}

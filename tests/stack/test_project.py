@@ -48,7 +48,9 @@ def test_says_where_to_run_outside_a_project(tmp_path: Path) -> None:
         ("name: a\nname: b\n", "line 2: name: is there twice"),
     ],
 )
-def test_reports_a_wrong_project_file_in_one_sentence(tmp_path: Path, text: str, words: str) -> None:
+def test_reports_a_wrong_project_file_in_one_sentence(
+    tmp_path: Path, text: str, words: str
+) -> None:
     (tmp_path / "Pulumi.yaml").write_text(text)
     with pytest.raises(StackError, match=words):
         find_project(tmp_path)

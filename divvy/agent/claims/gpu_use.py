@@ -27,7 +27,10 @@ class GpuUse:
 def gpu_use(record: ClaimRecord, gpu: OfferedGpu) -> GpuUse:
     """Return how an offered GPU is used now."""
     held = [
-        device for claim in record.of_gpu(gpu.uuid) for device in claim.devices if device.uuid == gpu.uuid
+        device
+        for claim in record.of_gpu(gpu.uuid)
+        for device in claim.devices
+        if device.uuid == gpu.uuid
     ]
     memory, cores = sum(device.memory_mib for device in held), sum(device.cores for device in held)
     total = max(

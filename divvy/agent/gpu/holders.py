@@ -105,7 +105,9 @@ def forgotten(
     free. ``pods`` are those that it lists; before it is ``settled`` one that is not listed may not
     be known to it yet. An ordinary init container is never listed, its pod is.
     """
-    shown = {(name, holder.container, holder.resource) for holder in known for name in _names(holder)}
+    shown = {
+        (name, holder.container, holder.resource) for holder in known for name in _names(holder)
+    }
     return tuple(
         holder
         for holder in before

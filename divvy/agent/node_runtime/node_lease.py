@@ -50,7 +50,9 @@ def observe(before: Observation | None, version: str, now: float) -> Observation
     return Observation(version, now)
 
 
-def is_free(node: str, holder: str | None, lasts: float, observation: Observation, now: float) -> bool:
+def is_free(
+    node: str, holder: str | None, lasts: float, observation: Observation, now: float
+) -> bool:
     """Say whether a node may take the Lease that it has observed."""
     return holder in (None, "", node) or now - observation.since >= lasts
 

@@ -64,7 +64,9 @@ async def running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         (AWAY, 2),
     ],
 )
-def test_distinguishes_a_refusing_server_from_an_unreachable_one(error: Exception, longest: float) -> None:
+def test_distinguishes_a_refusing_server_from_an_unreachable_one(
+    error: Exception, longest: float
+) -> None:
     agent = Backoff()
     pauses = [agent.failed(error) for _ in range(1000)][10:]
     assert longest * 0.5 <= min(pauses) < longest * 0.6

@@ -180,9 +180,7 @@ def test_retries_a_refused_event_without_delaying_the_status(tmp_path: Path) -> 
     play(scene)
 
 
-def test_logs_a_lasting_refusal_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_logs_a_lasting_refusal_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def scene() -> None:
         async with writing(tmp_path) as work:
             work.api.refused = {("PATCH", NODE)}

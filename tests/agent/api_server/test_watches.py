@@ -78,9 +78,7 @@ def test_does_not_assume_a_missing_configuration_without_the_servers_word(
     play(scene)
 
 
-def test_treats_a_missing_node_as_unknown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_treats_a_missing_node_as_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its labels choose the profile."""
     monkeypatch.setattr(client, "_FIRST_EVENT_SECONDS", 0.1)
 

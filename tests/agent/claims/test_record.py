@@ -150,9 +150,7 @@ def test_reads_devices_and_amounts_from_an_allocation() -> None:
         (resource_claim({**RESULT, "adminAccess": True}), "admin access is not offered"),
     ],
 )
-def test_refuses_what_it_cannot_serve_in_one_sentence(
-    value: dict[str, object], text: str
-) -> None:
+def test_refuses_what_it_cannot_serve_in_one_sentence(value: dict[str, object], text: str) -> None:
     with pytest.raises(BadAllocation, match=text):
         held_claim(value, "u", "node/divvy", by_uuid(OLD))
 

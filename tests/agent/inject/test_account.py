@@ -62,9 +62,7 @@ def test_survives_a_tenant_that_truncates_its_account(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", [0, 8], ids=["all of it", "its figures"])
-def test_gives_the_next_tenant_a_clean_account(
-    tmp_path: Path, kept: int
-) -> None:
+def test_gives_the_next_tenant_a_clean_account(tmp_path: Path, kept: int) -> None:
     account = tmp_path / "account"
     create_account(account)
     account.write_bytes(account.read_bytes()[:kept] + b"x" * (SIZE - kept))

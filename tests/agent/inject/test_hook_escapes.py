@@ -144,7 +144,9 @@ def test_neither_reads_nor_writes_volumes(container: Container, tmp_path: Path) 
 
 
 @administrator
-def test_writes_the_cache_into_the_image_below_a_volume(container: Container, tmp_path: Path) -> None:
+def test_writes_the_cache_into_the_image_below_a_volume(
+    container: Container, tmp_path: Path
+) -> None:
     volume = tmp_path / "volume"
     volume.mkdir()
     container.mounted = f"mount --bind {volume} {container.root}/etc"
@@ -262,7 +264,9 @@ def test_hides_itself_from_a_neighbour_with_the_usual_rights(
 
 
 @administrator
-def test_hides_itself_from_a_neighbour_with_its_own_rights(container: Container, hanging: Path) -> None:
+def test_hides_itself_from_a_neighbour_with_its_own_rights(
+    container: Container, hanging: Path
+) -> None:
     """CAP_SYS_PTRACE aside, against which nothing in a pod's PID namespace helps."""
     rights = "-sys_ptrace"
     container.program = hanging

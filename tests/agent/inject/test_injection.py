@@ -117,9 +117,7 @@ def test_mounts_libraries_on_default_paths_without_a_hook(settings: Settings) ->
     assert edits["hooks"] == []
 
 
-def test_reports_an_unreadable_driver(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reports_an_unreadable_driver(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: Path, *_more: object, **_options: object) -> None:
         raise OSError(5, "Input/output error")
 

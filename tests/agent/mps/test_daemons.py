@@ -451,9 +451,7 @@ def test_serves_one_gpu_by_mps_beside_one_in_time_slices() -> None:
     play(scene)
 
 
-def test_withholds_mps_shares_where_the_driver_lacks_the_program() -> (
-    None
-):
+def test_withholds_mps_shares_where_the_driver_lacks_the_program() -> None:
     async def scene() -> None:
         async with agent_node(1, {}) as node:
             await node.offered(GPU, 1)

@@ -140,9 +140,7 @@ def test_imports_in_the_trial_what_the_root_file_imports() -> None:
 
 
 @pytest.mark.parametrize(("dump", "version"), [(DUMP_2, 2), (DUMP_4, 4)])
-def test_creates_a_root_file_in_this_containerds_version(
-    dump: str, version: int
-) -> None:
+def test_creates_a_root_file_in_this_containerds_version(dump: str, version: int) -> None:
     files = candidates(None, dump, TRIAL)[0]
     assert tomllib.loads(files.root or "") == {"version": version, "imports": [IMPORT]}
     assert tomllib.loads(files.drop_in)["version"] == version
@@ -201,7 +199,9 @@ def test_names_every_other_difference() -> None:
         ("containerd --address /run/other.sock", "--address /run/other.sock"),
     ],
 )
-def test_recognises_a_containerd_with_a_file_of_its_own(command: str, elsewhere: str | None) -> None:
+def test_recognises_a_containerd_with_a_file_of_its_own(
+    command: str, elsewhere: str | None
+) -> None:
     assert started_elsewhere(command.split()) == elsewhere
 
 

@@ -181,9 +181,7 @@ def test_starts_forty_sizes_at_once_without_the_kubelets_minute(
     claims.until(claims.is_unclaimed, 90)
 
 
-def test_separates_sixty_pods_of_two_tenants_through_kills(
-    claims: Deployment, image: str
-) -> None:
+def test_separates_sixty_pods_of_two_tenants_through_kills(claims: Deployment, image: str) -> None:
     lab = claims.lab
     shares = {"shares": {}, "tenants": ["prod", "dev"]}
     claims.cluster["profiles"]["by-size"] = {"claims": shares}

@@ -114,9 +114,7 @@ def test_gives_no_access_to_the_hosts_ldconfig_by_a_volume_over_etc(deployed: De
     assert installed(deployed) == before
 
 
-def test_protects_a_hanging_hook_from_its_pod(
-    deployed: Deployment, hanging_image: str
-) -> None:
+def test_protects_a_hanging_hook_from_its_pod(deployed: Deployment, hanging_image: str) -> None:
     before = installed(deployed)
     with deployed.lab.namespace(BASELINE) as namespace:
         said = attack(deployed, namespace, escape(hanging_image, "/shared"))

@@ -59,9 +59,7 @@ host() { echo "$*"; [ "$2" != is-active ] || [ "$4" = "$ACTIVE.service" ]; }
         ("docker", CANNOT, "kubelet is not a systemd service that runs"),
     ],
 )
-def test_restarts_the_kubelet_under_any_service(
-    active: str, code: int, says: str
-) -> None:
+def test_restarts_the_kubelet_under_any_service(active: str, code: int, says: str) -> None:
     script = RESTART_KUBELET.replace(FUNCTIONS, FUNCTIONS + SYSTEMD)
     # is-active prints nothing on a real host.
     script = script.replace('echo "$*";', '[ "$2" = is-active ] || echo "$*";')

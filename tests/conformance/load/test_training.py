@@ -59,7 +59,9 @@ def test_passes_trainings_within_their_shares(promise: DevicePromise) -> None:
         (SOUND, "", "does not learn"),
     ],
 )
-def test_fails_on_each_wrong_word_of_a_training(promise: DevicePromise, old: str, new: str, says: str) -> None:
+def test_fails_on_each_wrong_word_of_a_training(
+    promise: DevicePromise, old: str, new: str, says: str
+) -> None:
     expected, actual = judge_training(promise, [ended(SOUND), ended(SOUND.replace(old, new))])
     assert expected != actual
     assert says in actual

@@ -18,9 +18,7 @@ def states(run_script: Callable[[str], Any]) -> Callable[[], Any]:
     return lambda: run_script(SCRIPT)
 
 
-def test_names_a_gpu_outside_the_fabric(
-    driver: DriverRoot, states: Callable[[], Any]
-) -> None:
+def test_names_a_gpu_outside_the_fabric(driver: DriverRoot, states: Callable[[], Any]) -> None:
     driver.install("H100-80GB-HBM3", 8)
     whole = "GPUs in the fabric: 8"
     assert fabric_is_up(states()) == (whole, whole)
@@ -32,9 +30,7 @@ def test_names_a_gpu_outside_the_fabric(
     assert "GPU 0: GPU is lost" in fabric_is_up(states())[1]
 
 
-def test_asks_nothing_of_a_gpu_in_mig_mode(
-    driver: DriverRoot, states: Callable[[], Any]
-) -> None:
+def test_asks_nothing_of_a_gpu_in_mig_mode(driver: DriverRoot, states: Callable[[], Any]) -> None:
     driver.install("H100-80GB-HBM3", 8)
     driver.smi("-i", "2", "-mig", "1")
     driver.sim("fault", "no-fabric", "2")

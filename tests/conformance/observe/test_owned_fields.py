@@ -72,7 +72,9 @@ def test_ignores_defaults_order_and_what_others_add() -> None:
         ({"expression": "x" * 200}, {"expression": "y"}, "…"),
     ],
 )
-def test_names_the_field_that_differs_from_what_was_written(owned: Any, live: Any, words: str) -> None:
+def test_names_the_field_that_differs_from_what_was_written(
+    owned: Any, live: Any, words: str
+) -> None:
     assert words in found(owned, live)[0]
 
 

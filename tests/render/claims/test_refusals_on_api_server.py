@@ -86,7 +86,9 @@ def test_refuses_values_out_of_range(server: ApiServer, limits: Limits, said: st
         ),
     ],
 )
-def test_refuses_two_ways_to_ask_in_one_container(server: ApiServer, limits: Limits, said: str) -> None:
+def test_refuses_two_ways_to_ask_in_one_container(
+    server: ApiServer, limits: Limits, said: str
+) -> None:
     assert server.dry_run(pod(limits)).refusal == f"container main-0 {said}"
 
 

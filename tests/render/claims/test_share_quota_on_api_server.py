@@ -134,9 +134,7 @@ def test_names_the_namespaces_whose_quota_leaves_out_shares(
 
 
 @pytest.mark.parametrize("limits", [{MEMORY: 3000}, {GPU: 1, PERCENTAGE: 5}, {CORES: 5}])
-def test_refuses_shares_without_a_required_quota(
-    strict: ApiServer, limits: dict[str, int]
-) -> None:
+def test_refuses_shares_without_a_required_quota(strict: ApiServer, limits: dict[str, int]) -> None:
     strict.until(lambda: strict.dry_run(pod(limits)).refusal == NEEDS_QUOTA)
     assert strict.dry_run(pod(limits, namespace="covered")).refusal == ""
 

@@ -35,9 +35,7 @@ WAYS: tuple[Limits, ...] = ({GPU: 1}, {MEMORY: 5})
 
 @pytest.mark.parametrize("annotation", [USE, NO])
 @pytest.mark.parametrize("limits", WAYS)
-def test_reads_types_in_every_spelling(
-    server: ApiServer, limits: Limits, annotation: str
-) -> None:
+def test_reads_types_in_every_spelling(server: ApiServer, limits: Limits, annotation: str) -> None:
     for spelling, types in TAKEN.items():
         asked = pod(limits, annotations={annotation: spelling})
         answer = server.dry_run(asked)
@@ -71,9 +69,7 @@ def test_refuses_an_invalid_type_name_in_one_sentence(
 
 
 @pytest.mark.parametrize("named", [(USE,), (USE, NO)])
-def test_shortens_a_long_name_in_the_message(
-    server: ApiServer, named: tuple[str, ...]
-) -> None:
+def test_shortens_a_long_name_in_the_message(server: ApiServer, named: tuple[str, ...]) -> None:
     for limits in WAYS:
         annotations = dict.fromkeys(named, "x" * 60_000)
         said = server.dry_run(pod(limits, annotations=annotations)).refusal
