@@ -70,7 +70,7 @@ def imported(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_every_import_is_declared(room: str) -> None:
+def test_declares_every_import(room: str) -> None:
     distributions = packages_distributions()
     known = declared("").union(*map(declared, ROOMS[room]))
     for path in sorted({*(ROOT / room).rglob("*.py")} - {ROOT / OF_THE_SITE}):
@@ -83,7 +83,7 @@ def test_every_import_is_declared(room: str) -> None:
             assert providers & (known | extra), f"{path.relative_to(ROOT)} imports {name}"
 
 
-def test_the_docs_say_why_each_package_is_needed() -> None:
+def test_says_in_the_docs_why_each_package_is_needed() -> None:
     page = (ROOT / "docs/dependencies.md").read_text()
     rows = dict(re.findall(r"^\| `([a-z0-9-]+)` \| ([^|]+?) \|", page, re.MULTILINE))
     extras = ("agent", "cli", "pulumi", "verify")
@@ -93,7 +93,7 @@ def test_the_docs_say_why_each_package_is_needed() -> None:
     assert rows == expected
 
 
-def test_a_wheels_stubs_are_those_of_the_pinned_generator() -> None:
+def test_ships_stubs_of_the_pinned_generator() -> None:
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
     (generator,) = [one for one in build if name_of(one) == "grpcio-tools"]
     assert f"{generator} " in (ROOT / "requirements/dev.txt").read_text()

@@ -82,7 +82,7 @@ def test_is_required_by_its_hash_where_it_came_from_a_wheel(
     assert distribution.requirement("cli") == "divvy-gpu[cli]==1.2.3"
 
 
-def test_tells_version_revision_and_origin() -> None:
+def test_reports_version_revision_and_origin() -> None:
     words = distribution.version_words()
     assert words.startswith(f"divvy-gpu {PROJECT['version']}, revision ")
     assert words.partition(", from ")[2]

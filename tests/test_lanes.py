@@ -28,7 +28,7 @@ def command(*scripts: str) -> list[str]:
     return [sys.executable, "-c", program]
 
 
-def test_they_run_at_once_and_are_read_in_order(tmp_path: Path) -> None:
+def test_runs_lanes_at_once_and_prints_them_in_order(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     # One after the other they would wait for each other for ever.
@@ -36,12 +36,12 @@ def test_they_run_at_once_and_are_read_in_order(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "begun\nfirst\nsecond\n[0, 0]\n")
 
 
-def test_the_first_gives_way_to_the_others() -> None:
+def test_gives_the_first_lane_a_lower_priority() -> None:
     first, second = run("nice", "nice").stdout.split()[:2]
     assert int(first) == int(second) + 5
 
 
-def test_each_has_its_exit_code() -> None:
+def test_returns_the_exit_code_of_each_lane() -> None:
     assert run("echo one failed; exit 1", "true", "exit 5").stdout == "one failed\n[1, 0, 5]\n"
 
 
@@ -89,7 +89,7 @@ def lanes(tmp_path: Path) -> Callable[[], tuple[int, list[str]]]:
     return run_both
 
 
-def test_a_failure_runs_once_more_alone_and_stays_in_the_output(
+def test_reruns_a_failure_alone_and_keeps_it_in_the_output(
     lanes: Callable[[], tuple[int, list[str]]],
 ) -> None:
     assert lanes() == (
@@ -104,7 +104,7 @@ def test_a_failure_runs_once_more_alone_and_stays_in_the_output(
     )
 
 
-def test_a_failure_in_either_lane_that_stays_is_the_failure_of_all(
+def test_fails_when_a_failure_in_either_lane_stays(
     lanes: Callable[[], tuple[int, list[str]]], tmp_path: Path
 ) -> None:
     (tmp_path / "broken").touch()
@@ -116,14 +116,16 @@ def test_a_failure_in_either_lane_that_stays_is_the_failure_of_all(
     ]
 
 
-def test_one_that_hangs_fails(lanes: Callable[[], tuple[int, list[str]]], tmp_path: Path) -> None:
+def test_fails_a_test_that_hangs(
+    lanes: Callable[[], tuple[int, list[str]]], tmp_path: Path
+) -> None:
     (tmp_path / "hanging").touch()
     code, said = lanes()
     assert code == 1
     assert said[-1] == "== failed: test_lanes.py::test_of_the_other_lane"
 
 
-def test_what_did_not_run_to_its_end_is_not_run_again(
+def test_reruns_nothing_that_did_not_run_to_its_end(
     lanes: Callable[[], tuple[int, list[str]]], tmp_path: Path
 ) -> None:
     (tmp_path / "test_broken.py").write_text("import nothing_of_this_name\n")
@@ -132,7 +134,7 @@ def test_what_did_not_run_to_its_end_is_not_run_again(
     assert not [line for line in said if line.startswith("==")]
 
 
-def test_an_interrupt_reaches_each_once_and_is_waited_for(tmp_path: Path) -> None:
+def test_passes_an_interrupt_to_each_lane_once_and_waits(tmp_path: Path) -> None:
     script = (
         f"trap 'echo x >> {tmp_path}/NAME; sleep 0.5; echo clean; exit 2' INT;"
         f" touch {tmp_path}/ready-NAME; while true; do sleep 0.1; done"
@@ -158,7 +160,7 @@ def lanes_of(target: str) -> list[str]:
     ("target", "all_tests"),
     [("test", "not hardware and not thorough"), ("test-all", "not hardware")],
 )
-def test_every_test_is_in_one_lane(target: str, all_tests: str) -> None:
+def test_puts_every_test_in_one_lane(target: str, all_tests: str) -> None:
     collect = [sys.executable, "-m", "pytest", "--collect-only", "-q"]
     files = (
         "test_words.py",

@@ -57,7 +57,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_every_module_is_there_and_nothing_comes_from_the_checkout(
+def test_ships_every_module_and_nothing_from_the_checkout(
     installed: Installed, tmp_path: Path
 ) -> None:
     loaded = installed.run("python", "-c", EVERYTHING, folder=tmp_path).stdout.splitlines()
@@ -69,7 +69,7 @@ def test_every_module_is_there_and_nothing_comes_from_the_checkout(
     assert not strangers
 
 
-def test_every_command_loads(installed: Installed, tmp_path: Path) -> None:
+def test_loads_every_command(installed: Installed, tmp_path: Path) -> None:
     code = (
         "from typer.testing import CliRunner; from divvy.cli.main import COMMANDS, app\n"
         "for name in COMMANDS: print(name, CliRunner().invoke(app, [name, '--help']).exit_code)"
@@ -78,7 +78,7 @@ def test_every_command_loads(installed: Installed, tmp_path: Path) -> None:
     assert told == [f"{name} 0" for name in COMMANDS]
 
 
-def test_suite_workloads_and_image_sources_are_complete(installed: Installed) -> None:
+def test_ships_suite_workloads_and_image_sources(installed: Installed) -> None:
     folders = ("conformance", "plugin_image")
     listed = subprocess.run(
         ["git", "ls-files", *folders], cwd=REPOSITORY, capture_output=True, text=True, check=True
@@ -103,7 +103,7 @@ def test_suite_workloads_and_image_sources_are_complete(installed: Installed) ->
     ],
     ids=" ".join,
 )
-def test_what_looks_at_files_says_the_same_as_the_checkout(
+def test_reads_files_like_the_checkout(
     installed: Installed, project: Path, arguments: tuple[str, ...]
 ) -> None:
     here = run_divvy(*arguments, folder=project).stdout
@@ -111,7 +111,7 @@ def test_what_looks_at_files_says_the_same_as_the_checkout(
     assert here
 
 
-def test_a_chart_is_the_same_as_the_checkouts(installed: Installed, project: Path) -> None:
+def test_writes_the_same_chart_as_the_checkout(installed: Installed, project: Path) -> None:
     image = f"registry.example/agent@sha256:{'0' * 64}"
     chart = ("chart", "-s", "lab", "--image", image)
     installed.run("divvy", *chart, "--out", "theirs", folder=project)
@@ -128,13 +128,13 @@ def test_a_chart_is_the_same_as_the_checkouts(installed: Installed, project: Pat
     assert "Chart.yaml" in ours
 
 
-def test_the_agents_image_has_the_same_inputs(installed: Installed, tmp_path: Path) -> None:
+def test_ships_the_same_inputs_of_the_agents_image(installed: Installed, tmp_path: Path) -> None:
     code = "from divvy.image.build import input_digest; print(input_digest('base'))"
     told = installed.run("python", "-c", code, folder=tmp_path).stdout.strip()
     assert told == input_digest("base")
 
 
-def test_the_conformance_suite_is_found(installed: Installed, project: Path) -> None:
+def test_finds_the_conformance_suite(installed: Installed, project: Path) -> None:
     ended = installed.run("divvy", "verify", "-s", "lab", folder=project, expect=1)
     assert ended.stderr.startswith("error: no usable kubeconfig: ")
     listed = installed.run(
@@ -144,7 +144,7 @@ def test_the_conformance_suite_is_found(installed: Installed, project: Path) -> 
     assert "site-packages/divvy/share/conformance" in listed.stdout
 
 
-def test_the_program_runs_in_a_users_folder(installed: Installed, project: Path) -> None:
+def test_runs_the_program_in_a_users_folder(installed: Installed, project: Path) -> None:
     """Up to the cluster, which is not there: the components were loaded, and his are not."""
     stack = STACK.format(kubeconfig=project / "absent", digest="0" * 64)
     (project / "stacks/Pulumi.mine.yaml").write_text(stack)
@@ -154,7 +154,7 @@ def test_the_program_runs_in_a_users_folder(installed: Installed, project: Path)
 
 
 @pytest.mark.parametrize("words", ["up", "exec gpu-t4 -- true", "restart gpu-t4", "kill gpu-t4"])
-def test_the_lab_says_that_it_needs_the_sources(
+def test_says_that_the_lab_needs_the_sources(
     installed: Installed, project: Path, words: str
 ) -> None:
     ended = installed.run("divvy", "lab", *words.split(), folder=project, expect=1)

@@ -25,7 +25,7 @@ FILES = [
 
 
 @pytest.mark.parametrize("room", sorted({name.partition("/")[0] for name in FILES}))
-def test_only_the_fields_words_are_used(room: str) -> None:
+def test_uses_only_the_fields_words(room: str) -> None:
     uses = [
         f"{name}:{number}: {line.strip()}"
         for name in FILES

@@ -48,8 +48,8 @@ def workload(
 def test_a_restart_of_the_agent_leaves_pods_alone(
     target: ClusterUnderTest, workload: WorkloadPods, node: NodePromise, evidence: Evidence
 ) -> None:
-    seen = restart_agent(target, workload, node)
-    _conclude(evidence, f"agent back, {workload.expected}, allocatable as planned", seen)
+    observation = restart_agent(target, workload, node)
+    _conclude(evidence, f"agent back, {workload.expected}, allocatable as planned", observation)
 
 
 @check("DISR-02")
@@ -60,8 +60,8 @@ def test_a_restart_of_the_kubelet_leaves_pods_alone(
     node: NodePromise,
     evidence: Evidence,
 ) -> None:
-    seen = restart_kubelet(target, workload, node, namespaces.at("privileged"))
-    _conclude(evidence, f"kubelet back, {workload.expected}, allocatable as planned", seen)
+    observation = restart_kubelet(target, workload, node, namespaces.at("privileged"))
+    _conclude(evidence, f"kubelet back, {workload.expected}, allocatable as planned", observation)
 
 
 @check("DISR-03")
@@ -71,8 +71,8 @@ def test_a_change_of_profile_leaves_pods_alone(
     require_idle_node(target, node)
     own = target.devices_of(node)
     with workload_pods(pods, [kind_to_hold(target, node, own)]) as workload:
-        seen = change_profile(target, workload, node)
-    _conclude(evidence, expected_of_change(target, node, workload.expected), seen)
+        observation = change_profile(target, workload, node)
+    _conclude(evidence, expected_of_change(target, node, workload.expected), observation)
 
 
 @check("DISR-04")
@@ -80,8 +80,8 @@ def test_a_change_of_profile_leaves_pods_alone(
 def test_a_broken_gpu_is_withdrawn_and_comes_back(
     target: ClusterUnderTest, workload: WorkloadPods, node: NodePromise, evidence: Evidence
 ) -> None:
-    expected, seen = break_gpu(target, workload, node)
-    _conclude(evidence, expected, seen)
+    expected, observation = break_gpu(target, workload, node)
+    _conclude(evidence, expected, observation)
 
 
 @check("DISR-05")
@@ -109,8 +109,8 @@ def test_an_init_container_keeps_its_mig_device(
 def test_a_reload_of_systemd_leaves_pods_alone(
     namespaces: PodNamespaces, workload: WorkloadPods, node: NodePromise, evidence: Evidence
 ) -> None:
-    seen = reload_systemd(workload, node, namespaces.at("privileged"))
-    _conclude(evidence, f"systemd back, {workload.expected}", seen)
+    observation = reload_systemd(workload, node, namespaces.at("privileged"))
+    _conclude(evidence, f"systemd back, {workload.expected}", observation)
 
 
 @check("DISR-08")
@@ -121,11 +121,11 @@ def test_agent_kubelet_and_runtime_restart_at_once(
     node: NodePromise,
     evidence: Evidence,
 ) -> None:
-    seen = restart_all(target, workload, node, namespaces.at("privileged"))
+    observation = restart_all(target, workload, node, namespaces.at("privileged"))
     expected = f"kubelet and runtime back, agent back, {workload.expected}, allocatable as planned"
-    _conclude(evidence, expected, seen)
+    _conclude(evidence, expected, observation)
 
 
-def _conclude(evidence: Evidence, expected: str, seen: Observation) -> None:
-    evidence.add("\n".join(seen.times))
-    evidence.require(expected, ", ".join(seen.words))
+def _conclude(evidence: Evidence, expected: str, observation: Observation) -> None:
+    evidence.add("\n".join(observation.times))
+    evidence.require(expected, ", ".join(observation.words))

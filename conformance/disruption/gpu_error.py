@@ -48,23 +48,23 @@ def break_gpu(
     fewer = _without(node, index)
     began = time.monotonic()
     target.enter(node.name, f"/driver-root/usr/bin/divvy-sim fault xid {uuid} {number}")
-    seen = Observation()
+    observation = Observation()
     workload.pods.until(lambda: target.advertised(node.name) == fewer, REPORTED)
-    seen.waited(f"allocatable without GPU {index} ({uuid}, XID {number})", began)
-    seen.words.append(f"advertised {counts(target.advertised(node.name))}")
-    seen.looked_at(workload)
+    observation.waited(f"allocatable without GPU {index} ({uuid}, XID {number})", began)
+    observation.words.append(f"advertised {counts(target.advertised(node.name))}")
+    observation.looked_at(workload)
     # The other GPUs serve on. The scheduler counts the pod on the broken one as well: where one
     # device is left, the pod of ours is given up for the new one.
     left = [promise for promise in workload.promises if fewer.get(promise.resource, 0)]
     workload.end(*(one.resource for one in left if fewer[one.resource] == 1))
-    expect_new_pods(workload.pods, left, seen, began)
+    expect_new_pods(workload.pods, left, observation, began)
     patience = target.cluster.health.recover_after + PROBE_PERIOD + REPORTED
-    expect_plan(target, workload.pods, node, seen, began, patience)
+    expect_plan(target, workload.pods, node, observation, began, patience)
     back = target.agent(node.name)
     if _started(agent) != _started(back):
-        seen.words.append("the agent restarted")
+        observation.words.append("the agent restarted")
     expected = f"advertised {counts(fewer)}, {workload.expected}, allocatable as planned"
-    return expected, seen
+    return expected, observation
 
 
 def _started(agent: Mapping[str, Any] | None) -> tuple[str, int] | None:

@@ -42,48 +42,48 @@ def expect_heartbeat(
     pods: PodNamespace,
     node: NodePromise,
     before: str,
-    seen: Observation,
+    observation: Observation,
     began: float,
 ) -> None:
     """Wait for a status that the kubelet told after its restart: the one before proves nothing."""
     renewed = pods.until(lambda: target.heartbeat(node.name) != before, BACK)
-    seen.waited("the kubelet reported its status", began)
-    seen.words += [] if renewed else ["no status from the kubelet since"]
+    observation.waited("the kubelet reported its status", began)
+    observation.words += [] if renewed else ["no status from the kubelet since"]
 
 
-def expect_service(workload: WorkloadPods, seen: Observation, began: float) -> None:
+def expect_service(workload: WorkloadPods, observation: Observation, began: float) -> None:
     """Let a new pod get a device of each kind: the last one of a kind is given up for it.
 
     Allocatable may still be the one from before, and says nothing of what is served.
     """
     last = [promise.resource for promise in workload.promises if promise.count == 1]
     workload.end(*last)
-    expect_new_pods(workload.pods, workload.promises, seen, began)
+    expect_new_pods(workload.pods, workload.promises, observation, began)
 
 
 def expect_new_pods(
-    pods: PodNamespace, promises: Sequence[DevicePromise], seen: Observation, began: float
+    pods: PodNamespace, promises: Sequence[DevicePromise], observation: Observation, began: float
 ) -> None:
     for promise in promises:
         served = _serves(pods, promise.node.name, promise.resource)
-        seen.waited(f"a new pod with {promise.resource}", began)
-        seen.words += [] if served else [f"no new pod gets {promise.resource}"]
+        observation.waited(f"a new pod with {promise.resource}", began)
+        observation.words += [] if served else [f"no new pod gets {promise.resource}"]
 
 
 def expect_plan(
     target: ClusterUnderTest,
     pods: PodNamespace,
     node: NodePromise,
-    seen: Observation,
+    observation: Observation,
     began: float,
     patience: float = BACK,
 ) -> None:
     wanted = dict(node.plan.per_node)
     if pods.until(lambda: target.advertised(node.name) == wanted, patience):
-        seen.words.append("allocatable as planned")
+        observation.words.append("allocatable as planned")
     else:
-        seen.words.append(f"allocatable {counts(target.advertised(node.name))}")
-    seen.waited("allocatable as planned", began)
+        observation.words.append(f"allocatable {counts(target.advertised(node.name))}")
+    observation.waited("allocatable as planned", began)
 
 
 def counts(counts: Mapping[str, int]) -> str:

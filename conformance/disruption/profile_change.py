@@ -32,7 +32,7 @@ def change_profile(
     target: ClusterUnderTest, workload: WorkloadPods, node: NodePromise
 ) -> Observation:
     """Let the node follow another profile of the stack file for a while, and go back."""
-    seen = Observation()
+    observation = Observation()
     _require_no_label(target, node)
     _require_patience(target)
     other = _other_profile(target, node)
@@ -43,17 +43,19 @@ def change_profile(
         followed = workload.pods.until(
             lambda: target.status(node.name).get("profile") == other.profile, REPORTED
         )
-        seen.waited(f"the agent reported profile {other.profile}", began)
-        seen.words.append("followed" if followed else "not followed")
+        observation.waited(f"the agent reported profile {other.profile}", began)
+        observation.words.append("followed" if followed else "not followed")
         # What the pods hold stays as it is; the agent waits for them.
-        seen.looked_at(workload)
+        observation.looked_at(workload)
         workload.pods.until(lambda: _is_settled(target.status(node.name)), PROBE_PERIOD)
         state = target.status(node.name)
-        seen.times.append(f"with a pod on it: {state.get('state')}, {state.get('reason') or '-'}")
+        observation.times.append(
+            f"with a pod on it: {state.get('state')}, {state.get('reason') or '-'}"
+        )
         workload.end_all()
-        _expect_other(target, workload.pods, node, other, seen)
-    expect_plan(target, workload.pods, node, seen, time.monotonic(), RECONFIGURE)
-    return seen
+        _expect_other(target, workload.pods, node, other, observation)
+    expect_plan(target, workload.pods, node, observation, time.monotonic(), RECONFIGURE)
+    return observation
 
 
 def hold_through_change(
@@ -70,22 +72,22 @@ def hold_through_change(
     may run, the kubelet restarts meanwhile. Return what must be seen, and what was.
     """
     other, promise = _change_of_mig(target, node)
-    seen = Observation()
+    observation = Observation()
     with idle_holder(pods, promise, init=init) as holder:
         with profile_on(target.api, node.name, other.profile, run_of(pods)):
-            _expect_waiting(target, pods, node, seen)
+            _expect_waiting(target, pods, node, observation)
             if privileged is not None:
-                run_script(privileged, node, RESTART_KUBELET, seen, "kubelet")
-                _expect_waiting(target, pods, node, seen)
-            seen.words.append(holder.look())
-            seen.times.append(f"the holder of {promise.resource}: {holder.last_words}")
+                run_script(privileged, node, RESTART_KUBELET, observation, "kubelet")
+                _expect_waiting(target, pods, node, observation)
+            observation.words.append(holder.look())
+            observation.times.append(f"the holder of {promise.resource}: {holder.last_words}")
             holder.end()
-            _expect_other(target, pods, node, other, seen)
-        expect_plan(target, pods, node, seen, time.monotonic(), RECONFIGURE)
+            _expect_other(target, pods, node, other, observation)
+        expect_plan(target, pods, node, observation, time.monotonic(), RECONFIGURE)
     restarted = [] if privileged is None else ["kubelet back", "the change waits"]
     expected = ["the change waits", *restarted, "the holder has its device"]
     expected += [f"advertised {counts(other.per_node)}", "allocatable as planned"]
-    return ", ".join(expected), seen
+    return ", ".join(expected), observation
 
 
 def kind_to_hold(
@@ -151,12 +153,12 @@ def run_of(pods: PodNamespace) -> str:
 
 
 def _expect_waiting(
-    target: ClusterUnderTest, pods: PodNamespace, node: NodePromise, seen: Observation
+    target: ClusterUnderTest, pods: PodNamespace, node: NodePromise, observation: Observation
 ) -> None:
     waits = pods.until(lambda: "held by" in str(target.status(node.name).get("reason")), REPORTED)
     status = target.status(node.name)
-    seen.words.append("the change waits" if waits else "the change does not wait")
-    seen.times.append(f"status: {status.get('state')}, {status.get('reason') or '-'}")
+    observation.words.append("the change waits" if waits else "the change does not wait")
+    observation.times.append(f"status: {status.get('state')}, {status.get('reason') or '-'}")
 
 
 def _expect_other(
@@ -164,9 +166,9 @@ def _expect_other(
     pods: PodNamespace,
     node: NodePromise,
     other: NodePlan,
-    seen: Observation,
+    observation: Observation,
 ) -> None:
     began, wanted = time.monotonic(), dict(other.per_node)
     pods.until(lambda: target.advertised(node.name) == wanted, RECONFIGURE)
-    seen.waited(f"allocatable of {other.profile}, from when its devices were free", began)
-    seen.words.append(f"advertised {counts(target.advertised(node.name))}")
+    observation.waited(f"allocatable of {other.profile}, from when its devices were free", began)
+    observation.words.append(f"advertised {counts(target.advertised(node.name))}")

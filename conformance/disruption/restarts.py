@@ -33,36 +33,36 @@ def restart_agent(
     target: ClusterUnderTest, workload: WorkloadPods, node: NodePromise
 ) -> Observation:
     """Delete the agent's pod; its DaemonSet makes another."""
-    seen = Observation()
+    observation = Observation()
     agent = target.agent(node.name)
     if agent is None:
         return Observation(["no agent on the node"])
     old = agent["metadata"]
     target.api.delete(Pod, old["name"], namespace=old["namespace"], grace_period=1)
     began = time.monotonic()
-    _expect_new_agent(target, workload, node, old, seen, began, BACK)
-    _expect_recovery(target, workload, node, seen, began)
-    return seen
+    _expect_new_agent(target, workload, node, old, observation, began, BACK)
+    _expect_recovery(target, workload, node, observation, began)
+    return observation
 
 
 def restart_kubelet(
     target: ClusterUnderTest, workload: WorkloadPods, node: NodePromise, privileged: PodNamespace
 ) -> Observation:
     """Restart the kubelet, then have it start a pod on every kind of device."""
-    seen = Observation()
+    observation = Observation()
     began = time.monotonic()
     before = target.heartbeat(node.name)
-    run_script(privileged, node, RESTART_KUBELET, seen, "kubelet")
-    expect_heartbeat(target, workload.pods, node, before, seen, began)
-    _expect_recovery(target, workload, node, seen, began)
-    return seen
+    run_script(privileged, node, RESTART_KUBELET, observation, "kubelet")
+    expect_heartbeat(target, workload.pods, node, before, observation, began)
+    _expect_recovery(target, workload, node, observation, began)
+    return observation
 
 
 def restart_all(
     target: ClusterUnderTest, workload: WorkloadPods, node: NodePromise, privileged: PodNamespace
 ) -> Observation:
     """Restart runtime and kubelet and delete the agent's pod, all at once, as a reboot does."""
-    seen = Observation()
+    observation = Observation()
     agent = target.agent(node.name)
     if agent is None:
         return Observation(["no agent on the node"])
@@ -70,46 +70,46 @@ def restart_all(
     before = target.heartbeat(node.name)
     old = agent["metadata"]
     target.api.delete(Pod, old["name"], namespace=old["namespace"], grace_period=0)
-    run_script(privileged, node, RESTART_RUNTIME_AND_KUBELET, seen, "kubelet and runtime")
-    _expect_new_agent(target, workload, node, old, seen, began, RECONFIGURE)
-    expect_heartbeat(target, workload.pods, node, before, seen, began)
-    _expect_recovery(target, workload, node, seen, began)
-    return seen
+    run_script(privileged, node, RESTART_RUNTIME_AND_KUBELET, observation, "kubelet and runtime")
+    _expect_new_agent(target, workload, node, old, observation, began, RECONFIGURE)
+    expect_heartbeat(target, workload.pods, node, before, observation, began)
+    _expect_recovery(target, workload, node, observation, began)
+    return observation
 
 
 def reload_systemd(
     workload: WorkloadPods, node: NodePromise, privileged: PodNamespace
 ) -> Observation:
     """Let systemd read its units again: it writes all control groups' device rules once more."""
-    seen = Observation()
-    run_script(privileged, node, RELOAD_SYSTEMD, seen, "systemd")
-    seen.looked_at(workload)
-    return seen
+    observation = Observation()
+    run_script(privileged, node, RELOAD_SYSTEMD, observation, "systemd")
+    observation.looked_at(workload)
+    return observation
 
 
 def run_script(
-    privileged: PodNamespace, node: NodePromise, script: str, seen: Observation, what: str
+    privileged: PodNamespace, node: NodePromise, script: str, observation: Observation, what: str
 ) -> None:
     breaker = privileged.run(node.name, ["/bin/sh", "-c", script])
     if breaker.code == CANNOT:
         not_applicable(breaker.log.strip())
-    seen.times.append(breaker.log.strip())
+    observation.times.append(breaker.log.strip())
     # A runtime that restarts may lose the code of the pod that restarted it, not its words.
     back = breaker.code == 0 or breaker.log.rstrip().endswith(DONE)
-    seen.words.append(f"{what} back" if back else f"{what} not back: {breaker}")
+    observation.words.append(f"{what} back" if back else f"{what} not back: {breaker}")
 
 
 def _expect_recovery(
     target: ClusterUnderTest,
     workload: WorkloadPods,
     node: NodePromise,
-    seen: Observation,
+    observation: Observation,
     began: float,
 ) -> None:
     """Look at the pods, then wait for a device of each kind and for the plan."""
-    seen.looked_at(workload)
-    expect_service(workload, seen, began)
-    expect_plan(target, workload.pods, node, seen, began)
+    observation.looked_at(workload)
+    expect_service(workload, observation, began)
+    expect_plan(target, workload.pods, node, observation, began)
 
 
 def _expect_new_agent(
@@ -117,7 +117,7 @@ def _expect_new_agent(
     workload: WorkloadPods,
     node: NodePromise,
     old: Mapping[str, Any],
-    seen: Observation,
+    observation: Observation,
     began: float,
     patience: float,
 ) -> None:
@@ -128,8 +128,8 @@ def _expect_new_agent(
         return new is not None and new["metadata"]["uid"] != old["uid"] and _ready(new)
 
     back = workload.pods.until(replaced, patience)
-    seen.waited("a new agent was ready", began)
-    seen.words.append("agent back" if back else "agent not back")
+    observation.waited("a new agent was ready", began)
+    observation.words.append("agent back" if back else "agent not back")
 
 
 def _ready(pod: Mapping[str, Any]) -> bool:

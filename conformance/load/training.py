@@ -95,7 +95,7 @@ def judge_training(promise: DevicePromise, outcomes: Sequence[Outcome]) -> Verdi
     answers = []
     for outcome in outcomes:
         read = read_training(outcome, is_mig=is_mig)
-        shows = all(memory_fits(promise, one) for one in (read.total, read.shown))
+        shows = all(memory_fits(promise, size) for size in (read.total, read.shown))
         sizes = f"CUDA shows {read.total} MiB and nvidia-smi {read.shown} MiB"
         words = [
             "learns" if read.learns and outcome.code == 0 else f"does not learn ({outcome})",
@@ -106,5 +106,5 @@ def judge_training(promise: DevicePromise, outcomes: Sequence[Outcome]) -> Verdi
             "trains on" if read.goes_on else "does not train on",
         ]
         answers.append(", ".join(words))
-    one = expected if all(each == expected for each in answers) else "; ".join(answers)
-    return f"{len(outcomes)} trainings: {expected}", f"{len(outcomes)} trainings: {one}"
+    result = expected if all(answer == expected for answer in answers) else "; ".join(answers)
+    return f"{len(outcomes)} trainings: {expected}", f"{len(outcomes)} trainings: {result}"

@@ -37,14 +37,14 @@ def text(status: str, body: str) -> Answer:
 def cached(page: Page, seconds: float) -> Page:
     """Return a page that is made once in so many seconds, whoever and how many ask."""
     lock = asyncio.Lock()
-    made: list[tuple[float, Answer]] = []
+    cache: list[tuple[float, Answer]] = []
 
     async def answer() -> Answer:
         async with lock:
-            if not made or time.monotonic() - made[0][0] >= seconds:
+            if not cache or time.monotonic() - cache[0][0] >= seconds:
                 fresh = await page()
-                made[:] = [(time.monotonic(), fresh)]
-            return made[0][1]
+                cache[:] = [(time.monotonic(), fresh)]
+            return cache[0][1]
 
     return answer
 

@@ -35,12 +35,14 @@ def survey(kubeconfig: str | None, context: str | None) -> Survey:
             for kind, path in _WORKLOADS.items()
             for item in _seen(reader, path, unseen)
         ]
-        definitions = [one["metadata"]["name"] for one in _seen(reader, _DEFINITIONS, unseen)]
-        slices = [one["spec"] for one in _seen(reader, _SLICES, unseen)]
+        definitions = [
+            definition["metadata"]["name"] for definition in _seen(reader, _DEFINITIONS, unseen)
+        ]
+        slices = [resource_slice["spec"] for resource_slice in _seen(reader, _SLICES, unseen)]
     claimed = {
-        str(one["nodeName"]): str(one["driver"])
-        for one in slices
-        if one.get("nodeName") and "gpu" in str(one["driver"])
+        str(resource_slice["nodeName"]): str(resource_slice["driver"])
+        for resource_slice in slices
+        if resource_slice.get("nodeName") and "gpu" in str(resource_slice["driver"])
     }
     return Survey(nodes, other_software(workloads, definitions), claimed, tuple(unseen))
 

@@ -96,13 +96,13 @@ def init(
         | {path: content for path, content in shared.items() if path not in KEPT}
     )
     given = _image(image, registry, base)
-    seen = survey(kubeconfig, context)
-    result = _complete(seen, answers, imported.profiles)
+    surveyed = survey(kubeconfig, context)
+    result = _complete(surveyed, answers, imported.profiles)
     chosen = given or _ask_image()
     connection = {"kubeconfig": kubeconfig, "context": context}
     text = stack_text(
         result,
-        seen.others,
+        surveyed.others,
         {key: value for key, value in connection.items() if value},
         chosen,
         "" if stack_only else SCHEMA,
@@ -110,7 +110,7 @@ def init(
     # Nothing is written that the next command would refuse.
     read_cluster(StackFile(stack_file(name), text, name))
     written = _write({stack_file(name): text, **shared})
-    _tell(written, result, seen, imported.left_out)
+    _tell(written, result, surveyed, imported.left_out)
     _tell_next(name, text, lacking=() if stack_only else not_ignored(Path(GITIGNORE).read_text()))
 
 
@@ -118,25 +118,29 @@ def _project_files(ci: Ci | None) -> Mapping[str, str]:
     return project_files(Path.cwd().name, ci or _ci_of_remote(), requirement, schema_text())
 
 
-def _complete(seen: Survey, answers: Answers, profiles: Mapping[str, Any]) -> Draft:
+def _complete(surveyed: Survey, answers: Answers, profiles: Mapping[str, Any]) -> Draft:
     """Describe the cluster, and ask until nothing is open."""
-    labels = {one["metadata"]["name"]: one["metadata"].get("labels") or {} for one in seen.nodes}
+    labels = {
+        node["metadata"]["name"]: node["metadata"].get("labels") or {} for node in surveyed.nodes
+    }
     while True:
         nodes = [
             gpus
-            for node in seen.nodes
+            for node in surveyed.nodes
             if (gpus := gpu_node(node, has_gpus=answers.about(node["metadata"]["name"])))
         ]
-        result = draft(nodes, labels, answers, profiles, seen.claimed)
+        result = draft(nodes, labels, answers, profiles, surveyed.claimed)
         if not result.questions:
             break
         if not _is_terminal():
-            options = "\n".join(f"  {one.text}: {one.option}" for one in result.questions)
+            options = "\n".join(
+                f"  {question.text}: {question.option}" for question in result.questions
+            )
             fail(f"these options must supply what the cluster does not reveal:\n{options}")
         more = [answer for question in result.questions for answer in _ask(question)]
         answers = Answers((*answers.given, *more))
     if not result.cluster:
-        _refuse_empty(len(seen.nodes), result)
+        _refuse_empty(len(surveyed.nodes), result)
     return result
 
 
@@ -257,18 +261,18 @@ def _write(files: Mapping[str, str]) -> list[str]:
                 written.append(name)
                 file.write(text)
         except OSError as error:
-            for one in written:
-                Path(one).unlink(missing_ok=True)
+            for file_name in written:
+                Path(file_name).unlink(missing_ok=True)
             fail(f"cannot write {path}: {error.strerror}")
     return written
 
 
-def _tell(written: Sequence[str], result: Draft, seen: Survey, left_out: Sequence[str]) -> None:
+def _tell(written: Sequence[str], result: Draft, surveyed: Survey, left_out: Sequence[str]) -> None:
     typer.echo(f"written: {', '.join(written)}")
     for remark in (
-        *remarks(result, seen.others),
+        *remarks(result, surveyed.others),
         *(f"Not imported: {reason}." for reason in left_out),
-        *(f"You may not list {what}: there may be more at work." for what in seen.unseen),
+        *(f"You may not list {what}: there may be more at work." for what in surveyed.unseen),
     ):
         typer.echo(f"  {remark}")
 

@@ -27,9 +27,11 @@ def operator(
     if refused:
         lines = [f"{counted(len(refused), 'thing')} the GPU Operator cannot do for {site.stack}:"]
         lines += [f"  {refusal}" for refusal in refused]
-        lines.append(_way_out({one.key for one in refused if one.droppable}, cluster, pools))
+        lines.append(
+            _way_out({refusal.key for refusal in refused if refusal.droppable}, cluster, pools)
+        )
         fail("\n".join(lines))
-    for note in (*translation.notes, *(f"left out: {one}" for one in translation.refusals)):
+    for note in (*translation.notes, *(f"left out: {refusal}" for refusal in translation.refusals)):
         typer.echo(f"note: {note}", err=True)
     return operator_files(cluster, translation, site)
 

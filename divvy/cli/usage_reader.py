@@ -49,7 +49,7 @@ class UsageReader:
         found = (live_pod(raw, named, names, claims, now) for raw in raw_pods)
         pods = [pod for pod in found if pod is not None]
         agents = self._agents(notes)
-        seen = ObservedCluster(
+        observed = ObservedCluster(
             nodes,
             pods,
             gpus,
@@ -58,8 +58,8 @@ class UsageReader:
             notes=tuple(notes),
         )
         if agents is None:
-            seen = replace(seen, no_answer="this user may not list the agents")
-        return read_usage(self.cluster, self.name, seen, now)
+            observed = replace(observed, no_answer="this user may not list the agents")
+        return read_usage(self.cluster, self.name, observed, now)
 
     def _nodes(self) -> list[ObservedNode]:
         if self.node is None:

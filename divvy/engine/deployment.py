@@ -364,9 +364,9 @@ class Deployment:
         identity, begun = provider.begin(inputs)
         updated = plain(old) if old is not None and step.operation == "update" else None
         if updated is None:
-            made = recorded(goal, None, identity, inputs, begun)
-            made = marked(made, provider.secret_paths(inputs), goal.inputs)
-            self._state.began("create", goal.urn, made)
+            created = recorded(goal, None, identity, inputs, begun)
+            created = marked(created, provider.secret_paths(inputs), goal.inputs)
+            self._state.began("create", goal.urn, created)
         allowed = goal.timeouts.get("create" if updated is None else "update", _DEFAULT_TIMEOUT)
         ignored = goal.ignore_changes
         try:

@@ -23,28 +23,28 @@ _PRODUCT, _MEMORY = f"{VENDOR}/gpu.product", f"{VENDOR}/gpu.memory"
 _MIG = (Mode.MIG, Mode.MIG_TIME_SLICING, Mode.MIG_TIME_SLICING_LIMIT)
 
 
-def read_usage(cluster: Cluster, name: str, seen: ObservedCluster, now: datetime) -> Usage:
+def read_usage(cluster: Cluster, name: str, observed: ObservedCluster, now: datetime) -> Usage:
     """Return who holds which GPU of a cluster, by node and index."""
     pods_of: dict[str | None, list[LivePod]] = defaultdict(list)
-    for pod in sorted(seen.pods, key=lambda one: one.pod.full_name):
+    for pod in sorted(observed.pods, key=lambda pod: pod.pod.full_name):
         pods_of[pod.node].append(pod)
     gpus_of: dict[str, list[ClaimedGpu]] = defaultdict(list)
-    for gpu in seen.gpus:
+    for gpu in observed.gpus:
         gpus_of[gpu.node].append(gpu)
     nodes = []
-    for node in sorted(seen.nodes, key=lambda one: one.name):
+    for node in sorted(observed.nodes, key=lambda node: node.name):
         view = _View(
             cluster,
             node,
             pods_of.get(node.name, ()),
             gpus_of.get(node.name, ()),
-            seen.agents.get(node.name, AgentAnswer(problem=seen.no_answer)),
+            observed.agents.get(node.name, AgentAnswer(problem=observed.no_answer)),
         )
         if view.has_gpus:
-            nodes.append(view.used_node(has_all_pods=seen.has_all_pods))
-    waiting = tuple(one.pod for one in pods_of.get(None, ()) if one.pod.requests)
+            nodes.append(view.used_node(has_all_pods=observed.has_all_pods))
+    waiting = tuple(pod.pod for pod in pods_of.get(None, ()) if pod.pod.requests)
     read = now.isoformat(timespec="seconds").replace("+00:00", "Z")
-    return Usage(printable(name), read, tuple(nodes), waiting, seen.notes)
+    return Usage(printable(name), read, tuple(nodes), waiting, observed.notes)
 
 
 class _View:
@@ -63,7 +63,7 @@ class _View:
         self.claimed = {gpu.uuid: gpu for gpu in claimed}
         self.answer = answer
         self.readings = agent_readings(answer.samples)
-        self.told = {one.uuid: one for one in _told_gpus(node.status)}
+        self.reported = {gpu.uuid: gpu for gpu in _reported_gpus(node.status)}
         self.offered = offered_resources(cluster, node.allocatable)
         self.selection = select_profile(cluster, NodeFacts(node.name, node.labels))
         pool = cluster.pools.get(self.selection.pool or "")
@@ -71,14 +71,14 @@ class _View:
         self.hardware_mib = None if hardware is None else hardware_model(hardware).memory_mib
         files = {device.resource for device in cluster.devices}
         self.has_gpus = bool(
-            self.told
+            self.reported
             or self.claimed
             or self.readings.memory
             or any(count for resource, count in self.offered.items() if resource not in files)
         )
 
     def used_node(self, *, has_all_pods: bool) -> UsedNode:
-        uuids = dict.fromkeys((*self.told, *self.claimed, *self.readings.memory))
+        uuids = dict.fromkeys((*self.reported, *self.claimed, *self.readings.memory))
         gpus = sorted((self._gpu(uuid) for uuid in uuids), key=lambda gpu: (gpu.index, gpu.uuid))
         status = self.node.status
         placed = {holding.pod.full_name for gpu in gpus for holding in gpu.holdings}
@@ -110,29 +110,31 @@ class _View:
         )
 
     def _gpu(self, uuid: str) -> UsedGpu:
-        told = self.told.get(uuid) or UsedGpu(self.readings.indices.get(uuid, 0), printable(uuid))
+        reported = self.reported.get(uuid) or UsedGpu(
+            self.readings.indices.get(uuid, 0), printable(uuid)
+        )
         claimed = self.claimed.get(uuid)
         product = self.readings.products.get(uuid, "")
         total = self._total(product)
         if claimed is not None:
             product = product or printable(claimed.product)
             total = max((device.memory_mib for device in claimed.devices), default=0) or total
-            told = told if uuid in self.told else replace(told, index=claimed.index)
+            reported = reported if uuid in self.reported else replace(reported, index=claimed.index)
         holdings = list(self._claims(claimed)) if claimed is not None else []
         known = {holding.pod.full_name for holding in holdings}
         holdings += [
             device for device in self._devices(uuid, total) if device.pod.full_name not in known
         ]
         return replace(
-            told,
+            reported,
             product=product or _product(self.node.labels),
             total_mib=total,
             used_mib=self.readings.memory.get(uuid),
             utilisation=self.readings.utilisation.get(uuid),
-            holdings=tuple(sorted(holdings, key=lambda one: (one.device, one.holder))),
+            holdings=tuple(sorted(holdings, key=lambda holding: (holding.device, holding.holder))),
             # While a change waits nothing new is given, and the status has the layout to come.
             free=self._free(uuid)
-            if not self.answer.problem and claimed is None and told.state in ("", State.READY)
+            if not self.answer.problem and claimed is None and reported.state in ("", State.READY)
             else {},
         )
 
@@ -209,16 +211,18 @@ class _View:
             (gpu_entry for gpu_entry in gpu_entries(self.node.status) if gpu_entry["uuid"] == uuid),
             {},
         )
-        resources = [str(one) for one in gpu.get("resources") or ()]
+        resources = [str(resource) for resource in gpu.get("resources") or ()]
         layout = gpu.get("mig") or {}
         free: dict[str, int] = {}
         for resource in resources:
             mode = self.readings.modes.get(resource, "")
             held = [
-                one for one in self.readings.held if (one.gpu, one.resource) == (uuid, resource)
+                device
+                for device in self.readings.held
+                if (device.gpu, device.resource) == (uuid, resource)
             ]
             for kind, count in self._devices_of(resource, mode, layout):
-                free[kind] = count - sum(one.count for one in held)
+                free[kind] = count - sum(device.count for device in held)
         return {kind: count for kind, count in sorted(free.items()) if count > 0}
 
     def _devices_of(
@@ -238,7 +242,7 @@ class _View:
             yield kind, self.readings.devices.get(resource, 0) // max(gpus, 1)
 
 
-def _told_gpus(status: Mapping[str, Any]) -> Iterable[UsedGpu]:
+def _reported_gpus(status: Mapping[str, Any]) -> Iterable[UsedGpu]:
     return [
         UsedGpu(
             index=gpu_entry["index"],

@@ -45,7 +45,7 @@ def profiles_of(cluster: Cluster) -> Profiles:
     """Return the profiles; a label on a node may choose those, too, that no pool names."""
     pools = cluster.pools.values()
     followed = {name for pool in pools for name in (pool.profile, *pool.overrides.values())}
-    rules = {name: one.rules for name, one in cluster.profiles.items()}
+    rules = {name: profile.rules for name, profile in cluster.profiles.items()}
     known: dict[tuple[str, str, int], Follower] = {}
 
     def follower(name: str, hardware: Hardware | None, nodes: int) -> Follower:
@@ -154,14 +154,14 @@ def _by_selector(rules: Iterable[Rule]) -> dict[str, Rule]:
 
     GPUs that no rule selects are whole.
     """
-    made: dict[str, Rule] = {}
+    contents: dict[str, Rule] = {}
     for rule in (*rules, Rule()):
         content = _content(rule)
         for name in _names(rule.devices):
-            made.setdefault(name, content)
+            contents.setdefault(name, content)
         if rule.devices.everything:
             break
-    return made
+    return contents
 
 
 def _content(rule: Rule) -> Rule:

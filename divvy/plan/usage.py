@@ -161,19 +161,23 @@ def selected(
     usage: Usage, node: str | None = None, namespace: str | None = None, pod: str | None = None
 ) -> Usage:
     """Keep one node, and what pods of a namespace or of a name hold or ask for."""
-    nodes = [one for one in usage.nodes if node is None or one.name == node]
+    nodes = [shown for shown in usage.nodes if node is None or shown.name == node]
     waiting = usage.waiting if node is None else ()
     if namespace is None and pod is None:
         return replace(usage, nodes=tuple(nodes), waiting=waiting)
 
-    def is_meant(one: UsingPod) -> bool:
-        return namespace in (None, one.namespace) and pod in (None, one.name, one.full_name)
+    def is_meant(holder: UsingPod) -> bool:
+        return namespace in (None, holder.namespace) and pod in (
+            None,
+            holder.name,
+            holder.full_name,
+        )
 
-    kept = (_held_by(one, is_meant) for one in nodes)
+    kept = (_held_by(shown, is_meant) for shown in nodes)
     return replace(
         usage,
-        nodes=tuple(one for one in kept if one.gpus or one.unplaced),
-        waiting=tuple(one for one in waiting if is_meant(one)),
+        nodes=tuple(shown for shown in kept if shown.gpus or shown.unplaced),
+        waiting=tuple(pending for pending in waiting if is_meant(pending)),
     )
 
 

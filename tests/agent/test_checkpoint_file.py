@@ -25,12 +25,12 @@ FULL = Checkpoint(
 )
 
 
-def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
+def test_loads_a_saved_checkpoint(tmp_path: Path) -> None:
     CheckpointFile(tmp_path).save(FULL)
     assert CheckpointFile(tmp_path).saved == FULL
 
 
-def test_one_of_an_agent_that_knew_no_changes_under_way_is_whole(tmp_path: Path) -> None:
+def test_loads_a_checkpoint_from_before_changes_were_saved(tmp_path: Path) -> None:
     CheckpointFile(tmp_path).save(FULL)
     file = tmp_path / "state.json"
     older = json.loads(file.read_text())
@@ -39,7 +39,7 @@ def test_one_of_an_agent_that_knew_no_changes_under_way_is_whole(tmp_path: Path)
     assert CheckpointFile(tmp_path).saved == replace(FULL, changing=())
 
 
-def test_what_cannot_be_saved_leaves_what_was(tmp_path: Path) -> None:
+def test_keeps_the_old_checkpoint_when_saving_fails(tmp_path: Path) -> None:
     file = CheckpointFile(tmp_path)
     file.save(FULL)
     (tmp_path / ".state.json.new").mkdir()
@@ -48,7 +48,7 @@ def test_what_cannot_be_saved_leaves_what_was(tmp_path: Path) -> None:
     assert file.saved == CheckpointFile(tmp_path).saved == FULL
 
 
-def test_one_that_was_removed_is_saved_again(tmp_path: Path) -> None:
+def test_saves_again_after_the_file_was_removed(tmp_path: Path) -> None:
     checkpoints = CheckpointFile(tmp_path)
     checkpoints.save(FULL)
     (tmp_path / "state.json").unlink()
@@ -68,7 +68,7 @@ def test_one_that_was_removed_is_saved_again(tmp_path: Path) -> None:
         ("version", 2),
     ],
 )
-def test_one_of_another_form_is_an_empty_one(tmp_path: Path, key: str, value: Any) -> None:
+def test_treats_another_form_as_empty(tmp_path: Path, key: str, value: Any) -> None:
     CheckpointFile(tmp_path).save(FULL)
     file = tmp_path / "state.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), key: value}))

@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 
-def test_three_hundred_scrapers_take_no_gpu_away() -> None:
+def test_keeps_serving_under_three_hundred_scrapers() -> None:
     async def scene() -> None:
         async with agent_node(4, {}) as node:
             await node.offered(GPU, 4)
@@ -47,7 +47,7 @@ def test_three_hundred_scrapers_take_no_gpu_away() -> None:
     play(scene)
 
 
-def test_two_thousand_idle_connections_take_no_gpu_away() -> None:
+def test_keeps_serving_under_two_thousand_idle_connections() -> None:
     async def scene() -> None:
         # As where containerd's unit sets no LimitNOFILE.
         async with agent_node(2, {}) as node, few_files(node):
@@ -66,7 +66,7 @@ def test_two_thousand_idle_connections_take_no_gpu_away() -> None:
     play(scene)
 
 
-def test_a_new_stack_file_arrives_although_the_watch_died_without_a_word() -> None:
+def test_receives_a_new_stack_file_after_the_watch_died_silently() -> None:
     async def scene() -> None:
         async with agent_node(2, {}) as node:
             node.environment["DIVVY_WATCH_SECONDS"] = "4"

@@ -48,7 +48,7 @@ async def node_with(rules: object) -> AsyncIterator[AgentNode]:
 
 
 @pytest.mark.parametrize("order", [(SHARED, GPU), (GPU, SHARED)])
-def test_a_container_with_a_share_and_another_gpu_waits_with_the_sentence(
+def test_holds_back_a_container_with_a_share_and_another_gpu(
     order: tuple[str, str],
 ) -> None:
     async def scene() -> None:
@@ -72,7 +72,7 @@ def test_a_container_with_a_share_and_another_gpu_waits_with_the_sentence(
     play(scene)
 
 
-def test_shares_of_two_resources_wait_and_two_replicas_of_one_start() -> None:
+def test_holds_back_shares_of_two_resources_but_not_two_replicas() -> None:
     async def scene() -> None:
         rules = [limited([0]), limited([1], resourceName="gpu.other")]
         async with node_with(rules) as node:
@@ -86,7 +86,7 @@ def test_shares_of_two_resources_wait_and_two_replicas_of_one_start() -> None:
     play(scene)
 
 
-def test_the_kubelets_list_is_enough_and_nothing_is_not() -> None:
+def test_admits_by_the_kubelets_list_alone_but_not_by_nothing() -> None:
     async def scene() -> None:
         async with node_with([limited([0]), {"devices": [1]}]) as node:
             kubelet = node.kubelet
@@ -106,7 +106,7 @@ def test_the_kubelets_list_is_enough_and_nothing_is_not() -> None:
     play(scene)
 
 
-def test_a_profile_that_limits_and_one_that_does_not_tell_the_kubelet() -> None:
+def test_asks_for_pre_start_only_under_a_limiting_profile() -> None:
     async def scene() -> None:
         watched = {"timeSlicing": {"replicas": 2}}
         async with node_with([limited([0]), {"devices": [1]}]) as node:
@@ -123,7 +123,7 @@ def test_a_profile_that_limits_and_one_that_does_not_tell_the_kubelet() -> None:
     play(scene)
 
 
-def test_a_container_from_before_the_limit_starts_again_beside_another_gpu() -> None:
+def test_admits_a_container_from_before_the_limit_beside_another_gpu() -> None:
     """It has no limiter that anything could take the place of."""
 
     async def scene() -> None:
@@ -149,7 +149,7 @@ def test_a_container_from_before_the_limit_starts_again_beside_another_gpu() -> 
     play(scene)
 
 
-def test_while_the_agent_is_away_a_container_with_a_share_does_not_start() -> None:
+def test_starts_no_container_with_a_share_while_the_agent_is_away() -> None:
     async def scene() -> None:
         async with node_with([limited([0]), {"devices": [1]}]) as node:
             kubelet = node.kubelet
@@ -165,7 +165,7 @@ def test_while_the_agent_is_away_a_container_with_a_share_does_not_start() -> No
     play(scene)
 
 
-def test_lays_the_files_of_a_share_again_after_a_boot() -> None:
+def test_recreates_the_files_of_a_share_after_a_boot() -> None:
     """The kubelet makes the container of what Allocate answered before: the paths are the same."""
 
     async def scene() -> None:
@@ -193,7 +193,7 @@ def test_lays_the_files_of_a_share_again_after_a_boot() -> None:
     play(scene)
 
 
-def test_gives_no_share_where_its_files_have_no_place() -> None:
+def test_refuses_a_share_when_its_files_cannot_be_placed() -> None:
     async def scene() -> None:
         async with node_with([limited([0])]) as node:
             await node.kill()

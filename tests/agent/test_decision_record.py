@@ -58,7 +58,7 @@ def test_remembers_holders_until_the_node_boots(tmp_path: Path) -> None:
     assert saved.remembered("the next") == Remembered()
 
 
-def test_an_agent_that_starts_now_finds_what_was_decided(tmp_path: Path) -> None:
+def test_restores_decisions_at_start(tmp_path: Path) -> None:
     node = Node(tmp_path)
     assert node.decide(WHOLE)
     found = DecisionRecord(CheckpointFile(tmp_path), "this boot", {}).checkpoint
@@ -71,7 +71,7 @@ def test_an_agent_that_starts_now_finds_what_was_decided(tmp_path: Path) -> None
     assert CheckpointFile(tmp_path).saved.applied == {"GPU-0": desired(SHARED).node.gpus[0]}
 
 
-def test_what_cannot_be_saved_is_not_begun(tmp_path: Path) -> None:
+def test_begins_nothing_that_it_cannot_save(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.decide(WHOLE)
     scratch = node.fill_the_disk()
@@ -84,7 +84,7 @@ def test_what_cannot_be_saved_is_not_begun(tmp_path: Path) -> None:
     assert node.problems == {}
 
 
-def test_health_is_saved_beside_what_was_decided(tmp_path: Path) -> None:
+def test_saves_health_beside_decisions(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.decide(WHOLE)
     node.record.save_health(Health({("GPU-0", None): Fault("XID 79")}))

@@ -20,7 +20,7 @@ pytestmark = [
 ]
 
 
-def test_an_exchanged_gpu_follows_the_profile_after_another_plugin_is_gone() -> None:
+def test_applies_the_profile_to_an_exchanged_gpu_after_another_plugin() -> None:
     async def scene() -> None:
         rules = [{"devices": [0], "timeSlicing": {"replicas": 3}}, {"devices": [1]}]
         async with agent_node(2, rules) as node:
@@ -47,7 +47,7 @@ def test_an_exchanged_gpu_follows_the_profile_after_another_plugin_is_gone() -> 
 
 @pytest.mark.parametrize("boot", ["the same boot", "another boot"])
 @pytest.mark.parametrize("moved", [False, True], ids=["same slot", "another slot"])
-def test_exchanged_gpus_follow_the_profile(boot: str, moved: bool) -> None:
+def test_applies_the_profile_to_exchanged_gpus(boot: str, moved: bool) -> None:
     """One in the same PCI slot always; one in another slot when the node was restarted."""
 
     async def scene() -> None:

@@ -20,7 +20,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("full", ["at the agent's start", "later"])
-def test_a_full_disk_is_reported_and_the_devices_stay(full: str) -> None:
+def test_reports_a_full_disk_and_keeps_the_devices(full: str) -> None:
     async def scene() -> None:
         async with agent_node(2, {}) as node, full_state(node, later=full == "later"):
             await node.offered(GPU, 2)
@@ -35,7 +35,7 @@ def test_a_full_disk_is_reported_and_the_devices_stay(full: str) -> None:
     play(scene)
 
 
-def test_what_the_agent_could_not_save_is_not_given_out_twice() -> None:
+def test_allocates_nothing_twice_when_it_could_not_save() -> None:
     """The disk was full when a change ended, and the change was taken back."""
 
     async def scene() -> None:

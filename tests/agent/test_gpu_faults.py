@@ -19,7 +19,7 @@ pytestmark = [
 ]
 
 
-def test_a_gpu_that_hangs_takes_its_own_devices_and_comes_back() -> None:
+def test_withdraws_only_the_devices_of_a_hanging_gpu_until_it_answers() -> None:
     async def scene() -> None:
         async with agent_node(4, {}, health={"recoverAfter": "3s"}) as node:
             await node.offered(GPU, 4)
@@ -32,7 +32,7 @@ def test_a_gpu_that_hangs_takes_its_own_devices_and_comes_back() -> None:
     play(scene)
 
 
-def test_a_gpu_that_falls_off_the_bus_takes_no_other_with_it() -> None:
+def test_isolates_a_gpu_that_falls_off_the_bus() -> None:
     """Its last event is XID 79, and by then it does not tell who it is."""
 
     async def scene() -> None:
@@ -53,7 +53,7 @@ async def fault_while_the_kubelet_is_asked(node: AgentNode) -> None:
     await node.offered(GPU, 1, 2)
 
 
-def test_health_does_not_wait_for_a_kubelet_that_takes_its_time() -> None:
+def test_reports_health_without_waiting_for_a_slow_kubelet() -> None:
     async def scene() -> None:
         async with agent_node(2, {}) as node:
             await node.offered(GPU, 2)
@@ -62,7 +62,7 @@ def test_health_does_not_wait_for_a_kubelet_that_takes_its_time() -> None:
     play(scene)
 
 
-def test_a_slow_reset_ends_in_the_layout_while_health_goes_on() -> None:
+def test_completes_the_layout_after_a_slow_reset_while_reporting_health() -> None:
     async def scene() -> None:
         async with agent_node(2, {"timeSlicing": {"replicas": 2}}) as node:
             await node.offered(SHARED, 4)
@@ -78,7 +78,7 @@ def test_a_slow_reset_ends_in_the_layout_while_health_goes_on() -> None:
     play(scene)
 
 
-def test_an_nvidia_smi_that_never_ends_is_in_nobodys_way() -> None:
+def test_keeps_working_beside_an_endless_nvidia_smi() -> None:
     async def scene() -> None:
         async with agent_node(2, {}) as node:
             await node.offered(GPU, 2)
@@ -95,7 +95,7 @@ def test_an_nvidia_smi_that_never_ends_is_in_nobodys_way() -> None:
     play(scene)
 
 
-def test_a_fault_outlives_an_agent_that_was_waiting_for_the_kubelet() -> None:
+def test_keeps_a_fault_over_a_restart_while_waiting_for_the_kubelet() -> None:
     async def scene() -> None:
         async with agent_node(2, {}) as node:
             await node.offered(GPU, 2)
@@ -109,7 +109,7 @@ def test_a_fault_outlives_an_agent_that_was_waiting_for_the_kubelet() -> None:
     play(scene)
 
 
-def test_an_ignored_xid_is_one_from_the_agents_start_on() -> None:
+def test_ignores_a_listed_xid_from_its_start() -> None:
     """A GPU that does not answer makes the first look at the others a long one."""
 
     async def scene() -> None:

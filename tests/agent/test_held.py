@@ -33,7 +33,7 @@ async def holding(node: AgentNode, *, init: bool = False) -> str:
     return device
 
 
-def test_a_kubelet_that_lists_nothing_after_its_start_is_not_believed() -> None:
+def test_distrusts_a_kubelet_that_lists_nothing_after_its_start() -> None:
     async def scene() -> None:
         async with agent_node(1, SEVEN) as node:
             device = await holding(node)
@@ -49,7 +49,7 @@ def test_a_kubelet_that_lists_nothing_after_its_start_is_not_believed() -> None:
     play(scene)
 
 
-def test_a_kubelet_that_lost_its_checkpoint_takes_no_device_from_its_pod() -> None:
+def test_keeps_a_pods_device_when_the_kubelet_loses_its_checkpoint() -> None:
     """To remove it is the usual advice for a damaged one; a device in use is free to it then."""
 
     async def scene() -> None:
@@ -158,7 +158,7 @@ def test_withholds_devices_of_forgotten_holders() -> None:
     play(scene)
 
 
-def test_gives_devices_again_after_a_boot_beside_pods_that_it_ended() -> None:
+def test_frees_devices_after_a_boot_beside_pods_that_it_ended() -> None:
     """No container outlives a boot. Kubelets before 1.34 list the pods that failed over it."""
 
     async def scene() -> None:
@@ -184,7 +184,9 @@ def test_gives_devices_again_after_a_boot_beside_pods_that_it_ended() -> None:
 
 
 @pytest.mark.parametrize("seconds", [3, 14])
-def test_a_device_of_just_now_stays_though_the_kubelet_loses_its_checkpoint(seconds: float) -> None:
+def test_keeps_a_just_allocated_device_when_the_kubelet_loses_its_checkpoint(
+    seconds: float,
+) -> None:
     async def scene() -> None:
         async with agent_node(1, SEVEN) as node:
             await node.offered(MIG, 7)
@@ -202,7 +204,7 @@ def test_a_device_of_just_now_stays_though_the_kubelet_loses_its_checkpoint(seco
     play(scene)
 
 
-def test_an_init_container_holds_as_any_other() -> None:
+def test_keeps_the_device_of_an_init_container() -> None:
     async def scene() -> None:
         async with agent_node(1, SEVEN) as node:
             device = await holding(node, init=True)
@@ -214,7 +216,7 @@ def test_an_init_container_holds_as_any_other() -> None:
     play(scene)
 
 
-def test_an_agent_that_starts_while_the_api_is_away_repartitions_nothing() -> None:
+def test_repartitions_nothing_when_started_while_the_api_is_away() -> None:
     async def scene() -> None:
         async with agent_node(1, SEVEN) as node:
             await holding(node)
@@ -231,7 +233,7 @@ def test_an_agent_that_starts_while_the_api_is_away_repartitions_nothing() -> No
     play(scene)
 
 
-def test_a_kubelet_without_checkpoint_is_unknown_not_free() -> None:
+def test_treats_holders_as_unknown_without_the_kubelets_checkpoint() -> None:
     async def scene() -> None:
         async with agent_node(1, SEVEN) as node:
             device = await holding(node)
@@ -251,7 +253,7 @@ def test_a_kubelet_without_checkpoint_is_unknown_not_free() -> None:
 @pytest.mark.parametrize(
     "damage", [b'{"Data": {"PodDevice', b"\xff\xfe\x00"], ids=["cut", "binary"]
 )
-def test_a_damaged_checkpoint_is_written_again_and_the_change_goes_on(damage: bytes) -> None:
+def test_rewrites_a_damaged_checkpoint_and_resumes_the_change(damage: bytes) -> None:
     """The kubelet writes it when a list arrives: somebody has to send one."""
 
     async def scene() -> None:
@@ -266,7 +268,7 @@ def test_a_damaged_checkpoint_is_written_again_and_the_change_goes_on(damage: by
     play(scene)
 
 
-def test_a_gpu_is_not_shared_while_a_pod_holds_it_whole() -> None:
+def test_shares_no_gpu_while_a_pod_holds_it_whole() -> None:
     async def scene() -> None:
         async with agent_node(2, {}) as node:
             await node.offered(GPU, 2)
@@ -291,7 +293,7 @@ def test_a_gpu_is_not_shared_while_a_pod_holds_it_whole() -> None:
     play(scene)
 
 
-def test_shares_and_whole_devices_of_one_name_are_never_given_out_together() -> None:
+def test_allocates_shares_and_whole_devices_of_one_name_never_together() -> None:
     """`renameByDefault: false`, as NVIDIA's plugin has it by default."""
 
     async def scene() -> None:
@@ -314,7 +316,7 @@ def test_shares_and_whole_devices_of_one_name_are_never_given_out_together() -> 
     play(scene)
 
 
-def test_a_device_stays_whose_device_nodes_somebody_removed() -> None:
+def test_keeps_a_device_whose_device_nodes_were_removed() -> None:
     """The driver shows instances then, but no MIG device on them, as if they were incomplete."""
 
     async def scene() -> None:
@@ -332,7 +334,7 @@ def test_a_device_stays_whose_device_nodes_somebody_removed() -> None:
     play(scene)
 
 
-def test_evictions_carry_the_uid_and_are_in_nobodys_way() -> None:
+def test_evicts_by_uid_without_blocking() -> None:
     async def scene() -> None:
         async with agent_node(2, {}, change={"policy": "evict"}) as node:
             await node.offered(GPU, 2)
@@ -353,7 +355,7 @@ def test_evictions_carry_the_uid_and_are_in_nobodys_way() -> None:
     play(scene)
 
 
-def test_a_gpu_that_was_lost_at_the_start_is_not_taken_for_free() -> None:
+def test_counts_a_gpu_lost_at_start_as_not_free() -> None:
     """The agent has never decided about it, and the kubelet is silent when it comes back."""
     health = {"recoverAfter": "1s"}
 

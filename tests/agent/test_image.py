@@ -9,7 +9,7 @@ import pytest
 from divvy.image import build
 
 
-def test_an_edit_between_digest_and_build_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notices_an_edit_between_digest_and_build(monkeypatch: pytest.MonkeyPatch) -> None:
     def lay_out(_: Path, _sources: str) -> None:
         pass
 
@@ -21,11 +21,11 @@ def test_an_edit_between_digest_and_build_is_not_hidden(monkeypatch: pytest.Monk
         build.build_and_push("localhost:5000", "base", "taken before an edit")
 
 
-def test_the_hook_is_the_same_wherever_it_is_compiled(tmp_path: Path) -> None:
+def test_compiles_the_same_hook_everywhere(tmp_path: Path) -> None:
     (one, other) = (build.compile_hook(tmp_path / name) for name in ("one", "other"))
     assert one.read_bytes() == other.read_bytes()
 
 
-def test_the_images_sources_are_those_of_the_hook_too() -> None:
+def test_includes_the_hooks_sources_in_the_image() -> None:
     names = {path.name for path in build._inputs().values()}
     assert {"ldcache.c", "require.h", "Makefile", "Containerfile"} <= names

@@ -16,7 +16,7 @@ pytestmark = [
 ]
 
 
-def test_a_hook_that_hangs_holds_up_no_health_report() -> None:
+def test_reports_health_beside_a_hanging_hook() -> None:
     async def scene() -> None:
         async with agent_node(2, {}) as node:
             await node.kill()
@@ -34,7 +34,7 @@ def test_a_hook_that_hangs_holds_up_no_health_report() -> None:
     play(scene)
 
 
-def test_shares_are_unhealthy_until_the_limiter_can_be_installed() -> None:
+def test_marks_shares_unhealthy_until_the_limiter_is_installed() -> None:
     """Each pod that is sent there would be refused, and its controller send another."""
 
     async def scene() -> None:

@@ -17,7 +17,7 @@ def failed(at: float = 0.0) -> LoopHealth:
     return health
 
 
-def test_an_error_is_reported_until_its_loop_has_run_for_two_minutes() -> None:
+def test_reports_an_error_until_its_loop_ran_for_two_minutes() -> None:
     health = failed()
     assert health.reported(1000.0) == "broken"  # it has not started again
     health.started(1000.0)
@@ -26,7 +26,7 @@ def test_an_error_is_reported_until_its_loop_has_run_for_two_minutes() -> None:
     assert health.reported(1120.0) == ""
 
 
-def test_the_time_counts_from_the_last_start() -> None:
+def test_counts_the_time_from_the_last_start() -> None:
     health = failed()
     health.started(1.0)
     health.ended("broken again", 100.0)
@@ -35,7 +35,7 @@ def test_the_time_counts_from_the_last_start() -> None:
     assert health.reported(225.0) == ""
 
 
-def test_a_loop_that_ends_without_an_error_is_not_well_for_that() -> None:
+def test_keeps_the_error_of_a_loop_that_ends_soon_without_one() -> None:
     health = failed()
     health.started(1.0)
     health.ended("", 2.0)
@@ -43,14 +43,14 @@ def test_a_loop_that_ends_without_an_error_is_not_well_for_that() -> None:
     assert health.reported(100.0) == "broken"
 
 
-def test_one_that_ends_after_it_was_well_has_no_old_error() -> None:
+def test_drops_the_old_error_of_a_loop_that_ran_well() -> None:
     health = failed()
     health.started(1.0)
     health.ended("", 500.0)
     assert health.reported(501.0) == ""
 
 
-def test_a_loop_waits_longer_each_time_and_short_again_once_it_was_well() -> None:
+def test_backs_off_restarts_until_a_loop_is_well() -> None:
     health = LoopHealth()
     pauses = []
     for now in (0.0, 10.0, 20.0, 30.0):
@@ -72,7 +72,7 @@ class Clock:
         await asyncio.sleep(0)
 
 
-def test_a_loop_that_fails_is_started_again_and_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_restarts_a_failed_loop_and_reports_it(caplog: pytest.LogCaptureFixture) -> None:
     clock, told = Clock(), []
     loops = Loops(lambda: told.append(loops.problems), lambda: clock.now, clock.sleep)
     seen: dict[float, tuple[str, ...]] = {}
@@ -102,7 +102,7 @@ def test_a_loop_that_fails_is_started_again_and_told(caplog: pytest.LogCaptureFi
     assert [record.message for record in caplog.records] == ["the metrics failed"] * 2
 
 
-def test_one_that_has_done_its_work_is_well_at_once() -> None:
+def test_counts_a_loop_as_well_once_its_work_is_done() -> None:
     clock = Clock()
     loops = Loops(lambda: None, lambda: clock.now, clock.sleep)
 

@@ -112,7 +112,7 @@ def scrape(
     return found
 
 
-def test_names_the_holder_of_a_device_also_where_it_is_not_offered_any_more() -> None:
+def test_names_the_holder_of_a_withdrawn_device() -> None:
     held = scrape()["divvy_device_held"]
     assert [(labels["pod"], labels["device"], labels["mode"]) for labels, _ in held] == [
         ("one", "GPU-a", "whole"),
@@ -125,31 +125,31 @@ def test_names_the_holder_of_a_device_also_where_it_is_not_offered_any_more() ->
     assert {labels["node"] for labels, _ in held} == {"node-1"}
 
 
-def test_memory_is_a_pods_only_where_it_is_alone_on_the_device() -> None:
+def test_attributes_memory_to_a_pod_only_when_alone_on_the_device() -> None:
     used = scrape()["divvy_pod_memory_used_mib"]
     assert [(labels["pod"], value) for labels, value in used] == [
         ("one", 100.0), ("kept", 700.0), ("slice", 50.0),
     ]  # fmt: skip
 
 
-def test_the_last_success_of_a_run_is_there_once_there_was_one() -> None:
+def test_publishes_the_last_success_after_the_first() -> None:
     name = "divvy_conformance_last_success_seconds"
     assert scrape(success=1_764_000_000.0)[name] == [({"node": "node-1"}, 1_764_000_000.0)]
 
 
-def test_an_account_of_another_format_names_who_holds_the_share() -> None:
+def test_names_who_holds_a_share_with_an_account_of_another_format() -> None:
     (found,) = scrape()["divvy_share_account_unreadable"]
     labels = {"node": "node-1", "namespace": "team", "pod": "two", "container": "main"}
     assert found == (labels, 1)
 
 
-def test_the_share_of_a_claim_names_its_pod_and_container() -> None:
+def test_names_pod_and_container_of_a_claims_share() -> None:
     (found, _) = scrape()["divvy_share_memory_limit_mib"]
     where = {"uuid": "GPU-0", "namespace": "default", "pod": "first", "container": "main"}
     assert found == ({"node": "node-1", **where}, 3000)
 
 
-def test_a_share_of_the_past_says_nothing_of_who_has_one_of_its_replicas_now() -> None:
+def test_attributes_no_past_share_to_the_replicas_current_holder() -> None:
     found = scrape()
     where = {"node": "node-1", "uuid": "GPU-b", "namespace": "team", "pod": "two"}
     where["container"] = "main"
@@ -157,7 +157,7 @@ def test_a_share_of_the_past_says_nothing_of_who_has_one_of_its_replicas_now() -
     assert found["divvy_share_memory_limit_mib"][1:] == [(where, 3000)]
 
 
-def test_states_are_one_of_all_and_their_time_adds_up() -> None:
+def test_reports_one_state_of_all_and_adds_up_their_times() -> None:
     found = scrape("Waiting")
     on = [labels["state"] for labels, value in found["divvy_node_state"] if value]
     assert on == ["Waiting"]
@@ -166,7 +166,7 @@ def test_states_are_one_of_all_and_their_time_adds_up() -> None:
     assert spent["Ready"] == 0
 
 
-def test_the_modes_have_the_words_of_the_plan() -> None:
+def test_names_modes_as_the_plan_does() -> None:
     mig = Resource("nvidia.com/mig-1g.5gb", (), "mig")
     shared_mig = Resource("nvidia.com/mig-1g.5gb.shared", (), "mig", Sharing(4))
     files = Resource("rdma/hca", (), "file")
@@ -177,7 +177,7 @@ def test_the_modes_have_the_words_of_the_plan() -> None:
     assert limited == ["time-slicing+limit", "mig+time-slicing+limit"]
 
 
-def test_a_state_of_a_moment_counts_although_nobody_looked() -> None:
+def test_counts_a_momentary_state_between_scrapes() -> None:
     def one(state: str) -> list[GpuStatus]:
         return [GpuStatus(0, "GPU-a", state, "", None, ())]
 
@@ -192,7 +192,7 @@ def test_a_state_of_a_moment_counts_although_nobody_looked() -> None:
     assert clock.seconds(99.0) == clock.seconds(30.0)
 
 
-def test_what_claims_hold_of_each_gpu_is_shown() -> None:
+def test_publishes_what_claims_hold_of_each_gpu() -> None:
     found = scrape()
     by_gpu = {
         name: {labels["gpu"]: value for labels, value in found[f"divvy_claims_{name}"]}
@@ -205,7 +205,7 @@ def test_what_claims_hold_of_each_gpu_is_shown() -> None:
     }
 
 
-def test_what_claims_can_still_get_is_shown() -> None:
+def test_publishes_what_claims_can_still_get() -> None:
     found = scrape()
     free = {labels["gpu"]: value for labels, value in found["divvy_claims_memory_free_mib"]}
     assert free == {"0": 40960 - 4000, "1": 40960 - 3000}
@@ -215,7 +215,7 @@ def test_what_claims_can_still_get_is_shown() -> None:
     assert found["divvy_claims_prepare_seconds_count"] == [({"node": "node-1"}, 1)]
 
 
-def test_mps_daemons_tell_whether_they_answer_and_how_often_they_were_started() -> None:
+def test_publishes_health_and_starts_of_mps_daemons() -> None:
     found = scrape()
     ready = {labels["uuid"]: value for labels, value in found["divvy_mps_daemon_ready"]}
     assert ready == {"GPU-a": 0, "GPU-b": 1}

@@ -14,7 +14,7 @@ from divvy.model import DesiredGpu, DesiredNode
 from tests.agent.devices import gpu, snapshot
 
 
-def test_a_plan_that_ends_meanwhile_is_still_under_way_for_the_snapshot_of_before() -> None:
+def test_treats_a_plan_as_running_for_a_snapshot_from_before_its_end() -> None:
     """What it has made is not in that snapshot: the plan would be executed once more."""
     reconfigurer = SimpleNamespace(applying=frozenset({"GPU-0"}), failures={})
 
@@ -36,7 +36,7 @@ def test_a_plan_that_ends_meanwhile_is_still_under_way_for_the_snapshot_of_befor
     assert asyncio.run(look).applying == {"GPU-0"}
 
 
-def test_a_gpu_whose_plan_is_executed_is_not_asked_for_its_processes() -> None:
+def test_asks_no_gpu_for_processes_while_its_plan_is_executed() -> None:
     """The question would stand in line with the calls that carry out the plan."""
     asked: list[str] = []
 

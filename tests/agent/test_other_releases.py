@@ -163,7 +163,7 @@ def test_keeps_a_state_that_it_cannot_read(tmp_path: Path, content: str) -> None
     assert again.problem == ""
 
 
-def test_saves_nothing_over_a_state_that_it_cannot_put_aside(
+def test_overwrites_no_state_that_it_cannot_put_aside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "state.json"
@@ -180,9 +180,7 @@ def test_saves_nothing_over_a_state_that_it_cannot_put_aside(
 
 
 @pytest.mark.parametrize("name", ["divvy.gpu-claim-uid-mig.held", "claims.json"])
-def test_gives_no_claim_back_while_a_file_of_claims_cannot_be_read(
-    tmp_path: Path, name: str
-) -> None:
+def test_releases_no_claim_while_a_file_of_claims_is_unreadable(tmp_path: Path, name: str) -> None:
     laid(tmp_path, as_it_was, ".held")
     path = tmp_path / name
     path.write_text('{"version": 2}')
@@ -197,7 +195,7 @@ def test_gives_no_claim_back_while_a_file_of_claims_cannot_be_read(
     assert "uid-part" in file.record.claims
 
 
-def test_writes_the_copy_of_a_recorded_claim_again(tmp_path: Path) -> None:
+def test_rewrites_the_copy_of_a_recorded_claim(tmp_path: Path) -> None:
     laid(tmp_path, as_it_was, ".held", "claims.json")
     (tmp_path / "divvy.gpu-claim-uid-mig.held").write_text('{"version": 2}')
     file = ClaimsFile(tmp_path, tmp_path, lambda: None)
@@ -206,7 +204,7 @@ def test_writes_the_copy_of_a_recorded_claim_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("state", ClaimState)
-def test_a_claim_keeps_its_state_in_a_file_of_either_release(
+def test_keeps_a_claims_state_in_a_file_of_either_release(
     tmp_path: Path, state: ClaimState
 ) -> None:
     laid(tmp_path, as_it_was, "claims.json")

@@ -27,7 +27,7 @@ async def until(met: object, seconds: float = 15) -> None:
             await asyncio.sleep(0.05)
 
 
-def test_a_crashed_agent_serves_its_last_state_while_the_api_is_away() -> None:
+def test_serves_its_last_state_after_a_crash_while_the_api_is_away() -> None:
     async def scene() -> None:
         async with agent_node(2, {"timeSlicing": {"replicas": 4}}) as node:
             await node.offered(SHARED, 8)
@@ -43,7 +43,7 @@ def test_a_crashed_agent_serves_its_last_state_while_the_api_is_away() -> None:
     play(scene)
 
 
-def test_wrong_input_keeps_what_is_offered_and_is_told() -> None:
+def test_keeps_the_offer_and_reports_wrong_input() -> None:
     async def scene() -> None:
         async with agent_node(2, {"timeSlicing": {"replicas": 4}}) as node:
             await node.offered(SHARED, 8)
@@ -63,7 +63,7 @@ def test_wrong_input_keeps_what_is_offered_and_is_told() -> None:
     play(scene)
 
 
-def test_the_last_good_configuration_outlives_its_config_map() -> None:
+def test_keeps_the_last_good_configuration_beyond_its_config_map() -> None:
     async def scene() -> None:
         async with agent_node(2, {"timeSlicing": {"replicas": 4}}) as node:
             await node.offered(SHARED, 8)
@@ -79,7 +79,7 @@ def test_the_last_good_configuration_outlives_its_config_map() -> None:
     play(scene)
 
 
-def test_fifty_pods_at_once_get_what_the_kubelet_chose() -> None:
+def test_allocates_what_the_kubelet_chose_to_fifty_pods_at_once() -> None:
     async def scene() -> None:
         async with agent_node(2, {"timeSlicing": {"replicas": 25}}) as node:
             await node.offered(SHARED, 50)
@@ -98,7 +98,7 @@ def test_fifty_pods_at_once_get_what_the_kubelet_chose() -> None:
     play(scene)
 
 
-def test_a_person_on_the_node_can_ask_what_it_thinks() -> None:
+def test_answers_on_the_debug_socket_what_it_decided() -> None:
     async def scene() -> None:
         async with agent_node(2, {"timeSlicing": {"replicas": 4}}) as node:
             await node.offered(SHARED, 8)
@@ -119,7 +119,7 @@ def test_a_person_on_the_node_can_ask_what_it_thinks() -> None:
     play(scene)
 
 
-def test_a_lost_gpu_is_withdrawn_and_the_others_stay() -> None:
+def test_withdraws_a_lost_gpu_and_keeps_the_others() -> None:
     async def scene() -> None:
         sharing = {"timeSlicing": {"replicas": 4}}
         async with agent_node(2, sharing, health={"recoverAfter": "1s"}) as node:
@@ -132,7 +132,7 @@ def test_a_lost_gpu_is_withdrawn_and_the_others_stay() -> None:
     play(scene)
 
 
-def test_what_was_unhealthy_is_so_after_a_restart_of_the_agent() -> None:
+def test_keeps_devices_unhealthy_over_a_restart() -> None:
     async def scene() -> None:
         async with agent_node(2, {}) as node:
             await node.offered(GPU, 2)
@@ -151,7 +151,7 @@ def test_what_was_unhealthy_is_so_after_a_restart_of_the_agent() -> None:
     play(scene)
 
 
-def test_input_nested_too_deeply_changes_nothing() -> None:
+def test_changes_nothing_for_input_nested_too_deeply() -> None:
     async def scene() -> None:
         async with agent_node(2, {}) as node:
             await node.offered(GPU, 2)

@@ -67,11 +67,13 @@ def play(monkeypatch: pytest.MonkeyPatch, *, slow: bool) -> list[tuple[str, ...]
     return asyncio.run(scene())
 
 
-def test_plans_that_end_about_together_are_looked_at_together(
+def test_scans_once_for_plans_that_end_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert play(monkeypatch, slow=False) == [("GPU-0", "GPU-1", "GPU-2")]
 
 
-def test_a_gpu_does_not_wait_for_one_that_takes_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finishes_a_gpu_without_waiting_for_one_that_takes_minutes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert play(monkeypatch, slow=True)[-2:] == [("GPU-0", "GPU-1"), ("GPU-0", "GPU-1", "GPU-2")]

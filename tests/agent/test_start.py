@@ -19,7 +19,9 @@ from tests.fakes.agent import free_port
         ({"KUBECONFIG": "/nowhere"}, "divvy agent: the kubeconfig cannot be used"),
     ],
 )
-def test_one_sentence_and_the_end(tmp_path: Path, given: dict[str, str], said: str) -> None:
+def test_exits_with_one_sentence_on_wrong_settings(
+    tmp_path: Path, given: dict[str, str], said: str
+) -> None:
     named = {"NODE_NAME": "n1", "NAMESPACE": "divvy-system", "DIVVY_LISTEN": "127.0.0.1"}
     environment = {
         **os.environ,

@@ -7,13 +7,13 @@ import asyncio
 from divvy.agent.ticks import next_tick, next_tick_or, until_tick
 
 
-def test_looks_that_began_at_different_times_share_a_wake_up() -> None:
+def test_wakes_once_for_pauses_that_began_at_different_times() -> None:
     ends = {now + until_tick(now, 0.5) for now in (10.0, 10.125, 10.375)}
     assert ends == {10.5}
     assert {now + until_tick(now, 1.0) for now in (10.25, 10.5)} == {11.0}
 
 
-def test_a_tick_passes() -> None:
+def test_passes_a_tick() -> None:
     async def scene() -> float:
         began = asyncio.get_running_loop().time()
         await next_tick(0.01)
@@ -22,7 +22,7 @@ def test_a_tick_passes() -> None:
     assert asyncio.run(scene()) >= 1
 
 
-def test_an_event_is_not_waited_for_until_the_tick() -> None:
+def test_returns_on_an_event_before_the_tick() -> None:
     async def scene() -> None:
         event = asyncio.Event()
         waiting = asyncio.create_task(next_tick_or(event, 1000.0))

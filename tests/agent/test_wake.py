@@ -26,20 +26,20 @@ def waited(monkeypatch: pytest.MonkeyPatch, *calls: str, longest: float = 5.0) -
     return asyncio.run(scene())
 
 
-def test_what_comes_in_a_burst_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waits_for_a_burst_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
     assert waited(monkeypatch, "soon", "soon") >= 0.35
 
 
-def test_what_comes_alone_is_not_held_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_returns_at_once_for_a_single_event(monkeypatch: pytest.MonkeyPatch) -> None:
     assert waited(monkeypatch, "now") < 0.3
     assert waited(monkeypatch, "soon", "now") < 0.3
 
 
-def test_nothing_is_waited_for_longer_than_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waits_no_longer_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert waited(monkeypatch, longest=0.1) < 0.3
 
 
-def test_what_was_before_is_forgotten() -> None:
+def test_forgets_events_from_before_the_clear() -> None:
     async def scene() -> None:
         waker = Wake()
         waker.now()

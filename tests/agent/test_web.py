@@ -34,7 +34,7 @@ async def leave(writer: asyncio.StreamWriter) -> None:
         await writer.wait_closed()
 
 
-def test_a_page_is_made_once_however_many_ask() -> None:
+def test_renders_a_page_once_for_concurrent_requests() -> None:
     made = 0
 
     async def page() -> Answer:
@@ -53,7 +53,7 @@ def test_a_page_is_made_once_however_many_ask() -> None:
     asyncio.run(ask())
 
 
-def test_who_opens_many_connections_closes_nobody_elses() -> None:
+def test_keeps_others_connections_when_one_client_opens_many() -> None:
     """A pod that floods the port would make the kubelet's probes fail, and end the agent."""
 
     async def ask() -> None:
@@ -74,7 +74,7 @@ def test_who_opens_many_connections_closes_nobody_elses() -> None:
     asyncio.run(ask())
 
 
-def test_the_oldest_of_too_many_connections_makes_way() -> None:
+def test_closes_the_oldest_of_too_many_connections() -> None:
     async def ask() -> None:
         server = await serve("127.0.0.1", 0, {"/": alive})
         port = server.sockets[0].getsockname()[1]
@@ -91,7 +91,7 @@ def test_the_oldest_of_too_many_connections_makes_way() -> None:
     asyncio.run(ask())
 
 
-def test_the_debug_socket_is_roots_alone(tmp_path: Path) -> None:
+def test_restricts_the_debug_socket_to_root(tmp_path: Path) -> None:
     async def ask() -> None:
         server = await serve_on_socket(tmp_path / "debug.sock", {"/": alive})
         async with server:
@@ -103,7 +103,7 @@ def test_the_debug_socket_is_roots_alone(tmp_path: Path) -> None:
     asyncio.run(ask())
 
 
-def test_a_reconciliation_that_hangs_is_a_failed_health_check(
+def test_fails_the_health_check_while_a_reconciliation_hangs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     process = _Process(settings_from({"NODE_NAME": "n1", "NAMESPACE": "divvy-system"}))

@@ -16,7 +16,7 @@ MODEL = gpu_model("A100-SXM4-40GB")
 NAMES = ("1g.5gb", "2g.10gb", "3g.20gb")
 
 
-def test_the_order_of_pack_places_95_of_100_requests_that_a_search_can() -> None:
+def test_places_95_of_100_requests_that_a_search_can_in_pack_order() -> None:
     number = at_length(1500, 10_000)
     best = sum(placed_by_optimum(arrivals(7, number, lifetime)) for lifetime in LIFETIMES)
     packed, apart = (
@@ -35,7 +35,7 @@ def optimum() -> PackingOptimum:
     return PackingOptimum(profiles, MODEL.mig.compute_slices, 40960)
 
 
-def test_the_search_admits_on_one_gpu_what_the_plan_can_place(optimum: PackingOptimum) -> None:
+def test_admits_on_one_gpu_by_search_what_the_plan_can_place(optimum: PackingOptimum) -> None:
     assert MODEL.mig is not None
     for counts in product(range(8), range(4), range(3)):
         try:

@@ -89,7 +89,7 @@ async def serving(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     server.close()
 
 
-def test_a_watch_that_is_too_old_begins_with_a_new_list(
+def test_relists_after_a_watch_that_is_too_old(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[set[Key]] = []
@@ -120,7 +120,9 @@ def test_a_watch_that_is_too_old_begins_with_a_new_list(
     assert all("labelSelector=divvy.gpu%2Fby-size%3Dtrue" in path for path in asked)
 
 
-def test_keeps_little_of_large_pods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_holds_little_of_large_pods_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     number, size = 220, 1 << 20
     filler = "x" * size
     pods: dict[str, frozenset[Key]] = {}
@@ -172,7 +174,7 @@ def test_keeps_little_of_large_pods(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ),
     ],
 )
-def test_the_templates_that_a_pod_still_needs(found: dict[str, Any], named: set[str]) -> None:
+def test_lists_the_templates_that_a_pod_still_needs(found: dict[str, Any], named: set[str]) -> None:
     assert templates_of(Pod.from_dict(found)) == {Key("n", name) for name in named}
 
 

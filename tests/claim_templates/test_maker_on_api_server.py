@@ -74,7 +74,7 @@ def started(server: ApiServer, maker: MakerProcess) -> None:
     server.until(maker.ready)
 
 
-def test_a_pod_gets_its_template_and_its_claim(
+def test_gives_a_pod_its_template_and_claim(
     server: ApiServer, maker: MakerProcess, namespace: str
 ) -> None:
     started(server, maker)
@@ -92,7 +92,7 @@ def test_a_pod_gets_its_template_and_its_claim(
     assert maker.stop() == 0
 
 
-def test_a_pod_that_was_there_before_the_maker_gets_its_template(
+def test_creates_the_template_of_a_pod_from_before_its_start(
     server: ApiServer, maker: MakerProcess, namespace: str
 ) -> None:
     create(server, namespace, "early", {MEMORY: 3000})
@@ -109,7 +109,7 @@ def test_a_pod_that_was_there_before_the_maker_gets_its_template(
     server.until(lambda: template(server, namespace, "divvy-1x3000m") is not None)
 
 
-def test_a_percentage_follows_the_sizes_of_the_gpus(
+def test_sizes_a_percentage_by_the_gpus(
     server: ApiServer, maker: MakerProcess, namespace: str
 ) -> None:
     started(server, maker)
@@ -131,7 +131,7 @@ def test_a_percentage_follows_the_sizes_of_the_gpus(
     server.send("DELETE", f"{GROUP}/resourceslices/node-1")
 
 
-def test_a_flood_of_sizes_keeps_no_other_namespace_waiting(
+def test_serves_other_namespaces_during_a_flood_of_sizes(
     server: ApiServer, maker: MakerProcess, namespace: str
 ) -> None:
     flood, quiet = namespace, server.namespace(f"z-{namespace}")
@@ -153,7 +153,7 @@ def test_a_flood_of_sizes_keeps_no_other_namespace_waiting(
     assert len(mine) == 1
 
 
-def test_what_nobody_names_goes_and_comes_back_when_it_is_named(
+def test_deletes_a_template_that_no_pod_names_and_recreates_it(
     server: ApiServer, maker: MakerProcess, namespace: str
 ) -> None:
     started(server, maker)
@@ -165,7 +165,7 @@ def test_what_nobody_names_goes_and_comes_back_when_it_is_named(
     server.until(lambda: template(server, namespace, "divvy-1x3000m") is not None)
 
 
-def test_a_template_that_says_something_else_is_replaced(
+def test_replaces_a_template_with_another_content(
     server: ApiServer, maker: MakerProcess, namespace: str
 ) -> None:
     """Somebody has made it before the policy kept these names."""
@@ -188,7 +188,7 @@ def test_a_template_that_says_something_else_is_replaced(
     server.until(right)
 
 
-def test_a_silent_api_server_is_found_again(
+def test_reconnects_to_a_silent_api_server(
     server: ApiServer, maker: MakerProcess, namespace: str, link: Link
 ) -> None:
     started(server, maker)
@@ -202,7 +202,7 @@ def test_a_silent_api_server_is_found_again(
     server.until(maker.ready)
 
 
-def test_a_connection_that_dies_without_a_word_is_noticed(
+def test_notices_a_connection_that_dies_silently(
     server: ApiServer, maker: MakerProcess, namespace: str, link: Link
 ) -> None:
     started(server, maker)
@@ -252,7 +252,7 @@ def refuse_templates(server: ApiServer, namespace: str) -> None:
     server.until(lambda: server.send("POST", path, probe, dryRun="All").refusal == "none here")
 
 
-def test_a_refusal_of_one_template_holds_up_no_other(
+def test_creates_other_templates_when_one_is_refused(
     server: ApiServer, maker: MakerProcess, namespace: str
 ) -> None:
     """A quota, a policy of somebody else's: what is refused is said once."""
@@ -285,7 +285,7 @@ def test_a_refusal_of_one_template_holds_up_no_other(
     ],
     ids=template_name,
 )
-def test_the_api_server_takes_every_template_and_keeps_it_as_it_is(
+def test_creates_only_templates_that_the_api_server_keeps_as_they_are(
     server: ApiServer, namespace: str, asked: SizedRequest
 ) -> None:
     own = {"divvy.gpu/tenant": asked.tenant} if asked.tenant else {}
@@ -302,9 +302,7 @@ def test_the_api_server_takes_every_template_and_keeps_it_as_it_is(
     assert said(made.body) == body["spec"]
 
 
-def test_templates_follow_their_pods_at_once(
-    server: ApiServer, maker: MakerProcess, namespace: str
-) -> None:
+def test_follows_pods_at_once(server: ApiServer, maker: MakerProcess, namespace: str) -> None:
     started(server, maker)
     waits = []
     for number in range(20):

@@ -74,7 +74,7 @@ def allocated(server: ApiServer, namespace: str, name: str) -> list[tuple[str, d
 
 
 @pytest.mark.usefixtures("scheduler")
-def test_what_is_asked_for_is_what_is_allocated(
+def test_allocates_what_was_asked_for(
     server: ApiServer, maker: MakerProcess, namespace: str
 ) -> None:
     maker.start()

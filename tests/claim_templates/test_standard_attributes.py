@@ -108,13 +108,15 @@ def devices(
 
 
 @pytest.mark.usefixtures("scheduler")
-def test_a_gpu_and_a_network_card_are_on_one_pcie_root(server: ApiServer, namespace: str) -> None:
+def test_publishes_one_pcie_root_for_a_gpu_and_a_network_card(
+    server: ApiServer, namespace: str
+) -> None:
     asked = request("gpu", "divvy-gpu"), request("card", "nic")
     assert devices(server, namespace, PCIE_ROOT, *asked) == {"gpu": "gpu-1", "card": "card"}
 
 
 @pytest.mark.usefixtures("scheduler")
-def test_a_claim_for_nvidias_driver_needs_another_class_alone(
+def test_serves_a_claim_for_nvidias_driver_under_another_class(
     server: ApiServer, namespace: str
 ) -> None:
     """The claims of NVIDIA's documentation, with divvy-gpu and divvy-mig for its classes."""
@@ -130,7 +132,7 @@ def test_a_claim_for_nvidias_driver_needs_another_class_alone(
 
 
 @pytest.mark.usefixtures("scheduler")
-def test_a_product_is_chosen_by_nvidias_name(server: ApiServer, namespace: str) -> None:
+def test_selects_a_product_by_nvidias_name(server: ApiServer, namespace: str) -> None:
     product = f"{NVIDIA}.productName.lowerAscii().matches('^.*a100.*$')"
     driver = f"{NVIDIA}.driverVersion.compareTo(semver('550.0.0')) >= 0"
     found = devices(server, namespace, "", request("gpu", "divvy-gpu", product, driver))

@@ -27,7 +27,7 @@ def request_of(template: Any) -> dict[str, Any]:
     return found
 
 
-def test_a_size_in_mib_is_asked_for_exactly() -> None:
+def test_requests_a_size_in_mib_exactly() -> None:
     template = template_of(SizedRequest(2, 3000, "m", 30), {})
     assert request_of(template)["exactly"] == {
         "deviceClassName": "divvy-share",
@@ -47,7 +47,7 @@ def test_a_size_in_mib_is_asked_for_exactly() -> None:
         (SizedRequest(1, 100, "p", 30), "30"),
     ],
 )
-def test_who_asks_for_no_time_gets_the_least_and_with_all_memory_all(
+def test_requests_the_least_time_by_default_and_all_with_all_memory(
     asked: SizedRequest, cores: str
 ) -> None:
     found = request_of(template_of(asked, {A100: 1}))
@@ -55,7 +55,7 @@ def test_who_asks_for_no_time_gets_the_least_and_with_all_memory_all(
     assert exactly["capacity"]["requests"]["cores"] == cores
 
 
-def test_whole_gpus_of_a_type() -> None:
+def test_requests_whole_gpus_of_a_type() -> None:
     template = template_of(SizedRequest(2, 1, "g", use_types=("a100",)), {})
     assert request_of(template)["exactly"] == {
         "deviceClassName": "divvy-gpu",
@@ -65,12 +65,12 @@ def test_whole_gpus_of_a_type() -> None:
     }
 
 
-def test_a_tenant_has_a_class_of_its_own() -> None:
+def test_uses_the_class_of_the_tenant() -> None:
     template = template_of(SizedRequest(1, 10, "m", tenant="prod"), {})
     assert request_of(template)["exactly"]["deviceClassName"] == "divvy-share-prod"
 
 
-def test_types_are_parts_of_a_products_name() -> None:
+def test_matches_types_as_parts_of_a_products_name() -> None:
     asked = SizedRequest(1, 10, "m", use_types=("a100", "h100"), no_types=("a100-pcie", "t4"))
     selectors = request_of(template_of(asked, {}))["exactly"]["selectors"]
     assert [selector["cel"]["expression"] for selector in selectors] == [
@@ -86,7 +86,7 @@ def sizes(asked: SizedRequest, offered: dict[Share, int]) -> list[str]:
     return [one["capacity"]["requests"]["memory"] for one in request_of(template)["firstAvailable"]]
 
 
-def test_a_percentage_is_an_alternative_for_each_size() -> None:
+def test_offers_an_alternative_of_a_percentage_for_each_size() -> None:
     template = template_of(SizedRequest(1, 25, "p", 10), {H100: 1, A100: 3})
     small, large = request_of(template)["firstAvailable"]
     assert small == {
@@ -108,32 +108,32 @@ def test_a_percentage_is_an_alternative_for_each_size() -> None:
     assert large["capacity"]["requests"]["memory"] == "20389Mi"
 
 
-def test_without_a_size_there_is_no_template_of_a_percentage() -> None:
+def test_makes_no_template_of_a_percentage_without_a_size() -> None:
     assert template_of(SizedRequest(1, 25, "p"), {}) is None
     other = Share(40960, "nvidia-a100-sxm4-40gb", "prod")
     assert template_of(SizedRequest(1, 25, "p"), {other: 1}) is None
     assert template_of(SizedRequest(1, 25, "p", tenant="prod"), {other: 1}) is not None
 
 
-def test_only_sizes_of_the_types_asked_for_count() -> None:
+def test_counts_only_sizes_of_the_requested_types() -> None:
     both = {A100: 1, H100: 1}
     assert sizes(SizedRequest(1, 50, "p", use_types=("a100",)), both) == ["20Gi"]
     assert sizes(SizedRequest(1, 50, "p", no_types=("a100",)), both) == ["40779Mi"]
     assert sizes(SizedRequest(1, 50, "p", use_types=("a10",)), both) == []
 
 
-def test_of_more_sizes_than_a_request_may_have_the_frequent_ones_count() -> None:
+def test_keeps_the_most_frequent_sizes_that_a_request_can_list() -> None:
     offered = {Share(1000 * n, "x", None): (1 if n in (3, 7) else 2) for n in range(1, 11)}
     found = sizes(SizedRequest(1, 100, "p"), offered)
     assert found == [f"{1000 * n}Mi" for n in (1, 2, 4, 5, 6, 8, 9, 10)]
 
 
-def test_a_small_part_of_a_small_gpu_is_something() -> None:
+def test_rounds_a_small_part_of_a_small_gpu_up() -> None:
     assert sizes(SizedRequest(1, 1, "p"), {Share(50, "x", None): 1}) == ["1Mi"]
 
 
 @given(st.integers(1, 1 << 50))
-def test_sizes_are_written_as_the_api_server_writes_them(mib: int) -> None:
+def test_writes_sizes_as_the_api_server_does(mib: int) -> None:
     text = canonical_mib(mib)
     assert parse_count(text) == mib << 20
     assert int(text[:-2]) % 1024 or text.endswith("Ei")
@@ -148,7 +148,7 @@ def device(kind: str, memory: Any, **attributes: str) -> dict[str, Any]:
     }
 
 
-def test_what_a_slice_offers() -> None:
+def test_reads_sizes_from_slices() -> None:
     devices = [
         device("share", "40Gi", type="a"),
         device("share", "40960Mi", type="a"),
@@ -164,7 +164,7 @@ def test_what_a_slice_offers() -> None:
     assert shares_of({"spec": {"sharedCounters": []}}) == frozenset()
 
 
-def test_a_size_counts_for_a_while_after_it_has_gone() -> None:
+def test_remembers_a_size_for_a_while_after_it_has_gone() -> None:
     offered = OfferedShares(memory_seconds=60)
     assert offered.put("one", frozenset({A100}), now=0)
     assert offered.put("two", frozenset({A100, H100}), now=0)

@@ -37,7 +37,7 @@ def done(templates: Templates, now: float) -> list[Step]:
     return steps
 
 
-def test_a_pods_template_is_made_once(templates: Templates) -> None:
+def test_creates_a_pods_template_once(templates: Templates) -> None:
     templates.pod("1", frozenset({SIZED}))
     assert templates.waiting() == [SIZED]
     assert done(templates, 0) == [Step(SIZED, delete=False, create=SPEC)]
@@ -46,7 +46,7 @@ def test_a_pods_template_is_made_once(templates: Templates) -> None:
     assert templates.waiting() == []
 
 
-def test_a_name_that_is_none_of_ours_is_left_alone(templates: Templates) -> None:
+def test_leaves_names_alone_that_are_not_divvys(templates: Templates) -> None:
     templates.pod("1", frozenset({FOREIGN}))
     templates.template(FOREIGN, {"spec": {}})
     assert done(templates, 0) == []
@@ -56,7 +56,7 @@ def test_a_name_that_is_none_of_ours_is_left_alone(templates: Templates) -> None
     assert templates.live == 0
 
 
-def test_before_all_is_known_templates_are_made_and_none_is_deleted(templates: Templates) -> None:
+def test_deletes_no_template_before_everything_is_listed(templates: Templates) -> None:
     templates.complete = False
     templates.template(PART, {"spec": {}})
     templates.template(SIZED._replace(namespace="b"), {"spec": {}})
@@ -66,7 +66,7 @@ def test_before_all_is_known_templates_are_made_and_none_is_deleted(templates: T
     assert done(templates, 10 * UNUSED) == []
 
 
-def test_what_no_pod_names_goes_after_a_while(templates: Templates) -> None:
+def test_deletes_what_no_pod_names_after_a_while(templates: Templates) -> None:
     templates.pod("1", frozenset({SIZED}))
     done(templates, 0)
     templates.pod("1", frozenset())
@@ -79,7 +79,7 @@ def test_what_no_pod_names_goes_after_a_while(templates: Templates) -> None:
     assert done(templates, 2 + UNUSED) == []
 
 
-def test_a_pod_that_comes_meanwhile_keeps_its_template(templates: Templates) -> None:
+def test_keeps_the_template_of_a_pod_that_comes_meanwhile(templates: Templates) -> None:
     templates.pod("1", frozenset({SIZED}))
     done(templates, 0)
     templates.pod("1", frozenset())
@@ -92,19 +92,19 @@ def test_a_pod_that_comes_meanwhile_keeps_its_template(templates: Templates) -> 
     assert done(templates, UNUSED + 2) == []
 
 
-def test_a_template_that_somebody_deletes_comes_back(templates: Templates) -> None:
+def test_recreates_a_template_that_somebody_deletes(templates: Templates) -> None:
     templates.pod("1", frozenset({SIZED}))
     done(templates, 0)
     templates.template(SIZED, None)
     assert done(templates, 1) == [Step(SIZED, delete=False, create=SPEC)]
 
 
-def test_a_template_that_is_not_ours_by_what_it_says_is_replaced(templates: Templates) -> None:
+def test_replaces_a_template_with_foreign_content(templates: Templates) -> None:
     templates.template(SIZED, {"spec": {"devices": {}}})
     assert done(templates, 0) == [Step(SIZED, delete=True, create=SPEC)]
 
 
-def test_what_the_api_server_adds_to_a_template_is_no_reason_to_make_it_again(
+def test_keeps_a_template_to_which_the_api_server_adds_defaults(
     templates: Templates,
 ) -> None:
     assert SPEC is not None
@@ -121,7 +121,7 @@ def test_what_the_api_server_adds_to_a_template_is_no_reason_to_make_it_again(
     assert done(templates, 2) == [Step(SIZED, delete=True, create=SPEC)]
 
 
-def test_a_percentage_waits_for_the_first_gpu(templates: Templates) -> None:
+def test_waits_with_a_percentage_for_the_first_gpu(templates: Templates) -> None:
     templates.pod("1", frozenset({PART}))
     assert done(templates, 0) == []
     assert templates.waiting() == [PART]
@@ -131,7 +131,7 @@ def test_a_percentage_waits_for_the_first_gpu(templates: Templates) -> None:
     assert not step.delete
 
 
-def test_a_percentage_is_made_again_when_sizes_have_changed(templates: Templates) -> None:
+def test_recreates_a_percentage_when_sizes_have_changed(templates: Templates) -> None:
     templates.slices({"s": SHARE}, 0)
     templates.pod("1", frozenset({PART, SIZED}))
     done(templates, 0)
@@ -143,7 +143,7 @@ def test_a_percentage_is_made_again_when_sizes_have_changed(templates: Templates
     assert step.create == template_of(SizedRequest(1, 50, "p"), dict.fromkeys([*SHARE, *LARGER], 1))
 
 
-def test_a_percentage_stays_when_no_gpu_is_left(templates: Templates) -> None:
+def test_keeps_a_percentage_when_no_gpu_is_left(templates: Templates) -> None:
     templates.slices({"s": SHARE}, 0)
     templates.pod("1", frozenset({PART}))
     done(templates, 0)
@@ -152,7 +152,7 @@ def test_a_percentage_stays_when_no_gpu_is_left(templates: Templates) -> None:
     assert done(templates, 10 * UNUSED) == []
 
 
-def test_namespaces_take_turns(templates: Templates) -> None:
+def test_serves_namespaces_in_turn(templates: Templates) -> None:
     for number in range(100):
         templates.pod(f"a{number}", frozenset({Key("a", f"divvy-1x{number + 1}m")}))
     templates.pod("b", frozenset({Key("b", "divvy-1x7m"), Key("b", "divvy-1x8m")}))
@@ -162,7 +162,7 @@ def test_namespaces_take_turns(templates: Templates) -> None:
     assert templates.waiting() == []
 
 
-def test_a_template_has_one_step_at_a_time(templates: Templates) -> None:
+def test_takes_one_step_at_a_time_for_a_template(templates: Templates) -> None:
     templates.pod("1", frozenset({SIZED}))
     assert templates.next_step(0) == Step(SIZED, delete=False, create=SPEC)
     templates.look_again()
@@ -171,7 +171,7 @@ def test_a_template_has_one_step_at_a_time(templates: Templates) -> None:
     assert templates.next_step(0) == Step(SIZED, delete=False, create=SPEC)
 
 
-def test_a_template_is_named_until_the_last_pod_has_gone(templates: Templates) -> None:
+def test_keeps_a_template_until_its_last_pod_has_gone(templates: Templates) -> None:
     for pods in ({"1", "2"}, {"2"}):
         templates.pods(dict.fromkeys(pods, frozenset({SIZED})))
         done(templates, 0)
@@ -183,7 +183,7 @@ def test_a_template_is_named_until_the_last_pod_has_gone(templates: Templates) -
     assert done(templates, UNUSED) == [Step(SIZED, delete=True, create=None)]
 
 
-def test_lists_replace_what_was_known(templates: Templates) -> None:
+def test_replaces_what_it_knew_by_a_list(templates: Templates) -> None:
     templates.pod("gone", frozenset({SIZED}))
     templates.template(PART, {"spec": {}})
     templates.pods({"new": frozenset({PART})})
@@ -203,7 +203,7 @@ _EVENTS = st.lists(
 
 
 @given(_EVENTS)
-def test_whatever_happens_pods_have_their_templates_and_nothing_else_stays(events: Any) -> None:
+def test_converges_to_the_templates_of_pods_whatever_happens(events: Any) -> None:
     templates = Templates(UNUSED, OfferedShares(UNUSED))
     templates.complete = True
     templates.slice("first", SHARE, 0)
@@ -238,7 +238,7 @@ def test_whatever_happens_pods_have_their_templates_and_nothing_else_stays(event
         assert live[key] == SPEC
 
 
-def test_rests_what_was_refused(templates: Templates) -> None:
+def test_delays_the_retry_of_what_was_refused(templates: Templates) -> None:
     """All are looked at every few seconds: a server that refuses must not be asked as often."""
     templates.pod("1", frozenset({SIZED}))
     step = templates.next_step(0)
@@ -251,7 +251,7 @@ def test_rests_what_was_refused(templates: Templates) -> None:
     assert templates.next_step(30) == step
 
 
-def test_forgets_what_rests_when_nobody_names_it(templates: Templates) -> None:
+def test_forgets_a_delayed_retry_when_no_pod_names_it(templates: Templates) -> None:
     templates.pod("1", frozenset({SIZED}))
     assert templates.next_step(0) is not None
     templates.finished(SIZED, failed=True)

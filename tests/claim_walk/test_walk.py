@@ -16,7 +16,7 @@ _SEED, _SEQUENCES = 20, at_length(3, 10)
 
 
 @pytest.mark.lab
-def test_nothing_that_pods_ask_for_is_given_out_twice() -> None:
+def test_gives_nothing_out_twice() -> None:
     with walk_cluster() as cluster:
         count = walk(cluster, _SEED, _SEQUENCES)
     assert count.ran > 0
@@ -84,7 +84,7 @@ def claim(what: str, memory: str = "1Gi", cores: str = "10", namespace: str = "w
         ("apart", [claim("share")], "without a tenant"),
     ],
 )
-def test_the_oracle_knows_what_must_not_be(profile: str, claims: list[Any], said: str) -> None:
+def test_recognises_broken_promises(profile: str, claims: list[Any], said: str) -> None:
     if not said:
         oracle(profile).check(claims)
         return

@@ -46,7 +46,7 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "below" / "divvy"
 
 
-def test_a_chart_is_written_and_is_then_up_to_date(out: Path) -> None:
+def test_writes_a_chart_that_is_then_up_to_date(out: Path) -> None:
     said = make(out).output
     assert said == f"{out}: {len(content(out)) - 1} files\n"
     assert {"Chart.yaml", "values.yaml", "templates/daemonset.yaml"} <= content(out).keys()
@@ -57,7 +57,7 @@ def test_a_chart_is_written_and_is_then_up_to_date(out: Path) -> None:
     assert [path.name for path in out.parent.iterdir()] == ["divvy"]
 
 
-def test_a_stale_chart_fails_the_check_and_names_its_files(out: Path) -> None:
+def test_fails_the_check_of_a_stale_chart_and_names_its_files(out: Path) -> None:
     make(out)
     before = content(out)
     said = make(out, "--check", file=CERN, expect=1).output
@@ -66,7 +66,7 @@ def test_a_stale_chart_fails_the_check_and_names_its_files(out: Path) -> None:
     assert content(out) == before
 
 
-def test_the_check_sees_what_is_missing_and_what_is_too_much(out: Path) -> None:
+def test_finds_missing_and_surplus_files_in_the_check(out: Path) -> None:
     make(out)
     (out / "values.yaml").unlink()
     (out / "templates" / "mine.yaml").write_text("{}")
@@ -76,7 +76,7 @@ def test_the_check_sees_what_is_missing_and_what_is_too_much(out: Path) -> None:
     assert "is not there" in make(out.with_name("none"), "--check", expect=1).output
 
 
-def test_files_of_others_are_never_overwritten(out: Path) -> None:
+def test_overwrites_no_files_of_others(out: Path) -> None:
     out.mkdir(parents=True)
     (out / "values.yaml").write_text("mine")
     for force in ((), ("--force",)):
@@ -88,7 +88,7 @@ def test_files_of_others_are_never_overwritten(out: Path) -> None:
     assert content(out) == {"values.yaml": b"mine"}
 
 
-def test_edits_are_overwritten_only_by_force(out: Path) -> None:
+def test_overwrites_edits_only_by_force(out: Path) -> None:
     make(out)
     fresh = content(out)
     (out / "values.yaml").write_text("edited")
@@ -98,14 +98,14 @@ def test_edits_are_overwritten_only_by_force(out: Path) -> None:
     assert content(out) == fresh
 
 
-def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
+def test_refuses_a_file_in_place_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     assert "is a file" in make(tmp_path / "file", expect=1).output
     assert "cannot write" in make(tmp_path / "file" / "below", expect=1).output
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_the_folder_one_is_in_is_not_replaced(
+def test_refuses_to_replace_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -113,7 +113,7 @@ def test_the_folder_one_is_in_is_not_replaced(
     assert not content(tmp_path)
 
 
-def test_what_is_no_longer_generated_leaves_with_the_next_chart(out: Path) -> None:
+def test_removes_files_that_are_no_longer_generated(out: Path) -> None:
     make(out)
     listed = (out / ".divvy-files").read_text()
     old = "templates/old.yaml"
@@ -124,7 +124,7 @@ def test_what_is_no_longer_generated_leaves_with_the_next_chart(out: Path) -> No
     assert old not in content(out)
 
 
-def test_a_write_that_fails_leaves_the_folder_as_it_was(
+def test_leaves_the_folder_as_it_was_when_a_write_fails(
     out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(out)
@@ -142,7 +142,7 @@ def test_a_write_that_fails_leaves_the_folder_as_it_was(
     assert [path.name for path in out.parent.iterdir()] == ["divvy"]
 
 
-def test_the_same_archive_each_time(tmp_path: Path) -> None:
+def test_writes_the_same_archive_each_time(tmp_path: Path) -> None:
     make(tmp_path / "a", "--package", "--chart-version", "1.2.3")
     make(tmp_path / "b", "--package", "--chart-version", "1.2.3")
     (one,) = (tmp_path / "a").iterdir()
@@ -152,21 +152,21 @@ def test_the_same_archive_each_time(tmp_path: Path) -> None:
     make(tmp_path / "a", "--package", "--chart-version", "1.2.4", "--check", expect=1)
 
 
-def test_the_same_bytes_from_another_process(tmp_path: Path) -> None:
+def test_writes_the_same_bytes_from_another_process(tmp_path: Path) -> None:
     for seed in ("1", "2"):
         where = ("--file", LAB, "--image", IMAGE, "--out", tmp_path / seed)
         run_divvy("chart", *where, environment={"PYTHONHASHSEED": seed})
     assert content(tmp_path / "1") == content(tmp_path / "2")
 
 
-def test_manifests_are_the_programs_objects() -> None:
+def test_writes_the_programs_objects_as_manifests() -> None:
     said = run("chart", "--file", LAB, "--format", "manifests", "--image", IMAGE).output
     assert list(yaml.safe_load_all(said)) == json.loads(
         json.dumps(objects_of(example("lab"), IMAGE))
     )
 
 
-def test_manifests_in_a_folder(out: Path) -> None:
+def test_writes_manifests_into_a_folder(out: Path) -> None:
     make(out, "--format", "manifests")
     assert content(out).keys() == {".divvy-files", "divvy.yaml"}
     make(out, "--format", "manifests", "--check")
@@ -191,7 +191,7 @@ def test_manifests_in_a_folder(out: Path) -> None:
         (("--file", "none.yaml", "--out", "x"), "cannot read none.yaml"),
     ],
 )
-def test_wrong_arguments_get_one_error_and_write_nothing(
+def test_refuses_wrong_arguments_with_one_error(
     arguments: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -201,12 +201,12 @@ def test_wrong_arguments_get_one_error_and_write_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_without_an_image_the_chart_says_what_to_set(out: Path) -> None:
+def test_says_what_to_set_without_an_image(out: Path) -> None:
     said = run("chart", "--file", LAB, "--out", out).output
     assert "set image.repository and image.digest when installing" in said
 
 
-def test_what_the_operator_cannot_do_writes_nothing(out: Path) -> None:
+def test_writes_nothing_that_the_operator_cannot_express(out: Path) -> None:
     said = make(out, "--operator", file=LAB, expect=1).output
     assert "6 things the GPU Operator cannot do" in said
     assert "timeSlicing.memoryLimit" in said
@@ -215,7 +215,7 @@ def test_what_the_operator_cannot_do_writes_nothing(out: Path) -> None:
     assert not out.exists()
 
 
-def test_what_can_be_done_without_is_left_out_when_told(out: Path) -> None:
+def test_omits_optional_parts_when_told(out: Path) -> None:
     said = make(out, "--operator", file=H200, expect=1).output
     assert "--without change does without it; --without devices does without it" in said
     said = make(out, "--operator", "--without", "change", "--without", "devices", file=H200).output
@@ -223,7 +223,7 @@ def test_what_can_be_done_without_is_left_out_when_told(out: Path) -> None:
     assert {"values.yaml", "node-labels.yaml", "nvidia-mig-config.yaml"} <= content(out).keys()
 
 
-def test_importing_what_was_written_for_the_operator(out: Path) -> None:
+def test_imports_what_was_written_for_the_operator(out: Path) -> None:
     pools = ("whole", "slice-4", "slice-10", "mixed-layout", "seven-mixed")
     make(out, "--operator", *(word for pool in pools for word in ("--pool", pool)), file=CERN)
     files = [out / name for name in content(out) if name.endswith(("config.yaml", "values.yaml"))]
@@ -239,7 +239,7 @@ def test_importing_what_was_written_for_the_operator(out: Path) -> None:
     }
 
 
-def test_importing_the_operators_files_tells_what_is_wrong(tmp_path: Path) -> None:
+def test_reports_what_is_wrong_in_the_operators_files(tmp_path: Path) -> None:
     (tmp_path / "mig.yaml").write_text("version: v1\nmig-configs: {}\n")
     said = run("import", "gpu-operator", tmp_path / "mig.yaml", expect=1).output
     assert "mig-configs: is empty; at least one entry is expected" in said
@@ -257,7 +257,7 @@ def check_tags(monkeypatch: pytest.MonkeyPatch, code: int, out: str, err: str, e
     return str(run("chart", "--file", CERN, "--check-driver-tags", expect=expect).output)
 
 
-def test_a_registry_that_does_not_answer_is_told_in_one_sentence(
+def test_reports_a_registry_that_does_not_answer_in_one_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     words = (
@@ -271,7 +271,7 @@ def test_a_registry_that_does_not_answer_is_told_in_one_sentence(
     )
 
 
-def test_a_tag_that_is_not_there_is_told_with_those_that_are(
+def test_reports_a_missing_tag_with_the_existing_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tags = ["510.47.03-centos7", "510.47.03-ubuntu20.04", "515.65.01-fedora35"]

@@ -59,7 +59,7 @@ def run(*arguments):
     return CliRunner().invoke(app, arguments)
 
 
-def test_plan_of_a_stack_and_of_a_file_are_the_same(project, monkeypatch):
+def test_plans_a_stack_and_its_file_alike(project, monkeypatch):
     by_name = run("plan", "-s", "a", "-o", "json")
     by_file = run("plan", "--file", "stacks/Pulumi.a.yaml", "-o", "json")
     assert (by_name.exit_code, by_file.exit_code) == (0, 0)
@@ -72,7 +72,7 @@ def test_plan_of_a_stack_and_of_a_file_are_the_same(project, monkeypatch):
 @pytest.mark.parametrize(
     ("form", "start"), [("text", "a: 1 pool"), ("md", "## GPU plan"), ("html", "<!doctype html>")]
 )
-def test_plan_in_every_format_on_standard_output_and_in_a_file(project, form, start):
+def test_writes_plans_in_every_format_to_stdout_and_files(project, form, start):
     told = run("plan", "-s", "a", "-o", form)
     assert told.exit_code == 0
     assert told.stdout.startswith(start)
@@ -80,7 +80,7 @@ def test_plan_in_every_format_on_standard_output_and_in_a_file(project, form, st
     assert (project / "out").read_text().startswith(start)
 
 
-def test_errors_are_one_block_on_standard_error_with_lines(project):
+def test_prints_errors_as_one_block_on_stderr_with_lines(project):
     told = run("plan", "-s", "wrong")
     assert told.exit_code == 1
     assert told.stdout == ""
@@ -114,7 +114,7 @@ def test_errors_are_one_block_on_standard_error_with_lines(project):
         (("import", "mig-parted", "nope"), "cannot read nope"),
     ],
 )
-def test_each_mistake_gets_a_sentence_and_exit_code_1(arguments, words):
+def test_reports_each_mistake_in_one_sentence_with_exit_code_1(arguments, words):
     told = run(*arguments)
     assert told.exit_code == 1
     assert told.stderr.startswith("error: ")
@@ -132,7 +132,7 @@ def test_each_mistake_gets_a_sentence_and_exit_code_1(arguments, words):
         ("HEAD", "-s", "a"),
     ],
 )
-def test_diff_finds_the_change_since_a_revision(sides):
+def test_diffs_against_a_revision(sides):
     told = run("diff", *sides, "-o", "json")
     assert told.exit_code == 2
     totals = json.loads(told.stdout)["totals"]
@@ -142,7 +142,7 @@ def test_diff_finds_the_change_since_a_revision(sides):
     }
 
 
-def test_diff_says_how_to_see_a_stack_file_that_the_revision_lacks(project: Path) -> None:
+def test_says_how_to_diff_a_stack_file_that_the_revision_lacks(project: Path) -> None:
     new = "stacks/Pulumi.new.yaml"
     (project / new).write_text((project / "stacks/Pulumi.a.yaml").read_text())
     told = run("diff", "HEAD", new)
@@ -153,20 +153,20 @@ def test_diff_says_how_to_see_a_stack_file_that_the_revision_lacks(project: Path
 
 @pytest.mark.usefixtures("project")
 @pytest.mark.parametrize("sides", [("a", "a"), ("HEAD", "HEAD", "-s", "a")])
-def test_diff_without_a_change_exits_0(sides):
+def test_exits_0_for_a_diff_without_a_change(sides):
     told = run("diff", *sides)
     assert (told.exit_code, "no change" in told.stdout) == (0, True)
 
 
 @pytest.mark.usefixtures("project")
-def test_diff_in_every_format():
+def test_writes_diffs_in_every_format():
     for form, start in (("text", "a@HEAD"), ("md", "## GPU topology"), ("html", "<!doctype")):
         told = run("diff", "HEAD", "a", "-o", form)
         assert told.exit_code == 2
         assert told.stdout.startswith(start)
 
 
-def test_validate_tells_all_files_and_fails_if_one_is_wrong(project):
+def test_validates_all_files_and_fails_if_one_is_wrong(project):
     told = run("validate", "-s", "a", "-s", "wrong")
     assert told.exit_code == 1
     assert "Pulumi.a.yaml: valid (1 pool, 2 profiles)" in told.stdout
@@ -175,12 +175,12 @@ def test_validate_tells_all_files_and_fails_if_one_is_wrong(project):
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("Pulumi.*.yaml")), ids=lambda path: path.stem)
-def test_the_stacks_of_this_project_are_valid(path):
+def test_validates_the_stacks_of_this_project(path):
     told = run("validate", "--file", str(path))
     assert told.exit_code == 0, told.stderr
 
 
-def test_schema_describes_the_examples():
+def test_describes_the_examples_by_its_schema():
     told = run("schema")
     assert told.exit_code == 0
     document = json.loads(told.stdout)
@@ -221,7 +221,7 @@ data:
 """
 
 
-def test_import_reads_a_whole_configmap_and_lists_what_it_cannot_say(tmp_path):
+def test_imports_a_whole_configmap_and_lists_what_it_cannot_express(tmp_path):
     file = tmp_path / "map.yaml"
     file.write_text(CONFIG_MAP)
     told = run("import", "nvidia-config", str(file))
@@ -243,7 +243,7 @@ def test_import_reads_a_whole_configmap_and_lists_what_it_cannot_say(tmp_path):
     parse_cluster(stack["config"]["divvy:cluster"])
 
 
-def test_import_of_mig_parted(tmp_path):
+def test_imports_mig_parted_files(tmp_path):
     file = tmp_path / "mig.yaml"
     entry = {"devices": "all", "mig-enabled": True, "mig-devices": {"1g.5gb": 7}}
     document = {"version": "v1", "mig-configs": {"all-1g.5gb": [entry]}}
@@ -260,7 +260,7 @@ HEAVY = {"pydantic", "lightkube", "yaml", "jinja2", "pulumi", "grpc", "rich.cons
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--nonsense"]])
-def test_divvy_loads_no_command_that_is_not_called(arguments: list[str]) -> None:
+def test_loads_only_the_command_that_is_called(arguments: list[str]) -> None:
     code = (
         "import sys; from divvy.cli.main import main\n"
         f"sys.argv[1:] = {arguments}\n"
@@ -275,7 +275,7 @@ def test_divvy_loads_no_command_that_is_not_called(arguments: list[str]) -> None
     assert not (HEAVY | {f"divvy.cli.{module}" for module, _ in COMMANDS.values()}) & set(loaded)
 
 
-def test_the_help_lists_every_command_and_the_exit_codes() -> None:
+def test_lists_every_command_and_exit_code_in_the_help() -> None:
     told = run("--help")
     assert told.exit_code == 0
     for name, (_, summary) in COMMANDS.items():
@@ -289,7 +289,7 @@ def test_the_help_lists_every_command_and_the_exit_codes() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_is_there(name: str) -> None:
+def test_has_every_command(name: str) -> None:
     told = run(name, "--help")
     assert told.exit_code == 0, told.output
     assert "Usage:" in told.stdout
@@ -308,7 +308,9 @@ def test_every_command_is_there(name: str) -> None:
         (["diff", "-o", "pdf"], "Invalid value for '-o' / '--output'"),
     ],
 )
-def test_a_usage_error_is_an_error_and_no_pending_change(arguments: list[str], words: str) -> None:
+def test_exits_1_on_a_usage_error_not_with_the_code_of_changes(
+    arguments: list[str], words: str
+) -> None:
     told = run(*arguments)
     assert told.exit_code == 1
     assert told.stdout == ""
@@ -323,7 +325,7 @@ def test_a_usage_error_is_an_error_and_no_pending_change(arguments: list[str], w
         ("pulumi", "preview", f"this needs the package pulumi: {install_command('cli,pulumi')}"),
     ],
 )
-def test_a_package_that_is_not_installed_is_named(
+def test_names_a_package_that_is_not_installed(
     package: str, command: str, said: str, project: Path
 ) -> None:
     # None in sys.modules is a package that cannot be found.
@@ -340,7 +342,7 @@ def test_a_package_that_is_not_installed_is_named(
     assert (ended.returncode, ended.stderr) == (1, f"error: {said}\n")
 
 
-def test_a_folder_that_is_gone_is_one_sentence(tmp_path: Path) -> None:
+def test_reports_a_deleted_working_folder_in_one_sentence(tmp_path: Path) -> None:
     script = 'mkdir gone && cd gone && rmdir ../gone && exec "$@"'
     done = subprocess.run(
         ["sh", "-c", script, "sh", *divvy_command("plan", "-s", "a")],
@@ -355,7 +357,7 @@ def test_a_folder_that_is_gone_is_one_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [("validate",), ("plan",), ("plan", "-o", "json")])
-def test_a_full_disk_behind_the_output_is_one_sentence(command: tuple[str, ...]) -> None:
+def test_reports_a_full_disk_behind_the_output_in_one_sentence(command: tuple[str, ...]) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             divvy_command(*command, "--file", str(REPOSITORY / "stacks/Pulumi.lab.yaml")),
@@ -370,7 +372,7 @@ def test_a_full_disk_behind_the_output_is_one_sentence(command: tuple[str, ...])
 
 
 @pytest.mark.parametrize("words", ["up", "exec gpu-t4 -- true", "restart gpu-t4", "kill gpu-t4"])
-def test_lab_says_that_it_needs_the_sources(tmp_path, monkeypatch, words):
+def test_says_that_lab_needs_the_sources(tmp_path, monkeypatch, words):
     """As in an installed package, also beside a lab that a checkout has up."""
     (tmp_path / "description.json").write_text("{}")
     monkeypatch.setattr("divvy.lab.lifecycle._DESCRIPTION", tmp_path / "description.json")
@@ -385,7 +387,7 @@ def test_lab_says_that_it_needs_the_sources(tmp_path, monkeypatch, words):
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-"])
-def test_runs_with_streams_that_the_caller_closed(project: Path, closed: str) -> None:
+def test_runs_with_streams_closed_by_the_caller(project: Path, closed: str) -> None:
     """A file that is opened next would become the closed stream."""
     program = "from divvy.cli.command import main; main()"
     divvy = shlex.join([sys.executable, "-c", program, "schema"])

@@ -28,7 +28,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_wrong_cluster_is_reported_with_its_lines(project: Path) -> None:
+def test_reports_a_wrong_cluster_with_its_lines(project: Path) -> None:
     (project / "Pulumi.dev.yaml").write_text(WRONG)
     done = run_divvy("preview", "-s", "dev", folder=project, expect=None)
     words = done.stdout + done.stderr
@@ -39,7 +39,7 @@ def test_a_wrong_cluster_is_reported_with_its_lines(project: Path) -> None:
     assert not (project / ".pulumi").exists()
 
 
-def test_a_key_that_is_there_twice_is_reported_with_its_line(project: Path) -> None:
+def test_reports_a_duplicate_key_with_its_line(project: Path) -> None:
     (project / "Pulumi.dev.yaml").write_text(WRONG + "      all: {profile: whole}\n")
     done = run_divvy("preview", "-s", "dev", folder=project, expect=None)
     assert done.returncode == 1
@@ -47,7 +47,7 @@ def test_a_key_that_is_there_twice_is_reported_with_its_line(project: Path) -> N
 
 
 @pytest.mark.parametrize("command", ["plan", "preview", "verify", "validate", "lab up", "chart"])
-def test_one_typo_gets_one_error(project: Path, command: str) -> None:
+def test_reports_one_error_for_one_typo(project: Path, command: str) -> None:
     (project / "Pulumi.dev.yaml").write_text(WRONG)
     done = run_divvy(*command.split(), "-s", "deb", folder=project, expect=1)
     assert done.stderr.endswith(

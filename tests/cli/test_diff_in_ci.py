@@ -73,7 +73,7 @@ def diff(folder: Path, *arguments: str) -> str:
     return run_divvy("diff", *arguments, "-s", "prod", folder=folder, expect=2).stdout
 
 
-def test_three_changes_among_a_hundred_pools_are_one_page(project: Path) -> None:
+def test_shows_three_changes_among_a_hundred_pools_on_one_page(project: Path) -> None:
     text = diff(project, "HEAD~2", "HEAD~1")
     assert len(text.splitlines()) <= PAGE_LINES
     words = " ".join(text.split())
@@ -96,14 +96,14 @@ def test_three_changes_among_a_hundred_pools_are_one_page(project: Path) -> None
     assert len(document["unchangedPools"]) == 97
 
 
-def test_a_hundred_pools_that_change_alike_are_one_page(project: Path) -> None:
+def test_shows_a_hundred_pools_that_change_alike_on_one_page(project: Path) -> None:
     text = diff(project, "HEAD~2", "HEAD")
     assert len(text.splitlines()) <= PAGE_LINES
     assert "100 pools, each so: pool-000, pool-001" in " ".join(text.split())
     assert "unchanged" not in text
 
 
-def test_every_machine_writes_the_same_bytes(project: Path) -> None:
+def test_writes_the_same_bytes_on_every_machine(project: Path) -> None:
     # A terminal for the errors, and the results into a pipe, as in `divvy diff … | less`.
     primary, secondary = pty.openpty()
     try:
@@ -136,9 +136,7 @@ def test_every_machine_writes_the_same_bytes(project: Path) -> None:
 
 
 @pytest.mark.parametrize("side", ["HEAD~2", "HEAD~2:Pulumi.prod.yaml", "origin/main"])
-def test_a_shallow_clone_gets_an_error_that_says_what_would_be_right(
-    project: Path, tmp_path: Path, side: str
-) -> None:
+def test_explains_a_shallow_clone_with_a_remedy(project: Path, tmp_path: Path, side: str) -> None:
     git(tmp_path, "clone", "--quiet", "--depth=1", "--single-branch", project.as_uri(), "shallow")
     git(tmp_path / "shallow", "remote", "rename", "origin", "upstream")
     done = run_divvy("diff", side, "prod", folder=tmp_path / "shallow", expect=1)
@@ -235,7 +233,7 @@ def test_compares_all_stacks_of_two_revisions(stacks: Path) -> None:
         (("nowhere",), "nowhere is not a revision that git knows"),
     ],
 )
-def test_refuses_what_all_stacks_cannot_be_compared_with(
+def test_refuses_options_that_all_stacks_cannot_take(
     stacks: Path, arguments: tuple[str, ...], error: str
 ) -> None:
     done = run_divvy("diff", "--all", *arguments, folder=stacks, expect=1)
@@ -243,7 +241,7 @@ def test_refuses_what_all_stacks_cannot_be_compared_with(
     assert done.stdout == ""
 
 
-def test_says_no_change_only_where_no_object_changes(project: Path, tmp_path: Path) -> None:
+def test_reports_no_change_only_when_no_object_changes(project: Path, tmp_path: Path) -> None:
     before, after = tmp_path / "Pulumi.a.yaml", tmp_path / "Pulumi.b.yaml"
     before.write_text(stack({}))
     after.write_text(stack({}).replace("slices:", "other:"))

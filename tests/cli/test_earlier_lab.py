@@ -29,7 +29,7 @@ def provider(kind: str, server: str | None) -> ResourceState:
 
 
 @pytest.mark.usefixtures("project")
-def test_only_what_was_on_the_lab_before_is_forgotten() -> None:
+def test_forgets_only_resources_of_an_earlier_lab() -> None:
     store = target_of("lab").store()
     assert not forget_earlier_lab("lab", LAB), "there is no state"
     python, lab = provider("pulumi-python", None), provider("kubernetes", LAB)

@@ -43,7 +43,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> ClusterApi:
     return server
 
 
-def test_what_fits_and_what_does_not_is_said_in_text_and_in_the_exit_code() -> None:
+def test_reports_what_fits_in_text_and_exit_code() -> None:
     assert run("pods.yaml", "-s", "prod") == (
         2,
         """\
@@ -110,9 +110,7 @@ default/web (Deployment, 3 pods): 2 unknown, 1 does not fit
         ),
     ],
 )
-def test_what_claims_ask_for_that_is_not_looked_at_is_unknown(
-    tmp_path: Path, gpus: int, said: str
-) -> None:
+def test_reports_unread_parts_of_claims_as_unknown(tmp_path: Path, gpus: int, said: str) -> None:
     stack = STACK.replace("whole: {}", "whole: {claims: {}}").replace("gpus: 4", f"gpus: {gpus}")
     (tmp_path / "Pulumi.prod.yaml").write_text(stack.partition("      unknown:")[0])
     code, text = run("-", "-s", "prod", stdin=CLAIM)
@@ -120,7 +118,7 @@ def test_what_claims_ask_for_that_is_not_looked_at_is_unknown(
     assert text == said
 
 
-def test_json_has_everything_that_is_said(tmp_path: Path) -> None:
+def test_prints_everything_in_json(tmp_path: Path) -> None:
     code, text = run("pods.yaml", "-s", "prod", "-o", "json")
     assert code == 2
     found = json.loads(text)
@@ -138,7 +136,7 @@ def test_json_has_everything_that_is_said(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "fit.json").read_text()) == found
 
 
-def test_live_counts_what_is_held_on_the_nodes_that_there_are(api: ClusterApi) -> None:
+def test_counts_what_is_held_on_live_nodes(api: ClusterApi) -> None:
     api.pod("old", 2, "n1")
     code, text = run("pods.yaml", "-s", "prod", "--live")
     assert code == 2
@@ -152,7 +150,7 @@ def test_live_counts_what_is_held_on_the_nodes_that_there_are(api: ClusterApi) -
     assert "node n1 (training): nvidia.com/gpu ×3" in text
 
 
-def test_a_node_that_differs_from_the_file_is_noted(api: ClusterApi) -> None:
+def test_notes_a_node_that_differs_from_the_file(api: ClusterApi) -> None:
     assert "divvy diff --live" not in run("pods.yaml", "-s", "prod", "--live")[1]
     api.lists["/api/v1/nodes"][0]["status"]["allocatable"][GPU] = "3"
     code, text = run("pods.yaml", "-s", "prod", "--live")
@@ -160,7 +158,7 @@ def test_a_node_that_differs_from_the_file_is_noted(api: ClusterApi) -> None:
     assert code == 2
 
 
-def test_pending_pods_are_those_of_the_cluster_without_a_node(api: ClusterApi) -> None:
+def test_checks_the_clusters_pods_without_a_node(api: ClusterApi) -> None:
     api.pod("waits", 3, None)
     api.pod("waits-longer", 1, None)
     api.pod("runs", 2, "n1")
@@ -172,7 +170,7 @@ def test_pending_pods_are_those_of_the_cluster_without_a_node(api: ClusterApi) -
 
 
 @pytest.mark.usefixtures("api")
-def test_nothing_pending_is_no_error() -> None:
+def test_accepts_a_cluster_without_pending_pods() -> None:
     code, text = run("--pending", "-s", "prod")
     assert (code, text.splitlines()[0]) == (0, "prod: 0 of 0 pods fit where nothing is held")
 
@@ -188,7 +186,9 @@ def test_nothing_pending_is_no_error() -> None:
         (("wrong.yaml", "-s", "prod"), "wrong.yaml: document 2: spec.containers: is empty"),
     ],
 )
-def test_wrong_calls_and_wrong_files_get_one_error(arguments: tuple[str, ...], words: str) -> None:
+def test_refuses_wrong_calls_and_files_with_one_error(
+    arguments: tuple[str, ...], words: str
+) -> None:
     Path("bad.yaml").write_text("a: [")
     Path("wrong.yaml").write_text("{kind: Service}\n---\n{kind: Pod, spec: {}}")
     code, text = run(*arguments)

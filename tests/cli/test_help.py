@@ -30,7 +30,7 @@ def test_lists_every_command_once_in_three_groups() -> None:
     assert [word for word in words if word in COMMANDS] == list(COMMANDS)
 
 
-def test_commands_offer_no_completion_of_their_own() -> None:
+def test_offers_completion_only_at_the_top_level() -> None:
     assert "--install-completion" in CliRunner().invoke(app, ["--help"]).stdout
     for command in ("plan", "lab", "stack", "config"):
         assert "completion" not in CliRunner().invoke(app, [command, "--help"]).stdout
@@ -47,7 +47,7 @@ def test_commands_offer_no_completion_of_their_own() -> None:
         ("divvy diff te", ["test"]),
     ],
 )
-def test_completes_from_files_alone(tmp_path: Path, line: str, offered: list[str]) -> None:
+def test_completes_from_files_only(tmp_path: Path, line: str, offered: list[str]) -> None:
     (tmp_path / "stacks").mkdir()
     (tmp_path / "Pulumi.yaml").write_text("name: x\nruntime: python\nstackConfigDir: stacks\n")
     for name in ("prod", "test"):

@@ -96,7 +96,7 @@ def cluster() -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("api")
-def test_a_project_is_written_that_the_next_commands_take() -> None:
+def test_writes_a_project_that_the_next_commands_accept() -> None:
     told = init("prod", "--context", "prod-admin").stdout
     assert cluster() == {
         "context": "prod-admin",
@@ -158,7 +158,7 @@ def test_ends_with_the_next_commands_when_the_image_is_named() -> None:
 
 
 @pytest.mark.usefixtures("api")
-def test_writes_what_git_ignores_and_what_editors_check_with() -> None:
+def test_writes_a_gitignore_and_what_editors_check_with() -> None:
     init("prod")
     assert Path(".gitignore").read_text().split() == [".pulumi/", "out/", "__pycache__/"]
     stack = Path("stacks/Pulumi.prod.yaml").read_text()
@@ -169,14 +169,14 @@ def test_writes_what_git_ignores_and_what_editors_check_with() -> None:
 
 
 @pytest.mark.usefixtures("api")
-def test_leaves_a_gitignore_alone_and_says_what_it_lacks() -> None:
+def test_keeps_a_gitignore_and_says_what_it_lacks() -> None:
     Path(".gitignore").write_text("/.venv/\nout/\n")
     assert "add to .gitignore: .pulumi/, __pycache__/\n" in init("prod").stdout
     assert Path(".gitignore").read_text() == "/.venv/\nout/\n"
 
 
 @pytest.mark.usefixtures("api")
-def test_writes_the_stack_file_alone() -> None:
+def test_writes_only_the_stack_file() -> None:
     init("prod", "--stack-only")
     assert [path for path in Path().rglob("*") if path.is_file()] == [
         Path("stacks/Pulumi.prod.yaml")
@@ -185,7 +185,7 @@ def test_writes_the_stack_file_alone() -> None:
 
 
 @pytest.mark.usefixtures("api")
-def test_what_else_works_on_the_gpus_is_told_and_written() -> None:
+def test_reports_and_writes_what_else_works_on_the_gpus() -> None:
     told = init("prod").stdout
     text = " ".join(Path("stacks/Pulumi.prod.yaml").read_text().replace("# ", "").split())
     for sentence in (
@@ -200,7 +200,7 @@ def test_what_else_works_on_the_gpus_is_told_and_written() -> None:
 
 
 @pytest.mark.usefixtures("api")
-def test_nothing_is_overwritten() -> None:
+def test_overwrites_nothing() -> None:
     Path("stacks").mkdir()
     Path("stacks/Pulumi.prod.yaml").write_text("mine")
     Path("__main__.py").write_text("mine")
@@ -218,14 +218,14 @@ def test_nothing_is_overwritten() -> None:
 
 
 @pytest.mark.usefixtures("api")
-def test_a_file_that_is_no_text_is_not_overwritten() -> None:
+def test_refuses_to_overwrite_a_binary_file() -> None:
     Path("Pulumi.yaml").write_bytes(b"\xff")
     assert "Pulumi.yaml exists already" in init("prod", expect=1).output
     assert not Path("stacks").exists()
 
 
 @pytest.mark.usefixtures("api")
-def test_what_cannot_be_written_whole_is_not_written() -> None:
+def test_writes_nothing_that_cannot_be_written_whole() -> None:
     Path(".github").write_text("in the way")
     assert init("prod", expect=1).output.startswith("error: cannot write .github/workflows/divvy")
     assert [path for path in Path().rglob("*") if path.is_file()] == [Path(".github")]
@@ -234,7 +234,7 @@ def test_what_cannot_be_written_whole_is_not_written() -> None:
 
 
 @pytest.mark.parametrize("folder", ["2024", "null", "2026-11-22", "1e3", "on"])
-def test_the_folders_name_is_the_projects(
+def test_names_the_project_after_the_folder(
     folder: str, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert api
@@ -245,12 +245,12 @@ def test_the_folders_name_is_the_projects(
 
 
 @pytest.mark.usefixtures("api")
-def test_a_second_cluster_shares_the_project() -> None:
+def test_shares_the_project_with_a_second_cluster() -> None:
     init("prod")
     assert "written: stacks/Pulumi.other.yaml\n" in init("other").stdout
 
 
-def test_what_cannot_be_seen_has_options(api: Api) -> None:
+def test_takes_by_options_what_it_cannot_see(api: Api) -> None:
     api.answers["/api/v1/nodes"] = [node("a-1", {GPU: 8}), node("a-2", {GPU: 8})]
     said = init("prod", expect=1).stderr
     assert "GPU model of a-1, a-2 (they offer 8 × nvidia.com/gpu): --model 'a-1=MODEL'" in said
@@ -261,7 +261,7 @@ def test_what_cannot_be_seen_has_options(api: Api) -> None:
     assert cluster()["pools"]["gpu"]["hardware"] == {"model": "T4", "gpus": 2, "count": 2}
 
 
-def test_what_cannot_be_seen_is_asked_in_a_terminal(
+def test_asks_in_a_terminal_for_what_it_cannot_see(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api.answers["/api/v1/nodes"] = [node("a-1", {GPU: 8}), node("a-2", {GPU: 8})]
@@ -276,7 +276,7 @@ def test_what_cannot_be_seen_is_asked_in_a_terminal(
 
 
 @pytest.mark.usefixtures("api")
-def test_profiles_come_from_files(tmp_path: Path) -> None:
+def test_imports_profiles_from_files(tmp_path: Path) -> None:
     plugin = tmp_path / "notebooks.yaml"
     shared = {"failRequestsGreaterThanOne": True, "resources": [{"name": GPU, "replicas": 4}]}
     plugin.write_text(yaml.safe_dump({"version": "v1", "sharing": {"timeSlicing": shared}}))
@@ -306,16 +306,14 @@ def test_profiles_come_from_files(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.usefixtures("api")
-def test_a_wrong_option_is_one_error_and_writes_nothing(
-    arguments: tuple[str, ...], said: str
-) -> None:
+def test_refuses_a_wrong_option_and_writes_nothing(arguments: tuple[str, ...], said: str) -> None:
     told = init(*arguments, expect=1).stderr
     assert said in told
     assert told.startswith("error: ")
     assert not list(Path().iterdir())
 
 
-def test_a_cluster_without_gpus(api: Api) -> None:
+def test_refuses_a_cluster_without_gpus_unless_described(api: Api) -> None:
     api.answers["/api/v1/nodes"] = [node("cpu-1", {}), node("cpu-2", {})]
     said = init("prod", expect=1).stderr
     assert "none of 2 nodes shows a GPU" in said
@@ -323,13 +321,13 @@ def test_a_cluster_without_gpus(api: Api) -> None:
     assert cluster()["profiles"] == {"whole": {}}
 
 
-def test_a_cluster_that_says_no(api: Api) -> None:
+def test_reports_a_cluster_that_denies_access(api: Api) -> None:
     api.answers["/api/v1/nodes"] = 403
     assert "this user may not read /api/v1/nodes" in init("prod", expect=1).stderr
 
 
 @pytest.mark.usefixtures("api")
-def test_ci_follows_the_git_remote() -> None:
+def test_chooses_the_ci_by_the_git_remote() -> None:
     subprocess.run(["git", "init", "--quiet"], check=True)
     remote = ["git", "remote", "add", "origin", "git@gitlab.example:team/gpus.git"]
     subprocess.run(remote, check=True)
@@ -340,7 +338,7 @@ def test_ci_follows_the_git_remote() -> None:
 
 @pytest.mark.parametrize("ci", ["github", "gitlab"])
 @pytest.mark.usefixtures("api")
-def test_what_ci_posts_is_the_diff(ci: str, tmp_path: Path) -> None:
+def test_posts_the_diff_in_ci(ci: str, tmp_path: Path) -> None:
     """Run the snippet's own lines, over a branch that changes one stack and adds another."""
 
     def git(*arguments: str) -> str:

@@ -23,7 +23,7 @@ def node(annotation=None, allocatable=None):
     }
 
 
-def test_extended_resources_are_read_as_numbers_and_the_rest_is_not():
+def test_reads_only_extended_resources_as_numbers():
     found = live_node_of(
         node(allocatable={"cpu": "8", "memory": "1Ki", "nvidia.com/gpu": "4", "hugepages-2Mi": "0"})
     )
@@ -31,19 +31,19 @@ def test_extended_resources_are_read_as_numbers_and_the_rest_is_not():
     assert (found.name, found.labels, found.state) == ("n", {"a": "b"}, None)
 
 
-def test_the_agents_status_is_read():
+def test_reads_the_agents_status():
     found = live_node_of(node('{"state":"Waiting","reason":"GPU 0: held","gpus":[]}'))
     assert (found.state, found.reason) == ("Waiting", "GPU 0: held")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3"])
-def test_a_damaged_status_is_told(text):
+def test_reports_a_damaged_status(text):
     found = live_node_of(node(text))
     assert found.state == "Unknown"
     assert "cannot be read" in found.reason
 
 
-def test_what_cannot_be_read_of_claims_is_one_error_of_the_command(tmp_path):
+def test_reports_unreadable_claims_in_one_error(tmp_path):
     config = {
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
         "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
@@ -56,7 +56,7 @@ def test_what_cannot_be_read_of_claims_is_one_error_of_the_command(tmp_path):
         raise UnreadableClaims("claim a/b cannot be read")
 
 
-def test_a_node_that_is_not_ready_is_never_as_the_file_says():
+def test_reports_a_node_that_is_not_ready_as_different():
     condition = {"type": "Ready", "status": "Unknown", "lastTransitionTime": "03:00"}
     dead = node('{"state":"Ready","gpus":[{}]}', allocatable={"nvidia.com/gpu": "1"})
     dead["metadata"]["labels"] = {"pool": "p"}

@@ -76,7 +76,7 @@ def words(text: str) -> str:
 
 
 @pytest.mark.usefixtures("api")
-def test_says_in_one_line_that_nothing_is_wrong() -> None:
+def test_reports_in_one_line_that_nothing_is_wrong() -> None:
     assert status(expect=0) == "prod: 2 nodes (2 Ready); nothing to look at\n"
 
 
@@ -154,12 +154,12 @@ def starve(api: StatusApi) -> None:
         (starve, "team/train (nvidia.com/gpu ×8): 0/2 nodes are available: 2 Insufficient"),
     ],
 )
-def test_finds_a_fault(api: StatusApi, fault: Callable[[StatusApi], None], sentence: str) -> None:
+def test_reports_a_fault(api: StatusApi, fault: Callable[[StatusApi], None], sentence: str) -> None:
     fault(api)
     assert sentence in words(status())
 
 
-def test_says_how_old_a_status_is_that_nobody_keeps_fresh(api: StatusApi) -> None:
+def test_reports_the_age_of_a_status_that_nobody_refreshes(api: StatusApi) -> None:
     hold(api)
     assert "status is" not in status()
     lose_agent(api)
@@ -168,7 +168,7 @@ def test_says_how_old_a_status_is_that_nobody_keeps_fresh(api: StatusApi) -> Non
     assert text.index("d old") < text.index("agent: no pod")
 
 
-def test_shows_the_dead_first_and_counts_what_is_too_much_for_a_page(api: StatusApi) -> None:
+def test_shows_dead_nodes_first_and_counts_what_exceeds_a_page(api: StatusApi) -> None:
     cordon(api)
     for number in range(30):
         text = json.dumps(api.nodes["n1"]).replace('"n1"', f'"m{number:02}"')
@@ -179,7 +179,7 @@ def test_shows_the_dead_first_and_counts_what_is_too_much_for_a_page(api: Status
     assert len(json.loads(status("-o", "json"))["lines"]) == 31
 
 
-def test_says_what_a_user_may_not_read(api: StatusApi) -> None:
+def test_reports_what_a_user_may_not_read(api: StatusApi) -> None:
     api.refused.add(AGENTS)
     text = words(status(expect=0))
     assert f"note: not shown: this user may not read {AGENTS}: no" in text
@@ -214,14 +214,12 @@ def test_shows_firing_alerts_of_divvy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("api")
-def test_says_that_a_url_is_no_prometheus() -> None:
+def test_reports_a_url_that_is_no_prometheus() -> None:
     text = status("--prometheus", "http://127.0.0.1:1", expect=1)
     assert "is it a Prometheus?" in text
 
 
-def test_names_the_server_that_cannot_be_reached(
-    api: StatusApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_an_unreachable_server(api: StatusApi, monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(request: httpx2.Request) -> httpx2.Response:
         raise httpx2.ConnectError("Connection refused", request=request)
 

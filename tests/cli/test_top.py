@@ -129,7 +129,7 @@ def nodes_of(*arguments: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("api")
-def test_it_is_shown_once_where_there_is_no_terminal() -> None:
+def test_prints_once_without_a_terminal() -> None:
     text = top()
     assert "team/train main" in text
     assert "1,500 of 40,960 MiB  util  40 %" in text
@@ -138,7 +138,7 @@ def test_it_is_shown_once_where_there_is_no_terminal() -> None:
 
 
 @pytest.mark.usefixtures("api")
-def test_json_and_html_on_standard_output_and_in_a_file(tmp_path: Path) -> None:
+def test_writes_json_and_html_to_stdout_and_files(tmp_path: Path) -> None:
     (node,) = nodes_of()
     assert node["gpus"][0]["holders"][0]["pod"] == "train"
     assert top("-o", "html").startswith("<!doctype html>")
@@ -146,7 +146,7 @@ def test_json_and_html_on_standard_output_and_in_a_file(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out.json").read_text())["cluster"] == "a"
 
 
-def test_one_node_is_read_alone(api: Api) -> None:
+def test_reads_only_the_selected_node(api: Api) -> None:
     assert [one["node"] for one in nodes_of("--node", "n0")] == ["n0"]
     assert any("spec.nodeName%3Dn0" in one for one in api.asked)
     assert not any(re.search(r"/nodes(\?|$)", one) for one in api.asked)
@@ -165,18 +165,18 @@ def test_one_node_is_read_alone(api: Api) -> None:
         (("-s", "nope"), "does not exist; known: a"),
     ],
 )
-def test_each_mistake_is_one_sentence(arguments: tuple[str, ...], words: str) -> None:
+def test_reports_each_mistake_in_one_sentence(arguments: tuple[str, ...], words: str) -> None:
     told = top(*arguments, expect=1)
     assert told.startswith("error: ")
     assert words in told
 
 
-def test_a_node_without_gpus_is_a_mistake(api: Api) -> None:
+def test_refuses_a_node_without_gpus(api: Api) -> None:
     api.answers["/api/v1/nodes/cpu"] = lambda: httpx2.Response(200, json=raw_node("cpu"))
     assert "node cpu has no GPUs" in top("--node", "cpu", expect=1)
 
 
-def test_without_the_right_to_the_metrics_one_agent_is_asked_and_it_says_so(
+def test_asks_one_agent_without_the_right_to_metrics_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api = serving(Api(nodes=3), tmp_path, monkeypatch)
@@ -201,7 +201,7 @@ def test_without_the_right_to_the_metrics_one_agent_is_asked_and_it_says_so(
         (lambda: httpx2.Response(200, text='divvy_devices{a="} x'), "not a page of metrics"),
     ],
 )
-def test_a_silent_agent_leaves_its_node_unknown_and_no_other(
+def test_reports_only_the_node_of_a_silent_agent_as_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Any, words: str
 ) -> None:
     api = serving(Api(nodes=2), tmp_path, monkeypatch)
@@ -212,7 +212,7 @@ def test_a_silent_agent_leaves_its_node_unknown_and_no_other(
     assert second["unknown"] == ""
 
 
-def test_without_the_right_to_pods_no_number_stands_for_what_is_not_known(api: Api) -> None:
+def test_shows_no_number_for_unknown_values_without_the_right_to_pods(api: Api) -> None:
     api.answers["/api/v1/pods"] = lambda: forbidden("pods")
     document = json.loads(top("-o", "json"))
     assert document["notes"] == ["what pods ask for is not shown without -n: pods is forbidden"]
@@ -225,7 +225,7 @@ def test_without_the_right_to_pods_no_number_stands_for_what_is_not_known(api: A
     assert document["nodes"][0]["gpus"][0]["holders"][0]["created"] == "2026-01-01T12:00:00Z"
 
 
-def test_without_the_right_to_list_agents_or_claims(api: Api) -> None:
+def test_works_without_the_right_to_list_agents_or_claims(api: Api) -> None:
     api.answers["/api/v1/namespaces/divvy-system/pods"] = lambda: forbidden("pods")
     api.answers["/apis/resource.k8s.io/v1/resourceclaims"] = lambda: forbidden("resourceclaims")
     document = json.loads(top("-o", "json"))
@@ -234,19 +234,19 @@ def test_without_the_right_to_list_agents_or_claims(api: Api) -> None:
     assert document["nodes"][0]["unknown"] == "this user may not list the agents"
 
 
-def test_without_the_right_to_nodes_there_is_nothing_to_show(api: Api) -> None:
+def test_fails_without_the_right_to_nodes(api: Api) -> None:
     api.answers["/api/v1/nodes"] = lambda: forbidden("nodes")
     assert top(expect=1) == "error: this user may not read /api/v1/nodes: nodes is forbidden\n"
 
 
-def test_lists_are_read_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_lists_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     api = serving(Api(nodes=501), tmp_path, monkeypatch)
     assert len(nodes_of()) == 501
     assert sum("/api/v1/nodes?" in one for one in api.asked) == 2
     assert sum("/proxy/" in one for one in api.asked) == 501
 
 
-def test_an_interrupt_ends_it_with_130(api: Api) -> None:
+def test_exits_130_on_an_interrupt(api: Api) -> None:
     def interrupted() -> httpx2.Response:
         raise KeyboardInterrupt
 
@@ -254,7 +254,7 @@ def test_an_interrupt_ends_it_with_130(api: Api) -> None:
     assert top(expect=130) == ""
 
 
-def test_the_agents_page_is_read_without_what_is_for_dashboards() -> None:
+def test_reads_the_agents_page_without_dashboard_metrics() -> None:
     names = {sample.name for sample in samples_of(METRICS.format(node="n"))}
     assert "divvy_device_held" in names
     assert "divvy_gpu_state" not in names
@@ -272,21 +272,21 @@ def test_the_agents_page_is_read_without_what_is_for_dashboards() -> None:
         "divvy_device_held 1",
     ],
 )
-def test_the_short_way_reads_what_the_parser_reads(line: str) -> None:
+def test_reads_samples_like_the_prometheus_parser(line: str) -> None:
     (family,) = text_string_to_metric_families(line + "\n")
     (expected,), (found,) = family.samples, samples_of(line)
     assert (found.name, found.labels) == (expected.name, expected.labels)
     assert repr(found.value) == repr(float(expected.value))
 
 
-def test_kubectl_finds_it() -> None:
+def test_installs_as_a_kubectl_plugin() -> None:
     scripts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["scripts"]
     assert scripts["kubectl-divvy"] == scripts["divvy"]
 
 
 @pytest.mark.lab
 @pytest.mark.timeout(300)
-def test_a_pod_that_holds_memory_is_shown_with_it(deployed: Deployment) -> None:
+def test_shows_a_pods_memory_beside_it(deployed: Deployment) -> None:
     image = build_and_push(deployed.registry, deployed.base_image, insecure=True)
 
     def holders(namespace: str) -> dict[str, dict[str, Any]]:

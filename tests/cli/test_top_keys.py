@@ -26,13 +26,13 @@ def after(keys: str) -> Chosen:
     return chosen
 
 
-def test_s_goes_through_the_orders() -> None:
+def test_cycles_through_the_orders_with_s() -> None:
     assert [after("s" * times).order for times in range(5)] == [
         "node", "memory", "utilisation", "age", "node",
     ]  # fmt: skip
 
 
-def test_a_filter_is_typed_corrected_kept_and_dropped() -> None:
+def test_edits_keeps_and_drops_a_filter() -> None:
     assert after("/annq").typing
     assert after("/anx\x7fn\r") == Chosen(text="ann")
     assert "filter ann (Esc: all)" in after("/ann\r").words()
@@ -40,13 +40,13 @@ def test_a_filter_is_typed_corrected_kept_and_dropped() -> None:
     assert after("/a\x01b").text == "ab"
 
 
-def test_q_quits_unless_it_is_typed() -> None:
+def test_quits_with_q_except_while_typing() -> None:
     assert after("q").done
     assert not after("/q").done
     assert after("x") == Chosen()
 
 
-def test_keys_are_read_one_by_one_and_the_terminal_is_put_back(
+def test_reads_keys_one_by_one_and_restores_the_terminal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     terminal, end = pty.openpty()
@@ -65,7 +65,7 @@ def test_keys_are_read_one_by_one_and_the_terminal_is_put_back(
 
 
 @pytest.mark.usefixtures("api")
-def test_the_live_view_follows_the_keys_and_ends_with_q(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_follows_the_keys_in_the_live_view_until_q(monkeypatch: pytest.MonkeyPatch) -> None:
     pressed = iter(["/", "tra\r", "s", "q"])
     shown: list[str] = []
 

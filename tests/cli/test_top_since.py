@@ -35,7 +35,7 @@ def prometheus(api: Api) -> Api:
 
 
 @pytest.mark.usefixtures("prometheus")
-def test_the_namespace_that_held_most_comes_first() -> None:
+def test_orders_namespaces_by_what_they_held() -> None:
     shown = top("--since", "7d", "--prometheus", SERVICE).splitlines()
     assert [line.split() for line in shown[1:]] == [
         ["other", "nvidia.com/gpu", "40.0", "–"],
@@ -44,7 +44,7 @@ def test_the_namespace_that_held_most_comes_first() -> None:
     ]
 
 
-def test_csv_of_one_namespace_and_the_queries(
+def test_writes_csv_of_one_namespace_and_the_queries(
     prometheus: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DIVVY_PROMETHEUS", SERVICE)
@@ -59,7 +59,7 @@ def test_csv_of_one_namespace_and_the_queries(
 
 
 @pytest.mark.usefixtures("prometheus")
-def test_json() -> None:
+def test_writes_json() -> None:
     told = json.loads(top("--since", "7d", "--prometheus", SERVICE, "-o", "json"))
     assert told["since"] == "7d"
     assert told["namespaces"][1] == {
@@ -82,7 +82,7 @@ def test_json() -> None:
         (("-o", "csv"), "-o csv belongs to --since"),
     ],
 )
-def test_each_mistake_is_one_sentence(arguments: tuple[str, ...], words: str) -> None:
+def test_reports_each_mistake_in_one_sentence(arguments: tuple[str, ...], words: str) -> None:
     told = top(*arguments, expect=1)
     assert told.startswith("error: ")
     assert words in told

@@ -57,7 +57,7 @@ def _said(monkeypatch: pytest.MonkeyPatch) -> Any:
     return say
 
 
-def test_nodes_of_which_the_file_says_nothing_are_named_and_not_waited_for(said: Any) -> None:
+def test_names_nodes_missing_from_the_file_without_waiting_for_them(said: Any) -> None:
     result = said(node("known", WHOLE), node("unknown", WHOLE))
     assert "the stack file does not say which GPUs it has" in result.words
     assert not result.differs
@@ -76,25 +76,25 @@ def test_nodes_of_which_the_file_says_nothing_are_named_and_not_waited_for(said:
         node("known", {"nvidia.com/gpu": 2}, "Changing", **{"divvy.gpu/profile": "slices"}),
     ],
 )
-def test_an_agent_at_work_is_waited_for(said: Any, late: LiveNode) -> None:
+def test_waits_for_an_agent_at_work(said: Any, late: LiveNode) -> None:
     with pytest.raises(Waited):
         said(node("unknown", WHOLE), late)
 
 
-def test_an_agent_that_waits_for_pods_is_not_waited_for(said: Any) -> None:
+def test_stops_waiting_for_an_agent_that_waits_for_pods(said: Any) -> None:
     result = said(node("known", {}, "Waiting"))
     assert "Waiting" in result.words
     assert result.differs
 
 
-def test_a_node_that_is_not_ready_is_not_waited_for_and_differs(said: Any) -> None:
+def test_reports_a_node_that_is_not_ready_without_waiting(said: Any) -> None:
     result = said(replace(node("known", WHOLE), unavailable="NotReady since 03:00: gone"))
     assert "NotReady since 03:00: gone" in result.words
     assert result.differs
 
 
 @pytest.mark.usefixtures("said")
-def test_a_look_that_fails_is_no_failure_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retries_a_failed_look_without_failing_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def busy(*_: object) -> None:
         raise CommandError("the cluster cannot be reached: the read operation timed out")
 
@@ -113,9 +113,7 @@ def test_a_look_that_fails_is_no_failure_of_the_run(monkeypatch: pytest.MonkeyPa
     )
 
 
-def test_looks_at_many_nodes_leave_the_api_server_time(
-    said: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slows_its_looks_at_many_nodes(said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, pauses = iter([0.0, 0.0, 0.01, 10.0, 14.0, 14.0, 15.0]), []
 
     def sleep(seconds: float) -> None:

@@ -113,7 +113,7 @@ FAILED = document(record("failed", "a", reason="saw two GPUs"), record("passed",
 LOST = document(record("skipped", "a", reason="held", missed="not made"), record("passed", "b"))
 
 
-def test_the_cluster_keeps_the_last_report_for_the_next_run(
+def test_keeps_the_last_report_in_the_cluster(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = run(tmp_path, monkeypatch, PASSED, "--compare=last")
@@ -145,7 +145,7 @@ def test_the_cluster_keeps_the_last_report_for_the_next_run(
 )
 @pytest.mark.parametrize("form", ["report.yaml", "archive"])
 @pytest.mark.usefixtures("cluster")
-def test_exit_codes_of_a_comparison(
+def test_exits_by_the_outcome_of_a_comparison(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, report: dict[str, Any],
     code: int, words: str, form: str,
 ) -> None:  # fmt: skip
@@ -175,7 +175,7 @@ def test_exit_codes_of_a_comparison(
     ],
 )
 @pytest.mark.usefixtures("cluster")
-def test_what_is_no_earlier_report_is_refused_before_the_run(
+def test_refuses_what_is_no_earlier_report_before_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, said: str
 ) -> None:
     earlier = tmp_path / "old"
@@ -188,7 +188,7 @@ def test_what_is_no_earlier_report_is_refused_before_the_run(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_run_of_a_part_is_not_kept(
+def test_keeps_no_report_of_a_partial_run(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     part = {**PASSED, "only": ["--select=ISO"]}
@@ -196,7 +196,7 @@ def test_a_run_of_a_part_is_not_kept(
     assert cluster.written == 0
 
 
-def test_a_run_of_changed_nodes_continues_the_kept_report(
+def test_updates_the_kept_report_by_a_run_of_changed_nodes(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(tmp_path, monkeypatch, PASSED)
@@ -210,7 +210,7 @@ def test_a_run_of_changed_nodes_continues_the_kept_report(
     assert "every check came out as before" in result.output
 
 
-def test_where_no_node_has_changed_the_result_is_the_one_before(
+def test_repeats_the_last_result_when_no_node_changed(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(tmp_path, monkeypatch, PASSED)
@@ -224,7 +224,7 @@ def test_where_no_node_has_changed_the_result_is_the_one_before(
     assert cluster.written == 4
 
 
-def test_who_may_not_write_loses_nothing_else(
+def test_loses_only_the_kept_report_without_the_right_to_write(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.refusal = 403
@@ -234,7 +234,7 @@ def test_who_may_not_write_loses_nothing_else(
     assert (tmp_path / "out/conformance.tar.gz").exists()
 
 
-def test_a_large_report_is_kept_without_its_evidence(
+def test_keeps_a_large_report_without_its_evidence(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("divvy.cli.kept_report._MOST_BYTES", 1500)
@@ -256,7 +256,7 @@ def test_a_large_report_is_kept_without_its_evidence(
 
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")
 @pytest.mark.usefixtures("cluster")
-def test_a_signed_archive_is_checked_as_the_page_says(
+def test_checks_a_signed_archive_as_the_page_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = tmp_path / "key"
@@ -276,7 +276,7 @@ def test_a_signed_archive_is_checked_as_the_page_says(
 
 
 @pytest.mark.usefixtures("cluster")
-def test_the_product_file_is_of_the_run_and_in_its_archive(
+def test_writes_the_product_file_of_the_run_into_its_archive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result = run(tmp_path, monkeypatch, PASSED, "--product")
@@ -289,7 +289,7 @@ def test_the_product_file_is_of_the_run_and_in_its_archive(
 
 
 @pytest.mark.usefixtures("cluster")
-def test_a_job_runs_with_the_options_of_the_call(
+def test_runs_a_job_with_the_options_of_the_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     images = [f"--runner-image=r/v@sha256:{'0' * 64}", f"--workload-image=r/w@sha256:{'1' * 64}"]
@@ -315,7 +315,7 @@ def test_a_job_runs_with_the_options_of_the_call(
     ],
 )
 @pytest.mark.usefixtures("cluster")
-def test_what_a_job_cannot_have_is_refused(
+def test_refuses_what_a_job_cannot_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], words: str
 ) -> None:
     result = run(tmp_path, monkeypatch, PASSED, *options)
@@ -323,7 +323,7 @@ def test_what_a_job_cannot_have_is_refused(
 
 
 @pytest.mark.usefixtures("cluster")
-def test_a_key_that_is_not_there_is_an_error_before_the_run(
+def test_refuses_a_missing_key_before_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result = run(tmp_path, monkeypatch, PASSED, f"--key={tmp_path / 'none'}")

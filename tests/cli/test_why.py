@@ -58,14 +58,14 @@ def test_names_the_pods_that_hold_what_the_device_plugin_serves(api: PodsApi) ->
     )
 
 
-def test_says_first_what_keeps_a_pod_that_would_fit(api: PodsApi) -> None:
+def test_reports_first_what_keeps_a_pod_that_would_fit(api: PodsApi) -> None:
     message = "0/1 nodes are available: 1 node(s) had something else"
     condition = {"type": "PodScheduled", "status": "False", "message": message}
     api.waiting("train", 2, conditions=[condition])
     assert why("train").startswith(f"the scheduler says: {message} team/train: fits node n1")
 
 
-def test_leaves_out_what_the_pod_has_been_given_already(api: PodsApi) -> None:
+def test_omits_what_the_pod_already_holds(api: PodsApi) -> None:
     """A claim of the pod's own is not in its way; another pod's is."""
     stack = STACK.replace("{whole: {},", "{whole: {claims: {}},")
     Path("Pulumi.prod.yaml").write_text(stack)
@@ -81,19 +81,19 @@ def test_leaves_out_what_the_pod_has_been_given_already(api: PodsApi) -> None:
     assert "team/train: fits" in why("train")
 
 
-def test_says_on_which_node_a_pod_waits(api: PodsApi) -> None:
+def test_reports_on_which_node_a_pod_waits(api: PodsApi) -> None:
     pod = api.waiting("train", 1)
     pod["spec"]["nodeName"] = "n1"
     assert why("train") == "team/train it is scheduled on n1, which has not started it yet"
 
 
-def test_does_not_explain_a_pod_that_runs(api: PodsApi) -> None:
+def test_refuses_to_explain_a_running_pod(api: PodsApi) -> None:
     api.waiting("train", 1, phase="Running")
     assert why("train") == "team/train it is not waiting: its phase is Running"
 
 
 @pytest.mark.usefixtures("api")
-def test_fails_for_a_pod_that_does_not_exist() -> None:
+def test_fails_for_a_missing_pod() -> None:
     result = CliRunner().invoke(app, ["why", "none", "-n", "team", "-s", "prod"])
     assert result.exit_code == 1
     assert "there is no pod none in namespace team" in result.output

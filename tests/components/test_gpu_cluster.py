@@ -31,14 +31,14 @@ def run(changes: str, *given: str) -> tuple[list[str], list[str]]:
     return names, providers
 
 
-def test_objects_are_children_of_the_component_that_they_belong_to() -> None:
+def test_makes_objects_children_of_their_component() -> None:
     names = set(registered())
     assert {"lab-agent", "lab-runtime", "lab-observability"} <= names
     assert {"lab-agent-daemonset", "lab-agent-configmap", "lab-agent-service"} <= names
     assert {"lab-runtime-daemonset-notebooks", "lab-observability-configmap"} <= names
 
 
-def test_claims_are_a_component_of_their_own() -> None:
+def test_groups_claims_in_a_component() -> None:
     plugin = without_claims(example("lab"))
     without = registered(profiles=plugin["profiles"], pools=plugin["pools"])
     assert not any("claims" in name for name in without)
@@ -57,17 +57,17 @@ def test_claims_are_a_component_of_their_own() -> None:
     assert set(without) <= set(names)
 
 
-def test_components_that_nothing_asks_for_are_absent() -> None:
+def test_omits_components_that_nothing_asks_for() -> None:
     names = registered(observability={"dashboard": False})
     assert "lab-agent" in names
     assert not any(name.startswith("lab-observability") for name in names)
 
 
-def test_a_wrong_cluster_registers_nothing() -> None:
+def test_registers_nothing_for_a_wrong_cluster() -> None:
     assert registered(pools={}) == ["invalid"]
 
 
-def test_objects_go_to_the_cluster_of_a_provider_that_is_given() -> None:
+def test_deploys_to_the_cluster_of_a_given_provider() -> None:
     assert run("{}")[1] == ["lab-kubernetes"]
     ambient = json.dumps({"kubeconfig": None, "context": None})
     names, providers = run(ambient, "own")
@@ -76,7 +76,7 @@ def test_objects_go_to_the_cluster_of_a_provider_that_is_given() -> None:
     assert "lab-kubernetes" not in names
 
 
-def test_a_cluster_that_is_named_twice_is_refused() -> None:
+def test_refuses_a_cluster_that_is_named_twice() -> None:
     names, _ = run(json.dumps({"kubeconfig": "~/.kube/other"}), "own")
     assert "invalid" in names
     assert "lab-agent-daemonset" not in names

@@ -58,32 +58,32 @@ def registry() -> Iterator[Registry]:
 
 
 @pytest.mark.parametrize(("status", "there"), [(200, True), (404, False)])
-def test_a_registry_says_whether_an_image_is_there(
+def test_asks_a_registry_whether_an_image_exists(
     registry: Registry, status: int, there: bool
 ) -> None:
     registry.head = status
     assert exists(registry.reference(), insecure=True) is there
 
 
-def test_a_registry_that_asks_for_a_log_in_is_asked_by_skopeo(registry: Registry) -> None:
+def test_asks_a_registry_with_a_login_by_skopeo(registry: Registry) -> None:
     registry.head, registry.get = 401, 404
     assert exists(registry.reference(), insecure=True) is False
 
 
-def test_a_registry_that_fails_does_not_say_that_the_image_is_gone(registry: Registry) -> None:
+def test_does_not_assume_an_image_gone_when_the_registry_fails(registry: Registry) -> None:
     registry.head, registry.get = 500, 500
     with pytest.raises(BuildFailed, match="cannot tell whether"):
         exists(registry.reference(), insecure=True)
 
 
-def test_a_registry_that_is_down_does_not_say_that_the_image_is_gone() -> None:
+def test_does_not_assume_an_image_gone_when_the_registry_is_down() -> None:
     with socket.socket() as probe:  # bound, and nobody listens
         probe.bind(("127.0.0.1", 0))
         with pytest.raises(BuildFailed, match="cannot tell whether"):
             exists(f"127.0.0.1:{probe.getsockname()[1]}/divvy/agent@{DIGEST}", insecure=True)
 
 
-def test_without_skopeo_a_registry_with_a_name_cannot_be_asked(
+def test_asks_no_named_registry_without_skopeo(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PATH", "")
@@ -91,12 +91,12 @@ def test_without_skopeo_a_registry_with_a_name_cannot_be_asked(
         exists(f"registry.example/divvy/agent@{DIGEST}")
 
 
-def test_states_of_before_still_find_their_provider() -> None:
+def test_finds_the_provider_of_an_earlier_state() -> None:
     """They have recorded it by this name."""
     assert earlier.Builder is Builder
 
 
-def test_a_machine_that_cannot_build_is_told_everything_it_lacks(
+def test_lists_everything_that_a_machine_lacks_to_build(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PATH", "")
@@ -106,7 +106,7 @@ def test_a_machine_that_cannot_build_is_told_everything_it_lacks(
     assert "plugin.image.reference" in str(failed.value)
 
 
-def test_a_registry_without_tls_is_not_used_unless_the_stack_file_says_so(
+def test_uses_a_registry_without_tls_only_when_told(
     registry: Registry,
 ) -> None:
     with pytest.raises(BuildFailed, match=r"`plugin\.image\.insecure: true` in the stack file"):
@@ -122,7 +122,7 @@ def test_a_registry_without_tls_is_not_used_unless_the_stack_file_says_so(
         ("elsewhere.example/base", True, "true", "false"),
     ],
 )
-def test_tls_is_verified_unless_the_stack_file_says_otherwise(
+def test_verifies_tls_unless_told_otherwise(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     registry: str,
@@ -142,7 +142,7 @@ def test_tls_is_verified_unless_the_stack_file_says_otherwise(
 
 
 @pytest.mark.parametrize(("before", "now"), [(None, True), (False, True), (True, False)])
-def test_a_registry_that_becomes_insecure_or_secure_is_pushed_to_again(
+def test_pushes_again_when_a_registry_changes_its_tls_setting(
     before: bool | None, now: bool
 ) -> None:
     common = {"registry": "r", "base": "b", "inputs": "i"}
@@ -151,7 +151,7 @@ def test_a_registry_that_becomes_insecure_or_secure_is_pushed_to_again(
     assert not Builder().diff("", common, {**common, "insecure": False}).changes
 
 
-def test_who_is_not_root_can_read_the_image(tmp_path: Path) -> None:
+def test_makes_the_image_readable_for_non_root_users(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir(mode=0o700)
     (tmp_path / "site/module.py").touch(mode=0o600)
     (tmp_path / "hook").touch(mode=0o700)

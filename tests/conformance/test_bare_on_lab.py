@@ -32,7 +32,7 @@ def verify(scene: Scene, node: str, *options: str) -> dict[str, Any]:
 
 @SIMULATED
 @pytest.mark.timeout(120)
-def test_a_host_with_a_sound_driver(scene: Scene) -> None:
+def test_passes_a_host_with_a_sound_driver(scene: Scene) -> None:
     # Pods of the test before may still be on their way out.
     running = ("--query-compute-apps=pid", "--format=csv,noheader")
     scene.deployed.until(lambda: not scene.deployed.on_node(A100, "nvidia-smi", *running).strip())
@@ -47,7 +47,7 @@ def test_a_host_with_a_sound_driver(scene: Scene) -> None:
 
 @SIMULATED
 @pytest.mark.timeout(120)
-def test_another_libcuda_and_bad_arithmetic_are_told(scene: Scene) -> None:
+def test_reports_another_libcuda_and_bad_arithmetic(scene: Scene) -> None:
     before = scene.deployed.on_node(T4, "readlink", f"{FOLDER}/libcuda.so.1").strip()
     scene.driver(T4, "fault", "bad-math", "all")
     scene.deployed.on_node(T4, "ln", "-sf", "libcuda.so.570.133.20", f"{FOLDER}/libcuda.so.1")
@@ -61,7 +61,7 @@ def test_another_libcuda_and_bad_arithmetic_are_told(scene: Scene) -> None:
 
 @SIMULATED
 @pytest.mark.timeout(120)
-def test_devices_that_are_not_what_nvidia_smi_says_are_told(scene: Scene) -> None:
+def test_reports_devices_that_differ_from_nvidia_smi(scene: Scene) -> None:
     """It lists a MIG device too many, with a UUID that nothing has."""
     made_up = "  MIG 1g.5gb      Device  0: (UUID: MIG-made-up)"
     script = f'#!/bin/sh\n{SMI}.real "$@"; [ "$1" = -L ] && echo \'{made_up}\'; true\n'
@@ -78,7 +78,7 @@ def failed(report: dict[str, Any]) -> set[str]:
     return {check["id"] for check in report["checks"] if check["status"] == "failed"}
 
 
-def test_a_host_without_a_driver(tmp_path: Path) -> None:
+def test_reports_a_host_without_a_driver(tmp_path: Path) -> None:
     options = ["verify", "--bare", f"--out={tmp_path}", f"--driver-root={tmp_path / 'nothing'}"]
     result = CliRunner().invoke(app, options)
     assert result.exit_code == 2
@@ -89,7 +89,7 @@ def test_a_host_without_a_driver(tmp_path: Path) -> None:
     }
 
 
-def test_options_of_a_bare_host_need_bare() -> None:
+def test_refuses_options_of_a_bare_host_without_bare() -> None:
     result = CliRunner().invoke(app, ["verify", "--host=ssh://somewhere"])
     assert result.exit_code == 1
     assert "--host, --driver-root and --workloads are for --bare" in result.output

@@ -9,7 +9,7 @@ from conformance.catalogue import CATALOGUE
 SUITE = Path(conformance.__file__).parent
 
 
-def test_every_check_of_the_catalogue_has_one_test() -> None:
+def test_has_one_test_for_every_check_of_the_catalogue() -> None:
     proven = [
         identity
         for path in SUITE.rglob("test_*.py")

@@ -98,7 +98,7 @@ def synced_each_minute(scene: Scene, node: str) -> Iterator[None]:
         sync("1m", "10s")
 
 
-def test_claims_are_proven_and_their_faults_are_seen(scene: Scene) -> None:
+def test_proves_claims_and_sees_their_faults(scene: Scene) -> None:
     with followed(scene.deployed, ON_DEMAND, "training"):
         sound = scene.verify(POOL, "--exclusive", expect=0)
         found = statuses(sound)
@@ -151,7 +151,7 @@ def test_claims_are_proven_and_their_faults_are_seen(scene: Scene) -> None:
         assert results(admitted) == {("CLM-04", "failed")}, scene.said
 
 
-def test_tenants_are_proven_apart(scene: Scene) -> None:
+def test_proves_tenants_apart(scene: Scene) -> None:
     with followed(scene.deployed, TENANTS, "training"):
         apart = scene.verify(POOL, "--select=CLM", "--exclusive", expect=0)
         found = statuses(apart)

@@ -23,7 +23,7 @@ def namespaces(scene: Scene) -> list[str]:
     return [one["metadata"]["name"] for one in found if one["status"]["phase"] == "Active"]
 
 
-def test_devices_of_others_are_left_alone(scene: Scene) -> None:
+def test_leaves_devices_of_others_alone(scene: Scene) -> None:
     lab = scene.deployed.lab
     with lab.namespace() as namespace:
         container = {"resources": {"limits": {"nvidia.com/gpu": "2"}}}
@@ -52,7 +52,7 @@ def test_devices_of_others_are_left_alone(scene: Scene) -> None:
         lab.kubectl("delete", "pod", "tenant", f"-n={namespace}", "--wait=true")
 
 
-def test_what_a_killed_run_has_left_is_taken_back(scene: Scene) -> None:
+def test_cleans_up_after_a_killed_run(scene: Scene) -> None:
     lab = scene.deployed.lab
     lab.kubectl("label", "node", H100, "divvy.gpu/profile=slice-4")
     lab.kubectl("annotate", "node", H100, "divvy.gpu/conformance-profile=slice-4")
@@ -65,7 +65,7 @@ def test_what_a_killed_run_has_left_is_taken_back(scene: Scene) -> None:
     assert "divvy.gpu/conformance-profile" not in left["annotations"]
 
 
-def test_a_label_of_somebody_else_stays(scene: Scene) -> None:
+def test_keeps_a_label_of_somebody_else(scene: Scene) -> None:
     lab = scene.deployed.lab
     lab.kubectl("label", "node", H100, "divvy.gpu/profile=whole")
     try:
@@ -80,7 +80,7 @@ def test_a_label_of_somebody_else_stays(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_stopped_cleans_up(scene: Scene, how: signal.Signals) -> None:
+def test_cleans_up_when_stopped(scene: Scene, how: signal.Signals) -> None:
     command = scene.command("--pool=training", "--select=DISR-03", "--disruptive")
     # A shell's background job ignores Ctrl-C, and its children with it; a terminal's does not.
     heard = ["env", f"--default-signal={how.name.removeprefix('SIG')}", *command]
@@ -97,7 +97,7 @@ def test_a_run_that_is_stopped_cleans_up(scene: Scene, how: signal.Signals) -> N
     scene.deployed.until(lambda: scene.deployed.offered(H100) == {"nvidia.com/gpu": 2}, 60)
 
 
-def test_a_policy_that_admits_no_usual_pods_is_no_failure(scene: Scene) -> None:
+def test_reports_no_failure_under_a_policy_that_refuses_its_pods(scene: Scene) -> None:
     lab = scene.deployed.lab
     name = "no-usual-pods"
     labels = {"pod-security.kubernetes.io/enforce": "baseline"}

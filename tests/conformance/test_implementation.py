@@ -18,16 +18,16 @@ from tests.conformance.promised_nodes import live, promised
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS.values(), ids=lambda each: each.name)
-def test_whatever_is_not_asked_is_a_check(implementation: Any) -> None:
+def test_names_only_existing_checks_as_inapplicable(implementation: Any) -> None:
     for key in implementation.inapplicable:
         assert any(key in (identity, identity.partition("-")[0] + "-") for identity in CATALOGUE)
 
 
-def test_everything_is_asked_of_divvy() -> None:
+def test_asks_everything_of_divvy() -> None:
     assert not any(DIVVY.why_not(identity) for identity in CATALOGUE)
 
 
-def test_of_another_plugin_nothing_is_asked_that_only_an_agent_has() -> None:
+def test_asks_nothing_of_another_plugin_that_needs_an_agent() -> None:
     why_not = NVIDIA_DEVICE_PLUGIN.why_not
     assert why_not("INST-03") == "Divvy is not installed there"
     assert why_not("NODE-01")
@@ -50,7 +50,7 @@ def pod(owner: str) -> dict[str, Any]:
     return {"metadata": {"name": owner, "ownerReferences": [{"kind": "DaemonSet", "name": owner}]}}
 
 
-def test_the_pod_that_is_restarted_is_of_the_plugin_and_not_of_feature_discovery() -> None:
+def test_restarts_the_plugins_pod_and_not_feature_discoverys() -> None:
     name = NVIDIA_DEVICE_PLUGIN.daemon_set
     pods = [pod(f"{name}-gpu-feature-discovery"), pod(name)]
     found = foreign({}, pods).agent("n1")
@@ -59,7 +59,7 @@ def test_the_pod_that_is_restarted_is_of_the_plugin_and_not_of_feature_discovery
     assert foreign({}, pods[:1]).agent("n1") is None
 
 
-def test_without_an_image_nothing_is_asked_in_the_plugins_own_pod() -> None:
+def test_asks_nothing_in_the_plugins_own_pod_without_an_image() -> None:
     """A pod of another implementation is not entered: it need not have what the agent's has."""
     target = foreign({}, [pod(NVIDIA_DEVICE_PLUGIN.daemon_set)])
     with pytest.raises(NotMade, match="no workload image"):
@@ -82,7 +82,7 @@ class Item:
         return SimpleNamespace(args=[CATALOGUE[self._check]]) if name == "check" else None
 
 
-def test_a_check_that_has_no_meaning_is_not_applicable() -> None:
+def test_reports_a_meaningless_check_as_not_applicable() -> None:
     item: Any = Item(foreign({}, []), "OBS-02")
     assert conftest._why_not(item) == (
         "not applicable", "NVIDIA's device plugin has no metrics: dcgm-exporter is a program of "
@@ -90,7 +90,7 @@ def test_a_check_that_has_no_meaning_is_not_applicable() -> None:
     )  # fmt: skip
 
 
-def test_a_pod_that_found_the_simulated_driver_keeps_hardware_checks_from_being_made() -> None:
+def test_skips_hardware_checks_once_a_pod_found_the_simulated_driver() -> None:
     """Without an agent nobody has told so when the checks were collected."""
     target = foreign({}, [])
     item: Any = Item(target, "HW-01")

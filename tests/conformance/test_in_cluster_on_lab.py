@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.thorough, pytest.mark.timeout(900)]
 ENDED = ("succeeded", "failed")
 
 
-def test_a_job_checks_what_a_workstation_checks(scene: Scene) -> None:
+def test_checks_the_same_in_a_job_as_on_a_workstation(scene: Scene) -> None:
     lab, out = scene.deployed.lab, scene.folder / "job"
     here = scene.verify("--pool=training")
     options = (f"--out={out}", f"--workload-image={scene.image}", "--in-cluster")

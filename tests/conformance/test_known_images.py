@@ -46,7 +46,9 @@ TWO = BURNT.replace("errors: {errors}", "errors: 0 - 7 (WARNING!)").replace(
         (0, ADDED.replace("Test PASSED", "Test PASSED?"), False, "no result"),
     ],
 )
-def test_vector_add(code: int | None, log: str, passed: bool, said: str) -> None:
+def test_judges_vector_add_by_code_and_output(
+    code: int | None, log: str, passed: bool, said: str
+) -> None:
     verdict = vector_add(code, log)
     assert verdict.passed is passed
     assert said in verdict.said
@@ -65,7 +67,7 @@ def test_vector_add(code: int | None, log: str, passed: bool, said: str) -> None
         (0, "", False, "no GPU tested"),
     ],
 )
-def test_gpu_burn(code: int, log: str, passed: bool, said: str) -> None:
+def test_judges_gpu_burn_by_code_and_output(code: int, log: str, passed: bool, said: str) -> None:
     verdict = gpu_burn(code, log)
     assert verdict.passed is passed
     assert said in verdict.said

@@ -79,14 +79,14 @@ def marked(cluster: Cluster) -> Cluster:
     return cluster
 
 
-def test_what_a_dead_run_has_left_is_taken_back() -> None:
+def test_cleans_up_after_a_dead_run() -> None:
     cluster = marked(Cluster(f"{RUN}-restricted"))
     clear_leftovers(cluster)  # type: ignore[arg-type]
     assert cluster.node == Cluster().node
     assert cluster.deleted == [f"{RUN}-restricted", RUN]
 
 
-def test_what_a_living_run_has_changed_is_left_alone() -> None:
+def test_leaves_changes_of_a_live_run_alone() -> None:
     cluster = marked(Cluster(f"{RUN}-restricted", alive=True))
     before = copy.deepcopy(cluster.node)
     with pytest.raises(pytest.UsageError, match=f"has n1 on profile slices \\({RUN}\\)"):
@@ -94,7 +94,7 @@ def test_what_a_living_run_has_changed_is_left_alone() -> None:
     assert (cluster.node, cluster.deleted) == (before, [])
 
 
-def test_namespaces_of_living_runs_and_of_others_stay() -> None:
+def test_keeps_namespaces_of_live_runs_and_of_others() -> None:
     cluster = Cluster(f"{RUN}-restricted", f"{RUN}-baseline", "a-tenants-own", alive=True)
     clear_leftovers(cluster)  # type: ignore[arg-type]
     assert cluster.deleted == []
@@ -104,7 +104,7 @@ def test_namespaces_of_living_runs_and_of_others_stay() -> None:
     assert len(cluster.deleted) == 3
 
 
-def test_nobody_lands_on_a_node_while_its_profile_is_another() -> None:
+def test_cordons_a_node_while_its_profile_is_another() -> None:
     cluster = Cluster()
     with profile_on(cluster, "n1", "slices", RUN):  # type: ignore[arg-type]
         assert cluster.node["spec"] == {"unschedulable": True}
@@ -113,7 +113,7 @@ def test_nobody_lands_on_a_node_while_its_profile_is_another() -> None:
     assert cluster.node == Cluster().node
 
 
-def test_a_cordon_of_the_administrators_stays() -> None:
+def test_keeps_an_administrators_cordon() -> None:
     cluster = Cluster()
     cluster.node["spec"]["unschedulable"] = True
     with profile_on(cluster, "n1", "slices", RUN):  # type: ignore[arg-type]

@@ -44,7 +44,7 @@ def agents_that_see_no_processes(scene: Scene) -> Iterator[None]:
         scene.replace_agents()
 
 
-def test_limited_shares_are_proven_and_their_faults_are_seen(scene: Scene) -> None:
+def test_proves_limited_shares_and_sees_their_faults(scene: Scene) -> None:
     with limited_shares(scene.deployed, "research", "notebooks"):
         sound = scene.verify("--pool=notebooks", CHECKS, "--exclusive", expect=0)
         assert {status for _, status in results(sound)} == {"passed"}, scene.said
@@ -76,7 +76,7 @@ def test_limited_shares_are_proven_and_their_faults_are_seen(scene: Scene) -> No
         assert results(blind) == {("ISO-12", "failed")}, scene.said
 
 
-def test_limited_shares_of_mig_devices_are_proven(scene: Scene) -> None:
+def test_proves_limited_shares_of_mig_devices(scene: Scene) -> None:
     sharing = {"replicas": 2, "memoryLimit": LIMITED["timeSlicing"]["memoryLimit"]}
     rule = {"mig": {"3g.20gb": 2}, "timeSlicing": sharing}
     with followed(scene.deployed, rule, "research"):

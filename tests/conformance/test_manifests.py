@@ -19,12 +19,12 @@ SAYS = {
 }
 
 
-def test_every_manifest_is_tried() -> None:
+def test_tries_every_manifest() -> None:
     assert {path.name for path in MANIFESTS.glob("*.yaml")} == set(SAYS)
 
 
 @pytest.mark.parametrize("name", SAYS)
-def test_a_manifest_applied_by_hand_works(scene: Scene, name: str) -> None:
+def test_documents_manifests_that_work_when_applied_by_hand(scene: Scene, name: str) -> None:
     lab = scene.deployed.lab
     found = yaml.safe_load((MANIFESTS / name).read_text())
     spec = found["spec"].get("template", found)["spec"]

@@ -58,7 +58,7 @@ def product(scene: Scene, node: str) -> str | None:
     return None if (found := labels.get("nvidia.com/gpu.product")) is None else str(found)
 
 
-def test_a_sound_cluster_of_all_kinds_of_nodes_passes(scene: Scene) -> None:
+def test_passes_a_sound_cluster_of_all_kinds_of_nodes(scene: Scene) -> None:
     with mixed_lab(scene), scene.other_gpus(H100, UNKNOWN):
         scene.deployed.until(lambda: product(scene, H100) == UNKNOWN.replace(" ", "-"), 60)
         # What is not known is not checked, and with --require that is not enough.

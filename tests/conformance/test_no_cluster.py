@@ -120,20 +120,22 @@ def test_refuses_a_kubeconfig_that_means_another_cluster_or_user(
     assert refused(stack_file(tmp_path, path)).endswith(f": {name} is not supported")
 
 
-def test_a_kubeconfig_that_is_not_there(tmp_path: Path) -> None:
+def test_reports_a_missing_kubeconfig(tmp_path: Path) -> None:
     missing = tmp_path / "missing"
     said = refused(stack_file(tmp_path, missing))
     assert said.startswith("no usable kubeconfig: ")
     assert str(missing) in said
 
 
-def test_an_account_without_rights(tmp_path: Path, answers: tuple[dict[str, Any], int]) -> None:
+def test_reports_an_account_without_rights(
+    tmp_path: Path, answers: tuple[dict[str, Any], int]
+) -> None:
     answers[0].update(FORBIDDEN)
     said = refused(stack_file(tmp_path, kubeconfig(tmp_path, answers[1])))
     assert said == f"the cluster refuses: {FORBIDDEN['message']}"
 
 
-def test_a_cluster_that_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_an_unreachable_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "_PAUSES", ())
     with socket.socket() as taken:
         # Bound and not listening: connections are refused, and nobody else gets the port.
@@ -143,7 +145,7 @@ def test_a_cluster_that_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert said.startswith(f"the cluster cannot be reached: http://127.0.0.1:{port}: ")
 
 
-def test_a_pool_that_the_stack_file_has_not(
+def test_reports_a_pool_missing_from_the_stack_file(
     tmp_path: Path, answers: tuple[dict[str, Any], int]
 ) -> None:
     answers[0].update(EMPTY)
@@ -152,7 +154,7 @@ def test_a_pool_that_the_stack_file_has_not(
     assert said == "the stack file has no pool trainig; it has: training"
 
 
-def test_a_suite_that_cannot_begin_is_one_error(
+def test_reports_a_suite_that_cannot_begin_in_one_error(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Nor is an image built before: its registry would be a second one."""
@@ -164,7 +166,7 @@ def test_a_suite_that_cannot_begin_is_one_error(
     assert capfd.readouterr().err == ""
 
 
-def test_without_its_packages_the_suite_says_what_to_install(
+def test_says_what_to_install_without_its_packages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("divvy.cli.verify.find_spec", lambda _name: None)
@@ -174,14 +176,14 @@ def test_without_its_packages_the_suite_says_what_to_install(
     assert f"{needed}: {install_command('cli,verify')}" in result.output
 
 
-def test_a_host_that_does_not_answer(tmp_path: Path) -> None:
+def test_reports_a_host_that_does_not_answer(tmp_path: Path) -> None:
     options = ["verify", "--bare", "--host=ssh://nobody@127.0.0.1:1", f"--out={tmp_path}"]
     result = CliRunner().invoke(app, options)
     assert result.exit_code == 1
     assert result.stderr.startswith("error: ssh://nobody@127.0.0.1:1 does not answer: ")
 
 
-def test_without_the_workloads_the_other_checks_are_made(
+def test_makes_the_other_checks_without_the_workloads(
     tmp_path: Path, answers: tuple[dict[str, Any], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     answers[0].update(EMPTY)
@@ -192,7 +194,7 @@ def test_without_the_workloads_the_other_checks_are_made(
     assert capsys.readouterr().err == f"{opened.no_image}\n"
 
 
-def test_a_stack_file_that_builds_no_image_is_checked_without_a_word(
+def test_checks_a_stack_file_that_builds_no_image(
     tmp_path: Path, answers: tuple[dict[str, Any], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     answers[0].update(EMPTY)
@@ -204,7 +206,7 @@ def test_a_stack_file_that_builds_no_image_is_checked_without_a_word(
     assert capsys.readouterr().err == ""
 
 
-def test_an_image_without_a_name_is_a_mistake(
+def test_refuses_an_image_without_a_name(
     tmp_path: Path, answers: tuple[dict[str, Any], int]
 ) -> None:
     answers[0].update(EMPTY)
@@ -213,7 +215,7 @@ def test_an_image_without_a_name_is_a_mistake(
     assert said == "--workload-image is empty: leave it out, and an image is built"
 
 
-def test_whatever_a_compiler_says_is_one_line(
+def test_shortens_compiler_output_to_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The suite's own errors begin a line, and are the command's."""
@@ -228,7 +230,7 @@ def test_whatever_a_compiler_says_is_one_line(
     assert said.endswith("a\ufffdb / ERROR: no space / third")
 
 
-def test_workloads_that_cannot_be_built() -> None:
+def test_reports_workloads_that_cannot_be_built() -> None:
     command = [sys.executable, "-m", "conformance.image", "r:5000", "r:5000/base"]
     ended = subprocess.run(
         command, cwd=REPOSITORY, env={"PATH": ""}, capture_output=True, text=True, check=False

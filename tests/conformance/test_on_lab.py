@@ -13,7 +13,7 @@ def failed(report: dict) -> set[str]:
     return {check["id"] for check in report["checks"] if check["status"] == "failed"}
 
 
-def test_a_sound_lab_passes_and_is_partial(scene: Scene) -> None:
+def test_passes_a_sound_lab_as_partial(scene: Scene) -> None:
     report = scene.verify("--pool=training", expect=0)
     assert failed(report) == set()
     assert (report["result"], report["mode"]) == ("partial", "simulated")
@@ -23,7 +23,7 @@ def test_a_sound_lab_passes_and_is_partial(scene: Scene) -> None:
     assert cases == {"cluster", "gpu-h100", "training"}
 
 
-def test_a_sound_lab_passes_when_it_is_filled_and_burnt(scene: Scene) -> None:
+def test_passes_a_sound_lab_when_filled_and_burnt(scene: Scene) -> None:
     report = scene.verify("--exclusive", expect=0)
     assert failed(report) == set(), scene.said
     missed: dict[str, set[str]] = {}
@@ -49,7 +49,7 @@ def test_a_sound_lab_passes_when_it_is_filled_and_burnt(scene: Scene) -> None:
     assert report["statistics"]["requiredNotChecked"] == 0
 
 
-def test_a_sound_lab_passes_when_it_is_disturbed(scene: Scene) -> None:
+def test_passes_a_sound_lab_when_disturbed(scene: Scene) -> None:
     report = scene.verify("--pool=training", "--disruptive", "--select=DISR", expect=0)
     statuses = {check["id"]: check["status"] for check in report["checks"]}
     passed = ("DISR-01", "DISR-02", "DISR-03", "DISR-04", "DISR-08")
@@ -59,7 +59,7 @@ def test_a_sound_lab_passes_when_it_is_disturbed(scene: Scene) -> None:
     assert "allocatable as planned after" in times["DISR-03"]
 
 
-def test_a_sound_lab_keeps_what_idle_pods_hold(scene: Scene) -> None:
+def test_keeps_what_idle_pods_hold_on_a_sound_lab(scene: Scene) -> None:
     options = ("--disruptive", "--select=DISR-05,DISR-06")
     report = scene.verify(*options, expect=0)
     assert [(check["id"], check["case"], check["status"]) for check in report["checks"]] == [
@@ -68,7 +68,7 @@ def test_a_sound_lab_keeps_what_idle_pods_hold(scene: Scene) -> None:
     ]
 
 
-def test_without_exec_its_checks_are_skipped_by_name(scene: Scene) -> None:
+def test_skips_checks_by_name_without_exec(scene: Scene) -> None:
     report = scene.verify("--pool=training", "--select=OBS-01,NODE-01", "--no-exec", expect=0)
     assert {check["id"]: check["status"] for check in report["checks"]} == {
         "NODE-01": "passed",
@@ -77,7 +77,7 @@ def test_without_exec_its_checks_are_skipped_by_name(scene: Scene) -> None:
     assert "--no-exec" in report["checks"][1]["reason"]
 
 
-def test_what_selects_nothing_checks_nothing(scene: Scene) -> None:
+def test_checks_nothing_when_nothing_is_selected(scene: Scene) -> None:
     assert scene.verify("--select=HW", expect=2)["result"] == "nothing checked"
 
 
@@ -92,7 +92,7 @@ _FIRST = {fault.inflict.__module__: fault for fault in reversed(FAULTS)}.values(
         for fault in FAULTS
     ],
 )
-def test_a_fault_is_named_by_its_checks(scene: Scene, fault: Fault) -> None:
+def test_names_a_fault_by_its_checks(scene: Scene, fault: Fault) -> None:
     with fault.inflict(scene) as options:
         image = [f"--workload-image={options['image']}"] if "image" in options else []
         report = scene.verify(
@@ -108,7 +108,7 @@ def test_a_fault_is_named_by_its_checks(scene: Scene, fault: Fault) -> None:
         assert report["result"] == "failure"
 
 
-def test_a_regression_stands_out_from_the_report_before_it(scene: Scene) -> None:
+def test_reports_a_regression_from_the_report_before(scene: Scene) -> None:
     fault = next(fault for fault in FAULTS if fault.checks == ("ISO-02",))
     options = ("--pool=training", "--select=ISO-02")
     scene.verify(*options, expect=0)
@@ -121,7 +121,7 @@ def test_a_regression_stands_out_from_the_report_before_it(scene: Scene) -> None
     assert "| gpu-h100:nvidia.com/gpu: expected" in comment
 
 
-def test_the_next_run_finds_the_report_that_the_cluster_keeps(scene: Scene) -> None:
+def test_finds_the_report_that_the_cluster_keeps_in_the_next_run(scene: Scene) -> None:
     """A run of a part is not kept: the next would name everything else as not checked."""
     scene.deployed.lab.kubectl(
         "delete", "configmap/divvy-conformance", f"-n={NAMESPACE}", "--ignore-not-found"

@@ -89,7 +89,7 @@ def images(scene: Scene) -> dict[str, str]:
     }
 
 
-def test_images_from_elsewhere(scene: Scene, images: dict[str, str]) -> None:
+def test_runs_images_from_elsewhere(scene: Scene, images: dict[str, str]) -> None:
     options = ("--pool=training", "--select=WORK-04,WORK-05", "--exclusive")
     first = f"--vector-add-image={images['adds']}"
     report = scene.verify(*options, first, f"--gpu-burn-image={images['burns']}", expect=0)
@@ -103,7 +103,7 @@ def test_images_from_elsewhere(scene: Scene, images: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("build", [image_for_arm64, image_without_amd64])
-def test_an_image_for_another_architecture_shows_nothing(
+def test_judges_nothing_by_an_image_for_another_architecture(
     scene: Scene, build: Callable[[Scene], str]
 ) -> None:
     image = build(scene)
@@ -114,7 +114,7 @@ def test_an_image_for_another_architecture_shows_nothing(
     assert f"the node is amd64, and {image} is not for it" in check["reason"]
 
 
-def test_checks_that_need_hardware_run_but_never_pass_on_simulated_gpus(scene: Scene) -> None:
+def test_passes_no_hardware_check_on_simulated_gpus(scene: Scene) -> None:
     options = ("--exclusive", "--hardware-checks-anyway")
     report = scene.suite("--divvy-select=HW", "--divvy-pool=notebooks", *options)
     assert [check["id"] for check in report["checks"]] == ["HW-04"]
@@ -126,7 +126,7 @@ def test_checks_that_need_hardware_run_but_never_pass_on_simulated_gpus(scene: S
     assert "GPU 0: OK" in check["evidence"][0]
 
 
-def test_a_share_that_does_not_advance_is_seen(scene: Scene) -> None:
+def test_notices_a_share_that_does_not_advance(scene: Scene) -> None:
     check = with_a_halted_burn(scene, "gpu-t4", "notebooks", "HW-04")
     assert (check["id"], check["status"]) == ("HW-04", "failed"), check
     worst = re.search(r"the worst has (\d+)% of it", check["actual"])
@@ -134,7 +134,7 @@ def test_a_share_that_does_not_advance_is_seen(scene: Scene) -> None:
     assert int(worst[1]) < 25
 
 
-def test_a_broken_program_beside_burns(scene: Scene) -> None:
+def test_runs_a_broken_program_beside_burns(scene: Scene) -> None:
     options = ("--exclusive", "--hardware-checks-anyway", "--divvy-pool=research")
     report = scene.suite("--divvy-select=HW-03", *options, "-k=mig-3g.20gb")
     check = report["checks"][0]
@@ -144,7 +144,7 @@ def test_a_broken_program_beside_burns(scene: Scene) -> None:
     assert "7 of 7 burns OK" in check["actual"]
 
 
-def test_burns_that_a_neighbour_disturbs_are_seen(scene: Scene) -> None:
+def test_notices_burns_that_a_neighbour_disturbs(scene: Scene) -> None:
     """Bad arithmetic stands for a fault that spreads: nothing else spreads in a simulation."""
     scene.driver("gpu-a100", "fault", "bad-math", "0")
     try:

@@ -38,7 +38,7 @@ def whole(gpus: int = 2) -> DevicePromise:
     return promise
 
 
-def test_a_node_is_chosen_by_its_name_not_by_a_label() -> None:
+def test_chooses_a_node_by_its_name_not_by_a_label() -> None:
     spec = pod_spec(PodRequest(LONG, "image"), "restricted", "low")
     assert "nodeSelector" not in spec
     terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
@@ -46,12 +46,12 @@ def test_a_node_is_chosen_by_its_name_not_by_a_label() -> None:
     assert term == {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [LONG]}]}
 
 
-def test_pods_pull_with_the_stack_files_secrets() -> None:
+def test_pulls_with_the_stack_files_secrets() -> None:
     spec = pod_spec(PodRequest("n1", "image"), "restricted", "low", ("pull",))
     assert spec["imagePullSecrets"] == [{"name": "pull"}]
 
 
-def test_an_image_is_pulled_once_before_anything_runs() -> None:
+def test_pulls_an_image_once_before_anything_runs() -> None:
     api = FakeApi()
     pods = namespace(api)
     for _ in range(3):
@@ -60,7 +60,7 @@ def test_an_image_is_pulled_once_before_anything_runs() -> None:
     assert ["nvidia.com/gpu" in limit for limit in limits] == [False, True, True, True]
 
 
-def test_an_image_that_cannot_be_pulled_says_nothing_about_gpus(
+def test_judges_no_gpu_by_an_image_that_cannot_be_pulled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(image_pull, "_REFUSED", 0.1)
@@ -86,9 +86,7 @@ NO_PLATFORM = 'failed to pull "image": no match for platform in manifest: not fo
         ({"waiting": {"reason": "ErrImagePull", "message": NO_PLATFORM}}, ""),
     ],
 )
-def test_an_image_of_another_architecture_says_nothing_about_gpus(
-    state: dict[str, Any], log: str
-) -> None:
+def test_judges_no_gpu_by_an_image_of_another_architecture(state: dict[str, Any], log: str) -> None:
     status = {"phase": "Failed", "containerStatuses": [{"state": state}]}
     api = FakeApi(lambda _: status, lambda _: log)
     api.nodes["n1"] = {"status": {"nodeInfo": {"architecture": "arm64"}}}
@@ -97,13 +95,13 @@ def test_an_image_of_another_architecture_says_nothing_about_gpus(
         pods.run("n1", ["true"], "nvidia.com/gpu", 1)
 
 
-def test_a_slow_pull_is_waited_for() -> None:
+def test_waits_for_a_slow_pull() -> None:
     creating = {"containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]}
     assert pull_state({"status": creating})[0] == "pulling"
     assert pull_state({"status": {}})[0] == "pulling"
 
 
-def test_a_pod_that_was_preempted_says_nothing_about_gpus() -> None:
+def test_judges_no_gpu_by_a_preempted_pod() -> None:
     api = FakeApi(lambda body: succeeded(body) if is_pull(body) else running(body))
     pods = namespace(api)
     name = pods.start("n1", ["sleep"], "nvidia.com/gpu")
@@ -112,7 +110,7 @@ def test_a_pod_that_was_preempted_says_nothing_about_gpus() -> None:
         pods.wait(name, 5)
 
 
-def test_a_pod_that_somebody_deletes_is_a_failure() -> None:
+def test_fails_when_somebody_deletes_its_pod() -> None:
     api = FakeApi(lambda body: succeeded(body) if is_pull(body) else running(body))
     pods = namespace(api)
     name = pods.start("n1", ["sleep"], "nvidia.com/gpu")
@@ -133,7 +131,7 @@ def is_pull(body: dict[str, Any]) -> bool:
         (400, "admission webhook denied the request"),
     ],
 )
-def test_what_the_clusters_rules_refuse_is_not_made(code: int, message: str) -> None:
+def test_skips_what_the_clusters_rules_refuse(code: int, message: str) -> None:
     api = FakeApi()
     api.refuse = lambda _: refusal(code, message)
     with pytest.raises(NotMade, match="does not admit our restricted pod"):
@@ -141,7 +139,7 @@ def test_what_the_clusters_rules_refuse_is_not_made(code: int, message: str) -> 
 
 
 @pytest.mark.parametrize("code", [403, 500, 504])
-def test_only_an_invalid_pod_counts_as_refused_for_its_resources(code: int) -> None:
+def test_counts_only_an_invalid_pod_as_refused_for_its_resources(code: int) -> None:
     api = FakeApi()
     pods = namespace(api)
     pods.run("n1", ["true"])
@@ -164,7 +162,7 @@ class Busy:
         return "found"
 
 
-def test_a_busy_api_server_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retries_a_busy_api_server(monkeypatch: pytest.MonkeyPatch) -> None:
     import httpx2
 
     monkeypatch.setattr(api_module, "_PAUSES", (0.0, 0.0, 0.0, 0.0))
@@ -176,7 +174,7 @@ def test_a_busy_api_server_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> No
         Api(Busy(refusal(404, "not there"))).get(None, "x")  # type: ignore[arg-type]
 
 
-def test_a_refusal_half_way_leaves_no_tenant_behind() -> None:
+def test_leaves_no_tenant_behind_after_a_refusal_half_way() -> None:
     api = FakeApi(lambda body: succeeded(body) if is_pull(body) else running(body))
     pods = namespace(api)
     pods.run("n1", ["true"])
@@ -199,7 +197,7 @@ def pending(body: dict[str, Any]) -> dict[str, Any]:
     return {"phase": "Pending", "conditions": [refused]}
 
 
-def test_a_node_that_offers_nothing_passes_no_check_of_a_full_one(
+def test_passes_no_check_of_a_full_node_when_it_offers_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from conformance.load import fill as fill_module

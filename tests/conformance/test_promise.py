@@ -9,7 +9,7 @@ from divvy.plan import live_node
 from tests.conformance.promised_nodes import CLUSTER, live, promised
 
 
-def test_a_label_on_the_node_changes_what_is_promised() -> None:
+def test_expects_what_a_label_on_the_node_selects() -> None:
     found = promised(
         CLUSTER,
         live("odd", **{"divvy.gpu/profile": "x"}),
@@ -23,7 +23,7 @@ def test_a_label_on_the_node_changes_what_is_promised() -> None:
     }
 
 
-def test_a_default_pool_promises_nothing_of_nodes_without_gpus() -> None:
+def test_expects_nothing_of_nodes_without_gpus_in_a_default_pool() -> None:
     nodes = (live("control-plane", {"cpu": "4"}), live("cpu-1", {}), live("gpu-1"))
     # The agent of a default pool runs on CPU nodes too, and says that there is no driver.
     agent = json.dumps({"state": "Degraded", "reason": "no NVIDIA driver", "gpus": []})
@@ -33,7 +33,7 @@ def test_a_default_pool_promises_nothing_of_nodes_without_gpus() -> None:
     assert [one.name for one in promised(CLUSTER, known)] == ["gpu-2"]
 
 
-def test_memory_may_differ_by_ecc_on_whole_gpus_and_not_on_mig_devices() -> None:
+def test_tolerates_ecc_memory_on_whole_gpus_but_not_on_mig_devices() -> None:
     (whole,) = device_promises(promised(CLUSTER, live("n1")))
     assert memory_fits(whole, round(15360 * 1.067))
     assert not memory_fits(whole, 15360 * 2)
@@ -45,7 +45,7 @@ def test_memory_may_differ_by_ecc_on_whole_gpus_and_not_on_mig_devices() -> None
     assert not memory_fits(slices, round((slices.device.memory_mib or 0) * 1.067))
 
 
-def test_a_node_of_which_the_file_does_not_say_what_it_has_is_not_forgotten() -> None:
+def test_includes_a_node_whose_hardware_the_file_does_not_state() -> None:
     unknown = copy.deepcopy(CLUSTER)
     del unknown["pools"]["p"]["hardware"]
     (node,) = promised(unknown, live("n1"))

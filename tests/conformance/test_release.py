@@ -30,20 +30,20 @@ def told(pods: int, seconds: float = 60.0) -> tuple[str, str]:
     return release(namespace(api), whole(), seconds)
 
 
-def test_a_node_that_leaks_nothing_is_sound() -> None:
+def test_passes_a_node_that_leaks_nothing() -> None:
     expected, seen = told(100)
     assert seen == expected
     assert f"{MAX_PODS_IN_A_ROW} in a row: Succeeded" in expected
 
 
-def test_a_slow_node_has_fewer_pods_in_a_row() -> None:
+def test_runs_fewer_pods_in_a_row_on_a_slow_node() -> None:
     expected, seen = told(100, seconds=0.0)
     assert seen == expected
     assert expected.endswith(f", {MIN_PODS_IN_A_ROW} in a row: Succeeded")
 
 
 @pytest.mark.parametrize(("before", "number"), [(4, 1), (9, 6), (3 + MAX_PODS_IN_A_ROW, 50)])
-def test_a_leak_is_named_by_the_pod_that_finds_it(before: int, number: int) -> None:
+def test_names_a_leak_by_the_pod_that_finds_it(before: int, number: int) -> None:
     expected, seen = told(before)
     assert seen != expected
     assert f"pod {number}: UnexpectedAdmissionError: 1 of 2 left" in seen

@@ -56,11 +56,11 @@ def report(*records: Record, simulated: bool = False) -> Report:
         ([], "nothing checked"),
     ],
 )
-def test_result(records: list[Record], result: str) -> None:
+def test_derives_the_result_from_its_records(records: list[Record], result: str) -> None:
     assert report(*records).result == result
 
 
-def test_a_recommendation_fails_a_strict_run_alone() -> None:
+def test_fails_only_a_strict_run_by_a_recommendation() -> None:
     """JUnit's reader and the exit code's come to the same."""
     lax, strict = (
         Report(report().target, [record("passed"), record("failed", SHOULD)], strict=strict)
@@ -76,7 +76,7 @@ def test_a_recommendation_fails_a_strict_run_alone() -> None:
     assert loose[1].find("properties/property[@value='SHOULD']") is not None
 
 
-def test_what_must_be_checked_and_was_not_is_an_error_of_a_run_that_requires_it() -> None:
+def test_errors_on_a_required_check_that_was_not_made() -> None:
     records = [record("passed"), record("skipped", reason="held", missed="not made")]
     lax, required = (Report(report().target, records, require=require) for require in (False, True))
     assert ElementTree.fromstring(lax.junit()).attrib["errors"] == "0"
@@ -85,11 +85,11 @@ def test_what_must_be_checked_and_was_not_is_an_error_of_a_run_that_requires_it(
     assert suite[1].find("error") is not None
 
 
-def test_what_is_simulated_is_never_a_success() -> None:
+def test_reports_simulated_gpus_never_as_a_success() -> None:
     assert report(record("passed"), simulated=True).result == "partial"
 
 
-def test_simulated_stands_in_every_form(tmp_path: Path) -> None:
+def test_marks_simulated_results_in_every_format(tmp_path: Path) -> None:
     report(record("passed"), simulated=True).write(tmp_path)
     document = yaml.safe_load((tmp_path / "report.yaml").read_text())
     assert document["mode"] == "simulated"
@@ -104,13 +104,13 @@ def test_simulated_stands_in_every_form(tmp_path: Path) -> None:
     assert first == "partial (SIMULATED): 1 passed, 0 failed, 0 skipped"
 
 
-def test_hardware_is_not_called_simulated() -> None:
+def test_calls_hardware_not_simulated() -> None:
     found = report(record("passed"))
     assert "SIMULATED" not in found.html()
     assert next(summary_lines(found.document())).plain.startswith("success: ")
 
 
-def test_a_failure_is_told_with_its_remedy() -> None:
+def test_reports_a_failure_with_its_remedy() -> None:
     lines = [line.plain for line in summary_lines(report(record("failed")).document())]
     text = "\n".join(lines)
     assert "expected: one" in text
@@ -120,16 +120,16 @@ def test_a_failure_is_told_with_its_remedy() -> None:
 
 
 @pytest.mark.parametrize("status", ["passed", "failed", "skipped"])
-def test_a_report_says_what_its_result_means(status: str) -> None:
+def test_explains_its_result(status: str) -> None:
     found = report(record(status))
     assert MEANING[found.result] in found.html()
 
 
-def test_evidence_is_escaped() -> None:
+def test_escapes_evidence() -> None:
     assert "&lt;seen &amp; kept&gt;" in report(record("failed")).html()
 
 
-def test_what_must_hold_and_was_not_checked_is_counted_in_the_first_line() -> None:
+def test_counts_required_checks_not_made_in_the_first_line() -> None:
     found = report(
         record("passed"),
         record("skipped", case="a", missed="not made", reason="a quota"),
@@ -141,19 +141,19 @@ def test_what_must_hold_and_was_not_checked_is_counted_in_the_first_line() -> No
     assert first == "partial: 1 passed, 0 failed, 3 skipped (1 required not checked)"
 
 
-def test_a_cluster_of_which_nobody_says_what_its_gpus_are_is_no_hardware() -> None:
+def test_counts_gpus_of_unknown_kind_as_no_hardware() -> None:
     found = report(record("passed"))
     found.target["nodes"][0]["simulated"] = None
     assert (found.mode, found.result) == ("unknown", "partial")
 
 
-def test_a_cluster_without_nodes_was_not_checked() -> None:
+def test_counts_a_cluster_without_nodes_as_not_checked() -> None:
     found = report(record("failed", SHOULD, case="p"))
     found.target["nodes"].clear()
     assert found.result == "nothing checked"
 
 
-def test_a_part_of_the_checks_or_nodes_is_no_success() -> None:
+def test_reports_part_of_the_checks_or_nodes_never_as_a_success() -> None:
     found = report(record("passed"))
     found.only = ("--select=NODE-01", "--sample=1")
     assert found.result == "partial"
@@ -162,7 +162,7 @@ def test_a_part_of_the_checks_or_nodes_is_no_success() -> None:
     assert "only" not in report(record("passed")).document()
 
 
-def test_colours_of_a_log_spoil_no_report(tmp_path: Path) -> None:
+def test_strips_the_colours_of_a_log(tmp_path: Path) -> None:
     coloured = "\x1b[31mGPU 0: FAULTY\x1b[0m \x00\ufffe"
     found = report(record("failed", reason=coloured), record("skipped", reason=coloured))
     found.records[0].evidence.details.append(coloured)
@@ -176,7 +176,7 @@ def test_colours_of_a_log_spoil_no_report(tmp_path: Path) -> None:
         assert line.plain.isprintable(), line.plain
 
 
-def test_figures_of_simulated_gpus_are_none() -> None:
+def test_reports_no_figures_of_simulated_gpus() -> None:
     """They share the processors of one machine: a comparison would name changes that are none."""
     for simulated in (False, True):
         measured = record("passed")
@@ -186,7 +186,7 @@ def test_figures_of_simulated_gpus_are_none() -> None:
         assert check.get("figures") == (None if simulated else {"Gflop/s": 120.0})
 
 
-def test_sound_nodes_are_those_on_which_something_passed_and_nothing_failed() -> None:
+def test_counts_nodes_as_sound_when_something_passed_and_nothing_failed() -> None:
     found = report(
         record("passed", case="a:gpu"), record("failed", SHOULD, case="a"),
         record("passed", case="b"), record("failed", case="b:gpu"),

@@ -20,7 +20,7 @@ from tests.conformance.promised_nodes import live, promised
 
 
 @pytest.mark.parametrize("selected", ["ISO-01,WOKR", "ISO-01,", ",", "ISO-1x", ""])
-def test_a_selection_that_names_no_check_is_refused(selected: str, tmp_path: Path) -> None:
+def test_refuses_a_selection_that_names_no_check(selected: str, tmp_path: Path) -> None:
     options = ["verify", "--bare", f"--select={selected}", f"--out={tmp_path}"]
     result = CliRunner().invoke(app, options)
     assert result.exit_code == 1
@@ -28,7 +28,7 @@ def test_a_selection_that_names_no_check_is_refused(selected: str, tmp_path: Pat
     assert not (tmp_path / "report.yaml").exists()
 
 
-def test_a_file_is_no_folder_for_reports(tmp_path: Path) -> None:
+def test_refuses_a_file_as_the_folder_for_reports(tmp_path: Path) -> None:
     file = tmp_path / "report"
     file.write_text("kept")
     result = CliRunner().invoke(app, ["verify", "--bare", f"--out={file}"])
@@ -48,7 +48,9 @@ def test_a_file_is_no_folder_for_reports(tmp_path: Path) -> None:
         (pytest.ExitCode.USAGE_ERROR, False),
     ],
 )
-def test_a_run_that_ended_early_has_no_report(tmp_path: Path, status: int, written: bool) -> None:
+def test_writes_no_report_of_a_run_that_ended_early(
+    tmp_path: Path, status: int, written: bool
+) -> None:
     stash: Any = pytest.Stash()
     stash[conftest._REPORT] = Report({"stack": "s", "image": "", "nodes": []})
     options = {"--divvy-report": str(tmp_path)}
@@ -57,7 +59,7 @@ def test_a_run_that_ended_early_has_no_report(tmp_path: Path, status: int, writt
     assert (tmp_path / "report.yaml").exists() == written
 
 
-def test_after_the_time_limit_no_check_begins() -> None:
+def test_begins_no_check_after_the_time_limit() -> None:
     stash: Any = pytest.Stash()
     item: Any = SimpleNamespace(config=SimpleNamespace(stash=stash))
     conftest.pytest_runtest_setup(item)
@@ -75,7 +77,7 @@ def test_after_the_time_limit_no_check_begins() -> None:
         (["--bare", "--target=nvidia-device-plugin"], "--target is for a cluster"),
     ],
 )
-def test_options_that_mean_nothing_alone_are_refused(options: list[str], words: str) -> None:
+def test_refuses_options_that_mean_nothing_alone(options: list[str], words: str) -> None:
     result = CliRunner().invoke(app, ["verify", *options])
     assert result.exit_code == 1
     assert words in result.stderr
@@ -107,7 +109,7 @@ class Leaving:
         (refusal(500, "etcd"), False),
     ],
 )
-def test_what_fails_on_a_node_that_has_left_shows_nothing(node: Any, left: bool) -> None:
+def test_judges_nothing_by_failures_on_a_node_that_left(node: Any, left: bool) -> None:
     (promise,) = promised(STACK, live("n1"))
     stash: Any = pytest.Stash()
     known: dict[str, str] = {}

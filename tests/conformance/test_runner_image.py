@@ -24,7 +24,7 @@ print(input_digest("base"))
 """
 
 
-def test_the_program_in_the_image_is_this_one(tmp_path: Path) -> None:
+def test_puts_this_program_into_the_image(tmp_path: Path) -> None:
     """It compares the cluster with what it renders: the same version, of the same sources."""
     copy = "import sys; from pathlib import Path; from conformance.runner_image import copy_divvy; "
     copy += "copy_divvy(Path(sys.argv[1]))"
@@ -46,7 +46,7 @@ def test_the_program_in_the_image_is_this_one(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("__pycache__"))
 
 
-def test_without_kubectl_the_image_is_not_built() -> None:
+def test_builds_no_image_without_kubectl() -> None:
     command = [sys.executable, "-m", "conformance.runner_image", "r:5000", "r:5000/base"]
     done = subprocess.run(
         command, cwd=REPOSITORY, env={"PATH": ""}, capture_output=True, text=True, check=False

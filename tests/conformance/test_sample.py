@@ -19,7 +19,7 @@ def names(nodes: list[NodePromise]) -> list[str]:
     return [node.name for node in nodes]
 
 
-def test_a_sample_is_of_each_pool_and_profile_and_of_ready_nodes_first() -> None:
+def test_samples_each_pool_and_profile_and_ready_nodes_first() -> None:
     slices = live("d", **{"divvy.gpu/profile": "slices"})
     nodes = promised(CLUSTER, live("a"), live("b"), live("c"), slices)
     nodes = [replace(node, unready="away" if node.name != "b" else "") for node in nodes]
@@ -30,17 +30,17 @@ def test_a_sample_is_of_each_pool_and_profile_and_of_ready_nodes_first() -> None
 @pytest.mark.parametrize(
     ("text", "size"), [("5%", 2), ("0.1%", 1), ("100%", 40), ("7", 7), ("99", 40)]
 )
-def test_a_sample_is_a_number_or_a_part(text: str, size: int) -> None:
+def test_reads_a_sample_as_a_number_or_a_part(text: str, size: int) -> None:
     assert len(sampled(FLEET, parse_sample(text, "seed"))) == size
 
 
 @pytest.mark.parametrize("text", ["0", "0%", "101%", "-1", "5 %%", "", "all", "1.5"])
-def test_what_is_neither_is_refused(text: str) -> None:
+def test_refuses_a_sample_that_is_neither(text: str) -> None:
     with pytest.raises(ValueError, match="a number of nodes such as 3, or a part such as 5%"):
         parse_sample(text, "")
 
 
-def test_the_same_seed_takes_the_same_nodes_whoever_comes_or_goes() -> None:
+def test_samples_the_same_nodes_by_the_same_seed() -> None:
     monday, tuesday = (sampled(FLEET, parse_sample("25%", seed)) for seed in ("mon", "tue"))
     assert names(monday) == names(sampled(FLEET, parse_sample("10", "mon")))
     assert names(monday) != names(tuesday)
@@ -63,7 +63,7 @@ def earlier(*checks: Mapping[str, Any], generation: str = "g") -> dict[str, Any]
     return {"environment": environment, "checks": list(checks)}
 
 
-def test_nodes_that_are_as_the_earlier_report_shows_them_are_left_out() -> None:
+def test_omits_nodes_unchanged_since_the_earlier_report() -> None:
     upgraded, rebooted = FLEET[5].name, FLEET[6].name
 
     def now(node: NodePromise) -> dict[str, Any]:
@@ -80,5 +80,5 @@ def test_nodes_that_are_as_the_earlier_report_shows_them_are_left_out() -> None:
     assert names(found) == [FLEET[0].name, *(FLEET[number].name for number in (5, 6, 7, 8))]
 
 
-def test_another_stack_file_changes_every_node() -> None:
+def test_counts_every_node_as_changed_by_another_stack_file() -> None:
     assert changed(FLEET, entry, earlier(generation="other"), "g") == FLEET

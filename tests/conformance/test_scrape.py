@@ -28,11 +28,11 @@ used_mib{pod="one",gpu="1"} 3.0
         ("used", {}, []),
     ],
 )
-def test_values_by_labels(name: str, labels: dict[str, str], values: list[float]) -> None:
+def test_finds_values_by_labels(name: str, labels: dict[str, str], values: list[float]) -> None:
     assert Scrape(PAGE).values(name, **labels) == values
 
 
-def test_lines_that_contain_all_parts() -> None:
+def test_finds_lines_that_contain_all_parts() -> None:
     assert Scrape(PAGE).lines("used_mib{", 'gpu="1"') == 'used_mib{pod="one",gpu="1"} 3.0'
 
 
@@ -60,13 +60,13 @@ EACH = "3 pods with a series each, two or more on one device"
         ([], "a: 0 series; b: 0 series; c: 0 series; no two on one device"),
     ],
 )
-def test_each_pod_of_a_shared_device_needs_a_series(
+def test_requires_a_series_for_each_pod_of_a_shared_device(
     series: list[dict[str, str]], seen: str
 ) -> None:
     assert each_has_a_series("abc", series) == (EACH, seen)
 
 
-def test_series_are_found_by_their_labels() -> None:
+def test_finds_series_by_their_labels() -> None:
     assert Scrape(PAGE).series("divvy_device_held", pod="one") == [
         {"pod": "one", "resource": "nvidia.com/gpu"}
     ]

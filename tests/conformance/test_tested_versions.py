@@ -16,7 +16,7 @@ def git(folder: Path, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-def test_names_the_revision_of_a_stack_file_and_that_it_was_edited(tmp_path: Path) -> None:
+def test_names_a_stack_files_revision_and_that_it_was_edited(tmp_path: Path) -> None:
     file = tmp_path / "Pulumi.s.yaml"
     file.write_text("config: {}\n")
     assert git_revision(file) == ""

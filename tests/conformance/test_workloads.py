@@ -28,13 +28,13 @@ def driver(tmp_path: Path) -> Iterator[DriverRoot]:
 
 @pytest.mark.parametrize("source", sorted(WORKLOADS.glob("*.ptx")), ids=lambda path: path.stem)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_a_workload_assembles(source: Path, architecture: str, tmp_path: Path) -> None:
+def test_assembles_every_workload(source: Path, architecture: str, tmp_path: Path) -> None:
     command = [PTXAS, f"-arch={architecture}", "-o", tmp_path / "out", source]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-def test_every_program_with_a_kernel_has_its_ptx() -> None:
+def test_has_the_ptx_of_every_program_with_a_kernel() -> None:
     embedded = {
         line.split('"')[1]
         for path in WORKLOADS.glob("*.c")
@@ -54,7 +54,7 @@ def burnt(driver: DriverRoot, seconds: int) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_slow_gpu_has_time_for_its_first_round(driver: DriverRoot) -> None:
+def test_gives_a_slow_gpu_time_for_its_first_round(driver: DriverRoot) -> None:
     """Many burns on a busy machine have computed nothing when their time is over."""
     driver.install("T4", 1)
     driver.sim("fault", "slow", "0", "300")

@@ -17,18 +17,18 @@ PAGES = ("first-pool", "review-in-ci", "coming-from", "upgrade-and-uninstall", "
 _WHEEL = requirement("cli,pulumi,verify")
 # What one of these tests does by other words: it needs another machine, or minutes.
 ELSEWHERE: Mapping[str, str] = {
-    f"pip install '{_WHEEL}'": "test_wheel.py::test_every_command_loads",
-    f"pip install --upgrade '{_WHEEL}'": "test_wheel.py::test_every_command_loads",
+    f"pip install '{_WHEEL}'": "test_wheel.py::test_loads_every_command",
+    f"pip install --upgrade '{_WHEEL}'": "test_wheel.py::test_loads_every_command",
     "divvy init prod": "cli/test_init.py",
-    "divvy verify -s prod": "conformance/test_on_lab.py::test_a_sound_lab_passes_and_is_partial",
+    "divvy verify -s prod": "conformance/test_on_lab.py::test_passes_a_sound_lab_as_partial",
     "cp out/conformance/conformance.tar.gz prod-before.tar.gz": (
-        "conformance/test_on_lab.py::test_a_regression_stands_out_from_the_report_before_it"
+        "conformance/test_on_lab.py::test_reports_a_regression_from_the_report_before"
     ),
     "divvy verify -s prod --strict --compare last": (
-        "conformance/test_on_lab.py::test_the_next_run_finds_the_report_that_the_cluster_keeps"
+        "conformance/test_on_lab.py::test_finds_the_report_that_the_cluster_keeps_in_the_next_run"
     ),
     "divvy verify -s prod --strict --compare prod-before.tar.gz": (
-        "conformance/test_on_lab.py::test_a_regression_stands_out_from_the_report_before_it"
+        "conformance/test_on_lab.py::test_reports_a_regression_from_the_report_before"
     ),
 }
 _ENDS = re.compile(r"divvy (destroy|stack rm)\b|kubectl annotate ")

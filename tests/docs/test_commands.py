@@ -75,12 +75,12 @@ def divvy_words(command: str) -> list[str]:
     return [word.replace("…", "x") for word in shlex.split(command)[1:]]
 
 
-def test_there_are_commands() -> None:
+def test_documents_commands() -> None:
     assert len(COMMANDS) > 40
 
 
 @pytest.mark.parametrize(("page", "command"), COMMANDS, ids=[": ".join(one) for one in COMMANDS])
-def test_a_command_exists(page: str, command: str) -> None:
+def test_documents_only_existing_commands(page: str, command: str) -> None:
     words = shlex.split(command, comments=True)
     program = words[0].rpartition("/")[2]
     if program == "make":
@@ -103,7 +103,9 @@ def test_a_command_exists(page: str, command: str) -> None:
         | {"divvy diff HEAD lab"}
     ),
 )
-def test_what_looks_at_files_alone_works(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documents_commands_on_files_that_work(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(ROOT)
     result = CliRunner().invoke(app, divvy_words(command))
     assert result.exit_code == 0, result.output

@@ -21,7 +21,7 @@ def number(page: str, pattern: str) -> str:
     return str(found)
 
 
-def test_as_many_resources_are_created_as_the_pages_say(tmp_path: Path) -> None:
+def test_creates_as_many_resources_as_the_pages_say(tmp_path: Path) -> None:
     created = number("docs/demo.md", r"^(\d+) created")
     assert number("docs/pulumi.md", r"\((\d+) resources, every live object checked\)") == created
     folder = tmp_path / "folder"

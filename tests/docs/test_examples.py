@@ -24,7 +24,7 @@ OTHER = {
 
 
 @pytest.mark.parametrize("part", EXAMPLES)
-def test_an_example_of_the_stack_files_page_is_valid(part: str) -> None:
+def test_documents_valid_examples_on_the_stack_files_page(part: str) -> None:
     example = yaml.safe_load(EXAMPLES[part])
     profiles = {**OTHER["profiles"], **example.get("profiles", {})}
     pools = example.get("pools", OTHER["pools"])
@@ -41,7 +41,7 @@ def test_an_example_of_the_stack_files_page_is_valid(part: str) -> None:
     parse_cluster({"profiles": profiles, "pools": pools})
 
 
-def test_the_claim_of_the_page_gets_its_share(tmp_path: Path) -> None:
+def test_gives_the_pages_claim_its_share(tmp_path: Path) -> None:
     text = (REPOSITORY / "docs/claims.md").read_text()
     (block,) = [one for one in text.split("```yaml\n")[1:] if "kind: ResourceClaim" in one]
     (tmp_path / "claim.yaml").write_text(block.partition("```")[0])

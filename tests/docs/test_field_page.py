@@ -6,7 +6,7 @@ from docs.field_page import FINDINGS
 from field.results import read_results
 
 
-def test_every_failure_is_explained_and_nothing_else() -> None:
+def test_explains_every_failure_and_nothing_else() -> None:
     failed = {
         outcome.id
         for run in read_results().runs

@@ -90,7 +90,7 @@ def stranger(tmp_path: Path) -> Iterator[Stranger]:
             run("down")
 
 
-def test_the_page_leads_from_a_fresh_cluster_to_a_pool_that_is_proven(stranger: Stranger) -> None:
+def test_leads_from_a_fresh_cluster_to_a_proven_pool(stranger: Stranger) -> None:
     shell = stranger.shell
     commands = [
         re.sub(r"\bNODE\b", NODE, page_command) for page_command in page_commands("first-pool")

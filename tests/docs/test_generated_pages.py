@@ -7,10 +7,10 @@ from docs.generate import PAGES, ROOT
 
 
 @pytest.mark.parametrize("name", sorted(PAGES))
-def test_page_is_current(name):
+def test_generates_the_current_page(name):
     text = (ROOT / name).read_text(encoding="utf-8")
     assert text == PAGES[name](), f"{name} is old; write it with: python -m docs.generate"
 
 
-def test_every_check_has_a_fault_that_is_written_down():
+def test_documents_a_fault_for_every_check():
     assert unseen() == []

@@ -65,26 +65,26 @@ def shell(tmp_path: Path) -> Shell:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_command_that_looks_at_files_runs(page: str, shell: Shell) -> None:
+def test_runs_every_command_that_looks_at_files(page: str, shell: Shell) -> None:
     for command in page_commands(page):
         if lane(command) == "files":
             shell.run(command, expect=(0, 2) if command.startswith("divvy diff") else (0,))
 
 
-def test_every_page_has_commands_and_is_named_in_the_readme() -> None:
+def test_names_every_page_with_commands_in_the_readme() -> None:
     readme = (REPOSITORY / "README.md").read_text()
     for page in PAGES:
         assert page_commands(page)
         assert f"(docs/{page}.md)" in readme
 
 
-def test_what_runs_elsewhere_is_a_command_of_a_page() -> None:
+def test_lists_only_commands_of_a_page_as_run_elsewhere() -> None:
     commands = {command for page in PAGES for command in page_commands(page)}
     assert ELSEWHERE.keys() <= commands
 
 
 @pytest.mark.parametrize("test", sorted(set(ELSEWHERE.values())))
-def test_what_runs_elsewhere_has_its_test(test: str) -> None:
+def test_has_a_test_for_what_runs_elsewhere(test: str) -> None:
     file, _, name = test.partition("::")
     tree = ast.parse((REPOSITORY / "tests" / file).read_text())
     functions = {one.name for one in tree.body if isinstance(one, ast.FunctionDef)}
@@ -92,7 +92,7 @@ def test_what_runs_elsewhere_has_its_test(test: str) -> None:
     assert not name or name in functions
 
 
-def test_the_profile_of_the_first_pool_is_valid(shell: Shell) -> None:
+def test_documents_a_valid_profile_for_the_first_pool(shell: Shell) -> None:
     text = (REPOSITORY / "docs/first-pool.md").read_text()
     (block,) = re.findall(r"```yaml\n# in stacks/.*?\n(.*?)```", text, re.DOTALL)
     added = yaml.safe_load(block.replace("NODE", "gpu-1"))["config"]["divvy:cluster"]
@@ -107,7 +107,7 @@ def test_the_profile_of_the_first_pool_is_valid(shell: Shell) -> None:
     assert "nvidia.com/gpu.shared" in shell.run("divvy plan -s prod")
 
 
-def test_the_answer_that_the_page_of_fit_shows_is_the_answer(shell: Shell) -> None:
+def test_shows_the_current_answer_on_the_page_of_fit(shell: Shell) -> None:
     """Compared but for the line with the sum: the example's cluster is the lab's without claims."""
     text = (REPOSITORY / "docs/fit.md").read_text()
     (shown,) = re.findall(r"```\n(prod: .*?)```", text, re.DOTALL)

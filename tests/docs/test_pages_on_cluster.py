@@ -48,7 +48,7 @@ def shell(deployed: Deployment, tmp_path: Path) -> Iterator[Shell]:
     kubectl("label", "node", NODE, *(f"{label}-" for label in LABELS))
 
 
-def test_every_command_that_asks_the_cluster_runs(deployed: Deployment, shell: Shell) -> None:
+def test_runs_every_command_that_asks_the_cluster(deployed: Deployment, shell: Shell) -> None:
     # What several pages have runs once.
     for command in dict.fromkeys(one for page in PAGES for one in commands(page, "cluster")):
         differs = re.search(r"divvy (diff|fit|preview)\b", command)
@@ -57,7 +57,7 @@ def test_every_command_that_asks_the_cluster_runs(deployed: Deployment, shell: S
     assert read["kind"] == "ConfigMap"
 
 
-def test_the_last_commands_leave_nothing(tmp_path: Path) -> None:
+def test_leaves_nothing_after_the_last_commands(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     (folder / "stacks").mkdir(parents=True)
     project = yaml.safe_load((REPOSITORY / "Pulumi.yaml").read_text())

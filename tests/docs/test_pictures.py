@@ -8,6 +8,6 @@ from pathlib import Path
 from docs.photograph import TAKEN, diff_page, digest
 
 
-def test_the_difference_is_todays(tmp_path: Path) -> None:
+def test_shows_the_current_difference(tmp_path: Path) -> None:
     taken = json.loads(TAKEN.read_text())["diff.png"]
     assert digest(diff_page(tmp_path)) == taken, "take it again: python -m docs.photograph"

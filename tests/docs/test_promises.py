@@ -29,7 +29,7 @@ def listed(page: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_test_that_is_named_exists(page: str) -> None:
+def test_names_only_existing_tests(page: str) -> None:
     missing = []
     for test in listed(page):
         file, _, name = test.partition("::")
@@ -39,7 +39,7 @@ def test_every_test_that_is_named_exists(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_block_has_its_promises_and_every_promise_its_block(page: str) -> None:
+def test_lists_promises_for_every_block_and_no_others(page: str) -> None:
     promises, elsewhere = PAGES[page]["promises"], PAGES[page]["elsewhere"]
     texts = [block for block in blocks((ROOT / page).read_text()) if block.title not in elsewhere]
     without = [text.text for text in texts if not any(words in text.text for words in promises)]
@@ -49,7 +49,7 @@ def test_every_block_has_its_promises_and_every_promise_its_block(page: str) -> 
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_words_mean_one_block(page: str) -> None:
+def test_finds_one_block_by_its_words(page: str) -> None:
     texts = [block for block in blocks((ROOT / page).read_text())]
     texts = [text for text in texts if text.title not in PAGES[page]["elsewhere"]]
     several = {

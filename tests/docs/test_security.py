@@ -40,7 +40,7 @@ def rows(section: str) -> list[str]:
     return [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")]
 
 
-def test_every_path_of_the_host_has_its_row_and_says_whether_it_can_be_written(
+def test_lists_every_path_of_the_host_and_whether_it_is_writable(
     made: list[dict[str, Any]],
 ) -> None:
     spec = pod(made, "divvy-agent")
@@ -60,7 +60,7 @@ def test_every_path_of_the_host_has_its_row_and_says_whether_it_can_be_written(
         assert said[0] == ("read-only" if read_only else "writable"), path
 
 
-def test_no_pod_has_the_hosts_network_and_only_node_runtime_enters_its_namespaces(
+def test_puts_no_pod_on_the_host_network_and_only_node_runtime_into_its_pids(
     made: list[dict[str, Any]],
 ) -> None:
     for name in ("divvy-agent", "divvy-node-runtime-notebooks"):
@@ -73,14 +73,14 @@ def test_no_pod_has_the_hosts_network_and_only_node_runtime_enters_its_namespace
     )
 
 
-def test_the_namespace_admits_privileged_pods(made: list[dict[str, Any]]) -> None:
+def test_admits_privileged_pods_in_the_namespace(made: list[dict[str, Any]]) -> None:
     (namespace,) = (one for one in made if one["kind"] == "Namespace")
     key = "pod-security.kubernetes.io/enforce"
     assert namespace["metadata"]["labels"][key] == "privileged"
     assert f"`{key}: privileged`" in PAGE
 
 
-def test_the_page_names_what_node_runtime_finds_and_writes() -> None:
+def test_names_what_node_runtime_finds_and_writes() -> None:
     text = PAGE.split("## NodeRuntime: root on the host\n")[1].split("\n## ")[0]
     for named in (containerd.UNIT, containerd.SOCKET, containerd.DROP_IN, crio.DROP_IN):
         assert f"`{named}`" in text

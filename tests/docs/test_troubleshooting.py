@@ -23,16 +23,16 @@ def said() -> str:
     return re.sub(r'"\s*\n\s*f?"', "", text)
 
 
-def test_there_are_quotes() -> None:
+def test_has_quotes_of_messages() -> None:
     assert len(QUOTED) > 30
 
 
-def test_no_other_page_has_a_table_of_symptoms_which_would_drift() -> None:
+def test_keeps_symptoms_in_one_table() -> None:
     pages = (ROOT / "docs").glob("*.md")
     assert not [path.name for path in pages if "| symptom |" in path.read_text()]
 
 
 @pytest.mark.parametrize("quote", [one for one in QUOTED if one not in FOREIGN])
-def test_a_quoted_sentence_is_said_by_the_code(said: str, quote: str) -> None:
+def test_quotes_only_sentences_of_the_code(said: str, quote: str) -> None:
     for part in re.split(r"\s*…[;:]?\s*", quote):
         assert part.rstrip(":") in said, f"nothing in {', '.join(ROOMS)} says {part!r}"

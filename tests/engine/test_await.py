@@ -373,7 +373,7 @@ def test_reports_a_deletion_that_is_refused_or_never_ends(steps: Steps, kind: st
 
 @pytest.mark.usefixtures("nodes")
 @pytest.mark.parametrize("kind", [*SIMPLE_KINDS, *WORKLOAD_KINDS])
-def test_an_object_deleted_outside_is_gone_for_every_step(steps: Steps, kind: str) -> None:
+def test_treats_an_object_deleted_outside_as_gone_in_every_step(steps: Steps, kind: str) -> None:
     resource = steps.create(steps.inputs(kind))
     place = resource.id.rpartition("/")
     steps.cluster.kubectl(
@@ -412,7 +412,7 @@ def test_waits_for_pods_of_the_new_template(steps: Steps, kind: str) -> None:
         ("crashing", "CrashLoopBackOff"),
     ],
 )
-def test_says_why_pods_do_not_get_ready(
+def test_reports_why_pods_do_not_get_ready(
     steps: Steps, nodes: Nodes, kind: str, pods: str, reason: str
 ) -> None:
     nodes.pods = pods
@@ -422,9 +422,7 @@ def test_says_why_pods_do_not_get_ready(
 
 
 @pytest.mark.parametrize("kind", WORKLOAD_KINDS)
-def test_an_update_whose_pods_never_get_ready_is_a_failure(
-    steps: Steps, nodes: Nodes, kind: str
-) -> None:
+def test_fails_an_update_whose_pods_never_get_ready(steps: Steps, nodes: Nodes, kind: str) -> None:
     resource = steps.create(steps.inputs(kind))
     nodes.pods = "mixed"
     bad = steps.inputs(kind, pod={"containers": [{"name": "c", "image": "i:2"}]})
@@ -435,7 +433,7 @@ def test_an_update_whose_pods_never_get_ready_is_a_failure(
 @pytest.mark.usefixtures("nodes")
 @pytest.mark.parametrize("kind", WORKLOAD_KINDS)
 @pytest.mark.parametrize("step", ["create", "update"])
-def test_pods_that_are_refused_are_a_failure(steps: Steps, kind: str, step: str) -> None:
+def test_fails_when_pods_are_refused(steps: Steps, kind: str, step: str) -> None:
     refused = steps.inputs(kind, pod={"priorityClassName": "absent"})
     if step == "create":
         with pytest.raises(StepFailed, match="no PriorityClass with name absent"):
@@ -447,7 +445,7 @@ def test_pods_that_are_refused_are_a_failure(steps: Steps, kind: str, step: str)
 
 
 @pytest.mark.parametrize("kind", WORKLOAD_KINDS)
-def test_a_workload_deleted_while_it_is_awaited_is_a_failure(
+def test_fails_when_a_workload_is_deleted_while_awaited(
     steps: Steps, nodes: Nodes, kind: str
 ) -> None:
     nodes.pods = "unready"
@@ -465,14 +463,14 @@ def test_a_workload_deleted_while_it_is_awaited_is_a_failure(
     timer.join()
 
 
-def test_a_service_waits_for_its_balancers_address(steps: Steps) -> None:
+def test_waits_for_a_load_balancers_address(steps: Steps) -> None:
     inputs = steps.inputs("Service")
     inputs["spec"]["type"] = "LoadBalancer"
     with pytest.raises(StepFailed, match="the service has no address yet"):
         steps.create(inputs, timeout=1)
 
 
-def test_a_rolling_update_does_not_blame_the_old_pods(steps: Steps, nodes: Nodes) -> None:
+def test_ignores_the_old_pods_in_a_rolling_update(steps: Steps, nodes: Nodes) -> None:
     nodes.pods = "crashing"
     with pytest.raises(StepFailed, match="CrashLoopBackOff") as failed:
         steps.create(steps.inputs("Deployment"), timeout=8)

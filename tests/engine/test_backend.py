@@ -17,7 +17,7 @@ def project_of(folder: Path, runtime: str = "python") -> Project:
     return find_project(folder)
 
 
-def test_state_is_kept_in_files(tmp_path: Path) -> None:
+def test_finds_the_state_in_the_projects_or_the_configured_folder(tmp_path: Path) -> None:
     project = project_of(tmp_path)
     assert backend_root(project, {}) == tmp_path
     assert backend_root(project, {"PULUMI_BACKEND_URL": "file:///x"}) == Path("/x")
@@ -30,6 +30,6 @@ def test_state_is_kept_in_files(tmp_path: Path) -> None:
         backend_root(project, {"PULUMI_BACKEND_URL": "s3://x"})
 
 
-def test_a_program_in_another_language_is_refused_by_name(tmp_path: Path) -> None:
+def test_refuses_a_program_in_another_language_by_name(tmp_path: Path) -> None:
     with pytest.raises(NotSupported, match="runtime 'nodejs'"):
         python_of(project_of(tmp_path, "nodejs"))

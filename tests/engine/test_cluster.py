@@ -38,7 +38,7 @@ def versions(cluster: BareCluster, program: Program) -> dict[str, str]:
     }
 
 
-def test_up_makes_what_the_program_says_and_a_second_up_writes_nothing(
+def test_creates_what_the_program_declares_and_writes_nothing_again(
     cluster: BareCluster, program: Program
 ) -> None:
     program.resources = {
@@ -54,9 +54,7 @@ def test_up_makes_what_the_program_says_and_a_second_up_writes_nothing(
     program.run("preview", "--expect-no-changes")
 
 
-def test_preview_changes_nothing_and_says_what_would(
-    cluster: BareCluster, program: Program
-) -> None:
+def test_previews_without_changing_anything(cluster: BareCluster, program: Program) -> None:
     program.resources = {"one": {"data": {"a": "1"}}}
     digest = json.loads(program.run("preview", "--json", expect=2))
     assert digest["changeSummary"] == {"create": 3}
@@ -64,7 +62,7 @@ def test_preview_changes_nothing_and_says_what_would(
     assert not (program.folder / ".pulumi").exists()
 
 
-def test_a_change_is_made_in_place_and_an_immutable_one_by_replacement(
+def test_updates_in_place_and_replaces_what_is_immutable(
     cluster: BareCluster, program: Program
 ) -> None:
     program.resources = {"one": {"data": {"a": "1"}, "called": "one"}}
@@ -80,7 +78,7 @@ def test_a_change_is_made_in_place_and_an_immutable_one_by_replacement(
     assert live(cluster, program)["one"]["metadata"]["uid"] != uid
 
 
-def test_an_alias_renames_without_touching_the_object(
+def test_renames_by_an_alias_without_touching_the_object(
     cluster: BareCluster, program: Program
 ) -> None:
     program.resources = {"old": {"data": {}, "called": "x"}}
@@ -94,7 +92,7 @@ def test_an_alias_renames_without_touching_the_object(
     assert set(program.state()) == {"new"}
 
 
-def test_what_the_program_drops_is_deleted_unless_protected(
+def test_deletes_what_the_program_drops_unless_protected(
     cluster: BareCluster, program: Program
 ) -> None:
     program.resources = {
@@ -110,7 +108,7 @@ def test_what_the_program_drops_is_deleted_unless_protected(
     assert set(live(cluster, program)) == {"safe"}
 
 
-def test_an_object_deleted_outside_is_made_again(cluster: BareCluster, program: Program) -> None:
+def test_recreates_an_object_deleted_outside(cluster: BareCluster, program: Program) -> None:
     program.resources = {"one": {"data": {"a": "1"}, "called": "one"}}
     program.up()
     cluster.kubectl("delete", "configmap", "one", f"-n={program.namespace}")
@@ -118,7 +116,7 @@ def test_an_object_deleted_outside_is_made_again(cluster: BareCluster, program: 
     assert set(live(cluster, program)) == {"one"}
 
 
-def test_a_failure_in_the_middle_keeps_what_was_done_and_the_next_run_goes_on(
+def test_keeps_what_was_done_after_a_failure_and_continues(
     cluster: BareCluster, program: Program
 ) -> None:
     program.resources = {
@@ -132,7 +130,7 @@ def test_a_failure_in_the_middle_keeps_what_was_done_and_the_next_run_goes_on(
     assert set(live(cluster, program)) == {"good", "fixed"}
 
 
-def test_a_program_that_raises_shows_the_users_frames_only(program: Program) -> None:
+def test_shows_only_the_users_frames_when_a_program_raises(program: Program) -> None:
     program.more = {"raises": "out of ideas"}
     output = program.up(expect=1)
     assert "ValueError: out of ideas" in output
@@ -141,9 +139,7 @@ def test_a_program_that_raises_shows_the_users_frames_only(program: Program) -> 
     assert "program_child" not in output
 
 
-def test_destroy_removes_dependents_first_and_everything(
-    cluster: BareCluster, program: Program
-) -> None:
+def test_destroys_everything_dependents_first(cluster: BareCluster, program: Program) -> None:
     program.resources = {
         "one": {"data": {}, "called": "one"},
         "two": {"data": {}, "called": "two", "needs": ["one"]},
@@ -156,7 +152,7 @@ def test_destroy_removes_dependents_first_and_everything(
     assert program.state() == {}
 
 
-def test_an_api_server_that_is_away_fails_the_step_and_the_next_run_goes_on(
+def test_fails_the_step_while_the_api_server_is_away_and_continues(
     cluster: BareCluster, program: Program
 ) -> None:
     program.resources = {"one": {"data": {"a": "1"}, "called": "one"}}

@@ -36,7 +36,7 @@ def old(**more: Any) -> ResourceState:
     return ResourceState(URN, TYPE, custom=True, id="ns/cm", **more)
 
 
-def test_a_urn_names_the_chain_of_types() -> None:
+def test_names_the_chain_of_types_in_a_urn() -> None:
     stack = make_urn("dev", "p", "", "pulumi:pulumi:Stack", "p-dev")
     parent = make_urn("dev", "p", stack, "divvy:index:GpuCluster", "c")
     child = make_urn("dev", "p", parent, TYPE, "cm")
@@ -65,22 +65,22 @@ def test_a_urn_names_the_chain_of_types() -> None:
         ),
     ],
 )
-def test_the_step_follows_from_state_and_goal(
+def test_derives_the_step_from_state_and_goal(
     before: ResourceState | None, diff: Diff, more: dict[str, Any], expected: Step
 ) -> None:
     assert plan_step(goal(**more), before, diff) == expected
 
 
-def test_drift_alone_is_an_update() -> None:
+def test_updates_on_drift_alone() -> None:
     assert plan_step(goal(), old(), Diff(), ("data.a",)) == Step("update", ("data.a",))
 
 
-def test_a_protected_resource_is_not_replaced() -> None:
+def test_refuses_to_replace_a_protected_resource() -> None:
     with pytest.raises(StepFailed, match="protected"):
         plan_step(goal(), old(protect=True), Diff(("kind",), ("kind",)))
 
 
-def test_changed_paths_name_the_deepest_difference() -> None:
+def test_names_the_deepest_difference_in_changed_paths() -> None:
     one = {"spec": {"template": {"containers": [{"image": "a"}]}, "gone": 1}}
     other = {"spec": {"template": {"containers": [{"image": "b"}]}, "new": 2}}
     assert list(changed_paths(one, other)) == [
@@ -102,7 +102,7 @@ def test_changed_paths_name_the_deepest_difference() -> None:
         ("Service", "spec.clusterIPs", True, False),
     ],
 )
-def test_what_cannot_change_in_place_replaces(
+def test_replaces_what_cannot_change_in_place(
     kind: str, path: str, mutable: bool, replaces: bool
 ) -> None:
     obj = {"kind": kind}
@@ -110,7 +110,7 @@ def test_what_cannot_change_in_place_replaces(
     assert bool(found) is replaces
 
 
-def test_normalised_values_are_no_drift_but_edits_are() -> None:
+def test_distinguishes_normalised_values_from_edits() -> None:
     inputs = {"spec": {"cpu": "1000m", "list": [{"a": 1}]}}
     recorded = {"spec": {"cpu": "1", "list": [{"a": 1, "b": 2}], "added": True}}
     assert list(drifted_paths(inputs, recorded, recorded)) == []
@@ -118,14 +118,14 @@ def test_normalised_values_are_no_drift_but_edits_are() -> None:
     assert list(drifted_paths(inputs, recorded, edited)) == ["spec.cpu"]
 
 
-def test_refreshing_takes_live_values_at_the_programs_paths() -> None:
+def test_refreshes_live_values_at_the_programs_paths() -> None:
     inputs = {"a": 1, "b": {"c": 2, "cpu": "1000m"}}
     was = {"a": 1, "b": {"c": 2, "cpu": "1"}}
     live = {"a": 5, "b": {"c": 6, "cpu": "1", "d": 7}}
     assert projected(inputs, was, live) == {"a": 5, "b": {"c": 6, "cpu": "1000m"}}
 
 
-def test_ignored_paths_keep_their_old_value() -> None:
+def test_keeps_the_old_value_at_ignored_paths() -> None:
     new, before = {"spec": {"replicas": 1, "x": 2}}, {"spec": {"replicas": 5}}
     assert restored(new, ("spec.replicas",), before) == {"spec": {"replicas": 5, "x": 2}}
 
@@ -141,17 +141,17 @@ def test_ignored_paths_keep_their_old_value() -> None:
         ("*", ("*",)),
     ],
 )
-def test_property_paths_are_pulumis(text: str, path: tuple[str | int, ...]) -> None:
+def test_reads_property_paths_as_pulumi_does(text: str, path: tuple[str | int, ...]) -> None:
     assert parse(text) == path
 
 
 @pytest.mark.parametrize("text", ["", "data[x", "data.", "a]b", ".a", "a..b"])
-def test_a_path_that_cannot_be_read_is_an_error(text: str) -> None:
+def test_refuses_an_unreadable_path(text: str) -> None:
     with pytest.raises(ValueError, match="property path"):
         parse(text)
 
 
-def test_ignored_paths_reach_into_lists_quoted_keys_and_wildcards() -> None:
+def test_ignores_paths_into_lists_quoted_keys_and_wildcards() -> None:
     new = {"m": {"a.b/c": "new", "d": 1}, "list": [{"i": "x", "n": 1}, {"i": "y", "n": 2}]}
     old = {"m": {"a.b/c": "old"}, "list": [{"i": "1", "n": 7}, {"i": "2", "n": 8}]}
     assert restored(new, ('m["a.b/c"]', "list[*].i"), old) == {
@@ -162,11 +162,11 @@ def test_ignored_paths_reach_into_lists_quoted_keys_and_wildcards() -> None:
     assert restored({"a": {"b": 1}}, ("a.b",), {}) == {"a": {}}
 
 
-def test_changed_keys_with_dots_are_quoted() -> None:
+def test_quotes_changed_keys_with_dots() -> None:
     assert list(changed_paths({"data": {"a.b": 1}}, {"data": {"a.b": 2}})) == ['data["a.b"]']
 
 
-def test_quantities_are_compared_as_quantities() -> None:
+def test_compares_quantities_as_quantities() -> None:
     def pod(cpu: Any, memory: str) -> dict[str, Any]:
         return {"spec": {"resources": {"requests": {"cpu": cpu, "memory": memory}}}}
 
@@ -175,19 +175,19 @@ def test_quantities_are_compared_as_quantities() -> None:
     assert object_changes({"data": {"a": "1"}}, {"data": {"a": "1000m"}}) == ("data.a",)
 
 
-def test_a_secrets_string_data_is_part_of_its_data() -> None:
+def test_merges_a_secrets_string_data_into_its_data() -> None:
     found = normalised({"kind": "Secret", "data": {"a": "eA=="}, "stringData": {"b": "x"}})
     assert found == {"kind": "Secret", "data": {"a": "eA==", "b": "eA=="}}
     assert normalised({"kind": "Secret", "stringData": {"b": UNKNOWN}})["data"] == {"b": UNKNOWN}
 
 
-def test_everything_a_pattern_names_is_mapped_and_nothing_is_added() -> None:
+def test_maps_only_what_a_pattern_names() -> None:
     value = {"data": {"a": 1}, "m": {"x": 1}}
     assert mapped(value, "data", str) == {"data": "{'a': 1}", "m": {"x": 1}}
     assert mapped(value, "m.y", str) == value
 
 
-def test_secrets_and_unknowns_are_found_at_any_depth() -> None:
+def test_finds_secrets_and_unknowns_at_any_depth() -> None:
     value = {"a": [secret({"b": "hush"})], "c": UNKNOWN}
     assert has_unknown(value)
     assert masked(value)["a"] == ["[secret]"]
@@ -197,7 +197,7 @@ def test_secrets_and_unknowns_are_found_at_any_depth() -> None:
 @pytest.mark.parametrize(
     ("text", "value"), [("90s", 90), ("5m", 300), ("1h30m", 5400), ("500ms", 0.5), ("10m0s", 600)]
 )
-def test_go_durations_are_read(text: str, value: float) -> None:
+def test_reads_go_durations(text: str, value: float) -> None:
     assert seconds(text) == value
 
 
@@ -230,11 +230,13 @@ def deployment(**status: int) -> dict[str, Any]:
         ({"replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "observedGeneration": 1}, False),
     ],
 )
-def test_a_deployment_is_ready_when_its_new_pods_are(status: dict[str, int], ready: bool) -> None:
+def test_counts_a_deployment_as_ready_when_its_new_pods_are(
+    status: dict[str, int], ready: bool
+) -> None:
     assert (readiness(deployment(**status)) is None) is ready
 
 
-def test_a_daemonset_is_ready_when_every_pod_is_new_and_ready() -> None:
+def test_counts_a_daemonset_as_ready_when_every_pod_is_new_and_ready() -> None:
     assert readiness(daemon_set(updatedNumberScheduled=3, numberReady=3)) is None
     assert readiness(daemon_set(updatedNumberScheduled=2, numberReady=3)) is not None
     assert readiness(daemon_set(updatedNumberScheduled=3, numberReady=2)) is not None
@@ -248,7 +250,7 @@ def pod(reason: str, restarts: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("code", "restarts", "never"), [(3, 0, False), (3, 2, False), (3, 3, True), (0, 3, False)]
 )
-def test_a_container_that_ends_again_is_hopeless_before_the_kubelet_says_so(
+def test_gives_up_a_restarting_container_before_the_kubelet_does(
     code: int, restarts: int, never: bool
 ) -> None:
     state = {"terminated": {"exitCode": code}}
@@ -269,7 +271,7 @@ def test_a_container_that_ends_again_is_hopeless_before_the_kubelet_says_so(
         ("InvalidImageName", 0, True),
     ],
 )
-def test_waiting_ends_early_on_what_does_not_resolve(
+def test_stops_waiting_early_on_what_does_not_resolve(
     reason: str, restarts: int, never: bool
 ) -> None:
     assert (terminal_failure([pod(reason, restarts)]) is not None) is never
@@ -287,7 +289,7 @@ def test_waiting_ends_early_on_what_does_not_resolve(
         (None, "Failed", True),
     ],
 )
-def test_a_workload_is_settled_when_its_pods_have_stayed_ready(
+def test_counts_a_workload_as_settled_when_its_pods_have_stayed_ready(
     ready_for: float | None, phase: str, settled: bool
 ) -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
@@ -303,7 +305,7 @@ def test_a_workload_is_settled_when_its_pods_have_stayed_ready(
     assert (not_stable([pod], now) is None) is settled
 
 
-def test_a_pod_that_does_not_say_since_when_it_is_ready_is_so_since_it_was_made() -> None:
+def test_counts_readiness_from_creation_without_a_transition_time() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     made = (now - timedelta(seconds=60)).isoformat()
     ready = {"type": "Ready", "status": "True", "lastTransitionTime": None}
@@ -319,7 +321,7 @@ def test_a_pod_that_does_not_say_since_when_it_is_ready_is_so_since_it_was_made(
 @pytest.mark.parametrize(
     ("code", "ready_for", "settled"), [(0, 3, True), (3, 3, False), (3, 9, False), (3, 11, True)]
 )
-def test_what_has_failed_before_is_believed_later(
+def test_waits_longer_for_a_container_that_failed_before(
     code: int, ready_for: float, settled: bool
 ) -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
@@ -336,7 +338,7 @@ def test_what_has_failed_before_is_believed_later(
     assert (not_stable([found], now) is None) is settled
 
 
-def test_says_that_a_deployment_is_paused() -> None:
+def test_reports_a_paused_deployment() -> None:
     paused = {
         "kind": "Deployment",
         "metadata": {"generation": 1},

@@ -33,7 +33,7 @@ def resource(name: str, **more: object) -> ResourceState:
     return ResourceState(f"{URN}{name}", "t", custom=True, id=name, **more)  # type: ignore[arg-type]
 
 
-def test_what_a_worker_raises_ends_the_whole_and_is_raised_again() -> None:
+def test_ends_the_run_on_a_workers_exception_and_raises_it() -> None:
     def full_disk(_: ResourceState) -> bool:
         raise OSError("no space left on device")
 
@@ -41,7 +41,7 @@ def test_what_a_worker_raises_ends_the_whole_and_is_raised_again() -> None:
         dependents_first([resource("a"), resource("b")], full_disk, 2)
 
 
-def test_a_provider_goes_after_what_it_made_and_before_its_successors_objects() -> None:
+def test_deletes_a_provider_after_its_objects_and_before_its_successors() -> None:
     provider = resource("p")
     made = resource("a", provider=f"{URN}p::p")
     other = resource("b", provider=f"{URN}p::q")
@@ -52,18 +52,18 @@ def test_a_provider_goes_after_what_it_made_and_before_its_successors_objects() 
 @pytest.mark.parametrize(
     ("child", "before"), [("new-x", "old-x"), ("fixed", "fixed"), ("sub-new", "sub-new")]
 )
-def test_a_childs_name_follows_where_it_begins_with_its_parents(child: str, before: str) -> None:
+def test_derives_a_childs_old_name_from_its_parents(child: str, before: str) -> None:
     parent, alias = (make_urn("dev", "p", "", "x:index:C", name) for name in ("new", "old"))
     expected = make_urn("dev", "p", alias, "t", before)
     assert inherited_alias("t", child, parent, alias) == expected
 
 
-def test_secrets_are_hidden_the_longest_first_and_short_ones_not() -> None:
+def test_hides_secrets_longest_first_and_skips_short_ones() -> None:
     watcher = RedactingWatcher(SILENT, {"hunter", "hunter22", "a"})
     assert watcher.redacted("a hunter22 and a hunter") == "a [secret] and a [secret]"
 
 
-def test_generations_that_need_each_other_go_one_after_the_other() -> None:
+def test_orders_generations_that_need_each_other() -> None:
     # "a" and "b" have changed sides since "a" was replaced, and the old "a" is left.
     left = replace(resource("a", dependencies=(f"{URN}b",)), id="old", delete=True)
     live = [resource("a"), resource("b", dependencies=(f"{URN}a",))]
@@ -78,14 +78,14 @@ def test_generations_that_need_each_other_go_one_after_the_other() -> None:
     assert gone.index("b") < gone.index("a")
 
 
-def test_records_that_need_each_other_are_named() -> None:
+def test_names_records_that_need_each_other() -> None:
     one, other = resource("a", dependencies=(f"{URN}b",)), resource("b", dependencies=(f"{URN}a",))
     with pytest.raises(StateProblem, match="depend on each other, as recorded: a, b"):
         dependents_first([one, other], lambda _: True, 1)
     assert len(in_order({found.urn: found for found in (one, other)})) == 2
 
 
-def test_an_interrupt_leaves_what_waits_for_its_turn() -> None:
+def test_leaves_waiting_deletions_after_an_interrupt() -> None:
     gone: list[str] = []
 
     def delete(one: ResourceState) -> bool:
@@ -141,7 +141,7 @@ def goals(number: int) -> list[Goal]:
     ]
 
 
-def test_no_more_steps_run_at_once_than_are_asked_for() -> None:
+def test_limits_the_steps_that_run_at_once() -> None:
     provider = CountingProvider()
     run = run_of(provider)
     run.admit((), lambda: None)
@@ -150,7 +150,7 @@ def test_no_more_steps_run_at_once_than_are_asked_for() -> None:
     assert provider.most == 2
 
 
-def test_registrations_wait_until_the_program_is_admitted() -> None:
+def test_holds_registrations_until_the_program_is_admitted() -> None:
     provider = CountingProvider()
     run = run_of(provider)
     with ThreadPoolExecutor(1) as pool:
@@ -162,7 +162,7 @@ def test_registrations_wait_until_the_program_is_admitted() -> None:
 
 
 @pytest.mark.parametrize("declared", [None, [Declaration("aws:s3:Bucket", "b")]])
-def test_a_program_that_is_refused_or_ends_early_registers_nothing(
+def test_registers_nothing_of_a_refused_or_early_ending_program(
     declared: list[Declaration] | None,
 ) -> None:
     provider = CountingProvider()
@@ -174,7 +174,7 @@ def test_a_program_that_is_refused_or_ends_early_registers_nothing(
     assert (begun, provider.most) == ([], 0)
 
 
-def test_a_refresh_leaves_a_replaced_resource_beside_its_successor() -> None:
+def test_keeps_a_replaced_resource_beside_its_successor_in_a_refresh() -> None:
     live, leftover = resource("a"), replace(resource("a"), id="old", delete=True)
     state = RunState(NO_JOURNAL, StackState((live, leftover)))
     providers: Any = None

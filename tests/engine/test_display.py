@@ -18,7 +18,7 @@ URN = make_urn("dev", "p", "", KIND, "one")
 STEP = StepReport("create", URN, None, ResourceState(URN, KIND, custom=True))
 
 
-def test_a_replacement_is_counted_once() -> None:
+def test_counts_a_replacement_once() -> None:
     old = ResourceState(URN, KIND, custom=True)
     other = make_urn("dev", "p", "", KIND, "other")
     steps = [
@@ -34,7 +34,7 @@ def test_a_replacement_is_counted_once() -> None:
     ]
 
 
-def test_a_reader_who_leaves_does_not_stop_the_run() -> None:
+def test_continues_the_run_when_the_reader_leaves() -> None:
     reader, writer = os.pipe()
     with os.fdopen(writer, "w", buffering=1) as file:
         display = Display(RunConsole(file=file), preview=False)
@@ -45,7 +45,7 @@ def test_a_reader_who_leaves_does_not_stop_the_run() -> None:
             display.ended(STEP, None)
 
 
-def test_keeps_the_line_about_what_is_taken_over_on_a_terminal(
+def test_keeps_the_line_about_adopted_objects_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reader, terminal = pty.openpty()

@@ -19,7 +19,7 @@ pulumi.export("image", cluster_of_stack().image)
 """
 
 
-def test_a_wheel_deploys_from_a_users_folder(
+def test_deploys_from_a_users_folder_by_an_installed_wheel(
     installed: Installed, cluster: BareCluster, tmp_path: Path
 ) -> None:
     (tmp_path / "Pulumi.yaml").write_text("name: gpus\nruntime: python\n")

@@ -16,7 +16,7 @@ from divvy.engine.kubernetes.provider import KubernetesProvider
 from tests.engine.bare_cluster import BareCluster
 
 
-def test_resources_at_the_same_time_share_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shares_one_connection_among_concurrent_resources(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
 
     class SlowApi:
@@ -31,7 +31,7 @@ def test_resources_at_the_same_time_share_one_connection(monkeypatch: pytest.Mon
     assert (len(found), made) == (1, [(None, "c")])
 
 
-def test_a_field_manager_is_never_longer_than_the_api_takes() -> None:
+def test_shortens_a_field_manager_to_what_the_api_accepts() -> None:
     provider = KubernetesProvider({}, "m" * 200, lambda _urn, _text: None, {})
     inputs = {"metadata": {"name": "a", "namespace": "n"}}
     managers = {provider.begin(inputs)[1]["__fieldManager"] for _ in range(2)}
@@ -40,7 +40,7 @@ def test_a_field_manager_is_never_longer_than_the_api_takes() -> None:
 
 
 @pytest.mark.lab
-def test_an_object_created_between_look_and_creation_is_left_as_it_was(
+def test_refuses_to_overwrite_an_object_created_after_the_look(
     cluster: BareCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     provider = KubernetesProvider(

@@ -64,7 +64,7 @@ def entry(manager: str, operation: str, fields: dict[str, Any], **more: str) -> 
     return {"manager": manager, "operation": operation, "fieldsV1": fields, **more}
 
 
-def test_the_creators_fields_pass_to_the_manager() -> None:
+def test_passes_the_creators_fields_to_the_manager() -> None:
     status = entry("kubelet", "Update", {"f:status": {}}, subresource="status")
     created = entry("pulumi-kubernetes", "Update", {"f:data": {"f:a": {}, "f:b": {}}})
     only = from_creator([created, status], MANAGER)
@@ -75,7 +75,7 @@ def test_the_creators_fields_pass_to_the_manager() -> None:
     assert both == [entry(MANAGER, "Apply", united), status]
 
 
-def test_fields_of_others_are_left_to_them() -> None:
+def test_leaves_fields_of_others_to_them() -> None:
     foreign = [entry("argocd", "Update", {"f:data": {}}), entry(MANAGER, "Apply", {"f:spec": {}})]
     assert from_creator(foreign, MANAGER) is None
     assert from_kubectl(foreign, MANAGER) is None
@@ -83,7 +83,7 @@ def test_fields_of_others_are_left_to_them() -> None:
     assert from_creator([own_status], MANAGER) is None
 
 
-def test_hand_edits_pass_to_the_manager_but_metadata_and_restarts_stay() -> None:
+def test_takes_over_hand_edits_except_metadata_and_restarts() -> None:
     restart = entry("kubectl-rollout", "Update", {"f:spec": {"f:restarted": {}}})
     edit = entry("kubectl-edit", "Update", {"f:metadata": {"f:l": {}}, "f:spec": {"f:a": {}}})
     assert from_kubectl([edit, restart], MANAGER) == [
@@ -150,7 +150,7 @@ class OfficialStack:
 
 @pytest.mark.lab
 @pytest.mark.timeout(300)
-def test_a_stack_of_the_official_cli_is_continued(cluster: BareCluster, tmp_path: Path) -> None:
+def test_continues_a_stack_of_the_official_cli(cluster: BareCluster, tmp_path: Path) -> None:
     try:
         stack = OfficialStack(cluster, tmp_path)
         uid = stack.live("daemonset", "sleeper")["metadata"]["uid"]

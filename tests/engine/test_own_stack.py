@@ -132,7 +132,7 @@ def test_repairs_a_hand_edit_of_its_configuration(own: OwnStack, cluster: BareCl
     own.run("preview")
 
 
-def test_the_namespace_is_deleted_outside_while_a_profile_is_edited(
+def test_recreates_the_namespace_deleted_outside_while_a_profile_is_edited(
     own: OwnStack, cluster: BareCluster
 ) -> None:
     own.run("up", "--yes")
@@ -191,9 +191,7 @@ def hold_claim(cluster: BareCluster) -> None:
     )
 
 
-def test_a_stack_gets_claims_changes_them_and_gives_them_up(
-    own: OwnStack, cluster: BareCluster
-) -> None:
+def test_adds_changes_and_removes_claims_of_a_stack(own: OwnStack, cluster: BareCluster) -> None:
     own.run("up", "--yes")
     before = left(cluster)
     with ready_deployments(cluster):
@@ -231,7 +229,7 @@ def test_a_stack_gets_claims_changes_them_and_gives_them_up(
 
 
 @pytest.mark.parametrize("gone", [1, 6, 14])
-def test_a_destroy_that_was_killed_halfway_is_ended_by_the_next(
+def test_completes_a_destroy_that_was_killed_halfway(
     own: OwnStack, cluster: BareCluster, gone: int
 ) -> None:
     own.run("up", "--yes")
@@ -261,7 +259,7 @@ GpuCluster("site", {{"cluster": value}}, pulumi.ResourceOptions(providers=[site]
 """
 
 
-def test_another_program_deploys_through_its_own_provider(
+def test_deploys_another_program_through_its_own_provider(
     own: OwnStack, cluster: BareCluster, other_cluster: BareCluster
 ) -> None:
     (own.folder / "Pulumi.yaml").write_text("name: site\nruntime: python\n")
@@ -275,7 +273,7 @@ def test_another_program_deploys_through_its_own_provider(
     assert left(other_cluster) == set()
 
 
-def test_up_again_still_says_that_a_node_waits_until_it_is_ready(
+def test_reports_on_every_up_that_a_node_waits_until_it_is_ready(
     own: OwnStack, cluster: BareCluster
 ) -> None:
     """A pipeline that tries again must not go on, though nothing is left to change."""

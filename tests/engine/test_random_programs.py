@@ -54,7 +54,7 @@ def random_resources(dice: random.Random, old: dict[str, dict[str, Any]]) -> dic
 
 
 @pytest.mark.timeout(7200)
-def test_killed_runs_are_continued_without_orphan_or_duplicate(
+def test_continues_killed_runs_without_orphan_or_duplicate(
     cluster: BareCluster, tmp_path: Path
 ) -> None:
     dice = random.Random(int(os.environ.get("DIVVY_RANDOM_SEED", "7")))

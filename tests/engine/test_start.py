@@ -59,7 +59,7 @@ def previewed(folder: Path, program: str) -> tuple[Summary, list[tuple[str, str]
         ("divvy.engine.program", {"grpc", "google.protobuf", "pulumi"}),
     ],
 )
-def test_a_module_loads_only_what_it_needs_at_once(loaded: str, unwanted: set[str]) -> None:
+def test_loads_only_what_a_module_needs_at_once(loaded: str, unwanted: set[str]) -> None:
     look = f"import sys, {loaded}; print(*sys.modules)"
     found = subprocess.run(
         [sys.executable, "-c", look], capture_output=True, text=True, check=True
@@ -68,7 +68,7 @@ def test_a_module_loads_only_what_it_needs_at_once(loaded: str, unwanted: set[st
     assert not unwanted & set(found)
 
 
-def test_debug_messages_stay_in_the_program_and_all_others_are_heard(tmp_path: Path) -> None:
+def test_passes_on_all_messages_but_debug(tmp_path: Path) -> None:
     summary, heard = previewed(
         tmp_path,
         "import pulumi\n"
@@ -139,7 +139,7 @@ def kubeconfig(folder: Path, server: str) -> str:
     return str(path)
 
 
-def test_the_cluster_of_the_state_is_greeted_before_the_first_step(
+def test_connects_to_the_states_cluster_before_the_first_step(
     tmp_path: Path, api_server: tuple[str, list[str], threading.Event]
 ) -> None:
     server, asked, greeted = api_server
@@ -151,7 +151,7 @@ def test_the_cluster_of_the_state_is_greeted_before_the_first_step(
     assert asked == ["/api/v1/namespaces/kube-system"]
 
 
-def test_a_cluster_that_cannot_be_greeted_is_told_to_who_needs_it(tmp_path: Path) -> None:
+def test_reports_an_unreachable_cluster_to_the_step_that_needs_it(tmp_path: Path) -> None:
     providers, reference = providers_knowing(
         tmp_path, "kubernetes", {"kubeconfig": str(tmp_path / "absent")}
     )
@@ -162,7 +162,7 @@ def test_a_cluster_that_cannot_be_greeted_is_told_to_who_needs_it(tmp_path: Path
     providers.close()
 
 
-def test_a_dynamic_provider_that_was_closed_starts_no_process_any_more(tmp_path: Path) -> None:
+def test_starts_no_process_of_a_closed_dynamic_provider(tmp_path: Path) -> None:
     providers, reference = providers_knowing(tmp_path, "pulumi-python", {})
     provider = providers.of(reference)
     providers.close()
@@ -170,14 +170,14 @@ def test_a_dynamic_provider_that_was_closed_starts_no_process_any_more(tmp_path:
         provider.warm()
 
 
-def test_a_provider_that_comes_too_late_is_not_made(tmp_path: Path) -> None:
+def test_creates_no_provider_that_comes_too_late(tmp_path: Path) -> None:
     providers, reference = providers_knowing(tmp_path, "pulumi-python", {})
     providers.close()
     with pytest.raises(StepFailed, match="the run is over"):
         providers.of(reference)
 
 
-def test_a_provider_is_recorded_as_the_official_engine_does(tmp_path: Path) -> None:
+def test_records_a_provider_as_the_official_engine_does(tmp_path: Path) -> None:
     # What the program does not give is not taken away: else each engine would update the other's.
     providers, reference = providers_knowing(tmp_path, "pulumi-python", {})
     urn = reference.rpartition("::")[0]
@@ -191,7 +191,7 @@ def test_a_provider_is_recorded_as_the_official_engine_does(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("text", ["x", "0", "-1"])
-def test_a_wrong_number_of_parallel_steps_is_one_sentence(
+def test_refuses_a_wrong_number_of_parallel_steps_in_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     monkeypatch.setenv("PULUMI_PARALLEL", text)

@@ -37,7 +37,7 @@ def resource(name: str, **more: object) -> ResourceState:
 
 
 @pytest.mark.parametrize("name", ["after-create", "after-change", "after-failed-daemonset"])
-def test_an_official_checkpoint_is_read_and_written_back_in_its_shape(
+def test_reads_an_official_checkpoint_and_writes_it_back_in_its_format(
     tmp_path: Path, name: str
 ) -> None:
     raw = json.loads((OFFICIAL / f"checkpoint-{name}.json").read_text())
@@ -53,12 +53,12 @@ def test_an_official_checkpoint_is_read_and_written_back_in_its_shape(
     ]
 
 
-def test_a_failed_daemonset_keeps_its_errors(tmp_path: Path) -> None:
+def test_keeps_the_errors_of_a_failed_daemonset(tmp_path: Path) -> None:
     raw = json.loads((OFFICIAL / "checkpoint-after-failed-daemonset.json").read_text())
     assert any(found.init_errors for found in store(tmp_path).decode(raw).resources)
 
 
-def test_a_newer_checkpoint_is_refused_and_untouched(tmp_path: Path) -> None:
+def test_refuses_a_newer_checkpoint_and_leaves_it_untouched(tmp_path: Path) -> None:
     found = store(tmp_path)
     found.create()
     text = found.checkpoint_path.read_text().replace('"version": 3', '"version": 4')
@@ -71,7 +71,7 @@ def test_a_newer_checkpoint_is_refused_and_untouched(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"version": 3}', '{"version": 3, "checkpoint": 7}']
 )
-def test_a_corrupt_checkpoint_is_refused_and_untouched(tmp_path: Path, text: str) -> None:
+def test_refuses_a_corrupt_checkpoint_and_leaves_it_untouched(tmp_path: Path, text: str) -> None:
     found = store(tmp_path)
     found.create()
     found.checkpoint_path.write_text(text)
@@ -80,7 +80,7 @@ def test_a_corrupt_checkpoint_is_refused_and_untouched(tmp_path: Path, text: str
     assert found.checkpoint_path.read_text() == text
 
 
-def test_steps_of_a_run_that_died_are_not_lost(tmp_path: Path) -> None:
+def test_keeps_the_steps_of_a_dead_run(tmp_path: Path) -> None:
     dead = store(tmp_path)
     dead.create()
     dead.began("create", f"{URN}one", "ns/one", resource("one"))
@@ -93,7 +93,7 @@ def test_steps_of_a_run_that_died_are_not_lost(tmp_path: Path) -> None:
     assert [(found.operation, found.id) for found in state.pending] == [("create", "ns/two")]
 
 
-def test_a_record_cut_off_in_the_middle_never_happened(tmp_path: Path) -> None:
+def test_ignores_a_record_truncated_in_the_journal(tmp_path: Path) -> None:
     dead = store(tmp_path)
     dead.create()
     dead.done(resource("one"))
@@ -107,21 +107,21 @@ def test_a_record_cut_off_in_the_middle_never_happened(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["stacks/p/dev.json", "divvy/p/dev.journal"])
-def test_refuses_a_file_that_cannot_be_read(tmp_path: Path, file: str) -> None:
+def test_refuses_an_unreadable_file(tmp_path: Path, file: str) -> None:
     path = tmp_path / ".pulumi" / file
     path.mkdir(parents=True)
     with pytest.raises(StateProblem, match=f"{path.name} cannot be read: Is a directory"):
         store(tmp_path).load()
 
 
-def test_a_deletion_in_the_journal_counts(tmp_path: Path) -> None:
+def test_replays_a_deletion_from_the_journal(tmp_path: Path) -> None:
     found = store(tmp_path)
     found.write([resource("one"), resource("two")])
     found.gone(resource("one"))
     assert [left.id for left in store(tmp_path).load().resources] == ["ns/two"]
 
 
-def test_a_replaced_resource_lies_beside_its_successor(tmp_path: Path) -> None:
+def test_keeps_a_replaced_resource_beside_its_successor(tmp_path: Path) -> None:
     found = store(tmp_path)
     found.write([resource("one", id="ns/old")])
     found.done(resource("one", id="ns/new"), resource("one", id="ns/old", delete=True))
@@ -132,7 +132,7 @@ def test_a_replaced_resource_lies_beside_its_successor(tmp_path: Path) -> None:
     ]
 
 
-def test_secrets_lie_encrypted_and_come_back(tmp_path: Path) -> None:
+def test_encrypts_and_decrypts_secrets(tmp_path: Path) -> None:
     found = store(tmp_path)
     found.write([resource("one", inputs={"data": {"token": secret("hush")}})])
     assert "hush" not in found.checkpoint_path.read_text()
@@ -140,23 +140,23 @@ def test_secrets_lie_encrypted_and_come_back(tmp_path: Path) -> None:
     assert back.inputs == {"data": {"token": secret("hush")}}
 
 
-def test_a_wrong_passphrase_is_named(tmp_path: Path) -> None:
+def test_names_a_wrong_passphrase(tmp_path: Path) -> None:
     store(tmp_path).write([resource("one", inputs={"token": secret("hush")})])
     with pytest.raises(StateProblem, match="passphrase is not this stack's"):
         store(tmp_path, "wrong").load()
 
 
-def test_without_secrets_no_passphrase_is_asked_for(tmp_path: Path) -> None:
+def test_asks_for_no_passphrase_without_secrets(tmp_path: Path) -> None:
     store(tmp_path, None).write([resource("one")])
     assert store(tmp_path, None).load().resources
 
 
-def test_an_empty_passphrase_is_one() -> None:
+def test_accepts_an_empty_passphrase() -> None:
     crypter = Passphrase(None, lambda: "")
     assert crypter.decrypt(crypter.encrypt("x")) == "x"
 
 
-def test_a_second_run_is_refused_with_the_name_of_the_first(tmp_path: Path) -> None:
+def test_refuses_a_second_run_and_names_the_first(tmp_path: Path) -> None:
     with (
         locked(tmp_path, "p", "dev"),
         pytest.raises(StateProblem, match=f"process {os.getpid()}"),
@@ -165,7 +165,7 @@ def test_a_second_run_is_refused_with_the_name_of_the_first(tmp_path: Path) -> N
         pass
 
 
-def test_the_lock_of_a_dead_run_is_taken_over(tmp_path: Path) -> None:
+def test_takes_over_the_lock_of_a_dead_run(tmp_path: Path) -> None:
     folder = lock_folder(tmp_path, "p", "dev")
     folder.mkdir(parents=True)
     dead = {"pid": 2**22 + 1, "hostname": socket.gethostname(), **_place()}
@@ -176,7 +176,7 @@ def test_the_lock_of_a_dead_run_is_taken_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("other", [{"boot": "another"}, {"pids": "another"}])
-def test_a_lock_of_another_host_or_container_of_this_name_stays(
+def test_keeps_a_lock_of_another_host_or_container_of_this_name(
     tmp_path: Path, other: dict[str, str]
 ) -> None:
     folder = lock_folder(tmp_path, "p", "dev")
@@ -188,7 +188,7 @@ def test_a_lock_of_another_host_or_container_of_this_name_stays(
     assert break_locks(tmp_path, "p", "dev") == 1
 
 
-def test_a_lock_of_another_host_stays_until_it_is_broken(tmp_path: Path) -> None:
+def test_keeps_a_lock_of_another_host_until_it_is_broken(tmp_path: Path) -> None:
     folder = lock_folder(tmp_path, "p", "dev")
     folder.mkdir(parents=True)
     (folder / "far.json").write_text(
@@ -200,7 +200,7 @@ def test_a_lock_of_another_host_stays_until_it_is_broken(tmp_path: Path) -> None
     assert break_locks(tmp_path, "p", "dev") == 1
 
 
-def test_who_locks_a_stack_is_said_as_far_as_it_is_known(tmp_path: Path) -> None:
+def test_names_the_holder_of_a_lock_as_far_as_known(tmp_path: Path) -> None:
     folder = lock_folder(tmp_path, "p", "dev")
     assert lock_holder(tmp_path, "p", "dev") == ""
     with locked(tmp_path, "p", "dev"):
@@ -223,7 +223,7 @@ def test_who_locks_a_stack_is_said_as_far_as_it_is_known(tmp_path: Path) -> None
         pass
 
 
-def test_the_lock_of_a_run_that_is_alive_is_not_broken(tmp_path: Path) -> None:
+def test_refuses_to_break_the_lock_of_a_live_run(tmp_path: Path) -> None:
     with (
         locked(tmp_path, "p", "dev"),
         pytest.raises(StateProblem, match=f"process {os.getpid()} holds"),
@@ -231,7 +231,7 @@ def test_the_lock_of_a_run_that_is_alive_is_not_broken(tmp_path: Path) -> None:
         break_locks(tmp_path, "p", "dev")
 
 
-def test_a_run_does_not_write_over_what_another_has_written_meanwhile(tmp_path: Path) -> None:
+def test_overwrites_nothing_that_another_run_wrote_meanwhile(tmp_path: Path) -> None:
     first, second = store(tmp_path), store(tmp_path)
     first.begin(first.load())
     second.begin(second.load())
@@ -245,9 +245,7 @@ def test_a_run_does_not_write_over_what_another_has_written_meanwhile(tmp_path: 
     second.write([resource("two"), resource("three")])
 
 
-def test_a_disk_that_takes_nothing_more_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = store(tmp_path)
     found.create()
     whole = found.checkpoint_path.read_bytes()
@@ -267,7 +265,7 @@ def test_a_disk_that_takes_nothing_more_is_named(
     assert found.checkpoint_path.read_bytes() == whole
 
 
-def test_creations_whose_end_nobody_saw_survive_every_write(tmp_path: Path) -> None:
+def test_keeps_creations_of_unknown_outcome_through_every_write(tmp_path: Path) -> None:
     dead = store(tmp_path)
     dead.create()
     dead.began("create", f"{URN}one", "ns/one", resource("one"))
@@ -283,7 +281,7 @@ def test_creations_whose_end_nobody_saw_survive_every_write(tmp_path: Path) -> N
     assert [left.made for left in again.pending] == [resource("one")]
 
 
-def test_threads_that_seal_at_once_share_one_salt(tmp_path: Path) -> None:
+def test_shares_one_salt_among_threads_that_encrypt(tmp_path: Path) -> None:
     found = store(tmp_path)
     found.create()
     secrets = [resource(f"s{n}", inputs={"token": secret(f"hush{n}")}) for n in range(4)]
@@ -294,7 +292,7 @@ def test_threads_that_seal_at_once_share_one_salt(tmp_path: Path) -> None:
     )
 
 
-def test_state_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_restricts_the_state_to_its_owner(tmp_path: Path) -> None:
     found = store(tmp_path)
     found.create()
     found.checkpoint_path.chmod(0o644)
@@ -305,7 +303,7 @@ def test_state_is_for_its_owner_alone(tmp_path: Path) -> None:
     assert [path.stat().st_mode & 0o777 for path in (found.checkpoint_path, backup)] == [0o600] * 2
 
 
-def test_what_was_sealed_once_is_never_written_in_the_clear(tmp_path: Path) -> None:
+def test_keeps_encrypted_what_was_encrypted_once(tmp_path: Path) -> None:
     store(tmp_path).write([resource("one", outputs={"data": secret({"token": "hush"})})])
     found = store(tmp_path)
     found.begin(found.load())
@@ -315,7 +313,7 @@ def test_what_was_sealed_once_is_never_written_in_the_clear(tmp_path: Path) -> N
     assert "hush" not in found.checkpoint_path.read_text()
 
 
-def test_a_secret_in_a_secret_is_read_and_written_as_one(tmp_path: Path) -> None:
+def test_reads_and_writes_a_nested_secret_as_one(tmp_path: Path) -> None:
     found = store(tmp_path)
     found.write([resource("one", inputs={"data": secret({"token": secret("hush")})})])
     raw = json.loads(found.checkpoint_path.read_text())
@@ -350,7 +348,7 @@ def test_leaves_no_lock_where_the_disk_is_full(
         pass
 
 
-def test_a_journal_cut_off_in_a_line_is_continued_by_the_next_run(tmp_path: Path) -> None:
+def test_continues_a_journal_truncated_in_a_line(tmp_path: Path) -> None:
     dead = store(tmp_path)
     dead.create()
     dead.done(resource("one"))
@@ -362,7 +360,7 @@ def test_a_journal_cut_off_in_a_line_is_continued_by_the_next_run(tmp_path: Path
     assert [left.id for left in store(tmp_path).load().resources] == ["ns/one", "ns/two"]
 
 
-def test_a_journal_is_not_folded_over_what_another_program_has_written(tmp_path: Path) -> None:
+def test_refuses_to_fold_a_journal_over_another_programs_write(tmp_path: Path) -> None:
     dead = store(tmp_path)
     dead.create()
     dead.done(resource("one", id="ns/old"))
@@ -375,7 +373,7 @@ def test_a_journal_is_not_folded_over_what_another_program_has_written(tmp_path:
     assert dead.checkpoint_path.read_text() == text
 
 
-def test_a_run_that_died_between_checkpoint_and_journal_has_written_all(tmp_path: Path) -> None:
+def test_recovers_a_run_that_died_between_checkpoint_and_journal(tmp_path: Path) -> None:
     found = store(tmp_path)
     found.create()
     found.done(resource("one"))
@@ -386,7 +384,7 @@ def test_a_run_that_died_between_checkpoint_and_journal_has_written_all(tmp_path
     assert [left.id for left in store(tmp_path).load().resources] == ["ns/one", "ns/two"]
 
 
-def test_a_successor_and_what_it_replaced_are_recorded_at_once(tmp_path: Path) -> None:
+def test_records_a_successor_and_what_it_replaced_at_once(tmp_path: Path) -> None:
     found = store(tmp_path)
     found.create()
     found.done(resource("one", id="ns/new"), resource("one", id="ns/old", delete=True))
@@ -398,7 +396,7 @@ def test_a_successor_and_what_it_replaced_are_recorded_at_once(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["stacks/p/dev.json.gz", "stacks/dev.json"])
-def test_another_layout_of_the_state_is_refused_by_name(tmp_path: Path, name: str) -> None:
+def test_refuses_another_layout_of_the_state_by_name(tmp_path: Path, name: str) -> None:
     path = tmp_path / ".pulumi" / name
     path.parent.mkdir(parents=True)
     path.write_text("{}")
@@ -406,7 +404,7 @@ def test_another_layout_of_the_state_is_refused_by_name(tmp_path: Path, name: st
         store(tmp_path).load()
 
 
-def test_a_rename_is_followed_by_all_who_name_it_wherever_the_run_dies(tmp_path: Path) -> None:
+def test_follows_a_rename_in_all_references_wherever_the_run_dies(tmp_path: Path) -> None:
     found = store(tmp_path)
     found.create()
     old, new = f"{URN}old", f"{URN}new"
@@ -424,7 +422,7 @@ def test_a_rename_is_followed_by_all_who_name_it_wherever_the_run_dies(tmp_path:
     assert state[f"{URN}user"].property_dependencies == {"data": (new,)}
 
 
-def test_a_stack_with_a_creation_whose_end_nobody_saw_is_not_forgotten(tmp_path: Path) -> None:
+def test_keeps_a_stack_with_a_creation_of_unknown_outcome(tmp_path: Path) -> None:
     (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
     (tmp_path / "Pulumi.dev.yaml").write_text("config: {}\n")
     dead = store(tmp_path)

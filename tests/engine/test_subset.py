@@ -12,12 +12,12 @@ from tests.render.documents import objects_of
 from tests.render.test_objects import IMAGE, STACKS, value
 
 
-def test_every_kind_is_tested_in_every_step() -> None:
+def test_tests_every_kind_in_every_step() -> None:
     assert {kind.name for kind in KINDS} == {*SIMPLE, *WORKLOADS}
 
 
 @pytest.mark.parametrize("path", STACKS, ids=lambda path: path.name)
-def test_has_every_kind_that_a_stack_of_divvys_own_needs(path: Path) -> None:
+def test_supports_every_kind_of_divvys_own_stack(path: Path) -> None:
     needed = {obj["kind"] for obj in objects_of(value(path), IMAGE)}
     assert needed <= {kind.name for kind in KINDS}
 
@@ -34,17 +34,17 @@ def test_has_every_kind_that_a_stack_of_divvys_own_needs(path: Path) -> None:
         ("aws:s3/bucket:Bucket", True),
     ],
 )
-def test_records_that_cannot_be_deleted_are_refused(kind: str, refused: bool) -> None:
+def test_refuses_records_that_cannot_be_deleted(kind: str, refused: bool) -> None:
     assert (refused_record(kind) is not None) is refused
 
 
-def test_a_component_of_the_program_is_not_refused() -> None:
+def test_accepts_a_programs_component() -> None:
     own = Declaration("divvy:index:GpuCluster", "c", component=True)
     chart = Declaration("kubernetes:helm.sh/v4:Chart", "h", component=True)
     assert list(refusals([own, chart])) == ["h"]
 
 
-def test_provider_options_are_known_in_pythons_names_too() -> None:
+def test_accepts_provider_options_in_pythons_spelling() -> None:
     raw = {
         "type": "pulumi:providers:kubernetes",
         "name": "p",

@@ -23,7 +23,7 @@ BASE = yaml.safe_load((Path(__file__).parents[2] / "field/stack.yaml").read_text
         ("mig-single", {"gpu": 14}, 1),
     ],
 )
-def test_the_promise_follows_from_the_plugins_own_file(
+def test_derives_the_promise_from_the_plugins_own_file(
     name: str, a100: dict[str, int], t4: int
 ) -> None:
     stack = CONFIGURATIONS[name].stack(BASE)
@@ -35,12 +35,12 @@ def test_the_promise_follows_from_the_plugins_own_file(
     }
 
 
-def test_the_base_is_left_as_it_was() -> None:
+def test_leaves_the_base_configuration_as_it_was() -> None:
     CONFIGURATIONS["time-slicing"].stack(BASE)
     assert list(BASE["config"]["divvy:cluster"]["profiles"]) == ["whole"]
 
 
-def test_the_file_of_the_plugin_is_in_its_own_words() -> None:
+def test_writes_the_plugins_file_in_its_own_words() -> None:
     assert CONFIGURATIONS["mig-single"].plugin_file == {
         "version": "v1", "flags": {"migStrategy": "single"},
     }  # fmt: skip

@@ -8,7 +8,7 @@ from field.configurations import CONFIGURATIONS
 from field.deployment import chart_values, give_driver
 
 
-def test_the_image_is_named_by_digest() -> None:
+def test_names_the_image_by_digest() -> None:
     values = chart_values(CONFIGURATIONS["whole"], "registry:5000/nvidia/plugin@sha256:abc")
     image = values["image"]
     assert f"{image['repository']}:{image['tag']}" == "registry:5000/nvidia/plugin@sha256:abc"
@@ -19,7 +19,7 @@ def daemon_set(container: str) -> dict[str, Any]:
     return {"kind": "DaemonSet", "spec": {"template": {"spec": {"containers": containers}}}}
 
 
-def test_feature_discovery_alone_is_given_the_driver() -> None:
+def test_gives_the_driver_to_feature_discovery_alone() -> None:
     discovery, plugin = daemon_set("gpu-feature-discovery-ctr"), daemon_set("nvidia-device-plugin")
     for document in (discovery, plugin, {"kind": "ConfigMap"}):
         give_driver(document)

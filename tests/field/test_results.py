@@ -18,9 +18,7 @@ REPORT = {
 }
 
 
-def test_results_are_read_as_they_were_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reads_back_written_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "RESULTS", tmp_path / "field/results.json")
     run = run_of("whole", "whole GPUs", REPORT)
     assert run.counts == {"failed": 1, "skipped": 1, "passed": 1}

@@ -24,24 +24,24 @@ def differences(simulated: dict[str, Any], real: dict[str, Any]) -> list[Differe
     return list(compare("nvml", simulated, real).differences)
 
 
-def test_the_same_answers_do_not_differ() -> None:
+def test_finds_no_difference_of_the_same_answers() -> None:
     both = answered(name="T4", memory={"total": 1, "free": 2}, clock=3)
     found = compare("nvml", both, both)
     assert (found.compared, found.differences) == (3, ())
 
 
-def test_another_value_is_told_with_both() -> None:
+def test_reports_both_of_two_values() -> None:
     found = differences(answered(name="T4"), answered(name="L4"))
     assert found == [Difference(NAME, "value", "T4", "L4")]
 
 
-def test_another_return_code_is_told_and_no_value_beside_it() -> None:
+def test_reports_another_return_code_without_a_value() -> None:
     assert differences(answered(name="T4"), answered(name=3)) == [
         Difference(NAME, "code", "0", "3")
     ]
 
 
-def test_fields_are_compared_one_by_one_and_what_is_in_use_by_its_shape() -> None:
+def test_compares_fields_one_by_one_and_usage_by_its_shape() -> None:
     ours = answered(memory={"total": 100, "free": 99})
     theirs = answered(memory={"total": 101, "free": 50})
     assert differences(ours, theirs) == [Difference(f"{MEMORY}.total", "value", "100", "101")]
@@ -51,20 +51,20 @@ def test_fields_are_compared_one_by_one_and_what_is_in_use_by_its_shape() -> Non
     ]
 
 
-def test_what_changes_from_moment_to_moment_is_compared_by_its_shape() -> None:
+def test_compares_fluctuating_values_by_their_shape() -> None:
     moment, later = ({CLOCK: {"code": 0, "value": mhz}} for mhz in (300, 1980))
     assert differences(moment, later) == []
     text = {CLOCK: {"code": 0, "value": "fast"}}
     assert differences(moment, text) == [Difference(CLOCK, "shape", "number", "text")]
 
 
-def test_calls_that_one_of_them_lacks_are_named() -> None:
+def test_names_calls_that_one_side_lacks() -> None:
     lacking = {CLOCK: {"code": 13, "value": None}}  # NVML's word for a missing function
     found = compare("nvml", {**answered(name="T4"), **lacking}, answered(clock=3, name="T4"))
     assert (found.compared, found.only_simulated, found.only_real) == (1, (), (CLOCK,))
 
 
-def test_recorded_answers_do_not_tell_whose_gpu_it_is() -> None:
+def test_records_answers_without_identifying_the_gpu() -> None:
     answers = {
         "nvmlDeviceGetUUID(gpu)": {"code": 0, "value": "GPU-1"},
         "nvmlDeviceGetSerial(gpu)": {"code": 0, "value": "132"},

@@ -44,7 +44,7 @@ def looked(driver: Path, scratch: Path, used: int = 10, apps: str = "true") -> M
     return look(None, scratch)
 
 
-def test_a_driver_elsewhere_gets_a_root_of_links(elsewhere: Path, tmp_path: Path) -> None:
+def test_links_a_driver_elsewhere_into_a_root(elsewhere: Path, tmp_path: Path) -> None:
     found = looked(elsewhere, tmp_path / "scratch")
     root = Path(found.root)
     assert (found.driver, found.simulated, found.gpus) == ("580.1", False, (IDLE,))
@@ -53,19 +53,19 @@ def test_a_driver_elsewhere_gets_a_root_of_links(elsewhere: Path, tmp_path: Path
     assert found.idle == IDLE
 
 
-def test_who_uses_a_gpu_is_named(elsewhere: Path, tmp_path: Path) -> None:
+def test_names_who_uses_a_gpu(elsewhere: Path, tmp_path: Path) -> None:
     apps = 'echo "GPU-1, 77, /usr/bin/train"'
     found = looked(elsewhere, tmp_path / "scratch", apps=apps)
     assert (found.gpus[0].users, found.idle) == (("process 77 (train)",), None)
 
 
-def test_memory_that_nobody_owns_up_to_is_use_too(elsewhere: Path, tmp_path: Path) -> None:
+def test_counts_unowned_memory_as_use(elsewhere: Path, tmp_path: Path) -> None:
     """In a container nvidia-smi names no process of another one."""
     found = looked(elsewhere, tmp_path / "scratch", used=3000)
     assert found.gpus[0].users == ("something that nvidia-smi does not name, with 3000 MiB",)
 
 
-def test_a_gpu_in_mig_mode_is_not_idle(elsewhere: Path, tmp_path: Path) -> None:
+def test_counts_a_gpu_in_mig_mode_as_not_idle(elsewhere: Path, tmp_path: Path) -> None:
     found = looked(elsewhere, tmp_path / "scratch")
     cut = replace(IDLE, mig="Enabled")
     assert replace(found, gpus=(cut,)).idle is None
@@ -73,14 +73,14 @@ def test_a_gpu_in_mig_mode_is_not_idle(elsewhere: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_a_driver_without_nvidia_smi_is_told(tmp_path: Path) -> None:
+def test_reports_a_driver_without_nvidia_smi(tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     with pytest.raises(NoDriver, match="nvidia-smi is missing"):
         look(None, scratch)
 
 
-def test_a_record_does_not_tell_which_machine_it_is(elsewhere: Path, tmp_path: Path) -> None:
+def test_records_no_identity_of_the_machine(elsewhere: Path, tmp_path: Path) -> None:
     told = looked(elsewhere, tmp_path / "scratch").describe()
     assert told["gpus"] == ["1 × NVIDIA X"]
     assert "GPU-1" not in str(told)

@@ -12,14 +12,14 @@ WITH_MIG = [model for model in gpu_models().values() if model.mig and model.mig.
 
 
 @pytest.mark.parametrize("model", WITH_MIG, ids=lambda model: model.name)
-def test_it_fits_and_has_neighbours_of_different_sizes(model: GpuModel) -> None:
+def test_chooses_a_mixed_layout_that_fits(model: GpuModel) -> None:
     assert model.mig is not None
     layout = mixed_layout(model.mig)
     assert place(model.mig, layout)
     assert sum(layout.values()) >= 2
 
 
-def test_an_a100_is_cut_as_its_users_cut_it() -> None:
+def test_partitions_an_a100_as_its_users_do() -> None:
     geometry = gpu_models()["A100-SXM4-40GB"].mig
     assert geometry is not None
     assert mixed_layout(geometry) == {"3g.20gb": 1, "2g.10gb": 1, "1g.5gb": 2}

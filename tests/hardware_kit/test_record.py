@@ -39,12 +39,12 @@ STEP = Step(
 RUN = Run(MACHINE, {"revision": "abc"}, "2026-01-02T03:04:05Z", 12.3, (STEP,), ("--mig",))
 
 
-def test_a_record_is_read_as_it_was_written() -> None:
+def test_reads_back_a_written_record() -> None:
     assert read_run(json.loads(json.dumps(RUN.document()))) == RUN
 
 
 @pytest.mark.parametrize("other", [{}, {"kind": "GpuConformanceReport", "version": 1}])
-def test_another_document_is_refused(other: dict[str, object]) -> None:
+def test_refuses_another_document(other: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="is no DivvyHardwareRecord"):
         read_run(other)
 
@@ -59,18 +59,18 @@ def test_another_document_is_refused(other: dict[str, object]) -> None:
         ({"steps": (replace(STEP, status="failed"), STEP), "interrupted": True}, "failure"),
     ],
 )
-def test_what_a_run_amounts_to(change: dict[str, object], result: str) -> None:
+def test_derives_the_result_of_a_run(change: dict[str, object], result: str) -> None:
     assert replace(RUN, **change).result == result
 
 
-def test_a_step_fails_by_a_finding_that_does_not_hold_and_by_no_other() -> None:
+def test_fails_a_step_by_a_false_finding_only() -> None:
     told, good = Finding("a", "", "1", None), Finding("b", "1", "1", True)
     assert status_of([told, good]) == ("passed", "")
     wrong = Finding("c", "2", "3", False)
     assert status_of([told, wrong, good]) == ("failed", "c: expected 2, found 3")
 
 
-def test_a_step_does_not_tell_whose_gpus_they_are() -> None:
+def test_hides_whose_gpus_a_step_used() -> None:
     step = replace(
         STEP,
         reason=f"{UUID} is lost",
@@ -82,14 +82,14 @@ def test_a_step_does_not_tell_whose_gpus_they_are() -> None:
     assert "GPU-… is lost" in json.loads(told)["steps"][0]["reason"]
 
 
-def test_the_page_says_which_gpu_driver_and_date() -> None:
+def test_names_gpu_driver_and_date_on_the_page() -> None:
     text = page(RUN)
     assert text.startswith("# 1 × NVIDIA H200, driver 580.1, 2026-01-02\n")
     assert "SIMULATED" not in text
     assert "| 1 | 2\\|3 |" in text
 
 
-def test_a_simulated_run_says_so_in_every_title() -> None:
+def test_marks_a_simulated_run_in_every_title() -> None:
     text = page(replace(RUN, machine={**MACHINE, "simulated": True}))
     titles = [line for line in text.splitlines() if line.startswith("#")]
     assert len(titles) == 2
@@ -97,7 +97,7 @@ def test_a_simulated_run_says_so_in_every_title() -> None:
     assert f"**{DISCLAIMER}**" in text
 
 
-def test_a_failed_step_is_told_with_its_reason_and_last_words() -> None:
+def test_reports_a_failed_step_with_reason_and_last_output() -> None:
     failed = replace(STEP, status="failed", reason="it broke off", log="one\n```\ntwo")
     text = page(replace(RUN, steps=(failed,)))
     assert "| labels | labels are right | failed | 0.0 | it broke off |" in text

@@ -22,12 +22,12 @@ from tests.hardware_kit.conftest import Bench
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 
-def test_the_folder_is_small_and_refers_to_nothing_outside(kit: Path) -> None:
+def test_packs_a_small_self_contained_folder(kit: Path) -> None:
     assert size_of(kit) <= MAX_MIB << 20
     assert {path.name for path in kit.iterdir()} == {"run.sh", "kit.json", "payload.tar.gz"}
 
 
-def test_every_step_passes_and_says_that_it_is_simulated(bench: Bench) -> None:
+def test_passes_every_step_as_simulated(bench: Bench) -> None:
     said = bench.run("--short", "--mig", packed=True)
     run = bench.record
     assert {step.name: step.status for step in run.steps} == {
@@ -52,7 +52,7 @@ def test_every_step_passes_and_says_that_it_is_simulated(bench: Bench) -> None:
     assert not any(identity.strip() in text for identity in identities for text in texts)
 
 
-def test_a_driver_that_hangs_fails_its_steps_alone(bench: Bench) -> None:
+def test_fails_only_its_steps_when_a_driver_hangs(bench: Bench) -> None:
     """nvidia-smi answers but for -q, which hangs; a program is missing beside it."""
     smi = bench.driver.root / "usr/bin/nvidia-smi"
     smi.rename(smi.with_name("nvidia-smi.real"))
@@ -68,7 +68,7 @@ def test_a_driver_that_hangs_fails_its_steps_alone(bench: Bench) -> None:
     assert not [path for path in Path("/proc").glob("[0-9]*/environ") if _is_of(path, bench)]
 
 
-def test_a_program_that_is_missing_fails_its_step_alone(bench: Bench, tmp_path: Path) -> None:
+def test_fails_only_its_step_when_a_program_is_missing(bench: Bench, tmp_path: Path) -> None:
     """The kit, unpacked, without its hook and without the program that breaks."""
     subprocess.run(["tar", "-xzf", bench.kit / "payload.tar.gz", "-C", tmp_path], check=True)
     (tmp_path / "kit/programs/divvy-hook").unlink()
@@ -82,7 +82,7 @@ def test_a_program_that_is_missing_fails_its_step_alone(bench: Bench, tmp_path: 
     assert "bad-access" in status["health"][1]
 
 
-def test_gpus_that_others_use_are_left_alone(bench: Bench) -> None:
+def test_leaves_gpus_alone_that_others_use(bench: Bench) -> None:
     holder = bench.driver.hold(64)
     assert holder.stdout is not None
     holder.stdout.readline()
@@ -92,13 +92,13 @@ def test_gpus_that_others_use_are_left_alone(bench: Bench) -> None:
     assert holder.poll() is None
 
 
-def test_what_the_time_of_a_run_has_no_room_for_is_not_made(bench: Bench) -> None:
+def test_skips_what_the_time_of_a_run_does_not_allow(bench: Bench) -> None:
     bench.run("--seconds=0", "--steps=discovery,labels")
     told = {(step.status, step.reason) for step in bench.record.steps}
     assert told == {("not made", "the time of the run was up")}
 
 
-def test_the_suite_leaves_a_machine_alone_on_which_others_work(bench: Bench) -> None:
+def test_leaves_a_machine_alone_on_which_others_work(bench: Bench) -> None:
     """One of two GPUs is used: what would work on both is not made."""
     bench.driver.stop()
     bench.driver.install("T4", 2)
@@ -111,9 +111,7 @@ def test_the_suite_leaves_a_machine_alone_on_which_others_work(bench: Bench) -> 
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_stopped_puts_the_gpu_back_and_tells_what_it_has(
-    bench: Bench, number: signal.Signals
-) -> None:
+def test_restores_the_gpu_and_reports_when_stopped(bench: Bench, number: signal.Signals) -> None:
     running = bench.start("--mig", "--steps=discovery,mig-neighbours")
     _until(lambda: "MIG 1g" in bench.driver.smi("-L"))
     running.send_signal(number)
@@ -125,7 +123,7 @@ def test_a_run_that_is_stopped_puts_the_gpu_back_and_tells_what_it_has(
     assert bench.document["interrupted"] is True
 
 
-def test_what_a_killed_run_leaves_the_next_one_clears(bench: Bench) -> None:
+def test_cleans_up_after_a_killed_run(bench: Bench) -> None:
     running = bench.start("--mig", "--steps=mig-neighbours", packed=True)
     _until(lambda: "MIG 1g" in bench.driver.smi("-L"))
     # Its step, too, gets no chance.
@@ -140,7 +138,7 @@ def test_what_a_killed_run_leaves_the_next_one_clears(bench: Bench) -> None:
     assert bench.left() == []
 
 
-def test_two_runs_at_once_are_one(bench: Bench) -> None:
+def test_refuses_a_second_run_at_once(bench: Bench) -> None:
     first = bench.start("--mig", "--short", "--steps=mig-neighbours")
     _until(lambda: "MIG 1g" in bench.driver.smi("-L"))
     assert "another run is at work" in bench.run("--steps=discovery", expect=2)
@@ -149,7 +147,7 @@ def test_two_runs_at_once_are_one(bench: Bench) -> None:
     assert bench.left() == []
 
 
-def test_no_driver_and_a_driver_that_fails_are_told(bench: Bench, tmp_path: Path) -> None:
+def test_reports_a_missing_or_failing_driver(bench: Bench, tmp_path: Path) -> None:
     said = bench.run(f"--driver-root={tmp_path / 'nothing'}", expect=2)
     assert "no NVIDIA driver: libnvidia-ml.so.1 is not below" in said
     (bench.driver.root / "usr/bin/nvidia-smi").write_text(
@@ -158,12 +156,12 @@ def test_no_driver_and_a_driver_that_fails_are_told(bench: Bench, tmp_path: Path
     assert "nvidia-smi exited with 9: Failed to talk" in bench.run(expect=2)
 
 
-def test_a_result_that_cannot_be_written_is_told_before_anything_is_done(bench: Bench) -> None:
+def test_refuses_an_unwritable_result_before_it_begins(bench: Bench) -> None:
     said = bench.run("--out=/proc/nowhere", expect=2)
     assert "the result cannot be written to /proc/nowhere" in said
 
 
-def test_a_result_that_cannot_be_written_in_the_end_goes_to_the_terminal(bench: Bench) -> None:
+def test_prints_a_result_that_cannot_be_written_in_the_end(bench: Bench) -> None:
     running = bench.start("--short", "--mig", "--steps=mig-neighbours")
     _until(lambda: "MIG 1g" in bench.driver.smi("-L"))
     bench.out.rmdir()
@@ -176,7 +174,7 @@ def test_a_result_that_cannot_be_written_in_the_end_goes_to_the_terminal(bench: 
     assert [step.status for step in run.steps] == ["passed"]
 
 
-def test_without_root_or_room_it_says_what_it_needs(bench: Bench, tmp_path: Path) -> None:
+def test_says_what_it_needs_without_root_or_space(bench: Bench, tmp_path: Path) -> None:
     script = str(bench.kit / "run.sh")
     for folder in (bench.kit, *bench.kit.parents):
         folder.chmod(folder.stat().st_mode | 0o555)
@@ -204,7 +202,7 @@ def test_without_root_or_room_it_says_what_it_needs(bench: Bench, tmp_path: Path
     assert f"{small} has 1 MiB" in told.stderr
 
 
-def test_it_runs_from_a_folder_that_cannot_be_written(bench: Bench, tmp_path: Path) -> None:
+def test_runs_from_a_read_only_folder(bench: Bench, tmp_path: Path) -> None:
     copied = tmp_path / "copied"
     shutil.copytree(bench.kit, copied)
     mounted = f"mount --bind -o ro {copied} {copied} && cd {copied} && exec"

@@ -107,7 +107,7 @@ OFFERS = {
 
 
 @pytest.mark.parametrize("case", OFFERS)
-def test_gpu_operators_nodes(case: str) -> None:
+def test_drafts_profiles_of_gpu_operators_nodes(case: str) -> None:
     offered, labels, expected = OFFERS[case]
     nodes = [node("gpu-1", offered, labels), node("gpu-2", offered, labels), CPU]
     found = drafted(nodes)
@@ -125,7 +125,7 @@ def test_gpu_operators_nodes(case: str) -> None:
 SINGLE = gfd("NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", 28, 4864, strategy="single")
 
 
-def test_single_strategy_hides_how_many_gpus_there_are() -> None:
+def test_asks_how_many_gpus_a_single_strategy_hides() -> None:
     nodes = [node("gpu-1", {GPU: 28}, SINGLE)]
     (question,) = drafted(nodes).questions
     assert (question.kind, question.guess, question.option) == ("gpus", 4, "--gpus 'gpu-1=4'")
@@ -134,7 +134,7 @@ def test_single_strategy_hides_how_many_gpus_there_are() -> None:
     equal(found, nodes)
 
 
-def test_single_strategy_shared() -> None:
+def test_drafts_a_shared_single_strategy() -> None:
     labels = gfd("NVIDIA-A100-SXM4-40GB-MIG-3g.20gb", 4, 20096, replicas=2, strategy="single")
     nodes = [node("gpu-1", {SHARED: 8}, labels)]
     found = drafted(nodes, Answer("gpus", "gpu-*", "2"))
@@ -142,7 +142,7 @@ def test_single_strategy_shared() -> None:
     equal(found, nodes)
 
 
-def test_a_plugin_without_feature_labels_has_to_be_explained() -> None:
+def test_asks_about_a_plugin_without_feature_labels() -> None:
     nodes = [node("gpu-1", {GPU: 16}), node("gpu-2", {GPU: 16}), CPU]
     (question,) = drafted(nodes).questions
     assert question.text == "GPU model of gpu-1, gpu-2 (they offer 16 × nvidia.com/gpu)"
@@ -154,7 +154,7 @@ def test_a_plugin_without_feature_labels_has_to_be_explained() -> None:
     equal(drafted(nodes, model, Answer("gpus", "*", "16")), nodes)
 
 
-def test_mig_without_feature_labels() -> None:
+def test_asks_about_mig_without_feature_labels() -> None:
     offered = {"nvidia.com/mig-3g.20gb": 2, "nvidia.com/mig-1g.5gb": 14}
     nodes = [node("gpu-1", offered)]
     model = Answer("model", "*", "A100-40GB")
@@ -165,7 +165,7 @@ def test_mig_without_feature_labels() -> None:
     assert found.assumed == ("split",)
 
 
-def test_divvys_own_labels_on_a_node_with_everything() -> None:
+def test_reads_divvys_own_labels_on_a_node_with_everything() -> None:
     offered = {
         GPU: 1,
         SHARED: 6,
@@ -188,7 +188,7 @@ def test_divvys_own_labels_on_a_node_with_everything() -> None:
     assert {"devices": [2], "timeSlicing": {"replicas": 6}} in rules
 
 
-def test_pools_of_other_hardware_and_other_sharing() -> None:
+def test_drafts_pools_by_hardware_and_sharing() -> None:
     t4 = gfd("Tesla-T4-SHARED", 1, 15360, replicas=8)
     nodes = [
         node("a-1", {GPU: 4}, gfd(*A100), machine="p4"),
@@ -202,7 +202,7 @@ def test_pools_of_other_hardware_and_other_sharing() -> None:
     assert cluster.pools["p4"].overrides == {"a-2": "slice-4"}
 
 
-def test_a_label_that_tells_sharing_apart_makes_pools_of_it() -> None:
+def test_drafts_pools_by_a_label_that_distinguishes_sharing() -> None:
     nodes = [
         node("a-1", {GPU: 4}, {**gfd(*A100), "team": "train"}),
         node("a-2", {SHARED: 16}, {**gfd(*A100, replicas=4), "team": "notebooks"}),
@@ -212,13 +212,13 @@ def test_a_label_that_tells_sharing_apart_makes_pools_of_it() -> None:
     assert set(cluster.pools) == {"gpu-train", "gpu-notebooks"}
 
 
-def test_labels_that_change_with_the_gpu_software_choose_no_pool() -> None:
+def test_selects_no_pool_by_labels_that_gpu_software_changes() -> None:
     nodes = [node("a-1", {GPU: 4}, gfd(*A100), machine=None), node("cpu", {}, machine=None)]
     cluster = equal(drafted(nodes), nodes)
     assert cluster.pools["gpus"].select is None
 
 
-def test_without_a_telling_label_every_node_of_other_hardware_is_a_pool() -> None:
+def test_drafts_a_pool_of_each_node_without_a_distinguishing_label() -> None:
     nodes = [
         node("A.1", {GPU: 4}, gfd(*A100), machine=None),
         node("a-1", {GPU: 1}, gfd("Tesla-T4", 1, 15360), machine=None),
@@ -228,7 +228,7 @@ def test_without_a_telling_label_every_node_of_other_hardware_is_a_pool() -> Non
     assert any("every node is a pool: label them" in remark for remark in remarks(found, ()))
 
 
-def test_a_profile_has_no_name_that_a_nodes_label_would_choose() -> None:
+def test_names_no_profile_that_a_nodes_label_would_choose() -> None:
     label = {"nvidia.com/device-plugin.config": "slice-4"}
     nodes = [
         node("a-1", {SHARED: 16}, gfd(*A100, replicas=4)),
@@ -239,7 +239,7 @@ def test_a_profile_has_no_name_that_a_nodes_label_would_choose() -> None:
     assert "slice-4-2" in cluster.profiles
 
 
-def test_profiles_of_files_are_used_where_they_offer_the_same() -> None:
+def test_uses_profiles_of_files_that_offer_the_same() -> None:
     imported = {
         "sliced": {"timeSlicing": {"replicas": 4, "failRequestsGreaterThanOne": True}},
         "all-1g.5gb": {"mig": {"1g.5gb": 7}},
@@ -256,14 +256,14 @@ def test_profiles_of_files_are_used_where_they_offer_the_same() -> None:
     assert "all-1g.34gb" not in cluster.profiles
 
 
-def test_hami_registers_what_it_splits() -> None:
+def test_recognises_what_hami_splits() -> None:
     nodes = [node("gpu-1", {GPU: 20}, annotations=hami("Tesla T4", 2, 10))]
     found = drafted(nodes)
     assert profile(found)["timeSlicing"]["replicas"] == 10
     equal(found, nodes)
 
 
-def test_nodes_that_no_file_can_describe_are_left_out_by_name() -> None:
+def test_names_nodes_that_no_file_can_describe() -> None:
     fine = node("a-1", {GPU: 4}, gfd(*A100), machine="p4")
     nodes = [
         fine,
@@ -283,14 +283,14 @@ def test_nodes_that_no_file_can_describe_are_left_out_by_name() -> None:
     assert [pool.select for pool in cluster.pools.values()] == [{"kubernetes.io/hostname": "a-1"}]
 
 
-def test_a_sick_gpu_is_planned_as_healthy() -> None:
+def test_plans_a_sick_gpu_as_healthy() -> None:
     nodes = [node("a-1", {GPU: 3}, {**gfd(*A100)}, capacity={GPU: 4})]
     found = drafted(nodes)
     assert found.reduced == ("a-1",)
     assert profile(found) == {}
 
 
-def test_a_node_that_offers_nothing_yet_gets_whole_gpus() -> None:
+def test_gives_whole_gpus_to_a_node_that_offers_nothing_yet() -> None:
     nodes = [node("a-1", {}, gfd(*A100)), node("b-1", {}, machine="b")]
     found = drafted(nodes, Answer("gpus", "b-*", "2"), Answer("model", "b-*", "T4"))
     assert found.idle == ("a-1", "b-1")
@@ -298,21 +298,21 @@ def test_a_node_that_offers_nothing_yet_gets_whole_gpus() -> None:
     assert {pool.hardware.model for pool in cluster.pools.values()} == {"A100-SXM4-40GB", "T4"}
 
 
-def test_a_node_that_offers_nothing_yet_is_asked_about_at_once() -> None:
+def test_asks_at_once_about_a_node_that_offers_nothing_yet() -> None:
     nodes = [node("b-1", {}, {"nvidia.com/gpu.present": "true"}, machine="b")]
     assert [one.kind for one in drafted(nodes).questions] == ["model", "gpus"]
     (question,) = drafted(nodes, Answer("model", "b-*", "T4")).questions
     assert question.option == "--gpus 'b-1=NUMBER'"
 
 
-def test_a_model_that_divvy_does_not_know_is_not_predicted() -> None:
+def test_predicts_nothing_for_an_unknown_model() -> None:
     nodes = [node("a-1", {SHARED: 8}, gfd("NVIDIA-RTX-A5000", 2, 24564, replicas=4))]
     found = drafted(nodes, imported={"wrong": {"timeSlicing": {"replicas": 2}}})
     assert found.unknown == ("NVIDIA-RTX-A5000",)
     assert found.cluster["pools"]["gpu"] == {"select": {TYPE: "gpu"}, "profile": "slice-4"}
 
 
-def test_taints_runtime_and_system_of_a_pool() -> None:
+def test_reads_taints_runtime_and_system_of_a_pool() -> None:
     taints = (
         {"key": "nvidia.com/gpu", "effect": "NoSchedule"},
         {"key": "team", "value": "ml", "effect": "NoExecute"},
@@ -337,5 +337,5 @@ def test_taints_runtime_and_system_of_a_pool() -> None:
     assert pool.hardware.os == "ubuntu22.04"
 
 
-def test_nothing_tells_of_gpus() -> None:
+def test_reports_nodes_without_any_sign_of_gpus() -> None:
     assert drafted([CPU]) == Draft()

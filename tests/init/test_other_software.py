@@ -43,18 +43,18 @@ def workload(*containers: dict[str, Any], name: str = "some-name") -> dict[str, 
         ("gke.gcr.io/nvidia-gpu-device-plugin@sha256:0", (), "GKE's GPU device plugin"),
     ],
 )
-def test_a_program_is_known(image: str, command: tuple[str, ...], expected: str) -> None:
+def test_recognises_a_program(image: str, command: tuple[str, ...], expected: str) -> None:
     own = {"image": image, "command": list(command)}
     other = {"image": "nvcr.io/nvidia/other:v1"}
     (found,) = other_software([workload(other, own, own)], ())
     assert (found.name, found.where) == (expected, "DaemonSet n/some-name")
 
 
-def test_what_is_none_is_not_named() -> None:
+def test_names_no_software_that_is_none() -> None:
     assert other_software([workload({"image": "registry.example/gpu-burn:1"})], ["a.b.c"]) == ()
 
 
-def test_one_program_is_named_once_with_all_its_places() -> None:
+def test_names_a_program_once_with_all_its_places() -> None:
     image = {"image": "nvcr.io/nvidia/gpu-operator:v26.7.0"}
     (found,) = other_software(
         [workload(image, name="a"), workload(image, name="b")], ["clusterpolicies.nvidia.com"]

@@ -92,7 +92,7 @@ def labels(model: GpuModel, gpus: int, profile: Any) -> dict[str, str]:
 
 @settings(max_examples=60, deadline=None)
 @given(clusters())
-def test_the_plan_of_what_init_writes_is_what_the_nodes_offer(
+def test_writes_a_file_whose_plan_is_what_the_nodes_offer(
     pools: list[tuple[GpuModel, int, Any]],
 ) -> None:
     nodes, told = [], []

@@ -42,7 +42,7 @@ def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("pod")
-def test_in_a_pod_the_service_account_comes_last(tmp_path: Path) -> None:
+def test_tries_the_service_account_last_in_a_pod(tmp_path: Path) -> None:
     assert cluster_config(None, None, {}).cluster.server == "https://10.0.0.1:443"
     (tmp_path / ".kube").mkdir()
     written(tmp_path / ".kube/config", document("https://home:1"))
@@ -51,7 +51,7 @@ def test_in_a_pod_the_service_account_comes_last(tmp_path: Path) -> None:
     assert cluster_config(None, None, {"KUBECONFIG": named}).cluster.server == "https://named:1"
 
 
-def test_content_is_told_from_a_path(tmp_path: Path) -> None:
+def test_distinguishes_content_from_a_path(tmp_path: Path) -> None:
     text = yaml.safe_dump(document("https://here:1"), sort_keys=False)
     assert text.startswith("kind:")
     assert cluster_config(text, None, {}).cluster.server == "https://here:1"
@@ -59,7 +59,7 @@ def test_content_is_told_from_a_path(tmp_path: Path) -> None:
     assert cluster_config(path, None, {}).cluster.server == "https://there:1"
 
 
-def test_a_context_without_user_is_one_without_credentials() -> None:
+def test_reads_a_context_without_user_as_without_credentials() -> None:
     found = document("https://here:1")
     del found["contexts"][0]["context"]["user"]
     with client(cluster_config(yaml.safe_dump(found), None, {}), timeout=1) as http:
@@ -74,12 +74,12 @@ def test_a_context_without_user_is_one_without_credentials() -> None:
         ({**document("https://here:1"), "clusters": []}, "has no cluster c"),
     ],
 )
-def test_what_a_kubeconfig_lacks_is_named(found: dict[str, Any], words: str) -> None:
+def test_names_what_a_kubeconfig_lacks(found: dict[str, Any], words: str) -> None:
     with pytest.raises(KubeconfigError, match=words):
         cluster_config(yaml.safe_dump(found), None, {})
 
 
-def test_a_credential_plugin_of_an_old_version_is_refused() -> None:
+def test_refuses_a_credential_plugin_of_an_old_version() -> None:
     old = {"apiVersion": "client.authentication.k8s.io/v1alpha1", "command": "x"}
     with pytest.raises(KubeconfigError, match="v1alpha1 is not supported"):
         cluster_config(yaml.safe_dump(document("https://here:1", exec=old)), None, {})

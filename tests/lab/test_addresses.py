@@ -5,7 +5,7 @@ from ipaddress import IPv4Network
 from divvy.lab.addresses import Addresses
 
 
-def test_nothing_overlaps() -> None:
+def test_assigns_ranges_that_do_not_overlap() -> None:
     plan = Addresses(IPv4Network("10.9.0.0/16"))
     pods = [plan.node_pods(index) for index in range(64)]
     ranges = [plan.machines, plan.services, *pods]

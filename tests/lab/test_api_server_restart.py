@@ -21,7 +21,7 @@ def api_server(small_lab: SmallLab) -> int:
     return int(line.rsplit(" ", 1)[1])
 
 
-def test_up_goes_on_when_the_api_server_is_back(small_lab: SmallLab, tmp_path: Path) -> None:
+def test_continues_up_when_the_api_server_is_back(small_lab: SmallLab, tmp_path: Path) -> None:
     small_lab.up()
     kubeconfig = Path(small_lab.divvy("kubeconfig").stdout.strip())
     small_lab.kubectl("create", "namespace", "restart")

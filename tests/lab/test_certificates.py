@@ -12,7 +12,7 @@ def _read(path: Path) -> x509.Certificate:
     return x509.load_pem_x509_certificate(path.read_bytes())
 
 
-def test_a_kubelet_is_its_node_and_a_server_its_addresses(tmp_path: Path) -> None:
+def test_issues_certificates_for_a_nodes_kubelet_and_a_servers_addresses(tmp_path: Path) -> None:
     authority = create_authority(tmp_path)
     authority.issue(tmp_path, "client", "system:node:n", "system:nodes")
     authority.issue(tmp_path, "server", "system:node:n", hosts=["n", "10.0.0.1"])

@@ -20,7 +20,7 @@ def _version_1(root: Path) -> None:
     (root / "cpu").symlink_to("memory")
 
 
-def test_version_1_creates_the_group_in_every_hierarchy(
+def test_creates_the_group_in_every_version_1_hierarchy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _version_1(tmp_path)
@@ -37,7 +37,7 @@ def test_version_1_creates_the_group_in_every_hierarchy(
     assert (tmp_path / "cpuset/divvy-lab/n/cpuset.mems").read_text() == "0\n"
 
 
-def test_version_2_delegates_every_controller_on_the_way(
+def test_delegates_every_controller_on_the_way_in_version_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cgroups, "_MOUNT", tmp_path)
@@ -52,7 +52,7 @@ def test_version_2_delegates_every_controller_on_the_way(
     assert not (tmp_path / "divvy-lab/n/system/cgroup.subtree_control").exists()
 
 
-def test_removal_takes_the_whole_tree_of_every_hierarchy(
+def test_removes_the_whole_tree_of_every_hierarchy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("memory", "pids"):

@@ -107,7 +107,9 @@ def release(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.mark.parametrize("path", STACKS, ids=lambda path: path.stem)
-def test_the_api_server_takes_every_object(path: Path, lab: RunningLab, tmp_path: Path) -> None:
+def test_installs_objects_that_the_api_server_accepts(
+    path: Path, lab: RunningLab, tmp_path: Path
+) -> None:
     chart = write_chart(tmp_path / "divvy", files_of(stack_value(path), WORKLOADS))
     # The lab has not the kinds of the Prometheus Operator.
     unknown = "--set=observability.serviceMonitor=false,observability.alerts=false"
@@ -118,7 +120,7 @@ def test_the_api_server_takes_every_object(path: Path, lab: RunningLab, tmp_path
     assert said.count("(server dry run)") == len(objects)
 
 
-def test_a_release_from_its_installation_to_its_end(release: Release) -> None:
+def test_installs_upgrades_and_uninstalls_a_release(release: Release) -> None:
     notes = release.helm("install", release.chart, "--create-namespace", "--wait")
     assert "pod-security.kubernetes.io/enforce=privileged" in notes
     assert "pool research: 1 node × 4 × A100-SXM4-40GB, profile split" in notes

@@ -56,7 +56,7 @@ def everywhere(lab: RunningLab) -> Iterator[tuple[str, dict[str, str]]]:
         yield namespace, {pod["spec"]["nodeName"]: pod["metadata"]["name"] for pod in pods}
 
 
-def test_nodes_are_what_the_description_says(lab: RunningLab) -> None:
+def test_creates_nodes_as_described(lab: RunningLab) -> None:
     nodes = {node["metadata"]["name"]: node for node in lab.get("nodes")["items"]}
     assert sorted(nodes) == sorted(node.name for node in lab.description.nodes)
     for described in lab.description.nodes:
@@ -72,7 +72,7 @@ def test_nodes_are_what_the_description_says(lab: RunningLab) -> None:
         }
 
 
-def test_every_pod_sees_its_own_node_alone(
+def test_shows_every_pod_its_own_node_alone(
     lab: RunningLab, everywhere: tuple[str, dict[str, str]]
 ) -> None:
     namespace, pods = everywhere
@@ -88,7 +88,7 @@ def test_every_pod_sees_its_own_node_alone(
         assert lab.kubectl("exec", pod, f"-n={namespace}", "--", *entered).strip() == node
 
 
-def test_a_node_shows_what_its_drivers_kernel_module_would_make(lab: RunningLab) -> None:
+def test_creates_what_a_drivers_kernel_module_would_on_a_node(lab: RunningLab) -> None:
     def show(path: str) -> str:
         command = lab.machine("gpu-a100").enter_command(["cat", path])
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
@@ -101,7 +101,7 @@ def test_a_node_shows_what_its_drivers_kernel_module_would_make(lab: RunningLab)
         assert show("/sys/bus/pci/devices/0000:07:00.0/vendor") == "0x10de\n"
 
 
-def test_logs_exec_and_port_forward(
+def test_serves_logs_exec_and_port_forward(
     lab: RunningLab, everywhere: tuple[str, dict[str, str]]
 ) -> None:
     namespace, pods = everywhere
@@ -123,7 +123,7 @@ def test_logs_exec_and_port_forward(
         forward.terminate()
 
 
-def test_every_pod_reaches_every_pod_by_address_and_by_service(
+def test_connects_every_pod_to_every_pod_by_address_and_service(
     lab: RunningLab, everywhere: tuple[str, dict[str, str]]
 ) -> None:
     namespace, pods = everywhere
@@ -141,7 +141,7 @@ def test_every_pod_reaches_every_pod_by_address_and_by_service(
         assert pod in answers.split()
 
 
-def test_what_is_written_on_a_node_stays_there(lab: RunningLab) -> None:
+def test_keeps_what_is_written_on_a_node_there(lab: RunningLab) -> None:
     def on(node: str, script: str) -> str:
         command = lab.machine(node).enter_command(["sh", "-c", script])
         done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -157,7 +157,7 @@ def test_what_is_written_on_a_node_stays_there(lab: RunningLab) -> None:
     on("gpu-t4", "rm /etc/divvy-test /opt/divvy-test")
 
 
-def test_a_pod_runs_exactly_the_digest_it_asks_for(
+def test_runs_exactly_the_digest_that_a_pod_requests(
     lab: RunningLab, everywhere: tuple[str, dict[str, str]]
 ) -> None:
     namespace, _ = everywhere
@@ -187,7 +187,7 @@ def _patch_as_node(node: str, url: str, path: str) -> tuple[int, str]:
     return answer.status, said
 
 
-def test_every_kubelet_has_its_own_identity_and_no_more(lab: RunningLab) -> None:
+def test_gives_every_kubelet_its_own_identity_and_no_more(lab: RunningLab) -> None:
     for node in lab.description.nodes:
         assert f"system:node:{node.name}" in _as_node(lab, node.name, "auth", "whoami")
     own = _as_node(lab, "gpu-t4", "annotate", "--overwrite", "node", "gpu-t4", "divvy.test/x=1")
@@ -200,7 +200,7 @@ def test_every_kubelet_has_its_own_identity_and_no_more(lab: RunningLab) -> None
     lab.kubectl("annotate", "node", "gpu-t4", "divvy.test/x-")
 
 
-def test_kubelets_let_nobody_in_without_a_name(lab: RunningLab) -> None:
+def test_refuses_anonymous_requests_to_kubelets(lab: RunningLab) -> None:
     address = Addresses(lab.description.network).node(0)
     trusted = ssl.create_default_context(cafile=str(PKI / "ca.crt"))
     connection = http.client.HTTPSConnection(str(address), 10250, context=trusted, timeout=10)
@@ -209,7 +209,7 @@ def test_kubelets_let_nobody_in_without_a_name(lab: RunningLab) -> None:
     connection.close()
 
 
-def test_service_account_tokens_are_bound_to_pod_and_node(
+def test_binds_service_account_tokens_to_pod_and_node(
     lab: RunningLab, everywhere: tuple[str, dict[str, str]]
 ) -> None:
     namespace, pods = everywhere
@@ -221,7 +221,7 @@ def test_service_account_tokens_are_bound_to_pod_and_node(
     assert claims["kubernetes.io"]["pod"]["name"] == pods["gpu-a100"]
 
 
-def test_pod_security_refuses_a_privileged_pod_where_it_must(lab: RunningLab) -> None:
+def test_refuses_a_privileged_pod_by_pod_security(lab: RunningLab) -> None:
     with lab.namespace({"pod-security.kubernetes.io/enforce": "restricted"}) as namespace:
         pod = lab.pod("bad", "true", container={"securityContext": {"privileged": True}})
         said = lab.try_kubectl("apply", "-f-", f"-n={namespace}", stdin=json.dumps(pod))
@@ -229,7 +229,7 @@ def test_pod_security_refuses_a_privileged_pod_where_it_must(lab: RunningLab) ->
         assert 'violates PodSecurity "restricted' in said.stderr
 
 
-def test_validating_admission_policies_are_enforced(lab: RunningLab) -> None:
+def test_enforces_validating_admission_policies(lab: RunningLab) -> None:
     name = "divvy-test-no-such-configmaps"
     group = "admissionregistration.k8s.io/v1"
     with lab.namespace() as namespace:
@@ -264,7 +264,7 @@ def test_validating_admission_policies_are_enforced(lab: RunningLab) -> None:
             lab.kubectl("delete", "validatingadmissionpolicy", name)
 
 
-def test_a_loaded_image_runs(lab: RunningLab, tmp_path: Path) -> None:
+def test_runs_a_loaded_image(lab: RunningLab, tmp_path: Path) -> None:
     archive = tmp_path / "greeting.tar"
     oci = tmp_path / "layout"
     source = f"docker://{lab.busybox}"

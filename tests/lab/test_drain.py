@@ -11,7 +11,7 @@ from divvy.lab import lifecycle
 
 
 @pytest.mark.parametrize("cordoned", [False, True])
-def test_leaves_a_cordon_of_the_administrators(
+def test_keeps_an_administrators_cordon_after_a_drain(
     monkeypatch: pytest.MonkeyPatch, *, cordoned: bool
 ) -> None:
     commands: list[str] = []

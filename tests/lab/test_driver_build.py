@@ -18,7 +18,7 @@ def described() -> Lab:
     return parse_lab({"nodes": [{"name": "gpu-1", "model": "T4"}]})
 
 
-def test_a_node_installs_what_is_built(
+def test_installs_on_a_node_what_was_built(
     described: Lab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def build() -> Path:
@@ -40,9 +40,7 @@ def test_a_node_installs_what_is_built(
     assert set(started) == {simulated_driver.SOURCE / "build"}
 
 
-def test_a_node_is_restarted_after_the_build(
-    described: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_restarts_a_node_after_the_build(described: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     class Reached(Exception):
         pass
 

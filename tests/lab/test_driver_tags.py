@@ -55,7 +55,7 @@ def stack(tmp_path: Path) -> Path:
     return path
 
 
-def test_tags_that_are_there_and_how_to_mirror_them(repository: str, stack: Path) -> None:
+def test_lists_existing_tags_and_how_to_mirror_them(repository: str, stack: Path) -> None:
     where = ("--file", stack, "--driver-repository", repository, "--plain-http")
     done = divvy(*where, "--mirror", "mirror.example/gpu")
     assert done.returncode == 0, done.stderr
@@ -69,14 +69,16 @@ def test_tags_that_are_there_and_how_to_mirror_them(repository: str, stack: Path
     ]
 
 
-def test_a_tag_that_is_missing(repository: str, stack: Path) -> None:
+def test_reports_a_missing_tag(repository: str, stack: Path) -> None:
     where = ("--file", stack, "--driver-repository", repository, "--plain-http")
     done = divvy(*where, "--driver-version", "560.1")
     assert done.returncode == 1
     assert "driver:560.1-ubuntu22.04 is NOT there; there is none of version 560.1" in done.stdout
 
 
-def test_no_registry_and_no_repository(repository: str, stack: Path) -> None:
+def test_reports_an_unreachable_registry_and_a_missing_repository(
+    repository: str, stack: Path
+) -> None:
     done = divvy("--file", stack, "--driver-repository", "127.0.0.1:1/x", "--plain-http")
     assert done.returncode == 1
     assert done.stderr == (

@@ -13,10 +13,10 @@ from tests.lab.conftest import SmallLab
 
 pytestmark = pytest.mark.lab
 # It reads the API server in this process, as `kubectl` does not.
-_TEST = "tests/lab/test_cluster.py::test_nodes_are_what_the_description_says"
+_TEST = "tests/lab/test_cluster.py::test_creates_nodes_as_described"
 
 
-def test_a_lab_with_divvy_on_it_is_recreated_any_other_is_kept(small_lab: SmallLab) -> None:
+def test_recreates_a_lab_with_divvy_on_it_and_keeps_any_other(small_lab: SmallLab) -> None:
     small_lab.up()
     small_lab.kubectl("create", "namespace", "somebody")
     _run_a_test(small_lab)

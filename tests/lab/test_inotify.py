@@ -20,7 +20,7 @@ def machine(folder: Path, instances: int, allowed: int) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize(("instances", "short"), [(10, False), (118, True), (128, True)])
-def test_a_shortage_names_the_setting(tmp_path: Path, instances: int, short: bool) -> None:
+def test_names_the_setting_behind_a_shortage(tmp_path: Path, instances: int, short: bool) -> None:
     found = shortage(*machine(tmp_path, instances, 128))
     assert (found is not None) is short
     if found:
@@ -29,7 +29,7 @@ def test_a_shortage_names_the_setting(tmp_path: Path, instances: int, short: boo
 
 
 @pytest.mark.parametrize(("allowed", "after"), [(128, 1024), (1024, 1024), (8192, 8192)])
-def test_a_low_limit_is_raised_and_no_other(tmp_path: Path, allowed: int, after: int) -> None:
+def test_raises_only_a_low_limit(tmp_path: Path, allowed: int, after: int) -> None:
     _, limit = machine(tmp_path, 0, allowed)
     said = ensure_instances(limit)
     assert int(limit.read_text()) == after
@@ -37,6 +37,6 @@ def test_a_low_limit_is_raised_and_no_other(tmp_path: Path, allowed: int, after:
     assert said == (changed if allowed < after else None)
 
 
-def test_a_limit_that_cannot_be_raised_ends_nothing() -> None:
+def test_continues_when_a_limit_cannot_be_raised() -> None:
     # A number that the kernel lets nobody write.
     assert ensure_instances(Path("/proc/sys/kernel/cap_last_cap")) is None

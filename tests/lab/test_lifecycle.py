@@ -65,7 +65,7 @@ def _container(small_lab: SmallLab, pod: str) -> tuple[str, str, int]:
     return container["containerID"], running, container["restartCount"]
 
 
-def test_down_leaves_nothing_of_a_lab_that_was_used(small_lab: SmallLab) -> None:
+def test_leaves_nothing_of_a_used_lab_after_down(small_lab: SmallLab) -> None:
     before = _traces()
     assert not any(before[kind] for kind in ("processes", "mounts", "links", "cgroups", "files"))
     small_lab.up()
@@ -93,7 +93,7 @@ def _kill_up(small_lab: SmallLab, after: float) -> None:
 
 
 @pytest.mark.parametrize("after", [0, 0.2, 0.5, 1.5, 3.0])
-def test_down_leaves_nothing_when_up_was_killed(small_lab: SmallLab, after: float) -> None:
+def test_leaves_nothing_after_down_when_up_was_killed(small_lab: SmallLab, after: float) -> None:
     before = _traces()
     _kill_up(small_lab, after)
     assert small_lab.divvy("down").returncode == 0
@@ -101,13 +101,13 @@ def test_down_leaves_nothing_when_up_was_killed(small_lab: SmallLab, after: floa
 
 
 @pytest.mark.parametrize("after", [0.05, 0.3, 1.5])
-def test_up_goes_on_where_a_killed_up_stopped(small_lab: SmallLab, after: float) -> None:
+def test_resumes_up_where_a_killed_up_stopped(small_lab: SmallLab, after: float) -> None:
     _kill_up(small_lab, after)
     small_lab.up()
     assert small_lab.divvy("status").returncode == 0
 
 
-def test_a_second_up_repairs_what_is_broken_and_nothing_else(small_lab: SmallLab) -> None:
+def test_repairs_only_what_is_broken_in_a_second_up(small_lab: SmallLab) -> None:
     small_lab.up()
     assert small_lab.divvy("status").returncode == 0
     first = _processes(small_lab)
@@ -132,7 +132,7 @@ def test_a_second_up_repairs_what_is_broken_and_nothing_else(small_lab: SmallLab
 
 
 @pytest.mark.parametrize(("node", "version", "cdi"), [("gpu-1", 2, "false"), ("cpu-1", 4, "true")])
-def test_container_runtimes_start_as_described(
+def test_starts_container_runtimes_as_described(
     small_lab: SmallLab, node: str, version: int, cdi: str
 ) -> None:
     small_lab.up()
@@ -142,7 +142,7 @@ def test_container_runtimes_start_as_described(
     assert f"enable_cdi = {cdi}\n" in dump.stdout
 
 
-def test_restarted_components_leave_pods_running(small_lab: SmallLab) -> None:
+def test_keeps_pods_running_when_components_restart(small_lab: SmallLab) -> None:
     small_lab.up()
     small_lab.pod_on("gpu-1", "stays")
     before = _container(small_lab, "stays")
@@ -156,7 +156,7 @@ def test_restarted_components_leave_pods_running(small_lab: SmallLab) -> None:
     assert _container(small_lab, "stays") == before
 
 
-def test_a_supervisor_brings_back_what_has_crashed(small_lab: SmallLab) -> None:
+def test_restarts_what_has_crashed(small_lab: SmallLab) -> None:
     small_lab.up()
     for component in ("kubelet", "containerd"):
         killed = small_lab.divvy("exec", "cpu-1", "--", "pkill", "-KILL", "-x", component)
@@ -167,7 +167,7 @@ def test_a_supervisor_brings_back_what_has_crashed(small_lab: SmallLab) -> None:
             time.sleep(0.2)
 
 
-def test_a_killed_node_comes_back(small_lab: SmallLab) -> None:
+def test_restarts_a_killed_node(small_lab: SmallLab) -> None:
     small_lab.up()
     small_lab.pod_on("gpu-1", "stays")
     container, _, restarts = _container(small_lab, "stays")
@@ -194,7 +194,7 @@ def _restarts(small_lab: SmallLab, pod: str) -> int:
     return int(small_lab.kubectl("get", "pod", pod, path))
 
 
-def test_a_restarted_node_keeps_its_disk_and_loses_its_run(small_lab: SmallLab) -> None:
+def test_keeps_the_disk_but_not_the_run_of_a_restarted_node(small_lab: SmallLab) -> None:
     small_lab.up()
     write = "echo kept > /etc/kept; echo lost > /run/lost"
     assert small_lab.divvy("exec", "cpu-1", "--", "sh", "-c", write).returncode == 0
@@ -205,7 +205,7 @@ def test_a_restarted_node_keeps_its_disk_and_loses_its_run(small_lab: SmallLab) 
     assert "/run/lost" in read.stderr
 
 
-def test_logs_are_those_of_the_node_or_component(small_lab: SmallLab) -> None:
+def test_prints_the_logs_of_the_node_or_component(small_lab: SmallLab) -> None:
     small_lab.up()
     assert "Starting to listen" in small_lab.divvy("logs", "cpu-1", "kubelet", "-n", "1000").stdout
     every = small_lab.divvy("logs", "cpu-1").stdout
@@ -217,7 +217,7 @@ def test_logs_are_those_of_the_node_or_component(small_lab: SmallLab) -> None:
     assert unknown.stderr.startswith("error: there are no logs of gpu-9; there are those of")
 
 
-def test_another_description_is_refused_while_the_lab_is_up(small_lab: SmallLab) -> None:
+def test_refuses_another_description_while_the_lab_is_up(small_lab: SmallLab) -> None:
     small_lab.up()
     text = small_lab.description.read_text()
     small_lab.description.write_text(text.replace("1s", "2s"))
@@ -230,7 +230,7 @@ def test_another_description_is_refused_while_the_lab_is_up(small_lab: SmallLab)
     assert small_lab.divvy("status").returncode == 0
 
 
-def test_a_port_in_use_is_named_before_anything_is_started(small_lab: SmallLab) -> None:
+def test_names_a_port_in_use_before_it_starts_anything(small_lab: SmallLab) -> None:
     before = _traces()
     with socket.socket() as taken:
         # Connections of an earlier lab may linger in TIME_WAIT.
@@ -245,7 +245,7 @@ def test_a_port_in_use_is_named_before_anything_is_started(small_lab: SmallLab) 
     assert _traces() == before
 
 
-def test_a_network_in_use_is_named_before_anything_is_started(small_lab: SmallLab) -> None:
+def test_names_a_network_in_use_before_it_starts_anything(small_lab: SmallLab) -> None:
     before = _traces()
     subprocess.run(["ip", "route", "add", "blackhole", "10.126.7.0/24"], check=True)
     try:
@@ -257,7 +257,7 @@ def test_a_network_in_use_is_named_before_anything_is_started(small_lab: SmallLa
     assert _traces() == before
 
 
-def test_without_a_lab_every_command_says_so(small_lab: SmallLab) -> None:
+def test_says_in_every_command_that_there_is_no_lab(small_lab: SmallLab) -> None:
     for command in (["status"], ["kubeconfig"], ["logs", "etcd"], ["kill", "cpu-1"]):
         done = small_lab.divvy(*command)
         assert done.returncode == 1

@@ -27,7 +27,7 @@ def described() -> Lab:
 
 @pytest.mark.parametrize("version", [2, 3, 4])
 @pytest.mark.parametrize("cdi", [True, False])
-def test_containerd_of_each_version_says_whether_cdi_is_on(version: int, cdi: bool) -> None:
+def test_sets_cdi_explicitly_in_every_containerd_version(version: int, cdi: bool) -> None:
     config = _config(version, cdi, may_lower=False)
     assert config["version"] == version
     plugins = config["plugins"]
@@ -38,18 +38,18 @@ def test_containerd_of_each_version_says_whether_cdi_is_on(version: int, cdi: bo
     assert ("imports" in config) is (version == 4)
 
 
-def test_a_machine_with_all_capabilities_keeps_containerds_default() -> None:
+def test_keeps_containerds_default_on_a_machine_with_all_capabilities() -> None:
     plugins = _config(4)["plugins"]
     assert isinstance(plugins, dict)
     assert plugins[RUNTIME]["restrict_oom_score_adj"] is False
 
 
-def test_the_registry_may_be_asked_without_tls() -> None:
+def test_allows_the_registry_without_tls() -> None:
     hosts = tomllib.loads(hosts_toml("10.0.0.1:5000"))
     assert list(hosts["host"]) == ["http://10.0.0.1:5000"]
 
 
-def test_kubelet_keeps_strangers_out_and_the_chosen_frequency(described: Lab) -> None:
+def test_configures_a_kubelet_without_anonymous_access_and_its_frequency(described: Lab) -> None:
     config = json.loads(kubelet_config.kubelet(described, described.nodes[1]))
     assert config["authentication"]["anonymous"] == {"enabled": False}
     assert config["authorization"] == {"mode": "Webhook"}
@@ -63,6 +63,6 @@ def test_kubelet_keeps_strangers_out_and_the_chosen_frequency(described: Lab) ->
     assert not [each for each in without if each.startswith("--node-labels")]
 
 
-def test_pods_of_a_node_get_addresses_of_its_subnet(described: Lab) -> None:
+def test_gives_pods_of_a_node_addresses_of_its_subnet(described: Lab) -> None:
     network = json.loads(kubelet_config.pod_network(described, described.nodes[1]))
     assert network["plugins"][0]["ipam"]["subnet"] == "10.123.65.0/24"

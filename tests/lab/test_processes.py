@@ -17,7 +17,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "LOGS", tmp_path / "logs")
 
 
-def test_a_started_component_is_found_with_all_it_has_started(tmp_path: Path) -> None:
+def test_finds_a_started_component_with_all_its_processes(tmp_path: Path) -> None:
     processes.start("thing", ["/bin/sh", "-c", "echo said; sleep 1000 & sleep 1000"])
     deadline = time.monotonic() + 10
     while len(list(processes.running())) < 3:
@@ -30,14 +30,14 @@ def test_a_started_component_is_found_with_all_it_has_started(tmp_path: Path) ->
     assert (tmp_path / "logs" / "thing.log").read_text() == "said\n"
 
 
-def test_processes_of_others_are_left_alone() -> None:
+def test_leaves_processes_of_others_alone() -> None:
     with subprocess.Popen(["sleep", "1000"], env={processes.MARK: "/elsewhere:thing"}) as other:
         assert processes.kill_all() == 0
         assert other.poll() is None
         other.kill()
 
 
-def test_a_program_that_replaces_itself_all_the_time_always_has_its_environment() -> None:
+def test_reads_the_environment_of_a_program_that_replaces_itself() -> None:
     again = 'exec sh -c "$AGAIN"'
     with subprocess.Popen(["sh", "-c", again], env={"AGAIN": again, "PATH": "/bin"}) as process:
         entry = Path(f"/proc/{process.pid}")
@@ -47,7 +47,7 @@ def test_a_program_that_replaces_itself_all_the_time_always_has_its_environment(
 
 
 @pytest.mark.parametrize("ends", [0, 4096], ids=["begins", "ends"])
-def test_a_component_is_found_in_the_moment_of_its_execve(tmp_path: Path, ends: int) -> None:
+def test_finds_a_component_during_its_execve(tmp_path: Path, ends: int) -> None:
     # What proc(5) shows between the new program's memory and its environment, or just after it.
     entry = tmp_path / "1234"
     entry.mkdir()
@@ -60,7 +60,7 @@ def test_a_component_is_found_in_the_moment_of_its_execve(tmp_path: Path, ends: 
 
 
 @pytest.mark.parametrize("program", ["gone", "with-an-empty-environment"])
-def test_no_environment_is_no_reason_to_wait(tmp_path: Path, program: str) -> None:
+def test_does_not_wait_for_an_environment_that_is_empty(tmp_path: Path, program: str) -> None:
     (tmp_path / "environ").write_bytes(b"")
     place = 0 if program == "gone" else 4096
     (tmp_path / "stat").write_text("1234 (sh) Z 1 " + "0 " * 45 + f"{place} {place} 0")

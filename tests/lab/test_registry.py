@@ -20,7 +20,7 @@ from divvy.lab.section import parse_lab
         ("a/thing", "a/thing"),
     ],
 )
-def test_an_image_keeps_its_name_under_another_registry(
+def test_keeps_an_images_name_under_another_registry(
     image: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pushed: list[tuple[str, str]] = []
@@ -36,7 +36,7 @@ def test_an_image_keeps_its_name_under_another_registry(
     assert pushed == [(f"containers-storage:{image}", tagged)]
 
 
-def test_a_failed_push_tells_the_reason_alone(
+def test_reports_only_the_reason_of_a_failed_push(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     skopeo = tmp_path / "skopeo"

@@ -25,7 +25,7 @@ def _with(node: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
     return {**GOOD, "nodes": [{**first, **(node or {})}, second], **changes}
 
 
-def test_the_lab_of_this_repository() -> None:
+def test_reads_the_lab_of_this_repository() -> None:
     lab = read_lab(read_path(REPOSITORY / "stacks/Pulumi.lab.yaml"))
     assert [(n.name, n.gpus and (n.gpus.model, n.gpus.count)) for n in lab.nodes] == [
         ("gpu-a100", ("A100-SXM4-40GB", 4)),
@@ -40,7 +40,7 @@ def test_the_lab_of_this_repository() -> None:
     assert all(n.driver == "simulated" for n in lab.nodes)
 
 
-def test_defaults() -> None:
+def test_fills_in_defaults() -> None:
     lab = parse_lab(GOOD)
     assert (lab.ports.api_server, lab.ports.etcd, lab.ports.registry) == (6443, 2379, 5000)
     assert str(lab.network) == "10.123.0.0/16"
@@ -48,7 +48,7 @@ def test_defaults() -> None:
     assert lab.nodes[1].gpus is None
 
 
-def test_a_kept_description_is_the_same_lab() -> None:
+def test_reads_a_kept_description_back() -> None:
     frequencies = {"nodeStatusUpdateFrequency": "1s", "syncFrequency": "2s"}
     lab = parse_lab(
         _with(network="10.9.0.0/16", ports={"etcd": 1}, kubernetes="1.37", **frequencies)
@@ -128,14 +128,14 @@ def test_a_kept_description_is_the_same_lab() -> None:
         ),
     ],
 )
-def test_each_error_has_its_one_sentence(value: object, problem: str) -> None:
+def test_reports_each_error_in_one_sentence(value: object, problem: str) -> None:
     with pytest.raises(InvalidValue) as refused:
         parse_lab(value)
     (only,) = map(str, refused.value.problems)
     assert only.startswith(problem)
 
 
-def test_all_errors_are_reported_at_once_with_their_lines() -> None:
+def test_reports_all_errors_at_once_with_their_lines() -> None:
     text = (
         "config:\n  divvy:lab:\n    nodes:\n      - {name: a, model: T4,\n"
         "         count: 0, driver: x}\n    network: x\n"

@@ -15,7 +15,7 @@ from divvy.lab.setup import machine
 from divvy.lab.setup.steps import Step, StepFailed, run_steps
 
 
-def test_one_line_per_step(capsys: pytest.CaptureFixture[str]) -> None:
+def test_prints_one_line_per_step(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_steps([Step("first", lambda: "built"), Step("second", lambda: "")])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("[1/2] first ...")
@@ -23,7 +23,7 @@ def test_one_line_per_step(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[1].endswith("there already (0.0 s)")
 
 
-def test_a_failure_names_the_step_the_reason_and_the_way_on(
+def test_names_the_failed_step_the_reason_and_what_to_do(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def fail() -> str:
@@ -42,7 +42,7 @@ def test_a_failure_names_the_step_the_reason_and_the_way_on(
     ]
 
 
-def test_lanes_run_at_once_and_a_failure_ends_them() -> None:
+def test_runs_lanes_at_once_until_one_fails() -> None:
     begun, failed = Event(), Event()
     reached: list[str] = []
 
@@ -67,7 +67,7 @@ def test_lanes_run_at_once_and_a_failure_ends_them() -> None:
     assert reached == []
 
 
-def test_the_demo_builds_what_the_lab_runs() -> None:
+def test_builds_in_the_demo_what_the_lab_runs() -> None:
     done = subprocess.run(["make", "--dry-run", "demo"], capture_output=True, text=True, check=True)
     assert "-m divvy.lab.setup lab\n" in done.stdout
     kubernetes = tools.kubernetes(DEFAULT_KUBERNETES)
@@ -75,7 +75,7 @@ def test_the_demo_builds_what_the_lab_runs() -> None:
     assert [tool.name for tool in tools.TEST_TOOLS] == ["helm", "prometheus"]
 
 
-def test_all_tests_find_every_release_built() -> None:
+def test_builds_every_release_for_all_tests() -> None:
     command = ["make", "--dry-run", "test-all"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "-m divvy.lab.setup all\n" in done.stdout
@@ -83,7 +83,7 @@ def test_all_tests_find_every_release_built() -> None:
     assert built == {tools.kubernetes(release) for release in tools.KUBERNETES_VERSIONS}
 
 
-def test_each_release_is_built_from_its_own_modules() -> None:
+def test_builds_each_release_from_its_own_modules() -> None:
     assert tuple(tools.KUBERNETES_VERSIONS) == get_args(Release)
     for release, version in tools.KUBERNETES_VERSIONS.items():
         tool = tools.kubernetes(release)
@@ -93,7 +93,7 @@ def test_each_release_is_built_from_its_own_modules() -> None:
         assert len(tool.packages) == 6
 
 
-def test_one_sentence_says_what_the_machine_lacks(
+def test_reports_what_the_machine_lacks_in_one_sentence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
@@ -115,7 +115,7 @@ def test_one_sentence_says_what_the_machine_lacks(
     )
 
 
-def test_a_tool_is_built_once_per_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_builds_a_tool_once_per_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tools, "REPOSITORY", tmp_path)
     monkeypatch.setenv("DIVVY_CACHE", str(tmp_path / "cache"))
     module = tmp_path / "tools" / "hello"
@@ -138,7 +138,7 @@ def test_a_tool_is_built_once_per_inputs(tmp_path: Path, monkeypatch: pytest.Mon
     assert len((module / "calls").read_text().splitlines()) == 2
 
 
-def test_a_failed_build_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leaves_nothing_of_a_failed_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tools, "REPOSITORY", tmp_path)
     monkeypatch.setenv("DIVVY_CACHE", str(tmp_path / "cache"))
     module = tmp_path / "tools" / "broken"
@@ -155,7 +155,7 @@ def test_a_failed_build_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     assert list((tmp_path / "cache" / "tools").iterdir()) == []
 
 
-def test_make_clean_and_set_up_agree_on_python_alone() -> None:
+def test_agrees_on_python_between_make_clean_and_set_up() -> None:
     done = subprocess.run(["make", "--dry-run", "unit"], capture_output=True, text=True, check=True)
     assert "-m divvy.lab.setup python" in done.stdout
     assert "not lab and not hardware" in done.stdout

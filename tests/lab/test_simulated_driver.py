@@ -7,7 +7,7 @@ from divvy.lab.simulated_driver import majors_table
 MACHINE = "Character devices:\n  1 mem\n195 nvidia\n\nBlock devices:\n259 blkext\n"
 
 
-def test_the_drivers_devices_are_among_those_of_the_machine() -> None:
+def test_adds_the_drivers_devices_to_those_of_the_machine() -> None:
     assert majors_table(MACHINE, {"nvidia": 195, "nvidia-caps": 510}) == (
         "Character devices:\n195 nvidia\n510 nvidia-caps\n  1 mem\n\nBlock devices:\n259 blkext\n"
     )

@@ -67,11 +67,11 @@ def ask(tmp_path: Path) -> Iterator[Ask]:
     assert process.exitcode == 0
 
 
-def test_nothing_runs_until_told(ask: Ask) -> None:
+def test_starts_nothing_until_told(ask: Ask) -> None:
     assert [each["pid"] for each in ask(do="status").values()] == [0, 0, 0]
 
 
-def test_what_ends_is_started_again_and_told(ask: Ask) -> None:
+def test_restarts_what_ends_and_reports_it(ask: Ask) -> None:
     ask(do="start", components=["steady"])
     first = ask.until(lambda status: status["steady"]["pid"] > 0)["steady"]["pid"]
     os.kill(first, signal.SIGKILL)
@@ -80,7 +80,7 @@ def test_what_ends_is_started_again_and_told(ask: Ask) -> None:
     assert again["last end"] == "signal 9"
 
 
-def test_what_ends_at_once_is_started_ever_more_slowly(ask: Ask, tmp_path: Path) -> None:
+def test_backs_off_restarts_of_what_ends_at_once(ask: Ask, tmp_path: Path) -> None:
     ask(do="start", components=["hasty"])
     status = ask.until(lambda status: status["hasty"]["restarts"] >= 3)
     assert status["hasty"]["last end"] == "exit status 3"
@@ -89,14 +89,14 @@ def test_what_ends_at_once_is_started_ever_more_slowly(ask: Ask, tmp_path: Path)
     assert len((tmp_path / "log").read_text().split()) <= 5
 
 
-def test_restart_replaces_the_process(ask: Ask) -> None:
+def test_replaces_the_process_on_a_restart(ask: Ask) -> None:
     ask(do="start", components=["steady"])
     first = ask.until(lambda status: status["steady"]["pid"] > 0)["steady"]["pid"]
     ask(do="restart", component="steady")
     ask.until(lambda status: status["steady"]["pid"] not in (0, first))
 
 
-def test_a_component_waits_for_what_it_needs(ask: Ask, tmp_path: Path) -> None:
+def test_starts_a_component_after_what_it_needs(ask: Ask, tmp_path: Path) -> None:
     ask(do="start", components=["late"])
     time.sleep(0.2)
     assert ask(do="status")["late"]["pid"] == 0
@@ -104,7 +104,7 @@ def test_a_component_waits_for_what_it_needs(ask: Ask, tmp_path: Path) -> None:
     ask.until(lambda status: status["late"]["pid"] > 0)
 
 
-def test_nonsense_is_answered_and_survived(ask: Ask) -> None:
+def test_answers_and_survives_nonsense(ask: Ask) -> None:
     assert "error" in ask(do="dance")
     assert "error" in ask(do="restart", component="nobody")
     assert "error" in ask(say="nothing")
@@ -113,7 +113,7 @@ def test_nonsense_is_answered_and_survived(ask: Ask) -> None:
     assert "steady" in ask(do="status")
 
 
-def test_the_end_takes_the_components_along(tmp_path: Path) -> None:
+def test_ends_its_components_with_itself(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "s"))
         listener.listen(8)
@@ -130,7 +130,7 @@ def test_the_end_takes_the_components_along(tmp_path: Path) -> None:
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_a_replaced_component_runs_its_new_command(ask: Ask) -> None:
+def test_runs_the_new_command_of_a_replaced_component(ask: Ask) -> None:
     first = ask(do="start", components=["steady"])["steady"]["pid"]
     command = ["/bin/sleep", "2000"]
     ask(do="replace", commands={"steady": command})

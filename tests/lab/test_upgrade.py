@@ -80,7 +80,7 @@ def _is_upgraded(small_lab: SmallLab) -> bool:
     )
 
 
-def test_pods_run_on_while_control_plane_and_nodes_are_upgraded(small_lab: SmallLab) -> None:
+def test_keeps_pods_running_while_control_plane_and_nodes_are_upgraded(small_lab: SmallLab) -> None:
     _choose(small_lab, "1.36")
     small_lab.up()
     assert _server(small_lab) == OLD
@@ -109,7 +109,7 @@ def test_pods_run_on_while_control_plane_and_nodes_are_upgraded(small_lab: Small
     )
 
 
-def test_a_drained_node_gets_its_pods_back_after_its_upgrade(small_lab: SmallLab) -> None:
+def test_returns_pods_to_a_drained_node_after_its_upgrade(small_lab: SmallLab) -> None:
     _choose(small_lab, "1.36")
     small_lab.up()
     small_lab.kubectl("apply", "--filename=-", stdin=DEPLOYMENT)
@@ -124,7 +124,7 @@ def test_a_drained_node_gets_its_pods_back_after_its_upgrade(small_lab: SmallLab
 
 
 @pytest.mark.parametrize("after", [0.3, 3.0])
-def test_a_killed_upgrade_is_taken_up_again(small_lab: SmallLab, after: float) -> None:
+def test_resumes_a_killed_upgrade(small_lab: SmallLab, after: float) -> None:
     _choose(small_lab, "1.36")
     small_lab.up()
     _choose(small_lab, "1.37")

@@ -59,7 +59,7 @@ TRIES = (
 
 
 @pytest.mark.usefixtures("administrator")
-def test_a_contexts_memory_is_charged(look, driver):
+def test_charges_a_contexts_memory(look, driver):
     driver.sim("context-memory", "0", "300")
     tenant, looked = look
     process = tenant.start(TRIES)

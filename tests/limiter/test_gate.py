@@ -46,7 +46,7 @@ def work(*processes: subprocess.Popen[str]) -> list[float]:
 
 
 @pytest.mark.parametrize("weights", [(30, 70), (50, 50), (10, 90)])
-def test_shares_that_both_burn_get_their_weights(tenants, weights):
+def test_divides_the_gpu_by_weight_between_shares_that_burn(tenants, weights):
     both = [burn(tenants(1000, compute="share", weight=weight)) for weight in weights]
     mine, theirs = work(*both)
     # Within 3 points in the benchmark; here other tests have the processor, too.
@@ -54,7 +54,7 @@ def test_shares_that_both_burn_get_their_weights(tenants, weights):
     assert mine + theirs > 0.3 * SECONDS  # turns take the processor's time, which others take too
 
 
-def test_long_kernels_beside_short_ones(tenants):
+def test_divides_the_gpu_between_long_and_short_kernels(tenants):
     long = burn(tenants(1000, compute="share", weight=30), 20, batch=1)
     short = burn(tenants(1000, compute="share", weight=70), 0.5)
     mine, theirs = work(long, short)
@@ -62,33 +62,33 @@ def test_long_kernels_beside_short_ones(tenants):
     assert 0.2 < mine / (mine + theirs) < 0.65
 
 
-def test_who_is_alone_has_it_all(tenants):
+def test_gives_the_whole_gpu_to_a_lone_tenant(tenants):
     tenant = tenants(1000, compute="share", weight=10)
     tenants(1000, compute="share", weight=90)
     assert work(burn(tenant, batch=100))[0] > 0.6 * SECONDS
     assert tenant.figures.waited[0] == 0
 
 
-def test_who_is_alone_again_has_it_all_again(tenants):
+def test_gives_the_whole_gpu_to_a_tenant_alone_again(tenants):
     other = burn(tenants(1000, compute="share", weight=90), seconds=1, batch=20)
     mine, theirs = work(burn(tenants(1000, compute="share", weight=10), batch=20), other)
     assert theirs > 0.4
     assert mine > 0.5 * (SECONDS - 1)
 
 
-def test_a_cap_caps_also_who_is_alone(tenants):
+def test_caps_a_lone_tenant(tenants):
     used = work(burn(tenants(1000, compute="cap", weight=30)))[0] / SECONDS
     assert 0.1 < used < 0.36
 
 
-def test_two_processes_of_a_share_have_one_share(tenants):
+def test_counts_two_processes_as_one_share(tenants):
     tenant = tenants(1000, compute="share", weight=50)
     three = [burn(tenant), burn(tenant), burn(tenants(1000, compute="share", weight=50))]
     one, two, theirs = work(*three)
     assert (one + two) / (one + two + theirs) == pytest.approx(0.5, abs=0.1)
 
 
-def test_who_comes_back_has_no_old_debt(tenants):
+def test_forgives_the_old_debt_of_a_returning_tenant(tenants):
     """An hour of use that nobody else wanted is no reason to wait for an hour."""
     tenant = tenants(1000, compute="share", weight=50)
     with page(tenant) as file:  # type: ignore[attr-defined]
@@ -127,7 +127,7 @@ def time_of(tenant: Tenant) -> int:
 
 @pytest.mark.parametrize("batch", [5_000_000, 1 << 30, 1 << 60])
 @pytest.mark.parametrize("lies", ["stands", "dawdles", "follows"])
-def test_keeps_its_part_beside_a_page_that_lies(tenants, lies, batch):
+def test_keeps_its_part_beside_a_lying_page(tenants, lies, batch):
     """It claims the turn and never uses it, whatever the other has used."""
     liar = tenants(1000, compute="share", weight=50)
     tenant = tenants(1000, compute="share", weight=50)
@@ -143,7 +143,7 @@ def test_keeps_its_part_beside_a_page_that_lies(tenants, lies, batch):
     assert float(line(honest)) > 0.2 * 2
 
 
-def test_takes_no_time_for_real_that_nobody_can_have_used(tenants):
+def test_counts_no_time_as_used_that_nobody_can_have_used(tenants):
     """Else one lie is in the figures of all who follow it, and in theirs who follow those."""
     liar = tenants(1000, compute="share", weight=50)
     tenant = tenants(1000, compute="share", weight=50)
@@ -154,7 +154,7 @@ def test_takes_no_time_for_real_that_nobody_can_have_used(tenants):
     assert time_of(tenant) < 100 * time.monotonic_ns()
 
 
-def test_who_is_killed_in_its_turn_is_not_waited_for(tenants):
+def test_skips_a_tenant_killed_in_its_turn(tenants):
     killed = burn(tenants(1000, compute="share", weight=50), seconds=30)
     tenant = tenants(1000, compute="share", weight=50)
     honest = burn(tenant)
@@ -165,7 +165,7 @@ def test_who_is_killed_in_its_turn_is_not_waited_for(tenants):
     assert float(line(honest)) > 0.3 * SECONDS
 
 
-def test_launches_of_every_kind_pass_the_gate(tenants):
+def test_gates_launches_of_every_kind(tenants):
     script = """
 from tests.simulator.sleeper import SLEEP
 from tests.simulator.test_cuda_graphs import Configuration
@@ -199,7 +199,7 @@ for name, arguments in (
     assert out.split() == ["1"] * 8
 
 
-def test_who_cuts_its_page_off_ends_nobody_else(tenants):
+def test_survives_a_tenant_that_truncates_its_page(tenants):
     liar = tenants(1000, compute="share", weight=50)
     honest = burn(tenants(1000, compute="share", weight=50), seconds=1)
     tell(honest)
@@ -212,7 +212,7 @@ def test_who_cuts_its_page_off_ends_nobody_else(tenants):
     assert float(line(honest)) > 0
 
 
-def test_what_was_killed_while_it_waited_for_the_gpu_waits_a_second_at_most(tenants):
+def test_waits_at_most_a_second_for_a_tenant_killed_while_waiting(tenants):
     tenant = tenants(1000, compute="cap", weight=100)
 
     def waiting() -> int:
@@ -231,7 +231,7 @@ def test_what_was_killed_while_it_waited_for_the_gpu_waits_a_second_at_most(tena
     assert waiting() < time.monotonic_ns()
 
 
-def test_programs_that_capture_are_measured_when_they_launch(tenants):
+def test_measures_programs_that_capture_when_they_launch(tenants):
     """A capture that was never ended, or lost with its stream, lets no launch pass unmeasured."""
     script = """
 from tests.simulator.sleeper import Sleeper

@@ -37,7 +37,7 @@ def left():
 )
 
 
-def test_memory_that_nodes_use_one_after_the_other_is_charged_once(tenants):
+def test_charges_memory_once_that_graph_nodes_use_in_turn(tenants):
     script = _GRAPHS + (
         """
 graph, _ = chain(600, 0, 600, 0)
@@ -47,7 +47,7 @@ print(cuda.code('cuGraphLaunch', executable(graph), None), left())
     assert tenants(1000).run(script) == "0 400"
 
 
-def test_a_graph_that_frees_what_it_left_is_launched_again(tenants):
+def test_relaunches_a_graph_that_frees_what_it_left(tenants):
     script = _GRAPHS + (
         """
 made = executable(chain(600)[0], AUTO_FREE)
@@ -57,7 +57,7 @@ print([cuda.code('cuGraphLaunch', made, None) for _ in range(3)], left())
     assert tenants(1000).run(script) == "[0, 0, 0] 400"
 
 
-def test_a_graph_that_does_not_fit_leaves_nothing(tenants, driver):
+def test_leaves_nothing_of_a_graph_that_does_not_fit(tenants, driver):
     tenant = tenants(1000)
     script = _GRAPHS + (
         """
@@ -71,7 +71,7 @@ sys.stdin.readline()
     assert tenant.figures.refused[0] == 2
 
 
-def test_what_is_trimmed_is_the_shares_again_at_once(tenants, driver):
+def test_returns_trimmed_memory_to_the_share_at_once(tenants, driver):
     tenant = tenants(1000)
     script = _GRAPHS + (
         """

@@ -99,7 +99,7 @@ def test_adds_up_the_variables_of_a_cubin(program, tmp_path):
     assert measured(program, tmp_path, cubin(sections)) == (1 << 30) + 4096
 
 
-def test_reads_no_byte_beyond_an_image_that_is_broken(program, tmp_path):
+def test_reads_no_byte_beyond_a_broken_image(program, tmp_path):
     whole, generator = cubin({".nv.global": 100}), random.Random(3)
     for _ in range(60):
         image = bytearray(whole[: generator.randrange(4, len(whole) + 1)])
@@ -110,5 +110,5 @@ def test_reads_no_byte_beyond_an_image_that_is_broken(program, tmp_path):
         measured(program, tmp_path, bytes(image))
 
 
-def test_says_nothing_of_what_is_bundled(program, tmp_path):
+def test_reports_nothing_for_bundled_images(program, tmp_path):
     assert measured(program, tmp_path, struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 0)) == 0

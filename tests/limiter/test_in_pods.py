@@ -67,7 +67,7 @@ def said(lab: RunningLab, name: str, namespace: str) -> str:
     return lab.try_kubectl("logs", name, f"-n={namespace}").stdout
 
 
-def test_pods_keep_to_their_shares_and_see_them(limited: Deployment) -> None:
+def test_keeps_pods_to_their_shares_and_shows_them(limited: Deployment) -> None:
     lab = limited.lab
     with lab.namespace() as namespace:
         pods = [
@@ -90,7 +90,7 @@ def test_pods_keep_to_their_shares_and_see_them(limited: Deployment) -> None:
             }, name
 
 
-def test_two_replicas_have_both_sizes(limited: Deployment) -> None:
+def test_gives_two_replicas_both_sizes(limited: Deployment) -> None:
     lab = limited.lab
     with lab.namespace() as namespace:
         both = tenant(lab, "both", "gpu-t4", limited.base_image, 2)
@@ -119,7 +119,7 @@ time.sleep(600)
 """
 
 
-def test_oversubscribed_pods_all_get_their_share(deployed: Deployment) -> None:
+def test_gives_oversubscribed_pods_their_shares(deployed: Deployment) -> None:
     lab = deployed.lab
     with followed(deployed, OVERSUBSCRIBED, "notebooks"), lab.namespace() as namespace:
         names = [f"greedy-{number}" for number in range(6)]

@@ -16,14 +16,14 @@ def readelf(limiter: Path, option: str, name: str) -> str:
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
-def test_any_glibc_from_2_17_on_will_do(limiter, name):
+def test_runs_on_any_glibc_from_2_17_on(limiter, name):
     needed = re.findall(r"GLIBC_(\d+)\.(\d+)", readelf(limiter, "--version-info", name))
     assert needed
     assert max((int(major), int(minor)) for major, minor in needed) <= OLDEST_GLIBC
 
 
 @pytest.mark.parametrize(("name", "driver"), LIBRARIES.items())
-def test_a_library_needs_the_drivers_and_the_c_library_alone(limiter, name, driver):
+def test_needs_only_the_drivers_library_and_the_c_library(limiter, name, driver):
     needed = set(re.findall(r"NEEDED.*\[(.*)\]", readelf(limiter, "--dynamic", name)))
     assert driver in needed
     assert needed <= {driver, "libc.so.6", "libdl.so.2"}
@@ -33,7 +33,7 @@ def test_a_library_needs_the_drivers_and_the_c_library_alone(limiter, name, driv
 @pytest.mark.parametrize(
     ("name", "prefix"), [("libcuda.so.1", "cu"), ("libnvidia-ml.so.1", "nvml")]
 )
-def test_a_library_exports_only_what_it_changes(limiter, name, prefix):
+def test_exports_only_what_it_changes(limiter, name, prefix):
     table = readelf(limiter, "--dyn-syms", name)
     exported = [
         row[7] for row in map(str.split, table.splitlines()) if len(row) == 8 and row[6].isdigit()
@@ -42,7 +42,7 @@ def test_a_library_exports_only_what_it_changes(limiter, name, prefix):
     assert all(each.startswith(prefix) for each in exported)
 
 
-def test_a_program_that_is_linked_is_limited(tenants, tmp_path):
+def test_limits_a_linked_program(tenants, tmp_path):
     tenant = tenants(100)
     source = tmp_path / "linked.c"
     source.write_text(

@@ -37,7 +37,7 @@ cuda.call('cuDeviceGetDefaultMemPool', c.byref(pool), 0)
 
 
 @pytest.mark.parametrize("way", EVERY_WAY)
-def test_every_way_to_take_memory_ends_at_the_limit(tenants, way):
+def test_limits_every_way_to_allocate_memory(tenants, way):
     tenant = tenants(1024)
     script = PREPARE + (
         f"for SIZE in (600 * MIB, 600 * MIB, 400 * MIB):\n"
@@ -61,7 +61,7 @@ FREES = {
 
 
 @pytest.mark.parametrize("way", FREES)
-def test_what_is_freed_can_be_taken_again(tenants, way):
+def test_allows_freed_memory_to_be_allocated_again(tenants, way):
     script = PREPARE + (
         f"SIZE = 600 * MIB\n"
         f"for _ in range(3):\n"
@@ -72,14 +72,14 @@ def test_what_is_freed_can_be_taken_again(tenants, way):
     assert tenants(1024).run(script).splitlines() == ["1024 True"] * 3
 
 
-def test_the_driver_is_never_given_what_does_not_fit(tenants, driver):
+def test_passes_the_driver_nothing_that_does_not_fit(tenants, driver):
     tenant = tenants(100)
     holder = tenant.start("print(tried(lambda: cuda.allocate(101 * MIB)), flush=True); input()")
     assert line(holder) == "2"
     assert driver.used_mib() == [0, 0]
 
 
-def test_the_ends_of_contexts_give_memory_back(tenants):
+def test_credits_memory_when_contexts_end(tenants):
     script = """
 other = cuda.context()
 cuda.allocate(600 * MIB)
@@ -99,7 +99,7 @@ print(cuda.memory()[0] // MIB)
     assert tenants(1024).run(script).split() == ["1024", "424", "1024"]
 
 
-def test_a_mapped_handle_is_charged_until_it_is_unmapped(tenants):
+def test_charges_a_mapped_handle_until_it_is_unmapped(tenants):
     script = (
         PREPARE
         + """
@@ -116,7 +116,7 @@ print(cuda.memory()[0] // MIB)
     assert tenants(1024).run(script).split() == ["512", "1024"]
 
 
-def test_a_pool_that_keeps_what_is_freed_gives_it_up_at_the_limit(tenants):
+def test_reclaims_memory_kept_by_a_pool_at_the_limit(tenants):
     script = (
         PREPARE
         + """
@@ -134,7 +134,7 @@ print(tried(lambda: cuda.allocate(SIZE)), cuda.memory()[0] // MIB)
     assert tenants(1024).run(script).splitlines() == ["424", "0 424"]
 
 
-def test_each_gpu_has_its_limit_whatever_order_they_are_visible_in(tenants):
+def test_limits_each_gpu_in_any_order_of_visibility(tenants):
     script = """
 for device in (0, 1):
     cuda.context(device)
@@ -145,7 +145,7 @@ for device in (0, 1):
     assert tenant.run(script, CUDA_VISIBLE_DEVICES="1,0").splitlines() == ["800 0", "400 2"]
 
 
-def test_host_memory_is_free(tenants):
+def test_charges_no_host_memory(tenants):
     script = """
 host = c.c_void_p()
 cuda.call('cuMemAllocHost_v2', c.byref(host), c.c_size_t(64 * MIB))
@@ -154,7 +154,7 @@ print(cuda.memory()[0] // MIB)
     assert tenants(32).run(script) == "32"
 
 
-def test_a_program_sees_its_share(tenants):
+def test_shows_a_program_its_share(tenants):
     script = """
 total = c.c_size_t()
 cuda.call('cuDeviceTotalMem_v2', c.byref(total), 0)
@@ -167,7 +167,7 @@ print(cuda.code('cuMemAlloc_v2', None, c.c_size_t(8)), cuda.code('cuGetProcAddre
     assert tenants(3000).run(script).splitlines() == ["3000 2000 3000", "0", "1 1"]
 
 
-def test_functions_found_by_name_are_the_limiters(tenants):
+def test_returns_its_own_functions_by_name(tenants):
     script = """
 found, status = c.c_void_p(), c.c_int()
 allocate = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_size_t)
@@ -228,7 +228,7 @@ print(cuda.code('cuGetProcAddress', b'cuNothing', c.byref(found), 12000, c.c_uin
         ),
     ],
 )
-def test_without_sound_limits_cuda_does_not_start(tenants, limits, problem):
+def test_refuses_to_start_cuda_without_sound_limits(tenants, limits, problem):
     tenant = tenants(100)
     path = tenant.share / "limits"
     if limits is None:
@@ -246,13 +246,13 @@ def test_without_sound_limits_cuda_does_not_start(tenants, limits, problem):
     assert said[0].endswith("CUDA is not initialised")
 
 
-def test_no_environment_changes_the_limit(tenants):
+def test_ignores_the_environment_for_the_limit(tenants):
     script = "print(tried(lambda: cuda.allocate(200 * MIB)))"
     environment = {"CUDA_DEVICE_MEMORY_LIMIT": "4g", "CUDA_DISABLE_CONTROL": "true"}
     assert tenants(100).run(script, **environment) == "2"
 
 
-def test_a_childs_and_a_parents_memory_are_one_share(tenants):
+def test_counts_child_and_parent_as_one_share(tenants):
     script = """
 child = os.fork()
 cuda.init(); cuda.context()
@@ -271,7 +271,7 @@ if child == 0:
     assert line(parent) == "2"
 
 
-def test_a_child_lives_on_after_its_parent(tenants):
+def test_keeps_charging_a_child_after_its_parent(tenants):
     script = """
 cuda.init(); cuda.context(); cuda.allocate(300 * MIB)
 if os.fork() == 0:
@@ -295,7 +295,7 @@ time.sleep(0.1); print('parent', flush=True); time.sleep(100)
     assert line(parent) == "624"
 
 
-def test_what_nvml_sees_beyond_the_slots_counts(tenants):
+def test_counts_what_nvml_reports_beyond_the_slots(tenants):
     tenant = tenants(1000)
     script = """
 cuda.allocate(300 * MIB)
@@ -313,7 +313,7 @@ print(cuda.memory()[0] // MIB, tried(lambda: cuda.allocate(500 * MIB)), flush=Tr
     assert tenant.figures.used[0] == 550 << 20
 
 
-def test_a_share_that_is_full_uses_what_its_pools_have(tenants):
+def test_reuses_memory_kept_by_pools_in_a_full_share(tenants):
     """What NVML sees beyond the limit takes nothing away that was given."""
     tenant = tenants(1000)
     script = PREPARE + (

@@ -21,7 +21,7 @@ def destroyed(made):
 )
 
 
-def test_a_pool_that_is_destroyed_is_charged_until_its_memory_is_freed(tenants, driver):
+def test_charges_a_destroyed_pool_until_its_memory_is_freed(tenants, driver):
     script = _POOL + (
         """
 print(destroyed(pool_of(600 * MIB)), tried(lambda: pool_of(600 * MIB)), flush=True)
@@ -39,7 +39,7 @@ print(cuda.memory()[0] // MIB, flush=True); sys.stdin.readline()
     assert driver.used_mib()[0] == 0
 
 
-def test_a_pool_that_is_destroyed_gives_nothing_more(tenants):
+def test_allocates_nothing_from_a_destroyed_pool(tenants):
     script = _POOL + (
         """
 made, current, default = pool_of(100 * MIB), c.c_void_p(), c.c_void_p()
@@ -57,7 +57,7 @@ print(cuda.memory()[0] // MIB)
     assert tenants(1000).run(script).splitlines() == ["900 1", "1", "True 1", "1000"]
 
 
-def test_a_process_has_as_many_pools_as_it_wants(tenants):
+def test_serves_any_number_of_pools_of_a_process(tenants):
     script = _POOL + (
         """
 pools = [pool_of(MIB) for _ in range(200)]
@@ -67,7 +67,7 @@ print(cuda.memory()[0] // MIB, [destroyed(each) for each in pools][-1])
     assert tenants(1000).run(script) == "800 800"
 
 
-def test_a_pool_on_the_host_takes_none_of_the_share(tenants):
+def test_charges_nothing_for_a_pool_on_the_host(tenants):
     script = PREPARE + (
         """
 made, host = c.c_void_p(), Properties(type=1, place=2)
@@ -81,7 +81,7 @@ print(cuda.memory()[0] // MIB)
     assert tenants(100).run(script).split() == ["100", "100"]
 
 
-def test_a_pool_is_charged_to_its_own_gpu(tenants):
+def test_charges_a_pool_to_its_own_gpu(tenants):
     """Whoever names a pool of another GPU gets nothing from it, and changes nothing."""
     script = _POOL + (
         """
@@ -96,7 +96,7 @@ print(take(600 * MIB), take(60 * MIB), cuda.memory()[0] // MIB)
     assert tenants(1000, 100).run(script).splitlines() == ["101", "2 0 40"]
 
 
-def test_a_pool_gives_up_what_ends_with_a_context(tenants):
+def test_credits_pool_memory_that_ends_with_a_context(tenants):
     """Other processes of the share need not wait for this one's next call."""
     tenant = tenants(1000)
     script = _POOL + (
@@ -136,7 +136,7 @@ print('ended', flush=True); sys.stdin.readline()
 )
 
 
-def test_captures_that_begin_and_end_meanwhile_get_no_allocation_round_the_limit(tenants, driver):
+def test_admits_no_allocation_past_the_limit_during_captures(tenants, driver):
     tenant = tenants(1000)
     assert line(tenant.start(_RACE)) == "ended"
     assert driver.used_mib()[0] <= 1000
@@ -152,7 +152,7 @@ def loaded(size):
 """
 
 
-def test_a_module_is_charged_by_its_variables(tenants):
+def test_charges_a_module_by_its_variables(tenants):
     script = _MODULE + (
         """
 first = loaded(600 * MIB)
@@ -178,7 +178,7 @@ def left():
 )
 
 
-def test_a_library_is_charged_before_there_is_a_context(tenants):
+def test_charges_a_library_before_there_is_a_context(tenants):
     script = _LIBRARY + (
         """
 cuda.init()
@@ -194,7 +194,7 @@ print(left(), tried(library))
     assert tenants(1000).run(script, context=False).splitlines() == ["2", "400", "1000 0"]
 
 
-def test_a_library_is_charged_on_every_gpu_beyond_the_end_of_a_context(tenants):
+def test_charges_a_library_on_every_gpu_beyond_the_end_of_a_context(tenants):
     script = _LIBRARY + (
         """
 made = cuda.context()
@@ -210,12 +210,12 @@ print(left())
     assert tenants(1000, 1000).run(script).splitlines() == ["400", "400 2", "1000"]
 
 
-def test_a_library_that_one_gpu_has_no_room_for_is_charged_on_none(tenants):
+def test_charges_a_library_nowhere_that_one_gpu_has_no_memory_for(tenants):
     script = _LIBRARY + "print(tried(library), left())\n"
     assert tenants(1000, 500).run(script) == "2 1000"
 
 
-def test_a_share_that_is_full_loads_no_module_and_makes_no_context(tenants):
+def test_refuses_modules_and_contexts_in_a_full_share(tenants):
     script = _MODULE + (
         """
 cuda.allocate(100 * MIB)
@@ -225,7 +225,7 @@ print(tried(lambda: cuda.module(ptx(''))), tried(cuda.context))
     assert tenants(100).run(script) == "2 2"
 
 
-def test_a_context_takes_what_contexts_were_last_seen_to_take(tenants):
+def test_charges_a_context_by_what_contexts_last_took(tenants):
     tenant = tenants(1000)
     first = tenant.start("print('ready', flush=True); sys.stdin.readline()")
     assert line(first) == "ready"
@@ -249,7 +249,7 @@ print(cuda.memory()[0] // MIB)
     assert tenant.run("print(cuda.memory()[0] // MIB)") == "700"
 
 
-def test_a_context_is_thought_to_take_no_more_than_one_ever_does(tenants):
+def test_bounds_what_it_charges_for_a_context(tenants):
     """What NVML sees of a program may be its own: libraries, local memory."""
     tenant = tenants(1000)
     first = tenant.start("print('ready', flush=True); sys.stdin.readline()")
@@ -261,7 +261,7 @@ def test_a_context_is_thought_to_take_no_more_than_one_ever_does(tenants):
     assert tenant.run("print(cuda.memory()[0] // MIB)") == "488"
 
 
-def test_a_heap_is_charged_beyond_the_drivers_own(tenants):
+def test_charges_a_heap_beyond_the_drivers_own(tenants):
     script = """
 HEAP, context = 2, c.c_void_p()
 cuda.call('cuCtxGetCurrent', c.byref(context))
@@ -278,7 +278,7 @@ print(cuda.memory()[0] // MIB)
     assert out == ["(0, 400) (2, 400) (0, 400) (0, 400)", "1000"]
 
 
-def test_a_stack_is_charged_for_every_thread_there_can_be(tenants):
+def test_charges_a_stack_for_every_possible_thread(tenants):
     script = """
 print(cuda.code('cuCtxSetLimit', 0, c.c_size_t(16 << 10)), cuda.memory()[0] // MIB)
 print(cuda.code('cuCtxSetLimit', 0, c.c_size_t(64 << 10)), cuda.memory()[0] // MIB)
@@ -287,7 +287,7 @@ print(cuda.code('cuCtxSetLimit', 0, c.c_size_t(64 << 10)), cuda.memory()[0] // M
     assert tenants(1000).run(script).splitlines() == ["0 400", "2 400"]
 
 
-def test_the_old_names_end_contexts_too(tenants):
+def test_counts_contexts_ended_by_the_old_names(tenants):
     script = """
 other, primary = cuda.context(), c.c_void_p()
 cuda.allocate(600 * MIB)
@@ -304,7 +304,7 @@ for end in ('cuDevicePrimaryCtxRelease', 'cuDevicePrimaryCtxReset'):
     assert tenants(1000).run(script).split() == ["1000"] * 3
 
 
-def test_the_whole_names_of_every_version_are_the_limiters(tenants):
+def test_returns_its_own_functions_by_every_versioned_name(tenants):
     script = """
 found, status = c.c_void_p(), c.c_int()
 def address(name, version=13000, flags=0):
@@ -325,7 +325,7 @@ print(same('cuMemAllocAsync_ptsz', 'cuMemAllocAsync', 12000, 2),
     assert set(tenants(1000).run(script).split()) == {"True"}
 
 
-def test_imported_memory_is_charged_where_it_is_mapped(tenants):
+def test_charges_imported_memory_where_it_is_mapped(tenants):
     """Its maker may end, and it lives on."""
     script = """
 import socket
@@ -365,7 +365,7 @@ print(cuda.memory()[0] // MIB)
     assert out.splitlines() == ["400 2", "1000"]
 
 
-def test_a_handle_that_a_map_gave_again_is_charged_until_its_last_release(tenants):
+def test_charges_a_handle_returned_by_a_map_until_its_last_release(tenants):
     script = PREPARE + (
         """
 again, address, zero, SIZE = c.c_uint64(), c.c_uint64(), c.c_uint64(0), c.c_size_t(600 * MIB)

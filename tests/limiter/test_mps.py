@@ -49,7 +49,7 @@ def client(driver: DriverRoot, tmp_path: Path) -> Iterator[dict[str, str]]:
     daemon.wait()
 
 
-def test_the_limiter_counts_a_container_whose_processes_mps_limits(
+def test_counts_a_container_whose_processes_mps_limits(
     tenants: Tenants, client: dict[str, str]
 ) -> None:
     tenant = tenants(1024)

@@ -8,7 +8,7 @@ QUERY = ("--query-gpu=memory.total,memory.used,memory.free", "--format=csv,nohea
 PROCESSES = ("--query-compute-apps=pid,process_name,used_memory", "--format=csv,noheader,nounits")
 
 
-def test_nvidia_smi_shows_the_share(tenants, driver):
+def test_shows_the_share_in_nvidia_smi(tenants, driver):
     tenant, other = tenants(3000), tenants(2000)
     mine = tenant.start("cuda.allocate(1000 * MIB); print('ready', flush=True); input()")
     theirs = other.start("cuda.allocate(500 * MIB); print('ready', flush=True); input()")
@@ -28,7 +28,7 @@ def test_nvidia_smi_shows_the_share(tenants, driver):
     assert tenant.smi(*PROCESSES) == ""
 
 
-def test_nvml_by_all_its_versions(tenants):
+def test_shows_the_share_in_every_version_of_nvml(tenants):
     script = """
 cuda.allocate(100 * MIB)
 nvml = c.CDLL(str(Path(sys.argv[1]).with_name('libnvidia-ml.so.1')))
@@ -62,7 +62,7 @@ print(nvml.nvmlSystemGetProcessName(999999999, name, 100))
 
 
 @pytest.mark.parametrize("broken", ["limits", "account"])
-def test_without_its_files_nvml_shows_what_the_driver_does(tenants, broken):
+def test_shows_what_the_driver_does_in_nvml_without_its_files(tenants, broken):
     tenant = tenants(3000)
     (tenant.share / broken).write_text("")
     assert tenant.smi(*QUERY).splitlines()[0].startswith("15360, ")

@@ -35,7 +35,7 @@ def full(tenants):
 
 @pytest.mark.usefixtures("full")
 @pytest.mark.parametrize("way", [PLAIN, PITCH], ids=["linear", "pitch"])
-def test_the_host_takes_what_the_gpu_has_no_room_for(tenants, way):
+def test_places_in_host_memory_what_does_not_fit_the_gpu(tenants, way):
     script = f"""
 print(tried(lambda: {way}), cuda.memory()[0] // MIB)
 for text, place in ((b'begin', at.value), (b'far end', at.value + SIZE - 8 * MIB)):
@@ -57,7 +57,7 @@ print(cuda.memory()[0] // MIB)
 
 
 @pytest.mark.usefixtures("full")
-def test_a_pitch_is_one_that_the_driver_would_give(tenants):
+def test_returns_a_pitch_that_the_driver_would(tenants):
     script = f"""
 print(tried(lambda: {PITCH}), pitch.value)
 SIZE = 100 * MIB
@@ -73,7 +73,7 @@ print(pitch.value)
 
 @pytest.mark.usefixtures("full")
 @pytest.mark.parametrize("way", [PLAIN, PITCH], ids=["linear", "pitch"])
-def test_without_oversubscription_a_full_gpu_is_full(tenants, way):
+def test_refuses_allocations_on_a_full_gpu_without_oversubscription(tenants, way):
     tenant = tenants(5000)
     # Others have left less than the share promises, and the program is told so.
     script = PREPARE + f"print(tried(lambda: {way}), cuda.memory()[0] < 5000 * MIB)"
@@ -83,14 +83,14 @@ def test_without_oversubscription_a_full_gpu_is_full(tenants, way):
 
 @pytest.mark.usefixtures("full")
 @pytest.mark.parametrize("way", OTHERS)
-def test_what_cannot_be_managed_is_refused(tenants, way):
+def test_refuses_what_cannot_be_managed(tenants, way):
     tenant = tenants(5000, oversubscribed=True)
     script = PREPARE + f"print(tried(lambda: {OTHERS[way]}), cuda.memory()[0] // MIB)"
     assert tenant.run(script) == "2 5000"
     assert tenant.figures.to_host[0] == 0
 
 
-def test_the_gpu_is_used_first(tenants, driver):
+def test_uses_the_gpu_first(tenants, driver):
     tenant = tenants(5000, oversubscribed=True)
     holder = tenant.start("cuda.allocate(3000 * MIB); print('done', flush=True); input()")
     assert line(holder) == "done"
@@ -99,7 +99,7 @@ def test_the_gpu_is_used_first(tenants, driver):
 
 
 @pytest.mark.usefixtures("full")
-def test_what_the_host_took_is_not_on_the_gpu_while_that_is_full(tenants, driver):
+def test_keeps_host_allocations_off_the_gpu_while_it_is_full(tenants, driver):
     before = driver.used_mib()[0]
     tenant = tenants(5000, oversubscribed=True)
     holder = tenant.start("cuda.allocate(4000 * MIB); print('done', flush=True); input()")

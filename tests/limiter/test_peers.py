@@ -65,7 +65,7 @@ def open_files(process: subprocess.Popen[str]) -> int:
     return len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
 
 
-def test_shares_that_are_gone_make_room_for_new_ones(program: Path, pages: Path) -> None:
+def test_frees_slots_of_ended_shares_for_new_ones(program: Path, pages: Path) -> None:
     """A process of weeks sees hundreds of neighbours come and go."""
     with looking(program, pages) as process:
         before = open_files(process)
@@ -80,7 +80,7 @@ def test_shares_that_are_gone_make_room_for_new_ones(program: Path, pages: Path)
         assert open_files(process) == before
 
 
-def test_one_that_is_gone_takes_no_other_with_it(program: Path, pages: Path) -> None:
+def test_ends_an_ended_share_without_affecting_others(program: Path, pages: Path) -> None:
     for name in ("a", "b", "c"):
         create_page(pages / name, 50)
     with looking(program, pages) as process:
@@ -91,7 +91,7 @@ def test_one_that_is_gone_takes_no_other_with_it(program: Path, pages: Path) -> 
         assert known(process) == {"a", "b", "c"}
 
 
-def test_a_fifo_in_a_page_s_place_holds_nobody_up(program: Path, pages: Path) -> None:
+def test_skips_a_fifo_in_place_of_a_page(program: Path, pages: Path) -> None:
     """To open it would wait for a writer, and with it every launch of the program."""
     os.mkfifo(pages / "fifo")
     create_page(pages / "other", 50)
@@ -99,7 +99,7 @@ def test_a_fifo_in_a_page_s_place_holds_nobody_up(program: Path, pages: Path) ->
         assert known(process) == {"other"}
 
 
-def test_a_program_that_closes_its_files_keeps_those_that_it_opens_then(
+def test_leaves_files_open_that_a_program_opens_after_closing_all(
     program: Path, pages: Path
 ) -> None:
     """A daemon closes all numbers; what has ours then is the program's own."""
@@ -113,6 +113,6 @@ def test_a_program_that_closes_its_files_keeps_those_that_it_opens_then(
         assert open_files(process) == before + 2
 
 
-def test_no_share_has_more_neighbours_than_a_limiter_looks_at():
+def test_looks_at_as_many_neighbours_as_a_share_can_have():
     header = (LIMITER / "cuda/peers.h").read_text()
     assert f"#define MAX_PEERS {MAX_GATED_REPLICAS}\n" in header

@@ -38,16 +38,16 @@ def run(race: Path, tenant: Tenant, *arguments: int) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_of_two_that_want_600_of_1024_exactly_one_gets_it(tenants, race):
+def test_grants_600_of_1024_to_exactly_one_of_two(tenants, race):
     assert run(race, tenants(1024), ROUNDS, 2, 600 * MIB) == [f"1 {ROUNDS}"]
 
 
-def test_of_thirty_two_that_want_a_tenth_exactly_ten_get_it(tenants, race):
+def test_grants_a_tenth_to_exactly_ten_of_thirty_two(tenants, race):
     rounds = ROUNDS // 30
     assert run(race, tenants(1000), rounds, 32, 100 * MIB) == [f"10 {rounds}"]
 
 
-def test_who_is_killed_while_allocating_leaves_nothing_behind(tenants, race, driver):
+def test_leaves_nothing_of_a_process_killed_while_allocating(tenants, race, driver):
     tenant = tenants(1024)
     watcher = tenant.start(
         "print('ready', flush=True)\nfor _ in sys.stdin:\n    print(cuda.memory()[0], flush=True)\n"

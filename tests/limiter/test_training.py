@@ -54,7 +54,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, out + errors
 
 
-def test_two_tenants_train_side_by_side_each_within_its_share(
+def test_trains_two_tenants_side_by_side_within_their_shares(
     tenants: Tenants, library: Path
 ) -> None:
     sizes = (1000, 3000)
@@ -78,7 +78,7 @@ def test_two_tenants_train_side_by_side_each_within_its_share(
 
 
 @pytest.mark.usefixtures("administrator")
-def test_a_gpu_that_computes_wrong_is_found(
+def test_finds_a_gpu_that_computes_wrong(
     driver: DriverRoot, tenants: Tenants, library: Path
 ) -> None:
     driver.sim("fault", "bad-math", "0")
@@ -87,7 +87,7 @@ def test_a_gpu_that_computes_wrong_is_found(
     assert re.search(r"^the same again: differs from step \d+ on$", log, re.M), log
 
 
-def test_the_image_gets_of_tinygrad_what_cuda_needs_and_its_licence(library: Path) -> None:
+def test_packs_only_tinygrads_cuda_parts_and_its_licence(library: Path) -> None:
     found = {path.relative_to(library).as_posix() for path in library.rglob("*.*")}
     assert "tinygrad/runtime/autogen/cuda.py" in found
     assert not any("amd" in name for name in found if name.startswith("tinygrad/runtime/autogen/"))

@@ -17,7 +17,7 @@ def test_keeps_its_promises_on_a_walk_of_tenants(driver, limiter, tmp_path):
     assert walked.parts
 
 
-def test_a_walk_finds_what_is_held_and_not_charged(driver, tenants):
+def test_finds_held_and_uncharged_memory_on_a_walk(driver, tenants):
     tenant = tenants(1000)
     share = Share(tenant)
     walked = Walk(driver, [share], None)  # type: ignore[arg-type]
@@ -31,7 +31,7 @@ def test_a_walk_finds_what_is_held_and_not_charged(driver, tenants):
         walked.check_memory()
 
 
-def test_a_walk_finds_what_is_left_at_the_end(driver, tenants):
+def test_finds_what_is_left_at_the_end_of_a_walk(driver, tenants):
     tenant = tenants(1000)
     walked = Walk(driver, [Share(tenant)], None)  # type: ignore[arg-type]
     walked.end()

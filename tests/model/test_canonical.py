@@ -12,7 +12,7 @@ VALUE = {
 }
 
 
-def test_it_is_compact_sorted_versioned_and_verbatim():
+def test_writes_compact_sorted_versioned_verbatim_json():
     text = canonical_json(VALUE)
     assert text == (
         '{"cluster":{"pools":{"p":{"overrides":{},"profile":"a"}},'
@@ -22,16 +22,16 @@ def test_it_is_compact_sorted_versioned_and_verbatim():
     assert canonical_json(dict(reversed(VALUE.items()))) == text
 
 
-def test_leaves_out_how_this_machine_reaches_the_cluster():
+def test_omits_how_this_machine_reaches_the_cluster():
     here = {**VALUE, "kubeconfig": "~/.kube/config", "context": "prod"}
     assert canonical_json(here) == canonical_json(VALUE)
 
 
-def test_reading_it_back_gives_the_cluster():
+def test_parses_canonical_text_back_to_the_cluster():
     assert parse_canonical(canonical_json(VALUE)) == parse_cluster(VALUE)
 
 
-def test_a_newer_schema_is_refused_by_its_number():
+def test_refuses_a_newer_schema_by_its_number():
     with pytest.raises(NewerSchema, match="schemaVersion 2, this version of divvy knows 1"):
         parse_canonical('{"cluster":{"new":1},"schemaVersion":2}')
 
@@ -39,6 +39,6 @@ def test_a_newer_schema_is_refused_by_its_number():
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"schemaVersion":0}', '{"schemaVersion":"1"}', '{"schemaVersion":1}']
 )
-def test_damaged_text_is_refused(text):
+def test_refuses_damaged_text(text):
     with pytest.raises(InvalidCluster):
         parse_canonical(text)

@@ -18,7 +18,7 @@ def _device(gpu: ClaimableGpu, end: str) -> ClaimDevice:
     return next(device for device in gpu.devices if device.name.endswith(end))
 
 
-def test_whole_gpus_need_no_counters() -> None:
+def test_needs_no_counters_for_whole_gpus() -> None:
     gpu = _gpu({})
     assert gpu.counters is None
     (device,) = gpu.devices
@@ -26,7 +26,7 @@ def test_whole_gpus_need_no_counters() -> None:
     assert device.name == UUID.lower()
 
 
-def test_a_share_gpu_is_one_device_that_is_whole_unless_a_size_is_asked_for() -> None:
+def test_offers_a_share_as_the_whole_gpu_unless_a_claim_requests_a_size() -> None:
     gpu = _gpu({"shares": {"memory": {"step": "256Mi"}, "max": 7}})
     assert gpu.counters is None
     (device,) = gpu.devices
@@ -38,7 +38,7 @@ def test_a_share_gpu_is_one_device_that_is_whole_unless_a_size_is_asked_for() ->
 
 
 @pytest.mark.parametrize("more", [{"tenants": ["prod"]}, {"mig": ["1g.5gb"]}, {}])
-def test_what_excludes_something_consumes_all_counters(more: dict) -> None:
+def test_consumes_all_counters_for_a_device_that_excludes_others(more: dict) -> None:
     shares = {"default": "10Gi"} if not more else {}
     gpu = _gpu({"shares": shares, **more})
     assert gpu.counters is not None
@@ -48,26 +48,26 @@ def test_what_excludes_something_consumes_all_counters(more: dict) -> None:
     assert [device.whole for device in gpu.devices if device.kind == "share"] == [False]
 
 
-def test_a_default_size_has_its_part_of_the_time() -> None:
+def test_gives_a_default_size_its_part_of_the_time() -> None:
     share = _device(_gpu({"shares": {"default": "10Gi"}}), "-share").share
     assert share is not None
     assert (share.default_mib, share.default_cores) == (10240, 25)
 
 
-def test_each_tenant_has_a_share_device_of_its_own() -> None:
+def test_offers_a_share_device_to_each_tenant() -> None:
     gpu = _gpu({"shares": {}, "tenants": ["prod", "dev"]})
     shares = [device for device in gpu.devices if device.kind == "share"]
     assert [share.tenant for share in shares] == ["prod", "dev"]
     assert all(share.name.endswith(f"-share-{share.tenant}") for share in shares)
 
 
-def test_oversubscription_raises_what_shares_add_up_to() -> None:
+def test_raises_the_sum_of_the_shares_by_oversubscription() -> None:
     share = _device(_gpu({"shares": {"memory": {"oversubscribe": 1.5}}}), "-share").share
     assert share is not None
     assert share.memory_mib == 61440
 
 
-def test_mig_placements_are_the_smallest_first_and_take_their_slices() -> None:
+def test_orders_mig_placements_smallest_first_with_their_slices() -> None:
     gpu = _gpu({"mig": ["3g.20gb", "1g.5gb", "1g.5gb+me"]})
     names = [device.name.removeprefix(UUID.lower()) for device in gpu.devices]
     assert names[:3] == ["", "-mig-1g5gb-0", "-mig-1g5gb-1"]
@@ -83,7 +83,7 @@ def test_mig_placements_are_the_smallest_first_and_take_their_slices() -> None:
     assert media.consumes == {"memory-slice-2": 1, "compute-slices": 1, "media": 1}
 
 
-def test_no_placement_takes_more_than_there_is_and_names_fit() -> None:
+def test_places_within_the_counters_and_names_every_device_once() -> None:
     for model in gpu_models().values():
         if model.mig is None:
             continue
@@ -102,7 +102,7 @@ def test_no_placement_takes_more_than_there_is_and_names_fit() -> None:
             assert all(gpu.counters[key] >= value for key, value in device.consumes.items())
 
 
-def test_media_engines_are_counted_where_one_device_may_take_all() -> None:
+def test_counts_media_engines_where_a_profile_may_take_all() -> None:
     gpu = _gpu({"mig": ["1g.24gb", "1g.24gb+me.all", "1g.24gb-me"]}, "RTX-PRO-6000")
     assert gpu.counters is not None
     assert gpu.counters["media-engines"] == 4
@@ -112,7 +112,7 @@ def test_media_engines_are_counted_where_one_device_may_take_all() -> None:
     assert "media-engines" not in (_gpu({"mig": ["1g.5gb"]}).counters or {})
 
 
-def test_a_model_without_mig_offers_the_rest() -> None:
+def test_offers_gpu_and_share_on_a_model_without_mig() -> None:
     gpu = _gpu({"shares": {}, "mig": ["1g.5gb"]}, "T4")
     assert gpu.counters == {"whole": 1}
     assert [device.kind for device in gpu.devices] == ["gpu", "share"]
@@ -120,7 +120,7 @@ def test_a_model_without_mig_offers_the_rest() -> None:
 
 @pytest.mark.parametrize("more", [{}, {"default": "200Gi"}, {"default": "200Gi", "max": 2}])
 @pytest.mark.parametrize("step", ["7681Mi", "15Gi", "100Gi"])
-def test_a_gpu_that_does_not_hold_two_steps_has_no_shares(more: dict, step: str) -> None:
+def test_offers_no_shares_on_a_gpu_smaller_than_two_steps(more: dict, step: str) -> None:
     gpu = _gpu({"shares": {"memory": {"step": step}, **more}}, "T4")
     assert [(device.kind, device.whole) for device in gpu.devices] == [("gpu", True)]
     apart = _gpu({"shares": {"memory": {"step": step}}, "tenants": ["prod"]}, "T4")

@@ -31,17 +31,17 @@ _REQUESTS = st.builds(
 
 
 @given(_REQUESTS)
-def test_a_request_is_read_back_from_its_name(request_of: SizedRequest) -> None:
+def test_parses_a_request_back_from_its_template_name(request_of: SizedRequest) -> None:
     assert parse_template_name(template_name(request_of)) == request_of
 
 
-def test_whole_gpus_of_a_type() -> None:
+def test_names_the_template_for_whole_gpus_of_a_type() -> None:
     request_of = SizedRequest(2, 1, "g", use_types=("a100",))
     assert template_name(request_of) == "divvy-2x1g.use.a100"
     assert parse_template_name("divvy-2x1g.use.a100") == request_of
 
 
-def test_a_name_as_a_person_sees_it() -> None:
+def test_spells_a_request_in_a_readable_template_name() -> None:
     request_of = SizedRequest(2, 3000, "m", 30, ("a100", "h100-pcie"), ("t4",), "prod")
     name = "divvy-2x3000m-30c.use.a100.h100-pcie.no.t4.tenant.prod"
     assert template_name(request_of) == name
@@ -68,7 +68,7 @@ def test_a_name_as_a_person_sees_it() -> None:
         "divvy-1x3000m.use.A100",
     ],
 )
-def test_what_is_no_name_of_ours(name: str) -> None:
+def test_ignores_template_names_that_divvy_did_not_make(name: str) -> None:
     assert parse_template_name(name) is None
 
 
@@ -80,5 +80,5 @@ def test_what_is_no_name_of_ours(name: str) -> None:
         ("NVIDIA H100 80GB HBM3", "nvidia-h100-80gb-hbm3"),
     ],
 )
-def test_types_of_products(product: str, kind: str) -> None:
+def test_derives_the_type_from_a_product_name(product: str, kind: str) -> None:
     assert type_of_product(product) == kind

@@ -24,7 +24,7 @@ def rendered() -> dict[tuple[str, str], dict]:
     return {(found["kind"], found["metadata"]["name"]): found for found in objects_of(value, IMAGE)}
 
 
-def test_the_agent_finds_things_where_they_are() -> None:
+def test_shares_paths_and_names_between_settings_and_contract() -> None:
     settings = settings_from({"NODE_NAME": "n", "NAMESPACE": "x"})
     assert settings.config_map == contract.CONFIG_MAP
     assert settings.port == contract.METRICS_PORT
@@ -35,7 +35,7 @@ def test_the_agent_finds_things_where_they_are() -> None:
     assert str(settings.driver_root) == contract.DRIVER_ROOT
 
 
-def test_the_pods_have_these_ports_paths_and_labels(rendered: dict) -> None:
+def test_gives_the_pods_their_ports_paths_and_labels(rendered: dict) -> None:
     template = rendered["DaemonSet", contract.AGENT]["spec"]["template"]
     (container,) = template["spec"]["containers"]
     mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
@@ -56,6 +56,6 @@ def test_the_pods_have_these_ports_paths_and_labels(rendered: dict) -> None:
     assert components == set(Component)
 
 
-def test_states_are_ordered_from_good_to_bad() -> None:
+def test_orders_states_from_good_to_bad() -> None:
     assert max(State, key=lambda state: state.severity) is State.FAILED
     assert State("Ready").severity == 0

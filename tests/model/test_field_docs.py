@@ -29,19 +29,19 @@ def remedies() -> list[str]:
     return [f"{problem.reason} {problem.remedy}".strip() for problem in invalid.value.problems]
 
 
-def test_a_missing_key_is_told_with_what_it_says() -> None:
+def test_reports_a_missing_key_with_its_description() -> None:
     assert remedies() == ["is missing what it says: The profile of its nodes"]
 
 
 @pytest.mark.usefixtures("without_sources")
-def test_without_sources_a_missing_key_is_told_all_the_same() -> None:
+def test_reports_a_missing_key_without_sources() -> None:
     assert remedies() == ["is missing"]
 
 
 @pytest.mark.parametrize(
     "schema", [cluster_schema(), described_schema(LabSection)], ids=["cluster", "lab"]
 )
-def test_every_key_of_a_stack_file_is_described(schema: dict[str, Any]) -> None:
+def test_describes_every_key_of_a_stack_file(schema: dict[str, Any]) -> None:
     for name, part in {"the section": schema, **schema["$defs"]}.items():
         for key, value in part.get("properties", {}).items():
             assert value.get("description"), f"{name}.{key}"

@@ -9,7 +9,7 @@ from tests.model import guide
 WITH_MIG = sorted(guide.PRINTED)
 
 
-def test_every_card_of_the_round_is_there():
+def test_knows_every_card_of_the_guide():
     assert set(gpu_models()) == set(guide.CARDS)
     assert {name for name, model in gpu_models().items() if model.mig} == set(WITH_MIG)
     told = {name for name, model in gpu_models().items() if model.mig_unpublished}
@@ -17,7 +17,7 @@ def test_every_card_of_the_round_is_there():
 
 
 @pytest.mark.parametrize("card", sorted(guide.CARDS))
-def test_card(card):
+def test_describes_a_card_like_the_guide(card):
     model = gpu_model(card)
     assert guide.CARDS[card] == (
         model.architecture,
@@ -38,7 +38,7 @@ def test_card(card):
 
 
 @pytest.mark.parametrize("card", WITH_MIG)
-def test_mig_profiles_are_those_that_the_card_prints(card):
+def test_lists_the_mig_profiles_that_the_card_prints(card):
     mig = gpu_model(card).mig
     assert mig is not None
     told = [
@@ -72,7 +72,7 @@ def test_mig_profiles_are_those_that_the_card_prints(card):
     assert (mig.mode_needs_reset, mig.mode_survives_reboot) == guide.MODES[architecture]
 
 
-def test_nvml_numbers_are_those_of_the_vendors_binding():
+def test_numbers_mig_profiles_as_nvml_does():
     words = {1: "1_SLICE", 2: "2_SLICE", 3: "3_SLICE", 4: "4_SLICE", 7: "7_SLICE"}
     for model in gpu_models().values():
         for profile in model.mig.profiles if model.mig else ():
@@ -84,20 +84,20 @@ def test_nvml_numbers_are_those_of_the_vendors_binding():
             assert profile.nvml_profile == getattr(pynvml, name), (model.name, profile.name)
 
 
-def test_a_model_has_several_spellings():
+def test_finds_a_model_by_each_of_its_spellings():
     assert gpu_model("a100-40gb") is gpu_model("A100-SXM4-40GB")
     assert gpu_model("NVIDIA-H100-80GB-HBM3").name == "H100-SXM5-80GB"
     spelt = [name.casefold() for m in gpu_models().values() for name in (m.name, *m.spellings)]
     assert len(spelt) == len(set(spelt))
 
 
-def test_an_unknown_model_is_told_with_the_nearest_known_one():
+def test_names_the_nearest_model_for_an_unknown_one():
     with pytest.raises(UnknownGpuModel) as refusal:
         gpu_model("H2000")
     assert "did you mean H200?" in str(refusal.value)
 
 
-def test_a_device_id_means_one_model():
+def test_maps_a_device_id_to_one_model():
     ids = [device for model in gpu_models().values() for device in model.pci_device_ids]
     assert len(ids) == len(set(ids))
 
@@ -113,6 +113,6 @@ def test_a_device_id_means_one_model():
         ("NVIDIA GeForce RTX 3090", 24576, None),
     ],
 )
-def test_a_drivers_product_name_leads_to_the_model(product, memory, expected):
+def test_finds_the_model_of_a_drivers_product_name(product, memory, expected):
     model = model_of_product(product, memory)
     assert (model.name if model else None) == expected

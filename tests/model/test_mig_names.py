@@ -16,11 +16,11 @@ from divvy.model.mig_names import is_profile_name, profile_name, resource_part
         (7, 81152, 81559, "7g.80gb"),
     ],
 )
-def test_gigabytes_are_rounded_half_away_from_zero(slices, memory, total, expected):
+def test_rounds_gigabytes_half_away_from_zero(slices, memory, total, expected):
     assert profile_name(slices, memory, total) == expected
 
 
-def test_attributes_follow_a_plus():
+def test_appends_attributes_after_a_plus():
     assert profile_name(1, 4864, 40960, ("me",)) == "1g.5gb+me"
     assert profile_name(1, 24192, 97887, ("me.all",)) == "1g.24gb+me.all"
     assert profile_name(1, 24192, 97887, ("-me",)) == "1g.24gb-me"
@@ -42,7 +42,7 @@ def test_attributes_follow_a_plus():
         "1g.5gb+me,you,them",
     ],
 )
-def test_names_of_the_right_form(name):
+def test_accepts_well_formed_profile_names(name):
     assert is_profile_name(name)
 
 
@@ -72,5 +72,5 @@ def test_names_of_the_right_form(name):
         " 1g.5gb",
     ],
 )
-def test_names_of_the_wrong_form(name):
+def test_refuses_malformed_profile_names(name):
     assert not is_profile_name(name)

@@ -21,7 +21,7 @@ def card_and_layout(draw):
 
 @settings(max_examples=150, deadline=None)
 @given(card_and_layout())
-def test_a_layout_is_accepted_exactly_if_it_has_a_placement(drawn):
+def test_accepts_a_layout_exactly_if_it_has_a_placement(drawn):
     card, layout = drawn
     try:
         placed = place(gpu_model(card).mig, layout)
@@ -33,7 +33,7 @@ def test_a_layout_is_accepted_exactly_if_it_has_a_placement(drawn):
 
 
 @pytest.mark.parametrize("card", CARDS)
-def test_the_set_of_feasible_layouts_is_the_oracles(card):
+def test_places_exactly_the_oracles_feasible_layouts(card):
     mig = gpu_model(card).mig
     every = guide.feasible_layouts(card)
     largest = {name: row[2] + 1 for row in guide.rows(card) for name in [row[0]]}
@@ -49,7 +49,7 @@ def test_the_set_of_feasible_layouts_is_the_oracles(card):
 
 @settings(max_examples=60, deadline=None)
 @given(card_and_layout(), st.randoms(use_true_random=False))
-def test_instances_that_exist_stay_where_they_are(drawn, random):
+def test_keeps_existing_instances_in_place(drawn, random):
     card, layout = drawn
     mig = gpu_model(card).mig
     try:
@@ -75,7 +75,7 @@ def _check(card, layout, placed):
     assert list(placed) == sorted(placed)
 
 
-def test_the_proof_names_what_takes_every_place():
+def test_proves_a_refusal_by_what_takes_every_place():
     with pytest.raises(NoPlacement) as refusal:
         place(A100, {"3g.20gb": 1, "4g.20gb": 1, "2g.10gb": 1})
     assert str(refusal.value) == (
@@ -94,25 +94,25 @@ def test_the_proof_names_what_takes_every_place():
         ({"3g.20gb": 1, "2g.10gb": 2, "1g.5gb": 1}, "taken"),
     ],
 )
-def test_refusals_say_why(layout, words):
+def test_explains_a_refused_layout(layout, words):
     assert not guide.is_feasible("A100-SXM4-40GB", layout)
     with pytest.raises(NoPlacement, match=words.replace("+", r"\+")):
         place(A100, layout)
 
 
-def test_media_extensions_of_two_sizes_exclude_each_other():
+def test_refuses_media_extensions_of_two_sizes_together():
     with pytest.raises(NoPlacement, match="both need the media extensions"):
         place(gpu_model("A30").mig, {"1g.6gb+me": 1, "2g.12gb+me": 1})
 
 
-def test_one_instance_may_take_the_media_engines_of_all():
+def test_lets_one_instance_take_all_media_engines():
     mig = gpu_model("RTX-PRO-6000").mig
     assert len(place(mig, {"1g.24gb+me.all": 1, "1g.24gb-me": 3})) == 4
     with pytest.raises(NoPlacement, match=r"1 × 1g\.24gb\+me\.all and 1 × 1g\.24gb take 5 media"):
         place(mig, {"1g.24gb+me.all": 1, "1g.24gb": 1})
 
 
-def test_an_instance_that_must_stay_can_be_in_the_way():
+def test_refuses_a_layout_blocked_by_an_instance_that_must_stay():
     with pytest.raises(NoPlacement, match=r"3g\.20gb needs memory slices 0–3 or 4–7"):
         place(
             A100,
@@ -123,7 +123,7 @@ def test_an_instance_that_must_stay_can_be_in_the_way():
         place(A100, {"2g.10gb": 1}, [Placement(0, 1, "1g.5gb")])
 
 
-def test_the_nearest_layouts_fit_and_differ_by_one():
+def test_suggests_the_nearest_layouts_that_fit():
     wanted = {"4g.20gb": 1, "3g.20gb": 1, "2g.10gb": 1}
     near = nearest_layouts(A100, wanted)
     assert near[0] == {"4g.20gb": 1, "3g.20gb": 1}

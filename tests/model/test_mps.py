@@ -36,7 +36,7 @@ def sharing(profile: Any) -> Any:
     return offer.sharing
 
 
-def test_replicas_get_equal_parts_and_two_of_them_their_sum() -> None:
+def test_divides_a_gpu_into_equal_mps_parts_and_adds_up_two_replicas() -> None:
     one = sharing({"mps": {"replicas": 4}})
     assert one.by_mps
     assert (one.memory_mib, one.threads, one.action) == (10240, 25, "warn")
@@ -45,7 +45,7 @@ def test_replicas_get_equal_parts_and_two_of_them_their_sum() -> None:
     assert one.times(5).threads == 100
 
 
-def test_sizes_can_be_chosen() -> None:
+def test_takes_chosen_mps_sizes() -> None:
     limit = {"limit": "8Gi", "action": "prevent"}
     profile = {"mps": {"replicas": 3, "memoryLimit": limit, "activeThreadPercentage": 60}}
     one = sharing(profile)
@@ -76,20 +76,20 @@ def test_sizes_can_be_chosen() -> None:
         ({"mps": {"replicas": 4, "resourceName": "a/b/c"}}, "mps.resourceName"),
     ],
 )
-def test_what_mps_cannot_do_is_refused_by_name(profile: Any, words: str) -> None:
+def test_refuses_by_name_what_mps_cannot_do(profile: Any, words: str) -> None:
     with pytest.raises(InvalidCluster) as refusal:
         cluster(profile)
     assert words in str(refusal.value)
 
 
-def test_time_slices_and_mps_under_one_name_are_two_things() -> None:
+def test_refuses_time_slices_and_mps_under_one_resource_name() -> None:
     rules = [{"devices": [0], "mps": {"replicas": 4}}, {"timeSlicing": {"replicas": 4}}]
     with pytest.raises(InvalidCluster) as refusal:
         cluster(rules)
     assert "1/4 of a GPU by MPS" in str(refusal.value)
 
 
-def test_a_gpu_before_volta_serves_sixteen() -> None:
+def test_limits_mps_to_16_clients_before_volta() -> None:
     assert clients_error(17, (6, 1)).startswith("17 replicas are more than the 16 processes")
     assert clients_error(16, (6, 1)) == clients_error(48, (7, 0)) == ""
     old = offered({"mps": {"replicas": 17}}, (6, 1))
@@ -97,7 +97,7 @@ def test_a_gpu_before_volta_serves_sixteen() -> None:
     assert "is advertised whole: 17 replicas" in old.problems[-1]
 
 
-def test_a_plan_prints_the_blast_radius() -> None:
+def test_prints_the_blast_radius_of_mps_in_a_plan() -> None:
     stack = cluster({"mps": {"replicas": 4}})
     words = predict_node(stack, "p", A100, 1).devices[0].guarantees
     assert "one fault ends all 4 clients of the GPU" in words.faults
@@ -106,7 +106,7 @@ def test_a_plan_prints_the_blast_radius() -> None:
 
 
 @pytest.mark.parametrize("alone", [True, False])
-def test_a_plan_says_who_can_lift_the_limits(alone: bool) -> None:
+def test_prints_in_a_plan_who_can_lift_mps_limits(alone: bool) -> None:
     stack = cluster({"mps": {"replicas": 4, "failRequestsGreaterThanOne": alone}})
     words = predict_node(stack, "p", A100, 1).devices[0].guarantees
     for limit in (words.memory, words.compute):

@@ -25,11 +25,11 @@ def profile_of(value):
 @pytest.mark.parametrize(
     "document", [None, {}, {"version": "v1"}, {"flags": {"migStrategy": "none"}}]
 )
-def test_no_sharing_is_whole_gpus(document):
+def test_imports_whole_gpus_when_nothing_is_shared(document):
     assert read_device_plugin(document, "a") == ImportResult({"a": {}})
 
 
-def test_nvidias_defaults_are_written_out():
+def test_writes_out_nvidias_defaults():
     assert read_device_plugin(shared(name="gpu", replicas=2), "a").profiles == {
         "a": {
             "timeSlicing": {
@@ -71,7 +71,7 @@ def test_nvidias_defaults_are_written_out():
         ),
     ],
 )
-def test_entries_that_the_plugin_refuses(entry):
+def test_refuses_sharing_entries_that_the_plugin_refuses(entry):
     with pytest.raises(InvalidValue):
         read_device_plugin(shared(**entry), "a")
 
@@ -80,7 +80,7 @@ def test_entries_that_the_plugin_refuses(entry):
     "devices",
     ["all", 2, [0], ["0"], ["0:0"], [UUID], [UUID.replace("GPU", "MIG")], [f"MIG-{UUID}/0/0"]],
 )
-def test_devices_that_the_plugin_reads(devices):
+def test_reads_device_lists_and_notes_that_the_plugin_ignores_them(devices):
     imported = read_device_plugin(shared(name="gpu", replicas=2, devices=devices), "a")
     assert "a" in imported.profiles
     # The plugin ignores them, so they are told instead of taken over.
@@ -98,12 +98,12 @@ def test_devices_that_the_plugin_reads(devices):
         {"flags": {"migStrategy": "both"}},
     ],
 )
-def test_configurations_that_the_plugin_refuses(document):
+def test_refuses_configurations_that_the_plugin_refuses(document):
     with pytest.raises(InvalidValue):
         read_device_plugin(document, "a")
 
 
-def test_mps_stays_mps():
+def test_imports_mps_as_mps():
     mps = {"resources": [{"name": "gpu", "replicas": 2}]}
     imported = read_device_plugin({"sharing": {"mps": mps}}, "a")
     assert imported.profiles["a"] == {
@@ -119,14 +119,14 @@ def test_mps_stays_mps():
     assert more.profiles["a"]["mps"]["failRequestsGreaterThanOne"] is False
 
 
-def test_more_replicas_than_mps_serves_are_cut_and_said():
+def test_cuts_replicas_to_what_mps_serves_with_a_note():
     mps = {"resources": [{"name": "gpu", "replicas": 60}]}
     imported = read_device_plugin({"sharing": {"mps": mps}}, "a")
     assert imported.profiles["a"]["mps"]["replicas"] == 48
     assert "60 replicas" in imported.left_out[0]
 
 
-def test_what_cannot_be_expressed_is_listed():
+def test_lists_what_an_import_cannot_express():
     mig = {**shared(name="nvidia.com/mig-1g.5gb", replicas=2), "flags": {"failOnInitError": True}}
     imported = read_device_plugin(mig, "a")
     assert imported.profiles == {}
@@ -139,7 +139,7 @@ def parted(*entries):
 
 
 @pytest.mark.parametrize("document", [None, {"version": "v1"}])
-def test_an_empty_mig_parted_file_is_fine(document):
+def test_accepts_an_empty_mig_parted_file(document):
     assert read_mig_parted(document) == ImportResult()
 
 
@@ -163,12 +163,12 @@ def test_an_empty_mig_parted_file_is_fine(document):
         parted({"devices": "all", "mig-enabled": False, "device-filter": "A100"}),
     ],
 )
-def test_files_that_mig_parted_refuses(document):
+def test_refuses_files_that_mig_parted_refuses(document):
     with pytest.raises(InvalidValue):
         read_mig_parted(document)
 
 
-def test_mig_configs_become_profiles():
+def test_imports_mig_configs_as_profiles():
     document = {
         "version": "v1",
         "mig-configs": {
@@ -212,7 +212,7 @@ def test_mig_configs_become_profiles():
     )
 
 
-def test_equal_names_with_different_content_are_told_apart():
+def test_renames_one_of_two_imported_profiles_of_the_same_name():
     both = ImportResult({"a": {}}).joined(ImportResult({"a": {"mig": {"1g.5gb": 7}}}))
     assert list(both.profiles) == ["a", "a-2"]
     assert both.left_out

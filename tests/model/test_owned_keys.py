@@ -23,7 +23,7 @@ from divvy.model.contract import OWNED_ANNOTATIONS, OWNED_LABELS
         "mig-1g.24gb-me.product",
     ],
 )
-def test_feature_labels_are_owned(key: str) -> None:
+def test_owns_feature_labels(key: str) -> None:
     assert re.fullmatch(OWNED_LABELS, f"nvidia.com/{key}")
 
 
@@ -44,11 +44,11 @@ def test_feature_labels_are_owned(key: str) -> None:
         "divvy.gpu/profile",
     ],
 )
-def test_others_are_not(key: str) -> None:
+def test_leaves_other_keys_unowned(key: str) -> None:
     assert not re.fullmatch(OWNED_LABELS, key)
     assert key not in OWNED_ANNOTATIONS
 
 
-def test_the_pattern_is_one_that_re2_reads_alike() -> None:
+def test_matches_owned_labels_alike_in_re2_and_python() -> None:
     """No backslashes, which CEL would read once more, no quotes, no look-around."""
     assert not re.search(r"[\\'\"]|\(\?", OWNED_LABELS)

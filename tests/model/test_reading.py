@@ -55,11 +55,13 @@ PARTS = [{"size": 1}]
         ),
     ],
 )
-def test_every_error_is_one_sentence_in_the_files_words(value: object, problems: list[str]) -> None:
+def test_reports_every_error_in_one_sentence_with_the_files_words(
+    value: object, problems: list[str]
+) -> None:
     with pytest.raises(InvalidValue) as refused:
         read(Outer, value, "whole")
     assert [str(problem) for problem in refused.value.problems] == problems
 
 
-def test_a_value_without_errors_is_its_type() -> None:
+def test_reads_a_valid_value_into_its_type() -> None:
     assert read(Outer, {"innerParts": PARTS}, "whole") == Outer(innerParts=(Inner(size=1),))

@@ -73,13 +73,13 @@ def gpus(number=4, model=A100):
         ),
     ],
 )
-def test_who_chooses_the_profile(name, labels, expected):
+def test_selects_the_profile_by_label_override_or_pool(name, labels, expected):
     selection = select_profile(cluster(), NodeFacts(name, labels))
     assert (selection.pool, selection.profile, selection.source) == expected
     assert selection.problem is None
 
 
-def test_an_unknown_profile_is_a_problem_and_no_choice():
+def test_reports_an_unknown_profile_and_selects_none():
     labels = {"pool": "main", "divvy.gpu/profile": "slice4"}
     selection = select_profile(cluster(), NodeFacts("node-1", labels))
     assert selection.profile is None
@@ -91,7 +91,7 @@ def chosen(profile, pool="main"):
     return Selection(pool, profile, "pool", None)
 
 
-def test_each_gpu_takes_the_first_rule_that_selects_it_and_the_rest_are_whole():
+def test_applies_the_first_matching_rule_and_leaves_the_rest_whole():
     node = resolve(cluster(), chosen("split"), gpus())
     assert [gpu.rule for gpu in node.gpus] == [0, 0, 1, -1]
     layout = {"3g.20gb": 1, "2g.10gb": 1, "1g.5gb": 2}
@@ -113,25 +113,25 @@ def test_each_gpu_takes_the_first_rule_that_selects_it_and_the_rest_are_whole():
     assert node.problems == ()
 
 
-def test_indices_keep_meaning_the_gpus_they_first_meant():
+def test_keeps_indices_on_the_gpus_they_first_meant():
     swapped = {0: UUIDS[3], 1: UUIDS[2], 2: UUIDS[1], 3: UUIDS[0]}
     node = resolve(cluster(), chosen("split"), gpus(), swapped)
     assert [gpu.rule for gpu in node.gpus] == [-1, 1, 0, 0]
 
 
-def test_a_gpu_that_the_assignment_does_not_know_is_whole_and_reported():
+def test_offers_an_unassigned_gpu_whole_and_reports_it():
     known = {0: UUIDS[0], 1: UUIDS[1]}
     node = resolve(cluster(), chosen("split"), gpus(3), known)
     assert [gpu.rule for gpu in node.gpus] == [0, 0, -1]
     assert node.problems == ("the node has 3 GPUs, but the stack file says 4",)
 
 
-def test_uuids_and_model_globs_select():
+def test_selects_gpus_by_uuid_and_model_glob():
     assert [g.rule for g in resolve(cluster(), chosen("by-uuid"), gpus()).gpus] == [-1, 0, -1, -1]
     assert [g.rule for g in resolve(cluster(), chosen("by-model"), gpus()).gpus] == [0] * 4
 
 
-def test_a_gpu_that_cannot_take_its_layout_is_offered_whole_not_withdrawn():
+def test_offers_a_gpu_whole_when_it_cannot_take_its_layout():
     t4 = gpu_model("T4")
     node = resolve(cluster(), chosen("seven"), gpus(2, t4))
     assert [gpu.mig for gpu in node.gpus] == [None, None]
@@ -140,14 +140,14 @@ def test_a_gpu_that_cannot_take_its_layout_is_offered_whole_not_withdrawn():
     assert any("the stack file says A100-SXM4-40GB" in problem for problem in node.problems)
 
 
-def test_an_unknown_card_is_offered_whole():
+def test_offers_an_unknown_card_whole():
     strange = [GpuFacts(0, UUIDS[0], "NVIDIA Z1", 1000, None)]
     node = resolve(cluster(), chosen("seven"), strange)
     assert node.gpus[0].mig is None
     assert any("model is unknown" in problem for problem in node.problems)
 
 
-def test_an_unknown_card_is_time_sliced_with_the_memory_that_the_driver_tells():
+def test_time_slices_an_unknown_card_by_the_drivers_memory():
     strange = [GpuFacts(0, UUIDS[0], "NVIDIA Z1", 24000, None)]
     rule = {"timeSlicing": {"replicas": 4, "memoryLimit": "auto"}}
     hardware = {"model": "Z1", "memory": "24Gi", "gpus": 1, "count": 1}
@@ -165,7 +165,7 @@ def test_an_unknown_card_is_time_sliced_with_the_memory_that_the_driver_tells():
     ("product", "memory", "model"),
     [("NVIDIA Z1", 16000, None), ("Tesla T4", 24000, gpu_model("T4"))],
 )
-def test_a_card_that_cannot_be_the_undescribed_one_is_reported(product, memory, model):
+def test_reports_a_card_that_cannot_be_the_undescribed_one(product, memory, model):
     hardware = {"model": "Z1", "memory": "24Gi", "gpus": 1, "count": 1}
     stack = parse_cluster(
         {"profiles": {"p": {}}, "pools": {"main": {"hardware": hardware, "profile": "p"}}}
@@ -175,14 +175,14 @@ def test_a_card_that_cannot_be_the_undescribed_one_is_reported(product, memory, 
     assert node.problems == (f"the node has {product}, but the stack file says Z1",)
 
 
-def test_a_card_whose_mig_table_is_not_published_is_offered_whole():
+def test_offers_a_card_whole_while_its_mig_table_is_unpublished():
     h20 = gpu_model("H20")
     node = resolve(cluster(), chosen("seven"), gpus(1, h20))
     assert node.gpus[0].mig is None
     assert any("are not published" in problem for problem in node.problems)
 
 
-def test_single_strategy_and_names():
+def test_names_resources_for_single_strategy_replicas_and_own_names():
     single = {"mig": {"layout": {"1g.5gb": 7}, "strategy": "single"}}
     value = {
         "profiles": {
@@ -215,7 +215,7 @@ def test_single_strategy_and_names():
     assert not loose.sharing.one_per_container
 
 
-def test_a_memory_limit_may_say_what_follows_from_it():
+def test_takes_the_action_of_a_memory_limit():
     limit = {"limit": "auto", "action": "enforce"}
     sharing = {"timeSlicing": {"replicas": 4, "memoryLimit": limit}}
     parsed = parse_cluster({"profiles": {"p": sharing}, "pools": {"a": {"profile": "p"}}})
@@ -226,7 +226,7 @@ def test_a_memory_limit_may_say_what_follows_from_it():
 @pytest.mark.parametrize(
     ("limit", "mib"), [("auto", 15360), ("10Gi", 10240), ("15Gi", 15360)], ids=str
 )
-def test_the_limits_of_oversubscribed_replicas_add_up_to_more_than_the_gpu(limit, mib):
+def test_oversubscribes_memory_limits_beyond_the_gpu(limit, mib):
     limits = {"limit": limit, "action": "prevent", "oversubscribe": 1.5}
     sharing = {"timeSlicing": {"replicas": 4, "memoryLimit": limits}}
     parsed = parse_cluster({"profiles": {"p": sharing}, "pools": {"a": {"profile": "p"}}})
@@ -234,7 +234,7 @@ def test_the_limits_of_oversubscribed_replicas_add_up_to_more_than_the_gpu(limit
     assert (only.sharing.memory_mib, only.sharing.oversubscribed) == (mib, True)
 
 
-def test_a_node_of_no_pool_offers_nothing():
+def test_offers_nothing_on_a_node_without_a_pool():
     only_main = cluster(
         pools={"main": {"select": {"pool": "main"}, "profile": "whole"}},
     )

@@ -12,7 +12,7 @@ from divvy.model.resource_names import (
 )
 
 
-def test_names_are_those_of_the_vendors_plugin():
+def test_names_resources_as_the_vendors_plugin_does():
     assert gpu_resource() == "nvidia.com/gpu"
     assert gpu_resource(shared=True) == "nvidia.com/gpu.shared"
     assert mig_resource("2g.10gb") == "nvidia.com/mig-2g.10gb"
@@ -22,7 +22,7 @@ def test_names_are_those_of_the_vendors_plugin():
 
 
 @pytest.mark.parametrize("name", ["nvidia.com/gpu", "rdma/hca", "a.b/" + "x" * 63])
-def test_names_that_kubernetes_takes(name):
+def test_accepts_names_that_kubernetes_accepts(name):
     assert resource_name_error(name) is None
 
 
@@ -30,11 +30,11 @@ def test_names_that_kubernetes_takes(name):
     "name",
     ["gpu", "a/b/c", "A.b/gpu", "kubernetes.io/gpu", "x.k8s.io/gpu", "a/" + "x" * 64, "a/-b", "a/"],
 )
-def test_names_that_kubernetes_refuses(name):
+def test_refuses_names_that_kubernetes_refuses(name):
     assert resource_name_error(name)
 
 
-def test_labels():
+def test_checks_label_keys_and_values():
     assert label_key_error("divvy.gpu/profile") is None
     assert label_key_error("a/") is not None
     assert label_value_error("") is None

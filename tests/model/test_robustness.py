@@ -76,7 +76,7 @@ def as_sent(cluster):
     return cluster.model_copy(update={"kubeconfig": None, "context": None})
 
 
-def test_the_whole_schema_is_accepted():
+def test_accepts_the_whole_schema():
     cluster = parse_cluster(FULL)
     assert cluster.pools["notebooks"].runtime.configure
     assert cluster.driver.min_version == "535.104"
@@ -86,7 +86,7 @@ def test_the_whole_schema_is_accepted():
 
 @settings(max_examples=120, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(PLACES), JUNK), min_size=1, max_size=3))
-def test_junk_anywhere_is_told_in_plain_words(changes):
+def test_reports_junk_anywhere_in_plain_words(changes):
     value = copy.deepcopy(FULL)
     for path, junk in changes:
         holder = value
@@ -140,7 +140,7 @@ def laughs(levels):
         ({"driver": {"version": "9" * 4000, "minVersion": "535.104"}}, "driver.version: is '999"),
     ],
 )
-def test_what_yaml_can_hold_and_a_stack_file_cannot_is_one_short_error(change, says):
+def test_reports_yaml_beyond_a_stack_file_in_one_short_error(change, says):
     with pytest.raises(InvalidCluster) as refusal:
         parse_cluster({**FULL, **change})
     told = str(refusal.value)
@@ -148,7 +148,7 @@ def test_what_yaml_can_hold_and_a_stack_file_cannot_is_one_short_error(change, s
     assert len(told) < 600
 
 
-def test_a_value_that_contains_itself_is_refused():
+def test_refuses_a_value_that_contains_itself():
     loop = []
     loop.append(loop)
     with pytest.raises(InvalidCluster, match="nested too deeply"):
@@ -159,7 +159,7 @@ def test_a_value_that_contains_itself_is_refused():
     ("path", "number"),
     [(("devices", 0, "count"), 1001), (("pools", "notebooks", "hardware", "count"), 10**9)],
 )
-def test_counts_have_an_upper_bound(path, number):
+def test_bounds_counts(path, number):
     value = copy.deepcopy(FULL)
     at = value
     for key in path[:-1]:

@@ -37,7 +37,7 @@ def device(found: list[dict[str, Any]], name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("count", [1, 8, 9, 16])
-def test_limits_of_a_slice_are_kept(count: int) -> None:
+def test_keeps_to_the_limits_of_a_resource_slice(count: int) -> None:
     found = specs(*(offered_gpu(index, ALL) for index in range(count)))
     assert all(len(spec.get("devices", ())) <= 64 for spec in found)
     assert all(len(spec.get("sharedCounters", ())) <= 8 for spec in found)
@@ -48,7 +48,7 @@ def test_limits_of_a_slice_are_kept(count: int) -> None:
     assert pools == [{"name": "node/divvy", "resourceSliceCount": len(found)}] * len(found)
 
 
-def test_every_counter_that_is_consumed_is_there() -> None:
+def test_declares_every_counter_that_a_device_consumes() -> None:
     found = specs(offered_gpu(0, ALL), offered_gpu(1, ALL))
     sets = {
         shared_counter["name"]: shared_counter["counters"]
@@ -66,7 +66,7 @@ def test_every_counter_that_is_consumed_is_there() -> None:
 @pytest.mark.parametrize(
     "model", [name for name, one in gpu_models().items() if one.mig is not None]
 )
-def test_the_counter_of_memory_refuses_nothing_that_the_slices_admit(model: str) -> None:
+def test_counts_enough_memory_for_everything_that_the_slices_admit(model: str) -> None:
     """However a card is divided, its parts have no more memory than the counter."""
     geometry = gpu_model(model).mig
     assert geometry is not None
@@ -86,7 +86,7 @@ def test_the_counter_of_memory_refuses_nothing_that_the_slices_admit(model: str)
     assert mib_of(taken) == total
 
 
-def test_devices_have_the_attributes_that_other_drivers_know() -> None:
+def test_publishes_the_attributes_that_other_drivers_know() -> None:
     gpu = Gpu(
         index=0,
         uuid="GPU-0",
@@ -120,7 +120,7 @@ def test_devices_have_the_attributes_that_other_drivers_know() -> None:
     assert device(found, "gpu-0")["attributes"]["gpu.nvidia.com/uuid"] == {"string": "GPU-0"}
 
 
-def test_what_a_driver_does_not_tell_is_no_attribute() -> None:
+def test_omits_attributes_that_the_driver_does_not_report() -> None:
     gpu = Gpu(0, "GPU-0", "A100", 40960, 0, "00010000:3B:00.0")
     seen = gpu_attributes(Snapshot("unknown", (0, 0), (gpu,)))
     assert seen == {"GPU-0": {}}
@@ -128,7 +128,7 @@ def test_what_a_driver_does_not_tell_is_no_attribute() -> None:
 
 
 @pytest.mark.parametrize("product", ["NVIDIA " + 12 * "Long-Name ", 40 * "Ü"])
-def test_a_long_name_of_a_product_does_not_cost_a_node_its_slices(product: str) -> None:
+def test_keeps_the_slices_of_a_product_with_a_long_name(product: str) -> None:
     found = specs(replace(offered_gpu(0, ON_DEMAND), product=product))
     for name in ("gpu-0", "gpu-0-share", "gpu-0-mig-1g5gb-2"):
         attributes = device(found, name)["attributes"]
@@ -141,12 +141,12 @@ def test_a_long_name_of_a_product_does_not_cost_a_node_its_slices(product: str) 
 @pytest.mark.parametrize(
     "version", ["", "...", "-5.163.01", "5_0.1", "570.86.10-rc1", "٣.1", "9" * 80 + ".1", "x" * 79]
 )
-def test_a_version_that_the_api_server_would_refuse_is_no_attribute(version: str) -> None:
+def test_omits_a_version_that_the_api_server_would_refuse(version: str) -> None:
     gpu = Gpu(0, "GPU-0", "A100", 40960, 0, "")
     assert gpu_attributes(Snapshot(version, (-1, 0), (gpu,))) == {"GPU-0": {}}
 
 
-def test_a_share_is_as_a_claim_by_size_asks_for_it() -> None:
+def test_describes_a_share_as_a_claim_by_size_requests_it() -> None:
     share = device(specs(offered_gpu(0)), "gpu-0-share")
     assert share["allowMultipleAllocations"]
     assert share["attributes"]["whole"] == {"bool": True}
@@ -171,14 +171,14 @@ def test_a_share_is_as_a_claim_by_size_asks_for_it() -> None:
     }
 
 
-def test_a_mig_placement_says_its_profile_and_where_it_begins() -> None:
+def test_publishes_the_profile_and_start_of_a_mig_placement() -> None:
     found = device(specs(offered_gpu(0, ON_DEMAND)), "gpu-0-mig-2g10gb-4")
     assert found["attributes"]["profile"] == {"string": "2g.10gb"}
     assert found["attributes"]["start"] == {"int": 4}
     assert "allowMultipleAllocations" not in found
 
 
-def test_shares_stand_in_slices_of_their_own_the_fewest_tasks_first() -> None:
+def test_puts_shares_in_own_slices_with_the_fewest_tasks_first() -> None:
     gpus = [offered_gpu(index, ON_DEMAND) for index in range(3)]
     before, *_ = specs(*gpus)
     after, *others = specs(*gpus, tasks={"GPU-0": 2, "GPU-1": 1})
@@ -187,7 +187,7 @@ def test_shares_stand_in_slices_of_their_own_the_fewest_tasks_first() -> None:
     assert others == specs(*gpus)[1:]
 
 
-def test_a_scheduler_meets_the_few_shares_and_whole_gpus_before_the_many_mig_devices() -> None:
+def test_lists_the_few_shares_and_whole_gpus_before_the_many_mig_devices() -> None:
     """It reads slices in the order of their names, and evaluates a class on each device."""
     gpus = [offered_gpu(index, ALL) for index in range(8)]
     by_name = sorted(slice_specs("node", gpus, {}, {}, {}, {}).items())
@@ -199,7 +199,7 @@ def test_a_scheduler_meets_the_few_shares_and_whole_gpus_before_the_many_mig_dev
     assert kinds == ["share"] * 8 + ["gpu"] * 8 + ["mig"] * (len(kinds) - 16)
 
 
-def test_packed_shares_begin_at_the_last_gpu_and_go_where_the_most_is_taken() -> None:
+def test_packs_shares_on_the_fullest_gpu_beginning_with_the_last() -> None:
     """Whole GPUs and MIG devices begin at the first one: they and shares leave each other GPUs."""
     gpus = [offered_gpu(index, {"shares": {"placement": "pack"}}) for index in range(3)]
     gpus = [replace(gpu, spread=False) for gpu in gpus]
@@ -209,7 +209,7 @@ def test_packed_shares_begin_at_the_last_gpu_and_go_where_the_most_is_taken() ->
     assert [each["name"] for each in after["devices"]] == [f"gpu-{n}-share" for n in (0, 1, 2)]
 
 
-def test_a_taint_has_no_part_in_comparison_but_its_reason() -> None:
+def test_compares_taints_by_their_reason_alone() -> None:
     tainted = specs(offered_gpu(0), taints={"gpu-0-share": (Taint(UNHEALTHY, "XID-79"),)})
     (taint,) = device(tainted, "gpu-0-share")["taints"]
     assert taint == {"key": "divvy.gpu/unhealthy", "value": "XID-79", "effect": "NoSchedule"}
@@ -220,7 +220,7 @@ def test_a_taint_has_no_part_in_comparison_but_its_reason() -> None:
     assert not same_spec(stored, specs(offered_gpu(0))[0])
 
 
-def test_a_long_name_of_a_node_still_gives_names() -> None:
+def test_names_slices_of_a_node_with_a_long_name() -> None:
     assert slice_name("node", "by-size-0") == "node-divvy.gpu-by-size-0"
     long = [slice_name(f"{'n' * 249}{end}", "by-size-0") for end in ("a", "b")]
     assert len(set(long)) == 2
@@ -231,7 +231,7 @@ def test_a_long_name_of_a_node_still_gives_names() -> None:
     ("mib", "text"),
     [(1, "1Mi"), (1024, "1Gi"), (40960, "40Gi"), (40961, "40961Mi"), (1 << 20, "1Ti")],
 )
-def test_sizes_are_written_as_the_api_server_does(mib: int, text: str) -> None:
+def test_writes_sizes_as_the_api_server_does(mib: int, text: str) -> None:
     assert mib_quantity(mib) == text
     assert mib_of(text) == mib
 
@@ -239,15 +239,15 @@ def test_sizes_are_written_as_the_api_server_does(mib: int, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "mib"), [("3000Mi", 3000), ("3145728000", 3000), ("1", 1), ("3k", 1), ("1G", 954)]
 )
-def test_sizes_are_read_whatever_their_unit(text: str, mib: int) -> None:
+def test_reads_sizes_in_any_unit(text: str, mib: int) -> None:
     assert mib_of(text) == mib
 
 
 @pytest.mark.parametrize("text", ["", "much", "-1", "500m"])
-def test_what_is_no_whole_quantity_is_refused(text: str) -> None:
+def test_refuses_a_quantity_that_is_not_whole(text: str) -> None:
     with pytest.raises(ValueError, match="not a whole number"):
         mib_of(text)
 
 
-def test_by_size_needs_no_counters() -> None:
+def test_needs_no_counters_by_size() -> None:
     assert not any("sharedCounters" in spec for spec in specs(offered_gpu(0, BY_SIZE)))

@@ -12,7 +12,7 @@ JARGON = re.compile(r"value_error|Input should|Extra inputs|type=|pydantic|NoneT
 
 
 @pytest.mark.parametrize(("title", "text", "paths"), WRONG, ids=[case[0] for case in WRONG])
-def test_every_problem_is_named_with_its_path_and_nothing_else_is(title, text, paths):
+def test_names_every_problem_of_a_stack_with_its_path(title, text, paths):
     with pytest.raises(InvalidCluster) as refusal:
         parse_cluster(yaml.safe_load(text))
     problems = refusal.value.problems
@@ -26,12 +26,12 @@ def test_every_problem_is_named_with_its_path_and_nothing_else_is(title, text, p
 
 
 @pytest.mark.parametrize("value", [None, [], "x", 3])
-def test_something_else_than_a_mapping_is_refused(value):
+def test_refuses_anything_but_a_mapping(value):
     with pytest.raises(InvalidCluster, match="a mapping with at least `profiles` and `pools`"):
         parse_cluster(value)
 
 
-def test_the_remedy_names_the_nearest_known_name():
+def test_suggests_the_nearest_known_name():
     text = next(text for title, text, _ in WRONG if title.startswith("which does not exist"))
     with pytest.raises(InvalidCluster) as refusal:
         parse_cluster(yaml.safe_load(text))
@@ -40,7 +40,7 @@ def test_the_remedy_names_the_nearest_known_name():
     assert by_path["pools.c.hardware.model"].startswith("did you mean A100-SXM4-40GB?")
 
 
-def test_an_infeasible_layout_is_proved_and_the_nearest_that_fit_are_named():
+def test_proves_an_infeasible_layout_and_names_the_nearest_that_fit():
     text = next(text for title, text, _ in WRONG if title == "has no placement on")
     with pytest.raises(InvalidCluster) as refusal:
         parse_cluster(yaml.safe_load(text))

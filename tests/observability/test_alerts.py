@@ -97,23 +97,23 @@ def promtool_says(folder: Path, series: dict[str, str], firing: str | None) -> s
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
-def test_nothing_fires_while_all_is_well(tmp_path: Path) -> None:
+def test_fires_no_alert_while_all_is_well(tmp_path: Path) -> None:
     assert promtool_says(tmp_path, CALM, None) == ""
 
 
 @pytest.mark.parametrize("alert", sorted(CAUSES))
-def test_an_alert_fires_for_its_cause_alone(alert: str, tmp_path: Path) -> None:
+def test_fires_an_alert_for_its_cause_alone(alert: str, tmp_path: Path) -> None:
     series, values = CAUSES[alert]
     assert promtool_says(tmp_path, {**CALM, series: values}, alert) == ""
     assert "failed" in promtool_says(tmp_path, {**CALM, series: values}, None).lower()
 
 
-def test_every_alert_has_a_cause_here() -> None:
+def test_has_a_cause_here_for_every_alert() -> None:
     (group,) = alert_groups("new", "https://docs.example/troubleshooting", mps=True)
     assert {rule["alert"] for rule in group["rules"]} == set(CAUSES)
 
 
-def test_an_agent_that_does_not_answer_is_absent_where_nobody_counts_pods(tmp_path: Path) -> None:
+def test_reports_an_agent_as_absent_without_pod_counts(tmp_path: Path) -> None:
     calm = {series: run for series, run in CALM.items() if not series.startswith("kube_")}
     assert promtool_says(tmp_path, {**calm, UP: "0x90"}, "DivvyAgentAbsent") == ""
 
@@ -129,6 +129,6 @@ def test_links_to_a_heading_of_the_troubleshooting_page() -> None:
         assert rule["alert"] in headings
 
 
-def test_a_stack_without_mps_has_no_alert_for_its_daemons() -> None:
+def test_has_no_alert_for_mps_daemons_without_mps() -> None:
     (group,) = alert_groups("new", "https://docs.example/troubleshooting")
     assert {rule["alert"] for rule in group["rules"]} == CAUSES.keys() - {"DivvyMpsDaemonDown"}

@@ -45,7 +45,7 @@ def hog(name: str, resource: str, image: str, mib: int, node: str = NODE) -> dic
     return manifest
 
 
-def test_every_panel_of_the_dashboard_has_an_answer(deployed: Deployment, tmp_path: Path) -> None:
+def test_answers_every_panel_of_the_dashboard(deployed: Deployment, tmp_path: Path) -> None:
     lab = deployed.lab
     cluster = parse_cluster({**deployed.cluster, "observability": {"serviceMonitor": True}})
     monitor = observability_objects(cluster, "")[-1]

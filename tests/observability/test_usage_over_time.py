@@ -17,7 +17,7 @@ USED = 'divvy_pod_memory_used_mib{namespace="a",pod="p",resource="nvidia.com/gpu
 SHARE = 'divvy_share_memory_used_mib{namespace="a",pod="q",container="c",uuid="GPU-1"}'
 
 
-def test_hours_are_those_in_which_devices_were_held(tmp_path: Path) -> None:
+def test_counts_the_hours_in_which_devices_were_held(tmp_path: Path) -> None:
     series = {
         HELD % ("a", "p", "0"): "1x120 stale",  # two hours, and gone
         HELD % ("a", "q", "1"): "1x240",

@@ -26,24 +26,24 @@ def _pod(limits: dict | None = None, claims: list | None = None, **status: Any) 
         ({"nvidia.com/mig-1g.5gb": "3"}, Request(3, "mig", profile="1g.5gb")),
     ],
 )
-def test_extended_resources(limits: dict, expected: Request) -> None:
+def test_reads_requests_from_extended_resources(limits: dict, expected: Request) -> None:
     assert requests_of(_pod(limits), (), Names()) == (expected,)
 
 
-def test_names_of_ones_own() -> None:
+def test_reads_requests_under_configured_names() -> None:
     names = Names.model_validate({"gpu": "team.example/gpu"})
     assert requests_of(_pod({"team.example/gpu": "1", "nvidia.com/gpu": "0"}), (), names) == (
         Request(1, "gpu"),
     )
 
 
-def test_whole_gpus_of_a_type() -> None:
+def test_requests_whole_gpus_of_a_type() -> None:
     entry = {"name": "divvy-c0", "resourceClaimTemplateName": "divvy-2x1g.use.a100.no.t4"}
     (request,) = requests_of(_pod(claims=[entry]), (), Names())
     assert request.words == "2 whole GPUs on a100 not on t4"
 
 
-def test_the_template_says_what_was_asked_for_and_its_claim_is_not_counted_twice() -> None:
+def test_reads_the_request_from_the_template_and_counts_its_claim_once() -> None:
     entry = {
         "name": "gpu-c0",
         "resourceClaimTemplateName": "divvy-2x3000m-30c.use.a100.tenant.prod",
@@ -70,14 +70,14 @@ def _by_hand(sizes: dict[str, str], device_class: str = "divvy-share") -> dict[s
     }
 
 
-def test_capacities_that_no_device_has_are_noted() -> None:
+def test_notes_capacities_that_no_device_has() -> None:
     claim = _by_hand({"divvy.gpu/memory": "3000Mi", "cores": "30", "shares": "1"})
     (request,) = requests_of(_pod(), [claim], Names())
     assert request == Request(1, "share", None, None, 30, unknown=("divvy.gpu/memory",), turns=1)
 
 
 @pytest.mark.parametrize("kind", ["gpu", "mig-1g.5gb"])
-def test_capacities_count_whatever_the_class(kind: str) -> None:
+def test_counts_capacities_of_any_class(kind: str) -> None:
     claim = _by_hand({"memory": "3Gi", "cores": "30", "shares": "1500m", "x": "1"}, f"divvy-{kind}")
     (request,) = requests_of(_pod(), [claim], Names())
     asked = (request.memory_mib, request.cores, request.turns, request.unknown)
@@ -92,14 +92,14 @@ def test_capacities_count_whatever_the_class(kind: str) -> None:
         ({"tolerations": [{"operator": "Exists"}]}, "devices with taints (tolerations)"),
     ],
 )
-def test_what_is_not_looked_at_is_said(more: dict[str, Any], said: str) -> None:
+def test_reports_what_it_does_not_read(more: dict[str, Any], said: str) -> None:
     claim = _by_hand({})
     claim["spec"]["devices"]["requests"][0]["exactly"] |= more
     (request,) = requests_of(_pod(), [claim], Names())
     assert request.unread == (said,)
 
 
-def test_alternatives_and_constraints_are_not_looked_at() -> None:
+def test_reports_alternatives_and_constraints_as_unread() -> None:
     first, second = ({"name": n, "deviceClassName": f"divvy-{n}"} for n in ("gpu", "share"))
     asked = [{"name": "r", "firstAvailable": [first, second]}]
     constraints = [{"matchAttribute": "divvy.gpu/type"}]
@@ -111,7 +111,7 @@ def test_alternatives_and_constraints_are_not_looked_at() -> None:
     assert request.narrowed == ("constraints",)
 
 
-def test_a_claim_by_hand() -> None:
+def test_reads_a_handwritten_claim() -> None:
     capacity = {"requests": {"memory": "3000000000", "cores": "30"}}
     exact = {
         "deviceClassName": "divvy-share",
@@ -136,12 +136,14 @@ def test_a_claim_by_hand() -> None:
         ("3e9", "30e-1", (2862, 3)),
     ],
 )
-def test_every_quantity_of_a_claim_by_hand(memory: str, cores: str, asked: tuple[int, int]) -> None:
+def test_reads_every_quantity_of_a_handwritten_claim(
+    memory: str, cores: str, asked: tuple[int, int]
+) -> None:
     claim = _by_hand({"memory": memory, "cores": cores})
     assert requests_of(_pod(), [claim], Names()) == (Request(1, "share", asked[0], None, asked[1]),)
 
 
-def test_classes_of_others_are_not_ours() -> None:
+def test_ignores_classes_of_other_drivers() -> None:
     exact = {"deviceClassName": "nic.example.com"}
     claim = {
         "metadata": {"name": "nic", "namespace": "team"},
@@ -157,7 +159,7 @@ def _pod_by_template(**status: Any) -> dict[str, Any]:
     return pod
 
 
-def test_names_the_template_that_a_claim_lacks() -> None:
+def test_names_the_missing_template_of_a_claim() -> None:
     event = {"reason": "FailedResourceClaimCreation", "message": "template not found"}
     assert notes_of(_pod_by_template(), (), [event]) == (
         "its claim has not been created yet: template not found",
@@ -172,11 +174,11 @@ def test_forgets_a_missing_template_once_the_claim_exists() -> None:
     assert notes_of(pod, (), [event]) == ("the scheduler says: no GPU",)
 
 
-def test_a_pod_that_runs_does_not_wait() -> None:
+def test_reports_a_running_pod_as_not_waiting() -> None:
     assert notes_of(_pod(phase="Running"), (), ()) == ("it is not waiting: its phase is Running",)
 
 
-def test_the_newest_trouble_of_the_node_is_told() -> None:
+def test_reports_the_newest_problem_of_the_node() -> None:
     events = [
         {"reason": "FailedPrepareDynamicResources", "message": "old", "lastTimestamp": "1"},
         {"reason": "FailedPrepareDynamicResources", "message": "new", "lastTimestamp": "2"},
@@ -186,7 +188,7 @@ def test_the_newest_trouble_of_the_node_is_told() -> None:
     assert notes_of(pod, (), events)[-1] == "new"
 
 
-def test_what_tenants_write_reaches_no_terminal_as_more_than_text() -> None:
+def test_escapes_tenants_text_for_the_terminal() -> None:
     hostile = "\x1b]0;title\x07\x1b[2Jno\n  \u202ewell"
     pod = _pod()
     pod["spec"]["nodeName"] = "node"

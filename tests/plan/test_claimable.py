@@ -17,14 +17,14 @@ def _offered(profile: str, **more: object) -> dict[str, int]:
     return dict(planned(PROFILES, p=pool(profile, **more)).pools[0].totals)
 
 
-def test_nothing_is_advertised_by_the_device_plugin() -> None:
+def test_advertises_nothing_by_the_device_plugin() -> None:
     node = planned(PROFILES, p=pool("on-demand")).pools[0].node
     assert node is not None
     assert dict(node.per_node) == {}
     assert node.devices == ()
 
 
-def test_each_kind_is_counted_alone() -> None:
+def test_counts_each_kind_alone() -> None:
     assert _offered("claimed") == {"nvidia.com/gpu (claims)": 4}
     assert _offered("by-size") == {
         "nvidia.com/gpu (claims)": 4,
@@ -38,14 +38,14 @@ def test_each_kind_is_counted_alone() -> None:
     }
 
 
-def test_one_rule_with_claims_serves_all_gpus_of_the_node_by_claims() -> None:
+def test_serves_all_gpus_by_claims_after_one_rule_with_claims() -> None:
     assert _offered("part") == {
         "nvidia.com/gpu (claims)": 4,
         "nvidia.com/gpu.shared (claims)": 16,
     }
 
 
-def test_shares_promise_what_the_limiter_does() -> None:
+def test_guarantees_for_shares_what_the_limiter_does() -> None:
     node = planned(PROFILES, p=pool("on-demand")).pools[0].node
     assert node is not None
     promises = {one.name: one.guarantees for one in node.claimable}
@@ -56,7 +56,7 @@ def test_shares_promise_what_the_limiter_does() -> None:
     assert level(promises["nvidia.com/mig-1g.5gb (claims)"].memory) == "hard"
 
 
-def test_from_the_device_plugin_to_claims_gpus_must_be_idle() -> None:
+def test_requires_idle_gpus_to_move_from_the_device_plugin_to_claims() -> None:
     before = planned(PROFILES, p=pool("whole"))
     for profile in ("claimed", "on-demand"):
         after = planned(PROFILES, p=pool(profile))
@@ -67,7 +67,7 @@ def test_from_the_device_plugin_to_claims_gpus_must_be_idle() -> None:
     assert names[:2] == ["nvidia.com/gpu", "nvidia.com/gpu (claims)"]
 
 
-def test_what_claims_hold_stays_when_their_profile_changes() -> None:
+def test_keeps_what_claims_hold_when_their_profile_changes() -> None:
     profiles = {**PROFILES, "fewer": {"claims": {**ON_DEMAND["claims"], "mig": ["1g.5gb"]}}}
     (change,) = diff(
         planned(profiles, p=pool("on-demand")), planned(profiles, p=pool("fewer"))

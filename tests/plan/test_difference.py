@@ -12,7 +12,7 @@ from tests.plan.test_prediction import PROFILES, clusters
 
 @settings(max_examples=30, deadline=None)
 @given(clusters())
-def test_a_plan_does_not_differ_from_itself(one):
+def test_finds_no_difference_of_a_plan_from_itself(one):
     difference = diff(one, one)
     assert not difference
     assert difference.totals == ()
@@ -29,7 +29,7 @@ def deltas(difference):
 
 @settings(max_examples=60, deadline=None)
 @given(clusters(), clusters(), clusters())
-def test_diffs_compose(first, second, third):
+def test_composes_diffs(first, second, third):
     steps = Counter(deltas(diff(first, second)))
     steps.update(deltas(diff(second, third)))
     assert {key: n for key, n in steps.items() if n} == deltas(diff(first, third))
@@ -38,7 +38,7 @@ def test_diffs_compose(first, second, third):
 
 @settings(max_examples=60, deadline=None)
 @given(clusters(), clusters())
-def test_the_changes_add_up_to_the_totals(before, after):
+def test_adds_the_changes_up_to_the_totals(before, after):
     difference = diff(before, after)
     moved = Counter()
     for (_, resource), number in deltas(difference).items():
@@ -59,7 +59,7 @@ def change(before, after, **more):
     )
 
 
-def test_from_shares_to_mig():
+def test_requires_idle_gpus_from_shares_to_mig():
     moved = change("slice-4", "seven", count=3)
     assert (moved.nodes_before, moved.nodes_after) == (3, 3)
     rows = {row.resource: (row.before, row.after) for row in moved.resources}
@@ -69,7 +69,7 @@ def test_from_shares_to_mig():
     assert moved.disruption.reason == "MIG mode is switched on and the GPU is reset"
 
 
-def test_hopper_needs_no_reset():
+def test_needs_no_reset_on_hopper():
     cut = {**PROFILES, "hopper": {"mig": {"1g.10gb": 7}}}
     hopper = {"model": "H100-SXM5-80GB"}
     before = planned(cut, main=pool("whole", **hopper))
@@ -86,12 +86,12 @@ def test_hopper_needs_no_reset():
         ("seven", "whole", "GPUs must be idle", "MIG mode is switched off and the GPU is reset"),
     ],
 )
-def test_disruption(before, after, level, reason):
+def test_grades_the_disruption_of_a_change(before, after, level, reason):
     moved = change(before, after).disruption
     assert (moved.level, moved.reason) == (level, reason)
 
 
-def test_adding_instances_leaves_the_others_alone():
+def test_leaves_other_instances_alone_when_adding_some():
     profiles = {"few": {"mig": {"3g.20gb": 1}}, "more": {"mig": {"3g.20gb": 1, "2g.10gb": 1}}}
     more = only(planned(profiles, main=pool("few")), planned(profiles, main=pool("more")))
     assert more.disruption.level == "new pods only"
@@ -99,12 +99,12 @@ def test_adding_instances_leaves_the_others_alone():
     assert fewer.disruption.reason == "MIG devices that go must be free: 1 × 2g.10gb"
 
 
-def test_only_the_gpus_that_change_are_named():
+def test_names_only_the_gpus_that_change():
     moved = change("whole", "split")
     assert moved.disruption.gpus == (0, 1)
 
 
-def test_more_nodes_are_no_disruption_for_those_that_are_there():
+def test_disrupts_no_existing_node_when_nodes_are_added():
     before, after = (planned(PROFILES, main=pool("seven", count=n)) for n in (2, 5))
     moved = only(before, after)
     assert moved.disruption.level == "none"
@@ -112,7 +112,7 @@ def test_more_nodes_are_no_disruption_for_those_that_are_there():
     assert (row.before, row.after, row.per_node_after) == (56, 140, 28)
 
 
-def test_an_override_concerns_its_node_alone():
+def test_limits_an_override_to_its_node():
     before = planned(PROFILES, main=pool("slice-4", count=3))
     after = planned(PROFILES, main=pool("slice-4", count=3, overrides={"n1": "mix"}))
     moved = only(before, after)
@@ -124,20 +124,20 @@ def test_an_override_concerns_its_node_alone():
     }
 
 
-def test_guarantees_count_even_if_numbers_stay():
+def test_shows_changed_guarantees_when_numbers_stay():
     (row,) = change("slice-4", "watched").resources
     assert (row.before, row.after) == (16, 16)
     assert row.guarantees_before.memory.startswith("none")
     assert row.guarantees_after.memory.startswith("watched")
 
 
-def test_a_resource_that_appears_has_no_guarantees_before():
+def test_shows_no_earlier_guarantees_for_a_new_resource():
     rows = {row.resource: row for row in change("whole", "slice-4").resources}
     assert rows["nvidia.com/gpu.shared"].guarantees_before is None
     assert rows["nvidia.com/gpu"].guarantees_after is None
 
 
-def test_pools_come_and_go():
+def test_shows_pools_that_come_and_go():
     before = planned(PROFILES, a=pool("whole"))
     after = planned(PROFILES, b=pool("seven"))
     came, went = diff(before, after).changes
@@ -145,12 +145,12 @@ def test_pools_come_and_go():
     assert (went.pool, went.nodes_after, went.disruption.level) == ("a", 0, "new pods only")
 
 
-def test_other_hardware_needs_idle_gpus():
+def test_requires_idle_gpus_for_other_hardware():
     before = planned(PROFILES, a=pool("whole"))
     after = planned(PROFILES, a=pool("whole", model="T4", gpus=2))
     assert only(before, after).disruption.level == "GPUs must be idle"
 
 
-def test_examples_do_not_differ_from_themselves():
+def test_finds_no_difference_of_examples_from_themselves():
     for name in ("cern", "mixed", "h200"):
         assert not diff(plan(example(name), "a"), plan(example(name), "b"))

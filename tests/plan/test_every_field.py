@@ -179,7 +179,7 @@ def schema() -> set[str]:
     return {camel_case(field) for kind in types for field in kind.model_fields}
 
 
-def test_every_field_of_the_schema_shows_in_the_diff() -> None:
+def test_shows_every_field_of_the_schema_in_the_diff() -> None:
     seen = set()
     for whole in (FIELDS, PULLED):
         before = plan(parse_cluster(whole), "before")

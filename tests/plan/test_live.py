@@ -33,13 +33,13 @@ def compared(*nodes):
     return compare_live(parse_cluster(without_claims(example("lab"))), "lab", nodes)
 
 
-def test_a_cluster_as_its_file_says():
+def test_accepts_a_cluster_that_matches_its_file():
     difference = compared(*map(node, GOOD), node("cpu-1", {}, state=None))
     assert not difference
     assert difference.compared == 3
 
 
-def test_wrong_numbers_are_told_and_stale_zeros_are_not():
+def test_reports_wrong_counts_but_not_stale_zeros():
     h100 = node("gpu-h100", {"nvidia.com/gpu": 1, "nvidia.com/gpu.shared": 0, "other.org/x": 3})
     (found,) = compared(node("gpu-a100"), h100, node("gpu-t4")).nodes
     assert [(row.resource, row.before, row.after) for row in found.resources] == [
@@ -47,7 +47,7 @@ def test_wrong_numbers_are_told_and_stale_zeros_are_not():
     ]
 
 
-def test_a_label_that_bypasses_the_file_is_shown_even_if_the_numbers_fit():
+def test_reports_a_label_that_bypasses_the_file_though_the_counts_fit():
     labels = {"divvy.gpu/profile": "slice-4"}
     h100 = node("gpu-h100", {"nvidia.com/gpu.shared": 8}, **labels)
     (found,) = compared(node("gpu-a100"), h100, node("gpu-t4")).nodes
@@ -55,14 +55,14 @@ def test_a_label_that_bypasses_the_file_is_shown_even_if_the_numbers_fit():
     assert found.resources == ()
 
 
-def test_an_unknown_profile_label_is_a_problem():
+def test_reports_an_unknown_profile_label():
     h100 = node("gpu-h100", **{"divvy.gpu/profile": "slice4"})
     (found,) = compared(node("gpu-a100"), h100, node("gpu-t4")).nodes
     assert "did you mean slice-4?" in found.problem
     assert found.resources == ()
 
 
-def test_missing_nodes_and_unhappy_agents_are_told():
+def test_reports_missing_nodes_and_unhappy_agents():
     t4 = node("gpu-t4", state="Blocked", reason="GPU 0: held by pod x")
     difference = compared(node("gpu-a100"), t4)
     (count,) = difference.counts
@@ -71,13 +71,13 @@ def test_missing_nodes_and_unhappy_agents_are_told():
     assert (found.state, found.reason) == ("Blocked", "GPU 0: held by pod x")
 
 
-def test_a_node_that_no_pool_has_any_more_is_left_alone():
+def test_ignores_a_node_that_left_every_pool():
     """The kubelet keeps the names of what it advertised, with 0 devices."""
     left = node("gpu-l40s", {"nvidia.com/gpu": 0, "nvidia.com/gpu.shared": 0}, state=None)
     assert not compared(*map(node, GOOD), left)
 
 
-def test_gpus_outside_every_pool_are_told():
+def test_reports_gpus_outside_every_pool():
     difference = compared(*map(node, GOOD), node("other", {"nvidia.com/gpu": 4}, state=None))
     (found,) = difference.nodes
     assert found.problem == "no pool of the stack file selects it"
@@ -101,13 +101,13 @@ def _claimed(allocatable: dict, claimable: dict) -> LiveNode:
     return LiveNode("n", {"pool": "sizes"}, allocatable, "Ready", "", 2, claimable)
 
 
-def test_a_node_served_by_claims_advertises_nothing_and_offers_its_gpus():
+def test_accepts_a_claims_node_that_advertises_nothing():
     offered = {"nvidia.com/gpu (claims)": 2, "nvidia.com/gpu.shared (claims)": 2}
     assert not compare_live(CLAIMED, "s", [_claimed({}, offered)])
     assert not compare_live(CLAIMED, "s", [_claimed({"nvidia.com/gpu": 0}, offered)])
 
 
-def test_gpus_that_claims_do_not_get_are_a_difference():
+def test_reports_gpus_that_claims_lack():
     (node,) = compare_live(CLAIMED, "s", [_claimed({"nvidia.com/gpu": 2}, {})]).nodes
     assert [(row.resource, row.before, row.after) for row in node.resources] == [
         ("nvidia.com/gpu", 2, 0),
@@ -117,13 +117,13 @@ def test_gpus_that_claims_do_not_get_are_a_difference():
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"gpus": 5}', "[]", "{"])
-def test_a_status_that_no_agent_has_written_is_said_to_be_unreadable(text: str) -> None:
+def test_reports_a_status_that_no_agent_wrote_as_unreadable(text: str) -> None:
     found = live_node("n", {}, {STATUS_ANNOTATION: text}, {})
     assert (found.state, found.gpus) == ("Unknown", 0)
     assert found.reason == "annotation divvy.gpu/status cannot be read"
 
 
-def test_a_status_reaches_the_terminal_as_text_alone() -> None:
+def test_escapes_a_status_for_the_terminal() -> None:
     status = json.dumps({"state": "\x1b[2J", "reason": "\x1b]0;x\x07"})
     found = live_node("n", {}, {STATUS_ANNOTATION: status}, {})
     assert (found.state, found.reason) == ("\ufffd[2J", "\ufffd]0;x\ufffd")

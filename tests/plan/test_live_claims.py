@@ -10,7 +10,7 @@ from tests.plan.claimed import claim, slices
 ON_DEMAND = {"shares": {}, "mig": ["1g.5gb", "3g.20gb"]}
 
 
-def test_shares_are_free_but_for_what_claims_take() -> None:
+def test_subtracts_claims_from_free_shares() -> None:
     held = [
         claim("a", "n", "gpu-n-0-share", "3000Mi", "30"),
         claim("b", "n", "gpu-n-0-share", "1Gi", "1500m"),
@@ -25,7 +25,7 @@ def test_shares_are_free_but_for_what_claims_take() -> None:
     assert second.holders == ()
 
 
-def test_a_device_takes_its_counters_once_however_many_share_it() -> None:
+def test_consumes_the_counters_of_a_shared_device_once() -> None:
     held = [
         claim("a", "n", "gpu-n-0-share", "3000Mi", "30"),
         claim("b", "n", "gpu-n-0-share", "3000Mi", "30"),
@@ -37,7 +37,7 @@ def test_a_device_takes_its_counters_once_however_many_share_it() -> None:
     assert second.free["compute-slices"] == 4
 
 
-def test_an_older_generation_and_other_drivers_do_not_count() -> None:
+def test_ignores_older_generations_and_other_drivers() -> None:
     older = slices("n", {"shares": {}}, gpus=4, generation=1)
     newer = slices("n", {"shares": {}}, gpus=2, generation=2)
     other = [{"spec": {**newer[0]["spec"], "driver": "gpu.example.com"}}]
@@ -58,14 +58,14 @@ def test_ignores_a_slice_that_another_node_publishes_in_the_pool() -> None:
         ({"cores": []}, "claim team/a cannot be read: is []"),
     ],
 )
-def test_a_claim_that_makes_no_sense_is_named(consumed: dict, said: str) -> None:
+def test_names_a_malformed_claim(consumed: dict, said: str) -> None:
     held = claim("a", "n", "gpu-n-0-share")
     held["status"]["allocation"]["devices"]["results"][0]["consumedCapacity"] = consumed
     with pytest.raises(UnreadableClaims, match=re.escape(said)):
         claimed_gpus(slices("n", {"shares": {}}), [held])
 
 
-def test_a_slice_that_no_agent_has_written_is_named() -> None:
+def test_names_a_slice_that_no_agent_wrote() -> None:
     listed = slices("n", {"shares": {}}, gpus=1)
     device = listed[0]["spec"]["devices"][0]
     taken = device["attributes"].pop("uuid")
@@ -79,7 +79,7 @@ def test_a_slice_that_no_agent_has_written_is_named() -> None:
         claimed_gpus(listed, ())
 
 
-def test_what_is_consumed_may_be_named_in_full() -> None:
+def test_reads_consumed_capacity_with_qualified_names() -> None:
     held = claim("a", "n", "gpu-n-0-share")
     consumed = {"divvy.gpu/memory": "3000Mi", "divvy.gpu/cores": "30"}
     held["status"]["allocation"]["devices"]["results"][0]["consumedCapacity"] = consumed
@@ -88,7 +88,7 @@ def test_what_is_consumed_may_be_named_in_full() -> None:
     assert gpu.devices[0].free_cores == 70
 
 
-def test_the_pods_that_hold_claims() -> None:
+def test_lists_the_pods_that_hold_claims() -> None:
     held = [
         claim("a", "n", "gpu-n-0-share", "3000Mi", "30", pod="train"),
         claim("b", "m", "gpu-m-0-share", "3000Mi", "30", pod="train"),

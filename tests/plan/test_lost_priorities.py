@@ -20,7 +20,7 @@ def node(name: str, gpus: str = "2", pool: str = "a") -> dict[str, Any]:
     return {"metadata": metadata, "status": {"allocatable": {"cpu": "4", "nvidia.com/gpu": gpus}}}
 
 
-def test_nodes_that_move_from_the_plugin_to_claims_are_named() -> None:
+def test_names_nodes_that_move_from_the_plugin_to_claims() -> None:
     nodes = [node("a-0"), node("a-1"), node("a-2", gpus="0"), node("b-0", pool="b")]
     warning = priorities_warning(parse_cluster(CLUSTER), nodes)
     assert warning is not None
@@ -30,15 +30,15 @@ def test_nodes_that_move_from_the_plugin_to_claims_are_named() -> None:
 
 
 @pytest.mark.parametrize("nodes", [[], [node("a-1")], [node("a-0", gpus="0")]])
-def test_nothing_is_said_where_nothing_moves(nodes: list[dict[str, Any]]) -> None:
+def test_warns_of_no_lost_priorities_when_no_node_moves(nodes: list[dict[str, Any]]) -> None:
     assert priorities_warning(parse_cluster(CLUSTER), nodes) is None
 
 
-def test_nothing_is_lost_where_divvy_preempts() -> None:
+def test_warns_of_no_lost_priorities_with_preemption_by_divvy() -> None:
     assert priorities_warning(parse_cluster({**CLUSTER, "preemption": True}), [node("a-0")]) is None
 
 
-def test_many_nodes_are_counted() -> None:
+def test_counts_the_nodes_beyond_the_first_few() -> None:
     warning = priorities_warning(
         parse_cluster(CLUSTER), [node(f"node-{number}") for number in range(5)]
     )

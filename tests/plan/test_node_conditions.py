@@ -16,20 +16,20 @@ def node(ready: str, **more: Any) -> dict[str, Any]:
     return {"status": {"conditions": [{"type": "DiskPressure", "status": "False"}, condition]}}
 
 
-def test_takes_a_node_for_ready_that_says_so_or_nothing() -> None:
+def test_counts_a_node_as_ready_when_it_says_so_or_nothing() -> None:
     assert not_ready(node("True")) == ""
     assert not_ready({}) == ""
 
 
 @pytest.mark.parametrize("status", ["False", "Unknown"])
-def test_says_since_when_and_why_a_node_is_not_ready(status: str) -> None:
+def test_reports_since_when_and_why_a_node_is_not_ready(status: str) -> None:
     dead = node(status, reason="NodeStatusUnknown", message="Kubelet stopped posting\nstatus.")
     assert not_ready(dead) == (
         f"NotReady since {SINCE}: NodeStatusUnknown: Kubelet stopped posting status"
     )
 
 
-def test_tells_a_cordoned_node() -> None:
+def test_reports_a_cordoned_node() -> None:
     assert is_cordoned({"spec": {"unschedulable": True}})
     assert not is_cordoned({"spec": {}})
 
@@ -57,5 +57,5 @@ def pod(**status: Any) -> dict[str, Any]:
         ({"metadata": {"deletionTimestamp": SINCE}}, "is being deleted"),
     ],
 )
-def test_says_why_an_agent_does_not_run(agent: dict[str, Any], reason: str) -> None:
+def test_reports_why_an_agent_does_not_run(agent: dict[str, Any], reason: str) -> None:
     assert not_running(agent) == reason

@@ -43,7 +43,7 @@ def pod(name: str, on: str) -> LivePod:
     return found
 
 
-def test_nodes_without_pods_move_first_and_the_others_name_whom_they_wait_for() -> None:
+def test_orders_idle_nodes_first_and_names_the_pods_the_others_await() -> None:
     nodes = [node("a", "claims"), node("b", "claims"), node("c", "claims"), node("d", "plugin")]
     pods = [pod("one", "a"), pod("two", "a"), pod("three", "c"), pod("four", "d")]
     assert node_moves(CLUSTER, nodes, (), pods) == (
@@ -53,7 +53,7 @@ def test_nodes_without_pods_move_first_and_the_others_name_whom_they_wait_for() 
     )
 
 
-def test_nodes_that_go_back_name_who_holds_a_claim() -> None:
+def test_names_who_holds_a_claim_on_nodes_that_move_back() -> None:
     gpus = claimed_gpus(
         [*slices("d", {"shares": {}}), *slices("e", {"shares": {}})],
         [claim("train", "d", "gpu-d-0-share", "3000Mi", "30")],
@@ -66,14 +66,14 @@ def test_nodes_that_go_back_name_who_holds_a_claim() -> None:
     ]
 
 
-def test_a_node_that_withdraws_its_devices_still_moves_until_claims_have_its_gpus() -> None:
+def test_keeps_a_node_moving_until_claims_have_its_gpus() -> None:
     going = node("a", "claims", "0", owner="plugin (held by team/one)")
     gone = node("b", "claims", "0", owner="claims")
     moves = node_moves(CLUSTER, [going, gone], claimed_gpus(slices("b", {"shares": {}}), ()), ())
     assert [move.node for move in moves] == ["a"]
 
 
-def test_says_the_way_in_lines() -> None:
+def test_prints_node_moves_in_lines() -> None:
     moves = [
         NodeMove("b", CLAIMS, ()),
         NodeMove("gpu-7", CLAIMS, ("team/one",)),

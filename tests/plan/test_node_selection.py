@@ -30,7 +30,7 @@ TAINT = {"key": "team", "value": "x", "effect": "NoSchedule"}
         (node({"kind": "a100"}, taints=[{**TAINT, "effect": "PreferNoSchedule"}]), ""),
     ],
 )
-def test_why_a_node_is_closed(found: dict[str, Any], reason: str) -> None:
+def test_explains_why_a_node_is_closed_to_a_pod(found: dict[str, Any], reason: str) -> None:
     selection, meta = node_selection(POD["spec"]), found["metadata"]
     suits = selection.suits(Labels(meta.get("labels") or {}, name=meta["name"]))
     assert (suits.problem or repelled(selection, taints_of(found.get("spec") or {}))) == reason

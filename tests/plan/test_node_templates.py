@@ -92,7 +92,7 @@ def published(cluster: Any, model: GpuModel) -> dict[str, Any]:
     return slices
 
 
-def test_leaves_out_pools_of_unknown_hardware() -> None:
+def test_omits_pools_of_unknown_hardware() -> None:
     described = node_templates(planned({"all": {}}, known=pool("all"), unknown={"profile": "all"}))
     assert [template.pool for template in described] == ["known"]
     assert described[0].labels == {"pool": "known"}

@@ -24,7 +24,7 @@ def compare(edit: dict[str, Any], image: tuple[str, str] = ("i", "i")) -> Object
     )
 
 
-def test_finds_nothing_where_no_object_changes() -> None:
+def test_reports_nothing_when_no_object_changes() -> None:
     assert not compare({})
     assert compare({}) == ObjectChanges()
 
@@ -35,12 +35,12 @@ def test_names_a_configuration_that_only_an_object_shows() -> None:
     assert changes.effects == ()
 
 
-def test_says_that_agents_restart_for_another_image() -> None:
+def test_reports_agents_that_restart_for_another_image() -> None:
     (effect,) = compare({}, ("old", "new")).effects
     assert effect == "pods of Divvy restart: DaemonSet divvy-agent; pods that hold GPUs run on"
 
 
-def test_says_what_an_unreachable_rule_with_a_limit_lets_the_agents_see() -> None:
+def test_reports_what_an_unreachable_rule_with_a_limit_lets_agents_see() -> None:
     rule = {"devices": [99], "timeSlicing": {"replicas": 2, "memoryLimit": LIMIT}}
     changes = compare({"profiles": {**BASE["profiles"], "whole": [rule, {}]}})
     assert "DaemonSet divvy-agent" in changes.updated
@@ -49,14 +49,14 @@ def test_says_what_an_unreachable_rule_with_a_limit_lets_the_agents_see() -> Non
     )
 
 
-def test_says_which_rights_eviction_needs() -> None:
+def test_reports_the_rights_that_eviction_needs() -> None:
     changes = compare({"change": {"policy": "evict"}})
     (effect,) = changes.effects
     assert effect.endswith(" gains the rights: create pods/eviction")
     assert effect.startswith("ClusterRole ")
 
 
-def test_says_what_the_first_claims_bring() -> None:
+def test_reports_what_the_first_claims_bring() -> None:
     profiles = {**BASE["profiles"], "sizes": {"claims": {"shares": {}}}}
     changes = compare({"profiles": profiles})
     text = "\n".join(changes.effects)
@@ -73,7 +73,7 @@ def test_says_what_the_first_claims_bring() -> None:
     assert not any("Kubernetes" in effect for effect in back.effects)
 
 
-def test_says_that_divvy_moves_to_another_namespace() -> None:
+def test_reports_a_move_of_divvy_to_another_namespace() -> None:
     effects = compare({"namespace": "gpus"}).effects
     assert effects[0] == (
         "Divvy moves from namespace divvy-system to gpus: its objects are created there"

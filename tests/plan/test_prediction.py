@@ -62,12 +62,12 @@ PROFILES = {
         ),
     ],
 )
-def test_a_node_with_four_a100(profile, expected):
+def test_predicts_a_node_with_four_a100(profile, expected):
     (only,) = planned(PROFILES, main=pool(profile)).pools
     assert only.node.per_node == expected
 
 
-def test_the_articles_node_in_all_its_states():
+def test_predicts_the_articles_node_in_all_its_states():
     states = {p.name: dict(p.node.per_node) for p in plan(example("cern"), "cern").pools}
     assert states == {
         "whole": {"nvidia.com/gpu": 4},
@@ -80,7 +80,7 @@ def test_the_articles_node_in_all_its_states():
 
 
 @pytest.mark.parametrize("name", ["cern", "mixed", "h200", "lab"])
-def test_totals_of_the_examples_are_the_sums_of_their_nodes(name):
+def test_adds_up_the_nodes_of_the_examples(name):
     _check_sums(plan(example(name), name))
 
 
@@ -102,7 +102,7 @@ def clusters(draw):
 
 @settings(max_examples=50, deadline=None)
 @given(clusters())
-def test_totals_are_the_sums(prediction):
+def test_adds_up_totals(prediction):
     _check_sums(prediction)
 
 
@@ -117,7 +117,7 @@ def _check_sums(prediction):
     assert prediction.totals == total
 
 
-def test_devices_carry_the_size_that_the_card_prints():
+def test_predicts_devices_of_the_size_that_the_card_prints():
     (only,) = planned(PROFILES, main=pool("mix")).pools
     sizes = {name: (memory, sms) for name, _, _, memory, sms, *_ in guide.rows("A100-SXM4-40GB")}
     for device in only.node.devices:
@@ -144,11 +144,11 @@ def levels(profile):
         ("sliced-mig", ["none", "time-shared", "shared", "slice"]),
     ],
 )
-def test_promises_are_those_of_the_mechanism(profile, expected):
+def test_guarantees_what_the_mechanism_enforces(profile, expected):
     assert levels(profile) == expected
 
 
-def test_a_watched_share_is_not_called_safe():
+def test_calls_a_watched_share_watched_not_safe():
     (only,) = planned(PROFILES, main=pool("watched")).pools
     assert only.node.devices[0].guarantees.memory == (
         "watched: usage above 10240 MiB is noticed, not prevented"
@@ -156,7 +156,7 @@ def test_a_watched_share_is_not_called_safe():
     assert only.node.devices[0].memory_mib == 40960
 
 
-def test_a_limited_share_is_not_called_a_boundary():
+def test_calls_a_limited_share_no_boundary():
     (only,) = planned(PROFILES, main=pool("prevented")).pools
     assert only.node.devices[0].guarantees.memory == (
         "prevented: the driver library in the container refuses more than 3000 MiB; "
@@ -165,7 +165,7 @@ def test_a_limited_share_is_not_called_a_boundary():
     )
 
 
-def test_an_oversubscribed_share_is_not_said_to_be_on_the_gpu():
+def test_says_that_an_oversubscribed_share_may_use_host_memory():
     (only,) = planned(PROFILES, main=pool("oversubscribed")).pools
     assert only.node.devices[0].memory_mib == 20480
     assert only.node.devices[0].guarantees.memory.endswith(
@@ -173,18 +173,18 @@ def test_an_oversubscribed_share_is_not_said_to_be_on_the_gpu():
     )
 
 
-def test_other_vendors_devices_are_counted_on_every_node():
+def test_counts_other_vendors_devices_on_every_node():
     (training, _) = plan(example("h200"), "h200").pools
     assert training.node.per_node["rdma/hca"] == 16
     assert training.totals["rdma/hca"] == 16 * 16
 
 
-def test_without_hardware_nothing_is_claimed():
+def test_predicts_nothing_without_hardware():
     (only,) = planned(PROFILES, main={"profile": "whole"}).pools
     assert (only.count, only.node, only.totals) == (None, None, {})
 
 
-def test_rules_by_uuid_are_noted():
+def test_notes_rules_by_uuid():
     uuid = "GPU-00000001-0000-0000-0000-000000000000"
     profiles = {"u": [{"devices": [uuid], "timeSlicing": {"replicas": 2}}]}
     (only,) = planned(profiles, main=pool("u")).pools
@@ -196,7 +196,7 @@ HARDWARE = {"model": "T4", "gpus": 2, "count": 3}
 UNDESCRIBED = {"model": "NVIDIA Z1", "memory": "24Gi", "gpus": 2, "count": 3}
 
 
-def test_a_model_without_data_is_planned_with_the_memory_that_the_file_says():
+def test_plans_a_model_without_data_by_the_memory_in_the_file():
     value = {
         "profiles": {"p": {"timeSlicing": {"replicas": 4, "memoryLimit": "auto"}}},
         "pools": {"main": {"hardware": UNDESCRIBED, "profile": "p"}},
@@ -211,7 +211,7 @@ def test_a_model_without_data_is_planned_with_the_memory_that_the_file_says():
     assert "its MIG geometry are not known" in note
 
 
-def test_a_model_with_data_has_no_such_note():
+def test_notes_nothing_for_a_model_with_data():
     value = {"profiles": {"p": {}}, "pools": {"main": {"hardware": HARDWARE, "profile": "p"}}}
     (main,) = plan(parse_cluster(value), "s").pools
     assert main.node is not None

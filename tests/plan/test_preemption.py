@@ -241,7 +241,7 @@ def _names(pods: Collection[Mapping[str, Any]]) -> set[str]:
 
 
 @pytest.mark.parametrize("seed", range(at_length(100, 1000)))
-def test_no_victim_is_needless_or_in_vain(seed: int) -> None:
+def test_preempts_neither_needlessly_nor_in_vain(seed: int) -> None:
     state = _random_state(seed)
     decision = state.decision()
     if state.takes(()):
@@ -270,14 +270,14 @@ def test_no_victim_is_needless_or_in_vain(seed: int) -> None:
 WHOLE = Request(1, "gpu")
 
 
-def test_a_pod_of_the_same_priority_stays() -> None:
+def test_spares_a_pod_of_the_same_priority() -> None:
     state = State()
     state.run("held", WHOLE, 100)
     state.wait(WHOLE, 100)
     assert state.decision().reason.startswith("no node takes it")
 
 
-def test_nobody_goes_while_those_that_end_make_room() -> None:
+def test_preempts_nobody_while_terminating_pods_free_enough() -> None:
     """A victim may take its graceful period, and another pod may end by itself."""
     state = State(gpus=2)
     for name in ("one", "other"):
@@ -289,7 +289,7 @@ def test_nobody_goes_while_those_that_end_make_room() -> None:
     assert (decision.victims, decision.reason) == ((), "it fits without victims")
 
 
-def test_nobody_goes_while_the_claim_of_a_pod_that_has_gone_is_released() -> None:
+def test_preempts_nobody_while_the_claim_of_a_deleted_pod_is_released() -> None:
     """A claim outlives its pod for a moment, while it is taken back."""
     state = State(gpus=2)
     for name in ("one", "other"):
@@ -300,7 +300,7 @@ def test_nobody_goes_while_the_claim_of_a_pod_that_has_gone_is_released() -> Non
     assert (decision.victims, decision.reason) == ((), "it fits without victims")
 
 
-def test_two_that_wait_do_not_count_on_the_same_room() -> None:
+def test_promises_the_same_gpu_to_one_waiting_pod_only() -> None:
     state = State(gpus=2)
     state.run("one", WHOLE)
     state.run("other", WHOLE)
@@ -325,7 +325,7 @@ def test_two_that_wait_do_not_count_on_the_same_room() -> None:
         ({"topologySpreadConstraints": [{}]}, {}, "not looked at: topologySpreadConstraints"),
     ],
 )
-def test_nobody_goes_for_a_pod_that_would_not_get_the_room(
+def test_preempts_nobody_for_a_pod_that_would_not_get_the_gpu(
     spec: dict[str, Any], status: dict[str, Any], reason: str
 ) -> None:
     state = State()
@@ -336,7 +336,7 @@ def test_nobody_goes_for_a_pod_that_would_not_get_the_room(
     assert (decision.victims, decision.reason) == ((), reason)
 
 
-def test_conditions_that_are_not_evaluated_cost_nobody_anything() -> None:
+def test_preempts_nobody_on_conditions_that_it_does_not_evaluate() -> None:
     state = State()
     state.run("held", WHOLE)
     state.wait(WHOLE)
@@ -345,7 +345,7 @@ def test_conditions_that_are_not_evaluated_cost_nobody_anything() -> None:
     assert "conditions (CEL)" in state.decision().reason
 
 
-def test_a_claim_that_pods_share_is_free_when_all_have_gone() -> None:
+def test_frees_a_shared_claim_when_all_its_pods_have_gone() -> None:
     state = State()
     state.run("one", WHOLE)
     state.pods.append({**_pod("two", 0), "spec": {**state.pod("one")["spec"]}})
@@ -356,7 +356,7 @@ def test_a_claim_that_pods_share_is_free_when_all_have_gone() -> None:
     assert [victim.name for victim in state.decision().victims] == ["one", "two"]
 
 
-def test_a_budget_that_has_not_been_looked_at_lets_nobody_go() -> None:
+def test_preempts_nobody_under_a_budget_not_yet_observed() -> None:
     state = State()
     state.run("held", WHOLE, app="a")
     state.budgets.append(_budget("a", 1))
@@ -366,7 +366,7 @@ def test_a_budget_that_has_not_been_looked_at_lets_nobody_go() -> None:
     assert not state.decision().victims
 
 
-def test_a_thousand_pods_that_no_node_takes_hold_up_no_other(
+def test_serves_others_beside_a_thousand_pods_that_fit_no_node(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A tenant's pods come in hundreds, and what has been read grows old meanwhile."""
@@ -384,7 +384,7 @@ def test_a_thousand_pods_that_no_node_takes_hold_up_no_other(
     assert counted.call_count < 100
 
 
-def test_no_more_is_decided_of_what_was_read_too_long_ago() -> None:
+def test_stops_deciding_on_stale_observations() -> None:
     state = State()
     state.run("held", WHOLE)
     state.wait(WHOLE)
@@ -393,7 +393,7 @@ def test_no_more_is_decided_of_what_was_read_too_long_ago() -> None:
     assert decide(state.cluster, listed, 0.0) == ()
 
 
-def test_a_gpu_of_which_no_claim_goes_stays_as_it_is() -> None:
+def test_keeps_a_gpu_unchanged_when_none_of_its_claims_goes() -> None:
     """A node full of shares is looked at hundreds of times, and copies took nearly all of it."""
     state = State()
     while state.run(f"pod-{len(state.pods)}", Request(1, "share", memory_mib=2000, cores=1)):
@@ -407,7 +407,7 @@ def test_a_gpu_of_which_no_claim_goes_stays_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(("priority", "victims"), [(500, []), (100, []), (50, ["held"])])
-def test_nobody_goes_where_the_scheduler_keeps_the_rest_of_a_node_for_another_pod(
+def test_respects_what_the_scheduler_nominated_for_another_pod(
     priority: int, victims: list[str]
 ) -> None:
     state = State()
@@ -425,7 +425,7 @@ def _asking(cpu: str) -> dict[str, Any]:
     return {"name": "main", "resources": {"requests": {"cpu": cpu}}}
 
 
-def test_a_pod_of_two_budgets_stays() -> None:
+def test_spares_a_pod_of_two_budgets() -> None:
     """The API server evicts no such pod, whatever the two of them let go."""
     state = State(gpus=2)
     state.run("budgeted", WHOLE, app="a")
@@ -435,7 +435,7 @@ def test_a_pod_of_two_budgets_stays() -> None:
     assert [victim.name for victim in state.decision().victims] == ["other"]
 
 
-def test_of_pods_that_cost_the_same_the_youngest_goes() -> None:
+def test_preempts_the_youngest_of_equal_pods() -> None:
     state = State(gpus=2, nodes=2)
     for number in range(4):
         state.run(f"pod-{number}", WHOLE)

@@ -59,13 +59,13 @@ def text(replicas: int) -> str:
         ),
     ],
 )
-def test_names_what_becomes_of_each_selector(
+def test_names_the_outcome_of_each_selector(
     before: list[Any], after: list[Any], expected: list[tuple[str, ...]]
 ) -> None:
     assert changes(before, after) == expected
 
 
-def test_shows_uuids_that_change_places_beside_gpus_that_stay() -> None:
+def test_shows_uuids_that_swap_beside_gpus_that_stay() -> None:
     """The prediction, which knows no UUID, shows the same devices before and after."""
     before = [shared(4, [0, U1]), {**shared(6, [1, U2]), "mig": {"3g.20gb": 2}}]
     after = [shared(4, [0, U2]), {**shared(6, [1, U1]), "mig": {"3g.20gb": 2}}]
@@ -77,7 +77,7 @@ def test_shows_uuids_that_change_places_beside_gpus_that_stay() -> None:
     ]
 
 
-def test_does_not_repeat_what_the_prediction_shows() -> None:
+def test_repeats_nothing_that_the_prediction_shows() -> None:
     whole = {"devices": [0]}
     for before, after in (
         ([shared(4)], [shared(6)]),
@@ -100,7 +100,7 @@ _RULES = st.lists(
 
 
 @given(_RULES, _RULES)
-def test_no_change_means_that_every_gpu_is_decided_alike(
+def test_finds_no_change_only_if_every_gpu_is_decided_alike(
     before: list[dict[str, Any]], after: list[dict[str, Any]]
 ) -> None:
     if compare(before, after):

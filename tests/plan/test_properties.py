@@ -156,7 +156,7 @@ def shuffled(value: Any, seed: int) -> Any:
 
 @few
 @given(values())
-def test_every_valid_file_survives_its_way_to_the_nodes(value: dict[str, Any]) -> None:
+def test_carries_every_valid_file_unchanged_to_the_nodes(value: dict[str, Any]) -> None:
     text = canonical_json(value)
     assert parse_canonical(text) == parse_cluster(value)
     assert not diff(planned(value), planned(json.loads(text)["cluster"]))
@@ -164,13 +164,13 @@ def test_every_valid_file_survives_its_way_to_the_nodes(value: dict[str, Any]) -
 
 @few
 @given(values(), st.integers())
-def test_order_alone_is_no_change(value: dict[str, Any], seed: int) -> None:
+def test_ignores_order(value: dict[str, Any], seed: int) -> None:
     assert not diff(planned(value), planned(shuffled(value, seed)))
 
 
 @few
 @given(values())
-def test_the_name_of_a_profile_is_a_setting_and_that_of_a_pool_is_a_new_name(
+def test_treats_a_renamed_profile_as_a_setting_and_a_renamed_pool_as_renamed(
     value: dict[str, Any],
 ) -> None:
     renamed = json.loads(canonical_json(value).replace('"p0-', '"other-'))["cluster"]
@@ -188,7 +188,7 @@ def test_the_name_of_a_profile_is_a_setting_and_that_of_a_pool_is_a_new_name(
 
 @settings(max_examples=at_length(50, 2000), deadline=None)
 @given(values(), st.sampled_from(EDITS), st.integers(0, 99))
-def test_no_change_means_that_no_object_changes(
+def test_finds_no_change_only_if_no_object_changes(
     first: dict[str, Any], edit: Edit, seed: int
 ) -> None:
     second = json.loads(json.dumps(first))
@@ -204,7 +204,7 @@ def test_no_change_means_that_no_object_changes(
 
 @few
 @given(values(), values())
-def test_the_way_back_undoes_the_way_there(first: dict[str, Any], second: dict[str, Any]) -> None:
+def test_inverts_a_diff_on_the_way_back(first: dict[str, Any], second: dict[str, Any]) -> None:
     there, back = (
         diff(planned(first), planned(second)),
         diff(planned(second), planned(first)),

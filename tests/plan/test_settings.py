@@ -62,13 +62,13 @@ def compare(before: dict[str, Any], after: dict[str, Any]) -> Any:
     ],
     ids=str,
 )
-def test_what_the_topology_does_not_show_is_a_setting(after: dict[str, Any]) -> None:
+def test_shows_what_the_topology_hides_as_a_setting(after: dict[str, Any]) -> None:
     difference = compare(BASE, after)
     assert difference
     assert difference.settings or difference.changes
 
 
-def test_a_rule_by_uuid_that_comes_first_shows() -> None:
+def test_shows_a_rule_by_uuid_that_comes_first() -> None:
     rules = [{"devices": [0], "mig": {"1g.5gb": 7}}, {}]
     by_uuid = {"devices": ["GPU-11111111-2222-3333-4444-555555555555"]}
     before = changed(profiles__w=rules, pools__auto__hardware={**HARDWARE, "count": 2})
@@ -86,7 +86,7 @@ def settings(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, s
     ]
 
 
-def test_a_rule_for_a_model_that_the_hardware_does_not_name_shows() -> None:
+def test_shows_a_rule_for_a_model_that_the_hardware_does_not_name() -> None:
     def rules(replicas: int) -> list[dict[str, Any]]:
         return [{"devices": "A100*"}, {"devices": "T4*", "timeSlicing": {"replicas": replicas}}]
 
@@ -105,7 +105,7 @@ def test_a_rule_for_a_model_that_the_hardware_does_not_name_shows() -> None:
     assert settings(seen, more) == []
 
 
-def test_a_rule_for_all_gpus_that_becomes_one_for_these_shows() -> None:
+def test_shows_a_rule_for_all_gpus_narrowed_to_some() -> None:
     four = {"timeSlicing": {"replicas": 4}}
     before = changed(profiles__four=four, pools__auto__hardware=NODES, pools__auto__profile="four")
     after = copy.deepcopy(before)
@@ -116,13 +116,13 @@ def test_a_rule_for_all_gpus_that_becomes_one_for_these_shows() -> None:
     assert settings(before, after) == []
 
 
-def test_whole_gpus_for_one_node_show() -> None:
+def test_shows_whole_gpus_for_one_node() -> None:
     before = changed(pools__q__profile="seven")
     after = changed(pools__q__profile="seven", pools__q__overrides={"node-1": "w"})
     assert settings(before, after) == [("pools.q.overrides.node-1[all]", "", "whole GPUs")]
 
 
-def test_the_profile_of_the_nodes_to_come_shows() -> None:
+def test_shows_the_profile_of_nodes_to_come() -> None:
     """Every node that is there now has an override."""
     hardware = {**HARDWARE, "count": 1}
     before = changed(pools__auto__hardware=hardware, pools__auto__overrides={"node-1": "four"})
@@ -146,12 +146,12 @@ def test_the_profile_of_the_nodes_to_come_shows() -> None:
     ],
     ids=lambda after: str(after["profiles"])[:70] + str(after["pools"]["auto"]["hardware"]),
 )
-def test_what_concerns_no_node_by_now_shows(after: dict[str, Any]) -> None:
+def test_shows_settings_that_concern_no_node_yet(after: dict[str, Any]) -> None:
     assert compare(BASE, after).settings
     assert compare(after, BASE).settings
 
 
-def test_the_memory_of_a_model_without_data_shows() -> None:
+def test_shows_the_memory_of_a_model_without_data() -> None:
     hardware = {"model": "Z1", "memory": "24Gi", "gpus": 1, "count": 1}
     more = {**hardware, "memory": "48Gi"}
     difference = compare(
@@ -163,14 +163,14 @@ def test_the_memory_of_a_model_without_data_shows() -> None:
 
 
 @pytest.mark.parametrize("profile", ["w", "seven"])
-def test_the_first_node_of_a_pool_is_no_new_hardware(profile: str) -> None:
+def test_counts_the_first_node_of_a_pool_as_no_new_hardware(profile: str) -> None:
     before = changed(pools__auto__profile=profile)
     difference = compare(before, changed(pools__auto__profile=profile, pools__auto__hardware=NODES))
     assert difference.changes
     assert not difference.settings
 
 
-def test_the_order_of_what_is_a_set_is_no_change() -> None:
+def test_ignores_the_order_of_sets() -> None:
     tolerations = [{"key": "a", "operator": "Exists"}, {"key": "b", "operator": "Exists"}]
     before = changed(
         health__ignoreXids=[13, 31], imagePullSecrets=["a", "b"],
@@ -183,7 +183,7 @@ def test_the_order_of_what_is_a_set_is_no_change() -> None:
     assert not compare(before, after)
 
 
-def test_shows_names_of_profiles_that_come_and_go_since_a_label_may_choose_them() -> None:
+def test_shows_profile_names_that_come_and_go_since_a_label_may_choose_them() -> None:
     unfollowed = copy.deepcopy(BASE)
     unfollowed["profiles"]["quarter"] = unfollowed["profiles"].pop("four")
     assert compare(BASE, unfollowed).withdrawn_profiles == ("four",)
@@ -199,14 +199,14 @@ def test_shows_names_of_profiles_that_come_and_go_since_a_label_may_choose_them(
     assert (difference.changes, difference.withdrawn_profiles) == ((), ("w",))
 
 
-def test_order_alone_is_no_change() -> None:
+def test_ignores_order() -> None:
     layout, turned = {"3g.20gb": 1, "1g.5gb": 2}, {"1g.5gb": 2, "3g.20gb": 1}
     before = changed(profiles__w={"mig": layout}, pools__auto__hardware={**HARDWARE, "count": 2})
     after = changed(profiles__w={"mig": turned}, pools__auto__hardware={**HARDWARE, "count": 2})
     assert not compare(before, after)
 
 
-def test_a_renamed_pool_is_renamed_and_nothing_else() -> None:
+def test_shows_a_renamed_pool_as_renamed_only() -> None:
     before = changed(pools__auto__profile="seven", pools__auto__hardware={**HARDWARE, "count": 2})
     after = copy.deepcopy(before)
     after["pools"]["elastic"] = after["pools"].pop("auto")
@@ -219,7 +219,7 @@ def test_a_renamed_pool_is_renamed_and_nothing_else() -> None:
     ("policy", "says"),
     [("wait", "must be free"), ("evict", "are evicted"), ("never", "keeps its layout")],
 )
-def test_the_disruption_follows_the_policy(policy: str, says: str) -> None:
+def test_derives_the_disruption_from_the_change_policy(policy: str, says: str) -> None:
     hardware = {**HARDWARE, "count": 2}
     change = {"policy": policy}
     before = changed(profiles__w={"mig": {"3g.20gb": 2}}, pools__auto__hardware=hardware)
@@ -229,7 +229,7 @@ def test_the_disruption_follows_the_policy(policy: str, says: str) -> None:
     assert says in found.disruption.reason
 
 
-def test_one_page_is_short_and_inert() -> None:
+def test_renders_a_short_inert_page() -> None:
     from divvy.render.words import code
 
     assert code("a`b") == "`` a`b ``"
@@ -260,7 +260,7 @@ def many(number: int, hardware: bool, kinds: int = 1) -> tuple[dict[str, Any], d
 
 @pytest.mark.parametrize(("hardware", "kinds"), [(True, 1), (True, 90), (False, 1), (False, 90)])
 @pytest.mark.parametrize("number", [100, 1200])
-def test_any_number_of_overrides_fits_into_one_comment(
+def test_fits_any_number_of_overrides_into_one_comment(
     number: int, hardware: bool, kinds: int
 ) -> None:
     text = difference_markdown(compare(*many(number, hardware, kinds)))
@@ -268,7 +268,7 @@ def test_any_number_of_overrides_fits_into_one_comment(
     assert text.count("```") % 2 == 0
 
 
-def test_overrides_that_change_alike_are_one_change_on_the_page() -> None:
+def test_merges_overrides_that_change_alike_on_the_page() -> None:
     text = difference_markdown(compare(*many(100, hardware=True)))
     assert text.count("| resource | before | after |") == 2  # theirs, and the total
     assert "100 nodes, each so: gpu-node-0000" in text

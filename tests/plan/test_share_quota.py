@@ -59,7 +59,7 @@ def test_adds_up_all_quotas_of_a_namespace() -> None:
     assert uncovered_quotas(cluster({"shares": {}}), quotas, ()) == ()
 
 
-def test_asks_for_the_class_of_the_namespaces_tenant() -> None:
+def test_requires_the_class_of_the_namespaces_tenant() -> None:
     known = cluster({"shares": {}, "tenants": ["prod", "dev"]})
     labels = {"divvy.gpu/tenant": "prod"}
     namespaces = [{"metadata": {"name": "p", "labels": labels}}, {"metadata": {"name": "q"}}]

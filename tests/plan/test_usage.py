@@ -43,7 +43,7 @@ def two_nodes():
     )
 
 
-def test_a_text_keeps_nodes_and_pods_that_have_it_in_their_name():
+def test_filters_nodes_and_pods_by_a_text_in_their_name():
     assert [node.name for node in matching(two_nodes(), "b").nodes] == ["b"]
     (node,) = matching(two_nodes(), "trai").nodes
     assert [holding.pod.name for holding in node.holdings] == ["train"]
@@ -51,7 +51,7 @@ def test_a_text_keeps_nodes_and_pods_that_have_it_in_their_name():
     assert matching(two_nodes(), "") == two_nodes()
 
 
-def test_a_whole_gpu_with_its_holder_and_one_that_is_free() -> None:
+def test_shows_a_held_and_a_free_whole_gpu() -> None:
     first, second = two_nodes().nodes[0].gpus
     (holding,) = first.holdings
     assert (first.used_mib, first.total_mib, first.utilisation) == (1000, 40960, 10)
@@ -76,12 +76,12 @@ def test_counts_nothing_as_free_while_a_change_waits_for_its_holder() -> None:
     assert (first.free, second.free) == ({}, {"replica": 2})
 
 
-def test_resources_say_what_is_requested_of_what_is_allocatable() -> None:
+def test_shows_requested_and_allocatable_resources() -> None:
     (resource,) = two_nodes().nodes[0].resources
     assert (resource.resource, resource.requested, resource.allocatable) == (GPU, 1, 2)
 
 
-def test_mig_devices_have_their_own_memory_and_the_free_ones_are_counted() -> None:
+def test_shows_memory_of_mig_devices_and_counts_free_ones() -> None:
     gpu = raw_gpu("n", 0, MIG, mig={"1g.5gb": 3})
     samples = [
         devices(MIG, "mig", 3),
@@ -94,7 +94,7 @@ def test_mig_devices_have_their_own_memory_and_the_free_ones_are_counted() -> No
     assert (found.free, found.utilisation, found.total_mib) == ({"1g.5gb": 2}, None, 40960)
 
 
-def test_shares_have_what_their_limiter_says_and_replicas_have_no_limit() -> None:
+def test_shows_limits_of_shares_and_none_of_replicas() -> None:
     gpus = [raw_gpu("n", 0, SHARED), raw_gpu("n", 1, SHARED)]
     place = {"uuid": "GPU-n-0", "namespace": "team", "pod": "a", "container": "main"}
     limited = [
@@ -117,7 +117,7 @@ def test_shares_have_what_their_limiter_says_and_replicas_have_no_limit() -> Non
     assert (holding.device, holding.limit_mib, holding.over_mib) == ("replica", None, 12)
 
 
-def test_a_gpu_of_a_single_strategy_has_its_own_memory_and_not_that_of_a_device() -> None:
+def test_shows_the_gpus_memory_in_single_strategy() -> None:
     node = raw_node("n", [raw_gpu("n", 0, GPU)])
     node["metadata"]["labels"] |= {
         "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb",
@@ -129,7 +129,7 @@ def test_a_gpu_of_a_single_strategy_has_its_own_memory_and_not_that_of_a_device(
     assert gpu.total_mib == 40960
 
 
-def test_claims_tell_who_holds_how_much_also_without_the_agent() -> None:
+def test_shows_holders_and_sizes_by_claims_without_the_agent() -> None:
     claims = [claim("c", "n", "gpu-n-0-share", "3000Mi", "30", "a")]
     pod = raw_pod("a", "n")
     pod["spec"]["resourceClaims"] = [
@@ -149,7 +149,7 @@ def test_claims_tell_who_holds_how_much_also_without_the_agent() -> None:
     assert [one.used_mib for one in node.holdings] == [700]
 
 
-def test_a_claim_that_no_pod_uses_is_named() -> None:
+def test_names_a_claim_that_no_pod_uses() -> None:
     held_by = claim("c", "n", "gpu-n-0-share", "3000Mi", "30")
     held_by["status"]["reservedFor"] = []
     gpus = claimed_gpus(slices("n", {"shares": {}}), [held_by])
@@ -165,7 +165,7 @@ def test_a_claim_that_no_pod_uses_is_named() -> None:
         ({"no_answer": "this user may not list the agents"}, "this user may not list the agents"),
     ],
 )
-def test_without_the_agent_pods_are_shown_by_node_and_why_no_more_is_known(more, words) -> None:
+def test_shows_pods_by_node_and_why_when_the_agent_is_unreachable(more, words) -> None:
     nodes = [raw_node("a", [raw_gpu("a", 0, GPU)], {GPU: "1"})]
     (node,) = usage(nodes, [raw_pod("train", "a", {GPU: "1"})], **more).nodes
     assert (node.unknown, node.gpus[0].used_mib, node.gpus[0].free) == (words, None, {})
@@ -173,12 +173,12 @@ def test_without_the_agent_pods_are_shown_by_node_and_why_no_more_is_known(more,
     assert (pod.full_name, pod.requests) == ("team/train", (f"{GPU} ×1",))
 
 
-def test_what_is_requested_is_not_said_where_pods_may_not_be_read() -> None:
+def test_omits_requested_resources_without_the_right_to_read_pods() -> None:
     (node,) = usage([raw_node("a", [], {GPU: "1"})], has_all_pods=False).nodes
     assert node.resources[0].requested is None
 
 
-def test_pods_wait_with_the_schedulers_reason_and_ended_or_other_pods_are_left_out() -> None:
+def test_shows_pending_pods_with_the_schedulers_reason_and_omits_others() -> None:
     said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
     found = usage(
         [raw_node("cpu")],
@@ -194,7 +194,7 @@ def test_pods_wait_with_the_schedulers_reason_and_ended_or_other_pods_are_left_o
     ]
 
 
-def test_init_containers_count_as_the_scheduler_counts_them() -> None:
+def test_counts_init_containers_as_the_scheduler_does() -> None:
     pod = raw_pod("p", "a", {GPU: "2"})
     pod["spec"]["initContainers"] = [
         {"name": "i", "resources": {"limits": {GPU: "3"}}},
@@ -205,7 +205,7 @@ def test_init_containers_count_as_the_scheduler_counts_them() -> None:
     assert usage(nodes, [pod]).nodes[0].resources[0].requested == 3
 
 
-def test_sums_leave_out_gpus_that_nobody_tells_of() -> None:
+def test_omits_unknown_gpus_from_sums() -> None:
     nodes = two_nodes().nodes
     whole = sums(nodes)
     assert (whole.gpus, whole.used_mib, whole.total_mib) == (3, 33000, 3 * 40960)
@@ -214,7 +214,7 @@ def test_sums_leave_out_gpus_that_nobody_tells_of() -> None:
     assert (none.total_mib, none.utilisation, none.unknown) == (0, None, 1)
 
 
-def test_selected_by_node_pod_and_namespace() -> None:
+def test_selects_by_node_pod_and_namespace() -> None:
     found = two_nodes()
     only = selected(found, node="b")
     assert ([node.name for node in only.nodes], only.waiting) == (["b"], ())
@@ -231,7 +231,7 @@ def test_selected_by_node_pod_and_namespace() -> None:
     assert selected(found, namespace="other", pod="train").nodes == ()
 
 
-def test_ordered_puts_the_most_used_and_the_longest_held_first() -> None:
+def test_orders_the_most_used_and_the_longest_held_first() -> None:
     found = two_nodes()
     assert ordered(found, "node") is found
     for order, nodes, gpus in (
@@ -249,7 +249,7 @@ HOSTILE = "\x1b[31m\u202e[bold]x\ud800"
 SHOWN = "\ufffd[31m\ufffd[bold]x\ufffd"
 
 
-def test_what_comes_from_outside_has_no_control_characters() -> None:
+def test_strips_control_characters_from_outside_text() -> None:
     gpus = [raw_gpu("n", 0, GPU, reason=HOSTILE)]
     samples = [*gpu_samples("n", 0, 5), *held("n", 0, GPU, "whole", HOSTILE, used=5)]
     pod = raw_pod("p", "n", {GPU: "1"})
@@ -264,14 +264,14 @@ def test_what_comes_from_outside_has_no_control_characters() -> None:
     "gpus",
     [None, 3, "x", [3], [{}], [{"uuid": 1, "index": 0}], [{"uuid": "x", "index": "0"}]],
 )
-def test_a_damaged_status_hides_nothing_that_the_agent_tells(gpus) -> None:
+def test_keeps_the_agents_metrics_beside_a_damaged_status(gpus) -> None:
     node = raw_node("n", [])
     node["metadata"]["annotations"]["divvy.gpu/status"] = f'{{"gpus": {gpus!r}}}'.replace("'", '"')
     (found,) = usage([node], agents={"n": gpu_samples("n", 0, 5)}).nodes
     assert [gpu.used_mib for gpu in found.gpus] == [5]
 
 
-def test_samples_that_are_no_numbers_are_left_out() -> None:
+def test_ignores_samples_that_are_not_numbers() -> None:
     samples = [*gpu_samples("n", 0, float("nan"), float("inf")), *gpu_samples("n", 1, -1)]
     nodes = [raw_node("n", [raw_gpu("n", 0, GPU)])]
     (gpu,) = usage(nodes, agents={"n": samples}).nodes[0].gpus

@@ -17,11 +17,11 @@ PROFILES = {
 BEFORE = planned(PROFILES, a=pool("whole", 3), b=pool("whole", 2), c=pool("whole", 1))
 
 
-def test_is_none_where_nothing_is_disturbed() -> None:
+def test_reports_no_disruption_for_equal_plans() -> None:
     assert verdict(diff(BEFORE, BEFORE)) == Verdict("none", 0, 0, (), "wait", ())
 
 
-def test_counts_the_gpus_and_nodes_of_the_worst_level_alone() -> None:
+def test_counts_only_gpus_and_nodes_of_the_worst_level() -> None:
     after = planned(PROFILES, a=pool("shared", 3), b=pool("seven", 2), c=pool("seven", 1))
     result = verdict(diff(BEFORE, replace(after, policy="evict")))
     assert (result.level, result.gpus, result.nodes) == ("GPUs must be idle", 12, 3)

@@ -47,13 +47,13 @@ def pod(name: str, large: str, **spec: Any) -> dict[str, Any]:
     return {"metadata": meta, "spec": {"containers": [container], **spec}}
 
 
-def test_pods_as_large_as_the_api_takes_them_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_pods_as_large_as_the_api_accepts(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [pod(f"pod-{number}", "x" * (1 << 18)) for number in range(300)]
     listed = asyncio.run(api(monkeypatch, *found).waiting())
     assert [one["metadata"]["name"] for one in listed] == [one["metadata"]["name"] for one in found]
 
 
-def test_of_a_pod_that_runs_is_kept_what_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keeps_only_what_decides_of_a_running_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     large = "x" * (1 << 18)
     waits, runs = pod("waits", large), pod("runs", large, nodeName="node", priority=5)
     first, second = asyncio.run(api(monkeypatch, waits, runs).waiting())

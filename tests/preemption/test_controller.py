@@ -81,28 +81,28 @@ def two() -> Cluster:
     return Cluster(state)
 
 
-def test_an_eviction_that_is_refused_holds_up_no_other_pod(two: Cluster) -> None:
+def test_evicts_for_other_pods_when_one_eviction_is_refused(two: Cluster) -> None:
     two.refused = {"held"}
     look(two)
     assert two.evicted == ["other"]
     assert two.told == ["other Preempted", "waits-1 Preempting"]
 
 
-def test_an_event_that_is_refused_holds_up_no_eviction(two: Cluster) -> None:
+def test_evicts_when_an_event_is_refused(two: Cluster) -> None:
     """A namespace that is being deleted takes none."""
     two.events_problem = ApiError(403, "the namespace is being terminated")
     look(two)
     assert two.evicted == ["held", "other"]
 
 
-def test_a_server_that_is_silent_ends_the_look(two: Cluster) -> None:
+def test_ends_its_look_when_the_server_is_silent(two: Cluster) -> None:
     two.events_problem = Unreachable("no answer")
     with pytest.raises(Unreachable):
         look(two)
     assert two.evicted == ["held"]
 
 
-def test_nobody_goes_for_a_pod_that_has_gone_meanwhile(two: Cluster) -> None:
+def test_preempts_nobody_for_a_pod_that_has_gone_meanwhile(two: Cluster) -> None:
     def gone() -> None:
         two.state.pods.remove(two.state.pod("waits-0"))
 
@@ -111,7 +111,7 @@ def test_nobody_goes_for_a_pod_that_has_gone_meanwhile(two: Cluster) -> None:
     assert two.evicted == ["other"]
 
 
-def test_nobody_goes_for_a_pod_that_has_a_node_meanwhile(two: Cluster) -> None:
+def test_preempts_nobody_for_a_pod_scheduled_meanwhile(two: Cluster) -> None:
     def scheduled() -> None:
         pod = two.state.pod("waits-0")
         two.state.pods[two.state.pods.index(pod)] = {

@@ -190,7 +190,7 @@ def events(server: ApiServer, name: str, reason: str) -> list[str]:
     ]
 
 
-def test_a_pod_of_a_high_priority_gets_the_room_of_the_least_important(
+def test_preempts_the_least_important_pod_for_a_high_priority(
     server: ApiServer, controller: Path
 ) -> None:
     run(server, "large", "low", "divvy-share", "20Gi")
@@ -215,7 +215,7 @@ def test_a_pod_of_a_high_priority_gets_the_room_of_the_least_important(
 
 
 @pytest.mark.usefixtures("controller")
-def test_a_whole_gpu_by_its_ordinary_name_is_made_free(server: ApiServer) -> None:
+def test_frees_a_whole_gpu_requested_by_its_ordinary_name(server: ApiServer) -> None:
     for number in range(2):
         run(server, f"mig-{number}", "low", "divvy-mig-1g.5gb")
     server.until(lambda: scheduled(server) == {"mig-0": True, "mig-1": True})
@@ -223,7 +223,7 @@ def test_a_whole_gpu_by_its_ordinary_name_is_made_free(server: ApiServer) -> Non
     server.until(lambda: scheduled(server) == {"urgent": True})
 
 
-def test_nobody_is_evicted_against_a_disruption_budget(server: ApiServer, controller: Path) -> None:
+def test_evicts_nobody_against_a_disruption_budget(server: ApiServer, controller: Path) -> None:
     budgets = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets"
     run(server, "held", "low", "divvy-gpu")
     server.until(lambda: scheduled(server) == {"held": True})
@@ -241,7 +241,7 @@ def test_nobody_is_evicted_against_a_disruption_budget(server: ApiServer, contro
     server.until(lambda: scheduled(server) == {"urgent": True})
 
 
-def test_a_pod_that_may_preempt_nobody_waits(server: ApiServer, controller: Path) -> None:
+def test_lets_a_pod_wait_that_may_preempt_nobody(server: ApiServer, controller: Path) -> None:
     run(server, "held", "low", "divvy-gpu")
     server.until(lambda: scheduled(server) == {"held": True})
     run(server, "patient", "patient", "divvy-gpu")
@@ -251,7 +251,7 @@ def test_a_pod_that_may_preempt_nobody_waits(server: ApiServer, controller: Path
     assert scheduled(server) == {"held": True, "patient": False, "equal": False}
 
 
-def test_the_account_may_do_what_it_needs_and_no_more(server: ApiServer) -> None:
+def test_grants_its_account_only_the_rights_it_needs(server: ApiServer) -> None:
     account = f"divvy-system:{PREEMPTION}"
     for path in ("/api/v1/pods", "/api/v1/nodes", f"{CLAIMS}/resourceslices"):
         assert server.send("GET", path, account=account).status == 200

@@ -88,7 +88,7 @@ def test_signs_checksums_of_everything(built: Path, key: Path, tmp_path: Path) -
         run(*verify, "-s", built / "SHA256SUMS.sig", text=sums.replace("a", "b"))
 
 
-def test_image_is_read_and_runs_the_agent(built: Path, tmp_path: Path) -> None:
+def test_builds_an_image_that_runs_the_agent(built: Path, tmp_path: Path) -> None:
     archive = f"oci-archive:{built / f'divvy-agent-{version()}-amd64.oci.tar'}"
     config = json.loads(run("skopeo", "inspect", "--config", archive))
     assert config["config"]["Entrypoint"] == ["/usr/bin/python3", "-m", "divvy.agent"]
@@ -103,7 +103,7 @@ def test_image_is_read_and_runs_the_agent(built: Path, tmp_path: Path) -> None:
         run("buildah", "rm", container)
 
 
-def test_chart_begins_with_nodes_that_have_the_label(built: Path) -> None:
+def test_builds_a_chart_that_begins_with_labelled_nodes(built: Path) -> None:
     with tarfile.open(built / f"divvy-{version()}.tgz") as chart:
         values = chart.extractfile("divvy/values.yaml")
         assert values is not None
@@ -111,13 +111,13 @@ def test_chart_begins_with_nodes_that_have_the_label(built: Path) -> None:
     assert pools == {"gpu": {"select": {"divvy.gpu/pool": "gpu"}, "profile": "whole"}}
 
 
-def test_bill_of_materials_has_the_base_of_the_image(built: Path, base: str) -> None:
+def test_lists_the_base_of_the_image_in_the_bill_of_materials(built: Path, base: str) -> None:
     document = json.loads((built / f"{STEM}.cdx.json").read_text())
     (container,) = [part for part in document["components"] if part["type"] == "container"]
     assert container["bom-ref"] == base
 
 
-def test_wheel_installs_in_an_empty_environment(built: Path, tmp_path: Path) -> None:
+def test_builds_a_wheel_that_installs_in_an_empty_environment(built: Path, tmp_path: Path) -> None:
     venv.create(tmp_path / "environment", symlinks=True)
     wheel = built / f"{STEM}-py3-none-any.whl"
     pip = (sys.executable, "-m", "pip", "--quiet", f"--python={tmp_path / 'environment'}")

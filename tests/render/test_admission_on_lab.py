@@ -88,13 +88,13 @@ def patch(tokens: Tokens) -> Callable[[dict[str, Any]], str]:
     return lambda change: tokens.said(token, change)
 
 
-def test_another_node_is_another_agents(tokens: Tokens) -> None:
+def test_refuses_an_agent_another_node(tokens: Tokens) -> None:
     change = {"metadata": {"labels": {"nvidia.com/gpu.count": "4"}}}
     assert tokens.said(tokens.of_pod(), change) == ""
     assert OWN in tokens.said(tokens.of_pod(), change, node=OTHER)
 
 
-def test_a_token_that_names_no_node_changes_none(tokens: Tokens) -> None:
+def test_refuses_changes_by_a_token_without_a_node(tokens: Tokens) -> None:
     change = {"metadata": {"labels": {"nvidia.com/gpu.count": "4"}}}
     assert OWN in tokens.said(tokens.unbound(), change)
 
@@ -107,7 +107,7 @@ def test_a_token_that_names_no_node_changes_none(tokens: Tokens) -> None:
         {"annotations": {"divvy.gpu/status": "{}"}},
     ],
 )
-def test_its_own_keys_are_admitted(
+def test_admits_its_own_keys(
     patch: Callable[[dict[str, Any]], str], metadata: dict[str, Any]
 ) -> None:
     assert patch({"metadata": metadata}) == ""
@@ -128,7 +128,7 @@ def test_its_own_keys_are_admitted(
         ({"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}, SPEC),
     ],
 )
-def test_everything_else_is_refused(
+def test_refuses_everything_else(
     patch: Callable[[dict[str, Any]], str], change: dict[str, Any], message: str
 ) -> None:
     assert message in patch(change)

@@ -23,12 +23,12 @@ from tests.render.documents import objects_of
 
 
 @pytest.mark.parametrize("path", STACKS, ids=lambda path: path.stem)
-def test_the_same_input_gives_the_same_bytes(path: Path) -> None:
+def test_writes_the_same_bytes_for_the_same_input(path: Path) -> None:
     assert files_of(stack_value(path)) == files_of(stack_value(path))
 
 
 @pytest.mark.parametrize("path", STACKS, ids=lambda path: path.stem)
-def test_templates_are_the_same_for_every_stack(path: Path) -> None:
+def test_writes_the_same_templates_for_every_stack(path: Path) -> None:
     def templates(value: dict[str, Any]) -> dict[str, str]:
         files = files_of(value)
         return {name: text for name, text in files.items() if name.endswith((".yaml", ".tpl"))}
@@ -38,7 +38,7 @@ def test_templates_are_the_same_for_every_stack(path: Path) -> None:
     assert one.keys() == other.keys()
 
 
-def test_no_text_of_the_pattern_cluster_is_left_in_a_template() -> None:
+def test_leaves_no_text_of_the_pattern_cluster_in_a_template() -> None:
     for name, text in files_of(example("lab")).items():
         if name.startswith("templates/"):
             for stand_in in ("release-namespace", "pool-of-the", "image.invalid", "of-the-values"):
@@ -46,7 +46,7 @@ def test_no_text_of_the_pattern_cluster_is_left_in_a_template() -> None:
             assert "@." not in text, name
 
 
-def test_every_kind_of_object_is_in_a_template() -> None:
+def test_has_every_kind_of_object_in_a_template() -> None:
     files = files_of(example("lab"))
     for found in objects_of(EVERYTHING, IMAGE):
         kind = f"kind: {found['kind']}\n"
@@ -54,7 +54,7 @@ def test_every_kind_of_object_is_in_a_template() -> None:
 
 
 @pytest.mark.parametrize("path", STACKS, ids=lambda path: path.stem)
-def test_values_are_those_of_the_stack_file_and_of_the_chart(path: Path) -> None:
+def test_writes_the_values_of_the_stack_file_and_the_chart(path: Path) -> None:
     value = stack_value(path)
     found = yaml.safe_load(files_of(value)["values.yaml"])
     own = {key: found.pop(key) for key in CHART_VALUES}
@@ -84,7 +84,7 @@ def keys_of(schema: Any, parts: dict[str, Any]) -> set[str]:
     return found
 
 
-def test_every_value_is_explained_in_the_values_and_in_the_readme() -> None:
+def test_explains_every_value_in_the_values_and_the_readme() -> None:
     files = files_of(example("lab"))
     schema = json.loads(files["values.schema.json"])
     keys = keys_of(schema, schema["$defs"]) - {"global"}
@@ -94,7 +94,7 @@ def test_every_value_is_explained_in_the_values_and_in_the_readme() -> None:
         assert f"{key}`" in files["README.md"], key
 
 
-def test_the_schema_knows_every_key_of_the_stack_file_that_a_chart_has() -> None:
+def test_covers_every_stack_key_of_a_chart_in_its_schema() -> None:
     schema = json.loads(files_of(example("lab"))["values.schema.json"])
     fields = {field.alias or name for name, field in Cluster.model_fields.items()}
     assert fields - set(DEPLOYMENT_KEYS) <= schema["properties"].keys()
@@ -103,14 +103,14 @@ def test_the_schema_knows_every_key_of_the_stack_file_that_a_chart_has() -> None
     assert tolerations == schema["$defs"]["Toleration"]["properties"].keys()
 
 
-def test_a_stack_with_mistakes_has_no_chart() -> None:
+def test_refuses_a_chart_of_a_stack_with_mistakes() -> None:
     value = example("lab")
     value["pools"]["research"]["profile"] = "none"
     with pytest.raises(InvalidCluster):
         files_of(value)
 
 
-def test_patterns_know_all_that_a_stack_file_decides() -> None:
+def test_notices_a_new_dependence_of_an_object_on_the_stack_file() -> None:
     """A new dependence of an object on the stack file ends here, not in a wrong chart."""
     assert templated_objects().objects
     with pytest.raises(CannotTemplate, match="becomes"):
@@ -119,7 +119,7 @@ def test_patterns_know_all_that_a_stack_file_decides() -> None:
         conditional({"a": 1}, {"a": 1, "b": 2}, "if x")
 
 
-def test_what_is_missing_without_a_switch_is_guarded_by_it() -> None:
+def test_guards_by_a_switch_what_is_missing_without_it() -> None:
     full = {"a": 1, "b": 2, "list": [{"name": "x"}, {"name": "y", "z": 1}]}
     without = {"a": 1, "list": [{"name": "y"}]}
     assert conditional(full, without, "if it") == {
@@ -144,17 +144,17 @@ _TREES = st.recursive(
 @given(
     st.dictionaries(st.text("abc/.1e3-: ", min_size=1, max_size=8), _TREES, min_size=1, max_size=3)
 )
-def test_whatever_is_written_is_read_back(value: dict[str, Any]) -> None:
+def test_reads_back_whatever_it_writes(value: dict[str, Any]) -> None:
     """Text that YAML could take for a number, a date or a switch stays text."""
     assert yaml.safe_load(yaml_text(value).replace('{{ "{{" }}', "{{")) == value
     assert yaml.safe_load(flow(value).replace('{{ "{{" }}', "{{")) == value
 
 
-def test_text_that_looks_like_an_action_is_not_run() -> None:
+def test_escapes_text_that_looks_like_an_action() -> None:
     assert yaml_text({"a": "{{ $labels.node }}"}) == 'a: "{{ "{{" }} $labels.node }}"\n'
 
 
-def test_actions_stand_where_a_person_would_put_them() -> None:
+def test_writes_actions_where_a_person_would() -> None:
     node = {
         "name": Expression("{{ .Release.Name }}"),
         "spec": Conditional(

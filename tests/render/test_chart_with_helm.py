@@ -54,7 +54,7 @@ def assert_same_objects(value: dict[str, Any], folder: Path) -> None:
 
 
 @pytest.mark.parametrize("path", STACKS, ids=lambda path: path.stem)
-def test_every_stacks_chart_has_the_objects_of_the_program(path: Path, tmp_path: Path) -> None:
+def test_renders_the_programs_objects_for_every_stack(path: Path, tmp_path: Path) -> None:
     assert_same_objects(stack_value(path), tmp_path / "divvy")
     lint = helm("lint", "--strict", tmp_path / "divvy")
     assert "0 chart(s) failed" in lint
@@ -63,7 +63,7 @@ def test_every_stacks_chart_has_the_objects_of_the_program(path: Path, tmp_path:
 
 @settings(_RANDOM, max_examples=at_length(5, 30))
 @given(cluster_values())
-def test_random_stacks_have_the_objects_of_the_program(value: dict[str, Any]) -> None:
+def test_renders_the_programs_objects_for_random_stacks(value: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         assert_same_objects(value, Path(folder) / "divvy")
 
@@ -71,7 +71,7 @@ def test_random_stacks_have_the_objects_of_the_program(value: dict[str, Any]) ->
 @pytest.mark.parametrize(
     "profile", [{"mps": {"replicas": 2}}, [{"devices": [0]}, {"mps": {"replicas": 2}}]]
 )
-def test_mps_has_its_alert_and_the_hosts_processes(profile: Any, tmp_path: Path) -> None:
+def test_renders_the_mps_alert_and_the_hosts_processes(profile: Any, tmp_path: Path) -> None:
     value = {
         "profiles": {"p": profile},
         "pools": {"all": {"profile": "p"}},
@@ -119,7 +119,7 @@ BY_CLAIMS: dict[str, Any] = {
     ],
     ids=["all", "unknown-hardware", "tenants-alone", "whole"],
 )
-def test_a_cluster_of_claims_has_the_objects_of_the_program(
+def test_renders_the_programs_objects_for_a_cluster_of_claims(
     value: dict[str, Any], tmp_path: Path
 ) -> None:
     assert_same_objects(value, tmp_path / "divvy")
@@ -151,7 +151,7 @@ def planned_resources(value: dict[str, Any]) -> set[str]:
 
 
 @pytest.mark.parametrize("path", STACKS, ids=lambda path: path.stem)
-def test_helm_test_asks_for_every_resource_once(path: Path, tmp_path: Path) -> None:
+def test_asks_for_every_resource_once_in_helm_test(path: Path, tmp_path: Path) -> None:
     value = stack_value(path)
     chart = write_chart(tmp_path / "divvy", files_of(value, WORKLOADS))
     assert resources_of_tests(documents(chart, "n")) == planned_resources(value)
@@ -161,7 +161,7 @@ def test_helm_test_asks_for_every_resource_once(path: Path, tmp_path: Path) -> N
 
 @settings(_RANDOM, max_examples=at_length(5, 15))
 @given(cluster_values())
-def test_helm_test_of_random_stacks(value: dict[str, Any]) -> None:
+def test_asks_for_every_resource_of_random_stacks_in_helm_test(value: dict[str, Any]) -> None:
     for pool in value["pools"].values():
         pool.setdefault("hardware", {"model": "A100-SXM4-40GB", "gpus": 4, "count": 3})
     try:
@@ -173,7 +173,7 @@ def test_helm_test_of_random_stacks(value: dict[str, Any]) -> None:
         assert resources_of_tests(documents(chart, "n")) == planned_resources(value)
 
 
-def test_without_an_image_there_are_no_tests(tmp_path: Path) -> None:
+def test_renders_no_tests_without_an_image(tmp_path: Path) -> None:
     chart = write_chart(tmp_path / "divvy", files_of(example("lab")))
     assert not [document for document in documents(chart, "n") if is_test(document)]
 
@@ -205,12 +205,12 @@ def lab_chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("image.digest=", "image.digest is missing"),
     ],
 )
-def test_wrong_values_are_refused_by_name(lab_chart: Path, setting: str, said: str) -> None:
+def test_refuses_wrong_values_by_name(lab_chart: Path, setting: str, said: str) -> None:
     words = helm("template", "divvy", lab_chart, f"--set={setting}", expect=1)
     assert said in words
 
 
-def test_the_notes_show_the_plan_of_the_values_and_no_other(lab_chart: Path) -> None:
+def test_shows_the_plan_of_the_values_in_the_notes(lab_chart: Path) -> None:
     install = ("install", "x", lab_chart, "--dry-run=client", "--namespace=another")
     plan_line = "pool research: 1 node × 4 × A100-SXM4-40GB, profile split"
     assert plan_line in helm(*install)
@@ -220,14 +220,14 @@ def test_the_notes_show_the_plan_of_the_values_and_no_other(lab_chart: Path) -> 
     assert "pool training: profile slice-4" in changed
 
 
-def test_all_wrong_references_are_told_at_once(lab_chart: Path) -> None:
+def test_reports_all_wrong_references_at_once(lab_chart: Path) -> None:
     wrong = "pools.research.profile=a,pools.training.profile=b"
     words = helm("template", "divvy", lab_chart, f"--set={wrong}", expect=1)
     assert "pools.research.profile names" in words
     assert "pools.training.profile names" in words
 
 
-def test_a_profile_can_be_edited_in_the_values(lab_chart: Path) -> None:
+def test_takes_an_edited_profile_from_the_values(lab_chart: Path) -> None:
     """What a chart user writes is what the program would have made of the same stack file."""
     value = example("lab")
     value["profiles"]["nine"] = {"timeSlicing": {"replicas": 9}}
@@ -246,9 +246,7 @@ def test_a_profile_can_be_edited_in_the_values(lab_chart: Path) -> None:
     assert found == expected
 
 
-def test_values_of_a_second_file_replace_what_they_set_to_null(
-    lab_chart: Path, tmp_path: Path
-) -> None:
+def test_removes_values_that_a_second_file_sets_to_null(lab_chart: Path, tmp_path: Path) -> None:
     own = tmp_path / "own.yaml"
     own.write_text("profiles: {seven: {mig: {1g.5gb: null, 3g.20gb: 2}}, cern-mix: null}\n")
     found = by_name(template(lab_chart, "n", "--values", own))
@@ -257,7 +255,7 @@ def test_values_of_a_second_file_replace_what_they_set_to_null(
     assert "cern-mix" not in carried["cluster"]["profiles"]
 
 
-def test_another_profile_changes_no_pod(lab_chart: Path) -> None:
+def test_changes_no_pod_for_another_profile(lab_chart: Path) -> None:
     before = by_name(template(lab_chart, "n"))
     after = by_name(template(lab_chart, "n", "--set=pools.research.profile=seven"))
     assert {key for key in before if before[key] != after[key]} == {("ConfigMap", "divvy")}
@@ -273,7 +271,7 @@ def test_another_profile_changes_no_pod(lab_chart: Path) -> None:
         ),
     ],
 )
-def test_rights_and_policy_can_be_left_to_others(
+def test_leaves_rights_and_policy_to_others_when_told(
     lab_chart: Path, switch: str, gone: set[str]
 ) -> None:
     before = by_name(template(lab_chart, "n"))
@@ -285,7 +283,7 @@ def test_rights_and_policy_can_be_left_to_others(
     assert after == kept
 
 
-def test_own_resources_and_priority_reach_the_pods(lab_chart: Path) -> None:
+def test_passes_own_resources_and_priority_to_the_pods(lab_chart: Path) -> None:
     found = by_name(
         template(
             lab_chart,
@@ -301,7 +299,7 @@ def test_own_resources_and_priority_reach_the_pods(lab_chart: Path) -> None:
     assert runtime["priorityClassName"] == "other"
 
 
-def test_only_what_needs_it_is_privileged_and_sees_the_hosts_processes(tmp_path: Path) -> None:
+def test_makes_privileged_only_what_needs_the_host(tmp_path: Path) -> None:
     value = example("cern")
     chart = write_chart(tmp_path / "divvy", files_of(value, WORKLOADS))
     for document in documents(chart, "n"):
@@ -326,7 +324,7 @@ def test_only_what_needs_it_is_privileged_and_sees_the_hosts_processes(tmp_path:
         assert "@sha256:" in container["image"]
 
 
-def test_it_can_be_part_of_another_chart(tmp_path: Path) -> None:
+def test_works_as_part_of_another_chart(tmp_path: Path) -> None:
     parent = write_chart(
         tmp_path / "parent", {"Chart.yaml": "apiVersion: v2\nname: parent\nversion: 1.0.0\n"}
     )
@@ -335,7 +333,7 @@ def test_it_can_be_part_of_another_chart(tmp_path: Path) -> None:
     assert ("DaemonSet", "divvy-agent") in by_name(found)
 
 
-def test_labels_of_charts_are_on_every_object_and_in_no_selector(lab_chart: Path) -> None:
+def test_puts_chart_labels_on_every_object_and_in_no_selector(lab_chart: Path) -> None:
     for one in template(lab_chart, "n"):
         labels = one["metadata"]["labels"]
         assert labels["helm.sh/chart"] == "divvy-0.1.0"

@@ -24,7 +24,7 @@ NEW = document(
 )
 
 
-def test_a_terminal_shows_counts_first_and_few_cases_of_many() -> None:
+def test_shows_counts_first_and_few_cases_of_many() -> None:
     shown = lines(OLD, NEW)
     assert shown[:2] == [
         "since the report of 1970-01-01T00:00:00Z: 12 newly failing, 1 newly passing, 1 newly "
@@ -38,13 +38,13 @@ def test_a_terminal_shows_counts_first_and_few_cases_of_many() -> None:
     assert shown[-1] == "  Kubernetes: v1.36.3 → v1.37.2"
 
 
-def test_nothing_that_changed_is_one_line() -> None:
+def test_reports_in_one_line_that_nothing_changed() -> None:
     assert lines(OLD, OLD) == [
         "since the report of 1970-01-01T00:00:00Z: every check came out as before"
     ]
 
 
-def test_a_comment_has_what_the_terminal_has_and_no_markup_of_pods() -> None:
+def test_writes_the_terminals_content_into_a_comment_without_pods_markup() -> None:
     comment = comparison_markdown(compare_reports(OLD, NEW), NEW)
     assert comment.startswith("## GPU conformance of `s`\n\n**failure: 2 passed, 12 failed, ")
     assert f"| {MUST.id} (MUST) | {MUST.title} | n0:gpu: saw &lt;0\\|<br>n1:gpu" in comment

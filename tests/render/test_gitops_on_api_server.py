@@ -60,7 +60,9 @@ def cluster() -> Iterator[BareCluster]:
 
 
 @pytest.mark.parametrize("name", CLUSTERS)
-def test_applying_the_manifests_again_changes_no_object(cluster: BareCluster, name: str) -> None:
+def test_changes_no_object_when_manifests_are_applied_again(
+    cluster: BareCluster, name: str
+) -> None:
     text = manifests(parse_document(CLUSTERS[name]), IMAGE)
     apply = ("apply", "--server-side", MANAGER, "--filename=-", "--output=json")
     first = json.loads(cluster.kubectl(*apply, stdin=text))["items"]
@@ -70,7 +72,7 @@ def test_applying_the_manifests_again_changes_no_object(cluster: BareCluster, na
 
 
 @pytest.mark.parametrize("name", CLUSTERS)
-def test_the_api_server_keeps_every_field_as_it_is_written(cluster: BareCluster, name: str) -> None:
+def test_writes_fields_as_the_api_server_keeps_them(cluster: BareCluster, name: str) -> None:
     """A field in another form, 1000m for 1, is a difference at every look of Argo CD."""
     text = manifests(parse_document(CLUSTERS[name]), IMAGE)
     listed = cluster.kubectl(
@@ -86,7 +88,7 @@ def test_the_api_server_keeps_every_field_as_it_is_written(cluster: BareCluster,
 
 
 @pytest.mark.parametrize("name", CLUSTERS)
-def test_the_manifests_hold_nothing_that_agents_write(name: str) -> None:
+def test_writes_nothing_that_agents_write(name: str) -> None:
     kinds = {item["kind"] for item in objects_of(CLUSTERS[name], IMAGE)}
     assert "DaemonSet" in kinds
     assert not kinds & {"Node", "ResourceSlice", "ResourceClaim", "ResourceClaimTemplate"}

@@ -48,7 +48,7 @@ def test_writes_a_node_and_its_slices_for_each_pool() -> None:
     assert [device["name"] for device in spec["devices"]] == ["gpu-0-share"]
 
 
-def test_an_overlay_adds_the_resources_of_nodes_that_the_pool_selects() -> None:
+def test_adds_the_selected_nodes_resources_by_an_overlay() -> None:
     text = karpenter_overlays(TEMPLATES)
     overlays = {found["metadata"]["name"]: found["spec"] for found in documents(text)}
     assert overlays["divvy-replicas"] == {
@@ -63,7 +63,7 @@ def test_an_overlay_adds_the_resources_of_nodes_that_the_pool_selects() -> None:
     assert "# Pool sizes is left out: of devices of claims, Karpenter" in text
 
 
-def test_an_overlay_of_other_devices_says_that_the_claims_are_missing() -> None:
+def test_says_that_an_overlay_of_other_devices_lacks_the_claims() -> None:
     cluster = {
         "profiles": PROFILES,
         "pools": {"sizes": {"select": {"pool": "sizes"}, **pool("sized")}},
@@ -75,7 +75,7 @@ def test_an_overlay_of_other_devices_says_that_the_claims_are_missing() -> None:
     assert overlay["spec"]["capacity"] == {"rdma/hca": "16"}
 
 
-def test_annotations_have_the_one_resource_of_a_pool() -> None:
+def test_annotates_the_one_resource_of_a_pool() -> None:
     text = cluster_api_annotations(TEMPLATES)
     prefix = "capacity.cluster-autoscaler.kubernetes.io"
     annotations = [found["metadata"]["annotations"] for found in documents(text)]
@@ -92,7 +92,7 @@ def test_annotations_have_the_one_resource_of_a_pool() -> None:
 
 
 @pytest.mark.parametrize("tell", [karpenter_overlays, cluster_api_annotations])
-def test_fails_with_each_reason_where_no_pool_can_be_told(tell: Any) -> None:
+def test_fails_with_each_reason_when_a_pool_is_unknown(tell: Any) -> None:
     sizes = node_templates(planned(PROFILES, a=pool("sized"), b=pool("sized")))
     with pytest.raises(CannotTell, match=r"^pool a: .* -o slices has them; pool b: "):
         tell(sizes)
@@ -100,7 +100,7 @@ def test_fails_with_each_reason_where_no_pool_can_be_told(tell: Any) -> None:
         tell(node_templates(planned(PROFILES, a={"profile": "sized"})))
 
 
-def test_an_overlay_of_every_node_is_not_written() -> None:
+def test_writes_no_overlay_for_every_node() -> None:
     whole = node_templates(planned({"all": {}}, a=pool("all", select=None)))
     with pytest.raises(CannotTell, match="it has no select"):
         karpenter_overlays(whole)

@@ -94,7 +94,7 @@ def is_refused(server: ApiServer, name: str) -> bool:
     return any(condition.get("reason") == "Unschedulable" for condition in conditions)
 
 
-def test_the_first_pod_of_each_kind_finds_the_node_that_is_yet_to_be_added(
+def test_finds_the_node_yet_to_be_added_for_the_first_pod_of_each_kind(
     server: ApiServer, tmp_path: Path
 ) -> None:
     limits = {"nvidia.com/gpu.shared": "1"}

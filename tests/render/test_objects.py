@@ -44,7 +44,7 @@ def pod(found: list[dict[str, Any]], name: str = "divvy-agent") -> dict[str, Any
 
 
 @pytest.mark.parametrize("path", STACKS, ids=lambda path: path.stem)
-def test_every_stack_renders_the_same_bytes_each_time(path: Path) -> None:
+def test_renders_the_same_bytes_each_time(path: Path) -> None:
     first, second = objects_of(value(path), IMAGE), objects_of(value(path), IMAGE)
     assert json.dumps(first) == json.dumps(second)
     names = [
@@ -53,7 +53,7 @@ def test_every_stack_renders_the_same_bytes_each_time(path: Path) -> None:
     assert len(set(names)) == len(names)
 
 
-def test_the_configuration_travels_verbatim() -> None:
+def test_carries_the_configuration_verbatim() -> None:
     (config,) = (one for one in objects_of(lab(), IMAGE) if "cluster.json" in one.get("data", {}))
     carried = json.loads(config["data"]["cluster.json"])
     # How this machine reaches the cluster is of no interest to a node.
@@ -62,14 +62,14 @@ def test_the_configuration_travels_verbatim() -> None:
     assert parse_canonical(config["data"]["cluster.json"]).namespace == "divvy-system"
 
 
-def test_no_profile_reaches_a_pod_template() -> None:
+def test_keeps_profiles_out_of_pod_templates() -> None:
     before = by_kind("DaemonSet", objects_of(lab(), IMAGE))
     changed = lab()
     changed["pools"]["research"]["profile"] = "whole"
     assert by_kind("DaemonSet", objects_of(changed, IMAGE)) == before
 
 
-def test_eviction_is_a_right_only_where_the_policy_evicts() -> None:
+def test_grants_eviction_only_where_the_policy_evicts() -> None:
     def rights(found: list[dict[str, Any]]) -> str:
         return json.dumps(by_kind("ClusterRole", found))
 
@@ -77,14 +77,14 @@ def test_eviction_is_a_right_only_where_the_policy_evicts() -> None:
     assert "pods/eviction" in rights(objects_of(lab(change={"policy": "evict"}), IMAGE))
 
 
-def test_no_role_may_do_everything() -> None:
+def test_grants_no_role_everything() -> None:
     found = objects_of(lab(), IMAGE)
     for role in [*by_kind("ClusterRole", found), *by_kind("Role", found)]:
         for rule in role["rules"]:
             assert "*" not in rule["verbs"] + rule["resources"] + rule["apiGroups"]
 
 
-def test_the_agent_has_a_read_only_root_and_its_own_process_namespace() -> None:
+def test_gives_the_agent_a_read_only_root_and_its_own_pid_namespace() -> None:
     without = lab()
     without["profiles"] |= {"split": {}, "quarters": {}}
     spec = pod(objects_of(without, IMAGE))
@@ -94,7 +94,7 @@ def test_the_agent_has_a_read_only_root_and_its_own_process_namespace() -> None:
     assert {"container-logs", "host-dev"}.isdisjoint(volume["name"] for volume in spec["volumes"])
 
 
-def test_an_agent_that_answers_late_is_not_restarted() -> None:
+def test_does_not_restart_an_agent_that_answers_late() -> None:
     """With Kubernetes' 1 s, a node whose processors are all taken loses its agent for no fault."""
     (agent,) = pod(objects_of(lab(), IMAGE))["containers"]
     alive = agent["livenessProbe"]
@@ -103,7 +103,7 @@ def test_an_agent_that_answers_late_is_not_restarted() -> None:
     assert alive["periodSeconds"] * alive["failureThreshold"] >= 60
 
 
-def test_the_agent_writes_to_five_folders_of_the_host() -> None:
+def test_lets_the_agent_write_to_five_folders_of_the_host() -> None:
     (container,) = pod(objects_of(lab(), IMAGE))["containers"]
     mounts = {mount["name"]: mount for mount in container["volumeMounts"]}
     assert {name for name, mount in mounts.items() if not mount.get("readOnly")} == {
@@ -113,20 +113,20 @@ def test_the_agent_writes_to_five_folders_of_the_host() -> None:
     assert mounts["driver"]["mountPropagation"] == "HostToContainer"
 
 
-def test_only_a_memory_limit_lets_the_agent_see_the_hosts_processes() -> None:
+def test_shows_the_agent_the_hosts_processes_only_for_a_memory_limit() -> None:
     spec = pod(objects_of(lab(), IMAGE))
     assert spec["hostPID"] is True
     assert "container-logs" in {volume["name"] for volume in spec["volumes"]}
 
 
-def test_only_device_files_let_the_agent_see_the_hosts_devices() -> None:
+def test_shows_the_agent_the_hosts_devices_only_for_device_files() -> None:
     files = [{"resource": "rdma/hca", "paths": ["/dev/infiniband/uverbs*"], "count": 8}]
     (container,) = pod(objects_of(lab(devices=files), IMAGE))["containers"]
     mounted = {mount["name"]: mount for mount in container["volumeMounts"]}
     assert mounted["host-dev"]["readOnly"] is True
 
 
-def test_node_runtime_is_there_for_pools_that_ask_for_it_alone() -> None:
+def test_renders_node_runtime_only_for_pools_that_ask_for_it() -> None:
     found = objects_of(lab(), IMAGE)
     assert pod(found, "divvy-node-runtime-notebooks")["hostPID"] is True
     without = lab()
@@ -135,7 +135,7 @@ def test_node_runtime_is_there_for_pools_that_ask_for_it_alone() -> None:
     assert names == ["divvy-agent"]
 
 
-def test_node_runtime_may_end_what_it_has_begun() -> None:
+def test_gives_node_runtime_time_to_end_a_change() -> None:
     spec = pod(objects_of(lab(), IMAGE), "divvy-node-runtime-notebooks")
     assert spec["terminationGracePeriodSeconds"] > MAX_CHANGE_SECONDS
 
@@ -159,7 +159,7 @@ def rights_of(found: list[dict[str, Any]], account: str) -> set[tuple[str, str, 
 
 
 @pytest.mark.parametrize("policy", ["wait", "evict", "never"])
-def test_the_rights_are_those_of_the_documentation_and_no_others(policy: str) -> None:
+def test_grants_exactly_the_documented_rights(policy: str) -> None:
     found = objects_of(lab(change={"policy": policy}), IMAGE)
     agent = {("nodes", verb, "everywhere") for verb in ("get", "list", "watch", "patch")}
     agent |= {("configmaps", verb, "only divvy") for verb in ("get", "list", "watch")}
@@ -180,7 +180,7 @@ def test_the_rights_are_those_of_the_documentation_and_no_others(policy: str) ->
     assert set(subjects) == {"divvy-agent", "divvy-node-runtime"}
 
 
-def test_an_agent_runs_where_a_pool_selects_and_everywhere_for_a_default_pool() -> None:
+def test_runs_an_agent_where_a_pool_selects_or_everywhere_by_default() -> None:
     terms = pod(objects_of(lab(), IMAGE))["affinity"]["nodeAffinity"]
     assert len(terms["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]) == 3
     open_pool = lab()
@@ -188,7 +188,7 @@ def test_an_agent_runs_where_a_pool_selects_and_everywhere_for_a_default_pool() 
     assert "affinity" not in pod(objects_of(open_pool, IMAGE))
 
 
-def test_two_agents_never_run_on_one_node() -> None:
+def test_runs_never_two_agents_on_one_node() -> None:
     (agent,) = [
         one
         for one in by_kind("DaemonSet", objects_of(lab(), IMAGE))

@@ -32,7 +32,7 @@ def panels() -> list[dict[str, Any]]:
     return [panel for panel in json.loads(dashboard_json())["panels"] if panel["type"] != "row"]
 
 
-def test_the_dashboard_is_made_unless_declined_and_the_operators_objects_only_if_asked() -> None:
+def test_renders_the_dashboard_by_default_and_operator_objects_on_request() -> None:
     assert set(made()) == {"value", "ConfigMap"}
     assert set(made(dashboard=False)) == {"value"}
     asked = made(serviceMonitor=True, alerts=True)
@@ -40,7 +40,7 @@ def test_the_dashboard_is_made_unless_declined_and_the_operators_objects_only_if
     assert asked["ConfigMap"]["metadata"]["labels"]["grafana_dashboard"] == "1"
 
 
-def test_the_monitor_selects_the_agents_service_and_its_port() -> None:
+def test_selects_the_agents_service_and_port_in_the_monitor() -> None:
     found = made(serviceMonitor=True)
     monitor = found["ServiceMonitor"]["spec"]
     (service,) = (one for one in objects_of(found["value"], "image") if one["kind"] == "Service")
@@ -50,7 +50,7 @@ def test_the_monitor_selects_the_agents_service_and_its_port() -> None:
     assert {endpoint["port"] for endpoint in monitor["endpoints"]} <= ports
 
 
-def test_a_network_policy_lets_the_chosen_namespaces_in_and_nobody_else() -> None:
+def test_admits_only_the_chosen_namespaces_by_a_network_policy() -> None:
     assert "NetworkPolicy" not in made(serviceMonitor=True)
     readers = {"kubernetes.io/metadata.name": "monitoring"}
     found = made(networkPolicy=readers)
@@ -69,20 +69,20 @@ def test_a_network_policy_lets_the_chosen_namespaces_in_and_nobody_else() -> Non
     assert {port["port"] for port in rule["ports"]} <= ports
 
 
-def test_the_rule_on_old_configurations_names_the_one_in_the_config_map() -> None:
+def test_names_the_config_maps_version_in_the_rule_on_old_configurations() -> None:
     found = made(alerts=True)
     expected = generation(canonical_json(found["value"]))
     assert found["PrometheusRule"]["spec"]["groups"] == alert_groups(expected, RUNBOOKS)
 
 
-def test_panels_have_titles_numbers_and_places_of_their_own() -> None:
+def test_gives_panels_distinct_titles_numbers_and_places() -> None:
     found = panels()
     assert len({panel["id"] for panel in found}) == len(found)
     assert len({panel["title"] for panel in found}) == len(found)
     assert len({(p["gridPos"]["x"], p["gridPos"]["y"]) for p in found}) == len(found)
 
 
-def test_every_metric_asked_for_is_one_that_the_agent_has() -> None:
+def test_queries_only_metrics_that_the_agent_has() -> None:
     known = {name for file in METRICS for name in METRIC.findall(file.read_text())}
     known |= {f"{name}_{suffix}" for name in known for suffix in ("total", "bucket")}
     asked = {

@@ -128,7 +128,7 @@ def data(text: str) -> dict[str, Any]:
     return {**found, "data": read}
 
 
-def test_the_articles_profiles_give_the_articles_yaml() -> None:
+def test_writes_the_articles_yaml_for_the_articles_profiles() -> None:
     value = example("cern")
     files = operator_files(parse_cluster(value), translated(value, *ARTICLE_POOLS), ARTICLE_SITE)
     assert contained(ARTICLE_VALUES, yaml.safe_load(files["values.yaml"]))
@@ -138,7 +138,7 @@ def test_the_articles_profiles_give_the_articles_yaml() -> None:
     assert data(files["nvidia-mig-config.yaml"]) == data(yaml.safe_dump(ARTICLE_MIG))
 
 
-def test_the_articles_nodes_get_the_articles_labels() -> None:
+def test_writes_the_articles_labels_for_the_articles_nodes() -> None:
     labels = {
         node_label["pool"]: node_label["labels"]
         for node_label in node_labels(translated(example("cern"), *ARTICLE_POOLS))
@@ -157,7 +157,7 @@ def test_the_articles_nodes_get_the_articles_labels() -> None:
     }
 
 
-def test_what_mig_manager_falls_back_to_is_among_its_configurations() -> None:
+def test_includes_mig_managers_fallback_among_its_configurations() -> None:
     for path in STACKS:
         found = translated(stack_value(path))
         values = operator_values(parse_cluster(stack_value(path)), found, Site("x"))
@@ -221,12 +221,12 @@ SLICE = {"timeSlicing": {"replicas": 4}}
         (stack({}, devices=[{"resource": "rdma/hca", "paths": ["/dev/x"]}]), "devices: rdma/hca"),
     ],
 )
-def test_what_the_operator_cannot_do_is_refused_by_name(value: dict[str, Any], said: str) -> None:
+def test_refuses_by_name_what_the_operator_cannot_express(value: dict[str, Any], said: str) -> None:
     refusals = [str(refusal) for refusal in translated(value).refusals]
     assert any(said in refusal for refusal in refusals), refusals
 
 
-def test_two_mig_strategies_are_one_too_many() -> None:
+def test_refuses_two_mig_strategies() -> None:
     (refusal,) = translated(example("cern")).refusals
     assert str(refusal) == (
         "pools: mig.strategy: mixed in mixed-layout, seven-mixed and single in seven-single: "
@@ -234,7 +234,7 @@ def test_two_mig_strategies_are_one_too_many() -> None:
     )
 
 
-def test_a_name_that_means_two_things_is_refused() -> None:
+def test_refuses_a_name_with_two_meanings() -> None:
     value = stack([{"devices": [0], "mig": {"1g.5gb": 7}}])
     smaller = {**value["pools"]["only"], "select": {"pool": "other"}}
     value["pools"]["other"] = {**smaller, "hardware": {**smaller["hardware"], "gpus": 2}}
@@ -254,11 +254,11 @@ def test_a_name_that_means_two_things_is_refused() -> None:
         stack({"timeSlicing": {"replicas": 4, "resourceName": "nvidia.com/gpu.shared"}}),
     ],
 )
-def test_what_it_can_do_is_not_refused(value: dict[str, Any]) -> None:
+def test_accepts_what_the_operator_can_express(value: dict[str, Any]) -> None:
     assert translated(value).refusals == ()
 
 
-def test_a_default_pool_that_shares_makes_every_other_node_need_a_label() -> None:
+def test_labels_every_other_node_beside_a_default_pool_that_shares() -> None:
     value = stack(SLICE, pool={"select": None})
     value["profiles"]["whole"] = {}
     value["pools"]["some"] = {"select": {"a": "b"}, "profile": "whole"}
@@ -272,7 +272,7 @@ def test_a_default_pool_that_shares_makes_every_other_node_need_a_label() -> Non
     assert labels["nvidia.com/device-plugin.config"] == "whole"
 
 
-def test_other_settings_find_their_places() -> None:
+def test_translates_the_other_settings() -> None:
     value = stack(
         SLICE,
         pool={"tolerations": [{"key": "gpu", "operator": "Exists"}], "runtime": {"name": "cri-o"}},
@@ -315,7 +315,7 @@ def topology(value: dict[str, Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", ["cern", "h200"])
-def test_importing_what_was_generated_gives_the_examples_profiles(name: str) -> None:
+def test_imports_the_examples_profiles_from_what_it_generated(name: str) -> None:
     value = example(name)
     value["pools"].pop("seven-single", None)
     value["profiles"].pop("7x1g.5gb-single", None)
@@ -335,7 +335,7 @@ _RULES = st.fixed_dictionaries({}, optional={"mig": _MIG, "timeSlicing": _SHARIN
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(st.lists(st.tuples(st.sets(st.integers(0, 3), min_size=1), _RULES), max_size=3), _RULES)
-def test_importing_what_was_generated_gives_the_same_topology(
+def test_imports_the_same_topology_from_what_it_generated(
     first: list[Any], last: dict[str, Any]
 ) -> None:
     value = stack([*({"devices": sorted(gpus), **rule} for gpus, rule in first), last])

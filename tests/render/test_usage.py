@@ -51,7 +51,7 @@ def many(number):
     return replace(USAGE, nodes=tuple(replace(NODE, name=f"gpu-{at}") for at in range(number)))
 
 
-def test_the_terminal_view():
+def test_renders_the_terminal_view():
     assert lines(USAGE) == [
         "prod: 1 node, 2 GPUs, 22.1 of 80.0 GiB in use, 1 pod at 2026-01-02T12:00:00Z",
         "",
@@ -69,7 +69,7 @@ def test_the_terminal_view():
     ]
 
 
-def test_what_deserves_attention_is_beside_its_holder():
+def test_shows_warnings_beside_the_holder():
     crashing = replace(POD, state="CrashLoopBackOff")
     holding = replace(MIG, pod=crashing, over_mib=174, cores=30)
     node = replace(NODE, gpus=(replace(NODE.gpus[0], holdings=(holding,)),))
@@ -78,7 +78,7 @@ def test_what_deserves_attention_is_beside_its_holder():
     assert text[5].strip() == "174 MiB over its limit, CrashLoopBackOff"
 
 
-def test_where_use_is_not_known_it_says_why_and_draws_no_empty_bar():
+def test_explains_unknown_usage_without_an_empty_bar():
     gpus = tuple(
         replace(gpu, used_mib=None, utilisation=None, holdings=(), free={}) for gpu in NODE.gpus
     )
@@ -93,14 +93,14 @@ def test_where_use_is_not_known_it_says_why_and_draws_no_empty_bar():
     assert "  offered: nvidia.com/gpu 3" in text
 
 
-def test_a_simulated_driver_is_named_everywhere():
+def test_names_a_simulated_driver_everywhere():
     usage = replace(USAGE, nodes=(replace(NODE, simulated=True),))
     assert "simulated by Divvy: no GPU is behind these figures" in lines(usage)
     assert "Simulated by Divvy: no GPU is behind these figures." in usage_page(usage)
     assert json.loads(usage_json(usage))["nodes"][0]["simulated"] is True
 
 
-def test_twenty_nodes_are_shown_in_full_and_more_in_one_line_each():
+def test_shows_twenty_nodes_in_full_and_more_in_one_line_each():
     assert "GPU 0" in shown(usage_text(many(20)))
     assert "GPU 0" not in shown(usage_text(many(21)))
     text = lines(many(21))
@@ -117,7 +117,7 @@ def test_twenty_nodes_are_shown_in_full_and_more_in_one_line_each():
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_the_terminal_view_fits_and_needs_no_colour(width):
+def test_fits_the_terminal_without_colour(width):
     long = replace(POD, name="evaluate-checkpoints-nightly-" + "x" * 60, reason="r" * 200)
     node = replace(NODE, gpus=(replace(NODE.gpus[0], holdings=(replace(MIG, pod=long),)),))
     for usage in (replace(USAGE, nodes=(node,)), many(30)):
@@ -126,7 +126,7 @@ def test_the_terminal_view_fits_and_needs_no_colour(width):
         assert max(map(len, text.splitlines())) <= width
 
 
-def test_the_json_has_every_figure_and_is_the_same_text_every_time():
+def test_writes_every_figure_to_stable_json():
     document = json.loads(usage_json(USAGE))
     assert usage_json(USAGE) == usage_json(USAGE)
     (node,) = document["nodes"]
@@ -154,7 +154,7 @@ def test_the_json_has_every_figure_and_is_the_same_text_every_time():
     assert document["waiting"][0]["requests"] == ["nvidia.com/gpu ×1"]
 
 
-def test_a_bar_of_the_page_is_filled_by_holders_others_and_what_is_free():
+def test_fills_a_bar_by_holders_others_and_free_memory():
     first, second = use_figure(NODE).bars
     assert [piece.kind for piece in first.pieces] == ["mig1", "shared", "free"]
     assert [piece.words for piece in first.pieces] == [
@@ -169,7 +169,7 @@ def test_a_bar_of_the_page_is_filled_by_holders_others_and_what_is_free():
     assert [piece.words for piece in use_figure(unknown).bars[0].pieces] == ["its use is not known"]
 
 
-def test_more_in_use_than_there_is_does_not_leave_the_bar():
+def test_keeps_a_bar_within_its_frame_when_more_is_used_than_exists():
     full = replace(NODE.gpus[0], used_mib=50000, total_mib=40960)
     bar = use_figure(replace(NODE, gpus=(full,))).bars[0]
     assert sum(piece.width for piece in bar.pieces) == pytest.approx(560)
@@ -187,7 +187,7 @@ class Tags(HTMLParser):
         self.found.append((tag, dict(attrs)))
 
 
-def test_hostile_names_are_text_in_every_view():
+def test_escapes_hostile_names_in_every_view():
     bad = '[bold red]</title><script>alert(1)</script>"onload="x'
     pod = UsingPod(bad, bad, bad, bad, None, 1.0, (bad,))
     gpu = UsedGpu(0, bad, bad, bad, bad, 100, 50, 1, (Holding(bad, bad, pod, bad, 9),), {bad: 1})
@@ -205,7 +205,7 @@ def test_hostile_names_are_text_in_every_view():
         json.loads(usage_json(one))
 
 
-def test_words():
+def test_formats_ages_sizes_and_sentences():
     assert [age(each) for each in (None, 0, 59, 60, 7200, 90000)] == [
         "–", "0s", "59s", "1m", "2h", "1d"
     ]  # fmt: skip

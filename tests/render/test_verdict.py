@@ -44,13 +44,15 @@ def dangerous(policy: str = "evict", harmless: int = 150) -> Difference:
         ("never", "GPUs that a pod holds keep their layout"),
     ],
 )
-def test_says_what_the_policy_does_to_gpus_that_must_be_idle(policy: str, consequence: str) -> None:
+def test_reports_what_the_policy_does_to_gpus_that_must_be_idle(
+    policy: str, consequence: str
+) -> None:
     assert verdict_words(dangerous(policy, harmless=1)) == (
         f"800 GPUs on 100 nodes must be idle, {consequence}: pool training"
     )
 
 
-def test_leads_the_comment_and_the_dangerous_section_follows_it() -> None:
+def test_leads_the_comment_before_the_dangerous_section() -> None:
     text = difference_markdown(dangerous())
     assert len(text) < MAX_COMMENT
     lines = [line for line in text.splitlines() if line]
@@ -60,7 +62,7 @@ def test_leads_the_comment_and_the_dangerous_section_follows_it() -> None:
     assert "more** are not shown here" in text
 
 
-def test_leads_every_other_view_too() -> None:
+def test_leads_every_other_view() -> None:
     difference = dangerous(harmless=2)
     words = verdict_words(difference)
     terminal = " ".join(shown(difference_text(difference)).split())
@@ -70,7 +72,7 @@ def test_leads_every_other_view_too() -> None:
     assert difference_document(difference)["verdict"]["words"] == words
 
 
-def test_tells_which_resources_and_profile_names_go() -> None:
+def test_reports_which_resources_and_profile_names_go() -> None:
     profiles = {name: rules for name, rules in PROFILES.items() if name != "whole"}
     before = planned(PROFILES, a=pool("whole"))
     (gone, names) = effect_words(diff(before, planned(profiles, a=pool("seven"))))
@@ -88,7 +90,7 @@ def test_lists_the_objects_that_change() -> None:
     assert "✅ **No node offers anything else" in difference_markdown(difference)
 
 
-def test_is_in_a_comment_on_many_stacks_for_all_of_them() -> None:
+def test_summarises_many_stacks_in_their_comment() -> None:
     stacks = tuple(replace(dangerous(), after=f"stack-{number}") for number in range(12))
     same = diff(planned(PROFILES, a=pool("whole")), planned(PROFILES, a=pool("whole")))
     text = review_markdown(Review((*stacks, same), ("old",), {}))

@@ -34,7 +34,7 @@ def job() -> dict[str, Any]:
     return {obj["kind"]: obj for obj in verify_job(DOCUMENT, "prod", IMAGE, ARGUMENTS)}
 
 
-def test_a_pod_gets_the_stack_file_without_where_its_cluster_is() -> None:
+def test_gives_a_pod_the_stack_file_without_its_clusters_address() -> None:
     (container,) = job()["Job"]["spec"]["template"]["spec"]["containers"]
     assert (container["image"], container["args"]) == (IMAGE, ARGUMENTS)
     variables = {each["name"]: each["value"] for each in container["env"]}
@@ -44,7 +44,7 @@ def test_a_pod_gets_the_stack_file_without_where_its_cluster_is() -> None:
     assert "kubeconfig" not in stack_of_pod(DOCUMENT)
 
 
-def test_the_pod_has_no_privileges_of_its_own() -> None:
+def test_gives_the_pod_no_privileges() -> None:
     spec = job()["Job"]["spec"]["template"]["spec"]
     assert spec["securityContext"]["runAsNonRoot"]
     assert spec["containers"][0]["securityContext"] == {
@@ -54,7 +54,7 @@ def test_the_pod_has_no_privileges_of_its_own() -> None:
     assert spec["imagePullSecrets"] == [{"name": "pull"}]
 
 
-def test_reads_no_secret_but_those_that_pods_are_pulled_with() -> None:
+def test_reads_no_secret_but_image_pull_secrets() -> None:
     (rule,) = (rule for rule in job()["Role"]["rules"] if "secrets" in rule["resources"])
     assert (rule["resourceNames"], rule["verbs"]) == (["pull"], ["get"])
     without = parse_document({**VALUE, "imagePullSecrets": []})
@@ -62,7 +62,7 @@ def test_reads_no_secret_but_those_that_pods_are_pulled_with() -> None:
     assert "secrets" not in {name for rule in role["rules"] for name in rule["resources"]}
 
 
-def test_agents_are_entered_and_secrets_read_in_divvys_namespace_alone() -> None:
+def test_execs_and_reads_secrets_in_divvys_namespace_only() -> None:
     made = job()
     everywhere = {(rule["apiGroups"][0], resource): rule["verbs"]
                   for rule in made["ClusterRole"]["rules"] for resource in rule["resources"]
@@ -75,7 +75,7 @@ def test_agents_are_entered_and_secrets_read_in_divvys_namespace_alone() -> None
     }  # fmt: skip
 
 
-def test_whatever_is_installed_may_be_read_by_its_name() -> None:
+def test_reads_installed_objects_by_name() -> None:
     rules = [rule for rule in job()["ClusterRole"]["rules"] if "resourceNames" in rule]
     readable = {name for rule in rules for name in rule["resourceNames"]}
     assert readable == {obj["metadata"]["name"] for obj in objects(DOCUMENT, IMAGE)}
@@ -83,7 +83,7 @@ def test_whatever_is_installed_may_be_read_by_its_name() -> None:
     assert {"daemonsets", "validatingadmissionpolicies", "deviceclasses", "services"} <= resources
 
 
-def test_a_plugin_never_fails_as_a_pod_and_leaves_junit() -> None:
+def test_reports_junit_from_a_plugin_whose_pod_never_fails() -> None:
     plugin = sonobuoy_plugin(DOCUMENT, "prod", IMAGE, ARGUMENTS)
     assert plugin["sonobuoy-config"]["result-format"] == "junit"
     assert plugin["sonobuoy-config"]["result-files"] == ["junit.xml"]
@@ -96,9 +96,7 @@ def test_a_plugin_never_fails_as_a_pod_and_leaves_junit() -> None:
 
 
 @pytest.mark.parametrize("begins", [True, False])
-def test_the_program_ends_as_the_run_does_and_says_where_its_archive_is(
-    tmp_path: Path, begins: bool
-) -> None:
+def test_ends_like_the_run_and_names_its_archive(tmp_path: Path, begins: bool) -> None:
     """Where no run began, what it said instead is the result."""
     results, python = tmp_path / "results", tmp_path / "bin/python3"
     python.parent.mkdir()

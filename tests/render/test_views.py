@@ -35,7 +35,7 @@ def shown(renderable, width=80, colour=False):
 
 
 @pytest.mark.parametrize("name", ["cern", "mixed", "h200", "lab"])
-def test_the_terminal_view_fits_80_columns_and_needs_no_colour(name):
+def test_fits_80_columns_without_colour(name):
     text = shown(plan_text(plan(example(name), name)))
     assert "\x1b" not in text
     assert max(map(len, text.splitlines())) <= 80
@@ -43,7 +43,7 @@ def test_the_terminal_view_fits_80_columns_and_needs_no_colour(name):
         assert resource in text
 
 
-def test_the_terminal_view_of_a_plan():
+def test_renders_a_plan_for_the_terminal():
     text = shown(plan_text(AFTER))
     assert [line.rstrip() for line in text.splitlines()][:9] == [
         "test: 1 pool, 3 nodes, 12 GPUs",
@@ -58,7 +58,7 @@ def test_the_terminal_view_of_a_plan():
     ]
 
 
-def test_the_terminal_view_of_a_diff():
+def test_renders_a_diff_for_the_terminal():
     text = shown(difference_text(CHANGED))
     assert max(map(len, text.splitlines())) <= 80
     words = " ".join(text.split())
@@ -68,11 +68,11 @@ def test_the_terminal_view_of_a_diff():
     assert "no change" in shown(difference_text(diff(BEFORE, BEFORE)))
 
 
-def test_colour_is_there_for_those_who_can_see_it():
+def test_colours_a_diff_on_request():
     assert "\x1b[" in shown(difference_text(CHANGED), colour=True)
 
 
-def test_the_json_of_a_plan_has_the_documented_shape():
+def test_writes_a_plan_in_the_documented_json():
     document = json.loads(plan_json(MIXED))
     assert list(document) == ["cluster", "pools", "totals"]
     for each in document["pools"]:
@@ -90,7 +90,7 @@ def test_the_json_of_a_plan_has_the_documented_shape():
     assert kinds == {"gpu", "gpu-replica", "mig", "mig-replica"}
 
 
-def test_the_json_of_a_card_without_data_has_no_sms():
+def test_omits_sms_of_a_card_without_data_in_json():
     hardware = {"model": "Z9000", "memory": "24Gi", "gpus": 1, "count": 1}
     pools = {"new": {"select": {"a": "b"}, "profile": "whole", "hardware": hardware}}
     cluster = parse_cluster({"profiles": {"whole": {}}, "pools": pools})
@@ -98,11 +98,11 @@ def test_the_json_of_a_card_without_data_has_no_sms():
     assert (device["memoryMiB"], device["sms"]) == (24_576, None)
 
 
-def test_the_json_is_the_same_every_time():
+def test_writes_the_same_json_every_time():
     assert plan_json(plan(example("mixed"), "mixed")) == plan_json(MIXED)
 
 
-def test_the_json_of_a_diff_has_the_documented_shape():
+def test_writes_a_diff_in_the_documented_json():
     document = json.loads(difference_json(CHANGED))
     assert document == difference_document(CHANGED)
     (change,) = document["changes"]
@@ -117,7 +117,7 @@ def test_the_json_of_a_diff_has_the_documented_shape():
 
 
 @pytest.mark.parametrize("text", [plan_markdown(MIXED), difference_markdown(CHANGED)])
-def test_the_tables_of_the_markdown_are_whole(text):
+def test_writes_complete_markdown_tables(text):
     columns = 0
     for line in text.splitlines():
         if not line.startswith("|"):
@@ -128,7 +128,7 @@ def test_the_tables_of_the_markdown_are_whole(text):
     assert text.count("```") % 2 == 0
 
 
-def test_the_markdown_of_a_diff_says_what_a_reviewer_needs():
+def test_writes_what_a_reviewer_needs_into_the_markdown_of_a_diff():
     text = difference_markdown(CHANGED)
     assert "### Pool `notebooks`: 3 nodes, profile slice-4 → seven" in text
     assert "- GPU 0–3 ▕" in text
@@ -170,7 +170,7 @@ class Page(HTMLParser):
 
 
 @pytest.mark.parametrize("text", [plan_page(MIXED), difference_page(CHANGED)])
-def test_pages_are_well_formed_self_contained_and_have_text_for_every_picture(text):
+def test_renders_well_formed_self_contained_accessible_pages(text):
     page = Page(text)
     assert page.open == []
     assert len(page.ids) == len(set(page.ids))
@@ -183,7 +183,7 @@ def test_pages_are_well_formed_self_contained_and_have_text_for_every_picture(te
     assert "@media print" in text
 
 
-def test_every_bar_is_as_long_as_the_card_has_slices():
+def test_draws_every_bar_as_long_as_the_card_has_slices():
     for picture in Page(plan_page(MIXED)).pictures:
         rows = {}
         for rect in picture["rects"]:
@@ -196,17 +196,17 @@ def test_every_bar_is_as_long_as_the_card_has_slices():
             assert position == pytest.approx(92.0 + 560.0, abs=0.05)
 
 
-def test_the_picture_of_a_diff_has_before_over_after():
+def test_draws_before_over_after_in_a_diff():
     text = difference_page(CHANGED)
     assert text.index(">before<") < text.index(">after<")
     assert "before, GPU 0–3: nvidia.com/gpu.shared, GPU shared by 4" in text
 
 
-def test_names_are_escaped():
+def test_escapes_names():
     assert "<i>" not in plan_page(plan(example("cern"), "<i>x</i>"))
 
 
-def test_a_pool_without_hardware_is_shown_without_claims():
+def test_shows_a_pool_without_hardware_as_unknown():
     unknown = planned({"whole": {}}, a={"profile": "whole"})
     for text in (shown(plan_text(unknown)), plan_markdown(unknown), plan_page(unknown)):
         assert "hardware unknown, profile whole" in text

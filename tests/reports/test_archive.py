@@ -24,14 +24,14 @@ from tests.reports.documents import document, record
 FILES = {"b.xml": b"<b/>", REPORT: b"{}"}
 
 
-def test_the_same_files_are_the_same_bytes() -> None:
+def test_packs_the_same_files_into_the_same_bytes() -> None:
     files = {**FILES, SUMS: checksums(FILES)}
     archive = pack(files)
     assert archive == pack(dict(reversed(files.items())))
     assert unpack(archive) == files
 
 
-def test_a_signature_is_of_the_checksums_and_not_among_them() -> None:
+def test_signs_the_checksums_and_leaves_the_signature_out() -> None:
     files = {**FILES, SUMS: checksums(FILES), SIGNATURE: b"signed"}
     assert unpack(pack(files)) == files
 
@@ -48,7 +48,7 @@ def test_a_signature_is_of_the_checksums_and_not_among_them() -> None:
         pack({**FILES, SUMS: checksums(FILES)})[:-20],
     ],
 )
-def test_what_is_not_what_a_run_wrote_is_refused(archive: bytes) -> None:
+def test_refuses_what_no_run_wrote(archive: bytes) -> None:
     with pytest.raises(DamagedArchive):
         unpack(archive)
 
@@ -74,13 +74,13 @@ def _with_header(**headers: str) -> bytes:
         _with_header(size=str(1 << 70)),
     ],
 )
-def test_a_header_can_neither_fill_the_memory_nor_end_the_command(archive: bytes) -> None:
+def test_survives_a_header_that_would_fill_the_memory(archive: bytes) -> None:
     with pytest.raises(DamagedArchive) as refused:
         unpack(archive)
     assert "checksums" not in str(refused.value)
 
 
-def test_a_report_without_its_evidence_compares_as_well() -> None:
+def test_compares_a_report_without_its_evidence_alike() -> None:
     old = document(record("passed", "a", gflops=10.0), record("passed", "b"))
     new = document(record("failed", "a", gflops=20.0), record("skipped", "b", missed="not made"))
     short = condensed(old)

@@ -18,7 +18,7 @@ def cases(changes: tuple[CaseChange, ...]) -> list[str]:
     return [change.case for change in changes]
 
 
-def test_outcomes_that_are_others() -> None:
+def test_reports_changed_outcomes() -> None:
     old = document(
         record("passed", "a"), record("failed", "b"), record("passed", "c"), record("passed", "d"),
         record("failed", "e"), record("skipped", "f", missed="option"), record("passed", "g"),
@@ -38,7 +38,7 @@ def test_outcomes_that_are_others() -> None:
     assert compare_reports(new, new).outcomes_are_the_same
 
 
-def test_what_an_option_left_out_is_not_lost() -> None:
+def test_reports_nothing_as_lost_that_an_option_left_out() -> None:
     """A shorter run is no regression; a MUST check that something prevents may hide one."""
     old = document(
         record("passed", "a"), record("passed", "b"), record("passed", "c", SHOULD),
@@ -60,7 +60,7 @@ def test_what_an_option_left_out_is_not_lost() -> None:
     assert (other_options.left_out, cases(other_options.lost)) == (1, ["b"])
 
 
-def test_nodes_that_left_are_named_once() -> None:
+def test_names_nodes_that_left_once() -> None:
     old = document(record("passed", "n1:gpu"), record("passed", "n2:gpu"), nodes=("n1", "n2"))
     new = document(record("passed", "n1:gpu"), record("passed", "n3:gpu"), nodes=("n1", "n3"))
     found = compare_reports(old, new)
@@ -70,7 +70,7 @@ def test_nodes_that_left_are_named_once() -> None:
     assert (part.nodes_removed, part.nodes_added, part.left_out) == ((), (), 1)
 
 
-def test_versions_that_are_others() -> None:
+def test_reports_changed_versions() -> None:
     old = document(record("passed"), nodes=("n1", "n2", "n3"))
     new = document(record("passed"), nodes=("n1", "n2", "n3"), kubernetes="v1.37.2", kernel="6.14")
     new["environment"]["nodes"][0]["driver"] = "580.95"
@@ -82,7 +82,7 @@ def test_versions_that_are_others() -> None:
     )
 
 
-def test_speed_that_is_another() -> None:
+def test_reports_changed_speed() -> None:
     """A tenth of a figure counts; seconds count where they are many and half as many again."""
     old = document(
         record("passed", "a", gflops=100.0), record("passed", "b", gflops=100.0),
@@ -100,7 +100,7 @@ def test_speed_that_is_another() -> None:
     assert found.speeds[0].part == pytest.approx(-0.3)
 
 
-def test_a_report_of_changed_nodes_continues_the_one_before() -> None:
+def test_continues_the_report_before_by_one_of_changed_nodes() -> None:
     old = document(
         record("passed", "n1:gpu"), record("failed", "n2:gpu"), record("passed", "p", SHOULD),
         nodes=("n1", "n2"),
@@ -119,14 +119,14 @@ def test_a_report_of_changed_nodes_continues_the_one_before() -> None:
 
 
 @pytest.mark.parametrize("simulated", [True, False])
-def test_simulation_and_hardware_are_not_compared(simulated: bool) -> None:
+def test_refuses_to_compare_simulation_and_hardware(simulated: bool) -> None:
     old = document(record("passed"), simulated=simulated)
     new = document(record("passed"), simulated=not simulated)
     with pytest.raises(ValueError, match="cannot be compared with a"):
         compare_reports(old, new)
 
 
-def test_reports_of_two_stacks_are_not_compared() -> None:
+def test_refuses_to_compare_reports_of_two_stacks() -> None:
     old, new = document(record("passed")), document(record("passed"))
     old["environment"]["stack"] = "other"
     with pytest.raises(ValueError, match="a report of other cannot be compared with one of s"):

@@ -27,7 +27,7 @@ def without(*identities: str) -> list[Any]:
     return [each for each in SOUND if each.check.id not in identities]
 
 
-def test_every_row_passes_by_the_checks_that_name_it() -> None:
+def test_passes_every_row_by_the_checks_that_name_it() -> None:
     assert {product_row.state for product_row in product_rows(document(*SOUND))} == {"pass"}
     for requirement in REQUIREMENTS:
         named = {check.id for check in NAMED if requirement.id in check.cncf}
@@ -36,7 +36,7 @@ def test_every_row_passes_by_the_checks_that_name_it() -> None:
 
 
 @pytest.mark.parametrize("check", NAMED, ids=lambda check: check.id)
-def test_each_check_can_fail_its_rows_alone(check: Any) -> None:
+def test_fails_only_its_rows_by_each_check(check: Any) -> None:
     broken = document(*without(check.id), record("failed", "n2", check))
     for product_row in product_rows(broken):
         named = product_row.requirement.id in check.cncf
@@ -45,7 +45,7 @@ def test_each_check_can_fail_its_rows_alone(check: Any) -> None:
         )
 
 
-def test_simulated_gpus_show_nothing_of_hardware_but_failures() -> None:
+def test_counts_only_failures_of_simulated_gpus_for_hardware() -> None:
     simulated = document(*SOUND, simulated=True)
     assert {product_row.state for product_row in product_rows(simulated)} == {"unknown"}
     assert {entry["status"] for area in product_file(simulated)["spec"].values()
@@ -55,7 +55,7 @@ def test_simulated_gpus_show_nothing_of_hardware_but_failures() -> None:
 
 
 @pytest.mark.parametrize("missed", ["option", "not made"])
-def test_a_check_that_was_not_made_leaves_its_row_open(missed: Any) -> None:
+def test_leaves_a_row_open_whose_check_was_not_made(missed: Any) -> None:
     held = record("skipped", "n1:gpu", CATALOGUE["ISO-04"], reason="held by a/b", missed=missed)
     found = row(document(*without("ISO-04"), held), "gpu_sharing")
     assert (found.state, found.reason) == (
@@ -65,21 +65,21 @@ def test_a_check_that_was_not_made_leaves_its_row_open(missed: Any) -> None:
     assert row(document(*without("ISO-04"), absent), "gpu_sharing").state == "pass"
 
 
-def test_whole_gpus_are_no_sharing() -> None:
+def test_counts_whole_gpus_as_no_sharing() -> None:
     whole = without("ISO-04", "ISO-05", "ISO-10", "CLM-02")
     found = row(document(*whole), "gpu_sharing")
     assert found.state == "unknown"
     assert "PLUG-02" in found.identities
 
 
-def test_a_selection_proves_no_row_and_a_sample_says_that_it_is_one() -> None:
+def test_proves_no_row_by_a_selection_and_marks_a_sample() -> None:
     chosen = {**document(*SOUND), "only": ["--select=ISO"]}
     assert row(chosen, "secure_accelerator_access").state == "unknown"
     sample = {**document(*SOUND), "only": ["--sample=2"]}
     assert row(sample, "accelerator_metrics").reason.endswith(", of a part: --sample=2")
 
 
-def test_the_file_has_the_programmes_form_and_the_evidence_of_each_row() -> None:
+def test_writes_the_programmes_format_with_the_evidence_of_each_row() -> None:
     more = [record("passed", f"n{number}", CATALOGUE["OBS-01"]) for number in range(2, 8)]
     made = product_file(document(*SOUND, *more, kubernetes="v1.37.2"))
     assert made["metadata"] == {"kubernetesVersion": "v1.37"}

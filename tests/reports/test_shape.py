@@ -15,7 +15,7 @@ from tests.reports.documents import document, record
 REPORT = document(record("passed", "a", gflops=10.0), record("skipped", "b", missed="not made"))
 
 
-def test_what_a_run_writes_is_a_report() -> None:
+def test_accepts_what_a_run_writes() -> None:
     for report in (REPORT, condensed(REPORT), yaml.safe_load(yaml.safe_dump(REPORT))):
         assert is_report(report)
 
@@ -39,7 +39,7 @@ def test_what_a_run_writes_is_a_report() -> None:
         (("options",), 1),
     ],
 )
-def test_what_has_another_shape_is_none(path: tuple[Any, ...], value: object) -> None:
+def test_refuses_another_shape(path: tuple[Any, ...], value: object) -> None:
     report = copy.deepcopy(REPORT)
     part: Any = report
     for key in path[:-1]:
@@ -49,7 +49,7 @@ def test_what_has_another_shape_is_none(path: tuple[Any, ...], value: object) ->
 
 
 @pytest.mark.parametrize("key", ["id", "case", "title", "level", "status", "seconds"])
-def test_a_check_without_a_part_is_none(key: str) -> None:
+def test_refuses_a_check_with_a_missing_part(key: str) -> None:
     report = copy.deepcopy(REPORT)
     del report["checks"][0][key]
     assert not is_report(report)

@@ -70,7 +70,7 @@ def launch(gpu: Cuda, graph: c.c_void_p) -> None:
 
 
 @pytest.mark.parametrize("mode", [GLOBAL, THREAD_LOCAL, RELAXED])
-def test_a_synchronisation_of_the_context_spoils_captures_of_every_mode(gpu, mode):
+def test_invalidates_captures_of_every_mode_on_a_context_synchronisation(gpu, mode):
     memory, stream = gpu.allocate(4), begin(gpu, mode)
     with fails(UNSUPPORTED):
         gpu.call("cuCtxSynchronize")
@@ -83,14 +83,14 @@ def test_a_synchronisation_of_the_context_spoils_captures_of_every_mode(gpu, mod
 
 
 @pytest.mark.parametrize("name", ["cuStreamSynchronize", "cuStreamQuery"])
-def test_a_capturing_stream_cannot_be_waited_for(gpu, name):
+def test_refuses_to_wait_for_a_capturing_stream(gpu, name):
     stream = begin(gpu, RELAXED)
     with fails(UNSUPPORTED):
         gpu.call(name, stream)
     assert end(gpu, stream) == SPOILT
 
 
-def test_a_captured_event_cannot_be_waited_for(gpu):
+def test_refuses_to_wait_for_a_captured_event(gpu):
     stream, event = begin(gpu, RELAXED), gpu.event()
     gpu.call("cuEventRecord", event, stream)
     for name in ("cuEventQuery", "cuEventSynchronize"):
@@ -126,7 +126,7 @@ UNSAFE = {
 
 
 @pytest.mark.parametrize("name", UNSAFE)
-def test_calls_that_a_capture_does_not_see_spoil_it(gpu, name):
+def test_invalidates_a_capture_by_calls_it_does_not_see(gpu, name):
     memory, stream = gpu.allocate(4), begin(gpu)
     assert UNSAFE[name](gpu, memory) == UNSUPPORTED
     assert end(gpu, stream) == SPOILT
@@ -148,7 +148,7 @@ def test_calls_that_a_capture_does_not_see_spoil_it(gpu, name):
         (RELAXED, GLOBAL, False, False),
     ],
 )
-def test_modes_tell_whose_allocations_are_refused(gpu, capture, own, same_thread, refused):
+def test_refuses_allocations_by_the_mode_of_the_capture(gpu, capture, own, same_thread, refused):
     stream = begin(gpu, capture)
 
     def allocate() -> int:
@@ -162,7 +162,7 @@ def test_modes_tell_whose_allocations_are_refused(gpu, capture, own, same_thread
     assert end(gpu, stream) == (SPOILT if refused else 0)
 
 
-def test_the_default_stream_is_unusable_while_a_blocking_stream_captures(gpu):
+def test_refuses_the_default_stream_while_a_blocking_stream_captures(gpu):
     memory, stream = gpu.allocate(4), begin(gpu, RELAXED, flags=0)
     assert gpu.code("cuStreamIsCapturing", None, c.byref(c.c_int())) == IMPLICIT
     assert status(gpu, stream) == ACTIVE  # that question does no harm
@@ -175,7 +175,7 @@ def test_the_default_stream_is_unusable_while_a_blocking_stream_captures(gpu):
     assert end(gpu, stream) == 0
 
 
-def test_a_stream_of_its_own_thread_can_be_captured(gpu):
+def test_captures_a_threads_own_default_stream(gpu):
     memory, graph = gpu.upload(bytes(4)), c.c_void_p()
     gpu.call("cuStreamBeginCapture_v2_ptsz", None, RELAXED)
     name = "cuMemsetD32Async_ptsz"
@@ -185,7 +185,7 @@ def test_a_stream_of_its_own_thread_can_be_captured(gpu):
     assert gpu.download(memory, 4) == b"\5\0\0\0"
 
 
-def test_work_of_another_stream_must_be_joined(gpu):
+def test_requires_work_of_another_stream_to_be_joined(gpu):
     memory, event = gpu.allocate(8), gpu.event()
     stream, other = begin(gpu), gpu.stream()
     gpu.call("cuEventRecord", event, stream)
@@ -201,7 +201,7 @@ def test_work_of_another_stream_must_be_joined(gpu):
     assert (status(gpu, stream), status(gpu, other)) == (NONE, NONE)
 
 
-def test_captures_are_kept_apart(gpu):
+def test_keeps_captures_apart(gpu):
     event, stream, other = gpu.event(), begin(gpu), gpu.stream()
     gpu.call("cuEventRecord", event, other)
     with fails(ISOLATION):
@@ -215,7 +215,7 @@ def test_captures_are_kept_apart(gpu):
     assert (end(gpu, stream), end(gpu, other)) == (SPOILT, SPOILT)
 
 
-def test_a_capture_ends_in_the_thread_of_its_beginning(gpu):
+def test_ends_a_capture_only_in_the_thread_of_its_beginning(gpu):
     stream = begin(gpu, THREAD_LOCAL)
     assert in_thread(gpu, lambda: end(gpu, stream)) == WRONG_THREAD
     assert end(gpu, stream) == 0
@@ -223,7 +223,7 @@ def test_a_capture_ends_in_the_thread_of_its_beginning(gpu):
     assert in_thread(gpu, lambda: end(gpu, stream)) == 0
 
 
-def test_a_destroyed_stream_takes_its_capture_along(gpu):
+def test_ends_the_capture_of_a_destroyed_stream(gpu):
     stream = begin(gpu)
     gpu.call("cuStreamDestroy_v2", stream)
     gpu.allocate(4)
@@ -231,7 +231,7 @@ def test_a_destroyed_stream_takes_its_capture_along(gpu):
 
 
 @pytest.mark.parametrize(("joined", "code"), [(True, 0), (False, UNJOINED)])
-def test_a_stream_that_joined_can_be_destroyed(gpu, joined, code):
+def test_destroys_a_stream_that_joined_a_capture(gpu, joined, code):
     memory, event, stream, other = gpu.allocate(4), gpu.event(), begin(gpu), gpu.stream()
     gpu.call("cuEventRecord", event, stream)
     gpu.call("cuStreamWaitEvent", other, event, c.c_uint(0))
@@ -243,7 +243,7 @@ def test_a_stream_that_joined_can_be_destroyed(gpu, joined, code):
     assert end(gpu, stream) == code
 
 
-def test_a_capture_into_a_graph_that_exists(gpu):
+def test_captures_into_an_existing_graph(gpu):
     memory, graph, node, ended = gpu.upload(bytes(8)), c.c_void_p(), c.c_void_p(), c.c_void_p()
     gpu.call("cuGraphCreate", c.byref(graph), c.c_uint(0))
     gpu.call("cuGraphAddEmptyNode", c.byref(node), graph, None, c.c_size_t(0))
@@ -269,7 +269,7 @@ def test_a_capture_into_a_graph_that_exists(gpu):
     gpu.call("cuGraphDestroy", graph)
 
 
-def test_what_a_capture_is_at(gpu):
+def test_reports_the_state_of_a_capture(gpu):
     stream, memory = gpu.stream(), gpu.allocate(4)
     state, number, graph = c.c_int(), c.c_uint64(), c.c_void_p()
     nodes, size, edges = c.POINTER(c.c_void_p)(), c.c_size_t(), c.c_void_p(1)
@@ -294,7 +294,7 @@ def test_what_a_capture_is_at(gpu):
     assert end(gpu, stream) == 0
 
 
-def test_captured_waits_and_host_functions_run_at_the_launch(gpu):
+def test_runs_captured_waits_and_host_functions_at_the_launch(gpu):
     memory, stream, seen = gpu.upload(bytes(8)), gpu.stream(), []
     function = c.CFUNCTYPE(None, c.c_void_p)(lambda _: seen.append(1))
     gpu.call("cuStreamBeginCapture_v2", stream, RELAXED)
@@ -308,7 +308,7 @@ def test_captured_waits_and_host_functions_run_at_the_launch(gpu):
     assert (seen, gpu.download(memory, 4)) == ([1], b"\4\0\0\0")
 
 
-def test_a_graph_within_a_graph(gpu):
+def test_launches_a_graph_within_a_graph(gpu):
     memory, stream, child = gpu.upload(bytes(8)), begin(gpu, RELAXED), c.c_void_p()
     assert fill(gpu, stream, memory, 3) == 0
     gpu.call("cuStreamEndCapture", stream, c.byref(child))

@@ -9,7 +9,7 @@ from tests.simulator.cuda import fails
 from tests.simulator.cuda_process import run
 
 
-def test_contexts(gpu):
+def test_creates_switches_and_destroys_contexts(gpu):
     first = c.c_void_p()
     gpu.call("cuCtxGetCurrent", c.byref(first))
     second = gpu.context()
@@ -45,7 +45,7 @@ def test_contexts(gpu):
 
 
 @pytest.mark.usefixtures("administrator")
-def test_compute_modes(install):
+def test_enforces_compute_modes(install):
     driver = install()
     cuda = driver.cuda().init()
     context = cuda.context()
@@ -62,7 +62,7 @@ def test_compute_modes(install):
     assert driver.hold(1).stdout.readline() == "0\n"
 
 
-def test_a_forked_child_has_no_cuda(install):
+def test_refuses_cuda_in_a_forked_child(install):
     driver = install()
     text = run(
         driver,

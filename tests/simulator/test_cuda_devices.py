@@ -12,7 +12,7 @@ from tests.simulator.cuda_process import run
 FIRST, SECOND, THIRD = (gpu_uuid("test", index) for index in range(3))
 
 
-def test_devices(install):
+def test_lists_devices_with_their_properties(install):
     cuda = install("H100-SXM5-80GB", 2).cuda()
     with fails(codes.NOT_INITIALIZED):
         cuda.count()
@@ -55,7 +55,7 @@ def test_devices(install):
         (f"0,{FIRST}", [0]),
     ],
 )
-def test_visible_devices(install, monkeypatch, value, expected):
+def test_follows_the_visible_devices_variable(install, monkeypatch, value, expected):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if value is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", value)
@@ -67,7 +67,7 @@ def test_visible_devices(install, monkeypatch, value, expected):
         assert found == [uuids[index] for index in expected]
 
 
-def test_environment_makes_no_gpu_visible(install, monkeypatch):
+def test_shows_no_gpu_when_the_environment_names_none(install, monkeypatch):
     driver = install("A100-SXM4-40GB", 2)
     (driver.root / "dev/nvidia0").unlink()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", FIRST)
@@ -80,14 +80,14 @@ def test_environment_makes_no_gpu_visible(install, monkeypatch):
 @pytest.mark.parametrize(
     ("node", "code"), [("nvidiactl", 100), ("nvidia-uvm", 999), ("nvidia0", 100)]
 )
-def test_a_missing_node_is_told(install, node, code):
+def test_reports_a_missing_node(install, node, code):
     driver = install()
     (driver.root / "dev" / node).unlink()
     assert driver.cuda().code("cuInit", 0) == code
 
 
 @pytest.mark.usefixtures("administrator")
-def test_mig_devices(install):
+def test_lists_mig_devices(install):
     driver = install("A100-SXM4-40GB", 1)
     driver.smi("-mig", "1")
     assert driver.cuda().code("cuInit", 0) == codes.NO_DEVICE

@@ -8,7 +8,7 @@ from tests.simulator import cuda as codes
 from tests.simulator.cuda import Cuda
 
 
-def test_entry_points_by_name(gpu):
+def test_finds_entry_points_by_name(gpu):
     found, status = c.c_void_p(), c.c_int()
     get = (
         "cuGetProcAddress_v2",
@@ -46,7 +46,7 @@ REFUSED += ["cuExternalMemoryGetMappedBuffer", "cuImportExternalSemaphore", "cuG
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_calls_that_are_not_supported_exist(gpu, name):
+def test_exports_calls_that_are_not_supported(gpu, name):
     assert gpu.code(name) == codes.NOT_SUPPORTED
 
 
@@ -63,7 +63,7 @@ def test_calls_that_are_not_supported_exist(gpu, name):
         ("cuGraphInstantiate", 12000, "WithFlags"),
     ],
 )
-def test_forms_by_version(gpu, name, version, form):
+def test_finds_the_form_of_a_call_by_version(gpu, name, version, form):
     found = c.c_void_p()
     gpu.call("cuGetProcAddress", name.encode(), c.byref(found), version, c.c_uint64(0))
     assert found.value == address(gpu, name + form)

@@ -11,7 +11,7 @@ from tests.simulator.vector_add import add_vectors
 
 
 @pytest.mark.usefixtures("administrator")
-def test_an_illegal_address_ends_the_context(install):
+def test_ends_the_context_on_an_illegal_address(install):
     driver = install()
     driver.nvml()
     watched = nvml.nvmlDeviceGetHandleByIndex(0)
@@ -30,7 +30,7 @@ def test_an_illegal_address_ends_the_context(install):
 
 
 @pytest.mark.usefixtures("administrator")
-def test_bad_arithmetic_spoils_results(install):
+def test_computes_wrong_results_under_bad_arithmetic(install):
     driver = install()
     cuda = driver.cuda().init()
     cuda.context()
@@ -42,7 +42,7 @@ def test_bad_arithmetic_spoils_results(install):
 
 
 @pytest.mark.usefixtures("administrator")
-def test_a_lost_gpu(install):
+def test_reports_a_lost_gpu_to_its_programs(install):
     driver = install(count=2)
     cuda = driver.cuda().init()
     cuda.context()

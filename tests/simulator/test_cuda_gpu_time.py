@@ -11,7 +11,7 @@ NOT_READY = 600
 MS = 1_000_000
 
 
-def test_a_launch_returns_and_a_synchronisation_waits(gpu):
+def test_returns_from_a_launch_at_once_and_waits_in_a_synchronisation(gpu):
     sleeper, event = Sleeper(gpu), c.c_void_p()
     gpu.call("cuEventCreate", c.byref(event), c.c_uint(0))
     begin = monotonic()
@@ -26,7 +26,7 @@ def test_a_launch_returns_and_a_synchronisation_waits(gpu):
     gpu.call("cuEventQuery", event)
 
 
-def test_an_event_waits_for_what_is_before_it(gpu):
+def test_completes_an_event_after_what_is_before_it(gpu):
     sleeper, early, late, between = Sleeper(gpu), c.c_void_p(), c.c_void_p(), c.c_float()
     for event in (early, late):
         gpu.call("cuEventCreate", c.byref(event), c.c_uint(0))
@@ -43,14 +43,14 @@ def test_an_event_waits_for_what_is_before_it(gpu):
     assert between.value > 900
 
 
-def test_a_copy_to_the_host_waits(gpu):
+def test_waits_in_a_copy_to_the_host(gpu):
     sleeper, pointer, begin = Sleeper(gpu), gpu.allocate(8), monotonic()
     sleeper.start(40 * MS)
     gpu.download(pointer, 8)
     assert monotonic() - begin >= 0.04
 
 
-def test_two_processes_share_the_time(install):
+def test_divides_the_time_when_two_processes_share_the_gpu(install):
     driver = install()
     script = (
         "import sys; from pathlib import Path; from time import monotonic\n"

@@ -62,7 +62,7 @@ def free_mib(gpu: Cuda) -> int:
     return gpu.memory()[0] // MIB
 
 
-def test_a_launch_takes_memory_and_a_trim_gives_it_back(gpu):
+def test_allocates_at_a_graph_launch_and_frees_at_a_trim(gpu):
     before, graph = free_mib(gpu), new_graph(gpu)
     node, address = add_allocation(gpu, graph, 100 * MIB)
     add_free(gpu, graph, node, address)
@@ -92,7 +92,7 @@ class Node(c.Structure):
     _fields_ = [("kind", c.c_int), ("reserved", c.c_int * 3), ("rest", c.c_byte * 240)]
 
 
-def test_nodes_of_every_kind_by_one_call(gpu):
+def test_adds_nodes_of_every_kind_by_one_call(gpu):
     graph, node, wanted = new_graph(gpu), c.c_void_p(), Node(kind=NODE_ALLOCATE)
     allocation = AllocateNode.from_buffer(wanted, 16)
     allocation.type, allocation.place, allocation.bytes = 1, 1, MIB
@@ -110,7 +110,7 @@ def test_nodes_of_every_kind_by_one_call(gpu):
 
 
 @pytest.mark.parametrize("free", ["cuMemFree_v2", "cuMemFreeAsync"])
-def test_memory_that_no_node_frees_outlives_the_graph(gpu, free):
+def test_keeps_memory_beyond_the_graph_that_no_node_frees(gpu, free):
     before, graph = free_mib(gpu), new_graph(gpu)
     _, address = add_allocation(gpu, graph, 100 * MIB)
     executable = instantiate(gpu, graph)
@@ -129,7 +129,7 @@ def test_memory_that_no_node_frees_outlives_the_graph(gpu, free):
     assert free_mib(gpu) == before
 
 
-def test_a_launch_that_frees_what_the_last_one_left(gpu):
+def test_launches_a_graph_that_frees_what_the_last_one_left(gpu):
     graph = new_graph(gpu)
     _, address = add_allocation(gpu, graph, MIB)
     executable = instantiate(gpu, graph, AUTO_FREE)
@@ -140,7 +140,7 @@ def test_a_launch_that_frees_what_the_last_one_left(gpu):
     assert gpu.download(address, 1) == b"\0"  # it is new memory
 
 
-def test_a_launch_fails_where_there_is_no_room(gpu):
+def test_refuses_a_launch_without_memory(gpu):
     graph = new_graph(gpu)
     node, address = add_allocation(gpu, graph, 30 << 30)
     add_free(gpu, graph, node, address)
@@ -152,7 +152,7 @@ def test_a_launch_fails_where_there_is_no_room(gpu):
     launch(gpu, executable)
 
 
-def test_graphs_share_what_they_have_given_back(gpu):
+def test_shares_freed_memory_between_graphs(gpu):
     before = free_mib(gpu)
     for size in (100, 60, 80):
         graph = new_graph(gpu)
@@ -162,7 +162,7 @@ def test_graphs_share_what_they_have_given_back(gpu):
     assert free_mib(gpu) == before - 100
 
 
-def test_a_captured_allocation_is_the_graphs(gpu):
+def test_allocates_for_the_graph_in_a_capture(gpu):
     before, stream, graph = free_mib(gpu), gpu.stream(), c.c_void_p()
     first, second = c.c_uint64(), c.c_uint64()
     gpu.call("cuStreamBeginCapture_v2", stream, 0)
@@ -190,7 +190,7 @@ def test_a_captured_allocation_is_the_graphs(gpu):
     assert (figure(gpu, USED), free_mib(gpu)) == (50 * MIB, before - 100)
 
 
-def test_what_graphs_with_memory_refuse(gpu):
+def test_refuses_misuse_of_graphs_with_memory(gpu):
     graph, other = new_graph(gpu), new_graph(gpu)
     node, address = add_allocation(gpu, graph, MIB)
     add_free(gpu, graph, node, address)
@@ -210,7 +210,7 @@ def test_what_graphs_with_memory_refuse(gpu):
     instantiate(gpu, graph)
 
 
-def test_memory_of_graphs_ends_with_the_context(gpu):
+def test_frees_the_memory_of_graphs_with_the_context(gpu):
     free = free_mib(gpu)
     context = gpu.context()
     graph = new_graph(gpu)
@@ -224,7 +224,7 @@ def test_memory_of_graphs_ends_with_the_context(gpu):
     assert free_mib(gpu) == free - 100
 
 
-def test_other_programs_see_the_memory_of_graphs_and_modules(install):
+def test_shows_memory_of_graphs_and_modules_to_other_programs(install):
     driver = install()
     gpu = driver.cuda().init()
     gpu.context()

@@ -54,7 +54,7 @@ def launch_graph(cuda: Cuda, graph: c.c_void_p, times: int) -> c.c_void_p:
     return executable
 
 
-def test_a_graph_that_is_built(gpu):
+def test_launches_a_graph_that_was_built(gpu):
     function = gpu.function(gpu.module(VECTOR_ADD), "vector_add")
     memory, graph, fill, kernel = gpu.allocate(256), c.c_void_p(), c.c_void_p(), c.c_void_p()
     gpu.call("cuGraphCreate", c.byref(graph), c.c_uint(0))
@@ -89,7 +89,7 @@ def test_a_graph_that_is_built(gpu):
     assert kept_too
 
 
-def test_a_graph_that_is_captured(gpu):
+def test_launches_a_graph_that_was_captured(gpu):
     function = gpu.function(gpu.module(VECTOR_ADD), "vector_add")
     memory, stream, other = gpu.allocate(256), c.c_void_p(), c.c_void_p()
     graph, event, status = c.c_void_p(), c.c_void_p(), c.c_int()
@@ -118,7 +118,7 @@ def test_a_graph_that_is_captured(gpu):
     assert kept
 
 
-def test_launches_with_attributes(gpu):
+def test_accepts_launches_with_attributes(gpu):
     function = gpu.function(gpu.module(VECTOR_ADD), "vector_add")
     memory = gpu.upload(array.array("f", range(64)).tobytes())
     pointers, kept = doubling(memory, 64)
@@ -137,7 +137,7 @@ def test_launches_with_attributes(gpu):
     assert kept
 
 
-def test_names_for_a_stream_per_thread(gpu):
+def test_exports_names_for_a_stream_per_thread(gpu):
     found, status = c.c_void_p(), c.c_int()
     for flags, suffix in ((1, ""), (2, "_ptsz")):
         get = ("cuGetProcAddress_v2", b"cuLaunchKernel", c.byref(found), 12000)
@@ -150,7 +150,7 @@ def test_names_for_a_stream_per_thread(gpu):
     assert found.value == c.cast(gpu.library.cuMemcpy_ptds, c.c_void_p).value
 
 
-def test_graphs_keep_objects_of_the_program_alive(gpu):
+def test_keeps_objects_of_the_program_alive_in_graphs(gpu):
     ended, graph, copy, executable = [], c.c_void_p(), c.c_void_p(), c.c_void_p()
     destroy = c.CFUNCTYPE(None, c.c_void_p)(ended.append)
     thing, move = c.c_void_p(), c.c_uint(1)

@@ -12,11 +12,11 @@ from tests.simulator.ptx_modules import ptx_module
 from tests.simulator.vector_add import VECTOR_ADD, add_vectors
 
 
-def test_vector_addition(gpu):
+def test_adds_vectors(gpu):
     assert add_vectors(gpu, 50_000)
 
 
-def test_tiled_matrix_product(gpu):
+def test_multiplies_tiled_matrices(gpu):
     n = 64
     a = array.array("f", ((i * 7 + 3) % 11 - 5 for i in range(n * n)))
     b = array.array("f", ((i * 5 + 1) % 13 - 6 for i in range(n * n)))
@@ -31,7 +31,7 @@ def test_tiled_matrix_product(gpu):
             assert result[row * n + column] == exact
 
 
-def test_wrong_launches(gpu):
+def test_refuses_wrong_launches(gpu):
     function = gpu.function(gpu.module(VECTOR_ADD), "vector_add")
     arguments = [c.c_uint64(0)] * 3 + [c.c_int(0)]
     for grid, block in (([0], [32]), ([1], [0]), ([1], [1025]), ([1, 65536], [1]), ([1], [64, 32])):
@@ -48,7 +48,7 @@ def test_wrong_launches(gpu):
     gpu.launch(function, [1], [1], *arguments)
 
 
-def test_the_old_way_of_launching(gpu):
+def test_supports_the_old_way_of_launching(gpu):
     function = gpu.function(gpu.module(VECTOR_ADD), "vector_add")
     a = gpu.upload(array.array("f", range(64)).tobytes())
     result = gpu.allocate(256)
@@ -62,7 +62,7 @@ def test_the_old_way_of_launching(gpu):
     assert sums == array.array("f", (2 * i for i in range(64)))
 
 
-def test_extra_parameters(gpu):
+def test_reads_extra_parameters(gpu):
     function = gpu.function(gpu.module(VECTOR_ADD), "vector_add")
     a = gpu.upload(array.array("f", range(32)).tobytes())
     buffer = c.create_string_buffer(bytes(c.c_uint64(a)) * 3 + bytes(c.c_int(32)))
@@ -73,7 +73,7 @@ def test_extra_parameters(gpu):
     assert array.array("f", gpu.download(a, 128))[31] == 62
 
 
-def test_streams_and_events(gpu):
+def test_orders_streams_and_events(gpu):
     stream, begin, end = c.c_void_p(), c.c_void_p(), c.c_void_p()
     gpu.call("cuStreamCreate", c.byref(stream), c.c_uint(1))
     gpu.call("cuEventCreate", c.byref(begin), c.c_uint(0))
@@ -92,7 +92,7 @@ def test_streams_and_events(gpu):
             gpu.call(call, handle)
 
 
-def test_work_shows_as_utilisation(install):
+def test_reports_work_as_utilisation(install):
     driver = install()
     cuda = driver.cuda().init()
     cuda.context()

@@ -47,7 +47,7 @@ def word(gpu: Cuda, pointer: int) -> int:
     return array.array("I", gpu.download(pointer, 4))[0]
 
 
-def test_a_kernel_is_launched_in_any_context_and_each_has_its_variables(gpu):
+def test_launches_a_kernel_in_any_context_with_its_own_variables(gpu):
     library = load(gpu)
     count = kernel(gpu, library, b"count")
     out = gpu.allocate(4)
@@ -65,7 +65,7 @@ def launched(gpu: Cuda, kernel: c.c_void_p, out: int) -> int:
     return word(gpu, out)
 
 
-def test_a_kernels_function_is_that_of_the_librarys_module(gpu):
+def test_returns_the_function_of_the_librarys_module_for_a_kernel(gpu):
     library = load(gpu)
     module, function, same = c.c_void_p(), c.c_void_p(), c.c_void_p()
     gpu.call("cuLibraryGetModule", c.byref(module), library)
@@ -80,7 +80,7 @@ def test_a_kernels_function_is_that_of_the_librarys_module(gpu):
         gpu.launch(function, [1], [1], c.c_uint32(2), c.c_uint64(out))
 
 
-def test_what_a_library_and_a_kernel_tell(gpu):
+def test_describes_a_library_and_its_kernels(gpu):
     library = load(gpu)
     count, shares = (kernel(gpu, library, name) for name in (b"count", b"shares"))
     assert number(gpu, "cuLibraryGetKernelCount", library) == 2
@@ -105,7 +105,7 @@ def test_what_a_library_and_a_kernel_tell(gpu):
     assert (offset.value, size.value) == (0, 4)
 
 
-def test_a_kernels_dynamic_shared_memory_counts_in_all_contexts(gpu):
+def test_applies_a_kernels_dynamic_shared_memory_in_all_contexts(gpu):
     shares = kernel(gpu, load(gpu), b"shares")
     most = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
     assert number(gpu, "cuKernelGetAttribute", 1, shares, 0) == 16384
@@ -121,7 +121,7 @@ def test_a_kernels_dynamic_shared_memory_counts_in_all_contexts(gpu):
         gpu.call("cuKernelSetAttribute", most, 1 << 20, shares, 0)
 
 
-def test_a_library_from_a_file_and_one_that_is_none(gpu, tmp_path):
+def test_loads_a_library_from_a_file_and_refuses_other_files(gpu, tmp_path):
     file = tmp_path / "two.ptx"
     file.write_text(TWO)
     made, none = c.c_void_p(), (None, None, 0)
@@ -138,7 +138,7 @@ def test_a_library_from_a_file_and_one_that_is_none(gpu, tmp_path):
         assert gpu.code(name, c.c_void_p(1), 0, 0) == codes.INVALID_HANDLE
 
 
-def test_occupancy(gpu):
+def test_computes_occupancy(gpu):
     """An A100 has 2,048 threads and 163 KiB for blocks on each of its 108 multiprocessors."""
     shares = kernel(gpu, load(gpu), b"shares")
     plain = gpu.function(gpu.module(VECTOR_ADD), "vector_add")

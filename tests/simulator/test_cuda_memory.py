@@ -9,7 +9,7 @@ from tests.simulator.cuda import Cuda, fails
 from tests.simulator.driver_root import eventually
 
 
-def test_memory_calls(gpu):
+def test_allocates_fills_copies_and_frees_memory(gpu):
     pointer = gpu.allocate(4096)
     gpu.call("cuMemsetD32_v2", c.c_uint64(pointer), 0x01020304, c.c_size_t(1024))
     gpu.call("cuMemsetD16_v2", c.c_uint64(pointer + 2), 0xABCD, c.c_size_t(1))
@@ -42,7 +42,7 @@ def test_memory_calls(gpu):
     gpu.call("cuMemFreeHost", host)
 
 
-def test_rows_are_filled_and_what_is_between_them_is_not(gpu):
+def test_fills_rows_and_leaves_the_pitch_between_them(gpu):
     pointer = gpu.upload(bytes(64))
     rows = (c.c_uint64(pointer + 2), c.c_size_t(16), 0x0201, c.c_size_t(3), c.c_size_t(2))
     gpu.call("cuMemsetD2D16_v2", *rows)
@@ -65,7 +65,7 @@ def attributes(gpu: Cuda, pointer: int, *which: int) -> list[int]:
     return [v.value & (1 << 8 * sizes.get(w, 8)) - 1 for v, w in zip(values, which, strict=True)]
 
 
-def test_attributes_of_pointers(gpu):
+def test_reports_attributes_of_pointers(gpu):
     context, type_, device, host, managed, ordinal, start, size = 1, 2, 3, 4, 8, 9, 11, 12
     pointer, current, pinned = gpu.allocate(4096), c.c_void_p(), c.c_void_p()
     gpu.call("cuCtxGetCurrent", c.byref(current))
@@ -87,7 +87,7 @@ def test_attributes_of_pointers(gpu):
         attributes(gpu, pointer, 99)
 
 
-def test_one_of_free_and_total_can_be_asked_for(gpu):
+def test_reports_free_or_total_memory_alone(gpu):
     free, total = gpu.memory()
     value = c.c_size_t()
     gpu.call("cuMemGetInfo_v2", None, c.byref(value))
@@ -96,7 +96,7 @@ def test_one_of_free_and_total_can_be_asked_for(gpu):
     assert value.value == free
 
 
-def test_two_processes_over_the_limit(install):
+def test_refuses_memory_to_two_processes_over_the_limit(install):
     driver = install("T4", 1)
     cuda = driver.cuda().init()
     cuda.context()
@@ -119,7 +119,7 @@ def test_two_processes_over_the_limit(install):
     neighbour.kill()
 
 
-def test_a_killed_process_leaves_nothing(install):
+def test_leaves_nothing_of_a_killed_process(install):
     driver = install()
     holder = driver.hold(1234)
     assert holder.stdout.readline() == "0\n"

@@ -76,7 +76,7 @@ def attribute(cuda: Cuda, pool: c.c_void_p, which: int) -> int:
     return value.value
 
 
-def test_a_pool_keeps_what_is_freed_until_the_next_synchronisation(gpu):
+def test_keeps_freed_memory_in_a_pool_until_the_next_synchronisation(gpu):
     before = gpu.memory()[0]
     pointer = allocate_async(gpu, 8 * MIB)
     gpu.call("cuMemFreeAsync", c.c_uint64(pointer), None)
@@ -89,7 +89,7 @@ def test_a_pool_keeps_what_is_freed_until_the_next_synchronisation(gpu):
     assert used(gpu, before) == 0
 
 
-def test_a_pool_keeps_what_its_threshold_allows(gpu):
+def test_keeps_in_a_pool_what_its_threshold_allows(gpu):
     before, pool = gpu.memory()[0], c.c_void_p()
     gpu.call("cuDeviceGetDefaultMemPool", c.byref(pool), 0)
     gpu.call("cuMemPoolSetAttribute", pool, RELEASE_THRESHOLD, c.byref(c.c_uint64(6 * MIB)))
@@ -103,7 +103,7 @@ def test_a_pool_keeps_what_its_threshold_allows(gpu):
     assert used(gpu, before) == 0
 
 
-def test_what_a_pool_keeps_is_given_to_who_needs_it(gpu):
+def test_reclaims_what_a_pool_keeps_for_other_allocations(gpu):
     pool = c.c_void_p()
     gpu.call("cuDeviceGetDefaultMemPool", c.byref(pool), 0)
     gpu.call("cuMemPoolSetAttribute", pool, RELEASE_THRESHOLD, c.byref(c.c_uint64(1 << 60)))
@@ -114,7 +114,7 @@ def test_what_a_pool_keeps_is_given_to_who_needs_it(gpu):
     gpu.free(gpu.allocate(free // 2))
 
 
-def test_pools_of_a_programs_own(gpu):
+def test_serves_pools_of_the_programs_own(gpu):
     pool, pointer = c.c_void_p(), c.c_uint64()
     own = Properties(type=1, place=DEVICE, device=0)
     gpu.call("cuMemPoolCreate", c.byref(pool), c.byref(own))
@@ -140,7 +140,7 @@ def test_pools_of_a_programs_own(gpu):
         allocate_async(gpu, 1 << 40)
 
 
-def test_a_pool_loses_what_ends_with_a_context(gpu):
+def test_frees_pool_memory_that_ends_with_a_context(gpu):
     pool, made = c.c_void_p(), gpu.context()
     gpu.call("cuDeviceGetDefaultMemPool", c.byref(pool), 0)
     allocate_async(gpu, MIB)
@@ -150,7 +150,7 @@ def test_a_pool_loses_what_ends_with_a_context(gpu):
     assert (attribute(gpu, pool, RESERVED), attribute(gpu, pool, USED)) == (0, 0)
 
 
-def test_handles_mapped_side_by_side(gpu):
+def test_maps_handles_side_by_side(gpu):
     before, address, handles = gpu.memory()[0], c.c_uint64(), []
     properties = Properties(type=1, place=DEVICE)
     for _ in range(2):
@@ -184,7 +184,7 @@ def test_handles_mapped_side_by_side(gpu):
     gpu.call("cuMemAddressFree", address, c.c_size_t(4 * GRANULE))
 
 
-def test_a_map_gives_its_handle_to_another_owner(gpu):
+def test_passes_a_handles_ownership_on_by_a_map(gpu):
     """Each has to release it, and the map keeps it for those to come."""
     before, address, handle, again = gpu.memory()[0], c.c_uint64(), c.c_uint64(), c.c_uint64()
     zero, size = c.c_uint64(0), c.c_size_t(GRANULE)
@@ -202,7 +202,7 @@ def test_a_map_gives_its_handle_to_another_owner(gpu):
         gpu.call("cuMemRelease", again)
 
 
-def test_handles_that_are_refused(gpu):
+def test_refuses_wrong_handles(gpu):
     handle, properties = c.c_uint64(), Properties(type=1, place=DEVICE)
 
     def create(size: int, properties: Properties) -> None:
@@ -224,7 +224,7 @@ def test_handles_that_are_refused(gpu):
         gpu.call("cuMemExportToShareableHandle", c.byref(shared), handle, 1, c.c_uint64(0))
 
 
-def test_an_imported_handle_takes_no_memory(gpu):
+def test_charges_nothing_for_an_imported_handle(gpu):
     handle, other, file = c.c_uint64(), c.c_uint64(), c.c_int()
     properties = Properties(type=1, handles=1, place=DEVICE)
     zero = c.c_uint64(0)
@@ -253,7 +253,7 @@ def memory_of_processes(driver: DriverRoot) -> dict[int, int]:
     return {int(pid): int(mib) for pid, mib in (line.split(",") for line in lines.splitlines())}
 
 
-def test_imported_memory_lives_while_any_process_holds_it(driver, gpu):
+def test_keeps_imported_memory_while_any_process_holds_it(driver, gpu):
     handle, file, zero = c.c_uint64(), c.c_int(), c.c_uint64(0)
     properties, size = Properties(type=1, handles=1, place=DEVICE), 8 * MIB
     gpu.call("cuMemCreate", c.byref(handle), c.c_size_t(size), c.byref(properties), zero)
@@ -287,7 +287,7 @@ def test_imported_memory_lives_while_any_process_holds_it(driver, gpu):
     assert memory_of_processes(driver) == {own: 8}
 
 
-def test_a_file_that_is_no_memory_is_not_imported(gpu):
+def test_refuses_to_import_a_file_that_is_no_memory(gpu):
     with tempfile.TemporaryFile() as file:
         file.truncate(GRANULE)
         with fails(codes.INVALID_DEVICE):
@@ -295,7 +295,7 @@ def test_a_file_that_is_no_memory_is_not_imported(gpu):
             gpu.call("cuMemImportFromShareableHandle", c.byref(c.c_uint64()), number, 1)
 
 
-def test_pools_on_the_host_take_no_device_memory(gpu):
+def test_charges_no_device_memory_for_pools_on_the_host(gpu):
     before, pool, pointer = gpu.memory()[0], c.c_void_p(), c.c_uint64()
     gpu.call("cuMemPoolCreate", c.byref(pool), c.byref(Properties(type=1, place=HOST)))
     gpu.call("cuMemAllocFromPoolAsync", c.byref(pointer), c.c_size_t(8 * MIB), pool, None)
@@ -310,7 +310,7 @@ def test_pools_on_the_host_take_no_device_memory(gpu):
         gpu.call("cuMemPoolCreate", c.byref(pool), c.byref(Properties(type=1, place=9)))
 
 
-def test_arrays_take_whole_rows(gpu):
+def test_allocates_arrays_in_whole_rows(gpu):
     before, array = gpu.memory()[0], c.c_void_p()
     shape = Shape(width=100, height=10, format=0x20, channels=1)
     gpu.call("cuArray3DCreate_v2", c.byref(array), c.byref(shape))
@@ -335,7 +335,7 @@ def test_arrays_take_whole_rows(gpu):
         gpu.call("cuArray3DCreate_v2", c.byref(array), c.byref(Shape(width=1, format=99)))
 
 
-def test_mipmapped_arrays_take_all_levels_or_none(gpu):
+def test_allocates_mipmapped_arrays_with_all_levels_or_none(gpu):
     before, mipmap, level = gpu.memory()[0], c.c_void_p(), c.c_void_p()
     shape = Shape(width=256, height=256, format=0x20, channels=4)
     gpu.call("cuMipmappedArrayCreate", c.byref(mipmap), c.byref(shape), c.c_uint(3))
@@ -351,7 +351,7 @@ def test_mipmapped_arrays_take_all_levels_or_none(gpu):
     assert gpu.memory()[0] == MIB
 
 
-def test_managed_memory_is_on_the_device_as_far_as_there_is_room(gpu):
+def test_places_managed_memory_on_the_device_while_there_is_space(gpu):
     pointer, value = c.c_uint64(), c.c_int()
     free, total = gpu.memory()
     gpu.call("cuMemAllocManaged", c.byref(pointer), c.c_size_t(2 * total), c.c_uint(1))
@@ -372,7 +372,7 @@ def test_managed_memory_is_on_the_device_as_far_as_there_is_room(gpu):
         gpu.call("cuMemPrefetchAsync", *whole, 0, None)
 
 
-def test_memory_of_another_process(driver):
+def test_opens_memory_of_another_process(driver):
     script = (
         "import ctypes as c, sys; from pathlib import Path; from tests.simulator.cuda import Cuda\n"
         "cuda = Cuda(Path(sys.argv[1])).init(); cuda.context(); free = cuda.memory()[0]\n"
@@ -404,7 +404,7 @@ def test_memory_of_another_process(driver):
 
 
 @pytest.mark.usefixtures("administrator")
-def test_a_context_takes_memory_by_itself(driver):
+def test_charges_a_context_memory_of_its_own(driver):
     driver.sim("context-memory", "0", "300")
     cuda = driver.cuda().init()
     first = cuda.context()

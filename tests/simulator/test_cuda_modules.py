@@ -31,7 +31,7 @@ from tests.simulator.vector_add import VECTOR_ADD
         (VECTOR_ADD[:-20], codes.INVALID_PTX, ""),
     ],
 )
-def test_ptx_that_does_not_load_says_where(gpu, ptx, code, words):
+def test_says_where_ptx_does_not_load(gpu, ptx, code, words):
     if "%r2" in ptx and code == codes.INVALID_PTX and words == "":
         ptx = ptx.replace("add.f32         %f3, %r2", "add.f32         %f3, %rd2")
     with pytest.raises(CudaError) as refused:
@@ -40,13 +40,13 @@ def test_ptx_that_does_not_load_says_where(gpu, ptx, code, words):
     assert words in str(refused.value)
 
 
-def test_machine_code_is_refused_by_name(gpu):
+def test_refuses_machine_code_by_name(gpu):
     for image in (b"\x7fELF" + b"\0" * 60, b"\xb1\x43\x62\x46" + b"\0" * 60):
         made = c.c_void_p()
         assert gpu.code("cuModuleLoadData", c.byref(made), image) == codes.NO_BINARY_FOR_GPU
 
 
-def test_module_variables(gpu):
+def test_reads_and_writes_module_variables(gpu):
     module = gpu.module(
         ".version 6.0\n.target sm_50\n.address_size 64\n"
         ".global .align 4 .b32 table[4] = {1, 2, 3, -4};\n"
@@ -79,7 +79,7 @@ def globals_of(*mib: int) -> str:
     return HEADER + "\n".join(lines)
 
 
-def test_variables_of_modules_take_memory(gpu):
+def test_charges_memory_for_variables_of_modules(gpu):
     before = gpu.memory()[0]
     module = gpu.module(globals_of(60, 40) + "\n.const .b32 four = 4;")
     assert before - gpu.memory()[0] == 100 * MIB + 512
@@ -98,7 +98,7 @@ def test_variables_of_modules_take_memory(gpu):
     assert gpu.memory()[0] == before
 
 
-def test_variables_of_a_library_take_memory_in_each_context_that_uses_it(gpu):
+def test_charges_library_variables_in_each_context_that_uses_them(gpu):
     before, library, module = gpu.memory()[0], c.c_void_p(), c.c_void_p()
     none = (None, None, 0)
     text = globals_of(60).encode() + b"\0"
@@ -112,7 +112,7 @@ def test_variables_of_a_library_take_memory_in_each_context_that_uses_it(gpu):
     assert gpu.memory()[0] == before
 
 
-def test_the_heap_of_kernels_is_taken_with_the_first_module(gpu):
+def test_allocates_the_heap_of_kernels_with_the_first_module(gpu):
     before, size = gpu.memory()[0], c.c_size_t()
     context = gpu.context()
     gpu.call("cuCtxGetLimit", c.byref(size), HEAP)
@@ -164,7 +164,7 @@ def link(gpu: Cuda, *parts: str) -> c.c_void_p:
     return state
 
 
-def test_parts_are_linked_to_an_image(gpu):
+def test_links_parts_to_an_image(gpu):
     state, image, size, module = link(gpu, USES, SEVEN), c.c_void_p(), c.c_size_t(), c.c_void_p()
     gpu.call("cuLinkComplete", state, c.byref(image), c.byref(size))
     gpu.call("cuModuleLoadData", c.byref(module), c.string_at(image, size.value))
@@ -176,7 +176,7 @@ def test_parts_are_linked_to_an_image(gpu):
         gpu.call("cuLinkDestroy", state)
 
 
-def test_what_is_not_linked(gpu):
+def test_refuses_to_link_incomplete_or_wrong_parts(gpu):
     state, image = link(gpu, USES), c.c_void_p()
     with fails(codes.INVALID_PTX):  # a function is missing
         gpu.call("cuLinkComplete", state, c.byref(image), None)

@@ -48,7 +48,7 @@ def read(where: int) -> int:
     return c.c_uint32.from_address(where).value
 
 
-def test_a_host_function_holds_up_its_own_stream_alone(gpu, word):
+def test_holds_up_only_its_own_stream_by_a_host_function(gpu, word):
     held, free = gpu.stream(), gpu.stream()
     gate = Gate(gpu, held)
     write(gpu, held, word, 5)
@@ -64,7 +64,7 @@ def test_a_host_function_holds_up_its_own_stream_alone(gpu, word):
     assert gpu.code("cuStreamQuery", held) == 0
 
 
-def test_host_functions_run_in_the_order_of_their_stream(gpu):
+def test_runs_host_functions_in_the_order_of_their_stream(gpu):
     order: list[int] = []
     stream = gpu.stream()
     functions = [HostFunction(lambda _, number=n: order.append(number)) for n in range(20)]
@@ -77,7 +77,7 @@ def test_host_functions_run_in_the_order_of_their_stream(gpu):
     assert order == list(range(20))
 
 
-def test_a_host_function_comes_after_the_gpu_time_before_it(gpu):
+def test_runs_a_host_function_after_the_gpu_time_before_it(gpu):
     sleeper, seen = Sleeper(gpu), []
     function = HostFunction(lambda _: seen.append(gpu.code("cuEventQuery", None)))
     sleeper.start(300_000_000)
@@ -88,7 +88,7 @@ def test_a_host_function_comes_after_the_gpu_time_before_it(gpu):
     assert seen == [NOT_PERMITTED]
 
 
-def test_a_callback_gets_its_stream(gpu):
+def test_passes_its_stream_to_a_callback(gpu):
     seen, stream = [], gpu.stream()
     kind = c.CFUNCTYPE(None, c.c_void_p, c.c_int, c.c_void_p)
     callback = kind(lambda where, error, argument: seen.append((where, error, argument)))
@@ -97,7 +97,7 @@ def test_a_callback_gets_its_stream(gpu):
     assert seen == [(stream.value, 0, 9)]
 
 
-def test_a_stream_waits_for_a_value_that_another_writes(gpu, word):
+def test_waits_in_a_stream_for_a_value_that_another_writes(gpu, word):
     held, free = gpu.stream(), gpu.stream()
     wait = ("cuStreamWaitValue32", held, c.c_uint64(word), c.c_uint(3), c.c_uint(AT_LEAST))
     gpu.call(*wait)
@@ -113,7 +113,7 @@ def test_a_stream_waits_for_a_value_that_another_writes(gpu, word):
         gpu.call("cuStreamWaitValue32", held, c.c_uint64(word + 2), c.c_uint(3), c.c_uint(0))
 
 
-def test_a_stream_waits_for_a_value_that_the_host_writes(gpu):
+def test_waits_in_a_stream_for_a_value_that_the_host_writes(gpu):
     pointer, stream = c.c_void_p(), gpu.stream()
     gpu.call("cuMemHostAlloc", c.byref(pointer), c.c_size_t(8), c.c_uint(0))
     value = c.c_uint64.from_address(pointer.value or 0)
@@ -134,7 +134,7 @@ def test_a_stream_waits_for_a_value_that_the_host_writes(gpu):
         (NOR, 0xFFFFFFF0, 0xF, 0xE),
     ],
 )
-def test_the_conditions_of_a_wait(gpu, word, condition, wanted, before, after):
+def test_supports_the_conditions_of_a_wait(gpu, word, condition, wanted, before, after):
     stream, other = gpu.stream(), gpu.stream()
     write(gpu, other, word, before)
     wait = ("cuStreamWaitValue32", stream, c.c_uint64(word), c.c_uint(wanted), c.c_uint(condition))
@@ -146,7 +146,7 @@ def test_the_conditions_of_a_wait(gpu, word, condition, wanted, before, after):
     assert gpu.code("cuStreamQuery", stream) == 0
 
 
-def test_a_batch_of_waits_and_writes(gpu, word):
+def test_runs_a_batch_of_waits_and_writes(gpu, word):
     stream, other = gpu.stream(), gpu.stream()
     batch = (c.c_uint64 * 12)()
     batch[0:4] = [1, word, 4, EQUAL]  # wait until the word is 4
@@ -161,7 +161,7 @@ def test_a_batch_of_waits_and_writes(gpu, word):
         gpu.call("cuStreamBatchMemOp", stream, c.c_uint(2), batch, c.c_uint(0))
 
 
-def test_events_between_streams(gpu, word):
+def test_orders_streams_by_events(gpu, word):
     first, second, third = gpu.stream(), gpu.stream(), gpu.stream()
     event = gpu.event()
     gate = Gate(gpu, first)
@@ -181,7 +181,7 @@ def test_events_between_streams(gpu, word):
     assert read(word) == 2
 
 
-def test_an_event_of_an_idle_stream_does_not_wait_for_busy_ones(gpu):
+def test_completes_an_event_of_an_idle_stream_beside_busy_ones(gpu):
     busy, idle, event = Sleeper(gpu), gpu.stream(), gpu.event()
     busy.start(400_000_000)
     gpu.call("cuEventRecord", event, idle)
@@ -191,7 +191,7 @@ def test_an_event_of_an_idle_stream_does_not_wait_for_busy_ones(gpu):
 
 
 @pytest.mark.parametrize(("flags", "waits"), [(0, True), (1, False)])
-def test_the_default_stream_waits_for_streams_that_block(gpu, word, flags, waits):
+def test_waits_in_the_default_stream_for_blocking_streams(gpu, word, flags, waits):
     stream = gpu.stream(flags)
     gate = Gate(gpu, stream)
     write(gpu, None, word, 1)
@@ -207,7 +207,7 @@ def test_the_default_stream_waits_for_streams_that_block(gpu, word, flags, waits
     assert read(word) == 2
 
 
-def test_default_streams_of_threads_do_not_wait_for_each_other(gpu, word):
+def test_keeps_default_streams_of_threads_independent(gpu, word):
     gate = Gate(gpu, None, "cuLaunchHostFunc_ptsz")
     context = c.c_void_p()
     gpu.call("cuCtxGetCurrent", c.byref(context))
@@ -227,7 +227,7 @@ def test_default_streams_of_threads_do_not_wait_for_each_other(gpu, word):
     gpu.call("cuStreamSynchronize", PER_THREAD)
 
 
-def test_a_copy_to_the_host_comes_after_what_its_stream_holds(gpu, word):
+def test_copies_to_the_host_after_what_the_stream_holds(gpu, word):
     stream, target = gpu.stream(0), c.create_string_buffer(4)
     gate = Gate(gpu, stream)
     write(gpu, stream, word, 77)
@@ -239,7 +239,7 @@ def test_a_copy_to_the_host_comes_after_what_its_stream_holds(gpu, word):
     assert target.raw == b"\x4d\0\0\0"
 
 
-def test_a_destroyed_stream_finishes_its_work(gpu, word):
+def test_finishes_the_work_of_a_destroyed_stream(gpu, word):
     stream = gpu.stream()
     gate = Gate(gpu, stream)
     write(gpu, stream, word, 1)
@@ -251,7 +251,7 @@ def test_a_destroyed_stream_finishes_its_work(gpu, word):
     assert read(word) == 1
 
 
-def test_memory_is_freed_in_the_order_of_its_stream(gpu):
+def test_frees_memory_in_the_order_of_its_stream(gpu):
     stream, pointer = gpu.stream(), c.c_uint64()
     gpu.call("cuMemAllocAsync", c.byref(pointer), c.c_size_t(4096), stream)
     gate = Gate(gpu, stream)
@@ -264,7 +264,7 @@ def test_memory_is_freed_in_the_order_of_its_stream(gpu):
     assert gpu.code(*fill) == codes.INVALID_VALUE
 
 
-def test_a_context_ends_with_work_in_its_streams(gpu, word):
+def test_ends_a_context_with_work_in_its_streams(gpu, word):
     context = gpu.context()
     free = gpu.memory()[0]
     stream, event = gpu.stream(), gpu.event()
@@ -278,7 +278,7 @@ def test_a_context_ends_with_work_in_its_streams(gpu, word):
     gpu.call("cuCtxSynchronize")
 
 
-def test_an_event_of_a_context_that_ends_holds_nobody_up(gpu):
+def test_blocks_nobody_by_an_event_of_an_ending_context(gpu):
     stream, context = gpu.stream(), c.c_void_p()
     gpu.call("cuCtxGetCurrent", c.byref(context))
     other = gpu.context()
@@ -292,7 +292,7 @@ def test_an_event_of_a_context_that_ends_holds_nobody_up(gpu):
     assert eventually(lambda: gpu.code("cuStreamQuery", stream) == 0, SOON)
 
 
-def test_a_graph_that_waits_for_its_launch_can_be_destroyed(gpu):
+def test_destroys_a_graph_that_waits_for_its_launch(gpu):
     stream, graph, executable = gpu.stream(), c.c_void_p(), c.c_void_p()
     pointer = c.c_uint64()
     gpu.call("cuStreamBeginCapture_v2", stream, 0)
@@ -375,7 +375,7 @@ class Chaos(threading.Thread):
         self.attempt("cuStreamWriteValue32", self.streams[other], word, c.c_uint(7), c.c_uint(0))
 
 
-def test_threads_in_streams_of_their_own_do_not_disturb_each_other(gpu):
+def test_keeps_threads_in_their_own_streams_independent(gpu):
     free, context = gpu.memory()[0], c.c_void_p()
     gpu.call("cuCtxGetCurrent", c.byref(context))
     words = gpu.upload(bytes(64))

@@ -26,7 +26,7 @@ def started(binaries: Path, folder: Path, text: str) -> subprocess.CompletedProc
 
 
 @pytest.mark.parametrize("name", sorted(gpu_models()))
-def test_every_model_is_understood(install, name):
+def test_reads_every_model(install, name):
     driver = install(name, 4)
     model = gpu_model(name)
     assert driver.sim("show").count(model.product) == 4
@@ -38,7 +38,7 @@ def test_every_model_is_understood(install, name):
     assert (used, total) == ("0 MiB", f"{model.memory_mib} MiB")
 
 
-def test_the_same_name_gives_the_same_gpus():
+def test_derives_the_same_gpus_from_the_same_name():
     assert driver_description("node", "550.163.01", [A100] * 2) == SOUND
     assert gpu_uuid("node", 0) != gpu_uuid("node", 1) != gpu_uuid("other", 1)
     assert gpu_uuid("node", 0) in SOUND
@@ -61,7 +61,7 @@ def test_the_same_name_gives_the_same_gpus():
         ("product NVIDIA A100-SXM4-40GB", "product " + "x" * 96, "longer than 95"),
     ],
 )
-def test_mistakes_are_told_with_their_line(binaries, tmp_path, before, after, reason):
+def test_reports_mistakes_with_their_line(binaries, tmp_path, before, after, reason):
     assert before in SOUND
     done = started(binaries, tmp_path, SOUND.replace(before, after, 1))
     assert done.returncode == 1
@@ -70,7 +70,7 @@ def test_mistakes_are_told_with_their_line(binaries, tmp_path, before, after, re
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_no_file_and_wrong_options(binaries, tmp_path):
+def test_refuses_a_missing_file_and_wrong_options(binaries, tmp_path):
     program = str(binaries / "divvy-simd")
     for options, code in (
         ([], 2),

@@ -22,7 +22,7 @@ def watching(types=XID, count=2):
     return gpus, events
 
 
-def test_an_xid_is_delivered(install):
+def test_delivers_an_xid(install):
     driver = install(count=2)
     driver.nvml()
     gpus, events = watching()
@@ -39,7 +39,7 @@ def test_an_xid_is_delivered(install):
     nvml.nvmlEventSetFree(events)
 
 
-def test_every_watcher_gets_it_and_none_is_asked_in_vain(install):
+def test_delivers_an_xid_to_every_watcher(install):
     driver = install(count=1)
     driver.nvml()
     sets = [watching(count=1)[1] for _ in range(3)]
@@ -51,7 +51,7 @@ def test_every_watcher_gets_it_and_none_is_asked_in_vain(install):
             nvml.nvmlEventSetWait(events, 1)
 
 
-def test_events_before_a_second_registration_are_kept(install):
+def test_keeps_events_from_before_a_second_registration(install):
     driver = install(count=2)
     driver.nvml()
     _, events = watching(count=1)
@@ -60,7 +60,7 @@ def test_events_before_a_second_registration_are_kept(install):
     assert nvml.nvmlEventSetWait(events, 2000).eventData == 63
 
 
-def test_unknown_event_types_are_refused(install):
+def test_refuses_unknown_event_types(install):
     install().nvml()
     events = nvml.nvmlEventSetCreate()
     gpu = nvml.nvmlDeviceGetHandleByIndex(0)
@@ -70,7 +70,7 @@ def test_unknown_event_types_are_refused(install):
         nvml.nvmlDeviceRegisterEvents(gpu, 1 << 40, events)
 
 
-def test_ecc_errors_are_counted_and_told(install):
+def test_counts_and_reports_ecc_errors(install):
     driver = install(count=1)
     driver.nvml()
     (gpu,), events = watching(XID | ECC, 1)
@@ -86,7 +86,7 @@ def test_ecc_errors_are_counted_and_told(install):
     assert nvml.nvmlDeviceGetTotalEccErrors(gpu, 1, 1) == 1
 
 
-def test_an_uncorrectable_error_has_a_row_remapped_after_a_reset(install):
+def test_remaps_a_row_after_an_uncorrectable_error_and_a_reset(install):
     driver = install("A100-SXM4-40GB", 1)
     driver.nvml()
     gpu = nvml.nvmlDeviceGetHandleByIndex(0)
@@ -101,7 +101,7 @@ def test_an_uncorrectable_error_has_a_row_remapped_after_a_reset(install):
             call()
 
 
-def test_before_ampere_it_has_a_page_retired(install):
+def test_retires_a_page_before_ampere(install):
     driver = install("T4", 1)
     driver.nvml()
     gpu = nvml.nvmlDeviceGetHandleByIndex(0)
@@ -116,7 +116,7 @@ def test_before_ampere_it_has_a_page_retired(install):
         nvml.nvmlDeviceGetRemappedRows(gpu)
 
 
-def test_a_lost_gpu_answers_nothing_else(install):
+def test_answers_nothing_else_for_a_lost_gpu(install):
     driver = install(count=2)
     driver.nvml()
     (lost, whole), events = watching()
@@ -134,7 +134,7 @@ def test_a_lost_gpu_answers_nothing_else(install):
     assert nvml.nvmlDeviceGetUUID(lost)
 
 
-def test_a_slow_gpu_keeps_only_its_callers_waiting(install):
+def test_keeps_only_callers_of_a_slow_gpu_waiting(install):
     driver = install(count=2)
     driver.nvml()
     slow, quick = (nvml.nvmlDeviceGetHandleByIndex(i) for i in range(2))
@@ -148,7 +148,7 @@ def test_a_slow_gpu_keeps_only_its_callers_waiting(install):
     driver.sim("fault", "clear", "all")
 
 
-def test_another_driver_leaves_old_clients_behind(install):
+def test_refuses_old_clients_after_a_driver_change(install):
     driver = install()
     driver.nvml()
     gpu = nvml.nvmlDeviceGetHandleByIndex(0)
@@ -176,7 +176,7 @@ def test_another_driver_leaves_old_clients_behind(install):
     driver.sim("driver", VERSION)
 
 
-def test_divvy_sim_tells_what_is_wrong(install):
+def test_reports_what_is_wrong_by_divvy_sim(install):
     driver = install()
     assert driver.sim("show").startswith(f"simulated driver {VERSION}\ngpu 0 GPU-")
     assert "usage:" in driver.sim("fault", "xid", "0", rc=2)
@@ -186,7 +186,7 @@ def test_divvy_sim_tells_what_is_wrong(install):
     assert "no divvy-simd answers" in driver.sim("show", rc=1)
 
 
-def test_a_gpu_that_hangs_holds_up_only_those_who_ask_it(install):
+def test_holds_up_only_the_callers_of_a_hanging_gpu(install):
     driver = install("A100-SXM4-40GB", count=3)
     driver.sim("fault", "slow", "1", "3000")
     driver.nvml()
@@ -200,7 +200,7 @@ def test_a_gpu_that_hangs_holds_up_only_those_who_ask_it(install):
     assert time.monotonic() - began >= 3
 
 
-def test_a_gpu_answers_with_the_code_that_it_was_told_to(install):
+def test_answers_with_the_code_it_was_told_to(install):
     driver = install("A100-SXM4-40GB", count=2)
     driver.sim("fault", "code", "1", "16")
     driver.nvml()

@@ -30,7 +30,7 @@ while True:
 """
 
 
-def test_nothing_is_left_of_killed_processes(install):
+def test_leaves_nothing_of_many_killed_processes(install):
     driver = install("T4", 1)
     library = str(driver.library("libcuda.so.1"))
     # Each is process 1 of its own namespace, as the main process of a container is.

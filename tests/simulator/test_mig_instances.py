@@ -31,7 +31,7 @@ SHARED = nvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED
 
 
 @pytest.mark.parametrize(("model", "table"), CARDS)
-def test_profiles_and_placements_are_the_published_ones(install, model, table):
+def test_offers_the_published_profiles_and_placements(install, model, table):
     install(model).nvml()
     gpu = nvml.nvmlDeviceGetHandleByIndex(0)
     assert nvml.nvmlDeviceGetMigMode(gpu) == [0, 0]
@@ -44,7 +44,7 @@ def test_profiles_and_placements_are_the_published_ones(install, model, table):
         assert placements(gpu, identifier) == [(start, memory) for start in starts]
 
 
-def test_without_mig_mode_there_are_no_instances(install):
+def test_has_no_instances_without_mig_mode(install):
     install().nvml()
     gpu = nvml.nvmlDeviceGetHandleByIndex(0)
     array, count = (nvml.c_nvmlGpuInstance_t * 7)(), ctypes.c_uint(7)
@@ -60,7 +60,7 @@ def test_without_mig_mode_there_are_no_instances(install):
         nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, 0)
 
 
-def test_a_device_from_creation_to_destruction(install):
+def test_creates_and_destroys_a_mig_device(install):
     driver, gpu = switched_on(install)
     gi = create_at(gpu, 9, 4, 4)
     info = nvml.nvmlGpuInstanceGetInfo(gi)
@@ -106,7 +106,7 @@ def test_a_device_from_creation_to_destruction(install):
     assert driver.smi("-L").count("MIG 3g.20gb") == 1
 
 
-def test_wrong_arguments_of_creation(install):
+def test_refuses_wrong_arguments_of_creation(install):
     _, gpu = switched_on(install)
     with pytest.raises(nvml.NVMLError_InvalidArgument):
         nvml.nvmlDeviceCreateGpuInstance(gpu, 77)
@@ -118,7 +118,7 @@ def test_wrong_arguments_of_creation(install):
         nvml.nvmlDeviceCreateGpuInstance(gpu, 19)
 
 
-def test_the_drivers_own_choice_leaves_room(install):
+def test_chooses_a_placement_that_leaves_space(install):
     _, gpu = switched_on(install)
     chosen = []
     for profile in (9, 5):
@@ -128,7 +128,7 @@ def test_the_drivers_own_choice_leaves_room(install):
 
 
 @pytest.mark.parametrize(("model", "table"), CARDS)
-def test_random_sequences_do_what_the_tables_say(install, model, table):
+def test_follows_the_tables_in_random_sequences(install, model, table):
     _, gpu = switched_on(install, model)
     generator = random.Random(model)
     oracle = Oracle(table)
@@ -163,7 +163,7 @@ def test_random_sequences_do_what_the_tables_say(install, model, table):
 
 
 @pytest.mark.parametrize(("profile", "slices"), [(19, 1), (14, 2), (9, 3), (5, 4), (0, 7)])
-def test_compute_instances_fill_their_gpu_instance(install, profile, slices):
+def test_fills_a_gpu_instance_with_compute_instances(install, profile, slices):
     _, gpu = switched_on(install)
     gi = nvml.nvmlDeviceCreateGpuInstance(gpu, profile)
     for size, most in COMPUTE[slices].items():
@@ -184,7 +184,7 @@ def test_compute_instances_fill_their_gpu_instance(install, profile, slices):
     nvml.nvmlGpuInstanceDestroy(gi)
 
 
-def test_capabilities_appear_as_files_and_nodes(install):
+def test_creates_files_and_nodes_of_capabilities(install):
     driver, gpu = switched_on(install, count=2)
     gi = nvml.nvmlDeviceCreateGpuInstance(gpu, 19)
     fill(gi, 1)
@@ -208,7 +208,7 @@ def test_capabilities_appear_as_files_and_nodes(install):
     assert not folder.exists()
 
 
-def test_a_mig_device_needs_both_of_its_nodes(install):
+def test_requires_both_nodes_of_a_mig_device(install):
     driver, gpu = switched_on(install)
     for _ in range(3):
         fill(nvml.nvmlDeviceCreateGpuInstance(gpu, 19), 1)
@@ -228,7 +228,7 @@ def test_a_mig_device_needs_both_of_its_nodes(install):
     ["os.setuid(65534)", "drop_administration()"],
     ids=["a user", "a container's root"],
 )
-def test_changes_need_an_administrator(install, lower):
+def test_requires_an_administrator_for_changes(install, lower):
     driver, gpu = switched_on(install)
     nvml.nvmlDeviceCreateGpuInstance(gpu, 19)
     for folder in driver.root.parents[:3]:
@@ -260,7 +260,7 @@ def run_python(*lines: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_an_instance_in_use_is_not_destroyed(install):
+def test_refuses_to_destroy_an_instance_in_use(install):
     driver, gpu = switched_on(install)
     gi = nvml.nvmlDeviceCreateGpuInstance(gpu, 19)
     ci = fill(gi, 1)

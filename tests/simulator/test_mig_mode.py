@@ -9,7 +9,7 @@ from tests.simulator.mig_calls import fill, mig_devices, switched_on
 pytestmark = pytest.mark.usefixtures("administrator")
 
 
-def test_ampere_waits_for_its_users_and_is_reset(install):
+def test_waits_for_users_and_resets_on_ampere(install):
     driver = install("A100-SXM4-40GB")
     holder = driver.hold(16)
     assert holder.stdout.readline() == "0\n"
@@ -31,7 +31,7 @@ def test_ampere_waits_for_its_users_and_is_reset(install):
     assert nvml.nvmlDeviceGetMigMode(nvml.nvmlDeviceGetHandleByIndex(0)) == [1, 1]
 
 
-def test_ampere_in_a_virtual_machine_needs_the_reset(install):
+def test_requires_the_reset_on_ampere_in_a_virtual_machine(install):
     driver = install("A100-SXM4-40GB")
     driver.sim("fault", "no-activation", "0")
     assert "pending enable state" in driver.smi("-mig", "1")
@@ -40,7 +40,7 @@ def test_ampere_in_a_virtual_machine_needs_the_reset(install):
     assert nvml.nvmlDeviceGetMigMode(nvml.nvmlDeviceGetHandleByIndex(0)) == [1, 1]
 
 
-def test_hopper_changes_at_once_or_not_at_all(install):
+def test_changes_at_once_or_not_at_all_on_hopper(install):
     driver = install("H100-SXM5-80GB")
     holder = driver.hold(16)
     assert holder.stdout.readline() == "0\n"
@@ -57,7 +57,7 @@ def test_hopper_changes_at_once_or_not_at_all(install):
 @pytest.mark.parametrize(
     ("model", "after"), [("A100-SXM4-40GB", [1, 1]), ("H100-SXM5-80GB", [0, 0])]
 )
-def test_what_survives_the_driver(install, model, after):
+def test_keeps_what_survives_the_driver(install, model, after):
     driver, gpu = switched_on(install, model, keep=True)
     fill(nvml.nvmlDeviceCreateGpuInstance(gpu, 19), 1)
     driver.sim("driver", OTHER_VERSION)

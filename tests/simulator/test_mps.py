@@ -121,7 +121,7 @@ def ask(process: subprocess.Popen[str], word: str) -> str:
     return first_line(process)
 
 
-def test_an_exclusive_gpu_takes_clients_alone(start: Start) -> None:
+def test_admits_only_clients_to_an_exclusive_gpu(start: Start) -> None:
     mps = start("-multiuser-server")
     mps.driver.smi("-c", "EXCLUSIVE_PROCESS")
     one, other = mps.hold(10), mps.hold(10)
@@ -135,7 +135,7 @@ def test_an_exclusive_gpu_takes_clients_alone(start: Start) -> None:
     assert set(shown[1:]) == {str(one.pid), str(other.pid)}
 
 
-def test_a_process_outside_keeps_the_server_from_an_exclusive_gpu(start: Start) -> None:
+def test_keeps_the_server_off_an_exclusive_gpu_that_a_process_uses(start: Start) -> None:
     mps = start()
     outside = mps.driver.hold(1)
     assert first_line(outside) == "0\n"
@@ -144,12 +144,12 @@ def test_a_process_outside_keeps_the_server_from_an_exclusive_gpu(start: Start) 
     assert mps.server == ""
 
 
-def test_without_a_daemon_a_program_computes_as_ever(install: Callable[..., DriverRoot]) -> None:
+def test_computes_without_a_daemon_as_ever(install: Callable[..., DriverRoot]) -> None:
     driver = install()
     assert first_line(driver.hold(1, CUDA_MPS_PIPE_DIRECTORY="/nowhere")) == "0\n"
 
 
-def test_the_49th_client_is_refused(start: Start) -> None:
+def test_refuses_the_49th_client(start: Start) -> None:
     mps = start("-multiuser-server")
     holders = [mps.hold(1) for _ in range(48)]
     assert [first_line(holder) for holder in holders] == ["0\n"] * 48
@@ -159,7 +159,7 @@ def test_the_49th_client_is_refused(start: Start) -> None:
     assert first_line(mps.hold(1)) == "0\n"
 
 
-def test_the_17th_client_before_volta_is_refused(
+def test_refuses_the_17th_client_before_volta(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pascal = replace(gpu_model("V100-SXM2-16GB"), compute_capability=(6, 0))
@@ -170,7 +170,7 @@ def test_the_17th_client_before_volta_is_refused(
     assert first_line(mps.hold(1)) == MAX_CLIENTS
 
 
-def test_the_pinned_limit_counts_each_process_and_caps_what_is_free(start: Start) -> None:
+def test_applies_the_pinned_limit_to_each_process_and_what_is_free(start: Start) -> None:
     mps = start("-multiuser-server")
     limit = {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=1G"}
     assert first_line(mps.hold(1025, **limit)) == OUT_OF_MEMORY
@@ -188,7 +188,7 @@ def test_the_pinned_limit_counts_each_process_and_caps_what_is_free(start: Start
     assert int(total) > 39 << 30
 
 
-def test_a_client_cannot_raise_the_daemons_limit(start: Start) -> None:
+def test_refuses_a_client_to_raise_the_daemons_limit(start: Start) -> None:
     mps = start("-multiuser-server")
     assert mps.say("get_default_device_pinned_mem_limit 0") == "The device memory limit is not set"
     mps.say("set_default_device_pinned_mem_limit 0 512M")
@@ -199,13 +199,13 @@ def test_a_client_cannot_raise_the_daemons_limit(start: Start) -> None:
 
 
 @pytest.mark.parametrize(("percentage", "sms"), [("25", 26), ("10", 10), ("1", 2), ("100", 108)])
-def test_a_share_of_the_threads_shows_as_fewer_sms(start: Start, percentage: str, sms: int) -> None:
+def test_shows_a_share_of_the_threads_as_fewer_sms(start: Start, percentage: str, sms: int) -> None:
     mps = start("-multiuser-server")
     threads = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": percentage}
     assert run(mps.driver, "print(cuda.attribute(16))", **mps.environment, **threads) == str(sms)
 
 
-def test_default_threads_are_those_of_the_next_server(start: Start) -> None:
+def test_applies_default_threads_to_the_next_server(start: Start) -> None:
     mps = start("-multiuser-server")
     holder = mps.hold(1)
     assert first_line(holder) == "0\n"
@@ -216,7 +216,7 @@ def test_default_threads_are_those_of_the_next_server(start: Start) -> None:
     assert run(mps.driver, seen, **mps.environment) == str(SMS_OF_AN_A100 // 2)
 
 
-def test_another_user_waits_until_the_server_has_no_clients(start: Start) -> None:
+def test_queues_another_user_until_the_server_has_no_clients(start: Start) -> None:
     mps = start()
     first = mps.hold(1)
     assert first_line(first) == "0\n"
@@ -228,7 +228,7 @@ def test_another_user_waits_until_the_server_has_no_clients(start: Start) -> Non
     assert mps.server != before
 
 
-def test_a_multiuser_server_takes_every_user_at_once(start: Start) -> None:
+def test_admits_every_user_at_once_on_a_multiuser_server(start: Start) -> None:
     mps = start("-multiuser-server")
     first = mps.hold(1)
     assert first_line(first) == "0\n"
@@ -236,7 +236,7 @@ def test_a_multiuser_server_takes_every_user_at_once(start: Start) -> None:
     assert first_line(other) == "0\n"
 
 
-def test_any_user_reads_and_root_alone_commands(start: Start) -> None:
+def test_allows_any_user_to_read_and_only_root_to_command(start: Start) -> None:
     mps = start("-multiuser-server")
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in mps.pipes.iterdir()}
     assert modes["control"] == 0o666
@@ -248,7 +248,7 @@ def test_any_user_reads_and_root_alone_commands(start: Start) -> None:
     assert mps.daemon.poll() is None
 
 
-def test_a_terminated_client_fails_and_the_others_do_not(start: Start) -> None:
+def test_fails_only_the_terminated_client(start: Start) -> None:
     mps = start("-multiuser-server")
     one, other = mps.hold(1), mps.hold(1)
     assert first_line(one) == first_line(other) == "0\n"
@@ -259,7 +259,7 @@ def test_a_terminated_client_fails_and_the_others_do_not(start: Start) -> None:
 
 
 @pytest.mark.parametrize("victim", ["server", "daemon"])
-def test_a_dead_server_fails_its_clients_for_good(start: Start, victim: str) -> None:
+def test_fails_the_clients_of_a_dead_server_for_good(start: Start, victim: str) -> None:
     mps = start("-multiuser-server")
     holder = mps.hold(1)
     assert first_line(holder) == "0\n"
@@ -274,7 +274,7 @@ def test_a_dead_server_fails_its_clients_for_good(start: Start, victim: str) -> 
         assert eventually(lambda: not Path(f"/proc/{server}").exists())
 
 
-def test_quit_waits_for_clients_as_long_as_it_is_told(start: Start) -> None:
+def test_waits_for_clients_on_quit_as_long_as_told(start: Start) -> None:
     mps = start("-multiuser-server")
     holder = mps.hold(1)
     assert first_line(holder) == "0\n"
@@ -285,7 +285,7 @@ def test_quit_waits_for_clients_as_long_as_it_is_told(start: Start) -> None:
     assert ask(holder, "init") == RPC_FAILURE
 
 
-def test_two_daemons_do_not_share_a_folder(start: Start) -> None:
+def test_refuses_a_second_daemon_in_a_folder(start: Start) -> None:
     mps = start()
     program = [str(mps.driver.root / "usr/bin/nvidia-cuda-mps-control"), "-d"]
     second = subprocess.run(
@@ -300,7 +300,7 @@ def test_two_daemons_do_not_share_a_folder(start: Start) -> None:
     assert mps.say("get_default_active_thread_percentage") == "100.0"
 
 
-def test_a_folder_longer_than_a_sockets_address_is_refused(
+def test_refuses_a_folder_longer_than_a_sockets_address(
     install: Callable[..., DriverRoot], tmp_path: Path
 ) -> None:
     deep = tmp_path / ("x" * 100)
@@ -320,7 +320,7 @@ def test_a_folder_longer_than_a_sockets_address_is_refused(
     assert "too long for a socket" in done.stderr
 
 
-def test_a_client_sees_the_daemons_gpu_alone(start: Start) -> None:
+def test_shows_a_client_only_the_daemons_gpu(start: Start) -> None:
     mps = start("-multiuser-server", gpus=2, visible="1")
     uuids = mps.driver.smi("--query-gpu=uuid", "--format=csv,noheader").split()
     assert mps.say("get_device_client_list").split() == [uuids[1]]
@@ -328,7 +328,7 @@ def test_a_client_sees_the_daemons_gpu_alone(start: Start) -> None:
     assert seen == "1"
 
 
-def test_a_gpu_in_mig_mode_gets_no_daemon(
+def test_starts_no_daemon_on_a_gpu_in_mig_mode(
     install: Callable[..., DriverRoot], tmp_path: Path
 ) -> None:
     driver = install()
@@ -351,7 +351,7 @@ def test_a_gpu_in_mig_mode_gets_no_daemon(
     assert "No CUDA-capable device is available to MPS" in done.stderr
 
 
-def test_nvml_lists_clients_apart_from_the_server(start: Start) -> None:
+def test_lists_clients_apart_from_the_server_in_nvml(start: Start) -> None:
     mps = start("-multiuser-server")
     holder = mps.hold(5)
     assert first_line(holder) == "0\n"

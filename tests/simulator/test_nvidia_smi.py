@@ -22,7 +22,7 @@ def mig(install, request):
     return driver
 
 
-def test_list(mig):
+def test_lists_gpus_and_mig_devices(mig):
     lines = mig.smi("-L").splitlines()
     assert lines[0] == f"GPU 0: NVIDIA A100-SXM4-40GB (UUID: {gpu_uuid('test', 0)})"
     assert re.fullmatch(rf"  MIG 3g\.20gb     Device  0: \(UUID: MIG-{UUID}\)", lines[1])
@@ -35,7 +35,7 @@ def test_list(mig):
     assert "No devices were found" in mig.smi("-L", "-i", "7", rc=6)
 
 
-def test_table(mig):
+def test_prints_the_table(mig):
     holder = mig.hold(300)
     assert holder.stdout.readline() == "0\n"
     text = mig.smi()
@@ -57,20 +57,20 @@ def test_table(mig):
     assert (process[0], process[2]) == (str(holder.pid), "300")
 
 
-def test_table_with_nothing_on_it(install):
+def test_prints_the_table_of_an_idle_gpu(install):
     text = install().smi()
     assert "|  No running processes found  " in text
     assert "MIG devices" not in text
 
 
 @pytest.mark.usefixtures("administrator")
-def test_no_mig_devices(install):
+def test_prints_that_there_are_no_mig_devices(install):
     driver = install()
     driver.smi("-mig", "1")
     assert "|  No MIG devices found  " in driver.smi()
 
 
-def test_csv(mig):
+def test_prints_csv(mig):
     fields = "index,name,uuid,memory.total,memory.used,utilization.gpu,mig.mode.current,power.draw"
     header, first, second = mig.smi(f"--query-gpu={fields}", "--format=csv").splitlines()
     assert header == (
@@ -89,7 +89,7 @@ def test_csv(mig):
     assert "--format" in mig.smi("--query-gpu=index", rc=2)
 
 
-def test_csv_of_processes(install):
+def test_prints_csv_of_processes(install):
     driver = install()
     query = ("--query-compute-apps=pid,process_name,used_memory,gpu_uuid", "--format=csv")
     assert driver.smi(*query) == "pid, process_name, used_gpu_memory [MiB], gpu_uuid\n"
@@ -99,7 +99,7 @@ def test_csv_of_processes(install):
     assert re.fullmatch(rf"{holder.pid}, \S*python\S*, 20 MiB, {gpu_uuid('test', 0)}", row)
 
 
-def test_details(install):
+def test_prints_details(install):
     driver = install(count=2)
     text = driver.smi("-q", "-d", "TEMPERATURE", "-i", "1")
     assert re.search(r"^        GPU Current Temp +: 30 C$", text, re.M)
@@ -111,7 +111,7 @@ def test_details(install):
     assert "Invalid display type" in driver.smi("-q", "-d", "NOTHING", rc=2)
 
 
-def test_xml(mig):
+def test_prints_xml(mig):
     log = ET.fromstring(mig.smi("-q", "-x"))
     assert log.tag == "nvidia_smi_log"
     assert log.findtext("driver_version") == VERSION
@@ -130,7 +130,7 @@ def test_xml(mig):
     assert "Simulated by Divvy" in mig.smi("-q", "-x")
 
 
-def test_mig_lists(mig):
+def test_prints_mig_lists(mig):
     placements = mig.smi("mig", "-lgipp", "-i", "1").splitlines()
     assert "GPU  1 Profile ID 19 Placements: {0,1,2,3,4,5,6}:1" in placements
     assert "GPU  1 Profile ID  5 Placement : {0}:4" in placements
@@ -147,7 +147,7 @@ def test_mig_lists(mig):
 
 
 @pytest.mark.usefixtures("administrator")
-def test_mig_changes(install):
+def test_changes_mig_instances(install):
     driver = install()
     assert "No MIG-enabled devices found." in driver.smi("mig", "-cgi", "19", rc=6)
     assert driver.smi("-mig", "1") == "Enabled MIG Mode for GPU 00000000:07:00.0\nAll done.\n"
@@ -174,7 +174,7 @@ def test_mig_changes(install):
 
 
 @pytest.mark.usefixtures("administrator")
-def test_settings_and_wrong_options(install):
+def test_applies_settings_and_refuses_wrong_options(install):
     driver = install()
     assert "EXCLUSIVE_PROCESS" in driver.smi("-c", "3")
     assert "E. Process" in driver.smi()
@@ -185,7 +185,7 @@ def test_settings_and_wrong_options(install):
 
 
 @pytest.mark.usefixtures("administrator")
-def test_the_time_slice_is_kept_until_the_driver_is_loaded_again(install):
+def test_keeps_the_time_slice_until_the_driver_is_reloaded(install):
     """NVIDIA's DRA driver sets it by UUID, the mode of `-c` after it."""
     driver = install("T4", 2)
     uuid = driver.smi("--query-gpu=uuid", "--format=csv,noheader").splitlines()[1]
@@ -202,7 +202,7 @@ def test_the_time_slice_is_kept_until_the_driver_is_loaded_again(install):
 
 
 @pytest.mark.usefixtures("administrator")
-def test_a_library_of_another_version_is_told(install):
+def test_reports_a_library_of_another_version(install):
     driver = install()
     driver.sim("driver", OTHER_VERSION)
     library = driver.library("libnvidia-ml.so.1")

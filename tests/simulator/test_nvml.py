@@ -15,7 +15,7 @@ from divvy.lab.simulated_driver import SOURCE
 from tests.simulator.driver_root import VERSION
 
 
-def test_identity(install):
+def test_reports_the_identity_of_driver_and_gpus(install):
     library = install("A100-SXM4-40GB", 3).nvml()
     assert library.divvySimulated
     assert nvml.nvmlSystemGetDriverVersion() == VERSION
@@ -37,7 +37,7 @@ def test_identity(install):
     assert len({nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(i)) for i in range(3)}) == 3
 
 
-def test_pci(install):
+def test_reports_pci_addresses(install):
     install("H100-SXM5-80GB", 2).nvml()
     gpu = nvml.nvmlDeviceGetHandleByIndex(1)
     pci = nvml.nvmlDeviceGetPciInfo(gpu)
@@ -52,7 +52,7 @@ def test_pci(install):
         assert nvml.nvmlDeviceGetIndex(same) == 1
 
 
-def test_readings(install):
+def test_reports_memory_power_and_clocks(install):
     install("A100-SXM4-40GB", 1).nvml()
     gpu = nvml.nvmlDeviceGetHandleByIndex(0)
     first = nvml.nvmlDeviceGetMemoryInfo(gpu)
@@ -88,7 +88,7 @@ def test_readings(install):
 
 
 @pytest.mark.usefixtures("administrator")
-def test_load_shows_in_readings(install):
+def test_reports_load_in_its_readings(install):
     driver = install()
     driver.nvml()
     gpu = nvml.nvmlDeviceGetHandleByIndex(0)
@@ -99,7 +99,7 @@ def test_load_shows_in_readings(install):
     assert nvml.nvmlDeviceGetPowerUsage(gpu) > 2 * idle
 
 
-def test_topology(install):
+def test_reports_the_topology(install):
     install("A100-SXM4-40GB", 4).nvml()
     gpus = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(4)]
     levels = [nvml.nvmlDeviceGetTopologyCommonAncestor(gpus[0], other) for other in gpus]
@@ -119,7 +119,7 @@ def test_topology(install):
 
 
 @pytest.mark.usefixtures("administrator")
-def test_clocks_lanes_and_links_have_faults(install):
+def test_reports_faults_of_clocks_lanes_and_links(install):
     driver = install("A100-SXM4-40GB", 2)
     driver.nvml()
     gpu = nvml.nvmlDeviceGetHandleByIndex(1)
@@ -143,7 +143,7 @@ def test_clocks_lanes_and_links_have_faults(install):
 
 
 @pytest.mark.usefixtures("administrator")
-def test_a_gpu_asks_for_a_recovery_action_until_it_is_reset(install):
+def test_asks_for_a_recovery_action_until_the_reset(install):
     driver = install("A100-SXM4-40GB", 2)
     driver.nvml()
     gpu = nvml.nvmlDeviceGetHandleByIndex(1)
@@ -170,7 +170,7 @@ def test_a_gpu_asks_for_a_recovery_action_until_it_is_reset(install):
     assert read() == nvml.NVML_GPU_RECOVERY_ACTION_NONE
 
 
-def test_the_bus_tells_the_numa_node(install):
+def test_reports_the_numa_node_on_the_bus(install):
     driver = install("A100-SXM4-40GB", 4)
     folder = driver.root / "sys/bus/pci/devices"
     told = {path.parent.name: path.read_text() for path in folder.glob("*/numa_node")}
@@ -179,7 +179,7 @@ def test_the_bus_tells_the_numa_node(install):
     }  # fmt: skip
 
 
-def test_the_bus_tells_what_a_gpu_is(install):
+def test_reports_what_a_gpu_is_on_the_bus(install):
     gpu = install("A100-SXM4-40GB").root / "sys/bus/pci/devices/0000:07:00.0"
     told = {name: (gpu / name).read_text().strip() for name in ("vendor", "device", "class")}
     assert told == {"vendor": "0x10de", "device": "0x20b0", "class": "0x030200"}
@@ -193,7 +193,7 @@ def fabric(gpu, info, call):
 
 
 @pytest.mark.usefixtures("administrator")
-def test_gpus_behind_switches_are_in_a_fabric(install):
+def test_reports_gpus_behind_switches_in_a_fabric(install):
     driver = install("H100-80GB-HBM3", 8)
     driver.nvml()
     gpu = nvml.nvmlDeviceGetHandleByIndex(3)
@@ -214,7 +214,7 @@ def test_gpus_behind_switches_are_in_a_fabric(install):
 
 
 @pytest.mark.parametrize(("model", "count"), [("A100-SXM4-40GB", 8), ("H100-80GB-HBM3", 2)])
-def test_other_gpus_are_in_no_fabric(install, model, count):
+def test_reports_other_gpus_in_no_fabric(install, model, count):
     install(model, count).nvml()
     gpu, info = nvml.nvmlDeviceGetHandleByIndex(0), nvml.c_nvmlGpuFabricInfo_t()
     if model.startswith("A100"):
@@ -224,7 +224,7 @@ def test_other_gpus_are_in_no_fabric(install, model, count):
         assert fabric(gpu, info, nvml.nvmlDeviceGetGpuFabricInfo) == (0, 0)
 
 
-def test_eight_gpus_are_joined_by_switches(install):
+def test_joins_eight_gpus_by_switches(install):
     install("H100-SXM5-80GB", 8).nvml()
     gpu = nvml.nvmlDeviceGetHandleByIndex(0)
     assert nvml.nvmlDeviceGetNvLinkRemoteDeviceType(gpu, 17) == 2
@@ -233,7 +233,7 @@ def test_eight_gpus_are_joined_by_switches(install):
         nvml.nvmlDeviceGetHandleByPciBusId(remote.encode())
 
 
-def test_a_model_without_links_and_mig(install):
+def test_supports_a_model_without_links_and_mig(install):
     install("T4", 2).nvml()
     gpu = nvml.nvmlDeviceGetHandleByIndex(0)
     for refused in (
@@ -247,7 +247,7 @@ def test_a_model_without_links_and_mig(install):
     assert nvml.nvmlDeviceGetMaxMigDeviceCount(gpu) == 0
 
 
-def test_only_openable_gpus_are_seen(install):
+def test_shows_only_gpus_that_can_be_opened(install):
     driver = install("A100-SXM4-40GB", 4)
     (driver.root / "dev/nvidia0").unlink()
     (driver.root / "dev/nvidia2").unlink()
@@ -260,14 +260,14 @@ def test_only_openable_gpus_are_seen(install):
     assert driver.smi("-L").count("GPU ") == 2
 
 
-def test_no_control_node_no_driver(install):
+def test_finds_no_driver_without_the_control_node(install):
     driver = install()
     (driver.root / "dev/nvidiactl").unlink()
     with pytest.raises(nvml.NVMLError_DriverNotLoaded):
         driver.nvml()
 
 
-def test_no_daemon_no_driver(install):
+def test_finds_no_driver_without_the_daemon(install):
     driver = install()
     driver.stop()
     with pytest.raises(nvml.NVMLError_DriverNotLoaded):
@@ -275,7 +275,7 @@ def test_no_daemon_no_driver(install):
     assert "couldn't communicate with the NVIDIA driver" in driver.smi(rc=9)
 
 
-def test_misuse(install):
+def test_refuses_misuse(install):
     library = install().nvml()
     gpu = nvml.nvmlDeviceGetHandleByIndex(0)
     somewhere = ctypes.create_string_buffer(64)
@@ -306,7 +306,7 @@ def test_misuse(install):
     assert nvml.nvmlDeviceGetName(gpu)
 
 
-def test_names_of_errors_are_pynvmls(install):
+def test_names_errors_as_pynvml_does(install):
     library = install().nvml()
     library.nvmlErrorString.restype = ctypes.c_char_p
     codes = [getattr(nvml, name) for name in dir(nvml) if name.startswith("NVML_ERROR_")]
@@ -316,7 +316,7 @@ def test_names_of_errors_are_pynvmls(install):
     assert library.nvmlErrorString(nvml.NVML_ERROR_NO_PERMISSION) == b"Insufficient Permissions"
 
 
-def test_a_forked_child_has_its_own_connection(install):
+def test_connects_a_forked_child_by_itself(install):
     driver = install()
     script = (
         "import ctypes, os, sys\n"
@@ -330,14 +330,14 @@ def test_a_forked_child_has_its_own_connection(install):
     subprocess.run([sys.executable, "-S", "-c", script], check=True, timeout=20)
 
 
-def test_process_names_are_the_callers_view(install):
+def test_shows_process_names_in_the_callers_view(install):
     install().nvml()
     assert "python" in nvml.nvmlSystemGetProcessName(os.getpid())
     with pytest.raises(nvml.NVMLError_NotFound):
         nvml.nvmlSystemGetProcessName(2**30)
 
 
-def test_sixteen_gpus(install):
+def test_serves_sixteen_gpus(install):
     install("B200", 16).nvml()
     assert nvml.nvmlDeviceGetCount() == 16
     gpus = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(16)]
@@ -345,7 +345,7 @@ def test_sixteen_gpus(install):
 
 
 @pytest.mark.parametrize("count", range(2, 17))
-def test_no_gpu_is_where_a_switch_is(install, count):
+def test_places_no_gpu_where_a_switch_is(install, count):
     install("H100-80GB-HBM3", count).nvml()
     gpus = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
     buses = [nvml.nvmlDeviceGetPciInfo(gpu).busId for gpu in gpus]
@@ -360,7 +360,7 @@ def test_no_gpu_is_where_a_switch_is(install, count):
     assert all(int(remote.split(":")[1], 16) == bus for bus, remote in behind)
 
 
-def test_what_gpus_do_not_support_is_answered_so_and_not_missing(install):
+def test_answers_not_supported_for_what_gpus_lack(install):
     names = re.findall(
         r"^NOT_SUPPORTED\((\w+)\)$", (SOURCE / "nvml/not_supported.c").read_text(), re.M
     )

@@ -19,7 +19,7 @@ def assembles(text: str, tmp_path: Path, architecture: str = "sm_80") -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_all_test_ptx_assembles(tmp_path):
+def test_assembles_all_test_ptx(tmp_path):
     assembles(KERNELS, tmp_path)
     assembles(HALVES, tmp_path, "sm_90")
     for source in FILES:

@@ -60,7 +60,7 @@ def close(one: float, other: float, exact: bool) -> bool:
     return one == other if exact else math.isclose(one, other, rel_tol=1e-5, abs_tol=1e-5)
 
 
-def test_every_instruction_against_python(kept_gpu):
+def test_executes_every_instruction_as_python_does(kept_gpu):
     modules = {
         False: kept_gpu.module(KERNELS),
         True: kept_gpu.module(HALVES.replace("sm_90", "sm_80")),  # the GPU's

@@ -25,7 +25,7 @@ def words(gpu: Cuda, pointer: int, count: int) -> list[int]:
     return array.array("I", gpu.download(pointer, 4 * count)).tolist()
 
 
-def test_divergence(kept_gpu):
+def test_executes_divergence(kept_gpu):
     out = kept_gpu.allocate(4 * 333)
     kept_gpu.launch(program(kept_gpu, "collatz"), [1], [333], c.c_uint64(out))
 
@@ -39,7 +39,7 @@ def test_divergence(kept_gpu):
     assert words(kept_gpu, out, 333) == [steps(n + 1) for n in range(333)]
 
 
-def test_barrier_and_dynamic_shared_memory(kept_gpu):
+def test_executes_barrier_and_dynamic_shared_memory(kept_gpu):
     data = kept_gpu.upload(array.array("I", range(200)).tobytes())
     kept_gpu.launch(program(kept_gpu, "reverse"), [1], [200], c.c_uint64(data), shared=800)
     assert words(kept_gpu, data, 200) == list(reversed(range(200)))
@@ -48,13 +48,13 @@ def test_barrier_and_dynamic_shared_memory(kept_gpu):
     assert fault.value.code == codes.ILLEGAL_ADDRESS
 
 
-def test_leaving_before_a_barrier(kept_gpu):
+def test_executes_leaving_before_a_barrier(kept_gpu):
     out = kept_gpu.upload(bytes(4 * 64))
     kept_gpu.launch(program(kept_gpu, "leave_before_barrier"), [1], [64], c.c_uint64(out))
     assert words(kept_gpu, out, 64) == [32, 0] * 32
 
 
-def test_atomics(kept_gpu):
+def test_executes_atomics(kept_gpu):
     start = struct.pack("5I2IfdQ", 0, 0, 5, 50, 0, 0, 77, 0.0, 0.0, 9)
     out = kept_gpu.upload(start)
     kept_gpu.launch(program(kept_gpu, "atomics"), [1], [100], c.c_uint64(out))
@@ -62,14 +62,14 @@ def test_atomics(kept_gpu):
     assert result == (100, 4950, 99, 0, 127, 0, 1000, 50.0, 25.0, 99)
 
 
-def test_memory_of_every_kind(kept_gpu):
+def test_executes_memory_of_every_kind(kept_gpu):
     data = kept_gpu.upload(struct.pack("4I", 0xF1020304, 2, 3, 0xABCD) + bytes(32))
     pair = (c.c_uint32 * 2)(11, 22)
     kept_gpu.launch(program(kept_gpu, "memory"), [1], [3], c.c_uint64(data), pair)
     assert words(kept_gpu, data, 11)[4:] == [2, 0xF1020304, 0xFFFFFFF1, 0xF1, 22, 11, 0xCD]
 
 
-def test_shuffles(kept_gpu):
+def test_executes_shuffles(kept_gpu):
     out = kept_gpu.allocate(8 * 64)
     kept_gpu.launch(program(kept_gpu, "shuffle"), [1], [64], c.c_uint64(out))
     result = words(kept_gpu, out, 128)
@@ -77,7 +77,7 @@ def test_shuffles(kept_gpu):
     assert result[1::2] == [999, *range(31), 999, *range(32, 63)]
 
 
-def test_votes_and_matches(kept_gpu):
+def test_executes_votes_and_matches(kept_gpu):
     out = kept_gpu.allocate(48 * 48)
     kept_gpu.launch(program(kept_gpu, "votes"), [1], [48], c.c_uint64(out))
     result = words(kept_gpu, out, 48 * 12)
@@ -100,7 +100,7 @@ def test_votes_and_matches(kept_gpu):
         ]
 
 
-def test_carries(kept_gpu):
+def test_executes_carries(kept_gpu):
     generator = random.Random(5)
     edges = [0, 1, (1 << 64) - 1, 1 << 63, (1 << 128) - 1, 1 << 64]
     drawn = [generator.getrandbits(128) >> generator.randrange(100) for _ in range(58)]
@@ -120,7 +120,7 @@ def test_carries(kept_gpu):
         )
 
 
-def test_functions(kept_gpu):
+def test_executes_functions(kept_gpu):
     count = 64
 
     def twice(a: float) -> float:
@@ -139,7 +139,7 @@ def test_functions(kept_gpu):
     assert array.array("f", kept_gpu.download(out, 4 * count)).tolist() == expected
 
 
-def test_calls_by_address(kept_gpu):
+def test_executes_calls_by_address(kept_gpu):
     """The address is a function's own, wherever it comes from; any other ends the kernel."""
     out = kept_gpu.allocate(4 * 8)
     module = kept_gpu.module(ptx_module("indirect_calls"))
@@ -154,7 +154,7 @@ def test_calls_by_address(kept_gpu):
     assert fault.value.code == codes.LAUNCH_FAILED
 
 
-def test_a_function_that_calls_itself_by_address_ends_the_kernel(kept_gpu):
+def test_ends_a_kernel_whose_function_calls_itself_by_address(kept_gpu):
     """Inlining cannot follow it, so the call is one of an unknown address."""
     text = (
         f"{HEAD}.func loop(.param .b64 self)\n{{\n.reg .b64 %rd<2>;\nld.param.b64 %rd1, [self];\n"
@@ -169,7 +169,7 @@ def test_a_function_that_calls_itself_by_address_ends_the_kernel(kept_gpu):
     assert fault.value.code == codes.LAUNCH_FAILED
 
 
-def test_parameters_at_a_computed_address(kept_gpu):
+def test_reads_parameters_at_a_computed_address(kept_gpu):
     out, function = kept_gpu.allocate(16), program(kept_gpu, "parameters")
     values = (c.c_uint32 * 4)(5, 6, 7, 8)
     kept_gpu.launch(function, [1], [4], c.c_uint64(out), values)
@@ -179,7 +179,7 @@ def test_parameters_at_a_computed_address(kept_gpu):
     assert fault.value.code == codes.ILLEGAL_ADDRESS
 
 
-def test_printing_and_assertions(kept_gpu, capfd):
+def test_executes_printing_and_assertions(kept_gpu, capfd):
     function = program(kept_gpu, "printing")
     kept_gpu.launch(function, [1], [2], c.c_uint32(0))
     expected = "thread 0:  1.50, ffffffffff !%\nthread 1:  2.50, ffffffffff !%\n"
@@ -189,7 +189,7 @@ def test_printing_and_assertions(kept_gpu, capfd):
     assert fault.value.code == ASSERT
 
 
-def test_a_guarded_call_and_labels_of_one_name(kept_gpu):
+def test_executes_a_guarded_call_and_labels_of_one_name(kept_gpu):
     """Caller and functions have a label END and a register %r1 each; odd threads do not call."""
     text = (
         f"{HEAD}.func (.param .b32 r) plus(.param .b32 a)\n{{\n.reg .b32 %r<2>;\n"
@@ -208,7 +208,7 @@ def test_a_guarded_call_and_labels_of_one_name(kept_gpu):
     assert words(kept_gpu, out, 12) == [100, 7, 102, 7, 7, 7, 106, 7, 108, 7, 10, 7]
 
 
-def test_names_of_any_length(kept_gpu):
+def test_reads_names_of_any_length(kept_gpu):
     """A compiler's names hold whole types; two differ in their last letter alone."""
     long = "_ZN" + "5boost" * 700
     text = (
@@ -239,7 +239,7 @@ def test_names_of_any_length(kept_gpu):
     assert words(kept_gpu, pointer.value, 1) == [9]
 
 
-def test_shared_memory_of_a_module_is_in_the_kernels_that_use_it(kept_gpu):
+def test_shares_module_memory_among_the_kernels_that_use_it(kept_gpu):
     text = (
         ".version 7.0\n.target sm_75\n.address_size 64\n.shared .align 4 .b8 board[400];\n"
         ".extern .shared .align 16 .b8 rest[];\n"
@@ -262,7 +262,7 @@ def test_shared_memory_of_a_module_is_in_the_kernels_that_use_it(kept_gpu):
     assert words(kept_gpu, out, 2) == [8, 400]
 
 
-def test_three_dimensions(kept_gpu):
+def test_executes_in_three_dimensions(kept_gpu):
     grid, block = [3, 2, 2], [4, 3, 2]
     total = math.prod(grid) * math.prod(block)
     out = kept_gpu.allocate(4 * total)
@@ -270,7 +270,7 @@ def test_three_dimensions(kept_gpu):
     assert words(kept_gpu, out, total) == list(range(total))
 
 
-def test_a_compilers_manners(kept_gpu):
+def test_executes_what_compilers_emit(kept_gpu):
     data = kept_gpu.upload(array.array("f", range(192)).tobytes())
     function = program(kept_gpu, "compiled")
     kept_gpu.launch(function, [1], [64], c.c_uint64(data), c.c_int(3))
@@ -285,7 +285,7 @@ def test_a_compilers_manners(kept_gpu):
     ("x", "y", "expected"),
     [(1.0, 2.0, 1 + 8 + 64 + 128), (2.0, 1.0, 2 + 4 + 8 + 32 + 64), (math.nan, 1.0, 2 + 4 + 16)],
 )
-def test_comparisons(kept_gpu, x, y, expected):
+def test_executes_comparisons(kept_gpu, x, y, expected):
     out = kept_gpu.allocate(4)
     kept_gpu.launch(
         program(kept_gpu, "compare"), [1], [1], c.c_uint64(out), c.c_float(x), c.c_float(y)
@@ -303,7 +303,7 @@ def test_comparisons(kept_gpu, x, y, expected):
         (0x7FC0, 0x3C00, 2 + 32),  # a NaN of both
     ],
 )
-def test_comparisons_of_floats_of_16_bits(kept_gpu, a, b, expected):
+def test_executes_comparisons_of_16_bit_floats(kept_gpu, a, b, expected):
     out = kept_gpu.allocate(4)
     text = ptx_module("compare_halves").replace("sm_90", "sm_80")  # the GPU's
     compare = kept_gpu.function(kept_gpu.module(text), "compare_halves")

@@ -23,7 +23,7 @@ from tests.simulator.ptx_modules import HEAD, ptx_module
         ("trap;", codes.LAUNCH_FAILED),
     ],
 )
-def test_faults_are_errors_not_crashes(kept_gpu, line, code):
+def test_reports_faults_as_errors_without_crashing(kept_gpu, line, code):
     pointer = kept_gpu.allocate(4096)
     text = (
         f"{HEAD}.visible .entry wrong(.param .u64 at)\n{{\n.reg .b32 %r<2>;\n.reg .b64 %rd<2>;\n"
@@ -59,7 +59,7 @@ def test_faults_are_errors_not_crashes(kept_gpu, line, code):
         ("cvt.f16.f32 %r1, %r1;", "rounding is expected"),
     ],
 )
-def test_what_is_not_in_the_subset_is_refused(kept_gpu, body, words_of_refusal):
+def test_refuses_what_is_not_in_the_subset(kept_gpu, body, words_of_refusal):
     text = f"{HEAD}.visible .entry k(.param .u64 at)\n{{\n.reg .b32 %r<2>;\n{body}\nret;\n}}\n"
     with pytest.raises(CudaError) as refused:
         kept_gpu.module(text)
@@ -68,7 +68,7 @@ def test_what_is_not_in_the_subset_is_refused(kept_gpu, body, words_of_refusal):
     assert "line 7" in str(refused.value) or words_of_refusal == ""
 
 
-def test_a_call_that_does_not_fit_or_comes_back_is_refused(kept_gpu):
+def test_refuses_a_call_that_does_not_fit_or_recurses(kept_gpu):
     functions = (
         ".func one(.param .b32 a)\n{\nret;\n}\n"
         ".func again()\n{\ncall again;\nret;\n}\n"
@@ -93,7 +93,7 @@ def test_a_call_that_does_not_fit_or_comes_back_is_refused(kept_gpu):
 
 
 @pytest.mark.parametrize("name", ["matrix_product", "functions", "indirect_calls", "printing"])
-def test_mutilated_ptx_is_refused_or_runs(kept_gpu, name):
+def test_refuses_or_runs_mutilated_ptx(kept_gpu, name):
     """No text brings the library down, whatever is cut, doubled or turned."""
     generator = random.Random(7)
     source = ptx_module(name)

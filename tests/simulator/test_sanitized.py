@@ -16,8 +16,15 @@ from tests.simulator.driver_root import VERSION, DriverRoot, eventually
 
 pytestmark = pytest.mark.lab
 # What would only start the same code again stays out.
-STARTS_AGAIN = ("visible", "published", "eight", "sixteen", "missing_node", "another_process")
-STARTS_AGAIN += ("two_processes_share",)
+STARTS_AGAIN = (
+    "visible",
+    "environment_names_none",
+    "published",
+    "eight",
+    "sixteen",
+    "missing_node",
+)
+STARTS_AGAIN += ("another_process", "two_processes_share")
 MAGIC, PROTOCOL, TYPES = 0x56564944, 1, 26
 ALLOCATE, BUSY = 17, 19
 
@@ -88,7 +95,7 @@ def lengths(driver: DriverRoot) -> dict[int, int]:
     return known
 
 
-def test_malformed_messages_drop_their_sender_alone(sanitized):
+def test_drops_only_the_sender_of_a_malformed_message(sanitized):
     generator = random.Random(11)
     bystander = connect(sanitized)
     bystander.sendall(HELLO)
@@ -118,7 +125,7 @@ def test_malformed_messages_drop_their_sender_alone(sanitized):
     assert "simulated driver" in show(sanitized)
 
 
-def test_well_formed_nonsense_is_answered(sanitized):
+def test_answers_well_formed_nonsense(sanitized):
     generator = random.Random(12)
     known = lengths(sanitized)
     # All but the one that only the daemon sends and the one that has no answer.
@@ -153,7 +160,7 @@ def test_well_formed_nonsense_is_answered(sanitized):
 
 
 @pytest.mark.usefixtures("sanitized")
-def test_the_libraries_under_the_sanitizers():
+def test_passes_its_tests_under_the_sanitizers():
     files = (
         "test_ptx_instructions.py",
         "test_ptx_programs.py",

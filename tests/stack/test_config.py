@@ -17,7 +17,7 @@ def config(folder: Path, text: str):
     return stack_config(find_project(folder), "dev")
 
 
-def test_structured_values_reach_the_program_as_json(tmp_path: Path) -> None:
+def test_passes_structured_values_to_the_program_as_json(tmp_path: Path) -> None:
     text = "config:\n  level: one\n  divvy:cluster:\n    namespace: x\n"
     values = config(tmp_path, text).values
     assert values == {"p:level": "one", "divvy:cluster": '{"namespace":"x"}'}
@@ -42,7 +42,7 @@ def test_structured_values_reach_the_program_as_json(tmp_path: Path) -> None:
         ("{on: off}", '{"on":"off"}'),
     ],
 )
-def test_plain_words_and_numbers_are_what_the_official_cli_takes_them_for(
+def test_reads_plain_scalars_as_the_official_cli_does(
     tmp_path: Path, written: str, reaches: str
 ) -> None:
     """The official CLI reads stack files by gopkg.in/yaml.v3, PyYAML alone by YAML 1.1."""
@@ -50,24 +50,24 @@ def test_plain_words_and_numbers_are_what_the_official_cli_takes_them_for(
     assert values == {"p:answer": reaches}
 
 
-def test_encrypted_values_stay_apart(tmp_path: Path) -> None:
+def test_keeps_encrypted_values_apart(tmp_path: Path) -> None:
     text = "encryptionsalt: s\nconfig: {p:token: {secure: v1:a:b}}\n"
     read = config(tmp_path, text)
     assert (read.values, read.sealed, read.salt) == ({}, {"p:token": "v1:a:b"}, "s")
 
 
-def test_a_config_that_is_no_mapping_is_refused(tmp_path: Path) -> None:
+def test_refuses_a_config_that_is_no_mapping(tmp_path: Path) -> None:
     with pytest.raises(StackError, match="`config` is not a mapping"):
         config(tmp_path, "config: [1]\n")
 
 
 @pytest.mark.parametrize("value", ["2026-01-02", "{since: 2026-01-02}"])
-def test_a_date_is_refused_by_its_key(tmp_path: Path, value: str) -> None:
+def test_refuses_a_date_by_its_key(tmp_path: Path, value: str) -> None:
     with pytest.raises(StackError, match=r"config\.day is a date or has one in it: write it in q"):
         config(tmp_path, f"config: {{day: {value}}}\n")
     assert config(tmp_path, "config: {day: '2026-01-02'}\n").values == {"p:day": "2026-01-02"}
 
 
-def test_another_secrets_provider_is_refused_by_name(tmp_path: Path) -> None:
+def test_refuses_another_secrets_provider_by_name(tmp_path: Path) -> None:
     with pytest.raises(StackError, match="secretsprovider: awskms://alias/x: only the passphrase"):
         config(tmp_path, "secretsprovider: awskms://alias/x\nconfig: {}\n")

@@ -31,7 +31,7 @@ def put(project: Project, key: str, value: str) -> str:
     return project.stack_path("dev").read_text()
 
 
-def test_setting_a_value_keeps_the_rest_of_the_file(project: Project) -> None:
+def test_keeps_the_rest_of_the_file_when_setting_a_value(project: Project) -> None:
     put(project, "level", "two")
     text = put(project, "other", "x")
     assert text == TEXT.replace("one ", '"two" ') + '  p:other: "x"\n' or (
@@ -44,7 +44,7 @@ def test_setting_a_value_keeps_the_rest_of_the_file(project: Project) -> None:
     }
 
 
-def test_a_secret_value_is_not_in_the_file(
+def test_keeps_a_secret_value_out_of_the_file(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "open")
@@ -56,7 +56,7 @@ def test_a_secret_value_is_not_in_the_file(
     assert (set(config.sealed), config.salt) == ({"p:token"}, salt)
 
 
-def test_a_secret_that_the_official_cli_wrote_is_replaced(project: Project) -> None:
+def test_replaces_a_secret_that_the_official_cli_wrote(project: Project) -> None:
     file = project.stack_path("dev")
     file.write_text("config:\n  p:token:\n    secure: v1:old:old\n  p:level: one\n")
     put(project, "token", "new")
@@ -77,9 +77,7 @@ def test_a_secret_that_the_official_cli_wrote_is_replaced(project: Project) -> N
     ],
 )
 @pytest.mark.parametrize("value", ["value", "yes", "012", "a: b", "two\nlines", "ünï"])
-def test_a_value_is_set_however_the_file_is_written(
-    project: Project, text: str, value: str
-) -> None:
+def test_sets_a_value_in_a_file_of_any_style(project: Project, text: str, value: str) -> None:
     file = project.stack_path("dev")
     file.write_text(text)
     before = (yaml.safe_load(text) or {}).get("config") or {}
@@ -90,7 +88,7 @@ def test_a_value_is_set_however_the_file_is_written(
 
 
 @pytest.mark.parametrize("text", ["config: {p:x: {a: 1}}\n", "config: {p:x: [1]}\n"])
-def test_a_structured_value_is_edited_in_the_file(project: Project, text: str) -> None:
+def test_refuses_to_set_a_structured_value(project: Project, text: str) -> None:
     file = project.stack_path("dev")
     file.write_text(text)
     with pytest.raises(StackError, match="p:x is structured: edit the file"):
@@ -99,7 +97,7 @@ def test_a_structured_value_is_edited_in_the_file(project: Project, text: str) -
 
 
 @pytest.mark.parametrize("path", sorted((REPOSITORY / "stacks").glob("*.yaml")), ids=str)
-def test_in_the_stacks_of_this_project_only_the_new_line_changes(
+def test_changes_only_the_new_line_in_the_stacks_of_this_project(
     project: Project, path: Path
 ) -> None:
     before = path.read_text()

@@ -57,7 +57,7 @@ def read(text: str) -> str:
     ],
 )
 @pytest.mark.parametrize("where", ["namespace", "devices", "driver", "imagePullSecrets"])
-def test_odd_yaml_is_one_error_that_can_be_read(odd: str, where: str) -> None:
+def test_reports_odd_yaml_in_one_readable_error(odd: str, where: str) -> None:
     told = read(f"{TEXT}    {where}: {odd}\n")
     assert told.startswith("x.yaml")
     assert len(told) < 1500
@@ -66,7 +66,7 @@ def test_odd_yaml_is_one_error_that_can_be_read(odd: str, where: str) -> None:
     assert "sys." not in told
 
 
-def test_aliases_of_aliases_are_refused_at_once() -> None:
+def test_refuses_aliases_of_aliases_at_once() -> None:
     lines = ["a0: &a0 [ha, ha, ha, ha, ha, ha, ha, ha, ha, ha]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 8)]
     told = read("\n".join([*lines, TEXT.replace("whole: {}", "whole: {devices: *a7}")]))
@@ -82,12 +82,12 @@ WORDS = st.sampled_from([*SCALARS, *SYNTAX, *KEYS])
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(WORDS, max_size=14).map("".join))
-def test_random_yaml_raises_only_divvys_own_errors(text: str) -> None:
+def test_raises_only_own_errors_for_random_yaml(text: str) -> None:
     read(f"{TEXT}    {text}\n")
     read(text)
 
 
-def test_a_file_without_an_end_is_refused() -> None:
+def test_refuses_an_endless_file() -> None:
     done = subprocess.run(
         divvy_command("validate", "--file", "/dev/zero"),
         env=divvy_environment(),
@@ -101,7 +101,7 @@ def test_a_file_without_an_end_is_refused() -> None:
     assert done.stderr.startswith("error: /dev/zero is longer than 16,777,216 characters")
 
 
-def test_nesting_without_end_is_one_error_and_no_crash(tmp_path: Path) -> None:
+def test_reports_endless_nesting_in_one_error(tmp_path: Path) -> None:
     file = tmp_path / "deep.yaml"
     file.write_text("[" * 200_000)
     done = subprocess.run(

@@ -18,23 +18,23 @@ def project(tmp_path: Path) -> Project:
     return find_project(tmp_path / "stacks")
 
 
-def test_a_project_is_found_above_and_knows_its_stacks(project: Project) -> None:
+def test_finds_a_project_in_a_parent_folder_with_its_stacks(project: Project) -> None:
     assert (project.name, project.runtime) == ("p", "python")
     assert project.stacks() == ["dev"]
     assert project.stack_path("dev") == project.folder / "stacks/Pulumi.dev.yaml"
 
 
-def test_an_unknown_stack_is_refused_with_the_known_ones(project: Project) -> None:
+def test_refuses_an_unknown_stack_and_names_the_known_ones(project: Project) -> None:
     with pytest.raises(StackError, match=r"no stack 'prod': .* does not exist; known: dev"):
         project.stack_path("prod")
 
 
-def test_a_file_in_place_of_a_stack_is_refused_with_the_option_for_files(project: Project) -> None:
+def test_suggests_the_file_option_for_a_file_in_place_of_a_stack(project: Project) -> None:
     with pytest.raises(StackError, match=r"'mine\.yaml' is a file, not a stack: use --file mine"):
         project.stack_path("mine.yaml")
 
 
-def test_outside_a_project_it_says_where_to_run(tmp_path: Path) -> None:
+def test_says_where_to_run_outside_a_project(tmp_path: Path) -> None:
     with pytest.raises(StackError, match=r"no Pulumi\.yaml in .*: run divvy inside a project"):
         find_project(tmp_path)
 
@@ -48,7 +48,9 @@ def test_outside_a_project_it_says_where_to_run(tmp_path: Path) -> None:
         ("name: a\nname: b\n", "line 2: name: is there twice"),
     ],
 )
-def test_a_wrong_project_file_gets_one_sentence(tmp_path: Path, text: str, words: str) -> None:
+def test_reports_a_wrong_project_file_in_one_sentence(
+    tmp_path: Path, text: str, words: str
+) -> None:
     (tmp_path / "Pulumi.yaml").write_text(text)
     with pytest.raises(StackError, match=words):
         find_project(tmp_path)

@@ -30,7 +30,7 @@ def history(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_revision_has_the_stack_of_the_other_side(
+def test_reads_the_stack_of_another_revision(
     history: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(history)
@@ -39,7 +39,7 @@ def test_a_revision_has_the_stack_of_the_other_side(
     assert side.name == "lab@HEAD~1"
 
 
-def test_a_revision_that_a_whole_clone_lacks_is_just_unknown(
+def test_reports_an_unknown_revision_without_mentioning_shallow_clones(
     history: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(history)
@@ -50,7 +50,7 @@ def test_a_revision_that_a_whole_clone_lacks_is_just_unknown(
 
 
 @pytest.mark.parametrize("side", ["HEAD~1", "HEAD~1:stacks/Pulumi.lab.yaml"])
-def test_a_shallow_clone_says_that_it_is_one(
+def test_explains_a_revision_missing_from_a_shallow_clone(
     side: str, history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     git(tmp_path, "clone", "--quiet", "--depth=1", history.as_uri(), "shallow")
@@ -59,7 +59,7 @@ def test_a_shallow_clone_says_that_it_is_one(
         read_side(side, "lab")
 
 
-def test_outside_of_a_repository_git_says_so(
+def test_passes_on_gits_message_outside_a_repository(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "Pulumi.yaml").write_text("name: x\nruntime: python\n")

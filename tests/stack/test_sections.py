@@ -25,7 +25,7 @@ def file(text: str) -> StackFile:
     return StackFile("x.yaml", text, "x")
 
 
-def test_problems_stand_in_the_order_of_their_lines() -> None:
+def test_reports_problems_in_line_order() -> None:
     wrong = CLUSTER.replace("profile: whole", "profile: hole").replace("{}", "{mig: {'3': 0}}")
     with pytest.raises(InvalidStack) as refused:
         read_cluster(file(wrong))
@@ -36,7 +36,7 @@ def test_problems_stand_in_the_order_of_their_lines() -> None:
     ] or str(refused.value).startswith("x.yaml has 2 errors:\n  line 3: ")
 
 
-def test_a_key_that_is_there_twice_is_an_error_among_the_others() -> None:
+def test_reports_a_duplicate_key_among_the_other_errors() -> None:
     twice = CLUSTER.replace("{whole: {}}", "{whole: {}, whole: {}}").replace("all:", "All:")
     with pytest.raises(InvalidStack) as refused:
         read_cluster(file(twice))
@@ -58,26 +58,26 @@ def test_a_key_that_is_there_twice_is_an_error_among_the_others() -> None:
         ("config: [\n", "x.yaml is not YAML: line 2: "),
     ],
 )
-def test_every_reader_says_the_same_of_the_same_mistake(read, text: str, words: str) -> None:
+def test_reports_the_same_mistake_alike_from_every_reader(read, text: str, words: str) -> None:
     with pytest.raises(StackError) as refused:
         read(file(text))
     assert str(refused.value).startswith(words)
 
 
-def test_a_section_that_is_there_twice_is_no_matter_of_luck() -> None:
+def test_refuses_a_duplicate_section() -> None:
     both = CLUSTER + "  divvy:cluster:\n    profiles: {}\n"
     with pytest.raises(InvalidStack, match=r"config.divvy:cluster: is there twice \(again in line"):
         read_cluster(file(both))
 
 
-def test_the_configuration_for_a_program_has_no_duplicates_either(tmp_path: Path) -> None:
+def test_refuses_duplicates_in_a_programs_configuration(tmp_path: Path) -> None:
     (tmp_path / "Pulumi.yaml").write_text("name: p\nruntime: python\n")
     (tmp_path / "Pulumi.dev.yaml").write_text("config:\n  p:a: {b: 1}\n  p:a: 2\n")
     with pytest.raises(StackError, match=r"line 3: config\.p:a: is there twice; keep one"):
         stack_config(find_project(tmp_path), "dev")
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_names_an_unreadable_file(tmp_path: Path) -> None:
     with pytest.raises(StackError, match=r"cannot read .*no\.yaml: No such file or directory"):
         read_path(tmp_path / "no.yaml")
     (tmp_path / "bytes.yaml").write_bytes(b"\xff")
@@ -85,7 +85,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         read_path(tmp_path / "bytes.yaml")
 
 
-def test_a_mapping_as_a_key_is_an_error_and_no_crash() -> None:
+def test_refuses_a_mapping_as_a_key() -> None:
     with pytest.raises(StackError, match="is not YAML"):
         read_cluster(file("config:\n  divvy:cluster: {? {a: 1} : b}\n"))
 
@@ -154,6 +154,6 @@ def test_reports_a_misplaced_key_beside_the_other_errors() -> None:
     ]
 
 
-def test_takes_the_keys_of_pulumi_and_of_other_programs() -> None:
+def test_accepts_keys_of_pulumi_and_other_programs() -> None:
     pulumi = "environment: [base]\nsecretsprovider: passphrase\nencryptionsalt: v1\n"
     read_cluster(file(pulumi + CLUSTER + "  aws:region: eu-west-1\n  owner: me\n"))

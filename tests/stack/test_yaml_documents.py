@@ -23,14 +23,14 @@ from divvy.stack.yaml_documents import yaml_documents
         ("a: &a [1]\nb: *a", {"a": [1], "b": [1]}),
     ],
 )
-def test_scalars_are_what_kubectl_takes_them_for(text: str, value: object) -> None:
+def test_reads_scalars_as_kubectl_does(text: str, value: object) -> None:
     assert yaml_documents("x", text) == [value]
 
 
 @pytest.mark.parametrize(
     "text", ["a: [", "!!int x", "9" * 5000, "!!timestamp x", "[" * 100_000, "{a: " * 500, "\udc80"]
 )
-def test_what_is_no_yaml_is_one_error(text: str) -> None:
+def test_reports_invalid_yaml_in_one_error(text: str) -> None:
     with pytest.raises(StackError) as raised:
         yaml_documents("x.yaml", text)
     told = str(raised.value)

@@ -23,7 +23,7 @@ def in_the_way(
         on_gpu = [other for other in others if uuid in other.gpus]
         counters = offered[uuid].gpu.counters if uuid in offered else None
         asked = _of_gpu(claim, uuid)
-        everything = [*asked, *(each for other in on_gpu for each in _of_gpu(other, uuid))]
+        everything = [*asked, *(device for other in on_gpu for device in _of_gpu(other, uuid))]
         excluded = [
             other
             for other in on_gpu
@@ -35,7 +35,7 @@ def in_the_way(
             excluded = [
                 other
                 for other in on_gpu
-                if not names.issuperset(each.device.name for each in _of_gpu(other, uuid))
+                if not names.issuperset(device.device.name for device in _of_gpu(other, uuid))
             ]
         conflicts |= {other.uid: other for other in excluded}
     return tuple(sorted(conflicts.values(), key=lambda other: (other.namespace, other.name)))

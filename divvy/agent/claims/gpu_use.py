@@ -27,23 +27,26 @@ class GpuUse:
 def gpu_use(record: ClaimRecord, gpu: OfferedGpu) -> GpuUse:
     """Return how an offered GPU is used now."""
     held = [
-        each for claim in record.of_gpu(gpu.uuid) for each in claim.devices if each.uuid == gpu.uuid
+        device
+        for claim in record.of_gpu(gpu.uuid)
+        for device in claim.devices
+        if device.uuid == gpu.uuid
     ]
-    memory, cores = sum(each.memory_mib for each in held), sum(each.cores for each in held)
+    memory, cores = sum(device.memory_mib for device in held), sum(device.cores for device in held)
     total = max(
-        each.memory_mib if each.share is None else each.share.memory_mib
-        for each in gpu.gpu.devices
-        if each.kind != "mig"
+        device.memory_mib if device.share is None else device.share.memory_mib
+        for device in gpu.gpu.devices
+        if device.kind != "mig"
     )
     if not held:
         return GpuUse("free", 0, 0, total, CORES)
-    device = held[0].device
-    if device.kind == "mig":
+    first = held[0].device
+    if first.kind == "mig":
         slices = (gpu.gpu.counters or {}).get(COMPUTE, 1)
-        taken = sum((each.device.consumes or {}).get(COMPUTE, 0) for each in held)
-        whole = next(each.memory_mib for each in gpu.gpu.devices if each.kind == "gpu")
+        taken = sum((device.device.consumes or {}).get(COMPUTE, 0) for device in held)
+        whole = next(device.memory_mib for device in gpu.gpu.devices if device.kind == "gpu")
         cores = CORES * taken // slices
         return GpuUse("mig", memory, cores, max(0, whole - memory), CORES - cores)
-    if device.kind == "gpu" or (cores >= CORES and memory >= total):
+    if first.kind == "gpu" or (cores >= CORES and memory >= total):
         return GpuUse("whole", memory, cores, 0, 0)
     return GpuUse("shares", memory, cores, max(0, total - memory), max(0, CORES - cores))

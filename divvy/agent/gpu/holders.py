@@ -105,13 +105,15 @@ def forgotten(
     free. ``pods`` are those that it lists; before it is ``settled`` one that is not listed may not
     be known to it yet. An ordinary init container is never listed, its pod is.
     """
-    shown = {(name, each.container, each.resource) for each in known for name in _names(each)}
+    shown = {
+        (name, holder.container, holder.resource) for holder in known for name in _names(holder)
+    }
     return tuple(
-        each
-        for each in before
-        if each.pod
-        and not any((name, each.container, each.resource) in shown for name in _names(each))
-        and not (settled and each.pod not in pods)
+        holder
+        for holder in before
+        if holder.pod
+        and not any((name, holder.container, holder.resource) in shown for name in _names(holder))
+        and not (settled and holder.pod not in pods)
     )
 
 

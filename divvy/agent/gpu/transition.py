@@ -285,7 +285,7 @@ def _renamed(facts: Facts, target: AdvertisedGpu) -> frozenset[str]:
 
 
 def _same_devices(offer: Offer, other: Offer) -> bool:
-    kinds = {(each.sharing.is_shared, each.sharing.by_mps) for each in (offer, other)}
+    kinds = {(shared.is_shared, shared.by_mps) for shared in (offer.sharing, other.sharing)}
     return offer.resource == other.resource and len(kinds) == 1
 
 

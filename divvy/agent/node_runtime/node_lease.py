@@ -50,9 +50,11 @@ def observe(before: Observation | None, version: str, now: float) -> Observation
     return Observation(version, now)
 
 
-def is_free(node: str, holder: str | None, lasts: float, seen: Observation, now: float) -> bool:
+def is_free(
+    node: str, holder: str | None, lasts: float, observation: Observation, now: float
+) -> bool:
     """Say whether a node may take the Lease that it has observed."""
-    return holder in (None, "", node) or now - seen.since >= lasts
+    return holder in (None, "", node) or now - observation.since >= lasts
 
 
 class HeldLease:
@@ -109,9 +111,9 @@ def hold_lease(
     client: Client, node: str, namespace: str, retry: float = 2.0, renew: float = _RENEW_EVERY
 ) -> Iterator[HeldLease]:
     """Hold the lease; wait while another node does."""
-    seen: Observation | None = None
+    observation: Observation | None = None
     while True:
-        taken, seen = _take(client, node, namespace, seen)
+        taken, observation = _take(client, node, namespace, observation)
         if taken:
             break
         time.sleep(retry)
@@ -127,7 +129,7 @@ def hold_lease(
 
 
 def _take(
-    client: Client, node: str, namespace: str, seen: Observation | None
+    client: Client, node: str, namespace: str, observation: Observation | None
 ) -> tuple[bool, Observation | None]:
     try:
         lease = client.get(Lease, LEASE, namespace=namespace)
@@ -139,13 +141,13 @@ def _take(
     held = lease.spec or LeaseSpec()
     version = (lease.metadata.resourceVersion if lease.metadata else None) or ""
     now = time.monotonic()
-    seen = observe(seen, version, now)
+    observation = observe(observation, version, now)
     lasts = held.leaseDurationSeconds or LEASE_SECONDS
-    if not is_free(node, held.holderIdentity, lasts, seen, now):
-        return False, seen
+    if not is_free(node, held.holderIdentity, lasts, observation, now):
+        return False, observation
     lease.spec = _spec(node)
     # The resource version makes one of two takers lose.
-    return _accepted(lambda: client.replace(lease)), seen
+    return _accepted(lambda: client.replace(lease)), observation
 
 
 def _spec(node: str) -> LeaseSpec:

@@ -33,7 +33,7 @@ def authority(folder: Path) -> Path:
     return next(folder.glob("ca*.crt"))
 
 
-def test_a_pod_has_its_service_account(tmp_path: Path) -> None:
+def test_uses_the_service_account_in_a_pod(tmp_path: Path) -> None:
     authority(tmp_path).rename(tmp_path / "ca.crt")
     (tmp_path / "token").write_text("one\n")
     access = access_from(POD, tmp_path)
@@ -62,14 +62,14 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, str]], d
 Place = Callable[[dict[str, str]], dict[str, str]]
 
 
-def test_a_kubeconfig_names_a_server_in_the_clear(tmp_path: Path, environment: Place) -> None:
+def test_reads_a_plaintext_server_from_a_kubeconfig(tmp_path: Path, environment: Place) -> None:
     found = kubeconfig(tmp_path, {"server": "http://127.0.0.1:81/k8s/"}, {"token": "t"})
     access = access_from({**POD, **environment(found)}, tmp_path / "no-account")
     assert (access.host, access.port, access.path) == ("127.0.0.1", 81, "/k8s")
     assert (access.tls, access.bearer()) == (None, "t")
 
 
-def test_certificates_stand_in_files_or_in_the_kubeconfig(
+def test_reads_certificates_from_files_or_the_kubeconfig(
     tmp_path: Path, environment: Place
 ) -> None:
     def data(path: Path) -> str:
@@ -93,7 +93,7 @@ def test_certificates_stand_in_files_or_in_the_kubeconfig(
         assert access.tls.check_hostname
 
 
-def test_a_token_stands_in_the_kubeconfig_or_in_a_file_beside_it(
+def test_reads_a_token_from_the_kubeconfig_or_a_file_beside_it(
     tmp_path: Path, environment: Place
 ) -> None:
     (tmp_path / "token").write_text("t\n")
@@ -103,7 +103,7 @@ def test_a_token_stands_in_the_kubeconfig_or_in_a_file_beside_it(
 
 
 @pytest.mark.parametrize("text", ["", "[]", "hello", "a: [", '{"clusters": null}'])
-def test_a_file_that_is_no_kubeconfig_is_said(
+def test_reports_a_file_that_is_no_kubeconfig(
     tmp_path: Path, environment: Place, text: str
 ) -> None:
     (tmp_path / "config").write_text(text)
@@ -113,20 +113,20 @@ def test_a_file_that_is_no_kubeconfig_is_said(
 
 
 @pytest.mark.parametrize("server", ["", "api", "localhost:8080", "https://", "ftp://api"])
-def test_a_server_that_is_no_url_is_said(tmp_path: Path, environment: Place, server: str) -> None:
+def test_reports_a_server_that_is_no_url(tmp_path: Path, environment: Place, server: str) -> None:
     environment(kubeconfig(tmp_path, {"server": server}, {"token": "t"}))
     with pytest.raises(NoAccess, match="http or https"):
         access_from({})
 
 
-def test_a_certificate_without_its_key_is_said(tmp_path: Path, environment: Place) -> None:
+def test_reports_a_certificate_without_its_key(tmp_path: Path, environment: Place) -> None:
     user = {"client-certificate": "client.crt"}
     environment(kubeconfig(tmp_path, {"server": "https://api"}, user))
     with pytest.raises(NoAccess, match="the kubeconfig cannot be used"):
         access_from({})
 
 
-def test_what_cannot_be_used_is_said(tmp_path: Path, environment: Place) -> None:
+def test_reports_unsupported_kubeconfig_entries(tmp_path: Path, environment: Place) -> None:
     user = {"exec": {"command": "aws", "apiVersion": "client.authentication.k8s.io/v1"}}
     environment(kubeconfig(tmp_path, {"server": "https://api"}, user))
     with pytest.raises(NoAccess, match="users with exec are not supported"):

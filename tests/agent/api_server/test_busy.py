@@ -64,14 +64,16 @@ async def running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         (AWAY, 2),
     ],
 )
-def test_a_server_that_refuses_is_not_one_that_is_away(error: Exception, longest: float) -> None:
+def test_distinguishes_a_refusing_server_from_an_unreachable_one(
+    error: Exception, longest: float
+) -> None:
     agent = Backoff()
     pauses = [agent.failed(error) for _ in range(1000)][10:]
     assert longest * 0.5 <= min(pauses) < longest * 0.6
     assert longest * 1.4 < max(pauses) <= longest * 1.5
 
 
-def test_agents_come_back_later_each_time_and_at_different_moments() -> None:
+def test_backs_off_exponentially_with_jitter() -> None:
     agents = [Backoff() for _ in range(1000)]
     for middle in (2, 4, 8, 15, 15, 15):
         pauses = [agent.failed(BUSY) for agent in agents]
@@ -80,7 +82,7 @@ def test_agents_come_back_later_each_time_and_at_different_moments() -> None:
 
 
 @pytest.mark.parametrize("then", [Backoff.answered, lambda agent: agent.failed(AWAY)])
-def test_who_was_answered_or_met_nobody_does_not_wait_longer(
+def test_resets_the_backoff_after_an_answer_or_no_connection(
     then: Callable[[Backoff], object],
 ) -> None:
     agent = Backoff()
@@ -92,7 +94,7 @@ def test_who_was_answered_or_met_nobody_does_not_wait_longer(
     assert agent.failed(BUSY) <= 3
 
 
-def test_a_write_is_waited_for_as_long_as_the_server_works_at_it(
+def test_waits_for_a_write_as_long_as_the_server_works_on_it(
     link: Link, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("divvy.agent.api_server.rest._SECONDS", 0.1)
@@ -109,7 +111,7 @@ def test_a_write_is_waited_for_as_long_as_the_server_works_at_it(
 
 
 @pytest.mark.parametrize("odd", [b"", b"[]", b'"x"', b'{"kind":"Status"}', b"{}"])
-def test_an_odd_answer_to_a_write_is_none(link: Link, odd: bytes) -> None:
+def test_rejects_an_odd_answer_to_a_write(link: Link, odd: bytes) -> None:
     async def scene() -> None:
         async with serving() as server:
             server.answers = [b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(odd), odd)]
@@ -121,7 +123,7 @@ def test_an_odd_answer_to_a_write_is_none(link: Link, odd: bytes) -> None:
     play(scene)
 
 
-def test_what_is_refused_is_written_later_over_the_same_connection(
+def test_retries_a_refused_write_over_the_same_connection(
     link: Link, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backoff, "_PAUSE_SECONDS", 0.05)
@@ -144,7 +146,7 @@ def test_what_is_refused_is_written_later_over_the_same_connection(
     play(scene)
 
 
-def test_a_watch_that_is_not_answered_is_given_more_time(
+def test_lengthens_the_timeout_of_an_unanswered_watch(
     link: Link, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "_FIRST_EVENT_SECONDS", 0.05)

@@ -14,7 +14,7 @@ from tests.fakes.prepared_answers import answer, serving
 from tests.fakes.scene import play
 
 
-def test_a_token_is_read_again_for_every_request(tmp_path: Path) -> None:
+def test_rereads_the_token_for_every_request(tmp_path: Path) -> None:
     async def scene() -> None:
         async with serving() as server:
             file = tmp_path / "token"
@@ -30,7 +30,7 @@ def test_a_token_is_read_again_for_every_request(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("token", ["sec\nret", "secr\u00e9t", "sec\0ret"])
-def test_a_token_that_is_none_is_not_told(token: str) -> None:
+def test_keeps_an_invalid_token_out_of_the_error(token: str) -> None:
     async def scene() -> None:
         async with serving() as server:
             with pytest.raises(Unreachable, match="the token is not one line") as problem:
@@ -42,7 +42,7 @@ def test_a_token_that_is_none_is_not_told(token: str) -> None:
 
 
 @pytest.mark.parametrize(("host", "met"), [("127.0.0.1", True), ("10.0.0.1", False)])
-def test_a_server_has_to_prove_who_it_is(tmp_path: Path, host: str, met: bool) -> None:
+def test_verifies_the_servers_certificate(tmp_path: Path, host: str, met: bool) -> None:
     authority = create_authority(tmp_path)
     authority.issue(tmp_path, "server", "api", hosts=[host])
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -63,7 +63,7 @@ def test_a_server_has_to_prove_who_it_is(tmp_path: Path, host: str, met: bool) -
     play(scene)
 
 
-def test_another_authority_is_believed_as_soon_as_its_file_is_there(tmp_path: Path) -> None:
+def test_trusts_another_authority_as_soon_as_its_file_changes(tmp_path: Path) -> None:
     """The kubelet writes it while the agent runs, as it does the token."""
     for name in ("old", "new"):
         (tmp_path / name).mkdir()

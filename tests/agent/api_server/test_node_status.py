@@ -81,7 +81,7 @@ async def writing(folder: Path) -> AsyncIterator[Writing]:
         await link.close()
 
 
-def test_a_status_is_written_once_while_the_watch_is_behind(tmp_path: Path) -> None:
+def test_writes_a_status_once_while_the_watch_lags(tmp_path: Path) -> None:
     async def scene() -> None:
         async with writing(tmp_path) as work:
             for number in range(50):
@@ -94,7 +94,7 @@ def test_a_status_is_written_once_while_the_watch_is_behind(tmp_path: Path) -> N
     play(scene)
 
 
-def test_what_was_written_meanwhile_is_not_written_again(tmp_path: Path) -> None:
+def test_skips_a_status_superseded_while_refused(tmp_path: Path) -> None:
     async def scene() -> None:
         async with writing(tmp_path) as work:
             work.api.refused = {("PATCH", NODE)}
@@ -111,7 +111,7 @@ def test_what_was_written_meanwhile_is_not_written_again(tmp_path: Path) -> None
     play(scene)
 
 
-def test_what_others_take_away_comes_back(tmp_path: Path) -> None:
+def test_restores_a_status_that_others_remove(tmp_path: Path) -> None:
     async def scene() -> None:
         async with writing(tmp_path) as work:
             work.update(STATUS)
@@ -126,7 +126,7 @@ def test_what_others_take_away_comes_back(tmp_path: Path) -> None:
     play(scene)
 
 
-def test_a_cluster_that_was_restored_from_a_backup_gets_its_status(
+def test_rewrites_the_status_after_a_cluster_restore_from_backup(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its versions are older than that of the last write, and so is what is on the node."""
@@ -149,7 +149,7 @@ def test_a_cluster_that_was_restored_from_a_backup_gets_its_status(
     play(scene)
 
 
-def test_a_node_that_was_made_anew_gets_its_status_once(tmp_path: Path) -> None:
+def test_writes_the_status_once_to_a_recreated_node(tmp_path: Path) -> None:
     async def scene() -> None:
         async with writing(tmp_path) as work:
             work.api.node["metadata"]["uid"] = "another"
@@ -162,7 +162,7 @@ def test_a_node_that_was_made_anew_gets_its_status_once(tmp_path: Path) -> None:
     play(scene)
 
 
-def test_an_event_that_is_refused_comes_later_and_holds_up_no_status(tmp_path: Path) -> None:
+def test_retries_a_refused_event_without_delaying_the_status(tmp_path: Path) -> None:
     async def scene() -> None:
         async with writing(tmp_path) as work:
             work.api.refused = {("POST", EVENTS)}
@@ -180,9 +180,7 @@ def test_an_event_that_is_refused_comes_later_and_holds_up_no_status(tmp_path: P
     play(scene)
 
 
-def test_what_is_refused_for_long_is_logged_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_logs_a_lasting_refusal_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def scene() -> None:
         async with writing(tmp_path) as work:
             work.api.refused = {("PATCH", NODE)}
@@ -195,7 +193,7 @@ def test_what_is_refused_for_long_is_logged_once(
     play(scene)
 
 
-def test_writes_when_a_status_was_written_and_not_again_for_the_time_alone(tmp_path: Path) -> None:
+def test_writes_the_time_of_a_status_but_no_status_for_the_time_alone(tmp_path: Path) -> None:
     async def scene() -> None:
         async with writing(tmp_path) as work:
             work.update(STATUS)
@@ -210,7 +208,7 @@ def test_writes_when_a_status_was_written_and_not_again_for_the_time_alone(tmp_p
     play(scene)
 
 
-def test_repeats_what_verify_asks_in_the_status(tmp_path: Path) -> None:
+def test_repeats_in_the_status_what_verify_asks(tmp_path: Path) -> None:
     async def scene() -> None:
         async with writing(tmp_path) as work:
             work.update(STATUS)
@@ -224,7 +222,7 @@ def test_repeats_what_verify_asks_in_the_status(tmp_path: Path) -> None:
     play(scene)
 
 
-def test_says_what_the_api_server_refuses_for_long(tmp_path: Path) -> None:
+def test_reports_what_the_api_server_refuses_for_long(tmp_path: Path) -> None:
     async def scene() -> None:
         async with writing(tmp_path) as work:
             work.api.forbidden = {("PATCH", NODE)}
@@ -239,7 +237,7 @@ def test_says_what_the_api_server_refuses_for_long(tmp_path: Path) -> None:
     play(scene)
 
 
-def test_takes_the_time_off_a_status() -> None:
+def test_strips_the_time_from_a_status() -> None:
     text = STATUS.annotation()
     assert untimed(timed(text, datetime(2026, 1, 2, tzinfo=UTC))) == text
     assert timed(text, datetime(2026, 1, 2, tzinfo=UTC)).endswith(',"time":"2026-01-02T00:00:00Z"}')

@@ -40,7 +40,7 @@ def raised(kind: type[Exception], prepared: bytes | None) -> Exception:
     return found[0]
 
 
-def test_a_request_says_what_it_writes_and_uses_its_connection_again() -> None:
+def test_sends_requests_over_a_kept_connection() -> None:
     async def scene() -> None:
         async with serving() as server:
             client = client_of(server)
@@ -57,7 +57,7 @@ def test_a_request_says_what_it_writes_and_uses_its_connection_again() -> None:
     play(scene)
 
 
-def test_a_connection_that_the_server_has_closed_is_not_used_again() -> None:
+def test_opens_a_new_connection_after_the_server_closed_one() -> None:
     async def scene() -> None:
         async with serving() as server:
             client = client_of(server)
@@ -71,7 +71,7 @@ def test_a_connection_that_the_server_has_closed_is_not_used_again() -> None:
     play(scene)
 
 
-def test_what_a_server_says_unasked_is_no_answer_to_the_next_request() -> None:
+def test_discards_an_unsolicited_answer_before_the_next_request() -> None:
     unasked = answer("unasked", "408 Request Timeout")
 
     async def scene(*, at_once: bool) -> None:
@@ -99,7 +99,7 @@ def test_what_a_server_says_unasked_is_no_answer_to_the_next_request() -> None:
         play(lambda at_once=at_once: scene(at_once=at_once))  # type: ignore[misc]
 
 
-def test_a_refusal_has_its_code_and_the_servers_words() -> None:
+def test_reports_the_code_and_message_of_a_refusal() -> None:
     refusal = raised(ApiError, answer({"message": "it is another's"}, "409 Conflict"))
     assert isinstance(refusal, ApiError)
     assert (refusal.code, str(refusal)) == (409, "it is another's")
@@ -117,11 +117,11 @@ def test_a_refusal_has_its_code_and_the_servers_words() -> None:
         chunked("[" * 100_000),
     ],
 )
-def test_an_answer_that_is_cut_off_or_is_none_is_no_answer(cut: bytes | None) -> None:
+def test_treats_a_truncated_or_malformed_answer_as_none(cut: bytes | None) -> None:
     assert str(raised(Unreachable, cut))
 
 
-def test_nobody_listening_is_no_answer() -> None:
+def test_reports_a_refused_connection_as_unreachable() -> None:
     async def scene() -> None:
         async with serving() as server:
             client = client_of(server)
@@ -156,7 +156,7 @@ def watched(*answers: bytes, count: int) -> tuple[list[str], list[str], str]:
     return versions, requests, "".join(problems)
 
 
-def test_a_watch_that_ends_in_good_order_goes_on_where_it_was() -> None:
+def test_resumes_a_watch_at_its_resource_version() -> None:
     # A line may come in two parts, and two in one.
     first = chunked(LINES["7"] + LINES["8"][:20], LINES["8"][20:])
     versions, requests, problem = watched(first, chunked(LINES["9"]), count=3)
@@ -166,14 +166,14 @@ def test_a_watch_that_ends_in_good_order_goes_on_where_it_was() -> None:
     assert problem == ""
 
 
-def test_a_bookmark_tells_a_version_and_nothing_of_the_object() -> None:
+def test_takes_only_the_version_from_a_bookmark() -> None:
     first = chunked(LINES["7"], LINES["8"].replace("ADDED", "BOOKMARK"))
     versions, requests, _ = watched(first, chunked(LINES["9"]), count=2)
     assert versions == ["7", "9"]
     assert "resourceVersion=8" in requests[1]
 
 
-def test_a_server_that_ends_every_watch_at_once_is_not_asked_all_the_time() -> None:
+def test_backs_off_from_a_server_that_ends_every_watch_at_once() -> None:
     async def scene() -> None:
         async with serving() as server:
             server.answers = [chunked()] * 100
@@ -188,7 +188,7 @@ def test_a_server_that_ends_every_watch_at_once_is_not_asked_all_the_time() -> N
     play(scene)
 
 
-def test_a_watch_that_breaks_or_is_refused_says_so() -> None:
+def test_reports_a_broken_or_refused_watch() -> None:
     versions, _, problem = watched(chunked(LINES["7"], end=False), count=2)
     assert (versions, problem[:22]) == (["7"], "peer closed connection")
     assert watched(chunked('{"type":"ERROR","object":null}\n'), count=1)[2]
@@ -223,7 +223,7 @@ async def trickling(status: str) -> AsyncIterator[int]:
 @pytest.mark.parametrize(
     ("status", "expected"), [("200 OK", Unanswered), ("429 Too Many Requests", ApiError)]
 )
-def test_an_answer_that_trickles_ends_in_time_too(
+def test_times_out_a_trickling_answer(
     status: str, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("divvy.agent.api_server.rest._WORDS_SECONDS", 0.2)
@@ -238,14 +238,14 @@ def test_an_answer_that_trickles_ends_in_time_too(
     play(scene)
 
 
-def test_a_refusal_that_is_cut_off_is_one() -> None:
+def test_reports_a_truncated_refusal_as_a_refusal() -> None:
     cut = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 100\r\n\r\n{"
     refusal = raised(ApiError, cut)
     assert isinstance(refusal, ApiError)
     assert (refusal.code, str(refusal)) == (429, "HTTP status 429")
 
 
-def test_a_refusal_is_said_in_one_line_that_is_not_too_long() -> None:
+def test_shortens_a_refusal_to_one_line() -> None:
     said = str(raised(ApiError, answer({"message": "a\n\x1b[31mb " + "c" * 9000}, "403 Forbidden")))
     assert said.startswith("a [31mb cccc")
     assert len(said) == 500
@@ -253,19 +253,19 @@ def test_a_refusal_is_said_in_one_line_that_is_not_too_long() -> None:
     assert str(raised(ApiError, longest)) == "HTTP status 500"
 
 
-def test_an_answer_has_a_length_that_the_agent_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bounds_the_length_of_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("divvy.agent.api_server.rest._MAX_ANSWER", 1000)
     assert str(raised(Unreachable, answer("a" * 1000))) == "the answer is longer than 1000 bytes"
     _, _, problem = watched(chunked(*["a" * 400] * 3), count=1)
     assert problem == "an event is longer than 1000 bytes"
 
 
-def test_a_connection_that_ends_before_an_answer_is_said_so() -> None:
+def test_reports_a_connection_closed_before_an_answer() -> None:
     for cut in (None, b"HTTP/1.1 200 OK\r\nContent-"):
         assert str(raised(Unreachable, cut)) == "the connection ended before an answer"
 
 
-def test_what_nobody_acknowledges_is_given_up_before_the_answers_time_is_over() -> None:
+def test_gives_up_an_unacknowledged_request_before_its_timeout() -> None:
     """As a host that has lost its power: a busy server's kernel acknowledges."""
 
     async def scene() -> None:
@@ -282,7 +282,7 @@ def test_what_nobody_acknowledges_is_given_up_before_the_answers_time_is_over() 
     play(scene)
 
 
-def test_an_answer_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_out_an_answer_that_never_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("divvy.agent.api_server.rest._SECONDS", 0.1)
 
     async def scene() -> None:

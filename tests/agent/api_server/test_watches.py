@@ -37,7 +37,7 @@ async def watching(folder: Path) -> AsyncIterator[tuple[FakeApi, ApiServer, list
             await link.close()
 
 
-def test_a_configuration_that_is_not_there_is_known(
+def test_recognises_a_missing_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The API server is well, and the node may be changed as it was told to be."""
@@ -62,7 +62,7 @@ def test_a_configuration_that_is_not_there_is_known(
 
 
 @pytest.mark.parametrize("silent", [True, False])
-def test_a_server_that_does_not_say_so_is_not_one_without_the_configuration(
+def test_does_not_assume_a_missing_configuration_without_the_servers_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, silent: bool
 ) -> None:
     monkeypatch.setattr(client, "_FIRST_EVENT_SECONDS", 0.1)
@@ -78,9 +78,7 @@ def test_a_server_that_does_not_say_so_is_not_one_without_the_configuration(
     play(scene)
 
 
-def test_a_node_that_is_not_there_is_not_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_treats_a_missing_node_as_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its labels choose the profile."""
     monkeypatch.setattr(client, "_FIRST_EVENT_SECONDS", 0.1)
 
@@ -95,7 +93,7 @@ def test_a_node_that_is_not_there_is_not_known(
     play(scene)
 
 
-def test_who_cannot_take_what_it_is_told_is_not_in_touch(tmp_path: Path) -> None:
+def test_is_out_of_touch_while_it_cannot_handle_an_event(tmp_path: Path) -> None:
     def refuse(_: NodeView) -> None:
         raise ValueError
 

@@ -15,7 +15,7 @@ from tests.fakes.scene import play
 pytestmark = NEEDS_DRIVER
 
 
-def test_a_mig_device_that_is_made_again_is_called_as_before() -> None:
+def test_keeps_the_name_of_a_recreated_mig_device() -> None:
     """The kubelet asks for all names that it was ever told of a claim, each time it restarts."""
 
     async def scene() -> None:

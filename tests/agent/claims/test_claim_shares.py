@@ -16,7 +16,7 @@ FIRST, SECOND = offered_gpu(0, ON_DEMAND), offered_gpu(1, ON_DEMAND)
 UUIDS = {"gpu-0-share": "GPU-0", "gpu-1-share": "GPU-1", "gpu-1": "GPU-1"}
 
 
-def test_all_of_a_gpu_is_not_limited() -> None:
+def test_limits_no_claim_on_a_whole_gpu() -> None:
     assert not is_limited(held(FIRST, "-share"))
     assert not is_limited(held(FIRST, ""))
     assert not is_limited(held(FIRST, "-mig-1g5gb-0"))
@@ -26,7 +26,7 @@ def test_all_of_a_gpu_is_not_limited() -> None:
     assert claim_shares(claim("c", held(FIRST, "-share"), held(SECOND, "")), UUIDS) == ()
 
 
-def test_shares_of_two_gpus_have_a_line_and_a_page_each() -> None:
+def test_writes_a_line_and_a_page_for_each_gpu_of_a_claim() -> None:
     found = claim_shares(
         claim("c", held(SECOND, "-share", 3000, 30, compute="cap"), held(FIRST, "-share", 2000, 1)),
         UUIDS,
@@ -37,19 +37,19 @@ def test_shares_of_two_gpus_have_a_line_and_a_page_each() -> None:
     )
 
 
-def test_two_shares_of_one_gpu_add_up() -> None:
+def test_adds_up_two_shares_of_one_gpu() -> None:
     devices = (held(FIRST, "-share", 3000, 60), held(FIRST, "-share", 2000, 30))
     assert claim_shares(claim("c", *devices), UUIDS) == (
         device_share("GPU-0", 5000, "share", 90, f"{NAME}-0"),
     )
 
 
-def test_a_whole_gpu_beside_a_share_has_all_that_it_has() -> None:
+def test_does_not_limit_a_whole_gpu_beside_a_share() -> None:
     found = claim_shares(claim("c", held(FIRST, "-share", 3000, 30), held(SECOND, "")), UUIDS)
     assert found[1] == DeviceShare("GPU-1", Sharing(memory_mib=40960))
 
 
-def test_more_devices_than_a_limiter_knows_are_refused() -> None:
+def test_refuses_more_devices_than_a_limiter_knows() -> None:
     gpus = [offered_gpu(number) for number in range(17)]
     devices = [held(gpu, "-share", 1000, 10) for gpu in gpus]
     uuids = {device.device.name: device.uuid for device in devices}

@@ -21,7 +21,7 @@ CONTAINERS = {
 }
 
 
-def test_a_claim_is_held_by_its_pod_and_the_containers_that_use_it() -> None:
+def test_names_the_pod_and_containers_that_hold_a_claim() -> None:
     found = {
         named_holder.device_id: named_holder for named_holder in named_holders(RECORD, CONTAINERS)
     }
@@ -34,7 +34,7 @@ def test_a_claim_is_held_by_its_pod_and_the_containers_that_use_it() -> None:
     assert [named_holder.container for named_holder in named_holders(RECORD, {})] == ["", ""]
 
 
-def test_a_container_is_above_the_limit_of_its_claim_on_each_gpu() -> None:
+def test_holds_a_container_to_its_claims_limit_on_each_gpu() -> None:
     limits = claim_limits(RECORD, CONTAINERS)
     uid = "0cb0a8de-f426-41f8-b28e-6bd02aa3eb2e"
     containers = {"c": Container("default/part", "main"), "d": Container("default/all", "main")}

@@ -38,25 +38,25 @@ def waits_for(asked: str, *others: str, claims: object = ON_DEMAND) -> list[str]
         ("-share", ("-mig-1g5gb-6",), ["0-mig-1g5gb-6"]),
     ],
 )
-def test_modes_of_a_gpu_exclude_each_other(
+def test_excludes_conflicting_modes_of_a_gpu(
     asked: str, others: tuple[str, ...], expected: list[str]
 ) -> None:
     assert waits_for(asked, *others) == expected
 
 
-def test_tenants_are_apart() -> None:
+def test_keeps_tenants_apart() -> None:
     assert waits_for("-share-prod", "-share-prod", claims=TENANTS) == []
     assert waits_for("-share-prod", "-share-dev", claims=TENANTS) == ["0-share-dev"]
 
 
-def test_another_gpu_is_in_nobodys_way_and_a_claim_not_in_its_own() -> None:
+def test_ignores_other_gpus_and_the_claim_itself_in_a_conflict() -> None:
     gpus = {gpu.uuid: gpu for gpu in (offered_gpu(0), offered_gpu(1))}
     one, other = gpus.values()
     asked = claim("asked", held(one, "-share"))
     assert in_the_way(asked, [asked, claim("other", held(other, "-share"))], gpus) == ()
 
 
-def test_a_share_waits_where_there_is_no_room_for_it() -> None:
+def test_waits_with_a_share_until_the_gpu_has_room() -> None:
     gpu = offered_gpu(0, {"shares": {"max": 2}})
     small = claim("small", held(gpu, "-share", 30000, 10))
 
@@ -77,7 +77,7 @@ def test_a_share_waits_where_there_is_no_room_for_it() -> None:
         max_size=12,
     )
 )
-def test_what_is_prepared_never_exceeds_a_gpu(asked: list[tuple[int, int, bool]]) -> None:
+def test_prepares_never_more_than_a_gpu_has(asked: list[tuple[int, int, bool]]) -> None:
     gpu = offered_gpu()
     offered: dict[str, OfferedGpu] = {gpu.uuid: gpu}
     prepared: list[HeldClaim] = []

@@ -43,7 +43,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
-def test_what_is_no_copy_of_the_claim_is_left_out_and_replaced(tmp_path: Path, kind: str) -> None:
+def test_omits_and_replaces_a_file_that_is_no_copy_of_the_claim(tmp_path: Path, kind: str) -> None:
     write_copy(tmp_path, CLAIM, ClaimRecord())
     (path,) = tmp_path.iterdir()
     path.rename(path.with_suffix(".whole"))

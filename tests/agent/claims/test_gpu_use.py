@@ -36,7 +36,9 @@ from tests.agent.claim_values import (
         ),
     ],
 )
-def test_uses(profile: object, taken: tuple[tuple[str, int, int], ...], expected: GpuUse) -> None:
+def test_reports_what_claims_use_of_a_gpu(
+    profile: object, taken: tuple[tuple[str, int, int], ...], expected: GpuUse
+) -> None:
     gpu = offered_gpu(0, profile)
     claims = tuple(claim(f"c{at}", held(gpu, *each)) for at, each in enumerate(taken))
     assert gpu_use(claim_record(gpu, claims=claims), gpu) == expected

@@ -31,7 +31,7 @@ def on(*instances: MigInstance) -> Gpu:
     return gpu(mig=True, instances=instances)
 
 
-def test_mode_is_switched_where_it_is_needed() -> None:
+def test_switches_the_mig_mode_where_needed() -> None:
     made = (Placement(2, 2, "2g.10gb"),)
     assert plan_device(gpu(), ASKED, EMPTY) == MigPlan("GPU-0", mode=True, create=made)
     assert plan_device(on(), ASKED, EMPTY) == MigPlan("GPU-0", create=made)
@@ -40,7 +40,7 @@ def test_mode_is_switched_where_it_is_needed() -> None:
     assert plan_device(gpu(), whole, EMPTY).nothing
 
 
-def test_what_is_there_is_used_where_it_is_the_claims_own() -> None:
+def test_reuses_an_existing_instance_of_the_claim() -> None:
     ours = replace(ASKED, has_instance=True)
     record = claim_record(OFFERED, claims=(claim("c", ours),))
     assert plan_device(on(TWO_AT_2), ours, record).nothing
@@ -51,7 +51,7 @@ def test_what_is_there_is_used_where_it_is_the_claims_own() -> None:
     assert plan_device(on(), ours, record).create == (Placement(2, 2, "2g.10gb"),)
 
 
-def test_instances_of_others_are_left_alone() -> None:
+def test_leaves_instances_of_others_alone() -> None:
     for asked in (ASKED, held(OFFERED, ""), held(OFFERED, "-share")):
         with pytest.raises(ForeignInstance, match=r"2g\.10gb at memory slice 2"):
             plan_device(on(TWO_AT_2), asked, EMPTY)
@@ -60,7 +60,7 @@ def test_instances_of_others_are_left_alone() -> None:
     assert foreign_reason(gpu(), EMPTY) == ""
 
 
-def test_only_what_was_made_is_given_back_and_the_mode_stays() -> None:
+def test_releases_only_the_instance_it_created_and_keeps_the_mode() -> None:
     assert plan_return(on(TWO_AT_2, ONE_AT_0), replace(ASKED, has_instance=True)) == MigPlan(
         "GPU-0", destroy=(TWO_AT_2,)
     )
@@ -69,13 +69,13 @@ def test_only_what_was_made_is_given_back_and_the_mode_stays() -> None:
     assert plan_return(gpu(), replace(ASKED, has_instance=True)).nothing
 
 
-def test_the_layout_is_what_exists() -> None:
+def test_reads_the_layout_from_what_exists() -> None:
     assert mig_layout(gpu()) is None
     assert mig_layout(on()) == {}
     assert mig_layout(on(TWO_AT_2, ONE_AT_0)) == {"2g.10gb": 1, "1g.5gb": 1}
 
 
-def test_a_fault_concerns_the_gpu_or_the_placement_of_an_instance() -> None:
+def test_relates_a_fault_to_the_gpu_or_an_instances_placement() -> None:
     record = claim_record(OFFERED, claims=(claim("c", replace(ASKED, has_instance=True)),))
     shown = snapshot(on(TWO_AT_2))
     described = {"GPU-0", "MIG-1"}
@@ -89,7 +89,7 @@ def test_a_fault_concerns_the_gpu_or_the_placement_of_an_instance() -> None:
     assert len(away) == len(OFFERED.gpu.devices)
 
 
-def test_every_reason_not_to_allocate_is_a_taint() -> None:
+def test_taints_a_device_for_every_reason_not_to_allocate() -> None:
     keys = {
         name: [taint.key for taint in found]
         for name, found in taints(

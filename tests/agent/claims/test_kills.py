@@ -40,7 +40,7 @@ async def killed(node: AgentNode, call: Any, random: Random) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_nothing_stays_behind_whenever_it_is_killed(seed: int) -> None:
+def test_leaves_nothing_behind_when_killed_at_any_point(seed: int) -> None:
     async def scene() -> None:
         random = Random(seed)
         async with claims_node(2, ON_DEMAND) as node:

@@ -33,7 +33,7 @@ async def start_without_checkpoint(node: AgentNode) -> None:
     await node.until(lambda: node.claims.registrations > registrations, 60)
 
 
-def test_a_damaged_checkpoint_takes_nothing_from_whom_it_named() -> None:
+def test_keeps_what_pods_hold_under_a_damaged_checkpoint() -> None:
     async def scene() -> None:
         async with claims_node(1, BY_SIZE) as node:
             (share,) = names(node, "share")
@@ -64,7 +64,7 @@ def test_a_damaged_checkpoint_takes_nothing_from_whom_it_named() -> None:
     play(scene)
 
 
-def test_with_a_damaged_checkpoint_the_device_plugin_gets_no_gpu_that_a_pod_holds() -> None:
+def test_withholds_held_gpus_of_claims_with_a_damaged_checkpoint() -> None:
     async def scene() -> None:
         async with claims_node(2, BY_SIZE) as node:
             share = names(node, "share")[0]
@@ -81,7 +81,7 @@ def test_with_a_damaged_checkpoint_the_device_plugin_gets_no_gpu_that_a_pod_hold
     play(scene)
 
 
-def test_without_its_checkpoint_a_gpu_in_use_keeps_its_shape() -> None:
+def test_keeps_the_layout_of_a_gpu_in_use_without_its_checkpoint() -> None:
     async def scene() -> None:
         async with claims_node(1, BY_SIZE) as node:
             (share,) = names(node, "share")
@@ -100,7 +100,7 @@ def test_without_its_checkpoint_a_gpu_in_use_keeps_its_shape() -> None:
     play(scene)
 
 
-def test_without_its_checkpoint_a_mig_device_is_still_the_claims() -> None:
+def test_keeps_a_claims_mig_device_without_its_checkpoint() -> None:
     async def scene() -> None:
         async with claims_node(1, ON_DEMAND) as node:
             (gpu,) = names(node, "gpu")
@@ -117,7 +117,7 @@ def test_without_its_checkpoint_a_mig_device_is_still_the_claims() -> None:
     play(scene)
 
 
-def test_an_older_checkpoint_takes_nothing_from_who_came_after_it() -> None:
+def test_keeps_later_claims_under_an_older_checkpoint() -> None:
     """Somebody has put a backup of the node's disk back while pods run."""
 
     async def scene() -> None:
@@ -149,7 +149,7 @@ def test_an_older_checkpoint_takes_nothing_from_who_came_after_it() -> None:
     play(scene)
 
 
-def test_an_administrator_can_give_back_what_a_kubelet_has_forgotten() -> None:
+def test_lets_an_administrator_release_what_a_kubelet_forgot() -> None:
     """As docs/troubleshooting.md says: the claim's two files and claims.json, then the agent."""
 
     async def scene() -> None:

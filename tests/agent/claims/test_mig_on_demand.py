@@ -18,7 +18,7 @@ from tests.fakes.scene import play
 pytestmark = NEEDS_DRIVER
 
 
-def test_a_mig_device_is_made_where_it_was_allocated_and_removed_again() -> None:
+def test_creates_a_mig_device_where_allocated_and_removes_it() -> None:
     async def scene() -> None:
         async with claims_node(1, ON_DEMAND) as node:
             (gpu,) = names(node, "gpu")
@@ -43,7 +43,7 @@ def test_a_mig_device_is_made_where_it_was_allocated_and_removed_again() -> None
     play(scene)
 
 
-def test_an_instance_that_somebody_else_has_made_is_left_alone() -> None:
+def test_leaves_an_instance_alone_that_somebody_else_created() -> None:
     async def scene() -> None:
         async with claims_node(1, ON_DEMAND) as node:
             (gpu,) = names(node, "gpu")

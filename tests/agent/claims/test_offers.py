@@ -9,7 +9,7 @@ OLD = offered_gpu(0, BY_SIZE)
 OTHER = offered_gpu(1, BY_SIZE)
 
 
-def test_whoever_may_have_a_gpu_holds_it_for_the_plugin() -> None:
+def test_counts_every_gpu_that_may_be_allocated_as_held_for_the_plugin() -> None:
     record = claim_record(OLD, OTHER, claims=(claim("pod", held(OLD, "-share")),))
     holders = claim_holders(record)
     assert [holder.pod for holder in holders[OLD.uuid]] == ["default/pod"]

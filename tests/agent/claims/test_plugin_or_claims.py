@@ -19,7 +19,7 @@ pytestmark = NEEDS_DRIVER
 GPU = "nvidia.com/gpu"
 
 
-def test_from_the_device_plugin_to_claims_and_back_nobody_has_a_gpu_twice() -> None:
+def test_moves_gpus_between_plugin_and_claims_without_sharing_one() -> None:
     async def scene() -> None:
         async with agent_node(2, {}) as node:
             node.patience = 60
@@ -50,7 +50,7 @@ def test_from_the_device_plugin_to_claims_and_back_nobody_has_a_gpu_twice() -> N
     play(scene)
 
 
-def test_a_node_that_never_had_a_claim_asks_for_nothing_and_needs_no_folder() -> None:
+def test_needs_neither_rights_nor_folders_without_claims() -> None:
     async def scene() -> None:
         async with agent_node(2, {}) as node:
             await node.offered(GPU, 2)
@@ -67,7 +67,7 @@ def test_a_node_that_never_had_a_claim_asks_for_nothing_and_needs_no_folder() ->
     play(scene)
 
 
-def test_rights_that_went_with_the_last_profile_with_claims_keep_no_gpu() -> None:
+def test_releases_gpus_after_losing_the_rights_of_the_last_claims_profile() -> None:
     async def scene() -> None:
         async with claims_node(2, BY_SIZE) as node:
             await node.kill()
@@ -82,7 +82,7 @@ def test_rights_that_went_with_the_last_profile_with_claims_keep_no_gpu() -> Non
     play(scene)
 
 
-def test_a_device_that_was_allocated_and_not_prepared_yet_stays_through_a_change() -> None:
+def test_keeps_a_device_allocated_but_not_prepared_through_a_change() -> None:
     async def scene() -> None:
         async with claims_node(1, BY_SIZE) as node:
             (share,) = names(node, "share")

@@ -49,7 +49,7 @@ def unreadable(*gpus: Gpu) -> Snapshot:
         ((snapshot(),), []),
     ],
 )
-def test_a_claim_on_a_gpu_that_answers_later_leaves_no_instance(
+def test_leaves_no_instance_of_a_claim_on_a_gpu_that_answers_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks: tuple[Any, ...], destroyed: list[int]
 ) -> None:
     there = snapshot(gpu(mig=True, instances=(instance(1, 14, 2, 2),)))
@@ -79,7 +79,7 @@ def test_a_claim_on_a_gpu_that_answers_later_leaves_no_instance(
     assert not store.record.claims
 
 
-def test_a_copy_goes_before_the_claim_leaves_the_record(
+def test_removes_the_copy_before_the_claim_leaves_the_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A copy of a claim that the record lacks would bring the claim back."""

@@ -24,7 +24,7 @@ from tests.fakes.scene import play
 pytestmark = NEEDS_DRIVER
 
 
-def test_two_shares_of_one_claim_stand_in_one_file_of_limits() -> None:
+def test_writes_two_shares_of_a_claim_into_one_limits_file() -> None:
     """What HAMi's users ask for: two GPUs, 3000 MiB and 30 % of each, in one container."""
 
     async def scene() -> None:
@@ -53,7 +53,7 @@ def test_two_shares_of_one_claim_stand_in_one_file_of_limits() -> None:
     play(scene)
 
 
-def test_a_claim_that_was_given_back_in_part_gets_what_it_is_allocated_now() -> None:
+def test_prepares_a_partly_released_claim_by_its_current_allocation() -> None:
     """The same device of the same claim, in the size of another alternative."""
 
     async def scene() -> None:
@@ -80,7 +80,7 @@ def test_a_claim_that_was_given_back_in_part_gets_what_it_is_allocated_now() -> 
     play(scene)
 
 
-def test_prepares_anew_what_was_allocated_anew() -> None:
+def test_prepares_a_reallocated_claim_again() -> None:
     """The node was off, its pod deleted by force, and the next pod of the claim got another GPU."""
 
     async def scene() -> None:
@@ -161,7 +161,7 @@ def test_keeps_what_is_prepared_while_the_api_answers_something_odd(
     play(scene)
 
 
-def test_all_of_a_gpu_has_no_limiter_in_front() -> None:
+def test_sets_up_no_limiter_for_a_whole_gpu() -> None:
     async def scene() -> None:
         async with claims_node(1, BY_SIZE) as node:
             (share,) = names(node, "share")
@@ -177,7 +177,7 @@ def test_all_of_a_gpu_has_no_limiter_in_front() -> None:
     play(scene)
 
 
-def test_whoever_comes_before_the_former_holder_has_gone_waits() -> None:
+def test_waits_with_a_claim_until_the_former_holder_is_gone() -> None:
     """A pod that is deleted by force frees its claim before its containers have ended."""
 
     async def scene() -> None:
@@ -201,7 +201,7 @@ def test_whoever_comes_before_the_former_holder_has_gone_waits() -> None:
     play(scene)
 
 
-def test_a_claim_that_is_given_back_while_it_waits_has_nothing() -> None:
+def test_leaves_nothing_of_a_claim_released_while_it_waits() -> None:
     async def scene() -> None:
         async with claims_node(1, ON_DEMAND) as node:
             (gpu,) = names(node, "gpu")
@@ -219,7 +219,7 @@ def test_a_claim_that_is_given_back_while_it_waits_has_nothing() -> None:
     play(scene)
 
 
-def test_what_is_held_is_there_for_the_next_agent() -> None:
+def test_restores_prepared_claims_after_a_restart() -> None:
     async def scene() -> None:
         async with claims_node(2, ON_DEMAND) as node:
             gpu, other = names(node, "gpu")

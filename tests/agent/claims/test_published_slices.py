@@ -23,7 +23,7 @@ def generations(node: AgentNode) -> set[int]:
     return {each["spec"]["pool"]["generation"] for each in node.api.resources.slices.values()}
 
 
-def test_slices_come_back_when_somebody_deletes_or_changes_them() -> None:
+def test_restores_slices_that_somebody_deletes_or_changes() -> None:
     async def scene() -> None:
         async with claims_node(2, ON_DEMAND) as node:
             resources = node.api.resources
@@ -44,7 +44,7 @@ def test_slices_come_back_when_somebody_deletes_or_changes_them() -> None:
     play(scene)
 
 
-def test_shares_go_where_the_fewest_tasks_are() -> None:
+def test_orders_shares_by_the_fewest_tasks() -> None:
     async def scene() -> None:
         async with claims_node(3, BY_SIZE) as node:
             (generation,) = generations(node)
@@ -63,7 +63,7 @@ def test_shares_go_where_the_fewest_tasks_are() -> None:
     play(scene)
 
 
-def test_a_gpu_that_fails_is_tainted_and_its_pods_are_told() -> None:
+def test_taints_a_failed_gpu_and_tells_its_pods() -> None:
     async def scene() -> None:
         async with claims_node(2, BY_SIZE, health={"recoverAfter": "2s"}) as node:
             shares = names(node, "share")
@@ -79,7 +79,7 @@ def test_a_gpu_that_fails_is_tainted_and_its_pods_are_told() -> None:
     play(scene)
 
 
-def test_a_gpu_that_the_driver_wants_reset_is_tainted_and_its_pods_are_told() -> None:
+def test_taints_a_gpu_the_driver_wants_reset_and_tells_its_pods() -> None:
     async def scene() -> None:
         async with claims_node(2, BY_SIZE, health={"recoverAfter": "2s"}) as node:
             shares = names(node, "share")
@@ -96,7 +96,7 @@ def test_a_gpu_that_the_driver_wants_reset_is_tainted_and_its_pods_are_told() ->
     play(scene)
 
 
-def test_a_gpu_smaller_than_two_steps_says_why_it_has_no_shares() -> None:
+def test_explains_why_a_gpu_smaller_than_two_steps_has_no_shares() -> None:
     async def scene() -> None:
         step = {"claims": {"shares": {"memory": {"step": "24Gi"}}}}
         # Where the pool says its hardware, such a step is refused.

@@ -48,7 +48,7 @@ def allocated(consumed: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("prefix", ["", "divvy.gpu/"])
-def test_sizes_of_a_share(prefix: str) -> None:
+def test_reads_the_sizes_of_a_share(prefix: str) -> None:
     consumed = {f"{prefix}memory": "3000Mi", f"{prefix}cores": "30"}
     claim = held_claim(allocated(consumed), "u", "node/divvy", {OFFERED.uuid: OFFERED})
     assert [(held.memory_mib, held.cores) for held in claim.devices] == [(3000, 30)]
@@ -57,7 +57,7 @@ def test_sizes_of_a_share(prefix: str) -> None:
 @pytest.mark.parametrize(
     "consumed", [{"cores": "1500m"}, {"memory": "5n"}, {"cores": "-1"}, {"memory": "lots"}]
 )
-def test_a_size_that_is_none_is_said_in_one_sentence(consumed: dict[str, str]) -> None:
+def test_reports_an_invalid_size_in_one_sentence(consumed: dict[str, str]) -> None:
     (value,) = consumed.values()
     with pytest.raises(BadAllocation) as raised:
         held_claim(allocated(consumed), "u", "node/divvy", {OFFERED.uuid: OFFERED})
@@ -83,7 +83,7 @@ SHARE = claim("share", held(TWO, "-share", 3000, 30))
         ((claim("first", prepared=False),), (SHARE,), (SHARE,)),
     ],
 )
-def test_copies_are_believed_where_they_are_newer_than_the_record(
+def test_believes_copies_that_are_newer_than_the_record(
     claims: tuple[Any, ...], copied: tuple[Any, ...], right: tuple[Any, ...]
 ) -> None:
     found = put_right(claim_record(ONE, claims=claims), claim_record(TWO, claims=copied))
@@ -100,7 +100,7 @@ def by_uuid(*gpus: OfferedGpu) -> dict[str, OfferedGpu]:
     return {gpu.uuid: gpu for gpu in gpus}
 
 
-def test_a_record_is_read_as_it_was_written() -> None:
+def test_reads_back_a_written_record() -> None:
     devices = (held(NEW, "-mig-1g5gb-0", has_instance=True), held(OTHER, "-share", 3000, 30))
     record = claim_record(NEW, OTHER, claims=(claim("one", *devices),))
     assert decoded(json.loads(json.dumps(encoded(record)))) == record
@@ -119,7 +119,7 @@ def resource_claim(*results: object, uid: str = "u") -> dict[str, object]:
     }
 
 
-def test_an_allocation_says_how_much_of_which_gpu() -> None:
+def test_reads_devices_and_amounts_from_an_allocation() -> None:
     result = {
         **RESULT,
         "shareID": "s",
@@ -150,14 +150,12 @@ def test_an_allocation_says_how_much_of_which_gpu() -> None:
         (resource_claim({**RESULT, "adminAccess": True}), "admin access is not offered"),
     ],
 )
-def test_what_cannot_be_served_is_refused_with_a_sentence(
-    value: dict[str, object], text: str
-) -> None:
+def test_refuses_what_it_cannot_serve_in_one_sentence(value: dict[str, object], text: str) -> None:
     with pytest.raises(BadAllocation, match=text):
         held_claim(value, "u", "node/divvy", by_uuid(OLD))
 
 
-def test_sums_what_shares_take_exactly() -> None:
+def test_adds_up_exactly_what_shares_take() -> None:
     """GPUs of which shares take as much stand in the order of their index, whatever the shares."""
     gpus = [offered_gpu(index) for index in range(2)]
     parts = [(0, "a", 10), (0, "b", 20), (1, "c", 30)]

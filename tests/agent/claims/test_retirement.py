@@ -70,7 +70,7 @@ async def until(met: Callable[[], bool]) -> None:
             await asyncio.sleep(LOOK / 4)
 
 
-def test_a_gpu_that_nobody_was_allocated_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frees_a_retiring_gpu_without_allocations(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         async with retiring(monkeypatch) as (followed, lists):
             lists.allocated = DEVICES[:1]
@@ -81,7 +81,7 @@ def test_a_gpu_that_nobody_was_allocated_is_free(monkeypatch: pytest.MonkeyPatch
     play(scene)
 
 
-def test_a_list_says_nothing_of_a_gpu_that_retires_since(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ignores_a_claim_list_older_than_the_retirement(monkeypatch: pytest.MonkeyPatch) -> None:
     """No taint kept anybody from it when the list was made."""
 
     async def scene() -> None:
@@ -100,7 +100,7 @@ def test_a_list_says_nothing_of_a_gpu_that_retires_since(monkeypatch: pytest.Mon
     play(scene)
 
 
-def test_no_gpu_is_free_while_its_taint_may_not_be_written(
+def test_frees_no_gpu_while_its_taint_may_not_be_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Some profile has claims: somebody took the right to the slices, and they are allocated."""
@@ -117,7 +117,7 @@ def test_no_gpu_is_free_while_its_taint_may_not_be_written(
 
 @pytest.mark.parametrize("refused", [True, False])
 @pytest.mark.parametrize("allocated", [[], DEVICES[:1]])
-def test_all_claims_are_listed_seldom_while_nothing_changes(
+def test_lists_all_claims_rarely_while_nothing_changes(
     monkeypatch: pytest.MonkeyPatch, allocated: list[str], *, refused: bool
 ) -> None:
     """Whether the server refuses, the GPU stays allocated, or nobody takes what is free."""

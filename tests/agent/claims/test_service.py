@@ -81,7 +81,7 @@ async def stays(claims: Claims, node_uid: str) -> None:
         await asyncio.sleep(LOOK)
 
 
-def test_no_gpu_leaves_the_slices_before_its_taint_is_in_them(
+def test_taints_a_gpu_before_it_leaves_the_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An agent that starts without the API server cannot write slices: it does not know its node.
@@ -96,7 +96,7 @@ def test_no_gpu_leaves_the_slices_before_its_taint_is_in_them(
     play(scene)
 
 
-def test_an_api_server_that_refuses_everything_at_its_start_frees_no_gpu(
+def test_frees_no_gpu_while_the_api_server_refuses_everything_at_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It knows no roles for a moment; other nodes have claims, so the rights are not gone."""

@@ -64,7 +64,7 @@ def published(api: FakeApi) -> list[tuple[int, Any]]:
     ]
 
 
-def test_one_slice_changes_within_its_generation_and_several_begin_another(
+def test_updates_one_slice_in_its_generation_and_several_in_a_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scene() -> None:
@@ -86,7 +86,7 @@ def test_one_slice_changes_within_its_generation_and_several_begin_another(
     play(scene)
 
 
-def test_what_was_deleted_before_the_answer_to_its_creation_comes_back(
+def test_recreates_a_slice_deleted_before_its_creation_was_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The watch tells of the deletion first, and then the answer would count for what there is."""
@@ -113,7 +113,7 @@ def test_what_was_deleted_before_the_answer_to_its_creation_comes_back(
     play(scene)
 
 
-def test_the_api_may_be_away_and_slices_may_be_there_from_before(
+def test_starts_with_the_api_away_and_earlier_slices_present(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scene() -> None:
@@ -139,7 +139,7 @@ def test_the_api_may_be_away_and_slices_may_be_there_from_before(
     play(scene)
 
 
-def test_a_server_that_keeps_less_than_it_was_given_is_told_of(
+def test_reports_a_server_that_drops_fields_of_a_slice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An API server without the feature drops a field: shares would be whole GPUs."""
@@ -165,7 +165,7 @@ def test_a_server_that_keeps_less_than_it_was_given_is_told_of(
     play(scene)
 
 
-def test_a_server_that_refuses_is_asked_less_and_less(
+def test_backs_off_from_a_server_that_refuses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backoff, "_PAUSE_SECONDS", 0.05)
@@ -186,7 +186,7 @@ def test_a_server_that_refuses_is_asked_less_and_less(
     play(scene)
 
 
-def test_a_version_that_the_server_has_forgotten_is_nobodys_problem(
+def test_relists_without_a_problem_after_a_forgotten_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backoff, "_PAUSE_SECONDS", 0.05)
@@ -210,7 +210,7 @@ def test_a_version_that_the_server_has_forgotten_is_nobodys_problem(
     play(scene)
 
 
-def test_a_watch_that_is_refused_is_a_problem_until_one_is_not(
+def test_reports_a_refused_watch_until_one_opens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backoff, "_PAUSE_SECONDS", 0.05)
@@ -233,7 +233,7 @@ def test_a_watch_that_is_refused_is_a_problem_until_one_is_not(
     play(scene)
 
 
-def test_a_slice_that_is_somebody_elses_is_told_and_not_asked_for_all_the_time(
+def test_reports_a_slice_of_somebody_else_without_retrying_constantly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backoff, "_PAUSE_SECONDS", 0.05)
@@ -255,7 +255,7 @@ def test_a_slice_that_is_somebody_elses_is_told_and_not_asked_for_all_the_time(
 
 
 @pytest.mark.parametrize(("longest", "lists"), [(1 << 24, 3), (700, 5)])
-def test_all_claims_are_read_page_by_page(
+def test_reads_all_claims_page_by_page(
     longest: int, lists: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By smaller pages, where a page is longer than the agent can hold."""

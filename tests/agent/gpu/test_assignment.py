@@ -20,12 +20,12 @@ def test_gives_new_gpus_the_index_that_the_driver_shows() -> None:
     assert assign({}, snapshot(gpu(0), gpu(1)), {}, BOOT, 2).uuids == {0: "GPU-0", 1: "GPU-1"}
 
 
-def test_replaces_a_lost_gpu_by_that_at_its_address() -> None:
+def test_replaces_a_lost_gpu_by_the_one_at_its_address() -> None:
     result = assign({0: "old"}, snapshot(gpu(0), lost(0, "old")), {}, BOOT, 1)
     assert (result.uuids, result.replaced) == ({0: "GPU-0"}, {"old"})
 
 
-def test_keeps_a_gpu_that_is_lost_within_a_boot() -> None:
+def test_keeps_a_lost_gpu_within_a_boot() -> None:
     seen = {"GPU-1": BOOT}
     result = assign({0: "GPU-0", 1: "GPU-1"}, snapshot(gpu(0), lost(1, "GPU-1")), seen, BOOT, 2)
     assert (result.uuids, result.replaced) == ({0: "GPU-0", 1: "GPU-1"}, frozenset())

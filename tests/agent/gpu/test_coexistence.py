@@ -35,7 +35,7 @@ def listen(path: Path) -> socket.socket:
     return server
 
 
-def test_a_socket_counts_while_somebody_listens_on_it(sockets: Path) -> None:
+def test_counts_a_socket_only_while_somebody_listens_on_it(sockets: Path) -> None:
     with listen(sockets / "nvidia-gpu.sock"), listen(sockets / "divvy-nvidia.com_gpu.sock"):
         beside = sockets_beside(sockets)
         assert beside == {"nvidia-gpu.sock": "NVIDIA's device plugin"}
@@ -43,12 +43,12 @@ def test_a_socket_counts_while_somebody_listens_on_it(sockets: Path) -> None:
     assert serving_sockets(sockets, beside) == {}
 
 
-def test_the_other_is_named() -> None:
+def test_names_the_other_plugin() -> None:
     sockets = {"nvidia-gpu.sock": "NVIDIA's device plugin"}
     assert "NVIDIA's device plugin (nvidia-gpu.sock)" in others_at_work(sockets, ())
 
 
-def test_hami_has_nvidias_sockets_and_an_annotation_of_its_own() -> None:
+def test_recognises_hami_by_its_annotation_beside_nvidias_sockets() -> None:
     sockets = {"nvidia-gpu.sock": "NVIDIA's device plugin"}
     said = others_at_work(sockets, {"hami.io/node-nvidia-register"})
     assert "HAMi's device plugin (nvidia-gpu.sock)" in said
@@ -67,12 +67,12 @@ def test_hami_has_nvidias_sockets_and_an_annotation_of_its_own() -> None:
         ("rdma-hca.sock", None),
     ],
 )
-def test_sockets_are_known_by_their_names(name: str, who: str | None) -> None:
+def test_recognises_plugin_sockets_by_name(name: str, who: str | None) -> None:
     found = sockets_of_others([name]).get(name)
     assert found is None if who is None else str(found).startswith(who)
 
 
-def test_gfd_is_reported_and_takes_nothing_away() -> None:
+def test_reports_gfd_without_stepping_back() -> None:
     label = {"nvidia.com/gfd.timestamp": "1"}
     assert "GPU Feature Discovery" in feature_discovery_beside(label)
     assert feature_discovery_beside({}) == ""
@@ -81,13 +81,13 @@ def test_gfd_is_reported_and_takes_nothing_away() -> None:
 @pytest.mark.parametrize(
     ("state", "at_work"), [("pending", True), ("rebooting", True), ("success", False)]
 )
-def test_the_mig_manager_counts_while_it_repartitions(state: str, at_work: bool) -> None:
+def test_counts_the_mig_manager_only_while_it_repartitions(state: str, at_work: bool) -> None:
     said = mig_manager_at_work({"nvidia.com/mig.config.state": state})
     assert ("MIG manager" in said) is at_work
     assert mig_manager_at_work({}) == ""
 
 
-def test_a_plugin_that_appears_gets_the_gpus_and_ours_come_back_after_it(sockets: Path) -> None:
+def test_yields_gpus_to_another_plugin_and_takes_them_back(sockets: Path) -> None:
     async def scene() -> None:
         async with fake_kubelet(sockets) as kubelet:
             seen = asyncio.Event()
@@ -112,7 +112,7 @@ def test_a_plugin_that_appears_gets_the_gpus_and_ours_come_back_after_it(sockets
     play(scene)
 
 
-def test_a_folder_in_which_nothing_changes_is_not_listed_again(
+def test_lists_an_unchanged_folder_only_once(
     sockets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[float] = []
@@ -149,7 +149,7 @@ def test_a_folder_in_which_nothing_changes_is_not_listed_again(
     play(scene)
 
 
-def test_a_folder_tells_no_version_while_it_may_still_change_within_it(tmp_path: Path) -> None:
+def test_trusts_no_folder_version_while_it_may_still_change(tmp_path: Path) -> None:
     assert folder_version(tmp_path) is None
     long_ago = time.time_ns() - 60 * 10**9
     os.utime(tmp_path, ns=(long_ago, long_ago))
@@ -161,7 +161,7 @@ def test_a_folder_tells_no_version_while_it_may_still_change_within_it(tmp_path:
     assert folder_version(tmp_path / "none") is None
 
 
-def test_the_second_agent_of_a_node_learns_who_has_it(tmp_path: Path) -> None:
+def test_names_the_agent_that_already_serves_the_node(tmp_path: Path) -> None:
     first, second = NodeLock(tmp_path, "one/divvy"), NodeLock(tmp_path, "two/divvy")
     assert first.take() == ""
     assert second.take() == "one/divvy"

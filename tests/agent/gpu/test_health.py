@@ -20,31 +20,31 @@ from tests.agent.devices import gpu, snapshot
 IGNORED = {13, 31, 43, 45, 68, 109}
 
 
-def test_an_ignored_xid_changes_nothing() -> None:
+def test_ignores_an_xid_on_the_ignore_list() -> None:
     assert after_xid(Health(), 43, "GPU-0", None, IGNORED) == Health()
 
 
-def test_an_xid_marks_its_gpu_only() -> None:
+def test_marks_only_the_gpu_of_an_xid() -> None:
     health = after_xid(Health(), 79, "GPU-0", None, IGNORED)
     assert health.reason("GPU-0", None) == "XID 79"
     assert health.reason("GPU-0", 3) == "XID 79"
     assert health.reason("GPU-1", None) is None
 
 
-def test_an_xid_of_an_instance_leaves_its_neighbours() -> None:
+def test_marks_only_the_instance_of_an_xid() -> None:
     health = after_xid(Health(), 94, "GPU-0", 3, IGNORED)
     assert health.reason("GPU-0", 3) == "XID 94"
     assert health.reason("GPU-0", 4) is None
 
 
-def test_recovery_needs_the_whole_calm_time() -> None:
+def test_recovers_after_the_whole_calm_time() -> None:
     sick = after_xid(Health(), 79, "GPU-0", None, IGNORED)
     calm = after_probe(sick, "GPU-0", None, 100.0, 60.0)
     assert after_probe(calm, "GPU-0", None, 159.0, 60.0).reason("GPU-0", None) == "XID 79"
     assert after_probe(calm, "GPU-0", None, 160.0, 60.0).reason("GPU-0", None) is None
 
 
-def test_a_bad_probe_starts_the_calm_time_again() -> None:
+def test_restarts_the_calm_time_after_a_bad_probe() -> None:
     sick = after_xid(Health(), 79, "GPU-0", None, IGNORED)
     calm = after_probe(sick, "GPU-0", None, 100.0, 60.0)
     again = after_probe(calm, "GPU-0", "does not answer", 130.0, 60.0)
@@ -52,7 +52,7 @@ def test_a_bad_probe_starts_the_calm_time_again() -> None:
     assert after_probe(calm, "GPU-0", None, 170.0, 60.0).reason("GPU-0", None) is not None
 
 
-def test_every_replica_of_a_sick_gpu_is_unhealthy() -> None:
+def test_marks_every_replica_of_a_sick_gpu_unhealthy() -> None:
     offer = Offer(
         "nvidia.com/gpu.shared", "gpu", None, Sharing(4, one_per_container=True, weight=25)
     )
@@ -61,14 +61,14 @@ def test_every_replica_of_a_sick_gpu_is_unhealthy() -> None:
     assert [device.unhealthy for device in resource.devices] == ["XID 79"] * 4
 
 
-def test_faults_of_another_boot_are_forgotten() -> None:
+def test_forgets_faults_of_another_boot() -> None:
     before = after_xid(after_xid(Health(), 48, "GPU-a", None, ()), 13, "GPU-b", 2, ())
     assert restored(before.saved(), {"GPU-a": "now", "GPU-b": "now"}, "now") == before
     rest = restored(before.saved(), {"GPU-a": "before", "GPU-b": "now"}, "now")
     assert set(rest.faults) == {("GPU-b", 2)}
 
 
-def test_a_gpu_comes_back_some_time_after_the_driver_has_ceased_to_ask() -> None:
+def test_recovers_a_gpu_some_time_after_the_drivers_last_request() -> None:
     asking = replace(gpu(0), recovery="a reset of the GPU")
     asked = "the driver asks for a reset of the GPU"
     health = after_scan(Health(), snapshot(asking), 0.0, 60.0)
@@ -84,7 +84,7 @@ def test_a_gpu_comes_back_some_time_after_the_driver_has_ceased_to_ask() -> None
     assert gpu_fault(gpu(0), after_scan(health, snapshot(gpu(0)), 128.0, 60.0)) is not None
 
 
-def test_what_the_driver_asks_for_does_not_hide_why() -> None:
+def test_reports_the_drivers_request_beside_the_fault() -> None:
     asking = replace(gpu(0), recovery="a reset of the GPU")
     hit = after_xid(Health(), 48, asking.uuid, None, ())
     health = after_scan(hit, snapshot(asking), 0.0, 60.0)
@@ -93,7 +93,7 @@ def test_what_the_driver_asks_for_does_not_hide_why() -> None:
     assert gpu_fault(gpu(0), health) == "XID 48"
 
 
-def test_what_the_driver_asks_for_makes_a_gpu_unhealthy_beside_any_other_fault() -> None:
+def test_marks_a_gpu_unhealthy_by_the_drivers_request_beside_any_fault() -> None:
     asking = replace(gpu(0), recovery="a reset of the GPU")
     assert gpu_fault(asking, Health()) == "the driver asks for a reset of the GPU"
     hit = after_xid(Health(), 48, asking.uuid, None, ())

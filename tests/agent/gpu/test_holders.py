@@ -9,7 +9,7 @@ HELD = (Holder("", "", *KEY),)
 OLD, NEW = (1, 100), (2, 50)  # the clock was set back in between
 
 
-def test_an_allocation_is_held_until_the_kubelet_has_written_without_it() -> None:
+def test_holds_an_allocation_until_the_kubelet_has_written_without_it() -> None:
     ledger = Ledger()
     ledger.record(KEY[0], [KEY[1]], OLD, 0.0)
     assert ledger.pending((), OLD, 1000.0) == HELD  # nothing was written
@@ -17,7 +17,7 @@ def test_an_allocation_is_held_until_the_kubelet_has_written_without_it() -> Non
     assert ledger.pending((), NEW, 1008.0) == ()
 
 
-def test_a_kubelet_that_was_stopped_gets_the_time_to_write_again() -> None:
+def test_gives_a_stopped_kubelet_time_to_write_again() -> None:
     """It writes on a list before it takes the answer, and the allocation the next time."""
     ledger = Ledger()
     ledger.record(KEY[0], [KEY[1]], OLD, 0.0)
@@ -25,7 +25,7 @@ def test_a_kubelet_that_was_stopped_gets_the_time_to_write_again() -> None:
     assert ledger.pending((), NEW, 65.0) == HELD
 
 
-def test_what_an_ended_pod_held_stands_for_nobody_else() -> None:
+def test_leaves_an_ended_pods_device_to_no_other_holder() -> None:
     ledger = Ledger()
     ledger.record(KEY[0], [KEY[1]], OLD, 0.0)
     ended = Holder("", "main", *KEY, "uid-of-one-that-ended")
@@ -33,7 +33,7 @@ def test_what_an_ended_pod_held_stands_for_nobody_else() -> None:
     assert ledger.pending((), NEW, 2.0) == HELD
 
 
-def test_who_is_listed_without_its_device_has_it_still() -> None:
+def test_keeps_a_device_whose_pod_is_listed_without_it() -> None:
     before = Holder("team/notebook", "main", *KEY, "uid-1")
     assert forgotten([before], [], {"team/notebook"}, settled=True) == (before,)
     assert forgotten([before], [], [], settled=False) == (before,)
@@ -47,7 +47,7 @@ def test_keeps_the_device_of_an_init_container_whose_pod_is_known() -> None:
     assert forgotten([before], [], {"team/other"}, settled=True) == ()
 
 
-def test_who_is_shown_again_is_not_forgotten() -> None:
+def test_keeps_a_holder_that_is_shown_again() -> None:
     before = Holder("team/notebook", "main", *KEY, "uid-1")
     listed = {"team/notebook"}
     by_checkpoint = Holder("", "main", *KEY, "uid-1")

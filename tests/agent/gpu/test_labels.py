@@ -12,20 +12,20 @@ from divvy.model.sharing import Sharing
 from tests.agent.devices import gpu, instance, replicas, snapshot, whole
 
 
-def test_shares_that_are_offered_no_more_say_nothing() -> None:
+def test_omits_withdrawn_shares_from_labels() -> None:
     gone = replace(replicas(1, 4), devices=())
     labels = feature_labels(snapshot(gpu(0)), [whole(1), gone], None)
     assert labels["nvidia.com/gpu.replicas"] == "1"
     assert labels["nvidia.com/gpu.sharing-strategy"] == "none"
 
 
-def test_shares_that_are_offered_are_counted() -> None:
+def test_counts_offered_shares_in_labels() -> None:
     labels = feature_labels(snapshot(gpu(0)), [replicas(1, 4)], None)
     assert labels["nvidia.com/gpu.replicas"] == "4"
     assert labels["nvidia.com/gpu.sharing-strategy"] == "time-slicing"
 
 
-def test_every_label_that_is_written_is_owned() -> None:
+def test_owns_every_label_that_it_writes() -> None:
     """What is not owned would be refused by the admission policy, and never removed."""
     written = feature_labels(snapshot(gpu(0)), [replicas(1, 4)], "mixed")
     assert len(written) > 10
@@ -53,7 +53,7 @@ def mig(name: str, count: int, per_device: int = 1) -> Resource:
         ("gpu.shared", 2, "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "2", "time-slicing"),
     ],
 )
-def test_mig_devices_advertised_as_gpus_are_described_as_gfd_does(
+def test_describes_mig_devices_advertised_as_gpus_like_gfd(
     name: str, per_device: int, product: str, replicas: str, strategy: str
 ) -> None:
     """As GPU feature discovery 0.20 wrote them on the same simulated driver."""
@@ -70,14 +70,14 @@ def test_mig_devices_advertised_as_gpus_are_described_as_gfd_does(
     assert all(OWNED.match(key) for key in labels)
 
 
-def test_no_whole_gpu_left_is_no_replica() -> None:
+def test_counts_no_replica_without_a_whole_gpu() -> None:
     found = snapshot(gpu(0, mig=True, instances=(seventh(0),)))
     labels = feature_labels(found, [mig("mig-1g.5gb", 1)], "mixed")
     assert (labels["nvidia.com/gpu.replicas"], labels["nvidia.com/gpu.count"]) == ("0", "1")
     assert labels["nvidia.com/mig-1g.5gb.product"] == "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"
 
 
-def test_attributes_of_a_profile_stay_apart_in_its_product() -> None:
+def test_separates_a_profiles_attributes_in_its_product() -> None:
     found = snapshot(gpu(0, mig=True, instances=(seventh(0, 20),)))
     labels = feature_labels(found, [mig("mig-1g.5gb.me", 1)], "mixed")
     assert labels["nvidia.com/mig-1g.5gb.me.product"] == "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb.me"
@@ -87,7 +87,7 @@ def test_attributes_of_a_profile_stay_apart_in_its_product() -> None:
     "product",
     ["NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", "NVIDIA (odd) -"],
 )
-def test_what_is_no_label_value_is_never_written(product: str) -> None:
+def test_writes_only_valid_label_values(product: str) -> None:
     """The API server would refuse the whole patch, the status annotation with it."""
     card = replace(gpu(0, mig=True, instances=(seventh(0),)), product=product)
     for resources in (
@@ -99,7 +99,7 @@ def test_what_is_no_label_value_is_never_written(product: str) -> None:
             assert re.fullmatch(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", value)
 
 
-def test_what_is_not_written_and_what_follows_from_the_first_gpu() -> None:
+def test_differs_from_gfd_only_as_documented() -> None:
     """The differences from GPU feature discovery that docs/agent.md lists."""
     other = replace(gpu(1), product="Tesla T4", memory_mib=15360)
     labels = feature_labels(snapshot(gpu(0), other), [replicas(2, 4), whole(1)], None)
@@ -113,7 +113,7 @@ def test_what_is_not_written_and_what_follows_from_the_first_gpu() -> None:
     assert not [name for name in ours if re.match(absent, name)]
 
 
-def test_families_are_named_as_gfd_names_them() -> None:
+def test_names_families_as_gfd_does() -> None:
     of = {(7, 0): "volta", (7, 5): "turing", (8, 6): "ampere", (8, 9): "ada-lovelace"}
     of |= {(9, 0): "hopper", (10, 3): "blackwell", (12, 0): "blackwell", (13, 0): "rubin"}
     for capability, family in of.items():

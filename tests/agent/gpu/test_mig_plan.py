@@ -12,33 +12,33 @@ def cut(*instances):  # type: ignore[no-untyped-def]
     return gpu(0, mig=True, instances=instances)
 
 
-def test_a_gpu_that_is_right_is_not_touched() -> None:
+def test_leaves_a_correct_gpu_alone() -> None:
     right = cut(instance(1, 9, 0, 4), instance(2, 9, 4, 4))
     assert plan_mig(right, {"3g.20gb": 2}).nothing
 
 
-def test_a_whole_gpu_gets_mig_mode_and_all_instances() -> None:
+def test_enables_mig_and_creates_all_instances_on_a_whole_gpu() -> None:
     plan = plan_mig(gpu(0), {"2g.10gb": 2, "1g.5gb": 3})
     assert plan.mode is True
     assert [found.profile for found in plan.create].count("1g.5gb") == 3
     assert plan.idle == {"GPU-0"}
 
 
-def test_only_what_must_go_is_destroyed() -> None:
+def test_destroys_only_what_must_go() -> None:
     busy = cut(instance(1, 9, 0, 4), instance(2, 9, 4, 4))
     plan = plan_mig(busy, {"3g.20gb": 1, "1g.5gb": 3}, held={"MIG-2"})
     assert [found.uuid for found in plan.destroy] == ["MIG-1"]
     assert {found.start for found in plan.create} <= {0, 1, 2, 3}
 
 
-def test_an_instance_that_blocks_every_placement_goes_although_its_profile_stays() -> None:
+def test_destroys_an_instance_that_blocks_every_placement_of_the_layout() -> None:
     # 1g at slice 3 leaves no room for 4g at 0–3, where alone a 4g can start.
     blocked = cut(instance(7, 19, 3, 1))
     plan = plan_mig(blocked, {"4g.20gb": 1, "1g.5gb": 1})
     assert [found.gi for found in plan.destroy] == [7]
 
 
-def test_a_gpu_instance_left_without_compute_instance_is_completed() -> None:
+def test_completes_a_gpu_instance_without_compute_instance() -> None:
     half = instance(1, 9, 0, 4)
     half = type(half)(half.gi, half.profile_id, half.start, half.size)
     plan = plan_mig(cut(half), {"3g.20gb": 1})
@@ -46,12 +46,12 @@ def test_a_gpu_instance_left_without_compute_instance_is_completed() -> None:
     assert not plan.destroy
 
 
-def test_mig_off_destroys_everything_and_needs_the_gpu() -> None:
+def test_destroys_everything_to_switch_mig_off_on_an_idle_gpu() -> None:
     plan = plan_mig(cut(instance(1, 9, 0, 4)), None)
     assert plan.mode is False
     assert plan.idle == {"GPU-0"}
 
 
-def test_what_no_placement_allows_is_refused() -> None:
+def test_refuses_what_no_placement_allows() -> None:
     with pytest.raises(CannotPartition, match="3g.20gb"):
         plan_mig(cut(), {"3g.20gb": 3})

@@ -122,7 +122,7 @@ def test_moves_at_the_deadline_without_a_faulty_gpu_whose_pod_does_not_end(broke
     )
 
 
-def test_a_gpu_that_is_lost_on_its_way_holds_nobody_up() -> None:
+def test_moves_without_a_gpu_that_is_lost_on_the_way() -> None:
     for since in (0.0, 1.0):
         node = Node(held={"GPU-0": (POD,)})
         node.look(0.0)
@@ -133,13 +133,13 @@ def test_a_gpu_that_is_lost_on_its_way_holds_nobody_up() -> None:
         assert node.offered == ["GPU-1"]
 
 
-def test_a_gpu_that_nobody_owns_says_that_it_does_not_answer() -> None:
+def test_reports_that_an_unowned_gpu_does_not_answer() -> None:
     node = Node({"GPU-0": HUNG, "GPU-1": gpu(1)})
     for _ in range(2):
         assert node.look(1.0)["GPU-0"].ownership.line == "nobody (it does not answer)"
 
 
-def test_an_agent_that_starts_beside_a_lost_gpu_waits_for_nothing_of_it() -> None:
+def test_starts_beside_a_lost_gpu_without_waiting_for_it() -> None:
     node = Node({"GPU-0": LOST, "GPU-1": gpu(1)})
     node.unanswered = "the kubelet does not answer"
     node.look(0.0)
@@ -148,7 +148,7 @@ def test_an_agent_that_starts_beside_a_lost_gpu_waits_for_nothing_of_it() -> Non
     assert node.offered == ["GPU-1"]
 
 
-def test_a_fault_does_not_lengthen_how_long_idle_gpus_are_withdrawn() -> None:
+def test_withdraws_idle_gpus_no_longer_because_of_a_fault() -> None:
     """One deadline for the node: it began when the first GPU did."""
     node = Node({"GPU-0": HUNG, "GPU-1": gpu(1)}, {"GPU-0": (POD,)})
     node.look(0.0)
@@ -159,7 +159,7 @@ def test_a_fault_does_not_lengthen_how_long_idle_gpus_are_withdrawn() -> None:
     assert node.allocatable == {"GPU-0", "GPU-1"}
 
 
-def test_a_fault_of_seconds_does_not_move_a_node_that_waits_for_pods() -> None:
+def test_keeps_a_node_waiting_for_pods_through_a_fault_of_seconds() -> None:
     node = Node(held={"GPU-0": (POD,)})
     node.look(0.0)
     assert node.look(60.0)["GPU-1"].state == "Blocked"
@@ -172,7 +172,7 @@ def test_a_fault_of_seconds_does_not_move_a_node_that_waits_for_pods() -> None:
     assert node.offered == ["GPU-1"]
 
 
-def test_a_faulty_gpu_is_not_advertised_again_beside_claims() -> None:
+def test_withholds_a_faulty_gpu_beside_claims() -> None:
     """The scheduler would take the node's resource for the device plugin's."""
     node = Node({"GPU-0": HUNG, "GPU-1": gpu(1)}, {"GPU-0": (POD,)})
     node.look(0.0)
@@ -191,7 +191,7 @@ def test_a_faulty_gpu_is_not_advertised_again_beside_claims() -> None:
     assert node.status("GPU-0") == ("Ready", "")
 
 
-def test_a_pod_of_a_healthy_gpu_keeps_its_node_beside_a_faulty_one() -> None:
+def test_waits_for_the_pod_of_a_healthy_gpu_beside_a_faulty_one() -> None:
     node = Node({"GPU-0": LOST, "GPU-1": gpu(1)}, {"GPU-0": (POD,), "GPU-1": (OTHER,)})
     node.look(0.0)
     assert node.look(60.0)["GPU-1"].state == "Blocked"
@@ -229,7 +229,7 @@ def test_moves_at_the_deadline_without_a_gpu_whose_mps_daemon_does_not_end() -> 
     assert node.offered == ["GPU-1"]
 
 
-def test_what_the_kubelet_does_not_withdraw_is_never_left_behind() -> None:
+def test_moves_only_what_the_kubelet_has_withdrawn() -> None:
     node = Node({"GPU-0": HUNG, "GPU-1": gpu(1)}, {"GPU-0": (POD,)}, policy=Policy("wait", 0.0))
     node.unanswered = "the kubelet does not answer"
     node.look(0.0)
@@ -237,7 +237,7 @@ def test_what_the_kubelet_does_not_withdraw_is_never_left_behind() -> None:
     assert node.offered == []
 
 
-def test_a_node_that_has_given_up_its_layouts_moves_without_a_gpu_that_is_taken_meanwhile() -> None:
+def test_moves_a_committed_node_without_a_gpu_taken_meanwhile() -> None:
     """It has nothing to go back to: an agent that was killed may have saved that much."""
     node = Node()
     node.disk.saved = Checkpoint(
@@ -252,7 +252,7 @@ def test_a_node_that_has_given_up_its_layouts_moves_without_a_gpu_that_is_taken_
     assert node.offered == ["GPU-1"]
 
 
-def test_an_agent_without_its_state_serves_the_idle_gpus_after_the_deadline() -> None:
+def test_serves_idle_gpus_after_the_deadline_without_its_state() -> None:
     """What the layout was, nobody knows: it cannot be advertised again."""
     node = Node(held={"GPU-0": (POD,)})
     node.disk.saved = Checkpoint()
@@ -268,7 +268,7 @@ def test_an_agent_without_its_state_serves_the_idle_gpus_after_the_deadline() ->
     assert node.offered == ["GPU-0", "GPU-1"]
 
 
-def test_a_gpu_that_is_added_on_the_way_does_not_commit_its_node() -> None:
+def test_commits_no_node_for_a_gpu_added_on_the_way() -> None:
     node = Node(held={"GPU-0": (POD,)})
     node.look(0.0)
     node.gpus["GPU-2"] = gpu(2)
@@ -278,7 +278,7 @@ def test_a_gpu_that_is_added_on_the_way_does_not_commit_its_node() -> None:
     assert node.allocatable >= {"GPU-0", "GPU-1"}
 
 
-def test_a_move_that_is_given_up_leaves_everything_as_it_was() -> None:
+def test_restores_everything_when_a_move_is_given_up() -> None:
     node = Node({"GPU-0": HUNG, "GPU-1": gpu(1)}, {"GPU-0": (POD,)})
     node.look(0.0)
     node.claims = None
@@ -296,7 +296,7 @@ def test_a_move_that_is_given_up_leaves_everything_as_it_was() -> None:
     assert node.offered == ["GPU-1"]
 
 
-def test_a_gpu_of_claims_that_hangs_is_not_advertised_by_an_agent_that_lost_its_state() -> None:
+def test_withholds_a_hanging_gpu_of_claims_after_losing_its_state() -> None:
     """Once it answers, the device plugin would give it to a pod beside who has a claim to it."""
     node = Node()
     node.look(0.0)

@@ -18,7 +18,7 @@ def test_keeps_its_promises_in_any_order() -> None:
     assert min(counts[each] for each in ("pods", "prepared", "kills", "settled")) > 3
 
 
-def test_a_fence_that_does_not_wait_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finds_a_fence_that_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owner.SchedulerFence, "waits_for", lambda _self, _uuid: "")
     with pytest.raises(Broken, match="allocated|has it"):
         walk(0, 3000)

@@ -44,7 +44,7 @@ def claimed(*offered: OfferedGpu, unallocated: bool = False, is_held: bool = Fal
     return ClaimsView(claim_record(*offered, claims=claims), free)
 
 
-def test_keeps_what_claims_are_offered_while_one_may_have_it() -> None:
+def test_keeps_a_claims_offer_while_a_claim_may_have_it() -> None:
     """A device that went, or had another shape, would be allocated a second time."""
     for wanted, target in ((NEW, Owner.CLAIMS), (None, Owner.PLUGIN)):
         stays = Ownership(Owner.CLAIMS, target, ALLOCATED, OLD, retiring=True)
@@ -55,12 +55,12 @@ def test_keeps_what_claims_are_offered_while_one_may_have_it() -> None:
         assert by_claim == replace(stays, waits_for="held by claim default/pod")
 
 
-def test_offers_another_shape_when_the_scheduler_allocates_no_more() -> None:
+def test_changes_the_offer_once_the_scheduler_allocates_no_more() -> None:
     found = hand_over(OLD.uuid, NEW, fence(), claimed(OLD, unallocated=True))
     assert found == Ownership(Owner.CLAIMS, Owner.CLAIMS, offered=NEW)
 
 
-def test_gives_a_gpu_to_nobody_before_the_device_plugin_gets_it() -> None:
+def test_leaves_a_gpu_without_owner_before_the_device_plugin_gets_it() -> None:
     found = hand_over(OLD.uuid, None, fence(), claimed(OLD, unallocated=True), listed=True)
     assert found == Ownership(Owner.NOBODY, Owner.PLUGIN)
     found = hand_over(OLD.uuid, None, fence(), claimed(), listed=True)
@@ -87,7 +87,7 @@ def test_changes_at_once_what_is_no_device() -> None:
         ("holders are unknown", {}, "holders are unknown"),
     ],
 )
-def test_offers_no_gpu_before_the_last_of_the_node_is_free_of_the_kubelet(
+def test_offers_no_gpu_before_the_kubelet_has_freed_the_last_of_the_node(
     kubelet: KubeletView | str, unready: dict[str, str], reason: str
 ) -> None:
     found = hand_over("GPU-0", OLD, fence(kubelet, **unready), claimed())
@@ -96,7 +96,7 @@ def test_offers_no_gpu_before_the_last_of_the_node_is_free_of_the_kubelet(
     assert found.asks_kubelet is bool(reason)
 
 
-def test_counts_the_mig_devices_of_a_gpu_to_it() -> None:
+def test_counts_mig_devices_to_their_gpu() -> None:
     split = gpu(0, mig=True, instances=(instance(1, 14, 2, 2),))
     listed = replace(FREE, allocatable=frozenset({"MIG-1"}))
     assert kubelet_fence((split,), listed, {}).waits_for("GPU-0") == WITHDRAWING
@@ -107,14 +107,14 @@ def test_offers_nothing_where_containers_cannot_get_it() -> None:
     assert (found.owner, found.waits_for, found.offered) == (Owner.NOBODY, NO_CDI, None)
 
 
-def test_releases_what_is_free_where_other_software_serves_the_node() -> None:
+def test_releases_free_gpus_to_other_software() -> None:
     assert released(claimed(OLD, unallocated=True)) == {
         OLD.uuid: Ownership(Owner.NOBODY, Owner.PLUGIN)
     }
     assert released(claimed(OLD, is_held=True))[OLD.uuid].retiring
 
 
-def test_says_in_a_line_who_owns_a_gpu_and_what_it_waits_for() -> None:
+def test_states_in_one_line_who_owns_a_gpu_and_what_it_waits_for() -> None:
     assert hand_over("GPU-0", None, fence(), claimed(), listed=True).line == "plugin"
     waiting = hand_over("GPU-0", OLD, fence(replace(FREE, held={"GPU-0": (POD,)})), claimed())
     assert waiting.line == "plugin (held by team/pod)"
@@ -124,7 +124,7 @@ def test_says_in_a_line_who_owns_a_gpu_and_what_it_waits_for() -> None:
     assert hand_over(OLD.uuid, None, fence(), claimed(OLD)).line == f"claims ({ALLOCATED})"
 
 
-def test_leaves_the_instances_of_claims_to_them() -> None:
+def test_leaves_the_instances_of_claims_alone() -> None:
     plugin = DesiredGpu("GPU-0", 0, 0, {"1g.5gb": 7}, ())
     layout = DesiredGpu("GPU-0", 0, 0, None, (), Claims())
     for changing in (False, True):
@@ -135,7 +135,7 @@ def test_leaves_the_instances_of_claims_to_them() -> None:
     assert is_left_to_claims(layout, layout, claimed(), changing=False)
 
 
-def test_does_not_leave_to_claims_what_the_device_plugin_began_to_make() -> None:
+def test_keeps_from_claims_what_the_device_plugin_began() -> None:
     """The profile went to MIG and back before the last instance was created."""
     layout = DesiredGpu("GPU-0", 0, 0, None, (), Claims())
     assert not is_left_to_claims(layout, layout, claimed(), changing=True)

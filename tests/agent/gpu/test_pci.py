@@ -18,11 +18,11 @@ from divvy.agent.gpu.pci import pci_address, pcie_root
         ("", ""),
     ],
 )
-def test_an_address_has_four_digits_of_the_domain(nvml: str, address: str) -> None:
+def test_shortens_a_pci_domain_to_four_digits(nvml: str, address: str) -> None:
     assert pci_address(nvml) == address
 
 
-def test_the_root_is_the_first_of_the_devices_above(tmp_path: Path) -> None:
+def test_finds_the_pcie_root_of_a_gpu(tmp_path: Path) -> None:
     devices = tmp_path / "sys/bus/pci/devices"
     devices.mkdir(parents=True)
     above = "../../../devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0"

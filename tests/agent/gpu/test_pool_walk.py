@@ -21,7 +21,7 @@ def test_moves_and_serves_every_pod_meanwhile(seeds: range) -> None:
         assert not pool.waiting
 
 
-def test_a_gpu_that_goes_ahead_of_its_node_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finds_a_gpu_that_moves_ahead_of_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
     def alone(by_uuid: Mapping[str, Facts], *_: Any) -> Mapping[str, Facts]:
         return by_uuid
 

@@ -47,13 +47,13 @@ LONG_AGO = 1000.0
         (replace(READY, state=State.FAILED), SEEN, WAITING_SECONDS),
     ],
 )
-def test_the_less_settled_the_sooner(
+def test_reconciles_sooner_the_less_settled_a_gpu_is(
     decision: Decision, observed: Observation, seconds: float
 ) -> None:
     assert pause([decision], observed, LONG_AGO, applying=False, well=True) == seconds
 
 
-def test_a_kubelet_that_has_just_got_a_list_is_about_to_tell_its_holders() -> None:
+def test_reconciles_soon_after_the_kubelet_got_a_list() -> None:
     """An agent that has started advertises nothing before it has seen a checkpoint."""
     held_back = replace(READY, state=State.WAITING, provisional=True)
     assert pause([held_back], SILENT, 0.1, applying=False, well=True) == CHANGING_SECONDS
@@ -62,10 +62,10 @@ def test_a_kubelet_that_has_just_got_a_list_is_about_to_tell_its_holders() -> No
     assert pause([READY], SEEN, 0.1, applying=False, well=True) == IDLE_SECONDS
 
 
-def test_the_end_of_a_plan_wakes_the_agent_by_itself() -> None:
+def test_waits_for_the_end_of_a_plan_to_wake_it() -> None:
     changing = replace(WAITING, state=State.CHANGING)
     assert pause([changing], SEEN, LONG_AGO, applying=True, well=True) == WAITING_SECONDS
 
 
-def test_what_does_not_work_is_tried_again_soon() -> None:
+def test_retries_soon_what_does_not_work() -> None:
     assert pause([READY], SEEN, LONG_AGO, applying=False, well=False) == WAITING_SECONDS

@@ -27,7 +27,7 @@ SHARES = DesiredGpu("GPU-0", 0, 0, None, (SHARED,))
 SEEN = Observation(snapshot(gpu(0)), KubeletView({}, frozenset({"GPU-0"}), fence=True), True)
 
 
-def test_a_change_that_cannot_be_saved_waits() -> None:
+def test_waits_with_a_change_that_cannot_be_saved() -> None:
     before = Checkpoint(applied={"GPU-0": SHARES})
     decided = decisions(DesiredState(node=NODE), SEEN, before, {}, 0.0)
     assert decided["GPU-0"].state == "Changing"
@@ -44,7 +44,7 @@ def test_a_change_that_cannot_be_saved_waits() -> None:
     assert misleading(Checkpoint(), decided) == frozenset()
 
 
-def test_a_change_is_under_way_from_its_first_decision_until_its_gpu_is_ready() -> None:
+def test_reports_a_change_from_its_decision_until_the_gpu_is_ready() -> None:
     shared = Checkpoint(applied={"GPU-0": SHARES})
     begun = decisions(DesiredState(node=NODE), SEEN, shared, {}, 0.0)
     assert changing(shared, begun) == ("GPU-0",)
@@ -61,7 +61,7 @@ def test_a_change_is_under_way_from_its_first_decision_until_its_gpu_is_ready() 
     assert changing(marked, {}) == ("GPU-0",)
 
 
-def test_a_lost_gpu_is_not_ready_for_an_agent_that_never_saw_it() -> None:
+def test_keeps_a_lost_gpu_unready_for_an_agent_that_never_saw_it() -> None:
     lost = replace(SEEN, snapshot=snapshot(replace(gpu(0), lost=True)), kubelet="silent")
     first = decisions(DesiredState(node=NODE), lost, Checkpoint(), {}, 0.0)
     assert first["GPU-0"].provisional
@@ -70,7 +70,7 @@ def test_a_lost_gpu_is_not_ready_for_an_agent_that_never_saw_it() -> None:
     assert found.advertise.withheld == {"GPU-0"}
 
 
-def test_a_gpu_whose_plan_is_executed_is_not_advertised_by_who_forgot_the_decision() -> None:
+def test_withholds_a_gpu_under_an_executed_plan_after_a_forgotten_decision() -> None:
     """The driver failed in between; the reset that MIG mode needs goes on for minutes."""
     view = KubeletView({}, frozenset(), fence=True)
     observed = Observation(snapshot(gpu(0)), view, True, applying=frozenset({"GPU-0"}))
@@ -86,14 +86,14 @@ TWO = gpu(0, mig=True, instances=(instance(1, 14, 2, 2),))
 FREE = Observation(snapshot(TWO), KubeletView({}, frozenset(), fence=True), True)
 
 
-def test_the_instances_of_claims_are_left_to_them() -> None:
+def test_leaves_the_instances_of_claims_alone() -> None:
     claimed = replace(FREE, claims=ClaimsView(claim_record(offered_gpu())))
     for applied, observed in (({}, FREE), ({"GPU-0": CLAIMED}, FREE), ({"GPU-0": SHARES}, claimed)):
         decided = decisions(BY_CLAIMS, observed, Checkpoint(applied=applied), {}, 0.0)["GPU-0"]
         assert (decided.state, decided.apply) == ("Ready", None)
 
 
-def test_what_the_device_plugin_has_made_goes_before_claims_come() -> None:
+def test_removes_the_device_plugins_instances_before_claims_come() -> None:
     plugin = Checkpoint(applied={"GPU-0": replace(LAYOUT, mig={"2g.10gb": 1})})
     decided = decisions(BY_CLAIMS, FREE, plugin, {}, 0.0)["GPU-0"]
     assert decided.apply == MigPlan("GPU-0", destroy=TWO.instances, mode=False)
@@ -103,7 +103,7 @@ def test_what_the_device_plugin_has_made_goes_before_claims_come() -> None:
     assert (decided.state, decided.reason) == ("Waiting", "held by team/pod")
 
 
-def test_the_device_plugin_waits_for_who_holds_a_gpu_by_claims() -> None:
+def test_waits_for_claims_before_the_device_plugin_gets_a_gpu() -> None:
     """Whoever may be allocated it holds it: one that is in the slices, and nobody has yet."""
     before = Checkpoint(applied={"GPU-0": CLAIMED})
     free = replace(FREE, snapshot=snapshot(gpu(0)))
@@ -117,7 +117,7 @@ def test_the_device_plugin_waits_for_who_holds_a_gpu_by_claims() -> None:
     assert decisions(DesiredState(node=NODE), free, before, {}, 0.0)["GPU-0"].state == "Ready"
 
 
-def test_says_whose_each_gpu_is() -> None:
+def test_states_who_owns_each_gpu() -> None:
     offered = offered_gpu(0, {})
     claimed = replace(FREE, claims=ClaimsView(claim_record(offered)))
     seen = Checkpoint(applied={"GPU-0": CLAIMED})
@@ -130,7 +130,7 @@ def test_says_whose_each_gpu_is() -> None:
     assert plugins.ownership.owner is Owner.PLUGIN
 
 
-def test_the_gpus_of_a_node_wait_for_one_another_on_their_way_to_claims() -> None:
+def test_moves_the_gpus_of_a_node_to_claims_together() -> None:
     """One that went ahead would serve nobody: claims get the node when its last pod has ended."""
     other = replace(LAYOUT, uuid="GPU-1", index=1)
     claimed = replace(NODE, gpus=(CLAIMED, replace(CLAIMED, uuid="GPU-1", index=1)))
@@ -153,7 +153,7 @@ def test_the_gpus_of_a_node_wait_for_one_another_on_their_way_to_claims() -> Non
     assert {decision.state for decision in moved.values()} == {"Ready"}
 
 
-def test_a_gpu_has_not_moved_to_claims_before_the_kubelet_has_withdrawn_it() -> None:
+def test_moves_a_gpu_to_claims_only_after_the_kubelet_withdrew_it() -> None:
     """A pod that it admits until then would find the other GPUs given up."""
     plugin = Checkpoint(applied={"GPU-0": LAYOUT})
     decided = decisions(BY_CLAIMS, SEEN, plugin, {}, 0.0)["GPU-0"]
@@ -163,7 +163,7 @@ def test_a_gpu_has_not_moved_to_claims_before_the_kubelet_has_withdrawn_it() -> 
     )
 
 
-def test_asks_who_uses_a_gpu_only_where_its_layout_differs() -> None:
+def test_asks_who_uses_a_gpu_only_when_its_layout_differs() -> None:
     """The answer is needed before the one plan is made."""
     two = DesiredGpu("GPU-0", 0, 0, {"2g.10gb": 1}, ())
 

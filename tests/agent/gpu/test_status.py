@@ -23,7 +23,7 @@ def annotation(ownership: Ownership) -> str:
     return str(shown["owner"])
 
 
-def test_says_who_owns_each_gpu_and_what_it_waits_for() -> None:
+def test_reports_who_owns_each_gpu_and_what_it_waits_for() -> None:
     assert annotation(Ownership(Owner.PLUGIN, Owner.PLUGIN)) == "plugin"
     waiting = Ownership(Owner.CLAIMS, Owner.PLUGIN, "held by claim team/train")
     assert annotation(waiting) == "claims (held by claim team/train)"

@@ -43,36 +43,36 @@ def mig_layout(layout: dict[str, int]) -> DesiredGpu:
     return DesiredGpu("GPU-0", 0, 0, layout, offers)
 
 
-def test_an_idle_gpu_gets_its_new_layout_at_once() -> None:
+def test_repartitions_an_idle_gpu_at_once() -> None:
     decision = decide(IDLE, None, WAIT, 0)
     assert (decision.advertise, decision.state) == (AdvertisedGpu(NEW), "Ready")
 
 
-def test_a_new_name_is_advertised_when_the_kubelet_has_let_go_of_the_old() -> None:
+def test_advertises_a_new_name_after_the_kubelet_released_the_old() -> None:
     listed = replace(IDLE, allocatable={"GPU-0"})
     assert decide(listed, None, WAIT, 0).advertise.withheld == {"GPU-0"}
     unsent = replace(IDLE, fence=False)
     assert decide(unsent, None, WAIT, 0).state == "Changing"
 
 
-def test_a_held_gpu_is_withheld_until_it_is_free() -> None:
+def test_withholds_a_held_gpu_until_it_is_free() -> None:
     decision = decide(HELD, None, WAIT, 0)
     assert decision.advertise.withheld == {"GPU-0"}
     assert (decision.state, decision.reason) == ("Waiting", "held by default/train")
 
 
-def test_after_the_deadline_the_old_layout_is_advertised_again() -> None:
+def test_advertises_the_old_layout_again_after_the_deadline() -> None:
     decision = decide(HELD, since(0), WAIT, 601)
     assert (decision.advertise, decision.state) == (AdvertisedGpu(OLD), "Blocked")
 
 
-def test_a_blocked_change_goes_on_when_the_pod_ends() -> None:
+def test_resumes_a_blocked_change_when_the_pod_ends() -> None:
     withdrawn = decide(IDLE, since(0, blocked=True), WAIT, 700)
     assert withdrawn.advertise.withheld == {"GPU-0"}
     assert decide(IDLE, withdrawn, WAIT, 701).state == "Ready"
 
 
-def test_another_policy_and_another_target_have_a_deadline_of_their_own() -> None:
+def test_gives_another_policy_or_target_a_new_deadline() -> None:
     """`Blocked`, then `change.policy: evict`: the remedy that the documents name."""
     assert decide(HELD, since(0, blocked=True), WAIT, 700).state == "Blocked"
     withdrawn = decide(HELD, since(0, blocked=True), EVICT, 700)
@@ -81,7 +81,7 @@ def test_another_policy_and_another_target_have_a_deadline_of_their_own() -> Non
     assert decide(other, since(0, blocked=True), WAIT, 700).state == "Waiting"
 
 
-def test_who_holds_it_as_it_will_be_is_not_in_the_way() -> None:
+def test_does_not_wait_for_a_holder_that_fits_the_new_layout() -> None:
     """The agent crashed before it saved that the new layout is advertised."""
     tenant = Holder("default/nb", "main", "nvidia.com/gpu.shared", "GPU-0::1", "uid-2")
     facts = replace(IDLE, held={"GPU-0": (tenant,)})
@@ -90,7 +90,7 @@ def test_who_holds_it_as_it_will_be_is_not_in_the_way() -> None:
     assert decide(both, None, EVICT, 0).evict == (("default/train", "uid-1"),)
 
 
-def test_what_is_held_otherwise_is_advertised_by_nobody() -> None:
+def test_withholds_devices_held_under_another_layout() -> None:
     tenant = Holder("default/nb", "main", "nvidia.com/gpu.shared", "GPU-0::1", "uid-2")
     shared = {"GPU-0": (tenant,)}
     other = replace(NEW, offers=(replace(SHARED, resource="nvidia.com/gpu.team"),))
@@ -105,7 +105,7 @@ def test_what_is_held_otherwise_is_advertised_by_nobody() -> None:
     assert decide(settled, None, WAIT, 0).state == "Waiting"
 
 
-def test_shares_and_whole_devices_of_one_name_are_two_things() -> None:
+def test_distinguishes_shares_from_whole_devices_of_one_name() -> None:
     """`renameByDefault: false`."""
     shares = replace(NEW, offers=(replace(WHOLE, sharing=Sharing(2)),))
     exclusive = decide(replace(HELD, target=shares), None, WAIT, 0)
@@ -118,7 +118,7 @@ def test_shares_and_whole_devices_of_one_name_are_two_things() -> None:
     )
 
 
-def test_a_thousand_tenants_fit_into_the_status() -> None:
+def test_fits_a_thousand_tenants_into_the_status() -> None:
     pods = tuple(
         Holder(f"team/{'n' * 250}{n}", "main", "nvidia.com/gpu", "GPU-0", f"uid-{n}")
         for n in range(1000)
@@ -129,17 +129,17 @@ def test_a_thousand_tenants_fit_into_the_status() -> None:
     assert len(decision.evict) == 1000
 
 
-def test_never_keeps_the_old_layout_from_the_start() -> None:
+def test_keeps_the_old_layout_from_the_start_with_policy_never() -> None:
     assert decide(HELD, None, NEVER, 0).advertise.layout == OLD
 
 
-def test_evict_names_the_pods_with_their_uids() -> None:
+def test_names_the_pods_to_evict_with_their_uids() -> None:
     assert decide(HELD, None, EVICT, 0).evict == (("default/train", "uid-1"),)
     unnamed = replace(HELD, held={"GPU-0": (replace(POD, pod=""),)})
     assert decide(unnamed, None, EVICT, 0).evict == ()
 
 
-def test_an_unhealthy_device_is_withdrawn_first_too() -> None:
+def test_withdraws_an_unhealthy_device_before_a_change() -> None:
     """While it is listed, the kubelet allocates it as soon as it is well."""
     before = decide(replace(IDLE, target=OLD), None, WAIT, 0)
     assert before.advertise == AdvertisedGpu(OLD)
@@ -151,26 +151,26 @@ def test_an_unhealthy_device_is_withdrawn_first_too() -> None:
         assert decision.state == "Ready" or decision.apply is not None
 
 
-def test_nothing_is_repartitioned_while_the_kubelet_would_allocate_the_devices() -> None:
+def test_repartitions_nothing_while_the_kubelet_would_allocate_it() -> None:
     assert decide(replace(MODE, allocatable={"GPU-0"}), None, WAIT, 0).apply is None
     assert decide(replace(MODE, fence=False), None, WAIT, 0).apply is None
     assert decide(MODE, None, WAIT, 0).apply == MODE.plan
 
 
-def test_a_process_outside_pods_stops_a_change() -> None:
+def test_stops_a_change_for_a_process_outside_pods() -> None:
     decision = decide(replace(MODE, busy=frozenset({"GPU-0"})), None, WAIT, 0)
     assert decision.apply is None
     assert "processes outside pods" in decision.reason
 
 
-def test_more_replicas_of_the_same_resource_need_no_idle_gpu() -> None:
+def test_adds_replicas_of_a_resource_on_a_held_gpu() -> None:
     more = replace(NEW, offers=(replace(SHARED, sharing=Sharing(6)),))
     tenant = Holder("default/nb", "main", "nvidia.com/gpu.shared", "GPU-0::1")
     facts = replace(IDLE, target=more, applied=NEW, held={"GPU-0": (tenant,)})
     assert decide(facts, None, WAIT, 0).advertise.layout == more
 
 
-def test_while_it_is_on_hold_nothing_changes_not_even_what_is_advertised() -> None:
+def test_changes_nothing_while_on_hold() -> None:
     silent = replace(MODE, hold="the kubelet does not answer")
     fresh = decide(silent, None, WAIT, 0)
     assert (fresh.advertise.layout, fresh.apply, fresh.state) == (OLD, None, "Waiting")
@@ -180,12 +180,12 @@ def test_while_it_is_on_hold_nothing_changes_not_even_what_is_advertised() -> No
     assert held_up.transition == waiting.transition
 
 
-def test_a_gpu_never_seen_before_is_not_advertised_while_its_holders_are_unknown() -> None:
+def test_withholds_a_new_gpu_while_its_holders_are_unknown() -> None:
     first = replace(IDLE, applied=None, hold="the kubelet does not answer")
     assert decide(first, None, WAIT, 0).advertise.withheld == {"GPU-0"}
 
 
-def test_an_agent_that_starts_advertises_no_old_layout_before_it_knows_the_holders() -> None:
+def test_advertises_no_old_layout_at_start_before_it_knows_the_holders() -> None:
     """The disk was full: what it remembers may not be what was advertised last."""
     unknown = replace(IDLE, hold="the kubelet does not answer", holders_known=False)
     blind = decide(unknown, None, WAIT, 0)
@@ -198,12 +198,12 @@ def test_an_agent_that_starts_advertises_no_old_layout_before_it_knows_the_holde
     assert decide(unknown, ready, WAIT, 0).advertise == AdvertisedGpu(OLD)
 
 
-def test_a_gpu_that_is_right_is_left_alone_even_on_hold() -> None:
+def test_leaves_a_correct_gpu_alone_while_on_hold() -> None:
     right = replace(IDLE, applied=NEW, hold="the kubelet does not answer")
     assert decide(right, None, WAIT, 0) == Decision(AdvertisedGpu(NEW))
 
 
-def test_what_was_saved_before_a_change_is_not_believed_while_the_holders_are_unknown() -> None:
+def test_distrusts_a_saved_decision_while_holders_are_unknown() -> None:
     """The change went on, could not be saved, and was taken back: a pod may hold a share."""
     blind = replace(IDLE, target=OLD, hold="the kubelet does not answer", holders_known=False)
     stale = replace(blind, changing=True)
@@ -215,7 +215,7 @@ def test_what_was_saved_before_a_change_is_not_believed_while_the_holders_are_un
     assert decide(refused, None, WAIT, 0).advertise.withheld == {"GPU-0"}
 
 
-def test_what_was_held_otherwise_is_not_forgotten_when_the_kubelet_falls_silent() -> None:
+def test_remembers_holders_of_an_old_layout_when_the_kubelet_falls_silent() -> None:
     tenant = Holder("default/nb", "main", "nvidia.com/gpu.shared", "GPU-0::1", "uid-2")
     known = replace(IDLE, target=OLD, held={"GPU-0": (tenant,)})
     waiting = decide(known, None, WAIT, 0)
@@ -226,7 +226,7 @@ def test_what_was_held_otherwise_is_not_forgotten_when_the_kubelet_falls_silent(
     assert decide(refused, waiting, WAIT, 1).advertise.withheld == {"GPU-0"}
 
 
-def test_what_the_driver_refused_is_tried_again_later() -> None:
+def test_retries_later_what_the_driver_refused() -> None:
     assert isinstance(MODE.plan, MigPlan)
     failed = replace(MODE, failure=Failure(MODE.plan, "In use by another client", 0))
     soon, later = decide(failed, None, WAIT, 1), decide(failed, None, WAIT, 11)
@@ -237,7 +237,7 @@ def test_what_the_driver_refused_is_tried_again_later() -> None:
 # The review's two scenarios (architecture.md 4.1): which instances stay was decided three times.
 
 
-def test_the_plan_that_was_decided_about_is_the_one_that_is_executed() -> None:
+def test_executes_the_plan_it_decided_on() -> None:
     free, held = instance(3, 14, 0, 2), instance(13, 19, 6, 1)  # 2g.10gb at 0, 1g.5gb at 6
     layout = mig_layout({"3g.20gb": 1, "2g.10gb": 1, "1g.5gb": 1})
     board = gpu(0, mig=True, instances=(free, held))
@@ -256,7 +256,7 @@ def test_the_plan_that_was_decided_about_is_the_one_that_is_executed() -> None:
     assert held.uuid in decision.advertise.instances
 
 
-def test_a_holder_that_need_not_move_is_neither_waited_for_nor_evicted() -> None:
+def test_neither_awaits_nor_evicts_a_holder_that_need_not_move() -> None:
     instances = tuple(instance(7 + n, 19, n, 1) for n in range(3))
     held = instances[2]
     layout = mig_layout({"1g.5gb": 2})
@@ -298,7 +298,7 @@ LAYOUTS = [
     held=st.sets(st.integers(0, 6)),
     policy=st.sampled_from([WAIT, NEVER, EVICT]),
 )
-def test_what_is_executed_never_touches_what_is_held(
+def test_executes_nothing_that_touches_a_held_device(
     have: dict[str, int], want: dict[str, int], gone: set[int], held: set[int], policy: Policy
 ) -> None:
     placements = plan_mig(gpu(0, mig=True), have).create
@@ -338,5 +338,5 @@ def test_what_is_executed_never_touches_what_is_held(
             assert not isinstance(alone, MigPlan) or len(alone.keep) < count
 
 
-def test_the_model_of_these_tests_is_the_one_that_is_meant() -> None:
+def test_uses_the_intended_gpu_model_in_these_tests() -> None:
     assert MODEL.product == A100

@@ -23,7 +23,7 @@ def desired(profile: dict[str, object], card: Gpu = CARD) -> DesiredState:
     return desired_state(canonical_json(value), "node-1", node, snapshot(card), Checkpoint())
 
 
-def test_it_is_offered_whole() -> None:
+def test_offers_an_unknown_card_whole() -> None:
     state = desired({})
     (offered,) = state.node.gpus
     (offer,) = offered.offers
@@ -32,7 +32,7 @@ def test_it_is_offered_whole() -> None:
     assert state.problem == ""
 
 
-def test_it_is_time_sliced_and_its_memory_divided() -> None:
+def test_time_slices_an_unknown_card_and_divides_its_memory() -> None:
     state = desired({"timeSlicing": {"replicas": 4, "memoryLimit": "auto"}})
     (offer,) = state.node.gpus[0].offers
     assert (offer.resource, offer.sharing.replicas) == ("nvidia.com/gpu.shared", 4)
@@ -40,7 +40,7 @@ def test_it_is_time_sliced_and_its_memory_divided() -> None:
     assert state.problem == ""
 
 
-def test_a_mig_layout_leaves_it_whole_and_says_why() -> None:
+def test_leaves_an_unknown_card_whole_under_a_mig_layout_and_says_why() -> None:
     state = desired({"mig": {"1g.5gb": 7}}, CAPABLE)
     (offered,) = state.node.gpus
     assert offered.mig is None
@@ -49,7 +49,7 @@ def test_a_mig_layout_leaves_it_whole_and_says_why() -> None:
     assert "GPU 0 (NVIDIA Z1) is advertised whole: its model is unknown" in state.problem
 
 
-def test_its_labels_are_what_the_driver_says() -> None:
+def test_labels_an_unknown_card_by_the_driver() -> None:
     labels = feature_labels(snapshot(CARD), [replicas(1, 4)], None)
     told = {key: labels[f"nvidia.com/gpu.{key}"] for key in ("product", "memory", "replicas")}
     assert told == {"product": "NVIDIA-Z1", "memory": "24000", "replicas": "4"}

@@ -42,7 +42,7 @@ print(read)
 """
 
 
-def test_a_tenant_that_cuts_its_account_off_does_not_end_the_agent(tmp_path: Path) -> None:
+def test_survives_a_tenant_that_truncates_its_account(tmp_path: Path) -> None:
     """What is mapped of a file that was cut off ends who touches it, by SIGBUS."""
     account = tmp_path / "account"
     create_account(account)
@@ -62,9 +62,7 @@ def test_a_tenant_that_cuts_its_account_off_does_not_end_the_agent(tmp_path: Pat
 
 
 @pytest.mark.parametrize("kept", [0, 8], ids=["all of it", "its figures"])
-def test_what_a_tenant_wrote_into_its_account_is_not_the_next_ones(
-    tmp_path: Path, kept: int
-) -> None:
+def test_gives_the_next_tenant_a_clean_account(tmp_path: Path, kept: int) -> None:
     account = tmp_path / "account"
     create_account(account)
     account.write_bytes(account.read_bytes()[:kept] + b"x" * (SIZE - kept))
@@ -72,7 +70,7 @@ def test_what_a_tenant_wrote_into_its_account_is_not_the_next_ones(
     assert not any(read_account(account).used)
 
 
-def test_who_kept_the_old_account_open_has_nothing_of_the_next_ones(tmp_path: Path) -> None:
+def test_hides_the_next_tenants_account_from_who_kept_the_old_one_open(tmp_path: Path) -> None:
     """A pod can hand the open file to another one of its owner's, and end."""
     account = tmp_path / "account"
     create_account(account)
@@ -90,7 +88,7 @@ def test_who_kept_the_old_account_open_has_nothing_of_the_next_ones(tmp_path: Pa
     assert account.stat().st_mode & 0o777 == 0o666
 
 
-def test_a_page_is_its_next_tenants_too(tmp_path: Path) -> None:
+def test_gives_the_page_to_its_next_tenant(tmp_path: Path) -> None:
     page = tmp_path / "page"
     create_page(page, 25)
     page.chmod(0o600)
@@ -100,7 +98,7 @@ def test_a_page_is_its_next_tenants_too(tmp_path: Path) -> None:
     assert (found.st_mode & 0o777, found.st_uid) == (0o666, os.geteuid())
 
 
-def test_who_kept_the_old_page_open_has_nothing_of_the_next_ones(tmp_path: Path) -> None:
+def test_hides_the_next_tenants_page_from_who_kept_the_old_one_open(tmp_path: Path) -> None:
     """A pod can hand the open file to another one of its owner's, and end."""
     page = tmp_path / "page"
     create_page(page, 25)
@@ -126,7 +124,7 @@ def leased(path: Path) -> Iterator[None]:
         signal.signal(signal.SIGIO, before)
 
 
-def test_nobody_waits_for_the_lease_of_a_tenant_on_its_files(tmp_path: Path) -> None:
+def test_does_not_wait_for_a_tenants_lease_on_its_files(tmp_path: Path) -> None:
     """Root in a container has the rights to it without any capability: the file is root's."""
     account, page = tmp_path / "account", tmp_path / "page"
     create_account(account)
@@ -147,7 +145,7 @@ def lock(file: int, start: int) -> None:
     fcntl.fcntl(file, 37, wanted)  # F_OFD_SETLK
 
 
-def test_a_tenant_with_thousands_of_locks_holds_only_itself_up(tmp_path: Path) -> None:
+def test_delays_only_the_tenant_that_holds_thousands_of_locks(tmp_path: Path) -> None:
     account = tmp_path / "account"
     create_account(account)
     whole = account.read_bytes()
@@ -162,7 +160,7 @@ def test_a_tenant_with_thousands_of_locks_holds_only_itself_up(tmp_path: Path) -
         assert time.thread_time() - began < 0.1
 
 
-def test_what_a_tenant_writes_behind_its_account_does_not_stay(tmp_path: Path) -> None:
+def test_removes_what_a_tenant_appends_to_its_account(tmp_path: Path) -> None:
     account = tmp_path / "account"
     create_account(account)
     os.truncate(account, 1 << 30)
@@ -170,7 +168,7 @@ def test_what_a_tenant_writes_behind_its_account_does_not_stay(tmp_path: Path) -
     assert account.stat().st_size == SIZE
 
 
-def test_a_page_has_the_weight_of_its_share_now(tmp_path: Path) -> None:
+def test_writes_the_shares_current_weight_into_its_page(tmp_path: Path) -> None:
     """The replica had another weight before the profile was changed, or its tenant wrote one."""
     page = tmp_path / "page"
     create_page(page, 25)
@@ -178,7 +176,7 @@ def test_a_page_has_the_weight_of_its_share_now(tmp_path: Path) -> None:
     assert page.read_bytes()[4:8] == (50).to_bytes(4, "little")
 
 
-def test_what_a_tenant_writes_behind_its_page_does_not_stay(tmp_path: Path) -> None:
+def test_removes_what_a_tenant_appends_to_its_page(tmp_path: Path) -> None:
     page = tmp_path / "page"
     create_page(page, 25)
     before = page.read_bytes()
@@ -188,7 +186,7 @@ def test_what_a_tenant_writes_behind_its_page_does_not_stay(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("content", [b"", b"x" * SIZE, b"A" * 100])
-def test_a_spoilt_account_is_told_apart(tmp_path: Path, content: bytes) -> None:
+def test_distinguishes_a_corrupt_account(tmp_path: Path, content: bytes) -> None:
     account = tmp_path / "account"
     account.write_bytes(content)
     with pytest.raises(AccountProblem, match="in a different format"):
@@ -197,14 +195,14 @@ def test_a_spoilt_account_is_told_apart(tmp_path: Path, content: bytes) -> None:
         write_beyond(account, {}, (0,) * 16)
 
 
-def test_a_link_is_not_followed(tmp_path: Path) -> None:
+def test_follows_no_link(tmp_path: Path) -> None:
     create_account(tmp_path / "other")
     (tmp_path / "account").symlink_to(tmp_path / "other")
     with pytest.raises(AccountProblem):
         read_account(tmp_path / "account")
 
 
-def test_nonsense_in_an_account_is_figures_and_no_error(tmp_path: Path) -> None:
+def test_reads_nonsense_in_an_account_as_figures(tmp_path: Path) -> None:
     account = tmp_path / "account"
     create_account(account)
     content = account.read_bytes()

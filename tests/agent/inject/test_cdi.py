@@ -34,13 +34,13 @@ SPEC = cdi_spec(COMMON, EACH, hook_call(HOOK, SNAPSHOT, FILES))
 DEVICES = {device["name"]: device["containerEdits"]["deviceNodes"] for device in SPEC["devices"]}
 
 
-def test_a_gpu_is_its_own_node_from_below_the_driver_root() -> None:
+def test_describes_a_gpus_device_node_below_the_driver_root() -> None:
     assert DEVICES["GPU-0"] == [
         {"path": "/dev/nvidia0", "hostPath": "/run/nvidia/driver/dev/nvidia0", "permissions": "rw"}
     ]
 
 
-def test_a_mig_device_is_its_gpu_and_its_two_capabilities() -> None:
+def test_describes_a_mig_device_as_its_gpu_and_two_capabilities() -> None:
     assert [node["path"] for node in DEVICES["MIG-3"]] == [
         "/dev/nvidia1",
         "/dev/nvidia-caps/nvidia-cap13",
@@ -48,12 +48,12 @@ def test_a_mig_device_is_its_gpu_and_its_two_capabilities() -> None:
     ]
 
 
-def test_a_lost_gpu_is_not_described_by_a_minor_that_may_be_anothers() -> None:
+def test_omits_a_lost_gpu_whose_minor_may_be_reused() -> None:
     lost = replace(gpu(0), lost=True, minor=1, instances=(instance(5, 14, 0, 2),))
     assert list(device_edits(snapshot(lost, gpu(1)), ROOT)) == ["GPU-1"]
 
 
-def test_nothing_of_the_host_is_mounted_writable_or_with_what_is_below_it() -> None:
+def test_mounts_nothing_of_the_host_writable_or_recursively() -> None:
     mounts = SPEC["containerEdits"]["mounts"]
     assert {"/run/nvidia-persistenced", "/usr/bin/nvidia-smi"} <= {
         mount["containerPath"] for mount in mounts
@@ -62,13 +62,13 @@ def test_nothing_of_the_host_is_mounted_writable_or_with_what_is_below_it() -> N
         assert {"ro", "nosuid", "nodev", "bind"} <= set(mount["options"]), mount
 
 
-def test_libraries_appear_under_the_names_programs_ask_for() -> None:
+def test_mounts_libraries_under_the_names_programs_ask_for() -> None:
     paths = [mount["containerPath"] for mount in SPEC["containerEdits"]["mounts"]]
     assert "/usr/lib64/libcuda.so.1" in paths
     assert "/usr/bin/nvidia-smi" in paths
 
 
-def test_the_hook_is_told_the_driver_and_runs_in_an_environment_of_ours() -> None:
+def test_passes_the_driver_to_the_hook_in_a_clean_environment() -> None:
     (hook,) = SPEC["containerEdits"]["hooks"]
     assert hook["hookName"] == "createContainer"
     assert hook["path"] == "/var/lib/divvy/hook-1/divvy-hook"
@@ -79,13 +79,13 @@ def test_the_hook_is_told_the_driver_and_runs_in_an_environment_of_ours() -> Non
     ]
 
 
-def test_gpus_that_differ_are_told_as_the_weakest() -> None:
+def test_reports_mixed_gpus_as_the_weakest() -> None:
     other = replace(gpu(1), brand="geforce", compute_capability=(7, 5))
     call = hook_call(HOOK, snapshot(gpu(0), other), FILES)
     assert {"--brand=unknown", "--arch=7.5"} <= set(call.arguments)
 
 
-def test_without_cdi_libraries_are_where_any_loader_looks() -> None:
+def test_mounts_libraries_on_default_paths_without_cdi() -> None:
     edits = without_cdi(without_hook(COMMON, FILES.library_folder), [EACH["GPU-0"]])
     paths = {mount.path for mount in edits.mounts}
     folders = ("/usr/lib64", "/usr/lib/x86_64-linux-gnu")
@@ -95,23 +95,23 @@ def test_without_cdi_libraries_are_where_any_loader_looks() -> None:
     assert edits.env == {"NVIDIA_VISIBLE_DEVICES": "void"}
 
 
-def test_the_same_hardware_gives_the_same_bytes() -> None:
+def test_writes_the_same_bytes_for_the_same_hardware() -> None:
     assert spec_bytes(SPEC) == spec_bytes(dict(reversed(list(SPEC.items()))))
 
 
-def test_a_specification_is_written_once(tmp_path: Path) -> None:
+def test_writes_a_specification_once(tmp_path: Path) -> None:
     assert write_spec(tmp_path, spec_bytes(SPEC))
     assert not write_spec(tmp_path, spec_bytes(SPEC))
     assert [path.suffix for path in tmp_path.iterdir()] == [".json"]
 
 
-def test_a_specification_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_reports_a_specification_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InjectionProblem, match="the CDI specification is not written: .*file"):
         write_spec(tmp_path / "file", b"{}")
 
 
-def test_only_libraries_of_the_loaded_driver_are_taken(tmp_path: Path) -> None:
+def test_mounts_only_libraries_of_the_loaded_driver(tmp_path: Path) -> None:
     folder = tmp_path / "usr/lib/x86_64-linux-gnu"
     folder.mkdir(parents=True)
     for name in ("libcuda.so.550.163.01", "libcuda.so.570.1", "libnvidia-ml.so.550.163.01"):

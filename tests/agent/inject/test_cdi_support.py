@@ -28,7 +28,7 @@ IMPORT = 'imports = ["/etc/containerd/conf.d/*.toml"]\n'
         ("docker://28.0.1", f"{NEW}enable_cdi = true\n", False),
     ],
 )
-def test_a_file_counts_before_the_versions_default(
+def test_prefers_the_runtimes_file_to_its_versions_default(
     runtime: str, root: str | None, on: bool, tmp_path: Path
 ) -> None:
     if root is not None:
@@ -36,7 +36,7 @@ def test_a_file_counts_before_the_versions_default(
     assert cdi_is_on(runtime, tmp_path) is on
 
 
-def test_the_last_file_counts(tmp_path: Path) -> None:
+def test_lets_the_last_file_win(tmp_path: Path) -> None:
     (tmp_path / "conf.d").mkdir()
     (tmp_path / "config.toml").write_text(f"{IMPORT}version = 3\n{NEW}enable_cdi = false\n")
     assert not cdi_is_on("containerd://2.3.0", tmp_path)
@@ -70,7 +70,7 @@ def test_the_last_file_counts(tmp_path: Path) -> None:
         ("x = '\x00'", "config.toml cannot be read"),
     ],
 )
-def test_an_odd_file_is_no_exception_and_told_once(
+def test_reports_an_odd_file_once_without_raising(
     config: str, told: str | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     _report.cache_clear()
@@ -82,7 +82,7 @@ def test_an_odd_file_is_no_exception_and_told_once(
     assert [told in line for line in caplog.messages] == ([] if told is None else [True])
 
 
-def test_a_link_out_of_the_folder_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_reports_a_link_out_of_the_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     _report.cache_clear()
     (tmp_path / "config.toml").symlink_to("/srv/containerd.toml")
     assert not cdi_is_on("containerd://1.7.27", tmp_path)
@@ -90,7 +90,7 @@ def test_a_link_out_of_the_folder_is_told(tmp_path: Path, caplog: pytest.LogCapt
 
 
 @pytest.mark.parametrize("imports", ['["conf.d/*.toml"]', '["./x/../conf.d/**.toml"]'])
-def test_imports_are_followed_as_containerd_does(imports: str, tmp_path: Path) -> None:
+def test_follows_imports_as_containerd_does(imports: str, tmp_path: Path) -> None:
     (tmp_path / "conf.d").mkdir()
     (tmp_path / "config.toml").write_text(f"imports = {imports}\n{NEW}enable_cdi = false\n")
     (tmp_path / "conf.d/a.toml").write_text('imports = ["more.d/.b.toml", "../config.toml"]\n')
@@ -99,12 +99,12 @@ def test_imports_are_followed_as_containerd_does(imports: str, tmp_path: Path) -
     assert cdi_is_on("containerd://1.7.27", tmp_path)
 
 
-def test_an_import_that_cannot_be_looked_for_counts_as_not_there(tmp_path: Path) -> None:
+def test_treats_an_unreadable_import_as_absent(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(f'imports = ["{"a" * 5000}/*"]\n')
     assert cdi_is_on("containerd://2.1.0", tmp_path)
 
 
-def test_a_fifo_among_the_files_holds_nothing_up(tmp_path: Path) -> None:
+def test_skips_a_fifo_among_the_files(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text('imports = ["x.toml"]\n')
     os.mkfifo(tmp_path / "x.toml")
     assert cdi_is_on("containerd://2.1.0", tmp_path)

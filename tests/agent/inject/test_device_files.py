@@ -23,7 +23,7 @@ FILES = {
 }
 
 
-def test_every_device_of_a_resource_stands_for_all_its_files() -> None:
+def test_maps_every_device_of_a_resource_to_all_its_files() -> None:
     (resource,) = file_resources([HCA], lambda pattern: FILES[pattern])
     assert [device.id for device in resource.devices] == [f"rdma-hca::{n}" for n in range(8)]
     assert allocated_uuids(resource, ["rdma-hca::3"]) == ("rdma-hca",)
@@ -31,23 +31,23 @@ def test_every_device_of_a_resource_stands_for_all_its_files() -> None:
     assert file_edits(resource.files).nodes == tuple(Node(path, path, "rw") for path in paths)
 
 
-def test_two_of_one_file_resource_are_refused() -> None:
+def test_refuses_two_devices_of_one_file_resource() -> None:
     (resource,) = file_resources([HCA], lambda pattern: FILES[pattern])
     with pytest.raises(Refused, match="at most 1 per container"):
         allocated_uuids(resource, ["rdma-hca::0", "rdma-hca::1"])
 
 
-def test_the_kubelets_question_is_answered() -> None:
+def test_prefers_the_first_free_file_device() -> None:
     (resource,) = file_resources([HCA], lambda pattern: FILES[pattern])
     free = [device.id for device in resource.devices][2:]
     assert preferred_allocation(resource, free, [], 1, {}) == ["rdma-hca::2"]
 
 
-def test_a_node_without_the_files_offers_nothing() -> None:
+def test_offers_nothing_on_a_node_without_the_files() -> None:
     assert file_resources([HCA], lambda _: ()) == ()
 
 
-def test_only_device_nodes_are_found(tmp_path: Path) -> None:
+def test_matches_only_device_nodes(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("device nodes are made by root only")
     (tmp_path / "infiniband").mkdir()
@@ -59,7 +59,7 @@ def test_only_device_nodes_are_found(tmp_path: Path) -> None:
     assert list(find("/dev/")) == []
 
 
-def test_a_container_gets_the_files_as_device_specs(sockets: Path) -> None:
+def test_gives_a_container_the_files_as_device_specs(sockets: Path) -> None:
     async def scene() -> None:
         (resource,) = file_resources([HCA], lambda pattern: FILES[pattern])
         async with serving(sockets, resource) as (kubelet, _):

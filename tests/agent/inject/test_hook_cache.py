@@ -17,7 +17,7 @@ from tests.agent.inject.bundle import (
 
 
 @administrator
-def test_the_cache_names_the_drivers_library(container: Container) -> None:
+def test_names_the_drivers_library_in_the_cache(container: Container) -> None:
     done = container.call()
     assert (done.returncode, done.stderr) == (0, "")
     assert f"{FOLDER}/libm.so.6" in container.cached()
@@ -29,7 +29,7 @@ def test_the_cache_names_the_drivers_library(container: Container) -> None:
 
 
 @administrator
-def test_an_images_own_compat_is_loaded_first_where_the_driver_is_too_old(
+def test_loads_an_images_own_compat_first_on_an_older_driver(
     container: Container,
 ) -> None:
     (container.root / "usr/local/cuda-13.0/compat").mkdir(parents=True)
@@ -45,14 +45,14 @@ def test_an_images_own_compat_is_loaded_first_where_the_driver_is_too_old(
 
 
 @administrator
-def test_an_image_without_a_c_library_is_left_alone(container: Container) -> None:
+def test_leaves_an_image_without_a_c_library_alone(container: Container) -> None:
     (container.root / "lib64/ld-linux-x86-64.so.2").unlink()
     assert container.call().returncode == 0
     assert not (container.root / "etc/ld.so.cache").exists()
 
 
 @administrator
-def test_it_works_in_a_pods_user_namespace(container: Container) -> None:
+def test_works_in_a_pods_user_namespace(container: Container) -> None:
     container.program = compile_hook(BUILD)
     done = subprocess.run(
         ["unshare", "--user", "--map-root-user", *container.command()],

@@ -72,7 +72,7 @@ def _libraries(root: Path, outside: Path) -> None:
 @pytest.mark.parametrize(
     "trap", [_up, _absolute, _by_process, _by_itself, _cache, _scratch, _no_proc, _libraries]
 )
-def test_no_link_of_an_image_leads_outside(
+def test_follows_no_link_of_an_image_to_the_outside(
     container: Container, tmp_path: Path, trap: Trap
 ) -> None:
     outside = tmp_path / "outside"
@@ -90,7 +90,7 @@ def test_no_link_of_an_image_leads_outside(
 
 
 @administrator
-def test_an_ldconfig_that_a_stranger_controls_can_do_little(
+def test_confines_an_ldconfig_that_a_stranger_controls(
     container: Container, tmp_path: Path
 ) -> None:
     container.ldconfig = tmp_path / "rights"
@@ -127,7 +127,7 @@ def test_an_ldconfig_that_a_stranger_controls_can_do_little(
 
 
 @administrator
-def test_volumes_are_neither_read_nor_written(container: Container, tmp_path: Path) -> None:
+def test_neither_reads_nor_writes_volumes(container: Container, tmp_path: Path) -> None:
     """The image leads /etc into a volume that its own user could not write."""
     volume = tmp_path / "volume"
     (volume / "etc/ld.so.conf.d").mkdir(parents=True)
@@ -144,7 +144,9 @@ def test_volumes_are_neither_read_nor_written(container: Container, tmp_path: Pa
 
 
 @administrator
-def test_what_a_volume_hides_is_the_images_own(container: Container, tmp_path: Path) -> None:
+def test_writes_the_cache_into_the_image_below_a_volume(
+    container: Container, tmp_path: Path
+) -> None:
     volume = tmp_path / "volume"
     volume.mkdir()
     container.mounted = f"mount --bind {volume} {container.root}/etc"
@@ -154,7 +156,7 @@ def test_what_a_volume_hides_is_the_images_own(container: Container, tmp_path: P
 
 
 @administrator
-def test_a_driver_folder_on_a_volume_is_read_only(container: Container, tmp_path: Path) -> None:
+def test_keeps_a_driver_folder_on_a_volume_read_only(container: Container, tmp_path: Path) -> None:
     volume = tmp_path / "volume"
     volume.mkdir()
     shutil.copy("/lib/x86_64-linux-gnu/libm.so.6", volume / "libm.so.550.1")
@@ -178,7 +180,7 @@ def _hang(container: Container) -> None:
 
 
 @administrator
-def test_a_hanging_image_is_given_up(container: Container, hanging: Path) -> None:
+def test_gives_up_a_hanging_image(container: Container, hanging: Path) -> None:
     container.program = hanging
     _hang(container)
     done = container.call()
@@ -187,7 +189,7 @@ def test_a_hanging_image_is_given_up(container: Container, hanging: Path) -> Non
 
 
 @administrator
-def test_gives_a_hanging_image_up_whoever_sends_signals(
+def test_gives_up_a_hanging_image_whoever_sends_signals(
     container: Container, hanging: Path
 ) -> None:
     """A neighbour in the pod's PID namespace may signal the hook; each ends no more than a look."""
@@ -252,7 +254,7 @@ def _looks_into(process: int | str, rights: str) -> list[str]:
 
 
 @administrator
-def test_a_neighbour_with_the_usual_rights_can_look_into_neither(
+def test_hides_itself_from_a_neighbour_with_the_usual_rights(
     container: Container, hanging: Path
 ) -> None:
     container.program = hanging
@@ -262,7 +264,9 @@ def test_a_neighbour_with_the_usual_rights_can_look_into_neither(
 
 
 @administrator
-def test_nor_can_one_with_the_hooks_own_rights(container: Container, hanging: Path) -> None:
+def test_hides_itself_from_a_neighbour_with_its_own_rights(
+    container: Container, hanging: Path
+) -> None:
     """CAP_SYS_PTRACE aside, against which nothing in a pod's PID namespace helps."""
     rights = "-sys_ptrace"
     container.program = hanging
@@ -271,7 +275,7 @@ def test_nor_can_one_with_the_hooks_own_rights(container: Container, hanging: Pa
 
 
 @administrator
-def test_what_runs_is_a_copy_that_nobody_can_write(container: Container, hanging: Path) -> None:
+def test_runs_from_a_copy_that_nobody_can_write(container: Container, hanging: Path) -> None:
     container.program = hanging
     files = (container.program, container.ldconfig)
     before = [path.read_bytes() for path in files]
@@ -290,7 +294,7 @@ def test_what_runs_is_a_copy_that_nobody_can_write(container: Container, hanging
 
 
 @administrator
-def test_ldconfig_ends_with_the_hook(container: Container) -> None:
+def test_ends_ldconfig_with_itself(container: Container) -> None:
     container.program = compile_hook(BUILD)
     container.mounted = "trap 'sleep 2' EXIT"  # the pod's PID namespace lives on
     with _at_work(container) as (hook, ldconfig):

@@ -23,7 +23,7 @@ from tests.agent.inject.bundle import (
 
 
 @administrator
-def test_an_old_kernel_is_a_refusal_with_the_reason(container: Container, sanitized: Path) -> None:
+def test_refuses_an_old_kernel_with_the_reason(container: Container, sanitized: Path) -> None:
     old = sanitized / "old_kernel"
     command = ["cc", "-Wall", "-Wextra", "-Werror", "-o", old, C_SOURCES / "old_kernel.c"]
     subprocess.run(command, check=True)
@@ -46,7 +46,7 @@ def test_an_old_kernel_is_a_refusal_with_the_reason(container: Container, saniti
 
 
 @administrator
-def test_a_kernel_that_runs_nothing_from_memory_is_a_refusal_with_the_reason() -> None:
+def test_refuses_a_kernel_that_runs_nothing_from_memory() -> None:
     setting = Path("/proc/sys/vm/memfd_noexec")
     if not setting.exists():
         pytest.skip("the kernel has no vm.memfd_noexec")
@@ -62,7 +62,7 @@ def test_a_kernel_that_runs_nothing_from_memory_is_a_refusal_with_the_reason() -
     )
 
 
-def test_it_needs_nothing_of_the_host() -> None:
+def test_needs_nothing_of_the_host() -> None:
     program = compile_hook(BUILD)
     described = subprocess.run(
         ["readelf", "--program-headers", program], capture_output=True, text=True, check=True
@@ -70,7 +70,7 @@ def test_it_needs_nothing_of_the_host() -> None:
     assert "INTERP" not in described.stdout
 
 
-def test_it_is_installed_once_under_its_digest(tmp_path: Path) -> None:
+def test_installs_the_hook_once_under_its_digest(tmp_path: Path) -> None:
     program = compile_hook(BUILD)
     hook = install_hook(program, tmp_path)
     before = hook.program.stat()
@@ -110,7 +110,7 @@ def _link(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [_tampered, _empty, _cut_off, _for_everybody, _link])
 @pytest.mark.parametrize("name", ["divvy-hook", "ldconfig"])
-def test_what_is_not_as_installed_is_replaced_at_the_next_start(
+def test_replaces_a_changed_hook_at_the_next_start(
     name: str, damage: Callable[[Path], None], tmp_path: Path
 ) -> None:
     program = compile_hook(BUILD)
@@ -134,14 +134,14 @@ def _generation(folder: Path, number: int) -> Path:
     return place
 
 
-def test_the_hook_of_the_image_before_stays(tmp_path: Path) -> None:
+def test_keeps_the_hook_of_the_previous_image(tmp_path: Path) -> None:
     first, second, third = (_generation(tmp_path, number) for number in (1, 2, 3))
     remove_older(tmp_path, Hook(third / "divvy-hook", third / "ldconfig"))
     assert set(tmp_path.glob("hook-*")) == {second, third}
     assert not first.exists()
 
 
-def test_an_older_hook_that_is_not_its_digests_goes(tmp_path: Path) -> None:
+def test_removes_an_older_hook_that_does_not_match_its_digest(tmp_path: Path) -> None:
     first, second = (_generation(tmp_path, number) for number in (1, 2))
     (first / "ldconfig").chmod(0o755)
     (first / "ldconfig").write_text("tampered")
@@ -149,7 +149,7 @@ def test_an_older_hook_that_is_not_its_digests_goes(tmp_path: Path) -> None:
     assert set(tmp_path.glob("hook-*")) == {second}
 
 
-def test_a_hook_that_is_missing_or_does_not_run_is_told(tmp_path: Path) -> None:
+def test_reports_a_missing_or_broken_hook(tmp_path: Path) -> None:
     with pytest.raises(InjectionProblem, match="not installed"):
         install_hook(tmp_path / "nothing", tmp_path)
     (tmp_path / "rubbish").write_text("rubbish")
@@ -161,7 +161,7 @@ def test_a_hook_that_is_missing_or_does_not_run_is_told(tmp_path: Path) -> None:
 
 
 @administrator
-def test_a_folder_that_is_mounted_noexec_is_told(tmp_path: Path) -> None:
+def test_reports_a_folder_mounted_noexec(tmp_path: Path) -> None:
     program = compile_hook(BUILD)
     script = (
         f"mount -t tmpfs -o noexec none {tmp_path} && exec .venv/bin/python -c '"

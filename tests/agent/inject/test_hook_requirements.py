@@ -17,7 +17,7 @@ from tests.agent.inject.bundle import (
 
 
 @pytest.mark.parametrize("name", ["vectors", "mutations"])
-def test_requirements_and_texts(sanitized: Path, name: str) -> None:
+def test_evaluates_image_requirements(sanitized: Path, name: str) -> None:
     program = sanitized / name
     sources = [SOURCE / "json.c", SOURCE / "require.c", C_SOURCES / f"{name}.c"]
     flags = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", f"-I{SOURCE}"]
@@ -28,7 +28,7 @@ def test_requirements_and_texts(sanitized: Path, name: str) -> None:
 
 
 @administrator
-def test_an_image_for_a_newer_cuda_is_refused_with_the_reason(container: Container) -> None:
+def test_refuses_an_image_for_a_newer_cuda_with_the_reason(container: Container) -> None:
     container.environment = ["PATH=/bin", "NVIDIA_REQUIRE_CUDA=cuda>=13.0"]
     done = container.call(cache=False)
     assert done.returncode == 1
@@ -39,7 +39,7 @@ def test_an_image_for_a_newer_cuda_is_refused_with_the_reason(container: Contain
 
 
 @pytest.mark.parametrize("state", ["", "{}", '{"bundle": "relative"}', '{"bundle": "/none"}'])
-def test_a_state_without_a_bundle_is_an_error(sanitized: Path, state: str) -> None:
+def test_fails_on_a_state_without_a_bundle(sanitized: Path, state: str) -> None:
     done = subprocess.run(
         [sanitized / "divvy-hook", *GIVEN], input=state, capture_output=True, text=True, check=False
     )

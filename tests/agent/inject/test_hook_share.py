@@ -28,7 +28,7 @@ def started(container: Container, *mounts: dict[str, str]) -> bool:
     return done.returncode == 0
 
 
-def test_a_share_alone_starts(container: Container) -> None:
+def test_starts_a_container_with_a_share_alone(container: Container) -> None:
     assert started(container, PROC, SHARE, CUDA, BEHIND)
 
 
@@ -45,12 +45,12 @@ def test_a_share_alone_starts(container: Container) -> None:
         ),
     ],
 )
-def test_what_would_go_round_the_limits_does_not_start(
+def test_refuses_to_start_what_would_bypass_the_limits(
     container: Container, mounts: tuple[dict[str, str], ...]
 ) -> None:
     assert not started(container, *mounts)
 
 
-def test_other_containers_are_not_asked(container: Container) -> None:
+def test_checks_no_container_without_a_share(container: Container) -> None:
     container.mounts = [CUDA]
     assert container.call(cache=False).returncode == 0

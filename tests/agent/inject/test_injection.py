@@ -61,7 +61,7 @@ def written(settings: Settings) -> Any:
     return json.loads((settings.cdi_folder / CDI_FILE).read_text())
 
 
-def test_only_what_is_described_is_granted(settings: Settings) -> None:
+def test_grants_only_what_is_described(settings: Settings) -> None:
     injection = installed(settings)
     assert injection.described == frozenset()
     injection.renew(BOTH, WITH_CDI)
@@ -76,7 +76,7 @@ def test_only_what_is_described_is_granted(settings: Settings) -> None:
             injection.allocation(["GPU-0"])
 
 
-def test_what_was_written_last_is_described_where_writing_fails(settings: Settings) -> None:
+def test_keeps_the_last_written_specification_when_writing_fails(settings: Settings) -> None:
     injection = installed(settings)
     injection.renew(snapshot(gpu(0)), WITH_CDI)
     before = written(settings)
@@ -87,7 +87,7 @@ def test_what_was_written_last_is_described_where_writing_fails(settings: Settin
     assert written(settings) == before
 
 
-def test_a_full_disk_leaves_the_specification_whole(
+def test_keeps_the_specification_whole_on_a_full_disk(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     injection = installed(settings)
@@ -104,7 +104,7 @@ def test_a_full_disk_leaves_the_specification_whole(
     assert [path.name for path in settings.cdi_folder.iterdir()] == [CDI_FILE]
 
 
-def test_without_a_hook_libraries_are_where_any_loader_looks(settings: Settings) -> None:
+def test_mounts_libraries_on_default_paths_without_a_hook(settings: Settings) -> None:
     injection = installed(settings)
     assert (
         "containers start without an updated ld.so cache and without the CUDA version check"
@@ -117,9 +117,7 @@ def test_without_a_hook_libraries_are_where_any_loader_looks(settings: Settings)
     assert edits["hooks"] == []
 
 
-def test_a_driver_that_cannot_be_read_is_told(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reports_an_unreadable_driver(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: Path, *_more: object, **_options: object) -> None:
         raise OSError(5, "Input/output error")
 
@@ -131,7 +129,7 @@ def test_a_driver_that_cannot_be_read_is_told(
         list(device_files(settings.device_folder)("/dev/x*"))
 
 
-def test_a_driver_that_is_gone_is_no_problem(settings: Settings) -> None:
+def test_reports_no_problem_for_an_absent_driver(settings: Settings) -> None:
     shutil.rmtree(settings.driver_root)
     assert find_driver_files(settings.driver_root, VERSION).libraries == ()
 
@@ -149,7 +147,7 @@ def hosts(mounts: Any) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("limiter")
-def test_a_limited_container_has_the_limiter_in_front_of_the_driver(settings: Settings) -> None:
+def test_puts_the_limiter_before_the_driver_in_a_limited_container(settings: Settings) -> None:
     injection = installed(settings)
     injection.renew(BOTH, WITH_CDI)
     (place,) = settings.state_folder.glob("limiter-*")
@@ -170,7 +168,7 @@ def test_a_limited_container_has_the_limiter_in_front_of_the_driver(settings: Se
 
 @pytest.mark.usefixtures("limiter")
 @pytest.mark.parametrize("runtime", [WITH_CDI, WITHOUT])
-def test_a_share_is_its_own_account_and_pages(settings: Settings, runtime: str) -> None:
+def test_gives_a_share_its_own_account_and_pages(settings: Settings, runtime: str) -> None:
     injection = installed(settings)
     injection.renew(BOTH, runtime)
     injection.by_cdi = runtime == WITH_CDI
@@ -209,7 +207,7 @@ def test_a_share_is_its_own_account_and_pages(settings: Settings, runtime: str) 
 
 @pytest.mark.usefixtures("limiter")
 @pytest.mark.parametrize("runtime", [WITH_CDI, WITHOUT])
-def test_a_container_that_starts_again_has_the_limiter_of_its_share(
+def test_keeps_the_limiter_of_a_share_when_a_container_restarts(
     settings: Settings, runtime: str
 ) -> None:
     """The kubelet keeps what Allocate answered; a later image's limiter may know other files."""
@@ -230,7 +228,7 @@ def test_a_container_that_starts_again_has_the_limiter_of_its_share(
         assert Path(mounts[f"/usr/lib64/{name}"]).read_text() == f"limiter's {name}"
 
 
-def test_without_the_limiter_nobody_gets_a_share_that_is_none(settings: Settings) -> None:
+def test_refuses_a_share_without_the_limiter(settings: Settings) -> None:
     injection = installed(settings)
     injection.renew(BOTH, WITH_CDI)
     shares = device_shares(limited(1, 4, 3000), ["GPU-0::2"])
@@ -238,7 +236,7 @@ def test_without_the_limiter_nobody_gets_a_share_that_is_none(settings: Settings
         injection.limited_allocation(["GPU-0::2"], shares)
 
 
-def test_a_retry_that_comes_to_nothing_changes_nothing(settings: Settings) -> None:
+def test_reports_no_change_after_a_retry_without_success(settings: Settings) -> None:
     """Else the node would be reconciled at each, for as long as its image has no limiter."""
     injection = Injection(settings)
     assert injection.install()
@@ -250,7 +248,7 @@ def test_a_retry_that_comes_to_nothing_changes_nothing(settings: Settings) -> No
 
 
 @pytest.mark.usefixtures("limiter")
-def test_installed_files_that_were_removed_come_back(
+def test_restores_removed_installed_files(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without them no container with a device would start."""
@@ -274,7 +272,7 @@ def test_installed_files_that_were_removed_come_back(
 
 
 @pytest.mark.usefixtures("limiter")
-def test_installed_libraries_that_were_changed_are_replaced(settings: Settings) -> None:
+def test_replaces_changed_installed_libraries(settings: Settings) -> None:
     first = install_limiter(settings.limiter_folder, settings.state_folder)
     library = first.folder / "libcuda.so.1"
     library.chmod(0o755)
@@ -318,7 +316,7 @@ def test_removes_limiters_that_no_container_can_start_with(settings: Settings) -
 
 
 @pytest.mark.usefixtures("limiter")
-def test_folders_in_the_place_of_installed_libraries_are_replaced(settings: Settings) -> None:
+def test_replaces_folders_in_place_of_installed_libraries(settings: Settings) -> None:
     """Where the source of a mount is gone, the container runtime makes a folder."""
     injection = installed(settings)
     (library,) = settings.state_folder.glob("limiter-*/libcuda.so.1")
@@ -328,7 +326,7 @@ def test_folders_in_the_place_of_installed_libraries_are_replaced(settings: Sett
     assert library.read_text() == "limiter's libcuda.so.1"
 
 
-def test_a_share_is_refused_until_the_specification_has_the_limiter(settings: Settings) -> None:
+def test_refuses_a_share_until_the_specification_has_the_limiter(settings: Settings) -> None:
     injection = installed(settings)
     injection.renew(BOTH, WITH_CDI)
     settings.limiter_folder.mkdir()

@@ -96,7 +96,7 @@ def test_refuses_a_tenant_room_beyond_its_files(node: ShareFolder, which: int) -
     assert read_account(files(node, 1)[0]).slots == ()
 
 
-def test_gives_no_tenant_what_another_lets_go(node: ShareFolder) -> None:
+def test_gives_no_tenant_the_disk_that_another_releases(node: ShareFolder) -> None:
     for number in range(2):
         node.lay(*shared(number))
     before = taken(node)
@@ -107,7 +107,7 @@ def test_gives_no_tenant_what_another_lets_go(node: ShareFolder) -> None:
     assert taken(node) <= before
 
 
-def test_takes_attributes_back(node: ShareFolder) -> None:
+def test_reclaims_file_attributes(node: ShareFolder) -> None:
     node.lay(*shared(0))
     account, page = files(node, 0)
     assert attributes(page) < 32
@@ -117,7 +117,7 @@ def test_takes_attributes_back(node: ShareFolder) -> None:
     assert account.stat().st_size == SIZE
 
 
-def test_lays_shares_where_each_file_has_a_label(node: ShareFolder) -> None:
+def test_places_shares_where_each_file_has_a_label(node: ShareFolder) -> None:
     """SELinux gives it one; root in a container may give its files capabilities, which stay."""
     for number in range(60):
         node.lay(*shared(number))
@@ -139,7 +139,7 @@ def attributes(path: Path) -> int:
     return 1000
 
 
-def test_lays_shares_beside_tenants_that_take_all_room(node: ShareFolder) -> None:
+def test_places_shares_beside_tenants_that_take_all_space(node: ShareFolder) -> None:
     node.lay(*shared(0))
     with greedy(*files(node, 0)):
         for number in range(1, 30):
@@ -179,7 +179,7 @@ def test_keeps_the_files_of_running_containers_over_a_restart(node: ShareFolder)
     assert files(after, 0) == (account, page)
 
 
-def test_has_nothing_of_a_share_after_a_boot(node: ShareFolder) -> None:
+def test_forgets_shares_after_a_boot(node: ShareFolder) -> None:
     node.lay(*shared(0))
     unmount(node.folders[0])
     assert not node.has(shared(0)[0])
@@ -188,7 +188,7 @@ def test_has_nothing_of_a_share_after_a_boot(node: ShareFolder) -> None:
     assert node.has(shared(0)[0])
 
 
-def test_cuts_files_that_earlier_agents_laid_on_the_disk(node: ShareFolder) -> None:
+def test_frees_preallocated_disk_of_files_from_earlier_agents(node: ShareFolder) -> None:
     """Their containers have them mounted, and keep them."""
     write_share(node.folders[1], *shared(0))
     account, page = files(node, 0)
@@ -205,7 +205,7 @@ def test_cuts_files_that_earlier_agents_laid_on_the_disk(node: ShareFolder) -> N
     assert files(node, 0)[0].is_relative_to(node.folders[0])
 
 
-def test_tells_why_shares_have_no_place(tmp_path: Path) -> None:
+def test_reports_why_shares_cannot_be_placed(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     node = ShareFolder(tmp_path / "file/tenants", tmp_path)
     assert "the files of limited shares have no place: " in node.mount()
@@ -213,7 +213,7 @@ def test_tells_why_shares_have_no_place(tmp_path: Path) -> None:
         node.lay(*shared(0))
 
 
-def test_lets_no_other_user_reach_tenants_files(node: ShareFolder) -> None:
+def test_denies_other_users_access_to_tenants_files(node: ShareFolder) -> None:
     """Root in a container can write a program into its account, and give it the rights of root."""
     node.lay(*shared(0))
     assert node.folders[0].stat().st_mode & 0o077 == 0

@@ -48,7 +48,7 @@ def test_mounts_a_file_system_of_that_size(tmpfs: Tmpfs) -> None:
         assert full.value.errno == errno.ENOSPC
 
 
-def test_leaves_what_is_mounted_as_it_is(tmpfs: Tmpfs) -> None:
+def test_leaves_a_mounted_file_system_as_it_is(tmpfs: Tmpfs) -> None:
     tmpfs.mount(SIZE, INODES)
     (tmpfs.folder / "file").touch()
     tmpfs.mount(2 * SIZE, 2 * INODES)
@@ -56,7 +56,7 @@ def test_leaves_what_is_mounted_as_it_is(tmpfs: Tmpfs) -> None:
     assert size(tmpfs.folder) == (SIZE, INODES)
 
 
-def test_changes_the_size_and_keeps_the_files(tmpfs: Tmpfs) -> None:
+def test_resizes_and_keeps_the_files(tmpfs: Tmpfs) -> None:
     tmpfs.mount(SIZE, INODES)
     (tmpfs.folder / "file").touch()
     tmpfs.resize(2 * SIZE, 2 * INODES)
@@ -65,7 +65,7 @@ def test_changes_the_size_and_keeps_the_files(tmpfs: Tmpfs) -> None:
     assert {"nosuid", "nodev", "noexec"} <= options(tmpfs.folder)
 
 
-def test_takes_it_away_from_under_an_open_file(tmpfs: Tmpfs) -> None:
+def test_unmounts_below_an_open_file(tmpfs: Tmpfs) -> None:
     tmpfs.mount(SIZE, INODES)
     with (tmpfs.folder / "file").open("wb") as file:
         tmpfs.unmount()
@@ -74,7 +74,7 @@ def test_takes_it_away_from_under_an_open_file(tmpfs: Tmpfs) -> None:
     tmpfs.unmount()
 
 
-def test_takes_away_what_is_there_instead_of_it(tmpfs: Tmpfs) -> None:
+def test_unmounts_another_file_system_in_its_place(tmpfs: Tmpfs) -> None:
     (tmpfs.folder / "folder").mkdir(parents=True)
     (tmpfs.folder / "folder/file").touch()
     tmpfs.mount(SIZE, INODES)
@@ -83,7 +83,7 @@ def test_takes_away_what_is_there_instead_of_it(tmpfs: Tmpfs) -> None:
     assert not tmpfs.folder.exists()
 
 
-def test_a_file_in_its_place_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_names_a_file_in_its_place_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     with pytest.raises(OSError, match="'.*/a"):
         Tmpfs(tmp_path / "a/folder", "divvy-test", 0o700).mount(SIZE, INODES)

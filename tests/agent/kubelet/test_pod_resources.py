@@ -9,7 +9,7 @@ from tests.fakes.kubelet import fake_kubelet
 from tests.fakes.scene import play
 
 
-def test_the_containers_of_claims(tmp_path: Path) -> None:
+def test_lists_the_containers_of_claims(tmp_path: Path) -> None:
     async def scene() -> None:
         async with fake_kubelet(tmp_path) as kubelet:
             kubelet.claims = [("team/a", "shared"), ("team/b", "shared"), ("prod/a", "own")]

@@ -51,7 +51,7 @@ WHERE, OTHER_ID = Member(UID, CONTAINER), "0" * 64
         f"kubepods-besteffort-pod{SYSTEMD}.slice/docker-{CONTAINER}.scope\n",
     ],
 )
-def test_the_cgroup_names_pod_and_container(cgroup: str) -> None:
+def test_reads_pod_and_container_from_the_cgroup(cgroup: str) -> None:
     assert member(cgroup) == WHERE
 
 
@@ -64,16 +64,16 @@ def test_the_cgroup_names_pod_and_container(cgroup: str) -> None:
         "",
     ],
 )
-def test_a_process_outside_pods_has_none(cgroup: str) -> None:
+def test_finds_no_container_for_a_process_outside_pods(cgroup: str) -> None:
     assert member(cgroup) is None
 
 
-def test_a_static_pod_has_a_hash() -> None:
+def test_reads_a_static_pod_by_its_hash() -> None:
     uid = "f" * 32
     assert member(f"0::/kubepods/burstable/pod{uid}/{CONTAINER}") == Member(uid, CONTAINER)
 
 
-def test_the_kubelets_links_name_the_containers() -> None:
+def test_names_containers_by_the_kubelets_links() -> None:
     links = [f"web-1_default_main-{CONTAINER}.log", "lost+found"]
     assert containers_by_id(links) == {CONTAINER: Container("default/web-1", "main")}
 
@@ -103,21 +103,21 @@ def over(mib: int, *holders: Holder) -> list[tuple[int, int]]:
     return [(excess.used_mib, excess.limit_mib) for excess in found(mib, *holders)]
 
 
-def test_all_processes_of_a_container_count_together() -> None:
+def test_adds_up_all_processes_of_a_container() -> None:
     assert over(6826, holder(0)) == []
     assert over(6827, holder(0)) == [(6827, 6826)]
 
 
-def test_two_shares_allow_twice_as_much() -> None:
+def test_doubles_the_limit_for_two_shares() -> None:
     assert over(13000, holder(0), holder(1)) == []
 
 
-def test_shares_of_others_allow_nothing() -> None:
+def test_counts_no_shares_of_others_toward_the_limit() -> None:
     assert over(7000, holder(0), holder(1, pod="default/web-2")) == [(7000, 6826)]
     assert over(7000, holder(0), holder(1, container="sidecar")) == [(7000, 6826)]
 
 
-def test_each_container_of_a_pod_has_its_own_limit() -> None:
+def test_limits_each_container_of_a_pod_separately() -> None:
     uses = [use(5000), use(5000, 3, Member(UID, OTHER_ID))]
     held = {"GPU-2": (holder(0), holder(1, container="sidecar"))}
     assert excesses(uses, CONTAINERS, held, LIMITS) == ()
@@ -126,11 +126,11 @@ def test_each_container_of_a_pod_has_its_own_limit() -> None:
     assert (excess.container, excess.processes) == ("sidecar", (Process(3, 100),))
 
 
-def test_a_device_without_a_limit_has_none() -> None:
+def test_sets_no_limit_for_a_device_without_one() -> None:
     assert over(40000, holder(0, OTHER)) == []
 
 
-def test_the_event_says_how_much_and_which_limit() -> None:
+def test_reports_usage_and_limit_in_the_event() -> None:
     (warned,) = found(9000, holder(0))
     assert warned.sentence.startswith("container main uses 9000 MiB of GPU-2")
     assert "6826 MiB" in warned.sentence
@@ -144,7 +144,7 @@ def sleeper() -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
 
 
-def test_only_the_process_that_was_looked_at_is_ended(sleeper: subprocess.Popen[bytes]) -> None:
+def test_ends_only_the_process_that_it_examined(sleeper: subprocess.Popen[bytes]) -> None:
     mine = Process(sleeper.pid, processes.start_time(sleeper.pid))
     assert not processes.send(replace(mine, started=mine.started - 1), signal.SIGKILL)
     assert sleeper.poll() is None
@@ -153,11 +153,11 @@ def test_only_the_process_that_was_looked_at_is_ended(sleeper: subprocess.Popen[
     assert not processes.send(mine, signal.SIGKILL)
 
 
-def test_a_process_outside_pods_is_not_looked_at() -> None:
+def test_ignores_a_process_outside_pods() -> None:
     assert processes.find_process(os.getpid()) is None
 
 
-def test_a_process_gets_ten_seconds_between_the_two_signals() -> None:
+def test_waits_ten_seconds_between_the_two_signals() -> None:
     mine, late = Process(7, 1), Process(8, 1)
     told, due = enforcement([mine, mine], {}, 100.0)
     assert due == [(mine, signal.SIGTERM)]

@@ -34,7 +34,7 @@ time.sleep(60)
 """
 
 
-def test_a_process_that_calls_itself_a_number_keeps_its_own() -> None:
+def test_reads_the_pid_of_a_process_that_calls_itself_a_number() -> None:
     """Else what it uses would be charged to another, or to nobody."""
     command = [sys.executable, "-c", _NAMED]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
@@ -89,7 +89,7 @@ async def cleaned(
 
 
 @pytest.mark.parametrize("spoilt", [False, True])
-def test_the_files_of_a_share_go_when_nobody_holds_it(
+def test_removes_the_files_of_a_share_without_holder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoilt: bool
 ) -> None:
     share = device_share("GPU-0", 1000, "share", 25, "page")
@@ -108,7 +108,7 @@ def test_the_files_of_a_share_go_when_nobody_holds_it(
     assert not any((tmp_path / "pages/GPU-0").iterdir())
 
 
-def test_a_share_of_two_replicas_goes_although_one_of_them_is_held_again(
+def test_removes_a_share_of_two_replicas_when_one_is_held_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_share(tmp_path, ["GPU-0::0", "GPU-0::1"], [device_share("GPU-0", 2000)])
@@ -123,7 +123,7 @@ def test_a_share_of_two_replicas_goes_although_one_of_them_is_held_again(
 
 
 @pytest.mark.parametrize("content", [b"", b"\1" * 200_000])
-def test_an_account_of_another_format_is_told_once_and_shown_until_it_is_sound(
+def test_reports_an_account_of_another_format_once_until_it_is_sound(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -168,7 +168,7 @@ async def until(met: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_the_files_of_a_claims_share_stay_while_it_is_held(
+def test_keeps_the_files_of_a_claims_share_while_it_is_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kubelet shows no device of a claim."""
@@ -184,7 +184,7 @@ def test_the_files_of_a_claims_share_stay_while_it_is_held(
     assert not folder.exists()
 
 
-def test_a_share_can_be_given_after_its_files_were_removed_by_hand(
+def test_gives_a_share_again_after_its_files_were_removed_by_hand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The container runtime makes folders of the files that it is to mount and does not find."""
@@ -200,7 +200,7 @@ def test_a_share_can_be_given_after_its_files_were_removed_by_hand(
     write_share(tmp_path, ["GPU-0::0"], [share])
 
 
-def test_no_other_user_of_the_node_reaches_a_tenants_files(tmp_path: Path) -> None:
+def test_denies_other_users_access_to_a_tenants_files(tmp_path: Path) -> None:
     """Root in a container can write a program into its account, and give it the rights of root."""
     write_share(
         tmp_path,
@@ -292,7 +292,7 @@ def test_charges_processes_without_a_slot_to_their_share(
     asyncio.run(node.charged(300, 0))
 
 
-def test_tells_no_share_what_its_neighbours_processes_have(
+def test_hides_neighbours_processes_from_a_share(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tenant can write a neighbour's namespace and number into a slot; both can be guessed."""
@@ -303,7 +303,7 @@ def test_tells_no_share_what_its_neighbours_processes_have(
         asyncio.run(node.charged(300, 700))
 
 
-def test_charges_nobody_before_it_knows_whose_a_share_is(
+def test_charges_nobody_before_it_knows_the_shares_holder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = Node(tmp_path, monkeypatch)

@@ -5,25 +5,25 @@ from divvy.agent.memory.unaccounted_memory import InNamespace, NvmlUse, beyond, 
 ONE, OTHER = InNamespace(11, 1), InNamespace(12, 1)
 
 
-def test_what_nvml_sees_above_the_slot_counts() -> None:
+def test_counts_what_nvml_reports_above_the_slot() -> None:
     slots = {ONE: (300, 0), OTHER: (0, 100)}
     uses = [NvmlUse(ONE, 0, 450), NvmlUse(OTHER, 1, 80), NvmlUse(InNamespace(13, 1), 0, 999)]
     assert beyond(uses, slots, slots, 2) == {ONE: (150, 0), OTHER: (0, 0)}
 
 
-def test_an_allocation_or_a_free_between_the_looks_counts_once() -> None:
+def test_counts_an_allocation_or_free_between_the_samples_once() -> None:
     use = [NvmlUse(ONE, 0, 1000)]
     assert beyond(use, {ONE: (0,)}, {ONE: (900,)}, 1) == {ONE: (100,)}
     assert beyond(use, {ONE: (900,)}, {ONE: (0,)}, 1) == {ONE: (100,)}
     assert beyond(use, {}, {ONE: (0,)}, 1) == {ONE: (0,)}
 
 
-def test_only_what_two_looks_agree_on_is_settled() -> None:
+def test_settles_only_what_two_samples_agree_on() -> None:
     assert settled({ONE: (500, 20)}, {}) == {ONE: (0, 0)}
     assert settled({ONE: (500, 20)}, {ONE: (150, 30)}) == {ONE: (150, 20)}
 
 
-def test_charges_what_processes_without_a_slot_have() -> None:
+def test_charges_memory_of_processes_without_a_slot() -> None:
     uses = [NvmlUse(ONE, 0, 450), NvmlUse(OTHER, 1, 80), NvmlUse(OTHER, 0, 20)]
     assert outside(uses, {ONE}, 2) == (20, 80)
     assert outside(uses, {ONE, OTHER}, 2) == (0, 0)

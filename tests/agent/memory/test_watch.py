@@ -83,7 +83,7 @@ ALL = tuple(
 )
 
 
-def test_nobodys_end_waits_for_an_api_server_that_is_silent(
+def test_terminates_without_waiting_for_a_silent_api_server(
     sent: list[tuple[Process, Signals]],
 ) -> None:
     async def scene() -> None:
@@ -104,7 +104,7 @@ def test_nobodys_end_waits_for_an_api_server_that_is_silent(
 
 
 @pytest.mark.usefixtures("sent")
-def test_an_event_that_is_refused_comes_later_although_the_container_has_ended(
+def test_retries_a_refused_event_after_the_container_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(backoff, "_PAUSE_SECONDS", 0.02)
@@ -123,7 +123,7 @@ def test_an_event_that_is_refused_comes_later_although_the_container_has_ended(
 
 
 @pytest.mark.usefixtures("sent")
-def test_reports_of_one_container_do_not_pile_up() -> None:
+def test_limits_pending_events_per_container() -> None:
     looks = itertools.cycle([ALL, ()])
 
     async def scene() -> None:

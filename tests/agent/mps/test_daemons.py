@@ -117,7 +117,7 @@ def end(*processes: subprocess.Popen[str]) -> None:
         process.communicate()
 
 
-def test_containers_compute_as_clients_of_their_gpus_daemon() -> None:
+def test_runs_containers_as_clients_of_their_gpus_daemon() -> None:
     async def scene() -> None:
         async with agent_node(2, MPS) as node:
             await node.offered(SHARED, 8)
@@ -150,7 +150,7 @@ def test_containers_compute_as_clients_of_their_gpus_daemon() -> None:
     play(scene)
 
 
-def test_clients_and_daemon_share_a_bounded_memory_that_is_not_the_agents() -> None:
+def test_shares_a_bounded_memory_between_clients_and_daemon() -> None:
     async def scene() -> None:
         async with agent_node(1, MPS) as node:
             await node.offered(SHARED, 4)
@@ -185,7 +185,7 @@ def test_clients_and_daemon_share_a_bounded_memory_that_is_not_the_agents() -> N
     play(scene)
 
 
-def test_a_container_of_two_replicas_gets_both_of_one_gpu() -> None:
+def test_gives_a_container_of_two_replicas_both_of_one_gpu() -> None:
     async def scene() -> None:
         async with agent_node(2, MPS) as node:
             await node.offered(SHARED, 8)
@@ -201,7 +201,7 @@ def test_a_container_of_two_replicas_gets_both_of_one_gpu() -> None:
     play(scene)
 
 
-def test_each_container_of_a_pod_is_held_to_its_own_replicas() -> None:
+def test_holds_each_container_of_a_pod_to_its_own_replicas() -> None:
     async def scene() -> None:
         async with agent_node(1, MPS) as node:
             await node.offered(SHARED, 4)
@@ -217,7 +217,7 @@ def test_each_container_of_a_pod_is_held_to_its_own_replicas() -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["dead", "wedged"])
-def test_shares_of_a_daemon_that_fails_are_withdrawn_within_a_second(how: signal.Signals) -> None:
+def test_withdraws_the_shares_of_a_failing_daemon_within_a_second(how: signal.Signals) -> None:
     async def scene() -> None:
         async with agent_node(2, MPS) as node:
             await node.offered(SHARED, 8)
@@ -240,7 +240,7 @@ def test_shares_of_a_daemon_that_fails_are_withdrawn_within_a_second(how: signal
     play(scene)
 
 
-def test_a_daemon_that_stays_wedged_is_replaced() -> None:
+def test_replaces_a_daemon_that_stays_wedged() -> None:
     async def scene() -> None:
         async with agent_node(1, MPS) as node:
             await node.offered(SHARED, 4)
@@ -254,7 +254,7 @@ def test_a_daemon_that_stays_wedged_is_replaced() -> None:
     play(scene)
 
 
-def test_an_agent_that_was_killed_leaves_its_clients_alone() -> None:
+def test_leaves_clients_alone_when_the_agent_is_killed() -> None:
     async def scene() -> None:
         async with agent_node(1, MPS) as node:
             await node.offered(SHARED, 4)
@@ -275,7 +275,7 @@ def test_an_agent_that_was_killed_leaves_its_clients_alone() -> None:
     play(scene)
 
 
-def test_what_a_killed_agent_left_is_put_right_by_the_next() -> None:
+def test_repairs_what_a_killed_agent_left() -> None:
     async def scene() -> None:
         async with agent_node(2, MPS) as node:
             await node.offered(SHARED, 8)
@@ -298,7 +298,7 @@ def nothing_is_left(node: AgentNode) -> None:
 
 
 @pytest.mark.parametrize("lost", ["record", "state", "record and daemon"])
-def test_what_is_left_without_a_record_is_put_right_by_the_next_agent(lost: str) -> None:
+def test_repairs_what_was_left_without_a_record(lost: str) -> None:
     async def scene() -> None:
         async with agent_node(2, MPS) as node:
             await node.offered(SHARED, 8)
@@ -316,7 +316,7 @@ def test_what_is_left_without_a_record_is_put_right_by_the_next_agent(lost: str)
     play(scene)
 
 
-def test_a_daemon_without_a_record_keeps_its_clients_and_is_no_second_ones_rival() -> None:
+def test_adopts_a_daemon_without_a_record_and_starts_no_second() -> None:
     async def scene() -> None:
         async with agent_node(1, MPS) as node:
             await node.offered(SHARED, 4)
@@ -338,7 +338,7 @@ def test_a_daemon_without_a_record_keeps_its_clients_and_is_no_second_ones_rival
 
 
 @pytest.mark.parametrize("profile", [{}, {"timeSlicing": {"replicas": 4}}, {"mig": {"1g.5gb": 7}}])
-def test_the_compute_mode_is_restored_before_the_gpu_is_offered_otherwise(
+def test_restores_the_compute_mode_before_another_offer(
     profile: dict[str, Any],
 ) -> None:
     async def scene() -> None:
@@ -363,7 +363,7 @@ def test_the_compute_mode_is_restored_before_the_gpu_is_offered_otherwise(
     play(scene)
 
 
-def test_a_daemon_stays_until_its_last_client_is_gone() -> None:
+def test_keeps_a_daemon_until_its_last_client_is_gone() -> None:
     async def scene() -> None:
         async with agent_node(1, MPS) as node:
             await node.offered(SHARED, 4)
@@ -385,7 +385,7 @@ def test_a_daemon_stays_until_its_last_client_is_gone() -> None:
     play(scene)
 
 
-def test_no_daemon_shuts_out_a_pod_that_holds_the_gpu_otherwise() -> None:
+def test_starts_no_daemon_that_shuts_out_another_holder_of_the_gpu() -> None:
     async def scene() -> None:
         async with agent_node(1, {"timeSlicing": {"replicas": 4}}) as node:
             await node.offered(SHARED, 4)
@@ -408,7 +408,7 @@ def program_result(node: AgentNode) -> int:
     return result
 
 
-def test_an_agent_that_is_stopped_ends_daemons_and_restores_the_mode() -> None:
+def test_ends_daemons_and_restores_the_mode_when_stopped() -> None:
     async def scene() -> None:
         async with agent_node(2, MPS) as node:
             await node.offered(SHARED, 8)
@@ -427,7 +427,7 @@ def test_an_agent_that_is_stopped_ends_daemons_and_restores_the_mode() -> None:
     play(scene)
 
 
-def test_a_compute_mode_that_somebody_changes_is_set_again() -> None:
+def test_restores_a_compute_mode_that_somebody_changed() -> None:
     async def scene() -> None:
         async with agent_node(1, MPS) as node:
             await node.offered(SHARED, 4)
@@ -437,7 +437,7 @@ def test_a_compute_mode_that_somebody_changes_is_set_again() -> None:
     play(scene)
 
 
-def test_one_gpu_by_mps_beside_one_in_time_slices() -> None:
+def test_serves_one_gpu_by_mps_beside_one_in_time_slices() -> None:
     async def scene() -> None:
         rules = [
             {"devices": [0], "mps": {"replicas": 3, "resourceName": "gpu.mps"}},
@@ -451,9 +451,7 @@ def test_one_gpu_by_mps_beside_one_in_time_slices() -> None:
     play(scene)
 
 
-def test_where_the_driver_lacks_the_program_shares_are_not_offered_and_the_status_says_why() -> (
-    None
-):
+def test_withholds_mps_shares_where_the_driver_lacks_the_program() -> None:
     async def scene() -> None:
         async with agent_node(1, {}) as node:
             await node.offered(GPU, 1)
@@ -469,7 +467,7 @@ def test_where_the_driver_lacks_the_program_shares_are_not_offered_and_the_statu
     play(scene)
 
 
-def test_limits_of_the_daemon_hold_a_client_that_drops_its_own() -> None:
+def test_limits_a_client_that_drops_its_own_limit() -> None:
     async def scene() -> None:
         alone = {"mps": {"replicas": 4, "failRequestsGreaterThanOne": True}}
         async with agent_node(1, MPS) as node:
@@ -489,7 +487,7 @@ def test_limits_of_the_daemon_hold_a_client_that_drops_its_own() -> None:
 
 
 @pytest.mark.parametrize("code", [0, 1])
-def test_a_limit_that_the_daemon_refuses_withdraws_the_shares_and_the_status_says_why(
+def test_withdraws_shares_whose_limit_the_daemon_refuses(
     code: int,
 ) -> None:
     async def scene() -> None:
@@ -527,7 +525,7 @@ def limited(node: AgentNode, environment: dict[str, str], memory: str) -> bool:
     return result == 2
 
 
-def test_kills_of_agent_and_daemon_at_any_instant_leave_the_node_right() -> None:
+def test_recovers_from_kills_of_agent_and_daemon_at_any_instant() -> None:
     async def scene() -> None:
         instants = random.Random(7)
         async with agent_node(1, MPS) as node:
@@ -553,5 +551,5 @@ def test_kills_of_agent_and_daemon_at_any_instant_leave_the_node_right() -> None
     play(scene)
 
 
-def test_the_mode_that_is_set_is_exclusive_process() -> None:
+def test_sets_the_exclusive_process_mode() -> None:
     assert EXCLUSIVE_PROCESS == 3

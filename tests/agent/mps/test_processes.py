@@ -34,7 +34,7 @@ def running(pipes: Path, *arguments: str, session: bool = True) -> Iterator[int]
         process.communicate()
 
 
-def test_a_daemon_is_known_by_its_folder(tmp_path: Path) -> None:
+def test_recognises_a_daemon_by_its_folder(tmp_path: Path) -> None:
     with running(tmp_path / "GPU-0/pipe", "-f") as pid:
         assert daemons(tmp_path) == {"GPU-0": Process(pid, start_time(pid))}
         assert daemons(tmp_path / "GPU-0") == daemons(tmp_path.parent) == {}
@@ -45,14 +45,14 @@ def test_a_daemon_is_known_by_its_folder(tmp_path: Path) -> None:
     [("GPU-0/pipe", (), True), ("GPU-0/pipe", ("-f",), False), ("", ("-f",), True)],
     ids=["a prompt", "a server in its session", "another program's folder"],
 )
-def test_nothing_else_is_one(
+def test_takes_no_other_process_for_a_daemon(
     tmp_path: Path, folder: str, arguments: tuple[str, ...], session: bool
 ) -> None:
     with running(tmp_path / folder, *arguments, session=session):
         assert daemons(tmp_path) == {}
 
 
-def test_a_process_of_a_container_is_none(tmp_path: Path) -> None:
+def test_takes_no_containers_process_for_a_daemon(tmp_path: Path) -> None:
     """A tenant's, which would be adopted in the place of the daemon that runs."""
     pipes = f"CUDA_MPS_PIPE_DIRECTORY={tmp_path / 'GPU-0/pipe'}"
     script = [sys.executable, "-S", "-c", SLEEP, "-f"]
@@ -65,7 +65,7 @@ def test_a_process_of_a_container_is_none(tmp_path: Path) -> None:
     assert others == {}
 
 
-def test_a_zombie_does_not_run() -> None:
+def test_treats_a_zombie_as_ended() -> None:
     process = subprocess.Popen([sys.executable, "-S", "-c", SLEEP], stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()

@@ -11,7 +11,7 @@ from divvy.agent.mps.processes import Process, start_time
 from divvy.agent.mps.record import MpsRecord, Recorded
 
 
-def test_a_record_outlives_its_process(tmp_path: Path) -> None:
+def test_keeps_a_record_beyond_its_process(tmp_path: Path) -> None:
     record = MpsRecord(tmp_path)
     record.note("GPU-0", Recorded(0))
     record.set_process("GPU-0", Process(4_194_304, 77))
@@ -22,17 +22,17 @@ def test_a_record_outlives_its_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[", "{}", '{"gpus": {"GPU-0": {"mode": "x"}}}', "[" * 9999])
-def test_a_damaged_record_is_as_good_as_none(tmp_path: Path, text: str) -> None:
+def test_treats_a_damaged_record_as_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "mps.json").write_text(text)
     assert MpsRecord(tmp_path).gpus == {}
 
 
-def test_a_newer_record_is_read(tmp_path: Path) -> None:
+def test_reads_a_newer_record(tmp_path: Path) -> None:
     (tmp_path / "mps.json").write_text('{"gpus": {"GPU-0": {"mode": 0, "more": 1}}, "version": 2}')
     assert MpsRecord(tmp_path).gpus == {"GPU-0": Recorded(0)}
 
 
-def test_a_full_disk_leaves_the_record_as_it_was(tmp_path: Path) -> None:
+def test_keeps_the_record_on_a_full_disk(tmp_path: Path) -> None:
     record = MpsRecord(tmp_path / "folder")
     record.note("GPU-0", Recorded(0))
     (tmp_path / "folder/.mps.json.new").mkdir()
@@ -41,7 +41,7 @@ def test_a_full_disk_leaves_the_record_as_it_was(tmp_path: Path) -> None:
     assert record.gpus == MpsRecord(tmp_path / "folder").gpus == {"GPU-0": Recorded(0)}
 
 
-def test_what_is_found_on_the_node_completes_the_record(tmp_path: Path) -> None:
+def test_completes_the_record_from_the_node(tmp_path: Path) -> None:
     here = Process(os.getpid(), start_time(os.getpid()))
     record = MpsRecord(tmp_path)
     record.note("GPU-0", Recorded(2, here.pid, here.started))
@@ -59,7 +59,7 @@ def test_what_is_found_on_the_node_completes_the_record(tmp_path: Path) -> None:
     assert MpsRecord(tmp_path).gpus == {**record.gpus, "GPU-0": Recorded(2)}
 
 
-def test_what_is_found_counts_on_a_full_disk_too(tmp_path: Path) -> None:
+def test_counts_leftovers_on_a_full_disk(tmp_path: Path) -> None:
     (tmp_path / ".mps.json.new").mkdir()
     record = MpsRecord(tmp_path)
     record.add_leftovers({}, ["GPU-0"])

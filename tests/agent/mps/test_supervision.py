@@ -24,7 +24,7 @@ DEFAULT = 0
 RUNNING = Seen(Recorded(DEFAULT, 7, 7), EXCLUSIVE_PROCESS, alive=True)
 
 
-def test_a_daemon_is_brought_up_in_order() -> None:
+def test_starts_a_daemon_in_order() -> None:
     world = World(wanted=CEILING)
     assert world.run(until_ready=True) == [
         Step.RECORD,
@@ -36,7 +36,7 @@ def test_a_daemon_is_brought_up_in_order() -> None:
     assert world.problem == ""
 
 
-def test_what_is_not_wanted_is_undone_in_the_opposite_order() -> None:
+def test_stops_a_daemon_in_reverse_order() -> None:
     world = World(wanted=CEILING)
     world.run(until_ready=True)
     world.wanted = None
@@ -44,14 +44,14 @@ def test_what_is_not_wanted_is_undone_in_the_opposite_order() -> None:
     assert (world.mode, world.recorded, world.alive) == (DEFAULT, None, False)
 
 
-def test_a_daemon_that_does_not_quit_is_killed() -> None:
+def test_kills_a_daemon_that_does_not_quit() -> None:
     world = World(wanted=CEILING, deaf=True)
     world.alive, world.recorded, world.mode = True, Recorded(DEFAULT), EXCLUSIVE_PROCESS
     world.wanted = None
     assert world.run() == [Step.QUIT, Step.KILL, Step.RESTORE, Step.FORGET]
 
 
-def test_silence_withdraws_the_shares_at_once_and_ends_the_daemon_later() -> None:
+def test_withdraws_shares_at_once_and_ends_a_silent_daemon_later() -> None:
     life = Life(started=0.0).heard(0.0).limited(CEILING)
     assert problem_of(CEILING, RUNNING, life) == ""
     silent = life.unheard(1.0)
@@ -61,7 +61,7 @@ def test_silence_withdraws_the_shares_at_once_and_ends_the_daemon_later() -> Non
     assert problem_of(CEILING, RUNNING, silent.heard(5.0)) == ""
 
 
-def test_starts_that_fail_wait_longer_each_time() -> None:
+def test_backs_off_after_failed_starts() -> None:
     life, now, pauses = Life(), 0.0, []
     for _ in range(7):
         life = life.begun(now).failed("it ended", now)
@@ -72,12 +72,12 @@ def test_starts_that_fail_wait_longer_each_time() -> None:
     assert life.failed("it ended", now).retry_at - now == 1
 
 
-def test_another_ceiling_is_told_without_a_restart() -> None:
+def test_changes_the_ceiling_without_a_restart() -> None:
     life = Life(started=0.0).heard(0.0).limited(CEILING)
     assert next_step(OTHER, RUNNING, life, 1.0) is Step.LIMIT
 
 
-def test_a_refused_limit_withdraws_the_shares_until_it_is_taken() -> None:
+def test_withdraws_shares_until_a_refused_limit_is_accepted() -> None:
     life = Life(started=0.0).heard(0.0).limited(CEILING).refusing("set_x: Invalid device", 1.0)
     assert problem_of(OTHER, RUNNING, life) == (
         "its MPS daemon refuses a limit: set_x: Invalid device"
@@ -95,14 +95,14 @@ def test_a_refused_limit_withdraws_the_shares_until_it_is_taken() -> None:
     assert problem_of(OTHER, RUNNING, again.heard(4.0).limited(OTHER)) == ""
 
 
-def test_a_gpu_that_does_not_tell_its_mode_gets_no_daemon() -> None:
+def test_starts_no_daemon_on_a_gpu_that_does_not_report_its_mode() -> None:
     unknown = Seen(None, None, alive=False)
     assert next_step(CEILING, unknown, Life(), 0.0) is Step.WAIT
     assert next_step(CEILING, Seen(Recorded(0), None, alive=False), Life(), 0.0) is Step.WAIT
     assert problem_of(CEILING, unknown, Life()) == STARTING
 
 
-def test_an_administrators_exclusive_mode_is_not_taken_back() -> None:
+def test_keeps_an_administrators_exclusive_mode() -> None:
     left = Seen(Recorded(EXCLUSIVE_PROCESS), EXCLUSIVE_PROCESS, alive=False)
     assert next_step(None, left, Life(), 0.0) is Step.FORGET
 
@@ -182,7 +182,7 @@ EVENTS = st.sampled_from(["step", "die", "want", "drop", "deaf", "hear", "agent"
 
 
 @given(st.lists(EVENTS, max_size=60))
-def test_whatever_happens_the_mode_can_be_restored_and_is(events: list[str]) -> None:
+def test_restores_the_mode_whatever_happens(events: list[str]) -> None:
     world = World()
     for event in events:
         match event:

@@ -48,19 +48,19 @@ CLIENT, TURN, WHOLE = f"{ONE.uuid}::mps-0", f"{ONE.uuid}::0", ONE.uuid
         (Sharing(4), None, True, True),
     ],
 )
-def test_a_daemon_is_wanted_for_clients_and_beside_nobody_else(
+def test_wants_a_daemon_for_clients_and_beside_no_other_holder(
     sharing: Sharing, holders: Held | None, recorded: bool, wanted: bool
 ) -> None:
     known = [ONE.uuid] if recorded else []
     assert (ONE.uuid in wanted_daemons(decided(sharing), snapshot(ONE), holders, known)) is wanted
 
 
-def test_a_client_keeps_the_daemon_of_a_gpu_that_no_profile_has() -> None:
+def test_keeps_the_daemon_of_a_client_without_a_profile() -> None:
     assert ONE.uuid in wanted_daemons({}, snapshot(ONE), held(CLIENT), [ONE.uuid])
     assert wanted_daemons({}, snapshot(ONE), {}, [ONE.uuid]) == {}
 
 
-def test_the_daemon_itself_limits_where_nobody_gets_two_replicas() -> None:
+def test_limits_by_the_daemon_where_nobody_gets_two_replicas() -> None:
     (many,) = wanted_daemons(decided(BY_MPS), snapshot(ONE), {}, []).values()
     assert many == Ceiling(ONE.memory_mib, 100)
     alone = Sharing(4, one_per_container=True, memory_mib=10240, weight=25, threads=25)
@@ -68,6 +68,6 @@ def test_the_daemon_itself_limits_where_nobody_gets_two_replicas() -> None:
     assert single == Ceiling(10240, 25)
 
 
-def test_a_gpu_that_is_lost_or_in_mig_mode_gets_none() -> None:
+def test_wants_no_daemon_on_a_lost_gpu_or_in_mig_mode() -> None:
     for other in (replace(gpu(0), lost=True), gpu(0, mig=True)):
         assert wanted_daemons(decided(BY_MPS), snapshot(other), {}, []) == {}

@@ -104,9 +104,7 @@ def in_wait(restored: RunningLab) -> Iterator[int]:
     on_node(lab, "rm", "-f", MARK)
 
 
-def test_a_tenants_program_is_not_run_and_the_real_one_is_found(
-    lab: RunningLab, in_wait: int
-) -> None:
+def test_runs_the_hosts_program_and_not_a_tenants(lab: RunningLab, in_wait: int) -> None:
     done = python_on_node(lab, PREPARE)
     assert on_node(lab, "cat", MARK).stdout == ""
     assert (done.returncode, done.stdout.strip()) == (0, "()"), done.stderr

@@ -31,7 +31,7 @@ def root(tmp_path: Path) -> Path:
         ("/../outside", "/outside"),
     ],
 )
-def test_a_link_is_followed_inside_the_root(root: Path, target: str, leads_to: str) -> None:
+def test_follows_a_link_inside_the_root(root: Path, target: str, leads_to: str) -> None:
     (root / "etc/link").symlink_to(target)
     with resolve(root, "/etc/link") as place:
         assert place.path == leads_to
@@ -40,21 +40,21 @@ def test_a_link_is_followed_inside_the_root(root: Path, target: str, leads_to: s
     assert file.content == (root / leads_to[1:]).read_bytes() != b"outside"
 
 
-def test_a_folder_that_is_a_link_is_followed_inside_the_root(root: Path) -> None:
+def test_follows_a_linked_folder_inside_the_root(root: Path) -> None:
     (root / "conf").symlink_to("/etc")
     file = HostFiles(root).read("/conf/file")
     HostFiles(root).replace("/conf/file", file, b"new", Attributes())
     assert (root / "etc/file").read_text() == "new"
 
 
-def test_a_circle_of_links_is_refused(root: Path) -> None:
+def test_refuses_a_circle_of_links(root: Path) -> None:
     (root / "a").symlink_to("b")
     (root / "b").symlink_to("a")
     with pytest.raises(HostFailed, match="symlink loop"):
         HostFiles(root).read("/a")
 
 
-def test_no_descriptor_is_left_open(root: Path) -> None:
+def test_leaves_no_descriptor_open(root: Path) -> None:
     (root / "etc/link").symlink_to("/etc/file")
     (root / "etc/none").symlink_to("/nowhere/at/all")
     before = len(list(Path("/proc/self/fd").iterdir()))
@@ -68,13 +68,13 @@ def test_no_descriptor_is_left_open(root: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/etc", "/etc/file/below", "/etc/fifo"])
-def test_what_is_no_file_is_refused(root: Path, path: str) -> None:
+def test_refuses_what_is_not_a_file(root: Path, path: str) -> None:
     os.mkfifo(root / "etc/fifo")
     with pytest.raises(HostFailed):
         HostFiles(root).read(path)
 
 
-def test_owner_mode_and_attributes_are_read_and_written(root: Path) -> None:
+def test_reads_and_writes_owner_mode_and_attributes(root: Path) -> None:
     files = HostFiles(root)
     old = files.read("/etc/file")
     owner, group = (1234, 4321) if os.geteuid() == 0 else (os.getuid(), os.getgid())
@@ -86,7 +86,7 @@ def test_owner_mode_and_attributes_are_read_and_written(root: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["content", "mode", "replaced", "removed"])
-def test_who_edited_meanwhile_keeps_the_edit(root: Path, how: str) -> None:
+def test_keeps_a_concurrent_edit_and_reports_the_conflict(root: Path, how: str) -> None:
     files, place = HostFiles(root), root / "etc/file"
     before = files.read("/etc/file")
     assert before is not None
@@ -109,13 +109,13 @@ def test_who_edited_meanwhile_keeps_the_edit(root: Path, how: str) -> None:
     assert len(list((root / "etc").iterdir())) == (0 if how == "removed" else 1)
 
 
-def test_a_new_file_never_replaces_one(root: Path) -> None:
+def test_replaces_no_file_by_a_new_one(root: Path) -> None:
     with pytest.raises(EditConflict, match="created by someone else"):
         HostFiles(root).replace("/etc/file", None, b"ours", Attributes())
     assert (root / "etc/file").read_text() == "inside"
 
 
-def test_a_folder_that_is_a_file_is_a_failure_of_the_host(root: Path) -> None:
+def test_reports_a_folder_that_is_a_file_as_a_host_failure(root: Path) -> None:
     files = HostFiles(root)
     with pytest.raises(HostFailed, match="/etc/file/x cannot be replaced: Not a directory"):
         files.replace("/etc/file/x", None, b"", Attributes())
@@ -128,7 +128,7 @@ def test_a_folder_that_is_a_file_is_a_failure_of_the_host(root: Path) -> None:
         pass
 
 
-def test_folders_are_made_for_a_new_file(root: Path) -> None:
+def test_creates_folders_for_a_new_file(root: Path) -> None:
     files = HostFiles(root)
     new = files.replace("/etc/a/b/c", None, b"new", Attributes())
     assert (root / "etc/a/b/c").read_text() == "new"
@@ -136,7 +136,7 @@ def test_folders_are_made_for_a_new_file(root: Path) -> None:
     assert not (root / "etc/a/b/c").exists()
 
 
-def test_a_file_with_a_second_name_is_refused(root: Path) -> None:
+def test_refuses_a_file_with_a_second_name(root: Path) -> None:
     files = HostFiles(root)
     (root / "etc/second").hardlink_to(root / "etc/file")
     with pytest.raises(HostFailed, match="hard link"):
@@ -144,7 +144,7 @@ def test_a_file_with_a_second_name_is_refused(root: Path) -> None:
     assert (root / "etc/second").read_text() == (root / "etc/file").read_text() == "inside"
 
 
-def test_a_scratch_folder_is_roots_alone_and_goes(root: Path) -> None:
+def test_creates_a_scratch_folder_for_root_only_and_removes_it(root: Path) -> None:
     (root / "run").mkdir()
     (root / "run/trial").mkdir(mode=0o777)
     (root / "run/trial/left").write_text("of a trial that was ended")

@@ -50,7 +50,7 @@ def with_step(at: int, **changes: int) -> tuple[Step, ...]:
     return (*WAY[:at], new, *WAY[at + 1 :])
 
 
-def test_the_hosts_own_is_taken() -> None:
+def test_accepts_the_hosts_own_runtime() -> None:
     assert rejection(facts(), HOST) is None
 
 
@@ -70,11 +70,11 @@ def test_the_hosts_own_is_taken() -> None:
         (facts(way=with_step(1, owner=1000)), "/bin belongs to user 1000"),
     ],
 )
-def test_everything_else_is_not_with_the_reason(found: ProcessFacts, reason: str) -> None:
+def test_rejects_other_processes_with_the_reason(found: ProcessFacts, reason: str) -> None:
     assert reason in (rejection(found, HOST) or "")
 
 
-def test_a_sockets_permissions_say_who_may_connect() -> None:
+def test_reads_who_may_connect_from_a_sockets_permissions() -> None:
     assert unsafe_step((*WAY[:1], Step("/s", stat.S_IFSOCK | 0o666, 0))) is None
     assert unsafe_step((*WAY[:1], Step("/s", stat.S_IFSOCK | 0o666, 7))) is not None
 
@@ -92,7 +92,7 @@ def root(tmp_path: Path) -> Path:
 
 
 @as_root
-def test_a_program_is_looked_up_inside_the_hosts_root(root: Path) -> None:
+def test_looks_up_a_program_inside_the_hosts_root(root: Path) -> None:
     (root / "bin").symlink_to("/usr/bin")
     assert trusted_program(root, "/bin/containerd") == "/usr/bin/containerd"
     (root / "usr/bin").chmod(0o777)
@@ -107,7 +107,7 @@ def test_a_program_is_looked_up_inside_the_hosts_root(root: Path) -> None:
 
 
 @as_root
-def test_what_a_tenant_could_have_written_is_never_run(
+def test_runs_nothing_that_a_tenant_could_have_written(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("divvy.agent.node_runtime.host._ENTER", ())
@@ -117,7 +117,7 @@ def test_what_a_tenant_could_have_written_is_never_run(
 
 
 @as_root
-def test_the_program_has_to_be_the_hosts_file_of_that_path(
+def test_requires_the_program_to_be_the_hosts_file_of_that_path(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tenant's program has the path of another file of the host."""
@@ -136,7 +136,7 @@ def own_process(root: Path) -> AbstractContextManager[HostProcess]:
 
 
 @as_root
-def test_a_process_of_another_namespace_is_refused(
+def test_refuses_a_process_of_another_namespace(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -147,13 +147,13 @@ def test_a_process_of_another_namespace_is_refused(
         pass
 
 
-def test_a_process_that_is_none_is_refused() -> None:
+def test_refuses_a_process_that_does_not_exist() -> None:
     with pytest.raises(HostFailed, match="process 4194304"), host_process(Path("/"), 4194304):
         pass
 
 
 @as_root
-def test_a_socket_whose_folder_others_can_write_is_not_used(root: Path) -> None:
+def test_refuses_a_socket_in_a_folder_writable_by_others(root: Path) -> None:
     (root / "run").mkdir(mode=0o755)
     with socket.socket(socket.AF_UNIX) as listener:
         # Its real path is too long for an address.
@@ -175,7 +175,7 @@ def test_a_socket_whose_folder_others_can_write_is_not_used(root: Path) -> None:
 
 
 @as_root
-def test_a_command_that_hangs_is_ended_with_its_children(
+def test_ends_a_hanging_command_with_its_children(
     root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("divvy.agent.node_runtime.host._ENTER", ("/bin/sh", "-c", '"$0"; true'))

@@ -82,7 +82,7 @@ def until(condition: Any) -> None:
         time.sleep(0.01)
 
 
-def test_a_version_is_seen_once() -> None:
+def test_yields_a_resource_version_once() -> None:
     first = observe(None, "7", 100.0)
     assert observe(first, "7", 130.0) == first == Observation("7", 100.0)
     assert observe(first, "8", 130.0) == Observation("8", 130.0)
@@ -99,14 +99,14 @@ def test_a_version_is_seen_once() -> None:
         ("other", 60.0, True),
     ],
 )
-def test_anothers_lease_is_free_when_it_has_not_changed_for_as_long_as_it_lasts(
+def test_takes_a_lease_unchanged_for_its_whole_duration(
     holder: str | None, age: float, free: bool
 ) -> None:
     assert is_free("this", holder, 60.0, Observation("7", 100.0), 100.0 + age) is free
 
 
 @pytest.mark.parametrize("ahead", [timedelta(days=-400), timedelta(), timedelta(days=400)])
-def test_the_holders_clock_does_not_count(ahead: timedelta) -> None:
+def test_ignores_the_holders_clock(ahead: timedelta) -> None:
     """A lease renewed at any time is left to its holder for its second; then it is taken."""
     api = OneLease("other", datetime.now(UTC) + ahead)
     began = time.monotonic()
@@ -116,7 +116,7 @@ def test_the_holders_clock_does_not_count(ahead: timedelta) -> None:
     assert api.holder() == ""
 
 
-def test_a_holder_that_renews_keeps_it() -> None:
+def test_respects_a_lease_that_its_holder_renews() -> None:
     api = OneLease("other", datetime.now(UTC))
     over = threading.Event()
 
@@ -143,7 +143,7 @@ def test_a_holder_that_renews_keeps_it() -> None:
     assert taken
 
 
-def test_it_is_renewed_while_it_is_held() -> None:
+def test_renews_a_held_lease() -> None:
     api = OneLease()
     with hold_lease(api, "this", "divvy-system", renew=0.02) as held:  # type: ignore[arg-type]
         version = api.version
@@ -152,7 +152,7 @@ def test_it_is_renewed_while_it_is_held() -> None:
 
 
 @pytest.mark.parametrize("how", ["another", "nobody", "deleted"])
-def test_who_has_lost_it_may_begin_nothing(how: str) -> None:
+def test_refuses_to_begin_after_losing_the_lease(how: str) -> None:
     api = OneLease()
     with hold_lease(api, "this", "divvy-system", renew=0.02) as held:  # type: ignore[arg-type]
         held.require()
@@ -170,7 +170,7 @@ def test_who_has_lost_it_may_begin_nothing(how: str) -> None:
         assert api.holder() == "other"
 
 
-def test_who_cannot_renew_may_begin_nothing_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refuses_to_begin_after_failing_to_renew_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_lease, "RENEW_DEADLINE", 0.2)
     api = OneLease()
     with hold_lease(api, "this", "divvy-system", renew=0.02) as held:  # type: ignore[arg-type]
@@ -192,5 +192,5 @@ def holds(held: node_lease.HeldLease) -> bool:
     return True
 
 
-def test_what_is_begun_in_time_is_over_before_another_node_begins() -> None:
+def test_ends_what_it_began_before_another_node_takes_the_lease() -> None:
     assert MAX_CHANGE_SECONDS <= LEASE_SECONDS - RENEW_DEADLINE

@@ -56,7 +56,7 @@ IMPORT = "/etc/containerd/conf.d/90-divvy*.toml"
 
 
 @pytest.mark.parametrize(("text", "table"), [(VERSION_2, OLD), (VERSION_3, NEW), (VERSION_4, NEW)])
-def test_the_small_drop_in_has_the_root_files_version_and_our_keys_alone(
+def test_writes_a_small_drop_in_of_its_own_keys_in_the_root_files_version(
     text: str, table: str
 ) -> None:
     small, _ = candidates(text, DUMP_4, TRIAL)
@@ -66,14 +66,14 @@ def test_the_small_drop_in_has_the_root_files_version_and_our_keys_alone(
     }
 
 
-def test_the_large_drop_in_carries_the_effective_table_not_the_root_files() -> None:
+def test_writes_a_large_drop_in_of_the_effective_table() -> None:
     _, large = candidates("version = 2\n", DUMP_2, TRIAL)
     table = tomllib.loads(large.drop_in)["plugins"][OLD]
     assert table["containerd"]["runtimes"]["runc"]["options"]["SystemdCgroup"] is True
     assert table["enable_cdi"] is True
 
 
-def test_folders_of_the_administrator_stay() -> None:
+def test_keeps_the_administrators_cdi_folders() -> None:
     dump = DUMP_4.replace('["/etc/cdi", "/var/run/cdi"]', '["/opt/cdi"]')
     for files in candidates(VERSION_4, dump, TRIAL):
         table = tomllib.loads(files.drop_in)["plugins"][NEW]
@@ -81,7 +81,7 @@ def test_folders_of_the_administrator_stay() -> None:
 
 
 @pytest.mark.parametrize("text", [VERSION_2, VERSION_3, VERSION_3.replace("\n", "\r\n")])
-def test_the_root_file_gets_the_import_and_keeps_every_byte(text: str) -> None:
+def test_adds_the_import_and_keeps_every_byte_of_the_root_file(text: str) -> None:
     root = candidates(text, DUMP_4, TRIAL)[0].root
     assert root is not None
     before, after = tomllib.loads(text), tomllib.loads(root)
@@ -91,7 +91,7 @@ def test_the_root_file_gets_the_import_and_keeps_every_byte(text: str) -> None:
     assert text in [root.replace(one, "", 1) for one in added]
 
 
-def test_the_import_is_ours_alone() -> None:
+def test_imports_only_its_own_drop_in() -> None:
     """What lies in conf.d and was not imported, stays so."""
     root = tomllib.loads(candidates(VERSION_2, DUMP_4, TRIAL)[0].root or "")
     assert root["imports"] == [IMPORT]
@@ -106,30 +106,30 @@ def test_the_import_is_ours_alone() -> None:
         '["other", "/etc/containerd/conf.d/90-divvy.toml"]',
     ],
 )
-def test_a_root_file_that_imports_already_is_not_touched(imports: str) -> None:
+def test_leaves_a_root_file_alone_that_imports_already(imports: str) -> None:
     assert candidates(f"version = 3\nimports = {imports}\n", DUMP_4, TRIAL)[0].root is None
 
 
 @pytest.mark.parametrize("imports", ['["."]', '[""]', '["/etc/containerd/**.toml"]', "[]"])
-def test_odd_imports_are_kept(imports: str) -> None:
+def test_keeps_odd_imports(imports: str) -> None:
     files = candidates(f"version = 3\nimports = {imports}\n", DUMP_4, TRIAL)[0]
     before = tomllib.loads(f"x = {imports}")["x"]
     assert tomllib.loads(files.root or "")["imports"] == [*before, IMPORT]
 
 
 @pytest.mark.parametrize("imports", ["5", '"conf.d/*.toml"', "[5]", "{a = 1}", "true"])
-def test_imports_that_are_no_list_of_paths_are_refused(imports: str) -> None:
+def test_refuses_imports_that_are_no_list_of_paths(imports: str) -> None:
     with pytest.raises(CannotConfigure, match="a list of paths is expected"):
         candidates(f"version = 3\nimports = {imports}\n", DUMP_4, TRIAL)
 
 
 @pytest.mark.parametrize("text", ["version = ", "a = 1\na = 2\n", "x = " + "[" * 5000])
-def test_a_root_file_that_is_no_toml_is_refused(text: str) -> None:
+def test_refuses_a_root_file_that_is_no_toml(text: str) -> None:
     with pytest.raises(CannotConfigure, match="config.toml cannot be read"):
         candidates(text, DUMP_4, TRIAL)
 
 
-def test_the_trial_imports_what_the_root_file_does_from_anywhere() -> None:
+def test_imports_in_the_trial_what_the_root_file_imports() -> None:
     trial = tomllib.loads(candidates(VERSION_3, DUMP_4, TRIAL)[0].trial)
     assert trial["imports"] == ["/etc/containerd/other.d/*.toml", TRIAL]
     relative = 'version = 3\nimports = ["a.toml"]\n'
@@ -140,9 +140,7 @@ def test_the_trial_imports_what_the_root_file_does_from_anywhere() -> None:
 
 
 @pytest.mark.parametrize(("dump", "version"), [(DUMP_2, 2), (DUMP_4, 4)])
-def test_without_a_root_file_there_is_one_in_the_version_of_this_containerd(
-    dump: str, version: int
-) -> None:
+def test_creates_a_root_file_in_this_containerds_version(dump: str, version: int) -> None:
     files = candidates(None, dump, TRIAL)[0]
     assert tomllib.loads(files.root or "") == {"version": version, "imports": [IMPORT]}
     assert tomllib.loads(files.drop_in)["version"] == version
@@ -151,12 +149,12 @@ def test_without_a_root_file_there_is_one_in_the_version_of_this_containerd(
 @pytest.mark.parametrize(
     "text", ["", "version = 1\n", "version = 9\n", "version = [2]\n", 'version = "2"']
 )
-def test_other_versions_are_refused_with_the_way_out(text: str) -> None:
+def test_refuses_other_versions_with_a_remedy(text: str) -> None:
     with pytest.raises(CannotConfigure, match="containerd config migrate"):
         candidates(text, DUMP_4, TRIAL)
 
 
-def test_what_is_missing_is_named() -> None:
+def test_names_what_is_missing() -> None:
     off = f'[plugins."{NEW}"]\nenable_cdi = false\ncdi_spec_dirs = []\n'
     on = f'[plugins."{NEW}"]\nenable_cdi = true\ncdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"]\n'
     assert missing(off) == ("enable_cdi is off", "cdi_spec_dirs lacks /var/run/cdi")
@@ -172,13 +170,13 @@ def test_what_is_missing_is_named() -> None:
         f'[plugins."{NEW}".containerd]\nruntimes = "none"\ndefault_runtime_name = []\n',
     ],
 )
-def test_tables_that_are_none_are_no_exceptions(dump: str) -> None:
+def test_reads_malformed_tables_without_raising(dump: str) -> None:
     assert missing(dump)[0] == "enable_cdi is off"
     assert exposed(dump) is None
     assert other_differences(dump, dump) == ()
 
 
-def test_every_other_difference_is_named() -> None:
+def test_names_every_other_difference() -> None:
     after = candidates(VERSION_4, DUMP_4, TRIAL)[1].drop_in
     assert other_differences(DUMP_4, after) == ()
     lost = after.replace("SystemdCgroup = true", "SystemdCgroup = false") + "[debug]\nlevel = 'x'\n"
@@ -201,11 +199,13 @@ def test_every_other_difference_is_named() -> None:
         ("containerd --address /run/other.sock", "--address /run/other.sock"),
     ],
 )
-def test_a_containerd_with_a_file_of_its_own_is_known(command: str, elsewhere: str | None) -> None:
+def test_recognises_a_containerd_with_a_file_of_its_own(
+    command: str, elsewhere: str | None
+) -> None:
     assert started_elsewhere(command.split()) == elsewhere
 
 
-def test_the_nvidia_runtime_as_default_is_reported() -> None:
+def test_reports_the_nvidia_runtime_as_default() -> None:
     dump = f"""
     [plugins."{NEW}".containerd]
     default_runtime_name = "nvidia"
@@ -216,7 +216,7 @@ def test_the_nvidia_runtime_as_default_is_reported() -> None:
     assert exposed(dump.replace('"nvidia"', '"runc"')) is None
 
 
-def test_crio_is_on_unless_switched_off() -> None:
+def test_treats_cdi_as_on_in_crio_unless_switched_off() -> None:
     assert crio.missing(crio.drop_in()) == ()
     assert crio.missing("[crio.runtime]\n") == ()
     assert crio.missing("[crio.runtime]\nenable_cdi = false\n") == ("enable_cdi is off",)

@@ -121,7 +121,7 @@ def text(host: ModelHost, path: str) -> str:
     return host.path(path).read_text()
 
 
-def test_cdi_is_switched_on_and_said(host: ModelHost) -> None:
+def test_enables_cdi_and_reports_it(host: ModelHost) -> None:
     assert prepare_containerd(host, change=False) == ("enable_cdi is off",)
     assert not host.path(DROP_IN).exists()
     assert prepare_containerd(host) == ("enable_cdi is off",)
@@ -130,7 +130,7 @@ def test_cdi_is_switched_on_and_said(host: ModelHost) -> None:
     assert host.calls == ["restart"]
 
 
-def test_a_second_run_does_nothing(host: ModelHost) -> None:
+def test_changes_nothing_on_a_second_run(host: ModelHost) -> None:
     prepare_containerd(host)
     before, host.calls[:] = host.everything(), []
     assert prepare_containerd(host) == ()
@@ -138,7 +138,7 @@ def test_a_second_run_does_nothing(host: ModelHost) -> None:
     assert host.calls == []
 
 
-def test_a_containerd_that_does_not_come_back_gets_its_old_files(host: ModelHost) -> None:
+def test_completes_a_rollback_when_containerd_does_not_come_back(host: ModelHost) -> None:
     before = host.everything()
     host.restarts[:] = [False, True]
     with pytest.raises(HostFailed, match="did not come back"):
@@ -147,7 +147,7 @@ def test_a_containerd_that_does_not_come_back_gets_its_old_files(host: ModelHost
     assert host.calls == ["restart", "restart"]
 
 
-def test_files_that_containerd_reads_otherwise_are_never_put_in_place(
+def test_installs_no_files_that_containerd_reads_differently(
     host: ModelHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = host.everything()
@@ -159,7 +159,7 @@ def test_files_that_containerd_reads_otherwise_are_never_put_in_place(
     assert host.calls == []
 
 
-def test_a_later_file_that_says_otherwise_is_seen_before_any_restart(host: ModelHost) -> None:
+def test_notices_a_later_overriding_file_before_any_restart(host: ModelHost) -> None:
     host.write(ROOT_FILE, off(3, 'imports = ["/etc/containerd/conf.d/*.toml"]\n'))
     host.write("/etc/containerd/conf.d/99-last.toml", off(3))
     before = host.everything()
@@ -169,14 +169,14 @@ def test_a_later_file_that_says_otherwise_is_seen_before_any_restart(host: Model
     assert host.calls == []
 
 
-def test_a_distribution_with_a_layout_of_its_own_is_refused_by_name(host: ModelHost) -> None:
+def test_refuses_a_distribution_with_its_own_layout_by_name(host: ModelHost) -> None:
     host.write("/var/lib/rancher/k3s/x", "")
     with pytest.raises(CannotConfigure, match="k3s"):
         prepare_containerd(host)
 
 
 @pytest.mark.parametrize("change", [False, True])
-def test_what_nobody_would_start_again_is_not_ended(host: ModelHost, change: bool) -> None:
+def test_stops_nothing_that_nobody_would_restart(host: ModelHost, change: bool) -> None:
     host.set(restarted_by=None)
     before = host.everything()
     with pytest.raises(CannotConfigure, match="nothing is known to restart"):
@@ -186,7 +186,7 @@ def test_what_nobody_would_start_again_is_not_ended(host: ModelHost, change: boo
 
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("merges", [False, True])
-def test_what_other_drop_ins_say_stays(tmp_path: Path, version: int, merges: bool) -> None:
+def test_keeps_settings_of_other_drop_ins(tmp_path: Path, version: int, merges: bool) -> None:
     host = ModelHost(tmp_path / "host", version=version, merges=merges)
     host.write(ROOT_FILE, off(version, 'imports = ["/etc/containerd/conf.d/*.toml"]\n'))
     host.write(ADMIN_DROP_IN, runc(version, systemd=True))
@@ -204,7 +204,7 @@ def test_what_other_drop_ins_say_stays(tmp_path: Path, version: int, merges: boo
     assert ("SystemdCgroup" in text(host, DROP_IN)) is not merges
 
 
-def test_what_was_not_imported_stays_so(host: ModelHost) -> None:
+def test_leaves_unimported_drop_ins_unimported(host: ModelHost) -> None:
     host.write(ADMIN_DROP_IN, runc(3, systemd=True))
     prepare_containerd(host)
     options = host.effective(ROOT_FILE)["plugins"][TABLES[3]]["containerd"]["runtimes"]["runc"]
@@ -212,7 +212,7 @@ def test_what_was_not_imported_stays_so(host: ModelHost) -> None:
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_without_a_root_file_the_version_is_one_that_containerd_reads(
+def test_writes_a_version_that_containerd_reads_without_a_root_file(
     tmp_path: Path, version: int
 ) -> None:
     host = ModelHost(tmp_path / "host", version=version)
@@ -224,7 +224,7 @@ def test_without_a_root_file_the_version_is_one_that_containerd_reads(
 
 @pytest.mark.parametrize("target", ["/srv/containerd/real.toml", "../../srv/containerd/real.toml"])
 @pytest.mark.parametrize("comes_back", [True, False])
-def test_a_link_stays_a_link_and_what_it_leads_to_is_changed(
+def test_keeps_a_link_and_changes_its_target(
     host: ModelHost, target: str, comes_back: bool
 ) -> None:
     host.path(ROOT_FILE).unlink()
@@ -243,7 +243,7 @@ def test_a_link_stays_a_link_and_what_it_leads_to_is_changed(
     assert str(host.path(ROOT_FILE).readlink()) == target
 
 
-def test_a_link_to_nothing_is_refused(host: ModelHost) -> None:
+def test_refuses_a_dangling_link(host: ModelHost) -> None:
     host.path(ROOT_FILE).unlink()
     host.path(ROOT_FILE).symlink_to("/nowhere.toml")
     with pytest.raises(HostFailed, match=r"config.toml is a link to /nowhere.toml, which does not"):
@@ -255,7 +255,7 @@ def edit(host: ModelHost, path: str = ROOT_FILE) -> Callable[[], None]:
     return lambda: host.write(path, off(3) + "# the administrator's\n")
 
 
-def test_an_edit_before_the_write_is_kept(host: ModelHost) -> None:
+def test_keeps_an_edit_made_before_the_write(host: ModelHost) -> None:
     with pytest.raises(
         EditConflict, match=r"config.toml was changed by someone else in the meantime"
     ):
@@ -266,7 +266,7 @@ def test_an_edit_before_the_write_is_kept(host: ModelHost) -> None:
 
 
 @pytest.mark.parametrize("path", [ROOT_FILE, DROP_IN])
-def test_an_edit_before_the_roll_back_is_kept_and_told(host: ModelHost, path: str) -> None:
+def test_keeps_an_edit_made_before_the_rollback_and_reports_it(host: ModelHost, path: str) -> None:
     host.set(between=edit(host, path))
     host.restarts[:] = [False, True]
     with pytest.raises(HostFailed, match=r"did not come back; .*changed by someone .*left as it"):
@@ -274,7 +274,7 @@ def test_an_edit_before_the_roll_back_is_kept_and_told(host: ModelHost, path: st
     assert text(host, path) == off(3) + "# the administrator's\n"
 
 
-def test_nothing_is_begun_when_it_is_another_nodes_turn(host: ModelHost) -> None:
+def test_begins_nothing_while_another_node_has_the_lease(host: ModelHost) -> None:
     def lost() -> None:
         raise HostFailed("the Lease is another's")
 
@@ -284,7 +284,7 @@ def test_nothing_is_begun_when_it_is_another_nodes_turn(host: ModelHost) -> None
     assert host.everything() == before
 
 
-def test_a_restart_that_was_cut_short_is_made_up_for(host: ModelHost) -> None:
+def test_completes_an_interrupted_restart(host: ModelHost) -> None:
     class Killed(BaseException):
         pass
 
@@ -305,7 +305,7 @@ def test_a_restart_that_was_cut_short_is_made_up_for(host: ModelHost) -> None:
     assert prepare_containerd(host) == ()
 
 
-def test_mode_and_attributes_stay_and_the_drop_in_is_no_more_open(host: ModelHost) -> None:
+def test_keeps_mode_and_attributes_and_a_drop_in_as_private(host: ModelHost) -> None:
     place = host.path(ROOT_FILE)
     place.chmod(0o600)
     os.setxattr(place, "user.label", b"system_u:object_r:container_config_t:s0")
@@ -315,12 +315,12 @@ def test_mode_and_attributes_stay_and_the_drop_in_is_no_more_open(host: ModelHos
         assert os.getxattr(host.path(path), "user.label").startswith(b"system_u")
 
 
-def test_nothing_of_a_trial_is_left(host: ModelHost) -> None:
+def test_leaves_nothing_of_a_trial(host: ModelHost) -> None:
     prepare_containerd(host)
     assert list((host.root / "run").iterdir()) == []
 
 
-def test_crio_gets_a_drop_in_where_cdi_was_switched_off(host: ModelHost) -> None:
+def test_writes_a_crio_drop_in_where_cdi_was_switched_off(host: ModelHost) -> None:
     assert prepare_crio(host, change=False) == ("enable_cdi is off",)
     assert not host.path(crio.DROP_IN).exists()
     assert prepare_crio(host) == ("enable_cdi is off",)
@@ -328,7 +328,7 @@ def test_crio_gets_a_drop_in_where_cdi_was_switched_off(host: ModelHost) -> None
     assert prepare_crio(host) == ()
 
 
-def test_a_restart_of_crio_that_was_cut_short_is_made_up_for(host: ModelHost) -> None:
+def test_completes_an_interrupted_restart_of_crio(host: ModelHost) -> None:
     prepare_crio(host)
     host.write("/run/divvy-node-runtime-unfinished", "")
     host.calls[:] = []
@@ -337,7 +337,7 @@ def test_a_restart_of_crio_that_was_cut_short_is_made_up_for(host: ModelHost) ->
     assert prepare_crio(host) == ()
 
 
-def test_a_crio_that_does_not_come_back_loses_the_drop_in(host: ModelHost) -> None:
+def test_completes_a_rollback_of_the_drop_in_when_crio_does_not_come_back(host: ModelHost) -> None:
     host.restarts[:] = [False, True]
     with pytest.raises(HostFailed, match="did not come back"):
         prepare_crio(host)

@@ -49,7 +49,7 @@ def run_tenant(lab: RunningLab, namespace: str, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_cdi_is_switched_on_while_pods_run(restored: RunningLab, version: int) -> None:
+def test_enables_cdi_while_pods_run(restored: RunningLab, version: int) -> None:
     lab = restored
     before = on_node(lab, "cat", FILE)
     table = OLD_TABLE if version == 2 else NEW_TABLE
@@ -98,7 +98,7 @@ FAULTY = (
 )
 
 
-def test_a_containerd_that_cannot_start_gets_its_old_files_and_pods_run_on(
+def test_completes_a_rollback_when_containerd_cannot_start_while_pods_run(
     restored: RunningLab,
 ) -> None:
     lab = restored
@@ -140,7 +140,7 @@ def administered(restored: RunningLab) -> RunningLab:
     return lab
 
 
-def test_what_the_administrator_wrote_stays(administered: RunningLab) -> None:
+def test_keeps_what_the_administrator_wrote(administered: RunningLab) -> None:
     lab = administered
     real, admin = on_node(lab, "cat", REAL), on_node(lab, "cat", ADMIN)
     dump = on_node(lab, "containerd", "config", "dump")
@@ -157,7 +157,7 @@ def test_what_the_administrator_wrote_stays(administered: RunningLab) -> None:
         assert python_on_node(lab, read) == "b'etc'"
 
 
-def test_an_import_is_added_to_the_file_that_the_link_leads_to(administered: RunningLab) -> None:
+def test_adds_an_import_to_the_linked_file(administered: RunningLab) -> None:
     lab = administered
     imports = 'imports = ["/etc/containerd/conf.d/*.toml"]'
     narrow = f'imports = [\n  "{ADMIN}", # mine\n]'
@@ -196,7 +196,7 @@ EDITED = (
 
 
 @pytest.mark.parametrize("when", ["turn", "restart"])
-def test_an_edit_in_the_middle_is_not_lost(restored: RunningLab, when: str) -> None:
+def test_keeps_a_concurrent_edit(restored: RunningLab, when: str) -> None:
     lab = restored
     # Without an import of conf.d, so that the root file is to be written too.
     off = on_node(lab, "cat", FILE).replace("enable_cdi = true", "enable_cdi = false")
@@ -224,7 +224,7 @@ NO_SUPERVISOR = (
 )
 
 
-def test_a_containerd_that_nobody_would_start_again_is_not_ended(restored: RunningLab) -> None:
+def test_stops_no_containerd_that_nobody_would_restart(restored: RunningLab) -> None:
     lab = restored
     off = on_node(lab, "cat", FILE).replace("enable_cdi = true", "enable_cdi = false")
     on_node(lab, "tee", FILE, text=off)
@@ -262,7 +262,7 @@ def with_systemctl(restored: RunningLab) -> Iterator[RunningLab]:
     on_node(lab, "sh", "-c", f"{remove}; {back}; true")
 
 
-def test_systemds_unit_says_which_process_it_is_and_restarts_it(with_systemctl: RunningLab) -> None:
+def test_finds_and_restarts_the_process_by_its_systemd_unit(with_systemctl: RunningLab) -> None:
     lab = with_systemctl
     off = on_node(lab, "cat", FILE).replace("enable_cdi = true", "enable_cdi = false")
     on_node(lab, "tee", FILE, text=off)
@@ -274,7 +274,7 @@ def test_systemds_unit_says_which_process_it_is_and_restarts_it(with_systemctl: 
     assert asked.count("restart containerd.service") == 1
 
 
-def test_a_systemctl_that_others_can_write_is_not_run(with_systemctl: RunningLab) -> None:
+def test_runs_no_systemctl_that_others_can_write(with_systemctl: RunningLab) -> None:
     lab = with_systemctl
     on_node(lab, "chmod", "775", "/usr/bin/systemctl")
     refused = (
@@ -312,7 +312,7 @@ def start_turns(lab: RunningLab, node: str, namespace: str) -> subprocess.Popen[
     )
 
 
-def test_two_nodes_never_change_their_runtimes_at_once(lab: RunningLab) -> None:
+def test_changes_the_runtime_of_one_node_at_a_time(lab: RunningLab) -> None:
     with lab.namespace() as namespace:
         nodes = [start_turns(lab, node, namespace) for node in ("one", "two", "three")]
         inside = []
@@ -325,7 +325,7 @@ def test_two_nodes_never_change_their_runtimes_at_once(lab: RunningLab) -> None:
         assert all(out <= into for (_, out), (into, _) in pairwise(inside))
 
 
-def test_a_node_that_died_inside_loses_its_turn(lab: RunningLab) -> None:
+def test_takes_over_the_lease_of_a_node_that_died(lab: RunningLab) -> None:
     with lab.namespace() as namespace:
         spec = {
             "holderIdentity": "dead",

@@ -38,7 +38,7 @@ from divvy.agent.node_runtime.toml_imports import with_import
         ),
     ],
 )
-def test_the_entry_is_all_that_is_new(before: str, after: str) -> None:
+def test_adds_nothing_but_the_import(before: str, after: str) -> None:
     assert with_import(before, "x") == after
     wanted = tomllib.loads(before)
     assert tomllib.loads(after) == {**wanted, "imports": [*wanted.get("imports", []), "x"]}

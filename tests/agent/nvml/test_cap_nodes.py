@@ -20,7 +20,7 @@ def driver(root: Path) -> None:
     (root / "dev").mkdir()
 
 
-def test_the_nodes_of_mig_devices_are_made(tmp_path: Path) -> None:
+def test_creates_the_nodes_of_mig_devices(tmp_path: Path) -> None:
     driver(tmp_path)
     assert make_cap_nodes(tmp_path, {13, 12}) == ["nvidia-cap12", "nvidia-cap13"]
     for minor in (12, 13):
@@ -29,7 +29,7 @@ def test_the_nodes_of_mig_devices_are_made(tmp_path: Path) -> None:
     assert make_cap_nodes(tmp_path, {13, 12}) == []
 
 
-def test_they_are_those_of_the_mig_devices_that_there_are() -> None:
+def test_lists_the_capabilities_of_existing_mig_devices() -> None:
     half = MigInstance(3, 19, 4, 1, gi_cap=13)  # without a compute instance
     gone = replace(gpu(1, instances=(instance(5, 19, 0, 1),)), lost=True)
     seen = snapshot(gpu(0, instances=(instance(1, 19, 0, 1), half)), gone)
@@ -37,7 +37,7 @@ def test_they_are_those_of_the_mig_devices_that_there_are() -> None:
 
 
 @pytest.mark.parametrize("old", ["another major", "a link to nothing"])
-def test_a_node_of_an_earlier_driver_is_made_again(tmp_path: Path, old: str) -> None:
+def test_recreates_a_node_of_an_earlier_driver(tmp_path: Path, old: str) -> None:
     """The major is given out when the module is loaded; the node would open another device."""
     driver(tmp_path)
     node = tmp_path / "dev/nvidia-caps/nvidia-cap12"
@@ -51,11 +51,11 @@ def test_a_node_of_an_earlier_driver_is_made_again(tmp_path: Path, old: str) -> 
     assert make_cap_nodes(tmp_path, {12}) == []
 
 
-def test_a_driver_without_capabilities_needs_none(tmp_path: Path) -> None:
+def test_needs_no_nodes_without_capabilities(tmp_path: Path) -> None:
     assert make_cap_nodes(tmp_path, {12}) == []
 
 
-def test_a_gpu_has_its_own_minors(tmp_path: Path) -> None:
+def test_reads_the_minors_of_each_gpu_alone(tmp_path: Path) -> None:
     minors = tmp_path / "proc/driver/nvidia-caps/mig-minors"
     minors.parent.mkdir(parents=True)
     minors.write_text(

@@ -52,7 +52,7 @@ def ask(process: subprocess.Popen[bytes], call: str, **args: str) -> None:
 
 
 @pytest.mark.parametrize("when", ["before it is ready", "before an answer", "before an event"])
-def test_an_nvml_process_whose_agent_is_gone_ends_in_silence(when: str) -> None:
+def test_ends_an_nvml_process_silently_after_its_agent(when: str) -> None:
     async def scene() -> None:
         async with simulated_driver(1) as folder:
             reading, writing = os.pipe()

@@ -60,7 +60,7 @@ async def watched(gpus: int) -> AsyncIterator[Watched]:
 
 @needs_simulator
 @pytest.mark.parametrize("code", [1, 3, 8, 9, 10, 11, 14, 16, 17, 18, 19, 20, 999])
-def test_any_code_of_one_gpu_is_its_own_fault(code: int) -> None:
+def test_isolates_any_error_code_to_its_gpu(code: int) -> None:
     async def scene() -> None:
         async with watched(4) as at:
             simulate(at.root, "fault", "code", "1", str(code))
@@ -74,7 +74,7 @@ def test_any_code_of_one_gpu_is_its_own_fault(code: int) -> None:
 
 
 @needs_simulator
-def test_who_asks_while_a_look_is_under_way_shares_the_next(
+def test_shares_the_next_scan_among_concurrent_callers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scene() -> None:
@@ -106,7 +106,7 @@ def test_who_asks_while_a_look_is_under_way_shares_the_next(
 
 
 @needs_simulator
-def test_a_gpu_that_fails_from_the_start_is_reported_and_the_others_are_there() -> None:
+def test_reports_a_gpu_that_fails_from_the_start_beside_the_others() -> None:
     async def scene() -> None:
         async with simulated_driver(3) as folder:
             root = folder / "driver"
@@ -127,7 +127,7 @@ def test_a_gpu_that_fails_from_the_start_is_reported_and_the_others_are_there() 
 
 
 @needs_simulator
-def test_a_gpu_that_hangs_takes_no_other_with_it() -> None:
+def test_isolates_a_hanging_gpu() -> None:
     async def scene() -> None:
         async with watched(4) as at:
             simulate(at.root, "fault", "slow", "0", "20000")
@@ -148,7 +148,7 @@ def test_a_gpu_that_hangs_takes_no_other_with_it() -> None:
 
 
 @needs_simulator
-def test_only_the_instance_that_is_meant_is_destroyed() -> None:
+def test_destroys_only_the_named_instance() -> None:
     """Numbers of GPU instances are given again: one alone says nothing about which it is."""
 
     async def scene() -> None:
@@ -175,7 +175,7 @@ def test_only_the_instance_that_is_meant_is_destroyed() -> None:
 
 
 @needs_simulator
-def test_a_mig_device_that_the_driver_does_not_show_is_not_destroyed() -> None:
+def test_keeps_a_mig_device_that_the_driver_does_not_show() -> None:
     """It shows none without device nodes. They are made; where that fails, nothing is known."""
 
     async def scene() -> None:
@@ -205,7 +205,7 @@ def test_a_mig_device_that_the_driver_does_not_show_is_not_destroyed() -> None:
 
 
 @needs_simulator
-def test_a_slow_reset_is_in_nobodys_way_and_finds_the_gpu_closed() -> None:
+def test_resets_a_closed_gpu_slowly_without_blocking_others() -> None:
     async def scene() -> None:
         async with watched(2) as at:
             slow_nvidia_smi(at.root, 4)
@@ -236,7 +236,7 @@ def slow_nvidia_smi(root: Path, seconds: int) -> None:
     program.chmod(0o755)
 
 
-def test_a_version_that_cannot_be_read_is_no_other_version(tmp_path: Path) -> None:
+def test_distinguishes_an_unreadable_version_from_no_driver(tmp_path: Path) -> None:
     assert loaded_module(tmp_path) == ""
     version = tmp_path / "proc/driver/nvidia/version"
     version.mkdir(parents=True)

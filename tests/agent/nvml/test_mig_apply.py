@@ -31,7 +31,7 @@ class FullDriver:
         return {}
 
 
-def test_what_cannot_be_completed_is_removed_for_the_next_plan() -> None:
+def test_removes_what_cannot_be_completed_for_the_next_plan() -> None:
     halved = MigInstance(gi=5, profile_id=TWO_SLICES, start=4, size=2, uuid=None)
     found = gpu(0)
     plan = MigPlan(found.uuid, keep=(halved,), complete=(halved,))

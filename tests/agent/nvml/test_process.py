@@ -22,7 +22,7 @@ def nvml_process(root: Path) -> NvmlProcess:
 
 
 @needs_simulator
-def test_an_answer_that_came_while_the_agent_had_no_processor_is_one() -> None:
+def test_accepts_an_answer_that_came_while_the_agent_had_no_processor() -> None:
     async def scene() -> None:
         async with simulated_driver(1) as folder:
             process = nvml_process(folder / "driver")
@@ -40,7 +40,7 @@ def test_an_answer_that_came_while_the_agent_had_no_processor_is_one() -> None:
     play(scene)
 
 
-def test_an_answer_that_is_read_as_its_deadline_passes_leaves_nothing_hanging() -> None:
+def test_leaves_nothing_hanging_after_an_answer_at_the_deadline() -> None:
     """No other answer would end it."""
 
     async def scene() -> None:
@@ -59,7 +59,7 @@ def test_an_answer_that_is_read_as_its_deadline_passes_leaves_nothing_hanging() 
 
 
 @needs_simulator
-def test_a_gpu_hangs_from_its_deadline_until_its_answer() -> None:
+def test_reports_a_hanging_gpu_from_its_deadline_until_its_answer() -> None:
     async def scene() -> None:
         async with simulated_driver(1) as folder:
             process = nvml_process(folder / "driver")

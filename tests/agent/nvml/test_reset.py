@@ -52,7 +52,7 @@ def test_reports_what_nvidia_smi_says(tmp_path: Path) -> None:
         asyncio.run(reset_gpu(tmp_path, "GPU-1"))
 
 
-def test_reports_what_is_not_utf_8_and_an_end_without_a_word(tmp_path: Path) -> None:
+def test_reports_invalid_utf_8_and_a_silent_end(tmp_path: Path) -> None:
     nvidia_smi(tmp_path, r"printf 'GPU \377 is in use\n'; exit 19")
     with pytest.raises(DriverProblem, match="^reset of GPU-1 failed: GPU \ufffd is in use$"):
         asyncio.run(reset_gpu(tmp_path, "GPU-1"))

@@ -32,7 +32,7 @@ PLANNED = {
 }
 
 
-def test_one_line_of_the_stack_file_changes_what_the_node_offers(deployed: Deployment) -> None:
+def test_changes_the_nodes_offer_by_one_line_of_the_stack_file(deployed: Deployment) -> None:
     agent = deployed.agent(NODE)
     for profile in ("whole", "slice-4", "cern-mix", "split"):
         deployed.set_profile(POOL, profile)
@@ -45,7 +45,7 @@ def test_one_line_of_the_stack_file_changes_what_the_node_offers(deployed: Deplo
     assert after["containerID"] == before["containerID"]
 
 
-def test_a_held_gpu_is_repartitioned_when_its_pod_has_ended(deployed: Deployment) -> None:
+def test_repartitions_a_held_gpu_after_its_pod_ended(deployed: Deployment) -> None:
     with deployed.lab.namespace() as namespace:
         run(deployed, namespace, pod("holder", "nvidia.com/mig-3g.20gb"))
         deployed.until(lambda: phase(deployed, namespace, "holder") == "Running")
@@ -61,7 +61,7 @@ def test_a_held_gpu_is_repartitioned_when_its_pod_has_ended(deployed: Deployment
         assert deployed.status(NODE)["state"] == "Ready"
 
 
-def test_a_label_on_the_node_overrides_the_file(deployed: Deployment) -> None:
+def test_prefers_a_label_on_the_node_to_the_file(deployed: Deployment) -> None:
     lab = deployed.lab
     lab.kubectl("label", "node", NODE, "divvy.gpu/profile=slice-4")
     try:
@@ -75,7 +75,7 @@ def test_a_label_on_the_node_overrides_the_file(deployed: Deployment) -> None:
     deployed.until(lambda: deployed.offered(NODE) == PLANNED["split"])
 
 
-def test_an_xid_takes_every_share_of_its_gpu_and_calm_brings_them_back(
+def test_withdraws_every_share_after_an_xid_until_it_is_calm(
     deployed: Deployment,
 ) -> None:
     # Longer than the kubelet's status period, or the node never shows the gap.
@@ -92,7 +92,7 @@ def test_an_xid_takes_every_share_of_its_gpu_and_calm_brings_them_back(
         deployed.until(lambda: deployed.offered(NODE).get(SHARED) == 6, 40)
 
 
-def test_a_new_kubelet_finds_everything_again_and_pods_run_on(deployed: Deployment) -> None:
+def test_reregisters_with_a_new_kubelet_while_pods_run_on(deployed: Deployment) -> None:
     with deployed.lab.namespace() as namespace:
         run(deployed, namespace, pod("tenant", "nvidia.com/mig-1g.5gb"))
         deployed.until(lambda: phase(deployed, namespace, "tenant") == "Running")
@@ -103,7 +103,7 @@ def test_a_new_kubelet_finds_everything_again_and_pods_run_on(deployed: Deployme
         assert (found["metadata"]["uid"], found["status"]["phase"]) == (uid, "Running")
 
 
-def test_an_agent_that_is_killed_comes_back_to_the_same_instances(deployed: Deployment) -> None:
+def test_restores_the_same_instances_after_a_kill(deployed: Deployment) -> None:
     before = deployed.status(NODE)["gpus"]
     restarts = deployed.agent(NODE)["status"]["containerStatuses"][0]["restartCount"]
     kill_agent(deployed, NODE)
@@ -116,7 +116,7 @@ def test_an_agent_that_is_killed_comes_back_to_the_same_instances(deployed: Depl
     assert deployed.status(NODE)["gpus"] == before
 
 
-def test_an_agent_cannot_touch_another_node(deployed: Deployment, tmp_path: Path) -> None:
+def test_cannot_touch_another_node(deployed: Deployment, tmp_path: Path) -> None:
     lab = deployed.lab
     agent = deployed.agent(NODE)
     token = lab.kubectl(
@@ -142,7 +142,7 @@ def test_an_agent_cannot_touch_another_node(deployed: Deployment, tmp_path: Path
     assert "feature labels only" in foreign.stderr
 
 
-def test_the_driver_is_followed_to_another_version(deployed: Deployment) -> None:
+def test_follows_the_driver_to_another_version(deployed: Deployment) -> None:
     simulator = "/run/nvidia/driver/usr/bin/divvy-sim"
     with deployed.lab.namespace() as namespace:
         run(deployed, namespace, pod("tenant", SHARED))
@@ -157,7 +157,7 @@ def test_the_driver_is_followed_to_another_version(deployed: Deployment) -> None
             deployed.until(lambda: deployed.status(NODE)["driver"] == "550.163.01")
 
 
-def test_device_files_are_offered_and_given_as_files(deployed: Deployment) -> None:
+def test_offers_device_files_and_gives_them_as_files(deployed: Deployment) -> None:
     deployed.on_node(NODE, "mknod", "-m", "666", "/dev/divvy-test0", "c", "1", "3")
     try:
         made_up = {"resource": "divvy.test/null", "paths": ["/dev/divvy-test*"], "count": 2}
@@ -177,7 +177,7 @@ def allocatable(deployed: Deployment, resource: str) -> str | None:
     return None if found is None else str(found)
 
 
-def test_beside_another_device_plugin_the_agent_steps_back(deployed: Deployment) -> None:
+def test_steps_back_beside_another_device_plugin(deployed: Deployment) -> None:
     script = (
         "import socket, time; s = socket.socket(socket.AF_UNIX); "
         "s.bind('/var/lib/kubelet/device-plugins/nvidia-gpu.sock'); s.listen(); time.sleep(60)"
@@ -193,7 +193,7 @@ def test_beside_another_device_plugin_the_agent_steps_back(deployed: Deployment)
     deployed.until(lambda: deployed.offered(NODE) == PLANNED["split"], 40)
 
 
-def test_a_pod_above_its_memory_limit_is_told_so(deployed: Deployment) -> None:
+def test_warns_a_pod_above_its_memory_limit(deployed: Deployment) -> None:
     image = build_and_push(deployed.registry, deployed.base_image, insecure=True)
     with deployed.lab.namespace() as namespace:
         manifest = pod("hog", SHARED)
@@ -208,7 +208,7 @@ def test_a_pod_above_its_memory_limit_is_told_so(deployed: Deployment) -> None:
         assert phase(deployed, namespace, "hog") == "Running"
 
 
-def test_who_is_above_an_enforced_limit_is_ended_and_its_neighbour_is_not(
+def test_ends_only_the_pod_above_an_enforced_limit(
     deployed: Deployment,
 ) -> None:
     image = build_and_push(deployed.registry, deployed.base_image, insecure=True)
@@ -240,7 +240,7 @@ def test_who_is_above_an_enforced_limit_is_ended_and_its_neighbour_is_not(
         assert re.match(r"container over uses 7\d{3} MiB of GPU-.* is 6826 MiB", told)
 
 
-def test_containers_find_the_driver_and_learn_that_it_is_too_old(deployed: Deployment) -> None:
+def test_gives_containers_the_driver_and_reports_one_too_old(deployed: Deployment) -> None:
     with deployed.lab.namespace() as namespace:
         script = "ldconfig -p | grep -q libcuda.so.1 && nvidia-smi -L && exit 0; exit 1"
         fit, late = pod("fit", SHARED, script), pod("late", SHARED)
@@ -255,7 +255,7 @@ def test_containers_find_the_driver_and_learn_that_it_is_too_old(deployed: Deplo
         assert any(reason in event for event in events(deployed, namespace, "Failed"))
 
 
-def test_a_node_without_cdi_gives_devices_and_libraries_all_the_same(
+def test_gives_devices_and_libraries_on_a_node_without_cdi(
     deployed: Deployment,
 ) -> None:
     node, drop_in = "gpu-t4", "/etc/containerd/conf.d/90-divvy.toml"

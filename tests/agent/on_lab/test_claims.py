@@ -88,7 +88,7 @@ def seconds_to_running(pod: dict[str, Any]) -> float:
     return (datetime.fromisoformat(began) - datetime.fromisoformat(asked)).total_seconds()
 
 
-def test_one_gpu_is_shared_then_whole_then_cut_while_nothing_but_pods_changes(
+def test_shares_then_gives_whole_then_cuts_one_gpu_as_pods_change(
     claims: Deployment, image: str
 ) -> None:
     kubectl = f"{KUBERNETES.bin / 'kubectl'} --kubeconfig={claims.lab.kubeconfig}"
@@ -127,7 +127,7 @@ def test_one_gpu_is_shared_then_whole_then_cut_while_nothing_but_pods_changes(
     assert "0 pods" in free
 
 
-def test_the_manifest_of_hami_works_as_it_stands(claims: Deployment, image: str) -> None:
+def test_serves_a_hami_manifest_unchanged(claims: Deployment, image: str) -> None:
     lab = claims.lab
     limits = {GPU: 2, MEMORY: 3000, CORES: 30}
     with lab.namespace() as namespace:
@@ -155,7 +155,7 @@ def _json(namespace: str, limits: dict[str, Any]) -> str:
     return json.dumps(sized("too-much", namespace, "image", limits))
 
 
-def test_forty_sizes_at_once_add_up_and_start_without_the_kubelets_minute(
+def test_starts_forty_sizes_at_once_without_the_kubelets_minute(
     claims: Deployment, image: str
 ) -> None:
     lab = claims.lab
@@ -181,9 +181,7 @@ def test_forty_sizes_at_once_add_up_and_start_without_the_kubelets_minute(
     claims.until(claims.is_unclaimed, 90)
 
 
-def test_sixty_pods_of_two_tenants_are_apart_while_agent_and_kubelet_are_killed(
-    claims: Deployment, image: str
-) -> None:
+def test_separates_sixty_pods_of_two_tenants_through_kills(claims: Deployment, image: str) -> None:
     lab = claims.lab
     shares = {"shares": {}, "tenants": ["prod", "dev"]}
     claims.cluster["profiles"]["by-size"] = {"claims": shares}

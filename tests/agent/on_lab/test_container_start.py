@@ -15,7 +15,7 @@ GPU = "nvidia.com/gpu"
 ONE, BOTH = {SHARED: 1}, {SHARED: 1, GPU: 1}
 
 
-def test_a_container_with_a_share_and_another_gpu_waits_with_the_reason(
+def test_holds_back_a_container_with_a_share_and_another_gpu(
     deployed: Deployment,
 ) -> None:
     rules = [{"devices": [0, 1], **LIMITED}, {"devices": [2, 3]}]

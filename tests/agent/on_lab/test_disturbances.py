@@ -60,7 +60,7 @@ def check(deployed: Deployment, namespace: str) -> dict[str, str]:
     return mine
 
 
-def test_fifty_pods_at_once_and_an_agent_killed_under_their_load(deployed: Deployment) -> None:
+def test_serves_fifty_pods_at_once_while_the_agent_is_killed(deployed: Deployment) -> None:
     deployed.cluster["profiles"]["crowd"] = {"timeSlicing": {"replicas": 13}}
     deployed.set_profile(POOL, "crowd")
     deployed.up()
@@ -104,7 +104,7 @@ def test_fifty_pods_at_once_and_an_agent_killed_under_their_load(deployed: Deplo
             assert now[name]["status"]["containerStatuses"][0]["restartCount"] == 0
 
 
-def test_pods_start_and_an_agent_comes_back_while_the_api_is_silent(deployed: Deployment) -> None:
+def test_starts_pods_and_recovers_while_the_api_is_silent(deployed: Deployment) -> None:
     node, names = "gpu-t4", [f"p{number}" for number in range(6)]
     with deployed.lab.namespace() as namespace:
         for name in names:
@@ -132,7 +132,7 @@ def test_pods_start_and_an_agent_comes_back_while_the_api_is_silent(deployed: De
         assert counts == {0}
 
 
-def test_a_gpu_that_is_missing_after_a_restart_of_the_node_is_told_and_comes_back(
+def test_reports_a_gpu_missing_after_a_reboot_until_it_returns(
     deployed: Deployment,
 ) -> None:
     lab, name = deployed.lab.description, "gpu-h100"
@@ -160,7 +160,7 @@ def test_a_gpu_that_is_missing_after_a_restart_of_the_node_is_told_and_comes_bac
     deployed.until(lambda: deployed.offered(name) == {GPU: 2}, 60)
 
 
-def test_a_second_agent_on_a_node_waits_and_says_for_whom(deployed: Deployment) -> None:
+def test_waits_as_a_second_agent_and_names_the_first(deployed: Deployment) -> None:
     first = deployed.agent(NODE)
     privileged = {"pod-security.kubernetes.io/enforce": "privileged"}
     with deployed.lab.namespace(privileged) as namespace:

@@ -106,7 +106,7 @@ def attack(deployed: Deployment, namespace: str, made: dict[str, Any]) -> str:
     return lab.kubectl("logs", "escape", "--container=attacker", f"-n={namespace}")
 
 
-def test_a_volume_over_etc_gives_no_way_to_the_hosts_ldconfig(deployed: Deployment) -> None:
+def test_gives_no_access_to_the_hosts_ldconfig_by_a_volume_over_etc(deployed: Deployment) -> None:
     before = installed(deployed)
     with deployed.lab.namespace(BASELINE) as namespace:
         said = attack(deployed, namespace, escape(deployed.base_image, "/etc"))
@@ -114,9 +114,7 @@ def test_a_volume_over_etc_gives_no_way_to_the_hosts_ldconfig(deployed: Deployme
     assert installed(deployed) == before
 
 
-def test_a_hook_that_hangs_cannot_be_touched_by_its_pod(
-    deployed: Deployment, hanging_image: str
-) -> None:
+def test_protects_a_hanging_hook_from_its_pod(deployed: Deployment, hanging_image: str) -> None:
     before = installed(deployed)
     with deployed.lab.namespace(BASELINE) as namespace:
         said = attack(deployed, namespace, escape(hanging_image, "/shared"))
@@ -147,7 +145,7 @@ def answering(lab: RunningLab, path: str) -> Iterator[None]:
             subprocess.run(lab.machine(NODE).enter_command(["rm", "-f", path]), check=True)
 
 
-def test_the_daemons_sockets_answer_and_their_folder_is_read_only(deployed: Deployment) -> None:
+def test_serves_daemon_sockets_from_a_read_only_folder(deployed: Deployment) -> None:
     host = f"{deployed.cluster['driver']['root']}{SOCKET_FOLDER}"
     before = deployed.on_node(NODE, "ls", "-A", host)
     connect = (
@@ -175,7 +173,7 @@ def test_the_daemons_sockets_answer_and_their_folder_is_read_only(deployed: Depl
     assert deployed.on_node(NODE, "ls", "-A", host) == before
 
 
-def test_a_name_of_a_device_gives_nothing_without_a_request(deployed: Deployment) -> None:
+def test_gives_nothing_for_a_device_name_without_a_request(deployed: Deployment) -> None:
     uuid = deployed.on_node(NODE, "nvidia-smi", "-L").partition("UUID: ")[2].partition(")")[0]
     with deployed.lab.namespace(BASELINE) as namespace:
         made = pod("named", SHARED, "ls /dev; find / -xdev -name 'libcuda*'")
@@ -191,7 +189,7 @@ def test_a_name_of_a_device_gives_nothing_without_a_request(deployed: Deployment
     assert "libcuda" not in said
 
 
-def test_the_fewest_rights_and_a_read_only_root_are_enough(deployed: Deployment) -> None:
+def test_works_with_the_fewest_rights_and_a_read_only_root(deployed: Deployment) -> None:
     with deployed.lab.namespace(RESTRICTED) as namespace:
         made = pod("few", SHARED, "nvidia-smi -L")
         made["spec"]["securityContext"] = {
@@ -209,7 +207,7 @@ def test_the_fewest_rights_and_a_read_only_root_are_enough(deployed: Deployment)
         assert "UUID: GPU-" in deployed.lab.kubectl("logs", "few", f"-n={namespace}")
 
 
-def test_a_changed_hook_is_replaced_at_the_agents_start(deployed: Deployment) -> None:
+def test_replaces_a_changed_hook_at_start(deployed: Deployment) -> None:
     before = installed(deployed)
     script = "cd /var/lib/divvy; for each in hook-*/*; do chmod 755 $each; : > $each; done"
     deployed.on_node(NODE, "sh", "-c", script)
@@ -221,7 +219,7 @@ def test_a_changed_hook_is_replaced_at_the_agents_start(deployed: Deployment) ->
         deployed.until(lambda: phase(deployed, namespace, "after") == "Succeeded", 60)
 
 
-def test_kubernetes_makes_no_propagated_mount_read_only_below(deployed: Deployment) -> None:
+def test_relies_on_no_recursive_read_only_mount_of_kubernetes(deployed: Deployment) -> None:
     """Why what is mounted below the driver's root stays writable for the agent."""
     made = pod("mounts", SHARED)
     made["spec"]["volumes"] = [{"name": "root", "hostPath": {"path": "/"}}]

@@ -128,7 +128,7 @@ def is_ready(deployed: Deployment) -> bool:
     )
 
 
-def test_an_idle_notebook_keeps_its_device_whatever_restarts(deployed: Deployment) -> None:
+def test_keeps_the_device_of_an_idle_notebook_over_any_restart(deployed: Deployment) -> None:
     with waiting_change(deployed, pod("tenant", MIG), "main") as tenant:
         tenant.keeps_its_device()
 
@@ -149,7 +149,7 @@ def test_an_idle_notebook_keeps_its_device_whatever_restarts(deployed: Deploymen
         assert tenant.pod["status"]["containerStatuses"][0]["restartCount"] == 0
 
 
-def test_an_init_container_keeps_its_device_while_it_runs(deployed: Deployment) -> None:
+def test_keeps_the_device_of_a_running_init_container(deployed: Deployment) -> None:
     manifest = pod("tenant", MIG)
     (main,) = manifest["spec"]["containers"]
     manifest["spec"]["initContainers"] = [{**main, "name": "prepare", "image": deployed.base_image}]

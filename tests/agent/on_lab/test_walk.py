@@ -230,7 +230,7 @@ class Walk:
             watcher.join()
 
 
-def test_whatever_happens_to_a_node_its_pods_keep_what_they_hold(deployed: Deployment) -> None:
+def test_keeps_what_pods_hold_whatever_happens_to_the_node(deployed: Deployment) -> None:
     before = deployed.offered(NODE)
     with deployed.lab.namespace() as namespace:
         walk = Walk(deployed, namespace, Random(SEED))

@@ -15,7 +15,7 @@ from divvy.agent.plugin.advertise import Advertiser
 from divvy.agent.settings import settings_from
 
 
-def test_only_a_new_outcome_of_the_installation_wakes_the_agent(
+def test_wakes_the_agent_only_for_a_new_installation_outcome(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(advertise, "_INSTALL_SECONDS", 0.001)

@@ -12,7 +12,7 @@ from divvy.model.sharing import DeviceShare, Sharing, limits_text
 from tests.agent.devices import limited
 
 
-def test_two_replicas_of_one_gpu_have_both_sizes() -> None:
+def test_adds_up_the_sizes_of_two_replicas() -> None:
     resource = limited(2, 4, 3000, "share")
     ids = ["GPU-1::2", "GPU-0::3", "GPU-1::0"]
     name = share_name(ids)
@@ -24,7 +24,7 @@ def test_two_replicas_of_one_gpu_have_both_sizes() -> None:
     assert share_name(["GPU-1::2"]) != name
 
 
-def test_without_compute_there_is_no_page() -> None:
+def test_writes_no_page_without_compute() -> None:
     (share,) = device_shares(limited(1, 3, 100), ["GPU-0::1"])
     assert (share.memory_mib, share.sharing.weight, share.page) == (100, 33, "-")
     assert limits_text([share]) == (
@@ -33,7 +33,7 @@ def test_without_compute_there_is_no_page() -> None:
     )
 
 
-def test_more_devices_than_the_limiter_knows_are_refused() -> None:
+def test_refuses_more_devices_than_the_limiter_knows() -> None:
     """It would understand none of the limits, and refuse the container everything."""
     source = (REPOSITORY / "plugin_image/limiter/share/share.h").read_text()
     assert re.findall(r"#define MAX_DEVICES (\d+)", source) == [str(MAX_DEVICES)]

@@ -28,7 +28,7 @@ def refusal(*holders: Holder, device_ids: tuple[str, ...] = ("GPU-0::1",)) -> st
         Holder("team/web-0", "main", GPU, "GPU-1"),
     ],
 )
-def test_another_gpu_in_the_container_is_refused_with_what_would_be_right(beside: Holder) -> None:
+def test_refuses_another_gpu_in_the_container_with_a_remedy(beside: Holder) -> None:
     text = refusal(SHARE, beside)
     assert f"{SHARED}: container main also has {beside.resource}" in text
     assert "request them in two containers" in text
@@ -48,21 +48,21 @@ def test_another_gpu_in_the_container_is_refused_with_what_would_be_right(beside
         Holder("team/web-0", "main", SHARED, "GPU-1::0", "uid-2"),
     ],
 )
-def test_what_others_hold_and_what_is_no_other_gpu_is_no_reason(elsewhere: Holder) -> None:
+def test_ignores_others_devices_and_what_is_no_other_gpu(elsewhere: Holder) -> None:
     require_no_other_gpu(SHARED, ["GPU-0::1"], [SHARE, elsewhere])
 
 
-def test_two_replicas_are_one_containers() -> None:
+def test_accepts_two_replicas_in_one_container() -> None:
     second = Holder("team/web-0", "main", SHARED, "GPU-0::2", "uid-2")
     require_no_other_gpu(SHARED, ["GPU-0::2", "GPU-0::1"], [SHARE, second])
     assert "does not show" in refusal(SHARE, device_ids=("GPU-0::1", "GPU-0::2"))
 
 
-def test_who_is_not_shown_waits() -> None:
+def test_holds_back_a_container_that_is_not_listed() -> None:
     assert "does not show which container has GPU-0::1; the start will be retried" in refusal()
 
 
-def test_who_was_allocated_it_without_a_limiter_starts_again() -> None:
+def test_admits_a_container_allocated_before_the_limiter() -> None:
     beside = Holder("team/web-0", "main", GPU, "GPU-1", "uid-2")
     holders = [SHARE, beside]
     require_no_other_gpu(SHARED, ["GPU-0::1"], holders, {("uid-2", "main", SHARED)})
@@ -71,7 +71,7 @@ def test_who_was_allocated_it_without_a_limiter_starts_again() -> None:
             require_no_other_gpu(SHARED, ["GPU-0::1"], holders, {other})
 
 
-def test_an_init_container_waits_with_the_one_that_has_its_share_after_it() -> None:
+def test_holds_back_an_init_container_with_the_later_user_of_its_share() -> None:
     init = Holder("", "init", SHARED, "GPU-0::1", "uid-2")
     beside = Holder("team/web-0", "main", GPU, "GPU-1", "uid-2")
     assert "container main also has" in refusal(init, SHARE, beside)

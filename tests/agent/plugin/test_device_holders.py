@@ -90,7 +90,7 @@ class Kubelet:
         (self.folder / "new").replace(self.folder / CHECKPOINT)
 
 
-def test_gives_nothing_that_may_be_held_before_it_has_looked_at_a_new_kubelet(
+def test_withholds_possibly_held_devices_before_it_has_read_a_new_kubelet(
     tmp_path: Path,
 ) -> None:
     kubelet: Any = Kubelet(tmp_path)
@@ -117,7 +117,7 @@ def test_gives_nothing_that_may_be_held_before_it_has_looked_at_a_new_kubelet(
     asyncio.run(scene())
 
 
-def test_gives_nothing_by_a_list_of_before_when_the_kubelet_does_not_answer(
+def test_withholds_devices_by_an_old_list_when_the_kubelet_does_not_answer(
     tmp_path: Path,
 ) -> None:
     """It listed the agent's pod before it had heard of a younger one, which holds the device."""
@@ -140,7 +140,7 @@ def test_gives_nothing_by_a_list_of_before_when_the_kubelet_does_not_answer(
     asyncio.run(scene())
 
 
-def test_takes_a_pod_for_ended_that_a_settled_kubelet_does_not_list(
+def test_counts_a_pod_as_ended_when_a_settled_kubelet_omits_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kubelet: Any = Kubelet(tmp_path)
@@ -166,7 +166,7 @@ def test_takes_a_pod_for_ended_that_a_settled_kubelet_does_not_list(
     asyncio.run(scene())
 
 
-def test_gives_nothing_of_a_forgotten_holder_before_it_has_looked_itself(tmp_path: Path) -> None:
+def test_withholds_a_forgotten_holders_device_before_its_own_look(tmp_path: Path) -> None:
     """An agent that has just started, beside the kubelet that has forgotten, may get no answer."""
     kubelet: Any = Kubelet(tmp_path)
     kubelet.pods = {AGENT, "team/notebook"}
@@ -187,7 +187,7 @@ def test_gives_nothing_of_a_forgotten_holder_before_it_has_looked_itself(tmp_pat
     asyncio.run(scene())
 
 
-def test_gives_what_a_forgotten_holder_had_as_soon_as_its_pod_has_ended(
+def test_frees_a_forgotten_holders_device_when_its_pod_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its successor asks at once, long before anybody looks for another reason."""
@@ -210,7 +210,7 @@ def test_gives_what_a_forgotten_holder_had_as_soon_as_its_pod_has_ended(
     asyncio.run(scene())
 
 
-def test_gives_nothing_that_a_later_holder_has_though_an_earlier_one_has_ended(
+def test_withholds_a_later_holders_device_though_an_earlier_one_ended(
     tmp_path: Path,
 ) -> None:
     """Both were forgotten, one kubelet after the other; the agents ended before they settled."""
@@ -228,7 +228,7 @@ def test_gives_nothing_that_a_later_holder_has_though_an_earlier_one_has_ended(
     asyncio.run(scene())
 
 
-def test_takes_no_answer_of_one_kubelet_for_that_of_the_next(tmp_path: Path) -> None:
+def test_attributes_no_answer_of_one_kubelet_to_the_next(tmp_path: Path) -> None:
     """An agent without a processor reads it when there is another kubelet, which has forgotten."""
 
     class Ending(Kubelet):

@@ -69,7 +69,7 @@ async def serving(
             await plugin.stop()
 
 
-def test_resources_are_registered_and_listed(sockets: Path) -> None:
+def test_registers_and_lists_resources(sockets: Path) -> None:
     async def scene() -> None:
         async with serving(sockets, whole(2), replicas(2, 4)) as (kubelet, plugin):
             await kubelet.until(
@@ -80,7 +80,7 @@ def test_resources_are_registered_and_listed(sockets: Path) -> None:
     play(scene)
 
 
-def test_a_change_is_a_new_list_on_the_open_stream(sockets: Path) -> None:
+def test_sends_a_change_as_a_new_list_on_the_open_stream(sockets: Path) -> None:
     async def scene() -> None:
         async with serving(sockets, replicas(2, 4)) as (kubelet, plugin):
             await kubelet.until(lambda: kubelet.allocatable(SHARED) == 8)
@@ -92,7 +92,7 @@ def test_a_change_is_a_new_list_on_the_open_stream(sockets: Path) -> None:
     play(scene)
 
 
-def test_the_same_list_is_not_sent_again(sockets: Path) -> None:
+def test_skips_sending_an_unchanged_list(sockets: Path) -> None:
     async def scene() -> None:
         async with serving(sockets, replicas(2, 4)) as (kubelet, plugin):
             await kubelet.until(lambda: kubelet.allocatable(SHARED) == 8)
@@ -101,7 +101,7 @@ def test_the_same_list_is_not_sent_again(sockets: Path) -> None:
     play(scene)
 
 
-def test_a_resource_no_longer_offered_goes_to_zero_at_once(sockets: Path) -> None:
+def test_withdraws_a_resource_to_zero_at_once(sockets: Path) -> None:
     async def scene() -> None:
         async with serving(sockets, whole(2)) as (kubelet, plugin):
             await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
@@ -114,7 +114,7 @@ def test_a_resource_no_longer_offered_goes_to_zero_at_once(sockets: Path) -> Non
     play(scene)
 
 
-def test_an_unhealthy_device_stays_listed(sockets: Path) -> None:
+def test_keeps_an_unhealthy_device_listed(sockets: Path) -> None:
     async def scene() -> None:
         async with serving(sockets, whole(2)) as (kubelet, plugin):
             first, second = whole(2).devices
@@ -127,7 +127,7 @@ def test_an_unhealthy_device_stays_listed(sockets: Path) -> None:
     play(scene)
 
 
-def test_a_resource_of_any_name_that_kubernetes_accepts_is_served(sockets: Path) -> None:
+def test_serves_a_resource_of_any_valid_name(sockets: Path) -> None:
     """A socket's path may have 107 characters, a resource's name 317."""
     names = [f"{'a-department.' * 15}example.com/{'a100-' * 12}{end}" for end in "xy"]
 
@@ -140,7 +140,7 @@ def test_a_resource_of_any_name_that_kubernetes_accepts_is_served(sockets: Path)
     play(scene)
 
 
-def test_a_stream_that_the_kubelet_replaced_is_no_reason_to_register_again(
+def test_keeps_its_registration_when_the_kubelet_replaces_a_stream(
     sockets: Path,
 ) -> None:
     async def scene() -> None:
@@ -158,7 +158,7 @@ def test_a_stream_that_the_kubelet_replaced_is_no_reason_to_register_again(
     play(scene)
 
 
-def test_a_new_kubelet_is_registered_with_again(sockets: Path) -> None:
+def test_reregisters_with_a_new_kubelet(sockets: Path) -> None:
     async def scene() -> None:
         async with serving(sockets, whole(2), replicas(2, 4)) as (kubelet, _):
             await kubelet.until(lambda: kubelet.allocatable(SHARED) == 8)
@@ -170,7 +170,7 @@ def test_a_new_kubelet_is_registered_with_again(sockets: Path) -> None:
     play(scene)
 
 
-def test_a_stream_that_the_kubelet_ends_leads_to_a_new_registration(sockets: Path) -> None:
+def test_reregisters_when_the_kubelet_ends_the_stream(sockets: Path) -> None:
     async def scene() -> None:
         async with serving(sockets, whole(2)) as (kubelet, _):
             await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
@@ -183,7 +183,7 @@ def test_a_stream_that_the_kubelet_ends_leads_to_a_new_registration(sockets: Pat
     play(scene)
 
 
-def test_a_socket_that_is_removed_comes_back(sockets: Path) -> None:
+def test_restores_a_removed_socket_and_reregisters(sockets: Path) -> None:
     async def scene() -> None:
         async with serving(sockets, whole(2)) as (kubelet, _):
             await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
@@ -194,7 +194,7 @@ def test_a_socket_that_is_removed_comes_back(sockets: Path) -> None:
     play(scene)
 
 
-def test_a_pod_gets_the_cdi_name_of_its_device(sockets: Path) -> None:
+def test_allocates_the_cdi_name_of_a_device(sockets: Path) -> None:
     async def scene() -> None:
         async with serving(sockets, replicas(2, 4)) as (kubelet, _):
             await kubelet.until(lambda: kubelet.allocatable(SHARED) == 8)
@@ -207,7 +207,7 @@ def test_a_pod_gets_the_cdi_name_of_its_device(sockets: Path) -> None:
     play(scene)
 
 
-def test_without_cdi_a_pod_gets_nodes_mounts_and_environment(sockets: Path) -> None:
+def test_allocates_nodes_mounts_and_environment_without_cdi(sockets: Path) -> None:
     async def scene() -> None:
         async with serving(sockets, whole(2)) as (kubelet, _):
             await kubelet.until(lambda: kubelet.allocatable(GPU) == 2)
@@ -222,7 +222,7 @@ def test_without_cdi_a_pod_gets_nodes_mounts_and_environment(sockets: Path) -> N
     play(scene)
 
 
-def test_two_shares_for_one_container_are_refused_with_the_reason(sockets: Path) -> None:
+def test_refuses_two_shares_for_one_container_with_the_reason(sockets: Path) -> None:
     async def scene() -> None:
         async with serving(sockets, replicas(2, 4)) as (kubelet, _):
             await kubelet.until(lambda: kubelet.allocatable(SHARED) == 8)
@@ -232,7 +232,7 @@ def test_two_shares_for_one_container_are_refused_with_the_reason(sockets: Path)
     play(scene)
 
 
-def test_fifty_pods_at_once_get_fifty_different_shares(sockets: Path) -> None:
+def test_allocates_fifty_different_shares_to_fifty_pods_at_once(sockets: Path) -> None:
     async def scene() -> None:
         async with serving(sockets, replicas(8, 10)) as (kubelet, _):
             await kubelet.until(lambda: kubelet.allocatable(SHARED) == 80)

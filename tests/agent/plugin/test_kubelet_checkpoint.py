@@ -20,7 +20,7 @@ def checkpoint(**changed: Any) -> bytes:
 
 
 @pytest.mark.parametrize("device_ids", [{"0": ["GPU-0"], "-1": None}, ["GPU-0"]])
-def test_devices_are_listed_by_numa_node_or_plainly(device_ids: Any) -> None:
+def test_lists_devices_by_numa_node_or_plainly(device_ids: Any) -> None:
     (holder,) = recorded_holders(checkpoint(DeviceIDs=device_ids))
     assert holder.device_id == "GPU-0"
 
@@ -35,12 +35,12 @@ def test_devices_are_listed_by_numa_node_or_plainly(device_ids: Any) -> None:
         {"DeviceIDs": ["GPU-0"], "ContainerName": None},
     ],
 )
-def test_another_form_is_unknown(changed: dict[str, Any]) -> None:
+def test_treats_another_checkpoint_format_as_unknown(changed: dict[str, Any]) -> None:
     with pytest.raises(UnreadableCheckpoint):
         recorded_holders(checkpoint(**changed))
 
 
-def test_what_allocate_answered_is_kept_by_container_and_resource() -> None:
+def test_keeps_allocate_responses_by_container_and_resource() -> None:
     assert allocate_answers(checkpoint(AllocResp="Kgk=")) == {
         ("uid", "main", "nvidia.com/gpu"): b"*\t"
     }
@@ -49,6 +49,6 @@ def test_what_allocate_answered_is_kept_by_container_and_resource() -> None:
 
 
 @pytest.mark.parametrize("answer", ["no base64!", 5, ["Kgk="]])
-def test_an_answer_of_another_form_is_unknown(answer: Any) -> None:
+def test_treats_an_allocate_response_of_another_form_as_unknown(answer: Any) -> None:
     with pytest.raises(UnreadableCheckpoint):
         allocate_answers(checkpoint(AllocResp=answer))

@@ -20,5 +20,5 @@ def longest(replicas: int) -> int:
     return int(message.ByteSize())
 
 
-def test_the_most_shares_of_the_most_devices_fit_into_a_message() -> None:
+def test_fits_the_most_shares_of_the_most_devices_into_a_message() -> None:
     assert longest(MAX_REPLICAS) < GRPC_LIMIT < longest(MAX_REPLICAS * 5 // 4)

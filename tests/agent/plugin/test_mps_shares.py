@@ -30,7 +30,7 @@ def listed(sharing: Sharing = BY_MPS) -> Resource:
     return resource
 
 
-def test_their_ids_tell_them_from_turns() -> None:
+def test_distinguishes_mps_ids_from_turns() -> None:
     ids = list(device_ids("GPU-0", 12, by_mps=True))
     assert ids[0] == "GPU-0::mps-0"
     assert all(map(is_client, ids))
@@ -39,7 +39,7 @@ def test_their_ids_tell_them_from_turns() -> None:
     assert sorted(ids, key=numeric_order) == ids
 
 
-def test_those_of_a_gpu_without_a_daemon_are_unhealthy() -> None:
+def test_marks_shares_of_a_gpu_without_daemon_unhealthy() -> None:
     said = {"GPU-0": "its MPS daemon does not answer", "GPU-1": ""}
     (resource,) = without_mps([listed()], said.__getitem__)
     assert {(device.gpu, device.unhealthy) for device in resource.devices} == {
@@ -50,14 +50,14 @@ def test_those_of_a_gpu_without_a_daemon_are_unhealthy() -> None:
     assert list(without_mps([turns], said.__getitem__)) == [turns]
 
 
-def test_a_container_of_mps_is_the_client_of_one_gpu() -> None:
+def test_makes_a_container_of_mps_the_client_of_one_gpu() -> None:
     resource = listed()
     assert allocated_uuids(resource, ["GPU-0::mps-0", "GPU-0::mps-3"]) == ("GPU-0",)
     with pytest.raises(Refused, match="replicas of 2 GPUs requested"):
         allocated_uuids(resource, ["GPU-0::mps-0", "GPU-1::mps-0"])
 
 
-def test_several_are_preferred_of_the_fullest_gpu_that_has_them() -> None:
+def test_prefers_several_replicas_on_the_fullest_gpu_that_has_them() -> None:
     resource = listed()
     free = [device.id for device in resource.devices if device.id != "GPU-1::mps-0"]
     three = preferred_allocation(resource, free, [], 3, {})
@@ -70,7 +70,7 @@ def test_several_are_preferred_of_the_fullest_gpu_that_has_them() -> None:
     assert {physical(each) for each in two} == {"GPU-0"}
 
 
-def test_the_limiter_counts_the_container_on_top_of_mps() -> None:
+def test_counts_the_container_by_the_limiter_on_top_of_mps() -> None:
     prevented = Sharing(4, memory_mib=10240, action="prevent", weight=25, threads=25)
     (share,) = device_shares(listed(prevented), ["GPU-0::mps-0", "GPU-0::mps-1"])
     assert share.memory_mib == 20480
@@ -79,7 +79,7 @@ def test_the_limiter_counts_the_container_on_top_of_mps() -> None:
     assert edits.env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "50"
 
 
-def test_a_container_gets_its_gpus_pipes_to_read_and_the_daemons_shm() -> None:
+def test_mounts_the_gpus_pipes_read_only_and_the_daemons_shm() -> None:
     memory = PurePosixPath("/run/divvy/mps/GPU-0")
     edits = client_edits(PurePosixPath("/var/lib/divvy/mps/GPU-0/pipe"), memory, BY_MPS)
     mount, shm = edits.mounts
@@ -90,7 +90,7 @@ def test_a_container_gets_its_gpus_pipes_to_read_and_the_daemons_shm() -> None:
     assert edits.nodes == ()
 
 
-def test_a_container_of_mps_has_no_other_gpu() -> None:
+def test_gives_a_container_of_mps_no_other_gpu() -> None:
     own = Holder("default/p", "main", SHARED, "GPU-0::mps-0", "uid")
     other = Holder("default/p", "main", "nvidia.com/gpu", "GPU-1", "uid")
     require_no_other_gpu(SHARED, [own.device_id], [own], why=OF_MPS)
@@ -98,7 +98,7 @@ def test_a_container_of_mps_has_no_other_gpu() -> None:
         require_no_other_gpu(SHARED, [own.device_id], [own, other], why=OF_MPS)
 
 
-def test_the_label_of_sharing_says_mps() -> None:
+def test_labels_the_sharing_strategy_mps() -> None:
     labels = feature_labels(BOTH, [listed()], None)
     assert labels["nvidia.com/gpu.sharing-strategy"] == "mps"
     assert labels["nvidia.com/gpu.replicas"] == "4"

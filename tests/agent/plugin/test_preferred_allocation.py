@@ -65,7 +65,7 @@ def ask(
         ("12345", "012345", 1, ""),
     ],
 )
-def test_whole_gpus_follow_the_link_vectors(
+def test_prefers_whole_gpus_by_their_links(
     available: str, required: str, size: int, chosen: str
 ) -> None:
     assert ask(available, size, required) == chosen
@@ -79,7 +79,7 @@ def test_whole_gpus_follow_the_link_vectors(
         ("01234567", 4, ["0123", "4567"], DGX1V),
     ],
 )
-def test_pods_one_after_the_other_leave_good_sets(
+def test_leaves_good_sets_for_later_pods(
     gpus: str, size: int, sets: list[str], of: dict[frozenset[str], int]
 ) -> None:
     for expected in sets:
@@ -89,7 +89,7 @@ def test_pods_one_after_the_other_leave_good_sets(
     assert ask(gpus, size, of=of) == ""
 
 
-def test_above_eight_gpus_the_set_is_closely_linked_and_keeps_what_is_required() -> None:
+def test_prefers_closely_linked_sets_above_eight_gpus() -> None:
     near = {frozenset((f"GPU-{a}", f"GPU-{b}")): 100 for a, b in combinations(range(8, 12), 2)}
     ids = [f"GPU-{number}" for number in range(16)]
     assert preferred_allocation(whole(16), ids, [], 4, near) == [
@@ -113,7 +113,7 @@ def test_above_eight_gpus_the_set_is_closely_linked_and_keeps_what_is_required()
         (2, 4, 5, "pack", [1, 4]),
     ],
 )
-def test_replicas_are_spread_or_packed(
+def test_spreads_or_packs_replicas(
     gpus: int, per_gpu: int, size: int, policy: str, counts: list[int]
 ) -> None:
     resource = replicas(gpus, per_gpu)
@@ -122,11 +122,11 @@ def test_replicas_are_spread_or_packed(
     assert sorted(Counter(physical(name) for name in chosen).values()) == counts
 
 
-def test_replicas_taken_elsewhere_count_as_load() -> None:
+def test_counts_replicas_allocated_elsewhere_as_load() -> None:
     free = ["GPU-0::0", "GPU-0::1", "GPU-1::1"]
     chosen = preferred_allocation(replicas(2, 2), free, [], 2, {}, "spread")
     assert sorted(physical(name) for name in chosen) == ["GPU-0", "GPU-1"]
 
 
-def test_a_request_over_what_is_free_chooses_nothing() -> None:
+def test_prefers_nothing_when_too_few_are_free() -> None:
     assert preferred_allocation(replicas(1, 2), ["GPU-0::0", "GPU-0::1"], [], 5, {}) == []

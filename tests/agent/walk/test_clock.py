@@ -34,7 +34,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(tmp_path, monkeypatch)
 
 
-def test_it_is_the_walls_on_a_quiet_machine(machine: Machine) -> None:
+def test_follows_the_wall_clock_on_a_quiet_machine(machine: Machine) -> None:
     machine.thread(1, waited=0.001)
     at = NodeClock(lambda: [1])
     at.tick()
@@ -43,7 +43,7 @@ def test_it_is_the_walls_on_a_quiet_machine(machine: Machine) -> None:
     assert (at.now, at.lost) == (5.0, 0.0)
 
 
-def test_what_a_thread_waits_for_a_processor_is_taken_off(machine: Machine) -> None:
+def test_subtracts_what_a_thread_waits_for_a_processor(machine: Machine) -> None:
     machine.thread(1, waited=3.0, children="2 ")
     machine.thread(2, waited=0.0)
     at = NodeClock(lambda: [1])
@@ -54,7 +54,7 @@ def test_what_a_thread_waits_for_a_processor_is_taken_off(machine: Machine) -> N
     assert (at.now, at.lost) == (1.0, 4.0)
 
 
-def test_it_is_what_the_thread_waited_that_waited_longest(machine: Machine) -> None:
+def test_subtracts_the_longest_wait_of_any_thread(machine: Machine) -> None:
     machine.thread(1, waited=0.0, children="2 ")
     machine.thread(1, waited=0.0, number=11)
     machine.thread(2, waited=0.0)
@@ -68,7 +68,7 @@ def test_it_is_what_the_thread_waited_that_waited_longest(machine: Machine) -> N
     assert (at.now, at.lost) == (2.0, 3.0)
 
 
-def test_it_never_goes_back(machine: Machine) -> None:
+def test_runs_never_backwards(machine: Machine) -> None:
     machine.thread(1, waited=0.0)
     at = NodeClock(lambda: [1])
     at.tick()
@@ -78,7 +78,7 @@ def test_it_never_goes_back(machine: Machine) -> None:
     assert (at.now, at.lost) == (0.0, 5.0)
 
 
-def test_it_stands_still_while_a_thread_waits_for_the_disk(machine: Machine) -> None:
+def test_stands_still_while_a_thread_waits_for_the_disk(machine: Machine) -> None:
     machine.thread(1, waited=0.0)
     at = NodeClock(lambda: [1])
     at.tick()
@@ -88,7 +88,7 @@ def test_it_stands_still_while_a_thread_waits_for_the_disk(machine: Machine) -> 
     assert (at.now, at.lost) == (0.0, 5.0)
 
 
-def test_processes_come_and_go(machine: Machine) -> None:
+def test_follows_processes_that_come_and_go(machine: Machine) -> None:
     machine.thread(1, waited=0.0, children="2 ")
     at = NodeClock(lambda: [1, 3])
     at.tick()

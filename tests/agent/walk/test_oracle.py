@@ -59,7 +59,7 @@ async def watched() -> AsyncIterator[Watched]:
 
 @agent_process
 @needs_simulator
-def test_devices_that_no_step_took_away_are_missed() -> None:
+def test_misses_devices_that_no_step_took_away() -> None:
     async def scene() -> None:
         async with watched() as at:
             await at.look(2.0)
@@ -72,7 +72,7 @@ def test_devices_that_no_step_took_away_are_missed() -> None:
 
 @agent_process
 @needs_simulator
-def test_an_agent_that_takes_its_time_to_end_is_no_break() -> None:
+def test_accepts_an_agent_that_takes_its_time_to_end() -> None:
     """On a busy machine it serves its devices for seconds more, and is away all the same."""
 
     async def scene() -> None:
@@ -92,7 +92,7 @@ def test_an_agent_that_takes_its_time_to_end_is_no_break() -> None:
 
 @agent_process
 @needs_simulator
-def test_an_eviction_is_needless_of_who_holds_nothing() -> None:
+def test_calls_the_eviction_of_a_pod_without_devices_needless() -> None:
     async def scene() -> None:
         async with watched() as at:
             await at.node.kubelet.admit("team/train", GPU)
@@ -110,7 +110,7 @@ def test_an_eviction_is_needless_of_who_holds_nothing() -> None:
 
 @agent_process
 @needs_simulator
-def test_a_kubelet_that_forgot_a_pods_device_does_not_make_its_eviction_needless() -> None:
+def test_accepts_the_eviction_of_a_pod_whose_device_the_kubelet_forgot() -> None:
     """The container has the device, and the agent remembers it."""
 
     async def scene() -> None:
@@ -131,7 +131,7 @@ def test_a_kubelet_that_forgot_a_pods_device_does_not_make_its_eviction_needless
 @agent_process
 @needs_simulator
 @pytest.mark.parametrize("seconds", [0.5, 7.0])
-def test_what_the_kubelet_forgot_and_the_agent_saw_is_held(
+def test_counts_a_device_as_held_that_the_kubelet_forgot_and_the_agent_saw(
     seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scene() -> None:
@@ -152,7 +152,7 @@ def test_what_the_kubelet_forgot_and_the_agent_saw_is_held(
     play(scene)
 
 
-def test_the_oracle_knows_who_can_stay() -> None:
+def test_computes_which_holders_can_stay() -> None:
     parts = {"MIG-a": ("1g.5gb", 3), "MIG-b": ("1g.5gb", 6)}
     assert max_kept({"3g.20gb": 1, "1g.5gb": 3}, parts) == [("MIG-a",), ("MIG-b",)]
     assert max_kept({"7g.40gb": 1}, parts) == [()]

@@ -16,5 +16,5 @@ _SEEDS, _STEPS = (15, 2026), at_length(30, 100)
 @pytest.mark.agent_process
 @needs_simulator
 @pytest.mark.parametrize("seed", _SEEDS)
-def test_nothing_that_can_happen_to_a_node_breaks_a_promise(seed: int) -> None:
+def test_keeps_every_promise_whatever_happens_to_a_node(seed: int) -> None:
     asyncio.run(walk_steps(seed, _STEPS))

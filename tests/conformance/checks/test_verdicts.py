@@ -17,7 +17,7 @@ def outcome(log: str, phase: str = "Succeeded") -> Outcome:
     return Outcome(phase, 0, log, "")
 
 
-def test_a_pod_that_asks_the_runtime_for_all_gpus_must_see_none() -> None:
+def test_requires_that_a_pod_asking_for_all_gpus_sees_none() -> None:
     nothing = outcome("")
     sound = BareLook({"a plain pod": nothing, "NVIDIA_VISIBLE_DEVICES=all": nothing}, nothing)
     expected, actual = sees_nothing(sound, lambda _: None)
@@ -46,7 +46,7 @@ def tenant(computes: bool = True, mib: int = 15360, uuid: str = "GPU-a") -> Tena
         (tenant(mib=7000, uuid="GPU-b"), "memory 7000"),
     ],
 )
-def test_one_bad_device_of_several_is_named(bad: Tenant, says: str) -> None:
+def test_names_one_bad_device_of_several(bad: Tenant, says: str) -> None:
     (promise,) = device_promises(promised(CLUSTER, live("n1")))
     expected, actual = every_device_computes(
         FillResult((tenant(), tenant()), None, (), None), promise

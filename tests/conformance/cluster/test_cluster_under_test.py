@@ -9,7 +9,7 @@ from divvy.model import canonical_json, generation, parse_document
 from tests.conformance.promised_nodes import CLUSTER, live, promised
 
 
-def test_nodes_that_a_sample_leaves_out_are_asked_too_unless_no_pod_can_run_there() -> None:
+def test_asks_nodes_outside_the_sample_unless_no_pod_can_run_there() -> None:
     nodes = [replace(one, unready="away" if one.name == "c" else "") for one in promised(
         CLUSTER, live("a"), live("b"), live("c")
     )]  # fmt: skip
@@ -28,7 +28,7 @@ def node_of_api(name: str, ready: str, allocatable: dict[str, str]) -> dict[str,
     }
 
 
-def test_a_node_that_is_not_ready_is_told_in_one_line() -> None:
+def test_reports_a_node_that_is_not_ready_in_one_line() -> None:
     found, unready = read_nodes([node_of_api("n1", "Unknown", {}), node_of_api("n2", "True", {})])
     assert [one.name for one in found] == ["n1", "n2"]
     assert unready == {"n1": "n1 is NotReady: kubelet stopped posting"}
@@ -44,7 +44,7 @@ class OneNode:
         return self.node
 
 
-def test_all_resources_of_the_file_are_read_whatever_their_domain_and_number() -> None:
+def test_reads_all_resources_of_the_file() -> None:
     value = {
         "profiles": {
             "thin": {"timeSlicing": {"replicas": 500, "resourceName": "example.org/thin"}}
@@ -71,7 +71,7 @@ class OneConfigMap:
         return {"data": {"cluster.json": self.text}}
 
 
-def test_takes_the_configuration_of_a_chart_that_means_the_same() -> None:
+def test_accepts_the_configuration_of_an_equivalent_chart() -> None:
     value = {**CLUSTER, "plugin": {"image": {"registry": "r:5000", "base": "r:5000/b"}}}
     chart = canonical_json({**CLUSTER, "namespace": "divvy-system"})
     target = ClusterUnderTest(
@@ -80,7 +80,7 @@ def test_takes_the_configuration_of_a_chart_that_means_the_same() -> None:
     assert target.configuration == chart
 
 
-def test_takes_the_stack_files_configuration_where_the_clusters_means_something_else() -> None:
+def test_prefers_the_stack_files_configuration_to_a_different_live_one() -> None:
     other = canonical_json({**CLUSTER, "health": {"recoverAfter": "1h"}})
     target = ClusterUnderTest(
         "s", parse_document(CLUSTER), OneConfigMap(other), [], [], {}, {}, None, None, "", None
@@ -88,7 +88,7 @@ def test_takes_the_stack_files_configuration_where_the_clusters_means_something_
     assert target.configuration == canonical_json(CLUSTER)
 
 
-def test_whether_gpus_are_simulated_is_asked_of_a_pod_first() -> None:
+def test_asks_a_pod_first_whether_gpus_are_simulated() -> None:
     (node,) = promised(CLUSTER, live("n1"))
     target = ClusterUnderTest(
         "s", parse_document(CLUSTER), OneNode({}), [node], [], {}, {}, None, None, "", None

@@ -41,19 +41,19 @@ def life(nodes: Nodes, silent_seconds: float = 1) -> NodeLife:
     return NodeLife(nodes, silent_seconds)  # type: ignore[arg-type]
 
 
-def test_a_node_whose_kubelet_renews_its_lease_lives() -> None:
+def test_counts_a_node_as_alive_while_its_kubelet_renews_the_lease() -> None:
     assert life(Nodes(renewals=(1, 1, 1, 2))).ended("n", wait=True) == ""
     assert life(Nodes()).ended("n", wait=False) == ""
 
 
-def test_a_node_within_its_grace_period_is_dying() -> None:
+def test_counts_a_node_as_dying_within_its_grace_period() -> None:
     silent = "n is dying or cut off: its kubelet has stopped renewing its lease"
     assert life(Nodes(other=40), 25).ended("n", wait=False) == silent
     assert life(Nodes(other=20), 25).ended("n", wait=False) == ""
     assert life(Nodes()).ended("n", wait=True) == silent
 
 
-def test_a_node_that_has_turned_not_ready_or_left_is_named() -> None:
+def test_names_a_node_that_turned_not_ready_or_left() -> None:
     nodes = Nodes(ready="Unknown")
     assert life(nodes).ended("n", wait=False) == (
         "n is NotReady: kubelet stopped posting (since the run began)"

@@ -23,13 +23,13 @@ class Nodes:
         self.noted[name] = patch["metadata"]["annotations"]["divvy.gpu/conformance-success"]
 
 
-def test_the_time_is_noted_on_each_node_that_is_still_there() -> None:
+def test_notes_the_time_on_each_remaining_node() -> None:
     nodes = Nodes(b=404)
     note_success(nodes, ["a", "b", "c"], 1764000000.7)  # type: ignore[arg-type]
     assert nodes.noted == {"a": "1764000001", "c": "1764000001"}
 
 
-def test_who_may_not_write_is_told_so_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_reports_once_that_it_may_not_write(capsys: pytest.CaptureFixture[str]) -> None:
     nodes = Nodes(b=403)
     note_success(nodes, ["a", "b", "c"], 1.0)  # type: ignore[arg-type]
     assert list(nodes.noted) == ["a"]

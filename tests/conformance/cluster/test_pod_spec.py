@@ -6,7 +6,7 @@ from conformance.cluster.pod_spec import PodRequest, pod_spec
 from conformance.cluster.pods import outcome_of
 
 
-def test_a_pod_has_few_rights_and_ends_by_itself() -> None:
+def test_gives_a_pod_few_rights_and_a_deadline() -> None:
     spec = pod_spec(
         PodRequest("n1", "image", ["true"], resource="nvidia.com/gpu"), "restricted", "low"
     )
@@ -18,7 +18,7 @@ def test_a_pod_has_few_rights_and_ends_by_itself() -> None:
     assert "nodeName" not in spec
 
 
-def test_an_image_from_elsewhere_keeps_its_program() -> None:
+def test_keeps_the_program_of_an_image_from_elsewhere() -> None:
     container = pod_spec(PodRequest("n1", "image", arguments=["10"]), "restricted", "low")[
         "containers"
     ]
@@ -27,7 +27,7 @@ def test_an_image_from_elsewhere_keeps_its_program() -> None:
 
 
 @pytest.mark.parametrize("more", [{"resource": "nvidia.com/gpu"}, {"claim": "c"}])
-def test_a_device_is_for_the_container_beside_ours(more: dict[str, str]) -> None:
+def test_gives_the_device_to_the_container_beside_its_own(more: dict[str, str]) -> None:
     request = PodRequest("n1", "image", ["look"], beside=["hold"], **more)  # type: ignore[arg-type]
     own, holder = pod_spec(request, "restricted", "low")["containers"]
     assert (own["name"], own["command"], own["resources"]["limits"]) == (
@@ -40,7 +40,7 @@ def test_a_device_is_for_the_container_beside_ours(more: dict[str, str]) -> None
     assert own["volumeMounts"] == holder["volumeMounts"]
 
 
-def test_our_container_is_told_from_those_that_a_cluster_adds() -> None:
+def test_recognises_its_container_among_those_a_cluster_adds() -> None:
     sidecar = {"name": "proxy", "state": {"running": {}}}
     own = {"name": "main", "state": {"terminated": {"exitCode": 7}}}
     pod = {"status": {"phase": "Running", "containerStatuses": [sidecar, own]}}
@@ -50,7 +50,7 @@ def test_our_container_is_told_from_those_that_a_cluster_adds() -> None:
 # Stands for a host with systemd; a service of K3s runs the kubelet there.
 
 
-def test_a_pod_that_looks_into_its_node_sees_folders_of_it() -> None:
+def test_mounts_node_folders_into_a_pod_that_inspects_its_node() -> None:
     request = PodRequest("n1", "image", ["look"], host_folders={"/driver-root": "/run/driver"})
     spec = pod_spec(request, "privileged", "low")
     (mount,) = spec["containers"][0]["volumeMounts"]

@@ -9,7 +9,7 @@ from conformance.disruption.profile_change import change_profile, hold_through_c
 from conformance.not_made import NotApplicable
 
 
-def test_a_policy_that_evicts_pods_leaves_none_alone() -> None:
+def test_spares_no_pod_under_a_policy_that_evicts() -> None:
     labels: dict[str, Any] = {"metadata": {"labels": {}}}
     change = SimpleNamespace(policy="evict")
     target: Any = SimpleNamespace(

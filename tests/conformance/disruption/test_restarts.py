@@ -32,7 +32,7 @@ class Privileged:
         return self.ended
 
 
-def test_pods_that_lose_their_device_to_a_reload_of_systemd_are_seen() -> None:
+def test_notices_pods_that_lose_their_device_to_a_reload_of_systemd() -> None:
     (node,) = promised(CLUSTER, live("n1"))
     seen = reload_systemd(StoppedWorkload(), node, Privileged(0, "done"))  # type: ignore[arg-type]
     assert seen.words == ["systemd back", "0 of 1 pods compute on"]
@@ -59,9 +59,7 @@ host() { echo "$*"; [ "$2" != is-active ] || [ "$4" = "$ACTIVE.service" ]; }
         ("docker", CANNOT, "kubelet is not a systemd service that runs"),
     ],
 )
-def test_the_kubelet_is_restarted_whatever_service_runs_it(
-    active: str, code: int, says: str
-) -> None:
+def test_restarts_the_kubelet_under_any_service(active: str, code: int, says: str) -> None:
     script = RESTART_KUBELET.replace(FUNCTIONS, FUNCTIONS + SYSTEMD)
     # is-active prints nothing on a real host.
     script = script.replace('echo "$*";', '[ "$2" = is-active ] || echo "$*";')

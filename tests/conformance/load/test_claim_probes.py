@@ -49,7 +49,7 @@ def probe(log: str, memory_mib: int | None = 1024) -> ClaimProbe:
     return ClaimProbe(looked, memory_mib, Outcome("Succeeded", 0, log, ""))
 
 
-def test_asks_for_a_small_share_of_the_very_gpu() -> None:
+def test_requests_a_small_share_of_the_very_gpu() -> None:
     spec, size = small_claim(*gpu({"shares": {}}))
     (asked,) = spec["devices"]["requests"]
     assert size == 1024
@@ -58,7 +58,7 @@ def test_asks_for_a_small_share_of_the_very_gpu() -> None:
     assert "GPU-n-0" in asked["exactly"]["selectors"][0]["cel"]["expression"]
 
 
-def test_asks_for_the_whole_gpu_where_there_are_no_shares() -> None:
+def test_requests_the_whole_gpu_where_there_are_no_shares() -> None:
     spec, size = small_claim(*gpu({}))
     assert size is None
     assert spec["devices"]["requests"][0]["exactly"]["deviceClassName"] == "divvy-gpu"
@@ -74,7 +74,7 @@ def test_disturbs_nobody_who_holds_the_gpu() -> None:
         small_claim(*gpu({"shares": {}, "tenants": ["a", "b"]}))
 
 
-def test_a_sound_share_holds_in_every_way() -> None:
+def test_passes_a_sound_share() -> None:
     for judge in (computes, sees_its_gpu_only, lambda one: has_its_size(one, 40960)):
         expected, actual = judge(probe(LOG))
         assert expected == actual
@@ -90,14 +90,14 @@ def test_a_sound_share_holds_in_every_way() -> None:
         ("@@ vector-add\nTest PASSED\n@@ 0\n", "", computes, "phase Succeeded"),
     ],
 )
-def test_each_look_counts(old: str, new: str, judge: Any, says: str) -> None:
+def test_fails_on_each_wrong_look(old: str, new: str, judge: Any, says: str) -> None:
     assert old in LOG
     expected, actual = judge(probe(LOG.replace(old, new)))
     assert expected != actual
     assert says in actual
 
 
-def test_a_whole_gpu_burns_too() -> None:
+def test_burns_a_whole_gpu() -> None:
     whole = LOG + "@@ burn\nTested 1 GPUs:\n  GPU 0: OK\n@@ 0\n"
     expected, actual = computes(probe(whole, None))
     assert expected == actual

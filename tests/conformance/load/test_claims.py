@@ -20,7 +20,7 @@ SMI = "| 0% | 0MiB / {}MiB | 0% |\ncode half {}\ncode beyond {}\n"
     ("shown", "half", "beyond", "holds"),
     [(3000, 0, 12, True), (40960, 0, 12, False), (3000, 12, 12, False), (3000, 0, 0, False)],
 )
-def test_a_share_is_judged_by_what_it_shows_grants_and_refuses(
+def test_judges_a_share_by_what_it_shows_grants_and_refuses(
     shown: int, half: int, beyond: int, holds: bool
 ) -> None:
     log = SMI.format(shown, half, beyond)
@@ -28,12 +28,12 @@ def test_a_share_is_judged_by_what_it_shows_grants_and_refuses(
     assert (expected == actual) is holds
 
 
-def test_a_pod_that_never_ran_shows_nothing() -> None:
+def test_judges_nothing_by_a_pod_that_never_ran() -> None:
     expected, actual = judge_size(Size(3000), Outcome("Pending", None, "", "Unschedulable"))
     assert expected != actual
 
 
-def test_more_memory_or_time_or_shares_than_there_is() -> None:
+def test_finds_more_memory_time_or_shares_than_exist() -> None:
     def held(memory: str, cores: str, number: int) -> list[str]:
         claims = [claim(f"c{i}", "n", "gpu-n-0-share", memory, cores) for i in range(number)]
         return overcommitted(claimed_gpus(slices("n", {"shares": {"max": 4}}), claims))
@@ -46,7 +46,7 @@ def test_more_memory_or_time_or_shares_than_there_is() -> None:
     assert len(held("1Gi", "1", 5)) == 1
 
 
-def test_two_tenants_on_one_gpu() -> None:
+def test_finds_two_tenants_on_one_gpu() -> None:
     both = slices("n", {"shares": {}, "tenants": ["prod", "dev"]})
     apart = [
         claim("a", "n", "gpu-n-0-share-prod", "1Gi", "1"),
@@ -57,7 +57,7 @@ def test_two_tenants_on_one_gpu() -> None:
     assert tenants_together(claimed_gpus(both, together)) == ["n GPU 0: dev and prod"]
 
 
-def test_a_burst_is_more_than_the_node_has() -> None:
+def test_bursts_beyond_what_the_node_has() -> None:
     cluster = parse_cluster(
         {"profiles": {"p": {"claims": {"shares": {}}}}, "pools": {"p": {"profile": "p"}}}
     )
@@ -67,12 +67,12 @@ def test_a_burst_is_more_than_the_node_has() -> None:
     assert all(size.memory_mib <= 40960 for size in sizes)
 
 
-def test_sizes_are_granted_in_steps() -> None:
+def test_accepts_sizes_granted_in_steps() -> None:
     shares = Shares.model_validate({"memory": {"step": "256Mi"}})
     assert [rounded(size, shares) for size in (1, 256, 3000)] == [256, 256, 3072]
 
 
-def test_a_refusal_by_another_policy_says_nothing_of_ours() -> None:
+def test_judges_nothing_by_a_refusal_of_another_policy() -> None:
     names = ("nvidia.com/gpumem", "nvidia.com/gpucores")
     own = "nvidia.com/gpumem is 4Gi: give MiB as a number"
     assert refused_for_gpus({"a unit": own}, names) == ("accepted: nothing", "accepted: nothing")

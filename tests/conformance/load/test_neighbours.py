@@ -24,15 +24,15 @@ from conformance.not_made import NotMade
     ("beside", "fair", "kept"),
     [((100.0, 81.0), 1.0, 0.81), ((25.0, 20.0), 0.25, 0.8), ((0.0, 100.0), 1.0, 0.0), ((), 1.0, 0)],
 )
-def test_the_worst_device_counts(beside: tuple[float, ...], fair: float, kept: float) -> None:
+def test_judges_by_the_worst_device(beside: tuple[float, ...], fair: float, kept: float) -> None:
     assert Figures(100.0, beside, ()).kept(fair) == pytest.approx(kept)
 
 
-def test_a_device_without_a_figure_keeps_nothing() -> None:
+def test_counts_a_device_without_a_figure_as_keeping_nothing() -> None:
     assert Figures(0.0, (50.0,), ()).kept() == 0
 
 
-def test_a_mig_device_that_loses_more_than_a_fifth_to_neighbours_fails() -> None:
+def test_fails_a_mig_device_that_loses_over_a_fifth_to_neighbours() -> None:
     expected = "at least 80% of the 100 GB/s that it has alone"
     assert mig_keeps(Figures(100.0, (95.0, 80.0), ()), "GB/s") == (
         True, expected, "95, 80 GB/s with all neighbours: 80%",
@@ -43,7 +43,7 @@ def test_a_mig_device_that_loses_more_than_a_fifth_to_neighbours_fails() -> None
     assert not mig_keeps(Figures(100.0, (), ()), "GB/s")[0]
 
 
-def test_a_share_below_a_quarter_of_its_fair_part_fails() -> None:
+def test_fails_a_share_below_a_quarter_of_its_fair_part() -> None:
     expected = "no replica below 25% of a fair part of 80 Gflop/s"
     assert replicas_keep(Figures(80.0, (20.0, 5.0), ()), 4) == (
         True, expected, "20, 5 Gflop/s: the worst has 25% of it",
@@ -51,7 +51,7 @@ def test_a_share_below_a_quarter_of_its_fair_part_fails() -> None:
     assert replicas_keep(Figures(80.0, (20.0, 4.9), ()), 4)[0] is False
 
 
-def test_figures_are_the_last_ones_printed() -> None:
+def test_reads_the_last_printed_figures() -> None:
     assert gigaflops("\r50%  proc'd: 1 (20 Gflop/s)\r100%  proc'd: 2 (30 Gflop/s)") == 30
     assert gigabytes("copied 4096 MiB in 6.00 s: 1431.66 GB/s") == 1431.66
     assert gigaflops("Couldn't init") == gigabytes("") == 0
@@ -60,7 +60,7 @@ def test_figures_are_the_last_ones_printed() -> None:
 ROUND = "@@ begin {began}\n({figure} Gflop/s)\n@@ end {ended} 0\n"
 
 
-def test_only_rounds_beside_all_neighbours_count() -> None:
+def test_counts_only_rounds_beside_all_neighbours() -> None:
     early = ROUND.format(began=1.0, figure=90, ended=2.0)
     first = early + ROUND.format(began=3.0, figure=40, ended=4.0)
     late = ROUND.format(began=2.5, figure=45, ended=3.5)
@@ -98,7 +98,7 @@ class BurningPods:
             del self.rounds[name]
 
 
-def test_a_device_that_stands_still_after_its_first_round_has_no_figure() -> None:
+def test_has_no_figure_of_a_device_that_stalls_after_its_first_round() -> None:
     pods: Any = BurningPods()
     promise: Any = SimpleNamespace(node=SimpleNamespace(name="n1"), resource="r", count=3)
     together = at_once(pods, [promise], BURN)
@@ -106,14 +106,14 @@ def test_a_device_that_stands_still_after_its_first_round_has_no_figure() -> Non
     assert not pods.rounds, "pods are left"
 
 
-def test_a_neighbour_that_stands_still_after_the_broken_program_is_an_error() -> None:
+def test_fails_a_neighbour_that_stalls_after_the_broken_program() -> None:
     """Its rounds before ended well: counted by exit codes alone it would pass."""
     pods: Any = BurningPods()
     promise: Any = SimpleNamespace(node=SimpleNamespace(name="n1"), resource="r", count=3)
     assert at_once(pods, [promise], BURN).errors == 1
 
 
-def test_devices_without_a_round_beside_all_others_are_counted() -> None:
+def test_counts_devices_without_a_round_beside_all_others() -> None:
     figures = Figures(100.0, (95.0, 0.0, 0.0), ())
     holds, _, seen = mig_keeps(figures, "GB/s")
     assert not holds
@@ -141,7 +141,7 @@ class LatePods(BurningPods):
     ("phase", "raised"),
     [("Pending", NotMade), ("Failed", AssertionError), ("Deleted", AssertionError)],
 )
-def test_a_pod_that_never_begins_is_named(phase: str, raised: type[BaseException]) -> None:
+def test_names_a_pod_that_never_begins(phase: str, raised: type[BaseException]) -> None:
     pods: Any = LatePods(phase)
     promise: Any = SimpleNamespace(node=SimpleNamespace(name="n1"), resource="r", count=3)
     with pytest.raises(raised, match=f"1 of 3 pods did not begin .*{phase}.*its words"):

@@ -16,7 +16,7 @@ code after 0
 """
 
 
-def test_a_share_that_keeps_its_limit_is_sound() -> None:
+def test_passes_a_share_that_keeps_its_limit() -> None:
     expected, actual = judge_requests([3000], SOUND)
     assert expected == actual
 
@@ -34,13 +34,13 @@ def test_a_share_that_keeps_its_limit_is_sound() -> None:
         ("code after 0\n", "", "after its end: not granted"),
     ],
 )
-def test_each_request_counts(old: str, new: str, says: str) -> None:
+def test_fails_on_each_wrong_answer_to_a_request(old: str, new: str, says: str) -> None:
     expected, actual = judge_requests([3000], SOUND.replace(old, new))
     assert expected != actual
     assert says in actual
 
 
-def test_of_a_small_share_only_one_process_is_asked() -> None:
+def test_starts_only_one_process_in_a_small_share() -> None:
     assert "second" not in request_script(1000)
     alone = (
         SOUND.partition("code first")[0]
@@ -55,7 +55,7 @@ def test_of_a_small_share_only_one_process_is_asked() -> None:
     )
 
 
-def test_what_shows_the_memory_is_read_in_mib() -> None:
+def test_reads_every_programs_memory_in_mib() -> None:
     log = (
         "@@ look\ncuda ID 0: T4, 3145MB (UUID: GPU-a)\n@@ 0\n"
         "@@ memory\nallocated 1 MiB of 1 MiB; device: 3000 MiB total, 9 MiB free; OK\n@@ 0\n"

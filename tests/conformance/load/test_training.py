@@ -29,7 +29,7 @@ def ended(log: str) -> Outcome:
     return Outcome("Succeeded", 0, log, "")
 
 
-def test_trainings_within_their_shares_are_sound(promise: DevicePromise) -> None:
+def test_passes_trainings_within_their_shares(promise: DevicePromise) -> None:
     expected, actual = judge_training(promise, [ended(SOUND), ended(SOUND)])
     assert expected == actual
     assert expected.startswith("2 trainings: learns")
@@ -59,13 +59,15 @@ def test_trainings_within_their_shares_are_sound(promise: DevicePromise) -> None
         (SOUND, "", "does not learn"),
     ],
 )
-def test_each_of_its_words_counts(promise: DevicePromise, old: str, new: str, says: str) -> None:
+def test_fails_on_each_wrong_word_of_a_training(
+    promise: DevicePromise, old: str, new: str, says: str
+) -> None:
     expected, actual = judge_training(promise, [ended(SOUND), ended(SOUND.replace(old, new))])
     assert expected != actual
     assert says in actual
 
 
-def test_on_a_mig_device_its_own_row_counts() -> None:
+def test_reads_the_row_of_the_mig_device() -> None:
     card = (
         "|       1MiB /  81559MiB |     18%\n| MIG devices:\n|   1MiB /  3000MiB |  2MiB / 65536MiB"
     )
@@ -75,7 +77,7 @@ def test_on_a_mig_device_its_own_row_counts() -> None:
 
 
 @pytest.mark.parametrize("code", [139, None])
-def test_one_that_crashes_or_hangs_after_its_last_line_is_not_sound(
+def test_fails_a_training_that_crashes_or_hangs_after_its_last_line(
     promise: DevicePromise, code: int | None
 ) -> None:
     crashed = Outcome("Failed", code, SOUND, "")
@@ -84,7 +86,7 @@ def test_one_that_crashes_or_hangs_after_its_last_line_is_not_sound(
     assert "does not learn" in actual
 
 
-def test_trainings_one_after_the_other_are_told_from_those_side_by_side() -> None:
+def test_distinguishes_sequential_trainings_from_concurrent_ones() -> None:
     later = SOUND.replace("from 1000.0 to 1015.0", "from 1010.0 to 1030.0")
     last = SOUND.replace("from 1000.0 to 1015.0", "from 1016.0 to 1030.0")
     assert side_by_side([ended(SOUND), ended(later)])

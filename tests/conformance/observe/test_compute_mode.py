@@ -19,7 +19,7 @@ BY_MPS = f"{SOUND}; by MPS Exclusive_Process and a daemon that answers"
 RunScript = Callable[[str], Any]
 
 
-def test_a_gpu_that_lets_one_process_in_is_named(driver: DriverRoot, run_script: RunScript) -> None:
+def test_names_a_gpu_that_admits_one_process(driver: DriverRoot, run_script: RunScript) -> None:
     driver.install("T4", 2)
     modes = run_script(SCRIPT)
     assert let_in(modes, (False, False)) == (SOUND, SOUND)
@@ -28,7 +28,7 @@ def test_a_gpu_that_lets_one_process_in_is_named(driver: DriverRoot, run_script:
     assert let_in(modes, (False, False)) == (SOUND, f"{list(modes)[1]}: Exclusive_Process")
 
 
-def test_a_driver_without_modes_lets_every_process_in() -> None:
+def test_accepts_a_driver_without_compute_modes() -> None:
     assert let_in({"GPU-a": (None, "none")}, [False]) == (SOUND, SOUND)
     assert let_in({"GPU-a": ("Unknown Error", "none")}, [False])[1] == "GPU-a: Unknown Error"
 
@@ -52,7 +52,7 @@ def daemon(driver: DriverRoot, uuid: str, state: Path) -> Iterator[subprocess.Po
         started.wait()
 
 
-def test_a_gpu_by_mps_whose_mode_or_daemon_is_wrong_is_named(
+def test_names_a_gpu_by_mps_with_a_wrong_mode_or_daemon(
     driver: DriverRoot, run_script: RunScript, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver.install("T4", 1)

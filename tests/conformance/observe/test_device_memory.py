@@ -11,11 +11,11 @@ from tests.conformance.promised_nodes import limited_share
 @pytest.mark.parametrize(
     ("mib", "fits"), [(3840, True), (3839, True), (3841, True), (3540, False), (4140, False)]
 )
-def test_a_limit_is_compared_exactly(mib: int, fits: bool) -> None:
+def test_compares_a_limit_exactly(mib: int, fits: bool) -> None:
     assert memory_fits(limited_share(3840), mib) is fits
 
 
-def test_a_part_of_the_card_follows_what_the_driver_has_found() -> None:
+def test_derives_a_part_of_the_card_from_what_the_driver_reports() -> None:
     promise = limited_share(3840)
     node = replace(promise.node, labels={"nvidia.com/gpu.memory": "15109"})
     assert share_sizes(replace(promise, node=node)) == (3777, 3840)

@@ -18,9 +18,7 @@ def states(run_script: Callable[[str], Any]) -> Callable[[], Any]:
     return lambda: run_script(SCRIPT)
 
 
-def test_a_gpu_that_is_not_in_the_fabric_is_named(
-    driver: DriverRoot, states: Callable[[], Any]
-) -> None:
+def test_names_a_gpu_outside_the_fabric(driver: DriverRoot, states: Callable[[], Any]) -> None:
     driver.install("H100-80GB-HBM3", 8)
     whole = "GPUs in the fabric: 8"
     assert fabric_is_up(states()) == (whole, whole)
@@ -32,9 +30,7 @@ def test_a_gpu_that_is_not_in_the_fabric_is_named(
     assert "GPU 0: GPU is lost" in fabric_is_up(states())[1]
 
 
-def test_nothing_is_asked_of_a_gpu_in_mig_mode(
-    driver: DriverRoot, states: Callable[[], Any]
-) -> None:
+def test_asks_nothing_of_a_gpu_in_mig_mode(driver: DriverRoot, states: Callable[[], Any]) -> None:
     driver.install("H100-80GB-HBM3", 8)
     driver.smi("-i", "2", "-mig", "1")
     driver.sim("fault", "no-fabric", "2")
@@ -43,7 +39,7 @@ def test_nothing_is_asked_of_a_gpu_in_mig_mode(
 
 
 @pytest.mark.parametrize(("model", "count"), [("A100-SXM4-40GB", 8), ("H100-80GB-HBM3", 2)])
-def test_gpus_without_switches_or_of_older_models_are_not_judged(
+def test_skips_gpus_without_switches_and_older_models(
     driver: DriverRoot, states: Callable[[], Any], model: str, count: int
 ) -> None:
     driver.install(model, count)
@@ -52,7 +48,7 @@ def test_gpus_without_switches_or_of_older_models_are_not_judged(
         fabric_is_up(states())
 
 
-def test_a_registration_that_ended_with_an_error_is_not_up() -> None:
+def test_fails_a_registration_that_ended_with_an_error() -> None:
     expected, seen = fabric_is_up({"GPU-a": UP, "GPU-b": {"state": 3, "status": 999}})
     assert seen != expected
     assert seen == "GPUs in the fabric: 1; GPU-b: Completed, NVML error 999"

@@ -36,7 +36,7 @@ def judged(promise: NodePromise, own: dict[str, str]) -> str:
     ("driver", "cuda", "holds"),
     [("550.163.01", "12.4", True), ("580.95", "12.4", False), ("550.163.01", None, False)],
 )
-def test_versions_are_those_that_a_pod_finds(driver: str, cuda: str | None, holds: bool) -> None:
+def test_compares_versions_with_those_in_a_pod(driver: str, cuda: str | None, holds: bool) -> None:
     table = "| NVIDIA-SMI 550.163.01   Driver Version: 550.163.01   CUDA Version: 12.4     |"
     own = {"nvidia.com/cuda.driver-version.full": driver}
     own |= {} if cuda is None else {"nvidia.com/cuda.runtime-version.full": cuda}
@@ -47,7 +47,7 @@ def test_versions_are_those_that_a_pod_finds(driver: str, cuda: str | None, hold
     assert versions_are_advertised(own, "")[0] == "labels say driver unknown, CUDA unknown"
 
 
-def test_a_node_whose_gpus_are_all_cut_has_no_replicas() -> None:
+def test_expects_no_replicas_on_a_node_with_all_gpus_partitioned() -> None:
     """GPU Feature Discovery writes 0 there, and so does the agent."""
     promise = node([{"devices": "all", "mig": {"3g.20gb": 2}}], "A100-SXM4-40GB")
     wanted = expected_labels(promise, DRIVER)
@@ -55,7 +55,7 @@ def test_a_node_whose_gpus_are_all_cut_has_no_replicas() -> None:
     assert wanted["mig-3g.20gb.count"] == "2"
 
 
-def test_labels_of_the_agent_beside_the_plan_are_no_failure() -> None:
+def test_accepts_labels_of_the_agent_beyond_the_plan() -> None:
     promise = node({"timeSlicing": {"replicas": 4}})
     own = labels(promise, cuda__runtime_version__full="12.4")
     assert judged(promise, {**own, "nvidia.com/gpu.machine": "x", "other/label": "y"}) == ""
@@ -79,7 +79,7 @@ def test_names_a_label_that_is_wrong_or_stale(name: str, text: str) -> None:
     assert f"{name}={text}" in judged(promise, {**labels(promise), f"nvidia.com/{name}": text})
 
 
-def test_mig_devices_under_the_name_of_gpus_are_described_as_such() -> None:
+def test_expects_mig_devices_named_as_gpus_to_be_described_as_such() -> None:
     profile = {"mig": {"layout": {"1g.5gb": 7}, "strategy": "single"}}
     promise = node(profile, "A100-SXM4-40GB")
     wanted = expected_labels(promise, DRIVER)
@@ -87,7 +87,7 @@ def test_mig_devices_under_the_name_of_gpus_are_described_as_such() -> None:
     assert wanted["gpu.product"].endswith("-MIG-1g.5gb")
 
 
-def test_a_label_that_an_implementation_writes_everywhere_is_not_stale() -> None:
+def test_accepts_a_label_that_an_implementation_writes_everywhere() -> None:
     """GPU Feature Discovery names the MIG strategy also on nodes without MIG."""
     promise = node({})
     own = labels(promise, mig__strategy="single")

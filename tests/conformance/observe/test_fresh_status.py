@@ -38,21 +38,21 @@ class Target:
                 self.annotations[STATUS_ANNOTATION] = json.dumps({"echo": text})
 
 
-def test_an_agent_that_answers_is_believed_and_nothing_stays_on_the_node() -> None:
+def test_believes_an_agent_that_answers_and_leaves_nothing_on_the_node() -> None:
     target = Target(answers=True)
     fresh = ask_agent(target, NODE)  # type: ignore[arg-type]
     assert (fresh.answered, fresh.age) == (True, "answers")
     assert VERIFY_ANNOTATION not in target.annotations
 
 
-def test_a_status_of_an_agent_that_cannot_write_is_not_believed() -> None:
+def test_distrusts_the_status_of_an_agent_that_cannot_write() -> None:
     target = Target(answers=False)
     fresh = ask_agent(target, NODE, patience=0.5)  # type: ignore[arg-type]
     assert fresh.age == "does not answer (its status is of yesterday)"
     assert VERIFY_ANNOTATION not in target.annotations
 
 
-def test_an_account_that_may_not_annotate_nodes_shows_nothing() -> None:
+def test_judges_nothing_without_the_right_to_annotate_nodes() -> None:
     target = Target(answers=True)
     target.refuses = True
     with pytest.raises(NotMade, match="may not annotate nodes"):

@@ -18,7 +18,7 @@ from tests.simulator.driver_root import DriverRoot
 JUDGES = {"hot": clocks_are_free, "narrow": lanes_are_up, "link-error": links_are_sound}
 
 
-def test_each_fault_is_named_by_its_judge_alone(
+def test_names_each_fault_by_its_judge_alone(
     driver: DriverRoot, run_script: Callable[[str], Any]
 ) -> None:
     driver.install("A100-SXM4-40GB", 4)
@@ -40,7 +40,7 @@ def test_each_fault_is_named_by_its_judge_alone(
         driver.sim("fault", "clear", "2")
 
 
-def test_links_of_gpus_in_mig_mode_are_off(
+def test_expects_links_of_gpus_in_mig_mode_to_be_off(
     driver: DriverRoot, run_script: Callable[[str], Any]
 ) -> None:
     driver.install("A100-SXM4-40GB", 2)
@@ -57,24 +57,24 @@ def state(**known: Any) -> dict[str, Any]:
     return {"reasons": None, "width": None, "most": None, "links": None, **known}
 
 
-def test_a_driver_that_tells_nothing_is_not_judged() -> None:
+def test_skips_a_driver_that_reports_nothing() -> None:
     for judge in JUDGES.values():
         with pytest.raises(NotApplicable):
             judge({"GPU-a": state()})
 
 
-def test_load_is_no_fault_and_a_flit_now_and_then_is_none() -> None:
+def test_accepts_load_and_an_occasional_flit_error() -> None:
     # Idle, clocks set by an application, a power cap.
     assert clocks_are_free({"GPU-a": state(reasons=0x7)})[1] == "nothing holds the clocks down"
     expected, actual = links_are_sound({"GPU-a": state(links=[[0, 0, 9, 0, None]])})
     assert expected == actual
 
 
-def test_a_link_that_is_down_beside_neighbours_is_named() -> None:
+def test_names_a_link_that_is_down_beside_neighbours() -> None:
     up = [[0, 0, 0, 0, 0]] * 12
     actual = links_are_sound({"GPU-a": state(links=up), "GPU-b": state(links=up[:11])})[1]
     assert actual == "GPU-b: 11 of 12 links up"
 
 
-def test_what_a_driver_says_instead_is_named() -> None:
+def test_names_the_drivers_message_in_place_of_a_value() -> None:
     assert clocks_are_free({"GPU-a": state(reasons="Unknown Error")})[1] == "GPU-a: Unknown Error"

@@ -25,7 +25,7 @@ def counters(run_script: Callable[[str], Any]) -> Callable[[], Any]:
         ("T4", "page retirements pending: 1"),
     ],
 )
-def test_an_uncorrectable_error_is_named_until_a_reset(
+def test_names_an_uncorrectable_error_until_a_reset(
     driver: DriverRoot, counters: Callable[[], Any], model: str, pending: str
 ) -> None:
     driver.install(model, 2)
@@ -44,25 +44,25 @@ def test_an_uncorrectable_error_is_named_until_a_reset(
     assert memory_is_sound(found, 2) == (SOUND, SOUND)
 
 
-def test_a_lost_gpu_is_not_sound(driver: DriverRoot, counters: Callable[[], Any]) -> None:
+def test_fails_a_lost_gpu(driver: DriverRoot, counters: Callable[[], Any]) -> None:
     driver.install("A100-SXM4-40GB", 2)
     driver.sim("fault", "lost", "0")
     _, seen = memory_is_sound(counters(), 2)
     assert "GPU 0: uncorrectable ECC errors since the last reset: GPU is lost" in seen
 
 
-def test_no_gpu_at_all_is_not_sound() -> None:
+def test_fails_when_there_is_no_gpu() -> None:
     said = "the driver lists 0 of 2 GPUs (see NODE-01); in their memory, nothing amiss"
     assert memory_is_sound({}, 2) == (SOUND, said)
 
 
-def test_gpus_that_count_nothing_cannot_be_judged() -> None:
+def test_skips_gpus_that_count_no_errors() -> None:
     with pytest.raises(NotApplicable, match="no GPU of the node counts memory errors"):
         memory_is_sound({"GPU-1": NOTHING, "GPU-2": NOTHING}, 2)
     # Beside one that does they are not asked.
     assert memory_is_sound({"GPU-1": NOTHING, "GPU-2": {"uncorrected": 0}}, 2) == (SOUND, SOUND)
 
 
-def test_a_row_that_could_not_be_remapped_is_named() -> None:
+def test_names_a_row_that_could_not_be_remapped() -> None:
     found = {"GPU-1": {"uncorrected": 0, "remapping_failed": 1}, "GPU-2": {"uncorrected": 0}}
     assert memory_is_sound(found, 2)[1] == "2 GPUs, GPU-1: row remappings failed: 1"

@@ -20,7 +20,7 @@ def pod(name: str, count: int, **more: Any) -> dict[str, Any]:
     }
 
 
-def test_pods_that_have_not_ended_hold_devices() -> None:
+def test_counts_devices_of_pods_that_have_not_ended_as_held() -> None:
     pods = [
         pod("theirs", 2),
         pod("ended", 1, phase="Succeeded"),
@@ -47,7 +47,7 @@ def claim(consumer: str, *drivers: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def test_pods_with_dra_claims_hold_gpus() -> None:
+def test_counts_gpus_of_pods_with_dra_claims_as_held() -> None:
     gpu = "gpu.nvidia.com"
     pods = [pod(name, 0) for name in ("one", "two", "network", "admin")]
     pods.append(pod("ended", 0, phase="Succeeded"))
@@ -65,7 +65,7 @@ def test_pods_with_dra_claims_hold_gpus() -> None:
     assert claimants(pods, claims, "n2") == {}
 
 
-def test_a_gpu_that_a_dra_claim_holds_is_not_idle() -> None:
+def test_counts_a_gpu_with_a_dra_claim_as_not_idle() -> None:
     class Target:
         class api:  # noqa: N801
             @staticmethod

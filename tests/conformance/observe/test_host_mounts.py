@@ -9,7 +9,7 @@ import pytest
 from conformance.observe.host_mounts import SCRIPT, host_mounts, of_one_share
 
 
-def test_a_mount_is_writable_by_its_flags_or_by_a_try() -> None:
+def test_finds_a_writable_mount_by_its_flags_or_a_try() -> None:
     log = (
         "mount ro refused /usr/bin/nvidia-smi /usr/bin/nvidia-smi\n"
         "mount rw refused /run/a /run/a b\nmount ro written /x/c /c\n"
@@ -19,7 +19,7 @@ def test_a_mount_is_writable_by_its_flags_or_by_a_try() -> None:
     ]  # fmt: skip
 
 
-def test_what_a_limited_share_writes_is_its_account_and_its_pages_alone() -> None:
+def test_accepts_writes_of_a_limited_share_to_its_account_and_pages_only() -> None:
     own, other = "7b6c245f061228b6", "0f6c245f061228b6"
     by_design = {
         f"shares/{own}/account": "account",
@@ -45,7 +45,7 @@ def test_what_a_limited_share_writes_is_its_account_and_its_pages_alone() -> Non
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes mounts")
-def test_a_mount_is_found_and_tried(tmp_path: Path) -> None:
+def test_finds_and_tries_a_mount(tmp_path: Path) -> None:
     for name in ("open", "closed"):
         (tmp_path / name).mkdir()
     mounts = (

@@ -15,7 +15,7 @@ GPU 2: Another card (UUID: GPU-c)
 """
 
 
-def test_programs_see_the_parts_of_a_cut_gpu_and_whole_others() -> None:
+def test_expects_parts_of_a_partitioned_gpu_and_whole_others() -> None:
     found = devices_of("h", LISTED, {"GPU-a": 40960, "GPU-b": 40960, "GPU-c": 8192})
     assert [(str(one), one.uuid, one.gpu, one.memory_mib) for one in found] == [
         ("h:GPU 0 MIG 0 (3g.20gb)", "MIG-a", "GPU-a", 20096),
@@ -38,12 +38,12 @@ GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-b)
 """
 
 
-def test_devices_are_told_by_their_uuid() -> None:
+def test_reads_devices_by_uuid() -> None:
     assert visible_devices(LIST) == ("MIG-a", "GPU-b")
     assert visible_gpus(LIST) == ("GPU-a", "GPU-b")
 
 
-def test_other_offers_of_the_same_gpus_are_named() -> None:
+def test_names_other_offers_of_the_same_gpus() -> None:
     def offer(driver: str, node: str, kind: str) -> dict[str, Any]:
         device = {"name": "d", "attributes": {"type": {"string": kind}}}
         return {"spec": {"driver": driver, "nodeName": node, "devices": [device]}}

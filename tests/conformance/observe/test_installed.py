@@ -74,7 +74,7 @@ def problems(part: Part, name: str, change: Change | None, unready: int = 0) -> 
 
 
 @pytest.mark.parametrize("part", [part for part in Part if part is not Part.OBSERVABILITY])
-def test_finds_nothing_amiss_in_what_the_api_server_keeps(part: Part) -> None:
+def test_finds_nothing_wrong_in_what_the_api_server_keeps(part: Part) -> None:
     assert problems(part, "", None) == ""
 
 
@@ -126,7 +126,7 @@ def _audit(live: dict[str, Any]) -> None:
         (Part.NODE_RUNTIME, "DaemonSet divvy-node-runtime-p", None, "is missing"),
     ],
 )  # fmt: skip
-def test_names_what_is_not_as_this_program_writes_it(
+def test_names_what_differs_from_what_this_program_writes(
     part: Part, name: str, change: Change | None, words: str
 ) -> None:
     said = problems(part, name, change)
@@ -140,7 +140,7 @@ def test_expects_no_pod_on_nodes_that_can_run_none() -> None:
     assert problems(Part.AGENTS, "DaemonSet divvy-agent", change) != ""
 
 
-def test_takes_the_live_image_where_it_is_built_and_by_digest() -> None:
+def test_accepts_the_live_image_where_built_and_by_digest() -> None:
     built = PluginImage(registry="r:5000", base="b")
     assert expected_image(built, IMAGE) == (IMAGE, "")
     assert (
@@ -177,7 +177,7 @@ class Refusing:
         return as_kept(agents)
 
 
-def test_an_account_that_may_not_read_what_is_installed_shows_nothing() -> None:
+def test_judges_nothing_without_the_right_to_read_what_is_installed() -> None:
     document = parse_document(FILE)
     target: Any = SimpleNamespace(
         api=Refusing(),

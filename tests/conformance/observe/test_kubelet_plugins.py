@@ -36,7 +36,7 @@ def test_names_another_plugin_and_foreign_devices(
         (["nvidia-gpu.sock", "nvidia-hami.sock"], "a plugin listens on nvidia-hami.sock"),
     ],
 )
-def test_the_plugin_under_test_is_no_other(sockets: list[str], says: str) -> None:
+def test_counts_the_plugin_under_test_as_no_other(sockets: list[str], says: str) -> None:
     plugins = KubeletPlugins(sockets, None)
     expected, actual = only_ours(plugins, ["nvidia.com/gpu"], DEVICES, NVIDIA_DEVICE_PLUGIN)
     assert (expected, actual) == ("NVIDIA's device plugin alone", says)

@@ -8,7 +8,7 @@ from conformance.observe.kubelet_settings import syncs_soon
 @pytest.mark.parametrize(
     ("period", "soon"), [("10s", True), ("2s", True), ("1m0s", False), ("10.5s", False)]
 )
-def test_ten_seconds_are_soon(period: str, soon: bool) -> None:
+def test_calls_ten_seconds_soon(period: str, soon: bool) -> None:
     expected, found = syncs_soon({"syncFrequency": period})
     assert (found == expected) == soon
     assert soon or period in found

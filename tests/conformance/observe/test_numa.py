@@ -27,7 +27,7 @@ def driver(tmp_path: Path) -> Iterator[DriverRoot]:
         found.stop()
 
 
-def test_the_bus_is_read_by_the_gpus_address(driver: DriverRoot) -> None:
+def test_reads_the_bus_by_the_gpus_address(driver: DriverRoot) -> None:
     driver.install("A100-SXM4-40GB", 4)
     command = [sys.executable, "-c", PLACES, str(driver.root)]
     found = json.loads(subprocess.check_output(command, text=True, timeout=20))
@@ -35,13 +35,13 @@ def test_the_bus_is_read_by_the_gpus_address(driver: DriverRoot) -> None:
     assert found["nodes"] >= 1
 
 
-def test_replicas_and_mig_devices_are_where_their_gpu_is() -> None:
+def test_places_replicas_and_mig_devices_with_their_gpu() -> None:
     hints = {"GPU-a::0": (0,), "MIG-b": (0,), "GPU-c": (1,), "rdma-0": (7,)}
     assert hints_are_right(Numa(hints, PLACED, 2), 3) == (RIGHT, RIGHT)
 
 
 @pytest.mark.parametrize("hint", [(0,), (), (0, 1)])
-def test_a_hint_that_leads_astray_is_named(hint: tuple[int, ...]) -> None:
+def test_names_a_misleading_numa_hint(hint: tuple[int, ...]) -> None:
     hints = {"GPU-a": (0,), "MIG-b": (0,), "GPU-c": hint}
     expected, seen = hints_are_right(Numa(hints, PLACED, 2), 3)
     words = ", ".join(map(str, hint)) or "none"
@@ -51,12 +51,12 @@ def test_a_hint_that_leads_astray_is_named(hint: tuple[int, ...]) -> None:
     )
 
 
-def test_a_kubelet_that_lists_no_device_proves_nothing() -> None:
+def test_judges_nothing_by_a_kubelet_that_lists_no_device() -> None:
     expected, seen = hints_are_right(Numa({}, PLACED, 2), 3)
     assert (expected, seen) == (RIGHT, "devices at the NUMA nodes of their GPUs: 0")
 
 
-def test_firmware_that_names_no_node_allows_the_only_one() -> None:
+def test_accepts_the_only_node_where_firmware_names_none() -> None:
     unnamed = {"GPU-a": -1}
     one = "devices at the NUMA nodes of their GPUs: 1"
     assert hints_are_right(Numa({"GPU-a": (0,)}, unnamed, 1), 1) == (one, one)
@@ -66,7 +66,7 @@ def test_firmware_that_names_no_node_allows_the_only_one() -> None:
     assert "GPU-a: kubelet 0, bus none" in seen
 
 
-def test_what_nobody_tells_is_not_judged() -> None:
+def test_skips_what_is_not_reported() -> None:
     with pytest.raises(NotApplicable, match="this kubelet does not report"):
         hints_are_right(Numa(None, PLACED, 2), 3)
     with pytest.raises(NotApplicable, match="the bus reports no GPU's NUMA node"):

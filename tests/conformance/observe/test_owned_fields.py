@@ -72,10 +72,12 @@ def test_ignores_defaults_order_and_what_others_add() -> None:
         ({"expression": "x" * 200}, {"expression": "y"}, "…"),
     ],
 )
-def test_names_the_field_that_is_not_as_it_was_written(owned: Any, live: Any, words: str) -> None:
+def test_names_the_field_that_differs_from_what_was_written(
+    owned: Any, live: Any, words: str
+) -> None:
     assert words in found(owned, live)[0]
 
 
-def test_takes_objects_of_a_list_in_any_order() -> None:
+def test_accepts_objects_of_a_list_in_any_order() -> None:
     one, two = {"key": "a"}, {"key": "b"}
     assert found({"terms": [one, two]}, {"terms": [{**two, "operator": "In"}, one]}) == []

@@ -39,11 +39,11 @@ EXPECTED = "the container with the device sees 1 GPU, the other: nothing"
         ("", "the container with the device sees 0 GPU, the other: phase Failed, exit code 1"),
     ],
 )
-def test_both_looks_count(log: str, actual: str) -> None:
+def test_requires_both_looks(log: str, actual: str) -> None:
     assert sibling_sees_nothing(Outcome("Failed", 1, log, "")) == (EXPECTED, actual)
 
 
-def test_both_containers_look_while_both_live(tmp_path: Path) -> None:
+def test_looks_from_both_containers_while_both_run(tmp_path: Path) -> None:
     """Each waits for the other, whichever starts first."""
     asked: dict[str, Any] = {}
 

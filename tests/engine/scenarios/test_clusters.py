@@ -27,7 +27,7 @@ cm("b", metadata={"name": "b", "namespace": "default"}, data={"x": a.metadata["n
     "refused",
     "the sentence names both servers",
 )
-def test_another_cluster_is_refused(trial: Trial, other_cluster: BareCluster, content: str) -> None:
+def test_refuses_another_cluster(trial: Trial, other_cluster: BareCluster, content: str) -> None:
     trial.write(CLUSTERS)
     here, there = (str(trial.kubeconfig_of(found)) for found in (trial.cluster, other_cluster))
     trial.up(KC=here, CONTENT=content)
@@ -48,7 +48,7 @@ def test_another_cluster_is_refused(trial: Trial, other_cluster: BareCluster, co
 
 
 @pytest.mark.lab
-def test_another_way_to_the_same_cluster_is_no_move(trial: Trial, tmp_path: Path) -> None:
+def test_accepts_another_kubeconfig_of_the_same_cluster(trial: Trial, tmp_path: Path) -> None:
     trial.write(CLUSTERS)
     here = trial.kubeconfig_of(trial.cluster)
     trial.up(KC=str(here))
@@ -180,7 +180,7 @@ def test_keeps_the_recorded_identity_when_the_run_fails(trial: Trial, tmp_path: 
     "refused",
     "the sentence names both servers",
 )
-def test_another_cluster_behind_the_same_way_is_refused(
+def test_refuses_another_cluster_behind_the_same_address(
     trial: Trial, other_cluster: BareCluster
 ) -> None:
     trial.write('cm("a", metadata={"name": "a"}, data={"x": E("X", "1")})\n')
@@ -203,7 +203,7 @@ def test_another_cluster_behind_the_same_way_is_refused(
     "configure the default provider",
     "equal",
 )
-def test_the_stacks_configuration_configures_the_default_provider(
+def test_configures_the_default_provider_by_the_stack(
     trial: Trial, other_cluster: BareCluster
 ) -> None:
     trial.write('cm("a", metadata={"name": "configured"}, data={"x": "1"})\n')
@@ -218,7 +218,7 @@ def test_the_stacks_configuration_configures_the_default_provider(
 
 
 @scenario("`KUBECONFIG=a:b`", "merged", "equal")
-def test_kubeconfigs_of_a_list_are_merged(trial: Trial, tmp_path: Path) -> None:
+def test_merges_kubeconfigs_of_a_list(trial: Trial, tmp_path: Path) -> None:
     document = yaml.safe_load(Path(trial.environment["KUBECONFIG"]).read_text())
     users = tmp_path / "users"
     users.write_text(yaml.safe_dump({"users": document.pop("users")}))
@@ -244,7 +244,7 @@ def test_kubeconfigs_of_a_list_are_merged(trial: Trial, tmp_path: Path) -> None:
     "refused",
     "the key is named",
 )
-def test_what_a_kubeconfig_asks_for_in_vain_is_refused(
+def test_refuses_unsupported_kubeconfig_entries(
     trial: Trial, tmp_path: Path, kind: str, key: str
 ) -> None:
     document = yaml.safe_load(Path(trial.environment["KUBECONFIG"]).read_text())
@@ -257,7 +257,7 @@ def test_what_a_kubeconfig_asks_for_in_vain_is_refused(
 
 
 @scenario("A credential plugin (`exec`, v1) that is missing", "fails with its name", "equal")
-def test_a_missing_credential_plugin_is_named(trial: Trial, tmp_path: Path) -> None:
+def test_names_a_missing_credential_plugin(trial: Trial, tmp_path: Path) -> None:
     document = yaml.safe_load(Path(trial.environment["KUBECONFIG"]).read_text())
     token = document["users"][0]["user"]["token"]
     plugin = {"apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never"}

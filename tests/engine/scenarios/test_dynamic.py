@@ -23,7 +23,7 @@ class D(Resource):
 
 
 @scenario("`configure` of a dynamic provider", "gets the stack's configuration", "equal")
-def test_a_dynamic_provider_is_configured(trial: Trial) -> None:
+def test_configures_a_dynamic_provider(trial: Trial) -> None:
     trial.configure("config: {who: bob}\n")
     trial.write(DYNAMIC + 'pulumi.export("who", D("d").who)\n')
     trial.up()
@@ -31,7 +31,7 @@ def test_a_dynamic_provider_is_configured(trial: Trial) -> None:
 
 
 @pytest.mark.lab
-def test_a_dynamic_resource_is_led_away_from_a_place_that_does_not_answer(trial: Trial) -> None:
+def test_moves_a_dynamic_resource_from_an_unreachable_place(trial: Trial) -> None:
     """As the agent's image from a registry that is gone to another one."""
     program = """from pulumi.dynamic import *
 class P(ResourceProvider):
@@ -66,7 +66,7 @@ pulumi.export("place", D(P(), "d", {"place": PLACE}).place)
     "previewed as unknown; `up` works",
     "equal",
 )
-def test_unknown_values_are_previewed(trial: Trial) -> None:
+def test_previews_unknown_values(trial: Trial) -> None:
     trial.write(
         DYNAMIC + 'd = D("d")\n'
         'cm("m", metadata=d.id.apply(lambda i: {"name": "m-" + i}))\n'
@@ -84,7 +84,7 @@ def test_unknown_values_are_previewed(trial: Trial) -> None:
     "refused",
     "in a preview and in `up`",
 )
-def test_a_provider_configured_by_another_resource_is_refused(trial: Trial) -> None:
+def test_refuses_a_provider_configured_by_another_resource(trial: Trial) -> None:
     trial.write(
         DYNAMIC + 'd = D("d")\n'
         'p = k8s.Provider("p", kubeconfig=d.id.apply(lambda i: E("KUBECONFIG")))\n'

@@ -27,7 +27,7 @@ cm("good", metadata={"name": "good"}, data={"x": "1"})
     "waited for to its end, recorded with `initErrors`; the next `up` updates it",
     "equal",
 )
-def test_what_was_begun_when_a_sibling_fails_is_recorded(trial: Trial) -> None:
+def test_records_what_was_begun_when_a_sibling_fails(trial: Trial) -> None:
     trial.write(WORKLOAD)
     for _ in range(2):
         trial.up(BAD="1", expect=1)
@@ -38,7 +38,7 @@ def test_what_was_begun_when_a_sibling_fails_is_recorded(trial: Trial) -> None:
 
 
 @scenario("`up` fails at one of many objects, then `destroy`", "nothing is left", "equal")
-def test_a_failed_up_loses_nothing(trial: Trial) -> None:
+def test_loses_nothing_in_a_failed_up(trial: Trial) -> None:
     trial.write(
         'cm("bad", metadata={"name": "bad"}, data={"bad key": "1"})\n'
         'for n in range(24):\n    cm(f"n{n}", data={"x": "1"})\n'
@@ -60,7 +60,7 @@ def test_a_failed_up_loses_nothing(trial: Trial) -> None:
     "other",
     "the object is found by the field manager written down before its creation, and is the stack's",
 )
-def test_a_creation_that_was_cut_off_is_found_again(trial: Trial, name: str, then: str) -> None:
+def test_finds_an_interrupted_creation_again(trial: Trial, name: str, then: str) -> None:
     trial.write(WORKLOAD)
     trial.up_killed(lambda: bool(trial.names("deployments")), NAME=name, T="60s")
     (made,) = trial.names("deployments")
@@ -83,7 +83,7 @@ def test_a_creation_that_was_cut_off_is_found_again(trial: Trial, name: str, the
     "other",
     "the object is found and deleted",
 )
-def test_a_cut_off_creation_that_the_program_drops_is_deleted(trial: Trial) -> None:
+def test_deletes_an_interrupted_creation_that_the_program_drops(trial: Trial) -> None:
     trial.write(WORKLOAD)
     trial.up_killed(lambda: bool(trial.names("deployments")), T="60s")
     trial.write("")
@@ -96,7 +96,7 @@ def test_a_cut_off_creation_that_the_program_drops_is_deleted(trial: Trial) -> N
     "the old object stays; same",
     "equal",
 )
-def test_a_failed_replacement_leaves_the_old_object(trial: Trial) -> None:
+def test_keeps_the_old_object_after_a_failed_replacement(trial: Trial) -> None:
     trial.write('cm("a", metadata={"name": E("N")}, data={E("K"): "1"})\n')
     trial.up(N="fr", K="x")
     uid = trial.uid("fr")
@@ -112,7 +112,7 @@ def test_a_failed_replacement_leaves_the_old_object(trial: Trial) -> None:
     "other",
     "the object is made again and stays",
 )
-def test_a_reverted_delete_first_replacement_makes_the_object_again(trial: Trial) -> None:
+def test_recreates_the_object_of_a_reverted_delete_first_replacement(trial: Trial) -> None:
     trial.write('cm("a", metadata={"name": "fr"}, data={E("K"): "1"})\n')
     trial.up(K="x")
     trial.up(K="bad key", expect=1)
@@ -122,7 +122,7 @@ def test_a_reverted_delete_first_replacement_makes_the_object_again(trial: Trial
 
 
 @pytest.mark.lab
-def test_a_cut_off_creation_follows_an_alias(trial: Trial) -> None:
+def test_follows_an_alias_of_an_interrupted_creation(trial: Trial) -> None:
     trial.write(
         'T = CustomTimeouts(create=E("T", "1s"), update="1s")\n'
         'workload(E("N"), opts=R(custom_timeouts=T, aliases=[Alias(name="before")]))\n'
@@ -137,7 +137,7 @@ def test_a_cut_off_creation_follows_an_alias(trial: Trial) -> None:
 
 
 @pytest.mark.lab
-def test_a_cut_off_replacement_that_is_reverted_loses_nothing(trial: Trial) -> None:
+def test_loses_nothing_in_a_reverted_interrupted_replacement(trial: Trial) -> None:
     trial.write(
         'workload("p",'
         ' metadata={"name": E("N"), "annotations": {"pulumi.com/skipAwait": E("S", "")}},\n'
@@ -154,7 +154,7 @@ def test_a_cut_off_replacement_that_is_reverted_loses_nothing(trial: Trial) -> N
 
 
 @pytest.mark.lab
-def test_a_replacement_beside_a_failure_can_be_reverted(trial: Trial) -> None:
+def test_reverts_a_replacement_beside_a_failure(trial: Trial) -> None:
     trial.write(
         'cm("a", metadata={"name": E("N")}, data={"x": "1"})\n'
         'if E("BAD"):\n    cm("bad", metadata={"name": "bad"}, data={"bad key": "1"})\n'
@@ -177,7 +177,7 @@ def test_a_replacement_beside_a_failure_can_be_reverted(trial: Trial) -> None:
     "other",
     "its message; nothing is changed",
 )
-def test_a_program_that_raises_changes_nothing(trial: Trial) -> None:
+def test_changes_nothing_when_the_program_raises(trial: Trial) -> None:
     trial.write(
         'cm("a", metadata={"name": "a"}, data={"x": E("STOP", "1")})\n'
         'if E("STOP"):\n    raise pulumi.RunError("wrong")\n'
@@ -208,7 +208,7 @@ cm("a", metadata={"name": "a"})
 
 
 @pytest.mark.lab
-def test_a_second_interrupt_ends_at_once_and_loses_nothing(trial: Trial) -> None:
+def test_ends_at_once_on_a_second_interrupt_and_loses_nothing(trial: Trial) -> None:
     trial.write(SLOW)
     process = trial.start("up", "--yes", SLOW="1")
     while not (trial.folder / "begun").exists() or not trial.names():
@@ -230,7 +230,7 @@ def test_a_second_interrupt_ends_at_once_and_loses_nothing(trial: Trial) -> None
 
 
 @pytest.mark.lab
-def test_an_interrupted_destroy_records_what_is_left(trial: Trial) -> None:
+def test_records_what_is_left_after_an_interrupted_destroy(trial: Trial) -> None:
     trial.write(
         'cm("a", metadata={"name": "a", "finalizers": ["example.com/hold"]})\n'
         'cm("b", metadata={"name": "b"})\n'

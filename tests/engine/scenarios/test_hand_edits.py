@@ -117,7 +117,7 @@ def test_leaves_alone_what_the_program_does_not_set(trial: Trial) -> None:
     "fails with the manager's name",
     "equal",
 )
-def test_leaves_fields_to_other_managers_and_says_what_can_be_done(trial: Trial) -> None:
+def test_leaves_fields_to_other_managers_and_suggests_a_remedy(trial: Trial) -> None:
     trial.write(MUTABLE)
     trial.up()
     edit(trial, "configmap", "a", {"data": {"x": "theirs"}}, "argocd")
@@ -131,7 +131,7 @@ def test_leaves_fields_to_other_managers_and_says_what_can_be_done(trial: Trial)
 
 
 @scenario("A ClusterRole that aggregates others, with `rules: []`", "not a change", "equal")
-def test_rules_that_a_controller_fills_in_are_no_drift(trial: Trial) -> None:
+def test_reports_no_drift_for_rules_that_a_controller_fills_in(trial: Trial) -> None:
     trial.write(
         'k8s.rbac.v1.ClusterRole("r", metadata={"name": E("NS"), "labels": {"l": E("L", "1")}},\n'
         "  aggregation_rule={'cluster_role_selectors': [{'match_labels': {'a': 'b'}}]}, rules=[])\n"
@@ -152,7 +152,7 @@ def test_rules_that_a_controller_fills_in_are_no_drift(trial: Trial) -> None:
 
 
 @pytest.mark.lab
-def test_an_empty_map_that_a_controller_fills_in_is_no_drift(trial: Trial) -> None:
+def test_reports_no_drift_for_an_empty_map_that_a_controller_fills_in(trial: Trial) -> None:
     trial.write('cm("a", metadata={"name": "a"}, data={})\n')
     trial.up()
     edit(trial, "configmap", "a", {"data": {"x": "1"}}, "controller")
@@ -160,7 +160,7 @@ def test_an_empty_map_that_a_controller_fills_in_is_no_drift(trial: Trial) -> No
 
 
 @pytest.mark.lab
-def test_a_refusal_that_names_no_field_for_ever_advises_no_replacement(trial: Trial) -> None:
+def test_suggests_no_replacement_for_a_refusal_of_a_mutable_field(trial: Trial) -> None:
     trial.write(SERVICE.replace('"port": 80,', '"port": int(E("P", "80")),'))
     trial.up()
     for shown in (trial.preview(P="99999", expect=1), trial.up(P="99999", expect=1)):
@@ -170,7 +170,7 @@ def test_a_refusal_that_names_no_field_for_ever_advises_no_replacement(trial: Tr
 
 
 @pytest.mark.lab
-def test_a_field_that_never_changes_is_refused_with_the_way_to_replace(trial: Trial) -> None:
+def test_explains_how_to_replace_an_immutable_field(trial: Trial) -> None:
     trial.write(
         'k8s.core.v1.ResourceQuota("q", metadata={"name": "q"}, spec={"hard": {"pods": "1"},\n'
         '  "scopes": [E("S")]})\n'

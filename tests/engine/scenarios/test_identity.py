@@ -15,7 +15,7 @@ from tests.engine.trial import Trial
     "fails: already exists; nothing deleted",
     "equal",
 )
-def test_a_rename_without_alias_fails_and_harms_nothing(trial: Trial) -> None:
+def test_fails_harmlessly_on_a_rename_without_alias(trial: Trial) -> None:
     trial.write('cm(E("N"), metadata={"name": "shared"}, data={"x": "1"})\n')
     trial.up(N="a")
     uid = trial.uid("shared")
@@ -25,7 +25,7 @@ def test_a_rename_without_alias_fails_and_harms_nothing(trial: Trial) -> None:
 
 
 @scenario("Logical rename, automatic name", "create, then delete", "equal")
-def test_a_rename_of_an_automatic_name_makes_a_new_object(trial: Trial) -> None:
+def test_creates_a_new_object_on_a_rename_of_an_automatic_name(trial: Trial) -> None:
     trial.write('cm(E("N"), data={"x": "1"})\n')
     trial.up(N="a")
     output = trial.up(N="b")
@@ -51,7 +51,7 @@ C(E("N"), R(aliases=[Alias(name="old")] if E("AL") else None))
     "children follow where their name begins with the component's; else already exists",
     "equal",
 )
-def test_children_inherit_the_alias_of_their_parent(trial: Trial) -> None:
+def test_inherits_a_parents_alias_in_its_children(trial: Trial) -> None:
     trial.write(COMPONENT)
     trial.up(N="old")
     before = {name: trial.uid(name) for name in trial.names()}
@@ -66,7 +66,7 @@ def test_children_inherit_the_alias_of_their_parent(trial: Trial) -> None:
 
 
 @scenario("`metadata.namespace` written out, and taken out again", "same", "equal")
-def test_a_namespace_written_out_is_the_same(trial: Trial) -> None:
+def test_treats_an_explicit_default_namespace_as_the_same(trial: Trial) -> None:
     trial.write(
         'cm("a", metadata={"name": "a", **({"namespace": E("NS")} if E("NS") else {})},'
         ' data={"x": "1"})\n'
@@ -92,7 +92,7 @@ def test_a_namespace_written_out_is_the_same(trial: Trial) -> None:
     "new random name, create first; a failing creation leaves the old one",
     "equal",
 )
-def test_an_automatic_name_is_new_in_a_replacement(trial: Trial) -> None:
+def test_draws_a_new_automatic_name_in_a_replacement(trial: Trial) -> None:
     trial.write(
         'a = cm("a", data={E("K", "x"): E("X")})\n'
         'cm("user", metadata={"name": "user"}, data={"ref": a.metadata["name"]},'
@@ -115,7 +115,7 @@ def test_an_automatic_name_is_new_in_a_replacement(trial: Trial) -> None:
     "other",
     "each dependant follows by its own change",
 )
-def test_dependants_of_a_replaced_object_stay(trial: Trial) -> None:
+def test_keeps_dependants_of_a_replaced_object(trial: Trial) -> None:
     trial.write(
         'a = cm("a", metadata={"name": "a"}, data={"x": E("X")})\n'
         'cm("b", metadata={"name": "b"}, data={"name": a.metadata["name"]}, opts=R(protect=True))\n'
@@ -130,7 +130,7 @@ def test_dependants_of_a_replaced_object_stay(trial: Trial) -> None:
 
 
 @pytest.mark.lab
-def test_immutable_switched_on_is_an_update_and_off_a_replacement(trial: Trial) -> None:
+def test_updates_to_immutable_and_replaces_back(trial: Trial) -> None:
     trial.write(
         'cm("a", metadata={"name": "a"}, data={"x": "1"}, immutable=bool(E("I")) or None)\n'
     )

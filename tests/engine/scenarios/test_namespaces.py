@@ -22,7 +22,7 @@ cm("c", metadata={"name": "c", "namespace": n.metadata["name"]}, data={"x": E("X
     "other",
     "`preview` shows it, `up` makes both again",
 )
-def test_a_namespace_deleted_outside_is_made_again(trial: Trial) -> None:
+def test_recreates_a_namespace_deleted_outside(trial: Trial) -> None:
     trial.write(NAMESPACE)
     name = f"{trial.namespace}-n"
     trial.up(N=name)
@@ -39,7 +39,7 @@ def test_a_namespace_deleted_outside_is_made_again(trial: Trial) -> None:
     "refused",
     "the finalizer that it waits for is named",
 )
-def test_a_namespace_that_is_going_is_not_unchanged(trial: Trial) -> None:
+def test_does_not_report_a_terminating_namespace_as_unchanged(trial: Trial) -> None:
     trial.write(NAMESPACE)
     name = f"{trial.namespace}-n"
     trial.up(N=name)
@@ -56,7 +56,7 @@ def test_a_namespace_that_is_going_is_not_unchanged(trial: Trial) -> None:
 
 
 @pytest.mark.lab
-def test_a_namespace_that_is_going_already_is_not_destroyed_before_it_is_gone(
+def test_waits_for_a_terminating_namespace_in_a_destroy(
     trial: Trial,
 ) -> None:
     trial.write(

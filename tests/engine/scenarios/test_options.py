@@ -20,7 +20,7 @@ from tests.engine.trial import Trial
     "refused",
     "the option is named",
 )
-def test_unknown_provider_options_are_refused(trial: Trial, option: str) -> None:
+def test_refuses_unknown_provider_options(trial: Trial, option: str) -> None:
     trial.write(
         f'p = k8s.Provider("p", {option})\ncm("a", metadata={{"name": "a"}}, opts=R(provider=p))\n'
     )
@@ -33,7 +33,7 @@ def test_unknown_provider_options_are_refused(trial: Trial, option: str) -> None
     "recorded by a `same` step",
     "equal",
 )
-def test_options_and_outputs_alone_are_recorded(trial: Trial) -> None:
+def test_records_changed_options_and_outputs_alone(trial: Trial) -> None:
     trial.write(
         'cm("a", metadata={"name": "a"}, opts=R(protect=bool(E("P"))))\n'
         'pulumi.export("o", E("O", "1"))\n'
@@ -79,7 +79,7 @@ IGNORED = """k8s.apps.v1.Deployment("d", metadata={"name": "d", "annotations": {
     "other",
     "left alone, and kept for every path",
 )
-def test_ignored_paths_are_left_alone(
+def test_leaves_ignored_paths_alone(
     trial: Trial, ignored: str, patch: dict[str, object], path: str
 ) -> None:
     # Without controllers a Deployment never gets ready: the annotation says not to wait.
@@ -97,7 +97,7 @@ def test_ignored_paths_are_left_alone(
 
 
 @scenario("A property path that cannot be read", "fails", "equal")
-def test_a_property_path_that_cannot_be_read_is_refused(trial: Trial) -> None:
+def test_refuses_an_unreadable_property_path(trial: Trial) -> None:
     trial.write('cm("a", metadata={"name": "a"}, opts=R(ignore_changes=["data[x"]))\n')
     assert "property path 'data[x'" in trial.up(expect=1)
     assert trial.names() == set()
@@ -113,7 +113,7 @@ def test_a_property_path_that_cannot_be_read_is_refused(trial: Trial) -> None:
     "refused",
     "as unknown options",
 )
-def test_options_that_there_are_not_are_refused(trial: Trial, command: str, flag: str) -> None:
+def test_refuses_options_that_do_not_exist(trial: Trial, command: str, flag: str) -> None:
     trial.write('cm("a", metadata={"name": "a"})\n')
     assert f"No such option: {flag.partition('=')[0]}" in trial.run(
         command, "--yes", flag, expect=1
@@ -133,7 +133,7 @@ def test_options_that_there_are_not_are_refused(trial: Trial, command: str, flag
     "refused",
     "the key is named",
 )
-def test_keys_of_the_project_that_change_meaning_are_refused(trial: Trial, line: str) -> None:
+def test_refuses_project_keys_that_change_meaning(trial: Trial, line: str) -> None:
     text = f"name: trial\n{line}\n" + ("" if line.startswith("runtime") else "runtime: python\n")
     (trial.folder / "Pulumi.yaml").write_text(text)
     trial.write('cm("a", metadata={"name": "a"})\n')
@@ -143,7 +143,7 @@ def test_keys_of_the_project_that_change_meaning_are_refused(trial: Trial, line:
 
 
 @scenario("A typing mistake in the command line", "exit code 1", "equal")
-def test_a_usage_error_is_not_the_code_of_changes(trial: Trial) -> None:
+def test_exits_1_on_a_usage_error_not_with_the_code_of_changes(trial: Trial) -> None:
     trial.write("")
     trial.preview("--typo", expect=1)
 
@@ -151,7 +151,7 @@ def test_a_usage_error_is_not_the_code_of_changes(trial: Trial) -> None:
 @scenario(
     "`transformations` of a resource, a component and the stack", "applied by the SDK", "equal"
 )
-def test_transformations_are_applied(trial: Trial) -> None:
+def test_applies_transformations(trial: Trial) -> None:
     trial.write(
         "T = pulumi.ResourceTransformationResult\n"
         "def labelled(args):\n"
@@ -180,7 +180,7 @@ def test_transformations_are_applied(trial: Trial) -> None:
     "inherited; nothing touched; replaced in the new namespace",
     "equal",
 )
-def test_children_have_the_providers_of_their_component(trial: Trial) -> None:
+def test_passes_a_components_providers_to_its_children(trial: Trial) -> None:
     other = f"{trial.namespace}-x"
     trial.cluster.kubectl("create", "namespace", other)
     trial.write(

@@ -25,7 +25,7 @@ def theirs(trial: Trial) -> str:
     "fails: already exists",
     "equal",
 )
-def test_an_object_of_somebody_else_is_never_adopted(trial: Trial) -> None:
+def test_adopts_no_object_of_somebody_else(trial: Trial) -> None:
     uid = theirs(trial)
     trial.write(
         'cm("a", metadata={"name": "theirs", "annotations": {"pulumi.com/patchForce": "true"}},'
@@ -42,7 +42,7 @@ def test_an_object_of_somebody_else_is_never_adopted(trial: Trial) -> None:
     "already exists; the first's object untouched",
     "equal",
 )
-def test_a_second_checkout_shares_no_object(trial: Trial, tmp_path: Path) -> None:
+def test_shares_no_object_with_a_second_checkout(trial: Trial, tmp_path: Path) -> None:
     program = 'cm("a", metadata={"name": "a"}, data={"x": "1"})\n'
     trial.write(program)
     trial.up()
@@ -55,14 +55,14 @@ def test_a_second_checkout_shares_no_object(trial: Trial, tmp_path: Path) -> Non
 
 
 @scenario("One URN twice in a program", "fails", "equal")
-def test_one_urn_twice_is_refused(trial: Trial) -> None:
+def test_refuses_one_urn_twice(trial: Trial) -> None:
     trial.write('cm("a", data={"x": "1"})\ncm("a", data={"x": "2"})\n')
     assert "registered twice" in trial.up(expect=1)
     assert len(trial.names()) == len(trial.resources()) <= 1
 
 
 @scenario("One object under two names", "already exists, at every `up`", "equal")
-def test_one_object_under_two_names_is_refused(trial: Trial) -> None:
+def test_refuses_one_object_under_two_names(trial: Trial) -> None:
     trial.write('for n in "12":\n    cm(n, metadata={"name": "one"}, data={"x": n})\n')
     assert "one object cannot be two resources" in trial.up(expect=1)
     assert len(trial.resources()) == 1
@@ -71,7 +71,7 @@ def test_one_object_under_two_names_is_refused(trial: Trial) -> None:
 
 
 @scenario("`stack import` of another stack's deployment", "refused without `--force`", "equal")
-def test_another_stacks_deployment_is_not_imported(trial: Trial, tmp_path: Path) -> None:
+def test_refuses_to_import_another_stacks_deployment(trial: Trial, tmp_path: Path) -> None:
     trial.write('cm("a", metadata={"name": "a"})\n')
     trial.up()
     exported = tmp_path / "dev.json"

@@ -107,7 +107,7 @@ def test_refuses_two_resources_with_one_alias(trial: Trial) -> None:
 
 
 @scenario("A program, or its child, that reads standard input", "reads nothing", "equal")
-def test_standard_input_of_a_program_is_empty(trial: Trial) -> None:
+def test_gives_a_program_an_empty_standard_input(trial: Trial) -> None:
     trial.write(
         "import subprocess, sys\n"
         'assert sys.stdin.read() == ""\n'
@@ -118,7 +118,7 @@ def test_standard_input_of_a_program_is_empty(trial: Trial) -> None:
 
 
 @pytest.mark.lab
-def test_standard_input_of_a_dynamic_provider_is_empty(trial: Trial) -> None:
+def test_gives_a_dynamic_provider_an_empty_standard_input(trial: Trial) -> None:
     trial.write(
         "from pulumi.dynamic import CreateResult, Resource, ResourceProvider\n"
         "class P(ResourceProvider):\n"
@@ -134,7 +134,7 @@ def test_standard_input_of_a_dynamic_provider_is_empty(trial: Trial) -> None:
 
 
 @scenario("`os._exit(0)` in the middle of a program", "a failed run; nothing deleted", "equal")
-def test_a_program_that_leaves_early_with_success_is_a_failure_that_says_so(trial: Trial) -> None:
+def test_reports_a_program_that_exits_early_with_success_as_failed(trial: Trial) -> None:
     trial.write(A)
     trial.up()
     trial.write('import os\nif E("LATE"):\n    cm("b", metadata={"name": "b"}).id.apply('
@@ -166,7 +166,7 @@ def hangups() -> Iterator[None]:
 @pytest.mark.usefixtures("hangups")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @scenario("SIGINT, SIGTERM", "the run ends cleanly", "equal")
-def test_a_signal_ends_the_waiting_and_records_what_exists(
+def test_stops_waiting_on_a_signal_and_records_what_exists(
     trial: Trial, number: signal.Signals
 ) -> None:
     trial.write(WAITING)
@@ -189,7 +189,7 @@ def test_a_signal_ends_the_waiting_and_records_what_exists(
     "other",
     "the run ends cleanly; with `nohup` it goes on",
 )
-def test_a_run_whose_terminal_is_closed_ends_in_order(trial: Trial) -> None:
+def test_ends_a_run_in_order_when_its_terminal_closes(trial: Trial) -> None:
     trial.write(WAITING)
     terminal, end = pty.openpty()
     process = trial.start("up", "--yes", terminal=end)
@@ -207,7 +207,7 @@ def test_a_run_whose_terminal_is_closed_ends_in_order(trial: Trial) -> None:
 
 
 @pytest.mark.lab
-def test_a_run_under_nohup_goes_on_without_its_terminal(trial: Trial) -> None:
+def test_continues_a_run_under_nohup_without_its_terminal(trial: Trial) -> None:
     trial.write(WAITING)
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
@@ -230,7 +230,7 @@ def test_a_run_under_nohup_goes_on_without_its_terminal(trial: Trial) -> None:
     "other",
     "shows what it finds, and first says who is changing the stack",
 )
-def test_a_preview_says_that_another_run_changes_the_stack(trial: Trial) -> None:
+def test_previews_with_a_note_while_another_run_changes_the_stack(trial: Trial) -> None:
     trial.write(WAITING)
     process = trial.start("up", "--yes")
     trial.wait_for(process, lambda: "s" in trial.names("services"))
@@ -250,7 +250,7 @@ def test_a_preview_says_that_another_run_changes_the_stack(trial: Trial) -> None
     "other",
     "`[secret]` for every string in it",
 )
-def test_parts_of_a_secret_that_is_json_are_not_shown(trial: Trial) -> None:
+def test_hides_parts_of_a_secret_that_is_json(trial: Trial) -> None:
     trial.configure("config: {}\n")
     trial.run("config", "set", "account", '{"user": "root", "key": "hunter3"}', "--secret")
     trial.write(

@@ -30,7 +30,7 @@ def clear(text: str) -> bool:
     "encrypted after every operation",
     "equal",
 )
-def test_secrets_are_sealed_after_every_operation(trial: Trial) -> None:
+def test_encrypts_secrets_after_every_operation(trial: Trial) -> None:
     trial.write(SECRETS)
     shown = trial.up("--diff")
     for operation in ("up", "refresh", "up"):
@@ -51,7 +51,7 @@ def test_secrets_are_sealed_after_every_operation(trial: Trial) -> None:
     "other",
     "seen by `up` itself, and repaired in place where the provider allows it",
 )
-def test_a_secret_edited_outside_is_seen_and_repaired_in_place(trial: Trial) -> None:
+def test_repairs_a_secret_edited_outside_in_place(trial: Trial) -> None:
     trial.write(
         'p = k8s.Provider("p", kubeconfig=E("KUBECONFIG"), enable_secret_mutable=True)\n'
         'Secret("s", metadata={"name": "s"},\n'
@@ -70,7 +70,7 @@ def test_a_secret_edited_outside_is_seen_and_repaired_in_place(trial: Trial) -> 
 
 
 @pytest.mark.lab
-def test_kubectls_copy_of_a_secret_is_sealed_too(trial: Trial) -> None:
+def test_encrypts_kubectls_copy_of_a_secret(trial: Trial) -> None:
     trial.write('cm("a", metadata={"name": "a"}, data={"x": Output.secret("hunter2")})\n')
     trial.up()
     copied = 'kubectl.kubernetes.io/last-applied-configuration={"data":{"x":"hunter2"}}'
@@ -81,7 +81,7 @@ def test_kubectls_copy_of_a_secret_is_sealed_too(trial: Trial) -> None:
 
 
 @pytest.mark.lab
-def test_a_refusal_of_the_api_server_does_not_repeat_a_secret(trial: Trial) -> None:
+def test_hides_a_secret_in_a_refusal_of_the_api_server(trial: Trial) -> None:
     trial.write('cm("a", metadata={"name": "a", "labels": {"l": Output.secret("hunter2 !")}})\n')
     for shown in (trial.preview(expect=1), trial.up(expect=1)):
         assert "[secret]" in shown
@@ -94,7 +94,7 @@ def test_a_refusal_of_the_api_server_does_not_repeat_a_secret(trial: Trial) -> N
     "opened for the program; `[secret]` wherever shown",
     "equal",
 )
-def test_configuration_secrets_are_opened_and_never_shown(trial: Trial) -> None:
+def test_decrypts_configuration_secrets_and_never_shows_them(trial: Trial) -> None:
     trial.configure("config: {}\n")
     trial.run("config", "set", "top", "hunter3", "--secret")
     document = yaml.safe_load((trial.folder / "Pulumi.dev.yaml").read_text())

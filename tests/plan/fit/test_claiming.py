@@ -8,7 +8,7 @@ from divvy.plan.live_claims import claimed_gpus
 from tests.plan.claimed import claim, slices
 
 
-def test_packed_shares_go_where_shares_take_the_most_and_begin_at_the_last_gpu() -> None:
+def test_packs_shares_on_the_fullest_gpu_beginning_with_the_last() -> None:
     held = [claim("train", "n", "gpu-n-0-share", "3000Mi", "30")]
     request = Request(1, "share", memory_mib=2000, cores=20)
     for claims, chosen in (([], 2), (held, 0)):
@@ -20,7 +20,7 @@ def test_packed_shares_go_where_shares_take_the_most_and_begin_at_the_last_gpu()
             assert [one.gpu.index for one in found] == [chosen]
 
 
-def test_packed_shares_of_equally_taken_gpus_begin_at_the_last_one() -> None:
+def test_packs_shares_on_the_last_of_equally_full_gpus() -> None:
     """Whether pods hold the shares, or were placed just now."""
     held = [claim("train", "n", "gpu-n-1-share", "16384Mi", "40")]
     gpus = claimed_gpus(slices("n", {"shares": {}}), held)
@@ -33,7 +33,7 @@ def test_packed_shares_of_equally_taken_gpus_begin_at_the_last_one() -> None:
     assert [taken.gpu.index for taken in found] == [1]
 
 
-def test_spread_shares_go_where_the_fewest_claims_are() -> None:
+def test_spreads_shares_to_the_gpus_with_the_fewest_claims() -> None:
     gpus = claimed_gpus(slices("n", {"shares": {}}, gpus=2), ())
     node = NodeDevices(gpus)
     request = Request(1, "share", memory_mib=2000, cores=20)

@@ -57,7 +57,7 @@ def reason(known: Cluster, *manifests: Any) -> str:
     return fitted(known, *manifests).pods[-1].reason
 
 
-def test_a_pod_goes_where_its_resource_is_offered() -> None:
+def test_fits_a_pod_where_its_resource_is_offered() -> None:
     known = cluster(research=("mix", 1, 1), training=("whole", 4, 2))
     found = fitted(known, pod(limits={"nvidia.com/gpu": 2}))
     assert found
@@ -65,14 +65,14 @@ def test_a_pod_goes_where_its_resource_is_offered() -> None:
     assert (place.pool, place.count, place.devices) == ("training", 1, ("nvidia.com/gpu ×2",))
 
 
-def test_a_resource_that_nobody_offers_is_named_with_the_nearest() -> None:
+def test_names_the_nearest_of_a_resource_that_no_pool_offers() -> None:
     known = cluster(research=("mix", 1, 1))
     assert reason(known, pod(limits={"nvidia.com/mig-9g.40gb": 1})) == (
         "no pool offers nvidia.com/mig-9g.40gb; did you mean nvidia.com/mig-2g.10gb?"
     )
 
 
-def test_more_than_any_node_has_and_more_than_is_left_are_told_apart() -> None:
+def test_distinguishes_too_large_a_request_from_too_little_left() -> None:
     known = cluster(training=("whole", 4, 2))
     eight = pod(limits={"nvidia.com/gpu": 8})
     assert reason(known, eight) == "pool training offers 4 nvidia.com/gpu, it needs 8"
@@ -84,14 +84,14 @@ def test_more_than_any_node_has_and_more_than_is_left_are_told_apart() -> None:
     )
 
 
-def test_a_workload_says_how_many_of_its_pods_fit() -> None:
+def test_counts_how_many_pods_of_a_workload_fit() -> None:
     found = fitted(cluster(research=("mix", 1, 2)), deployment(5, {"nvidia.com/mig-2g.10gb": 1}))
     (one,) = found.pods
     assert (one.fitting, one.left, one.pod.full_name) == (4, 1, "team/web")
     assert not found
 
 
-def test_a_higher_priority_goes_first() -> None:
+def test_fits_a_higher_priority_first() -> None:
     low, high = deployment(4, {"nvidia.com/gpu": 1}), pod("high", limits={"nvidia.com/gpu": 1})
     high["spec"]["priorityClassName"] = "urgent"
     urgent = {"kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 10}
@@ -99,7 +99,7 @@ def test_a_higher_priority_goes_first() -> None:
     assert [(one.pod.name, one.left) for one in found.pods] == [("high", 0), ("web", 1)]
 
 
-def test_a_taint_a_label_and_a_node_name_keep_pods_away() -> None:
+def test_respects_taints_labels_and_node_names() -> None:
     tainted = {"tolerations": [{"key": "team", "operator": "Exists", "effect": "NoSchedule"}]}
     known = cluster(training=("whole", 4, 1, {**tainted, "overrides": {"n-1": "slices"}}))
     gpu = {SHARED: 1}
@@ -114,7 +114,7 @@ def test_a_taint_a_label_and_a_node_name_keep_pods_away() -> None:
     assert "node n-1 (training) is not n-2, which the pod names" in reason(known, named)
 
 
-def test_what_the_stack_file_does_not_say_of_nodes_is_a_condition() -> None:
+def test_reports_node_facts_missing_from_the_stack_file_as_conditions() -> None:
     known = cluster(training=("whole", 4, 1))
     limits = {"nvidia.com/gpu": 1}
     (one,) = fitted(known, pod(limits=limits, nodeSelector={"disk": "ssd"})).pods
@@ -126,7 +126,7 @@ def test_what_the_stack_file_does_not_say_of_nodes_is_a_condition() -> None:
     assert fitted(known, same)
 
 
-def test_a_container_gets_one_replica_where_more_are_refused() -> None:
+def test_gives_a_container_one_replica_when_more_are_refused() -> None:
     known = cluster(notebooks=("slices", 1, 1))
     assert reason(known, pod(limits={SHARED: 2})) == (
         f"pool notebooks gives a container 1 {SHARED}, it asks for 2 (failRequestsGreaterThanOne)"
@@ -146,7 +146,7 @@ def test_a_container_gets_one_replica_where_more_are_refused() -> None:
         ([(3, False), (1, True)], 3),
     ],
 )
-def test_init_containers_and_sidecars_count_as_the_scheduler_counts(
+def test_counts_init_containers_and_sidecars_as_the_scheduler_does(
     inits: list[tuple[int, bool]], needed: int
 ) -> None:
     one = pod(limits={"nvidia.com/gpu": 2})
@@ -162,7 +162,7 @@ def test_init_containers_and_sidecars_count_as_the_scheduler_counts(
         assert bool(fitted(cluster(training=("whole", gpus, 1)), one)) == (gpus == needed)
 
 
-def test_shares_go_to_gpus_until_no_gpu_has_room() -> None:
+def test_fits_shares_until_every_gpu_is_full() -> None:
     known = cluster(shared=("by-size", 2, 1))
     sized = {"nvidia.com/gpumem": 30000, "nvidia.com/gpucores": 60}
     found = fitted(known, deployment(3, sized))
@@ -180,7 +180,7 @@ def test_shares_go_to_gpus_until_no_gpu_has_room() -> None:
     assert fitted(known, deployment(1, sized), whole)
 
 
-def test_an_init_container_uses_the_claim_of_one_that_asks_alike() -> None:
+def test_reuses_a_containers_claim_for_a_like_init_container() -> None:
     known = cluster(shared=("by-size", 1, 1))
     one = pod(limits={"nvidia.com/gpumem": 30000})
     resources = {"limits": {"nvidia.com/gpumem": 30000}}
@@ -195,7 +195,7 @@ def test_an_init_container_uses_the_claim_of_one_that_asks_alike() -> None:
     assert not fitted(known, one)
 
 
-def test_a_mig_device_by_claim_takes_what_a_whole_gpu_would() -> None:
+def test_withholds_the_whole_gpu_while_mig_devices_are_claimed() -> None:
     known = cluster(demand=("on-demand", 1, 1))
     slices = deployment(7, {"nvidia.com/mig-1g.5gb": 1})
     assert fitted(known, slices)
@@ -204,7 +204,7 @@ def test_a_mig_device_by_claim_takes_what_a_whole_gpu_would() -> None:
 
 
 @pytest.mark.parametrize(("first", "fits"), [("1g.5gb", True), ("3g.20gb", False)])
-def test_claims_are_served_in_the_order_of_the_containers(first: str, fits: bool) -> None:
+def test_serves_claims_in_container_order(first: str, fits: bool) -> None:
     """The instance of 1g lies at slice 0 before one of 3g, and behind it at slice 4."""
     known = cluster(demand=("on-demand", 1, 1))
     both = pod()
@@ -215,7 +215,7 @@ def test_claims_are_served_in_the_order_of_the_containers(first: str, fits: bool
     assert bool(fitted(known, both, pod("next", limits={"nvidia.com/mig-2g.10gb": 1}))) == fits
 
 
-def test_shares_of_tenants_are_for_namespaces_with_their_label() -> None:
+def test_keeps_tenants_shares_to_namespaces_with_their_label() -> None:
     known = cluster(apart=("apart", 1, 1))
     labels = {"divvy.gpu/tenant": "prod"}
     namespace = {"kind": "Namespace", "metadata": {"name": "default", "labels": labels}}
@@ -234,7 +234,7 @@ def test_shares_of_tenants_are_for_namespaces_with_their_label() -> None:
         ({"nvidia.com/gpumem": "1e30"}, "but counts MiB"),
     ],
 )
-def test_sizes_that_the_cluster_would_refuse_are_told(sizes: Any, words: str) -> None:
+def test_reports_sizes_that_the_cluster_would_refuse(sizes: Any, words: str) -> None:
     told = reason(cluster(shared=("by-size", 1, 1)), pod(limits=sizes))
     assert told.startswith("it would be refused: ")
     assert words in told
@@ -271,7 +271,7 @@ def test_ignores_hamis_priority_and_cores_of_zero() -> None:
     assert not fitted(known, whole, pod("another", limits={"nvidia.com/gpu": 1}))
 
 
-def test_types_are_whole_words_of_a_models_name() -> None:
+def test_matches_types_as_whole_words_of_a_models_name() -> None:
     known = cluster(shared=("by-size", 1, 1))
     for limit in ("nvidia.com/gpumem", "nvidia.com/gpu"):
         for types, fits in (("A100", True), ("A10", False)):
@@ -289,7 +289,7 @@ def test_types_are_whole_words_of_a_models_name() -> None:
         ("A100", "a100", "a100 is in nvidia.com/use-gputype and in nvidia.com/nouse-gputype"),
     ],
 )
-def test_types_that_the_cluster_would_refuse_are_told(use: str, no: str, words: str) -> None:
+def test_reports_types_that_the_cluster_would_refuse(use: str, no: str, words: str) -> None:
     annotations = {"nvidia.com/use-gputype": use, "nvidia.com/nouse-gputype": no}
     known = cluster(shared=("by-size", 1, 1))
     told = reason(known, pod(limits={"nvidia.com/gpu": 1}, annotations=annotations))
@@ -298,7 +298,7 @@ def test_types_that_the_cluster_would_refuse_are_told(use: str, no: str, words: 
     assert fitted(known, pod(limits={"nvidia.com/gpu": 0}, annotations=annotations))
 
 
-def test_a_claim_whose_template_is_in_the_file_counts() -> None:
+def test_counts_a_claim_whose_template_is_in_the_file() -> None:
     known = cluster(shared=("by-size", 1, 1))
     request = {"name": "gpu", "exactly": {"deviceClassName": "divvy-gpu", "count": 2}}
     template = {
@@ -354,7 +354,7 @@ def sizes(**requests: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_claim_by_hand_that_no_gpu_can_give_does_not_fit(
+def test_refuses_a_handwritten_claim_that_no_gpu_satisfies(
     capacity: dict[str, str], words: str
 ) -> None:
     known = cluster(shared=("by-size", 2, 1))
@@ -383,7 +383,7 @@ _BOTH = [
         ({"deviceClassName": "nic.example.com"}, "devices of the class nic.example.com"),
     ],
 )
-def test_what_a_claim_asks_beyond_what_is_looked_at_is_unknown(
+def test_reports_a_claim_as_unknown_when_it_asks_what_fit_does_not_read(
     asked: dict[str, Any], words: str
 ) -> None:
     found = fitted(cluster(shared=("by-size", 1, 1)), *by_hand(**asked))
@@ -393,7 +393,7 @@ def test_what_a_claim_asks_beyond_what_is_looked_at_is_unknown(
     assert not found
 
 
-def test_conditions_cannot_make_a_claim_fit() -> None:
+def test_refuses_a_claim_that_no_condition_could_make_fit() -> None:
     known = cluster(shared=("by-size", 1, 1))
     large = by_hand(capacity=sizes(memory="41Gi"), **_CONDITIONS)
     (one,) = fitted(known, *large).pods
@@ -403,7 +403,7 @@ def test_conditions_cannot_make_a_claim_fit() -> None:
     assert fitted(known, *admin).pods[0].unknown == 1
 
 
-def test_a_claim_that_several_pods_have_is_unknown() -> None:
+def test_reports_a_claim_shared_by_pods_as_unknown() -> None:
     known = cluster(shared=("by-size", 1, 1))
     template, one = by_hand(capacity=sizes(memory="30Gi", cores="1"))
     claim = {
@@ -424,13 +424,13 @@ def test_a_claim_that_several_pods_have_is_unknown() -> None:
     assert [each.unknown for each in fitted(known, claim, web, other).pods] == [1, 1]
 
 
-def test_a_pod_with_closed_gates_waits() -> None:
+def test_holds_back_a_pod_with_closed_scheduling_gates() -> None:
     gated = pod(limits={"nvidia.com/gpu": 1}, schedulingGates=[{"name": "quota"}])
     gates = "its scheduling gates are closed: quota"
     assert reason(cluster(training=("whole", 4, 1)), gated) == gates
 
 
-def test_a_daemon_set_is_on_every_node_that_it_may_go_to() -> None:
+def test_fits_a_daemon_set_on_every_node_open_to_it() -> None:
     known = cluster(research=("mix", 1, 1), training=("whole", 2, 3))
     daemon = {
         "kind": "DaemonSet",
@@ -455,7 +455,7 @@ def beside(known: Cluster, nodes: list[Any], held: list[Any], asking: Any) -> Fi
     return fit(known, "test", found, read_manifests([Document("pod", asking)], known).pods)
 
 
-def test_what_is_held_and_nodes_that_take_no_pods_are_in_the_way() -> None:
+def test_counts_held_gpus_and_unschedulable_nodes_as_taken() -> None:
     known = cluster(training=("whole", 2, 2))
     nodes = [live_node("a", gpus=2), live_node("b", gpus=2, unschedulable=True)]
     held = pod("old", limits={"nvidia.com/gpu": 1}, nodeName="a", priority=0)
@@ -473,7 +473,7 @@ def test_what_is_held_and_nodes_that_take_no_pods_are_in_the_way() -> None:
     assert "may end pods of a lower priority" in beside(known, nodes, [held], asking).pods[0].reason
 
 
-def test_no_pod_is_said_to_end_for_a_claim() -> None:
+def test_predicts_no_preemption_for_a_claim() -> None:
     """The scheduler preempts for the device plugin's resources, and for none of a claim."""
     known = cluster(training=("by-size", 1, 1))
     held = pod("old", nodeName="a", priority=0)
@@ -498,7 +498,7 @@ def test_no_pod_is_said_to_end_for_a_claim() -> None:
     assert "may end pods" not in found.pods[0].reason
 
 
-def test_cpu_memory_and_the_number_of_pods_count_on_nodes_that_there_are() -> None:
+def test_counts_cpu_memory_and_pods_on_live_nodes() -> None:
     known = cluster(training=("whole", 2, 2))
     many = {"cpu": "3500m", "memory": "20Gi"}
     assert fitted(known, pod(requests=many))
@@ -514,7 +514,7 @@ def test_cpu_memory_and_the_number_of_pods_count_on_nodes_that_there_are() -> No
 
 
 @pytest.mark.parametrize("limits", [{"nvidia.com/gpumem": 3000}, {SHARED: 1}])
-def test_shares_that_need_a_quota_are_refused_where_the_label_is_missing(
+def test_refuses_shares_that_need_a_quota_without_the_label(
     limits: dict[str, Any],
 ) -> None:
     value = {

@@ -30,7 +30,7 @@ def problems(text: str) -> list[str]:
     return [str(problem) for problem in raised.value.problems]
 
 
-def test_every_kind_that_makes_pods_is_read_with_its_number() -> None:
+def test_reads_every_kind_that_creates_pods_with_its_count() -> None:
     found = read(
         f"""\
 kind: Pod
@@ -149,26 +149,26 @@ REQUEST = "spec.devices.requests[0].exactly"
         ),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(text: str, expected: str) -> None:
+def test_reports_a_problem_with_its_place(text: str, expected: str) -> None:
     assert problems(f"kind: Service\n---\n{text}") == [f"pods.yaml: document 2: {expected}"]
 
 
-def test_all_that_is_wrong_is_said_at_once() -> None:
+def test_reports_all_problems_at_once() -> None:
     wrong = "{kind: Pod, spec: {}}"
     assert len(problems(f"{wrong}\n---\n{wrong}")) == 2
 
 
-def test_a_file_without_pods_says_what_is_read() -> None:
+def test_names_the_kinds_it_reads_for_a_file_without_pods() -> None:
     (one,) = problems("kind: Service")
     assert one.startswith("pods.yaml: has no pods; fit reads Pod, PodTemplate, Deployment")
 
 
-def test_a_list_that_holds_itself_is_refused() -> None:
+def test_refuses_a_list_that_contains_itself() -> None:
     (one,) = problems("&l {kind: List, items: [*l]}")
     assert one.endswith("is a List in 10 others: does it hold itself?")
 
 
-def test_aliases_of_aliases_are_refused_at_once() -> None:
+def test_refuses_aliases_of_aliases_at_once() -> None:
     lines = ["kind: List", "a0: &a0 {kind: Service}"]
     lines += [
         f"a{n}: &a{n} {{kind: List, items: [{', '.join([f'*a{n - 1}'] * 10)}]}}"
@@ -179,7 +179,7 @@ def test_aliases_of_aliases_are_refused_at_once() -> None:
     assert one == f"pods.yaml: document 1: {expected}"
 
 
-def test_values_of_any_shape_end_in_problems_alone() -> None:
+def test_reports_problems_for_values_of_any_shape() -> None:
     odd: list[Any] = [None, 3, "x", [], {}, [None], {"a": None}]
     for key in ("metadata", "spec"):
         for value in odd:

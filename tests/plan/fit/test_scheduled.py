@@ -12,7 +12,7 @@ pytestmark = pytest.mark.lab
 SEEDS = (3, 11, 12, 17, 23, 28)
 
 
-def test_fit_says_what_the_scheduler_does() -> None:
+def test_fits_what_the_scheduler_schedules() -> None:
     seen: Counter[str] = Counter()
     with scheduling() as server:
         for seed in SEEDS:

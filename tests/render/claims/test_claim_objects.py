@@ -39,13 +39,13 @@ def classes(value: dict[str, Any]) -> dict[str, tuple[str | None, str]]:
     return found
 
 
-def test_without_claims_there_is_nothing_of_them() -> None:
+def test_renders_nothing_of_claims_without_them() -> None:
     text = json.dumps(objects_of(without_claims(example("lab")), IMAGE))
     for word in ("resource.k8s.io", "DeviceClass", "Mutating", "plugins_registry", 'templates"'):
         assert word not in text, word
 
 
-def test_whole_gpus_by_claims_need_one_class_alone() -> None:
+def test_renders_only_the_gpu_class_for_whole_gpus_by_claims() -> None:
     added = kinds(cluster({})) - kinds(cluster())
     assert added == {
         ("DeviceClass", "divvy-gpu"),
@@ -55,7 +55,7 @@ def test_whole_gpus_by_claims_need_one_class_alone() -> None:
     assert classes(cluster({}))["divvy-gpu"][0] == "nvidia.com/gpu"
 
 
-def test_no_class_has_the_name_of_an_amount() -> None:
+def test_names_no_class_like_an_amount() -> None:
     """The scheduler would take ``nvidia.com/gpumem: 3000`` for 3,000 devices of such a class."""
     names = {"memory": "example.com/mib", "cores": "nvidia.com/gpu.percent"}
     for more in ({}, {"names": names}):
@@ -66,7 +66,7 @@ def test_no_class_has_the_name_of_an_amount() -> None:
         assert len(resources) == len(set(resources))
 
 
-def test_classes_of_everything() -> None:
+def test_renders_the_classes_of_every_offer() -> None:
     found = classes(
         cluster(
             {**SHARES, "tenants": ["prod"]},
@@ -88,7 +88,7 @@ def test_classes_of_everything() -> None:
     assert '.?profile.orValue("") == "1g.5gb+me"' in found["divvy-mig-1g.5gb.me"][1]
 
 
-def test_what_refuses_is_made_before_what_lets_ask() -> None:
+def test_orders_refusals_before_what_permits_requests() -> None:
     made = [(one["kind"], one["metadata"]["name"]) for one in objects_of(cluster(SHARES), IMAGE)]
     order = [
         made.index(("DeviceClass", "divvy-share")),
@@ -99,7 +99,7 @@ def test_what_refuses_is_made_before_what_lets_ask() -> None:
     assert order == sorted(order)
 
 
-def test_the_agent_has_the_sockets_and_rights_of_a_driver_with_claims_alone() -> None:
+def test_gives_the_agent_a_drivers_sockets_and_rights_only_with_claims() -> None:
     def agent(value: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
         found = {(one["kind"], one["metadata"]["name"]): one for one in objects_of(value, IMAGE)}
         pod = found["DaemonSet", "divvy-agent"]["spec"]["template"]["spec"]
@@ -128,7 +128,7 @@ def test_the_agent_has_the_sockets_and_rights_of_a_driver_with_claims_alone() ->
     assert rules == []
 
 
-def test_the_template_maker_may_do_this_and_no_more() -> None:
+def test_grants_the_template_maker_these_rights_and_no_more() -> None:
     found = objects_of(cluster(SHARES), IMAGE)
     assert rights_of(found, "divvy-claim-templates") == {
         *(("pods", verb, "everywhere") for verb in ("list", "watch")),
@@ -141,12 +141,12 @@ def test_the_template_maker_may_do_this_and_no_more() -> None:
 
 
 @pytest.mark.parametrize(("claims", "sees"), [(SHARES, True), ({}, False)])
-def test_only_shares_let_the_agent_see_the_hosts_processes(claims: Any, sees: bool) -> None:
+def test_shows_the_agent_the_hosts_processes_only_for_shares(claims: Any, sees: bool) -> None:
     (agent,) = (one for one in objects_of(cluster(claims), IMAGE) if one["kind"] == "DaemonSet")
     assert ("hostPID" in agent["spec"]["template"]["spec"]) is sees
 
 
-def test_the_template_maker_has_no_privilege() -> None:
+def test_gives_the_template_maker_no_privilege() -> None:
     (maker,) = (one for one in objects_of(cluster(SHARES), IMAGE) if one["kind"] == "Deployment")
     spec = maker["spec"]["template"]["spec"]
     (container,) = spec["containers"]
@@ -179,7 +179,7 @@ def test_the_template_maker_has_no_privilege() -> None:
         ),
     ],
 )
-def test_what_is_largest_is_known_where_every_pool_says_its_hardware(
+def test_knows_the_largest_size_if_every_pool_names_its_hardware(
     pools: dict[str, Any], largest: int, known: bool
 ) -> None:
     value = cluster({"shares": {"memory": {"oversubscribe": 1.5}}}, SHARES)
@@ -196,7 +196,7 @@ def test_what_is_largest_is_known_where_every_pool_says_its_hardware(
     assert ("nvidia-a100-sxm4-40gb" in found.types) is known
 
 
-def test_tenants_alone() -> None:
+def test_reserves_shares_for_tenants_when_all_are() -> None:
     both = claimable(parse_cluster(cluster(SHARES, {**SHARES, "tenants": ["b", "a"]})))
     assert (both.tenants, both.tenants_only) == (("a", "b"), False)
     alone = claimable(parse_cluster(cluster({**SHARES, "tenants": ["a"]}, {"mig": ["1g.5gb"]})))

@@ -92,7 +92,7 @@ def refusals(server: ApiServer, claims: dict[str, Any], model: str = _MODEL) -> 
         ({"step": "41Gi", "oversubscribe": 2.0}, "40960Mi at most"),
     ],
 )
-def test_a_step_of_which_a_gpu_holds_fewer_than_two_is_refused(
+def test_refuses_a_step_that_does_not_fit_a_gpu_twice(
     server: ApiServer, memory: dict[str, Any], least: str
 ) -> None:
     claims = {"shares": {"memory": memory}}
@@ -105,7 +105,7 @@ def test_a_step_of_which_a_gpu_holds_fewer_than_two_is_refused(
     assert refusals(server, claims) == []
 
 
-def test_the_slices_of_every_profile_that_is_let_through(server: ApiServer) -> None:
+def test_publishes_valid_slices_for_every_accepted_profile(server: ApiServer) -> None:
     draw = random.Random(36)
     taken = 0
     for model in [*gpu_models()] * 4:

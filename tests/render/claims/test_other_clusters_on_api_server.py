@@ -24,13 +24,13 @@ def other() -> Iterator[ApiServer]:
         yield found
 
 
-def test_names_of_the_stack_file(other: ApiServer) -> None:
+def test_reads_requests_under_the_stack_files_names(other: ApiServer) -> None:
     answer = other.dry_run(pod({OWN: 2, OWN_MEMORY: 300, OWN_CORES: 7}, namespace="dev"))
     assert answer.templates == {"divvy-c0": "divvy-2x300m-7c.tenant.dev"}
     assert "limits" not in answer.resources()[0]
 
 
-def test_the_usual_names_mean_nothing_then(other: ApiServer) -> None:
+def test_ignores_the_usual_names_under_own_ones(other: ApiServer) -> None:
     assert other.dry_run(pod({GPU: 1, MEMORY: 300})).refusal == ""
     said = other.dry_run(pod({GPU: 1, OWN_MEMORY: 300}, namespace="dev")).refusal
     assert said == (
@@ -38,7 +38,7 @@ def test_the_usual_names_mean_nothing_then(other: ApiServer) -> None:
     )
 
 
-def test_where_all_shares_are_for_tenants_a_namespace_is_one(other: ApiServer) -> None:
+def test_requires_a_tenants_namespace_when_all_shares_are_for_tenants(other: ApiServer) -> None:
     assert other.dry_run(pod({OWN_MEMORY: 300})).refusal == (
         "the namespace default has no label divvy.gpu/tenant, and GPUs by size are for the "
         "tenants dev, prod"
@@ -46,7 +46,7 @@ def test_where_all_shares_are_for_tenants_a_namespace_is_one(other: ApiServer) -
     assert other.dry_run(pod({OWN: 1})).refusal == ""
 
 
-def test_without_hardware_only_what_no_gpu_has_is_refused(other: ApiServer) -> None:
+def test_refuses_only_impossible_sizes_without_hardware(other: ApiServer) -> None:
     known = other.dry_run(pod({OWN_MEMORY: 2_000_000}, namespace="dev", annotations={USE: "B900"}))
     assert known.refusal == ""
     said = other.dry_run(pod({OWN_MEMORY: 5_000_000}, namespace="dev")).refusal

@@ -63,7 +63,7 @@ _TYPES = "; GPU types such as A100 or H100-PCIe, separated by commas, are expect
         ({MEMORY: "100E"}, f"{MEMORY} is 100E; a whole number such as 3000 is expected"),
     ],
 )
-def test_values_out_of_range(server: ApiServer, limits: Limits, said: str) -> None:
+def test_refuses_values_out_of_range(server: ApiServer, limits: Limits, said: str) -> None:
     assert server.dry_run(pod({"cpu": 1}, limits)).refusal == f"container main-1: {said}"
     answer = server.dry_run(pod({"cpu": 1}, initContainers=[init(limits)]))
     assert answer.refusal == f"container init-0: {said}"
@@ -86,22 +86,24 @@ def test_values_out_of_range(server: ApiServer, limits: Limits, said: str) -> No
         ),
     ],
 )
-def test_two_ways_to_ask_in_one_container(server: ApiServer, limits: Limits, said: str) -> None:
+def test_refuses_two_ways_to_ask_in_one_container(
+    server: ApiServer, limits: Limits, said: str
+) -> None:
     assert server.dry_run(pod(limits)).refusal == f"container main-0 {said}"
 
 
-def test_two_ways_to_ask_in_two_containers_are_possible(server: ApiServer) -> None:
+def test_admits_two_ways_to_ask_in_two_containers(server: ApiServer) -> None:
     assert server.dry_run(pod({MEMORY: 1}, {"nvidia.com/mig-1g.5gb": 1})).refusal == ""
 
 
 @pytest.mark.parametrize("value", ["1500m", "0.5", "-1"])
-def test_what_kubernetes_itself_refuses_is_not_made_a_claim(server: ApiServer, value: str) -> None:
+def test_turns_nothing_into_a_claim_that_kubernetes_refuses(server: ApiServer, value: str) -> None:
     said = server.dry_run(pod({MEMORY: value})).refusal
     assert f"spec.containers[0].resources.limits[{MEMORY}]: Invalid value" in said
     assert "must be" in said
 
 
-def test_requests_other_than_limits_are_not_lost(server: ApiServer) -> None:
+def test_keeps_requests_that_differ_from_limits(server: ApiServer) -> None:
     found = pod({MEMORY: 3000})
     found["spec"]["containers"][0]["resources"]["requests"] = {MEMORY: 2000}
     assert f"must be equal to {MEMORY} limit of 3k" in server.dry_run(found).refusal
@@ -137,7 +139,7 @@ def test_requests_other_than_limits_are_not_lost(server: ApiServer) -> None:
         ),
     ],
 )
-def test_types_that_are_none(server: ApiServer, annotations: dict[str, str], said: str) -> None:
+def test_refuses_unknown_types(server: ApiServer, annotations: dict[str, str], said: str) -> None:
     answer = server.dry_run(pod({MEMORY: 1}, annotations=annotations))
     assert answer.refusal == said
 
@@ -150,7 +152,7 @@ def test_types_that_are_none(server: ApiServer, annotations: dict[str, str], sai
         (1, "H200", f"the annotation {USE} has h200; this cluster has a100-pcie-40gb, "),
     ],
 )
-def test_whole_gpus_of_types_that_are_none(
+def test_refuses_whole_gpus_of_unknown_types(
     server: ApiServer, count: int, types: str, said: str
 ) -> None:
     answer = server.dry_run(pod({GPU: count}, annotations={USE: types}))
@@ -179,24 +181,24 @@ def test_refuses_gpus_by_uuid(server: ApiServer, limits: Limits, annotation: str
     )
 
 
-def test_leaves_hamis_annotations_of_pods_without_gpus(server: ApiServer) -> None:
+def test_accepts_hamis_annotations_on_pods_without_gpus(server: ApiServer) -> None:
     annotations = {"nvidia.com/vgpu-mode": "mig", "nvidia.com/use-gpuuuid": "GPU-1"}
     assert server.dry_run(pod({"cpu": 1}, annotations=annotations)).refusal == ""
 
 
-def test_a_long_annotation_is_refused_and_not_computed(server: ApiServer) -> None:
+def test_refuses_a_long_annotation_before_evaluating_it(server: ApiServer) -> None:
     said = server.dry_run(pod({MEMORY: 1}, annotations={USE: "A100," * 20_000})).refusal
     assert said.endswith("GPU types; 16 at most are possible")
 
 
-def test_a_tenant_that_the_cluster_does_not_know(server: ApiServer) -> None:
+def test_refuses_an_unknown_tenant(server: ApiServer) -> None:
     assert server.dry_run(pod({MEMORY: 1}, namespace="qa")).refusal == (
         "the namespace qa has the label divvy.gpu/tenant: qa; the tenants of this cluster are "
         "dev, prod"
     )
 
 
-def test_a_claim_with_the_name_of_one_of_ours(server: ApiServer) -> None:
+def test_refuses_a_claim_named_like_divvys_own(server: ApiServer) -> None:
     def said(name: str) -> str:
         claims = [{"name": name, "resourceClaimName": "mine"}]
         asked = pod({MEMORY: 1}, {"cpu": 1}, initContainers=[init({MEMORY: 2})])
@@ -229,14 +231,14 @@ def foreign(tenant: str, namespace: str) -> str:
         ("mine.tenant.prod", "dev", ""),
     ],
 )
-def test_a_pod_that_names_another_tenants_template(
+def test_refuses_a_pod_that_names_another_tenants_template(
     server: ApiServer, template: str, namespace: str, said: str
 ) -> None:
     claims = [{"name": "x", "resourceClaimTemplateName": template}]
     assert server.dry_run(pod({}, namespace=namespace, resourceClaims=claims)).refusal == said
 
 
-def test_a_pod_that_asks_for_another_tenants_class_as_a_resource(server: ApiServer) -> None:
+def test_refuses_another_tenants_class_as_a_resource(server: ApiServer) -> None:
     limits = {"deviceclass.resource.kubernetes.io/divvy-share-prod": 1}
     assert server.dry_run(pod(limits)).refusal == foreign("prod", "default")
     assert server.dry_run(pod(limits, namespace="prod")).refusal == ""
@@ -275,7 +277,7 @@ def made_by_hand(
 
 @pytest.mark.parametrize("kind", ["ResourceClaim", "ResourceClaimTemplate"])
 @pytest.mark.parametrize("first_available", [False, True])
-def test_another_tenants_class_is_not_claimed_by_hand(
+def test_refuses_a_handwritten_claim_of_another_tenants_class(
     server: ApiServer, kind: str, first_available: bool
 ) -> None:
     spec = claim("divvy-share-prod", first_available=first_available)
@@ -286,7 +288,7 @@ def test_another_tenants_class_is_not_claimed_by_hand(
     assert made_by_hand(server, kind, shared, "dev") == ""
 
 
-def test_an_older_version_of_the_api_is_no_way_around(server: ApiServer) -> None:
+def test_checks_an_older_version_of_the_api_alike(server: ApiServer) -> None:
     served = server.send("GET", "/apis/resource.k8s.io").body["versions"]
     for version in {one["version"] for one in served} & {"v1beta2"}:
         said = made_by_hand(
@@ -295,7 +297,7 @@ def test_an_older_version_of_the_api_is_no_way_around(server: ApiServer) -> None
         assert said == foreign("prod", "dev")
 
 
-def test_only_the_template_maker_uses_our_names(server: ApiServer) -> None:
+def test_reserves_divvys_names_for_the_template_maker(server: ApiServer) -> None:
     name = "divvy-1x10m"
     refused = (
         f"{name}: names that begin with divvy- are for the templates that Divvy makes; give the "
@@ -406,7 +408,7 @@ def test_refuses_parameters(server: ApiServer) -> None:
     assert made_by_hand(server, "ResourceClaim", spec, "default") == ""
 
 
-def test_the_template_maker_itself_makes_none_of_another_tenant(server: ApiServer) -> None:
+def test_refuses_the_template_maker_another_tenants_template(server: ApiServer) -> None:
     said = made_by_hand(
         *(server, "ResourceClaimTemplate", claim("divvy-share-prod"), "dev"),
         name="divvy-1x10m.tenant.prod",
@@ -415,7 +417,7 @@ def test_the_template_maker_itself_makes_none_of_another_tenant(server: ApiServe
     assert said == foreign("prod", "dev")
 
 
-def test_a_made_up_name_is_looked_at_as_it_is(server: ApiServer) -> None:
+def test_checks_a_generated_name_by_its_prefix(server: ApiServer) -> None:
     body = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",

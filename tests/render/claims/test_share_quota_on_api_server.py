@@ -65,7 +65,7 @@ def quota(server: ApiServer, namespace: str, hard: dict[str, str]) -> None:
     server.until(lambda: server.send("GET", path).body.get("status", {}).get("hard") == hard)
 
 
-def test_a_quota_for_whole_gpus_admits_shares(server: ApiServer) -> None:
+def test_admits_shares_under_a_quota_for_whole_gpus(server: ApiServer) -> None:
     server.namespace("whole")
     quota(server, "whole", {f"requests.{GPU}": "0"})
     assert "exceeded quota" in server.dry_run(pod({GPU: 1}, namespace="whole")).body["message"]
@@ -77,7 +77,7 @@ def test_a_quota_for_whole_gpus_admits_shares(server: ApiServer) -> None:
 @pytest.mark.parametrize(
     "name", [f"requests.{GPU}", "divvy-gpu.deviceclass.resource.k8s.io/devices"]
 )
-def test_either_quota_for_whole_gpus_refuses_claims_of_them(server: ApiServer, name: str) -> None:
+def test_refuses_whole_gpu_claims_over_either_quota(server: ApiServer, name: str) -> None:
     namespace = server.namespace(f"claims-{len(name)}")
     quota(server, namespace, {name: "0"})
     body = {
@@ -100,7 +100,7 @@ def test_either_quota_for_whole_gpus_refuses_claims_of_them(server: ApiServer, n
         "count/resourceclaims.resource.k8s.io",
     ],
 )
-def test_each_quota_that_covers_shares_refuses_claims_of_them(server: ApiServer, name: str) -> None:
+def test_refuses_shares_over_each_quota_that_covers_them(server: ApiServer, name: str) -> None:
     namespace = server.namespace(f"class-{len(name)}")
     quota(server, namespace, {name: "0"})
     body = {
@@ -113,7 +113,7 @@ def test_each_quota_that_covers_shares_refuses_claims_of_them(server: ApiServer,
     assert "exceeded quota" in server.send("POST", path, body, dryRun="All").body["message"]
 
 
-def test_validate_names_the_namespaces_whose_quota_leaves_out_shares(
+def test_names_the_namespaces_whose_quota_leaves_out_shares(
     server: ApiServer, tmp_path: Any
 ) -> None:
     server.namespace("left-out")
@@ -134,14 +134,12 @@ def test_validate_names_the_namespaces_whose_quota_leaves_out_shares(
 
 
 @pytest.mark.parametrize("limits", [{MEMORY: 3000}, {GPU: 1, PERCENTAGE: 5}, {CORES: 5}])
-def test_a_required_quota_refuses_shares_without_it(
-    strict: ApiServer, limits: dict[str, int]
-) -> None:
+def test_refuses_shares_without_a_required_quota(strict: ApiServer, limits: dict[str, int]) -> None:
     strict.until(lambda: strict.dry_run(pod(limits)).refusal == NEEDS_QUOTA)
     assert strict.dry_run(pod(limits, namespace="covered")).refusal == ""
 
 
-def test_a_required_quota_concerns_shares_alone(strict: ApiServer) -> None:
+def test_applies_a_required_quota_to_shares_alone(strict: ApiServer) -> None:
     assert strict.dry_run(pod({GPU: 1})).refusal == ""
     assert strict.dry_run(pod({"cpu": 1})).refusal == ""
     annotations = {"nvidia.com/use-gputype": "A100"}
@@ -149,7 +147,7 @@ def test_a_required_quota_concerns_shares_alone(strict: ApiServer) -> None:
     assert made_by_hand(strict, "ResourceClaim", claim("divvy-gpu"), "default") == ""
 
 
-def test_a_required_quota_refuses_claims_by_hand_and_shares_by_name(strict: ApiServer) -> None:
+def test_refuses_handwritten_and_named_shares_without_a_required_quota(strict: ApiServer) -> None:
     for first_available in (False, True):
         spec = claim("divvy-share", first_available=first_available)
         assert made_by_hand(strict, "ResourceClaim", spec, "default") == NEEDS_QUOTA
@@ -161,7 +159,7 @@ def test_a_required_quota_refuses_claims_by_hand_and_shares_by_name(strict: ApiS
 
 
 @pytest.mark.parametrize("where", ["limits", "requests"])
-def test_a_required_quota_refuses_shares_by_the_name_of_their_class(
+def test_refuses_shares_by_class_name_without_a_required_quota(
     strict: ApiServer, where: str
 ) -> None:
     asked = pod({})
@@ -170,7 +168,7 @@ def test_a_required_quota_refuses_shares_by_the_name_of_their_class(
     assert strict.dry_run(asked).refusal == NEEDS_QUOTA
 
 
-def test_a_required_quota_names_the_class_of_the_namespaces_tenant(tenants: ApiServer) -> None:
+def test_names_the_class_of_the_namespaces_tenant_in_a_required_quota(tenants: ApiServer) -> None:
     needed = NEEDS_QUOTA.replace("divvy-share.", "divvy-share-prod.").replace("default", "prod")
     assert tenants.dry_run(pod({MEMORY: 1}, namespace="prod")).refusal == needed
     spec = claim("divvy-share-prod")

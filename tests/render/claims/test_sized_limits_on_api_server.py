@@ -50,7 +50,7 @@ pytestmark = pytest.mark.lab
         ),
     ],
 )
-def test_limits_become_a_template_that_says_what_was_asked_for(
+def test_turns_limits_into_a_template_named_after_the_request(
     server: ApiServer, limits: Limits, annotations: dict[str, str], asked: SizedRequest
 ) -> None:
     answer = server.dry_run(pod({**limits, "cpu": "100m"}, annotations=annotations))
@@ -74,7 +74,7 @@ def test_limits_become_a_template_that_says_what_was_asked_for(
         {"nvidia.com/gpu.shared": 1},
     ],
 )
-def test_who_does_not_ask_by_size_is_left_alone(server: ApiServer, limits: Limits) -> None:
+def test_leaves_pods_alone_that_do_not_ask_by_size(server: ApiServer, limits: Limits) -> None:
     annotations = {} if CORES in limits else {USE: "odd!"}
     answer = server.dry_run(pod(limits, annotations=annotations))
     assert "resourceClaims" not in answer.body["spec"]
@@ -82,7 +82,7 @@ def test_who_does_not_ask_by_size_is_left_alone(server: ApiServer, limits: Limit
     assert set(answer.resources()[0].get("limits", {})) == set(limits)
 
 
-def test_each_container_has_its_own_claim(server: ApiServer) -> None:
+def test_gives_each_container_its_own_claim(server: ApiServer) -> None:
     answer = server.dry_run(pod({MEMORY: 10}, {"cpu": 1}, {MEMORY: 20}, {GPU: 1}, {MEMORY: 10}))
     assert answer.templates == {
         "divvy-c0": "divvy-1x10m",
@@ -93,7 +93,7 @@ def test_each_container_has_its_own_claim(server: ApiServer) -> None:
     assert answer.resources()[3]["limits"] == {GPU: "1"}
 
 
-def test_an_init_container_uses_the_claim_of_who_comes_after_it(server: ApiServer) -> None:
+def test_shares_a_containers_claim_with_an_earlier_init_container(server: ApiServer) -> None:
     before = [
         init({MEMORY: 20}, number=0),
         init({MEMORY: 20}, sidecar=True, number=1),
@@ -113,13 +113,13 @@ def test_an_init_container_uses_the_claim_of_who_comes_after_it(server: ApiServe
     }
 
 
-def test_a_sidecar_before_an_init_container_keeps_its_claim_to_itself(server: ApiServer) -> None:
+def test_keeps_a_sidecars_claim_from_a_later_init_container(server: ApiServer) -> None:
     before = [init({MEMORY: 20}, sidecar=True), init({MEMORY: 20}, number=1)]
     answer = server.dry_run(pod({"cpu": 1}, initContainers=before))
     assert answer.claims_of("initContainers") == [["divvy-i1"], ["divvy-i2"]]
 
 
-def test_claims_that_a_pod_has_already_stay(server: ApiServer) -> None:
+def test_keeps_claims_that_a_pod_already_has(server: ApiServer) -> None:
     mine = {"name": "mine", "resourceClaimName": "made-before"}
     found = pod({MEMORY: 10}, resourceClaims=[mine])
     found["spec"]["containers"][0]["resources"]["claims"] = [{"name": "mine"}]
@@ -131,33 +131,33 @@ def test_claims_that_a_pod_has_already_stay(server: ApiServer) -> None:
     assert answer.body["metadata"]["labels"] == {"app": "x", "divvy.gpu/by-size": "true"}
 
 
-def test_a_name_that_the_api_server_makes_up_is_as_good_as_one_given(server: ApiServer) -> None:
+def test_accepts_a_generated_pod_name(server: ApiServer) -> None:
     found = pod({MEMORY: 10})
     found["metadata"]["generateName"] = "job-"
     del found["metadata"]["name"]
     assert server.dry_run(found).templates == {"divvy-c0": "divvy-1x10m"}
 
 
-def test_requests_that_equal_the_limits_are_taken_out_with_them(server: ApiServer) -> None:
+def test_removes_requests_equal_to_the_limits_with_them(server: ApiServer) -> None:
     found = pod({GPU: 1, MEMORY: 3000})
     found["spec"]["containers"][0]["resources"]["requests"] = {MEMORY: "3k", "cpu": "1"}
     assert server.dry_run(found).resources()[0]["requests"] == {"cpu": "1"}
 
 
-def test_the_tenant_is_that_of_the_namespace(server: ApiServer) -> None:
+def test_takes_the_tenant_from_the_namespace(server: ApiServer) -> None:
     assert server.dry_run(pod({MEMORY: 10})).templates == {"divvy-c0": "divvy-1x10m"}
     answer = server.dry_run(pod({MEMORY: 10}, namespace="prod", annotations={NO: "t4"}))
     assert answer.templates == {"divvy-c0": "divvy-1x10m.no.t4.tenant.prod"}
 
 
-def test_a_pod_of_many_containers_and_types_is_within_the_limits_of_cel(server: ApiServer) -> None:
+def test_stays_within_the_limits_of_cel_for_many_containers_and_types(server: ApiServer) -> None:
     limits = [{GPU: 1, MEMORY: 100 + number, CORES: 10} for number in range(40)]
     types = {USE: ",".join(f"A100-{n}" for n in range(15)) + ",A100", NO: "T4,V100,P100"}
     assert len(server.dry_run(pod(*limits, annotations=types)).templates) == 40
 
 
 @pytest.mark.parametrize("annotations", [{}, {USE: " "}, {"other": "A100"}])
-def test_whole_gpus_of_any_type_stay_a_resource(
+def test_keeps_whole_gpus_of_any_type_a_resource(
     server: ApiServer, annotations: dict[str, str]
 ) -> None:
     answer = server.dry_run(pod({GPU: 1}, annotations=annotations))
@@ -166,7 +166,7 @@ def test_whole_gpus_of_any_type_stay_a_resource(
     assert answer.resources()[0]["limits"] == {GPU: "1"}
 
 
-def test_types_are_for_the_containers_that_have_gpus(server: ApiServer) -> None:
+def test_applies_types_to_the_containers_with_gpus(server: ApiServer) -> None:
     answer = server.dry_run(
         pod({GPU: 0}, {GPU: 1}, {"nvidia.com/mig-1g.5gb": 1}, annotations={USE: "A100"})
     )
@@ -175,7 +175,7 @@ def test_types_are_for_the_containers_that_have_gpus(server: ApiServer) -> None:
     assert "limits" not in answer.resources()[1]
 
 
-def test_whole_gpus_of_a_type_have_no_tenant(server: ApiServer) -> None:
+def test_requests_whole_gpus_of_a_type_without_a_tenant(server: ApiServer) -> None:
     for namespace in ("prod", "qa"):  # the cluster does not know the tenant qa
         asked = pod({GPU: 1}, namespace=namespace, annotations={USE: "A100"})
         assert server.dry_run(asked).templates == {"divvy-c0": "divvy-1x1g.use.a100"}

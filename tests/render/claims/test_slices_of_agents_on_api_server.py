@@ -35,16 +35,16 @@ def create(server: ApiServer, body: dict[str, Any], *, node: str) -> Answer:
     return server.send("POST", _PATH, body, account=AGENT, node=node, dryRun="All")
 
 
-def test_an_agent_creates_slices_of_its_own_node(server: ApiServer) -> None:
+def test_admits_slices_of_the_agents_own_node(server: ApiServer) -> None:
     server.until(lambda: create(server, a_slice("n1-divvy.gpu-x"), node="n2").refusal == NODE_ONLY)
     assert create(server, a_slice("n1-divvy.gpu-x"), node="n1").refusal == ""
 
 
-def test_a_token_that_names_no_node_creates_none(server: ApiServer) -> None:
+def test_refuses_slices_by_a_token_without_a_node(server: ApiServer) -> None:
     assert create(server, a_slice("n1-divvy.gpu-x"), node="").refusal == NODE_ONLY
 
 
-def test_a_slice_of_all_nodes_is_no_agents(server: ApiServer) -> None:
+def test_refuses_an_agent_a_slice_of_all_nodes(server: ApiServer) -> None:
     assert create(server, a_slice("n1-divvy.gpu-x", allNodes=True), node="n1").refusal == NODE_ONLY
 
 
@@ -55,12 +55,12 @@ def test_refuses_slices_of_another_pool(server: ApiServer, pool: str) -> None:
     assert create(server, found, node="n1").refusal == POOL_ONLY
 
 
-def test_another_driver_is_not_the_agents(server: ApiServer) -> None:
+def test_refuses_an_agent_another_driver(server: ApiServer) -> None:
     found = a_slice("n1-divvy.gpu-x", driver="gpu.nvidia.com")
     assert create(server, found, node="n1").refusal == DRIVER_ONLY
 
 
-def test_an_agent_changes_and_deletes_slices_of_its_own_node(server: ApiServer) -> None:
+def test_admits_changes_and_deletions_of_own_slices(server: ApiServer) -> None:
     server.apply(a_slice("n1-divvy.gpu-kept"))
     found = server.send("GET", f"{_PATH}/n1-divvy.gpu-kept").body
     found["spec"]["pool"]["generation"] = 2

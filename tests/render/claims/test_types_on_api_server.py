@@ -35,9 +35,7 @@ WAYS: tuple[Limits, ...] = ({GPU: 1}, {MEMORY: 5})
 
 @pytest.mark.parametrize("annotation", [USE, NO])
 @pytest.mark.parametrize("limits", WAYS)
-def test_types_in_every_spelling_of_their_names(
-    server: ApiServer, limits: Limits, annotation: str
-) -> None:
+def test_reads_types_in_every_spelling(server: ApiServer, limits: Limits, annotation: str) -> None:
     for spelling, types in TAKEN.items():
         asked = pod(limits, annotations={annotation: spelling})
         answer = server.dry_run(asked)
@@ -57,7 +55,7 @@ def test_types_in_every_spelling_of_their_names(
 
 @pytest.mark.parametrize("annotation", [USE, NO])
 @pytest.mark.parametrize("limits", WAYS)
-def test_what_is_no_types_name_is_refused_in_a_sentence(
+def test_refuses_an_invalid_type_name_in_one_sentence(
     server: ApiServer, limits: Limits, annotation: str
 ) -> None:
     for spelling in ODD:
@@ -71,9 +69,7 @@ def test_what_is_no_types_name_is_refused_in_a_sentence(
 
 
 @pytest.mark.parametrize("named", [(USE,), (USE, NO)])
-def test_a_long_name_does_not_make_a_long_sentence(
-    server: ApiServer, named: tuple[str, ...]
-) -> None:
+def test_shortens_a_long_name_in_the_message(server: ApiServer, named: tuple[str, ...]) -> None:
     for limits in WAYS:
         annotations = dict.fromkeys(named, "x" * 60_000)
         said = server.dry_run(pod(limits, annotations=annotations)).refusal
@@ -82,7 +78,7 @@ def test_a_long_name_does_not_make_a_long_sentence(
 
 
 @pytest.mark.parametrize("limits", [{"nvidia.com/mig-1g.5gb": 1}, {"nvidia.com/gpu.shared": 1}])
-def test_resources_that_carry_no_types_are_left_alone(server: ApiServer, limits: Limits) -> None:
+def test_leaves_resources_without_types_alone(server: ApiServer, limits: Limits) -> None:
     answer = server.dry_run(pod(limits, annotations={USE: "A100"}))
     assert answer.templates == {}
     assert set(answer.resources()[0]["limits"]) == set(limits)

@@ -23,7 +23,7 @@ def test_warns_of_ignored_annotations(server: ApiServer, limits: Limits) -> None
     assert answer.warnings == (f"Divvy ignores the annotations {NUMA}, {POLICY}",)
 
 
-def test_does_not_warn_pods_without_gpus(server: ApiServer) -> None:
+def test_warns_no_pods_without_gpus(server: ApiServer) -> None:
     answer = server.dry_run(pod({"cpu": 1}, annotations={NUMA: "true", APPLIED: "{}"}))
     assert (answer.refusal, answer.warnings) == ("", ())
 
@@ -45,7 +45,7 @@ def test_removes_hamis_priority_and_warns(server: ApiServer, limits: Limits) -> 
     assert bool(answer.templates) == (MEMORY in limits)
 
 
-def test_warns_that_a_bare_pod_cannot_be_applied_again(server: ApiServer) -> None:
+def test_warns_of_a_bare_pod_that_cannot_be_applied_again(server: ApiServer) -> None:
     applied = {APPLIED: "{}"}
     assert server.dry_run(pod({MEMORY: 3000}, annotations=applied)).warnings == (AGAIN,)
     assert server.dry_run(pod({MEMORY: 3000})).warnings == ()
