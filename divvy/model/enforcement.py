@@ -62,7 +62,8 @@ def driver_limits_problem(means: Means) -> str:
         )
     if not means.hook:
         return (
-            "the driver's limit is set by a hook, and the container runtime of this node runs none"
+            "the driver's limit is set by a CDI hook and the driver's nvidia-smi, and this node lacks "
+            "one of them"
         )
     return ""
 

@@ -74,6 +74,11 @@ class Sharing:
         return self.is_prevented and self.enforcement == "driver"
 
     @property
+    def by_limiter(self) -> bool:
+        """Return whether the limiter refuses memory above the limit."""
+        return self.is_prevented and not self.by_driver
+
+    @property
     def needs_container(self) -> bool:
         """Return whether its container may have no other GPU."""
         return self.is_prevented or self.by_mps

@@ -56,6 +56,18 @@ static char *member_string(struct json text, const char *outer, const char *inne
     return json_string(&text);
 }
 
+static long member_number(struct json text, const char *name)
+{
+    char digits[24];
+    size_t count = 0;
+    if (!json_member(&text, name))
+        return 0;
+    while (text.at < text.end && *text.at >= '0' && *text.at <= '9' && count + 1 < sizeof digits)
+        digits[count++] = *text.at++;
+    digits[count] = '\0';
+    return strtol(digits, NULL, 10);
+}
+
 static char **environment(struct json text)
 {
     char **found = calloc(1, sizeof *found);
@@ -159,6 +171,7 @@ bool container_read(int state, struct container *container)
         return false;
     }
     char *bundle = member_string((struct json){text, text + size}, "bundle", NULL);
+    container->pid = member_number((struct json){text, text + size}, "pid");
     free(text);
     if (bundle == NULL || *bundle != '/') {
         fprintf(stderr, "divvy: the container's state names no bundle\n");

@@ -47,7 +47,7 @@ def sliced(enforcement: str | None = None, **more: Any) -> dict[str, Any]:
         (replace(R615, driver="580.95.05"), "driver 580.95.05 limits no memory; 615 or newer does"),
         (replace(R615, driver="535.183.06"), "driver 535.183.06 limits no memory"),
         (replace(R615, cgroup=1), "this node has version 1"),
-        (replace(R615, hook=False), "the container runtime of this node runs none"),
+        (replace(R615, hook=False), "this node lacks one of them"),
     ],
 )
 def test_says_why_a_driver_limits_no_memory(means: Means, words: str) -> None:

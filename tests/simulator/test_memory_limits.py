@@ -10,6 +10,7 @@ from pathlib import Path
 import pynvml as nvml
 import pytest
 
+from tests.simulator.control_groups import control_group, start_within
 from tests.simulator.driver_root import HOLDER, OTHER_VERSION, DriverRoot, eventually
 
 VERSION = "615.71.09"
@@ -19,33 +20,10 @@ WHOLE_MIB = 40960
 pytestmark = pytest.mark.usefixtures("administrator")
 
 
-def hierarchy() -> Path | None:
-    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
-    return next((Path(mount[1]) for mount in mounts if mount[2] == "cgroup2"), None)
-
-
 @pytest.fixture
 def group() -> Iterator[Path]:
-    """Give a control group with one below it, both empty."""
-    top = hierarchy()
-    if top is None:
-        pytest.skip("version 2 of the control groups is not mounted")
-    made = top / f"divvy-limits-{os.getpid()}"
-    made.mkdir()
-    (made / "below").mkdir()
-    yield made
-    for folder in (made / "below", made):
-        assert eventually(lambda folder=folder: removed(folder))
-
-
-def removed(folder: Path) -> bool:
-    try:
-        folder.rmdir()
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    return True
+    with control_group() as made:
+        yield made
 
 
 @pytest.fixture
@@ -56,13 +34,7 @@ def driver(group: Path, install: Callable[..., DriverRoot]) -> DriverRoot:
 
 def within(driver: DriverRoot, group: Path, *command: str) -> subprocess.Popen[str]:
     """Start a program in a control group."""
-    entering = 'echo 0 > "$0/cgroup.procs" && exec "$@"'
-    process = subprocess.Popen(
-        ["sh", "-c", entering, str(group), *command],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    process = start_within(group, *command)
     driver.processes.append(process)
     return process
 
