@@ -82,16 +82,16 @@ _LADDER = """\
 
 ## The strongest means that a node has
 
-With `memoryLimit: {action: prevent, enforcement: auto}` each node keeps a container within its memory by
-the strongest means that it has: on one cluster, nodes with an old and a new driver follow one profile.
-`enforcement: driver` asks for the driver's own limits; a node that cannot set them offers no replica,
-and its status says why. The limits need driver 615, control groups of version 2, CDI, and a whole GPU;
+With `memoryLimit: {action: prevent, enforcement: auto}` each node keeps a container within its
+memory by the strongest means that it has: nodes with an old and a new driver follow one profile.
+`enforcement: driver` asks for the driver's own limits; a node that cannot set them offers none
+and its status says why. They need driver 615, control groups of version 2, CDI, and a whole GPU;
 MIG devices have the limiter. Where the limiter is needed in any case, for `compute` or
 `oversubscribe`, auto means the limiter.
 
-The driver's limits have been run on the simulated driver only, by what NVIDIA documents of driver 615.
+The driver's limits have been run on the simulated driver only, by what NVIDIA documents of 615.
 MPS v3, which is as new, is not served: MPS here is its version 2. *counted by* says who adds up a
-container's memory, the kernel (`dmem`) or the driver itself (`misc`); with both it is refused alike.
+container's memory, the kernel (`dmem`) or the driver itself (`misc`); both refuse alike.
 
 """
 _END = """\

@@ -62,7 +62,7 @@ def driver_limits_problem(means: Means) -> str:
         )
     if not means.hook:
         return (
-            "the driver's limit is set by a CDI hook and the driver's nvidia-smi, and this node lacks "
+            "the driver's limit is set by a CDI hook and the driver's nvidia-smi: this node lacks "
             "one of them"
         )
     return ""

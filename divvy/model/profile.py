@@ -114,8 +114,8 @@ class MemoryLimit(StackPart):
             )
         if self.oversubscribe > 1 and self.enforcement in ("driver", "mps"):
             raise ValueError(
-                f"has `oversubscribe` and `enforcement: {self.enforcement}`: only the limiter gives "
-                "the host's memory; leave one of the two out"
+                f"has `oversubscribe` and `enforcement: {self.enforcement}`: the limiter alone "
+                "gives the host's memory; leave one of the two out"
             )
         return self
 
@@ -152,8 +152,8 @@ class TimeSlicing(StackPart):
         enforcement = None if self.memory_limit is None else self.memory_limit.enforcement
         if enforcement == "mps":
             raise ValueError(
-                "has `enforcement: mps`, and its containers are no clients of MPS: share with `mps`, "
-                "or write auto, driver or limiter"
+                "has `enforcement: mps`, and its containers are no clients of MPS: share with "
+                "`mps`, or write auto, driver or limiter"
             )
         if self.compute is None:
             return self

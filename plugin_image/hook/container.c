@@ -58,14 +58,7 @@ static char *member_string(struct json text, const char *outer, const char *inne
 
 static long member_number(struct json text, const char *name)
 {
-    char digits[24];
-    size_t count = 0;
-    if (!json_member(&text, name))
-        return 0;
-    while (text.at < text.end && *text.at >= '0' && *text.at <= '9' && count + 1 < sizeof digits)
-        digits[count++] = *text.at++;
-    digits[count] = '\0';
-    return strtol(digits, NULL, 10);
+    return json_member(&text, name) ? json_number(&text) : 0;
 }
 
 static char **environment(struct json text)

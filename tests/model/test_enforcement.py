@@ -135,7 +135,7 @@ def test_by_mps_each_process_alone_is_refused() -> None:
         ({"mig": {"3g.20gb": 2}, **sliced("driver")}, "whole GPUs"),
         (
             {"timeSlicing": {"replicas": 4, "memoryLimit": limit("driver", oversubscribe=2)}},
-            "only the limiter gives the host's memory",
+            "the limiter alone gives the host's memory",
         ),
         (
             {"timeSlicing": {"replicas": 4, "memoryLimit": limit("auto", action="warn")}},

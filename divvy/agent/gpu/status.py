@@ -24,7 +24,7 @@ _MAX_ECHO = 64
 class GpuStatus:
     """State of one GPU (Degraded while unhealthy) and the reason.
 
-    ``owner`` is one line: who owns the GPU, and what it waits for; ``enforcement`` is "driver" where
+    ``owner`` is one line: who owns it, and what it waits for; ``enforcement`` is "driver" where
     the driver itself limits the memory of its shares.
     """
 
@@ -150,9 +150,7 @@ def gpu_states(
         names = tuple(sorted({offer.resource for offer in layout.offers}))
         owner = decision.ownership.line
         enforcement = "driver" if any(offer.sharing.by_driver for offer in layout.offers) else ""
-        states.append(
-            GpuStatus(gpu.index, gpu.uuid, state, reason, mig, names, owner, enforcement)
-        )
+        states.append(GpuStatus(gpu.index, gpu.uuid, state, reason, mig, names, owner, enforcement))
     return tuple(states)
 
 

@@ -36,7 +36,8 @@ class Limited:
     def smi(self, code: int = 0) -> Path:
         program = self.folder / "nvidia-smi"
         program.write_text(
-            f'#!/bin/sh\necho "$LD_LIBRARY_PATH: $*" >> {self.folder}/calls\necho said; exit {code}\n'
+            '#!/bin/sh\necho "$LD_LIBRARY_PATH: $*" >> '
+            f"{self.folder}/calls\necho said; exit {code}\n"
         )
         program.chmod(0o755)
         return program
