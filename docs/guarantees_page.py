@@ -96,6 +96,8 @@ container's memory, the kernel (`dmem`) or the driver itself (`misc`); both refu
 """
 _END = """\
 
+## Priorities, and what is proven
+
 **Priorities** are none of these promises. Where the device plugin serves a GPU, the scheduler
 preempts pods of a lower priority for it, as for any resource. For claims it preempts nobody;
 `preemption: true` in the stack file makes Divvy do it ([claims.md](claims.md#priorities)).
