@@ -119,7 +119,8 @@ def test_a_driver_limit_that_a_node_cannot_set_withdraws_the_shares_and_says_why
         ) as node:
             await node.until(lambda: words in node.status.get("reason", ""))
             assert node.status["state"] == "Degraded"
-            assert node.kubelet.allocatable(SHARED) == 0
+            assert node.status["resources"] == {SHARED: 0}
+            await node.throughout(1, lambda: node.kubelet.allocatable(SHARED) == 0)
             node.configure({"timeSlicing": {"replicas": 4}})
             await node.offered(SHARED, 4)
             await node.until(lambda: node.status.get("state") == "Ready")
