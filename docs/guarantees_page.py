@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
-from divvy.model import gpu_model, parse_cluster
-from divvy.plan import Guarantees, level, predict_node
+from divvy.model import GpuFacts, Selection, gpu_model, parse_cluster, resolve
+from divvy.model.enforcement import NOT_SERVED, Means, counted_by, rungs
+from divvy.plan import Guarantees, guarantees, level, predict_node
 
 _MODEL = "A100-SXM4-40GB"
 _WAYS: Mapping[str, tuple[str, Any]] = {
@@ -25,6 +27,15 @@ _WAYS: Mapping[str, tuple[str, Any]] = {
             }
         },
     ),
+    "driver": (
+        "time-slicing with `enforcement: driver`",
+        {
+            "timeSlicing": {
+                "replicas": 4,
+                "memoryLimit": {"limit": "auto", "action": "prevent", "enforcement": "driver"},
+            }
+        },
+    ),
     "mps": ("MPS", {"mps": {"replicas": 4}}),
     "mps-prevented": (
         "MPS with `action: prevent`",
@@ -33,6 +44,16 @@ _WAYS: Mapping[str, tuple[str, Any]] = {
     "mig": ("MIG", {"mig": {"1g.5gb": 7}}),
     "mig-slices": ("MIG + time-slicing", {"mig": {"3g.20gb": 2}, "timeSlicing": {"replicas": 4}}),
     "shares": ("share by claim", {"claims": {"shares": {}, "tenants": ["prod", "dev"]}}),
+}
+# A driver of each generation, kernels before and since the `dmem` controller.
+_DRIVERS = ("535.183.06", "570.133.20", "580.95.05", "615.71.09")
+_KERNELS = {"before 6.14": "6.8.0", "6.14 or newer": "6.14.0"}
+_CGROUPS = (1, 2)
+_AUTO = {
+    "timeSlicing": {
+        "replicas": 4,
+        "memoryLimit": {"limit": "auto", "action": "prevent", "enforcement": "auto"},
+    }
 }
 _NAMES = {"nvidiaSmi": "what nvidia-smi shows"}
 _PROVEN = {
@@ -57,7 +78,25 @@ fault ends all of a GPU's clients. It has been run on the simulated driver only,
 Guarantees that the driver library in the container enforces (*prevented*, *weighted*, *capped*)
 hold for containers without any other GPU resource; others do not start: [limiter.md](limiter.md).
 """
+_LADDER = """\
+
+## The strongest means that a node has
+
+With `memoryLimit: {action: prevent, enforcement: auto}` each node keeps a container within its
+memory by the strongest means that it has: nodes with an old and a new driver follow one profile.
+`enforcement: driver` asks for the driver's own limits; a node that cannot set them offers none
+and its status says why. They need driver 615, control groups of version 2, CDI, and a whole GPU;
+MIG devices have the limiter. Where the limiter is needed in any case, for `compute` or
+`oversubscribe`, auto means the limiter.
+
+The driver's limits have been run on the simulated driver only, by what NVIDIA documents of 615.
+MPS v3, which is as new, is not served: MPS here is its version 2. *counted by* says who adds up a
+container's memory, the kernel (`dmem`) or the driver itself (`misc`); both refuse alike.
+
+"""
 _END = """\
+
+## Priorities, and what is proven
 
 **Priorities** are none of these promises. Where the device plugin serves a GPU, the scheduler
 preempts pods of a lower priority for it, as for any resource. For claims it preempts nobody;
@@ -73,7 +112,8 @@ This page is generated: python -m docs.generate.
 
 def guarantees_page() -> str:
     """Return the table of guarantees."""
-    return "\n".join([_INTRODUCTION, *_table()]) + "\n" + _END
+    table = "\n".join([_INTRODUCTION, *_table()])
+    return table + "\n" + _LADDER + "\n".join(_ladder()) + "\n" + _END
 
 
 def _table() -> Iterator[str]:
@@ -97,6 +137,26 @@ def _table() -> Iterator[str]:
         for text, titles in ways.items():
             said = text.partition(":")[2].strip()
             yield f"* **{level(text)}** ({', '.join(titles)}): {said}"
+
+
+def _ladder() -> Iterator[str]:
+    """Yield what `enforcement: auto` comes to by driver, kernel and control groups."""
+    cluster = parse_cluster({"profiles": {"auto": _AUTO}, "pools": {"p": {"profile": "auto"}}})
+    model = gpu_model(_MODEL)
+    facts = [GpuFacts(0, "GPU 0", model.product, model.memory_mib, model)]
+    names = [_NAMES.get(key, key) for key in _PROVEN]
+    yield f"| driver | kernel | cgroups | has | memory limit by | {' | '.join(names)} |"
+    yield f"|---|---|---|---|---|{'---|' * len(names)}"
+    for driver, (kernel, release), version in product(_DRIVERS, _KERNELS.items(), _CGROUPS):
+        means = Means(driver, version, release)
+        selection = Selection(None, "auto", "pool", None)
+        (offer,) = resolve(cluster, selection, facts, means=means).gpus[0].offers
+        words = dict(guarantees(offer).items())
+        levels = " | ".join(level(words[key]) for key in _PROVEN)
+        has = ", ".join(rung for rung in rungs(means, has_mig=True) if rung not in NOT_SERVED)
+        by = f"driver, counted by `{counted_by(means)}`" if offer.sharing.by_driver else "limiter"
+        branch = driver.partition(".")[0]
+        yield f"| {branch} | {kernel} | v{version} | {has} | {by} | {levels} |"
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,8 @@ class Settings:
     ``driver_root`` is the driver root as this process sees it and
     ``host_driver_root`` the same folder as the host's runtime does;
     ``device_folder`` is the host's /dev and ``containerd_folder`` its
-    /etc/containerd as this process sees them. ``state_folder`` has the same path
+    /etc/containerd as this process sees them. ``cgroup_folder`` is where the control groups are
+    mounted, here and on the host. ``state_folder`` has the same path
     on the host: containers' hook is run from there. ``share_folder`` too: containers mount files of
     it, and the one of each GPU in ``mps_folder`` as /dev/shm. A watch of the API that is
     silent for ``watch_seconds`` is opened again. ``claims_folder`` is that of the driver's socket,
@@ -56,6 +57,7 @@ class Settings:
     device_folder: Path
     container_logs: Path
     containerd_folder: Path
+    cgroup_folder: Path
     hook_program: Path
     ldconfig_program: Path
     limiter_folder: Path
@@ -79,6 +81,7 @@ _DEFAULTS = {
     "DIVVY_DEVICE_FOLDER": "/host-dev",
     "DIVVY_CONTAINER_LOGS": "/var/log/containers",
     "DIVVY_CONTAINERD_FOLDER": "/host-containerd",
+    "DIVVY_CGROUP_FOLDER": "/sys/fs/cgroup",
     "DIVVY_HOOK": "/opt/divvy-hook",
     "DIVVY_LDCONFIG": "/sbin/ldconfig",
     "DIVVY_LIMITER": "/opt/divvy-limiter",
@@ -121,6 +124,7 @@ def settings_from(environment: Mapping[str, str]) -> Settings:
         device_folder=Path(values["DIVVY_DEVICE_FOLDER"]),
         container_logs=Path(values["DIVVY_CONTAINER_LOGS"]),
         containerd_folder=Path(values["DIVVY_CONTAINERD_FOLDER"]),
+        cgroup_folder=Path(values["DIVVY_CGROUP_FOLDER"]),
         hook_program=Path(values["DIVVY_HOOK"]),
         ldconfig_program=Path(values["DIVVY_LDCONFIG"]),
         limiter_folder=Path(values["DIVVY_LIMITER"]),

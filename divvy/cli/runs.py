@@ -32,6 +32,7 @@ def run_preview(
     """Preview a stack and show what would change; exits with CHANGES where something would."""
     target = target_of(stack)
     _check_claims(target, preview=True)
+    _check_rungs(target)
     if as_json:
         summary = operations.preview(target, SILENT, program)
         typer.echo(json.dumps(preview_digest(summary), indent=1))
@@ -55,6 +56,7 @@ def preview_and_confirm(
     """Preview an update and ask whether to go on; tell whether there is something to do."""
     target = target_of(stack)
     _check_claims(target)
+    _check_rungs(target)
     planned = operations.preview(target, watching(preview=True), program)
     conclude(planned, preview=True, diff=diff)
     if expect_no_changes and planned.changes:
@@ -77,6 +79,8 @@ def run_up(program: Program, stack: str, yes: bool, diff: bool, *, wait: bool) -
     """
     target = target_of(stack)
     _check_claims(target)
+    if yes:  # else they were told before the question
+        _check_rungs(target)
     summary = operations.up(target, watching(preview=False), program)
     if yes:
         _show_topology(summary, stack)
@@ -122,6 +126,19 @@ def _check_claims(target: operations.Target, *, preview: bool = False) -> None:
         check_floor(cluster)
         if not any(profile.by_claims for profile in cluster.profiles.values()):
             check_held(cluster, preview=preview)
+
+
+def _check_rungs(target: operations.Target) -> None:
+    """Warn of nodes that keep memory limits by a weaker means than a profile allows."""
+    path = target.project.stack_path(target.stack)
+    # Few stacks name one, and the runs of others need not load the model.
+    if not path.is_file() or "enforcement" not in path.read_text(encoding="utf-8"):
+        return
+    from divvy.cli.rung_check import warn_of_weaker_rungs  # noqa: PLC0415
+    from divvy.stack.sections import read_cluster  # noqa: PLC0415
+
+    with contextlib.suppress(StackError):
+        warn_of_weaker_rungs(read_cluster(read_path(path)))
 
 
 def _asks_for_claims(target: operations.Target) -> bool:

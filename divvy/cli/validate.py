@@ -9,6 +9,7 @@ from divvy.cli.claims_checks import check_floor
 from divvy.cli.errors import fail
 from divvy.cli.options import stack_names
 from divvy.cli.output import counted
+from divvy.cli.rung_check import warn_of_weaker_rungs
 from divvy.stack.errors import StackError
 from divvy.stack.file import read_stack
 from divvy.stack.sections import read_cluster
@@ -47,5 +48,6 @@ def validate(
             typer.echo(f"{source.source}: valid ({pools}, {profiles})")
             if live:
                 check_floor(cluster)
+                warn_of_weaker_rungs(cluster)
     if errors:
         fail("\n".join(errors))

@@ -17,6 +17,9 @@ SOURCE = REPOSITORY / "simulator"
 BUILT = SOURCE / "build"
 LIBRARIES = Path("usr/lib/x86_64-linux-gnu")
 PROGRAMS = ("nvidia-smi", "nvidia-cuda-mps-control", "divvy-sim", "divvy-simd")
+# What `build` makes of libraries: NVML twice, since driver 615 has functions that others lack.
+BUILT_LIBRARIES = ("libcuda.so", "libnvidia-ml.so", "libnvidia-ml-615.so")
+_MEMORY_LIMITS_SINCE = 615
 _STAMP = b"divvy-driver-version:"
 _STAMP_LENGTH = 64
 _GPU_MAJOR = 195
@@ -77,12 +80,18 @@ def _libraries(built: Path, root: Path, version: str) -> None:
     folder = root / LIBRARIES
     folder.mkdir(parents=True, exist_ok=True)
     for name in _LINKS:
-        stamped = _stamp((built / name).read_bytes(), version, name)
+        stamped = _stamp((built / _built_name(name, version)).read_bytes(), version, name)
         target = folder / f"{name}.{version}"
         # A program may have the old file mapped: it keeps that one.
         target.unlink(missing_ok=True)
         target.write_bytes(stamped)
         target.chmod(0o755)
+
+
+def _built_name(name: str, version: str) -> str:
+    if name == "libnvidia-ml.so" and int(version.partition(".")[0]) >= _MEMORY_LIMITS_SINCE:
+        return "libnvidia-ml-615.so"
+    return name
 
 
 def _stamp(content: bytes, version: str, name: str) -> bytes:

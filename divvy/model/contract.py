@@ -52,6 +52,9 @@ METRICS_PORT = 9410
 CDI_FOLDER = "/var/run/cdi"
 CDI_KIND = f"{DOMAIN}/gpu"
 CDI_FILE = f"{DOMAIN}-gpu.json"
+# Of containers whose memory the driver itself limits.
+DRIVER_LIMITED_KIND = f"{DOMAIN}/driver-limited-gpu"
+DRIVER_LIMITED_FILE = f"{DOMAIN}-driver-limited-gpu.json"
 STATE_FOLDER = "/var/lib/divvy"
 # In this host's folder the agent mounts file systems: one for the files of limited shares, and one
 # for each GPU with an MPS daemon, the /dev/shm of its clients.

@@ -261,6 +261,9 @@ def _meaning(offer: Offer) -> str:
         return f"a whole {device}"
     word = {"prevent": "prevented", "enforce": "enforced", "warn": "watched"}[sharing.action]
     limit = f" with {sharing.memory_mib} MiB {word}" if sharing.memory_mib else ""
+    limit += {"auto": " by driver or limiter", "driver": " by the driver", "limiter": ""}[
+        sharing.enforcement if sharing.is_prevented else "limiter"
+    ]
     limit += {"share": ", compute shared", "cap": ", compute capped", None: ""}[sharing.compute]
     if sharing.by_mps:
         limit = f" by MPS{limit}, {sharing.threads} % of the SMs"

@@ -84,6 +84,8 @@ class MemoryLimit(StackPart):
     """A size, or auto for an equal part of the device."""
     action: Literal["warn", "enforce", "prevent"] = "warn"
     """warn: report it; enforce: end the processes above it; prevent: refuse them more."""
+    enforcement: Literal["auto", "driver", "mps", "limiter"] = "limiter"
+    """By what `prevent` refuses; auto: the driver itself where it can, else the limiter."""
     oversubscribe: Annotated[float, Field(strict=True, ge=1, le=16, allow_inf_nan=False)] = 1.0
     """Let the limits add up to so many times the device: the rest goes to the host's memory."""
 
@@ -98,6 +100,22 @@ class MemoryLimit(StackPart):
             raise ValueError(
                 "has `oversubscribe`, which needs the limiter: write `action: prevent`, or leave "
                 "it out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _enforced(self) -> "MemoryLimit":
+        if "enforcement" not in self.model_fields_set:
+            return self
+        if self.action != "prevent":
+            raise ValueError(
+                "has `enforcement`, which says by what memory is refused: write `action: prevent`, "
+                "or leave it out"
+            )
+        if self.oversubscribe > 1 and self.enforcement in ("driver", "mps"):
+            raise ValueError(
+                f"has `oversubscribe` and `enforcement: {self.enforcement}`: the limiter alone "
+                "gives the host's memory; leave one of the two out"
             )
         return self
 
@@ -131,12 +149,23 @@ class TimeSlicing(StackPart):
 
     @model_validator(mode="after")
     def _gated(self) -> "TimeSlicing":
+        enforcement = None if self.memory_limit is None else self.memory_limit.enforcement
+        if enforcement == "mps":
+            raise ValueError(
+                "has `enforcement: mps`, and its containers are no clients of MPS: share with "
+                "`mps`, or write auto, driver or limiter"
+            )
         if self.compute is None:
             return self
         if self.memory_limit is None or self.memory_limit.action != "prevent":
             raise ValueError(
                 "has `compute`, which the limiter divides: add "
                 "`memoryLimit: {limit: auto, action: prevent}`, or leave it out"
+            )
+        if enforcement == "driver":
+            raise ValueError(
+                "has `compute`, which the limiter divides, and `enforcement: driver`: write auto "
+                "or limiter, or leave `compute` out"
             )
         if self.replicas > MAX_GATED_REPLICAS:
             raise ValueError(
@@ -214,6 +243,16 @@ class Rule(StackPart):
             raise ValueError(
                 f"has `claims` and `{beside[0]}`: what pods claim is made when they ask; "
                 "write `mig` below `claims`, or leave one of them out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _by_driver(self) -> "Rule":
+        limit = self.time_slicing.memory_limit if self.time_slicing else None
+        if self.mig is not None and limit is not None and limit.enforcement == "driver":
+            raise ValueError(
+                "has `mig` and `enforcement: driver`: the driver limits the memory of whole GPUs "
+                "alone; write auto or limiter"
             )
         return self
 

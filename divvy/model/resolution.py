@@ -1,12 +1,13 @@
 """From a node to its desired state: labels → pool → profile → how each GPU is partitioned."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Literal
 
 from divvy.model.claims import Claims
 from divvy.model.contract import ALIAS_LABELS, PROFILE_LABEL
+from divvy.model.enforcement import Means, driver_limits_problem
 from divvy.model.gpu_models import GpuModel, UnknownGpuModel, is_memory_of
 from divvy.model.hardware_model import hardware_model
 from divvy.model.mig_placement import NoPlacement, place
@@ -16,7 +17,7 @@ from divvy.model.resource_names import (
     mig_resource,
     qualified,
 )
-from divvy.model.sharing import Sharing, sharing_of_replicas
+from divvy.model.sharing import Enforcement, Sharing, sharing_of_replicas
 from divvy.model.stack import Cluster, Pool
 
 WHOLE = -1
@@ -134,12 +135,14 @@ def resolve(
     selection: Selection,
     gpus: Sequence[GpuFacts],
     assignment: Mapping[int, str] | None = None,
+    means: Means | None = None,
 ) -> DesiredNode:
     """Say what every GPU of a node should be.
 
     ``assignment`` maps the indices of the rules to the UUIDs they meant when
     they were first seen; without it the driver's order counts. A GPU that its
-    rule does not fit is advertised whole and the reason is among the problems.
+    rule does not fit is advertised whole and the reason is among the problems. ``means`` say by
+    which rung `enforcement: auto` is reached; without them it stays open.
     """
     if selection.profile is None:
         return DesiredNode(selection.pool, None, selection.source, (), _no_profile(selection))
@@ -152,6 +155,8 @@ def resolve(
     for gpu in sorted(gpus, key=lambda gpu: gpu.index):
         index = index_of.get(gpu.uuid) if assignment else gpu.index
         gpu_state, problem = _desired_gpu(profile, gpu, index)
+        if means is not None:
+            gpu_state = replace(gpu_state, offers=_reached(gpu_state.offers, means))
         desired.append(gpu_state)
         if problem:
             problems.append(problem)
@@ -182,8 +187,21 @@ def offers(rule: Rule, model_memory_mib: int, model: GpuModel | None) -> tuple[O
         name = _shared_name(slicing, plain, shared)
         known = model.mig.profile(profile) if model is not None and model.mig else None
         memory = known.memory_mib if known else None
-        listed.append(Offer(name, "mig", profile, sharing_of_replicas(slicing, memory)))
+        # The driver limits the memory of whole GPUs alone.
+        sharing = replace(sharing_of_replicas(slicing, memory), enforcement="limiter")
+        listed.append(Offer(name, "mig", profile, sharing))
     return tuple(listed)
+
+
+def _reached(offered: tuple[Offer, ...], means: Means) -> tuple[Offer, ...]:
+    """Say by what memory is refused on a node, where a rule leaves it open."""
+    strongest: Enforcement = "limiter" if driver_limits_problem(means) else "driver"
+    return tuple(
+        replace(offer, sharing=replace(offer.sharing, enforcement=strongest))
+        if offer.sharing.enforcement == "auto"
+        else offer
+        for offer in offered
+    )
 
 
 def _shared_name(slicing: TimeSlicing | Mps | None, plain: str, renamed: str) -> str:

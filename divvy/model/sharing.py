@@ -17,6 +17,7 @@ from divvy.model.quantities import memory_mib
 
 Action = Literal["warn", "enforce", "prevent"]
 Compute = Literal["share", "cap"]
+Enforcement = Literal["auto", "driver", "limiter"]
 ALL_COMPUTE = 100
 NO_PAGE = "-"
 
@@ -34,11 +35,12 @@ class Sharing:
 
     ``replicas`` of the device are handed out, 1 if it is not shared; ``one_per_container`` refuses
     a container a second one. ``memory_mib`` is the memory limit of a part, None without one, and
-    ``action`` what happens above it: a warning, the end of the process, or the limiter's refusal.
+    ``action`` what happens above it: a warning, the end of the process, or a refusal.
     ``compute`` is how the limiter divides the GPU's time, None if it does not, and ``weight`` the
     part of that time in per cent. ``oversubscribed`` parts add up to more memory than the device
     has; the rest goes to the host's. ``threads`` is the part of the SMs in per cent that MPS lets a
-    process use at most, None where MPS does not share the device.
+    process use at most, None where MPS does not share the device. ``enforcement`` is what refuses
+    memory above the limit: auto where it depends on the node.
     """
 
     replicas: int = 1
@@ -49,6 +51,7 @@ class Sharing:
     weight: int = ALL_COMPUTE
     oversubscribed: bool = False
     threads: int | None = None
+    enforcement: Enforcement = "limiter"
 
     @property
     def by_mps(self) -> bool:
@@ -62,8 +65,18 @@ class Sharing:
 
     @property
     def is_prevented(self) -> bool:
-        """Return whether the limiter refuses memory above the limit."""
+        """Return whether memory above the limit is refused."""
         return self.memory_mib is not None and self.action == "prevent"
+
+    @property
+    def by_driver(self) -> bool:
+        """Return whether the driver itself refuses memory above the limit, not the limiter."""
+        return self.is_prevented and self.enforcement == "driver"
+
+    @property
+    def by_limiter(self) -> bool:
+        """Return whether the limiter refuses memory above the limit."""
+        return self.is_prevented and not self.by_driver
 
     @property
     def needs_container(self) -> bool:
@@ -124,7 +137,19 @@ def sharing_of_replicas(slicing: TimeSlicing | Mps | None, device_mib: int | Non
     else:
         memory = memory_mib(limit.limit)
     over = limit.oversubscribe > 1
-    return replace(sharing, memory_mib=memory, action=limit.action, oversubscribed=over)
+    if limit.enforcement == "mps":
+        # MPS refuses each process; a container of several is watched, as without `prevent`.
+        return replace(sharing, memory_mib=memory)
+    enforcement: Enforcement = limit.enforcement
+    if enforcement == "auto" and (over or sharing.compute is not None):
+        enforcement = "limiter"  # which these need in any case
+    return replace(
+        sharing,
+        memory_mib=memory,
+        action=limit.action,
+        oversubscribed=over,
+        enforcement=enforcement,
+    )
 
 
 def sharing_of_claims(shares: Shares | None) -> Sharing:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from divvy.model import Offer
+from divvy.model.enforcement import DRIVER_LIMITS_SINCE
 from divvy.model.sharing import Sharing
 
 
@@ -56,6 +57,16 @@ _COUNTED_LATER = (
 )
 
 
+_BY_DRIVER = (
+    "the driver itself refuses the container's processes together more than {limit}, contexts "
+    "included; managed memory (cudaMallocManaged) counts as the host's"
+)
+# By NVIDIA's documentation of driver 615; docs/guarantees.md says that no real one has been seen.
+_SHOWN_BY_DRIVER = "share: its limit as the GPU's memory"
+_SHOWN_BY_LIMITER = "share: its own memory and processes"
+WHERE_THE_DRIVER_CAN = f"driver {DRIVER_LIMITS_SINCE} or newer and control groups of version 2"
+
+
 def guarantees(offer: Offer) -> Guarantees:
     """Return what a device guarantees its container."""
     sharing = offer.sharing
@@ -73,7 +84,7 @@ def guarantees(offer: Offer) -> Guarantees:
         _memory(sharing, device),
         _compute(sharing, f"1/{sharing.replicas}"),
         f"shared: a fault can end every container on the {device}",
-        "share: its own memory and processes" if sharing.is_prevented else whole_card,
+        _shown(sharing) if sharing.is_prevented else whole_card,
     )
 
 
@@ -87,7 +98,7 @@ def _mps_guarantees(sharing: Sharing) -> Guarantees:
         f"shared: one fault ends all {sharing.replicas} clients of the GPU, and so does the end of "
         "its MPS daemon, as at a restart of the agent's pod or by a command of root in any of its "
         "containers",
-        "share: its own memory and processes" if sharing.is_prevented else whole_card,
+        _shown(sharing) if sharing.is_prevented else whole_card,
     )
 
 
@@ -120,7 +131,7 @@ def share_guarantees(sharing: Sharing, tenants: bool) -> Guarantees:
         _prevented("the share's size", sharing, "GPU"),
         _compute(sharing, "the share's part"),
         f"shared: a fault can end {whom} on the GPU",
-        "share: its own memory and processes",
+        _SHOWN_BY_LIMITER,
     )
 
 
@@ -135,11 +146,24 @@ def _memory(sharing: Sharing, device: str) -> str:
     return f"watched: usage above {limit} is noticed, not prevented"
 
 
+def _shown(sharing: Sharing) -> str:
+    if sharing.by_driver:
+        return _SHOWN_BY_DRIVER
+    if sharing.enforcement == "auto":
+        return f"{_SHOWN_BY_DRIVER}, and by the limiter also its own processes alone"
+    return _SHOWN_BY_LIMITER
+
+
 def _prevented(limit: str, sharing: Sharing, device: str) -> str:
+    if sharing.by_driver:
+        return f"limited: {_BY_DRIVER.format(limit=limit)}"
     memory = (
         f"prevented: the driver library in the container refuses more than {limit}; "
         f"{_COUNTED_LATER}"
     )
+    if sharing.enforcement == "auto":
+        stronger = _BY_DRIVER.format(limit=limit)
+        memory += f"; on nodes with {WHERE_THE_DRIVER_CAN}, {stronger}"
     if sharing.oversubscribed:
         memory += f"; what the {device} has no room for goes to the host's memory, and is slow"
     return memory

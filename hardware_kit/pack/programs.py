@@ -21,7 +21,6 @@ _MEASURING = {
     "driver-calls": (ROOT / "benchmarks/driver_calls.c",),
     "time-share": (ROOT / "hardware_kit/programs/time_share.c", _WORKLOADS / "cuda_driver.c"),
 }
-_LIBRARIES = ("libcuda.so", "libnvidia-ml.so")
 
 
 def lay_programs(folder: Path, libraries: str) -> list[Path]:
@@ -51,10 +50,11 @@ def lay_programs(folder: Path, libraries: str) -> list[Path]:
     simulated = folder / "simulator"
     simulated.mkdir()
     built = simulated_driver.build()
-    for name in (*_LIBRARIES, *simulated_driver.PROGRAMS):
+    for name in (*simulated_driver.BUILT_LIBRARIES, *simulated_driver.PROGRAMS):
         shutil.copy(built / name, simulated)
     _static_daemon(simulated)
-    return [*(workloads / "real").iterdir(), *(simulated / name for name in _LIBRARIES)]
+    of_driver = (simulated / name for name in simulated_driver.BUILT_LIBRARIES)
+    return [*(workloads / "real").iterdir(), *of_driver]
 
 
 def _compile(program: Path, *sources: Path) -> None:

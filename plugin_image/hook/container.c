@@ -56,6 +56,11 @@ static char *member_string(struct json text, const char *outer, const char *inne
     return json_string(&text);
 }
 
+static long member_number(struct json text, const char *name)
+{
+    return json_member(&text, name) ? json_number(&text) : 0;
+}
+
 static char **environment(struct json text)
 {
     char **found = calloc(1, sizeof *found);
@@ -159,6 +164,7 @@ bool container_read(int state, struct container *container)
         return false;
     }
     char *bundle = member_string((struct json){text, text + size}, "bundle", NULL);
+    container->pid = member_number((struct json){text, text + size}, "pid");
     free(text);
     if (bundle == NULL || *bundle != '/') {
         fprintf(stderr, "divvy: the container's state names no bundle\n");

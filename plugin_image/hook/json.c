@@ -188,6 +188,15 @@ bool json_member(struct json *text, const char *name)
     return false;
 }
 
+long json_number(struct json *text)
+{
+    long number = 0;
+    blanks(text);
+    for (; text->at < text->end && *text->at >= '0' && *text->at <= '9' && number < 1L << 40; text->at++)
+        number = number * 10 + (*text->at - '0');
+    return number;
+}
+
 bool json_enter(struct json *text)
 {
     if (!take(text, '['))

@@ -21,6 +21,9 @@ bool json_next(struct json *text);
 /* Read the string that begins here into memory that the caller frees; NULL where none begins. */
 char *json_string(struct json *text);
 
+/* Read the whole number that begins here; 0 where none begins. */
+long json_number(struct json *text);
+
 /* Move behind the value that begins here, whatever it is; false where the text is broken. */
 bool json_skip(struct json *text);
 

@@ -1,10 +1,13 @@
-/* divvy-hook: a createContainer hook of the OCI runtime specification.
+/* divvy-hook: a createContainer hook of the OCI runtime specification, and with --smi a createRuntime
+ * hook.
  *
- * Called by the container runtime as root, in the container's namespaces but still on the
- * host's root file system, before anything of the container runs. It refuses an image that
+ * createContainer: called by the container runtime as root, in the container's namespaces but still
+ * on the host's root file system, before anything of the container runs. It refuses an image that
  * needs a newer CUDA than the driver gives, and refreshes the container's loader cache.
+ * createRuntime: called before that, as root in the runtime's own namespaces. It has the driver limit
+ * the memory of the container's control group.
  * It is linked statically and uses no variable of its environment: the runtime may pass it the
- * image's. It runs in the PID namespace of a pod whose other containers may run already: before
+ * image's. It may run in the PID namespace of a pod whose other containers run already: before
  * anything else it makes itself a copy in memory that nobody can write, and undumpable.
  */
 #include <errno.h>
@@ -20,6 +23,7 @@
 #include "container.h"
 #include "inside.h"
 #include "ldcache.h"
+#include "memory_limit.h"
 #include "require.h"
 #include "sealed.h"
 #include "share.h"
@@ -28,6 +32,7 @@ struct options {
     struct given given;
     struct loader loader;
     const char *limits, *limiter;
+    struct limiting limiting;
     bool check;
 };
 
@@ -36,6 +41,8 @@ static int usage(void)
     fputs("usage: divvy-hook [--cuda X.Y] [--driver X.Y.Z] [--brand NAME] [--arch X.Y]\n"
           "                  [--ldconfig PROGRAM --folder FOLDER]\n"
           "                  [--limits FILE --limiter FOLDER] < state.json\n"
+          "       divvy-hook --smi PROGRAM --libraries FOLDER --shares FOLDER\n"
+          "                  --groups FOLDER < state.json\n"
           "       divvy-hook --check\n",
           stderr);
     return 2;
@@ -43,7 +50,7 @@ static int usage(void)
 
 static int parse(int count, char **words, struct options *options)
 {
-    enum { CUDA, DRIVER, BRAND, ARCH, LDCONFIG, FOLDER, LIMITS, LIMITER, CHECK };
+    enum { CUDA, DRIVER, BRAND, ARCH, LDCONFIG, FOLDER, LIMITS, LIMITER, CHECK, SMI, LIBRARIES, SHARES, GROUPS };
     static const struct option known[] = {
         {"cuda", required_argument, NULL, CUDA},
         {"driver", required_argument, NULL, DRIVER},
@@ -54,6 +61,10 @@ static int parse(int count, char **words, struct options *options)
         {"limits", required_argument, NULL, LIMITS},
         {"limiter", required_argument, NULL, LIMITER},
         {"check", no_argument, NULL, CHECK},
+        {"smi", required_argument, NULL, SMI},
+        {"libraries", required_argument, NULL, LIBRARIES},
+        {"shares", required_argument, NULL, SHARES},
+        {"groups", required_argument, NULL, GROUPS},
         {NULL, 0, NULL, 0},
     };
     *options = (struct options){.given = {"", "", "", "", 0}};
@@ -74,6 +85,14 @@ static int parse(int count, char **words, struct options *options)
             options->limits = optarg;
         else if (option == LIMITER)
             options->limiter = optarg;
+        else if (option == SMI)
+            options->limiting.smi = optarg;
+        else if (option == LIBRARIES)
+            options->limiting.libraries = optarg;
+        else if (option == SHARES)
+            options->limiting.shares = optarg;
+        else if (option == GROUPS)
+            options->limiting.groups = optarg;
         else if (option == CHECK)
             options->check = true;
         else
@@ -81,6 +100,10 @@ static int parse(int count, char **words, struct options *options)
     }
     bool both = (options->loader.ldconfig == NULL) == (options->loader.driver == NULL);
     both = both && (options->limits == NULL) == (options->limiter == NULL);
+    const struct limiting *limiting = &options->limiting;
+    bool limits = limiting->smi != NULL;
+    both = both && (limiting->libraries != NULL) == limits && (limiting->shares != NULL) == limits &&
+           (limiting->groups != NULL) == limits;
     return optind == count && both ? 0 : -1;
 }
 
@@ -154,7 +177,10 @@ int main(int count, char **words)
     if (options.check)
         return check();
     struct container container;
-    int code = container_read(STDIN_FILENO, &container) ? prepare(&container, &options) : 1;
+    int code = 1;
+    if (container_read(STDIN_FILENO, &container))
+        code = options.limiting.smi == NULL ? prepare(&container, &options)
+                                            : memory_limit_set(&container, &options.limiting) ? 0 : 1;
     container_free(&container);
     return code;
 }

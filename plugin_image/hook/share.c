@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-static const char LIMITS[] = "/usr/lib/divvy/share/limits";
 /* What the limiter stands in front of, by the names under which programs find it. */
 static const char *const LIMITED[] = {"libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libnvidia-ml.so"};
 
@@ -25,7 +24,7 @@ bool share_holds(const struct container *container, const char *limits, const ch
 {
     bool found = false;
     for (const struct mount *each = container->mounts; each->path != NULL; each++) {
-        if (strcmp(each->path, LIMITS) == 0) {
+        if (strcmp(each->path, SHARE_LIMITS) == 0) {
             if (strcmp(each->source, limits) != 0)
                 return false;
             found = true;

@@ -6,6 +6,8 @@
 
 #include "container.h"
 
+#define SHARE_LIMITS "/usr/lib/divvy/share/limits" /* where a container has its file of limits */
+
 /* Tell whether a container has this file of limits (`limits`, on the host) and, wherever it has the
  * driver's libraries, those of the limiter (`limiter`, a folder on the host) in their place. Of two
  * mounts at one place the runtime makes one: with the GPUs of a second claim it may be the other. */

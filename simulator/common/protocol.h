@@ -24,6 +24,7 @@
 #define SIM_LINK_NONE (-1)
 #define SIM_LINK_SWITCH (-2)
 #define SIM_NO_ID 0xFFFFFFFFu
+#define SIM_NO_LIMIT UINT64_MAX
 
 enum sim_type {
     SIM_HELLO = 1,
@@ -53,6 +54,7 @@ enum sim_type {
     SIM_ATTACH, /* the connection stands for an open device node of one GPU */
     SIM_SEGMENT, /* holds memory that several processes can hold, or no longer */
     SIM_ADMIT,   /* from an MPS server alone: a process is its client, or no longer */
+    SIM_MEMORY_LIMITS, /* of a control group, to be set or read */
     SIM_TYPE_COUNT
 };
 
@@ -86,6 +88,7 @@ struct sim_gpu {
     uint32_t pci_device_id, pci_subsystem_id;
     int32_t numa;
     uint64_t memory_total, memory_reserved, memory_used;
+    uint64_t limit, limit_used; /* of the caller's control group; limit 0: none */
     uint32_t sms;
     uint32_t sm_clock_mhz, sm_clock_max_mhz, memory_clock_mhz;
     uint32_t power_mw, power_limit_mw;
@@ -209,6 +212,14 @@ enum sim_admission_change { SIM_MPS_ADMIT = 1, SIM_MPS_FORGET, SIM_MPS_TERMINATE
 struct sim_admission {
     uint32_t gpu, pid, change, reserved;
     uint64_t limit;
+};
+
+/* What the processes of a control group, named by its directory's inode, may take of a GPU. */
+struct sim_memory_limits {
+    uint32_t gpu, set;
+    uint64_t group;
+    uint64_t soft, hard; /* hard SIM_NO_LIMIT: none */
+    uint64_t used;       /* in the answer */
 };
 
 struct sim_busy {

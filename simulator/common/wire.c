@@ -38,6 +38,7 @@ size_t sim_body_length(unsigned type)
         [SIM_FREE] = sizeof(struct sim_context),
         [SIM_SEGMENT] = sizeof(struct sim_segment),
         [SIM_ADMIT] = sizeof(struct sim_admission),
+        [SIM_MEMORY_LIMITS] = sizeof(struct sim_memory_limits),
         [SIM_WORK] = sizeof(struct sim_work),
         [SIM_BUSY] = sizeof(struct sim_busy),
         [SIM_REPORT_XID] = sizeof(struct sim_fault_order),

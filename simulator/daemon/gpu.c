@@ -123,6 +123,7 @@ int gpu_reset(uint32_t index, const struct client *client)
 
 void driver_reload(void)
 {
+    memory_limits_clear();
     for (uint32_t i = 0; i < sim.gpu_count; i++) {
         struct gpu *gpu = &sim.gpus[i];
         forget_volatile(gpu);

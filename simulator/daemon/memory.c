@@ -77,6 +77,15 @@ static void report_pinned_limit(const struct client *self, struct sim_context *r
         request->free = left;
 }
 
+/* What a client sees of a device, and may take: within its own limits. */
+static void report(struct client *client, const struct gpu *gpu, const struct sim_gpu_instance *gi,
+                   struct sim_context *request)
+{
+    report_room(gpu, gi, request);
+    report_pinned_limit(client, request);
+    memory_limits_report(client, request);
+}
+
 static void charge(struct gpu *gpu, struct sim_gpu_instance *gi, struct context *context, uint64_t bytes)
 {
     context->bytes += bytes;
@@ -113,8 +122,7 @@ int context_open(struct client *client, struct sim_context *request)
         return SIM_ERR_NO_PERMISSION;
     if (gpu->info.compute_mode == 3 && others_hold(client, request))
         return SIM_ERR_IN_USE;
-    report_room(gpu, gi, request);
-    report_pinned_limit(client, request);
+    report(client, gpu, gi, request);
     if (gpu->context_bytes > request->free)
         return SIM_ERR_MEMORY;
     struct context *context = hold(client, request, gi, ci);
@@ -163,8 +171,7 @@ int memory_allocate(struct client *client, struct sim_context *request)
     int status = find_device(request, &gpu, &gi, &ci);
     if (status != 0)
         return status;
-    report_room(gpu, gi, request);
-    report_pinned_limit(client, request);
+    report(client, gpu, gi, request);
     if (request->bytes == 0)
         return 0;
     /* Memory of a handle needs no context. */
@@ -176,8 +183,7 @@ int memory_allocate(struct client *client, struct sim_context *request)
     if (request->bytes > request->free)
         return SIM_ERR_MEMORY;
     charge(gpu, gi, context, request->bytes);
-    report_room(gpu, gi, request);
-    report_pinned_limit(client, request);
+    report(client, gpu, gi, request);
     return 0;
 }
 

@@ -102,6 +102,7 @@ static int about_gpu(struct client *client, struct gpu *gpu, unsigned type, void
     switch (type) {
     case SIM_GPU:
         gpu_reading(gpu, body);
+        memory_limits_reading(client, body);
         return 0;
     case SIM_ATTACH:
         client->attached[gpu->info.index] = true;
@@ -127,6 +128,11 @@ static int about_gpu(struct client *client, struct gpu *gpu, unsigned type, void
         return segment_change(client, body);
     case SIM_ADMIT:
         return mps_change(client, body);
+    case SIM_MEMORY_LIMITS: {
+        struct sim_memory_limits *limits = body;
+        return limits->set && !is_administrator(client) ? SIM_ERR_NO_PERMISSION
+                                                        : memory_limits_change(gpu, limits);
+    }
     case SIM_WORK:
         return work_queue(client, body);
     case SIM_BUSY:

@@ -72,6 +72,7 @@ static void accept_client(int listener)
     client->greeted = false;
     client->in_length = client->out_length = 0;
     client->event_count = 0;
+    client->knows_groups = false;
     client->answer_at = 0;
     memset(client->attached, 0, sizeof client->attached);
     memset(client->watched, 0, sizeof client->watched);

@@ -15,6 +15,7 @@
 #define MAX_CONTEXTS 64 /* of one client */
 #define MAX_EVENTS 128  /* waiting for one client */
 #define MAX_ADMISSIONS 1024
+#define MAX_GROUPS 32 /* above one another */
 
 struct gpu {
     struct sim_gpu info; /* what never changes, and the settings; readings are filled in on request */
@@ -62,6 +63,9 @@ struct client {
     double answer_at; /* 0, or when the slow answer goes out */
     struct sim_event events[MAX_EVENTS];
     unsigned event_count;
+    bool knows_groups; /* its control groups: its own, and those above it */
+    unsigned group_count;
+    uint64_t groups[MAX_GROUPS];
 };
 
 /* A process that computes on a GPU by an MPS server; the server may be gone before it. */
@@ -130,6 +134,12 @@ const struct admission *mps_admission(const struct client *client, uint32_t gpu)
 const struct client *mps_server_of(const struct client *client, uint32_t gpu); /* itself if it is one */
 int mps_refuses(const struct client *client, uint32_t gpu); /* 0, or what a client's call answers */
 void mps_drop(const struct client *client); /* a server or a client that is gone */
+
+/* memory_limits.c */
+void memory_limits_report(struct client *client, struct sim_context *request); /* caps total and free */
+void memory_limits_reading(struct client *client, struct sim_gpu *answer);
+int memory_limits_change(const struct gpu *gpu, struct sim_memory_limits *request); /* or reads them */
+void memory_limits_clear(void);
 
 /* segments.c */
 int segment_change(struct client *client, const struct sim_segment *request);

@@ -20,7 +20,17 @@ static int memory_of(nvmlDevice_t device, nvmlMemory_v2_t *memory)
         memory->reserved = 0;
         memory->used = gi->memory_used;
     }
-    memory->free = memory->total - memory->reserved - memory->used;
+    /* Within a control group with a limit the GPU is as large as that: driver 615 has it so, and an
+     * older one has no limits. */
+    unsigned long long room = memory->total - memory->reserved - memory->used;
+    if (state.limit != 0 && device->gi == SIM_NO_ID) {
+        unsigned long long left = state.limit > state.limit_used ? state.limit - state.limit_used : 0;
+        memory->total = state.limit;
+        memory->reserved = 0;
+        memory->used = state.limit_used;
+        room = room < left ? room : left;
+    }
+    memory->free = room;
     return 0;
 }
 

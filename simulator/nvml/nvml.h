@@ -150,6 +150,16 @@ typedef struct {
     unsigned long long memorySizeMB;
 } nvmlDeviceAttributes_t;
 
+typedef struct {
+    const char *nameSpace; /* path of a control group's directory */
+    unsigned long long softLimit, hardLimit;
+} nvmlSetMemoryLimits_v1_t;
+
+typedef struct {
+    const char *nameSpace;
+    unsigned long long softLimit, hardLimit, currentUsed;
+} nvmlGetMemoryLimits_v1_t;
+
 /* One of the fields that a program asks for by its number. */
 typedef struct {
     unsigned fieldId, scopeId;

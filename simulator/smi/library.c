@@ -41,6 +41,7 @@ bool library_load(void)
     NVML_FUNCTIONS(FIND)
 #undef FIND
     lib.simulated = dlsym(handle, "divvySimulated") != NULL;
+    lib.has_memory_limits = dlsym(handle, "nvmlDeviceSetMemoryLimits_v1") != NULL;
     void *text = dlsym(handle, "nvmlErrorString");
     if (text == NULL)
         return false;

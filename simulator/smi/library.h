@@ -47,6 +47,8 @@
     F(nvmlDeviceSetComputeMode, (nvmlDevice_t, unsigned))                                          \
     F(nvmlDeviceGetMigMode, (nvmlDevice_t, unsigned *, unsigned *))                                \
     F(nvmlDeviceSetMigMode, (nvmlDevice_t, unsigned, nvmlReturn_t *))                              \
+    F(nvmlDeviceSetMemoryLimits_v1, (nvmlDevice_t, nvmlSetMemoryLimits_v1_t *))                    \
+    F(nvmlDeviceGetMemoryLimits_v1, (nvmlDevice_t, nvmlGetMemoryLimits_v1_t *))                    \
     F(divvySimulatedReset, (nvmlDevice_t))                                                         \
     F(divvySimulatedGetTimeslice, (nvmlDevice_t, unsigned *))                                      \
     F(divvySimulatedSetTimeslice, (nvmlDevice_t, unsigned))                                        \
@@ -85,6 +87,7 @@ struct nvml_library {
     NVML_FUNCTIONS(MEMBER)
 #undef MEMBER
     const char *(*nvmlErrorString)(nvmlReturn_t);
+    bool has_memory_limits; /* it is of driver 615 or newer */
     bool simulated;
 };
 

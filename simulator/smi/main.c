@@ -27,7 +27,9 @@ static void help(void)
          "    nvidia-smi mig [-i GPUS] -lgip | -lgipp | -lgi | -lcip [-gi IDS] | -lci [-gi IDS]\n"
          "        -cgi PROFILES [-C] | -cci [PROFILES] [-gi IDS]\n"
          "        -dci [-gi IDS] [-ci IDS] | -dgi [-gi IDS]\n"
-         "    nvidia-smi compute-policy [-i GPUS] -l | --set-timeslice 0|1|2|3");
+         "    nvidia-smi compute-policy [-i GPUS] -l | --set-timeslice 0|1|2|3\n"
+         "    nvidia-smi memory-limits [-i GPUS] -n GROUP --get\n"
+         "        | --set --soft-limit MIB|max --hard-limit MIB|max");
 }
 
 static int initialise(void)
@@ -198,16 +200,46 @@ static int policy_command(int argc, char **argv)
     return list ? list_compute_policies(&gpus) : set_timeslice(&gpus, timeslice);
 }
 
+static int limits_command(int argc, char **argv)
+{
+    const char *gpus_wanted = NULL, *group = NULL, *soft = NULL, *hard = NULL, *value;
+    bool set = false, get = false;
+    struct selection gpus;
+    for (int i = 0; i < argc; i++) {
+        if ((value = value_of(argv, argc, &i, "-i", "--id")) != NULL)
+            gpus_wanted = value;
+        else if ((value = value_of(argv, argc, &i, "-n", "--namespace")) != NULL)
+            group = value;
+        else if ((value = value_of(argv, argc, &i, NULL, "--soft-limit")) != NULL)
+            soft = value;
+        else if ((value = value_of(argv, argc, &i, NULL, "--hard-limit")) != NULL)
+            hard = value;
+        else if (strcmp(argv[i], "--set") == 0)
+            set = true;
+        else if (strcmp(argv[i], "--get") == 0)
+            get = true;
+        else
+            return wrong(argv[i]);
+    }
+    bool both = soft != NULL && hard != NULL;
+    if (!lib.has_memory_limits || set == get || group == NULL || (set && !both))
+        return wrong("memory-limits");
+    if (!select_gpus(gpus_wanted, &gpus))
+        return 6;
+    return set ? set_memory_limits(&gpus, group, soft, hard) : get_memory_limits(&gpus, group);
+}
+
 int main(int argc, char **argv)
 {
     struct options o = {0};
     bool mig = argc > 1 && strcmp(argv[1], "mig") == 0;
     bool policy = argc > 1 && strcmp(argv[1], "compute-policy") == 0;
+    bool limits = argc > 1 && strcmp(argv[1], "memory-limits") == 0;
     if (argc > 1 && (strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "--help") == 0)) {
         help();
         return 0;
     }
-    if (!mig && !policy && !parse(argc, argv, &o))
+    if (!mig && !policy && !limits && !parse(argc, argv, &o))
         return 2;
     int status = initialise();
     if (status != 0)
@@ -216,6 +248,8 @@ int main(int argc, char **argv)
         return mig_command(argc - 2, argv + 2);
     if (policy)
         return policy_command(argc - 2, argv + 2);
+    if (limits)
+        return limits_command(argc - 2, argv + 2);
     do {
         status = once(&o);
         fflush(stdout);

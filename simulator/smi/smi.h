@@ -39,6 +39,10 @@ int set_timeslice(const struct selection *gpus, const char *value);
 int list_compute_policies(const struct selection *gpus);
 int reset_gpus(const struct selection *gpus);
 
+/* memory_limits.c */
+int set_memory_limits(const struct selection *gpus, const char *group, const char *soft, const char *hard);
+int get_memory_limits(const struct selection *gpus, const char *group);
+
 /* mig_tables.c, mig_changes.c */
 int mig_command(int argc, char **argv);
 bool chosen(const char *list, unsigned id); /* of comma-separated numbers; NULL: all */

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -196,13 +196,15 @@ def simulate(root: Path, *arguments: str) -> None:
 
 
 @asynccontextmanager
-async def simulated_driver(gpus: int, further_versions: Sequence[str] = ()) -> AsyncIterator[Path]:
+async def simulated_driver(
+    gpus: int, further_versions: Sequence[str] = (), version: str = VERSION
+) -> AsyncIterator[Path]:
     """Run the driver of a node with this many GPUs; give the folder in which it is `driver`."""
     with tempfile.TemporaryDirectory(prefix="divvy-") as name:
         driver = Path(name) / "driver"
         driver.mkdir()
         models = [gpu_model(MODEL)] * gpus
-        install_simulated_driver(driver, NODE, models, VERSION, further_versions=further_versions)
+        install_simulated_driver(driver, NODE, models, version, further_versions=further_versions)
         try:
             yield Path(name)
         finally:
@@ -214,15 +216,22 @@ async def simulated_driver(gpus: int, further_versions: Sequence[str] = ()) -> A
 
 
 @asynccontextmanager
-async def agent_node(gpus: int, profile: Any, **more: Any) -> AsyncIterator[AgentNode]:
+async def agent_node(
+    gpus: int,
+    profile: Any,
+    *,
+    driver_version: str = VERSION,
+    environment: Mapping[str, str] | None = None,
+    **more: Any,
+) -> AsyncIterator[AgentNode]:
     """Run the agent on a node with this many GPUs."""
     async with (
-        simulated_driver(gpus) as folder,
+        simulated_driver(gpus, version=driver_version) as folder,
         fake_kubelet(folder) as kubelet,
         fake_dra_kubelet(folder) as claims,
         fake_api(NODE) as api,
     ):
-        node = AgentNode(folder, kubelet, claims, api, gpus)
+        node = AgentNode(folder, kubelet, claims, api, gpus, environment=dict(environment or {}))
         node.configure(profile, **more)
         await node.start()
         try:

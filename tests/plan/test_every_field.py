@@ -57,7 +57,7 @@ FIELDS: dict[str, Any] = {
                 "replicas": 4,
                 "renameByDefault": False,
                 "failRequestsGreaterThanOne": True,
-                "memoryLimit": {"limit": "auto", "action": "prevent"},
+                "memoryLimit": {"limit": "auto", "action": "prevent", "enforcement": "driver"},
                 "activeThreadPercentage": 20,
             }
         },

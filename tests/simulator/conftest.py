@@ -10,7 +10,7 @@ import pytest
 
 from divvy.lab.simulated_driver import build
 from tests.simulator.cuda import Cuda
-from tests.simulator.driver_root import DriverRoot
+from tests.simulator.driver_root import VERSION, DriverRoot
 
 Install = Callable[..., DriverRoot]
 
@@ -27,12 +27,14 @@ def install(binaries: Path, tmp_path: Path) -> Iterator[Install]:
     roots: list[DriverRoot] = []
     stopping = contextlib.ExitStack()
 
-    def make(model: str = "A100-SXM4-40GB", count: int = 1, keep: bool = False) -> DriverRoot:
+    def make(
+        model: str = "A100-SXM4-40GB", count: int = 1, keep: bool = False, version: str = VERSION
+    ) -> DriverRoot:
         persist = tmp_path / "kept/modes" if keep else None
         made = DriverRoot(tmp_path / f"root{len(roots)}", binaries, persist)
         roots.append(made)
         stopping.callback(made.stop)
-        made.install(model, count)
+        made.install(model, count, version)
         return made
 
     with stopping:

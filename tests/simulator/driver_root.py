@@ -30,13 +30,13 @@ class DriverRoot:
     persist: Path | None = None
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
 
-    def install(self, model: str, count: int) -> None:
+    def install(self, model: str, count: int, version: str = VERSION) -> None:
         self.root.mkdir(exist_ok=True)
         install_simulated_driver(
             self.root,
             "test",
             [gpu_model(model)] * count,
-            VERSION,
+            version,
             persist=self.persist,
             binaries=self.binaries,
             further_versions=[OTHER_VERSION],

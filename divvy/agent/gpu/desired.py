@@ -25,6 +25,7 @@ from divvy.model import (
     resolve,
     select_profile,
 )
+from divvy.model.enforcement import Means, driver_limits_problem
 from divvy.model.versions import is_older
 
 _NOTHING = DesiredNode(pool=None, profile=None, source="pool", gpus=(), problems=())
@@ -37,7 +38,7 @@ class DesiredState:
     ``config`` is the canonical JSON that was accepted; ``problem`` says what of
     the newest input was not, and so which older state is kept. ``replaced`` are
     the UUIDs of GPUs that are gone for good. ``has_claims``: some profile of the stack has
-    claims, of whatever node.
+    claims, of whatever node. ``means`` are by what the node can limit memory, None where not known.
     """
 
     node: DesiredNode = _NOTHING
@@ -52,7 +53,13 @@ class DesiredState:
     strategy: str | None = None
     file_devices: tuple[FileDevices, ...] = ()
     has_claims: bool = False
+    means: Means | None = None
     problem: str = ""
+
+    @property
+    def driver_limits_problem(self) -> str:
+        """Say why the driver of this node cannot limit a container's memory, "" where it can."""
+        return "" if self.means is None else driver_limits_problem(self.means)
 
     def driver_problem(self, snapshot: Snapshot | None) -> str:
         """Say that the driver is older than the stack file accepts, "" where it is not."""
@@ -70,12 +77,13 @@ def desired_state(
     snapshot: Snapshot | None,
     checkpoint: Checkpoint,
     boot: str = "",
+    means: Means | None = None,
 ) -> DesiredState:
     """Resolve the newest configuration that is good for this node.
 
     A configuration that is invalid or newer than this agent, and a label that
     names no profile, leave the last good one in force. ``boot`` is what the kernel
-    calls this boot.
+    calls this boot; ``means`` are by what this node can limit memory.
     """
     cluster, accepted, problem = _accepted(config, checkpoint)
     if cluster is None:
@@ -103,7 +111,7 @@ def desired_state(
         )
         for gpu in gpus
     ]
-    desired = resolve(cluster, selection, facts, assignment.uuids)
+    desired = resolve(cluster, selection, facts, assignment.uuids, means)
     health = cluster.health
     return DesiredState(
         node=desired,
@@ -118,6 +126,7 @@ def desired_state(
         strategy=_strategy(desired),
         file_devices=cluster.devices,
         has_claims=any(profile.by_claims for profile in cluster.profiles.values()),
+        means=means,
         problem=problem or "; ".join(desired.problems),
     )
 

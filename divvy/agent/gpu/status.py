@@ -24,7 +24,8 @@ _MAX_ECHO = 64
 class GpuStatus:
     """State of one GPU (Degraded while unhealthy) and the reason.
 
-    ``owner`` is one line: who owns the GPU, and what it waits for.
+    ``owner`` is one line: who owns it, and what it waits for; ``enforcement`` is "driver" where
+    the driver itself limits the memory of its shares.
     """
 
     index: int
@@ -34,6 +35,7 @@ class GpuStatus:
     layout: Mapping[str, int] | None
     resources: tuple[str, ...]
     owner: str = ""
+    enforcement: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ class NodeStatus:
                     **({} if gpu.layout is None else {"mig": dict(sorted(gpu.layout.items()))}),
                     "resources": list(gpu.resources),
                     **({"owner": gpu.owner} if gpu.owner else {}),
+                    **({"enforcement": gpu.enforcement} if gpu.enforcement else {}),
                 }
                 for gpu in self.gpus
             ],
@@ -146,7 +149,8 @@ def gpu_states(
         layout = decision.advertise.layout
         names = tuple(sorted({offer.resource for offer in layout.offers}))
         owner = decision.ownership.line
-        states.append(GpuStatus(gpu.index, gpu.uuid, state, reason, mig, names, owner))
+        enforcement = "driver" if any(offer.sharing.by_driver for offer in layout.offers) else ""
+        states.append(GpuStatus(gpu.index, gpu.uuid, state, reason, mig, names, owner, enforcement))
     return tuple(states)
 
 

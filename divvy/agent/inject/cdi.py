@@ -25,9 +25,14 @@ def cdi_spec(
     devices: Mapping[str, ContainerEdits],
     hook: HookCall | None,
     kind: str = CDI_KIND,
+    before: HookCall | None = None,
 ) -> dict[str, Any]:
-    """Describe every device by its UUID, and what all of them share."""
-    hooks = [] if hook is None else [_hook(hook)]
+    """Describe every device by its UUID, and what all of them share.
+
+    ``before`` is run in the runtime's own namespaces, once the container's are made.
+    """
+    hooks = [] if before is None else [_hook(before, "createRuntime")]
+    hooks += [] if hook is None else [_hook(hook, "createContainer")]
     return {
         "cdiVersion": "0.5.0",
         "kind": kind,
@@ -61,9 +66,9 @@ def _edits(edits: ContainerEdits) -> dict[str, Any]:
     }
 
 
-def _hook(call: HookCall) -> dict[str, Any]:
+def _hook(call: HookCall, name: str) -> dict[str, Any]:
     return {
-        "hookName": "createContainer",
+        "hookName": name,
         "path": call.program,
         "args": [Path(call.program).name, *call.arguments],
         # Without any variable here, the runtime would pass on an environment of its choice.

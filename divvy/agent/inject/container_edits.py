@@ -170,6 +170,11 @@ def limited_edits(common: ContainerEdits, limiter: PurePosixPath) -> ContainerEd
     return replace(common, mounts=tuple(mounts))
 
 
+def limits_mount(share: PurePath) -> tuple[Mount, ...]:
+    """Return the file of one share's limits, by which the hook has the driver limit it."""
+    return (Mount(LIMITS, str(share / "limits"), _READ_ONLY),)
+
+
 def share_mounts(
     share: PurePath, pages: PurePath, devices: Iterable[DeviceShare]
 ) -> tuple[Mount, ...]:
@@ -178,7 +183,7 @@ def share_mounts(
     The pages of the other shares of a GPU can be read alone.
     """
     mounts = [
-        Mount(LIMITS, str(share / "limits"), _READ_ONLY),
+        *limits_mount(share),
         Mount(f"{_SHARE_FOLDER}/account", str(share / "account"), _WRITABLE),
     ]
     for device in devices:

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath
 
 from divvy.agent.gpu.hardware import Snapshot
 from divvy.agent.inject.container_edits import DriverFiles
@@ -14,6 +14,7 @@ from divvy.agent.inject.installed_files import digest, install_files
 from divvy.agent.inject.problem import InjectionProblem
 
 _LDCONFIG = Path("/sbin/ldconfig")
+SMI = "usr/bin/nvidia-smi"
 _NAMES = ("divvy-hook", "ldconfig")
 
 
@@ -75,6 +76,23 @@ def hook_call(hook: Hook, snapshot: Snapshot, files: DriverFiles) -> HookCall:
     if files.libraries:
         arguments += [f"--ldconfig={hook.ldconfig}", f"--folder=/{files.library_folder}"]
     return HookCall(str(hook.program), tuple(arguments))
+
+
+def limiting_call(
+    hook: Hook, files: DriverFiles, root: PurePosixPath, shares: PurePath, groups: PurePath
+) -> HookCall:
+    """Return the call by which the driver limits the memory of a container that is about to start.
+
+    ``root`` is the driver root as the host sees it, ``shares`` the folder of the shares' limits,
+    ``groups`` that of the control groups.
+    """
+    arguments = (
+        f"--smi={root / SMI}",
+        f"--libraries={root / files.library_folder}",
+        f"--shares={shares}",
+        f"--groups={groups}",
+    )
+    return HookCall(str(hook.program), arguments)
 
 
 def _is_intact(place: Path) -> bool:

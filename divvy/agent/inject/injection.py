@@ -15,6 +15,7 @@ from divvy.agent.inject.cdi_support import cdi_is_on
 from divvy.agent.inject.claim_cdi import ClaimEdits
 from divvy.agent.inject.container_edits import (
     ContainerEdits,
+    Mount,
     common_edits,
     device_edits,
     limited_edits,
@@ -22,14 +23,29 @@ from divvy.agent.inject.container_edits import (
     without_hook,
 )
 from divvy.agent.inject.driver_files import find_driver_files
-from divvy.agent.inject.hook import Hook, hook_call, install_hook, remove_older
+from divvy.agent.inject.hook import (
+    SMI,
+    Hook,
+    hook_call,
+    install_hook,
+    limiting_call,
+    remove_older,
+)
 from divvy.agent.inject.installed_files import all_there
 from divvy.agent.inject.limiter import Limiter, install_limiter, limiters
+from divvy.agent.inject.node_means import node_means
 from divvy.agent.inject.problem import InjectionProblem
 from divvy.agent.inject.share_folder import ShareFolder
 from divvy.agent.plugin.allocation import ContainerAllocation, Refused
 from divvy.agent.settings import Settings
-from divvy.model.contract import CDI_KIND, limited_cdi_file, limited_cdi_kind
+from divvy.model.contract import (
+    CDI_KIND,
+    DRIVER_LIMITED_FILE,
+    DRIVER_LIMITED_KIND,
+    limited_cdi_file,
+    limited_cdi_kind,
+)
+from divvy.model.enforcement import Means, driver_limits_problem
 from divvy.model.sharing import DeviceShare
 
 _log = logging.getLogger(__name__)
@@ -52,6 +68,7 @@ class Injection:
         self._devices: dict[str, ContainerEdits] = {}
         self._claims: ClaimEdits | None = None
         self._limiter_problem = "the limiter is not installed yet"
+        self._driver_limits_problem = "the driver's files have not been described yet"
         self.share_folder = ShareFolder(settings.share_folder, settings.state_folder)
         self.by_cdi = False
         self.problem = ""
@@ -95,6 +112,13 @@ class Injection:
         """Return the UUIDs of the devices that a container can be given now."""
         return frozenset(self._devices)
 
+    def means(self, driver: str, runtime: str) -> Means:
+        """Return by what this node can keep containers within their memory."""
+        settings = self._settings
+        has_smi = (settings.driver_root / SMI).is_file()
+        hook = self._hook is not None and has_smi and cdi_is_on(runtime, settings.containerd_folder)
+        return node_means(driver, settings.cgroup_folder, hook=hook)
+
     def renew(self, snapshot: Snapshot, runtime: str) -> None:
         """Describe the devices of a snapshot for a container runtime ("containerd://2.1.0").
 
@@ -116,6 +140,16 @@ class Injection:
             limited = cdi_spec(edits, devices, call, limited_cdi_kind(limiter.version))
             file = limited_cdi_file(limiter.version)
             write_spec(settings.cdi_folder, spec_bytes(limited), file)
+        self._driver_limits_problem = driver_limits_problem(
+            self.means(snapshot.driver_version, runtime)
+        )
+        # Containers that were given it start again by it, or do not start, whatever the node has.
+        is_known = (settings.cdi_folder / DRIVER_LIMITED_FILE).exists()
+        if hook is not None and (is_known or not self._driver_limits_problem):
+            root, shares = settings.host_driver_root, settings.share_folder / "shares"
+            before = limiting_call(hook, files, root, shares, settings.cgroup_folder)
+            by_driver = cdi_spec(whole, devices, call, DRIVER_LIMITED_KIND, before)
+            write_spec(settings.cdi_folder, spec_bytes(by_driver), DRIVER_LIMITED_FILE)
         if installed is not None:
             self._limited_kind = limited_cdi_kind(installed.version)
             self._limited = limited_edits(bare, PurePosixPath(installed.folder))
@@ -168,6 +202,20 @@ class Injection:
         """Return what containers of claims are given of a snapshot, to be compared."""
         return None if self._claims is None else (self.by_cdi, self.claim_edits(snapshot))
 
+    def driver_limited_allocation(
+        self, device_ids: Sequence[str], shares: Sequence[DeviceShare]
+    ) -> ContainerAllocation:
+        """Return what Allocate answers for replicas that the driver itself limits; raises Refused.
+
+        Always by CDI: the hook that has the limit set is part of that specification.
+        """
+        if self._driver_limits_problem:
+            raise Refused(self._driver_limits_problem)
+        uuids = [share.uuid for share in shares]
+        self._require_described(uuids)
+        names = tuple(f"{DRIVER_LIMITED_KIND}={uuid}" for uuid in uuids)
+        return ContainerAllocation(names, ContainerEdits(mounts=self._laid(device_ids, shares)))
+
     def limited_allocation(
         self, device_ids: Sequence[str], shares: Sequence[DeviceShare]
     ) -> ContainerAllocation:
@@ -179,15 +227,18 @@ class Injection:
             raise Refused(self._limiter_problem)
         uuids = [share.uuid for share in shares]
         self._require_described(uuids)
-        try:
-            files = self.share_folder.lay(device_ids, shares)
-        except InjectionProblem as problem:
-            raise Refused(str(problem)) from problem
+        files = self._laid(device_ids, shares)
         if self.by_cdi:
             names = tuple(f"{self._limited_kind}={uuid}" for uuid in uuids)
             return ContainerAllocation(names, ContainerEdits(mounts=files))
         edits = without_cdi(self._limited, (self._devices[uuid] for uuid in uuids))
         return ContainerAllocation((), replace(edits, mounts=(*edits.mounts, *files)))
+
+    def _laid(self, device_ids: Sequence[str], shares: Sequence[DeviceShare]) -> tuple[Mount, ...]:
+        try:
+            return self.share_folder.lay(device_ids, shares)
+        except InjectionProblem as problem:
+            raise Refused(str(problem)) from problem
 
     def _require_described(self, uuids: Sequence[str]) -> None:
         missing = [uuid for uuid in uuids if uuid not in self._devices]

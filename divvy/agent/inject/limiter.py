@@ -9,7 +9,7 @@ from pathlib import Path
 
 from divvy.agent.inject.account import create_account
 from divvy.agent.inject.atomic_file import replace_file
-from divvy.agent.inject.container_edits import Mount, share_mounts
+from divvy.agent.inject.container_edits import Mount, limits_mount, share_mounts
 from divvy.agent.inject.gate_page import create_page
 from divvy.agent.inject.installed_files import install_files
 from divvy.agent.inject.problem import InjectionProblem
@@ -85,7 +85,7 @@ def remove_share(folder: Path, device_ids: Sequence[str]) -> None:
 
 def has_share(folder: Path, device_ids: Sequence[str]) -> bool:
     """Return whether there are files of a share."""
-    return (folder / "shares" / share_name(device_ids) / "account").is_file()
+    return (folder / "shares" / share_name(device_ids) / "limits").is_file()
 
 
 def write_share(
@@ -105,10 +105,18 @@ def write_share(
     replace_file(
         share / "devices", "".join(f"{device_id}\n" for device_id in device_ids).encode(), _MODE
     )
-    replace_file(share / "limits", limits_text(devices).encode(), _MODE)
-    create_account(share / "account")
+    by_driver = any(device.sharing.by_driver for device in devices)
+    if by_driver:
+        # Nothing in the container keeps an account.
+        (share / "account").unlink(missing_ok=True)
+    else:
+        create_account(share / "account")
     for device in devices:
         if device.page != NO_PAGE:
             (pages / device.uuid).mkdir(parents=True, exist_ok=True)
             create_page(pages / device.uuid / device.page, device.sharing.weight)
+    # Last: what has it is whole.
+    replace_file(share / "limits", limits_text(devices).encode(), _MODE)
+    if by_driver:
+        return limits_mount(share)
     return share_mounts(share, pages, devices)

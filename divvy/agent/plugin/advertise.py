@@ -28,6 +28,7 @@ from divvy.agent.plugin.allocation import (
 )
 from divvy.agent.plugin.container_start import (
     OF_MPS,
+    OF_THE_DRIVERS_LIMIT,
     OF_THE_LIMITER,
     require_no_other_gpu,
 )
@@ -38,6 +39,7 @@ from divvy.agent.plugin.inventory import (
     inventory,
     no_gpus,
     undescribed,
+    without_driver_limits,
     without_limiter,
     without_mps,
 )
@@ -129,11 +131,17 @@ class Advertiser:
             unhealthy.setdefault(uuid, "it is not described in the CDI specification")
         resources = inventory(gpus, snapshot, unhealthy)
         problems.pop("limiter", None)
-        if any(resource.sharing.is_prevented for resource in resources):
+        if any(resource.sharing.by_limiter for resource in resources):
             limiter = self.injection.limiter_problem or self.injection.share_folder.mount()
             if limiter:
                 problems["limiter"] = limiter
                 resources = tuple(without_limiter(resources, limiter))
+        problems.pop("driver limits", None)
+        if any(resource.sharing.by_driver for resource in resources):
+            limits = desired.driver_limits_problem or self.injection.share_folder.mount()
+            if limits:
+                problems["driver limits"] = f"enforcement: driver: {limits}"
+                resources = tuple(without_driver_limits(resources, limits))
         resources = tuple(without_mps(resources, self._mps.problem))
         if ask_kubelet and not resources and not self.plugins.advertised():
             resources = (no_gpus(),)
@@ -174,6 +182,9 @@ class Advertiser:
                 )
         if resource.kind == "file":
             allocation = ContainerAllocation((), file_edits(resource.files))
+        elif resource.sharing.by_driver:
+            shares = device_shares(resource, device_ids)
+            allocation = self.injection.driver_limited_allocation(device_ids, shares)
         elif resource.sharing.is_prevented:
             shares = device_shares(resource, device_ids)
             allocation = self.injection.limited_allocation(device_ids, shares)
@@ -220,7 +231,10 @@ class Advertiser:
                 "start will be retried"
             ) from unknown
         bare = () if sharing.by_mps else self._holders.without_limiter()
-        why = OF_MPS if sharing.by_mps else OF_THE_LIMITER
+        if sharing.by_mps:
+            why = OF_MPS
+        else:
+            why = OF_THE_DRIVERS_LIMIT if sharing.by_driver else OF_THE_LIMITER
         require_no_other_gpu(resource.name, device_ids, holders, bare, why)
         if sharing.by_mps:
             # After a boot the kubelet starts containers again by what it was answered before it:

@@ -9,6 +9,7 @@ from divvy.agent.gpu.holders import Holder
 from divvy.agent.plugin.allocation import Refused
 
 OF_THE_LIMITER = "whose driver library may replace this share's limiter"
+OF_THE_DRIVERS_LIMIT = "whose limits may take the place of this share's"
 OF_MPS = "which the MPS daemon of this share does not serve"
 
 

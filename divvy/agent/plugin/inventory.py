@@ -97,8 +97,19 @@ def no_gpus() -> Resource:
 
 def without_limiter(resources: Iterable[Resource], reason: str) -> Iterator[Resource]:
     """Yield the resources of a node without the limiter: whose memory it limits is unhealthy."""
+    return _unhealthy(resources, reason, lambda sharing: sharing.by_limiter)
+
+
+def without_driver_limits(resources: Iterable[Resource], reason: str) -> Iterator[Resource]:
+    """Yield the resources of a node whose driver limits no memory: what it should is unhealthy."""
+    return _unhealthy(resources, reason, lambda sharing: sharing.by_driver)
+
+
+def _unhealthy(
+    resources: Iterable[Resource], reason: str, concerns: Callable[[Sharing], bool]
+) -> Iterator[Resource]:
     for resource in resources:
-        if resource.sharing.is_prevented:
+        if concerns(resource.sharing):
             devices = (
                 replace(device, unhealthy=device.unhealthy or reason) for device in resource.devices
             )

@@ -1,0 +1,89 @@
+"""The ladder: by which means a node can keep a container within its memory, the strongest first.
+
+Sources: docs.nvidia.com/deploy/mps, "MPS v3 Memory Partitioning" (release 615), for what the driver
+needs and counts; MPS v2 and the limiter as this repository has them.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from divvy.model.versions import is_older
+
+DRIVER_LIMITS_SINCE = "615"
+_DMEM_SINCE = (6, 14)
+_KERNEL = re.compile(r"(\d+)\.(\d+)")
+
+
+class Rung(StrEnum):
+    """What keeps a container within its memory; a weaker one comes later.
+
+    ``MPS_V3`` gives clients namespaces of their own; no agent starts such a daemon, and what it
+    adds to memory limits are the driver's.
+    """
+
+    MIG = "mig"
+    DRIVER = "driver"
+    MPS_V3 = "mps v3"
+    MPS = "mps"
+    LIMITER = "limiter"
+    WATCHED = "watched"
+
+
+NOT_SERVED = frozenset({Rung.MPS_V3})
+"""Rungs that a node may have and Divvy does not use."""
+
+
+@dataclass(frozen=True)
+class Means:
+    """What decides which rungs a node has.
+
+    ``driver`` and ``kernel`` are versions as they call themselves, ``cgroup`` is the version of
+    the control groups. ``hook`` tells whether the container runtime runs one for each container:
+    the driver's limit is set before the container's process starts. ``compute_mode`` tells
+    whether a GPU's compute mode can be set, which MPS needs.
+    """
+
+    driver: str
+    cgroup: int
+    kernel: str
+    hook: bool = True
+    compute_mode: bool = True
+
+
+def driver_limits_problem(means: Means) -> str:
+    """Say why the driver of a node cannot limit a container's memory, "" where it can."""
+    if is_older(means.driver, DRIVER_LIMITS_SINCE):
+        return f"driver {means.driver} limits no memory; {DRIVER_LIMITS_SINCE} or newer does"
+    if means.cgroup < 2:
+        return (
+            f"driver {means.driver} limits the memory of control groups of version 2, and this "
+            f"node has version {means.cgroup}"
+        )
+    if not means.hook:
+        return (
+            "the driver's limit is set by a CDI hook and the driver's nvidia-smi: this node lacks "
+            "one of them"
+        )
+    return ""
+
+
+def counted_by(means: Means) -> str:
+    """Return who counts for the driver's limits: "dmem", the kernel, or "misc", the driver."""
+    match = _KERNEL.match(means.kernel)
+    is_new = match is not None and (int(match[1]), int(match[2])) >= _DMEM_SINCE
+    return "dmem" if is_new else "misc"
+
+
+def rungs(means: Means, *, has_mig: bool, is_mig_device: bool = False) -> tuple[Rung, ...]:
+    """Return the rungs of a GPU of a node, or of one of its MIG devices, the strongest first."""
+    has_driver_limits = not is_mig_device and not driver_limits_problem(means)
+    available = {
+        Rung.MIG: has_mig,
+        Rung.DRIVER: has_driver_limits,
+        Rung.MPS_V3: has_driver_limits and means.compute_mode,
+        Rung.MPS: not is_mig_device and means.compute_mode,
+        Rung.LIMITER: True,
+        Rung.WATCHED: True,
+    }
+    return tuple(rung for rung in Rung if available[rung])

@@ -1,0 +1,155 @@
+"""The hook has the driver limit a container's memory before its process starts, or it does not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.agent.inject.bundle import administrator
+from tests.simulator.control_groups import control_group, hierarchy, start_within
+
+UUID, OTHER = "GPU-0f5d8c9e-0000-4000-8000-000000000001", "GPU-0f5d8c9e-0000-4000-8000-000000000002"
+LIMITS = "/usr/lib/divvy/share/limits"
+MIB = 1 << 20
+pytestmark = administrator
+
+
+def line(uuid: str = UUID, mib: int = 4096) -> str:
+    page = "page - oversubscribed no"
+    return f"device {uuid} memory {mib * MIB} compute free weight 25 {page}\n"
+
+
+@dataclass
+class Limited:
+    """A container of one process in a group of its own, and an nvidia-smi that notes its calls."""
+
+    folder: Path
+    program: Path
+    group: Path
+    pid: int
+
+    def smi(self, code: int = 0) -> Path:
+        program = self.folder / "nvidia-smi"
+        program.write_text(
+            '#!/bin/sh\necho "$LD_LIBRARY_PATH: $*" >> '
+            f"{self.folder}/calls\necho said; exit {code}\n"
+        )
+        program.chmod(0o755)
+        return program
+
+    def limits(self, text: str) -> Path:
+        file = self.folder / "shares/mine/limits"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"divvy-share 1\n{text}")
+        return file
+
+    def call(self, *sources: Path, **changed: Path) -> subprocess.CompletedProcess[str]:
+        bundle = self.folder / "bundle"
+        bundle.mkdir(exist_ok=True)
+        mounts = [{"destination": LIMITS, "source": str(source)} for source in sources]
+        specification = {"root": {"path": "rootfs"}, "process": {"env": []}, "mounts": mounts}
+        (bundle / "config.json").write_text(json.dumps(specification))
+        folders = {
+            "smi": self.folder / "nvidia-smi",
+            "libraries": self.folder / "lib",
+            "shares": self.folder / "shares",
+            "groups": hierarchy(),
+            **changed,
+        }
+        options = [f"--{name}={place}" for name, place in folders.items()]
+        return subprocess.run(
+            [str(self.program), *options],
+            input=json.dumps({"bundle": str(bundle), "id": "x", "pid": self.pid}),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    @property
+    def calls(self) -> list[str]:
+        noted = self.folder / "calls"
+        return noted.read_text().splitlines() if noted.exists() else []
+
+
+@pytest.fixture
+def limited(sanitized: Path, tmp_path: Path) -> Iterator[Limited]:
+    with control_group() as group:
+        process = start_within(group / "below", "sleep", "60", wait=True)
+        assert process.stdout is not None
+        process.stdout.readline()
+        made = Limited(tmp_path, sanitized / "divvy-hook", group / "below", process.pid)
+        made.smi()
+        yield made
+        process.kill()
+        process.communicate()
+
+
+def test_each_gpu_of_the_share_is_limited_in_the_containers_own_group(limited: Limited) -> None:
+    file = limited.limits(line() + line(OTHER, 1000))
+    done = limited.call(file)
+    assert (done.returncode, done.stderr) == (0, "said\nsaid\n")
+    options = f"memory-limits --set -n {limited.group} --soft-limit 0 --hard-limit"
+    assert limited.calls == [
+        f"{limited.folder}/lib: {options} 4096 -i {UUID}",
+        f"{limited.folder}/lib: {options} 1000 -i {OTHER}",
+    ]
+
+
+def test_a_driver_that_refuses_keeps_the_container_from_starting(limited: Limited) -> None:
+    limited.smi(code=3)
+    done = limited.call(limited.limits(line()))
+    assert done.returncode == 1
+    assert f"the driver does not limit the memory of GPU {UUID}" in done.stderr
+    missing = limited.call(limited.limits(line()), smi=limited.folder / "nowhere")
+    assert missing.returncode == 1
+    assert "cannot run" in missing.stderr
+
+
+def test_without_the_shares_own_limits_nothing_starts(limited: Limited) -> None:
+    own = limited.limits(line())
+    foreign = limited.folder / "limits"
+    foreign.write_text(own.read_text())
+    out = limited.folder / "shares/../limits"
+    for sources in ((), (foreign,), (own, foreign), (out,), (limited.folder / "shares-2/limits",)):
+        done = limited.call(*sources)
+        assert done.returncode == 1
+        assert "not the share's limits" in done.stderr
+    assert limited.calls == []
+    assert limited.call(own, own).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", line(mib=0), "device -i memory 4294967296 compute free\n", "device a;b memory 1\n", "x\n"],
+)
+def test_a_file_that_is_no_list_of_limits_sets_none(limited: Limited, text: str) -> None:
+    done = limited.call(limited.limits(text))
+    assert done.returncode == 1
+    assert "are not set" in done.stderr
+    assert limited.calls == []
+
+
+def test_a_link_in_place_of_the_limits_is_not_followed(limited: Limited) -> None:
+    file = limited.limits(line())
+    file.rename(file.with_name("other"))
+    file.symlink_to("other")
+    assert limited.call(file).returncode == 1
+    assert limited.calls == []
+
+
+def test_the_group_of_the_whole_node_is_never_limited(limited: Limited) -> None:
+    limited.pid = 2**22 + 1  # of no process
+    done = limited.call(limited.limits(line()))
+    assert (done.returncode, limited.calls) == (1, [])
+    assert "no control group of its own" in done.stderr
+
+
+def test_control_groups_of_version_1_are_refused(limited: Limited) -> None:
+    done = limited.call(limited.limits(line()), groups=Path("/tmp"))
+    assert (done.returncode, limited.calls) == (1, [])
+    assert "not version 2 of the control groups" in done.stderr

@@ -1,0 +1,183 @@
+"""The agent's process where the driver itself limits memory, and where it cannot."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from divvy.agent.inject.limiter import LIBRARIES
+from tests.fakes.agent import AgentNode, agent_node
+from tests.fakes.scene import play
+from tests.fakes.simulator import needs_simulator
+from tests.simulator.control_groups import control_group, hierarchy, start_within
+from tests.simulator.driver_root import HOLDER
+
+SHARED = "nvidia.com/gpu.shared"
+R615, R580 = "615.71.09", "580.95.05"
+PER_REPLICA_MIB = 10240
+LIMITS = "/usr/lib/divvy/share/limits"
+pytestmark = [
+    pytest.mark.agent_process,
+    needs_simulator,
+    pytest.mark.skipif(os.geteuid() != 0, reason="the driver's limits are root's to set"),
+]
+
+
+def profile(enforcement: str) -> dict[str, Any]:
+    limit = {"limit": "auto", "action": "prevent", "enforcement": enforcement}
+    return {"timeSlicing": {"replicas": 4, "memoryLimit": limit}}
+
+
+def of_version_2(folder: Path) -> dict[str, str]:
+    """Give the agent a folder that looks like version 2 of the control groups."""
+    (folder / "cgroup.controllers").write_text("cpu memory dmem\n")
+    return {"DIVVY_CGROUP_FOLDER": str(folder)}
+
+
+def with_limiter(folder: Path) -> dict[str, str]:
+    for name in LIBRARIES:
+        (folder / name).touch()
+    return {"DIVVY_LIMITER": str(folder)}
+
+
+def described(node: AgentNode) -> dict[str, Any]:
+    file = node.folder / "cdi/divvy.gpu-driver-limited-gpu.json"
+    return dict(json.loads(file.read_text()))
+
+
+def call_hook(node: AgentNode, answer: Any, pid: int) -> subprocess.CompletedProcess[str]:
+    """Call the createRuntime hook as a runtime does for a container with this answer."""
+    (hook,) = (
+        hook
+        for hook in described(node)["containerEdits"]["hooks"]
+        if hook["hookName"] == "createRuntime"
+    )
+    bundle = node.folder / "bundle"
+    bundle.mkdir(exist_ok=True)
+    mounts = [
+        {"destination": mount.container_path, "source": mount.host_path} for mount in answer.mounts
+    ]
+    specification = {"root": {"path": "rootfs"}, "process": {"env": []}, "mounts": mounts}
+    (bundle / "config.json").write_text(json.dumps(specification))
+    return subprocess.run(
+        [hook["path"], *hook["args"][1:]],
+        input=json.dumps({"bundle": str(bundle), "pid": pid}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(("version", "by_driver"), [(R615, True), (R580, False)])
+def test_the_agent_reaches_auto_by_the_strongest_means_of_its_node(
+    tmp_path: Path, version: str, by_driver: bool
+) -> None:
+    environment = {**of_version_2(tmp_path), **with_limiter(tmp_path)}
+
+    async def scene() -> None:
+        async with agent_node(
+            1, profile("auto"), driver_version=version, environment=environment
+        ) as node:
+            await node.offered(SHARED, 4)
+            await node.until(lambda: node.status.get("state") == "Ready")
+            expected = "driver" if by_driver else None
+            await node.until(lambda: node.status["gpus"][0].get("enforcement") == expected)
+            answer = await node.kubelet.admit("default/one", SHARED)
+            (name,) = (device.name for device in answer.cdi_devices)
+            assert name.startswith("divvy.gpu/driver-limited-gpu=GPU-") is by_driver
+            assert name.startswith("divvy.gpu/limited-gpu-") is not by_driver
+            places = [mount.container_path for mount in answer.mounts]
+            assert (places == [LIMITS]) is by_driver
+            await node.kubelet.start_container("default/one")
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("version", "has_groups", "words"),
+    [
+        (R580, True, "driver 580.95.05 limits no memory; 615 or newer does"),
+        (R615, False, "this node has version 1"),
+    ],
+)
+def test_a_driver_limit_that_a_node_cannot_set_withdraws_the_shares_and_says_why(
+    tmp_path: Path, version: str, has_groups: bool, words: str
+) -> None:
+    environment = {"DIVVY_CGROUP_FOLDER": str(tmp_path)}
+    if has_groups:
+        environment = of_version_2(tmp_path)
+
+    async def scene() -> None:
+        async with agent_node(
+            1, profile("driver"), driver_version=version, environment=environment
+        ) as node:
+            await node.until(lambda: words in node.status.get("reason", ""))
+            assert node.status["state"] == "Degraded"
+            assert node.status["resources"] == {SHARED: 0}
+            await node.throughout(1, lambda: node.kubelet.allocatable(SHARED) == 0)
+            node.configure({"timeSlicing": {"replicas": 4}})
+            await node.offered(SHARED, 4)
+            await node.until(lambda: node.status.get("state") == "Ready")
+
+    play(scene)
+
+
+def test_a_container_is_limited_by_the_driver_before_its_program_starts() -> None:
+    environment = {"DIVVY_CGROUP_FOLDER": str(hierarchy())}
+
+    async def scene(group: Path) -> None:
+        async with agent_node(
+            1, profile("driver"), driver_version=R615, environment=environment
+        ) as node:
+            await node.offered(SHARED, 4)
+            answer = await node.kubelet.admit("default/one", SHARED)
+            await node.kubelet.start_container("default/one")
+            library = str(node.driver / "usr/lib/x86_64-linux-gnu/libcuda.so.1")
+            hold = (sys.executable, "-S", str(HOLDER), library)
+            results = []
+            for mib in (PER_REPLICA_MIB + 1, PER_REPLICA_MIB):
+                held = start_within(group / "below", *hold, str(mib), wait=True)
+                assert held.stdout is not None
+                assert held.stdin is not None
+                held.stdout.readline()
+                called = call_hook(node, answer, held.pid)
+                assert called.returncode == 0, called.stderr
+                held.stdin.write("go\n")
+                held.stdin.flush()
+                results.append(held.stdout.readline())
+                held.kill()
+                held.communicate()
+            assert results == ["2\n", "0\n"]
+
+    with control_group() as made:
+        play(lambda: scene(made))
+
+
+def test_the_limit_of_several_replicas_is_their_sum() -> None:
+    environment = {"DIVVY_CGROUP_FOLDER": str(hierarchy())}
+    rule = profile("driver")
+    rule["timeSlicing"]["failRequestsGreaterThanOne"] = False
+
+    async def scene(group: Path) -> None:
+        async with agent_node(1, rule, driver_version=R615, environment=environment) as node:
+            await node.offered(SHARED, 4)
+            answer = await node.kubelet.admit("default/two", SHARED, 2)
+            waiting = start_within(group / "below", "true", wait=True)
+            assert waiting.stdout is not None
+            waiting.stdout.readline()
+            assert call_hook(node, answer, waiting.pid).returncode == 0
+            program = str(node.driver / "usr/bin/nvidia-smi")
+            get = [program, "memory-limits", "--get", "-n", str(group / "below"), "-i", "0"]
+            told = subprocess.run(get, capture_output=True, text=True, check=True).stdout
+            assert f"hard limit: {2 * PER_REPLICA_MIB} MiB" in told
+            waiting.kill()
+            waiting.communicate()
+
+    with control_group() as made:
+        play(lambda: scene(made))

@@ -1,0 +1,65 @@
+"""Nodes that keep a memory limit by a weaker means than their profile allows are named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from divvy.model import parse_cluster
+from divvy.plan.weaker_rungs import rung_warnings
+
+DRIVER = "nvidia.com/cuda.driver-version.full"
+
+
+def sliced(enforcement: str) -> dict[str, Any]:
+    limit = {"limit": "auto", "action": "prevent", "enforcement": enforcement}
+    return {"timeSlicing": {"replicas": 4, "memoryLimit": limit}}
+
+
+CLUSTER = parse_cluster(
+    {
+        "profiles": {name: sliced(name) for name in ("auto", "driver", "limiter")},
+        "pools": {
+            name: {"profile": name, "select": {"pool": name}}
+            for name in ("auto", "driver", "limiter")
+        },
+    }
+)
+
+
+def node(name: str, pool: str, driver: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "labels": {"pool": pool, DRIVER: driver}}}
+
+
+def warnings(*nodes: dict[str, Any]) -> list[str]:
+    return list(rung_warnings(CLUSTER, nodes))
+
+
+def test_nodes_with_an_older_driver_are_named_with_what_follows() -> None:
+    nodes = [node("a-0", "auto", "580.95.05"), node("a-1", "auto", "615.71.09")]
+    assert warnings(*nodes, node("d-0", "driver", "570.133.20")) == [
+        "the drivers of a-0 (580.95.05) are older than 615 and limit no memory: with "
+        "`enforcement: auto` the limiter keeps memory limits there",
+        "the drivers of d-0 (570.133.20) are older than 615 and limit no memory: with "
+        "`enforcement: driver` they offer no replica",
+    ]
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        (),
+        (node("a-0", "auto", "615.71.09"),),
+        (node("l-0", "limiter", "550.163.01"),),
+        (node("x-0", "other", "550.163.01"),),
+        ({"metadata": {"name": "a-0", "labels": {"pool": "auto"}}},),
+    ],
+)
+def test_nothing_is_said_of_others(nodes: tuple[dict[str, Any], ...]) -> None:
+    assert warnings(*nodes) == []
+
+
+def test_many_nodes_are_counted() -> None:
+    (warning,) = warnings(*(node(f"a-{number}", "auto", "550.163.01") for number in range(5)))
+    assert "a-2 (550.163.01) and 2 more are older" in warning
