@@ -3,6 +3,7 @@
 import contextlib
 import os
 import random
+import re
 import socket
 import struct
 import subprocess
@@ -25,8 +26,12 @@ STARTS_AGAIN = (
     "missing_node",
 )
 STARTS_AGAIN += ("another_process", "two_processes_share")
-MAGIC, PROTOCOL, TYPES = 0x56564944, 1, 26
-ALLOCATE, BUSY = 17, 19
+MAGIC, PROTOCOL = 0x56564944, 1
+# Messages by name, in the order of the header that the daemon is built with.
+_ENUM = (SOURCE / "common/protocol.h").read_text().partition("enum sim_type {")[2].partition("}")[0]
+NUMBERS = {name: number for number, name in enumerate(re.findall(r"^    (\w+)", _ENUM, re.M), 1)}
+ALLOCATE, BUSY = NUMBERS["SIM_ALLOCATE"], NUMBERS["SIM_BUSY"]
+TYPES = NUMBERS["SIM_TYPE_COUNT"] - 1
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +77,16 @@ def connect(driver: DriverRoot) -> socket.socket:
 def frame(kind: int, body: bytes, length: int | None = None, magic: int = MAGIC) -> bytes:
     size = len(body) if length is None else length
     return struct.pack("IHHIi", magic, PROTOCOL, kind, size, 0) + body
+
+
+def received(client: socket.socket, length: int) -> bytes:
+    """Return so many bytes of the daemon's; fail where it has closed the connection."""
+    data = b""
+    while len(data) < length:
+        part = client.recv(length - len(data))
+        assert part, "the daemon has closed the connection"
+        data += part
+    return data
 
 
 HELLO = frame(1, struct.pack("32sII", VERSION.encode(), 1, 0))
@@ -146,16 +161,11 @@ def test_answers_well_formed_nonsense(sanitized):
             client.sendall(frame(kind, body))
             if kind == BUSY:
                 continue
-            answered = b""
             while True:
-                while len(answered) < 16:
-                    answered += client.recv(16 - len(answered))
-                _, _, back, size, _ = struct.unpack("IHHIi", answered[:16])
-                while len(answered) < 16 + size:
-                    answered += client.recv(16 + size - len(answered))
+                _, _, back, size, _ = struct.unpack("IHHIi", received(client, 16))
+                received(client, size)
                 if back == kind:
                     break
-                answered = b""  # an event
     assert "simulated driver" in show(sanitized)
 
 
