@@ -53,7 +53,7 @@ demo: setup-lab    ## from nothing to a proven cluster on this machine; no GPU n
 demo-down:         ## and away with it
 	@$(BIN)/divvy lab down
 
-test: setup        ## a quarter of an hour: pure tests first, then four lanes at once
+test: setup        ## every commit: pure tests first, then four lanes at once
 	@$(LANES) -m "$(ALONE) and not lab and not thorough" -m "$(ALONE) and lab and not thorough" \
 		-m "agent_process and not thorough" -m "shared_lab and not thorough"
 

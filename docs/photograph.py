@@ -64,6 +64,8 @@ def main() -> None:
         pages = {"diff.png": diff_page(Path(folder))}
         for argument in sys.argv[1:]:
             picture, _, page = argument.partition("=")
+            if picture not in _SIZES or not Path(page).is_file():
+                sys.exit(f"{argument}: PICTURE=PAGE is expected, {', '.join(_SIZES)} of a file")
             pages[picture] = Path(page).resolve()
         for name, path in pages.items():
             _photograph(path, name)
