@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from divvy.agent.inject.limiter import LIBRARIES
-from tests.fakes.agent import AgentNode, agent_node
+from tests.fakes.agent import AgentNode, agent_node, unmount
 from tests.fakes.scene import play
 from tests.fakes.simulator import needs_simulator
 from tests.simulator.control_groups import control_group, hierarchy, start_within
@@ -157,6 +158,41 @@ def test_a_container_is_limited_by_the_driver_before_its_program_starts() -> Non
 
     with control_group() as made:
         play(lambda: scene(made))
+
+
+@pytest.mark.parametrize(("before", "after"), [(R580, R615), (R615, R580)])
+def test_a_container_of_before_a_boot_has_its_files_with_another_driver(
+    tmp_path: Path, before: str, after: str
+) -> None:
+    """The kubelet starts it by what Allocate answered: a runtime would make folders of files."""
+    environment = {**of_version_2(tmp_path), **with_limiter(tmp_path)}
+
+    async def scene() -> None:
+        async with agent_node(
+            1,
+            profile("auto"),
+            driver_version=before,
+            further_versions=[after],
+            environment=environment,
+        ) as node:
+            await node.offered(SHARED, 4)
+            answer = await node.kubelet.admit("default/one", SHARED)
+            files = [Path(mount.host_path) for mount in answer.mounts]
+            laid = [file for file in files if file.is_relative_to(node.folder / "tenants")]
+            await node.kubelet.start_container("default/one")
+            await node.kill()
+            unmount(node.folder / "tenants")
+            shutil.rmtree(node.folder / "cdi")
+            node.simulate("driver", after)
+            await node.start()
+            by_driver = "driver" if after == R615 else None
+            await node.until(lambda: node.status.get("state") == "Ready")
+            await node.until(lambda: node.status["gpus"][0].get("enforcement") == by_driver)
+            await node.kubelet.start_container("default/one")
+            assert all(file.is_file() for file in laid)
+            assert laid
+
+    play(scene)
 
 
 def test_the_limit_of_several_replicas_is_their_sum() -> None:
