@@ -138,7 +138,11 @@ class Advertiser:
                 resources = tuple(without_limiter(resources, limiter))
         problems.pop("driver limits", None)
         if any(resource.sharing.by_driver for resource in resources):
-            limits = desired.driver_limits_problem or self.injection.share_folder.mount()
+            limits = (
+                desired.driver_limits_problem
+                or self.injection.driver_limits_problem
+                or self.injection.share_folder.mount()
+            )
             if limits:
                 problems["driver limits"] = f"enforcement: driver: {limits}"
                 resources = tuple(without_driver_limits(resources, limits))
