@@ -22,7 +22,8 @@
 #ifndef DIVVY_SMI_SECONDS /* tests do not wait so long */
 #define DIVVY_SMI_SECONDS 40 /* for all GPUs together: the runtime ends a hook after 60, without a reason */
 #endif
-enum { SECONDS = DIVVY_SMI_SECONDS, LONGEST_REASON = 2048, LONGEST_LINE = 512, LONGEST_UUID = 64, MAX_DEVICES = 16 };
+enum { SECONDS = DIVVY_SMI_SECONDS, LONGEST_REASON = 2048, LONGEST_LINE = 512, LONGEST_UUID = 64, MAX_DEVICES = 16,
+       LARGEST_BITS = 50 };
 
 /* The file of limits that the agent has laid for this container. Whoever can mount another one at its
  * place is not given that one's limits: none is taken, and the container does not start. */
@@ -172,8 +173,12 @@ static bool limit_all(FILE *file, const struct limiting *limiting, char *group)
     if (fgets(line, sizeof line, file) == NULL || strncmp(line, "divvy-share ", 12) != 0)
         return false;
     while (fgets(line, sizeof line, file) != NULL) {
-        if (sscanf(line, "device %63[A-Za-z0-9-] memory %llu ", uuid, &bytes) != 2 || bytes >> 20 == 0 ||
-            *uuid == '-' || ++devices > MAX_DEVICES)
+        if (strchr(line, '\n') == NULL ||
+            sscanf(line, "device %63[A-Za-z0-9-] memory %llu ", uuid, &bytes) != 2 || *uuid == '-' ||
+            ++devices > MAX_DEVICES)
+            return false;
+        /* To sscanf a number with a sign, or with too many digits, is a very large one. */
+        if (bytes >> 20 == 0 || bytes >> LARGEST_BITS != 0)
             return false;
         if (!limit_gpu(limiting, group, uuid, bytes, deadline))
             return false;

@@ -135,7 +135,17 @@ def test_without_the_shares_own_limits_nothing_starts(limited: Limited) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", line(mib=0), "device -i memory 4294967296 compute free\n", "device a;b memory 1\n", "x\n"],
+    [
+        "",
+        line(mib=0),
+        line(mib=-4096),
+        line(mib=2**44),
+        line(mib=2**80),
+        line().rstrip("\n"),
+        "device -i memory 4294967296 compute free\n",
+        "device a;b memory 1\n",
+        "x\n",
+    ],
 )
 def test_a_file_that_is_no_list_of_limits_sets_none(limited: Limited, text: str) -> None:
     done = limited.call(limited.limits(text))
