@@ -14,12 +14,13 @@ import pytest
 
 from divvy.agent.inject.limiter import LIBRARIES
 from tests.fakes.agent import AgentNode, agent_node, unmount
+from tests.fakes.device_manager import Container, StartFailed
 from tests.fakes.scene import play
 from tests.fakes.simulator import needs_simulator
 from tests.simulator.control_groups import control_group, hierarchy, start_within
 from tests.simulator.driver_root import HOLDER
 
-SHARED = "nvidia.com/gpu.shared"
+SHARED, WHOLE = "nvidia.com/gpu.shared", "nvidia.com/gpu"
 R615, R580 = "615.71.09", "580.95.05"
 PER_REPLICA_MIB = 10240
 LIMITS = "/usr/lib/divvy/share/limits"
@@ -212,6 +213,60 @@ def test_the_limit_of_several_replicas_is_their_sum() -> None:
             get = [program, "memory-limits", "--get", "-n", str(group / "below"), "-i", "0"]
             told = subprocess.run(get, capture_output=True, text=True, check=True).stdout
             assert f"hard limit: {2 * PER_REPLICA_MIB} MiB" in told
+            waiting.kill()
+            waiting.communicate()
+
+    with control_group() as made:
+        play(lambda: scene(made))
+
+
+def test_a_share_that_the_driver_limits_takes_no_second_gpu() -> None:
+    environment = {"DIVVY_CGROUP_FOLDER": str(hierarchy())}
+    rules = [{"devices": [0], **profile("driver")}, {"devices": [1]}]
+
+    async def scene() -> None:
+        async with agent_node(2, rules, driver_version=R615, environment=environment) as node:
+            await node.offered(SHARED, 4)
+            await node.offered(WHOLE, 1)
+            both = Container("main", {SHARED: 1, WHOLE: 1})
+            await node.kubelet.admit_pod("default/both", (both, Container("beside", {SHARED: 1})))
+            with pytest.raises(StartFailed, match="whose limits may take the place"):
+                await node.kubelet.start_container("default/both")
+            await node.kubelet.start_container("default/both", "beside")
+
+    play(scene)
+
+
+def test_a_container_starts_again_by_the_hook_whatever_the_node_has_now() -> None:
+    """Its specification stays, and an older driver keeps it from starting without its limit."""
+    environment = {"DIVVY_CGROUP_FOLDER": str(hierarchy())}
+
+    async def scene(group: Path) -> None:
+        async with agent_node(
+            1,
+            profile("auto"),
+            driver_version=R615,
+            further_versions=[R580],
+            environment=environment,
+        ) as node:
+            await node.offered(SHARED, 4)
+            answer = await node.kubelet.admit("default/one", SHARED)
+            waiting = start_within(group / "below", "true", wait=True)
+            assert waiting.stdout is not None
+            waiting.stdout.readline()
+            assert call_hook(node, answer, waiting.pid).returncode == 0
+            node.simulate("driver", R580)
+            await node.until(lambda: node.status.get("driver") == R580)
+            await node.until(lambda: "enforcement" not in node.status["gpus"][0])
+            (name,) = (device.name for device in answer.cdi_devices)
+            devices = [device["name"] for device in described(node)["devices"]]
+            assert name.partition("=")[2] in devices
+            called = call_hook(node, answer, waiting.pid)
+            assert called.returncode == 1
+            assert "the driver does not limit the memory" in called.stderr
+            node.simulate("driver", R615)
+            await node.until(lambda: node.status["gpus"][0].get("enforcement") == "driver")
+            assert call_hook(node, answer, waiting.pid).returncode == 0
             waiting.kill()
             waiting.communicate()
 
