@@ -2,7 +2,8 @@
 
 import typer
 
-from divvy.cli.cluster_reader import NotAllowed, reading
+from divvy.cli.cluster_reader import reading
+from divvy.cli.errors import CommandError
 from divvy.model import Cluster
 from divvy.plan.weaker_rungs import rung_warnings
 
@@ -16,7 +17,7 @@ def warn_of_weaker_rungs(cluster: Cluster) -> None:
     try:
         with reading(cluster.kubeconfig, cluster.context) as reader:
             warnings = list(rung_warnings(cluster, reader.paged("/api/v1/nodes")))
-    except NotAllowed as refusal:
+    except CommandError as refusal:
         warnings = [f"it is not known which drivers can limit memory: {refusal}"]
     for warning in warnings:
         typer.echo(f"warning: {warning}", err=True)

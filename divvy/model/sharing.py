@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from divvy.model.claims import Shares
-from divvy.model.profile import Mps, TimeSlicing
+from divvy.model.profile import Mps, Rule, TimeSlicing
 from divvy.model.quantities import memory_mib
 
 Action = Literal["warn", "enforce", "prevent"]
@@ -140,16 +140,28 @@ def sharing_of_replicas(slicing: TimeSlicing | Mps | None, device_mib: int | Non
     if limit.enforcement == "mps":
         # MPS refuses each process; a container of several is watched, as without `prevent`.
         return replace(sharing, memory_mib=memory)
-    enforcement: Enforcement = limit.enforcement
-    if enforcement == "auto" and (over or sharing.compute is not None):
-        enforcement = "limiter"  # which these need in any case
     return replace(
         sharing,
         memory_mib=memory,
         action=limit.action,
         oversubscribed=over,
-        enforcement=enforcement,
+        enforcement=_enforcement(limit.enforcement, over=over, compute=sharing.compute),
     )
+
+
+def enforcement_of_gpus(rule: Rule) -> Enforcement | None:
+    """Return what refuses memory of whole GPUs above a limit, None where nothing of a node does."""
+    slicing = rule.sharing
+    limit = slicing.memory_limit if slicing else None
+    if limit is None or limit.enforcement == "mps" or rule.mig is not None:
+        return None
+    compute = slicing.compute if isinstance(slicing, TimeSlicing) else None
+    return _enforcement(limit.enforcement, over=limit.oversubscribe > 1, compute=compute)
+
+
+def _enforcement(asked: Enforcement, *, over: bool, compute: Compute | None) -> Enforcement:
+    needs_limiter = over or compute is not None
+    return "limiter" if asked == "auto" and needs_limiter else asked
 
 
 def sharing_of_claims(shares: Shares | None) -> Sharing:

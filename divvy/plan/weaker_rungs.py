@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
-from divvy.model import Cluster, NodeFacts, Rule, select_profile
+from divvy.model import Cluster, NodeFacts, select_profile
 from divvy.model.enforcement import DRIVER_LIMITS_SINCE
 from divvy.model.problems import printable
 from divvy.model.resource_names import VENDOR
+from divvy.model.sharing import enforcement_of_gpus
 from divvy.model.versions import is_older
 
 _DRIVER = f"{VENDOR}/cuda.driver-version.full"
@@ -31,7 +32,7 @@ def rung_warnings(cluster: Cluster, nodes: Iterable[Mapping[str, Any]]) -> Itera
             continue
         profile = select_profile(cluster, NodeFacts(meta["name"], labels)).profile
         rules = cluster.profiles[profile].rules if profile in cluster.profiles else ()
-        asked = set(map(_enforcement, rules))
+        asked = set(map(enforcement_of_gpus, rules))
         for enforcement, names in older.items():
             if enforcement in asked:
                 names.append(printable(f"{meta['name']} ({driver})"))
@@ -43,8 +44,3 @@ def rung_warnings(cluster: Cluster, nodes: Iterable[Mapping[str, Any]]) -> Itera
                 f"{DRIVER_LIMITS_SINCE} and limit no memory: with `enforcement: {enforcement}` "
                 f"{_FOLLOWS[enforcement]}"
             )
-
-
-def _enforcement(rule: Rule) -> str | None:
-    limit = rule.sharing.memory_limit if rule.sharing else None
-    return None if limit is None else limit.enforcement

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,13 +13,14 @@ from typing import Any
 import pytest
 
 from divvy.agent.inject.limiter import LIBRARIES
-from tests.fakes.agent import AgentNode, agent_node
+from tests.fakes.agent import AgentNode, agent_node, unmount
+from tests.fakes.device_manager import Container, StartFailed
 from tests.fakes.scene import play
 from tests.fakes.simulator import needs_simulator
 from tests.simulator.control_groups import control_group, hierarchy, start_within
 from tests.simulator.driver_root import HOLDER
 
-SHARED = "nvidia.com/gpu.shared"
+SHARED, WHOLE = "nvidia.com/gpu.shared", "nvidia.com/gpu"
 R615, R580 = "615.71.09", "580.95.05"
 PER_REPLICA_MIB = 10240
 LIMITS = "/usr/lib/divvy/share/limits"
@@ -159,6 +161,41 @@ def test_a_container_is_limited_by_the_driver_before_its_program_starts() -> Non
         play(lambda: scene(made))
 
 
+@pytest.mark.parametrize(("before", "after"), [(R580, R615), (R615, R580)])
+def test_a_container_of_before_a_boot_has_its_files_with_another_driver(
+    tmp_path: Path, before: str, after: str
+) -> None:
+    """The kubelet starts it by what Allocate answered: a runtime would make folders of files."""
+    environment = {**of_version_2(tmp_path), **with_limiter(tmp_path)}
+
+    async def scene() -> None:
+        async with agent_node(
+            1,
+            profile("auto"),
+            driver_version=before,
+            further_versions=[after],
+            environment=environment,
+        ) as node:
+            await node.offered(SHARED, 4)
+            answer = await node.kubelet.admit("default/one", SHARED)
+            files = [Path(mount.host_path) for mount in answer.mounts]
+            laid = [file for file in files if file.is_relative_to(node.folder / "tenants")]
+            await node.kubelet.start_container("default/one")
+            await node.kill()
+            unmount(node.folder / "tenants")
+            shutil.rmtree(node.folder / "cdi")
+            node.simulate("driver", after)
+            await node.start()
+            by_driver = "driver" if after == R615 else None
+            await node.until(lambda: node.status.get("state") == "Ready")
+            await node.until(lambda: node.status["gpus"][0].get("enforcement") == by_driver)
+            await node.kubelet.start_container("default/one")
+            assert all(file.is_file() for file in laid)
+            assert laid
+
+    play(scene)
+
+
 def test_the_limit_of_several_replicas_is_their_sum() -> None:
     environment = {"DIVVY_CGROUP_FOLDER": str(hierarchy())}
     rule = profile("driver")
@@ -176,6 +213,60 @@ def test_the_limit_of_several_replicas_is_their_sum() -> None:
             get = [program, "memory-limits", "--get", "-n", str(group / "below"), "-i", "0"]
             told = subprocess.run(get, capture_output=True, text=True, check=True).stdout
             assert f"hard limit: {2 * PER_REPLICA_MIB} MiB" in told
+            waiting.kill()
+            waiting.communicate()
+
+    with control_group() as made:
+        play(lambda: scene(made))
+
+
+def test_a_share_that_the_driver_limits_takes_no_second_gpu() -> None:
+    environment = {"DIVVY_CGROUP_FOLDER": str(hierarchy())}
+    rules = [{"devices": [0], **profile("driver")}, {"devices": [1]}]
+
+    async def scene() -> None:
+        async with agent_node(2, rules, driver_version=R615, environment=environment) as node:
+            await node.offered(SHARED, 4)
+            await node.offered(WHOLE, 1)
+            both = Container("main", {SHARED: 1, WHOLE: 1})
+            await node.kubelet.admit_pod("default/both", (both, Container("beside", {SHARED: 1})))
+            with pytest.raises(StartFailed, match="whose limits may take the place"):
+                await node.kubelet.start_container("default/both")
+            await node.kubelet.start_container("default/both", "beside")
+
+    play(scene)
+
+
+def test_a_container_starts_again_by_the_hook_whatever_the_node_has_now() -> None:
+    """Its specification stays, and an older driver keeps it from starting without its limit."""
+    environment = {"DIVVY_CGROUP_FOLDER": str(hierarchy())}
+
+    async def scene(group: Path) -> None:
+        async with agent_node(
+            1,
+            profile("auto"),
+            driver_version=R615,
+            further_versions=[R580],
+            environment=environment,
+        ) as node:
+            await node.offered(SHARED, 4)
+            answer = await node.kubelet.admit("default/one", SHARED)
+            waiting = start_within(group / "below", "true", wait=True)
+            assert waiting.stdout is not None
+            waiting.stdout.readline()
+            assert call_hook(node, answer, waiting.pid).returncode == 0
+            node.simulate("driver", R580)
+            await node.until(lambda: node.status.get("driver") == R580)
+            await node.until(lambda: "enforcement" not in node.status["gpus"][0])
+            (name,) = (device.name for device in answer.cdi_devices)
+            devices = [device["name"] for device in described(node)["devices"]]
+            assert name.partition("=")[2] in devices
+            called = call_hook(node, answer, waiting.pid)
+            assert called.returncode == 1
+            assert "the driver does not limit the memory" in called.stderr
+            node.simulate("driver", R615)
+            await node.until(lambda: node.status["gpus"][0].get("enforcement") == "driver")
+            assert call_hook(node, answer, waiting.pid).returncode == 0
             waiting.kill()
             waiting.communicate()
 

@@ -221,12 +221,13 @@ async def agent_node(
     profile: Any,
     *,
     driver_version: str = VERSION,
+    further_versions: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
     **more: Any,
 ) -> AsyncIterator[AgentNode]:
     """Run the agent on a node with this many GPUs."""
     async with (
-        simulated_driver(gpus, version=driver_version) as folder,
+        simulated_driver(gpus, further_versions, driver_version) as folder,
         fake_kubelet(folder) as kubelet,
         fake_dra_kubelet(folder) as claims,
         fake_api(NODE) as api,

@@ -63,3 +63,16 @@ def test_nothing_is_said_of_others(nodes: tuple[dict[str, Any], ...]) -> None:
 def test_many_nodes_are_counted() -> None:
     (warning,) = warnings(*(node(f"a-{number}", "auto", "550.163.01") for number in range(5)))
     assert "a-2 (550.163.01) and 2 more are older" in warning
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"mig": {"3g.20gb": 2}, **sliced("auto")},
+        {"timeSlicing": {**sliced("auto")["timeSlicing"], "compute": "share"}},
+    ],
+    ids=["MIG devices", "compute"],
+)
+def test_nothing_is_said_where_any_driver_leaves_it_to_the_limiter(rule: dict[str, Any]) -> None:
+    cluster = parse_cluster({"profiles": {"p": rule}, "pools": {"all": {"profile": "p"}}})
+    assert list(rung_warnings(cluster, [node("n-0", "all", "580.95.05")])) == []

@@ -108,6 +108,11 @@ class Injection:
         return self._limiter_problem if self._limited is None else ""
 
     @property
+    def driver_limits_problem(self) -> str:
+        """Say why no container can be given a share that the driver limits, "" where it can."""
+        return self._driver_limits_problem
+
+    @property
     def described(self) -> frozenset[str]:
         """Return the UUIDs of the devices that a container can be given now."""
         return frozenset(self._devices)
@@ -140,16 +145,17 @@ class Injection:
             limited = cdi_spec(edits, devices, call, limited_cdi_kind(limiter.version))
             file = limited_cdi_file(limiter.version)
             write_spec(settings.cdi_folder, spec_bytes(limited), file)
-        self._driver_limits_problem = driver_limits_problem(
-            self.means(snapshot.driver_version, runtime)
-        )
+        limits = driver_limits_problem(self.means(snapshot.driver_version, runtime))
+        # Should the writing fail, or should the hook have come this moment, nobody is given it.
+        self._driver_limits_problem = limits or "its CDI specification is not written"
         # Containers that were given it start again by it, or do not start, whatever the node has.
         is_known = (settings.cdi_folder / DRIVER_LIMITED_FILE).exists()
-        if hook is not None and (is_known or not self._driver_limits_problem):
+        if hook is not None and (is_known or not limits):
             root, shares = settings.host_driver_root, settings.share_folder / "shares"
             before = limiting_call(hook, files, root, shares, settings.cgroup_folder)
             by_driver = cdi_spec(whole, devices, call, DRIVER_LIMITED_KIND, before)
             write_spec(settings.cdi_folder, spec_bytes(by_driver), DRIVER_LIMITED_FILE)
+            self._driver_limits_problem = limits
         if installed is not None:
             self._limited_kind = limited_cdi_kind(installed.version)
             self._limited = limited_edits(bare, PurePosixPath(installed.folder))

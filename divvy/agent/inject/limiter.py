@@ -89,10 +89,15 @@ def has_share(folder: Path, device_ids: Sequence[str]) -> bool:
 
 
 def write_share(
-    folder: Path, device_ids: Sequence[str], devices: Sequence[DeviceShare]
+    folder: Path,
+    device_ids: Sequence[str],
+    devices: Sequence[DeviceShare],
+    *,
+    by_any: bool = False,
 ) -> tuple[Mount, ...]:
     """Write limits, account and pages of what a container is allocated, and return its mounts.
 
+    ``by_any``: it is not known what limits the container, so that its files are those of all.
     Raises OSError.
     """
     name = share_name(device_ids)
@@ -106,7 +111,7 @@ def write_share(
         share / "devices", "".join(f"{device_id}\n" for device_id in device_ids).encode(), _MODE
     )
     by_driver = any(device.sharing.by_driver for device in devices)
-    if by_driver:
+    if by_driver and not by_any:
         # Nothing in the container keeps an account.
         (share / "account").unlink(missing_ok=True)
     else:

@@ -138,7 +138,11 @@ class Advertiser:
                 resources = tuple(without_limiter(resources, limiter))
         problems.pop("driver limits", None)
         if any(resource.sharing.by_driver for resource in resources):
-            limits = desired.driver_limits_problem or self.injection.share_folder.mount()
+            limits = (
+                desired.driver_limits_problem
+                or self.injection.driver_limits_problem
+                or self.injection.share_folder.mount()
+            )
             if limits:
                 problems["driver limits"] = f"enforcement: driver: {limits}"
                 resources = tuple(without_driver_limits(resources, limits))
@@ -252,7 +256,10 @@ class Advertiser:
                 f"{resource.name}: {device_ids[0]} is not advertised now, and the share's files "
                 "are gone since the node was booted: delete the pod"
             )
+        shares = device_shares(resource, device_ids)
         try:
-            self.injection.share_folder.lay(device_ids, device_shares(resource, device_ids))
+            # The boot may have brought another driver, and the container was given what limited
+            # shares by the one before: a runtime would make a folder of a file that it lacks.
+            self.injection.share_folder.lay(device_ids, shares, by_any=True)
         except InjectionProblem as problem:
             raise Refused(str(problem)) from problem

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.agent.inject.bundle import administrator
+from tests.agent.inject.bundle import SOURCE, administrator
 from tests.simulator.control_groups import control_group, hierarchy, start_within
+from tests.simulator.driver_root import eventually
 
 UUID, OTHER = "GPU-0f5d8c9e-0000-4000-8000-000000000001", "GPU-0f5d8c9e-0000-4000-8000-000000000002"
 LIMITS = "/usr/lib/divvy/share/limits"
@@ -32,6 +36,8 @@ class Limited:
     program: Path
     group: Path
     pid: int
+    before: tuple[str, ...] = ()
+    """What a runtime runs the hook by."""
 
     def smi(self, code: int = 0) -> Path:
         program = self.folder / "nvidia-smi"
@@ -41,6 +47,9 @@ class Limited:
         )
         program.chmod(0o755)
         return program
+
+    def script(self, text: str) -> None:
+        (self.folder / "nvidia-smi").write_text(f"#!/bin/sh\n{text}\n")
 
     def limits(self, text: str) -> Path:
         file = self.folder / "shares/mine/limits"
@@ -63,11 +72,12 @@ class Limited:
         }
         options = [f"--{name}={place}" for name, place in folders.items()]
         return subprocess.run(
-            [str(self.program), *options],
+            [*self.before, str(self.program), *options],
             input=json.dumps({"bundle": str(bundle), "id": "x", "pid": self.pid}),
             capture_output=True,
             text=True,
             check=False,
+            timeout=30,
         )
 
     @property
@@ -125,7 +135,17 @@ def test_without_the_shares_own_limits_nothing_starts(limited: Limited) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", line(mib=0), "device -i memory 4294967296 compute free\n", "device a;b memory 1\n", "x\n"],
+    [
+        "",
+        line(mib=0),
+        line(mib=-4096),
+        line(mib=2**44),
+        line(mib=2**80),
+        line().rstrip("\n"),
+        "device -i memory 4294967296 compute free\n",
+        "device a;b memory 1\n",
+        "x\n",
+    ],
 )
 def test_a_file_that_is_no_list_of_limits_sets_none(limited: Limited, text: str) -> None:
     done = limited.call(limited.limits(text))
@@ -149,7 +169,84 @@ def test_the_group_of_the_whole_node_is_never_limited(limited: Limited) -> None:
     assert "no control group of its own" in done.stderr
 
 
+@pytest.mark.parametrize("above", [False, True], ids=["the same", "above it"])
+def test_the_group_of_the_runtime_is_never_limited(limited: Limited, above: bool) -> None:
+    """A runtime without control groups of its own leaves containers in the group it has itself."""
+    group = limited.group / "runtime" if above else limited.group
+    group.mkdir(exist_ok=True)
+    limited.before = ("sh", "-c", f'echo 0 > {group}/cgroup.procs && exec "$@"', "sh")
+    done = limited.call(limited.limits(line()))
+    if above:
+        assert eventually(lambda: _is_removed(group))
+    assert (done.returncode, limited.calls) == (1, [])
+    assert "no control group of its own" in done.stderr
+
+
+def test_a_group_that_the_runtime_does_not_see_is_not_limited(limited: Limited) -> None:
+    """In a namespace of groups the kernel names those beside it by "..", which leads elsewhere."""
+    group = limited.group.parent / "runtime"
+    group.mkdir()
+    script = f'echo 0 > {group}/cgroup.procs && exec unshare --cgroup "$@"'
+    limited.before = ("sh", "-c", script, "sh")
+    done = limited.call(limited.limits(line()))
+    assert eventually(lambda: _is_removed(group))
+    assert (done.returncode, limited.calls) == (1, [])
+    assert "no control group of its own" in done.stderr
+
+
+def _is_removed(group: Path) -> bool:
+    with suppress(OSError):
+        group.rmdir()
+    return not group.exists()
+
+
 def test_control_groups_of_version_1_are_refused(limited: Limited) -> None:
     done = limited.call(limited.limits(line()), groups=Path("/tmp"))
     assert (done.returncode, limited.calls) == (1, [])
     assert "not version 2 of the control groups" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def impatient(sanitized: Path) -> Path:
+    """Build a hook that gives the driver up soon."""
+    quick = sanitized / "impatient"
+    command = ["make", "--silent", "-C", SOURCE, f"BUILD={quick}", "CFLAGS=-DDIVVY_SMI_SECONDS=3"]
+    subprocess.run(command, check=True)
+    return quick / "divvy-hook"
+
+
+@pytest.mark.parametrize(
+    "hanging", ["exec sleep 300", "exec >&- 2>&-; exec sleep 300", "exec yes"]
+)
+def test_a_driver_that_hangs_does_not_hold_the_runtime_up(
+    limited: Limited, impatient: Path, hanging: str
+) -> None:
+    """A runtime waits until nobody has the hook's output open: call does so, too."""
+    limited.program = impatient
+    limited.script(f"echo $$ >> {limited.folder}/calls; {hanging}")
+    done = limited.call(limited.limits(line() + line(OTHER)))
+    assert done.returncode == 1
+    assert "nvidia-smi did not end within 3 s" in done.stderr
+    (pid,) = limited.calls
+    assert eventually(lambda: _is_ended(Path("/proc") / pid))
+
+
+def _is_ended(process: Path) -> bool:
+    # What is ended and not waited for yet has no command line.
+    return not process.exists() or not (process / "cmdline").read_bytes()
+
+
+def test_what_an_nvidia_smi_leaves_running_is_not_waited_for(limited: Limited) -> None:
+    limited.script(f"sleep 60 & echo $! > {limited.folder}/calls; echo said")
+    done = limited.call(limited.limits(line()))
+    assert (done.returncode, done.stderr) == (0, "said\n")
+    os.kill(int(limited.calls[0]), signal.SIGKILL)
+
+
+def test_of_a_talkative_driver_the_first_words_are_the_reason(limited: Limited) -> None:
+    limited.script("echo first; yes | head -c 8000000; exit 3")
+    done = limited.call(limited.limits(line()))
+    assert done.returncode == 1
+    assert done.stderr.startswith("first\n")
+    assert "the driver does not limit the memory" in done.stderr
+    assert len(done.stderr) < 4096

@@ -21,7 +21,12 @@ from divvy.agent.inject.limiter import LIBRARIES, install_limiter
 from divvy.agent.inject.problem import InjectionProblem
 from divvy.agent.plugin.allocation import Refused, device_shares
 from divvy.agent.settings import Settings, settings_from
-from divvy.model.contract import CDI_FILE, limited_cdi_file, limited_cdi_kind
+from divvy.model.contract import (
+    CDI_FILE,
+    DRIVER_LIMITED_FILE,
+    limited_cdi_file,
+    limited_cdi_kind,
+)
 from tests.agent.devices import gpu, instance, limited, snapshot
 
 VERSION = "550.163.01"
@@ -347,3 +352,34 @@ def test_refuses_a_share_until_the_specification_has_the_limiter(settings: Setti
     injection.renew(BOTH, WITH_CDI)
     assert injection.limiter_problem == ""
     assert injection.limited_allocation(["GPU-0::2"], shares).cdi_names
+
+
+def test_limits_by_the_driver_only_once_that_is_described(settings: Settings) -> None:
+    """Allocate named a CDI kind whose file was not written: the container could not start."""
+    program = settings.hook_program.with_name("hook")
+    shutil.copy("/bin/true", program)
+    (settings.driver_root / "usr/bin").mkdir()
+    (settings.driver_root / "usr/bin/nvidia-smi").touch()
+    for library in ("libcuda.so", "libnvidia-ml.so"):
+        (settings.driver_root / f"usr/lib64/{library}.615.71.09").touch()
+    groups = settings.state_folder.with_name("groups")
+    groups.mkdir()
+    (groups / "cgroup.controllers").touch()
+    newer = replace(snapshot(gpu(0)), driver_version="615.71.09")
+    changed = replace(
+        settings, hook_program=program, ldconfig_program=Path("/bin/true"), cgroup_folder=groups
+    )
+    injection = installed(changed)
+    injection.renew(snapshot(gpu(0)), WITH_CDI)
+    hindrance = settings.cdi_folder / f".{DRIVER_LIMITED_FILE}.new"
+    hindrance.mkdir()
+    with pytest.raises(InjectionProblem, match="the CDI specification is not written"):
+        injection.renew(newer, WITH_CDI)
+    with pytest.raises(Refused, match="is not written"):
+        injection.driver_limited_allocation(["GPU-0::0"], ())
+    hindrance.rmdir()
+    injection.renew(newer, WITH_CDI)
+    assert (settings.cdi_folder / DRIVER_LIMITED_FILE).is_file()
+    assert injection.driver_limits_problem == ""
+    injection.renew(snapshot(gpu(0)), WITH_CDI)
+    assert "limits no memory" in injection.driver_limits_problem
