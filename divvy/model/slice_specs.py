@@ -27,8 +27,8 @@ from divvy.model.quantities import mib_quantity
 from divvy.model.slice_attributes import Attributes, nvidia_attributes, shortened
 
 # A scheduler reads a pool's slices in the order of their names, and evaluates the class of a
-# request on each device until one fits, which costs it 20 µs a device and node. Of eight GPUs there
-# are eight shares and eight whole GPUs, but up to 160 MIG devices, so these come last.
+# request on each device until one fits, on every node (docs/performance.md has what that costs).
+# Eight GPUs are eight shares and eight whole GPUs, but up to 160 MIG devices, so these come last.
 _PARTS: Mapping[Kind, str] = {"share": "by-size", "gpu": "gpus", "mig": "mig"}
 _COUNTERS = "counters"
 MAX_DEVICES = 64
