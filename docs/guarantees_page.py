@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any
 
 from divvy.model import GpuFacts, Selection, gpu_model, parse_cluster, resolve
-from divvy.model.enforcement import NOT_SERVED, Means, counted_by, rungs
+from divvy.model.enforcement import NOT_SERVED, NodeCapabilities, counted_by, rungs
 from divvy.plan import Guarantees, guarantees, level, predict_node
 
 _MODEL = "A100-SXM4-40GB"
@@ -148,13 +148,19 @@ def _ladder() -> Iterator[str]:
     yield f"| driver | kernel | cgroups | has | memory limit by | {' | '.join(names)} |"
     yield f"|---|---|---|---|---|{'---|' * len(names)}"
     for driver, (kernel, release), version in product(_DRIVERS, _KERNELS.items(), _CGROUPS):
-        means = Means(driver, version, release)
+        capabilities = NodeCapabilities(driver, version, release)
         selection = Selection(None, "auto", "pool", None)
-        (offer,) = resolve(cluster, selection, facts, means=means).gpus[0].offers
+        (offer,) = resolve(cluster, selection, facts, capabilities=capabilities).gpus[0].offers
         words = dict(guarantees(offer).items())
         levels = " | ".join(level(words[key]) for key in _PROVEN)
-        has = ", ".join(rung for rung in rungs(means, has_mig=True) if rung not in NOT_SERVED)
-        by = f"driver, counted by `{counted_by(means)}`" if offer.sharing.by_driver else "limiter"
+        has = ", ".join(
+            rung for rung in rungs(capabilities, has_mig=True) if rung not in NOT_SERVED
+        )
+        by = (
+            f"driver, counted by `{counted_by(capabilities)}`"
+            if offer.sharing.by_driver
+            else "limiter"
+        )
         branch = driver.partition(".")[0]
         yield f"| {branch} | {kernel} | v{version} | {has} | {by} | {levels} |"
 

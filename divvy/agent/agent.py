@@ -282,7 +282,9 @@ class Agent:
 
     def _desire(self, snapshot: Snapshot | None) -> None:
         injection, runtime = self._advertiser.injection, self._node.runtime
-        means = None if snapshot is None else injection.means(snapshot.driver_version, runtime)
+        capabilities = (
+            None if snapshot is None else injection.capabilities(snapshot.driver_version, runtime)
+        )
         self._desired = desired_state(
             self._config,
             self._settings.node,
@@ -290,7 +292,7 @@ class Agent:
             snapshot,
             self._record.checkpoint,
             self._boot,
-            means,
+            capabilities,
         )
         self._health.rules = self._desired.health
         self.driver.scan_seconds = self._health.scan_seconds

@@ -1,4 +1,4 @@
-"""The ladder: by which means a node can keep a container within its memory, the strongest first.
+"""The ladder: how a node can keep a container within its memory, the strongest way first.
 
 Sources: docs.nvidia.com/deploy/mps, "MPS v3 Memory Partitioning" (release 615), for what the driver
 needs and counts; MPS v2 and the limiter as this repository has them.
@@ -35,7 +35,7 @@ NOT_SERVED = frozenset({Rung.MPS_V3})
 
 
 @dataclass(frozen=True)
-class Means:
+class NodeCapabilities:
     """What decides which rungs a node has.
 
     ``driver`` and ``kernel`` are versions as they call themselves, ``cgroup`` is the version of
@@ -51,16 +51,16 @@ class Means:
     compute_mode: bool = True
 
 
-def driver_limits_problem(means: Means) -> str:
+def driver_limits_problem(capabilities: NodeCapabilities) -> str:
     """Say why the driver of a node cannot limit a container's memory, "" where it can."""
-    if is_older(means.driver, DRIVER_LIMITS_SINCE):
-        return f"driver {means.driver} limits no memory; {DRIVER_LIMITS_SINCE} or newer does"
-    if means.cgroup < 2:
+    if is_older(capabilities.driver, DRIVER_LIMITS_SINCE):
+        return f"driver {capabilities.driver} limits no memory; {DRIVER_LIMITS_SINCE} or newer does"
+    if capabilities.cgroup < 2:
         return (
-            f"driver {means.driver} limits the memory of control groups of version 2, and this "
-            f"node has version {means.cgroup}"
+            f"driver {capabilities.driver} limits the memory of control groups of version 2, "
+            f"and this node has version {capabilities.cgroup}"
         )
-    if not means.hook:
+    if not capabilities.hook:
         return (
             "the driver's limit is set by a CDI hook and the driver's nvidia-smi: this node lacks "
             "one of them"
@@ -68,21 +68,23 @@ def driver_limits_problem(means: Means) -> str:
     return ""
 
 
-def counted_by(means: Means) -> str:
+def counted_by(capabilities: NodeCapabilities) -> str:
     """Return who counts for the driver's limits: "dmem", the kernel, or "misc", the driver."""
-    match = _KERNEL.match(means.kernel)
+    match = _KERNEL.match(capabilities.kernel)
     is_new = match is not None and (int(match[1]), int(match[2])) >= _DMEM_SINCE
     return "dmem" if is_new else "misc"
 
 
-def rungs(means: Means, *, has_mig: bool, is_mig_device: bool = False) -> tuple[Rung, ...]:
+def rungs(
+    capabilities: NodeCapabilities, *, has_mig: bool, is_mig_device: bool = False
+) -> tuple[Rung, ...]:
     """Return the rungs of a GPU of a node, or of one of its MIG devices, the strongest first."""
-    has_driver_limits = not is_mig_device and not driver_limits_problem(means)
+    has_driver_limits = not is_mig_device and not driver_limits_problem(capabilities)
     available = {
         Rung.MIG: has_mig,
         Rung.DRIVER: has_driver_limits,
-        Rung.MPS_V3: has_driver_limits and means.compute_mode,
-        Rung.MPS: not is_mig_device and means.compute_mode,
+        Rung.MPS_V3: has_driver_limits and capabilities.compute_mode,
+        Rung.MPS: not is_mig_device and capabilities.compute_mode,
         Rung.LIMITER: True,
         Rung.WATCHED: True,
     }

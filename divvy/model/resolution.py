@@ -7,7 +7,7 @@ from typing import Literal
 
 from divvy.model.claims import Claims
 from divvy.model.contract import ALIAS_LABELS, PROFILE_LABEL
-from divvy.model.enforcement import Means, driver_limits_problem
+from divvy.model.enforcement import NodeCapabilities, driver_limits_problem
 from divvy.model.gpu_models import GpuModel, UnknownGpuModel, is_memory_of
 from divvy.model.hardware_model import hardware_model
 from divvy.model.mig_placement import NoPlacement, place
@@ -135,14 +135,14 @@ def resolve(
     selection: Selection,
     gpus: Sequence[GpuFacts],
     assignment: Mapping[int, str] | None = None,
-    means: Means | None = None,
+    capabilities: NodeCapabilities | None = None,
 ) -> DesiredNode:
     """Say what every GPU of a node should be.
 
     ``assignment`` maps the indices of the rules to the UUIDs they meant when
     they were first seen; without it the driver's order counts. A GPU that its
-    rule does not fit is advertised whole and the reason is among the problems. ``means`` say by
-    which rung `enforcement: auto` is reached; without them it stays open.
+    rule does not fit is advertised whole and the reason is among the problems. ``capabilities``
+    decide what `enforcement: auto` comes to; without them it stays open.
     """
     if selection.profile is None:
         return DesiredNode(selection.pool, None, selection.source, (), _no_profile(selection))
@@ -155,8 +155,8 @@ def resolve(
     for gpu in sorted(gpus, key=lambda gpu: gpu.index):
         index = index_of.get(gpu.uuid) if assignment else gpu.index
         gpu_state, problem = _desired_gpu(profile, gpu, index)
-        if means is not None:
-            gpu_state = replace(gpu_state, offers=_reached(gpu_state.offers, means))
+        if capabilities is not None:
+            gpu_state = replace(gpu_state, offers=_reached(gpu_state.offers, capabilities))
         desired.append(gpu_state)
         if problem:
             problems.append(problem)
@@ -193,9 +193,9 @@ def offers(rule: Rule, model_memory_mib: int, model: GpuModel | None) -> tuple[O
     return tuple(listed)
 
 
-def _reached(offered: tuple[Offer, ...], means: Means) -> tuple[Offer, ...]:
+def _reached(offered: tuple[Offer, ...], capabilities: NodeCapabilities) -> tuple[Offer, ...]:
     """Say by what memory is refused on a node, where a rule leaves it open."""
-    strongest: Enforcement = "limiter" if driver_limits_problem(means) else "driver"
+    strongest: Enforcement = "limiter" if driver_limits_problem(capabilities) else "driver"
     return tuple(
         replace(offer, sharing=replace(offer.sharing, enforcement=strongest))
         if offer.sharing.enforcement == "auto"

@@ -16,12 +16,12 @@ from divvy.model import (
     parse_cluster,
     resolve,
 )
-from divvy.model.enforcement import Means, Rung, counted_by, driver_limits_problem, rungs
+from divvy.model.enforcement import NodeCapabilities, Rung, counted_by, driver_limits_problem, rungs
 from divvy.model.sharing import Sharing
 from divvy.plan import guarantees, level
 
 A100 = gpu_model("A100-SXM4-40GB")
-R615 = Means("615.71.09", 2, "6.14.0-29-generic")
+R615 = NodeCapabilities("615.71.09", 2, "6.14.0-29-generic")
 
 
 def limit(enforcement: str | None = None, **more: Any) -> dict[str, Any]:
@@ -29,10 +29,10 @@ def limit(enforcement: str | None = None, **more: Any) -> dict[str, Any]:
     return {"limit": "auto", "action": "prevent", **asked, **more}
 
 
-def sharing(rule: dict[str, Any], means: Means | None = None) -> Sharing:
+def sharing(rule: dict[str, Any], capabilities: NodeCapabilities | None = None) -> Sharing:
     cluster = parse_cluster({"profiles": {"p": rule}, "pools": {"all": {"profile": "p"}}})
     facts = GpuFacts(0, "GPU-0", A100.product, A100.memory_mib, A100, (8, 0))
-    node = resolve(cluster, Selection("all", "p", "pool", None), [facts], means=means)
+    node = resolve(cluster, Selection("all", "p", "pool", None), [facts], capabilities=capabilities)
     (offer,) = node.gpus[0].offers
     return offer.sharing
 
@@ -42,7 +42,7 @@ def sliced(enforcement: str | None = None, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("means", "words"),
+    ("capabilities", "words"),
     [
         (replace(R615, driver="580.95.05"), "driver 580.95.05 limits no memory; 615 or newer does"),
         (replace(R615, driver="535.183.06"), "driver 535.183.06 limits no memory"),
@@ -50,9 +50,9 @@ def sliced(enforcement: str | None = None, **more: Any) -> dict[str, Any]:
         (replace(R615, hook=False), "this node lacks one of them"),
     ],
 )
-def test_says_why_a_driver_limits_no_memory(means: Means, words: str) -> None:
-    assert words in driver_limits_problem(means)
-    assert Rung.DRIVER not in rungs(means, has_mig=True)
+def test_says_why_a_driver_limits_no_memory(capabilities: NodeCapabilities, words: str) -> None:
+    assert words in driver_limits_problem(capabilities)
+    assert Rung.DRIVER not in rungs(capabilities, has_mig=True)
 
 
 def test_a_driver_of_615_limits_memory_on_any_kernel() -> None:
@@ -91,10 +91,10 @@ def test_the_rungs_are_listed_from_the_strongest() -> None:
     ],
 )
 def test_auto_means_the_strongest_that_a_node_has(driver: str, cgroup: int, expected: str) -> None:
-    means = replace(R615, driver=driver, cgroup=cgroup)
-    assert sharing(sliced("auto"), means).enforcement == expected
+    capabilities = replace(R615, driver=driver, cgroup=cgroup)
+    assert sharing(sliced("auto"), capabilities).enforcement == expected
     in_mps = {"mps": {"replicas": 4, "memoryLimit": limit("auto")}}
-    assert sharing(in_mps, means).enforcement == expected
+    assert sharing(in_mps, capabilities).enforcement == expected
 
 
 def test_what_a_rule_says_stays_whatever_the_node_has() -> None:
@@ -150,10 +150,12 @@ def test_what_cannot_be_is_refused(rule: dict[str, Any], words: str) -> None:
 
 
 def test_no_guarantee_is_stronger_than_the_weakest_rung_that_it_may_mean() -> None:
-    def memory(rule: dict[str, Any], means: Means | None = None) -> str:
+    def memory(rule: dict[str, Any], capabilities: NodeCapabilities | None = None) -> str:
         cluster = parse_cluster({"profiles": {"p": rule}, "pools": {"all": {"profile": "p"}}})
         facts = GpuFacts(0, "GPU-0", A100.product, A100.memory_mib, A100)
-        node = resolve(cluster, Selection("all", "p", "pool", None), [facts], means=means)
+        node = resolve(
+            cluster, Selection("all", "p", "pool", None), [facts], capabilities=capabilities
+        )
         return guarantees(node.gpus[0].offers[0]).memory
 
     assert level(memory(sliced("auto"))) == level(memory(sliced())) == "prevented"

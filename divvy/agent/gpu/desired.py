@@ -25,7 +25,7 @@ from divvy.model import (
     resolve,
     select_profile,
 )
-from divvy.model.enforcement import Means, driver_limits_problem
+from divvy.model.enforcement import NodeCapabilities, driver_limits_problem
 from divvy.model.versions import is_older
 
 _NOTHING = DesiredNode(pool=None, profile=None, source="pool", gpus=(), problems=())
@@ -38,7 +38,8 @@ class DesiredState:
     ``config`` is the canonical JSON that was accepted; ``problem`` says what of
     the newest input was not, and so which older state is kept. ``replaced`` are
     the UUIDs of GPUs that are gone for good. ``has_claims``: some profile of the stack has
-    claims, of whatever node. ``means`` are by what the node can limit memory, None where not known.
+    claims, of whatever node. ``capabilities`` is what the node can limit memory with, None while
+    it is not known.
     """
 
     node: DesiredNode = _NOTHING
@@ -53,13 +54,13 @@ class DesiredState:
     strategy: str | None = None
     file_devices: tuple[FileDevices, ...] = ()
     has_claims: bool = False
-    means: Means | None = None
+    capabilities: NodeCapabilities | None = None
     problem: str = ""
 
     @property
     def driver_limits_problem(self) -> str:
         """Say why the driver of this node cannot limit a container's memory, "" where it can."""
-        return "" if self.means is None else driver_limits_problem(self.means)
+        return "" if self.capabilities is None else driver_limits_problem(self.capabilities)
 
     def driver_problem(self, snapshot: Snapshot | None) -> str:
         """Say that the driver is older than the stack file accepts, "" where it is not."""
@@ -77,13 +78,13 @@ def desired_state(
     snapshot: Snapshot | None,
     checkpoint: Checkpoint,
     boot: str = "",
-    means: Means | None = None,
+    capabilities: NodeCapabilities | None = None,
 ) -> DesiredState:
     """Resolve the newest configuration that is good for this node.
 
     A configuration that is invalid or newer than this agent, and a label that
     names no profile, leave the last good one in force. ``boot`` is what the kernel
-    calls this boot; ``means`` are by what this node can limit memory.
+    calls this boot; ``capabilities`` is what this node can limit memory with.
     """
     cluster, accepted, problem = _accepted(config, checkpoint)
     if cluster is None:
@@ -111,7 +112,7 @@ def desired_state(
         )
         for gpu in gpus
     ]
-    desired = resolve(cluster, selection, facts, assignment.uuids, means)
+    desired = resolve(cluster, selection, facts, assignment.uuids, capabilities)
     health = cluster.health
     return DesiredState(
         node=desired,
@@ -126,7 +127,7 @@ def desired_state(
         strategy=_strategy(desired),
         file_devices=cluster.devices,
         has_claims=any(profile.by_claims for profile in cluster.profiles.values()),
-        means=means,
+        capabilities=capabilities,
         problem=problem or "; ".join(desired.problems),
     )
 

@@ -7,7 +7,7 @@ SPEC.md). All driver capabilities are present in every container.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +23,17 @@ _MODE = 0o644
 def cdi_spec(
     common: ContainerEdits,
     devices: Mapping[str, ContainerEdits],
-    hook: HookCall | None,
+    hooks: Iterable[HookCall],
     kind: str = CDI_KIND,
-    before: HookCall | None = None,
 ) -> dict[str, Any]:
-    """Describe every device by its UUID, and what all of them share.
-
-    ``before`` is run in the runtime's own namespaces, once the container's are made.
-    """
-    hooks = [] if before is None else [_hook(before, "createRuntime")]
-    hooks += [] if hook is None else [_hook(hook, "createContainer")]
+    """Describe every device by its UUID, and what all of them share."""
     return {
         "cdiVersion": "0.5.0",
         "kind": kind,
         "containerEdits": {
             "env": [f"{name}={value}" for name, value in common.env.items()],
             **_edits(common),
-            "hooks": hooks,
+            "hooks": [_hook(call) for call in hooks],
         },
         "devices": [
             {"name": uuid, "containerEdits": _edits(edits)} for uuid, edits in devices.items()
@@ -66,9 +60,9 @@ def _edits(edits: ContainerEdits) -> dict[str, Any]:
     }
 
 
-def _hook(call: HookCall, name: str) -> dict[str, Any]:
+def _hook(call: HookCall) -> dict[str, Any]:
     return {
-        "hookName": name,
+        "hookName": call.stage,
         "path": call.program,
         "args": [Path(call.program).name, *call.arguments],
         # Without any variable here, the runtime would pass on an environment of its choice.

@@ -81,7 +81,7 @@ def write_claim(
         (limits,) = (mount.host for mount in share if mount.path == LIMITS)
         alone = (f"--limits={limits}", f"--limiter={edits.limiters[claim.limiter]}")
         hook = replace(hook, arguments=(*hook.arguments, *alone))
-    spec = cdi_spec(common, devices, hook, CLAIM_CDI_KIND)
+    spec = cdi_spec(common, devices, () if hook is None else (hook,), CLAIM_CDI_KIND)
     write_spec(folder, spec_bytes(spec), claim_file(claim.uid))
 
 

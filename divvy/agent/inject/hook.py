@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path, PurePath, PurePosixPath
+from typing import Literal
 
 from divvy.agent.gpu.hardware import Snapshot
 from divvy.agent.inject.container_edits import DriverFiles
@@ -28,10 +29,15 @@ class Hook:
 
 @dataclass(frozen=True)
 class HookCall:
-    """What the container runtime runs for each container."""
+    """What the container runtime runs for each container, and at which stage of its creation.
+
+    ``createRuntime`` is in the runtime's own namespaces, and before ``createContainer``, which is
+    in the container's (OCI runtime specification, POSIX-platform hooks).
+    """
 
     program: str
     arguments: tuple[str, ...]
+    stage: Literal["createRuntime", "createContainer"] = "createContainer"
 
 
 def install_hook(source: Path, folder: Path, ldconfig: Path = _LDCONFIG) -> Hook:
@@ -92,7 +98,7 @@ def limiting_call(
         f"--shares={shares}",
         f"--groups={groups}",
     )
-    return HookCall(str(hook.program), arguments)
+    return HookCall(str(hook.program), arguments, "createRuntime")
 
 
 def _is_intact(place: Path) -> bool:

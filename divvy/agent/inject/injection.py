@@ -33,7 +33,7 @@ from divvy.agent.inject.hook import (
 )
 from divvy.agent.inject.installed_files import all_there
 from divvy.agent.inject.limiter import Limiter, install_limiter, limiters
-from divvy.agent.inject.node_means import node_means
+from divvy.agent.inject.node_capabilities import node_capabilities
 from divvy.agent.inject.problem import InjectionProblem
 from divvy.agent.inject.share_folder import ShareFolder
 from divvy.agent.plugin.allocation import ContainerAllocation, Refused
@@ -45,7 +45,7 @@ from divvy.model.contract import (
     limited_cdi_file,
     limited_cdi_kind,
 )
-from divvy.model.enforcement import Means, driver_limits_problem
+from divvy.model.enforcement import NodeCapabilities, driver_limits_problem
 from divvy.model.sharing import DeviceShare
 
 _log = logging.getLogger(__name__)
@@ -117,12 +117,12 @@ class Injection:
         """Return the UUIDs of the devices that a container can be given now."""
         return frozenset(self._devices)
 
-    def means(self, driver: str, runtime: str) -> Means:
-        """Return by what this node can keep containers within their memory."""
+    def capabilities(self, driver: str, runtime: str) -> NodeCapabilities:
+        """Return what this node can limit the memory of containers with."""
         settings = self._settings
         has_smi = (settings.driver_root / SMI).is_file()
         hook = self._hook is not None and has_smi and cdi_is_on(runtime, settings.containerd_folder)
-        return node_means(driver, settings.cgroup_folder, hook=hook)
+        return node_capabilities(driver, settings.cgroup_folder, hook=hook)
 
     def renew(self, snapshot: Snapshot, runtime: str) -> None:
         """Describe the devices of a snapshot for a container runtime ("containerd://2.1.0").
@@ -135,25 +135,26 @@ class Injection:
         bare = without_hook(common, files.library_folder)
         devices = device_edits(snapshot, settings.host_driver_root)
         call = None if hook is None else hook_call(hook, snapshot, files)
+        hooks = () if call is None else (call,)
         whole = bare if call is None else common
-        spec = cdi_spec(whole, devices, call)
+        spec = cdi_spec(whole, devices, hooks)
         behind: dict[str, ContainerEdits] = {}
         places: dict[str, Path] = {}
         for limiter in limiters(settings.state_folder):
             edits = limited_edits(whole, PurePosixPath(limiter.folder))
             behind[limiter.version], places[limiter.version] = edits, limiter.folder
-            limited = cdi_spec(edits, devices, call, limited_cdi_kind(limiter.version))
+            limited = cdi_spec(edits, devices, hooks, limited_cdi_kind(limiter.version))
             file = limited_cdi_file(limiter.version)
             write_spec(settings.cdi_folder, spec_bytes(limited), file)
-        limits = driver_limits_problem(self.means(snapshot.driver_version, runtime))
+        limits = driver_limits_problem(self.capabilities(snapshot.driver_version, runtime))
         # Should the writing fail, or should the hook have come this moment, nobody is given it.
         self._driver_limits_problem = limits or "its CDI specification is not written"
         # Containers that were given it start again by it, or do not start, whatever the node has.
         is_known = (settings.cdi_folder / DRIVER_LIMITED_FILE).exists()
         if hook is not None and (is_known or not limits):
             root, shares = settings.host_driver_root, settings.share_folder / "shares"
-            before = limiting_call(hook, files, root, shares, settings.cgroup_folder)
-            by_driver = cdi_spec(whole, devices, call, DRIVER_LIMITED_KIND, before)
+            limiting = limiting_call(hook, files, root, shares, settings.cgroup_folder)
+            by_driver = cdi_spec(whole, devices, (limiting, *hooks), DRIVER_LIMITED_KIND)
             write_spec(settings.cdi_folder, spec_bytes(by_driver), DRIVER_LIMITED_FILE)
             self._driver_limits_problem = limits
         if installed is not None:

@@ -30,7 +30,7 @@ FILES = DriverFiles(
 SNAPSHOT = snapshot(gpu(0), gpu(1, mig=True, instances=(instance(3, 14, 0, 2),)))
 COMMON, EACH = common_edits(FILES, ROOT), device_edits(SNAPSHOT, ROOT)
 HOOK = Hook(Path("/var/lib/divvy/hook-1/divvy-hook"), Path("/var/lib/divvy/hook-1/ldconfig"))
-SPEC = cdi_spec(COMMON, EACH, hook_call(HOOK, SNAPSHOT, FILES))
+SPEC = cdi_spec(COMMON, EACH, [hook_call(HOOK, SNAPSHOT, FILES)])
 DEVICES = {device["name"]: device["containerEdits"]["deviceNodes"] for device in SPEC["devices"]}
 
 

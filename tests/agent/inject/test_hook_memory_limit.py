@@ -215,9 +215,7 @@ def impatient(sanitized: Path) -> Path:
     return quick / "divvy-hook"
 
 
-@pytest.mark.parametrize(
-    "hanging", ["exec sleep 300", "exec >&- 2>&-; exec sleep 300", "exec yes"]
-)
+@pytest.mark.parametrize("hanging", ["exec sleep 300", "exec >&- 2>&-; exec sleep 300", "exec yes"])
 def test_a_driver_that_hangs_does_not_hold_the_runtime_up(
     limited: Limited, impatient: Path, hanging: str
 ) -> None:

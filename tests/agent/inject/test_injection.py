@@ -371,13 +371,13 @@ def test_limits_by_the_driver_only_once_that_is_described(settings: Settings) ->
     )
     injection = installed(changed)
     injection.renew(snapshot(gpu(0)), WITH_CDI)
-    hindrance = settings.cdi_folder / f".{DRIVER_LIMITED_FILE}.new"
-    hindrance.mkdir()
+    obstacle = settings.cdi_folder / f".{DRIVER_LIMITED_FILE}.new"
+    obstacle.mkdir()
     with pytest.raises(InjectionProblem, match="the CDI specification is not written"):
         injection.renew(newer, WITH_CDI)
     with pytest.raises(Refused, match="is not written"):
         injection.driver_limited_allocation(["GPU-0::0"], ())
-    hindrance.rmdir()
+    obstacle.rmdir()
     injection.renew(newer, WITH_CDI)
     assert (settings.cdi_folder / DRIVER_LIMITED_FILE).is_file()
     assert injection.driver_limits_problem == ""
