@@ -18,7 +18,7 @@ from divvy.lab.paths import REPOSITORY
 
 PICTURES = Path(__file__).parent / "pictures"
 TAKEN = PICTURES / "taken.json"
-_SIZES = {"diff.png": (1000, 760), "report.png": (1000, 1250), "top.png": (1300, 1900)}
+_SIZES = {"diff.png": (1000, 760), "report.png": (1000, 1250), "top.png": (1300, 2360)}
 
 
 def diff_page(folder: Path) -> Path:

@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from divvy.agent.agent import Agent
-from divvy.agent.claims.metrics import claim_gauges
+from divvy.agent.claims.metrics import claim_gauges, memory_of_claims
 from divvy.agent.gpu.device_id import is_share, physical
 from divvy.agent.gpu.hardware import Gpu
 from divvy.agent.gpu.holders import Holder
@@ -23,7 +23,7 @@ from divvy.agent.gpu.status import NodeStatus
 from divvy.agent.inject.share import share_holders
 from divvy.agent.memory.memory_limit import Excess
 from divvy.agent.memory.shares import ShareFigures
-from divvy.agent.metrics_page import Page
+from divvy.agent.metrics_page import NodeGauge, Page
 from divvy.agent.mps.service import MpsFigures
 from divvy.agent.nvml.process import DriverProblem
 from divvy.agent.plugin.device_holders import HoldersUnknown
@@ -63,7 +63,13 @@ async def metrics_page(agent: Agent, node: str) -> bytes:
     # Whom the kubelet's checkpoint alone knows has no name, and may have ended.
     named = [holder for holder in held if holder.pod]
     gpus = () if snapshot is None else snapshot.gpus
-    _holders(page, _held_devices(resources, named, gpus), memory)
+    using = page.gauge(
+        "divvy_pod_memory_used_mib",
+        "Memory in use on a device that this pod holds alone, in MiB.",
+        _HOLDER,
+    )
+    _holders(page, using, _held_devices(resources, named, gpus), memory)
+    memory_of_claims(using, agent.claims.record, gpus, memory)
     claim_gauges(page, agent.claims.record)
     page.registry.register(agent.claims.prepare_seconds)
     claimed = await agent.claims.named_holders()
@@ -132,16 +138,13 @@ def _held_devices(
             yield _HeldDevice(holder, kept, uuid, parents[uuid])
 
 
-def _holders(page: Page, held: Iterable[_HeldDevice], memory: Mapping[str, float]) -> None:
+def _holders(
+    page: Page, using: NodeGauge, held: Iterable[_HeldDevice], memory: Mapping[str, float]
+) -> None:
     """Show who holds what; memory where a pod is alone on the device, so that it is the pod's."""
     holding = page.gauge(
         "divvy_device_held",
         "Always 1; the labels name a device and the pod that holds it.",
-        _HOLDER,
-    )
-    using = page.gauge(
-        "divvy_pod_memory_used_mib",
-        "Memory in use on a device that this pod holds alone, in MiB.",
         _HOLDER,
     )
     for device in held:

@@ -17,6 +17,8 @@ READ = (DEVICES, HELD, POD_USED, SHARE_USED, SHARE_LIMIT, OVER, MEMORY, UTILISAT
 
 # UUID of the device behind it, namespace, pod, container.
 Place = tuple[str, str, str, str]
+# UUID of the GPU, name of the claimed device, namespace, pod.
+ClaimedPlace = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,10 @@ class HeldDevice:
 
 @dataclass(frozen=True)
 class AgentReadings:
-    """The readings of one node, by UUID of the GPU or by place; memory in MiB."""
+    """The readings of one node, by UUID of the GPU or by place; memory in MiB.
+
+    ``claimed`` is the memory in use on devices that a claim holds alone.
+    """
 
     memory: Mapping[str, int] = field(default_factory=dict)
     utilisation: Mapping[str, int] = field(default_factory=dict)
@@ -49,6 +54,7 @@ class AgentReadings:
     products: Mapping[str, str] = field(default_factory=dict)
     held: tuple[HeldDevice, ...] = ()
     used: Mapping[Place, int] = field(default_factory=dict)
+    claimed: Mapping[ClaimedPlace, int] = field(default_factory=dict)
     limits: Mapping[Place, int] = field(default_factory=dict)
     over: Mapping[Place, int] = field(default_factory=dict)
     devices: Mapping[str, int] = field(default_factory=dict)
@@ -63,6 +69,7 @@ def agent_readings(samples: Iterable[Sample]) -> AgentReadings:
     products: dict[str, str] = {}
     places: dict[str, dict[Place, int]] = {name: {} for name in (SHARE_LIMIT, OVER)}
     used: dict[Place, int] = {}
+    claimed: dict[ClaimedPlace, int] = {}
     held: Counter[tuple[str, str, str, Place]] = Counter()
     devices: Counter[str] = Counter()
     modes: dict[str, str] = {}
@@ -75,6 +82,9 @@ def agent_readings(samples: Iterable[Sample]) -> AgentReadings:
             (memory if sample.name == MEMORY else utilisation)[gpu] = value
             indices[gpu] = int(labels["gpu"]) if labels["gpu"].isdecimal() else len(indices)
             products[gpu] = labels["modelName"]
+        elif sample.name == POD_USED and labels["mode"] == Mode.CLAIMS:
+            device = labels["gpu"], labels["device"], labels["namespace"], labels["pod"]
+            claimed[device] = value
         elif sample.name in (POD_USED, SHARE_USED):
             used[labels.place] = value
         elif sample.name in places:
@@ -91,6 +101,7 @@ def agent_readings(samples: Iterable[Sample]) -> AgentReadings:
         products=products,
         held=tuple(HeldDevice(*key, count) for key, count in sorted(held.items())),
         used=used,
+        claimed=claimed,
         limits=places[SHARE_LIMIT],
         over=places[OVER],
         devices=devices,

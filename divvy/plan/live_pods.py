@@ -20,8 +20,8 @@ _ENDED = ("Succeeded", "Failed")
 class LivePod:
     """A pod that asks for devices, and where it is.
 
-    ``requests`` are devices by resource; ``claims`` the containers that use each claim, by the
-    claim's name.
+    ``requests`` are devices by resource that device plugins serve or are to serve; ``claims`` the
+    containers that use each claim, by the claim's name.
     """
 
     pod: UsingPod
@@ -70,7 +70,9 @@ def live_pod(
         age_seconds=_age(created, now),
         requests=tuple(printable(word) for word in words),
     )
-    return LivePod(pod, spec.get("nodeName") or None, requests, claims)
+    by_claims = {mapping["resourceName"] for mapping in _extended(status)}
+    unclaimed = {name: count for name, count in requests.items() if name not in by_claims}
+    return LivePod(pod, spec.get("nodeName") or None, unclaimed, claims)
 
 
 def _state(meta: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[str, str]:
@@ -125,9 +127,13 @@ def _claims(
             )
     extended = status.get("extendedResourceClaimStatus") or {}
     if extended.get("resourceClaimName"):
-        mappings = extended.get("requestMappings") or ()
-        using = dict.fromkeys(printable(mapping["containerName"]) for mapping in mappings)
+        using = dict.fromkeys(printable(mapping["containerName"]) for mapping in _extended(status))
         yield extended["resourceClaimName"], tuple(using)
+
+
+def _extended(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return which extended resources of a pod became requests of a claim."""
+    return _list(status.get("extendedResourceClaimStatus") or {}, "requestMappings")
 
 
 def _list(status: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:

@@ -194,12 +194,13 @@ class _View:
             if place[0] == uuid and place[1:3] == (holder.namespace, name)
         ]
         used = [self.readings.used[place] for place in places]
+        alone = (uuid, device.name, holder.namespace, name)
         return Holding(
             device="whole" if device.kind == "gpu" else device.profile or "share",
             resource="",
             pod=self._pod(printable(holder.namespace), printable(name)),
             container=", ".join(containers or dict.fromkeys(place[3] for place in places)),
-            used_mib=sum(used) if used else None,
+            used_mib=sum(used) if used else self.readings.claimed.get(alone),
             limit_mib=holder.memory_mib or device.memory_mib or None,
             cores=holder.cores,
             claim=printable(holder.claim),

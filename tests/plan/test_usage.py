@@ -149,6 +149,30 @@ def test_shows_holders_and_sizes_by_claims_without_the_agent() -> None:
     assert [one.used_mib for one in node.holdings] == [700]
 
 
+def test_shows_memory_of_a_claimed_mig_device_and_of_no_other_of_its_pod() -> None:
+    offers = slices("n", {"mig": ["1g.5gb"]})
+    first, second = "gpu-n-0-mig-1g5gb-0", "gpu-n-0-mig-1g5gb-1"
+    claims = [claim(name, "n", name, pod="a") for name in (first, second)]
+    labels = {"mode": "claims", "uuid": "MIG-1", "gpu": "GPU-n-0", "namespace": "team", "pod": "a"}
+    samples = [Sample("divvy_pod_memory_used_mib", {**labels, "device": first}, 1500)]
+    gpus = claimed_gpus(offers, claims)
+    (node,) = usage([raw_node("n")], agents={"n": samples}, gpus=gpus, claims=claims).nodes
+    used = {holding.claim: holding.used_mib for holding in node.holdings}
+    assert used == {first: 1500, second: None}
+
+
+def test_requests_no_resource_that_became_a_claim() -> None:
+    pod = raw_pod("a", "n", {GPU: "1"})
+    mapping = {"containerName": "main", "requestName": "r", "resourceName": GPU}
+    extended = {"resourceClaimName": "c", "requestMappings": [mapping]}
+    pod["status"]["extendedResourceClaimStatus"] = extended
+    claims = [claim("c", "n", "gpu-n-0-share", "40960Mi", "100", "a")]
+    gpus = claimed_gpus(slices("n", {"shares": {}}), claims)
+    (node,) = usage([raw_node("n")], [pod], gpus=gpus, claims=claims).nodes
+    assert node.resources == ()
+    assert [holding.holder for holding in node.holdings] == ["team/a"]
+
+
 def test_names_a_claim_that_no_pod_uses() -> None:
     held_by = claim("c", "n", "gpu-n-0-share", "3000Mi", "30")
     held_by["status"]["reservedFor"] = []

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from prometheus_client import Histogram
 
+from divvy.agent.claims.claim_shares import is_limited
 from divvy.agent.claims.gpu_use import USES, gpu_use
+from divvy.agent.claims.instance_plan import device_uuid
 from divvy.agent.claims.record import ClaimRecord
-from divvy.agent.metrics_page import Page
+from divvy.agent.gpu.hardware import Gpu
+from divvy.agent.metrics_page import NodeGauge, Page
+from divvy.model.contract import Mode
 
 _GPU = ["gpu", "uuid"]
 # A share takes milliseconds, a MIG device some hundred; what waits for another pod up to 40 s.
@@ -64,3 +69,23 @@ def claim_gauges(page: Page, record: ClaimRecord) -> None:
     )
     for tenant, number in sorted(tenants.items()):
         by_tenant.set(number, tenant)
+
+
+def memory_of_claims(
+    using: NodeGauge, record: ClaimRecord, gpus: Sequence[Gpu], memory: Mapping[str, float]
+) -> None:
+    """Show the memory in use on what a claim of one pod holds alone: all of a GPU, MIG devices.
+
+    What a share uses its container's own account says.
+    """
+    by_uuid = {gpu.uuid: gpu for gpu in gpus}
+    for claim in record.claims.values():
+        if len(claim.pods) != 1:
+            continue
+        ((pod, _),) = claim.pods
+        for held in claim.devices:
+            gpu = by_uuid.get(held.uuid)
+            uuid = None if gpu is None else device_uuid(gpu, held)
+            if uuid is not None and uuid in memory and not is_limited(held):
+                place = (uuid, held.uuid, claim.namespace, pod, "")
+                using.set(memory[uuid], "", Mode.CLAIMS, held.device.name, *place)
