@@ -6,11 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.deployment import Deployment, is_deployed
 from tests.installed import Installed, install_wheel
 from tests.running_lab import RunningLab
 from tests.thoroughness import is_left_out
+
+# No test is timed: two noisy cores.
+settings.register_profile("divvy", deadline=None)
+settings.load_profile("divvy")
 
 # Rooms whose unit tests need no compiler and no server: they fail within seconds.
 _PURE = (

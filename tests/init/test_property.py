@@ -90,7 +90,7 @@ def labels(model: GpuModel, gpus: int, profile: Any) -> dict[str, str]:
     return {**own, "nvidia.com/gpu.product": product}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(clusters())
 def test_writes_a_file_whose_plan_is_what_the_nodes_offer(
     pools: list[tuple[GpuModel, int, Any]],

@@ -19,7 +19,7 @@ def card_and_layout(draw):
     return card, {name: chosen.count(name) for name in dict.fromkeys(chosen)}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(card_and_layout())
 def test_accepts_a_layout_exactly_if_it_has_a_placement(drawn):
     card, layout = drawn
@@ -47,7 +47,7 @@ def test_places_exactly_the_oracles_feasible_layouts(card):
                 place(mig, more)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(card_and_layout(), st.randoms(use_true_random=False))
 def test_keeps_existing_instances_in_place(drawn, random):
     card, layout = drawn

@@ -84,7 +84,7 @@ def test_accepts_the_whole_schema():
     assert parse_canonical(canonical_json(FULL)) == as_sent(cluster)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.lists(st.tuples(st.sampled_from(PLACES), JUNK), min_size=1, max_size=3))
 def test_reports_junk_anywhere_in_plain_words(changes):
     value = copy.deepcopy(FULL)

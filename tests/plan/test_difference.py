@@ -10,7 +10,7 @@ from tests.plan.stacks import example, planned, pool
 from tests.plan.test_prediction import PROFILES, clusters
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(clusters())
 def test_finds_no_difference_of_a_plan_from_itself(one):
     difference = diff(one, one)
@@ -27,7 +27,7 @@ def deltas(difference):
     return {key: number for key, number in moved.items() if number}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(clusters(), clusters(), clusters())
 def test_composes_diffs(first, second, third):
     steps = Counter(deltas(diff(first, second)))
@@ -36,7 +36,7 @@ def test_composes_diffs(first, second, third):
     assert deltas(diff(second, first)) == {k: -n for k, n in deltas(diff(first, second)).items()}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(clusters(), clusters())
 def test_adds_the_changes_up_to_the_totals(before, after):
     difference = diff(before, after)

@@ -100,7 +100,7 @@ def clusters(draw):
     return planned(PROFILES, **pools)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(clusters())
 def test_adds_up_totals(prediction):
     _check_sums(prediction)

@@ -27,7 +27,7 @@ from divvy.render.markdown import difference_markdown
 from divvy.render.objects import objects
 from tests.thoroughness import at_length
 
-few = settings(max_examples=40, deadline=None)
+few = settings(max_examples=40)
 MODELS = tuple(gpu_models())
 
 
@@ -186,7 +186,7 @@ def test_treats_a_renamed_profile_as_a_setting_and_a_renamed_pool_as_renamed(
     assert not difference.settings
 
 
-@settings(max_examples=at_length(50, 2000), deadline=None)
+@settings(max_examples=at_length(50, 2000))
 @given(values(), st.sampled_from(EDITS), st.integers(0, 99))
 def test_finds_no_change_only_if_no_object_changes(
     first: dict[str, Any], edit: Edit, seed: int

@@ -140,7 +140,7 @@ _TREES = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.dictionaries(st.text("abc/.1e3-: ", min_size=1, max_size=8), _TREES, min_size=1, max_size=3)
 )

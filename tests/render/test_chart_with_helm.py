@@ -37,7 +37,6 @@ pytestmark = pytest.mark.lab
 
 # Every example starts helm: a failure is told as it was found.
 _RANDOM = settings(
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )

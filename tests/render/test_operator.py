@@ -333,7 +333,7 @@ _MIG = _LAYOUTS | st.just({"layout": {"1g.5gb": 7}, "strategy": "single"})
 _RULES = st.fixed_dictionaries({}, optional={"mig": _MIG, "timeSlicing": _SHARING})
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.filter_too_much])
 @given(st.lists(st.tuples(st.sets(st.integers(0, 3), min_size=1), _RULES), max_size=3), _RULES)
 def test_imports_the_same_topology_from_what_it_generated(
     first: list[Any], last: dict[str, Any]

@@ -80,7 +80,7 @@ KEYS = ("profiles", "pools", "mig", "replicas", "devices", "health: ", "change: 
 WORDS = st.sampled_from([*SCALARS, *SYNTAX, *KEYS])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(WORDS, max_size=14).map("".join))
 def test_raises_only_own_errors_for_random_yaml(text: str) -> None:
     read(f"{TEXT}    {text}\n")
