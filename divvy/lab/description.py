@@ -8,7 +8,7 @@ from typing import Any, Literal
 DEFAULT_DRIVER = "550.163.01"
 
 Release = Literal["1.36", "1.37"]
-DEFAULT_KUBERNETES: Release = "1.36"
+DEFAULT_KUBERNETES: Release = "1.37"
 
 
 @dataclass(frozen=True)

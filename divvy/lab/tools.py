@@ -84,6 +84,8 @@ class Tool:
         environment = {
             **os.environ,
             "CGO_ENABLED": "1" if self.cgo else "0",
+            # A compiler lives for seconds: memory is cheaper than collecting its garbage.
+            "GOGC": "400",
             "GOTOOLCHAIN": "local",
             "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false",
         }

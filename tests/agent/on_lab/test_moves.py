@@ -1,0 +1,137 @@
+"""Nodes move from the device plugin to claims and back while pods come: none is refused.
+
+Every pod requests one GPU by its resource name, which nodes of both kinds serve. The orders of
+the model are in tests/agent/pool_walk.py; these are ten of a real scheduler and real kubelets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from functools import partial
+from itertools import pairwise
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+
+from conformance.image import build_and_push
+from tests.deployment import Deployment
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
+NODES = {"training": "gpu-h100", "experiments": "gpu-on-demand"}
+PLUGIN, CLAIMS = "whole", "by-size"
+GPU = "nvidia.com/gpu"
+
+
+class Run(NamedTuple):
+    """When a container held a GPU."""
+
+    gpu: str
+    pod: str
+    started: datetime
+    finished: datetime
+
+
+@pytest.fixture
+def moving(deployed: Deployment) -> Iterator[Deployment]:
+    """Give two pools that the device plugin serves, and whose pods are waited for."""
+    deployed.add_claims()
+    deployed.cluster["change"] = {"policy": "wait", "deadline": "20s"}
+    for pool in NODES:
+        deployed.set_profile(pool, PLUGIN)
+    deployed.up()
+    yield deployed
+    del deployed.cluster["change"]
+    deployed.end_claims()
+
+
+@pytest.fixture(scope="module")
+def image(deployed: Deployment) -> str:
+    return build_and_push(deployed.registry, deployed.base_image, insecure=True)
+
+
+def _pod(name: str, image: str, seconds: int) -> dict[str, Any]:
+    nodes = {"key": "kubernetes.io/hostname", "operator": "In", "values": [*NODES.values()]}
+    term = {"nodeSelectorTerms": [{"matchExpressions": [nodes]}]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 0,
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}},
+            "containers": [
+                {
+                    "name": "main",
+                    "image": image,
+                    "command": ["sh", "-c", f"nvidia-smi -L; sleep {seconds}"],
+                    "resources": {"limits": {GPU: "1"}},
+                }
+            ],
+        },
+    }
+
+
+def _run(deployed: Deployment, namespace: str, pod: dict[str, Any]) -> Run:
+    name = pod["metadata"]["name"]
+    (container,) = pod["status"]["containerStatuses"]
+    ended = container["state"]["terminated"]
+    (gpu,) = re.findall(r"UUID: (GPU-[^)]+)", deployed.lab.kubectl("logs", name, f"-n={namespace}"))
+    started, finished = (datetime.fromisoformat(ended[key]) for key in ("startedAt", "finishedAt"))
+    return Run(gpu, name, started, finished)
+
+
+def _owners(deployed: Deployment, node: str) -> set[str]:
+    return {gpu["owner"] for gpu in deployed.status(node)["gpus"]}
+
+
+def _served_as(deployed: Deployment, node: str, profile: str) -> bool:
+    owner = "plugin" if profile == PLUGIN else "claims"
+    return deployed.status(node).get("state") == "Ready" and _owners(deployed, node) == {owner}
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_refuses_no_pod_while_nodes_move_to_claims_and_back(
+    moving: Deployment, image: str, seed: int
+) -> None:
+    random = Random(seed)
+    moves = [(pool, profile) for profile in (CLAIMS, PLUGIN) for pool in NODES]
+    # Each node goes to claims before it comes back; between the nodes any order may be.
+    while True:
+        random.shuffle(moves)
+        if all(moves.index((pool, CLAIMS)) < moves.index((pool, PLUGIN)) for pool in NODES):
+            break
+    names = iter(range(100))
+
+    def create(namespace: str) -> None:
+        for _ in range(random.randrange(1, 4)):
+            pod = _pod(f"pod-{next(names)}", image, random.randrange(1, 12))
+            pod["metadata"]["namespace"] = namespace
+            moving.lab.apply(pod)
+
+    with moving.lab.namespace() as namespace:
+        create(namespace)
+        for pool, profile in moves:
+            moving.set_profile(pool, profile)
+            # It waits for what pods hold, and goes on where they do not end in time.
+            moving.up()
+            create(namespace)
+        phases: list[str] = []
+
+        def ended() -> bool:
+            pods = moving.lab.get("pods", f"-n={namespace}")["items"]
+            phases[:] = [pod["status"]["phase"] for pod in pods]
+            return not {"Pending", "Running"} & {*phases}
+
+        moving.until(ended, 180)
+        assert {*phases} == {"Succeeded"}
+        pods = moving.lab.get("pods", f"-n={namespace}")["items"]
+        runs = sorted(_run(moving, namespace, pod) for pod in pods)
+        for first, second in pairwise(runs):
+            apart = first.gpu != second.gpu or first.finished <= second.started
+            assert apart, f"{first.pod} and {second.pod} held {first.gpu} at the same time"
+        for node in NODES.values():
+            moving.until(partial(_served_as, moving, node, PLUGIN), 60)
