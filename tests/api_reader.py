@@ -5,13 +5,14 @@ A `kubectl` costs 0.08 s of processor, and a test that waits looks ten times a s
 
 from __future__ import annotations
 
+import json
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import httpx2
-
-from divvy.kube.kubeconfig import client, cluster_config
+from divvy.kube.client import Client
+from divvy.kube.errors import Unreachable
+from divvy.kube.kubeconfig import cluster_config
 
 _SELECTORS = {"--selector": "labelSelector", "-l": "labelSelector"}
 _NAMESPACE = ("-n", "--namespace")
@@ -54,13 +55,13 @@ class ApiReader:
         place = f"/namespaces/{namespace}" if namespaced and namespace else ""
         path = f"{base}{place}/{plural}" + (f"/{name}" if name else "")
         try:
-            answer = self._http.get(path, params=query)
-        except httpx2.RemoteProtocolError:  # kept open since before the server started again
-            answer = self._http.get(path, params=query)
-        if answer.status_code == _NOT_FOUND:
+            answer = self._client.send("GET", path, query=query)
+        except Unreachable:  # kept open since before the server started again
+            answer = self._client.send("GET", path, query=query)
+        if answer.code == _NOT_FOUND:
             return None
         assert answer.is_success, f"{path}: {answer.text}"
-        read = answer.json()
+        read = json.loads(answer.text)
         for item in read.get("items", ()):
             # As kubectl shows it; the items of a list come without.
             item.setdefault("kind", singular)
@@ -69,11 +70,11 @@ class ApiReader:
     @cached_property
     def _resources(self) -> dict[str, tuple[str, str, str, bool]]:
         """Return path, plural, kind and whether it is namespaced, by plural and singular names."""
-        groups = self._http.get("/apis").json()["groups"]
+        groups = self._client.get("/apis")["groups"]
         bases = ["/api/v1", *(f"/apis/{one['preferredVersion']['groupVersion']}" for one in groups)]
         resources: dict[str, tuple[str, str, str, bool]] = {}
         for base in bases:
-            for resource in self._http.get(base).json().get("resources", ()):
+            for resource in self._client.get(base).get("resources", ()):
                 if "/" not in resource["name"]:
                     entry = (base, resource["name"], resource["kind"], resource["namespaced"])
                     group = base.split("/")[2]
@@ -88,10 +89,10 @@ class ApiReader:
         return resources
 
     @cached_property
-    def _http(self) -> httpx2.Client:
-        return client(cluster_config(str(self._kubeconfig), None), timeout=60)
+    def _client(self) -> Client:
+        return Client(cluster_config(str(self._kubeconfig), None), seconds=60)
 
     def close(self) -> None:
         """Close the connection."""
-        if "_http" in self.__dict__:
-            self._http.close()
+        if "_client" in self.__dict__:
+            self._client.close()

@@ -5,12 +5,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import httpx2
-
-from divvy.cli.cluster_reader import answer_message, reading
+from divvy.cli.cluster_reader import reading
 from divvy.cli.errors import fail
-from divvy.kube.errors import KubeconfigError
-from divvy.kube.kubeconfig import client, cluster_config
+from divvy.kube.client import APPLY, Client
+from divvy.kube.errors import KubeError
+from divvy.kube.kubeconfig import cluster_config
 from divvy.model import Cluster
 from divvy.model.contract import CONFORMANCE_LABEL
 from divvy.reports.archive import REPORT, DamagedArchive, condensed, report_archive, unpack
@@ -20,7 +19,6 @@ NAME = "divvy-conformance"
 KEY = "conformance.tar.gz"
 # The API server takes 1 MiB of data in a ConfigMap.
 _MOST_BYTES = 1 << 20
-_SECONDS = 30
 _FIELD_MANAGER = "divvy-verify"
 
 
@@ -62,18 +60,11 @@ def keep_report(cluster: Cluster, archive: bytes, document: Mapping[str, Any]) -
         "binaryData": {KEY: base64.b64encode(archive).decode()},
     }
     try:
-        config = cluster_config(cluster.kubeconfig, cluster.context)
-        with client(config, timeout=_SECONDS) as http:
-            answer = http.patch(
-                _path(cluster),
-                params={"fieldManager": _FIELD_MANAGER, "force": "true"},
-                content=json.dumps(body),
-                headers={"Content-Type": "application/apply-patch+yaml"},
-            )
-    except (httpx2.HTTPError, KubeconfigError) as problem:
+        with Client(cluster_config(cluster.kubeconfig, cluster.context)) as client:
+            query = {"fieldManager": _FIELD_MANAGER, "force": "true"}
+            client.request("PATCH", _path(cluster), body, kind=APPLY, query=query)
+    except KubeError as problem:
         return f"not kept in the cluster: {problem}"
-    if not answer.is_success:
-        return f"not kept in the cluster: {answer_message(answer)}"
     return f"kept in the cluster: ConfigMap {_name(cluster)}{less}"
 
 

@@ -1,5 +1,40 @@
-"""What the way to a cluster raises."""
+"""What talking to a cluster raises."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+FORBIDDEN, NOT_FOUND, CONFLICT, GONE, INVALID = 403, 404, 409, 410, 422
 
 
-class KubeconfigError(Exception):
-    """A kubeconfig names no cluster or user that can be used; the text is one clear sentence."""
+class KubeError(Exception):
+    """A cluster did not do what it was asked for; the text is one clear sentence."""
+
+
+class KubeconfigError(KubeError):
+    """A kubeconfig names no cluster or user that can be used."""
+
+
+class Unreachable(KubeError):
+    """The API server did not answer, or not as one does."""
+
+
+class ApiError(KubeError):
+    """The API server refused, with this HTTP status ``code``; ``body`` is its Status, or {}."""
+
+    def __init__(self, code: int, text: str, body: Mapping[str, Any] | None = None) -> None:
+        super().__init__(text)
+        self.code = code
+        self.body = body or {}
+
+
+def refusal(code: int, answer: str) -> ApiError:
+    """Read an API server's refusal."""
+    try:
+        body = json.loads(answer)
+    except ValueError:
+        body = {}
+    body = body if isinstance(body, dict) else {}
+    return ApiError(code, str(body.get("message") or answer.strip() or f"HTTP {code}"), body)

@@ -6,19 +6,19 @@ another cluster, or another user.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import os
+import ssl
 import subprocess
-from collections.abc import Generator, Iterable, Mapping
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import yaml
-from lightkube.config.client_adapter import ConnectionParams
-from lightkube.config.kubeconfig import KubeConfig, SingleConfig
-from lightkube.config.models import User
-from lightkube.core.exceptions import ConfigError
 
 from divvy.kube.errors import KubeconfigError
 
@@ -31,9 +31,56 @@ _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFil
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
 
+@dataclass(frozen=True)
+class ClusterConfig:
+    """A server, and who asks it; ``cluster`` and ``user`` are the kubeconfig's settings."""
+
+    server: str
+    context: str = ""
+    namespace: str = "default"
+    cluster: Mapping[str, Any] = field(default_factory=dict)
+    user: Mapping[str, Any] = field(default_factory=dict)
+
+    def tls(self) -> ssl.SSLContext:
+        """Return how to speak TLS: authorities and client certificate; raises KubeconfigError."""
+        try:
+            context = self._authorities()
+            self._load_certificate(context)
+        except (OSError, ValueError, KeyError) as error:
+            raise KubeconfigError(f"kubeconfig, context {self.context}: {error}") from None
+        return context
+
+    def _authorities(self) -> ssl.SSLContext:
+        path, data = (self.cluster.get(f"certificate-authority{end}") for end in ("", "-data"))
+        if path:
+            return ssl.create_default_context(cafile=path)
+        if data:
+            return ssl.create_default_context(cadata=_decoded(data).decode())
+        context = ssl.create_default_context()
+        if self.cluster.get("insecure-skip-tls-verify"):
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+    def _load_certificate(self, context: ssl.SSLContext) -> None:
+        """Load the user's certificate; what a kubeconfig holds becomes a file for the moment."""
+        with tempfile.TemporaryDirectory(prefix="divvy-user-") as folder:
+            paths = []
+            for name in ("client-certificate", "client-key"):
+                if data := self.user.get(f"{name}-data"):
+                    path = Path(folder, name)
+                    path.touch(0o600)
+                    path.write_bytes(_decoded(data))
+                    paths.append(str(path))
+                elif self.user.get(name):
+                    paths.append(self.user[name])
+            if paths:
+                context.load_cert_chain(*paths)
+
+
 def cluster_config(
     kubeconfig: str | None, context: str | None, environment: Mapping[str, str] = os.environ
-) -> SingleConfig:
+) -> ClusterConfig:
     """Return server and user of a kubeconfig given by content or path, else the ambient ones.
 
     Ambient are, in this order: the files of ``KUBECONFIG`` merged, ``~/.kube/config``,
@@ -41,7 +88,7 @@ def cluster_config(
     """
     document = _document(kubeconfig, environment)
     if document is None:
-        return _in_cluster()
+        return _in_cluster(os.environ)
     name = context or document.get("current-context")
     if not name:
         raise KubeconfigError("the kubeconfig has no current context: name one")
@@ -57,29 +104,12 @@ def cluster_config(
         raise KubeconfigError(
             f"kubeconfig, context {name}: exec of {plugin.get('apiVersion')} is not supported"
         )
-    try:
-        config = KubeConfig.from_dict(document).get(context_name=str(name))
-    except (ConfigError, KeyError, ValueError) as error:
-        raise KubeconfigError(f"kubeconfig, context {name}: {error}") from None
-    assert config is not None
-    return config
-
-
-def client(config: SingleConfig, timeout: float) -> httpx2.Client:
-    """Return an HTTP client for the API server of a configuration; raises KubeconfigError."""
-    user = config.user or User()
-    plugin, user.exec = user.exec, None
-    try:
-        options = ConnectionParams(timeout=httpx2.Timeout(timeout)).httpx_params(
-            config._replace(user=user)
-        )
-    except (ConfigError, OSError, ValueError) as error:
-        raise KubeconfigError(f"kubeconfig, context {config.context_name}: {error}") from None
-    finally:
-        user.exec = plugin
-    if plugin is not None:
-        options["auth"] = _ExecAuth(plugin)
-    return httpx2.Client(**options)
+    server = cluster.get("server")
+    if not isinstance(server, str) or not server:
+        raise KubeconfigError(f"kubeconfig, context {name}: its cluster has no server")
+    return ClusterConfig(
+        server.rstrip("/"), str(name), entry.get("namespace") or "default", cluster, user
+    )
 
 
 def merged(documents: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -143,70 +173,66 @@ def _entry(document: Mapping[str, Any], kind: str, name: str) -> dict[str, Any]:
     raise KubeconfigError(f"the kubeconfig has no {kind} {name}")
 
 
-def _in_cluster() -> SingleConfig:
+def _in_cluster(environment: Mapping[str, str]) -> ClusterConfig:
+    host, port = (environment.get(f"KUBERNETES_SERVICE_{name}") for name in ("HOST", "PORT"))
     try:
-        config = KubeConfig.from_service_account(_ACCOUNT).get()
-    except (ConfigError, KeyError):
+        namespace = (_ACCOUNT / "namespace").read_text().strip()
+    except OSError:
+        namespace = ""
+    if not (host and port and namespace):
+        raise KubeconfigError("kubeconfig: none given: set KUBECONFIG, or write ~/.kube/config")
+    return ClusterConfig(
+        f"https://{f'[{host}]' if ':' in host else host}:{port}",
+        "service account",
+        namespace,
+        {"certificate-authority": str(_ACCOUNT / "ca.crt")},
+        {"tokenFile": str(_ACCOUNT / "token")},
+    )
+
+
+def _decoded(data: str) -> bytes:
+    try:
+        return base64.b64decode(data, validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"its certificates are not base64: {error}") from None
+
+
+def plugin_token(plugin: Mapping[str, Any]) -> str:
+    """Ask a credential plugin for a token; raises KubeconfigError."""
+    command = str(plugin.get("command"))
+    given = {
+        "apiVersion": plugin.get("apiVersion"),
+        "kind": "ExecCredential",
+        "spec": {"interactive": False},
+    }
+    more = {entry["name"]: entry["value"] for entry in plugin.get("env") or ()}
+    try:
+        done = subprocess.run(
+            [command, *(plugin.get("args") or ())],
+            env={**os.environ, "KUBERNETES_EXEC_INFO": json.dumps(given), **more},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError as error:
+        hint = f" ({plugin['installHint']})" if plugin.get("installHint") else ""
         raise KubeconfigError(
-            "kubeconfig: none given: set KUBECONFIG, or write ~/.kube/config"
+            f"kubeconfig: the credential plugin {command} does not run: {error.strerror}{hint}"
         ) from None
-    assert config is not None
-    return config
-
-
-class _ExecAuth(httpx2.Auth):
-    """Asks a credential plugin for a token, again when the server refuses the last one."""
-
-    def __init__(self, plugin: Any) -> None:
-        self._plugin = plugin
-        self._token: str | None = None
-
-    def sync_auth_flow(
-        self, request: httpx2.Request
-    ) -> Generator[httpx2.Request, httpx2.Response, None]:
-        if self._token is not None:
-            request.headers["Authorization"] = f"Bearer {self._token}"
-            answer = yield request
-            if answer.status_code != 401:
-                return
-        self._token = self._ask()
-        request.headers["Authorization"] = f"Bearer {self._token}"
-        yield request
-
-    def _ask(self) -> str:
-        plugin = self._plugin
-        asked = {"apiVersion": plugin.apiVersion, "kind": "ExecCredential"}
-        given = {**asked, "spec": {"interactive": False}}
-        more = {entry.name: entry.value for entry in plugin.env or ()}
-        command = [plugin.command, *(plugin.args or ())]
-        try:
-            done = subprocess.run(
-                command,
-                env={**os.environ, "KUBERNETES_EXEC_INFO": json.dumps(given), **more},
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-        except OSError as error:
-            hint = f" ({plugin.installHint})" if getattr(plugin, "installHint", None) else ""
-            raise KubeconfigError(
-                f"kubeconfig: the credential plugin {plugin.command} does not run: "
-                f"{error.strerror}{hint}"
-            ) from None
-        if done.returncode:
-            raise KubeconfigError(
-                f"kubeconfig: the credential plugin {plugin.command} failed: {done.stderr.strip()}"
-            )
-        try:
-            status = json.loads(done.stdout)["status"]
-        except (ValueError, KeyError, TypeError):
-            raise KubeconfigError(
-                f"kubeconfig: the credential plugin {plugin.command} printed no credential"
-            ) from None
-        if not status.get("token"):
-            raise KubeconfigError(
-                f"kubeconfig: the credential plugin {plugin.command} gives no token; client "
-                "certificates from plugins are not supported"
-            )
-        return str(status["token"])
+    if done.returncode:
+        raise KubeconfigError(
+            f"kubeconfig: the credential plugin {command} failed: {done.stderr.strip()}"
+        )
+    try:
+        status = json.loads(done.stdout)["status"]
+    except (ValueError, KeyError, TypeError):
+        raise KubeconfigError(
+            f"kubeconfig: the credential plugin {command} printed no credential"
+        ) from None
+    if not status.get("token"):
+        raise KubeconfigError(
+            f"kubeconfig: the credential plugin {command} gives no token; client "
+            "certificates from plugins are not supported"
+        )
+    return str(status["token"])

@@ -12,6 +12,8 @@ import httpx2
 import pytest
 
 from divvy.cli.cluster_reader import ClusterReader
+from divvy.kube.client import Client
+from divvy.kube.kubeconfig import ClusterConfig
 
 GPU = "nvidia.com/gpu"
 STACK = """\
@@ -70,7 +72,7 @@ class ClusterApi:
         @contextmanager
         def reading(*_: object) -> Iterator[ClusterReader]:
             transport = httpx2.MockTransport(self.answer)
-            with httpx2.Client(transport=transport, base_url="http://api") as http:
-                yield ClusterReader(http)
+            with Client(ClusterConfig("http://api"), transport=transport) as client:
+                yield ClusterReader(client)
 
         monkeypatch.setattr(command, "reading", reading)

@@ -21,6 +21,8 @@ import divvy.cli.cluster_survey
 import divvy.cli.init
 from divvy.cli.cluster_reader import ClusterReader
 from divvy.cli.main import app
+from divvy.kube.client import Client
+from divvy.kube.kubeconfig import ClusterConfig
 from divvy.stack.file import StackFile
 from divvy.stack.project import find_project
 from divvy.stack.sections import read_cluster
@@ -73,8 +75,8 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Api:
 
     @contextmanager
     def reading(*_: object) -> Any:
-        with httpx2.Client(
-            transport=httpx2.MockTransport(served), base_url="https://api.example"
+        with Client(
+            ClusterConfig("https://api.example"), transport=httpx2.MockTransport(served)
         ) as http:
             yield ClusterReader(http)
 

@@ -19,6 +19,8 @@ from conformance.image import build_and_push
 from divvy.cli.agent_metrics import samples_of
 from divvy.cli.cluster_reader import ClusterReader
 from divvy.cli.main import app
+from divvy.kube.client import Client
+from divvy.kube.kubeconfig import ClusterConfig
 from divvy.lab.paths import REPOSITORY
 from tests.agent.tenants import pod as tenant
 from tests.agent.tenants import run as start
@@ -109,8 +111,8 @@ def serving(api: Api, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Api:
 
     @contextmanager
     def reading(*_: object) -> Any:
-        with httpx2.Client(
-            transport=httpx2.MockTransport(api), base_url="https://api.example"
+        with Client(
+            ClusterConfig("https://api.example"), transport=httpx2.MockTransport(api)
         ) as http:
             yield ClusterReader(http)
 

@@ -10,9 +10,10 @@ import pytest
 
 from divvy.engine.errors import StepFailed
 from divvy.engine.kubernetes import connection as module
-from divvy.engine.kubernetes.api import Api, Kind
+from divvy.engine.kubernetes.api import Api
 from divvy.engine.kubernetes.connection import Connection
 from divvy.engine.kubernetes.provider import KubernetesProvider
+from divvy.kube.kind import Kind
 from tests.engine.bare_cluster import BareCluster
 
 

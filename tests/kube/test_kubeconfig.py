@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from divvy.kube import kubeconfig as module
+from divvy.kube.client import Client
 from divvy.kube.errors import KubeconfigError
-from divvy.kube.kubeconfig import client, cluster_config
+from divvy.kube.kubeconfig import cluster_config
 
 
 def document(server: str, **user: Any) -> dict[str, Any]:
@@ -43,27 +44,27 @@ def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("pod")
 def test_tries_the_service_account_last_in_a_pod(tmp_path: Path) -> None:
-    assert cluster_config(None, None, {}).cluster.server == "https://10.0.0.1:443"
+    assert cluster_config(None, None, {}).server == "https://10.0.0.1:443"
     (tmp_path / ".kube").mkdir()
     written(tmp_path / ".kube/config", document("https://home:1"))
-    assert cluster_config(None, None, {}).cluster.server == "https://home:1"
+    assert cluster_config(None, None, {}).server == "https://home:1"
     named = written(tmp_path / "named", document("https://named:1"))
-    assert cluster_config(None, None, {"KUBECONFIG": named}).cluster.server == "https://named:1"
+    assert cluster_config(None, None, {"KUBECONFIG": named}).server == "https://named:1"
 
 
 def test_distinguishes_content_from_a_path(tmp_path: Path) -> None:
     text = yaml.safe_dump(document("https://here:1"), sort_keys=False)
     assert text.startswith("kind:")
-    assert cluster_config(text, None, {}).cluster.server == "https://here:1"
+    assert cluster_config(text, None, {}).server == "https://here:1"
     path = written(tmp_path / "config", document("https://there:1"))
-    assert cluster_config(path, None, {}).cluster.server == "https://there:1"
+    assert cluster_config(path, None, {}).server == "https://there:1"
 
 
 def test_reads_a_context_without_user_as_without_credentials() -> None:
     found = document("https://here:1")
     del found["contexts"][0]["context"]["user"]
-    with client(cluster_config(yaml.safe_dump(found), None, {}), timeout=1) as http:
-        assert str(http.base_url).rstrip("/") == "https://here:1"
+    with Client(cluster_config(yaml.safe_dump(found), None, {}), seconds=1) as client:
+        assert client.server == "https://here:1"
 
 
 @pytest.mark.parametrize(

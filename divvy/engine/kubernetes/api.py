@@ -6,21 +6,18 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import httpx2
-
 from divvy.engine.errors import Conflict, EngineError, StepFailed
-from divvy.kube.errors import KubeconfigError
-from divvy.kube.kubeconfig import client, cluster_config
+from divvy.kube.client import APPLY, JSON_PATCH, Answer, Client
+from divvy.kube.errors import ApiError, KubeconfigError, Unreachable, refusal
+from divvy.kube.kind import Kind
+from divvy.kube.kubeconfig import cluster_config
 
-_APPLY = "application/apply-patch+yaml"
 # How long a server that has answered before may be away: a restart takes some seconds.
 _RESTART_SECONDS = 20.0
 _RETRY_SECONDS = 0.5
-# lightkube decodes with msgspec, which crashes when two threads decode a type for the first time.
-_decoding = threading.Lock()
+_CREATED = 201
 
 
 class ApiProblem(StepFailed):
@@ -32,34 +29,16 @@ class ApiProblem(StepFailed):
         self.status = status
 
 
-@dataclass(frozen=True)
-class Kind:
-    """The API path of a kind's objects."""
-
-    api_version: str
-    kind: str
-    plural: str
-    namespaced: bool
-
-    def path(self, namespace: str, name: str = "") -> str:
-        """Return the URL path of an object, or of its collection."""
-        group = f"/apis/{self.api_version}" if "/" in self.api_version else "/api/v1"
-        inner = f"/namespaces/{namespace}" if self.namespaced else ""
-        return f"{group}{inner}/{self.plural}" + (f"/{name}" if name else "")
-
-
 class Api:
     """A thread-safe client of one cluster."""
 
     def __init__(self, kubeconfig: str | None, context: str | None) -> None:
         try:
-            with _decoding:
-                config = cluster_config(kubeconfig, context)
-                self._http = client(config, timeout=30)
+            self._client = Client(cluster_config(kubeconfig, context))
         except KubeconfigError as error:
             raise EngineError(str(error)) from None
-        self.default_namespace = config.namespace or "default"
-        self.server = str(config.cluster.server).rstrip("/")
+        self.default_namespace = self._client.namespace
+        self.server = self._client.server
         self._uid: str | None = None
         self._user: str | None = None
         self._kinds: dict[tuple[str, str], Kind] = {}
@@ -108,17 +87,13 @@ class Api:
 
     def _review(self, api_version: str, kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
         body = {"apiVersion": api_version, "kind": kind, "spec": spec}
-        answer: dict[str, Any] = self._request(
-            "POST",
-            f"/apis/{api_version}/{kind.lower()}s",
-            content=json.dumps(body),
-            headers={"Content-Type": "application/json"},
-        )["status"]
-        return answer
+        answer = self._request("POST", f"/apis/{api_version}/{kind.lower()}s", body)
+        status: dict[str, Any] = answer["status"]
+        return status
 
     def close(self) -> None:
         """Close the connections."""
-        self._http.close()
+        self._client.close()
 
     def kind(self, api_version: str, kind: str) -> Kind:
         """Look a kind up; raises ApiProblem (404) if the cluster does not have it."""
@@ -155,22 +130,17 @@ class Api:
 
     def list(self, kind: Kind, namespace: str, **query: str) -> list[dict[str, Any]]:
         """List objects; ``query`` is ``labelSelector`` or ``fieldSelector``."""
-        return list(self._request("GET", kind.path(namespace), params=query)["items"])
+        return list(self._request("GET", kind.path(namespace), query=query)["items"])
 
     def apply(
         self, kind: Kind, namespace: str, obj: Mapping[str, Any], manager: str, **flags: bool
     ) -> dict[str, Any]:
         """Server-side apply; flags are ``force`` and ``dry_run``. Raises Conflict."""
-        params = {"fieldManager": manager, "force": str(flags.get("force", False)).lower()}
+        query = {"fieldManager": manager, "force": str(flags.get("force", False)).lower()}
         if flags.get("dry_run"):
-            params["dryRun"] = "All"
-        return self._request(
-            "PATCH",
-            kind.path(namespace, obj["metadata"]["name"]),
-            params=params,
-            content=json.dumps(obj),
-            headers={"Content-Type": _APPLY},
-        )
+            query["dryRun"] = "All"
+        path = kind.path(namespace, obj["metadata"]["name"])
+        return self._request("PATCH", path, obj, kind=APPLY, query=query)
 
     def create(
         self, kind: Kind, namespace: str, obj: Mapping[str, Any], manager: str
@@ -179,19 +149,11 @@ class Api:
 
         A request that had to be sent again may meet what its first sending has made.
         """
-        answer, again = self._persistently(
-            "PATCH",
-            kind.path(namespace, obj["metadata"]["name"]),
-            {
-                "params": {"fieldManager": manager, "force": "false"},
-                "content": json.dumps(obj),
-                "headers": {"Content-Type": _APPLY},
-            },
-        )
-        if not answer.is_success:
-            raise _problem(answer)
-        created: dict[str, Any] = answer.json()
-        return created if again or answer.status_code == httpx2.codes.CREATED else None
+        path = kind.path(namespace, obj["metadata"]["name"])
+        query = {"fieldManager": manager, "force": "false"}
+        answer, again = self._persistently("PATCH", path, obj, kind=APPLY, query=query)
+        created = _body(answer)
+        return created if again or answer.code == _CREATED else None
 
     def set_managers(
         self, kind: Kind, namespace: str, live: Mapping[str, Any], managed: Sequence[Any]
@@ -206,23 +168,13 @@ class Api:
             },
             {"op": "replace", "path": "/metadata/managedFields", "value": managed},
         ]
-        self._request(
-            "PATCH",
-            kind.path(namespace, metadata["name"]),
-            content=json.dumps(patch),
-            headers={"Content-Type": "application/json-patch+json"},
-        )
+        self._request("PATCH", kind.path(namespace, metadata["name"]), patch, kind=JSON_PATCH)
 
     def delete(self, kind: Kind, namespace: str, name: str, propagation: str, uid: str) -> None:
         """Begin the deletion of the object with this uid; one that is gone is no error."""
         body = {"propagationPolicy": propagation, "preconditions": {"uid": uid}}
         try:
-            self._request(
-                "DELETE",
-                kind.path(namespace, name),
-                content=json.dumps(body),
-                headers={"Content-Type": "application/json"},
-            )
+            self._request("DELETE", kind.path(namespace, name), body)
         except ApiProblem as problem:
             if problem.status == 404:
                 return
@@ -237,17 +189,17 @@ class Api:
     def log_tail(self, namespace: str, pod: str, container: str, *, previous: bool) -> str:
         """Return the last lines of a container's log, "" if it has none."""
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
-        params = {"container": container, "tailLines": "5", "previous": str(previous).lower()}
+        query = {"container": container, "tailLines": "5", "previous": str(previous).lower()}
         try:
             # A kubelet may take its time over a container that is being restarted.
-            answer = self._http.request("GET", path, params=params, timeout=5)
-        except httpx2.HTTPError:
+            answer = self._client.send("GET", path, query=query, seconds=5)
+        except Unreachable:
             return ""
         return answer.text.strip() if answer.is_success else ""
 
     def _persistently(
-        self, method: str, path: str, options: Mapping[str, Any]
-    ) -> tuple[httpx2.Response, bool]:
+        self, method: str, path: str, body: object, **options: Any
+    ) -> tuple[Answer, bool]:
         """Send a request; while the server restarts, send it again, and tell whether it was.
 
         Every request here may be sent twice: reads, reviews, applies, and deletions that name
@@ -257,11 +209,10 @@ class Api:
         again = False
         while True:
             try:
-                answer = self._http.request(method, path, **options)
-            except httpx2.HTTPError as error:
+                answer = self._client.send(method, path, body, **options)
+            except Unreachable as error:
                 if time.monotonic() >= deadline:
-                    text = f"the API server does not answer: {error or type(error).__name__}"
-                    raise ApiProblem(text, 0) from None
+                    raise ApiProblem(f"the API server does not answer: {error}", 0) from None
             except KubeconfigError as error:  # a credential plugin is asked with the first request
                 raise EngineError(str(error)) from None
             else:
@@ -271,29 +222,30 @@ class Api:
             again = True
             time.sleep(_RETRY_SECONDS)
 
-    def _request(self, method: str, path: str, **options: Any) -> dict[str, Any]:
-        answer, _ = self._persistently(method, path, options)
-        if answer.is_success:
-            body: dict[str, Any] = answer.json()
-            return body
-        raise _problem(answer)
+    def _request(
+        self, method: str, path: str, body: object = None, **options: Any
+    ) -> dict[str, Any]:
+        answer, _ = self._persistently(method, path, body, **options)
+        return _body(answer)
 
 
-def _starting(answer: httpx2.Response) -> bool:
+def _starting(answer: Answer) -> bool:
     """Tell whether an API server answers that is not ready to serve yet."""
-    return answer.status_code in (429, 503)
+    return answer.code in (429, 503)
 
 
-def _problem(answer: httpx2.Response) -> StepFailed:
-    try:
-        body = answer.json()
-    except ValueError:
-        body = {}
-    text = body.get("message") or answer.text.strip() or f"HTTP {answer.status_code}"
-    owners = dict(_conflicts(body))
-    if answer.status_code == 409 and owners:
+def _body(answer: Answer) -> dict[str, Any]:
+    if not answer.is_success:
+        raise _problem(refusal(*answer))
+    body: dict[str, Any] = json.loads(answer.text)
+    return body
+
+
+def _problem(error: ApiError) -> StepFailed:
+    owners = dict(_conflicts(error.body))
+    if error.code == 409 and owners:
         return Conflict(conflict_text(owners), owners)
-    return ApiProblem(text, answer.status_code)
+    return ApiProblem(str(error), error.code)
 
 
 def conflict_text(owners: Mapping[str, str]) -> str:

@@ -6,8 +6,9 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from divvy.engine.kubernetes.api import Api, ApiProblem, Kind
+from divvy.engine.kubernetes.api import Api, ApiProblem
 from divvy.engine.provider import other_cluster, same_cluster
+from divvy.kube.kind import Kind
 
 
 class Connection:

@@ -16,7 +16,7 @@ from divvy.engine.kubernetes.annotations import (
     is_true,
     timeout_of,
 )
-from divvy.engine.kubernetes.api import Api, ApiProblem, Kind, conflict_text
+from divvy.engine.kubernetes.api import Api, ApiProblem, conflict_text
 from divvy.engine.kubernetes.compare import (
     drifted_paths,
     longer_lists,
@@ -44,6 +44,7 @@ from divvy.engine.provider import Diff, ProviderResult
 from divvy.engine.state.resource import ResourceState
 from divvy.engine.urn import urn_name
 from divvy.engine.values import UNKNOWN, has_unknown
+from divvy.kube.kind import Kind
 
 _OWN_METADATA = ("name", "namespace", "labels", "annotations", "finalizers", "ownerReferences")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from divvy.engine.errors import EngineError, StepFailed
 from divvy.engine.kubernetes.annotations import is_true, timeout_of
-from divvy.engine.kubernetes.api import ApiProblem, Kind
+from divvy.engine.kubernetes.api import ApiProblem
 from divvy.engine.kubernetes.connection import Connection
 from divvy.engine.kubernetes.ready import (
     REVISION_LABELS,
@@ -23,6 +23,7 @@ from divvy.engine.kubernetes.ready import (
     terminal_failure,
     waits_for_pods,
 )
+from divvy.kube.kind import Kind
 
 _LOOK_SECONDS = 0.25
 _NAMESPACE_SECONDS = 15.0

@@ -1,0 +1,199 @@
+"""Requests to one cluster as one user, one after another: for programs, not for loops."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple, Self
+from urllib.parse import urlencode
+
+import httpx2
+
+from divvy.kube.errors import NOT_FOUND, ApiError, KubeconfigError, Unreachable, refusal
+from divvy.kube.kubeconfig import ClusterConfig, plugin_token
+
+JSON = "application/json"
+APPLY = "application/apply-patch+yaml"
+JSON_PATCH, MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
+# The API server sends so many objects at a time: all pods of a large cluster are gigabytes.
+_PAGE = 500
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class Answer(NamedTuple):
+    """What the API server answers."""
+
+    code: int
+    text: str
+
+    @property
+    def is_success(self) -> bool:
+        """Return whether it did what it was asked for."""
+        return 200 <= self.code < 300
+
+
+class Client:
+    """Thread-safe; raises Unreachable, ApiError, and KubeconfigError of a credential plugin."""
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        seconds: float = 30.0,
+        transport: httpx2.BaseTransport | None = None,
+    ) -> None:
+        self.server = config.server
+        self.namespace = config.namespace
+        self._http = httpx2.Client(
+            base_url=config.server,
+            verify=config.tls(),
+            auth=_auth(config.user),
+            timeout=seconds,
+            transport=transport,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        kind: str = JSON,
+        query: Mapping[str, str] = _NOTHING,
+        seconds: float | None = None,
+    ) -> Answer:
+        """Make one request and return the answer, also a refusal."""
+        with _reached():
+            answer = self._http.request(
+                method,
+                _target(path, query),
+                content=None if body is None else json.dumps(body),
+                headers={} if body is None else {"Content-Type": kind},
+                timeout=httpx2.USE_CLIENT_DEFAULT if seconds is None else seconds,
+            )
+        return Answer(answer.status_code, answer.text)
+
+    def request(self, method: str, path: str, body: object = None, **options: Any) -> Any:
+        """Make one request and return the object that it is answered with."""
+        answer = self.send(method, path, body, **options)
+        if not answer.is_success:
+            raise refusal(*answer)
+        with _reached():
+            return json.loads(answer.text)
+
+    def get(self, path: str, query: Mapping[str, str] = _NOTHING) -> Any:
+        """Return an object or a list."""
+        return self.request("GET", path, query=query)
+
+    def find(self, path: str) -> dict[str, Any] | None:
+        """Return an object, None if it does not exist."""
+        try:
+            obj: dict[str, Any] = self.get(path)
+        except ApiError as error:
+            if error.code == NOT_FOUND:
+                return None
+            raise
+        return obj
+
+    def text(self, path: str, seconds: float, query: Mapping[str, str] = _NOTHING) -> str:
+        """Return an answer as it is: of a log, or of what is behind a proxy."""
+        answer = self.send("GET", path, query=query, seconds=seconds)
+        if not answer.is_success:
+            raise refusal(*answer)
+        return answer.text
+
+    def pages(self, path: str, query: Mapping[str, str] = _NOTHING) -> Iterator[dict[str, Any]]:
+        """Yield the pages of a list."""
+        token = ""
+        while True:
+            more = {"continue": token} if token else {}
+            page = self.get(path, {**query, "limit": str(_PAGE), **more})
+            yield page
+            token = page["metadata"].get("continue") or ""
+            if not token:
+                return
+
+    def watch(
+        self, path: str, version: str, seconds: int, query: Mapping[str, str] = _NOTHING
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield what happens since a version, until the server ends the watch after ``seconds``."""
+        since = {"watch": "true", "resourceVersion": version, "timeoutSeconds": str(seconds)}
+        patience = httpx2.Timeout(self._http.timeout, read=seconds + 10.0)
+        with (
+            _reached(),
+            self._http.stream("GET", _target(path, {**query, **since}), timeout=patience) as answer,
+        ):
+            if not answer.is_success:
+                raise refusal(answer.status_code, answer.read().decode(errors="replace"))
+            for line in answer.iter_lines():
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    status = event["object"]
+                    raise ApiError(status.get("code") or 0, str(status.get("message")), status)
+                yield event["type"], event["object"]
+
+
+def _target(path: str, query: Mapping[str, str]) -> str:
+    """Add to the query that a path may have already."""
+    return f"{path}{'&' if '?' in path else '?'}{urlencode(query)}" if query else path
+
+
+@contextmanager
+def _reached() -> Iterator[None]:
+    try:
+        yield
+    except (httpx2.HTTPError, ValueError) as error:
+        raise Unreachable(str(error) or type(error).__name__) from error
+
+
+def _auth(user: Mapping[str, Any]) -> httpx2.Auth | None:
+    if path := user.get("tokenFile"):
+        return _Bearer(lambda: _token_of(path))
+    if token := user.get("token"):
+        return _Bearer(lambda: str(token))
+    if plugin := user.get("exec"):
+        return _Bearer(lambda: plugin_token(plugin))
+    if user.get("username") and user.get("password"):
+        return httpx2.BasicAuth(user["username"], user["password"])
+    return None
+
+
+def _token_of(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError as error:
+        raise KubeconfigError(f"kubeconfig: token file {path}: {error.strerror}") from None
+
+
+class _Bearer(httpx2.Auth):
+    """Sends a token, and another one when the server refuses the last."""
+
+    def __init__(self, read: Callable[[], str]) -> None:
+        self._read = read
+        self._token: str | None = None
+
+    def auth_flow(
+        self, request: httpx2.Request
+    ) -> Generator[httpx2.Request, httpx2.Response, None]:
+        known = self._token
+        if known is not None:
+            request.headers["Authorization"] = f"Bearer {known}"
+            answer = yield request
+            if answer.status_code != httpx2.codes.UNAUTHORIZED:
+                return
+        self._token = self._read()
+        if self._token != known:
+            request.headers["Authorization"] = f"Bearer {self._token}"
+            yield request

@@ -1,0 +1,36 @@
+"""The kinds of the API, and the paths of their objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The API path of a kind's objects."""
+
+    api_version: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+
+    def path(self, namespace: str, name: str = "") -> str:
+        """Return the URL path of an object, or of a collection: without a namespace, of all."""
+        group = f"/apis/{self.api_version}" if "/" in self.api_version else "/api/v1"
+        inner = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
+        return f"{group}{inner}/{self.plural}" + (f"/{name}" if name else "")
+
+
+CONFIG_MAP = Kind("v1", "ConfigMap", "configmaps")
+ENDPOINT_SLICE = Kind("discovery.k8s.io/v1", "EndpointSlice", "endpointslices")
+EVENT = Kind("v1", "Event", "events")
+LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
+NAMESPACE = Kind("v1", "Namespace", "namespaces", namespaced=False)
+NODE = Kind("v1", "Node", "nodes", namespaced=False)
+POD = Kind("v1", "Pod", "pods")
+PRIORITY_CLASS = Kind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", namespaced=False)
+RESOURCE_CLAIM = Kind("resource.k8s.io/v1", "ResourceClaim", "resourceclaims")
+RESOURCE_SLICE = Kind("resource.k8s.io/v1", "ResourceSlice", "resourceslices", namespaced=False)
+RUNTIME_CLASS = Kind("node.k8s.io/v1", "RuntimeClass", "runtimeclasses", namespaced=False)
+SECRET = Kind("v1", "Secret", "secrets")
+SERVICE_ACCOUNT = Kind("v1", "ServiceAccount", "serviceaccounts")
