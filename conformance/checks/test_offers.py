@@ -18,9 +18,10 @@ from conformance.observe.holders import require_free, require_idle
 from conformance.observe.identities import visible_devices
 from conformance.observe.kubelet_plugins import only_ours, read_plugins
 from conformance.observe.numa import hints_are_right, read_numa
-from conformance.observe.other_offers import ResourceSlice, other_offers
+from conformance.observe.other_offers import other_offers
 from conformance.observe.runtime import driver_devices
 from conformance.promise import DevicePromise, NodePromise
+from divvy.kube.kind import RESOURCE_SLICE
 
 _FIELD = ".resources."
 
@@ -122,7 +123,7 @@ def test_devices_are_free_again_after_whatever_ends(
 def test_nobody_else_offers_the_same_gpus(
     target: ClusterUnderTest, node: NodePromise, evidence: Evidence
 ) -> None:
-    slices = target.api.find_known(ResourceSlice)
+    slices = target.api.find_known(RESOURCE_SLICE)
     live = target.live(node.name)["status"].get("allocatable") or {}
     other = other_offers(node.name, slices, live, node.plan.per_node)
     evidence.require("nobody", "; ".join(other) or "nobody")

@@ -8,15 +8,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-import httpx2
-from lightkube import ApiError, Client
-from lightkube.generic_resource import create_global_resource
+from divvy.kube.client import MERGE_PATCH, Client
+from divvy.kube.errors import CONFLICT, NOT_FOUND, ApiError, KubeError, Unreachable
+from divvy.kube.kind import Kind
 
-Node = create_global_resource("", "v1", "Node", "nodes")
 _Answer = TypeVar("_Answer")
 _MOMENTARY = (429, 500, 502, 503, 504)
 _PAUSES = (0.5, 1.0, 2.0, 4.0)
-_CONFLICT, _NOT_FOUND = 409, 404
+# Of a log: what a pod prints is short, and its kubelet may be slow.
+_LOG_SECONDS = 10.0
 
 
 class Api:
@@ -26,78 +26,103 @@ class Api:
         self._client = client
         self.requests: Counter[str] = Counter()
 
-    def get(self, kind: Any, name: str, namespace: str | None = None) -> Any:
+    def get(self, kind: Kind, name: str, namespace: str = "") -> dict[str, Any]:
         """Return an object; raises ApiError."""
-        return self._ask("get", lambda: self._client.get(kind, name, namespace=namespace))
+        path = kind.path(namespace, name)
+        obj: dict[str, Any] = self._ask("get", lambda: self._client.get(path))
+        return obj
 
-    def find(self, kind: Any, **selection: Any) -> list[Any]:
-        """Return objects; raises ApiError."""
-        return self.find_at(kind, **selection)[0]
+    def find(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        labels: Mapping[str, str] | None = None,
+        fields: Mapping[str, str] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return the objects of a namespace, or of all; raises ApiError."""
+        return self.find_at(kind, namespace, labels, fields)[0]
 
-    def find_at(self, kind: Any, **selection: Any) -> tuple[list[Any], str]:
+    def find_at(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        labels: Mapping[str, str] | None = None,
+        fields: Mapping[str, str] | None = None,
+    ) -> tuple[list[dict[str, Any]], str]:
         """Return objects and the version of the list, from which a watch goes on."""
+        selectors = {"labelSelector": labels, "fieldSelector": fields}
+        query = {name: _selector(chosen) for name, chosen in selectors.items() if chosen}
 
-        def ask() -> tuple[list[Any], str]:
-            listed = self._client.list(kind, **selection)
-            return list(listed), listed.resourceVersion
+        def ask() -> tuple[list[dict[str, Any]], str]:
+            pages = list(self._client.pages(kind.path(namespace), query))
+            items = [item for page in pages for item in page["items"] or ()]
+            return items, str(pages[-1]["metadata"]["resourceVersion"])
 
         return self._ask("list", ask)
 
-    def find_known(self, kind: Any, **selection: Any) -> list[Any]:
+    def find_known(self, kind: Kind, namespace: str = "") -> list[dict[str, Any]]:
         """Return objects of a kind that the API server may not have; [] where it has not."""
         try:
-            return self.find(kind, **selection)
+            return self.find(kind, namespace)
         except ApiError as problem:
-            if problem.status.code == _NOT_FOUND:
+            if problem.code == NOT_FOUND:
                 return []
             raise
 
-    def create(self, obj: Any) -> Any:
+    def create(self, kind: Kind, obj: Mapping[str, Any]) -> Any:
         """Create an object; it is there if an answer got lost and the object did not."""
+        body = {"apiVersion": kind.api_version, "kind": kind.kind, **obj}
+        path = kind.path(obj["metadata"].get("namespace", ""))
         asked = 0
 
         def ask() -> Any:
             nonlocal asked
             asked += 1
             try:
-                return self._client.create(obj)
+                return self._client.request("POST", path, body)
             except ApiError as problem:
-                if asked > 1 and problem.status.code == _CONFLICT:
+                if asked > 1 and problem.code == CONFLICT:
                     return None
                 raise
 
         return self._ask("create", ask)
 
-    def delete(self, kind: Any, name: str, **options: Any) -> None:
+    def delete(
+        self, kind: Kind, name: str, namespace: str = "", grace_period: int | None = None
+    ) -> None:
         """Delete an object, or find it gone."""
+        body = {} if grace_period is None else {"gracePeriodSeconds": grace_period}
 
         def ask() -> None:
             try:
-                self._client.delete(kind, name, **options)
+                self._client.request("DELETE", kind.path(namespace, name), body)
             except ApiError as problem:
-                if problem.status.code != _NOT_FOUND:
+                if problem.code != NOT_FOUND:
                     raise
 
         self._ask("delete", ask)
 
-    def patch(self, kind: Any, name: str, patch: Mapping[str, Any], **options: Any) -> Any:
-        """Change an object."""
-        return self._ask("patch", lambda: self._client.patch(kind, name, dict(patch), **options))
+    def patch(self, kind: Kind, name: str, patch: Mapping[str, Any], namespace: str = "") -> Any:
+        """Change an object by a merge patch."""
+        path = kind.path(namespace, name)
+        return self._ask(
+            "patch", lambda: self._client.request("PATCH", path, patch, kind=MERGE_PATCH)
+        )
 
     def log(self, name: str, namespace: str, container: str) -> str:
         """Return what a container has printed, "" where there is nothing yet."""
         self.requests["log"] += 1
-        with contextlib.suppress(ApiError, httpx2.TransportError):
-            lines = self._client.log(name, namespace=namespace, container=container, newlines=True)
-            return "".join(lines)
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}/log"
+        with contextlib.suppress(KubeError):
+            return self._client.text(path, _LOG_SECONDS, {"container": container})
         return ""
 
-    def watch(self, kind: Any, namespace: str, version: str, seconds: int) -> Iterator[Any]:
+    def watch(
+        self, kind: Kind, namespace: str, version: str, seconds: int
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield (operation, object) until the server ends the watch; raises ApiError."""
         self.requests["watch"] += 1
-        return self._client.watch(
-            kind, namespace=namespace, resource_version=version, server_timeout=seconds
-        )
+        return self._client.watch(kind.path(namespace), version, seconds)
 
     def _ask(self, verb: str, ask: Callable[[], _Answer]) -> _Answer:
         for pause in _PAUSES:
@@ -105,10 +130,14 @@ class Api:
             try:
                 return ask()
             except ApiError as problem:
-                if problem.status.code not in _MOMENTARY:
+                if problem.code not in _MOMENTARY:
                     raise
-            except httpx2.TransportError:
+            except Unreachable:
                 pass
             time.sleep(pause)
         self.requests[verb] += 1
         return ask()
+
+
+def _selector(chosen: Mapping[str, str]) -> str:
+    return ",".join(f"{name}={value}" for name, value in chosen.items())

@@ -10,18 +10,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 import testinfra
-from lightkube import ApiError, Client
-from lightkube.core.exceptions import ConfigError, LoadResourceError
-from lightkube.generic_resource import create_namespaced_resource
 
-from conformance.cluster.api import Api, Node
+from conformance.cluster.api import Api
 from conformance.cluster.inspectors import Inspectors
 from conformance.cluster.namespaces import clear_leftovers
 from conformance.cluster.node_life import not_ready
-from conformance.cluster.pod_watch import Pod
 from conformance.cluster.running_images import images_by_node
 from conformance.image import build_as
 from conformance.implementation import DIVVY, IMPLEMENTATIONS, Implementation
@@ -42,7 +37,10 @@ from conformance.tested_versions import (
 )
 from divvy.distribution import git_revision
 from divvy.image.build import BuildFailed
-from divvy.kube.errors import KubeconfigError
+from divvy.kube import kind
+from divvy.kube.client import Client
+from divvy.kube.errors import ApiError, KubeconfigError, Unreachable
+from divvy.kube.kind import NODE, POD
 from divvy.kube.kubeconfig import cluster_config
 from divvy.model import (
     Cluster,
@@ -67,7 +65,6 @@ from divvy.stack.errors import StackError
 from divvy.stack.file import read_stack
 from divvy.stack.sections import read_document
 
-ConfigMap = create_namespaced_resource("", "v1", "ConfigMap", "configmaps")
 _NO_IMAGE = "no workload image: give --workload-image, or plugin.image.registry"
 
 
@@ -130,7 +127,7 @@ class ClusterUnderTest:
         """
         own = canonical_json(self.document.value)
         try:
-            live = self.api.get(ConfigMap, CONFIG_MAP, self.cluster.namespace)
+            live = self.api.get(kind.CONFIG_MAP, CONFIG_MAP, self.cluster.namespace)
             text = str((live.get("data") or {}).get(CONFIG_KEY, ""))
             same = _as_agents_read(text) == _as_agents_read(own)
         except (ApiError, InvalidCluster, NewerSchema):
@@ -174,7 +171,7 @@ class ClusterUnderTest:
 
     def live(self, node: str) -> Mapping[str, Any]:
         """Read a node now."""
-        live: Mapping[str, Any] = self.api.get(Node, node)
+        live: Mapping[str, Any] = self.api.get(NODE, node)
         return live
 
     def status(self, node: str) -> Mapping[str, Any]:
@@ -207,10 +204,10 @@ class ClusterUnderTest:
         if implementation.namespace is None or component is not Component.AGENT:
             labels: Any = component_labels(component)
             namespace = self.cluster.namespace
-            pods = self.api.find(Pod, namespace=namespace, labels=labels, fields=on_node)
+            pods = self.api.find(POD, namespace=namespace, labels=labels, fields=on_node)
         else:
             owner = ("DaemonSet", implementation.daemon_set)
-            all_pods = self.api.find(Pod, namespace=implementation.namespace, fields=on_node)
+            all_pods = self.api.find(POD, namespace=implementation.namespace, fields=on_node)
             pods = [pod for pod in all_pods if _owner(pod) == owner]
         staying = (pod for pod in pods if not pod["metadata"].get("deletionTimestamp"))
         return next(staying, None)
@@ -307,17 +304,17 @@ def open_cluster(config: pytest.Config) -> ClusterUnderTest:
     kubeconfig = str(Path(cluster.kubeconfig).expanduser()) if cluster.kubeconfig else None
     server = ""
     try:
-        connection = cluster_config(kubeconfig, cluster.context)
-        server = connection.cluster.server
-        api = Api(Client(connection))
+        client = Client(cluster_config(kubeconfig, cluster.context))
+        server = client.server
+        api = Api(client)
         clear_leftovers(api)
-        live = api.find(Node)
-        images = images_by_node(api.find_known(Pod, namespace=cluster.namespace))
-    except (KubeconfigError, ConfigError, LoadResourceError) as problem:
+        live = api.find(NODE)
+        images = images_by_node(api.find_known(POD, namespace=cluster.namespace))
+    except KubeconfigError as problem:
         raise pytest.UsageError(f"no usable kubeconfig: {problem}") from None
     except ApiError as problem:
-        raise pytest.UsageError(f"the cluster refuses: {problem.status.message}") from None
-    except httpx2.HTTPError as problem:
+        raise pytest.UsageError(f"the cluster refuses: {problem}") from None
+    except Unreachable as problem:
         raise pytest.UsageError(f"the cluster cannot be reached: {server}: {problem}") from None
     nodes, unready = read_nodes(live)
     pool = config.getoption("--divvy-pool")

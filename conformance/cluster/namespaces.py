@@ -10,24 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
-from lightkube import ApiError
-from lightkube.generic_resource import create_global_resource, create_namespaced_resource
-from lightkube.types import PatchType
 
-from conformance.cluster.api import Api, Node
+from conformance.cluster.api import Api
 from conformance.cluster.image_pull import ImagePulls
 from conformance.cluster.pod_spec import OWN, Level
 from conformance.cluster.pods import PodNamespace
 from conformance.cluster.run_lease import RunLease, living
 from conformance.not_made import not_made
+from divvy.kube.errors import ApiError
+from divvy.kube.kind import NAMESPACE, NODE, PRIORITY_CLASS, SECRET, SERVICE_ACCOUNT
 from divvy.model.contract import CONFORMANCE_CORDON, CONFORMANCE_PROFILE, PROFILE_LABEL
 
-Namespace = create_global_resource("", "v1", "Namespace", "namespaces")
-Secret = create_namespaced_resource("", "v1", "Secret", "secrets")
-ServiceAccount = create_namespaced_resource("", "v1", "ServiceAccount", "serviceaccounts")
-PriorityClass = create_global_resource(
-    "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"
-)
 _PATIENCE = 30
 OWN_NAMESPACE = re.compile(r"divvy-conformance-[0-9a-f]{6}-(restricted|baseline|privileged)")
 
@@ -52,11 +45,11 @@ class PodNamespaces:
         """Return the namespace whose pods run at this level; ``labels`` are added to its own."""
         if level not in self._namespaces:
             if not self._namespaces:
-                self._api.create(PriorityClass(**_priority_class(self.name)))
+                self._api.create(PRIORITY_CLASS, _priority_class(self.name))
             name = f"{self.name}-{level}"
             own = {"pod-security.kubernetes.io/enforce": level, **OWN}
             metadata: Any = {"name": name, "labels": own}
-            self._api.create(Namespace(apiVersion="v1", kind="Namespace", metadata=metadata))
+            self._api.create(NAMESPACE, {"metadata": metadata})
             if self._lease is None:
                 self._lease = RunLease(self._api, name)
             for secret in self._pull_secrets:
@@ -74,7 +67,7 @@ class PodNamespaces:
     def label(self, place: PodNamespace, labels: Mapping[str, str | None]) -> None:
         """Set labels of one of the namespaces; None removes one."""
         patch = {"metadata": {"labels": dict(labels)}}
-        self._api.patch(Namespace, place.name, patch, patch_type=PatchType.MERGE)
+        self._api.patch(NAMESPACE, place.name, patch)
 
     def remove(self) -> None:
         """Remove everything of this run."""
@@ -82,25 +75,24 @@ class PodNamespaces:
             self._lease.end()
         for place in self._namespaces.values():
             place.end()
-            self._api.delete(Namespace, place.name)
+            self._api.delete(NAMESPACE, place.name)
         if self._namespaces:
-            self._api.delete(PriorityClass, self.name)
+            self._api.delete(PRIORITY_CLASS, self.name)
 
 
 def _copy_secret(api: Api, name: str, home: str, namespace: str) -> None:
     try:
-        secret = api.get(Secret, name, home)
+        secret = api.get(SECRET, name, home)
     except ApiError as problem:
-        not_made(f"the image pull secret {home}/{name} cannot be read: {problem.status.message}")
+        not_made(f"the image pull secret {home}/{name} cannot be read: {problem}")
     metadata: Any = {"name": name, "namespace": namespace, "labels": OWN}
-    api.create(Secret(metadata=metadata, type=secret.get("type"), data=secret.get("data")))
+    copy = {"metadata": metadata, "type": secret.get("type"), "data": secret.get("data")}
+    api.create(SECRET, copy)
 
 
 def _priority_class(name: str) -> dict[str, Any]:
     """Return the lowest of priorities: no pod is moved for these, they are moved for any."""
     return {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
         "metadata": {"name": name, "labels": OWN},
         "value": -1000,
         "preemptionPolicy": "Never",
@@ -128,7 +120,7 @@ def profile_on(api: Api, node: str, profile: str, run: str) -> Iterator[None]:
     back. A run that is killed leaves annotations beside the label, and the next run of any kind
     takes all of it off (``clear_leftovers``).
     """
-    cordon = not api.get(Node, node)["spec"].get("unschedulable")
+    cordon = not api.get(NODE, node)["spec"].get("unschedulable")
     _mark(api, node, profile, f"{profile} {run}", cordon=True if cordon else None)
     try:
         yield
@@ -143,14 +135,14 @@ def clear_leftovers(api: Api) -> None:
     checked meanwhile: raises UsageError.
     """
     marked = {}
-    for node in api.find(Node):
+    for node in api.find(NODE):
         annotations = node["metadata"].get("annotations") or {}
         if CONFORMANCE_PROFILE in annotations:
             marked[node["metadata"]["name"]] = node
     # Those that are being removed are nobody's any more; those of another name are not of a run.
     names = [
         leftover["metadata"]["name"]
-        for leftover in api.find(Namespace, labels=OWN)
+        for leftover in api.find(NAMESPACE, labels=OWN)
         if OWN_NAMESPACE.fullmatch(leftover["metadata"]["name"])
         and not leftover["metadata"].get("deletionTimestamp")
     ]
@@ -171,12 +163,12 @@ def clear_leftovers(api: Api) -> None:
               file=sys.stderr)  # fmt: skip
     for name in names:
         if name.rpartition("-")[0] not in runs:
-            api.delete(Namespace, name)
+            api.delete(NAMESPACE, name)
             print(f"  {name}: a killed run left it; removed", file=sys.stderr)
-    for leftover in api.find(PriorityClass, labels=OWN):
+    for leftover in api.find(PRIORITY_CLASS, labels=OWN):
         run = leftover["metadata"]["name"]
         if run in {name.rpartition("-")[0] for name in names} - runs:
-            api.delete(PriorityClass, run)
+            api.delete(PRIORITY_CLASS, run)
 
 
 def _mark(
@@ -189,12 +181,12 @@ def _mark(
     if cordon is not None:
         annotations[CONFORMANCE_CORDON] = "yes" if cordon else None
         patch["spec"] = {"unschedulable": True if cordon else None}
-    api.patch(Node, node, patch, patch_type=PatchType.MERGE)
+    api.patch(NODE, node, patch)
 
 
 def _has_account(api: Api, namespace: str) -> bool:
     try:
-        api.get(ServiceAccount, "default", namespace)
+        api.get(SERVICE_ACCOUNT, "default", namespace)
     except ApiError:
         return False
     return True

@@ -8,13 +8,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-import httpx2
-from lightkube import ApiError
-from lightkube.generic_resource import create_namespaced_resource
+from conformance.cluster.api import Api
+from divvy.kube.errors import ApiError, KubeError, Unreachable
+from divvy.kube.kind import LEASE, NODE
 
-from conformance.cluster.api import Api, Node
-
-Lease = create_namespaced_resource("coordination.k8s.io", "v1", "Lease", "leases")
 _LEASES = "kube-node-lease"
 _NOT_FOUND = 404
 # A kubelet renews its lease each 10 s by default; the node turns NotReady after 40 s of silence.
@@ -54,11 +51,11 @@ class NodeLife:
         is waited for.
         """
         try:
-            node = self.api.get(Node, name)
+            node = self.api.get(NODE, name)
         except ApiError as problem:
-            gone = problem.status.code == _NOT_FOUND
+            gone = problem.code == _NOT_FOUND
             return f"{name} has left the cluster during the run" if gone else ""
-        except httpx2.HTTPError:
+        except Unreachable:
             return ""
         if node["metadata"].get("deletionTimestamp"):
             return f"{name} has left the cluster during the run"
@@ -93,10 +90,10 @@ class NodeLife:
         """Return when each kubelet has renewed its lease, or that of one node."""
         try:
             if name is None:
-                leases = self.api.find(Lease, namespace=_LEASES)
+                leases = self.api.find(LEASE, namespace=_LEASES)
             else:
-                leases = [self.api.get(Lease, name, _LEASES)]
-        except (ApiError, httpx2.HTTPError):
+                leases = [self.api.get(LEASE, name, _LEASES)]
+        except KubeError:
             return {}
         times = ((lease["metadata"]["name"], lease["spec"].get("renewTime")) for lease in leases)
         return {name: datetime.fromisoformat(text) for name, text in times if text}

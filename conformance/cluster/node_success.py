@@ -5,11 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-import httpx2
-from lightkube import ApiError
-from lightkube.types import PatchType
-
-from conformance.cluster.api import Api, Node
+from conformance.cluster.api import Api
+from divvy.kube.errors import ApiError, Unreachable
+from divvy.kube.kind import NODE
 from divvy.model.contract import CONFORMANCE_SUCCESS
 
 
@@ -21,12 +19,12 @@ def note_success(api: Api, nodes: Iterable[str], when: float) -> None:
     patch = {"metadata": {"annotations": {CONFORMANCE_SUCCESS: f"{when:.0f}"}}}
     for name in nodes:
         try:
-            api.patch(Node, name, patch, patch_type=PatchType.MERGE)
+            api.patch(NODE, name, patch)
         except ApiError as problem:
-            if problem.status.code == 404:
+            if problem.code == 404:
                 continue
-            print(f"  no success is noted on nodes: {problem.status.message}", file=sys.stderr)
+            print(f"  no success is noted on nodes: {problem}", file=sys.stderr)
             return
-        except httpx2.TransportError as problem:
+        except Unreachable as problem:
             print(f"  no success is noted on nodes: {problem}", file=sys.stderr)
             return

@@ -6,13 +6,10 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-import httpx2
-from lightkube import ApiError
-from lightkube.generic_resource import create_namespaced_resource
-
 from conformance.cluster.api import Api
+from divvy.kube.errors import ApiError, KubeError
+from divvy.kube.kind import POD
 
-Pod = create_namespaced_resource("", "v1", "Pod", "pods")
 _WATCH_SECONDS = 60
 _PAUSE = 1.0
 
@@ -47,9 +44,9 @@ class PodWatch:
     def refresh(self, name: str) -> None:
         """Read one pod from the API: a watch may be late."""
         try:
-            pod = self._api.get(Pod, name, self._namespace)
+            pod = self._api.get(POD, name, self._namespace)
         except ApiError as problem:
-            if problem.status.code == 404:
+            if problem.code == 404:
                 self._take("DELETED", name, self.last(name))
             return
         self._take("MODIFIED", name, pod)
@@ -67,13 +64,13 @@ class PodWatch:
         while not self._over.is_set():
             known = set(self._pods)
             try:
-                listed, version = self._api.find_at(Pod, namespace=self._namespace)
+                listed, version = self._api.find_at(POD, namespace=self._namespace)
                 self._replace(known, {pod["metadata"]["name"]: pod for pod in listed})
-                for kind, pod in self._api.watch(Pod, self._namespace, version, _WATCH_SECONDS):
+                for kind, pod in self._api.watch(POD, self._namespace, version, _WATCH_SECONDS):
                     self._take(kind, pod["metadata"]["name"], pod)
                     if self._over.is_set():
                         return
-            except (ApiError, httpx2.HTTPError):
+            except KubeError:
                 self._over.wait(_PAUSE)
 
     def _replace(self, known: set[str], listed: Mapping[str, Any]) -> None:

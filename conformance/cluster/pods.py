@@ -9,16 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lightkube import ApiError
-from lightkube.generic_resource import create_namespaced_resource
-
-from conformance.cluster.api import Api, Node
+from conformance.cluster.api import Api
 from conformance.cluster.image_pull import FOREIGN, ImagePulls
 from conformance.cluster.pod_spec import OWN, WORKING, Level, PodRequest, pod_spec
-from conformance.cluster.pod_watch import Pod, PodWatch
+from conformance.cluster.pod_watch import PodWatch
 from conformance.not_made import not_made
-
-Event = create_namespaced_resource("", "v1", "Event", "events")
+from divvy.kube.errors import ApiError
+from divvy.kube.kind import EVENT, NODE, POD
 
 _DONE = ("Succeeded", "Failed")
 _FORBIDDEN, _INVALID = 403, 422
@@ -79,9 +76,9 @@ class PodNamespace:
             self._pulls.require(node, request.image, lambda: self._pull(node, request.image))
             return self._create(request)
         except ApiError as problem:
-            message = without_names(str(problem.status.message))
+            message = without_names(str(problem))
             # The cluster's own rules: says nothing about its GPUs.
-            if problem.status.code == _FORBIDDEN or "denied" in message:
+            if problem.code == _FORBIDDEN or "denied" in message:
                 not_made(f"the cluster does not admit our {self._level} pod: {message}")
             raise
 
@@ -89,8 +86,8 @@ class PodNamespace:
         name = f"c-{secrets.token_hex(4)}"
         metadata: Any = {"name": name, "namespace": self.name, "labels": OWN}
         spec = pod_spec(request, self._level, self._priority_class, self._pull_secrets)
-        pod = Pod(apiVersion="v1", kind="Pod", metadata=metadata, spec=spec)
-        self._watch.add(name, self._api.create(pod) or pod)
+        pod = {"metadata": metadata, "spec": spec}
+        self._watch.add(name, self._api.create(POD, pod) or pod)
         return name
 
     def _pull(self, node: str, image: str) -> str:
@@ -103,7 +100,7 @@ class PodNamespace:
         return self._foreign(node, image) if why == FOREIGN else why
 
     def _foreign(self, node: str, image: str) -> str:
-        info = self._api.get(Node, node)["status"].get("nodeInfo") or {}
+        info = self._api.get(NODE, node)["status"].get("nodeInfo") or {}
         architecture = info.get("architecture") or "of unknown architecture"
         return (
             f"the node is {architecture}, and {image} is not for it: give one that is, "
@@ -167,14 +164,14 @@ class PodNamespace:
     def events(self, name: str) -> list[str]:
         """Return "Reason: message" of every event about a pod."""
         fields: Any = {"involvedObject.name": name}
-        events = self._api.find(Event, namespace=self.name, fields=fields)
+        events = self._api.find(EVENT, namespace=self.name, fields=fields)
         return [f"{event.get('reason')}: {event.get('message')}" for event in events]
 
     def remove(self, *names: str, at_once: bool = False) -> None:
         """Delete pods and wait until their devices are free; ``at_once`` deletes by force."""
         options = {"grace_period": 0} if at_once else {}
         for name in names:
-            self._api.delete(Pod, name, namespace=self.name, **options)
+            self._api.delete(POD, name, namespace=self.name, **options)
         for name in names:
             if not self.until(lambda: self._watch.pod(name) is None, 30):  # noqa: B023
                 self._watch.refresh(name)
@@ -187,8 +184,8 @@ class PodNamespace:
         try:
             name = self.start(node, ["true"], None, resources=resources)
         except ApiError as error:
-            if error.status.code == _INVALID:
-                return str(error.status.message)
+            if error.code == _INVALID:
+                return str(error)
             raise
         self.remove(name)
         return None
@@ -200,8 +197,8 @@ class PodNamespace:
                 PodRequest(node, image=self._image, command=["true"], resources=resources)
             )
         except ApiError as error:
-            if error.status.code in (_FORBIDDEN, _INVALID):
-                return without_names(str(error.status.message))
+            if error.code in (_FORBIDDEN, _INVALID):
+                return without_names(str(error))
             raise
         self.remove(name)
         return None

@@ -6,17 +6,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any
-
-import httpx2
-from lightkube import ApiError
-from lightkube.generic_resource import create_namespaced_resource
-from lightkube.types import PatchType
 
 from conformance.cluster.api import Api
 from conformance.cluster.pod_spec import OWN
+from divvy.kube.errors import ApiError, KubeError
+from divvy.kube.kind import LEASE
 
-Lease = create_namespaced_resource("coordination.k8s.io", "v1", "Lease", "leases")
 NAME = "run"
 _RENEW = 10.0
 # Three renewals may be lost; clocks of two machines are never compared.
@@ -33,9 +28,9 @@ class RunLease:
         self._api = api
         self._namespace = namespace
         self._over = threading.Event()
-        metadata: Any = {"name": NAME, "namespace": namespace, "labels": OWN}
+        metadata = {"name": NAME, "namespace": namespace, "labels": OWN}
         spec = {"holderIdentity": namespace, "renewTime": _now()}
-        api.create(Lease(metadata=metadata, spec=spec))
+        api.create(LEASE, {"metadata": metadata, "spec": spec})
         threading.Thread(target=self._renew, daemon=True, name="lease").start()
 
     def end(self) -> None:
@@ -45,14 +40,9 @@ class RunLease:
     def _renew(self) -> None:
         while not self._over.wait(_RENEW):
             try:
-                self._api.patch(
-                    Lease,
-                    NAME,
-                    {"spec": {"renewTime": _now()}},
-                    namespace=self._namespace,
-                    patch_type=PatchType.MERGE,
-                )
-            except (ApiError, httpx2.HTTPError):
+                patch = {"spec": {"renewTime": _now()}}
+                self._api.patch(LEASE, NAME, patch, self._namespace)
+            except KubeError:
                 continue
 
 
@@ -79,7 +69,7 @@ def living(api: Api, namespaces: Iterable[str], tell: Callable[[str], None]) -> 
 
 def _renewed(api: Api, namespace: str) -> str | None:
     try:
-        lease = api.get(Lease, NAME, namespace)
+        lease = api.get(LEASE, NAME, namespace)
     except ApiError:
         return None
     return str((lease.get("spec") or {}).get("renewTime"))

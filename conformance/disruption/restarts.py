@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from conformance.cluster.cluster_under_test import ClusterUnderTest
-from conformance.cluster.pod_watch import Pod
 from conformance.cluster.pods import PodNamespace
 from conformance.disruption.node_scripts import (
     CANNOT,
@@ -27,6 +26,7 @@ from conformance.disruption.observation import (
 from conformance.load.workload_pods import WorkloadPods
 from conformance.not_made import not_applicable
 from conformance.promise import NodePromise
+from divvy.kube.kind import POD
 
 
 def restart_agent(
@@ -38,7 +38,7 @@ def restart_agent(
     if agent is None:
         return Observation(["no agent on the node"])
     old = agent["metadata"]
-    target.api.delete(Pod, old["name"], namespace=old["namespace"], grace_period=1)
+    target.api.delete(POD, old["name"], namespace=old["namespace"], grace_period=1)
     began = time.monotonic()
     _expect_new_agent(target, workload, node, old, observation, began, BACK)
     _expect_recovery(target, workload, node, observation, began)
@@ -69,7 +69,7 @@ def restart_all(
     began = time.monotonic()
     before = target.heartbeat(node.name)
     old = agent["metadata"]
-    target.api.delete(Pod, old["name"], namespace=old["namespace"], grace_period=0)
+    target.api.delete(POD, old["name"], namespace=old["namespace"], grace_period=0)
     run_script(privileged, node, RESTART_RUNTIME_AND_KUBELET, observation, "kubelet and runtime")
     _expect_new_agent(target, workload, node, old, observation, began, RECONFIGURE)
     expect_heartbeat(target, workload.pods, node, before, observation, began)

@@ -15,10 +15,10 @@ from conformance.evidence import Verdict
 from conformance.load.claims import rounded, shares_of
 from conformance.not_made import not_applicable, not_made
 from conformance.observe.device_memory import LIMIT_DEVIATION_MIB, MAX_DEVIATION
-from conformance.observe.holders import ResourceClaim
 from conformance.observe.identities import visible_devices
 from conformance.observe.probes import PARTS, part, script, shown_memory
 from conformance.promise import ClaimPromise
+from divvy.kube.kind import RESOURCE_CLAIM
 from divvy.model.claim_names import CORES, GPU_CLASS, MEMORY, UUID, share_class
 from divvy.model.contract import CLAIMS_DRIVER
 from divvy.plan.live_claims import ClaimedGpu
@@ -96,11 +96,11 @@ def resource_claim(pods: PodNamespace, spec: dict[str, Any]) -> Iterator[str]:
     """Give the name of a claim for pods of a namespace, and remove it whatever happens."""
     name = f"c-{secrets.token_hex(4)}"
     metadata: Any = {"name": name, "namespace": pods.name, "labels": OWN}
-    pods.api.create(ResourceClaim(metadata=metadata, spec=spec))
+    pods.api.create(RESOURCE_CLAIM, {"metadata": metadata, "spec": spec})
     try:
         yield name
     finally:
-        pods.api.delete(ResourceClaim, name, namespace=pods.name)
+        pods.api.delete(RESOURCE_CLAIM, name, namespace=pods.name)
 
 
 def computes(probe: ClaimProbe) -> Verdict:

@@ -6,13 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lightkube.generic_resource import create_global_resource
-
 from conformance.cluster.api import Api
 from conformance.cluster.pods import Outcome, PodNamespace
 from conformance.observe.probes import LOOK
+from divvy.kube.kind import RUNTIME_CLASS
 
-RuntimeClass = create_global_resource("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses")
 # What images and users set; NVIDIA's container runtime gives every GPU to a pod that does.
 _ALL = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "all"}
 _COMMAND = ("/bin/sh", "-c", LOOK)
@@ -35,7 +33,7 @@ def nvidia_runtime_classes(api: Api) -> tuple[str, ...]:
     """Return the names of the runtime classes that lead to NVIDIA's container runtime."""
     return tuple(
         runtime["metadata"]["name"]
-        for runtime in api.find_known(RuntimeClass)
+        for runtime in api.find_known(RUNTIME_CLASS)
         if "nvidia" in f"{runtime['metadata']['name']} {runtime.get('handler')}"
     )
 

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.namespaces import OWN_NAMESPACE
 from conformance.not_made import not_made
-from conformance.observe.holders import ResourceClaim
-from conformance.observe.other_offers import ResourceSlice
 from conformance.promise import ClaimPromise, NodePromise
+from divvy.kube.kind import RESOURCE_CLAIM, RESOURCE_SLICE
 from divvy.plan.live_claims import ClaimedGpu, claimed_gpus
 
 _NAMED = 3
@@ -20,8 +19,8 @@ _LEAVING = 30.0
 
 def claimed_now(target: ClusterUnderTest, node: NodePromise) -> tuple[ClaimedGpu, ...]:
     """Return the GPUs of a node that are offered to claims, with their holders."""
-    slices = target.api.find_known(ResourceSlice)
-    claims = target.api.find_known(ResourceClaim, namespace="*")
+    slices = target.api.find_known(RESOURCE_SLICE)
+    claims = target.api.find_known(RESOURCE_CLAIM)
     return tuple(gpu for gpu in claimed_gpus(slices, claims) if gpu.node == node.name)
 
 

@@ -8,13 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lightkube import ApiError
-from lightkube.types import PatchType
-
-from conformance.cluster.api import Node
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.not_made import not_made
 from conformance.promise import NodePromise
+from divvy.kube.errors import ApiError
+from divvy.kube.kind import NODE
 from divvy.model.contract import VERIFY_ANNOTATION
 from divvy.plan import node_status
 
@@ -72,8 +70,8 @@ def ask_agent(
 def _annotate(target: ClusterUnderTest, node: str, word: str | None) -> None:
     patch = {"metadata": {"annotations": {VERIFY_ANNOTATION: word}}}
     try:
-        target.api.patch(Node, node, patch, patch_type=PatchType.MERGE)
+        target.api.patch(NODE, node, patch)
     except ApiError as problem:
-        if problem.status.code == _FORBIDDEN:
-            not_made(f"this account may not annotate nodes: {problem.status.message}")
+        if problem.code == _FORBIDDEN:
+            not_made(f"this account may not annotate nodes: {problem}")
         raise

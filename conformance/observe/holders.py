@@ -7,20 +7,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lightkube.generic_resource import create_namespaced_resource
-
 from conformance.catalogue import SHARED
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.pod_spec import OWN
-from conformance.cluster.pod_watch import Pod
 from conformance.not_made import NotMade, not_made
 from conformance.promise import DevicePromise, NodePromise
+from divvy.kube.kind import POD, RESOURCE_CLAIM
 from divvy.model import parse_count
 from divvy.model.resource_names import VENDOR
 
-ResourceClaim = create_namespaced_resource(
-    "resource.k8s.io", "v1", "ResourceClaim", "resourceclaims"
-)
 _DRA_DRIVER = f"gpu.{VENDOR}"
 _NAMED = 3
 # Pods of a check before, or of a run that was just stopped, are on their way out.
@@ -112,8 +107,8 @@ def require_idle_node(target: ClusterUnderTest, node: NodePromise) -> None:
 def _held(target: ClusterUnderTest, promise: DevicePromise) -> Mapping[str, int]:
     deadline = time.monotonic() + _LEAVING
     while True:
-        pods = target.api.find(Pod, namespace="*", fields={"spec.nodeName": promise.node.name})
-        claims = target.api.find_known(ResourceClaim, namespace="*")
+        pods = target.api.find(POD, fields={"spec.nodeName": promise.node.name})
+        claims = target.api.find_known(RESOURCE_CLAIM)
         held = Counter(holders(pods, promise.node.name, promise.resource))
         held.update(claimants(pods, claims, promise.node.name))
         own = holders(filter(_is_own, pods), promise.node.name, promise.resource)

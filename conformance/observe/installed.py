@@ -10,18 +10,15 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from lightkube import ApiError
-from lightkube.core.resource_registry import resource_registry
-from lightkube.generic_resource import create_global_resource, create_namespaced_resource
-
 from conformance.cluster.cluster_under_test import ClusterUnderTest
-from conformance.cluster.pod_watch import Pod
 from conformance.cluster.running_images import images_by_node
 from conformance.evidence import Verdict
 from conformance.not_made import not_applicable, not_made
 from conformance.observe.owned_fields import differences
 from conformance.observe.rollout import not_rolled_out
 from divvy.image.build import input_digest
+from divvy.kube.errors import ApiError
+from divvy.kube.kind import POD, Kind
 from divvy.model import PluginImage, canonical_json, generation
 from divvy.model.contract import AGENT, CONFIG_MAP, Component, component_of
 from divvy.render.objects import objects
@@ -150,7 +147,7 @@ class Installation:
     @cached_property
     def images(self) -> Mapping[str, Mapping[str, tuple[str, str]]]:
         """Return node → component → (the image that its pod names, the digest that runs)."""
-        return images_by_node(self._api.find(Pod, namespace=self._target.cluster.namespace))
+        return images_by_node(self._api.find(POD, namespace=self._target.cluster.namespace))
 
     @cached_property
     def sources(self) -> str | None:
@@ -207,12 +204,12 @@ class Installation:
     def _read(self, rendered: Mapping[str, Any]) -> InstalledObject:
         metadata = rendered["metadata"]
         try:
-            live = self._api.get(_kind(rendered), metadata["name"], metadata.get("namespace"))
+            live = self._api.get(_kind(rendered), metadata["name"], metadata.get("namespace", ""))
         except ApiError as problem:
-            if problem.status.code == _NOT_FOUND:
+            if problem.code == _NOT_FOUND:
                 return InstalledObject(rendered, None)
-            if problem.status.code == _FORBIDDEN:
-                return InstalledObject(rendered, None, str(problem.status.message))
+            if problem.code == _FORBIDDEN:
+                return InstalledObject(rendered, None, str(problem))
             raise
         return InstalledObject(rendered, {"kind": rendered["kind"], **live})
 
@@ -222,18 +219,12 @@ def _is_helms(live: Mapping[str, Any] | None) -> bool:
     return bool(labels.get(_MANAGED_BY) == "Helm")
 
 
-def _kind(rendered: Mapping[str, Any]) -> Any:
-    kind = rendered["kind"]
-    known = resource_registry.get(rendered["apiVersion"], kind)
-    if known is not None:
-        return known
-    group, _, version = rendered["apiVersion"].rpartition("/")
-    lower = kind.lower()
+def _kind(rendered: Mapping[str, Any]) -> Kind:
+    lower = rendered["kind"].lower()
     plural = f"{lower[:-1]}ies" if lower.endswith("y") else f"{lower}s"
     plural = f"{lower}es" if lower.endswith("s") else plural
     namespaced = "namespace" in rendered["metadata"]
-    create = create_namespaced_resource if namespaced else create_global_resource
-    return create(group, version, kind, plural)
+    return Kind(rendered["apiVersion"], rendered["kind"], plural, namespaced)
 
 
 def _without_kind(rendered: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from lightkube import ApiError
-from lightkube.core.resource import ApiInfo, ResourceDef
-from lightkube.generic_resource import GenericGlobalResource
-
 from conformance.cluster.api import Api
 from conformance.not_made import not_made
+from divvy.kube.errors import ApiError
+from divvy.kube.kind import NODE
 from divvy.model.quantities import parse_duration
 
 _FORBIDDEN = 403
@@ -17,21 +15,12 @@ MAX_SYNC_SECONDS = 10.0
 """A pod whose claim the kubelet asked about too early waits for so long at most."""
 
 
-class _Configz(GenericGlobalResource):
-    _api_info = ApiInfo(
-        resource=ResourceDef("", "v1", "Node"),
-        plural="nodes",
-        verbs=["get"],
-        action="proxy/configz",
-    )
-
-
 def kubelet_settings(api: Api, node: str) -> dict[str, Any]:
     """Return the kubelet's KubeletConfiguration; skips the check where it may not be read."""
     try:
-        configz = api.get(_Configz, node)
+        configz = api.get(NODE, f"{node}/proxy/configz")
     except ApiError as problem:
-        if problem.status.code == _FORBIDDEN:
+        if problem.code == _FORBIDDEN:
             not_made("this account may not `get nodes/proxy`: the kubelet's configuration is open")
         raise
     settings: dict[str, Any] = configz["kubeletconfig"]

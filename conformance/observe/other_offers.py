@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lightkube.generic_resource import create_global_resource
-
 from divvy.model import parse_count
 from divvy.model.resource_names import VENDOR
 
-ResourceSlice = create_global_resource("resource.k8s.io", "v1", "ResourceSlice", "resourceslices")
 # DRA drivers of NVIDIA's GPUs that do not have NVIDIA's name in theirs.
 _DRIVERS = ("hami-core-gpu.project-hami.io",)
 # Resources that share NVIDIA's GPUs: HAMi, Volcano, Alibaba Cloud, Tencent's gpu-manager, Run:ai.

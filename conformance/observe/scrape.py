@@ -6,18 +6,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lightkube.generic_resource import create_namespaced_resource
 from prometheus_client.parser import text_string_to_metric_families
 
 from conformance.catalogue import SHARED
 from conformance.cluster.cluster_under_test import ClusterUnderTest
 from conformance.cluster.pods import PodNamespace
 from conformance.promise import DevicePromise
+from divvy.kube.kind import ENDPOINT_SLICE
 from divvy.model.contract import AGENT, METRICS_PORT
-
-EndpointSlice = create_namespaced_resource(
-    "discovery.k8s.io", "v1", "EndpointSlice", "endpointslices"
-)
 
 _URL = f"http://127.0.0.1:{METRICS_PORT}/metrics"
 _READ = f"import urllib.request as u; print(u.urlopen('{_URL}').read().decode())"
@@ -76,7 +72,7 @@ def service_address(target: ClusterUnderTest, node: str) -> str | None:
     """Return the address to which the agents' Service leads for a node, None for nowhere."""
     labels = {"kubernetes.io/service-name": AGENT}
     for endpoint_slice in target.api.find(
-        EndpointSlice, namespace=target.cluster.namespace, labels=labels
+        ENDPOINT_SLICE, namespace=target.cluster.namespace, labels=labels
     ):
         for endpoint in endpoint_slice.get("endpoints") or []:
             if endpoint.get("nodeName") == node and endpoint["conditions"].get("ready"):

@@ -7,19 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import httpx2
-from lightkube import ApiError
-from lightkube.models.meta_v1 import Status
+from divvy.kube.errors import ApiError
+from divvy.kube.kind import Kind
 
 Behaviour = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def refusal(code: int, message: str) -> ApiError:
-    """Return an error as lightkube raises it."""
-    status = {"code": code, "message": message, "status": "Failure", "reason": "x"}
-    request = httpx2.Request("POST", "http://api")
-    response = httpx2.Response(code, json=status, request=request)
-    return ApiError(status=Status.from_dict(status), request=request, response=response)
+    """Return an error as the API server's answer becomes one."""
+    return ApiError(code, message)
 
 
 def succeeded(_: dict[str, Any]) -> dict[str, Any]:
@@ -46,8 +42,8 @@ class FakeApi:
         self.requests: Counter[str] = Counter()
         self._events: queue.Queue[tuple[str, Any]] = queue.Queue()
 
-    def create(self, obj: Any) -> Any:
-        body = dict(obj)
+    def create(self, kind: Kind, obj: Any) -> Any:
+        body = {"apiVersion": kind.api_version, "kind": kind.kind, **obj}
         problem = self.refuse(body)
         if problem is not None:
             raise problem
@@ -63,7 +59,7 @@ class FakeApi:
     def find(self, *_: Any, **__: Any) -> list[Any]:
         return []
 
-    def get(self, _kind: Any, name: str, _namespace: str | None = None) -> Any:
+    def get(self, _kind: Any, name: str, _namespace: str = "") -> Any:
         found = self.pods.get(name) or self.nodes.get(name)
         if found is None:
             raise refusal(404, "not found")

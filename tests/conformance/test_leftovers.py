@@ -10,13 +10,10 @@ import pytest
 
 from conformance.cluster import run_lease
 from conformance.cluster.namespaces import (
-    Namespace,
-    Node,
-    PriorityClass,
     clear_leftovers,
     profile_on,
 )
-from conformance.cluster.run_lease import Lease
+from divvy.kube.kind import LEASE, NAMESPACE, NODE, PRIORITY_CLASS
 from divvy.model.contract import CONFORMANCE_CORDON, CONFORMANCE_PROFILE, PROFILE_LABEL
 from tests.conformance.fake_api import refusal
 
@@ -38,17 +35,17 @@ class Cluster:
         self._times = itertools.count()
 
     def find(self, kind: Any, **_: Any) -> list[Any]:
-        if kind is Node:
+        if kind is NODE:
             return [copy.deepcopy(self.node)]
-        if kind is PriorityClass:
+        if kind is PRIORITY_CLASS:
             return [{"metadata": {"name": RUN}}]
-        assert kind is Namespace
+        assert kind is NAMESPACE
         return [{"metadata": {"name": name}} for name in self.namespaces]
 
     def get(self, kind: Any, name: str, namespace: str | None = None) -> Any:
-        if kind is Node:
+        if kind is NODE:
             return copy.deepcopy(self.node)
-        if kind is not Lease or not str(namespace).startswith(RUN):
+        if kind is not LEASE or not str(namespace).startswith(RUN):
             raise refusal(404, name)
         return {"spec": {"renewTime": next(self._times) if self.alive else 0}}
 

@@ -17,6 +17,8 @@ from conformance.cluster.pods import PodNamespace
 from conformance.load.fill import fill
 from conformance.not_made import NotMade
 from conformance.promise import DevicePromise, device_promises, node_promises
+from divvy.kube.errors import Unreachable
+from divvy.kube.kind import NODE
 from divvy.model import parse_cluster
 from divvy.plan import live_node, plan
 from tests.conformance.fake_api import FakeApi, refusal, running, succeeded
@@ -163,15 +165,13 @@ class Busy:
 
 
 def test_retries_a_busy_api_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    import httpx2
-
     monkeypatch.setattr(api_module, "_PAUSES", (0.0, 0.0, 0.0, 0.0))
-    problems = [refusal(429, "slow down"), refusal(500, "etcd"), httpx2.ReadError("reset")]
+    problems = [refusal(429, "slow down"), refusal(500, "etcd"), Unreachable("reset")]
     api = Api(Busy(*problems))  # type: ignore[arg-type]
-    assert api.get(None, "x") == "found"
+    assert api.get(NODE, "x") == "found"
     assert api.requests["get"] == 4
     with pytest.raises(Exception, match="not there"):
-        Api(Busy(refusal(404, "not there"))).get(None, "x")  # type: ignore[arg-type]
+        Api(Busy(refusal(404, "not there"))).get(NODE, "x")  # type: ignore[arg-type]
 
 
 def test_leaves_no_tenant_behind_after_a_refusal_half_way() -> None:

@@ -10,10 +10,11 @@ from typer.testing import CliRunner
 
 from conformance import conftest
 from conformance.cluster.cluster_under_test import CLUSTER
-from conformance.cluster.node_life import Lease, NodeLife
+from conformance.cluster.node_life import NodeLife
 from conformance.not_made import NotMade
 from conformance.report.report import Report
 from divvy.cli.main import app
+from divvy.kube.kind import LEASE
 from tests.conformance.fake_api import refusal
 from tests.conformance.promised_nodes import CLUSTER as STACK
 from tests.conformance.promised_nodes import live, promised
@@ -93,7 +94,7 @@ class Leaving:
         self.node = node
 
     def get(self, kind: Any, _name: str, _namespace: str | None = None) -> Any:
-        if kind is Lease:
+        if kind is LEASE:
             raise refusal(403, "no such right")
         if isinstance(self.node, Exception):
             raise self.node

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from conformance.cluster.node_life import Lease, NodeLife
+from conformance.cluster.node_life import NodeLife
+from divvy.kube.kind import LEASE
 from tests.conformance.fake_api import refusal
 
 
@@ -26,7 +27,7 @@ class Nodes:
         self.other = other
 
     def get(self, kind: Any, _name: str, _namespace: str | None = None) -> Any:
-        if kind is Lease:
+        if kind is LEASE:
             second = self.renewals.pop(0) if len(self.renewals) > 1 else self.renewals[0]
             return lease("n", second)
         if self.node is None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from conformance.cluster.namespaces import Namespace
 from conformance.not_made import NotApplicable, NotMade
 from conformance.observe.installed import (
     Installation,
@@ -152,25 +151,32 @@ def test_accepts_the_live_image_where_built_and_by_digest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "plural"),
-    [("DeviceClass", "deviceclasses"), ("NetworkPolicy", "networkpolicies"), ("Lease", "leases")],
+    ("api_version", "kind", "namespace", "path"),
+    [
+        ("v1", "Namespace", "", "/api/v1/namespaces/x"),
+        ("v1", "ConfigMap", "n", "/api/v1/namespaces/n/configmaps/x"),
+        ("resource.k8s.io/v1", "DeviceClass", "", "/apis/resource.k8s.io/v1/deviceclasses/x"),
+        (
+            "networking.k8s.io/v1",
+            "NetworkPolicy",
+            "n",
+            "/apis/networking.k8s.io/v1/namespaces/n/networkpolicies/x",
+        ),
+    ],
 )
-def test_asks_for_a_kind_by_its_plural(kind: str, plural: str) -> None:
-    rendered = {"apiVersion": "g/v1", "kind": kind, "metadata": {"name": "n"}}
-    assert _kind(rendered)._api_info.plural == plural
-
-
-def test_asks_for_a_kind_that_another_check_has_named_already() -> None:
-    rendered = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}}
-    assert _kind(rendered) is Namespace
-    assert _kind(rendered) is _kind(rendered)
+def test_finds_the_path_of_each_rendered_kind(
+    api_version: str, kind: str, namespace: str, path: str
+) -> None:
+    metadata = {"name": "x", **({"namespace": namespace} if namespace else {})}
+    rendered = {"apiVersion": api_version, "kind": kind, "metadata": metadata}
+    assert _kind(rendered).path(namespace, "x") == path
 
 
 class Refusing:
     """An API server that lets an account read DaemonSets and nothing else."""
 
     def get(self, kind: Any, _name: str, _namespace: str | None = None) -> Any:
-        if kind._api_info.resource.kind != "DaemonSet":
+        if kind.kind != "DaemonSet":
             raise refusal(403, "no such right")
         (agents,) = [one for one in RENDERED if one["metadata"]["name"] == "divvy-agent"
                      and one["kind"] == "DaemonSet"]  # fmt: skip
@@ -201,10 +207,10 @@ class InstalledByHelm:
         self._labels = labels
 
     def get(self, kind: Any, name: str, _namespace: str | None = None) -> Any:
-        if kind._api_info.resource.kind == "Namespace":
+        if kind.kind == "Namespace":
             return {"metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}}}
         (rendered,) = [one for one in RENDERED if one["metadata"]["name"] == name
-                       and one["kind"] == kind._api_info.resource.kind]  # fmt: skip
+                       and one["kind"] == kind.kind]  # fmt: skip
         live = as_kept(rendered)
         live["metadata"]["labels"] = {**live["metadata"]["labels"], **self._labels}
         return live
