@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx2
-from lightkube import ApiError, Client
-
 from divvy.agent.node_runtime.containerd import CannotConfigure
 from divvy.agent.node_runtime.host import Host
 from divvy.agent.node_runtime.host_path import HostFailed
 from divvy.agent.node_runtime.node_lease import hold_lease
 from divvy.agent.node_runtime.prepare import prepare_containerd, prepare_crio
+from divvy.kube.client import Client
+from divvy.kube.errors import KubeError
+from divvy.kube.kubeconfig import cluster_config
 
 # Not Docker: its shim passes no CDI names on, and the agent grants without them.
 _PREPARE: dict[str, Callable[..., tuple[str, ...]]] = {
@@ -36,15 +36,15 @@ def main() -> None:
     host = Host()
     try:
         if prepare is not None and prepare(host, change=False):
-            client = Client(namespace=namespace, timeout=httpx2.Timeout(10))
-            with hold_lease(client, node, namespace) as held, uninterrupted():
+            client = Client(cluster_config(None, None), seconds=10)
+            with client, hold_lease(client, node, namespace) as held, uninterrupted():
                 done = prepare(host, require_turn=held.require)
             logging.info("CDI is on now; before: %s", "; ".join(done) or "it was on meanwhile")
         else:
             logging.info("nothing to do")
     except (CannotConfigure, HostFailed) as problem:
         sys.exit(f"divvy node runtime: {problem}")
-    except (ApiError, httpx2.HTTPError) as problem:
+    except KubeError as problem:
         sys.exit(f"divvy node runtime: the Kubernetes API: {problem}")
     _READY.touch()
     signal.sigwait({signal.SIGTERM, signal.SIGINT})

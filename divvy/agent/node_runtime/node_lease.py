@@ -9,19 +9,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-import httpx2
-from lightkube import ApiError, Client
-from lightkube.models.coordination_v1 import LeaseSpec
-from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources.coordination_v1 import Lease
-
 from divvy.agent.node_runtime.host_path import HostFailed
+from divvy.kube import kind
+from divvy.kube.client import Client
+from divvy.kube.errors import CONFLICT, ApiError, KubeError
 
 LEASE = "divvy-node-runtime"
 LEASE_SECONDS = 240
@@ -60,7 +57,7 @@ def is_free(
 class HeldLease:
     """A node's hold of the Lease, renewed in the background."""
 
-    def __init__(self, client: Any, node: str, namespace: str) -> None:
+    def __init__(self, client: Client, node: str, namespace: str) -> None:
         self._client, self._node, self._namespace = client, node, namespace
         self._renewed = time.monotonic()
         self._lost = ""
@@ -80,7 +77,7 @@ class HeldLease:
             began = time.monotonic()
             try:
                 self._lost = self._renew()
-            except (ApiError, httpx2.HTTPError) as error:
+            except KubeError as error:
                 _log.warning("the Lease %s was not renewed: %s", LEASE, error)
                 continue
             if not self._lost:
@@ -92,17 +89,13 @@ class HeldLease:
 
     def _renew(self) -> str:
         """Renew; return why it is lost, "" if it is not."""
-        try:
-            lease = self._client.get(Lease, LEASE, namespace=self._namespace)
-        except ApiError as error:
-            if error.status.code == 404:
-                return f"the Lease {LEASE} was deleted"
-            raise
-        holder = None if lease.spec is None else lease.spec.holderIdentity
+        lease = self._client.find(_path(self._namespace))
+        if lease is None:
+            return f"the Lease {LEASE} was deleted"
+        holder = _held(lease).get("holderIdentity")
         if holder != self._node:
             return f"the Lease {LEASE} is held by {holder or 'nobody'} now"
-        lease.spec = _spec(self._node)
-        self._client.replace(lease)
+        _replace(self._client, lease, _spec(self._node))
         return ""
 
 
@@ -131,35 +124,49 @@ def hold_lease(
 def _take(
     client: Client, node: str, namespace: str, observation: Observation | None
 ) -> tuple[bool, Observation | None]:
-    try:
-        lease = client.get(Lease, LEASE, namespace=namespace)
-    except ApiError as error:
-        if error.status.code != 404:
-            raise
-        metadata = ObjectMeta(name=LEASE, namespace=namespace)
-        return _accepted(lambda: client.create(Lease(metadata=metadata, spec=_spec(node)))), None
-    held = lease.spec or LeaseSpec()
-    version = (lease.metadata.resourceVersion if lease.metadata else None) or ""
+    lease = client.find(_path(namespace))
+    if lease is None:
+        return _accepted(lambda: _create(client, namespace, node)), None
+    held = _held(lease)
+    version = str(lease["metadata"].get("resourceVersion") or "")
     now = time.monotonic()
     observation = observe(observation, version, now)
-    lasts = held.leaseDurationSeconds or LEASE_SECONDS
-    if not is_free(node, held.holderIdentity, lasts, observation, now):
+    lasts = held.get("leaseDurationSeconds") or LEASE_SECONDS
+    if not is_free(node, held.get("holderIdentity"), lasts, observation, now):
         return False, observation
-    lease.spec = _spec(node)
     # The resource version makes one of two takers lose.
-    return _accepted(lambda: client.replace(lease)), observation
+    return _accepted(lambda: _replace(client, lease, _spec(node))), observation
 
 
-def _spec(node: str) -> LeaseSpec:
-    now = datetime.now(UTC)
-    return LeaseSpec(holderIdentity=node, leaseDurationSeconds=LEASE_SECONDS, renewTime=now)
+def _path(namespace: str, name: str = LEASE) -> str:
+    return kind.LEASE.path(namespace, name)
 
 
-def _accepted(write: Callable[[], object]) -> bool:
+def _held(lease: Mapping[str, Any]) -> Mapping[str, Any]:
+    return lease.get("spec") or {}
+
+
+def _create(client: Client, namespace: str, node: str) -> None:
+    metadata = {"name": LEASE, "namespace": namespace}
+    lease = {"apiVersion": kind.LEASE.api_version, "kind": "Lease", "metadata": metadata}
+    client.request("POST", _path(namespace, ""), {**lease, "spec": _spec(node)})
+
+
+def _replace(client: Client, lease: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
+    path = _path(lease["metadata"]["namespace"])
+    client.request("PUT", path, {**lease, "spec": {**_held(lease), **spec}})
+
+
+def _spec(node: str) -> dict[str, Any]:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return {"holderIdentity": node, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": now}
+
+
+def _accepted(write: Callable[[], None]) -> bool:
     try:
         write()
     except ApiError as error:
-        if error.status.code == 409:
+        if error.code == CONFLICT:
             return False
         raise
     return True
@@ -168,9 +175,8 @@ def _accepted(write: Callable[[], object]) -> bool:
 def _give_back(client: Client, node: str, namespace: str) -> None:
     """Let the next node begin at once; where that fails, it waits until the Lease is old."""
     try:
-        lease = client.get(Lease, LEASE, namespace=namespace)
-        if lease.spec is not None and lease.spec.holderIdentity == node:
-            lease.spec.holderIdentity = ""
-            _accepted(lambda: client.replace(lease))
-    except (ApiError, httpx2.HTTPError) as error:
+        lease = client.find(_path(namespace))
+        if lease is not None and _held(lease).get("holderIdentity") == node:
+            _accepted(lambda: _replace(client, lease, {"holderIdentity": ""}))
+    except KubeError as error:
         _log.warning("the Lease %s was not given back: %s", LEASE, error)

@@ -8,12 +8,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import httpx2
 import pytest
-from lightkube import ApiError
-from lightkube.models.coordination_v1 import LeaseSpec
-from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources.coordination_v1 import Lease
 
 from divvy.agent.node_runtime import node_lease
 from divvy.agent.node_runtime.node_lease import (
@@ -27,52 +22,48 @@ from divvy.agent.node_runtime.node_lease import (
     observe,
 )
 from divvy.agent.node_runtime.prepare import MAX_CHANGE_SECONDS
+from divvy.kube.errors import ApiError, Unreachable
 
 
 class OneLease:
     """The API as far as one Lease goes: versions, conflicts, being away."""
 
-    def __init__(self, holder: str | None = None, renewed: datetime | None = None) -> None:
+    def __init__(self, holder: str | None = None, renewed: str = "") -> None:
         self.version, self.away = 1, False
-        spec = LeaseSpec(holderIdentity=holder, leaseDurationSeconds=1, renewTime=renewed)
-        metadata = ObjectMeta(name=LEASE, namespace="divvy-system")
-        self.lease: Lease | None = None if holder is None else Lease(metadata=metadata, spec=spec)
+        metadata = {"name": LEASE, "namespace": "divvy-system"}
+        spec = {"holderIdentity": holder, "leaseDurationSeconds": 1, "renewTime": renewed}
+        self.lease: dict[str, Any] | None = (
+            None if holder is None else {"metadata": metadata, "spec": spec}
+        )
 
-    def get(self, kind: Any, name: str, namespace: str) -> Lease:
+    def find(self, path: str) -> dict[str, Any] | None:
         self._require_there()
+        assert path.endswith(f"/namespaces/divvy-system/leases/{LEASE}")
         if self.lease is None:
-            raise error(404)
-        found = copy.deepcopy(self.lease)
-        assert found.metadata is not None
-        found.metadata.resourceVersion = str(self.version)
-        return found
+            return None
+        version = {**self.lease["metadata"], "resourceVersion": str(self.version)}
+        return copy.deepcopy({**self.lease, "metadata": version})
 
-    def create(self, lease: Lease) -> None:
+    def request(self, method: str, path: str, lease: dict[str, Any]) -> None:
         self._require_there()
-        if self.lease is not None:
-            raise error(409)
-        self.lease, self.version = lease, self.version + 1
-
-    def replace(self, lease: Lease) -> None:
-        self._require_there()
-        assert lease.metadata is not None
-        if lease.metadata.resourceVersion != str(self.version):
-            raise error(409)
+        if method == "POST":
+            assert path.endswith("/namespaces/divvy-system/leases")
+            conflict = self.lease is not None
+        else:
+            assert (method, path[-len(LEASE) :]) == ("PUT", LEASE)
+            conflict = lease["metadata"]["resourceVersion"] != str(self.version)
+        if conflict:
+            raise ApiError(409, "no")
         self.lease, self.version = lease, self.version + 1
 
     def holder(self) -> str | None:
         assert self.lease is not None
-        assert self.lease.spec is not None
-        return self.lease.spec.holderIdentity
+        holder: str | None = self.lease["spec"]["holderIdentity"]
+        return holder
 
     def _require_there(self) -> None:
         if self.away:
-            raise httpx2.ConnectError("away")
-
-
-def error(code: int) -> ApiError:
-    answer = httpx2.Response(code, json={"code": code, "message": "no"})
-    return ApiError(request=httpx2.Request("GET", "https://api"), response=answer)
+            raise Unreachable("away")
 
 
 def until(condition: Any) -> None:
@@ -108,7 +99,7 @@ def test_takes_a_lease_unchanged_for_its_whole_duration(
 @pytest.mark.parametrize("ahead", [timedelta(days=-400), timedelta(), timedelta(days=400)])
 def test_ignores_the_holders_clock(ahead: timedelta) -> None:
     """A lease renewed at any time is left to its holder for its second; then it is taken."""
-    api = OneLease("other", datetime.now(UTC) + ahead)
+    api = OneLease("other", (datetime.now(UTC) + ahead).isoformat())
     began = time.monotonic()
     with hold_lease(api, "this", "divvy-system", retry=0.05):  # type: ignore[arg-type]
         assert 1.0 <= time.monotonic() - began < 3
@@ -117,7 +108,7 @@ def test_ignores_the_holders_clock(ahead: timedelta) -> None:
 
 
 def test_respects_a_lease_that_its_holder_renews() -> None:
-    api = OneLease("other", datetime.now(UTC))
+    api = OneLease("other", datetime.now(UTC).isoformat())
     over = threading.Event()
 
     def renew() -> None:
@@ -160,8 +151,7 @@ def test_refuses_to_begin_after_losing_the_lease(how: str) -> None:
             api.lease = None
         else:
             assert api.lease is not None
-            assert api.lease.spec is not None
-            api.lease.spec.holderIdentity = {"another": "other", "nobody": ""}[how]
+            api.lease["spec"]["holderIdentity"] = {"another": "other", "nobody": ""}[how]
             api.version += 1
         until(lambda: not holds(held))
         with pytest.raises(LeaseLost, match="deleted|held by"):

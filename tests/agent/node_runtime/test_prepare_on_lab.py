@@ -290,11 +290,12 @@ def test_runs_no_systemctl_that_others_can_write(with_systemctl: RunningLab) -> 
 
 TURN = """
 import os, sys, time
-from lightkube import Client
 from divvy.agent.node_runtime.node_lease import hold_lease
+from divvy.kube.client import Client
+from divvy.kube.kubeconfig import cluster_config
 node, namespace = sys.argv[1:]
 for _ in range(3):
-    with hold_lease(Client(namespace=namespace), node, namespace, retry=0.05):
+    with hold_lease(Client(cluster_config(None, None)), node, namespace, retry=0.05):
         began = time.monotonic()
         time.sleep(0.2)
         print(began, time.monotonic(), flush=True)
