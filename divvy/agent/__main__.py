@@ -9,13 +9,13 @@ import signal
 import sys
 
 from divvy.agent.agent import Agent
-from divvy.agent.api_server.access import NoAccess
 from divvy.agent.api_server.client import ApiServer
 from divvy.agent.debug import SOCKET, state_page
 from divvy.agent.metrics import metrics_page
 from divvy.agent.node_lock import NodeLock
 from divvy.agent.settings import InvalidSetting, Settings, settings_from
 from divvy.agent.web import Answer, cached, serve, serve_on_socket, text
+from divvy.kube.errors import KubeconfigError
 
 _LOCK_SECONDS = 2.0
 _METRICS_SECONDS = 5.0
@@ -117,7 +117,7 @@ def main() -> None:
     logging.getLogger("grpc._cython.cygrpc").addFilter(is_worth_a_line)
     try:
         asyncio.run(_run(settings_from(os.environ)))
-    except (InvalidSetting, NoAccess) as problem:
+    except (InvalidSetting, KubeconfigError) as problem:
         sys.exit(f"divvy agent: {problem}")
 
 

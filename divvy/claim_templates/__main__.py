@@ -46,7 +46,6 @@ def main() -> None:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    logging.getLogger("httpx2").setLevel(logging.WARNING)
     settings = {name: os.environ.get(name, default) for name, default in _DEFAULTS.items()}
     try:
         numbers = int(settings[_PORT]), float(settings[_UNUSED]), float(settings[_WATCH])

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
+import os
 import random
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
-from typing import Any, cast
-
-import httpx2
-from lightkube import ALL_NS, ApiError, AsyncClient
-from lightkube.generic_resource import create_global_resource, create_namespaced_resource
-from lightkube.resources.core_v1 import Pod
+from typing import Any
 
 from divvy.claim_templates.offered import Share, shares_of
 from divvy.claim_templates.wanted import Key
+from divvy.kube.access import access_from
+from divvy.kube.errors import CONFLICT, NOT_FOUND, ApiError, KubeError
+from divvy.kube.kind import POD, RESOURCE_SLICE, Kind
+from divvy.kube.rest import RestClient, until_silent
 from divvy.model.contract import (
     BY_SIZE_LABEL,
     CLAIMS_DRIVER,
@@ -28,18 +27,13 @@ from divvy.model.contract import (
 )
 
 _log = logging.getLogger(__name__)
-_GROUP, _VERSION = "resource.k8s.io", "v1"
-_Template: Any = create_namespaced_resource(
-    _GROUP, _VERSION, "ResourceClaimTemplate", "resourceclaimtemplates"
-)
-_Slice: Any = create_global_resource(_GROUP, _VERSION, "ResourceSlice", "resourceslices")
+_TEMPLATE = Kind("resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates")
 _LABELS = component_labels(Component.CLAIMS)
 _OVER = ("Succeeded", "Failed")
 # A pod or template may be as large as etcd takes, 1.5 MiB, and takes several times that when read:
 # a tenant's large pods must not fill this container's memory.
 _PAGE = 10
 _RETRY_SECONDS = 1.0
-AWAY = (ApiError, httpx2.HTTPError)
 
 
 class Api:
@@ -50,8 +44,7 @@ class Api:
     """
 
     def __init__(self, watch_seconds: float = 240.0) -> None:
-        # Its overloads know no resource that is made at run time.
-        self._client: Any = AsyncClient(field_manager=TEMPLATE_MAKER)
+        self._client = RestClient(access_from(os.environ), TEMPLATE_MAKER)
         self._watch_seconds = watch_seconds
         self._in_touch: set[str] = set()
 
@@ -67,14 +60,14 @@ class Api:
     ) -> None:
         """Tell which templates pods name, by the pods' uid, for ever."""
 
-        def entry(pod: Pod) -> tuple[str, frozenset[Key]]:
+        def entry(pod: Mapping[str, Any]) -> tuple[str, frozenset[Key]]:
             return _uid(pod), templates_of(pod)
 
-        def on_event(kind: str, pod: Pod) -> None:
+        def on_event(kind: str, pod: Mapping[str, Any]) -> None:
             change(_uid(pod), frozenset() if kind == "DELETED" else templates_of(pod))
 
-        options = {"namespace": ALL_NS, "labels": {BY_SIZE_LABEL: "true"}}
-        await self._keep("pods", Pod, options, entry, replace, on_event)
+        query = {"labelSelector": f"{BY_SIZE_LABEL}=true"}
+        await self._keep("pods", POD, query, entry, replace, on_event)
 
     async def watch_templates(
         self,
@@ -87,15 +80,15 @@ class Api:
         """
 
         def entry(template: Any) -> tuple[Key, Mapping[str, Any]] | None:
-            key = Key(template.metadata.namespace, template.metadata.name)
+            key = _key(template["metadata"])
             return (key, _spec(template)) if key.name.startswith(TEMPLATE_PREFIX) else None
 
         def on_event(kind: str, template: Any) -> None:
             if (own := entry(template)) is not None:
                 change(own[0], None if kind == "DELETED" else own[1])
 
-        options = {"namespace": ALL_NS, "labels": _LABELS}
-        await self._keep("templates", _Template, options, entry, replace, on_event)
+        query = {"labelSelector": ",".join(f"{name}={text}" for name, text in _LABELS.items())}
+        await self._keep("templates", _TEMPLATE, query, entry, replace, on_event)
 
     async def watch_slices(
         self,
@@ -105,113 +98,83 @@ class Api:
         """Tell what the slices of our driver offer, by their names, for ever."""
 
         def entry(slice_: Any) -> tuple[str, frozenset[Share]]:
-            return slice_.metadata.name, shares_of(slice_)
+            return slice_["metadata"]["name"], shares_of(slice_)
 
         def on_event(kind: str, slice_: Any) -> None:
             name, shares = entry(slice_)
             change(name, frozenset() if kind == "DELETED" else shares)
 
-        options = {"fields": {"spec.driver": CLAIMS_DRIVER}}
-        await self._keep("slices", _Slice, options, entry, replace, on_event)
+        query = {"fieldSelector": f"spec.driver={CLAIMS_DRIVER}"}
+        await self._keep("slices", RESOURCE_SLICE, query, entry, replace, on_event)
 
     async def _keep(
         self,
         what: str,
-        resource: Any,
-        options: Mapping[str, Any],
+        kind: Kind,
+        query: Mapping[str, str],
         entry: Callable[[Any], tuple[Any, Any] | None],
         replace: Callable[[Mapping[Any, Any]], None],
         on_event: Callable[[str, Any], None],
     ) -> None:
         """Keep a list up: ``entry`` is all that is kept of an object, None for nothing."""
-        reported = ""
+        path, reported = kind.path(""), ""
         while True:
-            is_listed = False
             try:
-                # A list is whole however long ago the last watch broke.
-                listed = self._client.list(resource, chunk_size=_PAGE, **options)
-                replace(await self._entries(listed, entry))
-                is_listed = True
+                # A list is whole however long ago the last watch broke. Each page has its time: a
+                # slow server has many of them.
+                entries: dict[Any, Any] = {}
+                version = ""
+                pages = self._client.pages(path, _PAGE, patience=self._watch_seconds, query=query)
+                async for page in pages:
+                    kept = filter(None, map(entry, page["items"]))
+                    entries.update(kept)
+                    version = page["metadata"].get("resourceVersion") or ""
+                replace(entries)
                 self._in_touch.add(what)
                 reported = ""
-                await self._follow(resource, options, listed.resourceVersion, on_event)
-            except TimeoutError:
-                if not is_listed:
-                    self._in_touch.discard(what)
-                continue  # silence after a list is most often that nothing has happened
-            except (*AWAY, StopAsyncIteration) as error:
+                events = self._client.watch(path, version, query=query)
+                # Silence is most often that nothing has happened.
+                async for event, obj in until_silent(events, self._watch_seconds):
+                    on_event(event, obj)
+            except KubeError as error:
                 self._in_touch.discard(what)
                 if str(error) != reported:
                     reported = str(error)
                     _log.warning("the watch of the %s broke: %s", what, reported or "closed")
-            await asyncio.sleep(_RETRY_SECONDS * random.uniform(0.5, 1.5))
-
-    async def _entries(
-        self, listed: AsyncIterable[Any], entry: Callable[[Any], tuple[Any, Any] | None]
-    ) -> dict[Any, Any]:
-        """Return what is kept of a list. Each page has its time: a slow server has many of them."""
-        entries: dict[Any, Any] = {}
-        objects = aiter(listed)
-        while True:
-            try:
-                async with asyncio.timeout(self._watch_seconds):
-                    obj = await anext(objects)
-            except StopAsyncIteration:
-                return entries
-            if (kept := entry(obj)) is not None:
-                entries[kept[0]] = kept[1]
-
-    async def _follow(
-        self,
-        resource: Any,
-        options: Mapping[str, Any],
-        version: str,
-        on_event: Callable[[str, Any], None],
-    ) -> None:
-        """Tell every change since a version, until nothing has arrived for long."""
-        opened = self._client.watch(resource, resource_version=version, **options)
-        events = cast("AsyncGenerator[tuple[str, Any], None]", opened)
-        async with contextlib.aclosing(events):
-            while True:
-                patience = self._watch_seconds * random.uniform(0.8, 1.2)
-                async with asyncio.timeout(patience):
-                    kind, obj = await anext(events)
-                on_event(kind, obj)
+                await asyncio.sleep(_RETRY_SECONDS * random.uniform(0.5, 1.5))
 
     async def create(self, key: Key, spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Create a template; return it as the API server keeps it, None if the name is taken."""
-        template = _Template(
-            apiVersion=f"{_GROUP}/{_VERSION}",
-            kind="ResourceClaimTemplate",
-            metadata={
-                "name": key.name,
-                "namespace": key.namespace,
-                "labels": _LABELS,
-            },
-            spec=spec,
-        )
+        metadata = {"name": key.name, "namespace": key.namespace, "labels": _LABELS}
+        template = {
+            "apiVersion": _TEMPLATE.api_version,
+            "kind": _TEMPLATE.kind,
+            "metadata": metadata,
+            "spec": spec,
+        }
         try:
-            return _spec(await self._client.create(template, namespace=key.namespace))
+            path = _TEMPLATE.path(key.namespace)
+            return _spec(await self._client.request("POST", path, template))
         except ApiError as error:
-            if error.status.code != 409:
+            if error.code != CONFLICT:
                 raise
         return None
 
     async def read(self, key: Key) -> Mapping[str, Any] | None:
         """Return a template, also one without our label; None if it is gone."""
         try:
-            return _spec(await self._client.get(_Template, key.name, namespace=key.namespace))
+            return _spec(await self._client.request("GET", _path(key)))
         except ApiError as error:
-            if error.status.code != 404:
+            if error.code != NOT_FOUND:
                 raise
         return None
 
     async def delete(self, key: Key) -> None:
         """Delete a template; it may be gone."""
         try:
-            await self._client.delete(_Template, key.name, namespace=key.namespace)
+            await self._client.request("DELETE", _path(key))
         except ApiError as error:
-            if error.status.code != 404:
+            if error.code != NOT_FOUND:
                 raise
 
     async def close(self) -> None:
@@ -219,18 +182,26 @@ class Api:
         await self._client.close()
 
 
-def templates_of(pod: Pod) -> frozenset[Key]:
+def templates_of(pod: Mapping[str, Any]) -> frozenset[Key]:
     """Return the templates that a pod names and still needs."""
-    if pod.spec is None or pod.metadata is None or pod.metadata.deletionTimestamp is not None:
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    if metadata.get("deletionTimestamp") is not None or status.get("phase") in _OVER:
         return frozenset()
-    if pod.status is not None and pod.status.phase in _OVER:
-        return frozenset()
-    claims = (claim.resourceClaimTemplateName for claim in pod.spec.resourceClaims or ())
-    names = (name for name in claims if name and name.startswith(TEMPLATE_PREFIX))
+    claims = (pod.get("spec") or {}).get("resourceClaims") or ()
+    names = (claim.get("resourceClaimTemplateName") or "" for claim in claims)
+    ours = (name for name in names if name.startswith(TEMPLATE_PREFIX))
     # More are refused, but a pod may be older than the policy.
     return frozenset(
-        Key(pod.metadata.namespace or "", name) for name in islice(names, MAX_NAMED_TEMPLATES)
+        Key(metadata.get("namespace") or "", name) for name in islice(ours, MAX_NAMED_TEMPLATES)
     )
+
+
+def _key(metadata: Mapping[str, Any]) -> Key:
+    return Key(metadata["namespace"], metadata["name"])
+
+
+def _path(key: Key) -> str:
+    return _TEMPLATE.path(key.namespace, key.name)
 
 
 def _spec(template: Any) -> Mapping[str, Any]:
@@ -238,5 +209,5 @@ def _spec(template: Any) -> Mapping[str, Any]:
     return {key: value for key, value in template["spec"].items() if value}
 
 
-def _uid(pod: Pod) -> str:
-    return (pod.metadata.uid if pod.metadata else None) or ""
+def _uid(pod: Mapping[str, Any]) -> str:
+    return pod["metadata"].get("uid") or ""

@@ -8,11 +8,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from lightkube import ApiError
-
-from divvy.claim_templates.client import AWAY, Api
+from divvy.claim_templates.client import Api
 from divvy.claim_templates.offered import OfferedShares, Share
 from divvy.claim_templates.wanted import Key, Step, Templates
+from divvy.kube.errors import ApiError, KubeError
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 8
@@ -97,7 +96,7 @@ class Maker:
                     self.templates.created(key, step.create, kept)
                     self.created += 1
             self._reported.pop(key, None)
-        except AWAY as error:
+        except KubeError as error:
             self.failed += 1
             self._report(key, error)
             self._again(key, error)
@@ -111,7 +110,7 @@ class Maker:
             _log.warning("template %s/%s: %s", key.namespace, key.name, text)
 
     def _again(self, key: Key, error: Exception) -> None:
-        refused = isinstance(error, ApiError) and 400 <= (error.status.code or 0) < 429
+        refused = isinstance(error, ApiError) and 400 <= error.code < 429
         delay = _REFUSED_SECONDS if refused else _AWAY_SECONDS
 
         def look_again() -> None:

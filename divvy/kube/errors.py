@@ -18,7 +18,15 @@ class KubeconfigError(KubeError):
 
 
 class Unreachable(KubeError):
-    """The API server did not answer, or not as one does."""
+    """The API server did not answer, or not as one does.
+
+    ``waited``: nothing came in time, as from a busy server. ``too_long``: more came than is read.
+    """
+
+    def __init__(self, text: str, *, waited: bool = False, too_long: bool = False) -> None:
+        super().__init__(text)
+        self.waited = waited
+        self.too_long = too_long
 
 
 class ApiError(KubeError):

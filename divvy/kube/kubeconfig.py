@@ -74,6 +74,8 @@ class ClusterConfig:
                     paths.append(str(path))
                 elif self.user.get(name):
                     paths.append(self.user[name])
+            if len(paths) == 1:
+                raise ValueError("client-certificate and client-key are expected together")
             if paths:
                 context.load_cert_chain(*paths)
 
@@ -86,9 +88,16 @@ def cluster_config(
     Ambient are, in this order: the files of ``KUBECONFIG`` merged, ``~/.kube/config``,
     the service account of the pod. Raises KubeconfigError.
     """
-    document = _document(kubeconfig, environment)
-    if document is None:
-        return _in_cluster(os.environ)
+    try:
+        document = _document(kubeconfig, environment)
+        if document is None:
+            return _in_cluster(os.environ)
+        return _of_context(document, context)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise KubeconfigError(f"the kubeconfig is malformed: {error!r}") from None
+
+
+def _of_context(document: Mapping[str, Any], context: str | None) -> ClusterConfig:
     name = context or document.get("current-context")
     if not name:
         raise KubeconfigError("the kubeconfig has no current context: name one")

@@ -6,15 +6,13 @@ import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlencode
 
-from divvy.agent.api_server.access import access_from
-from divvy.agent.api_server.rest import ApiError, RestClient, TooLong, Unreachable
+from divvy.kube.access import access_from
+from divvy.kube.rest import RestClient
 from divvy.model import Cluster, parse_canonical
 from divvy.model.contract import CLAIMS_DRIVER, CONFIG_KEY, CONFIG_MAP, PREEMPTION
 from divvy.plan.preemption import MIRROR, Observed, PodName
 
-AWAY = (ApiError, Unreachable)
 _RESOURCES = "/apis/resource.k8s.io/v1"
 _NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 _PAGE = 250
@@ -88,26 +86,9 @@ class Api:
         await self._client.close()
 
     async def _listed(self, path: str, fields: str = "") -> list[dict[str, Any]]:
-        query: dict[str, Any] = {"limit": _PAGE}
-        if fields:
-            query["fieldSelector"] = fields
-        items: list[dict[str, Any]] = []
-        while True:
-            try:
-                page: Mapping[str, Any] = await self._client.request(
-                    "GET", f"{path}?{urlencode(query)}"
-                )
-            except TooLong:
-                # A tenant's pods may have a megabyte each.
-                if query["limit"] == 1:
-                    raise
-                query["limit"] //= 2
-                continue
-            items += map(_less, page.get("items") or ())
-            following = page["metadata"].get("continue")
-            if not following:
-                return items
-            query["continue"] = following
+        query = {"fieldSelector": fields} if fields else {}
+        pages = self._client.pages(path, _PAGE, query=query)
+        return [_less(item) async for page in pages for item in page["items"]]
 
 
 def _less(item: dict[str, Any]) -> dict[str, Any]:

@@ -8,11 +8,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from divvy.agent.api_server.rest import ApiError
+from divvy.kube.errors import ApiError, KubeError
 from divvy.model import InvalidCluster, NewerSchema
 from divvy.plan.live_claims import UnreadableClaims
 from divvy.plan.preemption import Decision, PodName, decide, is_refused
-from divvy.preemption.client import AWAY, Api
+from divvy.preemption.client import Api
 
 _log = logging.getLogger(__name__)
 # A pod that the scheduler has refused twice in this time is not about to be scheduled, and a
@@ -48,7 +48,7 @@ class Controller:
             try:
                 await self.look()
                 reported = ""
-            except (*AWAY, InvalidCluster, NewerSchema, UnreadableClaims, KeyError) as error:
+            except (KubeError, InvalidCluster, NewerSchema, UnreadableClaims, KeyError) as error:
                 if str(error) != reported:
                     reported = str(error)
                     _log.warning("nobody can be preempted now: %s", reported)

@@ -13,7 +13,6 @@ from urllib.parse import parse_qsl
 
 import pytest
 import yaml
-from lightkube.resources.core_v1 import Pod
 
 from divvy.claim_templates.client import Api, templates_of
 from divvy.claim_templates.wanted import Key
@@ -175,13 +174,13 @@ def test_holds_little_of_large_pods_in_memory(
     ],
 )
 def test_lists_the_templates_that_a_pod_still_needs(found: dict[str, Any], named: set[str]) -> None:
-    assert templates_of(Pod.from_dict(found)) == {Key("n", name) for name in named}
+    assert templates_of(found) == {Key("n", name) for name in named}
 
 
 def test_keeps_few_names_of_a_pod_that_names_many() -> None:
     """A pod has room for thousands, and each is kept."""
     many = pod("1", *(f"divvy-1x{size}m" for size in range(1, 5001)))
-    assert len(templates_of(Pod.from_dict(many))) == 64
+    assert len(templates_of(many)) == 64
 
 
 def test_reads_a_list_of_many_pages_that_takes_longer_than_a_watch_may_be_silent(

@@ -73,6 +73,7 @@ def test_reads_a_context_without_user_as_without_credentials() -> None:
         ({**document("https://here:1"), "current-context": ""}, "has no current context"),
         ({**document("https://here:1"), "users": []}, "has no user u"),
         ({**document("https://here:1"), "clusters": []}, "has no cluster c"),
+        (document(""), "its cluster has no server"),
     ],
 )
 def test_names_what_a_kubeconfig_lacks(found: dict[str, Any], words: str) -> None:

@@ -5,30 +5,32 @@ from __future__ import annotations
 import asyncio
 import json
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from divvy.agent.api_server.rest import TooLong
+from divvy.kube.access import Access
+from divvy.kube.errors import Unreachable
+from divvy.kube.rest import RestClient
 from divvy.preemption.client import Api
 
 MAX_PAGE = 1 << 24
 
 
-class Server:
+class Server(RestClient):
     """Lists objects page by page, but none that is longer than a client takes."""
 
     def __init__(self, *items: dict[str, Any]) -> None:
+        super().__init__(Access("api.example", 443))
         self.items = items
 
-    async def request(self, method: str, path: str) -> dict[str, Any]:
+    async def request(self, method: str, _path: str, *_: Any, **options: Any) -> dict[str, Any]:
         assert method == "GET"
-        query = parse_qs(urlsplit(path).query)
-        start = int(query.get("continue", ["0"])[0])
-        end = start + int(query["limit"][0])
+        query = options["query"]
+        start = int(query.get("continue", "0"))
+        end = start + int(query["limit"])
         items = self.items[start:end]
         if len(json.dumps(items)) > MAX_PAGE:
-            raise TooLong(f"the answer is longer than {MAX_PAGE} bytes")
+            raise Unreachable("the answer is too long", too_long=True)
         more = {"continue": str(end)} if end < len(self.items) else {}
         return {"metadata": more, "items": list(items)}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from divvy.agent.api_server.rest import ApiError, Unreachable
+from divvy.kube.errors import ApiError, Unreachable
 from divvy.plan.claim_requests import Request
 from divvy.plan.preemption import Observed, PodName
 from divvy.preemption.client import Api

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import random
-from asyncio import timeout
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-from divvy.agent.api_server.access import access_from
-from divvy.agent.api_server.rest import (
-    FORBIDDEN,
-    NOT_FOUND,
-    ApiError,
-    RestClient,
-    TooLong,
-    raising_unreachable,
-)
+from divvy.kube.access import access_from
+from divvy.kube.errors import FORBIDDEN, NOT_FOUND, ApiError
+from divvy.kube.rest import RestClient, raising_unreachable, until_silent
 from divvy.model.contract import CLAIMS_DRIVER
 
 _API = "/apis/resource.k8s.io/v1"
 _SLICES = f"{_API}/resourceslices"
-# Of a list: a large cluster's claims would not fit into the agent's memory at once, and not even so
-# many, where a tenant makes each as large as it may be.
-_PAGE, _PAGE_OF_LARGE = 500, 10
+# Of a list: a large cluster's claims would not fit into the agent's memory at once.
+_PAGE = 500
 
 
 def is_forbidden(error: Exception) -> bool:
@@ -33,7 +23,7 @@ def is_forbidden(error: Exception) -> bool:
 
 
 class ClaimsApi:
-    """Reads claims, and keeps this node's slices; raises what ``client.AWAY`` lists."""
+    """Reads claims, and keeps this node's slices; raises KubeError."""
 
     def __init__(self, node: str, watch_seconds: float = 240.0) -> None:
         self._client = RestClient(access_from(os.environ))
@@ -52,24 +42,9 @@ class ClaimsApi:
 
     async def claims(self) -> AsyncIterator[dict[str, Any]]:
         """Yield every ResourceClaim of the cluster, read by pages."""
-        limit = _PAGE
-        going_on: dict[str, str] = {}
-        while True:
-            query = {"limit": str(limit), **going_on}
-            try:
-                page = await self._client.request("GET", f"{_API}/resourceclaims", query=query)
-            except TooLong:
-                if limit == _PAGE_OF_LARGE:
-                    raise
-                limit = _PAGE_OF_LARGE
-                continue
-            with raising_unreachable():
-                items, token = page["items"] or (), page["metadata"].get("continue")
-            for claim in items:
+        async for page in self._client.pages(f"{_API}/resourceclaims", _PAGE):
+            for claim in page["items"]:
                 yield claim
-            if not token:
-                return
-            going_on = {"continue": token}
 
     async def slices(self) -> tuple[dict[str, dict[str, Any]], str]:
         """Return this node's slices by name, and the version from which a watch goes on."""
@@ -87,15 +62,8 @@ class ClaimsApi:
         """Yield what happens to this node's slices; ends when nothing has for a while."""
         mine = {"fieldSelector": self._mine}
         events = self._client.watch(_SLICES, version, on_open, query=mine)
-        async with contextlib.aclosing(events):
-            while True:
-                patience = self._watch_seconds * random.uniform(0.8, 1.2)  # noqa: S311
-                try:
-                    async with timeout(patience):
-                        kind, seen = await anext(events)
-                except (TimeoutError, StopAsyncIteration):
-                    return
-                yield kind, seen
+        async for event in until_silent(events, self._watch_seconds):
+            yield event
 
     async def create_slice(self, slice_: Mapping[str, Any]) -> dict[str, Any]:
         """Create a slice and return it as the API server has it."""

@@ -13,17 +13,11 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
-from divvy.agent.api_server.access import access_from
-from divvy.agent.api_server.backoff import Backoff
-from divvy.agent.api_server.rest import (
-    MERGE_PATCH,
-    NOT_FOUND,
-    ApiError,
-    RestClient,
-    Unreachable,
-    raising_unreachable,
-)
 from divvy.agent.gpu.node import NodeView
+from divvy.kube.access import access_from
+from divvy.kube.backoff import Backoff
+from divvy.kube.errors import NOT_FOUND, ApiError, KubeError
+from divvy.kube.rest import MERGE_PATCH, RestClient, raising_unreachable
 from divvy.model.contract import CONFIG_KEY
 
 _log = logging.getLogger(__name__)
@@ -34,7 +28,6 @@ _ABSENT_SECONDS = 60.0
 # The API server itself gives up a request after a minute (its --request-timeout) and says so. Who
 # leaves before has it do in vain what it does for thousands of nodes, and asks again.
 _WRITE_SECONDS = 65.0
-AWAY = (ApiError, Unreachable)
 _REFUSALS = (401, 403)
 
 
@@ -154,7 +147,7 @@ class ApiServer:
                 else:
                     self._in_touch.discard(what)
                     backoff.unanswered()
-            except (*AWAY, StopAsyncIteration) as error:
+            except (KubeError, StopAsyncIteration) as error:
                 absent = False
                 self._in_touch.discard(what)
                 self._note(f"watch the {what}", error)
@@ -166,7 +159,7 @@ class ApiServer:
     async def _is_absent(self, path: str) -> bool:
         try:
             await self._client.request("GET", path)
-        except AWAY as error:
+        except KubeError as error:
             return isinstance(error, ApiError) and error.code == NOT_FOUND
         return False
 
@@ -175,7 +168,7 @@ class ApiServer:
     ) -> NodeView:
         """Merge labels and annotations into the node (None removes) and return it as it is then.
 
-        Raises what AWAY lists.
+        Raises KubeError.
         """
         patch = {"metadata": {"labels": dict(labels), "annotations": dict(annotations)}}
         path = f"/api/v1/nodes/{self._node}"
@@ -183,7 +176,7 @@ class ApiServer:
             written = await self._client.request(
                 "PATCH", path, patch, kind=MERGE_PATCH, patience=_WRITE_SECONDS
             )
-        except AWAY as error:
+        except KubeError as error:
             self._note("write to its node", error)
             raise
         self._note("write to its node", None)
@@ -193,14 +186,14 @@ class ApiServer:
     async def event(self, node_uid: str, kind: str, reason: str, message: str) -> None:
         """Record a Kubernetes Event about the node; ``kind`` is "Normal" or "Warning".
 
-        Raises what AWAY lists.
+        Raises KubeError.
         """
         # The kubelet, too, uses the node's name as uid; kubectl describe looks for it.
         node = _reference("Node", self._node, node_uid or self._node)
         await self._record(node, "default", kind, reason, message)
 
     async def pod_event(self, pod: str, uid: str, reason: str, message: str) -> None:
-        """Record a warning about a pod, "namespace/name"; raises what AWAY lists."""
+        """Record a warning about a pod, "namespace/name"; raises KubeError."""
         namespace, _, name = pod.partition("/")
         about = {**_reference("Pod", name, uid), "namespace": namespace}
         await self._record(about, namespace, "Warning", reason, message)
@@ -240,7 +233,7 @@ class ApiServer:
             await self._client.request(
                 "POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", eviction
             )
-        except AWAY as error:
+        except KubeError as error:
             return str(error)
         return None
 

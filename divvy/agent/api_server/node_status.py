@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
 
-from divvy.agent.api_server.backoff import Backoff
-from divvy.agent.api_server.client import AWAY, ApiServer
+from divvy.agent.api_server.client import ApiServer
 from divvy.agent.gpu.hardware import Snapshot
 from divvy.agent.gpu.labels import OWNED, feature_labels
 from divvy.agent.gpu.node import NodeView
 from divvy.agent.gpu.status import NodeStatus
 from divvy.agent.plugin.inventory import Resource
+from divvy.kube.backoff import Backoff
+from divvy.kube.errors import KubeError
 from divvy.model.contract import STATUS_ANNOTATION, State
 
 _log = logging.getLogger(__name__)
@@ -61,7 +62,7 @@ class _Outbox:
                 continue
             try:
                 await self._send(message)
-            except AWAY as error:
+            except KubeError as error:
                 if str(error) != reported:
                     reported = str(error)
                     _log.warning("cannot %s: %s", self._what, error)

@@ -17,8 +17,6 @@ from time import monotonic
 from weakref import WeakValueDictionary
 
 from divvy.agent.api_server.claims_api import ClaimsApi
-from divvy.agent.api_server.client import AWAY
-from divvy.agent.api_server.rest import raising_unreachable
 from divvy.agent.claims.claim_shares import claim_id, claim_shares, is_limited
 from divvy.agent.claims.claims_file import ClaimsFile
 from divvy.agent.claims.conflicts import in_the_way
@@ -42,6 +40,8 @@ from divvy.agent.nvml.driver import Driver
 from divvy.agent.nvml.mig_apply import apply_plan
 from divvy.agent.nvml.process import DriverProblem
 from divvy.agent.settings import Settings
+from divvy.kube.errors import KubeError
+from divvy.kube.rest import raising_unreachable
 from divvy.model.contract import claims_pool
 
 _log = logging.getLogger(__name__)
@@ -178,7 +178,7 @@ class Preparation:
         try:
             async with asyncio.timeout(_KNOWN_SECONDS):
                 return await self._read(known.namespace, known.name, known.uid) or known
-        except (*AWAY, TimeoutError, BadAllocation):
+        except (KubeError, TimeoutError, BadAllocation):
             return known
 
     async def _read_allocation(
@@ -188,7 +188,7 @@ class Preparation:
         while True:
             try:
                 claim = await self._read(namespace, name, uid)
-            except AWAY as error:
+            except KubeError as error:
                 if self._is_over(uid, deadline):
                     raise ClaimProblem(f"the claim cannot be read: {error}") from error
                 await asyncio.sleep(next(pauses))
@@ -200,7 +200,7 @@ class Preparation:
     async def _read(self, namespace: str, name: str, uid: str) -> HeldClaim | None:
         """Return what a claim is allocated on this node, None if the claim does not exist.
 
-        Raises what AWAY lists, also if the answer is not a ResourceClaim, and BadAllocation.
+        Raises what KubeError lists, also if the answer is not a ResourceClaim, and BadAllocation.
         """
         claim = await self._api.claim(namespace, name)
         if claim is None:

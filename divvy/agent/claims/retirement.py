@@ -6,12 +6,12 @@ import logging
 from collections.abc import Callable
 from time import monotonic
 
-from divvy.agent.api_server.backoff import Backoff
 from divvy.agent.api_server.claims_api import ClaimsApi, is_forbidden
-from divvy.agent.api_server.client import AWAY
 from divvy.agent.claims.record import ClaimRecord, allocated_gpus
 from divvy.agent.claims.slice_publisher import SlicePublisher
 from divvy.agent.ticks import next_tick
+from divvy.kube.backoff import Backoff
+from divvy.kube.errors import KubeError
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
@@ -86,7 +86,7 @@ class Retirement:
                 continue
             try:
                 allocated = await self._allocated()
-            except AWAY as error:
+            except KubeError as error:
                 if self._serving() or not is_forbidden(error):
                     if str(error) != reported:
                         reported = str(error)

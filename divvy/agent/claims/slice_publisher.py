@@ -7,10 +7,9 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from divvy.agent.api_server.backoff import Backoff
 from divvy.agent.api_server.claims_api import ClaimsApi, is_forbidden
-from divvy.agent.api_server.client import AWAY
-from divvy.agent.api_server.rest import CONFLICT, GONE, NOT_FOUND, ApiError
+from divvy.kube.backoff import Backoff
+from divvy.kube.errors import CONFLICT, GONE, NOT_FOUND, ApiError, KubeError
 from divvy.model.slice_specs import same_spec
 
 _log = logging.getLogger(__name__)
@@ -67,7 +66,7 @@ class SlicePublisher:
             await self._wake.wait()
             try:
                 await self._follow()
-            except AWAY as error:
+            except KubeError as error:
                 self.forbidden = is_forbidden(error)
                 if not self._wanted and self.forbidden:
                     # The stack file has no claims any more, and its rights went with them. The

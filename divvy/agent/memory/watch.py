@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from time import monotonic
 
-from divvy.agent.api_server.backoff import Backoff
-from divvy.agent.api_server.client import AWAY, ApiServer
+from divvy.agent.api_server.client import ApiServer
 from divvy.agent.gpu.hardware import Gpu
 from divvy.agent.gpu.holders import by_uuid
 from divvy.agent.memory.memory_limit import (
@@ -30,6 +29,8 @@ from divvy.agent.plugin.device_holders import DeviceHolders, HoldersUnknown
 from divvy.agent.plugin.inventory import Resource
 from divvy.agent.plugin.registration import DevicePlugins
 from divvy.agent.ticks import next_tick
+from divvy.kube.backoff import Backoff
+from divvy.kube.errors import KubeError
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 5.0
@@ -102,7 +103,7 @@ class MemoryWatch:
         for _ in range(_TRIES):
             try:
                 await self._api.pod_event(excess.pod, excess.pod_uid, reason, excess.sentence)
-            except AWAY as error:
+            except KubeError as error:
                 await asyncio.sleep(backoff.failed(error))
             else:
                 return

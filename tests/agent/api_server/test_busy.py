@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from divvy.agent.api_server import backoff, client
-from divvy.agent.api_server.backoff import Backoff
+from divvy.agent.api_server import client
 from divvy.agent.api_server.client import ApiServer
 from divvy.agent.api_server.node_status import NodeStatusWriter
-from divvy.agent.api_server.rest import ApiError, Unanswered, Unreachable
 from divvy.agent.gpu.node import NodeView
 from divvy.agent.gpu.status import NodeStatus
+from divvy.kube import backoff
+from divvy.kube.backoff import Backoff
+from divvy.kube.errors import ApiError, KubeError, Unreachable
 from tests.fakes.api import FakeApi
 from tests.fakes.prepared_answers import Server, answer, serving
 from tests.fakes.scene import play
 
 BUSY = ApiError(429, "too many requests")
-AWAY = Unreachable("connection refused")
 TOO_MANY = answer({"message": "too many requests"}, "429 Too Many Requests")
 PATCHED = answer({"metadata": {"uid": "1", "resourceVersion": "9"}})
 STATUS = NodeStatus("1", "pool", "whole", "pool", "", "550", simulated=True, gpus=(), resources={})
@@ -60,8 +60,8 @@ async def running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         (BUSY, 15),
         (ApiError(504, ""), 15),
         (ApiError(403, ""), 15),
-        (Unanswered("no answer in time"), 15),
-        (AWAY, 2),
+        (Unreachable("no answer in time", waited=True), 15),
+        (KubeError, 2),
     ],
 )
 def test_distinguishes_a_refusing_server_from_an_unreachable_one(
@@ -81,7 +81,7 @@ def test_backs_off_exponentially_with_jitter() -> None:
         assert middle * 1.4 < max(pauses) <= middle * 1.5
 
 
-@pytest.mark.parametrize("then", [Backoff.answered, lambda agent: agent.failed(AWAY)])
+@pytest.mark.parametrize("then", [Backoff.answered, lambda agent: agent.failed(KubeError)])
 def test_resets_the_backoff_after_an_answer_or_no_connection(
     then: Callable[[Backoff], object],
 ) -> None:
@@ -97,7 +97,7 @@ def test_resets_the_backoff_after_an_answer_or_no_connection(
 def test_waits_for_a_write_as_long_as_the_server_works_on_it(
     link: Link, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("divvy.agent.api_server.rest._SECONDS", 0.1)
+    monkeypatch.setattr("divvy.kube.rest._SECONDS", 0.1)
 
     async def scene() -> None:
         async with serving() as server:

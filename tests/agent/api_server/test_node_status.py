@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from divvy.agent.api_server import backoff, node_status
+from divvy.agent.api_server import node_status
 from divvy.agent.api_server.client import ApiServer
 from divvy.agent.api_server.node_status import NodeStatusWriter, timed, untimed
 from divvy.agent.gpu.node import NodeView
 from divvy.agent.gpu.status import NodeStatus
+from divvy.kube import backoff
 from divvy.model.contract import STATUS_ANNOTATION
 from tests.fakes.api import FakeApi, fake_api
 from tests.fakes.scene import play

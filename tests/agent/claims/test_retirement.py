@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from divvy.agent.api_server.rest import ApiError
 from divvy.agent.claims import retirement
 from divvy.agent.claims.record import ClaimRecord
 from divvy.agent.claims.retirement import Retirement
+from divvy.kube.errors import ApiError
 from divvy.model.contract import CLAIMS_DRIVER
 from tests.agent.claim_values import BY_SIZE, offered_gpu
 from tests.fakes.scene import play

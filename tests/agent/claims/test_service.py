@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from divvy.agent.api_server.rest import FORBIDDEN, ApiError
 from divvy.agent.claims import retirement, service
 from divvy.agent.claims.claims_file import ClaimsFile
 from divvy.agent.claims.service import Claims
@@ -19,6 +18,7 @@ from divvy.agent.gpu.desired import DesiredState
 from divvy.agent.gpu.health import Health
 from divvy.agent.gpu.owner import KubeletFence, hand_over
 from divvy.agent.settings import settings_from
+from divvy.kube.errors import FORBIDDEN, ApiError
 from tests.agent.claim_values import BY_SIZE, claim_record, offered_gpu
 from tests.agent.devices import gpu, snapshot
 from tests.fakes.scene import play

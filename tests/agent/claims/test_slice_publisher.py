@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from divvy.agent.api_server import backoff, claims_api, rest
+from divvy.agent.api_server import claims_api
 from divvy.agent.api_server.claims_api import ClaimsApi
 from divvy.agent.claims.slice_publisher import SlicePublisher
+from divvy.kube import backoff, rest
 from divvy.model.slice_specs import slice_specs
 from tests.agent.claim_values import ON_DEMAND, offered_gpu
 from tests.fakes.api import FakeApi, fake_api

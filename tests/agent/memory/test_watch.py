@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from divvy.agent.api_server import backoff
-from divvy.agent.api_server.rest import ApiError
 from divvy.agent.memory import watch
 from divvy.agent.memory.memory_limit import Excess, Process
 from divvy.agent.memory.watch import MemoryWatch
+from divvy.kube import backoff
+from divvy.kube.errors import ApiError
 from divvy.model.sharing import Sharing
 from tests.fakes.scene import play
 

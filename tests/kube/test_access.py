@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from divvy.agent.api_server.access import NoAccess, access_from
+from divvy.kube.access import access_from
+from divvy.kube.errors import KubeconfigError
 from divvy.lab.certificates import create_authority
 
 POD = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
@@ -99,42 +101,54 @@ def test_reads_a_token_from_the_kubeconfig_or_a_file_beside_it(
     (tmp_path / "token").write_text("t\n")
     for user in ({"token": "t\n"}, {"tokenFile": "token"}, {"tokenFile": str(tmp_path / "token")}):
         environment(kubeconfig(tmp_path, {"server": "https://api"}, user))
-        assert access_from({}).bearer() == "t"
+        assert access_from(os.environ).bearer() == "t"
 
 
-@pytest.mark.parametrize("text", ["", "[]", "hello", "a: [", '{"clusters": null}'])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "config is not a kubeconfig"),
+        ("[]", "config is not a kubeconfig"),
+        ("hello", "config is not a kubeconfig"),
+        ("a: [", "config is not YAML"),
+        ('{"clusters": null}', "has no current context"),
+        ('{"current-context": "x", "contexts": ["x"]}', "the kubeconfig is malformed"),
+    ],
+)
 def test_reports_a_file_that_is_no_kubeconfig(
-    tmp_path: Path, environment: Place, text: str
+    tmp_path: Path, environment: Place, text: str, words: str
 ) -> None:
     (tmp_path / "config").write_text(text)
     environment({"KUBECONFIG": str(tmp_path / "config")})
-    with pytest.raises(NoAccess, match="the kubeconfig cannot be used"):
-        access_from({})
+    with pytest.raises(KubeconfigError, match=words):
+        access_from(os.environ)
 
 
-@pytest.mark.parametrize("server", ["", "api", "localhost:8080", "https://", "ftp://api"])
+@pytest.mark.parametrize("server", ["api", "localhost:8080", "https://", "ftp://api"])
 def test_reports_a_server_that_is_no_url(tmp_path: Path, environment: Place, server: str) -> None:
     environment(kubeconfig(tmp_path, {"server": server}, {"token": "t"}))
-    with pytest.raises(NoAccess, match="http or https"):
-        access_from({})
+    with pytest.raises(KubeconfigError, match="http or https"):
+        access_from(os.environ)
 
 
 def test_reports_a_certificate_without_its_key(tmp_path: Path, environment: Place) -> None:
     user = {"client-certificate": "client.crt"}
     environment(kubeconfig(tmp_path, {"server": "https://api"}, user))
-    with pytest.raises(NoAccess, match="the kubeconfig cannot be used"):
-        access_from({})
+    with pytest.raises(
+        KubeconfigError, match="client-certificate and client-key are expected together"
+    ):
+        access_from(os.environ)
 
 
 def test_reports_unsupported_kubeconfig_entries(tmp_path: Path, environment: Place) -> None:
     user = {"exec": {"command": "aws", "apiVersion": "client.authentication.k8s.io/v1"}}
     environment(kubeconfig(tmp_path, {"server": "https://api"}, user))
-    with pytest.raises(NoAccess, match="users with exec are not supported"):
-        access_from({})
+    with pytest.raises(KubeconfigError, match="users with exec are not supported"):
+        access_from(os.environ)
     environment({"KUBECONFIG": str(tmp_path / "none")})
-    with pytest.raises(NoAccess, match="none not found"):
-        access_from({})
+    with pytest.raises(KubeconfigError, match="none: no such file"):
+        access_from(os.environ)
     (tmp_path / "ca.crt").touch()
     (tmp_path / "token").touch()
-    with pytest.raises(NoAccess, match="the service account cannot be used"):
+    with pytest.raises(KubeconfigError, match="the service account cannot be used"):
         access_from(POD, tmp_path)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from divvy.agent.api_server.access import Access
-from divvy.agent.api_server.rest import RestClient, Unreachable
+from divvy.kube.access import Access
+from divvy.kube.errors import Unreachable
+from divvy.kube.rest import RestClient
 from divvy.lab.certificates import create_authority
 from tests.fakes.prepared_answers import answer, serving
 from tests.fakes.scene import play
@@ -47,11 +48,11 @@ def test_verifies_the_servers_certificate(tmp_path: Path, host: str, met: bool) 
     authority.issue(tmp_path, "server", "api", hosts=[host])
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
+    authority_file = next(tmp_path.glob("ca*.crt"))
 
     async def scene() -> None:
         async with serving(tls) as server:
             server.answers = [answer({"a": 1})]
-            authority_file = next(tmp_path.glob("ca*.crt"))
             client = RestClient(Access("127.0.0.1", server.port, ca_file=authority_file))
             if met:
                 assert await client.request("GET", "/api") == {"a": 1}

@@ -8,14 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from divvy.kube.errors import KubeconfigError
+
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PORTS = {"http": 80, "https": 443}
-# What a file that is no kubeconfig leads to.
-_ODD = (KeyError, ValueError, TypeError, AttributeError)
-
-
-class NoAccess(Exception):
-    """It is not known where the API server is, or how to ask it: why."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +40,7 @@ class Access:
 
 
 def access_from(environment: Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> Access:
-    """Find the way: as a pod, otherwise by the kubeconfig; raises NoAccess."""
+    """Find the way: as a pod, otherwise by the kubeconfig; raises KubeconfigError."""
     host, port = (environment.get(f"KUBERNETES_SERVICE_{name}") for name in ("HOST", "PORT"))
     try:
         if host and port and (account / "token").exists():
@@ -54,38 +50,30 @@ def access_from(environment: Mapping[str, str], account: Path = SERVICE_ACCOUNT)
             access.context()  # a file that is none is told now
             return access
     except (OSError, ValueError) as error:
-        raise NoAccess(f"the service account cannot be used: {error}") from error
-    return _of_kubeconfig()
+        raise KubeconfigError(f"the service account cannot be used: {error}") from error
+    return _of_kubeconfig(environment)
 
 
-def _of_kubeconfig() -> Access:
+def _of_kubeconfig(environment: Mapping[str, str]) -> Access:
     # Beside a cluster, by hand and in tests: 5 MB that a pod does not need.
-    import yaml  # noqa: PLC0415
-    from lightkube.config.client_adapter import verify_cluster  # noqa: PLC0415
-    from lightkube.config.kubeconfig import KubeConfig  # noqa: PLC0415
-    from lightkube.config.models import User  # noqa: PLC0415
-    from lightkube.core.exceptions import ConfigError  # noqa: PLC0415
+    from divvy.kube.kubeconfig import cluster_config  # noqa: PLC0415
 
+    config = cluster_config(None, None, environment)
+    for way in ("exec", "username"):
+        if config.user.get(way):
+            raise KubeconfigError(f"kubeconfig: users with {way} are not supported")
+    server, token_file = urlsplit(config.server), config.user.get("tokenFile")
+    if server.scheme not in _PORTS or not server.hostname:
+        raise KubeconfigError("kubeconfig: the server is not an http or https URL with a host")
     try:
-        config = KubeConfig.from_env().get()
-        if config is None:
-            raise NoAccess(
-                "neither a service account nor a kubeconfig says where the API server is"
-            )
-        user, server = config.user or User(), urlsplit(config.cluster.server)
-        for way in ("exec", "auth_provider", "username"):
-            if getattr(user, way):
-                raise NoAccess(f"kubeconfig: users with {way} are not supported")
-        if server.scheme not in _PORTS or not server.hostname:
-            raise NoAccess("kubeconfig: the server is not an http or https URL with a host")
-        secure = server.scheme == "https"
-        return Access(
-            host=server.hostname,
-            port=server.port or _PORTS[server.scheme],
-            path=server.path.rstrip("/"),
-            tls=verify_cluster(config.cluster, user, config.abs_file) if secure else None,
-            token=user.token or "",
-            token_file=Path(config.abs_file(user.token_file)) if user.token_file else None,
-        )
-    except (ConfigError, yaml.YAMLError, OSError, *_ODD) as error:
-        raise NoAccess(f"the kubeconfig cannot be used: {error}") from error
+        port = server.port or _PORTS[server.scheme]
+    except ValueError as error:
+        raise KubeconfigError(f"kubeconfig: its server {config.server}: {error}") from None
+    return Access(
+        host=server.hostname,
+        port=port,
+        path=server.path.rstrip("/"),
+        tls=config.tls() if server.scheme == "https" else None,
+        token=config.user.get("token") or "",
+        token_file=Path(token_file) if token_file else None,
+    )

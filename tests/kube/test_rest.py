@@ -10,8 +10,9 @@ from contextlib import aclosing, asynccontextmanager, suppress
 
 import pytest
 
-from divvy.agent.api_server.access import Access
-from divvy.agent.api_server.rest import ApiError, RestClient, Unanswered, Unreachable
+from divvy.kube.access import Access
+from divvy.kube.errors import ApiError, Unreachable
+from divvy.kube.rest import RestClient
 from tests.fakes.prepared_answers import Server, answer, chunked, serving, silent
 from tests.fakes.scene import play
 
@@ -221,12 +222,12 @@ async def trickling(status: str) -> AsyncIterator[int]:
 
 
 @pytest.mark.parametrize(
-    ("status", "expected"), [("200 OK", Unanswered), ("429 Too Many Requests", ApiError)]
+    ("status", "expected"), [("200 OK", Unreachable), ("429 Too Many Requests", ApiError)]
 )
 def test_times_out_a_trickling_answer(
     status: str, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("divvy.agent.api_server.rest._WORDS_SECONDS", 0.2)
+    monkeypatch.setattr("divvy.kube.rest._WORDS_SECONDS", 0.2)
 
     async def scene() -> None:
         async with trickling(status) as port, asyncio.timeout(3):
@@ -234,6 +235,9 @@ def test_times_out_a_trickling_answer(
                 await RestClient(Access("127.0.0.1", port)).request("PATCH", "/", {}, patience=0.7)
             if isinstance(problem.value, ApiError):
                 assert problem.value.code == 429
+            else:
+                assert isinstance(problem.value, Unreachable)
+                assert problem.value.waited
 
     play(scene)
 
@@ -254,7 +258,7 @@ def test_shortens_a_refusal_to_one_line() -> None:
 
 
 def test_bounds_the_length_of_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("divvy.agent.api_server.rest._MAX_ANSWER", 1000)
+    monkeypatch.setattr("divvy.kube.rest._MAX_ANSWER", 1000)
     assert str(raised(Unreachable, answer("a" * 1000))) == "the answer is longer than 1000 bytes"
     _, _, problem = watched(chunked(*["a" * 400] * 3), count=1)
     assert problem == "an event is longer than 1000 bytes"
@@ -283,7 +287,7 @@ def test_gives_up_an_unacknowledged_request_before_its_timeout() -> None:
 
 
 def test_times_out_an_answer_that_never_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("divvy.agent.api_server.rest._SECONDS", 0.1)
+    monkeypatch.setattr("divvy.kube.rest._SECONDS", 0.1)
 
     async def scene() -> None:
         async with silent() as port:

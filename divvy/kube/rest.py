@@ -1,7 +1,7 @@
 """Requests to the API server and watches of it: JSON over HTTP/1.1, which h11 speaks.
 
-A client for every API takes some 9 MB of each node and a seventh of the processor time of a start;
-the agent makes a dozen kinds of request to one server.
+For loops that wait for events. A client for every API takes some 9 MB of each node and a seventh of
+the processor time of a start; the agent makes a dozen kinds of request to one server.
 """
 
 from __future__ import annotations
@@ -9,23 +9,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import random
 import socket
 from asyncio import StreamReader, StreamWriter, timeout
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import h11
 
-from divvy.agent.api_server.access import Access
+from divvy.kube.access import Access
+from divvy.kube.errors import ApiError, Unreachable
 
-FORBIDDEN, NOT_FOUND, CONFLICT, GONE = 403, 404, 409, 410
+_Event = TypeVar("_Event")
 MERGE_PATCH = "application/merge-patch+json"
 _JSON = "application/json"
-_MANAGER = "divvy-agent"
 # For a connection, and for a whole answer.
 _SECONDS = 10.0
 # What was sent and is not even acknowledged for so long goes to nobody: a server that is busy has a
@@ -47,26 +48,6 @@ _MAX_WORDS = 500
 # What an answer that is not the API server's leads to, beside h11's own.
 _ODD = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 _BROKEN = (OSError, EOFError, *_ODD, h11.ProtocolError)  # of these TimeoutError is an OSError
-
-
-class Unreachable(Exception):
-    """The API server did not answer, or not as one does."""
-
-
-class Unanswered(Unreachable):
-    """Nothing came in time: the API server is busy, or nobody is at the connection's other end."""
-
-
-class TooLong(Unreachable):
-    """The answer is longer than the agent can hold."""
-
-
-class ApiError(Exception):
-    """The API server refused, with this HTTP status ``code``."""
-
-    def __init__(self, code: int, text: str) -> None:
-        super().__init__(text)
-        self.code = code
 
 
 @dataclass
@@ -142,8 +123,9 @@ class _Connection:
 class RestClient:
     """Talks to one API server; raises Unreachable and ApiError."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, manager: str = "divvy-agent") -> None:
         self._access = access
+        self._manager = manager
         self._idle: list[_Connection] = []
 
     async def request(
@@ -161,11 +143,41 @@ class RestClient:
         ``patience``: how long the whole answer may take, where it is not the usual 10 s.
         """
         if method in _WRITES:
-            query = {**query, "fieldManager": _MANAGER}
+            query = {**query, "fieldManager": self._manager}
         seconds = _SECONDS if patience is None else patience
         async with self._asked(method, path, query, body, kind, seconds) as connection:
             text = await self._answer(connection, _MAX_ANSWER)
             return json.loads(text) if text else None
+
+    async def pages(
+        self,
+        path: str,
+        limit: int,
+        *,
+        patience: float | None = None,
+        query: Mapping[str, str] = MappingProxyType({}),
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Yield the pages of a list: smaller ones where an answer is too long.
+
+        A tenant can make each object as large as etcd takes.
+        """
+        more: dict[str, str] = {}
+        while True:
+            options = {**query, "limit": str(limit), **more}
+            try:
+                page = await self.request("GET", path, patience=patience, query=options)
+            except Unreachable as error:
+                if not error.too_long or limit == 1:
+                    raise
+                limit = max(1, limit // 8)
+                continue
+            with raising_unreachable():
+                page["items"] = page["items"] or []
+                token = page["metadata"].get("continue")
+            yield page
+            if not token:
+                return
+            more = {"continue": token}
 
     async def watch(
         self,
@@ -237,7 +249,7 @@ class RestClient:
         while (part := await connection.part()) is not None:
             text += part
             if len(text) > most:
-                raise TooLong(f"the answer is longer than {most} bytes")
+                raise Unreachable(f"the answer is longer than {most} bytes", too_long=True)
         if connection.rest():
             self._idle.append(connection)
         return bytes(text)
@@ -245,7 +257,7 @@ class RestClient:
     async def _refusal(self, code: int, connection: _Connection) -> ApiError:
         """Return a refusal with what the server says of it, if it does within a while."""
         message = ""
-        with contextlib.suppress(*_BROKEN, TooLong):
+        with contextlib.suppress(*_BROKEN, Unreachable):
             async with timeout(_WORDS_SECONDS):
                 message = json.loads(await self._answer(connection, _MAX_REFUSAL)).get("message")
         return ApiError(code, _words(message or f"HTTP status {code}"))
@@ -255,7 +267,7 @@ class RestClient:
     ) -> tuple[h11.Request, bytes]:
         access = self._access
         host = f"[{access.host}]" if ":" in access.host else access.host
-        headers = {"Host": f"{host}:{access.port}", "Accept": _JSON, "User-Agent": _MANAGER}
+        headers = {"Host": f"{host}:{access.port}", "Accept": _JSON, "User-Agent": self._manager}
         if token := access.bearer():
             headers["Authorization"] = f"Bearer {token}"
         content = b""
@@ -277,6 +289,23 @@ class RestClient:
         kept = streams[1].get_extra_info("socket")
         kept.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
         return _Connection(*streams)
+
+
+async def until_silent(
+    events: AsyncGenerator[_Event, None], seconds: float
+) -> AsyncIterator[_Event]:
+    """Yield events until none has come for about so long: programs that began at once drift apart.
+
+    A connection that a load balancer has dropped without a word is silent for ever.
+    """
+    async with contextlib.aclosing(events):
+        while True:
+            try:
+                async with timeout(seconds * random.uniform(0.8, 1.2)):
+                    event = await anext(events)
+            except (TimeoutError, StopAsyncIteration):
+                return
+            yield event
 
 
 async def _lines(connection: _Connection) -> AsyncIterator[bytes]:
@@ -306,6 +335,6 @@ def raising_unreachable() -> Iterator[None]:
     try:
         yield
     except TimeoutError as error:
-        raise Unanswered("no answer in time") from error
+        raise Unreachable("no answer in time", waited=True) from error
     except _BROKEN as error:
         raise Unreachable(str(error) or type(error).__name__) from error

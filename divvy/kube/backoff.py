@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from divvy.agent.api_server.rest import ApiError, Unanswered
+from divvy.kube.errors import ApiError, Unreachable
 
 _PAUSE_SECONDS = 2.0
 _MAX_PAUSE_SECONDS = 15.0
@@ -31,7 +31,8 @@ class Backoff:
         Thousands of agents hear of a change at one moment: they come back at different ones. Where
         nobody listens, as while the server restarts, nobody is in the way of others either.
         """
-        if not isinstance(error, (ApiError, Unanswered)):
+        is_there = isinstance(error, ApiError) or (isinstance(error, Unreachable) and error.waited)
+        if not is_there:
             self._tries = 0
             return _spread(_PAUSE_SECONDS)
         pause = self._grown(_PAUSE_SECONDS, _MAX_PAUSE_SECONDS)
@@ -47,4 +48,4 @@ class Backoff:
 
 
 def _spread(seconds: float) -> float:
-    return seconds * random.uniform(0.5, 1.5)  # noqa: S311
+    return seconds * random.uniform(0.5, 1.5)
