@@ -1,6 +1,6 @@
 """The few questions that the lab itself asks its API server.
 
-Over lightkube's transport instead of its client, which cannot ask for ``/readyz``.
+Before there is a kubeconfig, and with what no client asks for: ``/readyz``.
 """
 
 import ssl

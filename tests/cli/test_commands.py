@@ -256,7 +256,7 @@ def test_imports_mig_parted_files(tmp_path):
     assert "version: is 'v2'; v1 is expected" in told.stderr
 
 
-HEAVY = {"pydantic", "lightkube", "yaml", "jinja2", "pulumi", "grpc", "rich.console", "ruamel.yaml"}
+HEAVY = {"pydantic", "httpx2", "yaml", "jinja2", "pulumi", "grpc", "rich.console", "ruamel.yaml"}
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--nonsense"]])

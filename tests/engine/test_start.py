@@ -54,8 +54,8 @@ def previewed(folder: Path, program: str) -> tuple[Summary, list[tuple[str, str]
 @pytest.mark.parametrize(
     ("loaded", "unwanted"),
     [
-        ("divvy.cli.main", {"pydantic", "grpc", "yaml", "lightkube", "pulumi", "rich.console"}),
-        ("divvy.engine.operations", {"pulumi", "pulumi.runtime", "lightkube", "pydantic"}),
+        ("divvy.cli.main", {"pydantic", "grpc", "yaml", "httpx2", "pulumi", "rich.console"}),
+        ("divvy.engine.operations", {"pulumi", "pulumi.runtime", "httpx2", "pydantic"}),
         ("divvy.engine.program", {"grpc", "google.protobuf", "pulumi"}),
     ],
 )
