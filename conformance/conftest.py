@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import math
 import signal
+import sys
 import time
 from collections.abc import Generator
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
-from conformance.bare.host import HOST, open_host
+from conformance.bare.host import HOST, BareHost, open_host
+from conformance.bare.interruption import INTERRUPTION, Interruption, TooLate
+from conformance.bare.kit import Kit
+from conformance.bare.mig import put_back
+from conformance.bare.processes import adopt_orphans
+from conformance.bare.run_state import STATE, NotAlone, run_lock
 from conformance.catalogue import CATALOGUE, EVERY, Check
 from conformance.cluster.cluster_under_test import CLUSTER, CommandFailed, open_cluster
 from conformance.cluster.node_life import NodeLife
@@ -49,8 +57,10 @@ from conformance.fixtures import (  # noqa: F401 (pytest finds fixtures here)
 from conformance.not_made import Missed, NotApplicable, NotMade
 from conformance.options import add_options, given
 from conformance.promise import NO_POOL, NodePromise, claim_promises
+from conformance.report.identities import without_identities
 from conformance.report.progress import Progress
 from conformance.report.report import Record, Report
+from divvy.agent.nvml.process import DriverProblem
 from divvy.model.contract import Mode
 
 _REPORT = pytest.StashKey[Report]()
@@ -66,6 +76,8 @@ _COMPLETE = (
     pytest.ExitCode.TESTS_FAILED,
     pytest.ExitCode.NO_TESTS_COLLECTED,
 )
+# A driver that hangs has it.
+_LOOK_SECONDS = 100
 _NEEDS_HARDWARE = "needs hardware: the GPUs are simulated"
 _SHOWS_NOTHING = "was exercised on simulated GPUs, which shows nothing"
 
@@ -82,6 +94,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "exclusive: needs the node for itself",
         "disruptive: restarts, changes or breaks something",
         "enters: enters the agent's pod",
+        "mig: cuts an idle GPU by MIG, and makes it whole again",
+        "kit: needs the hardware kit",
+        "limit(seconds): for so long at most, on a bare host",
     ):
         config.addinivalue_line("markers", line)
     # What asks the suite to end gets its pods and labels removed first, as Ctrl-C does.
@@ -103,10 +118,12 @@ def pytest_configure(config: pytest.Config) -> None:
         "require": config.getoption("--divvy-require"),
     }
     if config.getoption("--bare"):
-        host = open_host(config)
+        host = _open_bare_host(config)
         config.stash[HOST] = host
         config.stash[_SIMULATED] = host.simulated
-        config.stash[_REPORT] = Report(host.describe(), **told)
+        kit = config.getoption("--kit")
+        made_of = {} if kit is None else {"kit": Kit(Path(kit)).revision}
+        config.stash[_REPORT] = Report({**host.describe(), **made_of}, **told)
     else:
         under_test = open_cluster(config)
         config.stash[CLUSTER] = under_test
@@ -116,6 +133,38 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--divvy-progress"):
         config.stash[_PROGRESS] = Progress()
         config.pluginmanager.register(config.stash[_PROGRESS])
+
+
+def _open_bare_host(config: pytest.Config) -> BareHost:
+    """Look at the host, and take over what ends its checks; put back what a killed run has left."""
+    scratch = TemporaryDirectory(prefix="divvy-verify-")
+    config.add_cleanup(scratch.cleanup)
+    interruption = config.stash[INTERRUPTION] = Interruption()
+    interruption.deadline = config.stash.get(_DEADLINE, math.inf)
+    try:
+        if config.getoption("--mig") or config.getoption("--kit"):
+            lock = ExitStack()
+            lock.enter_context(run_lock())
+            config.add_cleanup(lock.close)
+        with interruption.limited(_LOOK_SECONDS):
+            host = open_host(config, Path(scratch.name))
+        if host.is_here:
+            adopt_orphans()
+            interruption.listen()
+        if host.is_here and (uuid := put_back(Path(host.root), STATE)):
+            gpu = "a GPU" if config.getoption("--no-identities") else uuid
+            print(f"an earlier run had left {gpu} cut by MIG: it is whole again", file=sys.stderr)
+            host = open_host(config, Path(scratch.name))
+    except TooLate:
+        raise pytest.UsageError(f"the driver did not answer within {_LOOK_SECONDS} s") from None
+    except NotAlone as problem:
+        raise pytest.UsageError(str(problem)) from None
+    except DriverProblem as problem:
+        text = "an earlier run has left a GPU cut by MIG, which cannot be put back"
+        raise pytest.UsageError(f"{text}: {problem}") from None
+    except OSError as problem:
+        raise pytest.UsageError(f"--mig and the hardware kit need root: {problem}") from None
+    return host
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -190,9 +239,11 @@ def _why_not(item: pytest.Item) -> tuple[Missed, str] | None:
             return "not applicable", why
     if check is not None and check.needs_hardware and _only_simulated(config):
         return "not applicable", _NEEDS_HARDWARE
-    for option in ("exclusive", "disruptive"):
+    for option in ("exclusive", "disruptive", "mig"):
         if item.get_closest_marker(option) and not config.getoption(f"--{option}"):
             return "option", f"needs --{option}"
+    if item.get_closest_marker("kit") and not config.getoption("--kit"):
+        return "option", "needs the hardware kit: make hardware-kit"
     if item.get_closest_marker("enters") and config.getoption("--no-exec"):
         return "option", "--no-exec was given"
     node = _node_of(item)
@@ -231,6 +282,8 @@ def pytest_runtest_makereport(
     case = item.callspec.id if hasattr(item, "callspec") else only
     status, reason, missed = _what_came(item, check, outcome, call)
     record = Record(check, case, status, reason, seen, outcome.duration, missed)
+    if item.config.getoption("--no-identities"):
+        record = without_identities(record)
     item.config.stash[_REPORT].records.append(record)
     if _PROGRESS in item.config.stash:
         item.config.stash[_PROGRESS].done(check, status)
@@ -294,7 +347,12 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         session.config.stash[_PROGRESS].end()
     folder = session.config.getoption("--divvy-report")
     if folder and exitstatus in _COMPLETE:
-        report.write(Path(folder))
+        try:
+            report.write(Path(folder))
+        except OSError as problem:
+            # Its checks may have taken long, and may not be made again soon.
+            print(report.text())
+            print(f"the report cannot be written: {problem}", file=sys.stderr)
 
 
 def _prefixes(selected: str) -> tuple[str, ...]:

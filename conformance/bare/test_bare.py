@@ -5,33 +5,16 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
 
 import pytest
 
-from conformance.bare.host import HOST, BareHost, CommandResult, Device, programs
+from conformance.bare.host import BareHost, CommandResult, Device
 from conformance.catalogue import check
 from conformance.evidence import Evidence
 from divvy.sources import PACKAGE
 
 MAX_DEVIATION = 0.02
 _BURN = "gpu-burn -m 64 -stts 1 3"
-
-
-@pytest.fixture(scope="session")
-def host(pytestconfig: pytest.Config) -> BareHost:
-    """Give the host under test."""
-    host = pytestconfig.stash[HOST]
-    if host.problem is not None:
-        pytest.skip(host.problem)
-    return host
-
-
-@pytest.fixture(scope="session")
-def workloads(host: BareHost, pytestconfig: pytest.Config) -> Iterator[str]:
-    """Give the folder with the workloads."""
-    with programs(host, pytestconfig.getoption("--workloads")) as folder:
-        yield folder
 
 
 def _on(host: BareHost, device: Device, workloads: str, command: str) -> CommandResult:
