@@ -16,7 +16,7 @@ from conformance.catalogue import check
 from conformance.not_made import not_made
 
 
-@check("BARE-12")
+@check("BARE-11")
 @pytest.mark.kit
 @pytest.mark.limit(90)
 def test_the_agent_serves_this_host(

@@ -21,7 +21,7 @@ from divvy.model import model_of_product
 _MAX_ROWS = 400
 
 
-@check("BARE-18")
+@check("BARE-17")
 @pytest.mark.exclusive
 @pytest.mark.kit
 @pytest.mark.limit(120)

@@ -21,7 +21,7 @@ _TOO_NEW = "cuda>=99.0"
 _LIMIT = 3000
 
 
-@check("BARE-11")
+@check("BARE-10")
 @pytest.mark.exclusive
 @pytest.mark.kit
 def test_a_container_finds_the_driver_by_its_loader(
@@ -55,7 +55,7 @@ def _last(text: str) -> str:
     return lines[-1] if lines else "nothing"
 
 
-@check("BARE-17")
+@check("BARE-16")
 @pytest.mark.exclusive
 @pytest.mark.kit
 @pytest.mark.limit(160)

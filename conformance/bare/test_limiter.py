@@ -37,7 +37,7 @@ _KEEPS = 0.85
 _TRIAL = {"allocate": 500, "launch": 2_000}
 
 
-@check("BARE-13")
+@check("BARE-12")
 @pytest.mark.limit(120)
 def test_a_memory_limit_holds_in_races_and_kills(
     host: BareHost, root: Path, kit: Kit, idle: Gpu, tmp_path: Path, findings: Findings
@@ -112,7 +112,7 @@ def _settled(account: Path) -> Figures:
         time.sleep(0.05)
 
 
-@check("BARE-14")
+@check("BARE-13")
 def test_shares_get_their_parts_of_the_time(
     root: Path,
     kit: Kit,
@@ -151,7 +151,7 @@ def test_shares_get_their_parts_of_the_time(
     findings.judge()
 
 
-@check("BARE-15")
+@check("BARE-14")
 @pytest.mark.limit(100)
 def test_a_call_through_the_limiter_is_measured(
     root: Path,

@@ -33,7 +33,7 @@ def _start_on(host: BareHost, workloads: str, device: str) -> Start:
     )
 
 
-@check("BARE-16")
+@check("BARE-15")
 @pytest.mark.exclusive
 def test_replicas_of_a_gpu_all_advance(
     host: BareHost,
@@ -69,7 +69,7 @@ def layout(idle: Gpu) -> dict[str, int]:
     return mixed_layout(model.mig)
 
 
-@check("BARE-19")
+@check("BARE-18")
 @pytest.mark.mig
 @pytest.mark.limit(90)
 def test_a_mig_layout_is_made_and_unmade(
@@ -104,7 +104,7 @@ def _listed(host: BareHost, gpu: Gpu) -> str:
     return _words(Counter(re.findall(r"^\s+MIG (\S+)\s+Device", own, re.MULTILINE)))
 
 
-@check("BARE-20")
+@check("BARE-19")
 @pytest.mark.mig
 @pytest.mark.limit(120)
 def test_mig_devices_keep_their_compute_and_bandwidth(
@@ -143,7 +143,7 @@ def test_mig_devices_keep_their_compute_and_bandwidth(
     findings.judge()
 
 
-@check("BARE-21")
+@check("BARE-20")
 @pytest.mark.mig
 @pytest.mark.limit(90)
 def test_a_broken_program_leaves_other_mig_devices_alone(

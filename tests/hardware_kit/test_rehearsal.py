@@ -45,7 +45,7 @@ def test_passes_every_check_as_simulated(bench: Bench) -> None:
     assert "--mig" in report["options"]
     assert report["environment"]["kit"] == bench.revision
     # The simulated driver beside itself.
-    (beside,) = (check for check in report["checks"] if check["id"] == "BARE-18")
+    (beside,) = (check for check in report["checks"] if check["id"] == "BARE-17")
     assert {"nvml: differences: none", "cuda: differences: none"} <= {*beside["evidence"]}
     assert "MIG 1g" not in bench.driver.smi("-L")
     assert bench.left() == []
@@ -79,7 +79,7 @@ def test_names_whatever_is_broken_and_checks_the_rest(bench: Bench, tmp_path: Pa
         identity for identity in CHECKS if identity not in OLD
     }, said
     assert bench.outcomes["BARE-01"] == ("passed", "")
-    assert "the hook is installed" in bench.outcomes["BARE-10"][1]
+    assert "the hook is installed" in bench.outcomes["BARE-09"][1]
 
 
 def test_ends_a_check_in_which_the_driver_hangs(bench: Bench) -> None:
@@ -89,11 +89,11 @@ def test_ends_a_check_in_which_the_driver_hangs(bench: Bench) -> None:
     script = '#!/bin/sh\n[ "$1" = -q ] && exec sleep 600\nexec "$0.real" "$@"\n'
     smi.write_text(script)
     smi.chmod(0o755)
-    bench.run("--select=BARE-07,BARE-08,BARE-10", expect=1)
+    bench.run("--select=BARE-02,BARE-07,BARE-09", expect=1)
     assert bench.outcomes == {
-        "BARE-07": ("passed", ""),
-        "BARE-08": ("failed", "it did not end within 30 s"),
-        "BARE-10": ("passed", ""),
+        "BARE-02": ("passed", ""),
+        "BARE-07": ("failed", "it did not end within 30 s"),
+        "BARE-09": ("passed", ""),
     }
     assert not [path for path in Path("/proc").glob("[0-9]*/environ") if _is_of(path, bench)]
 
@@ -102,18 +102,18 @@ def test_leaves_gpus_alone_that_others_use(bench: Bench) -> None:
     holder = bench.driver.hold(64)
     assert holder.stdout is not None
     holder.stdout.readline()
-    bench.run("--select=BARE-03,BARE-05,BARE-07,BARE-11,BARE-13,BARE-19", "--mig")
+    bench.run("--select=BARE-03,BARE-05,BARE-02,BARE-10,BARE-12,BARE-18", "--mig")
     outcomes = bench.outcomes
-    assert outcomes.pop("BARE-07") == ("passed", "")
+    assert outcomes.pop("BARE-02") == ("passed", "")
     assert {status for status, _ in outcomes.values()} == {"skipped"}
-    assert "no GPU is idle: GPU 0 is used by process" in outcomes["BARE-11"][1]
+    assert "no GPU is idle: GPU 0 is used by process" in outcomes["BARE-10"][1]
     assert "the GPU is used by process" in outcomes["BARE-05"][1]
     assert holder.poll() is None
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_restores_the_gpu_and_reports_when_stopped(bench: Bench, number: signal.Signals) -> None:
-    running = bench.start("--mig", "--select=BARE-07,BARE-20,BARE-21")
+    running = bench.start("--mig", "--select=BARE-02,BARE-19,BARE-20")
     _until(lambda: "MIG 1g" in bench.driver.smi("-L"))
     running.send_signal(number)
     said, _ = running.communicate(timeout=100)
@@ -121,14 +121,14 @@ def test_restores_the_gpu_and_reports_when_stopped(bench: Bench, number: signal.
     assert "MIG 1g" not in bench.driver.smi("-L")
     stopped = ("skipped", "the run was stopped (SIGINT)")
     assert bench.outcomes == {
-        "BARE-07": ("passed", ""),
+        "BARE-02": ("passed", ""),
+        "BARE-19": stopped,
         "BARE-20": stopped,
-        "BARE-21": stopped,
     }
 
 
 def test_cleans_up_after_a_killed_run(bench: Bench) -> None:
-    running = bench.start("--mig", "--select=BARE-20", packed=True)
+    running = bench.start("--mig", "--select=BARE-19", packed=True)
     _until(lambda: "MIG 1g" in bench.driver.smi("-L"))
     # Its suite, too, gets no chance.
     for pid in (running.pid, *descendants(running.pid)):
@@ -136,16 +136,16 @@ def test_cleans_up_after_a_killed_run(bench: Bench) -> None:
     running.communicate(timeout=60)
     assert "MIG 1g" in bench.driver.smi("-L")
     assert bench.left() != []
-    said = bench.run("--select=BARE-07", packed=True)
+    said = bench.run("--select=BARE-02", packed=True)
     assert "an earlier run had left a GPU cut by MIG: it is whole again" in said
     assert "MIG 1g" not in bench.driver.smi("-L")
     assert bench.left() == []
 
 
 def test_refuses_a_second_run_at_once(bench: Bench) -> None:
-    first = bench.start("--mig", "--select=BARE-20")
+    first = bench.start("--mig", "--select=BARE-19")
     _until(lambda: "MIG 1g" in bench.driver.smi("-L"))
-    assert "another run is at work" in bench.run("--select=BARE-07", expect=2)
+    assert "another run is at work" in bench.run("--select=BARE-02", expect=2)
     first.terminate()
     assert first.wait(timeout=100) == 130
     assert bench.left() == []
@@ -164,7 +164,7 @@ def test_refuses_an_unwritable_result_before_it_begins(bench: Bench) -> None:
 
 
 def test_prints_a_result_that_cannot_be_written_in_the_end(bench: Bench) -> None:
-    running = bench.start("--mig", "--select=BARE-19,BARE-20")
+    running = bench.start("--mig", "--select=BARE-18,BARE-19")
     _until(lambda: "MIG 1g" in bench.driver.smi("-L"))
     bench.out.rmdir()
     bench.out.touch()  # as a disk that has become full meanwhile
@@ -209,7 +209,7 @@ def test_runs_from_a_read_only_folder(bench: Bench, tmp_path: Path) -> None:
     shutil.copytree(bench.kit, copied)
     mounted = f"mount --bind -o ro {copied} {copied} && cd {copied} && exec"
     bench.kit = copied
-    command = ["env", *bench.environment, *bench.command("--select=BARE-07", packed=True)]
+    command = ["env", *bench.environment, *bench.command("--select=BARE-02", packed=True)]
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", f'{mounted} "$@"', "sh", *command],
         capture_output=True,
