@@ -7,19 +7,13 @@ import signal
 import sys
 import time
 from collections.abc import Generator
-from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
-from conformance.bare.host import HOST, BareHost, open_host
-from conformance.bare.interruption import INTERRUPTION, Interruption, TooLate
-from conformance.bare.kit import Kit
-from conformance.bare.mig import put_back
-from conformance.bare.processes import adopt_orphans
-from conformance.bare.run_state import STATE, NotAlone, run_lock
+from conformance.bare.host import HOST
+from conformance.bare.session import begin, describe
 from conformance.catalogue import CATALOGUE, EVERY, Check
 from conformance.cluster.cluster_under_test import CLUSTER, CommandFailed, open_cluster
 from conformance.cluster.node_life import NodeLife
@@ -60,7 +54,6 @@ from conformance.promise import NO_POOL, NodePromise, claim_promises
 from conformance.report.identities import without_identities
 from conformance.report.progress import Progress
 from conformance.report.report import Record, Report
-from divvy.agent.nvml.process import DriverProblem
 from divvy.model.contract import Mode
 
 _REPORT = pytest.StashKey[Report]()
@@ -76,8 +69,6 @@ _COMPLETE = (
     pytest.ExitCode.TESTS_FAILED,
     pytest.ExitCode.NO_TESTS_COLLECTED,
 )
-# A driver that hangs has it.
-_LOOK_SECONDS = 100
 _NEEDS_HARDWARE = "needs hardware: the GPUs are simulated"
 _SHOWS_NOTHING = "was exercised on simulated GPUs, which shows nothing"
 
@@ -118,12 +109,10 @@ def pytest_configure(config: pytest.Config) -> None:
         "require": config.getoption("--divvy-require"),
     }
     if config.getoption("--bare"):
-        host = _open_bare_host(config)
+        host = begin(config, config.stash.get(_DEADLINE, math.inf))
         config.stash[HOST] = host
         config.stash[_SIMULATED] = host.simulated
-        kit = config.getoption("--kit")
-        made_of = {} if kit is None else {"kit": Kit(Path(kit)).revision}
-        config.stash[_REPORT] = Report({**host.describe(), **made_of}, **told)
+        config.stash[_REPORT] = Report(describe(config, host), **told)
     else:
         under_test = open_cluster(config)
         config.stash[CLUSTER] = under_test
@@ -133,38 +122,6 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--divvy-progress"):
         config.stash[_PROGRESS] = Progress()
         config.pluginmanager.register(config.stash[_PROGRESS])
-
-
-def _open_bare_host(config: pytest.Config) -> BareHost:
-    """Look at the host, and take over what ends its checks; put back what a killed run has left."""
-    scratch = TemporaryDirectory(prefix="divvy-verify-")
-    config.add_cleanup(scratch.cleanup)
-    interruption = config.stash[INTERRUPTION] = Interruption()
-    interruption.deadline = config.stash.get(_DEADLINE, math.inf)
-    try:
-        if config.getoption("--mig") or config.getoption("--kit"):
-            lock = ExitStack()
-            lock.enter_context(run_lock())
-            config.add_cleanup(lock.close)
-        with interruption.limited(_LOOK_SECONDS):
-            host = open_host(config, Path(scratch.name))
-        if host.is_here:
-            adopt_orphans()
-            interruption.listen()
-        if host.is_here and (uuid := put_back(Path(host.root), STATE)):
-            gpu = "a GPU" if config.getoption("--no-identities") else uuid
-            print(f"an earlier run had left {gpu} cut by MIG: it is whole again", file=sys.stderr)
-            host = open_host(config, Path(scratch.name))
-    except TooLate:
-        raise pytest.UsageError(f"the driver did not answer within {_LOOK_SECONDS} s") from None
-    except NotAlone as problem:
-        raise pytest.UsageError(str(problem)) from None
-    except DriverProblem as problem:
-        text = "an earlier run has left a GPU cut by MIG, which cannot be put back"
-        raise pytest.UsageError(f"{text}: {problem}") from None
-    except OSError as problem:
-        raise pytest.UsageError(f"--mig and the hardware kit need root: {problem}") from None
-    return host
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
