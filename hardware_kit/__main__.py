@@ -58,7 +58,10 @@ def main() -> None:
     """Run the checks."""
     unpacked = _KIT.parent if _KIT.parent.name.startswith(_FOLDERS) else None
     adopt_orphans()
-    signal.signal(signal.SIGHUP, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # nohup has it ignored.
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
     try:
         try:
             with run_lock():
