@@ -162,7 +162,8 @@ def test_the_agent_hears_of_a_broken_program(
             findings.equal("faults that the agent then sees", "none", faults or "none")
             after = await asyncio.to_thread(run, "cuda-vector-add")
             passed = after.code == 0 and "Test PASSED" in after.log
-            findings.holds("cuda-vector-add afterwards", passed, "Test PASSED", after)
+            words = "Test PASSED" if passed else after
+            findings.holds("cuda-vector-add afterwards", passed, "Test PASSED", words)
         finally:
             await driver.stop()
 
