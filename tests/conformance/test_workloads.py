@@ -29,7 +29,7 @@ def driver(tmp_path: Path) -> Iterator[DriverRoot]:
 @pytest.mark.parametrize("source", sorted(WORKLOADS.glob("*.ptx")), ids=lambda path: path.stem)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_assembles_every_workload(source: Path, architecture: str, tmp_path: Path) -> None:
-    # Kernels that sleep, which simulated GPUs run, are for sm_70 or later.
+    # Its kernels sleep on simulated GPUs, which needs a later instruction.
     if (source.stem, architecture) == ("time_share", "sm_50"):
         pytest.skip("no GPU so old is measured")
     command = [PTXAS, f"-arch={architecture}", "-o", tmp_path / "out", source]
