@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from benchmarks.call_costs import paired
+from conformance.bare.call_costs import paired
 from divvy.lab.simulated_driver import build
 from divvy.model.sharing import DeviceShare, Sharing
 from tests.limiter.tenant import Tenant, build_limiter, line, tell

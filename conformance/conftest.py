@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import signal
+import sys
 import time
 from collections.abc import Generator
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from conformance.bare.host import HOST, open_host
+from conformance.bare.host import HOST
+from conformance.bare.session import begin, describe
 from conformance.catalogue import CATALOGUE, EVERY, Check
 from conformance.cluster.cluster_under_test import CLUSTER, CommandFailed, open_cluster
 from conformance.cluster.node_life import NodeLife
@@ -49,6 +51,7 @@ from conformance.fixtures import (  # noqa: F401 (pytest finds fixtures here)
 from conformance.not_made import Missed, NotApplicable, NotMade
 from conformance.options import add_options, given
 from conformance.promise import NO_POOL, NodePromise, claim_promises
+from conformance.report.identities import without_identities
 from conformance.report.progress import Progress
 from conformance.report.report import Record, Report
 from divvy.model.contract import Mode
@@ -82,6 +85,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "exclusive: needs the node for itself",
         "disruptive: restarts, changes or breaks something",
         "enters: enters the agent's pod",
+        "mig: cuts an idle GPU by MIG, and makes it whole again",
+        "kit: needs the hardware kit",
+        "limit(seconds): for so long at most, on a bare host",
     ):
         config.addinivalue_line("markers", line)
     # What asks the suite to end gets its pods and labels removed first, as Ctrl-C does.
@@ -103,10 +109,10 @@ def pytest_configure(config: pytest.Config) -> None:
         "require": config.getoption("--divvy-require"),
     }
     if config.getoption("--bare"):
-        host = open_host(config)
+        host = begin(config, config.stash.get(_DEADLINE, math.inf))
         config.stash[HOST] = host
         config.stash[_SIMULATED] = host.simulated
-        config.stash[_REPORT] = Report(host.describe(), **told)
+        config.stash[_REPORT] = Report(describe(config, host), **told)
     else:
         under_test = open_cluster(config)
         config.stash[CLUSTER] = under_test
@@ -190,9 +196,11 @@ def _why_not(item: pytest.Item) -> tuple[Missed, str] | None:
             return "not applicable", why
     if check is not None and check.needs_hardware and _only_simulated(config):
         return "not applicable", _NEEDS_HARDWARE
-    for option in ("exclusive", "disruptive"):
+    for option in ("exclusive", "disruptive", "mig"):
         if item.get_closest_marker(option) and not config.getoption(f"--{option}"):
             return "option", f"needs --{option}"
+    if item.get_closest_marker("kit") and not config.getoption("--kit"):
+        return "option", "needs the hardware kit: make hardware-kit"
     if item.get_closest_marker("enters") and config.getoption("--no-exec"):
         return "option", "--no-exec was given"
     node = _node_of(item)
@@ -231,6 +239,8 @@ def pytest_runtest_makereport(
     case = item.callspec.id if hasattr(item, "callspec") else only
     status, reason, missed = _what_came(item, check, outcome, call)
     record = Record(check, case, status, reason, seen, outcome.duration, missed)
+    if item.config.getoption("--no-identities"):
+        record = without_identities(record)
     item.config.stash[_REPORT].records.append(record)
     if _PROGRESS in item.config.stash:
         item.config.stash[_PROGRESS].done(check, status)
@@ -294,7 +304,12 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         session.config.stash[_PROGRESS].end()
     folder = session.config.getoption("--divvy-report")
     if folder and exitstatus in _COMPLETE:
-        report.write(Path(folder))
+        try:
+            report.write(Path(folder))
+        except OSError as problem:
+            # Its checks may have taken long, and may not be made again soon.
+            print(report.text())
+            print(f"the report cannot be written: {problem}", file=sys.stderr)
 
 
 def _prefixes(selected: str) -> tuple[str, ...]:

@@ -36,6 +36,9 @@ def add_options(parser: pytest.Parser) -> None:
     add("--bare-host", default="local://", help="The host for --bare, as testinfra names it.")
     add("--driver-root", default=None, help="Where the driver is, for --bare.")
     add("--workloads", default=None, help="Folder with the compiled workloads, for --bare.")
+    add("--mig", action="store_true", help="With --bare, cut an idle GPU by MIG, and undo it.")
+    add("--kit", default=None, help="The unpacked hardware kit, for --bare.")
+    add("--no-identities", action="store_true", help="Keep out of a report of --bare whose it is.")
     add(
         "--hardware-checks-anyway",
         action="store_true",
@@ -51,7 +54,7 @@ def given(config: pytest.Config) -> tuple[str, ...]:
         "divvy-target", "divvy-pool", "divvy-sample", "divvy-seed", "divvy-time-limit",
         "divvy-select", "workload-image", "vector-add-image",
         "gpu-burn-image", "exclusive", "disruptive", "no-exec", "divvy-strict",
-        "divvy-require", "bare",
+        "divvy-require", "bare", "mig",
     )  # fmt: skip
     options = []
     for name in names:

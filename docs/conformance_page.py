@@ -29,6 +29,7 @@ its pods and namespaces. A run on simulated GPUs says so everywhere and is at be
 | `--host ssh://user@name` | with `--bare`: another host |
 | `--driver-root FOLDER` | with `--bare`: the driver root, if it is not the host itself |
 | `--workloads FOLDER` | with `--bare`: the compiled workloads, where there is no compiler |
+| `--mig` | with `--bare`: cuts an idle GPU by MIG, and makes it whole again; needs root |
 | `--vector-add-image I`, `--gpu-burn-image I` | runs well-known images, reads their output |
 | `--compare OLD` | compares with an earlier `report.yaml`, archive, or `last`: see below |
 | `--product` | writes `PRODUCT.yaml`: rows of the CNCF's AI conformance product file |
@@ -63,6 +64,11 @@ pod was allocated from the kubelet's socket, and where a GPU is in the machine f
 are compared by UUID. A pod asks the driver whether GPUs are simulated. The agent's own word counts
 only for the agent itself (NODE-01), and only if it is fresh: the run writes the annotation
 `divvy.gpu/verify` on the node, and the agent has to repeat it in its status within a minute.
+
+A bare host is looked at by the agent's own code, where it is this one. What also needs hook,
+limiter, stand-ins for a kubelet or the simulated driver is in the [hardware kit](hardware.md), and
+is an *option* without it. Each check of a bare host has a limit of time, and ends when the run is
+stopped; what it changed is restored, and the report says what was not checked.
 
 A sample is of what runs in pods: NODE-15 asks the agent of every node of the pools
 for an answer. NODE-12 to NODE-14 read NVML when the check is made, so that a GPU that is slowed
@@ -210,6 +216,10 @@ require that each of them fails.
 """
 
 _MADE_UP = "nvidia-smi lists a MIG device that is not there (test_bare_on_lab.py)"
+_BROKEN = (
+    "a kit without hook and simulated driver, programs that fail, an nvidia-smi that makes things "
+    "up (hardware_kit/test_rehearsal.py, no lab)"
+)
 _SLOWED = "figures of a MIG device that neighbours slow down (load/test_neighbours.py, no lab)"
 _ELSEWHERE = {
     "WORK-04": "an image that fails (tests/conformance/test_options_on_lab.py)",
@@ -242,6 +252,7 @@ _ELSEWHERE = {
     "HW-04": "a replica that is halted, with hardware checks forced (test_options_on_lab.py)",
     "BARE-01": "a libcuda of another version (test_bare_on_lab.py)",
     "BARE-02": _MADE_UP,
+    **dict.fromkeys((f"BARE-{number:02}" for number in range(7, 21)), _BROKEN),
     "BARE-03": _MADE_UP,
     "BARE-04": _MADE_UP,
     "BARE-06": _MADE_UP,

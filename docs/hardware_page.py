@@ -1,15 +1,14 @@
-"""The page docs/hardware.md: the kit, and what its runs have shown, from their records."""
+"""The page docs/hardware.md: the kit, and what its runs have shown, from their reports."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from hardware_kit.page import body, title
-from hardware_kit.record import Run, read_run
-from hardware_kit.steps import CATALOGUE
+import yaml
 
-RECORDS = Path(__file__).parent / "hardware"
+REPORTS = Path(__file__).parent / "hardware"
 
 _INTRODUCTION = """\
 # The hardware kit
@@ -29,43 +28,70 @@ Copy the folder to the machine and run it as root:
 ./run.sh --mig         # also cuts an idle GPU by MIG, and makes it whole again
 ```
 
-* **The result** is one JSON file and one page, `divvy-hardware/hardware-<time>`, and beside them
-  what the driver's libraries answered. None of them contains UUIDs or serial numbers of GPUs.
-* **Each step has its own process and its own limit.** What fails, breaks or hangs is recorded, and
-  the next step runs. Exit code 0: nothing failed; 1: something did; 2: the run could not begin;
-  130: it was stopped.
-* **GPUs that others use are left alone**: steps that need an idle GPU run on the first one, and
-  are not run, with the reason, if there is none.
+It is [`divvy verify --bare --exclusive`](conformance.md) with the programs that such a machine
+lacks, and takes its options, such as `--select`, `--driver-root` and `--out`. All BARE checks are
+made: those of hook, limiter, agent and CDI specification, and what NVML and CUDA answer beside the
+simulated driver's answers.
+
+* **The result** is the report of `divvy verify` in `divvy-hardware/<time>`, and beside it
+  `driver-answers.json`, what the driver's libraries answered. None of them contains the name of the
+  machine, or UUIDs or serial numbers of GPUs.
+* **Each check has its own limit.** What fails, breaks or hangs is recorded, and the next check
+  runs. Exit code 0: nothing failed; 1: something did; 2: nothing was checked; 130: it was stopped,
+  and what was not checked says so.
+* **GPUs that others use are left alone**: checks that need an idle GPU use the first one, and
+  are not made, with the reason, if there is none.
 * **What `--mig` changes is restored**, even after Ctrl-C; after a `kill -9`, the next run restores
   it first. GPUs that are already in MIG mode are not touched.
 * **Nothing is installed**: the kit unpacks itself below `/tmp`, or wherever there is room, and
-  cleans up at the end. A second run at the same time is refused.
-
-"""
-
-_STEPS = """\
-## Steps
-
-| step | what it shows | limit | needs |
-|---|---|--:|---|
+  cleans up at the end. A second run at the same time is refused. `/var/lib/divvy-verify` has a
+  lock, and what is to be restored.
 """
 
 
 def hardware_page() -> str:
     """Return the page."""
-    lines = []
-    for step in CATALOGUE:
-        needs = ["an idle GPU"] * step.needs_idle + ["`--mig`"] * step.needs_mig
-        text = ", ".join(needs) or "–"
-        lines.append(f"| {step.name} | {step.title} | {step.seconds} s | {text} |")
-    parts = [f"{_INTRODUCTION}{_STEPS}" + "\n".join(lines)]
-    for run in runs():
-        parts.append("\n".join([f"## {title(run)}", "", *body(run, level=3)]))
-    return "\n\n".join(parts) + "\n"
+    return "\n".join([_INTRODUCTION, *(line for report in reports() for line in _run(report))])
 
 
-def runs() -> list[Run]:
+def reports() -> list[dict[str, Any]]:
     """Return the recorded runs: hardware before simulated, the newest first."""
-    recorded = [read_run(json.loads(path.read_text())) for path in RECORDS.glob("*.json")]
-    recorded.sort(key=lambda run: run.began, reverse=True)
-    return sorted(recorded, key=lambda run: run.simulated)
+    recorded = [yaml.safe_load(path.read_text()) for path in REPORTS.glob("*.yaml")]
+    recorded.sort(key=lambda report: str(report["began"]), reverse=True)
+    return sorted(recorded, key=lambda report: report["mode"] == "simulated")
+
+
+def _run(report: dict[str, Any]) -> Iterator[str]:
+    simulated = report["mode"] == "simulated"
+    (node,) = report["environment"]["nodes"]
+    title = f"{node['gpus']} × {node['model']}, driver {node['driver']}, {report['began'][:10]}"
+    yield f"## {'SIMULATED: ' if simulated else ''}{title}"
+    if simulated:
+        yield from ("", f"**{report['disclaimer']}**")
+    options = ", ".join(f"`{option}`" for option in report["options"])
+    yield from (
+        "",
+        f"Result: **{report['result']}**.",
+        f"{node['os']}, kernel {node['kernel']}, {node['processors']} processors.",
+        f"The kit of revision `{report['environment']['kit']}`, begun {report['began']}, with",
+        f"{options}.",
+        "",
+        "| check | what it shows | case | result | seconds | reason |",
+        "|---|---|---|---|---|---|",
+    )
+    for check in report["checks"]:
+        case = check["case"].partition(":")[2]
+        cells = (check["title"], case, check["status"], check["seconds"], check.get("reason", ""))
+        yield f"| {check['id']} | {' | '.join(map(_cell, cells))} |"
+    for check in report["checks"]:
+        if check.get("evidence") and ":" not in check["case"]:
+            mark = " (SIMULATED)" if simulated else ""
+            yield from ("", f"### {check['id']}: {check['title']}{mark}", "", "```text")
+            for text in check["evidence"]:
+                yield from (line.replace("```", "'''").rstrip() for line in text.splitlines())
+            yield "```"
+    yield ""
+
+
+def _cell(value: object) -> str:
+    return " ".join(str(value).replace("|", "\\|").split())

@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import contextlib
 import gzip
+import os
 import re
 import shlex
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +18,8 @@ from typing import Any
 import pytest
 import testinfra
 
+from conformance.bare.driver_elsewhere import PLACES, linked_root
+from conformance.bare.gpus import APPS, QUERY, Gpu, read_gpus
 from conformance.image import compile_workloads
 from conformance.tested_versions import program_versions
 from divvy.image.build import BuildFailed
@@ -99,13 +103,42 @@ class BareHost:
         smi = self.run("nvidia-smi --query-gpu=driver_version --format=csv,noheader")
         return smi.log.strip().splitlines()[0] if smi.code == 0 and smi.log.strip() else ""
 
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """Return the GPUs as nvidia-smi lists them now, and who uses them."""
+        table, apps = self.run(f"nvidia-smi {QUERY}"), self.run(f"nvidia-smi {APPS}")
+        return read_gpus(table.log, apps.log) if table.code == 0 else ()
+
     def users(self, device: Device) -> str:
-        """Return the processes on a device's GPU, "" where there are none."""
-        table = self.run(
-            f"nvidia-smi -i {device.gpu} --query-compute-apps=pid,process_name "
-            "--format=csv,noheader"
+        """Return who uses a device's GPU, "" where nobody does."""
+        return "; ".join(user for gpu in self.gpus if gpu.uuid == device.gpu for user in gpu.users)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return what programs here need to find the driver's libraries."""
+        inherited = {name: text for name, text in os.environ.items() if name != "LD_LIBRARY_PATH"}
+        return inherited if self.root == "/" else {**inherited, "LD_LIBRARY_PATH": self.folder}
+
+    def start(self, program: Path, *arguments: object, device: str) -> subprocess.Popen[str]:
+        """Start a program here that sees one device; its output and errors are one stream."""
+        return subprocess.Popen(
+            [str(program), *map(str, arguments)],
+            env={**self.environment, "CUDA_VISIBLE_DEVICES": device},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
         )
-        return "; ".join(table.log.strip().splitlines()) if table.code == 0 else ""
+
+    def end(self, started: subprocess.Popen[str], seconds: float = 60) -> CommandResult:
+        """Wait for a program that was started, and kill it where it takes too long."""
+        try:
+            log, _ = started.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            started.kill()
+            log, _ = started.communicate()
+        return CommandResult(started.returncode, log)
 
     def describe(self) -> dict[str, Any]:
         """Return the identity of what was tested, for the report."""
@@ -119,6 +152,7 @@ class BareHost:
             "model": ", ".join(products),
             "driver": self.driver,
             "simulated": self.simulated,
+            **self._system,
         }
         return {
             "stack": self.name,
@@ -127,12 +161,19 @@ class BareHost:
             "nodes": [node],
         }
 
+    @property
+    def _system(self) -> dict[str, str]:
+        # Without what the builder of a kernel has added to its version.
+        told = self.run('uname -r | cut -d- -f1; nproc; . /etc/os-release; echo "$PRETTY_NAME"')
+        names = ("kernel", "processors", "os")
+        return dict(zip(names, told.log.splitlines(), strict=False)) if told.code == 0 else {}
+
 
 HOST = pytest.StashKey[BareHost]()
 
 
-def open_host(config: pytest.Config) -> BareHost:
-    """Look at the host that the options name."""
+def open_host(config: pytest.Config, scratch: Path) -> BareHost:
+    """Look at the host that the options name; ``scratch`` may take a driver root made of links."""
     where = config.getoption("--bare-host")
     root, version = config.getoption("--driver-root"), None
     if config.getoption("--divvy-file"):
@@ -149,14 +190,19 @@ def open_host(config: pytest.Config) -> BareHost:
         match = re.search(r"_?stderr=b?['\"](.*?)(?:\\r)?(?:\\n)?['\"]", str(problem))
         text = match.group(1) if match else problem
         raise pytest.UsageError(f"{where} does not answer: {text}") from None
+    if config.getoption("--no-identities"):
+        name = "host"
     roots = (root,) if root else _ROOTS
     is_here = where.startswith("local")
-    for candidate in roots:
+    elsewhere = linked_root(scratch) if is_here and not root else None
+    for candidate in (*roots, *([] if elsewhere is None else [str(elsewhere)])):
         folder = _library_folder(connection, candidate)
         if folder:
             bare = BareHost(name, connection, is_here, candidate, folder, version, None, ())
             return BareHost(**{**vars(bare), "devices": _devices(bare)})
     nothing = f"no NVIDIA driver on {name}: libnvidia-ml.so.1 is not below {' or '.join(roots)}"
+    if is_here and not root:
+        nothing += f", nor in {', '.join(PLACES)}"
     return BareHost(name, connection, is_here, "/", "", version, nothing, ())
 
 

@@ -1,37 +1,17 @@
-"""One host: driver, discovery, and the workloads as plain processes on every device."""
+"""One host: its driver, and the workloads as plain processes on every device."""
 
 from __future__ import annotations
 
-import json
 import re
-import sys
-from collections.abc import Iterator
 
 import pytest
 
-from conformance.bare.host import HOST, BareHost, CommandResult, Device, programs
+from conformance.bare.host import BareHost, CommandResult, Device
 from conformance.catalogue import check
 from conformance.evidence import Evidence
-from divvy.sources import PACKAGE
 
 MAX_DEVIATION = 0.02
 _BURN = "gpu-burn -m 64 -stts 1 3"
-
-
-@pytest.fixture(scope="session")
-def host(pytestconfig: pytest.Config) -> BareHost:
-    """Give the host under test."""
-    host = pytestconfig.stash[HOST]
-    if host.problem is not None:
-        pytest.skip(host.problem)
-    return host
-
-
-@pytest.fixture(scope="session")
-def workloads(host: BareHost, pytestconfig: pytest.Config) -> Iterator[str]:
-    """Give the folder with the workloads."""
-    with programs(host, pytestconfig.getoption("--workloads")) as folder:
-        yield folder
 
 
 def _on(host: BareHost, device: Device, workloads: str, command: str) -> CommandResult:
@@ -60,21 +40,6 @@ def test_the_driver_is_of_one_version(host: BareHost, evidence: Evidence) -> Non
         f"kernel module {loaded}, nvidia-smi {', '.join(versions)}, "
         f"libcuda {library.group(1) if library else 'unknown'}",
     )
-
-
-@check("BARE-02")
-def test_discovery_finds_what_nvidia_smi_lists(host: BareHost, evidence: Evidence) -> None:
-    if not host.is_here:
-        pytest.skip("discovery looks at the host it runs on")
-    listed = host.run("nvidia-smi -L")
-    discovery = host.run(
-        f"cd {PACKAGE.parent} && {sys.executable} -m divvy.agent.nvml.discovery {host.root}"
-    )
-    evidence.command = "the agent's discovery; nvidia-smi -L"
-    evidence.add(listed.log)
-    evidence.add(discovery.log)
-    seen = _listed(_uuids(discovery.log)) if discovery.code == 0 else str(discovery)
-    evidence.require(_listed(re.findall(r"UUID: (\S+?)\)", listed.log)), seen)
 
 
 @check("BARE-03")
@@ -130,15 +95,3 @@ def test_a_mig_device_refuses_more_than_its_slice(
     ran = _on(host, mig_device, workloads, command)
     evidence.add(ran.log)
     evidence.require_that(ran.code == 12, "exit code 12 (out of memory)", ran)
-
-
-def _uuids(discovered: str) -> list[str]:
-    line = next(line for line in discovered.splitlines() if line.startswith("{"))
-    gpus: dict[str, list[str]] = json.loads(line)["uuids"]
-    return [*gpus, *(uuid for instances in gpus.values() for uuid in instances)]
-
-
-def _listed(uuids: list[str]) -> str:
-    gpus = [uuid for uuid in uuids if uuid.startswith("GPU-")]
-    parts = [uuid for uuid in uuids if uuid.startswith("MIG-")]
-    return f"{len(gpus)} GPUs, {len(parts)} MIG devices: {', '.join(sorted(gpus + parts))}"

@@ -129,11 +129,14 @@ class Report:
     def write(self, folder: Path) -> None:
         """Write report.yaml, junit.xml, ctrf.json and report.html."""
         folder.mkdir(parents=True, exist_ok=True)
-        document = self.document()
-        (folder / "report.yaml").write_text(yaml.safe_dump(document, sort_keys=False, width=100))
+        (folder / "report.yaml").write_text(self.text())
         (folder / "junit.xml").write_text(self.junit())
         (folder / "ctrf.json").write_text(json.dumps(self.ctrf(), indent=1))
         (folder / "report.html").write_text(self.html())
+
+    def text(self) -> str:
+        """Render the report as YAML."""
+        return yaml.safe_dump(self.document(), sort_keys=False, width=100)
 
     def document(self) -> dict[str, Any]:
         """Render the report as plain values."""

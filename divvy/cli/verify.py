@@ -82,6 +82,10 @@ _Workloads = Annotated[
     Path | None,
     typer.Option("--workloads", help="With --bare, a folder with the workloads, for no compiler."),
 ]
+_Mig = Annotated[
+    bool,
+    typer.Option("--mig", help="With --bare, cut an idle GPU by MIG, and make it whole again."),
+]
 _Image = Annotated[str | None, typer.Option("--workload-image", help="Image with the workloads.")]
 _VectorAdd = Annotated[
     str | None, typer.Option("--vector-add-image", help="A vectorAdd image from elsewhere, too.")
@@ -166,6 +170,7 @@ def verify(
     host: _Host = None,
     driver_root: _Root = None,
     workloads: _Workloads = None,
+    mig: _Mig = False,
     workload_image: _Image = None,
     vector_add_image: _VectorAdd = None,
     gpu_burn_image: _Burn = None,
@@ -184,8 +189,8 @@ def verify(
     does not hold: 1 with --strict). With --require, exit 3: what must hold could not be checked.
     With --compare, exit 1 also if a check newly fails, 3 if what must hold is no longer checked.
     """
-    if not bare and (host or driver_root or workloads):
-        fail("--host, --driver-root and --workloads are for --bare")
+    if not bare and (host or driver_root or workloads or mig):
+        fail("--host, --driver-root, --workloads and --mig are for --bare")
     if bare and (sample or seed or changed):
         fail("--sample, --seed and --changed are for a cluster")
     if bare and target != _OWN:
@@ -233,6 +238,7 @@ def verify(
         ("--exclusive", exclusive),
         ("--disruptive", disruptive),
         ("--no-exec", no_exec),
+        ("--mig", mig),
         ("--divvy-strict", strict),
         ("--divvy-require", require),
     ):

@@ -34,10 +34,8 @@ def lay_packages(site: Path) -> None:
     (site / "divvy/share/requirements").mkdir()
     # `divvy verify` runs the suite from the folder around it, and so does the kit import it.
     (site / "share.pth").write_text("divvy/share\n")
-    _lay_source(ROOT / "hardware_kit", site / "hardware_kit", left_out=("pack", "programs"))
+    _lay_source(ROOT / "hardware_kit", site / "hardware_kit", left_out=("pack",))
     _lay_source(ROOT / "tests/fakes", site / "tests/fakes")
-    (site / "benchmarks").mkdir()
-    shutil.copy(ROOT / "benchmarks/call_costs.py", site / "benchmarks")
 
 
 def _wanted() -> set[str]:

@@ -19,7 +19,6 @@ _WORKLOADS = ROOT / "conformance/workloads"
 _MEASURING = {
     "race": (ROOT / "tests/limiter/race.c",),
     "driver-calls": (ROOT / "benchmarks/driver_calls.c",),
-    "time-share": (ROOT / "hardware_kit/programs/time_share.c", _WORKLOADS / "cuda_driver.c"),
 }
 
 

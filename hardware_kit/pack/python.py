@@ -26,7 +26,7 @@ _MODULES_LEFT_OUT = re.compile(
     r"_(tkinter|test\w*|ctypes_test|crypt|curses\w*|dbm|gdbm|codecs_\w+|xx\w*)\b"
     r"|nis\b|readline\b|ossaudiodev\b|xx\w*\b|audioop\b|spwd\b"
 )
-_LAUNCHER = Path(__file__).resolve().parents[1] / "programs/python3.c"
+_LAUNCHER = Path(__file__).resolve().parent / "python3.c"
 _PROGRAM = """\
 #!/bin/sh
 # A machine with an older C library than the one this was built with runs it all the same.

@@ -29,6 +29,9 @@ def driver(tmp_path: Path) -> Iterator[DriverRoot]:
 @pytest.mark.parametrize("source", sorted(WORKLOADS.glob("*.ptx")), ids=lambda path: path.stem)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_assembles_every_workload(source: Path, architecture: str, tmp_path: Path) -> None:
+    # Its kernels sleep on simulated GPUs, which needs a later instruction.
+    if (source.stem, architecture) == ("time_share", "sm_50"):
+        pytest.skip("no GPU so old is measured")
     command = [PTXAS, f"-arch={architecture}", "-o", tmp_path / "out", source]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -6,16 +6,17 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from divvy.lab.simulated_driver import build
 from hardware_kit.pack.__main__ import pack
-from hardware_kit.record import Run, read_run
 from tests.simulator.driver_root import DriverRoot
 
 # The driver's API is asked at 127.0.0.1; there is no other network.
@@ -24,12 +25,13 @@ _OFFLINE = 'ip link set lo up && exec "$@"'
 
 @dataclass
 class Bench:
-    """A machine of a test's own: driver root, lock and state below one folder."""
+    """A machine of a test's own: driver root and state below one folder."""
 
     kit: Path
     unpacked: Path
     folder: Path
     driver: DriverRoot
+    state: Path
     processes: list[subprocess.Popen[str]] = field(default_factory=list)
 
     @property
@@ -43,22 +45,22 @@ class Bench:
 
     def command(self, *options: object, packed: bool = False) -> list[str]:
         """Return the command line: of the kit as it is unpacked already, or of its run.sh."""
-        own = [
-            f"--driver-root={self.driver.root}",
-            f"--out={self.out}",
-            f"--state={self.folder / 'state'}",
-            f"--lock={self.folder / 'lock'}",
-        ]
+        own = [f"--driver-root={self.driver.root}", f"--out={self.out}"]
         python = [str(self.unpacked / "python/bin/python3"), "-m", "hardware_kit"]
         run = [str(self.kit / "run.sh")] if packed else python
         return [*run, *own, *map(str, options)]
+
+    @property
+    def environment(self) -> list[str]:
+        """Return all variables that the kit is given."""
+        return [f"TMPDIR={self.temporary}", f"DIVVY_VERIFY_STATE={self.state}"]
 
     def start(self, *options: object, packed: bool = False) -> subprocess.Popen[str]:
         """Start the kit with an empty environment, in another folder, without a network."""
         self.temporary.mkdir(exist_ok=True)
         started = subprocess.Popen(
             [
-                *("env", "-i", f"TMPDIR={self.temporary}"),
+                *("env", "-i", *self.environment),
                 *("unshare", "--net", "sh", "-c", _OFFLINE, "sh"),
                 *self.command(*options, packed=packed),
             ],
@@ -79,14 +81,20 @@ class Bench:
         return said
 
     @property
-    def record(self) -> Run:
-        """Return the record of the one run."""
-        return read_run(self.document)
+    def report(self) -> dict[str, Any]:
+        """Return the report of the last run."""
+        return dict(yaml.safe_load((self.out / "report.yaml").read_text()))
 
     @property
-    def document(self) -> dict[str, Any]:
-        (path,) = (each for each in self.out.glob("*.json") if "answers" not in each.name)
-        return dict(json.loads(path.read_text()))
+    def outcomes(self) -> dict[str, tuple[str, str]]:
+        """Return of each check its status and the reason for it, "" where there is none."""
+        checks = self.report["checks"]
+        return {check["id"]: (check["status"], check.get("reason", "")) for check in checks}
+
+    @property
+    def revision(self) -> str:
+        """Return what the kit says that it was made from."""
+        return str(json.loads((self.kit / "kit.json").read_text())["revision"])
 
     def left(self) -> list[str]:
         """Return what the run has left where it was unpacked."""
@@ -125,6 +133,8 @@ def bench(kit: Path, unpacked: Path, tmp_path: Path) -> Iterator[Bench]:
     """Give a machine with one A100."""
     driver = DriverRoot(tmp_path / "driver", build())
     driver.install("A100-SXM4-40GB", 1)
-    made = Bench(kit, unpacked, tmp_path, driver)
-    yield made
-    made.stop()
+    # Sockets are below it, whose paths are short.
+    with tempfile.TemporaryDirectory(prefix="divvy-kit-", dir="/run") as state:
+        made = Bench(kit, unpacked, tmp_path, driver, Path(state))
+        yield made
+        made.stop()

@@ -1,15 +1,11 @@
-"""Print what the agent discovers on this host: `python -m divvy.agent.nvml.discovery ROOT`."""
+"""What the agent discovers on this host, once."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-import sys
 from pathlib import Path
 
 from divvy.agent.gpu.hardware import Snapshot
 from divvy.agent.nvml.driver import Driver
-from divvy.agent.nvml.process import DriverProblem
 
 
 async def discover(root: Path) -> Snapshot:
@@ -22,29 +18,3 @@ async def discover(root: Path) -> Snapshot:
         await driver.stop()
     assert driver.snapshot is not None
     return driver.snapshot
-
-
-def main() -> None:
-    """Print driver version and UUIDs as JSON; exit with the reason where there are none."""
-    try:
-        snapshot = asyncio.run(discover(Path(sys.argv[1])))
-    except DriverProblem as problem:
-        sys.exit(f"discovery: {problem}")
-    print(
-        json.dumps(
-            {
-                "driver": snapshot.driver_version,
-                "uuids": {
-                    gpu.uuid: [
-                        instance.uuid for instance in gpu.instances if instance.uuid is not None
-                    ]
-                    for gpu in snapshot.gpus
-                },
-                "unreadable": snapshot.unreadable,
-            }
-        )
-    )
-
-
-if __name__ == "__main__":
-    main()
