@@ -26,12 +26,12 @@ GPU = "nvidia.com/gpu"
 
 
 class Run(NamedTuple):
-    """When a container held a GPU."""
+    """When a container held a GPU; they sort by when they began to hold it."""
 
     gpu: str
-    pod: str
     started: datetime
     finished: datetime
+    pod: str
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def _run(deployed: Deployment, namespace: str, pod: dict[str, Any]) -> Run:
     ended = container["state"]["terminated"]
     (gpu,) = re.findall(r"UUID: (GPU-[^)]+)", deployed.lab.kubectl("logs", name, f"-n={namespace}"))
     started, finished = (datetime.fromisoformat(ended[key]) for key in ("startedAt", "finishedAt"))
-    return Run(gpu, name, started, finished)
+    return Run(gpu, started, finished, name)
 
 
 def _owners(deployed: Deployment, node: str) -> set[str]:
@@ -119,16 +119,15 @@ def test_refuses_no_pod_while_nodes_move_to_claims_and_back(
             # It waits for what pods hold, and goes on where they do not end in time.
             moving.up()
             create(namespace)
-        phases: list[str] = []
 
-        def ended() -> bool:
+        def all_ended() -> bool:
             pods = moving.lab.get("pods", f"-n={namespace}")["items"]
-            phases[:] = [pod["status"]["phase"] for pod in pods]
-            return not {"Pending", "Running"} & {*phases}
+            return not {"Pending", "Running"} & {pod["status"]["phase"] for pod in pods}
 
-        moving.until(ended, 180)
-        assert {*phases} == {"Succeeded"}
+        moving.until(all_ended, 180)
         pods = moving.lab.get("pods", f"-n={namespace}")["items"]
+        failed = [pod["status"] for pod in pods if pod["status"]["phase"] != "Succeeded"]
+        assert not failed
         runs = sorted(_run(moving, namespace, pod) for pod in pods)
         for first, second in pairwise(runs):
             apart = first.gpu != second.gpu or first.finished <= second.started
