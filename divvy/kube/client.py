@@ -46,6 +46,7 @@ class Client:
     ) -> None:
         self.server = config.server
         self.namespace = config.namespace
+        self._seconds = seconds
         self._http = httpx2.Client(
             base_url=config.server,
             verify=config.tls(),
@@ -130,11 +131,9 @@ class Client:
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield what happens since a version, until the server ends the watch after ``seconds``."""
         since = {"watch": "true", "resourceVersion": version, "timeoutSeconds": str(seconds)}
-        patience = httpx2.Timeout(self._http.timeout, read=seconds + 10.0)
-        with (
-            _reached(),
-            self._http.stream("GET", _target(path, {**query, **since}), timeout=patience) as answer,
-        ):
+        target = _target(path, {**query, **since})
+        patience = httpx2.Timeout(self._seconds, read=seconds + self._seconds)
+        with _reached(), self._http.stream("GET", target, timeout=patience) as answer:
             if not answer.is_success:
                 raise refusal(answer.status_code, answer.read().decode(errors="replace"))
             for line in answer.iter_lines():

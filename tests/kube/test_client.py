@@ -1,0 +1,172 @@
+"""One cluster as one user: what is sent, and what becomes of answers and refusals."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from divvy.kube.client import MERGE_PATCH, Client
+from divvy.kube.errors import ApiError, KubeconfigError, Unreachable
+from divvy.kube.kubeconfig import ClusterConfig
+
+
+class Sent(NamedTuple):
+    """A request as it arrived."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: Any
+
+
+class Server:
+    """Answers requests in turn, each with a status and lines; keeps what was asked."""
+
+    def __init__(self) -> None:
+        self.answers: list[tuple[int, list[Any]]] = []
+        self.requests: list[Sent] = []
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def answer(self) -> None:
+                length = int(self.headers.get("Content-Length") or 0)
+                parts = urlsplit(self.path)
+                text = self.rfile.read(length).decode()
+                body = json.loads(text) if text else None
+                query = dict(parse_qsl(parts.query))
+                sent = Sent(self.command, parts.path, query, dict(self.headers), body)
+                server.requests.append(sent)
+                code, lines = server.answers.pop(0)
+                self.send_response(code)
+                self.end_headers()
+                for line in lines:
+                    self.wfile.write(line if isinstance(line, bytes) else json.dumps(line).encode())
+                    self.wfile.write(b"\n")
+
+            do_GET = do_POST = do_PATCH = do_DELETE = answer  # noqa: N815
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._http.server_port}"
+        threading.Thread(target=self._http.serve_forever, daemon=True).start()
+
+    def client(self, **user: Any) -> Client:
+        return Client(ClusterConfig(self.url, user=user), seconds=5)
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    running = Server()
+    yield running
+    running.close()
+
+
+def test_sends_an_object_with_its_type_and_the_query_of_its_path(server: Server) -> None:
+    server.answers = [(200, [{"kind": "Pod"}])]
+    with server.client() as client:
+        patch = {"metadata": {"labels": {"a": "b"}}}
+        answer = client.request("PATCH", "/x?a=1", patch, kind=MERGE_PATCH, query={"b": "2"})
+    assert answer == {"kind": "Pod"}
+    (sent,) = server.requests
+    assert (sent.method, sent.path, sent.query) == ("PATCH", "/x", {"a": "1", "b": "2"})
+    assert (sent.headers["Content-Type"], sent.body) == (MERGE_PATCH, patch)
+
+
+def test_raises_a_refusal_with_the_servers_words(server: Server) -> None:
+    status = {"kind": "Status", "message": "pods is forbidden", "details": {"kind": "pods"}}
+    server.answers = [(403, [status]), (500, [b"etcd is away"]), (404, [status]), (404, [status])]
+    with server.client() as client:
+        with pytest.raises(ApiError, match="pods is forbidden") as refused:
+            client.get("/x")
+        assert (refused.value.code, refused.value.body["details"]) == (403, {"kind": "pods"})
+        with pytest.raises(ApiError, match="etcd is away"):
+            client.get("/x")
+        assert client.find("/x") is None
+        with pytest.raises(ApiError):
+            client.text("/x", 5)
+
+
+def test_reports_a_server_that_is_away_or_answers_no_json(server: Server) -> None:
+    server.answers = [(200, [b"<html>"])]
+    with server.client() as client, pytest.raises(Unreachable):
+        client.get("/x")
+    server.close()
+    with server.client() as client, pytest.raises(Unreachable, match="refused"):
+        client.get("/x")
+
+
+def test_reads_a_list_page_by_page(server: Server) -> None:
+    first = {"metadata": {"continue": "t&1", "resourceVersion": "7"}, "items": [1, 2]}
+    last = {"metadata": {"resourceVersion": "7"}, "items": [3]}
+    server.answers = [(200, [first]), (200, [last])]
+    with server.client() as client:
+        pages = list(client.pages("/x?labelSelector=a", {"fieldSelector": "b"}))
+    assert [item for page in pages for item in page["items"]] == [1, 2, 3]
+    selectors = {"labelSelector": "a", "fieldSelector": "b", "limit": "500"}
+    assert [sent.query for sent in server.requests] == [
+        selectors,
+        {**selectors, "continue": "t&1"},
+    ]
+
+
+def test_yields_events_until_the_server_ends_the_watch(server: Server) -> None:
+    events: list[Any] = [
+        {"type": kind, "object": {"metadata": {}}} for kind in ("ADDED", "DELETED")
+    ]
+    gone = {"type": "ERROR", "object": {"code": 410, "message": "too old"}}
+    server.answers = [(200, events), (200, [*events, gone]), (410, [gone["object"]])]
+    with server.client() as client:
+        assert [kind for kind, _ in client.watch("/x", "7", 60)] == ["ADDED", "DELETED"]
+        for _ in range(2):
+            with pytest.raises(ApiError, match="too old") as error:
+                list(client.watch("/x", "7", 60))
+            assert error.value.code == 410
+    assert server.requests[0].query == {
+        "watch": "true",
+        "resourceVersion": "7",
+        "timeoutSeconds": "60",
+    }
+
+
+def test_reads_a_token_again_once_it_is_refused(server: Server, tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("one\n")
+    server.answers = [(200, [{}]), (401, [{}]), (200, [{}]), (401, [{}])]
+    with server.client(tokenFile=str(path)) as client:
+        client.get("/x")
+        path.write_text("two\n")
+        client.get("/x")
+        # The same token is not sent to a server that has just refused it.
+        with pytest.raises(ApiError):
+            client.get("/x")
+        sent = [request.headers["Authorization"] for request in server.requests]
+        assert sent == ["Bearer one", "Bearer one", "Bearer two", "Bearer two"]
+        path.unlink()
+        server.answers = [(401, [{}])]
+        with pytest.raises(KubeconfigError, match=r"token file .*: No such file"):
+            client.get("/x")
+
+
+def test_sends_the_token_of_a_credential_plugin(server: Server, tmp_path: Path) -> None:
+    plugin = tmp_path / "plugin"
+    plugin.write_text('#!/bin/sh\necho \'{"status": {"token": "of-plugin"}}\'\n')
+    plugin.chmod(0o755)
+    server.answers = [(200, [{}])]
+    version = "client.authentication.k8s.io/v1"
+    with server.client(exec={"apiVersion": version, "command": str(plugin)}) as client:
+        client.get("/x")
+    assert server.requests[0].headers["Authorization"] == "Bearer of-plugin"
