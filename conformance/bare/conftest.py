@@ -21,6 +21,7 @@ from conformance.evidence import Evidence
 from conformance.not_made import NotMade, not_applicable, not_made
 from divvy.agent.gpu.hardware import Snapshot
 from divvy.agent.nvml.discovery import discover
+from divvy.distribution import install_command
 
 # A check says otherwise by @pytest.mark.limit(SECONDS).
 _LIMIT_SECONDS = 60.0
@@ -63,7 +64,7 @@ def root(host: BareHost) -> Path:
     """Give the driver root of a host that is this one."""
     _require_here(host)
     if find_spec("pynvml") is None:
-        not_made("NVIDIA's binding of NVML is not installed: pip install 'divvy-gpu[agent]'")
+        not_made(f"NVIDIA's binding of NVML is not installed: {install_command('agent')}")
     return Path(host.root)
 
 

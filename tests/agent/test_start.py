@@ -16,7 +16,7 @@ from tests.fakes.agent import free_port
     ("given", "said"),
     [
         ({"DIVVY_PORT": "99999"}, "divvy agent: DIVVY_PORT is '99999': a port number"),
-        ({"KUBECONFIG": "/nowhere"}, "divvy agent: the kubeconfig cannot be used"),
+        ({"KUBECONFIG": "/nowhere"}, "divvy agent: KUBECONFIG=/nowhere: no such file"),
     ],
 )
 def test_exits_with_one_sentence_on_wrong_settings(
