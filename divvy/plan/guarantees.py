@@ -33,8 +33,8 @@ def level(words: str) -> str:
 
 WHOLE = Guarantees(
     memory="exclusive: all memory of the GPU",
-    compute="exclusive: nothing else runs on the GPU",
-    faults="isolated: nothing else is on the GPU",
+    compute="exclusive: nobody else runs on the GPU",
+    faults="isolated: nobody else is on the GPU",
     nvidia_smi="whole card: it is the container's own",
 )
 MIG = Guarantees(

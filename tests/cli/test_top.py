@@ -158,8 +158,8 @@ def test_reads_only_the_selected_node(api: Api) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--node", "x"), "there is no node x in the cluster"),
-        (("--node", "../pods"), "there is no node ../pods in the cluster"),
+        (("--node", "x"), "the cluster has no node x"),
+        (("--node", "../pods"), "the cluster has no node ../pods"),
         (("--pod", "x"), "no pod x holds a GPU or waits for one"),
         (("--pod", "w", "--node", "n0"), "no pod w holds a GPU or waits for one on node n0"),
         (("-o", "md"), "Invalid value for '-o' / '--output'"),
