@@ -29,7 +29,7 @@ async def _run(listen: str, port: int, unused_seconds: float, watch_seconds: flo
     async def ready() -> Answer:
         if maker.ready:
             return text("200 OK", "ready\n")
-        return text(_UNAVAILABLE, "pods, templates and slices have not all been listed yet\n")
+        return text(_UNAVAILABLE, "pods, templates and slices are not all known\n")
 
     async def metrics() -> Answer:
         return "200 OK", "text/plain; version=0.0.4", metrics_page(maker)

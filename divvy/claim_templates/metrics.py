@@ -26,11 +26,11 @@ class _Figures(Collector):
     def collect(self) -> Iterator[Metric]:
         maker = self._maker
         yield GaugeMetricFamily(
-            "divvy_claim_templates", "Claim templates that exist.", maker.templates.live
+            "divvy_claim_templates", "Templates that there are.", maker.templates.live
         )
         yield GaugeMetricFamily(
             "divvy_claim_templates_waiting",
-            "Templates that pods reference and that do not exist yet.",
+            "Templates that pods name and that are not there.",
             len(maker.templates.waiting()),
         )
         for name, text, count in (

@@ -48,7 +48,7 @@ class OfferedShares:
         self._gone: dict[Share, float] = {}
 
     def put(self, name: str, shares: frozenset[Share], now: float) -> bool:
-        """Note what a slice offers, nothing if it was deleted; return True if the offer changed."""
+        """Note what a slice offers now, nothing where it is gone; tell whether that is news."""
         before = set(self.counted(now))
         self._remember(self._slices.pop(name, frozenset()), now)
         if shares:
@@ -56,7 +56,7 @@ class OfferedShares:
         return set(self.counted(now)) != before
 
     def replace(self, slices: Mapping[str, frozenset[Share]], now: float) -> bool:
-        """Replace all known slices; return True if the offer changed."""
+        """Note that there are these slices and no others; tell whether that is news."""
         gone = self._slices.keys() - slices.keys()
         changes = {**dict.fromkeys(gone, frozenset[Share]()), **slices}
         return any([self.put(name, shares, now) for name, shares in changes.items()])

@@ -99,16 +99,16 @@ class Templates:
         self.template(key, kept)
 
     def templates(self, templates: Mapping[Key, Mapping[str, Any]]) -> None:
-        """Replace all known templates."""
+        """Note that there are these templates and no others."""
         for key in self._live.keys() | templates.keys():
             self.template(key, templates.get(key))
 
     def slice(self, name: str, shares: frozenset[Share], now: float) -> None:
-        """Note what a slice offers, nothing if it was deleted."""
+        """Note what a slice offers, nothing where it is gone."""
         self._news(self._offered.put(name, shares, now))
 
     def slices(self, slices: Mapping[str, frozenset[Share]], now: float) -> None:
-        """Replace all known slices."""
+        """Note that there are these slices and no others."""
         self._news(self._offered.replace(slices, now))
 
     def look_again(self, keys: Collection[Key] | None = None) -> None:

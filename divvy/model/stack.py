@@ -244,7 +244,7 @@ class Cluster(StackPart):
     """One cluster: how every GPU of it is partitioned and shared."""
 
     kubeconfig: Text | None = None
-    """Path of the kubeconfig; default: `KUBECONFIG`, then `~/.kube/config`."""
+    """Path of the kubeconfig; default: as for kubectl."""
     context: Text | None = None
     """Context in the kubeconfig."""
     namespace: Text = DEFAULT_NAMESPACE
